@@ -155,11 +155,11 @@ function checkPhase({ pod }: PodAndService): Result {
   );
 }
 
+const published = 'but not ready addresses are published';
+
 function checkDeletion({ service, pod }: PodAndService): Result {
   if (!pod.deleting) return pass('it is not being deleted');
-  if (service.publishNotReadyAddresses) {
-    return pass('it is being deleted, but not ready addresses are published');
-  }
+  if (service.publishNotReadyAddresses) return pass(`it is being deleted, ${published}`);
   return fail(
     'it is being deleted: Endpoints drop it at once, EndpointSlices show it terminating',
     'none: a deletion cannot be taken back; the pod that replaces it will be listed',
@@ -169,9 +169,7 @@ function checkDeletion({ service, pod }: PodAndService): Result {
 
 function checkReadiness({ service, pod }: PodAndService): Result {
   if (pod.ready) return pass('its condition Ready is True');
-  if (service.publishNotReadyAddresses) {
-    return pass('it is not ready, but not ready addresses are published');
-  }
+  if (service.publishNotReadyAddresses) return pass(`it is not ready, ${published}`);
   return fail(
     'condition Ready is not True, so no traffic is to come',
     'make the pod ready: kubectl describe pod names the readiness probe or readiness gate that ' +
@@ -242,9 +240,7 @@ function checkNode({ service, pod, node }: PodAndService): Result {
   }
   if (node !== null) return pass(`${name} exists${node.zone && `, in zone ${node.zone}`}`);
   const missing = isBound ? `${name} does not exist` : 'it is bound to no Node';
-  if (!isStranded(service, node)) {
-    return pass(`${missing}, but not ready addresses are published all the same`);
-  }
+  if (!isStranded(service, node)) return pass(`${missing}, ${published} all the same`);
   const isFrozen = !isBound && pod.ips.length > 0;
   const end = isFrozen ? '; Endpoints with it are refused by the API server, so they freeze' : '';
   return fail(

@@ -32,28 +32,25 @@ export interface HistoryEntry {
   readonly lag: number | null;
 }
 
-export interface TargetHistory {
-  /** Compares the state after an event with the last one; null as the event means any change. */
-  observe(
-    context: VerdictInput,
-    auditor: ServiceAuditor,
-    event: WatchEvent | null,
-    at: number,
-  ): void;
-  /** Oldest first, at most 1,000. */
-  readonly entries: readonly HistoryEntry[];
-}
+export type TargetHistory = ReturnType<typeof createTargetHistory>;
 
 /** A part of the state of a target; `expected` is null if nothing is expected of it. */
 type Topic = readonly [what: string, text: string, expected: string | null];
 
-export function createTargetHistory(target: HistoryTarget): TargetHistory {
+export function createTargetHistory(target: HistoryTarget) {
   const entries: HistoryEntry[] = [];
   const last = new Map<string, { topic: Topic; differsSince: number | null }>();
   let lastPod: Pod | undefined;
   return {
+    /** Oldest first, at most 1,000. */
     entries,
-    observe(context, auditor, event, at) {
+    /** Compares the state after an event with the last one; null as the event means any change. */
+    observe(
+      context: VerdictInput,
+      auditor: ServiceAuditor,
+      event: WatchEvent | null,
+      at: number,
+    ): void {
       if (event !== null && !mayConcern(target, event)) return;
       const add = (
         what: string,

@@ -79,43 +79,28 @@ interface Ranked {
 
 const byRank = (a: Ranked, b: Ranked): number => a.rank - b.rank || (a.name < b.name ? -1 : 1);
 
-/** A Service that nearly selects a pod. */
-export interface NearService extends Ranked {
-  readonly service: Service;
-  /** Empty if the selector matches, but the namespace is another. */
-  readonly missed: readonly MissedPair[];
-}
-
-/** The Services that nearly select a pod, nearest first; linear in the number of Services. */
-export function servicesNear({ services }: Listers, pod: Pod): NearService[] {
-  const found: NearService[] = [];
-  for (const service of services.values()) {
-    const { selector, namespace, key: name } = service;
-    if (selector === null) continue;
-    const isElsewhere = namespace !== pod.namespace;
-    if (isElsewhere && !selects(selector, pod.labels)) continue;
-    const missed = missedPairs(selector, pod.labels);
-    const rank = isElsewhere ? 3 : rankOf(selector, missed);
-    if (rank !== null) found.push({ rank, name, service, missed });
-  }
-  return found.sort(byRank);
-}
-
-/** Pods that lack the same pairs of a selector. */
-export interface NearPods extends Ranked {
-  readonly missed: readonly MissedPair[];
-  readonly count: number;
-  /** The first of them by name. */
-  readonly pod: Pod;
-  /** They are a near miss; otherwise they only have the keys with other values. */
-  readonly near: boolean;
-}
+/**
+ * The Services that nearly select a pod, nearest first; linear in the number of Services. Nothing
+ * is `missed` if the selector matches, but the namespace is another.
+ */
+export const servicesNear = ({ services }: Listers, pod: Pod) =>
+  [...services.values()]
+    .flatMap((service) => {
+      const { selector, namespace, key: name } = service;
+      if (selector === null) return [];
+      const isElsewhere = namespace !== pod.namespace;
+      if (isElsewhere && !selects(selector, pod.labels)) return [];
+      const missed = missedPairs(selector, pod.labels);
+      const rank = isElsewhere ? 3 : rankOf(selector, missed);
+      return rank === null ? [] : [{ rank, name, service, missed }];
+    })
+    .sort(byRank);
 
 /**
  * The pods of the Service's namespace that come closest to its selector, in groups that lack the
  * same pairs: near misses first. Linear in the pods of the namespace.
  */
-export function podsNear(listers: Listers, { selector, namespace }: Service): NearPods[] {
+export function podsNear(listers: Listers, { selector, namespace }: Service) {
   if (selector === null) return [];
   // Pods of one template share their labels by reference.
   const byLabels = Map.groupBy(listers.podsIn(namespace), ({ labels }) => labels);
@@ -124,11 +109,11 @@ export function podsNear(listers: Listers, { selector, namespace }: Service): Ne
     const name = JSON.stringify(missed.map(({ key, got, nearKey }) => [key, got, nearKey]));
     return { name, missed, pods };
   });
-  const groups = Map.groupBy(missing, ({ name }) => name);
-  return [...groups]
-    .flatMap(([name, group]): NearPods[] => {
+  return [...Map.groupBy(missing, ({ name }) => name)]
+    .flatMap(([name, group]) => {
       const missed = group[0]?.missed ?? [];
       const rank = rankOf(selector, missed);
+      // They are a near miss; otherwise they only have the keys with other values.
       const near = rank !== null;
       // A pod without any of the keys has nothing to do with the selector.
       if (!near && missed.every(({ got }) => got === null)) return [];

@@ -130,14 +130,10 @@ function findingReason(finding: Finding, isWalked: boolean): Reason {
 }
 
 /** Packets to one frontend with equal results. */
-interface PacketGroup {
-  readonly first: PacketTrace;
-  readonly origins: readonly string[];
-  readonly wrong: readonly string[];
-}
+type PacketGroup = ReturnType<typeof groupPackets>[number];
 
 /** Packets by frontend and result, those that differ first. */
-function groupPackets(listers: Listers, packets: readonly PacketTrace[]): PacketGroup[] {
+function groupPackets(listers: Listers, packets: readonly PacketTrace[]) {
   const compared = packets.map((first) => ({ first, wrong: wrongEndpoints(listers, first) }));
   const groups = Map.groupBy(compared, ({ first, wrong }) => {
     const { kind, frontend, verdict, unknown, actual } = first;
@@ -145,7 +141,7 @@ function groupPackets(listers: Listers, packets: readonly PacketTrace[]): Packet
     const outcome = verdict === 'different' && wrong.length === 0 ? actual : '';
     return [kind, frontend, verdict, outcome, ...wrong, ...unknown].join('\n');
   });
-  const rank = ({ first }: PacketGroup): number => (first.verdict === 'conform' ? 1 : 0);
+  const rank = ({ first }: { first: PacketTrace }): number => Number(first.verdict === 'conform');
   return [...groups.values()]
     .flatMap((group) => {
       const origins = [...new Set(group.map(({ first }) => first.origin))];

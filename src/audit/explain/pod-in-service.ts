@@ -2,7 +2,7 @@
 // the differences. The answer follows the slices, because nodes read nothing else. A pod that is
 // rightly absent is no difference: the verdict is `conform`, and the answer names the condition.
 
-import type { Key, Pod, Service } from '../../model/objects.ts';
+import type { Pod, Service } from '../../model/objects.ts';
 import { isSelected } from '../../shadow/endpoints.ts';
 import type { Verdict } from '../finding/verdicts.ts';
 import { legal } from '../finding/verdicts.ts';
@@ -15,7 +15,7 @@ import type { VerdictInput } from '../service/verdict.ts';
 import { serviceOutputs, unknownReason, verdictOn } from '../service/verdict.ts';
 import type { Condition, Conditions, EntryState, ListingPlace } from './conditions.ts';
 import { evaluateConditions, placeName, stateWords } from './conditions.ts';
-import type { ExplanationBody, Reason, ReasonMark } from './explanation.ts';
+import type { Reason, ReasonMark } from './explanation.ts';
 import {
   itemChange,
   itemReasons,
@@ -30,25 +30,10 @@ import {
 import type { ObservedEntry } from './observed.ts';
 import { entriesOfPod, entryNote, itemsAbout, observedState } from './observed.ts';
 
-/** The desired and the actual state at a place. */
-interface PlaceComparison {
-  readonly place: ListingPlace;
-  readonly expected: EntryState;
-  readonly actual: EntryState;
-  readonly verdict: Verdict;
-  readonly reason: Reason;
-}
+export type PairExplanation = NonNullable<ReturnType<typeof explainPair>>;
 
-/** The verdict is also `conform` if no place must list the pod, and none does. */
-export interface PairExplanation extends ExplanationBody, Pick<Conditions, 'state' | 'decides'> {
-  readonly verdict: Verdict;
-  readonly service: Key;
-  /** Whether the selector takes the pod. */
-  readonly selected: boolean;
-  readonly places: readonly PlaceComparison[];
-  /** The reasons without the conditions that pass. */
-  readonly brief: readonly Reason[];
-}
+/** The desired and the actual state at a place. */
+type PlaceComparison = ReturnType<typeof comparePlace>;
 
 interface PairInput extends Conditions {
   readonly context: VerdictInput;
@@ -70,11 +55,7 @@ export function whyUnknown({ stale }: VerdictInput, audited: ServiceAudit): stri
 }
 
 /** Explains a pod and a Service; null if the Service does not exist. */
-export function explainPair(
-  context: VerdictInput,
-  audited: ServiceAudit,
-  pod: Pod,
-): PairExplanation | null {
+export function explainPair(context: VerdictInput, audited: ServiceAudit, pod: Pod) {
   const { listers, release } = context;
   const { service } = audited.record;
   if (service === null) return null;
@@ -88,9 +69,11 @@ export function explainPair(
   const listed = [...places.map(({ reason: found }) => found), ...otherReasons(input)];
   return {
     service: service.key,
+    /** Also `conform` if no place must list the pod, and none does. */
     verdict: worstVerdict(places.map(({ verdict }) => verdict)),
     severity: severityOf(items),
     ...answerOf(input, places),
+    /** Whether the selector takes the pod. */
     selected: !conditions.some(
       ({ name, passes }) => (name === 'labels' || name === 'selector') && passes === false,
     ),
@@ -98,11 +81,12 @@ export function explainPair(
     decides,
     places,
     reasons: [...checked, ...listed],
+    /** The reasons without the conditions that pass. */
     brief: [...checked.filter(({ mark }) => mark !== 'yes'), ...listed],
   };
 }
 
-function comparePlace(input: PairInput, place: ListingPlace): PlaceComparison {
+function comparePlace(input: PairInput, place: ListingPlace) {
   const { context, audited, service, entries } = input;
   const output = outputOf(place);
   const items = input.items.filter((item) => item.output === output);
@@ -110,13 +94,13 @@ function comparePlace(input: PairInput, place: ListingPlace): PlaceComparison {
   const actual = observedState(entries, place);
   // No controller writes for a Service without a selector, so without differences nothing is wrong.
   const isIdle = !isSelected(service) && items.length === 0;
-  const verdict = isIdle ? 'conform' : verdictOn(audited, items, output, context.stale);
+  const verdict: Verdict = isIdle ? 'conform' : verdictOn(audited, items, output, context.stale);
   const isRight = verdict === 'conform';
   const parts = [
     ...entries.filter((entry) => entry.place === place).map((entry) => entryNote(entry)),
     ...itemReasons(items),
   ];
-  const compared = (mark: ReasonMark, text: string): PlaceComparison => {
+  const compared = (mark: ReasonMark, text: string) => {
     const found = reason(mark, `${placeName(place)}: ${text}`, { parts });
     return { place, expected, actual, verdict, reason: found };
   };

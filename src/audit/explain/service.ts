@@ -42,7 +42,6 @@ import {
   worstItemsFirst,
   worstVerdict,
 } from './explanation.ts';
-import type { NearPods } from './near-miss.ts';
 import { missedLabelText, namespacesMatching, podsNear, wantedLabels } from './near-miss.ts';
 import { managerText, observedEntries } from './observed.ts';
 import { whyUnknown } from './pod-in-service.ts';
@@ -188,7 +187,7 @@ function podsReason(context: AuditContext, record: ServiceState, service: Servic
   return reason(ready > 0 ? 'yes' : 'no', text, { parts });
 }
 
-function nearReason({ missed, count, pod, near }: NearPods): Reason {
+function nearReason({ missed, count, pod, near }: ReturnType<typeof podsNear>[number]): Reason {
   const texts = missed.map(missedLabelText).join('; ');
   const got = missed.map(({ key, got: value }) => `${key}=${value ?? ''}`).join(',');
   const isComplete = missed.every(({ got: value }) => value !== null);

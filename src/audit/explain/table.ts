@@ -3,10 +3,10 @@
 // Rows that differ come first. Only the rows of one page are evaluated.
 
 import { canonicalIP, parseIP } from '../../model/ip.ts';
-import type { Key, Pod, Service } from '../../model/objects.ts';
+import type { Pod, Service } from '../../model/objects.ts';
 import { expectedAddress, isSelected } from '../../shadow/endpoints.ts';
 import type { PendingDifference } from '../pending/pending.ts';
-import type { AuditContext, Role, ServiceState } from '../service/cache.ts';
+import type { AuditContext, ServiceState } from '../service/cache.ts';
 import { nodeOf, roleOf } from '../service/cache.ts';
 import type { ServiceAudit } from '../service/reconcile.ts';
 import type { EntryState } from './conditions.ts';
@@ -14,39 +14,14 @@ import { decidingCondition, evaluateConditions } from './conditions.ts';
 import type { ObservedEntry } from './observed.ts';
 import { observedEntries } from './observed.ts';
 
-/** A slice as a column. */
-export interface SliceColumn {
-  readonly name: string;
-  readonly addressType: string;
-  /** null if the slice belongs to no Service any more. */
-  readonly role: Role | null;
-  readonly endpoints: number;
-}
+export type ServiceTable = ReturnType<typeof serviceTable>;
+export type ServiceTableRow = ServiceTable['rows'][number];
 
-export interface ServiceTableRow {
-  /** In canonical form; '' for a pod without an address. */
-  readonly address: string;
-  /** The selected pod, or the pod that an entry names; null without either. */
-  readonly pod: Key | null;
-  readonly selected: boolean;
-  readonly node: string;
+interface RowExpectation {
   /** null if the controllers write nothing there, or if the pods are unknown. */
-  readonly expected: {
-    readonly endpoints: EntryState | null;
-    readonly slices: EntryState | null;
-  };
+  readonly expected: Readonly<Record<'endpoints' | 'slices', EntryState | null>>;
   /** The condition that keeps traffic from the pod; null if none does. */
   readonly why: string | null;
-  readonly entries: readonly ObservedEntry[];
-  readonly items: readonly PendingDifference[];
-}
-
-export interface ServiceTable {
-  readonly slices: readonly SliceColumn[];
-  readonly rows: readonly ServiceTableRow[];
-  /** The rows of all pages, and those of them that differ. */
-  readonly total: number;
-  readonly differing: number;
 }
 
 interface Place {
@@ -60,7 +35,7 @@ export function serviceTable(
   audited: ServiceAudit,
   from: number,
   most: number,
-): ServiceTable {
+) {
   const { listers } = context;
   const { record } = audited;
   const items = itemsByAddress(audited);
@@ -72,6 +47,7 @@ export function serviceTable(
     ({ address }) => address,
   );
   return {
+    /** Each slice as a column; the role is null if it belongs to no Service any more. */
     slices: record.slices.map((slice) => {
       const { name, addressType, endpoints } = slice;
       const role = roleOf(listers, record, slice);
@@ -81,6 +57,7 @@ export function serviceTable(
       ...rowOf(context, record, place, entries.get(place.address) ?? []),
       items: items.get(place.address) ?? [],
     })),
+    /** The rows of all pages, and those of them that differ. */
     total: all.length,
     differing: all.filter(({ address }) => items.has(address)).length,
   };
@@ -122,12 +99,14 @@ function rowOf(
   { service }: ServiceState,
   { address, pod }: Place,
   entries: readonly ObservedEntry[],
-): Omit<ServiceTableRow, 'items'> {
+) {
   const named = entries.find((entry) => entry.pod !== null)?.pod ?? null;
   const isOfPod = (entry: ObservedEntry): boolean => (entry.pod ?? pod?.key) === pod?.key;
   const ofPod = pod === null ? [] : entries.filter(isOfPod);
   return {
+    /** In canonical form; '' for a pod without an address. */
     address,
+    /** The selected pod, or the pod that an entry names; null without either. */
     pod: pod?.key ?? named,
     selected: pod !== null,
     node: (pod ?? context.listers.pods.get(named ?? ''))?.node ?? '',
@@ -142,7 +121,7 @@ function expectedAt(
   service: Service | null,
   pod: Pod | null,
   address: string,
-): Pick<ServiceTableRow, 'expected' | 'why'> {
+): RowExpectation {
   if (service === null || !isSelected(service) || !listers.knows('pods')) {
     return { expected: { endpoints: null, slices: null }, why: null };
   }
