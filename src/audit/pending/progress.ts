@@ -74,8 +74,7 @@ const never: Mark = { version: '', at: -Infinity };
 function createVersionHistory() {
   let top = '';
   /** The newest version `lateness` ago, and the later ones, oldest first, a few per second. */
-  let before = never;
-  let marks: Mark[] = [];
+  let marks = [never];
   return {
     /** Notes that a version exists. */
     shown: (version: string, at: number): void => {
@@ -88,20 +87,17 @@ function createVersionHistory() {
       else marks.push({ version: top, at });
     },
     isLate(version: string, at: number): boolean {
-      for (let [mark] = marks; mark !== undefined && mark.at <= at - lateness; [mark] = marks) {
-        before = mark;
-        marks.shift();
-      }
+      while ((marks[1]?.at ?? Infinity) <= at - lateness) marks.shift();
+      const [before = never] = marks;
       if (isAtLeast(before.version, version)) return true;
       const next = marks.findIndex((mark) => compareVersions(mark.version, version) === 1);
-      const from = marks[next - 1] ?? before;
-      return next >= 0 && from !== never && (marks[next]?.at ?? at) - from.at >= lateness;
+      const from = marks[next - 1] ?? never;
+      return from !== never && (marks[next]?.at ?? at) - from.at >= lateness;
     },
     /** Forgets all versions except this one. */
     restart(version: string): void {
       top = version;
-      before = never;
-      marks = [];
+      marks = [never];
     },
   };
 }
