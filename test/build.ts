@@ -3,12 +3,12 @@
 // whose one port http leads to 8080, with the Endpoints and the slice that the controllers write.
 
 import type { Finding } from '../src/audit/finding/catalogue.ts';
-import type { PendingDifference } from '../src/audit/pending/pending.ts';
 import { createPendingFindings } from '../src/audit/pending/pending.ts';
 import type { InputState } from '../src/audit/pending/progress.ts';
 import type { ServiceAuditor } from '../src/audit/service/auditor.ts';
 import { createServiceAuditor } from '../src/audit/service/auditor.ts';
 import type { AuditContext, ServiceState } from '../src/audit/service/cache.ts';
+import type { ServiceDifference } from '../src/audit/service/reconcile.ts';
 import type { Auditor, AuditorEntry, AuditorOptions } from '../src/auditor/auditor.ts';
 import { createAuditor } from '../src/auditor/auditor.ts';
 import { createReport } from '../src/auditor/queries.ts';
@@ -422,7 +422,7 @@ interface Evaluated {
   readonly serviceAuditor: ServiceAuditor;
   readonly record: ServiceState;
   /** All differences of this Service, in the order of its units. */
-  readonly items: readonly PendingDifference[];
+  readonly items: readonly ServiceDifference[];
 }
 
 /** Everything about the Service of this name in namespace shop. */
@@ -445,12 +445,12 @@ export function judged(
 }
 
 /** A difference in a few words: code, severity as it is, and its cause if it has one. */
-export function itemText({ difference, severity, cause }: PendingDifference): string {
+export function itemText({ difference, severity, cause }: ServiceDifference): string {
   return [difference.code, severity, cause].filter((part) => part !== null).join(' ');
 }
 
 /** The differences at one output, in a few words. */
-export function textsOf(of: Evaluated, output: PendingDifference['output']): string[] {
+export function textsOf(of: Evaluated, output: ServiceDifference['output']): string[] {
   return of.items.filter((item) => item.output === output).map(itemText);
 }
 

@@ -7,7 +7,7 @@ import type { Finding, Severity } from '../finding/catalogue.ts';
 import { catalogue, severities } from '../finding/catalogue.ts';
 import { causes } from '../finding/causes.ts';
 import type { UnknownReason, Verdict } from '../finding/verdicts.ts';
-import type { PendingDifference } from '../pending/pending.ts';
+import type { ServiceDifference } from '../service/reconcile.ts';
 
 /** The object of an explanation. Keys are `namespace/name`. */
 export type ExplainTarget =
@@ -109,15 +109,15 @@ export const bySeverity = (a: { severity: Severity }, b: { severity: Severity })
   severities.indexOf(a.severity) - severities.indexOf(b.severity);
 
 /** Sorts differences worst first, then oldest first. */
-export const worstItemsFirst = (items: readonly PendingDifference[]): PendingDifference[] =>
+export const worstItemsFirst = (items: readonly ServiceDifference[]): ServiceDifference[] =>
   items.toSorted((a, b) => bySeverity(a, b) || a.since - b.since);
 
 /** The worst severity of the differences that are findings; null without any. */
-export const severityOf = (items: readonly PendingDifference[]): Severity | null =>
+export const severityOf = (items: readonly ServiceDifference[]): Severity | null =>
   worstSeverity(items.map(({ openedAt, severity }) => (openedAt === null ? null : severity)));
 
 /** One reason for each group of differences with equal code, object and cause, worst first. */
-export function itemReasons(items: readonly PendingDifference[]): Reason[] {
+export function itemReasons(items: readonly ServiceDifference[]): Reason[] {
   const groups = Map.groupBy(worstItemsFirst(items), ({ difference, cause, openedAt }) =>
     [difference.code, cause, openedAt === null, difference.object].join(' '),
   );
@@ -125,13 +125,13 @@ export function itemReasons(items: readonly PendingDifference[]): Reason[] {
   return firstReasons([...groups.values()], 5, groupReasons, countText);
 }
 
-function groupReasons(items: readonly PendingDifference[]): Reason[] {
+function groupReasons(items: readonly ServiceDifference[]): Reason[] {
   const [first] = items;
   if (first === undefined) return [];
   const { difference, output, cause, openedAt, proven } = first;
   const { code, object, field } = difference;
   const { title, meaning, upstream } = catalogue[code];
-  const sides = (item: PendingDifference): Reason[] => sideNotes(item.difference);
+  const sides = (item: ServiceDifference): Reason[] => sideNotes(item.difference);
   const parts = [
     note(meaning),
     ...firstReasons(items, 3, sides, (rest) => `${rest} more of the same kind`),
@@ -149,7 +149,7 @@ function groupReasons(items: readonly PendingDifference[]): Reason[] {
 }
 
 /** The change that resolves a difference. */
-export const itemChange = ({ difference: { object, code }, cause }: PendingDifference): string =>
+export const itemChange = ({ difference: { object, code }, cause }: ServiceDifference): string =>
   `${object}: ${cause === null ? catalogue[code].remedy : causes[cause].cure}`;
 
 /** The two sides of a difference or a finding. */
@@ -159,7 +159,7 @@ export const sideNotes = ({ expected, actual }: Pick<Finding, 'expected' | 'actu
 ];
 
 /** A difference in one clause, with its cause if it has one. */
-export function itemText({ difference, cause }: PendingDifference): string {
+export function itemText({ difference, cause }: ServiceDifference): string {
   const { code, expected, actual } = difference;
   const got = actual ?? `missing is ${expected ?? 'all of it'}`;
   const why = cause === null ? '' : `. Cause: ${causes[cause].title}`;

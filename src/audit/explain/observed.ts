@@ -6,11 +6,10 @@ import type { Endpoint, EndpointSlice, Key, Listers, ObjectRef, Pod } from '../.
 import { label } from '../../model/objects.ts';
 import { isSelected, repack } from '../../shadow/endpoints.ts';
 import { isControllers, isOwnedBy } from '../../shadow/endpointslice.ts';
-import type { PendingDifference } from '../pending/pending.ts';
 import type { Role, ServiceState } from '../service/cache.ts';
 import { isMember, roleOf } from '../service/cache.ts';
 import { isReady, portsText, readyText, sliceObject } from '../service/compare.ts';
-import type { ServiceAudit } from '../service/reconcile.ts';
+import type { ServiceAudit, ServiceDifference } from '../service/reconcile.ts';
 import type { EntryState, ListingPlace } from './conditions.ts';
 import { entryStates, stateOf } from './conditions.ts';
 import type { Reason } from './explanation.ts';
@@ -167,7 +166,7 @@ export function itemsAbout(
   audited: ServiceAudit,
   pod: Pod,
   entries: readonly ObservedEntry[],
-): PendingDifference[] {
+): ServiceDifference[] {
   const ips = new Set([...pod.ips.map(canonicalIP), ...entries.map(({ address }) => address)]);
   return [...audited.items].flatMap(([unit, items]) => {
     const [kind, address] = unit.split(' ');

@@ -6,11 +6,10 @@ import type { Pod, Service } from '../../model/objects.ts';
 import { isSelected } from '../../shadow/endpoints.ts';
 import type { Verdict } from '../finding/verdicts.ts';
 import { legal } from '../finding/verdicts.ts';
-import type { PendingDifference } from '../pending/pending.ts';
 import { nodeOf } from '../service/cache.ts';
 import { truncationOf } from '../service/endpoints.ts';
 import type { ServiceOutput } from '../service/enqueue.ts';
-import type { ServiceAudit } from '../service/reconcile.ts';
+import type { ServiceAudit, ServiceDifference } from '../service/reconcile.ts';
 import type { VerdictInput } from '../service/verdict.ts';
 import { serviceOutputs, unknownReason, verdictOn } from '../service/verdict.ts';
 import type { Condition, Conditions, EntryState, ListingPlace } from './conditions.ts';
@@ -41,7 +40,7 @@ interface PairInput extends Conditions {
   readonly service: Service;
   readonly pod: Pod;
   readonly entries: readonly ObservedEntry[];
-  readonly items: readonly PendingDifference[];
+  readonly items: readonly ServiceDifference[];
 }
 
 const outputOf = (place: ListingPlace): ServiceOutput =>

@@ -11,12 +11,11 @@ import { hintMode, whyNoHints } from '../../shadow/hints.ts';
 import { isMirrored } from '../../shadow/mirroring.ts';
 import { legal } from '../finding/verdicts.ts';
 import { fillGroups, surplusOf } from '../measure/fill.ts';
-import type { PendingDifference } from '../pending/pending.ts';
 import type { AuditContext, ServiceState } from '../service/cache.ts';
 import { nodeOf, slicesOf } from '../service/cache.ts';
 import { countHints } from '../service/endpointslices.ts';
 import type { ServiceOutput } from '../service/enqueue.ts';
-import type { ServiceAudit } from '../service/reconcile.ts';
+import type { ServiceAudit, ServiceDifference } from '../service/reconcile.ts';
 import type { VerdictInput } from '../service/verdict.ts';
 import { serviceOutputs, unknownReason, verdictOf } from '../service/verdict.ts';
 import type { Conditions } from './conditions.ts';
@@ -75,7 +74,7 @@ function answerOf(
   context: VerdictInput,
   audited: ServiceAudit,
   pods: Reason | null,
-  items: readonly PendingDifference[],
+  items: readonly ServiceDifference[],
 ): Pick<ExplanationBody, 'answer' | 'change'> {
   const { record } = audited;
   const { service } = record;
@@ -235,7 +234,7 @@ const sliceReconciler = 'k8s.io/endpointslice reconciler.go';
 function outputReason(
   context: VerdictInput,
   audited: ServiceAudit,
-  items: readonly PendingDifference[],
+  items: readonly ServiceDifference[],
   output: ServiceOutput,
 ): Reason | null {
   const { record } = audited;
@@ -354,7 +353,7 @@ const foreignReasons = ({ listers }: AuditContext, record: ServiceState): Reason
     });
 
 /** Findings about the input; a note if none costs traffic. */
-function inputReason(items: readonly PendingDifference[]): Reason | null {
+function inputReason(items: readonly ServiceDifference[]): Reason | null {
   const input = items.filter(({ output }) => output === 'input');
   if (input.length === 0) return null;
   const parts = itemReasons(input);

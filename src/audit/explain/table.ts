@@ -5,10 +5,9 @@
 import { canonicalIP, parseIP } from '../../model/ip.ts';
 import type { Pod, Service } from '../../model/objects.ts';
 import { expectedAddress, isSelected } from '../../shadow/endpoints.ts';
-import type { PendingDifference } from '../pending/pending.ts';
 import type { AuditContext, ServiceState } from '../service/cache.ts';
 import { nodeOf, roleOf } from '../service/cache.ts';
-import type { ServiceAudit } from '../service/reconcile.ts';
+import type { ServiceAudit, ServiceDifference } from '../service/reconcile.ts';
 import type { EntryState } from './conditions.ts';
 import { decidingCondition, evaluateConditions } from './conditions.ts';
 import type { ObservedEntry } from './observed.ts';
@@ -64,8 +63,8 @@ export function serviceTable(
 }
 
 /** The differences at single addresses. */
-function itemsByAddress({ items }: ServiceAudit): Map<string, PendingDifference[]> {
-  const found = new Map<string, PendingDifference[]>();
+function itemsByAddress({ items }: ServiceAudit): Map<string, ServiceDifference[]> {
+  const found = new Map<string, ServiceDifference[]>();
   for (const [unit, differences] of items) {
     const [kind, address] = unit.split(' ');
     if (address === undefined || kind === 'slice') continue;

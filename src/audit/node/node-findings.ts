@@ -3,7 +3,6 @@
 // window.
 
 import type { OwnedDifference, PendingDifference, PendingFindings } from '../pending/pending.ts';
-import { operationOf } from '../service/reconcile.ts';
 import type { NodeFinding, PacketDifference, PacketDifferences } from './aggregate.ts';
 import {
   aggregateFindings,
@@ -122,7 +121,7 @@ export function applyFindings(
   for (const [id, finding] of desired) {
     const known = open.get(id);
     if (known === undefined) {
-      const item = pendingItem(name, finding, at);
+      const item = pendingItem(name, finding);
       open.set(id, { item, finding });
       opened.push({ item, namespace: finding.namespace, service: finding.service });
     } else {
@@ -135,12 +134,9 @@ export function applyFindings(
   settle.openNow(opened, at);
 }
 
-/** A pending item that has not opened yet; `at` is in Unix seconds. */
-export function pendingItem(
-  node: string,
-  { difference, severity, since, nodeWide, differences }: DesiredFinding,
-  at: number,
-): PendingDifference {
+/** A pending item that has not opened yet. */
+export function pendingItem(node: string, finding: DesiredFinding): PendingDifference {
+  const { difference, severity, since, nodeWide, differences } = finding;
   const port = differences.find((it) => it.port !== null)?.port;
   return {
     ...(nodeWide && port ? { witness: `${port.namespace}/${port.service}` } : {}),
@@ -148,15 +144,9 @@ export function pendingItem(
     output: 'node',
     node,
     severity,
-    operation: operationOf(difference.code),
-    since,
-    lateSince: since,
-    unseen: 0,
-    byInput: false,
     cause: null,
-    causeAt: at,
-    shown: false,
-    proven: false,
+    since,
+    unseen: 0,
     openedAt: null,
     gone: false,
   };

@@ -14,9 +14,6 @@ import { catalogue, isWorse } from '../finding/catalogue.ts';
 import type { Cause } from '../finding/causes.ts';
 import type { Difference } from '../finding/difference.ts';
 
-/** What an output must do to become as expected. */
-export type Operation = 'add' | 'remove' | 'update';
-
 /** A known difference and its clock. It is pending until `openedAt` is set, then open. */
 export interface PendingDifference {
   difference: Difference;
@@ -27,22 +24,10 @@ export interface PendingDifference {
   readonly witness?: string;
   severity: Severity;
   cause: Cause | null;
-  /** Whether the state of the input shows the cause, which ends with that state. */
-  readonly shown: boolean;
-  /** Whether the auditor saw the cause happen; otherwise it is only likely. */
-  proven: boolean;
-  /** When the cause happened. */
-  readonly causeAt: number;
   /** When the clock was started last. */
   since: number;
   /** Seconds since then that do not count, because no watch could show the end. */
   unseen: number;
-  /** Whether a change of the input made the difference, so that its end is a sample of lag. */
-  byInput: boolean;
-  /** The operation that would have ended the difference when it began. */
-  readonly operation: Operation;
-  /** When the change of the input came, or a later event that woke the controller. */
-  readonly lateSince: number;
   openedAt: number | null;
   gone: boolean;
 }

@@ -12,9 +12,28 @@ import { catalogue } from '../finding/catalogue.ts';
 import type { Cause } from '../finding/causes.ts';
 import type { Difference } from '../finding/difference.ts';
 import type { UnknownReason } from '../finding/verdicts.ts';
-import type { Operation, PendingDifference, PendingFindings } from '../pending/pending.ts';
+import type { PendingDifference, PendingFindings } from '../pending/pending.ts';
 import type { AuditContext, ServiceState } from './cache.ts';
 import type { ServiceOutput, WorkItem } from './enqueue.ts';
+
+/** What an output must do to become as expected. */
+export type Operation = 'add' | 'remove' | 'update';
+
+/** A known difference of a Service, with its history. */
+export interface ServiceDifference extends PendingDifference {
+  /** Whether the state of the input shows the cause, which ends with that state. */
+  readonly shown: boolean;
+  /** Whether the auditor saw the cause happen; otherwise it is only likely. */
+  readonly proven: boolean;
+  /** When the cause happened. */
+  readonly causeAt: number;
+  /** Whether a change of the input made the difference, so that its end is a sample of lag. */
+  readonly byInput: boolean;
+  /** The operation that would have ended the difference when it began. */
+  readonly operation: Operation;
+  /** When the change of the input came, or a later event that woke the controller. */
+  readonly lateSince: number;
+}
 
 /** How long an output took to follow its input, at one address or in one object. */
 export interface ConvergenceSample {
@@ -44,7 +63,7 @@ export function unitAddress(key: string): string | null {
 export interface ServiceAudit {
   readonly record: ServiceState;
   /** By the key of the unit; units without differences are absent. */
-  items: Map<string, PendingDifference[]>;
+  items: Map<string, ServiceDifference[]>;
   unknown: ReadonlyMap<Output, UnknownReason>;
   /** What affects every unit: when it changes, all are evaluated again. */
   regime: number;
@@ -71,7 +90,7 @@ export interface FindingSink {
 }
 
 /** The items of a Service without differences. Shared, since most Services have none. */
-export const noItems = new Map<string, PendingDifference[]>();
+export const noItems = new Map<string, ServiceDifference[]>();
 
 const operations = { missing: 'add', unexpected: 'remove', different: 'update' } as const;
 
@@ -100,7 +119,7 @@ export function reconcile(evaluation: Evaluation, unit: Unit, found: readonly Di
   const key = unit.join(' ');
   const before = audit.items.get(key) ?? [];
   if (before.length === 0 && found.length === 0) return;
-  const after: PendingDifference[] = [];
+  const after: ServiceDifference[] = [];
   const left = [...before];
   const fresh: Difference[] = [];
   for (const difference of found) {
@@ -141,8 +160,8 @@ export function reconcile(evaluation: Evaluation, unit: Unit, found: readonly Di
   }
 }
 
-const oldestOf = (items: readonly PendingDifference[]): PendingDifference | null =>
-  items.reduce<PendingDifference | null>(
+const oldestOf = (items: readonly ServiceDifference[]): ServiceDifference | null =>
+  items.reduce<ServiceDifference | null>(
     (oldest, item) => (oldest === null || item.since < oldest.since ? item : oldest),
     null,
   );
@@ -151,9 +170,9 @@ const oldestOf = (items: readonly PendingDifference[]): PendingDifference | null
 function createItem(
   { sink, at, item, beginning, gap }: Evaluation,
   difference: Difference,
-  existing: readonly PendingDifference[],
-  first: PendingDifference | null,
-): PendingDifference {
+  existing: readonly ServiceDifference[],
+  first: ServiceDifference | null,
+): ServiceDifference {
   const { output } = catalogue[difference.code];
   const isWrite = item.writes.has(output as ServiceOutput);
   const seen = beginning ? null : causeOf(sink.context, item, output, existing);
@@ -186,7 +205,7 @@ function causeOf(
   { release }: AuditContext,
   item: WorkItem,
   output: Output,
-  existing: readonly PendingDifference[],
+  existing: readonly ServiceDifference[],
 ): Cause | null {
   if (output === 'input' || output === 'node') return null;
   const [first] = existing;
@@ -198,7 +217,7 @@ function causeOf(
 }
 
 /** Whether missed changes may hide the end of a difference: a write hides only its own output. */
-function isHidden({ output }: PendingDifference, { writes }: WorkItem): boolean {
+function isHidden({ output }: ServiceDifference, { writes }: WorkItem): boolean {
   if (writes.size === 0 || (output !== 'endpoints' && output !== 'endpointslices')) return true;
   return writes.has(output);
 }
@@ -206,9 +225,9 @@ function isHidden({ output }: PendingDifference, { writes }: WorkItem): boolean 
 /** Updates a difference that continues; its expected and actual state may have changed. */
 function carryOn(
   evaluation: Evaluation,
-  item: PendingDifference,
+  item: ServiceDifference,
   difference: Difference,
-): PendingDifference {
+): ServiceDifference {
   const { sink, at, gap, item: work } = evaluation;
   const likely = gap && item.causeAt === at ? difference.likelyCause : null;
   // A change that wakes no controller may end what the input showed as the cause.
@@ -225,7 +244,7 @@ function carryOn(
     sink.settle.reweigh(item);
     return item;
   }
-  const next: PendingDifference = { ...item, difference, severity };
+  const next: ServiceDifference = { ...item, difference, severity };
   if (isOtherCause) {
     const shown = cause !== null && cause !== kept && cause !== likely;
     Object.assign(next, { cause, shown, proven, causeAt: at });
@@ -240,9 +259,9 @@ function carryOn(
 /** Replaces an item by one that belongs to another finding. */
 function restart(
   { sink: { settle }, audit: { record }, at }: Evaluation,
-  next: PendingDifference,
-  item: PendingDifference,
-): PendingDifference {
+  next: ServiceDifference,
+  item: ServiceDifference,
+): ServiceDifference {
   settle.drop(item, at);
   next.openedAt = null;
   next.gone = false;
@@ -253,7 +272,7 @@ function restart(
 /** Ends a difference; `isCured` if the unit is as expected now, and not wrong in another way. */
 function end(
   { sink, audit, at, item: work }: Evaluation,
-  item: PendingDifference,
+  item: ServiceDifference,
   isCured: boolean,
 ): void {
   sink.settle.drop(item, at);

@@ -53,7 +53,7 @@ test('an open finding stays open while its differences exist', () => {
   const { reading, state } = readingOf('iptables-nft-node-a/dnat-address-wrong');
   const [finding] = desiredFindings(state, reading, reading.audit.differences);
   if (finding === undefined) throw new Error('No finding');
-  state.open.set(finding.id, { item: pendingItem('node-a', finding, 9), finding });
+  state.open.set(finding.id, { item: pendingItem('node-a', finding), finding });
   expect(desiredFindings(state, reading, []).map(({ id }) => id)).toEqual([finding.id]);
 });
 
@@ -64,9 +64,9 @@ test('missing rules are flushed, although they match the time before the Service
   const [finding] = desired;
   if (finding === undefined) throw new Error('No finding');
   // A Service confirms a finding about the whole node.
-  const item = pendingItem('node-a', finding, 9);
-  expect(item).toMatchObject({ node: 'node-a', since: 7, causeAt: 9 });
+  const item = pendingItem('node-a', finding);
+  expect(item).toMatchObject({ node: 'node-a', since: 7, openedAt: null });
   expect(item.witness).toMatch(/^[a-z]+\/[a-z]+/);
-  expect(pendingItem('node-a', { ...finding, nodeWide: false }, 9).witness).toBeUndefined();
-  expect(pendingItem('node-a', { ...finding, differences: [] }, 9).witness).toBeUndefined();
+  expect(pendingItem('node-a', { ...finding, nodeWide: false }).witness).toBeUndefined();
+  expect(pendingItem('node-a', { ...finding, differences: [] }).witness).toBeUndefined();
 });

@@ -4,10 +4,9 @@
 import { describe, expect, test } from 'vitest';
 
 import type { Finding } from '../../../src/audit/finding/catalogue.ts';
-import type { PendingDifference } from '../../../src/audit/pending/pending.ts';
 import { createPendingFindings } from '../../../src/audit/pending/pending.ts';
 import { createServiceAuditor } from '../../../src/audit/service/auditor.ts';
-import type { ConvergenceSample } from '../../../src/audit/service/reconcile.ts';
+import type { ConvergenceSample, ServiceDifference } from '../../../src/audit/service/reconcile.ts';
 import type { AnyObject } from '../../../src/model/objects.ts';
 import { runToEnd } from '../../../src/model/run-to-end.ts';
 import type { Release } from '../../../src/shadow/release.ts';
@@ -65,7 +64,7 @@ function following(objects: readonly AnyObject[] = settled, release: Release | n
       if (change !== null) serviceAuditor.apply(change);
     }
   };
-  const items = (): PendingDifference[] =>
+  const items = (): ServiceDifference[] =>
     [...(serviceAuditor.audited.get('shop/web')?.items.values() ?? [])].flat();
   return {
     settle,
