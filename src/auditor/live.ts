@@ -2,7 +2,6 @@
 // differences by fresh reads over the same connection.
 
 import type { FreshRead } from '../audit/pending/confirm.ts';
-import type { ReadService } from '../cluster/api/read-fresh.ts';
 import { readServices } from '../cluster/api/read-fresh.ts';
 import { createReflectors } from '../cluster/api/reflectors.ts';
 import type { Environment } from '../cluster/api/transport/request.ts';
@@ -70,7 +69,7 @@ export function connectAuditor(options: LiveAuditorOptions) {
 }
 
 /** Rejects if the Services cannot be read. */
-async function reread(
+function reread(
   { environment, endpoints, auditor }: LiveAuditorOptions,
   namespace: string,
   names: readonly string[],
@@ -83,22 +82,5 @@ async function reread(
     pods: listers.knows('pods'),
     previousPod: (key: Key) => listers.pods.get(key),
   };
-  const read = await readServices(reading, namespace, names, signal);
-  return new Map([...read].map(([service, objects]) => [service, freshRead(objects)]));
-}
-
-interface ReadList<T> {
-  readonly objects: readonly T[];
-  readonly resourceVersion: string;
-}
-
-function freshRead(read: ReadService): FreshRead {
-  const list = <T>({ objects, resourceVersion: version }: ReadList<T>) => ({ objects, version });
-  return {
-    service: read.services.objects[0] ?? null,
-    endpoints: read.endpoints && list(read.endpoints),
-    slices: list(read.endpointslices),
-    pods: read.pods && list(read.pods),
-    version: read.resourceVersion,
-  };
+  return readServices(reading, namespace, names, signal);
 }

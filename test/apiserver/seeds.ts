@@ -10,12 +10,12 @@ import { availableParallelism } from 'node:os';
 import { parentPort, Worker, workerData } from 'node:worker_threads';
 
 import { createReflectors } from '../../src/cluster/api/reflectors.ts';
-import type { WatchCounters } from '../../src/cluster/api/watch-counters.ts';
+import type { WatchCounters } from '../../src/cluster/api/watch-result.ts';
 import type { LiveEntry } from '../../src/cluster/decode/entry.ts';
 import type { Resource } from '../../src/model/objects.ts';
-import { chanceFrom, compared, createWorld, heldIn, live } from './life.ts';
 import { auditSeed } from './auditing.ts';
 import type { World } from './life.ts';
+import { chanceFrom, compared, createWorld, heldIn, live } from './life.ts';
 
 export interface Run {
   /** What was not as it must be. */

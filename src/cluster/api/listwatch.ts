@@ -14,8 +14,7 @@ import { exchange } from './transport/request.ts';
 import type { ListFilter } from './version-filter.ts';
 import { completeListing, newListing, takeChange, takeItem } from './version-filter.ts';
 import { acceptOf, codecOf } from './watch-codec.ts';
-import type { WatchCounters } from './watch-counters.ts';
-import type { WatchResult, WatchVerb } from './watch-result.ts';
+import type { WatchCounters, WatchResult, WatchVerb } from './watch-result.ts';
 import { outcomeOf } from './watch-result.ts';
 
 /** The path of each resource. */
@@ -120,7 +119,7 @@ function readPage(following: Following, paging: Paging): Promise<WatchResult | n
       for (const frame of batch) {
         if (frame.kind === 'page') page = frame;
         else {
-          const outcome = takeListed(following, paging.listing, frame, passing);
+          const outcome = take(following, frame, passing, paging.listing);
           if (outcome !== null) return outcome;
         }
         if (following.delivery.isDue()) await following.delivery.breathe();
@@ -154,36 +153,9 @@ export function prove(following: Following): Promise<WatchResult | null> {
   });
 }
 
-function isBelieved({ doubts, doubtedAt, environment }: Following): boolean {
-  return doubts >= doubt.answers && environment.monotonic() - doubtedAt >= doubt.seconds;
-}
-
 function doubtOnce(following: Following): void {
   if (following.doubts === 0) following.doubtedAt = following.environment.monotonic();
   following.doubts++;
-}
-
-/** Takes what a list or a WatchList has of one object. */
-function takeListed(
-  following: Following,
-  listing: ListFilter,
-  frame: Frame,
-  passing: Passing,
-): WatchResult | null {
-  const { counters, delivery } = following;
-  if (frame.kind === 'status') return outcomeOf(frame.status, 'watch', true);
-  if (frame.kind === 'bad') return takeBad(following, frame, passing);
-  if (frame.kind !== 'object') return null;
-  const event = readEvent(following, frame);
-  if (event === null) {
-    const { namespace = null, name = null } = frame.projection.problem?.lost ?? {};
-    if (name !== null) listing.seen?.add(namespace === '' ? name : `${namespace ?? ''}/${name}`);
-    return null;
-  }
-  const events = takeItem(listing, delivery.current, event);
-  if (events.length === 0) counters.repeated++;
-  deliver(following, events);
-  return null;
 }
 
 /** Delivers what a complete list changes, unless it is older than what is known. */
@@ -194,8 +166,11 @@ async function complete(
 ): Promise<WatchResult> {
   const { delivery, environment, resource, counters } = following;
   const older = compareVersions(version, listing.known ?? '') === -1;
+  const { doubts, doubtedAt } = following;
+  const isBelieved =
+    doubts >= doubt.answers && environment.monotonic() - doubtedAt >= doubt.seconds;
   following.paging = null;
-  if (older && !isBelieved(following)) {
+  if (older && !isBelieved) {
     doubtOnce(following);
     const message = `A list of version ${version}, older than ${listing.known ?? ''}`;
     return { kind: 'failed', reason: 'older', message };
@@ -255,10 +230,7 @@ export async function watch(
           listed?.();
           following.established();
         } else {
-          const ended =
-            pending === null
-              ? take(following, frame, passing)
-              : takeListed(following, pending, frame, passing);
+          const ended = take(following, frame, passing, pending);
           if (ended !== null) return ended;
         }
         if (delivery.isDue()) await delivery.breathe();
@@ -283,20 +255,39 @@ function watchTimes(environment: Environment): { seconds: number; limits: Reques
   return { seconds, limits: { mayBeSilent: pings, total: seconds + grace } };
 }
 
-/** Takes one frame of a watch; an outcome ends the watch. */
-function take(following: Following, frame: Frame, passing: Passing): WatchResult | null {
+/** Takes one frame of a watch, or of a listing; an outcome ends the answer. */
+function take(
+  following: Following,
+  frame: Frame,
+  passing: Passing,
+  listing: ListFilter | null,
+): WatchResult | null {
   switch (frame.kind) {
     case 'page':
       return null;
     case 'status':
-      return outcomeOf(frame.status, 'watch', false);
+      return outcomeOf(frame.status, 'watch', listing !== null);
     case 'bad':
       return takeBad(following, frame, passing);
     case 'bookmark':
-      return takeBookmark(following, frame.version);
+      return listing === null ? takeBookmark(following, frame.version) : null;
     case 'object':
-      return takeObject(following, frame);
+      if (listing === null) return takeObject(following, frame);
+      takeListed(following, listing, frame);
+      return null;
   }
+}
+
+function takeListed(following: Following, listing: ListFilter, frame: ObjectFrame): void {
+  const event = readEvent(following, frame);
+  if (event === null) {
+    const { namespace = null, name = null } = frame.projection.problem?.lost ?? {};
+    if (name !== null) listing.seen?.add(namespace === '' ? name : `${namespace ?? ''}/${name}`);
+    return;
+  }
+  const events = takeItem(listing, following.delivery.current, event);
+  if (events.length === 0) following.counters.repeated++;
+  deliver(following, events);
 }
 
 function takeBookmark(following: Following, version: string): WatchResult | null {

@@ -6,7 +6,7 @@
 // request. The lists are not of one moment: each has its version. The selected pods are read after
 // the Services.
 
-import type { Key, Labels, ObjectOf, Pod, Resource } from '../../model/objects.ts';
+import type { Key, Labels, ObjectOf, Pod, Resource, Service } from '../../model/objects.ts';
 import { label } from '../../model/objects.ts';
 import { compareVersions } from '../../model/resource-version.ts';
 import { selectorText, selects } from '../../model/selector.ts';
@@ -16,21 +16,21 @@ import { exchange } from './transport/request.ts';
 import { acceptOf, codecOf } from './watch-codec.ts';
 
 /** A list and its version. */
-export interface FreshReader<R extends Resource> {
+interface FreshObjects<R extends Resource> {
   readonly objects: readonly ObjectOf[R][];
-  readonly resourceVersion: string;
+  readonly version: string;
 }
 
 /** What was read of one Service. */
-export interface ReadService {
-  readonly services: FreshReader<'services'>;
+interface ReadService {
+  readonly service: Service | null;
   /** null: not asked for. */
-  readonly endpoints: FreshReader<'endpoints'> | null;
-  readonly endpointslices: FreshReader<'endpointslices'>;
+  readonly endpoints: FreshObjects<'endpoints'> | null;
+  readonly slices: FreshObjects<'endpointslices'>;
   /** null: not asked for, or the Service is gone or has no selector. */
-  readonly pods: FreshReader<'pods'> | null;
+  readonly pods: FreshObjects<'pods'> | null;
   /** The oldest of the versions: all that was written up to it has been seen. */
-  readonly resourceVersion: string;
+  readonly version: string;
 }
 
 export interface FreshReaderOptions {
@@ -58,45 +58,29 @@ export async function readServices(
     readList(options, resource, namespace, isAlone ? query : {}, signal);
   const byName = { fieldSelector: `metadata.name=${name}` };
   const services = await list('services', byName);
-  const wanted = services.objects.find(({ selector }) => selector !== null)?.selector ?? null;
-  const [endpoints, endpointslices, pods] = await Promise.all([
+  const wanted = isAlone ? (services.objects[0]?.selector ?? null) : {};
+  const [endpoints, slices, pods] = await Promise.all([
     options.endpoints ? list('endpoints', byName) : null,
     list('endpointslices', { labelSelector: `${label.serviceName}=${name}` }),
-    options.pods && (wanted !== null || !isAlone)
-      ? list('pods', { labelSelector: selectorText(wanted ?? {}) })
-      : null,
+    options.pods && wanted !== null ? list('pods', { labelSelector: selectorText(wanted) }) : null,
   ]);
-  const named = <T extends { readonly name: string }>({ objects }: { objects: readonly T[] }) =>
-    Map.groupBy(objects, (object) => object.name);
-  const servicesByName = named(services);
-  const endpointsByName = named(endpoints ?? { objects: [] });
-  const slices = Map.groupBy(endpointslices.objects, ({ labels }) => labels[label.serviceName]);
+  const servicesByName = new Map(services.objects.map((service) => [service.name, service]));
+  const endpointsByName = Map.groupBy(endpoints?.objects ?? [], (object) => object.name);
+  const slicesOf = Map.groupBy(slices.objects, ({ labels }) => labels[label.serviceName]);
   const podsOf = podsByPair(pods?.objects ?? []);
-  return new Map(
-    names.map((name) => {
-      const found = servicesByName.get(name) ?? [];
-      const selector = found[0]?.selector ?? null;
-      const read = together(
-        { ...services, objects: found },
-        endpoints && { ...endpoints, objects: endpointsByName.get(name) ?? [] },
-        { ...endpointslices, objects: slices.get(name) ?? [] },
-        selector && pods && { ...pods, objects: podsOf(selector) },
-      );
-      return [name, read];
-    }),
-  );
-}
-
-function together(
-  services: FreshReader<'services'>,
-  endpoints: FreshReader<'endpoints'> | null,
-  endpointslices: FreshReader<'endpointslices'>,
-  pods: FreshReader<'pods'> | null,
-): ReadService {
-  const reads = [services, endpoints, endpointslices, pods].filter((read) => read !== null);
-  const versions = reads.map(({ resourceVersion }) => resourceVersion);
-  const resourceVersion = versions.reduce((a, b) => (compareVersions(b, a) === -1 ? b : a));
-  return { services, endpoints, endpointslices, pods, resourceVersion };
+  const readOf = (name: string): ReadService => {
+    const service = servicesByName.get(name) ?? null;
+    const selector = service?.selector ?? null;
+    const parts = {
+      endpoints: endpoints && { ...endpoints, objects: endpointsByName.get(name) ?? [] },
+      slices: { ...slices, objects: slicesOf.get(name) ?? [] },
+      pods: selector && pods && { ...pods, objects: podsOf(selector) },
+    };
+    const versions = [services, ...Object.values(parts)].flatMap((read) => read?.version ?? []);
+    const version = versions.reduce((a, b) => (compareVersions(b, a) === -1 ? b : a));
+    return { service, ...parts, version };
+  };
+  return new Map(names.map((name) => [name, readOf(name)]));
 }
 
 /** Pods by selector: one pair of it leads to few, which are looked at. */
@@ -118,7 +102,7 @@ async function readList<R extends Resource>(
   namespace: string,
   query: Record<string, string>,
   signal: AbortSignal,
-): Promise<FreshReader<R>> {
+): Promise<FreshObjects<R>> {
   const path = paths[resource].replace(/\/(\w+)$/, `/namespaces/${namespace}/$1`);
   const request = { path, query, accept: acceptOf('list', false) };
   const limits = { mayBeSilent: false, total: listSeconds };
@@ -126,17 +110,17 @@ async function readList<R extends Resource>(
     const codec = codecOf(headers['content-type']);
     if (status !== 200 || codec === null) throw new Error(`${path}: ${status}`);
     const objects: ObjectOf[R][] = [];
-    let resourceVersion: string | null = null;
+    let version: string | null = null;
     const reading = { resource, now: () => environment.now(), previousPod, raw: false };
     for await (const frames of codec.list(body, reading)) {
       for (const frame of frames) {
-        if (frame.kind === 'page') resourceVersion = frame.version;
+        if (frame.kind === 'page') ({ version } = frame);
         else if (frame.kind === 'object' && frame.projection.problem === undefined) {
           objects.push(frame.projection.object as ObjectOf[R]);
         } else throw new Error(`${path}: An object cannot be read`);
       }
     }
-    if (resourceVersion === null) throw new Error(`${path}: The list ended early`);
-    return { objects, resourceVersion };
+    if (version === null) throw new Error(`${path}: The list ended early`);
+    return { objects, version };
   });
 }

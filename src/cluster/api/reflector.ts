@@ -23,10 +23,8 @@ import { list, paths, prove, watch } from './listwatch.ts';
 import type { Gate } from './transport/mutex.ts';
 import type { Environment } from './transport/request.ts';
 import type { CachedObjects } from './version-filter.ts';
-import type { WatchCounters } from './watch-counters.ts';
-import { newCounters } from './watch-counters.ts';
-import type { ReconnectReason, RelistReason, WatchResult } from './watch-result.ts';
-import { denialText, outcomeOfError } from './watch-result.ts';
+import type { ReconnectReason, RelistReason, WatchCounters, WatchResult } from './watch-result.ts';
+import { denialText, newCounters, outcomeOfError } from './watch-result.ts';
 
 export interface ReflectorOptions {
   readonly resource: Resource;

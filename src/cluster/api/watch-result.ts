@@ -21,6 +21,40 @@ export type RelistReason = 'gone' | 'expired' | 'reset' | 'disorder';
  */
 export type ReconnectReason = 'eof' | 'timeout' | 'reset' | 'idle' | 'status' | 'frame' | 'older';
 
+/** What a reflector asks for, gets and does not use; all from 0. */
+export const newCounters = () => ({
+  /** Lists that were complete, and pages of them; a WatchList has none. */
+  lists: 0,
+  pages: 0,
+  /** Watches that the server accepted. */
+  watches: 0,
+  /** Delivered changes, and dropped ones: repeated, or older than the cached object. */
+  events: 0,
+  repeated: 0,
+  stale: 0,
+  bookmarks: 0,
+  /** Frames that could not be decoded, and objects that could not be read. */
+  badFrames: 0,
+  unreadable: 0,
+  /** Refusals: too many requests, not authenticated, no permission. */
+  throttled: 0,
+  unauthorised: 0,
+  denied: 0,
+  bytes: 0,
+  relists: { gone: 0, expired: 0, reset: 0, disorder: 0 } satisfies Record<RelistReason, number>,
+  reconnects: {
+    eof: 0,
+    timeout: 0,
+    reset: 0,
+    idle: 0,
+    status: 0,
+    frame: 0,
+    older: 0,
+  } satisfies Record<ReconnectReason, number>,
+});
+
+export type WatchCounters = ReturnType<typeof newCounters>;
+
 export type WatchResult =
   /** The list is complete. */
   | { readonly kind: 'listed' }

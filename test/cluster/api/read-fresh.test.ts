@@ -37,16 +37,18 @@ const names = (found: { objects: readonly { name: string }[] } | null) =>
   found?.objects.map(({ name }) => name) ?? null;
 
 test.each([
-  ['web', true, true, [['web'], ['web'], ['web-1', 'web-2'], ['a']]],
-  ['web', false, true, [['web'], null, ['web-1', 'web-2'], ['a']]],
-  ['web', true, false, [['web'], ['web'], ['web-1', 'web-2'], null]],
-  ['plain', true, true, [['plain'], ['plain'], ['other'], null]],
-  ['gone', true, true, [[], [], [], null]],
+  ['web', true, true, ['web', ['web'], ['web-1', 'web-2'], ['a']]],
+  ['web', false, true, ['web', null, ['web-1', 'web-2'], ['a']]],
+  ['web', true, false, ['web', ['web'], ['web-1', 'web-2'], null]],
+  ['plain', true, true, ['plain', ['plain'], ['other'], null]],
+  ['gone', true, true, [null, [], [], null]],
 ])('%s (Endpoints %s, pods %s)', async (name, endpoints, pods, want) => {
   const world = shop();
   const got = await read(world, name, endpoints, pods);
-  expect([got.services, got.endpoints, got.endpointslices, got.pods].map(names)).toEqual(want);
-  expect(got.resourceVersion).toBe(String(world.server.objects.version()));
+  expect([got.service?.name ?? null, ...[got.endpoints, got.slices, got.pods].map(names)]).toEqual(
+    want,
+  );
+  expect(got.version).toBe(String(world.server.objects.version()));
   // Only the newest state will do.
   expect(world.server.asked.filter(({ request }) => 'resourceVersion' in request.query)).toEqual(
     [],

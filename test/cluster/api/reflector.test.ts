@@ -3,7 +3,7 @@ import { afterEach, describe, expect, test } from 'vitest';
 import type { Reflector } from '../../../src/cluster/api/reflector.ts';
 import { createReflector } from '../../../src/cluster/api/reflector.ts';
 import { createGate } from '../../../src/cluster/api/transport/mutex.ts';
-import type { WatchCounters } from '../../../src/cluster/api/watch-counters.ts';
+import type { WatchCounters } from '../../../src/cluster/api/watch-result.ts';
 import type { LiveEntry } from '../../../src/cluster/decode/entry.ts';
 import { problemText } from '../../../src/cluster/decode/problem.ts';
 import type { World } from '../../apiserver/life.ts';

@@ -1,7 +1,12 @@
 import { describe, expect, test } from 'vitest';
 
 import { GivenUp } from '../../../src/cluster/api/transport/request.ts';
-import { denialText, outcomeOf, outcomeOfError } from '../../../src/cluster/api/watch-result.ts';
+import {
+  denialText,
+  newCounters,
+  outcomeOf,
+  outcomeOfError,
+} from '../../../src/cluster/api/watch-result.ts';
 import { readStatus } from '../../../src/cluster/decode/frame.ts';
 import { resources } from '../../../src/model/objects.ts';
 
@@ -50,4 +55,12 @@ test('a missing permission says what works without it, of every resource', () =>
       'and EndpointSlices mirrored from them',
   );
   expect(denialText('pods', 'watch', status(404))).toMatch(/^The server does not let anyone watch/);
+});
+
+test('counters begin at zero, each reflector with its own', () => {
+  const [one, other] = [newCounters(), newCounters()];
+  expect(JSON.stringify(one)).not.toMatch(/[1-9]/);
+  one.relists.gone++;
+  one.events++;
+  expect(JSON.stringify(other)).not.toMatch(/[1-9]/);
 });

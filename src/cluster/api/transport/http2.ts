@@ -10,9 +10,9 @@
 // The windows are wider than usual, which a round trip of a millisecond would make the limit of a
 // large list. A slow reader has at most one window of unread bytes for each stream.
 
+import { on } from 'node:events';
 import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
-import { finished } from 'node:stream';
 import type { ConnectionOptions, TLSSocket } from 'node:tls';
 
 import type { Dispatcher } from 'undici';
@@ -109,7 +109,7 @@ export function createTransport(target: Target, patience = usualPatience): Trans
       try {
         return await sendThrough(http2, server, request, headers);
       } catch (error) {
-        if (!isPlain()) throw error;
+        if (!isPlain()) throw error; // it has just been found out
         return sendThrough(http1, server, request, headers);
       }
     },
@@ -167,50 +167,28 @@ async function sendThrough(
   };
 }
 
-/** Bytes that may wait for the reader before the sender has to. */
-const waitingLimit = 256 * 1024;
+/** Chunks of at most 16 KiB that may wait for the reader before the sender has to. */
+const waitingLimit = 16;
 
 /**
  * The chunks of a stream as they came. (A stream's own iterator copies all waiting chunks into a
- * new buffer, which causes full collections. A generator would cost some promises for each of the
- * 100,000 chunks of a first list.)
+ * new buffer, which causes full collections.)
  */
 function chunksOf(stream: Readable): Body {
-  let waiting: Uint8Array[] = [];
-  let taken = 0;
-  let bytes = 0;
-  let ended: Error | 'well' | null = null;
-  let wake: () => void = () => undefined;
-  stream.on('data', (chunk: Uint8Array) => {
-    waiting.push(chunk);
-    bytes += chunk.length;
-    if (bytes >= waitingLimit) stream.pause();
-    wake();
-  });
-  finished(stream, (error) => {
-    ended = error ?? 'well';
-    wake();
-  });
+  let [arrived, taken] = [0, 0];
+  stream.on('data', () => arrived++);
+  const limits = { highWaterMark: waitingLimit, lowWaterMark: waitingLimit / 2 };
+  const chunks = on(stream, 'data', { ...limits, close: ['end'] });
   const next = async (): Promise<IteratorResult<Uint8Array, undefined>> => {
-    while (true) {
-      const value = waiting[taken];
-      if (value !== undefined) {
-        taken++;
-        return { done: false, value };
-      }
-      waiting = [];
-      taken = bytes = 0;
-      if (ended === 'well') return { done: true, value: undefined };
-      if (ended !== null) throw ended;
-      const woken = new Promise<void>((resolve) => (wake = resolve));
-      stream.resume();
-      await woken;
-    }
+    const { done, value } = await chunks.next();
+    if (done === true) return { done: true, value: undefined };
+    taken++;
+    return { done: false, value: (value as [Uint8Array])[0] };
   };
   const close = (): Promise<IteratorReturnResult<undefined>> => {
     stream.destroy();
     return Promise.resolve({ done: true, value: undefined });
   };
   const iterator = { next, return: close };
-  return { hasMore: () => taken < waiting.length, [Symbol.asyncIterator]: () => iterator };
+  return { hasMore: () => taken < arrived, [Symbol.asyncIterator]: () => iterator };
 }

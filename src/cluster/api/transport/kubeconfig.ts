@@ -49,13 +49,10 @@ const podToken = '/var/run/secrets/kubernetes.io/serviceaccount/token';
 
 /** Whether a default configuration names a cluster. */
 export function isConfigured(environment: Readonly<Record<string, string | undefined>>): boolean {
-  return filesIn(environment).some((path) => existsSync(path)) || isInPod(environment);
-}
-
-/** As rest.InClusterConfig of k8s.io/client-go@v0.36.3 has it. */
-function isInPod(environment: Readonly<Record<string, string | undefined>>): boolean {
+  // As rest.InClusterConfig of k8s.io/client-go@v0.36.3 has it.
   const { KUBERNETES_SERVICE_HOST: host = '', KUBERNETES_SERVICE_PORT: port = '' } = environment;
-  return host !== '' && port !== '' && existsSync(podToken);
+  const isInPod = host !== '' && port !== '' && existsSync(podToken);
+  return isInPod || filesIn(environment).some((path) => existsSync(path));
 }
 
 /** Throws an Error that says which file, context or field is wrong. */
@@ -97,16 +94,12 @@ async function credentialsOf({ config, cluster, proxyUrl }: Loaded): Promise<Cre
  * What sends requests through the proxy of a cluster. Another KubeConfig makes it, which has only
  * the certificates of this moment, so that no exec plugin is run again.
  */
-async function proxyTo(cluster: Cluster, { ca, cert, key }: Target['tls']) {
-  const base64 = (pem: unknown): string | undefined =>
-    pem === undefined ? undefined : Buffer.from(pem as string | Buffer).toString('base64');
+async function proxyTo(cluster: Cluster, { cert, key }: Target['tls']): Promise<Target['proxy']> {
+  const [certData, keyData] = [cert, key].map((pem) =>
+    pem === undefined ? undefined : Buffer.from(pem as string | Buffer).toString('base64'),
+  );
   const config = new KubeConfig();
-  config.loadFromOptions({
-    clusters: [{ ...cluster, caFile: undefined, caData: base64(ca) }],
-    users: [{ name: 'anybody', certData: base64(cert), keyData: base64(key) }],
-    contexts: [{ name: 'it', cluster: cluster.name, user: 'anybody' }],
-    currentContext: 'it',
-  });
+  config.loadFromClusterAndUser(cluster, { name: 'anybody', certData, keyData } as User);
   const context = new RequestContext(cluster.server, HttpMethod.GET);
   await config.applySecurityAuthentication(context);
   return context.getDispatcher() ?? null;
