@@ -4,8 +4,6 @@
 
 import ipaddr from 'ipaddr.js';
 
-import type { AddressType } from './objects.ts';
-
 export interface IP {
   readonly family: 'IPv4' | 'IPv6';
   /** The form that upstream writes. */
@@ -53,33 +51,6 @@ function isPlainIPv4(text: string): boolean {
 export function canonicalIP(text: string): string {
   if (isPlainIPv4(text)) return text;
   return parseIP(text)?.text ?? text;
-}
-
-/** Whether `text` is the address that `canonical` is in canonical form. */
-export function isAt(text: string, canonical: string): boolean {
-  return text === canonical || (mayBeAt(text, canonical) && canonicalIP(text) === canonical);
-}
-
-const colon = 0x3a;
-const zero = 0x30;
-const toLower = 0x20;
-
-/** Rules out most other addresses without parsing: all spellings of one end in the same digit. */
-function mayBeAt(text: string, canonical: string): boolean {
-  const hasDots = text.includes('.');
-  if (hasDots === canonical.includes('.')) return lastDigit(text) === lastDigit(canonical);
-  // An IPv4 address in an IPv6 one begins with zeros; in hex it ends in other digits.
-  return hasDots ? text.includes(':') : text.startsWith('0') || text.startsWith(':');
-}
-
-function lastDigit(text: string): number {
-  const last = text.charCodeAt(text.length - 1);
-  return last === colon ? zero : last | toLower;
-}
-
-/** The address type of slices that carry addresses of this IP family; null for other words. */
-export function addressTypeOf(ipFamily: string): AddressType | null {
-  return ipFamily === 'IPv4' || ipFamily === 'IPv6' ? ipFamily : null;
 }
 
 /** A range of addresses of one family. */

@@ -3,7 +3,6 @@
 // not kept. A Service belongs to the shard of a hash of its name, whatever else there is; pods and
 // Nodes are kept by every shard, since any Service may select any pod of its namespace.
 
-import { fnv1a } from './hash.ts';
 import type { AnyObject, EndpointSlice, Resource } from './objects.ts';
 import { label } from './objects.ts';
 
@@ -21,6 +20,15 @@ export interface Scope {
 }
 
 export const wholeCluster: Scope = { namespaces: null, excluded: [], shard: null };
+
+/** FNV-1a, 32 bits without sign, over the UTF-8 of ASCII texts. */
+export function fnv1a(text: string): number {
+  let hash = 0x811c9dc5;
+  for (let index = 0; index < text.length; index++) {
+    hash = Math.imul(hash ^ text.charCodeAt(index), 0x01000193);
+  }
+  return hash >>> 0;
+}
 
 export function isInNamespaces({ namespaces, excluded }: Scope, namespace: string): boolean {
   if (excluded.includes(namespace)) return false;

@@ -14,6 +14,7 @@
 // depends on batches of changes), annotations of others (kept upstream), pods with two Service
 // ports of the same name and number (the API forbids them).
 
+import { getOrInsert } from '../model/get-or-insert.ts';
 import { parseIP } from '../model/ip.ts';
 import type { EndpointAddress, Labels, Pod, Port, PortMapKey, Service } from '../model/objects.ts';
 import { label, manager, portKey } from '../model/objects.ts';
@@ -107,16 +108,17 @@ export function repack(listings: readonly SubsetAddress[]): EndpointAddress[] {
   const entries = new Map<string, { first: EndpointAddress; ports: Map<string, Listed> }>();
   for (const { address, subset } of listings) {
     const uid = address.target?.uid ?? '';
-    const entry = entries.get(uid) ?? { first: address, ports: new Map<string, Listed>() };
-    entries.set(uid, entry);
+    const entry = getOrInsert(entries, uid, () => ({
+      first: address,
+      ports: new Map<string, Listed>(),
+    }));
     const ports = address.ports.length === 0 ? [null] : address.ports;
     for (const [index, port] of ports.entries()) {
       const shared = (port?.appProtocol ?? null) === null;
       const key =
         port === null ? '' : shared ? portKey(port) : `${String(subset)} ${String(index)}`;
-      const known = entry.ports.get(key);
-      if (known === undefined) entry.ports.set(key, { port, ready: address.ready });
-      else known.ready &&= address.ready;
+      const known = getOrInsert(entry.ports, key, (): Listed => ({ port, ready: true }));
+      known.ready &&= address.ready;
     }
   }
   return [...entries.values()].flatMap(({ first, ports }) =>
@@ -159,22 +161,20 @@ export function subsetCounts(groups: Iterable<PortGroup>): SubsetCounts[] {
     if (group.ready + group.notReady === 0) continue;
     const keys = group.ports.length === 0 ? [''] : group.ports.map(portKey);
     for (const key of keys) {
-      const port = offeredBy.get(key) ?? { groups: [], ids: '' };
+      const port = getOrInsert(offeredBy, key, () => ({ groups: [], ids: '' }));
       port.groups.push(group);
       port.ids += `${String(id)},`;
-      offeredBy.set(key, port);
     }
     id++;
   }
   const subsets = new Map<string, { portKeys: string[]; ready: number; notReady: number }>();
-  for (const [key, port] of offeredBy) {
-    const subset = subsets.get(port.ids);
-    if (subset !== undefined) subset.portKeys.push(key);
-    else {
-      const ready = port.groups.reduce((sum, group) => sum + group.ready, 0);
-      const notReady = port.groups.reduce((sum, group) => sum + group.notReady, 0);
-      subsets.set(port.ids, { portKeys: key === '' ? [] : [key], ready, notReady });
-    }
+  for (const [key, { groups: all, ids }] of offeredBy) {
+    const subset = getOrInsert(subsets, ids, () => ({
+      portKeys: [],
+      ready: all.reduce((sum, { ready }) => sum + ready, 0),
+      notReady: all.reduce((sum, { notReady }) => sum + notReady, 0),
+    }));
+    if (key !== '') subset.portKeys.push(key);
   }
   return [...subsets.values()];
 }

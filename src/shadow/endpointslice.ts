@@ -10,8 +10,8 @@
 // Left out: names of slices, order, trigger-time annotations and annotations of others (all without
 // meaning upstream), and hints (hints.ts).
 
-import { equalTexts, isOfUid } from '../model/equality.ts';
-import { addressTypeOf, parseIP } from '../model/ip.ts';
+import { isOfUid } from '../model/equality.ts';
+import { parseIP } from '../model/ip.ts';
 import type {
   AddressType,
   EndpointSlice,
@@ -46,22 +46,12 @@ export interface ExpectedEndpoint {
   readonly portMap: PortMapKey;
 }
 
-const bothTypes: readonly AddressType[] = ['IPv4', 'IPv6'];
-
-const typeLists = [['IPv4'], ['IPv6'], bothTypes, ['IPv6', 'IPv4'], []] as const;
-
-/** The shared copy of a list of types, since every Service has one. */
-const oneOf = (types: readonly AddressType[]): readonly AddressType[] =>
-  typeLists.find((list) => equalTexts(list, types)) ?? types;
-
 /** The address types that the Service's slices must have. `utils.go` getAddressTypesForService. */
 export function addressTypesOf(service: Service): readonly AddressType[] {
-  const usual = typeLists.find((list) => list.length > 0 && equalTexts(list, service.ipFamilies));
-  if (usual !== undefined) return usual;
-  const types = service.ipFamilies.map(addressTypeOf).filter((type) => type !== null);
-  if (types.length > 0) return oneOf(types);
-  if (!isHeadless(service)) return oneOf([service.clusterIP.includes(':') ? 'IPv6' : 'IPv4']);
-  return bothTypes;
+  const types = service.ipFamilies.filter((family) => family === 'IPv4' || family === 'IPv6');
+  if (types.length > 0) return types;
+  if (isHeadless(service)) return ['IPv4', 'IPv6'];
+  return [service.clusterIP.includes(':') ? 'IPv6' : 'IPv4'];
 }
 
 /**
@@ -117,9 +107,9 @@ export function expectedTypes(
   pod: Pod,
   node: Node | null | undefined,
 ): readonly AddressType[] {
-  if (!isSliced(service, pod, node)) return oneOf([]);
-  const types = addressTypesOf(service);
-  return oneOf(types.filter((type) => pod.ips.some((text) => parseIP(text)?.family === type)));
+  if (!isSliced(service, pod, node)) return [];
+  const families = pod.ips.map((text) => parseIP(text)?.family);
+  return addressTypesOf(service).filter((type) => families.some((family) => family === type));
 }
 
 function addressesOf(pod: Pod, addressType: AddressType): string[] {

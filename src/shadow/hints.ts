@@ -68,17 +68,14 @@ export function reasonOfNoHints(capacity: ZoneCapacity, ready: number): NoHints 
 
 /** The same as a message of upstream's events. */
 export function whyNoHints(capacity: ZoneCapacity, ready: number): string | null {
-  const counts = `${String(ready)} endpoints, ${String(capacity.cpuMillisByZone.size)} zones`;
-  switch (reasonOfNoHints(capacity, ready)) {
-    case 'node-information':
-      return 'insufficient Node information: allocatable CPU or zone not specified on a Node';
-    case 'one-zone':
-      return 'Nodes only ready in one zone';
-    case 'few-endpoints':
-      return `insufficient number of endpoints (${counts})`;
-    case 'overload':
-      return `minimum allocation exceeds the overload threshold (${counts})`;
-    case null:
-      return null;
-  }
+  const reason = reasonOfNoHints(capacity, ready);
+  if (reason === null) return null;
+  const counts = `(${String(ready)} endpoints, ${String(capacity.cpuMillisByZone.size)} zones)`;
+  return {
+    'node-information':
+      'insufficient Node information: allocatable CPU or zone not specified on a Node',
+    'one-zone': 'Nodes only ready in one zone',
+    'few-endpoints': `insufficient number of endpoints ${counts}`,
+    overload: `minimum allocation exceeds the overload threshold ${counts}`,
+  }[reason];
 }

@@ -13,6 +13,7 @@
 // Left out: the trigger time (never mirrored), and which of two addresses remains if one repacked
 // subset has the same address for two uids of one pod name (upstream keeps either).
 
+import { getOrInsert } from '../model/get-or-insert.ts';
 import { parseIP } from '../model/ip.ts';
 import type {
   AddressType,
@@ -76,27 +77,28 @@ interface Listed {
   ready: boolean;
 }
 
-/** Addresses by port, by address and uid; not ready wins. util.go mapAddressByPort. */
-function byPort(
-  endpoints: Endpoints,
-): Map<string, { port: Port | null; listed: Map<string, Listed> }> {
-  const ports = new Map<string, { port: Port | null; listed: Map<string, Listed> }>();
+/** A port with its addresses by address and uid; the port is null in a subset without ports. */
+interface PortListing {
+  readonly port: Port | null;
+  readonly listed: Map<string, Listed>;
+}
+
+/** The addresses of each port; not ready wins. util.go mapAddressByPort. */
+function byPort(endpoints: Endpoints): Map<string, PortListing> {
+  const ports = new Map<string, PortListing>();
   const first = new Map<string, EndpointAddress>();
   for (const [index, subset] of endpoints.subsets.entries()) {
-    const ofSubset: (Port | null)[] = subset.ports.length === 0 ? [null] : [...subset.ports];
-    for (const [at, port] of ofSubset.entries()) {
+    const all = subset.ports.length === 0 ? [null] : subset.ports;
+    for (const [at, port] of all.entries()) {
       const shared = port === null ? '' : portKey(port);
       const own = `${shared} ${String(index)} ${String(at)}`;
       const key = (port?.appProtocol ?? null) === null ? shared : own;
-      const entry = ports.get(key) ?? { port, listed: new Map<string, Listed>() };
-      ports.set(key, entry);
+      const { listed } = getOrInsert(ports, key, (): PortListing => ({ port, listed: new Map() }));
       for (const address of subset.addresses) {
         const id = `${address.ip}|${address.target?.uid ?? ''}`;
-        const source = first.get(id) ?? address;
-        first.set(id, source);
-        const known = entry.listed.get(id);
-        if (known === undefined) entry.listed.set(id, { address: source, ready: address.ready });
-        else if (!address.ready) known.ready = false;
+        const source = getOrInsert(first, id, () => address);
+        const known = getOrInsert(listed, id, (): Listed => ({ address: source, ready: true }));
+        known.ready &&= address.ready;
       }
     }
   }
@@ -105,15 +107,16 @@ function byPort(
 
 /** Ports with the same addresses in the same state, which repacking puts into one subset. */
 function repack(endpoints: Endpoints): { ports: Port[]; listed: Map<string, Listed> }[] {
-  const subsets = new Map<string, { ports: Port[]; listed: Map<string, Listed> }>();
-  for (const { port, listed } of byPort(endpoints).values()) {
-    const signature = [...listed].map(([id, { ready }]) => `${id}|${String(ready)}`).sort();
-    const key = signature.join(' ');
-    const subset = subsets.get(key) ?? { ports: [], listed };
-    if (port !== null) subset.ports.push(port);
-    subsets.set(key, subset);
-  }
-  return [...subsets.values()];
+  const subsets = Map.groupBy(byPort(endpoints).values(), ({ listed }) =>
+    [...listed]
+      .map(([id, { ready }]) => `${id}|${String(ready)}`)
+      .sort()
+      .join(' '),
+  );
+  return [...subsets.values()].map((all) => ({
+    ports: all.flatMap(({ port }) => port ?? []),
+    listed: all[0]?.listed ?? new Map<string, Listed>(),
+  }));
 }
 
 function inUpstreamOrder(listed: Iterable<Listed>): Listed[] {
@@ -141,12 +144,8 @@ export function expectedMirror(endpoints: Endpoints): MirroredGroup[] {
       if (ip === null) continue;
       added++;
       const addressType = ip.family;
-      const key = `${addressType} ${portMap}`;
-      let group = groups.get(key);
-      if (group === undefined) {
-        group = { addressType, ports, portMap, endpoints: new Map() };
-        groups.set(key, group);
-      }
+      const empty = { addressType, ports, portMap, endpoints: new Map() };
+      const group = getOrInsert(groups, `${addressType} ${portMap}`, () => empty);
       const identity = endpointIdentity(ip.text, address.hostname, address.target);
       const known = group.endpoints.get(identity);
       const disputed = known !== undefined && known.ready !== ready;

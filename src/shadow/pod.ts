@@ -5,6 +5,7 @@
 // Restart policy, readiness gates and the phases Pending, Running and Unknown do not matter
 // upstream, so they are not decoded; of the phase only "terminal" is.
 
+import { getOrInsert } from '../model/get-or-insert.ts';
 import type { Pod, Port, PortMapKey, Service, ServicePort } from '../model/objects.ts';
 import { portMapKey } from '../model/objects.ts';
 
@@ -32,7 +33,7 @@ export function findPort(pod: Pod, servicePort: ServicePort, sidecars: boolean):
   return null;
 }
 
-export interface ResolvedPorts {
+interface ResolvedPorts {
   readonly ports: readonly Port[];
   readonly portMap: PortMapKey;
 }
@@ -63,9 +64,6 @@ const withoutSidecars: Resolved = new WeakMap();
 export function resolvePorts(service: Service, pod: Pod, sidecars: boolean): ResolvedPorts {
   if (service.ports.length === 0) return noPorts;
   const resolved = sidecars ? withSidecars : withoutSidecars;
-  let ofService = resolved.get(service.ports);
-  if (ofService === undefined) resolved.set(service.ports, (ofService = new WeakMap()));
-  let ports = ofService.get(pod.ports);
-  if (ports === undefined) ofService.set(pod.ports, (ports = resolve(service, pod, sidecars)));
-  return ports;
+  const ofService = getOrInsert(resolved, service.ports, () => new WeakMap());
+  return getOrInsert(ofService, pod.ports, () => resolve(service, pod, sidecars));
 }

@@ -6,8 +6,9 @@
 // over the slices in the random order of a Go map and keeps one entry. So there is a list of
 // possible sets; nearly always it has one member.
 
+import { getOrInsert } from '../model/get-or-insert.ts';
 import { joinHostPort, parseIP } from '../model/ip.ts';
-import type { Endpoint, EndpointSlice } from '../model/objects.ts';
+import type { Endpoint, EndpointSlice, ServicePort } from '../model/objects.ts';
 
 /** Differences between releases of kube-proxy in their endpoints. */
 export interface EndpointRules {
@@ -39,12 +40,8 @@ export interface UsableEndpoints {
   readonly all: readonly ProxyEndpoint[];
 }
 
-export interface ServicePortName {
-  readonly name: string;
-  /** As the API writes it: TCP. */
-  readonly protocol: string;
-  readonly family: 'IPv4' | 'IPv6';
-}
+/** A Service port in one family; the protocol is as the API writes it, `TCP`. */
+type FamilyPort = Pick<ServicePort, 'name' | 'protocol'> & { readonly family: 'IPv4' | 'IPv6' };
 
 /** The limit of possible sets. */
 const possibleSets = 64;
@@ -55,7 +52,7 @@ const possibleSets = 64;
  */
 export function endpointSets(
   slices: readonly EndpointSlice[],
-  port: ServicePortName,
+  port: FamilyPort,
   node: string,
   rules: EndpointRules,
 ): readonly (readonly ProxyEndpoint[])[] | null {
@@ -63,9 +60,7 @@ export function endpointSets(
   for (const slice of slices) {
     if (slice.addressType !== port.family) continue;
     for (const [text, entries] of endpointsIn(slice, port, node, rules)) {
-      const lists = listed.get(text);
-      if (lists === undefined) listed.set(text, [entries]);
-      else lists.push(entries);
+      getOrInsert(listed, text, () => []).push(entries);
     }
   }
   let sets: ProxyEndpoint[][] = [[]];
@@ -81,7 +76,7 @@ export function endpointSets(
 /** The endpoints of one slice for a port, by their text. */
 function endpointsIn(
   slice: EndpointSlice,
-  { name, protocol }: ServicePortName,
+  { name, protocol }: FamilyPort,
   node: string,
   rules: EndpointRules,
 ): Map<string, ProxyEndpoint[]> {
@@ -90,10 +85,7 @@ function endpointsIn(
     if (portName !== name || portProtocol !== protocol || port === null || port === 0) continue;
     for (const endpoint of slice.endpoints) {
       const entry = proxyEndpoint(endpoint, port, node, rules);
-      if (entry === null) continue;
-      const known = found.get(entry.text);
-      if (known === undefined) found.set(entry.text, [entry]);
-      else known.push(entry);
+      if (entry !== null) getOrInsert(found, entry.text, () => []).push(entry);
     }
   }
   return found;
@@ -135,16 +127,13 @@ function keptOf(lists: readonly ProxyEndpoint[][], rules: EndpointRules): ProxyE
   return [...new Map(kept.map((entry) => [JSON.stringify(entry), entry])).values()];
 }
 
-/** ServicePort.UsesClusterEndpoints and UsesLocalEndpoints. */
-export interface EndpointUses {
-  readonly cluster: boolean;
-  readonly local: boolean;
-}
-
-/** CategorizeEndpoints: which endpoints of a set the node uses for either traffic policy. */
+/**
+ * CategorizeEndpoints: which endpoints of a set the node uses for either traffic policy; `uses` is
+ * ServicePort.UsesClusterEndpoints and UsesLocalEndpoints.
+ */
 export function categorize(
   endpoints: readonly ProxyEndpoint[],
-  uses: EndpointUses,
+  uses: { readonly cluster: boolean; readonly local: boolean },
   node: string,
   zone: string,
 ): UsableEndpoints {

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 
 import type { AnyObject, Resource } from '../../src/model/objects.ts';
 import type { Scope } from '../../src/model/scope.ts';
-import { isInScope, isServiceInScope, wholeCluster } from '../../src/model/scope.ts';
+import { fnv1a, isInScope, isServiceInScope, wholeCluster } from '../../src/model/scope.ts';
 import { endpoints, node, pod, service, slice } from '../build.ts';
 
 const scopeOf = (more: Partial<Scope>): Scope => ({ ...wholeCluster, ...more });
@@ -90,4 +90,13 @@ describe('shards', () => {
     // FNV-1a of "shop/web" is fixed: another hash would move every Service.
     expect(Array.from({ length: 1000 }, (_, index) => index).filter(shop)).toEqual([388]);
   });
+});
+
+// The values are those that the authors of FNV publish.
+test.each([
+  ['', 0x811c9dc5],
+  ['a', 0xe40c292c],
+  ['foobar', 0xbf9cf968],
+])('the hash of %j', (text, want) => {
+  expect(fnv1a(text)).toBe(want);
 });

@@ -1,7 +1,7 @@
 // Lists the actual entries of a Service: addresses of its Endpoints and endpoints of its slices,
 // with the pod that each names, and the differences that concern one pod. It compares nothing.
 
-import { canonicalIP, isAt } from '../../model/ip.ts';
+import { canonicalIP } from '../../model/ip.ts';
 import type { Endpoint, EndpointSlice, Key, Listers, ObjectRef, Pod } from '../../model/objects.ts';
 import { label } from '../../model/objects.ts';
 import { isSelected, repack } from '../../shadow/endpoints.ts';
@@ -129,7 +129,7 @@ export function servicesListing(
   addresses: readonly string[],
 ): ServiceAudit[] {
   const pods = addresses.flatMap((ip) => listers.podsAt(ip));
-  const isListed = (text: string): boolean => addresses.some((address) => isAt(text, address));
+  const isListed = (text: string): boolean => addresses.includes(canonicalIP(text));
   return [...audited].filter((service) => {
     const { endpoints, slices } = service.record;
     if (isConform(service) && !pods.some((pod) => isMember(service.record, pod))) return false;

@@ -5,6 +5,7 @@
 // Service with thousands of pods does not cost a pass over all of them.
 
 import { equalEndpoints, equalPorts, equalRefs } from '../../model/equality.ts';
+import { getOrInsert } from '../../model/get-or-insert.ts';
 import { canonicalIP } from '../../model/ip.ts';
 import type {
   Endpoint,
@@ -52,19 +53,13 @@ type Addresses = ReadonlySet<string> | null;
 
 const none: readonly never[] = [];
 
-function append<T>(lists: Map<string, T[]>, key: string, value: T): void {
-  const list = lists.get(key);
-  if (list === undefined) lists.set(key, [value]);
-  else list.push(value);
-}
-
 /** The entries of the Endpoints by address. */
 function indexEndpoints(endpoints: Endpoints | null, only: Addresses): Listings {
   const listings: Listings = new Map();
   for (const [subset, { addresses }] of (endpoints?.subsets ?? none).entries()) {
     for (const address of addresses) {
       const ip = canonicalIP(address.ip);
-      if (only?.has(ip) !== false) append(listings, ip, { address, subset });
+      if (only?.has(ip) !== false) getOrInsert(listings, ip, () => []).push({ address, subset });
     }
   }
   return listings;
@@ -79,7 +74,7 @@ function indexSlices(slices: readonly EndpointSlice[], addresses: Addresses): Sl
         const ip = canonicalIP(address);
         if (addresses?.has(ip) === false) continue;
         const isRepeated = slicings.get(ip)?.at(-1)?.endpoint === endpoint;
-        if (!isRepeated) append(slicings, ip, { slice, endpoint });
+        if (!isRepeated) getOrInsert(slicings, ip, () => []).push({ slice, endpoint });
       }
     }
   }
@@ -95,24 +90,17 @@ const fewSlices = 4;
 const keptListings = new WeakMap<Endpoints, Listings>();
 const keptSlicings = new WeakMap<EndpointSlice, Slicings>();
 
-function keptIndexOfSlice(slice: EndpointSlice): Slicings {
-  const known = keptSlicings.get(slice);
-  const slicings = known ?? indexSlices([slice], null);
-  if (known === undefined) keptSlicings.set(slice, slicings);
-  return slicings;
-}
+const keptIndexOfSlice = (slice: EndpointSlice): Slicings =>
+  getOrInsert(keptSlicings, slice, () => indexSlices([slice], null));
 
 const isLarge = ({ subsets }: Endpoints): boolean =>
   subsets.reduce((sum, { addresses }) => sum + addresses.length, 0) > fewAddresses;
 
 function listingsIn(endpoints: Endpoints | null, addresses: Addresses): Listings {
-  const known = endpoints === null ? undefined : keptListings.get(endpoints);
-  if (known !== undefined || endpoints === null || addresses === null || !isLarge(endpoints)) {
-    return known ?? indexEndpoints(endpoints, addresses);
+  if (endpoints === null || addresses === null || !isLarge(endpoints)) {
+    return indexEndpoints(endpoints, addresses);
   }
-  const listings = indexEndpoints(endpoints, null);
-  keptListings.set(endpoints, listings);
-  return listings;
+  return getOrInsert(keptListings, endpoints, () => indexEndpoints(endpoints, null));
 }
 
 function slicingsIn(slices: readonly EndpointSlice[], addresses: Addresses): Slicings {

@@ -2,6 +2,7 @@
 // what users and other managers wrote. Its findings have the output `input`.
 
 import { isOfUid } from '../../model/equality.ts';
+import { getOrInsert } from '../../model/get-or-insert.ts';
 import { canonicalIP } from '../../model/ip.ts';
 import type { Endpoints, EndpointSlice, Listers, Pod, Service } from '../../model/objects.ts';
 import { endpointsCapacity, isSelected } from '../../shadow/endpoints.ts';
@@ -43,8 +44,7 @@ export function leftBehindAddresses(
 ): Map<string, Set<string>> {
   const addresses = new Map<string, Set<string>>();
   const add = (address: string, uid: string | undefined): void => {
-    const ip = canonicalIP(address);
-    addresses.set(ip, (addresses.get(ip) ?? new Set()).add(uid ?? ''));
+    getOrInsert(addresses, canonicalIP(address), () => new Set()).add(uid ?? '');
   };
   for (const { endpoints } of slicesLeftBehind(context, record)) {
     for (const { addresses: ips, target } of endpoints) for (const ip of ips) add(ip, target?.uid);

@@ -11,13 +11,7 @@
 // While a watch is not connected (progress.ts), known findings stay open, but the verdict is
 // unknown: the difference may have ended, or another may have begun.
 
-import type {
-  EndpointSlice,
-  Listers,
-  Pod,
-  Resource,
-  UnreadableObject,
-} from '../../model/objects.ts';
+import type { Listers, Resource, UnreadableObject } from '../../model/objects.ts';
 import { selects } from '../../model/selector.ts';
 import { isSelected } from '../../shadow/endpoints.ts';
 import { isMirrored } from '../../shadow/mirroring.ts';
@@ -31,22 +25,6 @@ import { slicesOf } from './cache.ts';
 import type { ServiceOutput } from './enqueue.ts';
 import type { ServiceAudit } from './reconcile.ts';
 
-const needs: Readonly<Record<ServiceOutput, readonly (readonly [Resource, UnknownReason])[]>> = {
-  endpoints: [
-    ['pods', 'pods-not-known'],
-    ['endpoints', 'endpoints-not-known'],
-  ],
-  endpointslices: [
-    ['pods', 'pods-not-known'],
-    ['endpointslices', 'endpointslices-not-known'],
-    ['nodes', 'nodes-not-known'],
-  ],
-  mirrored: [
-    ['endpoints', 'endpoints-not-known'],
-    ['endpointslices', 'endpointslices-not-known'],
-  ],
-};
-
 export const serviceOutputs: readonly ServiceOutput[] = ['endpoints', 'endpointslices', 'mirrored'];
 
 /** Outputs that have verdicts. */
@@ -58,27 +36,22 @@ export const verdictOutputs: readonly VerdictOutput[] = [...serviceOutputs, 'nod
 export const isWithin = ({ namespace }: UnreadableObject, record: ServiceState): boolean =>
   namespace === null || namespace === '' || namespace === record.namespace;
 
-/** The cached version of an unreadable object, which counts until the object is readable. */
-function cachedVersion(
-  listers: Listers,
-  { resource, namespace, name }: UnreadableObject,
-): Pod | EndpointSlice | null {
-  const key = `${namespace ?? ''}/${name ?? ''}`;
-  if (resource === 'pods') return listers.pods.get(key) ?? null;
-  return resource === 'endpointslices' ? (listers.slices.get(key) ?? null) : null;
-}
-
-/** Whether an unreadable object could affect an output of this Service. */
+/**
+ * Whether an unreadable object could affect an output of this Service, by what is known of it or by
+ * its cached version, which counts until the object is readable.
+ */
 function concerns(
-  listers: Listers,
+  { pods, slices }: Listers,
   lost: UnreadableObject,
   record: ServiceState,
   output: ServiceOutput,
 ): boolean {
   if (!isWithin(lost, record)) return false;
-  const cached = cachedVersion(listers, lost);
-  if (cached !== null && isAbout({ ...lost, labels: cached.labels }, record, output)) return true;
-  return isAbout(lost, record, output);
+  if (isAbout(lost, record, output)) return true;
+  const { resource, namespace, name } = lost;
+  if (resource !== 'pods' && resource !== 'endpointslices') return false;
+  const cached = (resource === 'pods' ? pods : slices).get(`${namespace ?? ''}/${name ?? ''}`);
+  return cached !== undefined && isAbout({ ...lost, labels: cached.labels }, record, output);
 }
 
 function isAbout(lost: UnreadableObject, record: ServiceState, output: ServiceOutput): boolean {
@@ -110,8 +83,10 @@ export function unknownOutputs(
 ): Map<Output, UnknownReason> {
   const unknown = new Map<Output, UnknownReason>();
   for (const output of serviceOutputs) {
-    const missing = needs[output].find(([resource]) => !listers.knows(resource));
-    if (missing !== undefined) unknown.set(output, missing[1]);
+    for (const resource of restsOn[output]) {
+      if (resource === 'services' || listers.knows(resource)) continue;
+      if (!isUnknown(unknown, output)) unknown.set(output, `${resource}-not-known`);
+    }
   }
   for (const lost of losses) {
     for (const output of serviceOutputs) {
@@ -136,14 +111,12 @@ function applies(
   output: ServiceOutput,
 ): boolean {
   const { service, endpoints } = record;
-  if (output !== 'mirrored') {
-    if (service !== null && isSelected(service)) return true;
-  } else if (isMirrored(service, endpoints)) return true;
-  for (const known of items.values()) {
-    if (known.some((item) => item.output === output)) return true;
+  const isMirror = output === 'mirrored';
+  if (isMirror ? isMirrored(service, endpoints) : service !== null && isSelected(service)) {
+    return true;
   }
-  if (output !== 'mirrored') return false;
-  return slicesOf(listers, record, 'mirror').length > 0;
+  if ([...items.values()].flat().some((item) => item.output === output)) return true;
+  return isMirror && slicesOf(listers, record, 'mirror').length > 0;
 }
 
 /** Resources whose watches are not connected. */
