@@ -28,40 +28,7 @@ export interface ScheduleSettings extends NodeSettings {
   readonly interval: number;
 }
 
-/** Costs and results of the rounds. */
-export interface AgentCost {
-  readonly rounds: number;
-  readonly failed: number;
-  /** Rounds that found the same rules as the round before, and did not parse them. */
-  readonly unchanged: number;
-  /** Seconds, of all rounds. */
-  readonly collecting: number;
-  readonly cpu: number;
-  /** Seconds of the last round, and until the next. */
-  readonly last: number;
-  readonly pause: number;
-  /** Bytes of the last dumps. */
-  readonly bytes: number;
-}
-
-export interface ScheduledAgent {
-  round(): Promise<void>;
-  /** Makes rounds until `signal` is aborted. */
-  run(signal: AbortSignal): Promise<void>;
-  /** `null` before the end of the first round. */
-  report(): PublishedReport | null;
-  /** Why the last round made no report at all; `null` if it made one. */
-  problem(): string | null;
-  /** `null` if no rule serves this frontend, or the rules are unknown. */
-  details(key: string): Promise<readonly FrontendDetail[] | null>;
-  /** The outcomes of packets, and the round of the rules; `null` if the rules are unknown. */
-  outcomes(
-    packets: readonly Packet[],
-  ): Promise<(EncodedOutcomes & { readonly round: string }) | null>;
-  cost(): AgentCost;
-}
-
-export interface PublishedReport extends RoundResult {
+interface PublishedReport extends RoundResult {
   /** The start of the round: seconds of the monotonic clock. */
   readonly at: number;
   /** A different text for every round of every agent. */
@@ -108,6 +75,22 @@ interface RulesReader {
   hasEnded(): boolean;
 }
 
+/** Costs and results of the rounds. */
+const noCost = {
+  rounds: 0,
+  failed: 0,
+  /** Rounds that found the same rules as the round before, and did not parse them. */
+  unchanged: 0,
+  /** Seconds, of all rounds. */
+  collecting: 0,
+  cpu: 0,
+  /** Seconds of the last round, and until the next. */
+  last: 0,
+  pause: 0,
+  /** Bytes of the last dumps. */
+  bytes: 0,
+};
+
 interface State {
   readonly settings: ScheduleSettings;
   readonly name: string;
@@ -115,26 +98,28 @@ interface State {
   problem: string | null;
   /** The process that last read the rules of the report; `null` if none did. */
   reader: RulesReader | null;
-  cost: AgentCost;
+  cost: Readonly<typeof noCost>;
   /** CPU seconds of readers since the last round. Answers make the next rest longer, too. */
   readerCpu: number;
 }
 
+export type ScheduledAgent = ReturnType<typeof createAgent>;
+
 /** An agent that has made no round. */
-export function createAgent(settings: ScheduleSettings): ScheduledAgent {
-  const none = { rounds: 0, failed: 0, unchanged: 0, collecting: 0, cpu: 0 };
+export function createAgent(settings: ScheduleSettings) {
   const state: State = {
     settings,
     name: randomBytes(6).toString('base64url'),
     published: null,
     problem: null,
     reader: null,
-    cost: { ...none, last: 0, pause: 0, bytes: 0 },
+    cost: noCost,
     readerCpu: 0,
   };
   return {
     round: () => makeRound(state, new AbortController().signal),
-    async run(signal) {
+    /** Makes rounds until `signal` is aborted. */
+    async run(signal: AbortSignal): Promise<void> {
       while (!signal.aborted) {
         await makeRound(state, signal);
         // V8 would keep the memory of the round, but an idle agent must be small.
@@ -142,10 +127,15 @@ export function createAgent(settings: ScheduleSettings): ScheduledAgent {
         await sleep(state.cost.pause * 1000, null, { signal }).catch(() => null);
       }
     },
+    /** `null` before the end of the first round. */
     report: () => state.published,
+    /** Why the last round made no report at all; `null` if it made one. */
     problem: () => state.problem,
-    details: async (key) => (await ask(state, { kind: 'details', key })) as FrontendDetail[] | null,
-    async outcomes(packets) {
+    /** `null` if no rule serves this frontend, or the rules are unknown. */
+    details: async (key: string) =>
+      (await ask(state, { kind: 'details', key })) as readonly FrontendDetail[] | null,
+    /** The outcomes of packets, and the round of the rules; `null` if the rules are unknown. */
+    async outcomes(packets: readonly Packet[]) {
       const { published } = state;
       const outcomes = (await ask(state, { kind: 'outcomes', packets })) as EncodedOutcomes | null;
       return outcomes && published && { round: published.round, ...outcomes };

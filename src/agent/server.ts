@@ -23,10 +23,10 @@ import { readPacket } from '../rules/report/digest.ts';
 import type { ScheduledAgent } from './schedule.ts';
 
 export interface Access {
-  /** null: no token is asked for. */
+  /** `null` if clients need no token. */
   readonly token: string | null;
-  /** PEM; null: plain HTTP. With a CA, clients must have a certificate of it. */
-  readonly tls: { readonly cert: string; readonly key: string; readonly ca: string | null } | null;
+  /** PEM; `null` for plain HTTP. With a CA, clients must have a certificate of it. */
+  readonly tls: { readonly cert: string; readonly key: string; readonly ca?: string } | null;
 }
 
 /** Characters of a URL with a frontend, which is an address and a port, and with packets. */
@@ -41,99 +41,98 @@ const limits = {
   maxHeaderSize: longestQuery + 4096,
 };
 
-/** A server that answers for the agent; it does not listen yet. */
-export function createAgentServer(agent: ScheduledAgent, access: Access): Server {
-  const answer = (request: IncomingMessage, response: ServerResponse): void => {
-    respond(agent, access, request, response).catch((error: unknown) => {
-      const text = error instanceof Error ? error.message : String(error);
-      if (!response.headersSent) send(response, 500, { error: text });
-    });
-  };
-  if (access.tls === null) return createServer(limits, answer);
-  const { cert, key, ca } = access.tls;
-  // The kubelet has no certificate for /livez, so each request checks for one (isAllowed).
-  const client = ca === null ? {} : { ca, requestCert: true, rejectUnauthorized: false };
-  return createTlsServer({ ...limits, cert, key, ...client, minVersion: 'TLSv1.2' }, answer);
+interface Answer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string | number>>;
+  readonly body?: string | Buffer;
 }
 
-async function respond(
-  agent: ScheduledAgent,
-  access: Access,
-  request: IncomingMessage,
-  response: ServerResponse,
-): Promise<void> {
-  const { method, url = '' } = request;
-  if (method !== 'GET') {
-    send(response, 405, { error: `only GET is answered, not ${String(method)}` });
-  } else if (url === '/livez') sendText(response, 'ok\n');
-  else if (!isAllowed(access, request)) {
-    response.setHeader('www-authenticate', 'Bearer');
-    send(response, 401, { error: 'the token or the client certificate is missing or wrong' });
-  } else if (url === '/v1/report') sendReport(agent, request, response);
-  else if (url === '/metrics') sendText(response, metricsOf(agent));
-  else if (url.startsWith('/v1/packets?') && url.length <= longestQuery) {
-    await sendOutcomes(agent, url, response);
-  } else if (url.startsWith('/v1/frontends/') && url.length <= longestPath) {
-    await sendDetails(agent, url.slice('/v1/frontends/'.length), response);
-  } else send(response, 404, { error: `nothing is at ${url.slice(0, longestPath)}` });
+/** A server that answers for the agent; it does not listen yet. */
+export function createAgentServer(agent: ScheduledAgent, { token, tls }: Access): Server {
+  // The kubelet has no certificate for /livez, so each request checks for one.
+  const client = tls?.ca === undefined ? {} : { requestCert: true, rejectUnauthorized: false };
+  const answer = (request: IncomingMessage, response: ServerResponse): void => {
+    const isCertified = tls?.ca === undefined || hasCertificate(request);
+    void answerTo(agent, request, isCertified && hasToken(request, token))
+      .catch((error: unknown) =>
+        json(500, { error: error instanceof Error ? error.message : String(error) }),
+      )
+      .then(({ status, headers, body }) => {
+        response.statusCode = status;
+        response.setHeaders(new Map(Object.entries(headers)));
+        response.end(body);
+      });
+  };
+  return tls === null
+    ? createServer(limits, answer)
+    : createTlsServer({ ...limits, ...tls, ...client, minVersion: 'TLSv1.2' }, answer);
 }
+
+const hasCertificate = ({ socket }: IncomingMessage): boolean =>
+  socket instanceof TLSSocket && socket.authorized;
 
 /** Compares hashes, so that the time reveals nothing about the token. */
-function isAllowed({ token, tls }: Access, { headers, socket }: IncomingMessage): boolean {
-  const isCertain = socket instanceof TLSSocket && socket.authorized;
-  if ((tls?.ca ?? null) !== null && !isCertain) return false;
+function hasToken({ headers }: IncomingMessage, token: string | null): boolean {
   if (token === null) return true;
   const hash = (text: string): Buffer => createHash('sha256').update(text).digest();
   return timingSafeEqual(hash(headers.authorization ?? ''), hash(`Bearer ${token}`));
 }
 
-function send(response: ServerResponse, status: number, body: unknown): void {
-  response.statusCode = status;
-  response.setHeader('content-type', 'application/json');
-  response.end(`${JSON.stringify(body)}\n`);
-}
-
-function sendText(response: ServerResponse, text: string): void {
-  response.setHeader('content-type', 'text/plain; version=0.0.4; charset=utf-8');
-  response.end(text);
-}
-
-function sendReport(
+async function answerTo(
   agent: ScheduledAgent,
-  { headers }: IncomingMessage,
-  response: ServerResponse,
-): void {
+  { method, url = '', headers }: IncomingMessage,
+  isAllowed: boolean,
+): Promise<Answer> {
+  if (method !== 'GET') return json(405, { error: `only GET is answered, not ${String(method)}` });
+  if (url === '/livez') return plain('ok\n');
+  if (!isAllowed) {
+    const error = 'the token or the client certificate is missing or wrong';
+    return json(401, { error }, { 'www-authenticate': 'Bearer' });
+  }
+  if (url === '/v1/report') return reportOf(agent, headers['if-none-match'] ?? '');
+  if (url === '/metrics') return plain(metricsOf(agent));
+  const frontend = /^\/v1\/frontends\/(.*)$/s.exec(url)?.[1];
+  if (frontend !== undefined && url.length <= longestPath) return detailsOf(agent, frontend);
+  if (url.startsWith('/v1/packets?') && url.length <= longestQuery) return outcomesOf(agent, url);
+  return json(404, { error: `nothing is at ${url.slice(0, longestPath)}` });
+}
+
+const json = (status: number, body: object, headers: Answer['headers'] = {}): Answer => ({
+  status,
+  headers: { ...headers, 'content-type': 'application/json' },
+  body: `${JSON.stringify(body)}\n`,
+});
+
+const plain = (body: string): Answer => ({
+  status: 200,
+  headers: { 'content-type': 'text/plain; version=0.0.4; charset=utf-8' },
+  body,
+});
+
+function reportOf(agent: ScheduledAgent, tags: string): Answer {
   const published = agent.report();
   if (published === null) {
-    send(response, 503, { error: agent.problem() ?? 'the first round is not over' });
-    return;
+    return json(503, { error: agent.problem() ?? 'the first round is not over' });
   }
   const { text, etag, round, at } = published;
   const { last, pause } = agent.cost();
-  response.setHeader('etag', etag);
-  response.setHeader('age', Math.max(0, Math.floor(performance.now() / 1000 - at)));
-  response.setHeader('round', round);
-  response.setHeader('cache-control', `private, max-age=${Math.ceil(pause + last)}`);
-  response.setHeader('server-timing', `round;dur=${Math.round(last * 1000)}`);
-  const tags = headers['if-none-match']?.split(',') ?? [];
-  if (tags.some((tag) => tag.trim() === etag)) {
-    response.statusCode = 304;
-    response.end();
-    return;
-  }
-  response.setHeader('content-type', 'application/json');
-  response.end(text);
+  const headers = {
+    etag,
+    age: Math.max(0, Math.floor(performance.now() / 1000 - at)),
+    round,
+    'cache-control': `private, max-age=${Math.ceil(pause + last)}`,
+    'server-timing': `round;dur=${Math.round(last * 1000)}`,
+  };
+  if (tags.split(',').some((tag) => tag.trim() === etag)) return { status: 304, headers };
+  return { status: 200, headers: { ...headers, 'content-type': 'application/json' }, body: text };
 }
 
-async function sendDetails(
-  agent: ScheduledAgent,
-  path: string,
-  response: ServerResponse,
-): Promise<void> {
+async function detailsOf(agent: ScheduledAgent, path: string): Promise<Answer> {
   const key = decoded(path);
   const packets = key === null ? null : await agent.details(key);
-  if (packets === null) send(response, 404, { error: `no rule answers for ${key ?? path}` });
-  else send(response, 200, { key, packets });
+  return packets === null
+    ? json(404, { error: `no rule answers for ${key ?? path}` })
+    : json(200, { key, packets });
 }
 
 function decoded(path: string): string | null {
@@ -144,20 +143,16 @@ function decoded(path: string): string | null {
   }
 }
 
-async function sendOutcomes(
-  agent: ScheduledAgent,
-  url: string,
-  response: ServerResponse,
-): Promise<void> {
+async function outcomesOf(agent: ScheduledAgent, url: string): Promise<Answer> {
   const texts = new URL(url, 'http://agent').searchParams.getAll('p');
   const invalid = texts.find((text) => readPacket(text) === null);
   if (invalid !== undefined) {
-    send(response, 400, { error: `no packet: ${invalid.slice(0, longestPath)}` });
-    return;
+    return json(400, { error: `no packet: ${invalid.slice(0, longestPath)}` });
   }
   const outcomes = await agent.outcomes(texts.flatMap((text) => readPacket(text) ?? []));
-  if (outcomes === null) send(response, 503, { error: 'what stands on the node is not known' });
-  else send(response, 200, outcomes);
+  return outcomes === null
+    ? json(503, { error: 'what stands on the node is not known' })
+    : json(200, outcomes);
 }
 
 function metricsOf(agent: ScheduledAgent): string {

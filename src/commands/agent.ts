@@ -7,6 +7,7 @@
 
 import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 
 import { defaultLimits } from '../agent/collect.ts';
@@ -55,24 +56,20 @@ export function becomeAgent(options: AgentOptions): never {
 /** Runs the agent until it is stopped. */
 export async function agent(options: AgentOptions, stop = stopSignal()): Promise<number> {
   const access = accessOf(options);
-  const { node, nodeIps: nodeIPs, podCidrs: podCIDRs, proxyConfig, interval } = options;
-  const { deadline: deadlineSeconds, maxSize: maxBytes, listen } = options;
+  const { node, nodeIps, podCidrs, proxyConfig, interval, deadline, maxSize, listen } = options;
   const running = createAgent({
     ...(node === undefined ? {} : { node }),
-    nodeIPs,
-    podCIDRs,
+    nodeIPs: nodeIps,
+    podCIDRs: podCidrs,
     proxyConfig:
-      proxyConfig === undefined
-        ? null
-        : { source: proxyConfig, text: readFileSync(proxyConfig, 'utf8') },
+      proxyConfig === undefined ? null : { source: proxyConfig, text: read(proxyConfig) },
     interval,
-    limits: { ...defaultLimits, deadlineSeconds, maxBytes },
+    limits: { ...defaultLimits, deadlineSeconds: deadline, maxBytes: maxSize },
   });
   const server = createAgentServer(running, access);
   server.listen(listen.port, listen.host ?? undefined);
   await once(server, 'listening');
-  const address = server.address();
-  const port = typeof address === 'object' ? (address?.port ?? listen.port) : listen.port;
+  const { port } = server.address() as AddressInfo;
   process.stdout.write(`Listening on ${listen.host ?? '*'}:${port}\n`);
   try {
     await running.run(stop.signal);
@@ -83,13 +80,12 @@ export async function agent(options: AgentOptions, stop = stopSignal()): Promise
   return 0;
 }
 
-const isLoopback = (host: string | null): boolean =>
-  host !== null && (host === '::1' || host === 'localhost' || host.startsWith('127.'));
+const read = (path: string): string => readFileSync(path, 'utf8');
 
 /** Throws an Error for people if any client on the network could read the reports. */
-function accessOf(options: AgentOptions): Access {
-  const { tokenFile, tlsCert, tlsKey, clientCa, listen } = options;
-  const read = (path: string): string => readFileSync(path, 'utf8');
+function accessOf({ tokenFile, tlsCert, tlsKey, clientCa, listen }: AgentOptions): Access {
+  const { host } = listen;
+  const isLoopback = host !== null && /^(?:::1|localhost|127\..*)$/.test(host);
   if ((tlsCert === undefined) !== (tlsKey === undefined)) {
     throw new Error('--tls-cert and --tls-key belong together');
   }
@@ -98,19 +94,13 @@ function accessOf(options: AgentOptions): Access {
   }
   const token = tokenFile === undefined ? null : read(tokenFile).trim();
   if (token === '') throw new Error(`${String(tokenFile)}: The token is empty`);
-  if (token === null && clientCa === undefined && !isLoopback(listen.host)) {
+  if (token === null && clientCa === undefined && !isLoopback) {
     throw new Error('Listening beyond loopback needs --token-file or --client-ca');
   }
-  if (token !== null && tlsCert === undefined && !isLoopback(listen.host)) {
+  if (token !== null && tlsCert === undefined && !isLoopback) {
     throw new Error('A token beyond loopback needs --tls-cert and --tls-key');
   }
-  const tls =
-    tlsCert === undefined || tlsKey === undefined
-      ? null
-      : {
-          cert: read(tlsCert),
-          key: read(tlsKey),
-          ca: clientCa === undefined ? null : read(clientCa),
-        };
-  return { token, tls };
+  if (tlsCert === undefined || tlsKey === undefined) return { token, tls: null };
+  const ca = clientCa === undefined ? {} : { ca: read(clientCa) };
+  return { token, tls: { cert: read(tlsCert), key: read(tlsKey), ...ca } };
 }

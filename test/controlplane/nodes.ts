@@ -724,7 +724,7 @@ function accessOf(keys: Keys, mode: Mode, token: string) {
   const { cert, key, ca } = keys;
   return mode === 'iptables'
     ? { token: null, tls: { cert, key, ca } }
-    : { token, tls: { cert, key, ca: null } };
+    : { token, tls: { cert, key } };
 }
 
 /** Nodes of some modes, with the auditor that asks their agents, for as long as they are used. */

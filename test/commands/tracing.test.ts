@@ -1,4 +1,4 @@
-import { auditorDefaults } from '../../build.ts';
+import { auditorDefaults } from '../build.ts';
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -6,14 +6,14 @@ import { join } from 'node:path';
 
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 
-import { journeyLagOutputs } from '../../../src/audit/measure/journey-lag.ts';
-import type { Auditor } from '../../../src/auditor/auditor.ts';
-import { createAuditor } from '../../../src/auditor/auditor.ts';
-import { replay } from '../../../src/auditor/replay.ts';
-import { recordingOf } from '../../../src/commands/replay.ts';
-import { traceJourneys, tracingOf } from '../../../src/commands/shared/tracing.ts';
-import { createTracing, noTracingCounts } from '../../../src/output/traces/tracing.ts';
-import { keeping, settingsOf } from '../../output/samples.ts';
+import { journeyLagOutputs } from '../../src/audit/measure/journey-lag.ts';
+import type { Auditor } from '../../src/auditor/auditor.ts';
+import { createAuditor } from '../../src/auditor/auditor.ts';
+import { replay } from '../../src/auditor/replay.ts';
+import { recordingOf } from '../../src/commands/replay.ts';
+import { traceJourneys, tracingOf } from '../../src/commands/serve.ts';
+import { createTracing, noTracingCounts } from '../../src/output/traces/tracing.ts';
+import { keeping, settingsOf } from '../output/samples.ts';
 
 afterEach(() => {
   vi.restoreAllMocks();
@@ -47,7 +47,7 @@ test('with an endpoint, traces are accepted', async () => {
 });
 
 describe('journeys of a replay', () => {
-  const shop = join(import.meta.dirname, '../../recordings/shop.ndjson.gz');
+  const shop = join(import.meta.dirname, '../recordings/shop.ndjson.gz');
 
   const until = Date.parse('2026-11-21T10:57:00Z') / 1000;
 
@@ -133,7 +133,7 @@ describe('the SDK is loaded only if traces are sent', () => {
     const run = spawnSync(
       process.execPath,
       [
-        ...['--import', hook, join(import.meta.dirname, '../../../src/main.ts'), 'serve', '--once'],
+        ...['--import', hook, join(import.meta.dirname, '../../src/main.ts'), 'serve', '--once'],
         ...['--recording', recording, '--listen', '127.0.0.1:0', '--speed', 'max'],
       ],
       { encoding: 'utf8', env: { ...Object.fromEntries(clean), ...environment, LOADED: list } },
