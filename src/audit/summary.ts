@@ -49,30 +49,20 @@ export const emptySummary: Summary = {
   pendingSince: {},
 };
 
-/** The share of one Service, or of a name without a Service, without stale resources. */
-export interface ServiceShare {
-  readonly exists: boolean;
-  readonly foreign: boolean;
-  /** null if no controller must write the output. */
-  readonly verdicts: Readonly<Record<ServiceOutput, Verdict | null>>;
-  /** Of unknown verdicts; null for others. */
-  readonly reasons: Readonly<Record<ServiceOutput, UnknownReason | null>>;
-  /** Start of the oldest pending difference of each output. */
-  readonly pendingSince: Readonly<Partial<Record<ServiceOutput, number>>>;
-  /** A difference is pending, so time alone may change the share. */
-  readonly hasPending: boolean;
-  /** A finding is open. */
-  readonly open: boolean;
-}
-
 const ofOutputs = <T>(value: (output: ServiceOutput) => T): Record<ServiceOutput, T> => ({
   endpoints: value('endpoints'),
   endpointslices: value('endpointslices'),
   mirrored: value('mirrored'),
 });
 
-export function shareOf(listers: Listers, audited: ServiceAudit): ServiceShare {
+export type ServiceShare = ReturnType<typeof shareOf>;
+
+/** The share of one Service, or of a name without a Service, without stale resources. */
+export function shareOf(listers: Listers, audited: ServiceAudit) {
   const verdicts = ofOutputs((output) => verdictOf(listers, audited, output));
+  const reasons = ofOutputs((output) =>
+    verdicts[output] === 'unknown' ? unknownReason(audited, output, noStaleResources) : null,
+  );
   const items = [...audited.items.values()].flat();
   const pendingSince: Partial<Record<ServiceOutput, number>> = {};
   for (const { output, openedAt, since } of items) {
@@ -82,12 +72,15 @@ export function shareOf(listers: Listers, audited: ServiceAudit): ServiceShare {
   return {
     exists: audited.record.service !== null,
     foreign: isForeign(listers, audited),
+    /** null if no controller must write the output. */
     verdicts,
-    reasons: ofOutputs((output) =>
-      verdicts[output] === 'unknown' ? unknownReason(audited, output, noStaleResources) : null,
-    ),
+    /** Of unknown verdicts; null for others. */
+    reasons,
+    /** Start of the oldest pending difference of each output. */
     pendingSince,
+    /** A difference is pending, so time alone may change the share. */
     hasPending: items.some(({ openedAt }) => openedAt === null),
+    /** A finding is open. */
     open: items.some(({ openedAt }) => openedAt !== null),
   };
 }

@@ -1,13 +1,11 @@
 // Compares the expected outcomes of one packet (shadow/forwarding.ts) with the outcome of a walk
-// through the node's rules (rules/walk/walk.ts), and describes both for people. Each difference is
-// one deviation.
+// through the node's rules (rules/walk/walk.ts), and describes both for people.
 //
-// If the walk met unknowns, only a deviation that holds for all of their values counts: an endpoint
-// that no packet reaches, an outcome that no packet avoids. Anything else is `unknown`, which is
-// neither different nor conform. Two exceptions concern rules of other programs. A rule that sends
-// the packet to an unknown place before routing keeps it from its endpoints, while a rule of
-// kube-proxy may send it to the right place. And a rule that matches exactly this address counts
-// even if its source match cannot be evaluated.
+// If the walk met unknowns, only a deviation that holds for all of their values counts. Anything
+// else is `unknown`, which is neither different nor conform. Two exceptions concern rules of other
+// programs. A rule that sends the packet to an unknown place before routing keeps it from its
+// endpoints, while a rule of kube-proxy may send it to the right place. And a rule that matches
+// exactly this address counts even if its source match cannot be evaluated.
 
 import { joinHostPort } from '../../model/ip.ts';
 import type { Packet } from '../../model/proxy-config.ts';

@@ -21,7 +21,6 @@ import type { RuleFrontend } from '../../rules/report/frontends.ts';
 import type { Forwarding, Frontend } from '../../shadow/forwarding.ts';
 import { expectedForwarding, isAtNode } from '../../shadow/forwarding.ts';
 import { isLoopback, proxyNode } from '../../shadow/proxy-node.ts';
-import type { Coverage } from './aggregate.ts';
 import { auditNodeInSteps } from './audit-node.ts';
 import type { LastAudit, NodeVerdict, ObservedNode } from './node-state.ts';
 import { conformVerdicts } from './node-state.ts';
@@ -39,31 +38,6 @@ interface ReportingNode extends Pick<ObservedNode, 'node' | 'config'> {
 
 /** Nodes of a class share the list of ports. */
 type ReportingNodeAudit = Pick<LastAudit, 'audit' | 'ports'>;
-
-/** One Service on the nodes of a class that have none of its endpoints. */
-interface ClassEntry {
-  readonly key: Key;
-  /** By the keys of frontends; null if no digest covers the frontend. */
-  readonly digests: ReadonlyMap<string, string | null>;
-  /**
-   * The keys of its frontends and their addresses, `nodePorts` if it has one, the nodes that its
-   * endpoints and hints name, and addresses of endpoints that may be a node's own.
-   */
-  readonly indexKeys: ReadonlySet<string>;
-  readonly ports: readonly NodeVerdict[];
-  readonly coverage: Coverage;
-}
-
-interface NodeClass {
-  readonly entries: Map<Key, ClassEntry>;
-  readonly index: Map<string, ClassEntry[]>;
-  /** The sum over all entries. */
-  readonly coverage: Map<string, number>;
-  /** null if ports have changed. */
-  ports: readonly NodeVerdict[] | null;
-  /** The revision of the proxy cache up to which the entries are known; -1 before the first. */
-  revision: number;
-}
 
 /** The key of Services with node ports in the index. */
 const nodePorts = 'node ports';
@@ -89,13 +63,18 @@ export function createClassAudit(proxied: ProxyCache): ClassAudit {
   };
 }
 
-const newClass = (): NodeClass => ({
-  entries: new Map(),
-  index: new Map(),
-  coverage: new Map(),
-  ports: null,
+const newClass = () => ({
+  entries: new Map<Key, ClassEntry>(),
+  index: new Map<string, ClassEntry[]>(),
+  /** The sum over all entries. */
+  coverage: new Map<string, number>(),
+  /** null if ports have changed. */
+  ports: null as readonly NodeVerdict[] | null,
+  /** The revision of the proxy cache up to which the entries are known; -1 before the first. */
   revision: -1,
 });
+
+type NodeClass = ReturnType<typeof newClass>;
 
 /** Everything about a node that matters to Services without endpoints on it. */
 function signatureOf({ node, config, rules: { localAddresses, report } }: ReportingNode): string {
@@ -167,13 +146,21 @@ function addCoverage(
   for (const [group, count] of coverage) sum.set(group, (sum.get(group) ?? 0) + sign * count);
 }
 
-function entryOf(service: Service, { slices }: ProxyCache, reporting: ReportingNode): ClassEntry {
+type ClassEntry = ReturnType<typeof entryOf>;
+
+/** One Service on the nodes of a class that have none of its endpoints. */
+function entryOf(service: Service, { slices }: ProxyCache, reporting: ReportingNode) {
   const { config, rules } = reporting;
   const { asking } = rules.report;
   const nodeAddresses = new Set(asking.addresses.map(canonicalIP));
   const node = { ...reporting.node, name: '' };
   const forwarding = expectedForwarding([service], slices, node, config, rules.localAddresses);
+  /** By the keys of frontends; null if no digest covers the frontend. */
   const digests = new Map<string, string | null>();
+  /**
+   * The keys of its frontends and their addresses, `nodePorts` if it has one, the nodes that its
+   * endpoints and hints name, and addresses of endpoints that may be a node's own.
+   */
   const indexKeys = new Set<string>();
   for (const frontend of forwarding.frontends) {
     const inRules = ruleFrontend(frontend, nodeAddresses);
@@ -185,22 +172,16 @@ function entryOf(service: Service, { slices }: ProxyCache, reporting: ReportingN
     });
     indexKeys.add(key).add(isAtNode(frontend.kind) ? nodePorts : frontend.address);
   }
-  for (const { node: name, forNodes, target, addresses } of (slices.get(service.key) ?? []).flatMap(
-    ({ endpoints }) => endpoints,
-  )) {
+  const endpoints = (slices.get(service.key) ?? []).flatMap((slice) => slice.endpoints);
+  for (const { node: name, forNodes, target, addresses } of endpoints) {
     for (const named of [name ?? [], forNodes ?? []].flat()) indexKeys.add(named);
     // A pod is on its node, whatever its address is.
     if (name !== null && target !== null) continue;
     for (const address of addresses) indexKeys.add(canonicalIP(address));
   }
+  const ports = conformVerdicts(forwarding.ports);
   const coverage = coverageOf(probeSender(forwarding, node));
-  return {
-    key: service.key,
-    digests,
-    indexKeys,
-    ports: conformVerdicts(forwarding.ports),
-    coverage,
-  };
+  return { key: service.key, digests, indexKeys, ports, coverage };
 }
 
 /** Whether one digest shows that a frontend is served, on all nodes of a class. */

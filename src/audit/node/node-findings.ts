@@ -60,12 +60,12 @@ export function desiredFindings(
   reading: CurrentReading,
   settled: PacketDifferences,
 ): DesiredFinding[] {
-  const { audit, rules, proxied, byService } = reading;
+  const { audit, rules, proxied } = reading;
   const aggregate = (list: PacketDifferences): NodeFinding[] =>
     aggregateFindings(name, list, audit.coverage, rules.frontends);
   // A node without rules matches versions from before its Services existed, and is not stale.
   const real = settled.filter(({ harmless }) => !harmless);
-  const stale = areRulesGone(aggregate(settled)) ? null : staleness(reading, real, byService);
+  const stale = areRulesGone(aggregate(settled)) ? null : staleness(reading, real);
   const isStale = (it: PacketDifference): boolean =>
     stale?.services.has(serviceOf(proxied, it) ?? '') === true;
   const fresh = audit.differences.filter((it) => !isStale(it));

@@ -13,33 +13,35 @@ import type { NodeInput, NodeObservation } from './observation.ts';
 import { proxiedPortKey } from './probes.ts';
 import type { ProxyCache } from './proxy-cache.ts';
 
-export interface NodeState {
-  readonly name: string;
+export type NodeState = ReturnType<typeof newNodeState>;
+
+export const newNodeState = (name: string) => ({
+  name,
   /** The known configuration of kube-proxy. */
-  given: Partial<ProxyConfig>;
+  given: {} as Partial<ProxyConfig>,
   /** By source. */
-  readonly dumps: Map<string, RulesDump | 'unreadable'>;
+  dumps: new Map<string, RulesDump | 'unreadable'>(),
   /** null if it must be made from the dumps. */
-  observation: NodeObservation | null;
+  observation: null as NodeObservation | null,
   /** The version of the audited report. */
-  version: string | null;
+  version: null as string | null,
   /** Seconds for which the rules are known after a reading. */
-  lasting: number;
+  lasting: 0,
   /** Why the node cannot be observed; null if it can. */
-  unknownReason: NodeUnknownReason | null;
-  last: LastAudit | null;
+  unknownReason: null as NodeUnknownReason | null,
+  last: null as LastAudit | null,
   /** Of the Services that differ; valid while the rules stay the same. */
-  readonly divergences: Map<Key, Divergence>;
+  divergences: new Map<Key, Divergence>(),
   /** By the keys of differences. */
-  readonly clocks: Map<string, DifferenceClock>;
+  clocks: new Map<string, DifferenceClock>(),
   /** Open findings by their ids. */
-  readonly open: Map<string, OpenNodeFinding>;
-  verdicts: readonly NodeVerdict[];
+  open: new Map<string, OpenNodeFinding>(),
+  verdicts: [] as readonly NodeVerdict[],
   /** The last reading, Unix seconds; null if there is none. */
-  at: number | null;
+  at: null as number | null,
   /** null if the last reading failed. */
-  programming: ProgrammingState | null;
-}
+  programming: null as ProgrammingState | null,
+});
 
 /** The first change of a Service that did not reach the node; Unix seconds. */
 interface Divergence {
@@ -87,23 +89,6 @@ interface ProgrammingState {
   /** When the first change arrived that the node has yet to follow, by Service. */
   readonly late: Map<Key, number>;
 }
-
-export const newNodeState = (name: string): NodeState => ({
-  name,
-  given: {},
-  dumps: new Map(),
-  observation: null,
-  version: null,
-  lasting: 0,
-  unknownReason: null,
-  last: null,
-  divergences: new Map(),
-  clocks: new Map(),
-  open: new Map(),
-  verdicts: [],
-  at: null,
-  programming: null,
-});
 
 /** One node with its rules, and the divergences of its Services. */
 export interface ObservedNode extends Pick<NodeInput, 'node' | 'rules'> {

@@ -1,10 +1,9 @@
 // Compares each dump or report of a node's rules with the expected forwarding, and opens and
 // resolves findings.
 //
-// kube-proxy follows the cluster a second or two behind. A difference is pending until every dump
-// of a settle window (at least two) has shown it. The first dump without it resolves it. Frontend,
-// origin and endpoint identify a difference, so a node that is always slightly late with different
-// changes never opens a finding.
+// A difference is pending until every dump of a settle window (at least two) has shown it. The
+// first dump without it resolves it. Frontend, origin and endpoint identify a difference, so a node
+// that is always slightly late with different changes never opens a finding.
 //
 //   dump or report -> audit-node.ts: differences -> node-findings.ts: findings -> pending.ts
 //

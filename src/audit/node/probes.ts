@@ -14,14 +14,6 @@ import type { Coverage, CoveredProperty } from './aggregate.ts';
 
 type Family = 'IPv4' | 'IPv6';
 
-interface PacketSources {
-  /** null if no range of pods is known. */
-  readonly pod: string | null;
-  /** A pod of another node; null if no such range is known. */
-  readonly elsewhere: string | null;
-  readonly outside: string;
-}
-
 export interface Probe {
   readonly packet: Packet;
   /** The source as findings show it, such as `a pod of the node`. */
@@ -37,24 +29,24 @@ const documentation = {
 /** Offset of a pod in its range; gateways have low or round numbers. */
 const podOffset: Readonly<Record<Family, bigint>> = { IPv4: 251n, IPv6: 0xfeedn };
 
-export interface ProbeSender {
-  readonly sources: Readonly<Record<Family, PacketSources>>;
-  readonly forwarding: Forwarding;
-}
+export type ProbeSender = ReturnType<typeof probeSender>;
 
-export function probeSender(forwarding: Forwarding, node: Node): ProbeSender {
-  const sources = (family: Family): PacketSources => {
+/** Source addresses in each address family. */
+export function probeSender(forwarding: Forwarding, node: Node) {
+  const sourcesIn = (family: Family) => {
     const own = rangeOf(node.podCIDRs, family);
     const all = rangeOf(forwarding.config.clusterCIDRs, family);
     const inCluster = [own, all].filter((range) => range !== null);
     const free = documentation[family].find((ip) => !isWithinAny(ip, inCluster));
     return {
+      /** null if no range of pods is known. */
       pod: inCluster[0] === undefined ? null : addressIn(inCluster[0], podOffset[family]),
+      /** A pod of another node; null if no such range is known. */
       elsewhere: elsewhereIn(all, own, family),
       outside: free ?? documentation[family][0],
     };
   };
-  return { forwarding, sources: { IPv4: sources('IPv4'), IPv6: sources('IPv6') } };
+  return { forwarding, sources: { IPv4: sourcesIn('IPv4'), IPv6: sourcesIn('IPv6') } };
 }
 
 const rangeOf = (texts: readonly string[], family: Family): CIDR | null =>

@@ -3,12 +3,10 @@
 // A node that does what an earlier version expected diverged when that version ended. If no later
 // change has reached the node either, the node is stale: one cause, not one finding per Service.
 //
-// Reports of a node may be far apart, and a Service may change back and forth between them. A
-// difference has therefore persisted only since the last version that does not show it with the
-// rules as they are now.
+// A Service may change back and forth between two readings. A difference has therefore persisted
+// only since the last version that does not show it with the rules as they are now.
 //
-// Left out: earlier versions of Nodes, whose zones and addresses hardly change; and what a node did
-// between two readings.
+// Left out: earlier versions of Nodes, whose zones and addresses hardly change.
 
 import { getOrInsert } from '../../model/get-or-insert.ts';
 import type { EndpointSlice, Key, Service } from '../../model/objects.ts';
@@ -20,34 +18,25 @@ import { auditNode, isServedAsExpected } from './audit-node.ts';
 import type { CurrentReading, ObservedNode } from './node-state.ts';
 import type { ProxyCache, ServiceVersion } from './proxy-cache.ts';
 
-interface NodeStaleness {
-  /** The first change that did not reach the node, Unix seconds. */
-  readonly since: number;
-  readonly services: ReadonlySet<Key>;
-}
-
 /**
- * Since when the node is stale; null if it is not. `settled` are its differences past the settle
- * window, `byService` has all Services that differ.
+ * The first change that did not reach a stale node, Unix seconds, and the Services; null if the
+ * node is not stale. `settled` are its differences past the settle window.
  */
-export function staleness(
-  observed: ObservedNode,
-  settled: PacketDifferences,
-  byService: ReadonlyMap<Key | null, unknown>,
-): NodeStaleness | null {
+export function staleness(reading: CurrentReading, settled: PacketDifferences) {
+  const { proxied, byService } = reading;
   const services = new Set<Key>();
   let since = Infinity;
-  for (const key of new Set(settled.map((it) => serviceOf(observed.proxied, it)))) {
-    const at = key === null ? null : divergedAt(observed, key);
+  for (const key of new Set(settled.map((it) => serviceOf(proxied, it)))) {
+    const at = key === null ? null : divergedAt(reading, key);
     if (at === null || key === null) continue;
     services.add(key);
     since = Math.min(since, at);
   }
   if (services.size === 0) return null;
   // A change after that moment has reached the node.
-  const hasFollowed = [...observed.proxied.past].some(([key, versions]) => {
+  const hasFollowed = [...proxied.past].some(([key, versions]) => {
     const then = byService.has(key) ? undefined : versions.find(({ until }) => until > since);
-    return then !== undefined && !matches(observed, key, then);
+    return then !== undefined && !matches(reading, key, then);
   });
   return hasFollowed ? null : { since, services };
 }
@@ -55,8 +44,9 @@ export function staleness(
 /** The Service of a difference, even if it no longer exists; null if it never did. */
 export function serviceOf(
   { past, services }: ProxyCache,
-  { port, frontend }: PacketDifference,
+  difference: PacketDifference,
 ): Key | null {
+  const { port, frontend } = difference;
   if (port !== null) return `${port.namespace}/${port.service}`;
   const [address] = frontend.split(/:(?=\d+\/)/);
   for (const [key, versions] of past) {
@@ -128,9 +118,7 @@ const frontendKey = ({ address, protocol, dport }: Frontend): string =>
  * Returns a function that finds since when a difference of a Service has persisted, not before
  * `since`. null if every version since then shows it.
  */
-export function persistedSince(
-  observed: ObservedNode,
-): (service: Key, difference: string, since: number) => number | null {
+export function persistedSince(observed: ObservedNode) {
   const cached = new Map<ServiceVersion, ReadonlySet<string>>();
   const keysAt = (service: Key, version: ServiceVersion): ReadonlySet<string> =>
     getOrInsert(cached, version, () => {
@@ -140,7 +128,7 @@ export function persistedSince(
       const audit = auditNode({ forwarding, node, rules: { ...rules, frontends: [] } }, false);
       return new Set(audit.differences.map(differenceKey));
     });
-  return (service, difference, since) => {
+  return (service: Key, difference: string, since: number): number | null => {
     if (difference.endsWith(' claim')) return null;
     const versions = observed.proxied.past.get(service) ?? [];
     const last = versions.findLast(

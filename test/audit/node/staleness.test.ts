@@ -9,7 +9,7 @@ import { differenceKey } from '../../../src/audit/node/aggregate.ts';
 import { auditNode } from '../../../src/audit/node/audit-node.ts';
 import { behaviorOfRules } from '../../../src/audit/node/observation.ts';
 import { createProxyCache } from '../../../src/audit/node/proxy-cache.ts';
-import type { ObservedNode } from '../../../src/audit/node/node-state.ts';
+import type { CurrentReading } from '../../../src/audit/node/node-state.ts';
 import {
   divergedAt,
   persistedSince,
@@ -45,11 +45,15 @@ function after(...changes: readonly (readonly [ReturnType<typeof event>['object'
   const all = proxied.services.values();
   const forwarding = expectedForwarding(all, proxied.slices, node, config, localAddresses);
   const given = { forwarding, node, rules: behaviorOfRules(folder.ruleset, folder.node) };
-  const observer: ObservedNode = { ...given, config, proxied, divergences: new Map() };
-  const { differences } = auditNode(given);
+  const audit = auditNode(given);
+  const { differences } = audit;
   const byService = Map.groupBy(differences, (it) => serviceOf(proxied, it));
   const keys = byService.keys();
-  return { observer, keys, stale: staleness(observer, differences, byService) };
+  const observer: CurrentReading = {
+    ...given,
+    ...{ config, proxied, divergences: new Map(), audit, byService, isSame: false, at: 0 },
+  };
+  return { observer, keys, stale: staleness(observer, differences) };
 }
 
 const shorter = (name: string, version: number, by = 1): EndpointSlice => ({
