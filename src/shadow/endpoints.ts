@@ -199,13 +199,13 @@ export function truncation(subsets: readonly SubsetCounts[]): Truncation | null 
   if (ready + notReady <= endpointsCapacity) return null;
   const cutsReady = ready > endpointsCapacity;
   const kept = cutsReady ? endpointsCapacity : endpointsCapacity - ready;
-  const total = cutsReady ? ready : notReady;
-  const shares = subsets.map((subset) => {
-    const share = Math.ceil(((cutsReady ? subset.ready : subset.notReady) / total) * kept);
-    return cutsReady
-      ? { portKeys: subset.portKeys, ready: share, notReady: 0 }
-      : { portKeys: subset.portKeys, ready: subset.ready, notReady: share };
-  });
+  const share = (count: number): number =>
+    Math.ceil((count / (cutsReady ? ready : notReady)) * kept);
+  const shares = subsets.map((subset) => ({
+    portKeys: subset.portKeys,
+    ready: cutsReady ? share(subset.ready) : subset.ready,
+    notReady: cutsReady ? 0 : share(subset.notReady),
+  }));
   return { subsets: shares, cutsReady, kept };
 }
 
@@ -218,18 +218,16 @@ export function isTruncationOf(
   allowed: Truncation,
   actual: readonly { ready: number; notReady: number }[],
 ): boolean {
+  const [cut, whole] = allowed.cutsReady
+    ? (['ready', 'notReady'] as const)
+    : (['notReady', 'ready'] as const);
   let kept = 0;
   let partial = 0;
-  for (const [index, share] of allowed.subsets.entries()) {
+  for (const [index, most] of allowed.subsets.entries()) {
     const subset = actual[index] ?? { ready: 0, notReady: 0 };
-    const [cut, most] = allowed.cutsReady
-      ? [subset.ready, share.ready]
-      : [subset.notReady, share.notReady];
-    if (cut > most) return false;
-    if (!allowed.cutsReady && subset.ready !== share.ready) return false;
-    if (allowed.cutsReady && subset.notReady !== 0) return false;
-    if (cut > 0 && cut < most) partial++;
-    kept += cut;
+    if (subset[cut] > most[cut] || subset[whole] !== most[whole]) return false;
+    if (subset[cut] > 0 && subset[cut] < most[cut]) partial++;
+    kept += subset[cut];
   }
   return kept === allowed.kept && partial <= 1;
 }

@@ -226,8 +226,7 @@ function outcomeAt(
   if (kind === 'node port' && !thisNode.servesNodePorts(packet.dst)) {
     return config.mode === 'nftables' ? pass : untranslated(context, packet, frontend, usable);
   }
-  const choose = kind === 'cluster IP' ? internalChoice : externalChoice;
-  const { endpoints, isMarked } = choose(context, packet, port, usable);
+  const { endpoints, isMarked } = choose(context, packet, frontend, usable);
   if (endpoints.length === 0) return untranslated(context, packet, frontend, usable);
   const masqueraded = endpoints.map((endpoint): [string, boolean] => [
     endpoint.text,
@@ -237,34 +236,23 @@ function outcomeAt(
   return { kind: 'endpoints', endpoints: new Map(masqueraded), affinitySeconds };
 }
 
-interface Choice {
-  readonly endpoints: readonly ProxyEndpoint[];
-  /** kube-proxy marks the packet for masquerading, for every endpoint. */
-  readonly isMarked: boolean;
-}
-
-function internalChoice(
+/** The endpoints at a frontend, and whether kube-proxy marks the packet for masquerading. */
+function choose(
   { config, thisNode }: Context,
   packet: Packet,
-  port: ProxiedPort,
-  usable: UsableEndpoints,
-): Choice {
-  const isMarked =
-    config.masqueradeAll || (thisNode.detects[port.family] && !thisNode.isFromPod(packet));
-  return { endpoints: port.internalLocal ? usable.local : usable.cluster, isMarked };
-}
-
-/** A Local policy does not apply to pods and to the node itself. */
-function externalChoice(
-  { thisNode }: Context,
-  packet: Packet,
-  port: ProxiedPort,
-  usable: UsableEndpoints,
-): Choice {
-  if (!port.externalLocal) return { endpoints: usable.cluster, isMarked: true };
-  if (thisNode.isFromPod(packet)) return { endpoints: usable.cluster, isMarked: false };
-  if (thisNode.isLocal(packet.src)) return { endpoints: usable.cluster, isMarked: true };
-  return { endpoints: usable.local, isMarked: false };
+  { kind, port }: Frontend,
+  { cluster, local }: UsableEndpoints,
+): { endpoints: readonly ProxyEndpoint[]; isMarked: boolean } {
+  if (kind === 'cluster IP') {
+    const isMarked =
+      config.masqueradeAll || (thisNode.detects[port.family] && !thisNode.isFromPod(packet));
+    return { endpoints: port.internalLocal ? local : cluster, isMarked };
+  }
+  if (!port.externalLocal) return { endpoints: cluster, isMarked: true };
+  // A Local policy does not apply to pods and to the node itself.
+  if (thisNode.isFromPod(packet)) return { endpoints: cluster, isMarked: false };
+  if (thisNode.isLocal(packet.src)) return { endpoints: cluster, isMarked: true };
+  return { endpoints: local, isMarked: false };
 }
 
 /** Whether the source may use the load balancer IPs. */

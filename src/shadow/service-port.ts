@@ -78,20 +78,14 @@ function clusterIPOf(service: Service, family: 'IPv4' | 'IPv6'): string | null {
 }
 
 const ofFamily = (texts: readonly string[], family: string): string[] =>
-  texts.flatMap((text) => {
-    const ip = parseIP(text.trim());
-    return ip?.family === family ? ip.text : [];
-  });
+  texts.map((text) => parseIP(text.trim())).flatMap((ip) => (ip?.family === family ? ip.text : []));
 
 /** A range of all addresses is equal to none. */
 function sourceRangesOf(service: Service, family: string): readonly CIDR[] {
-  const ranges = service.loadBalancerSourceRanges
-    .map(parseCIDR)
-    .filter((range) => range?.family === family)
-    .filter((range) => range !== null);
-  return ranges.some(({ family, hostBits }) => hostBits === (family === 'IPv4' ? 32n : 128n))
-    ? []
-    : ranges;
+  const all = service.loadBalancerSourceRanges.map(parseCIDR);
+  const ranges = all.flatMap((range) => (range?.family === family ? [range] : []));
+  const hostBits = family === 'IPv4' ? 32n : 128n;
+  return ranges.some((range) => range.hostBits === hostBits) ? [] : ranges;
 }
 
 const protocols: Readonly<Record<string, Protocol>> = { TCP: 'tcp', UDP: 'udp', SCTP: 'sctp' };

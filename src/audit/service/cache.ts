@@ -177,9 +177,8 @@ export function addMember(context: AuditContext, record: ServiceState, pod: Pod)
 /** Removes a version of a pod from the members if it is one. */
 export function removeMember(record: ServiceState, pod: Pod): void {
   const kind = record.members.get(pod);
-  if (kind === undefined) return;
+  if (kind !== undefined) count(record, kind, -1);
   record.members.delete(pod);
-  count(record, kind, -1);
 }
 
 /** Replaces the Service, `null` if it is gone; `pods` are those that it may select. */

@@ -92,20 +92,11 @@ function targetField(
   return ['targetRef', text('Pod', pod, pod.uid), actual];
 }
 
-/** The two sides of a difference in ports. */
-const portsTexts = (
-  name: string,
-  want: readonly Port[],
-  got: readonly Port[],
-): [string, string] => [`${name}: ${portsText(want)}`, `${name}: ${portsText(got)}`];
-
 // Endpoints
 
-const addressText = ({ ip, pod, ready, ports }: ExpectedAddress): string =>
-  `${ip} of pod ${pod.name}, ${readyText(ready)}, ${portsText(ports)}`;
-
-const listedText = ({ ip, target, ready, ports }: EndpointAddress): string =>
-  `${ip} of ${targetText(target)}, ${readyText(ready)}, ${portsText(ports)}`;
+/** The text of an entry: its addresses, whose they are, its readiness and its ports. */
+const entryText = (ips: string, whose: string, ready: boolean, ports: readonly Port[]): string =>
+  `${ips} of ${whose}, ${readyText(ready)}, ${portsText(ports)}`;
 
 function scoreAddress({ pod }: ExpectedAddress, { target }: EndpointAddress): number {
   if (target?.name !== pod.name) return 0;
@@ -127,13 +118,13 @@ export function compareAddress(
   const found = pairs.flatMap(([want, got]) => compareListed(object, want, got, truncated));
   for (const want of truncated ? [] : missing) {
     const more = { subject: want.pod.name, quiet: !want.ready };
-    const text = addressText(want);
+    const text = entryText(want.ip, `pod ${want.pod.name}`, want.ready, want.ports);
     found.push(difference('endpoints-address-missing', object, 'subsets', text, null, more));
   }
   for (const got of unexpected) {
     const { cause: likelyCause, severity } = leftover(got);
     const more = { subject: got.target?.uid ?? '', likelyCause, severity };
-    const text = listedText(got);
+    const text = entryText(got.ip, targetText(got.target), got.ready, got.ports);
     found.push(difference('endpoints-address-unexpected', object, 'subsets', null, text, more));
   }
   return found;
@@ -170,14 +161,13 @@ function compareListed(
   const name = `${want.ip} of pod ${want.pod.name}`;
   if (want.ready !== got.ready) {
     const field = `subsets.${want.ready ? 'notReadyAddresses' : 'addresses'}`;
-    const [e, a] = [want, got].map(({ ready }) => `${name} ${readyText(ready)}`);
-    const code = 'endpoints-readiness-different';
-    found.push(difference(code, object, field, e ?? '', a ?? '', more));
+    const texts = [`${name} ${readyText(want.ready)}`, `${name} ${readyText(got.ready)}`] as const;
+    found.push(difference('endpoints-readiness-different', object, field, ...texts, more));
   }
   const [wantPorts, gotPorts] = [packedPorts(want.ports), packedPorts(got.ports)];
   const isPart = truncated && gotPorts.every((key) => wantPorts.includes(key));
   if (!isPart && wantPorts.join() !== gotPorts.join()) {
-    const [e, a] = portsTexts(name, want.ports, got.ports);
+    const [e, a] = [`${name}: ${portsText(want.ports)}`, `${name}: ${portsText(got.ports)}`];
     found.push(difference('endpoints-ports-different', object, 'subsets.ports', e, a, more));
   }
   const fields: ComparedField[] = [
@@ -198,20 +188,23 @@ export const isReady = (endpoint: Endpoint): boolean => endpoint.ready !== false
 
 /** An endpoint of a slice with its target, readiness and ports. */
 export const endpointText = (endpoint: Endpoint, slice: EndpointSlice): string =>
-  `${endpoint.addresses.join(', ')} of ${targetText(endpoint.target)}, ` +
-  `${readyText(isReady(endpoint))}, ${portsText(slice.ports)}`;
+  entryText(
+    endpoint.addresses.join(', '),
+    targetText(endpoint.target),
+    isReady(endpoint),
+    slice.ports,
+  );
 
-const expectedText = ({ addresses, pod, ready, ports }: ExpectedEndpoint): string =>
-  `${addresses.join(', ')} of pod ${pod.name}, ${readyText(ready)}, ${portsText(ports)}`;
+/** The owners of a slice as the API names them. */
+export const ownersText = ({ owners }: EndpointSlice): string =>
+  owners.map(({ kind, name, uid }) => `${kind} ${name} (uid ${uid})`).join(', ') || 'none';
 
 type Conditions = Pick<Endpoint, 'ready' | 'serving' | 'terminating'>;
 
-const conditionText = (value: boolean | null): string =>
-  value === null ? 'absent' : String(value);
-
-const conditionsText = ({ ready, serving, terminating }: Conditions): string =>
-  `ready ${conditionText(ready)}, serving ${conditionText(serving)}, ` +
-  `terminating ${conditionText(terminating)}`;
+const conditionsText = (conditions: Conditions): string =>
+  (['ready', 'serving', 'terminating'] as const)
+    .map((name) => `${name} ${String(conditions[name] ?? 'absent')}`)
+    .join(', ');
 
 const equalConditions = (a: Conditions, b: Conditions): boolean =>
   a.ready === b.ready && a.serving === b.serving && a.terminating === b.terminating;
@@ -242,7 +235,8 @@ export function compareEndpoint(
   const found = pairs.flatMap(([want, got]) => compareSliced(want, got, mode, release));
   for (const want of missing) {
     const more = { subject: want.pod.name, quiet: !want.ready };
-    const text = expectedText(want);
+    const { addresses, pod, ready, ports } = want;
+    const text = entryText(addresses.join(', '), `pod ${pod.name}`, ready, ports);
     found.push(difference('slice-endpoint-missing', service, 'endpoints', text, null, more));
   }
   for (const got of unexpected) {
@@ -265,15 +259,13 @@ function duplicate(got: SlicedEndpoint, twin: SlicedEndpoint): Difference {
   return difference(code, sliceObject(got.slice), 'endpoints', text(twin), text(got), more);
 }
 
-function unexpectedEndpoint(
-  { slice, endpoint }: SlicedEndpoint,
-  { cause: likelyCause, severity }: Leftover,
-): Difference {
+function unexpectedEndpoint(entry: SlicedEndpoint, leftover: Leftover): Difference {
+  const { slice, endpoint } = entry;
   const text = endpointText(endpoint, slice);
   return difference('slice-endpoint-unexpected', sliceObject(slice), 'endpoints', null, text, {
     subject: `${slice.name} ${endpoint.target?.uid ?? ''}`,
-    likelyCause,
-    severity: severity ?? (isReady(endpoint) ? null : 'warning'),
+    likelyCause: leftover.cause,
+    severity: leftover.severity ?? (isReady(endpoint) ? null : 'warning'),
   });
 }
 
@@ -311,7 +303,7 @@ function compareSliced(
     found.push(difference(code, object, 'endpoints.conditions', e ?? '', a ?? '', all));
   }
   if (slice.portMap !== want.portMap) {
-    const [e, a] = portsTexts(name, want.ports, slice.ports);
+    const [e, a] = [`${name}: ${portsText(want.ports)}`, `${name}: ${portsText(slice.ports)}`];
     found.push(difference('slice-ports-different', object, 'ports', e, a, more));
   }
   const addresses = want.addresses.join(', ');
@@ -351,7 +343,7 @@ function compareHints(
   release: Release,
 ): Difference[] {
   const { forZones, forNodes } = endpoint;
-  if (mode === 'none' && [...(forZones ?? []), ...(forNodes ?? [])].length === 0) return [];
+  if (mode === 'none' && (forZones ?? []).length + (forNodes ?? []).length === 0) return [];
   const { ready, node, zone = endpoint.zone } = want;
   const expected = hintsText(expectedHints(mode, { ...endpoint, ready, node, zone }, release));
   const actual = hintsText(endpoint);

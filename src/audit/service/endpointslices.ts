@@ -20,7 +20,7 @@ import type { AddressEntries, SlicedEndpoint } from './address-index.ts';
 import type { AuditContext, Role, ServiceState } from './cache.ts';
 import { isWedged, nodeOf, roleOf, slicesOf } from './cache.ts';
 import type { Leftover } from './compare.ts';
-import { compareEndpoint, sliceObject } from './compare.ts';
+import { compareEndpoint, ownersText, sliceObject } from './compare.ts';
 import { compareLabels, differingKeys, referredPod } from './endpoints.ts';
 
 /** The entries at an address in slices of one role. */
@@ -137,16 +137,14 @@ function compareShape(context: AuditContext, service: Service, slice: EndpointSl
   const object = sliceObject(slice);
   const found: Difference[] = [];
   if (service.uid !== '' && !isOwnedBy(slice, service)) {
-    const owners = slice.owners.map(({ kind, name, uid }) => `${kind} ${name} (uid ${uid})`);
     const want = `Service ${service.name} (uid ${service.uid})`;
-    const got = owners.length === 0 ? 'none' : owners.join(', ');
     const field = 'metadata.ownerReferences';
-    found.push(
-      difference('slice-owner-different', object, field, want, got, {
-        cause: isPlaceholder(slice) ? 'placeholder-taken-over' : null,
-        likelyCause: owners.length === 0 ? 'hand-edited' : null,
-      }),
-    );
+    const all = {
+      cause: isPlaceholder(slice) ? 'placeholder-taken-over' : null,
+      likelyCause: slice.owners.length === 0 ? 'hand-edited' : null,
+    } as const;
+    const code = 'slice-owner-different';
+    found.push(difference(code, object, field, want, ownersText(slice), all));
   }
   const types = addressTypesOf(service);
   if (!types.includes(slice.addressType)) {
@@ -170,20 +168,16 @@ export function compareSlices(context: AuditContext, record: ServiceState): Diff
   const found = addressTypesOf(service).flatMap((type) => {
     const slices = all.filter(({ addressType }) => addressType === type);
     const hasNone = slices.length === 0 && !record.kinds.some(({ types }) => types.includes(type));
-    return [
-      ...(hasNone && !service.deleting ? [missingPlaceholder(record, type)] : []),
-      ...surplusEmpty(slices),
-      ...(isAuto ? compareAutoHints(context, record, type, slices) : []),
-    ];
+    const object = `EndpointSlices of Service ${record.key}`;
+    const want = `an empty slice of address type ${type}`;
+    const found = surplusEmpty(slices);
+    if (hasNone && !service.deleting) {
+      const code = 'slice-placeholder-missing';
+      found.push(difference(code, object, 'addressType', want, null, { subject: type }));
+    }
+    return isAuto ? [...found, ...compareAutoHints(context, record, type, slices)] : found;
   });
   return withHindrance(context, record, found);
-}
-
-function missingPlaceholder({ key }: ServiceState, type: AddressType): Difference {
-  const object = `EndpointSlices of Service ${key}`;
-  const want = `an empty slice of address type ${type}`;
-  const more = { subject: type };
-  return difference('slice-placeholder-missing', object, 'addressType', want, null, more);
 }
 
 /** Empty slices next to others; a single one is the placeholder. */

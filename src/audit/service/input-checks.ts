@@ -21,20 +21,20 @@ import { countHints, entriesInRole } from './endpointslices.ts';
 /** The size in bytes from which an object is close to the limit of the API server. */
 const nearLimit = 0.8 * objectBytesLimit;
 
-/** The controller's Endpoints for a selector that is gone; `null` if there are none. */
-function endpointsLeftBehind({ service, endpoints }: ServiceState): Endpoints | null {
-  if (service === null || isSelected(service) || endpoints === null) return null;
-  return isWrittenByController(endpoints) ? endpoints : null;
+interface LeftBehind {
+  readonly endpoints: Endpoints | null;
+  readonly slices: readonly EndpointSlice[];
 }
 
-/** The controller's slices for a selector that is gone. */
-function slicesLeftBehind(
-  { listers }: AuditContext,
-  record: ServiceState,
-): readonly EndpointSlice[] {
-  const { service } = record;
-  if (service === null || isSelected(service)) return [];
-  return slicesOf(listers, record, 'controller');
+/** The controllers' outputs for a selector that is gone. */
+function leftBehind({ listers }: AuditContext, record: ServiceState): LeftBehind {
+  const { service, endpoints } = record;
+  if (service === null || isSelected(service)) return { endpoints: null, slices: [] };
+  const isTheirs = endpoints !== null && isWrittenByController(endpoints);
+  return {
+    endpoints: isTheirs ? endpoints : null,
+    slices: slicesOf(listers, record, 'controller'),
+  };
 }
 
 /** The addresses in outputs for a selector that is gone, with the uids of their target pods. */
@@ -46,10 +46,11 @@ export function leftBehindAddresses(
   const add = (address: string, uid: string | undefined): void => {
     getOrInsert(addresses, canonicalIP(address), () => new Set()).add(uid ?? '');
   };
-  for (const { endpoints } of slicesLeftBehind(context, record)) {
-    for (const { addresses: ips, target } of endpoints) for (const ip of ips) add(ip, target?.uid);
+  const { endpoints, slices } = leftBehind(context, record);
+  for (const { addresses: ips, target } of slices.flatMap((slice) => slice.endpoints)) {
+    for (const ip of ips) add(ip, target?.uid);
   }
-  for (const { addresses: listed } of endpointsLeftBehind(record)?.subsets ?? []) {
+  for (const { addresses: listed } of endpoints?.subsets ?? []) {
     for (const { ip, target } of listed) add(ip, target?.uid);
   }
   return addresses;
@@ -59,11 +60,9 @@ const isAlive = (pod: Pod): boolean => !pod.terminal && !pod.deleting;
 
 function checkLeftBehind(context: AuditContext, record: ServiceState): Difference[] {
   const { listers } = context;
-  const endpoints = endpointsLeftBehind(record);
-  const names = [
-    ...(endpoints === null ? [] : [`Endpoints ${endpoints.key}`]),
-    ...slicesLeftBehind(context, record).map(sliceObject),
-  ];
+  const { endpoints, slices } = leftBehind(context, record);
+  const names = slices.map(sliceObject);
+  if (endpoints !== null) names.unshift(`Endpoints ${endpoints.key}`);
   if (names.length === 0) return [];
   const object = `Service ${record.key}`;
   const found = [difference('left-behind', object, 'spec.selector', null, names.join(', '))];

@@ -17,10 +17,11 @@ import {
 } from '../../shadow/mirroring.ts';
 import type { Difference } from '../finding/difference.ts';
 import { difference } from '../finding/difference.ts';
+import type { SlicedEndpoint } from './address-index.ts';
 import type { AuditContext, ServiceState } from './cache.ts';
 import { slicesOf } from './cache.ts';
 import type { ComparedField } from './compare.ts';
-import { compareFields, endpointText, isReady, sliceObject } from './compare.ts';
+import { compareFields, endpointText, isReady, ownersText, sliceObject } from './compare.ts';
 import { compareLabels, differingKeys } from './endpoints.ts';
 
 const groupKey = (group: { addressType: string; portMap: string }): string =>
@@ -80,9 +81,9 @@ function compareMetadata(endpoints: Endpoints, slice: EndpointSlice): Difference
   if (keys.length > 0) {
     const text = (map: Labels): string =>
       keys.map((key) => `${key}: ${map[key] ?? 'absent'}`).join(', ');
+    const [e, a] = [text(annotations), text(slice.annotations)];
     const field = `metadata.annotations ${keys.join(', ')}`;
-    const texts = [text(annotations), text(slice.annotations)] as const;
-    found.push(difference('mirror-annotations-different', object, field, ...texts, more));
+    found.push(difference('mirror-annotations-different', object, field, e, a, more));
   }
   // The controller rewrites a slice only if it is owned by earlier Endpoints of the same name.
   const isStale = slice.owners.some(
@@ -91,19 +92,15 @@ function compareMetadata(endpoints: Endpoints, slice: EndpointSlice): Difference
   );
   const isOwned = endpoints.uid === '' || slice.owners.some(({ uid }) => uid === endpoints.uid);
   if (isStale || !isOwned) {
-    const owners = slice.owners.map(({ kind, name, uid }) => `${kind} ${name} (uid ${uid})`);
     const expected = `Endpoints ${endpoints.name} (uid ${endpoints.uid})`;
-    const actual = owners.length === 0 ? 'none' : owners.join(', ');
     const all = isStale ? more : ({ ...more, cause: 'hand-edited', severity: 'info' } as const);
-    const field = 'metadata.ownerReferences';
-    found.push(difference('mirror-owner-different', object, field, expected, actual, all));
+    const [code, field] = ['mirror-owner-different', 'metadata.ownerReferences'] as const;
+    found.push(difference(code, object, field, expected, ownersText(slice), all));
   }
   return found;
 }
 
-interface MirroredEntry {
-  readonly slice: EndpointSlice;
-  readonly endpoint: Endpoint;
+interface MirroredEntry extends SlicedEndpoint {
   readonly address: string;
 }
 
@@ -218,25 +215,16 @@ function compareEntry(want: MirroredEndpoint, { slice, endpoint }: MirroredEntry
   const hasMore = endpoint.serving !== null || endpoint.terminating !== null;
   const isSame = want.ready === null || endpoint.ready === want.ready;
   if (isSame && !hasMore) return different;
-  const [e, a] = [want, endpoint].map(
-    ({ ready }) => `${address}: ready ${ready === null ? 'absent' : String(ready)}`,
-  );
+  const text = (ready: boolean | null): string => `${address}: ready ${String(ready ?? 'absent')}`;
   const rest = hasMore
     ? `, serving ${String(endpoint.serving)}, terminating ${String(endpoint.terminating)}`
     : '';
+  const [e, a] = [text(want.ready), `${text(endpoint.ready)}${rest}`];
   const isWronglyReady = isReady(endpoint) && want.ready === false;
+  // Conditions other than a correct `ready` affect no client.
+  const severity = isSame ? 'info' : isWronglyReady ? 'critical' : null;
+  const all = { ...more, severity } as const;
   const code = 'mirror-conditions-different';
-  const conditions = difference(
-    code,
-    object,
-    'endpoints.conditions',
-    e ?? '',
-    `${a ?? ''}${rest}`,
-    {
-      ...more,
-      // Conditions other than a correct `ready` affect no client.
-      severity: isSame ? 'info' : isWronglyReady ? 'critical' : null,
-    },
-  );
+  const conditions = difference(code, object, 'endpoints.conditions', e, a, all);
   return [conditions, ...different];
 }
