@@ -307,23 +307,21 @@ function portResult(pod: Pod, ports: readonly ServicePort[], effects: EntryState
   const sidecar = named.some((port) => port.sidecar && port.protocol === protocol)
     ? ', but for a restartable init container, which this release does not look at everywhere'
     : '';
-  const change = portChange(pod, String(target), protocol, which);
-  return fail(`port ${which}: ${missing}${sidecar}`, change, effects);
-}
-
-function portChange(pod: Pod, target: string, protocol: string, which: string): string {
-  const ports = pod.ports.filter((port) => port.protocol === protocol);
-  const names = [...new Set(ports.map(({ name }) => name))];
-  const meant =
-    names.find((name) => isNear(name, target)) ?? (names.length === 1 ? names[0] : undefined);
+  const usable = pod.ports.filter((port) => port.protocol === protocol);
+  const others = [...new Set(usable.map(({ name }) => name))];
+  const near = others.find((name) => isNear(name, String(target)));
+  const meant = near ?? (others.length === 1 ? others[0] : undefined);
   const change = `name a container port ${target} (${protocol}) in the pod template`;
-  if (meant === undefined || meant === target) return change;
-  return `${change}, or set targetPort of port ${which} to ${meant}`;
+  const isOther = meant !== undefined && meant !== target;
+  const end = isOther ? `, or set targetPort of port ${which} to ${meant}` : '';
+  return fail(`port ${which}: ${missing}${sidecar}`, change + end, effects);
 }
 
 /** How each place of the Service must list the pod. */
-export function expectedStates(pair: PodAndService, release: Release): EntryStates {
-  const { service, pod, node } = pair;
+export function expectedStates(
+  { service, pod, node }: PodAndService,
+  release: Release,
+): EntryStates {
   const isMember =
     isSelected(service) &&
     service.namespace === pod.namespace &&

@@ -37,6 +37,10 @@ import { explainService } from './service.ts';
 
 type Result = Omit<Explanation, 'subject'>;
 
+/** A reason whose text begins with the name of its Service. */
+const serviceReason = (mark: ReasonMark, key: Key, text: string, rest: Partial<Reason>): Reason =>
+  reason(mark, `Service ${key}${text}`, { object: `Service ${key}`, ...rest });
+
 /** Explains a target in the current state of the Service auditor and of the rules of nodes. */
 export function explain(
   context: VerdictInput,
@@ -180,7 +184,7 @@ function listingReason(
   endOf: (entry: ObservedEntry) => string = () => '',
 ): Reason {
   const parts = [...entries.map((entry) => entryNote(entry, endOf(entry))), ...itemReasons(items)];
-  return reason(mark, `Service ${key} ${text}`, { object: `Service ${key}`, parts });
+  return serviceReason(mark, key, ` ${text}`, { parts });
 }
 
 type Assessed = Pick<Listing, 'verdict' | 'severity'>;
@@ -272,10 +276,10 @@ function addressAnswer(
 function explainPod(context: VerdictInput, { audited }: ServiceAuditor, pod: Pod): Result {
   const { listers } = context;
   const listing = servicesListing(listers, audited.values(), pod.ips.map(canonicalIP));
-  const keys = new Set([
-    ...listers.servicesSelecting(pod.namespace, pod.labels).map(({ key }) => key),
-    ...listing.filter(({ record }) => record.namespace === pod.namespace).map((s) => s.record.key),
-  ]);
+  const selectors = listers.servicesSelecting(pod.namespace, pod.labels);
+  const services = [...selectors, ...listing.map(({ record }) => record)];
+  const inNamespace = services.filter(({ namespace }) => namespace === pod.namespace);
+  const keys = new Set(inNamespace.map(({ key }) => key));
   const shown = [...keys].sort().slice(0, 20);
   const pairs = shown.flatMap((key) => {
     const service = audited.get(key);
@@ -297,9 +301,8 @@ function explainPod(context: VerdictInput, { audited }: ServiceAuditor, pod: Pod
 function pairReason({ verdict, decides, service, state, brief }: PairExplanation): Reason {
   const isServing = verdict === 'conform' && decides === null;
   const mark = verdict === 'unknown' ? 'unknown' : isServing ? 'yes' : 'no';
-  const object = `Service ${service}`;
-  const text = `${object}: ${verdict}: it must be ${stateWords[state]}`;
-  return reason(mark, text, { object, parts: brief });
+  const text = `: ${verdict}: it must be ${stateWords[state]}`;
+  return serviceReason(mark, service, text, { parts: brief });
 }
 
 function podAnswer(
@@ -324,10 +327,8 @@ function podAnswer(
   const other = selecting.find(({ decides }) => decides !== null);
   const shown = fewOf(serving.map(({ service }) => service));
   const start = serving.length === 0 ? [] : [`${name} is in ${shown} and gets their traffic`];
-  return {
-    answer: [...start, ...(other ? [other.answer] : [])].join('; '),
-    change: other?.change ?? null,
-  };
+  const answer = [...start, other?.answer ?? []].flat().join('; ');
+  return { answer, change: other?.change ?? null };
 }
 
 /** The Services that nearly select a pod. */
@@ -343,16 +344,13 @@ function nearReasons({ listers }: AuditContext, pod: Pod): Reason[] {
     return [note(names.length === 0 ? text : `${text}: ${fewOf(names, 5)}`)];
   }
   const describe = ({ service, missed }: (typeof services)[number]): Reason => {
-    const object = `Service ${service.key}`;
-    if (missed.length === 0) {
-      const why = 'would select it, but a Service selects pods of its own namespace only';
-      return note(`${object} ${why}`, { object, field: 'spec.selector' });
-    }
-    return note(`${object} nearly selects it: ${missed.map(missedLabelText).join('; ')}`, {
-      object,
-      field: 'spec.selector',
-      change: `label the pod ${wantedLabels(missed)}, or change the selector`,
-    });
+    const isElsewhere = missed.length === 0;
+    const why = isElsewhere
+      ? 'would select it, but a Service selects pods of its own namespace only'
+      : `nearly selects it: ${missed.map(missedLabelText).join('; ')}`;
+    const change = `label the pod ${wantedLabels(missed)}, or change the selector`;
+    const details = { field: 'spec.selector', change: isElsewhere ? null : change };
+    return serviceReason('note', service.key, ` ${why}`, details);
   };
   return firstReasons(services, 5, describe, (rest) => counted(rest, 'more Service'));
 }

@@ -5,7 +5,7 @@
 import type { Explanation, Reason, ReasonMark } from '../../audit/explain/explanation.ts';
 import type { HistoryEntry } from '../../audit/explain/history.ts';
 import type { Verdict } from '../../audit/finding/verdicts.ts';
-import type { RenderOptions, TextStyle } from './format.ts';
+import type { RenderOptions } from './format.ts';
 import {
   escapeInvisible,
   formatClock,
@@ -35,12 +35,7 @@ export function formatOrigin({ mark, object, field, source }: Reason): string {
   return `by ${place}${source === null ? '' : `; Kubernetes code: ${source}`}`;
 }
 
-const styles: Readonly<Record<ReasonMark, TextStyle>> = {
-  yes: 'green',
-  no: 'red',
-  unknown: 'yellow',
-  note: 'dim',
-};
+const styles = { yes: 'green', no: 'red', unknown: 'yellow', note: 'dim' } as const;
 
 const formatMark = (mark: ReasonMark, { colour }: RenderOptions): string =>
   paint(colour, styles[mark], reasonSigns[mark]);
@@ -136,15 +131,12 @@ function renderText(document: ExplainDocument, options: RenderOptions): string {
   return `${lines.join('\n')}\n`;
 }
 
-interface HistoryRow {
-  readonly at: number;
-  readonly text: string;
-}
+type HistoryRow = readonly [at: number, text: string];
 
 function changeRow({ at, what, before, after, lag }: HistoryEntry): HistoryRow {
   const change = before === null ? after : `${before} → ${after}`;
   const delay = lag === null ? '' : ` (${formatLag(lag)} after the change)`;
-  return { at, text: `${what}: ${change}${delay}` };
+  return [at, `${what}: ${change}${delay}`];
 }
 
 /** One row for consecutive changes of one output that the controllers followed. */
@@ -152,12 +144,9 @@ function followedRow(what: string, ends: readonly HistoryEntry[], now: number): 
   const begun = ends.map(({ at, lag }) => at - (lag ?? 0));
   const longest = formatLag(Math.max(...ends.map(({ lag }) => lag ?? 0)));
   const [at = 0] = begun;
+  if (ends.length === 1) return [at, `${what}: a change, followed after ${longest}`];
   const until = formatMoment(begun.at(-1) ?? at, now);
-  const text =
-    ends.length === 1
-      ? `a change, followed after ${longest}`
-      : `${ends.length} changes until ${until}, each followed within ${longest}`;
-  return { at, text: `${what}: ${text}` };
+  return [at, `${what}: ${ends.length} changes until ${until}, each followed within ${longest}`];
 }
 
 /** Combines consecutive followed changes: a rollout of a Service has hundreds. */
@@ -167,7 +156,8 @@ function listRows(history: readonly HistoryEntry[], now: number): HistoryRow[] {
   const followed = new Map<string, HistoryEntry[]>();
   const flush = (): void => {
     const ended = [...followed].map(([what, ends]) => followedRow(what, ends, now));
-    rows.push(...[...ended, ...[...begun.values()].map(changeRow)].sort((a, b) => a.at - b.at));
+    const open = [...begun.values()].map(changeRow);
+    rows.push(...[...ended, ...open].sort(([a], [b]) => a - b));
     begun.clear();
     followed.clear();
   };
@@ -193,7 +183,7 @@ function renderHistory(
 ): string[] {
   if (history.length === 0) return [];
   const rows = listRows(history, now);
-  const lines = rows.slice(-20).flatMap(({ at, text }) => {
+  const lines = rows.slice(-20).flatMap(([at, text]) => {
     const time = formatMoment(at, now);
     return wrap(text, ` ${time}  `, ' '.repeat(time.length + 3), options);
   });

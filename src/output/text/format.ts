@@ -24,18 +24,14 @@ export const escapeInvisible = (text: string): string =>
     return code.length > 4 ? `\\u{${code}}` : `\\u${code.padStart(4, '0')}`;
   });
 
-const markup: Readonly<Record<string, string>> = {
-  '&': '&amp;',
-  '<': '&lt;',
-  '>': '&gt;',
-  '"': '&quot;',
-  "'": '&#39;',
-};
+const markup = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' };
 
 /** Escapes a text for elements and quoted attributes of XML and HTML. */
-export function escapeMarkup(text: string): string {
-  return escapeInvisible(text).replace(/[&<>"']/g, (character) => markup[character] ?? character);
-}
+export const escapeMarkup = (text: string): string =>
+  escapeInvisible(text).replace(
+    /[&<>"']/g,
+    (character) => markup[character as keyof typeof markup],
+  );
 
 /** Shortens a text to at most `length` characters, with an ellipsis at its end. */
 export function truncate(text: string, length: number): string {
