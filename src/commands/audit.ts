@@ -4,14 +4,13 @@
 // difference is gone, or was confirmed by a fresh read after the settle window. A cluster without
 // differences is reported at once.
 
-import type { Auditor } from '../auditor/auditor.ts';
 import { createAuditor } from '../auditor/auditor.ts';
-import { createReport } from '../auditor/queries.ts';
 import { problemAt } from '../cluster/decode/problem.ts';
 import { readDump } from '../cluster/files/dump.ts';
+import { printAudit } from './replay.ts';
 import type { Cluster } from './shared/cluster.ts';
 import { auditOnce, isSettled, openCluster } from './shared/cluster.ts';
-import { exitCodeOf, fail, printReport, problemLog, withProgress } from './shared/console.ts';
+import { fail, problemLog, withProgress } from './shared/console.ts';
 import type { AgentsFlags, AuditFlags, ClusterFlags, ReportFlags } from './shared/options.ts';
 import { auditorOptions } from './shared/options.ts';
 import type { RulesFlags } from './shared/rules-files.ts';
@@ -36,19 +35,7 @@ export async function auditDump(paths: readonly string[], options: AuditOptions)
     const object = `Node ${node}`;
     onProblem(problemAt(source, null, `There is no such Node in ${paths.join(', ')}`, { object }));
   }
-  return printed(auditor, paths, options, problems);
-}
-
-function printed(
-  auditor: Auditor,
-  sources: readonly string[],
-  options: AuditOptions,
-  problems: readonly string[],
-): number {
-  const namespace = options.namespace ?? null;
-  const report = createReport(auditor, { kind: 'audit', sources, namespace, problems });
-  printReport(report, options.output);
-  return exitCodeOf(report);
+  return printAudit(auditor, 'audit', paths, options, problems);
 }
 
 /** Audits a live cluster once. */
@@ -63,5 +50,5 @@ export async function auditLive(
   const { problems, onProblem } = problemLog();
   const auditor = await auditOnce(options, cluster, onProblem, isSettled);
   if (auditor === null) return 2;
-  return printed(auditor, [cluster.server], options, problems);
+  return printAudit(auditor, 'audit', [cluster.server], options, problems);
 }

@@ -2,17 +2,13 @@
 // `kubectl_complete-audit_endpoints`. The words come from the commands and options themselves, so
 // they are never out of date. Names of a cluster are not completed, since that would take time.
 
-import type { Command, Option } from 'commander';
+import type { Command } from 'commander';
 
 const subjects = ['service/', 'pod/', 'node/', 'ip/'];
 
 /** The flags of a command. */
-const flagsOf = (command: Command): string[] =>
-  [...command.options, ...helpOf()].flatMap(({ long, short }) =>
-    [long, short].filter((flag) => flag !== undefined),
-  );
-
-const helpOf = (): Pick<Option, 'long' | 'short'>[] => [{ long: '--help', short: '-h' }];
+const flagsOf = ({ options }: Command): string[] =>
+  options.flatMap(({ long, short }) => [long ?? [], short ?? []].flat()).concat('--help', '-h');
 
 /** Values of an option; `null` if it has no value. */
 function valuesOf(command: Command, flag: string): readonly string[] | null {
@@ -36,10 +32,9 @@ export function completionsOf(program: Command, words: readonly string[]): strin
   const starting = (all: readonly string[]): string[] =>
     all.filter((word) => word.startsWith(typed)).sort();
   if (command === undefined) {
-    const names = program.commands
-      .map((each) => each.name())
-      .filter((word) => !word.startsWith('_'));
-    return starting(typed.startsWith('-') ? flagsOf(program) : names);
+    const names = program.commands.map((each) => each.name());
+    const visible = names.filter((word) => !word.startsWith('_'));
+    return starting(typed.startsWith('-') ? flagsOf(program) : visible);
   }
   const values = valuesOf(command, before.at(-1) ?? '');
   if (values !== null) return starting(values);

@@ -13,6 +13,7 @@ import { kwokResources, readKwok } from '../cluster/files/kwok.ts';
 import type { RecordingEntry } from '../cluster/files/recording.ts';
 import { readRecording } from '../cluster/files/recording.ts';
 import type { Pod } from '../model/objects.ts';
+import type { AuditReport } from '../output/text/report.ts';
 import {
   exitCodeOf,
   printFinding,
@@ -67,12 +68,19 @@ export async function replayFile(path: string, options: ReplayOptions): Promise<
   await replay(auditor, entries, { speed: options.speed, until: options.until ?? null });
   warnIfReleaseUnknown(auditor);
   if (isText) process.stdout.write('\n');
-  const report = createReport(auditor, {
-    kind: 'replay',
-    sources: [path],
-    namespace: options.namespace ?? null,
-    problems,
-  });
-  printReport(report, options.output);
+  return printAudit(auditor, 'replay', [path], options, problems);
+}
+
+/** Prints the report of an audit that has ended, and returns the exit code. */
+export function printAudit(
+  auditor: Auditor,
+  kind: AuditReport['kind'],
+  sources: readonly string[],
+  { namespace, output }: ReportFlags,
+  problems: readonly string[],
+): 0 | 1 | 2 {
+  const options = { kind, sources, namespace: namespace ?? null, problems };
+  const report = createReport(auditor, options);
+  printReport(report, output);
   return exitCodeOf(report);
 }

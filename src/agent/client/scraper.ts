@@ -67,35 +67,21 @@ export interface ScraperOptions {
   readonly onTrouble: (node: string, why: string) => void;
 }
 
-export interface AgentStatus {
-  readonly state: AgentState;
+type KnownAgent = ReturnType<typeof newAgent>;
+
+const newAgent = (node: string, address: AgentAddress | null, since: number, nextAt: number) => ({
+  node,
+  address,
+  state: 'stale' as AgentState,
   /** The start of this state, Unix seconds. */
-  readonly since: number;
-  /** The moment of the last report; `null` without one. */
-  readonly seenAt: number | null;
-}
-
-export interface Scraper {
-  run(signal: AbortSignal): Promise<void>;
-  /** By node. */
-  readonly status: () => ReadonlyMap<string, AgentStatus>;
-  /** Scrapes so far, by their result. */
-  readonly visits: Readonly<Record<ScrapeResult['kind'], number>>;
-  readonly bytes: () => number;
-}
-
-interface KnownAgent {
-  readonly node: string;
-  address: AgentAddress | null;
-  state: AgentState;
-  since: number;
-  last: ScrapedReport | null;
+  since,
+  last: null as ScrapedReport | null,
   /** Whether the last report was not enough, so packets were requested. */
-  wasShort: boolean;
-  failures: number;
-  nextAt: number;
-  isBusy: boolean;
-}
+  wasShort: false,
+  failures: 0,
+  nextAt,
+  isBusy: false,
+});
 
 interface State {
   readonly options: ScraperOptions;
@@ -118,11 +104,13 @@ const again = { same: 1, most: 60 };
 /** A report is stale if it is older than this number of rounds and of seconds. */
 const stale = { rounds: 3, seconds: 60 };
 
-export function createScraper(options: ScraperOptions): Scraper {
+export type Scraper = ReturnType<typeof createScraper>;
+
+export function createScraper(options: ScraperOptions) {
   const visits = { seen: 0, early: 0, refused: 0, silent: 0 };
   const state: State = { options, known: new Map(), visits };
   return {
-    async run(signal) {
+    async run(signal: AbortSignal): Promise<void> {
       const broken = Promise.withResolvers<never>();
       const running = new Set<Promise<void>>();
       while (!signal.aborted) {
@@ -141,6 +129,7 @@ export function createScraper(options: ScraperOptions): Scraper {
       }
       await Promise.all(running);
     },
+    /** By node. `seenAt` is the moment of the last report; `null` without one. */
     status: () =>
       new Map(
         Array.from(state.known, ([node, { state: name, since, last }]) => [
@@ -148,6 +137,7 @@ export function createScraper(options: ScraperOptions): Scraper {
           { state: name, since, seenAt: last?.seenAt ?? null },
         ]),
       ),
+    /** Scrapes so far, by their result. */
     visits,
     bytes: options.client.bytes,
   };
@@ -187,17 +177,7 @@ async function updateAgents({ options, known }: State): Promise<void> {
     const agent = known.get(node);
     if (agent === undefined) {
       const nextAt = now + options.random() * spread * (addresses.size / 100);
-      const added: KnownAgent = {
-        node,
-        address,
-        state: 'stale',
-        since: now,
-        last: null,
-        wasShort: false,
-        failures: 0,
-        nextAt,
-        isBusy: false,
-      };
+      const added = newAgent(node, address, now, nextAt);
       known.set(node, added);
       await markUnseen(options, added, address === null ? 'absent' : 'stale');
     } else if (!isSame(agent.address, address)) Object.assign(agent, { address, nextAt: now });

@@ -78,13 +78,11 @@ export function printReport(report: AuditReport, format: ReportFormat): void {
   process.stdout.write(text.endsWith('\n') ? text : `${text}\n`);
 }
 
-const isLoud = ({ severity }: Pick<Finding, 'severity'>): boolean => severity !== 'info';
-
-export function exitCodeOf(report: AuditReport): 0 | 1 | 2 {
-  if (Object.values(report.unknown).some((count) => count > 0)) return 2;
+export function exitCodeOf({ unknown, services, foreign, findings }: AuditReport): 0 | 1 | 2 {
+  if (Object.values(unknown).some((count) => count > 0)) return 2;
   // No Service was audited: a mistyped namespace must not look like a cluster that conforms.
-  if (report.services === 0 && report.foreign === 0) return 2;
-  return report.findings.some(isLoud) ? 1 : 0;
+  if (services === 0 && foreign === 0) return 2;
+  return findings.some(({ severity }) => severity !== 'info') ? 1 : 0;
 }
 
 /** Warns that an unknown release is audited as the newest known one. */
