@@ -14,7 +14,7 @@ import type { TriggerQuality } from '../src/audit/measure/lag.ts';
 import { behaviorOfRules } from '../src/audit/node/observation.ts';
 import { families, sections } from '../src/output/metrics/families.ts';
 import type { MetricFamily } from '../src/output/metrics/family.ts';
-import { serviceFamilies } from '../src/output/metrics/service-families.ts';
+import { serviceFamilies } from '../src/output/metrics/service-rows.ts';
 import { findAlert } from '../src/output/text/documentation-links.ts';
 import { readFolder } from './nodes/folder.ts';
 import { forwardingOf, summarizeNode } from './nodes/walk.ts';

@@ -13,7 +13,7 @@ import { createMeasurements, createServiceSums } from '../../src/audit/measure/m
 import { createLagHistory } from '../../src/audit/measure/sample-history.ts';
 import type { ExpositionFormat } from '../../src/output/metrics/exposition.ts';
 import { createMetricsRenderer } from '../../src/output/metrics/metrics.ts';
-import type { ServiceNumbers } from '../../src/output/metrics/service-families.ts';
+import type { ServiceNumbers } from '../../src/output/metrics/service-rows.ts';
 import { noServiceSeries } from '../../src/output/metrics/service-rows.ts';
 import type { MetricsState } from '../../src/output/metrics/state.ts';
 import { noAgents, noHintCounts } from '../../src/output/metrics/state.ts';

@@ -20,7 +20,7 @@ import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 import { families } from '../../src/output/metrics/families.ts';
-import { serviceFamilies } from '../../src/output/metrics/service-families.ts';
+import { serviceFamilies } from '../../src/output/metrics/service-rows.ts';
 import { processFamilies } from '../documents.ts';
 import { decodeTraces, hex } from '../output/samples.ts';
 import { ask, programOf, startPrometheus } from './server.ts';

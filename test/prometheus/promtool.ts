@@ -3,7 +3,6 @@
 // is no package of npm. What promtool reads is the text format; this test compares
 // the series with those in OpenMetrics, and a real Prometheus reads those (prometheus.ts).
 
-import { auditorDefaults } from '../build.ts';
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 
@@ -12,6 +11,7 @@ import { createQueries, notLive } from '../../src/auditor/queries.ts';
 import { replay } from '../../src/auditor/replay.ts';
 import { recordingOf } from '../../src/commands/replay.ts';
 import { createApp, listen } from '../../src/output/http/server.ts';
+import { auditorDefaults } from '../build.ts';
 import { programOf } from './server.ts';
 
 const path = join(import.meta.dirname, '../recordings/shop.ndjson.gz');

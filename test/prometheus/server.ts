@@ -13,7 +13,7 @@ import { promisify } from 'node:util';
 import { parser } from '@prometheus-io/lezer-promql';
 
 import { families } from '../../src/output/metrics/families.ts';
-import { serviceFamilies } from '../../src/output/metrics/service-families.ts';
+import { serviceFamilies } from '../../src/output/metrics/service-rows.ts';
 import { processFamilies } from '../documents.ts';
 import { cacheFolder, endProgram, freePort, goProgram } from '../processes.ts';
 

@@ -3,7 +3,7 @@
 
 import type { Express, Request, Response } from 'express';
 
-import type { ServiceNumbers } from '../metrics/service-families.ts';
+import type { ServiceNumbers } from '../metrics/service-rows.ts';
 import { findAsset } from '../page/assets.ts';
 import { renderFindings } from '../page/findings.ts';
 import { renderFrame } from '../page/frame.ts';

@@ -5,7 +5,6 @@
 // and the protobuf format, which native histograms would require.
 
 import type { Exemplar } from '../../audit/measure/histogram.ts';
-import type { SampleLabels } from './family.ts';
 
 export type ExpositionFormat = 'text' | 'openmetrics';
 
@@ -43,10 +42,11 @@ export function negotiateFormat(accept = '*/*'): ExpositionFormat {
 const escapes: Readonly<Record<string, string>> = { '\\': '\\\\', '"': '\\"', '\n': '\\n' };
 
 /** Labels as they appear between braces. */
-export const formatLabels = (labels: SampleLabels): string =>
+export const formatLabels = (labels: Readonly<Partial<Record<string, string | number>>>): string =>
   Object.entries(labels)
     .map(
-      ([label, value]) => `${label}="${value.replace(/[\\"\n]/g, (char) => escapes[char] ?? '')}"`,
+      ([label, value]) =>
+        `${label}="${String(value).replace(/[\\"\n]/g, (char) => escapes[char] ?? '')}"`,
     )
     .join(',');
 

@@ -13,7 +13,7 @@ import type { ExpositionFormat } from './exposition.ts';
 import { ends, formatBound, formatHead, formatLabels, formatSeries } from './exposition.ts';
 import { families } from './families.ts';
 import type { HistogramFamily, MetricFamily } from './family.ts';
-import { serviceFamilies } from './service-families.ts';
+import { serviceFamilies } from './service-rows.ts';
 import type { MetricsState } from './state.ts';
 
 /** A scrape, piece by piece. */
@@ -74,19 +74,16 @@ async function formatProcess(registry: Registry, format: ExpositionFormat): Prom
     text += formatHead({ name, help, type }, format);
     // Values of histograms name their series, which the types of prom-client leave out.
     for (const sample of values as readonly (MetricValue<string> & { metricName?: string })[]) {
-      const labels = Object.entries(sample.labels).map(([label, value]) => {
-        return [label, label === 'le' ? formatBound(toBound(value), format) : String(value)];
-      });
-      const labelText = formatLabels(Object.fromEntries(labels) as Record<string, string>);
-      text += formatSeries(sample.metricName ?? name, labelText, sample.value);
+      const { metricName, labels, value } = sample;
+      const { le } = labels;
+      // Bounds of prom-client are numbers, except for the last.
+      const bound = formatBound(le === '+Inf' ? Infinity : Number(le), format);
+      const labelText = formatLabels(le === undefined ? labels : { ...labels, le: bound });
+      text += formatSeries(metricName ?? name, labelText, value);
     }
   }
   return text;
 }
-
-/** Bounds of prom-client are numbers, except for the last. */
-const toBound = (le: string | number | undefined): number =>
-  le === '+Inf' ? Infinity : Number(le);
 
 function formatFamily(
   family: MetricFamily<MetricsState>,

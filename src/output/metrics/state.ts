@@ -50,12 +50,12 @@ export const visitResults = ['seen', 'early', 'refused', 'silent'] as const;
 /** The state of the agents of all nodes. */
 export interface AgentMetrics {
   /** The number of nodes by the state of their agent. */
-  readonly states: Readonly<Record<(typeof agentStates)[number], number>>;
+  readonly states: Counts<(typeof agentStates)[number]>;
   /** The time of the oldest report of an answering agent; null if no agent answers. */
   readonly oldestSeenAt: number | null;
   /** Frontends whose digest differs from the expected one. */
   readonly divergent: number;
-  readonly visits: Readonly<Record<(typeof visitResults)[number], number>>;
+  readonly visits: Counts<(typeof visitResults)[number]>;
   readonly bytes: number;
 }
 
@@ -80,21 +80,18 @@ export const hintReasons = [
   'none',
 ] as const;
 
+/** Services whose ready endpoints all have hints, or some of them, or none of them. */
+interface HintCountsOfMode {
+  all: number;
+  some: number;
+  readonly absent: Partial<Record<(typeof hintReasons)[number], number>>;
+}
+
 /** The number of Services that request hints, by the hints in their slices. */
-export type HintCounts = Readonly<
-  Record<
-    (typeof hintModes)[number],
-    {
-      /** All ready endpoints have hints, or some of them. */
-      all: number;
-      some: number;
-      readonly absent: Partial<Record<(typeof hintReasons)[number], number>>;
-    }
-  >
->;
+export type HintCounts = Readonly<Record<(typeof hintModes)[number], HintCountsOfMode>>;
 
 export function noHintCounts(): HintCounts {
-  const none = () => ({ all: 0, some: 0, absent: {} });
+  const none = (): HintCountsOfMode => ({ all: 0, some: 0, absent: {} });
   return { auto: none(), zone: none(), node: none() };
 }
 
@@ -117,20 +114,13 @@ export const reconnectReasons = [
   'older',
 ] as const;
 
+type Counts<Name extends string> = Readonly<Record<Name, number>>;
+
 /** The counters of one watch, which cluster/api/listwatch.ts describes. */
-export interface WatchCounts {
-  readonly lists: number;
-  readonly watches: number;
-  readonly events: number;
-  readonly repeated: number;
-  readonly stale: number;
-  readonly bookmarks: number;
-  readonly badFrames: number;
-  readonly unreadable: number;
-  readonly throttled: number;
-  readonly unauthorised: number;
-  readonly denied: number;
-  readonly bytes: number;
-  readonly relists: Readonly<Record<(typeof relistReasons)[number], number>>;
-  readonly reconnects: Readonly<Record<(typeof reconnectReasons)[number], number>>;
+export interface WatchCounts
+  extends
+    Counts<'lists' | 'watches' | 'bytes' | 'throttled' | 'unauthorised' | 'denied'>,
+    Counts<'events' | 'repeated' | 'stale' | 'bookmarks' | 'badFrames' | 'unreadable'> {
+  readonly relists: Counts<(typeof relistReasons)[number]>;
+  readonly reconnects: Counts<(typeof reconnectReasons)[number]>;
 }

@@ -3,7 +3,7 @@
 
 import type { Verdict } from '../../audit/finding/verdicts.ts';
 import { serviceOutputs } from '../../audit/service/verdict.ts';
-import type { ServiceNumbers } from '../metrics/service-families.ts';
+import type { ServiceNumbers } from '../metrics/service-rows.ts';
 import { renderFrame } from './frame.ts';
 import {
   createSearch,

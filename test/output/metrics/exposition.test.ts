@@ -3,10 +3,10 @@ import { describe, expect, test } from 'vitest';
 import type { ExpositionFormat } from '../../../src/output/metrics/exposition.ts';
 import {
   formatBound,
-  negotiateFormat,
   formatHead,
   formatLabels,
   formatSeries,
+  negotiateFormat,
 } from '../../../src/output/metrics/exposition.ts';
 
 describe('the format for an Accept header', () => {

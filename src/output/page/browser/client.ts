@@ -7,6 +7,8 @@
 // again and replaces the changed parts. Focus, scroll position, open parts and typed text stay. So
 // there is one way to render a page, which works without the script too.
 
+import type UPlot from 'uplot';
+
 /** The event that the server sends once a second. */
 interface Beat {
   readonly revision: string;
@@ -21,22 +23,18 @@ interface PageState {
   /** Whether the page changed during a request. */
   isBehind: boolean;
   updatedAt: number;
-  charts: Map<Element, { plot: Plot; drawn: string }>;
-}
-
-interface Plot {
-  setData(data: readonly (readonly (number | null)[])[]): void;
-  setSize(size: { width: number; height: number }): void;
-  destroy(): void;
+  /** The charts with the data that they show. */
+  charts: Map<HTMLElement, { plot: uPlot; drawn: string }>;
 }
 
 /** The data of a chart, from the page. */
 interface Drawing {
-  readonly at: readonly number[];
-  readonly lines: readonly { name: string; values: readonly (number | null)[] }[];
+  readonly at: number[];
+  readonly lines: readonly { name: string; values: (number | null)[] }[];
 }
 
-type Draw = (width: number, drawing: Drawing, colours: string[], target: Element) => Plot;
+/** The script of charts defines it. */
+declare const uPlot: typeof UPlot;
 
 function showConnection(state: string, word: string): void {
   const live = document.getElementById('live');
@@ -207,35 +205,29 @@ function handleKeys(): void {
   });
 }
 
-function plotWith(draw: Draw, figure: HTMLElement): Plot | null {
-  const target = figure.querySelector<HTMLElement>('.plot');
-  if (target === null) return null;
-  const drawing = JSON.parse(figure.dataset.chart ?? '{}') as Drawing;
-  const style = getComputedStyle(figure);
-  const names = ['--line-1', '--line-2', '--line-3', '--grid', '--dim'];
-  const colours = names.map((name) => style.getPropertyValue(name).trim());
-  return draw(target.clientWidth, drawing, colours, target);
+/** Removes the charts that are no longer on the page, or all of them. */
+function removeCharts(charts: PageState['charts'], all: boolean): void {
+  for (const [figure, { plot }] of charts) {
+    if (figure.isConnected && !all) continue;
+    plot.destroy();
+    charts.delete(figure);
+  }
 }
 
 /** Draws new and changed charts. */
-function drawAll(state: PageState): void {
-  for (const [figure, { plot }] of state.charts) {
-    if (figure.isConnected) continue;
-    plot.destroy();
-    state.charts.delete(figure);
-  }
+function drawAll({ charts }: PageState): void {
+  removeCharts(charts, false);
   for (const figure of document.querySelectorAll<HTMLElement>('[data-chart]')) {
-    const drawn = figure.dataset.chart ?? '';
-    const known = state.charts.get(figure);
-    if (known?.drawn === drawn) continue;
-    if (known !== undefined) {
-      const { at, lines } = JSON.parse(drawn) as Drawing;
-      known.plot.setData([at, ...lines.map(({ values }) => values)]);
-      known.drawn = drawn;
-      continue;
-    }
-    const plot = plotWith(drawLines, figure);
-    if (plot !== null) state.charts.set(figure, { plot, drawn });
+    const drawn = figure.dataset.chart ?? '{}';
+    const known = charts.get(figure);
+    const target = figure.querySelector<HTMLElement>('.plot');
+    if (known?.drawn === drawn || target === null) continue;
+    const { at, lines } = JSON.parse(drawn) as Drawing;
+    const data: uPlot.AlignedData = [at, ...lines.map(({ values }) => values)];
+    known?.plot.setData(data);
+    const names = lines.map(({ name }) => name);
+    const plot = known?.plot ?? new uPlot(chartOptions(target, names), data, target);
+    charts.set(figure, { plot, drawn });
   }
 }
 
@@ -248,56 +240,43 @@ function secondsText(value: number | null): string {
     : `${Number((value / 60).toFixed(1))} min`;
 }
 
-function drawLines(width: number, drawing: Drawing, colours: string[], target: Element): Plot {
-  interface Library {
-    new (options: object, data: unknown, target: Element): Plot;
-    tzDate(date: Date, zone: string): Date;
-  }
-  const Library = (window as unknown as { uPlot: Library }).uPlot;
-  const [first = '', second = '', third = '', grid = '', dim = ''] = colours;
-  const strokes = [first, second, third];
+function chartOptions(target: Element, names: readonly string[]): uPlot.Options {
+  const style = getComputedStyle(target);
+  const colour = (name: string): string => style.getPropertyValue(name).trim();
+  const [stroke, lines] = [colour('--dim'), { stroke: colour('--grid'), width: 1 }];
+  const axis = { stroke, grid: lines, ticks: lines };
   const dashes = [[], [6, 4], [2, 3]];
-  const axis = { stroke: dim, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 } };
-  const size = { width, height: 220 };
-  return new Library(
-    {
-      ...size,
-      tzDate: (at: number) => Library.tzDate(new Date(at * 1000), 'Etc/UTC'),
-      cursor: { points: { size: 8 }, drag: { x: false, y: false } },
-      scales: {
-        y: {
-          distr: 3,
-          range: (_: unknown, low: number, high: number) => [
-            Math.min(0.01, low),
-            Math.max(1, high * 2),
-          ],
-        },
-      },
-      axes: [
-        { ...axis, values: '{HH}:{mm}:{ss}', space: 70 },
-        {
-          ...axis,
-          size: 64,
-          values: (_: unknown, ticks: (number | null)[]) =>
-            ticks.map((tick) => (tick === null ? '' : secondsText(tick))),
-        },
-      ],
-      series: [
-        { label: 'UTC', value: '{HH}:{mm}:{ss}' },
-        ...drawing.lines.map(({ name }, index) => ({
-          label: name,
-          stroke: strokes[index],
-          dash: dashes[index],
-          width: 2,
-          points: { show: true, size: 5 },
-          spanGaps: false,
-          value: (_: unknown, value: number | null) => secondsText(value),
-        })),
-      ],
+  return {
+    width: target.clientWidth,
+    height: 220,
+    tzDate: (at) => uPlot.tzDate(new Date(at * 1000), 'Etc/UTC'),
+    cursor: { points: { size: 8 }, drag: { x: false, y: false } },
+    scales: {
+      // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment -- logarithmic
+      y: { distr: 3, range: (_, low, high) => [Math.min(0.01, low), Math.max(1, high * 2)] },
     },
-    [drawing.at, ...drawing.lines.map(({ values }) => values)],
-    target,
-  );
+    axes: [
+      { ...axis, values: '{HH}:{mm}:{ss}', space: 70 },
+      {
+        ...axis,
+        size: 64,
+        values: (_, ticks: (number | null)[]) =>
+          ticks.map((tick) => (tick === null ? '' : secondsText(tick))),
+      },
+    ],
+    series: [
+      { label: 'UTC', value: '{HH}:{mm}:{ss}' },
+      ...names.map((label, index) => ({
+        label,
+        stroke: colour(`--line-${index + 1}`),
+        dash: dashes[index] ?? [],
+        width: 2,
+        points: { show: true, size: 5 },
+        spanGaps: false,
+        value: (_: uPlot, value: number | null) => secondsText(value),
+      })),
+    ],
+  };
 }
 
 /** Adapts charts to the width and the colours of the page. */
@@ -313,10 +292,7 @@ function followShape(state: PageState): void {
     }, 100);
   });
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
-    for (const [figure, { plot }] of state.charts) {
-      plot.destroy();
-      state.charts.delete(figure);
-    }
+    removeCharts(state.charts, true);
     drawAll(state);
   });
 }
@@ -347,10 +323,10 @@ const parts = [
   morphChildren,
   handleFilters,
   handleKeys,
-  plotWith,
+  removeCharts,
   drawAll,
   secondsText,
-  drawLines,
+  chartOptions,
   followShape,
   start,
 ];
