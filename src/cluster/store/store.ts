@@ -59,16 +59,12 @@ function zoneCapacityOf(nodes: Iterable<Node>): ZoneCapacity {
   return { insufficient: false, cpuMillisByZone };
 }
 
-type Cache = { [R in Resource]: Map<string, ObjectOf[R]> };
-
 const newIndexes = () => ({
   podsByNamespace: createIndex<Pod>(({ namespace }) => [namespace]),
   podsByNode: createIndex<Pod>(({ node }) => (node === '' ? [] : [node])),
   podsByAddress: createIndex<Pod>(canonicalIPs),
   servicesByPair: createIndex<Service>(selectorPair),
 });
-
-type Indexes = ReturnType<typeof newIndexes>;
 
 const canonicalIPs = ({ ips }: Pod): readonly string[] =>
   ips.length < 2 ? ips.map(canonicalIP) : [...new Set(ips.map(canonicalIP))];
@@ -79,24 +75,18 @@ function selectorPair({ namespace, selector }: Service): readonly string[] {
   return pair === undefined ? [] : [`${namespace} ${pair[0]}=${pair[1]}`];
 }
 
-/** The Services that select some labels, in the namespace of the latest query. */
-interface Selecting {
-  readonly namespace: string;
-  readonly found: Service[];
-}
-
 /** The most label sets whose Services are cached: some megabytes. */
 const selectingLimit = 16_384;
 
 interface State {
-  readonly cache: Cache;
-  readonly indexes: Indexes;
+  readonly cache: { readonly [R in Resource]: Map<Key, ObjectOf[R]> };
+  readonly indexes: ReturnType<typeof newIndexes>;
   /** The version of each object that was deleted, oldest first. */
   readonly tombstones: Map<string, string>;
   readonly zonesSeen: Set<string>;
   readonly dropped: { stale: number; repeated: number };
-  /** By the labels that the pods of one template share. */
-  readonly selecting: Map<Labels, Selecting>;
+  /** The Services that select some labels, in the namespace of the latest query. */
+  readonly selecting: Map<Labels, { readonly namespace: string; readonly found: Service[] }>;
   /** null if it must be computed from the Nodes. */
   zoneCapacity: ZoneCapacity | null;
 }
@@ -219,16 +209,7 @@ function viewOf(state: State, delivered: ReadonlySet<Resource>): Listers {
     podsIn: (namespace) => indexes.podsByNamespace.get(namespace),
     podsOn: (node) => indexes.podsByNode.get(node),
     podsAt: (ip) => indexes.podsByAddress.get(ip),
-    servicesSelecting(namespace, labels) {
-      // Pods of one template share their labels by reference.
-      const { selecting } = state;
-      const known = selecting.get(labels);
-      if (known?.namespace === namespace) return known.found;
-      const found = servicesSelecting(indexes, namespace, labels);
-      if (selecting.size >= selectingLimit) selecting.clear();
-      selecting.set(labels, { namespace, found });
-      return found;
-    },
+    servicesSelecting: (namespace, labels) => servicesSelecting(state, namespace, labels),
     get zoneCapacity() {
       return (state.zoneCapacity ??= zoneCapacityOf(cache.nodes.values()));
     },
@@ -236,11 +217,20 @@ function viewOf(state: State, delivered: ReadonlySet<Resource>): Listers {
   };
 }
 
-function servicesSelecting(indexes: Indexes, namespace: string, labels: Labels): Service[] {
+function servicesSelecting(
+  { indexes, selecting }: State,
+  namespace: string,
+  labels: Labels,
+): Service[] {
+  // Pods of one template share their labels by reference.
+  const known = selecting.get(labels);
+  if (known?.namespace === namespace) return known.found;
   const found: Service[] = [];
   for (const key in labels) {
     const candidates = indexes.servicesByPair.get(`${namespace} ${key}=${labels[key] ?? ''}`);
     for (const service of candidates) if (selects(service.selector, labels)) found.push(service);
   }
+  if (selecting.size >= selectingLimit) selecting.clear();
+  selecting.set(labels, { namespace, found });
   return found;
 }

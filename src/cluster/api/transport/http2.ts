@@ -104,14 +104,13 @@ export function createTransport(target: Target, patience = usualPatience): Trans
     pingInterval: patience.ping * 1000,
   });
   return {
-    async send(request, headers) {
-      if (plain) return sendThrough(http1, server, request, headers);
-      try {
-        return await sendThrough(http2, server, request, headers);
-      } catch (error) {
-        if (!isPlain()) throw error; // it has just been found out
-        return sendThrough(http1, server, request, headers);
-      }
+    send(request, headers) {
+      const sendBy = (dispatcher: Dispatcher) => sendThrough(dispatcher, server, request, headers);
+      if (plain) return sendBy(http1);
+      return sendBy(http2).catch((error: unknown) => {
+        if (plain) return sendBy(http1); // this has just been found out
+        throw error;
+      });
     },
     pings: () => pings,
     close() {
@@ -119,9 +118,6 @@ export function createTransport(target: Target, patience = usualPatience): Trans
       void http2.close();
     },
   };
-  function isPlain(): boolean {
-    return plain;
-  }
 }
 
 /** Closes a socket that has received no byte between three looks, not even of a ping's answer. */

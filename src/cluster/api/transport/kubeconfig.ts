@@ -125,37 +125,37 @@ function load({ kubeconfig, context }: KubeconfigOptions): Loaded {
   try {
     if (kubeconfig === null) config.loadFromDefault();
     else config.loadFromFile(kubeconfig);
+    choose(config, context);
   } catch (error) {
-    throw new Error(`${where}: ${messageOf(error)}`, { cause: error });
+    const message = error instanceof Error ? error.message : String(error);
+    throw new Error(`${where}: ${message}`, { cause: error });
   }
-  const chosen = choose(config, context);
-  if (typeof chosen === 'string') throw new Error(`${where}: ${chosen}`);
-  return completed(config, chosen, paths);
+  return completed(config, paths);
 }
 
-/** Makes a context the current one; returns its cluster, or what is wrong with it. */
-function choose(config: KubeConfig, context: string | null): Cluster | string {
+/** Makes a context the current one. Throws an Error that says what is wrong with it. */
+function choose(config: KubeConfig, context: string | null): void {
   const name = context ?? config.getCurrentContext();
   const chosen = config.getContextObject(name);
   if (chosen === null) {
     const known = config.getContexts().map((context) => context.name);
-    return `No context ${quoted(name)}; there are ${known.join(', ') || 'none'}`;
+    throw new Error(`No context ${quoted(name)}; there are ${known.join(', ') || 'none'}`);
   }
   config.setCurrentContext(name);
-  const cluster = config.getCurrentCluster();
-  if (cluster === null) {
-    return `No cluster ${quoted(chosen.cluster)}, which context ${quoted(name)} names`;
+  const server = config.getCurrentCluster()?.server;
+  if (server === undefined) {
+    throw new Error(`No cluster ${quoted(chosen.cluster)}, which context ${quoted(name)} names`);
   }
-  if (/^https?:\/\//.test(cluster.server) && URL.canParse(cluster.server)) return cluster;
-  const wrong = `server of cluster ${quoted(chosen.cluster)} is ${quoted(cluster.server)}`;
-  return `${wrong}, expected a URL such as https://10.0.0.1:6443`;
+  if (/^https?:\/\//.test(server) && URL.canParse(server)) return;
+  const wrong = `server of cluster ${quoted(chosen.cluster)} is ${quoted(server)}`;
+  throw new Error(`${wrong}, expected a URL such as https://10.0.0.1:6443`);
 }
 
 const quoted = (name: unknown): string => JSON.stringify(name ?? '');
 
 /** The cluster and user of the current context, with what KubeConfig leaves out. */
-function completed(config: KubeConfig, chosen: Cluster, paths: readonly string[]): Loaded {
-  const { proxyUrl = '', ...found } = chosen;
+function completed(config: KubeConfig, paths: readonly string[]): Loaded {
+  const { proxyUrl = '', ...found } = config.getCurrentCluster() as Cluster;
   const cluster = found.server.startsWith('http:') ? { ...found, skipTLSVerify: true } : found;
   const proxy = proxyUrl === '' ? proxyFor(cluster.server, process.env) : proxyUrl;
   const user = config.getCurrentUser() ?? { name: 'anonymous' };
@@ -214,6 +214,3 @@ function tokenFileOf(paths: readonly string[], name: string): string | null {
   }
   return null;
 }
-
-const messageOf = (error: unknown): string =>
-  error instanceof Error ? error.message : String(error);
