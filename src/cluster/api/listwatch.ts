@@ -69,10 +69,7 @@ interface Paging {
 /** Half the size that upstream once chose, so that no page lasts long. */
 const pageSize = 500;
 
-/**
- * How often and for how long the server must say that its history went back before it is believed:
- * answers before the one that is, and seconds since the first.
- */
+/** Older answers before one is believed that the history went back, and seconds since the first. */
 const doubt = { answers: 2, seconds: 5 } as const;
 
 /** Seconds by which a watch may outlive its time. */
@@ -146,9 +143,8 @@ export function prove(following: Following): Promise<WatchResult | null> {
       return { kind: 'relist', reason: 'reset' };
     }
     // What cannot be read must not keep it from watching.
-    heard(following);
-    following.suspicious = false;
-    following.doubts = 0;
+    const provenAt = following.environment.monotonic();
+    Object.assign(following, { provenAt, doubts: 0, suspicious: false });
     return null;
   });
 }
@@ -181,9 +177,9 @@ async function complete(
     if (event !== null) deliver(following, [event]);
     if (delivery.isDue()) await delivery.breathe();
   }
-  Object.assign(following, { version, needsList: false, doubts: 0, suspicious: false });
-  following.listedAt = environment.monotonic();
-  heard(following);
+  const now = environment.monotonic();
+  Object.assign(following, { version, needsList: false, listedAt: now, provenAt: now });
+  Object.assign(following, { doubts: 0, suspicious: false });
   counters.lists++;
   delivery.add({ kind: 'synced', at, resource });
   delivery.add({ kind: 'progress', at, resource, resourceVersion: version });
@@ -298,16 +294,16 @@ function takeBookmark(following: Following, version: string): WatchResult | null
     return { kind: 'failed', reason: 'older', message: `A bookmark of version ${version}` };
   }
   following.version = version;
-  heard(following);
+  following.provenAt = environment.monotonic();
   const at = environment.now();
   delivery.add({ kind: 'progress', at, resource, resourceVersion: version });
   return null;
 }
 
 function takeObject(following: Following, frame: ObjectFrame): WatchResult | null {
-  const { counters, delivery } = following;
+  const { counters, delivery, environment } = following;
   const known = following.version ?? '';
-  heard(following);
+  following.provenAt = environment.monotonic();
   const event = readEvent(following, frame);
   if (event !== null) {
     const taken = takeChange(delivery.current, known, event);
@@ -386,10 +382,6 @@ function deliver({ counters, delivery, raws }: Following, events: readonly Watch
     const raw = event.type === 'deleted' && event.gap === true ? undefined : raws.get(event.object);
     delivery.add(raw === undefined ? { kind: 'event', event } : { kind: 'event', event, raw });
   }
-}
-
-function heard(following: Following): void {
-  following.provenAt = following.environment.monotonic();
 }
 
 // --- requests ---

@@ -132,8 +132,12 @@ async function run(state: State): Promise<void> {
 const isAborted = ({ signal }: State): boolean => signal.aborted;
 
 async function attempt(state: State): Promise<WatchResult> {
+  const { environment, provenAt } = state;
+  // After etcd was restored the versions of the server are lower than those that are known, and a
+  // watch from there on is silent: no event, no bookmark, no error.
+  const isInDoubt = state.suspicious || environment.monotonic() - provenAt > proofSeconds;
   try {
-    if (!state.needsList && isInDoubt(state)) {
+    if (!state.needsList && isInDoubt) {
       const outcome = await prove(state);
       // Who may not list has to do without.
       if (outcome !== null && outcome.kind !== 'denied') return outcome;
@@ -141,7 +145,7 @@ async function attempt(state: State): Promise<WatchResult> {
     if (!state.needsList) return await watch(state, null);
     const leave = await state.gate.enter();
     try {
-      const byWatch = state.watchList && state.environment.pings() && state.paging === null;
+      const byWatch = state.watchList && environment.pings() && state.paging === null;
       return await (byWatch ? watch(state, leave) : list(state));
     } finally {
       leave();
@@ -150,14 +154,6 @@ async function attempt(state: State): Promise<WatchResult> {
     if (error instanceof Undeliverable) throw error;
     return outcomeOfError(error);
   }
-}
-
-/**
- * After etcd was restored the versions of the server are lower than those that are known, and a
- * watch from there on is silent: no event, no bookmark, no error.
- */
-function isInDoubt({ suspicious, provenAt, environment }: State): boolean {
-  return suspicious || environment.monotonic() - provenAt > proofSeconds;
 }
 
 /** Counts a result, reports the state that follows, and returns the seconds to wait. */

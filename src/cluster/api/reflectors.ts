@@ -1,18 +1,15 @@
-// The five reflectors of an auditor together: nothing else is read of the cluster, but the version
-// of its control plane. Lists go one at a time, those that judging needs first and the largest last
-// of what it needs; the API server counts each as up to ten requests.
+// The five reflectors of an auditor together. Lists go one at a time, the largest last; the API
+// server counts each as up to ten requests.
 //
-// The version is read before anything else, and again after the connection was lost, since the
-// control plane may have been upgraded meanwhile. GET /version is open to all who are authenticated
+// The version of the control plane is read before anything else, and again after the connection was
+// lost, since an upgrade may be the reason. GET /version is open to all who are authenticated
 // (ClusterRole system:public-info-viewer).
 
 import { json } from 'node:stream/consumers';
 
 import type { Resource } from '../../model/objects.ts';
 import { isFields } from '../decode/json-fields.ts';
-import type { OnProblem } from '../decode/problem.ts';
-import type { DeliverBatch } from './batch-queue.ts';
-import type { WatchStatus } from './reflector.ts';
+import type { ReflectorOptions, WatchStatus } from './reflector.ts';
 import { createReflector } from './reflector.ts';
 import type { ApiAnswer } from './transport/http2.ts';
 import { createGate } from './transport/mutex.ts';
@@ -20,19 +17,14 @@ import type { Environment } from './transport/request.ts';
 import { exchange } from './transport/request.ts';
 import type { CachedObjects } from './version-filter.ts';
 
-export interface ReflectorsOptions {
-  readonly environment: Environment;
+export interface ReflectorsOptions extends Pick<
+  ReflectorOptions,
+  'environment' | 'deliver' | 'onProblem' | 'watchList' | 'raw'
+> {
   /** The cached objects; they contain the delivered changes once `deliver` has resolved. */
   readonly held: (resource: Resource) => CachedObjects;
-  /** Called for one batch of a resource at a time; that resource waits until it resolves. */
-  readonly deliver: DeliverBatch;
-  readonly onProblem: OnProblem;
   /** Whether Endpoints are watched. */
   readonly endpoints: boolean;
-  /** Whether to try WatchList before pages. */
-  readonly watchList: boolean;
-  /** Whether events carry the raw object, for a recording. */
-  readonly raw: boolean;
 }
 
 export interface Reflectors {

@@ -3,15 +3,12 @@
 //
 // Watches: the API server sends the changes of a resource in the order of their versions. A frame
 // that is older than the cached object, or repeats it, is dropped. A late frame about an object
-// that is not cached can be a missed creation or a deletion that was undone; only a list can
-// decide.
+// that is not cached can be a missed creation or a deletion that was undone.
 //
 // Lists: cached objects stay until the list is complete. Items with a version above all known ones
-// are new and are delivered at once. All others (an older version, another uid, an object that is
-// not cached) wait until the version of the list is known. If it is not older than the cache, these
-// items replace the cache, and objects that are not listed are gone. An item that equals the cached
-// object changes nothing. So a list that turns out to be too old does no harm, and only a few items
-// of a list have to wait.
+// are delivered at once. All others wait until the version of the list is known. If it is not older
+// than the cache, these items replace the cache, and objects that are not listed are gone. So a
+// list that turns out to be too old does no harm.
 //
 // k8s.io/client-go@v0.36.3 tools/cache/reflector.go (handleAnyWatch, watchList) and
 // the_real_fifo.go promise the same, with a second copy of all objects while a list arrives.
@@ -74,12 +71,8 @@ export function newListing(
   doubted: boolean,
 ): ListFilter {
   const [anything] = held.values();
-  return {
-    known,
-    doubted,
-    seen: anything === undefined && !doubted ? null : new Set(),
-    aside: new Map(),
-  };
+  const seen = anything === undefined && !doubted ? null : new Set<Key>();
+  return { known, doubted, seen, aside: new Map() };
 }
 
 /**

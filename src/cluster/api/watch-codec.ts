@@ -3,12 +3,10 @@
 //
 // A codec reads one media type; the Content-Type of the answer chooses it. Requests prefer
 // protobuf, which every API server has and which costs a third of JSON. JSON comes from proxies
-// that support nothing else, and where raw objects are wanted. Both kinds of body give frames of
-// one type, in batches as they arrive. Each batch is lazy: an object is decoded when it is read, so
-// the reader can yield to the event loop between two objects.
+// that support nothing else, and where raw objects are wanted. Frames come in batches as they
+// arrive, and are decoded when they are read, so the reader can yield to the event loop.
 //
-// What cannot be decoded is a frame too, and the next one is read. A list ends with its page; a
-// body that ends without one was cut off.
+// What cannot be decoded is a frame too. A body that ends without its page was cut off.
 
 import type { WatchEvent } from '../../model/objects.ts';
 import { isOutput } from '../../model/objects.ts';

@@ -89,9 +89,9 @@ export function outcomeOf(status: ApiStatus, verb: WatchVerb, watchList: boolean
       return { kind: 'throttled', seconds: retryAfter };
     case 504:
       // The version is beyond all that the server knows.
-      if (status.causes.includes('ResourceVersionTooLarge'))
-        return { kind: 'failed', reason: 'older', message };
-      return failed;
+      return status.causes.includes('ResourceVersionTooLarge')
+        ? { kind: 'failed', reason: 'older', message }
+        : failed;
     default:
       return retryAfter === null ? failed : { kind: 'throttled', seconds: retryAfter };
   }

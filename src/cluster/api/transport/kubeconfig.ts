@@ -122,19 +122,20 @@ function load({ kubeconfig, context }: KubeconfigOptions): Loaded {
     throw new Error(`No cluster to connect to: no ${files}, and ${pod}`);
   }
   const where = paths.length === 0 ? podToken : paths.join(delimiter);
+  let chosen: Cluster;
   try {
     if (kubeconfig === null) config.loadFromDefault();
     else config.loadFromFile(kubeconfig);
-    choose(config, context);
+    chosen = choose(config, context);
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);
     throw new Error(`${where}: ${message}`, { cause: error });
   }
-  return completed(config, paths);
+  return completed(config, chosen, paths);
 }
 
 /** Makes a context the current one. Throws an Error that says what is wrong with it. */
-function choose(config: KubeConfig, context: string | null): void {
+function choose(config: KubeConfig, context: string | null): Cluster {
   const name = context ?? config.getCurrentContext();
   const chosen = config.getContextObject(name);
   if (chosen === null) {
@@ -142,11 +143,12 @@ function choose(config: KubeConfig, context: string | null): void {
     throw new Error(`No context ${quoted(name)}; there are ${known.join(', ') || 'none'}`);
   }
   config.setCurrentContext(name);
-  const server = config.getCurrentCluster()?.server;
-  if (server === undefined) {
+  const cluster = config.getCurrentCluster();
+  if (cluster === null) {
     throw new Error(`No cluster ${quoted(chosen.cluster)}, which context ${quoted(name)} names`);
   }
-  if (/^https?:\/\//.test(server) && URL.canParse(server)) return;
+  const { server } = cluster;
+  if (/^https?:\/\//.test(server) && URL.canParse(server)) return cluster;
   const wrong = `server of cluster ${quoted(chosen.cluster)} is ${quoted(server)}`;
   throw new Error(`${wrong}, expected a URL such as https://10.0.0.1:6443`);
 }
@@ -154,8 +156,8 @@ function choose(config: KubeConfig, context: string | null): void {
 const quoted = (name: unknown): string => JSON.stringify(name ?? '');
 
 /** The cluster and user of the current context, with what KubeConfig leaves out. */
-function completed(config: KubeConfig, paths: readonly string[]): Loaded {
-  const { proxyUrl = '', ...found } = config.getCurrentCluster() as Cluster;
+function completed(config: KubeConfig, chosen: Cluster, paths: readonly string[]): Loaded {
+  const { proxyUrl = '', ...found } = chosen;
   const cluster = found.server.startsWith('http:') ? { ...found, skipTLSVerify: true } : found;
   const proxy = proxyUrl === '' ? proxyFor(cluster.server, process.env) : proxyUrl;
   const user = config.getCurrentUser() ?? { name: 'anonymous' };
