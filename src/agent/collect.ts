@@ -11,6 +11,7 @@
 // better. It costs the same again, so it runs only if nft has a table that iptables-nft-save does
 // not show, or not as a whole.
 
+import type { ExecFileException } from 'node:child_process';
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
 
@@ -101,9 +102,7 @@ export function runProgram(
 const warningIn = (stderr: Buffer): string | null =>
   /^# (Warning: .* tables present\b.*)/m.exec(stderr.toString())?.[1] ?? null;
 
-type ProgramError = NonNullable<Parameters<NonNullable<Parameters<typeof execFile>[3]>>[0]>;
-
-function problemOf(error: ProgramError, stderr: Buffer, limits: ProgramLimits): string {
+function problemOf(error: ExecFileException, stderr: Buffer, limits: ProgramLimits): string {
   if (error.code === 'ERR_CHILD_PROCESS_STDIO_MAXBUFFER') {
     return `printed more than ${limits.maxBytes} bytes`;
   }

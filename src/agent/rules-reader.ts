@@ -7,7 +7,6 @@
 // in their order.
 
 import { createHash } from 'node:crypto';
-import { promisify } from 'node:util';
 import zlib from 'node:zlib';
 
 import type { Packet } from '../model/proxy-config.ts';
@@ -83,15 +82,15 @@ const compression: zlib.ZstdOptions = {
   },
 };
 
-const compress = promisify<Buffer, zlib.ZstdOptions, Buffer>(zlib.zstdCompress);
+const pack = ({ program, bytes }: CollectedDump): CollectedDump => ({
+  program,
+  bytes: zlib.zstdCompressSync(bytes, compression),
+});
 
-const decompress = promisify<Buffer, Buffer>(zlib.zstdDecompress);
-
-const mapBytes = (
-  dumps: readonly CollectedDump[],
-  convert: (bytes: Buffer) => Promise<Buffer>,
-): Promise<CollectedDump[]> =>
-  Promise.all(dumps.map(async ({ program, bytes }) => ({ program, bytes: await convert(bytes) })));
+const unpack = ({ program, bytes }: CollectedDump): CollectedDump => ({
+  program,
+  bytes: zlib.zstdDecompressSync(bytes),
+});
 
 interface KnownRules {
   /** `null` if the rules of the node are unknown. */
@@ -122,10 +121,7 @@ async function makeRound(
     text,
     etag: `"${createHash('sha256').update(text).digest('base64url').slice(0, 22)}"`,
     frontends: Object.keys(report.frontends).length,
-    packed:
-      rules === null
-        ? null
-        : { dumps: await mapBytes(collected.dumps, (dump) => compress(dump, compression)), facts },
+    packed: rules === null ? null : { dumps: collected.dumps.map(pack), facts },
     fingerprint: rules === null ? null : fingerprint,
   };
   return { reply: { result, bytes, collecting }, rules, facts };
@@ -158,7 +154,7 @@ function serve(): void {
     }
     if (request.kind === 'unpack') {
       const { dumps, facts } = request.packed;
-      known = { rules: readDumps(await mapBytes(dumps, decompress)), facts };
+      known = { rules: readDumps(dumps.map(unpack)), facts };
       return null;
     }
     const { rules = null, facts } = known ?? {};

@@ -60,20 +60,13 @@ type LiveListeners = Partial<Pick<AuditorOptions, 'onOpen' | 'onResolve' | 'onJo
   readonly onQuiet?: () => void;
 };
 
-interface LiveParts {
-  readonly auditor: Auditor;
-  readonly live: LiveAuditor;
-  /** `null` without --agents. */
-  readonly scraper: Scraper | null;
-}
-
-/** The auditor of a live cluster, and the watches and scrapes that keep it up to date. */
+/** The auditor of a live cluster, and what keeps it up to date; no scraper without --agents. */
 export function createLiveAuditor(
   cluster: Cluster,
   flags: LiveFlags,
   onProblem: OnProblem,
   { onQuiet = () => undefined, ...listeners }: LiveListeners = {},
-): LiveParts {
+) {
   const auditor = createAuditor({
     ...auditorOptions(flags, onProblem),
     scope: scopeOf(flags),
