@@ -14,9 +14,9 @@ import type { VerdictInput } from '../audit/service/verdict.ts';
 import { serviceOutputs, unknownReason, verdictOf } from '../audit/service/verdict.ts';
 import type { Key, Node } from '../model/objects.ts';
 import type { NodeView } from '../output/page/nodes.ts';
-import type { ServiceStatus, UnsettledDifference } from '../output/page/service-status.ts';
 import type { NodeOfService, ServiceView } from '../output/page/service.ts';
 import { mostNodes, rowsPerPage } from '../output/page/service.ts';
+import type { ServiceStatus, UnsettledDifference } from '../output/page/status.ts';
 import type { ExplainDocument } from '../output/text/explain.ts';
 import type { Auditor } from './auditor.ts';
 

@@ -23,23 +23,15 @@ const contents = {
   'icon.svg': { type: 'image/svg+xml', body: icon },
 } as const;
 
-type AssetName = keyof typeof contents;
-
-const hashOf = (body: string): string => createHash('sha256').update(body).digest('hex');
-
-const paths = Object.fromEntries(
-  Object.entries(contents).map(([name, { body }]) => [
-    name,
-    `${hashOf(body).slice(0, 12)}-${name}`,
-  ]),
-) as Record<AssetName, string>;
+const assets = Object.entries(contents).map(([name, { type, body }]) => {
+  const hash = createHash('sha256').update(body).digest('hex').slice(0, 12);
+  return { name, file: `${hash}-${name}`, type, body };
+});
 
 /** The address of an asset. */
-export const assetPath = (name: AssetName): string => `/assets/${paths[name]}`;
-
-const byFile: ReadonlyMap<string, Asset> = new Map(
-  (Object.keys(contents) as AssetName[]).map((name) => [paths[name], contents[name]]),
-);
+export const assetPath = (name: keyof typeof contents): string =>
+  `/assets/${assets.find((asset) => asset.name === name)?.file ?? ''}`;
 
 /** The asset at an address below /assets/; null if there is none of this version. */
-export const findAsset = (file: string): Asset | null => byFile.get(file) ?? null;
+export const findAsset = (file: string): Asset | null =>
+  assets.find((asset) => asset.file === file) ?? null;

@@ -30,8 +30,7 @@ import {
   renderTable,
 } from './parts.ts';
 import { renderReasonTree } from './reason-tree.ts';
-import type { ServiceStatus } from './service-status.ts';
-import type { PageStatus } from './status.ts';
+import type { PageStatus, ServiceStatus } from './status.ts';
 import type { Html } from './template.ts';
 import { markup } from './template.ts';
 

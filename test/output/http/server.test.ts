@@ -8,8 +8,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { Finding } from '../../../src/audit/finding/catalogue.ts';
 import type { AuditorQueries, RunningServer } from '../../../src/output/http/server.ts';
 import { createApp, listen } from '../../../src/output/http/server.ts';
-import type { ServiceStatus } from '../../../src/output/page/service-status.ts';
-import type { PageStatus } from '../../../src/output/page/status.ts';
+import type { PageStatus, ServiceStatus } from '../../../src/output/page/status.ts';
 import { findingOf, lagReport, moment, numbersOf, statusOf } from '../samples.ts';
 
 let current: PageStatus;

@@ -198,8 +198,8 @@ function handleKeys(): void {
     const links = [...document.querySelectorAll<HTMLElement>('[data-row] a.name')];
     const row = target.closest('[data-row]')?.querySelector<HTMLElement>('a.name') ?? null;
     if (row === null && target !== search) return;
-    const next =
-      row === null ? (step === 1 ? links[0] : undefined) : links[links.indexOf(row) + step];
+    // The search is before the first row.
+    const next = links[(row === null ? -1 : links.indexOf(row)) + step];
     event.preventDefault();
     (next ?? (step === -1 ? search : row))?.focus();
   });
