@@ -20,6 +20,8 @@ import {
   serviceOutputs,
 } from './service/verdict.ts';
 
+type ReasonCounts = Partial<Record<UnknownReason, number>>;
+
 export interface Summary {
   /** Services that exist. */
   readonly services: number;
@@ -27,7 +29,7 @@ export interface Summary {
   /** Service ports of each node by verdict. */
   readonly nodes: readonly (Readonly<Record<Verdict, number>> & { readonly node: string })[];
   /** Outputs with an unknown verdict, and unreadable Services, by reason. */
-  readonly unknown: Readonly<Partial<Record<UnknownReason, number>>>;
+  readonly unknown: Readonly<ReasonCounts>;
   /** Services, or names without a Service, with endpoints of another client. */
   readonly foreign: number;
   /** Open findings, worst first. */
@@ -92,7 +94,7 @@ export const createTotals = () => ({
   services: 0,
   foreign: 0,
   verdicts: ofOutputs(none),
-  unknown: ofOutputs((): Partial<Record<UnknownReason, number>> => ({})),
+  unknown: ofOutputs((): ReasonCounts => ({})),
 });
 
 /** Adds a share, or subtracts it. */
@@ -106,11 +108,7 @@ export function addShare(totals: SummaryTotals, share: ServiceShare, by: 1 | -1)
   }
 }
 
-function addReason(
-  counts: Partial<Record<UnknownReason, number>>,
-  reason: UnknownReason | null,
-  by: number,
-): void {
+function addReason(counts: ReasonCounts, reason: UnknownReason | null, by: number): void {
   if (reason !== null) counts[reason] = (counts[reason] ?? 0) + by;
 }
 
@@ -143,7 +141,7 @@ export function summaryOf(
   { within = everywhere, stale = noStaleResources, nodes = null }: SummaryOptions,
 ): Omit<Summary, 'findings'> {
   const verdicts = { ...emptySummary.verdicts, node: none() };
-  const unknown: Partial<Record<UnknownReason, number>> = {};
+  const unknown: ReasonCounts = {};
   const count = (reason: UnknownReason | null, outputs: number): void => {
     if (outputs > 0) addReason(unknown, reason, outputs);
   };

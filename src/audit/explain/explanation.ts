@@ -4,7 +4,7 @@
 
 import type { Key } from '../../model/objects.ts';
 import type { Finding, Severity } from '../finding/catalogue.ts';
-import { catalogue, severities } from '../finding/catalogue.ts';
+import { bySeverity, catalogue, severities } from '../finding/catalogue.ts';
 import { causes } from '../finding/causes.ts';
 import type { UnknownReason, Verdict } from '../finding/verdicts.ts';
 import type { ServiceDifference } from '../service/reconcile.ts';
@@ -103,10 +103,6 @@ export const worstVerdict = (verdicts: readonly Verdict[]): Verdict =>
 /** The worst severity; null without any. */
 export const worstSeverity = (found: readonly (Severity | null)[]): Severity | null =>
   severities.find((severity) => found.includes(severity)) ?? null;
-
-/** Compares by severity, the worst first. */
-export const bySeverity = (a: { severity: Severity }, b: { severity: Severity }): number =>
-  severities.indexOf(a.severity) - severities.indexOf(b.severity);
 
 /** Sorts differences worst first, then oldest first. */
 export const worstItemsFirst = (items: readonly ServiceDifference[]): ServiceDifference[] =>

@@ -10,7 +10,7 @@ import type { Key, Listers, Service } from '../../model/objects.ts';
 import { defaultProxyConfig } from '../../model/proxy-config.ts';
 import { expectedForwarding, slicesByService } from '../../shadow/forwarding.ts';
 import type { Finding } from '../finding/catalogue.ts';
-import { catalogue } from '../finding/catalogue.ts';
+import { bySeverity, catalogue } from '../finding/catalogue.ts';
 import type { PacketTrace } from '../node/audit-node.ts';
 import { expectedText } from '../node/compare-packet.ts';
 import type { NodeVerdict } from '../node/node-state.ts';
@@ -19,7 +19,6 @@ import type { ServiceAuditor } from '../service/auditor.ts';
 import type { VerdictInput } from '../service/verdict.ts';
 import type { ExplainTarget, ExplanationBody, Reason } from './explanation.ts';
 import {
-  bySeverity,
   counted,
   fewOf,
   firstReasons,

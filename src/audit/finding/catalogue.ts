@@ -744,3 +744,7 @@ export const severities: readonly Severity[] = ['critical', 'warning', 'info'];
 export function isWorse(a: Severity, b: Severity): boolean {
   return severities.indexOf(a) < severities.indexOf(b);
 }
+
+/** Compares by severity, the worst first. */
+export const bySeverity = (a: { severity: Severity }, b: { severity: Severity }): number =>
+  severities.indexOf(a.severity) - severities.indexOf(b.severity);

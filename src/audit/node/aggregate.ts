@@ -7,7 +7,7 @@
 import type { RuleFrontend } from '../../rules/report/frontends.ts';
 import type { ProxiedPort } from '../../shadow/service-port.ts';
 import type { Code, Severity } from '../finding/catalogue.ts';
-import { catalogue, isWorse } from '../finding/catalogue.ts';
+import { bySeverity, catalogue } from '../finding/catalogue.ts';
 import type { Difference } from '../finding/difference.ts';
 import { difference } from '../finding/difference.ts';
 
@@ -133,9 +133,7 @@ export function aggregateFindings(
   if (isStale(real)) findings.push(nodeFinding(node, 'node-rules-stale', real));
   else findings.push(...portFindings(real));
   findings.push(...portFindings(harmless));
-  return findings.sort(
-    (a, b) => Number(isWorse(b.severity, a.severity)) - Number(isWorse(a.severity, b.severity)),
-  );
+  return findings.sort(bySeverity);
 }
 
 /** Differences whose code and port no node-wide difference has. */

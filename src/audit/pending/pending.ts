@@ -9,8 +9,8 @@
 // For live input, `admit` also decides whether all that the difference depends on is known up to
 // the end of the window. Until then the difference waits and is tried again.
 
-import type { Code, Finding, Output, Severity } from '../finding/catalogue.ts';
-import { catalogue, isWorse } from '../finding/catalogue.ts';
+import type { Finding, Output, Severity } from '../finding/catalogue.ts';
+import { bySeverity, catalogue, isWorse } from '../finding/catalogue.ts';
 import type { Cause } from '../finding/causes.ts';
 import type { Difference } from '../finding/difference.ts';
 
@@ -30,21 +30,6 @@ export interface PendingDifference {
   unseen: number;
   openedAt: number | null;
   gone: boolean;
-}
-
-/** A finding while its differences come and go. */
-interface OpenFinding {
-  readonly key: string;
-  readonly namespace: string;
-  readonly service: string;
-  readonly items: Set<PendingDifference>;
-  /** The first differences that belonged to it at any time, up to the number that is shown. */
-  readonly all: PendingDifference[];
-  code: Code;
-  severity: Severity;
-  readonly openedAt: number;
-  /** `null` if it has changed since it was rendered. */
-  rendered: Finding | null;
 }
 
 /** A difference and its Service; both names are empty for a whole node. */
@@ -93,9 +78,6 @@ function joined(
   return texts.length === 0 ? null : [...texts.slice(0, shownItems), ...rest].join('; ');
 }
 
-const severityOrder = (a: PendingDifference, b: PendingDifference): number =>
-  Number(isWorse(b.severity, a.severity)) - Number(isWorse(a.severity, b.severity));
-
 /** The finding with its current differences or, when it is resolved, with all that it had. */
 function render(open: OpenFinding, resolvedAt: number | null): Finding {
   const { code, severity, namespace, service, openedAt } = open;
@@ -103,8 +85,7 @@ function render(open: OpenFinding, resolvedAt: number | null): Finding {
   // The worst first, so that object and field begin with those of the code.
   const items = [...(resolvedAt === null ? open.items : open.all)].sort(
     (a, b) =>
-      severityOrder(a, b) ||
-      Number(b.difference.code === code) - Number(a.difference.code === code),
+      bySeverity(a, b) || Number(b.difference.code === code) - Number(a.difference.code === code),
   );
   const [first] = items;
   return {
@@ -126,6 +107,23 @@ function render(open: OpenFinding, resolvedAt: number | null): Finding {
   };
 }
 
+type OpenFinding = ReturnType<typeof newFinding>;
+
+/** A finding while its differences come and go. */
+const newFinding = ({ item, namespace, service }: Candidate, key: string, openedAt: number) => ({
+  key,
+  namespace,
+  service,
+  items: new Set<PendingDifference>(),
+  /** The first differences that belonged to it at any time, up to the number that is shown. */
+  all: [] as PendingDifference[],
+  code: item.difference.code,
+  severity: item.severity,
+  openedAt,
+  /** `null` if it has changed since it was rendered. */
+  rendered: null as Finding | null,
+});
+
 /** The worst difference gives the code; of equal ones that open together, the catalogue decides. */
 function weigh(open: OpenFinding, { severity, difference, openedAt }: PendingDifference): void {
   const isEqual = severity === open.severity && openedAt === open.openedAt;
@@ -143,25 +141,15 @@ function createFindings(options: PendingFindingsOptions) {
   let forgotten = 0;
   return {
     /** Opens a difference; returns its finding if that is new. */
-    add: ({ item, namespace, service }: Candidate, at: number): OpenFinding | null => {
-      const { severity, output, cause, node } = item;
-      const { code } = item.difference;
+    add: (candidate: Candidate, at: number): OpenFinding | null => {
+      const { item, namespace, service } = candidate;
+      const { output, cause, node } = item;
       item.openedAt = at;
       const isByCode = output === 'input' || (node !== undefined && service === '');
-      const group = isByCode ? code : (cause ?? '');
+      const group = isByCode ? item.difference.code : (cause ?? '');
       const key = `${namespace}/${service} ${output} ${node ?? ''} ${group}`;
       const known = findings.get(key);
-      const open: OpenFinding = known ?? {
-        key,
-        namespace,
-        service,
-        code,
-        severity,
-        items: new Set(),
-        all: [],
-        openedAt: at,
-        rendered: null,
-      };
+      const open = known ?? newFinding(candidate, key, at);
       findings.set(key, open);
       findingOf.set(item, open);
       open.rendered = null;

@@ -63,12 +63,7 @@ export interface BlindSpell {
 /** Seconds by which a stream may lag behind another before its objects are late. */
 const lateness = 1;
 
-interface Mark {
-  version: string;
-  readonly at: number;
-}
-
-const never: Mark = { version: '', at: -Infinity };
+const never = { version: '', at: -Infinity };
 
 /** The newest version that was known at which time. */
 function createVersionHistory() {
