@@ -59,75 +59,48 @@ export const jsonFormat: Format = {
  * follow each other; a document that is an array is a list without envelope (`{}`).
  */
 export async function* jsonPieces(source: Bytes, limit = textLimit): AsyncGenerator<Piece[]> {
-  const scan = newScan(limit);
+  const scan: Scan = {
+    limit,
+    pieces: [],
+    chunk: new Uint8Array(0),
+    at: 0,
+    line: 1,
+    place: 'outside',
+    parts: [],
+    captured: 0,
+    from: -1,
+    start: 1,
+  };
+  const scanner = scanDocuments(scan);
+  scanner.next();
   for await (const chunk of source) {
-    scan.from = scan.mode === 'outside' || scan.mode === 'list' ? -1 : 0;
-    for (let index = 0; index < chunk.length;) index = steps[scan.mode](scan, chunk, index);
-    if (scan.from >= 0) capture(scan, chunk.subarray(scan.from));
+    scanner.next(chunk);
     if (scan.pieces.length > 0) yield scan.pieces.splice(0);
   }
-  if (scan.mode === 'stray') emit(scan, 'stray', scan.start);
-  else if (scan.mode !== 'outside') emit(scan, 'unfinished', scan.line);
+  if (scan.place === 'stray') emit(scan, 'stray');
+  else if (scan.place === 'inside') emit(scan, 'unfinished', scan.line);
   if (scan.pieces.length > 0) yield scan.pieces;
 }
 
-/** Where the scanner is. What is captured are the bytes of a document, item or stray text. */
+/** What the scanner has read, and what it captures: a document, an item or stray text. */
 interface Scan {
   readonly limit: number;
   readonly pieces: Piece[];
-  mode: 'outside' | 'stray' | 'document' | 'list' | 'item' | 'scalar';
+  chunk: Uint8Array;
+  /** The index in the chunk of the next byte. */
+  at: number;
   line: number;
-  /** Open brackets, and how many of them are open between the items of the current list. */
-  depth: number;
-  floor: number;
-  inString: boolean;
-  escaped: boolean;
-  /** The name of the document's current field, and whether its value is next. */
-  name: string;
-  named: boolean;
-  /** The document has a list of items. */
-  list: boolean;
+  /** Between documents, in text that belongs to none, or in a document. */
+  place: 'outside' | 'stray' | 'inside';
   /** The current capture: earlier chunks, where it begins in this one (-1: none), its line. */
   parts: Uint8Array[];
   captured: number;
   from: number;
   start: number;
-  /** The capture of the document while items are captured, and the line where it begins. */
-  envelope: Uint8Array[];
-  envelopeStart: number;
 }
 
-function newScan(limit: number): Scan {
-  return {
-    limit,
-    pieces: [],
-    mode: 'outside',
-    line: 1,
-    depth: 0,
-    floor: 0,
-    inString: false,
-    escaped: false,
-    name: '',
-    named: false,
-    list: false,
-    parts: [],
-    captured: 0,
-    from: -1,
-    start: 1,
-    envelope: [],
-    envelopeStart: 1,
-  };
-}
-
-/** Each takes bytes from the index on and returns the index of the first that it did not take. */
-const steps: Record<Scan['mode'], (scan: Scan, chunk: Uint8Array, from: number) => number> = {
-  outside: stepOutside,
-  stray: stepStray,
-  document: stepDocument,
-  list: stepList,
-  item: stepItem,
-  scalar: stepScalar,
-};
+/** A part of the scanner: waits for chunks. */
+type Scanner<T = void> = Generator<undefined, T, Uint8Array>;
 
 const newline = 0x0a;
 const quote = 0x22;
@@ -138,195 +111,196 @@ const openBracket = 0x5b;
 const closeBracket = 0x5d;
 const openBrace = 0x7b;
 const closeBrace = 0x7d;
+/** It separates the documents of a JSON text sequence. */
+const recordSeparator = 0x1e;
 
-function stepOutside(scan: Scan, chunk: Uint8Array, from: number): number {
-  const byte = chunk[from];
-  if (byte === newline) scan.line++;
-  // 0x1e separates the documents of a JSON text sequence.
-  if (isSpace(byte) || byte === comma || byte === 0x1e) return from + 1;
-  if (byte === openBracket) {
-    scan.pieces.push({ type: 'head', line: scan.line, text: '{}' });
-    scan.mode = 'list';
-    scan.depth = scan.floor = 1;
-    return from + 1;
+const isSpace = (byte: number | undefined): boolean =>
+  byte === 0x20 || byte === newline || byte === 0x0d || byte === 0x09;
+
+function* scanDocuments(scan: Scan): Scanner {
+  for (;;) {
+    scan.place = 'outside';
+    const byte = yield* nextVisible(scan);
+    scan.place = 'inside';
+    if (byte === openBrace) yield* scanDocument(scan);
+    else if (byte === openBracket) {
+      scan.pieces.push({ type: 'head', line: scan.line, text: '{}' });
+      scan.at++;
+      yield* scanItems(scan);
+      scan.pieces.push({ type: 'tail', line: scan.line, text: '{}' });
+    } else {
+      scan.place = 'stray';
+      yield* scanStray(scan);
+    }
   }
-  scan.from = from;
-  scan.start = scan.line;
-  if (byte !== openBrace) {
-    scan.mode = 'stray';
-    return from;
-  }
-  scan.mode = 'document';
-  scan.depth = 1;
-  scan.named = scan.list = false;
-  return from + 1;
 }
 
-function stepStray(scan: Scan, chunk: Uint8Array, from: number): number {
-  const end = chunk.indexOf(newline, from);
-  if (end < 0) return chunk.length;
-  capture(scan, chunk.subarray(scan.from, end));
-  emit(scan, 'stray', scan.start);
-  scan.mode = 'outside';
-  return end;
-}
-
-/** Within a document but outside its items. Only the fields of the document itself matter. */
-function stepDocument(scan: Scan, chunk: Uint8Array, from: number): number {
-  if (scan.depth > 1) return skipNested(scan, chunk, from, 1);
-  const byte = chunk[from] ?? 0;
-  if (byte === newline) scan.line++;
-  if (scan.inString) return stepString(scan, chunk, from);
-  switch (byte) {
-    case quote:
-      scan.inString = true;
-      if (!scan.named) scan.name = '';
-      break;
-    case colon:
-      scan.named = true;
-      break;
-    case comma:
-      scan.named = false;
-      break;
-    case openBracket:
-    case openBrace:
-      scan.depth = 2;
-      if (byte === openBracket && scan.named && scan.name === 'items') openList(scan, chunk, from);
-      break;
-    case closeBracket:
-    case closeBrace:
-      capture(scan, chunk.subarray(scan.from, from + 1));
-      emit(scan, scan.list ? 'tail' : 'document', scan.start);
-      scan.depth = 0;
-      scan.mode = 'outside';
-      break;
+/** Passes over space and commas, up to the next byte. */
+function* nextVisible(scan: Scan): Scanner<number> {
+  for (;;) {
+    if (scan.at >= scan.chunk.length) yield* nextChunk(scan);
+    const byte = scan.chunk[scan.at] ?? 0;
+    if (byte === newline) scan.line++;
+    if (!isSpace(byte) && byte !== comma && byte !== recordSeparator) return byte;
+    scan.at++;
   }
-  return from + 1;
 }
 
-/** A byte of a string that is the name or value of one of the document's fields. */
-function stepString(scan: Scan, chunk: Uint8Array, from: number): number {
-  const byte = chunk[from] ?? 0;
-  if (byte === newline || (byte === quote && !scan.escaped)) {
-    scan.inString = scan.escaped = false;
-    return from + 1;
+function* scanStray(scan: Scan): Scanner {
+  begin(scan);
+  for (let end = -1; end < 0;) {
+    end = scan.chunk.indexOf(newline, scan.at);
+    scan.at = end < 0 ? scan.chunk.length : end;
+    if (end < 0) yield* nextChunk(scan);
   }
-  scan.escaped = !scan.escaped && byte === backslash;
-  // A name with an escape is none that is looked for, and keeps its backslash.
-  if (!scan.named && scan.name.length < 16) scan.name += String.fromCharCode(byte);
-  return from + 1;
+  emit(scan, 'stray');
 }
 
-/** Puts the capture of the document aside, up to and with the bracket that opens its items. */
-function openList(scan: Scan, chunk: Uint8Array, bracket: number): void {
-  capture(scan, chunk.subarray(scan.from, bracket + 1));
-  const text = `${Buffer.concat(scan.parts).toString()}]}`;
+/** A document, of whose fields only the list `items` matters. */
+function* scanDocument(scan: Scan): Scanner {
+  begin(scan);
+  scan.at++;
+  const { start } = scan;
+  let isList = false;
+  /** The name of the current field, and whether its value is next. */
+  let name = '';
+  let isValue = false;
+  for (;;) {
+    if (scan.at >= scan.chunk.length) yield* nextChunk(scan);
+    const byte = scan.chunk[scan.at++];
+    if (byte === newline) scan.line++;
+    else if (byte === colon) isValue = true;
+    else if (byte === comma) isValue = false;
+    else if (byte === quote && !isValue) name = yield* scanName(scan);
+    else if (byte === openBracket && isValue && name === 'items') {
+      yield* scanList(scan);
+      scan.start = start;
+      isList = true;
+    } else if (byte === quote || byte === openBracket || byte === openBrace) {
+      yield* skipValue(scan, byte);
+    } else if (byte === closeBracket || byte === closeBrace) {
+      emit(scan, isList ? 'tail' : 'document');
+      return;
+    }
+  }
+}
+
+/** The name of a field, with its escapes, as far as it may be one that is looked for. */
+function* scanName(scan: Scan): Scanner<string> {
+  let name = '';
+  let escaped = false;
+  for (;;) {
+    if (scan.at >= scan.chunk.length) yield* nextChunk(scan);
+    const byte = scan.chunk[scan.at++] ?? 0;
+    if (byte === newline) scan.line++;
+    if (byte === newline || (byte === quote && !escaped)) return name;
+    escaped = !escaped && byte === backslash;
+    if (name.length < 16) name += String.fromCharCode(byte);
+  }
+}
+
+/** The items of a document, whose capture goes on behind them. */
+function* scanList(scan: Scan): Scanner {
+  capture(scan);
+  const envelope = scan.parts;
+  const text = `${Buffer.concat(envelope).toString()}]}`;
   scan.pieces.push({ type: 'head', line: scan.start, text });
-  scan.envelope = scan.parts;
-  scan.envelopeStart = scan.start;
-  scan.parts = [];
-  scan.captured = 0;
-  scan.from = -1;
-  scan.list = true;
-  scan.floor = 2;
-  scan.mode = 'list';
+  reset(scan);
+  yield* scanItems(scan);
+  scan.parts = envelope;
+  scan.captured = envelope.reduce((sum, part) => sum + part.length, 0);
+  scan.from = scan.at - 1;
 }
 
-/** Between two items. */
-function stepList(scan: Scan, chunk: Uint8Array, from: number): number {
-  const byte = chunk[from];
-  if (byte === newline) scan.line++;
-  if (isSpace(byte) || byte === comma) return from + 1;
-  if (byte === closeBracket) {
-    closeList(scan, from);
-    return from + 1;
+/** The items up to the bracket that ends their list. */
+function* scanItems(scan: Scan): Scanner {
+  for (;;) {
+    const byte = yield* nextVisible(scan);
+    if (byte === closeBracket) break;
+    begin(scan);
+    if (byte === quote || byte === openBracket || byte === openBrace) {
+      scan.at++;
+      yield* skipValue(scan, byte);
+    } else yield* skipScalar(scan);
+    emit(scan, 'item');
   }
-  scan.from = from;
-  scan.start = scan.line;
-  scan.mode = 'item';
-  if (byte === openBrace || byte === openBracket) scan.depth++;
-  else if (byte === quote) scan.inString = true;
-  else scan.mode = 'scalar';
-  return from + 1;
-}
-
-function closeList(scan: Scan, bracket: number): void {
-  scan.depth--;
-  if (scan.depth === 0) {
-    scan.pieces.push({ type: 'tail', line: scan.line, text: '{}' });
-    scan.mode = 'outside';
-    return;
-  }
-  scan.parts = scan.envelope;
-  scan.start = scan.envelopeStart;
-  scan.captured = scan.parts.reduce((sum, part) => sum + part.length, 0);
-  scan.from = bracket;
-  scan.mode = 'document';
-}
-
-function stepItem(scan: Scan, chunk: Uint8Array, from: number): number {
-  const end = skipNested(scan, chunk, from, scan.floor);
-  if (scan.depth <= scan.floor && !scan.inString) closeItem(scan, chunk, end);
-  return end;
+  scan.at++;
 }
 
 /** An item that is a number, true, false, null or garbage. */
-function stepScalar(scan: Scan, chunk: Uint8Array, from: number): number {
-  for (let end = from; end < chunk.length; end++) {
-    const byte = chunk[end];
-    if (byte === comma || byte === closeBracket || isSpace(byte)) {
-      closeItem(scan, chunk, end);
-      return end;
+function* skipScalar(scan: Scan): Scanner {
+  for (;;) {
+    if (scan.at >= scan.chunk.length) yield* nextChunk(scan);
+    const byte = scan.chunk[scan.at];
+    if (byte === comma || byte === closeBracket || isSpace(byte)) return;
+    scan.at++;
+  }
+}
+
+/** Skips the rest of a string, object or list that begins with this byte. */
+function* skipValue(scan: Scan, first: number): Scanner {
+  let inString = first === quote;
+  let depth = inString ? 0 : 1;
+  let escaped = false;
+  for (;;) {
+    const { chunk } = scan;
+    let { at, line } = scan;
+    while (at < chunk.length && (inString || depth > 0)) {
+      const byte = chunk[at++];
+      if (byte === newline) line++;
+      if (inString) {
+        if (byte === newline || (byte === quote && !escaped)) inString = false;
+        escaped = inString && !escaped && byte === backslash;
+      } else if (byte === quote) inString = true;
+      else if (byte === openBrace || byte === openBracket) depth++;
+      else if (byte === closeBrace || byte === closeBracket) depth--;
     }
+    scan.at = at;
+    scan.line = line;
+    if (!inString && depth === 0) return;
+    yield* nextChunk(scan);
   }
-  return chunk.length;
 }
 
-function closeItem(scan: Scan, chunk: Uint8Array, end: number): void {
-  capture(scan, chunk.subarray(scan.from, end));
-  emit(scan, 'item', scan.start);
-  scan.mode = 'list';
+/** Waits for a chunk with bytes. */
+function* nextChunk(scan: Scan): Scanner {
+  capture(scan);
+  do scan.chunk = yield;
+  while (scan.chunk.length === 0);
+  scan.at = 0;
+  if (scan.from >= 0) scan.from = 0;
 }
 
-/**
- * Skips nested values until no more than `floor` brackets are open; returns the index behind the
- * last byte taken.
- */
-function skipNested(scan: Scan, chunk: Uint8Array, from: number, floor: number): number {
-  let { depth, line, inString, escaped } = scan;
-  let index = from;
-  while (index < chunk.length && (inString || depth > floor)) {
-    const byte = chunk[index++];
-    if (byte === newline) line++;
-    if (inString) {
-      if (byte === newline || (byte === quote && !escaped)) inString = false;
-      escaped = inString && !escaped && byte === backslash;
-    } else if (byte === quote) inString = true;
-    else if (byte === openBrace || byte === openBracket) depth++;
-    else if (byte === closeBrace || byte === closeBracket) depth--;
-  }
-  Object.assign(scan, { depth, line, inString, escaped });
-  return index;
+// --- captures ---
+
+function begin(scan: Scan): void {
+  scan.from = scan.at;
+  scan.start = scan.line;
 }
 
-function capture(scan: Scan, part: Uint8Array): void {
+/** Captures the bytes of this chunk up to the next one. */
+function capture(scan: Scan): void {
+  if (scan.from < 0) return;
+  const part = scan.chunk.subarray(scan.from, scan.at);
   scan.captured += part.length;
   if (scan.captured > scan.limit) scan.parts = [];
   else if (part.length > 0) scan.parts.push(part);
+  scan.from = scan.at;
 }
 
 /** Ends the capture and emits it. */
-function emit(scan: Scan, type: Piece['type'], line: number): void {
+function emit(scan: Scan, type: Piece['type'], line = scan.start): void {
+  capture(scan);
   const tooLong = scan.captured > scan.limit;
   const text = Buffer.concat(scan.parts).toString();
   scan.pieces.push({ type: tooLong && type !== 'unfinished' ? 'tooLong' : type, line, text });
+  reset(scan);
+}
+
+function reset(scan: Scan): void {
   scan.parts = [];
   scan.captured = 0;
   scan.from = -1;
-}
-
-function isSpace(byte: number | undefined): boolean {
-  return byte === 0x20 || byte === newline || byte === 0x0d || byte === 0x09;
 }
 
 // --- parsing ---

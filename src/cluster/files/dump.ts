@@ -88,7 +88,7 @@ export async function* readDump(
     problems: boundedProblems(onProblem),
     ignored: new Map(),
     versions: new Map(),
-    newest: -Infinity,
+    newest: null,
     kubelet: null,
     duplicates: 0,
   };
@@ -99,14 +99,7 @@ export async function* readDump(
     } else yield* readDirectory(dump, path);
   }
   const { newest, kubelet, duplicates, ignored, problems } = dump;
-  yield {
-    kind: 'end',
-    newest: newest === -Infinity ? null : newest,
-    kubelet,
-    duplicates,
-    ignored,
-    problems: problems.counts,
-  };
+  yield { kind: 'end', newest, kubelet, duplicates, ignored, problems: problems.counts };
 }
 
 const streamOptions = { highWaterMark: 256 * 1024 };
@@ -116,7 +109,7 @@ interface Dump {
   readonly ignored: Map<string, number>;
   /** The resources that the dump holds, each with the version of every object so far. */
   readonly versions: Map<Resource, Map<Key, string>>;
-  newest: number;
+  newest: number | null;
   kubelet: number | null;
   duplicates: number;
 }
@@ -183,14 +176,13 @@ async function* readFile(
   const file: File = { dump, source, found, format: yamlFormat, damage: null, list: null };
   const plain = plainBytes(bytes, (message, value) => (file.damage = { message, value }));
   const pieces = withHead<Piece[]>(plain, headLength, (head, whole) => {
-    const name = formatOf(source, Buffer.from(head.subarray(0, headLength)).toString());
-    if (name === null && found && !dumpName.test(source)) return Readable.from([]);
-    const fault = head.length === 0 ? 'Is empty' : 'Is neither JSON nor YAML';
-    if (name === null && (head.length === 0 || head.includes(0))) {
-      if (!found) report(file, null, fault);
+    const format = formatOf(source, Buffer.from(head.subarray(0, headLength)).toString());
+    if (format === null && found && !dumpName.test(source)) return Readable.from([]);
+    if (format === null && (head.length === 0 || head.includes(0))) {
+      if (!found) report(file, null, head.length === 0 ? 'Is empty' : 'Is neither JSON nor YAML');
       return Readable.from([]);
     }
-    file.format = name === 'JSON' ? jsonFormat : yamlFormat;
+    file.format = format ?? yamlFormat;
     return file.format.pieces(whole, () => file.damage !== null);
   });
   let line = 1;
@@ -206,12 +198,12 @@ async function* readFile(
 const headLength = 512;
 
 /** What the beginning of a file looks like; null: neither. */
-function formatOf(source: string, head: string): Format['name'] | null {
+function formatOf(source: string, head: string): Format | null {
   const begin = head.trimStart();
-  if (/^[[{]/.test(begin) || /\.json(?:\.gz)?$/i.test(source)) return 'JSON';
-  if (/^(?:---|#|%YAML|apiVersion:|items:|kind:)/.test(begin)) return 'YAML';
+  if (/^[[{]/.test(begin) || /\.json(?:\.gz)?$/i.test(source)) return jsonFormat;
+  if (/^(?:---|#|%YAML|apiVersion:|items:|kind:)/.test(begin)) return yamlFormat;
   // Warnings may have got into a pipe before the output.
-  return /^[[{]/m.test(begin) ? 'JSON' : null;
+  return /^[[{]/m.test(begin) ? jsonFormat : null;
 }
 
 /** Counts a value that is not an API object; a problem unless a directory contained the file. */
@@ -246,12 +238,12 @@ function* readPiece(file: File, piece: Piece): Generator<DumpEntry> {
       report(file, line, 'Expected JSON', { value: valueText(text.trim()) });
       break;
     case 'tooLong':
-      yield* reportLost(file, line, 'Object too long', text, { value: null });
+      yield* reportLost(file, line, 'Object too long', text, null);
       break;
     case 'unfinished': {
       const { message, value } = file.damage ?? { message: 'Unexpected end', value: null };
       file.damage = null;
-      yield* reportLost(file, line, message, text, { value, unfinished: true });
+      yield* reportLost(file, line, message, text, value, true);
       yield* closeList(file, {});
       break;
     }
@@ -262,7 +254,7 @@ function* readText(file: File, { type, line, text }: Piece): Generator<DumpEntry
   const parsed = file.format.parse(text);
   if ('fault' in parsed) {
     const message = `Expected ${file.format.name}`;
-    yield* reportLost(file, line + parsed.line, message, text, { value: valueText(parsed.fault) });
+    yield* reportLost(file, line + parsed.line, message, text, valueText(parsed.fault));
     return;
   }
   const { value } = parsed;
@@ -314,7 +306,11 @@ function* readObject(
 ): Generator<DumpEntry> {
   const { dump, source, list } = file;
   const resource = resourceOfKind(apiVersion, kind);
-  if (list !== null) noteResource(list, resource);
+  if (list !== null) {
+    if (list.seen.has(resource) && list.latest !== resource) list.grouped = false;
+    list.seen.add(resource);
+    list.latest = resource;
+  }
   if (resource === null) {
     countWord(dump.ignored, kind);
     return;
@@ -330,21 +326,16 @@ function* readObject(
     return;
   }
   const { object } = projection;
-  const kubelet = resource === 'nodes' ? kubeletOf(value) : null;
-  if (kubelet !== null) dump.kubelet = Math.max(dump.kubelet ?? 0, kubelet);
-  dump.newest = Math.max(dump.newest, newestTimestamp(object) ?? -Infinity);
+  const kubelet = 'kubeletMinor' in object ? object.kubeletMinor : null;
+  dump.kubelet = greater(dump.kubelet, kubelet);
+  dump.newest = greater(dump.newest, newestTimestamp(object));
   if (!isBest(dump, resource, object.key, object.resourceVersion)) return;
   const event: WatchEvent = { resource, type: 'added', object, at: 0 };
   yield { kind: 'object', resource, event, source, line };
 }
 
-/** The minor version of a Node's kubelet, which nothing else needs; null: none is named. */
-function kubeletOf({ status }: Fields): number | null {
-  const info = isFields(status) && isFields(status.nodeInfo) ? status.nodeInfo : {};
-  const version = typeof info.kubeletVersion === 'string' ? info.kubeletVersion : '';
-  const minor = /^v1\.(?<minor>\d{1,4})(?:[.+-]|$)/.exec(version)?.groups?.minor;
-  return minor === undefined ? null : Number(minor);
-}
+const greater = (known: number | null, value: number | null): number | null =>
+  known === null || value === null ? (known ?? value) : Math.max(known, value);
 
 /** Whether this is the first or a better version of the object; notes it. */
 function isBest(dump: Dump, resource: Resource, key: Key, version: string): boolean {
@@ -380,15 +371,8 @@ function newList(envelope: Fields): List {
   };
 }
 
-function itemResource(list: List): Resource | null {
-  return list.kind === null ? null : resourceOfKind(list.apiVersion, list.kind);
-}
-
-function noteResource(list: List, resource: Resource | null): void {
-  if (list.seen.has(resource) && list.latest !== resource) list.grouped = false;
-  list.seen.add(resource);
-  list.latest = resource;
-}
+const itemResource = ({ apiVersion, kind }: List): Resource | null =>
+  kind === null ? null : resourceOfKind(apiVersion, kind);
 
 function envelopeOf(file: File, text: string): Fields {
   const parsed = file.format.parse(text);
@@ -413,27 +397,20 @@ function* closeList(file: File, envelope: Fields): Generator<DumpEntry> {
     if (lost !== null) yield { kind: 'unreadable', lost };
   }
   for (const { value, line } of whole.kind === null ? [] : list.waiting) {
-    const apiVersion = value.apiVersion ?? whole.apiVersion;
-    yield* readObject(file, value, line, apiVersion, whole.kind ?? '');
+    yield* readObject(file, value, line, value.apiVersion ?? whole.apiVersion, whole.kind ?? '');
   }
   file.list = null;
 }
 
 // --- what could not be read ---
 
-const lostOf = (
-  resource: Resource,
-  namespace: string | null,
-  name: string | null,
-): UnreadableObject => ({
+/** Any object of the resource may be lost. */
+const anyOf = (resource: Resource): UnreadableObject => ({
   resource,
-  namespace,
-  name,
+  namespace: null,
+  name: null,
   labels: null,
 });
-
-/** Any object of the resource may be lost. */
-const anyOf = (resource: Resource) => lostOf(resource, null, null);
 
 /** Reports unreadable text, and yields the objects that it may contain. */
 function* reportLost(
@@ -441,7 +418,8 @@ function* reportLost(
   line: number,
   message: string,
   text: string,
-  what: { readonly value: string | null; readonly unfinished?: boolean },
+  value: string | null,
+  unfinished = false,
 ): Generator<DumpEntry> {
   const { kind, namespace, name } = file.format.guess(text);
   const resource = kind === null ? null : resourceOfKind(undefined, kind.replace(/List$/, ''));
@@ -449,14 +427,12 @@ function* reportLost(
   if (resource !== null) {
     // A cluster-wide object has no namespace, and a namespace is no certain sign of a name.
     const place = resource === 'nodes' ? '' : namespace;
-    lost.push(lostOf(resource, place, place === null ? null : name));
+    lost.push({ ...anyOf(resource), namespace: place, name: place === null ? null : name });
   }
-  if (what.unfinished === true || kind === null) {
-    lost.push(...behind(file.list, what.unfinished === true).map(anyOf));
-  }
+  if (unfinished || kind === null) lost.push(...behind(file.list, unfinished).map(anyOf));
   const [first = null] = lost;
   const object = first === null ? null : objectText(first);
-  report(file, line, message, { value: what.value, object, lost: first });
+  report(file, line, message, { value, object, lost: first });
   for (const item of lost) yield { kind: 'unreadable', lost: item };
 }
 

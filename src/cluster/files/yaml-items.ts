@@ -227,17 +227,13 @@ function guessYaml(text: string): Guess {
   const column = indentOf(text);
   const lines = text.split('\n');
   const begin = lines.findIndex((line) => line.slice(column).startsWith('metadata:')) + 1;
-  const found = { namespace: null as string | null, name: null as string | null };
-  const inner = lines[begin]?.search(/\S/) ?? -1;
-  for (let index = begin; begin > 0 && inner > column && index < lines.length; index++) {
-    const line = lines[index] ?? '';
-    const indent = line.search(/\S/);
-    if (indent >= 0 && indent < inner) break;
-    for (const field of ['namespace', 'name'] as const) {
-      if (line.startsWith(`${field}:`, inner)) {
-        found[field] ??= scalarAt(line, inner + field.length + 1);
-      }
-    }
-  }
-  return { kind: yamlField(text, 'kind'), ...found };
+  const inner = begin === 0 ? -1 : (lines[begin]?.search(/\S/) ?? -1);
+  const rest = inner > column ? lines.slice(begin) : [];
+  const end = rest.findIndex((line) => line.search(/\S/) >= 0 && line.search(/\S/) < inner);
+  const metadata = end < 0 ? rest : rest.slice(0, end);
+  const field = (name: string): string | null => {
+    const line = metadata.find((line) => line.startsWith(`${name}:`, inner));
+    return line === undefined ? null : scalarAt(line, inner + name.length + 1);
+  };
+  return { kind: yamlField(text, 'kind'), namespace: field('namespace'), name: field('name') };
 }
