@@ -1,6 +1,6 @@
 // Requests over sockets, by undici: HTTP/2 where the server offers it, as every kube-apiserver
-// does, with all watches in one connection; HTTP/1.1 over plain HTTP and where nothing else is
-// spoken; what a proxy allows through a proxy.
+// does, with all watches in one connection; HTTP/1.1 through proxies, over plain HTTP and where
+// nothing else is spoken.
 //
 // A connection to a lost peer looks like an idle one. Over HTTP/2 undici sends pings, but does not
 // miss an answer. Here a connection without a byte is closed at the latest 42 s after the last one

@@ -15,6 +15,8 @@ import { delimiter, dirname, join, resolve } from 'node:path';
 
 import type { Cluster, User } from '@kubernetes/client-node';
 import { findHomeDir, HttpMethod, KubeConfig, RequestContext } from '@kubernetes/client-node';
+import type { buildConnector } from 'undici';
+import { ProxyAgent } from 'undici';
 import { parse } from 'yaml';
 
 import type { Fields } from '../../decode/json-fields.ts';
@@ -86,20 +88,30 @@ async function credentialsOf({ config, cluster, proxyUrl }: Loaded): Promise<Cre
     server: cluster.server,
     headers: Object.fromEntries(trimmed) as Record<string, string>,
     tls,
-    openProxy: async () => (proxyUrl === null ? null : proxyTo({ ...cluster, proxyUrl }, tls)),
+    openProxy: async () => (proxyUrl === null ? null : proxyTo(proxyUrl, cluster, tls)),
   };
 }
 
 /**
- * What sends requests through the proxy of a cluster. Another KubeConfig makes it, which has only
- * the certificates of this moment, so that no exec plugin is run again.
+ * What sends requests through a proxy, by HTTP/1.1: no ping would find a dead connection, and only
+ * there an ended request closes its own. SOCKS is left to another KubeConfig, which has only the
+ * certificates of this moment, so that no exec plugin is run again.
  */
-async function proxyTo(cluster: Cluster, { cert, key }: Target['tls']): Promise<Target['proxy']> {
-  const [certData, keyData] = [cert, key].map((pem) =>
+async function proxyTo(
+  proxyUrl: string,
+  cluster: Cluster,
+  tls: Target['tls'],
+): Promise<Target['proxy']> {
+  if (!proxyUrl.startsWith('socks')) {
+    const requestTls = tls as buildConnector.BuildOptions;
+    return new ProxyAgent({ uri: proxyUrl, requestTls, allowH2: false });
+  }
+  const [certData, keyData] = [tls.cert, tls.key].map((pem) =>
     pem === undefined ? undefined : Buffer.from(pem as string | Buffer).toString('base64'),
   );
+  const user = { name: 'anybody', certData, keyData } as User;
   const config = new KubeConfig();
-  config.loadFromClusterAndUser(cluster, { name: 'anybody', certData, keyData } as User);
+  config.loadFromClusterAndUser({ ...cluster, proxyUrl }, user);
   const context = new RequestContext(cluster.server, HttpMethod.GET);
   await config.applySecurityAuthentication(context);
   return context.getDispatcher() ?? null;

@@ -219,6 +219,8 @@ describe('a proxy', () => {
     for (let times = 0; times < 2; times++) {
       expect((await connection.ask(request())).status).toBe(200);
     }
+    // A given up request of HTTP/2 would leave a dead connection to the next one.
+    expect(listener.requests.map(({ protocol }) => protocol)).toEqual(['1.1', '1.1']);
     const as = `Basic ${Buffer.from('me:secret').toString('base64')}`;
     expect(asked[0]).toEqual({ to: `kubernetes.test:${listener.port}`, as });
     expect(listener.requests.map(({ headers }) => headers.authorization)).toEqual([

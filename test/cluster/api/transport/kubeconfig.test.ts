@@ -79,6 +79,8 @@ describe('credentials', () => {
     const proxied = await open(configWith({}, special)).credentials();
     expect(await proxied.openProxy()).not.toBeNull();
     expect(proxied.tls.servername).toBe('kubernetes');
+    const socks = await open(configWith({}, { 'proxy-url': 'socks5://proxy:1080' })).credentials();
+    expect(await socks.openProxy()).not.toBeNull();
     const careless = open(configWith({}, { 'insecure-skip-tls-verify': true }));
     expect((await careless.credentials()).tls.rejectUnauthorized).toBe(false);
   });
