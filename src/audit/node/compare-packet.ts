@@ -274,7 +274,7 @@ export function describePacket(
   { packet, origin }: { readonly packet: Packet; readonly origin: string },
   expected: readonly ExpectedOutcome[],
   outcome: PacketOutcome,
-): Readonly<Record<'frontend' | 'origin' | 'expected' | 'actual', string>> {
+) {
   const { dst, dport, protocol } = packet;
   return {
     frontend: `${joinHostPort(dst, dport)}/${protocol}`,

@@ -138,12 +138,8 @@ function setEntry(nodeClass: NodeClass, key: Key, entry: ClassEntry | null): voi
   if (names(before) !== names(entry)) nodeClass.ports = null;
 }
 
-function addCoverage(
-  sum: Map<string, number>,
-  coverage: Iterable<readonly [string, number]>,
-  sign: 1 | -1,
-): void {
-  for (const [group, count] of coverage) sum.set(group, (sum.get(group) ?? 0) + sign * count);
+function addCoverage(sum: Map<string, number>, part: Iterable<[string, number]>, sign: 1 | -1) {
+  for (const [group, count] of part) sum.set(group, (sum.get(group) ?? 0) + sign * count);
 }
 
 type ClassEntry = ReturnType<typeof entryOf>;

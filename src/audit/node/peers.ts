@@ -44,11 +44,7 @@ export function outliersAmongPeers(
     }));
 }
 
-function isOutlier(
-  frontend: Frontend,
-  rules: NodeBehavior,
-  peers: readonly NodeBehavior[],
-): boolean {
+function isOutlier(frontend: Frontend, rules: NodeBehavior, peers: NodeBehavior[]): boolean {
   const digests = rules.report?.digestsAt(frontend);
   if (typeof digests?.expected !== 'string') return false;
   const actuals = peers
