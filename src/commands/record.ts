@@ -134,18 +134,10 @@ function linesOf(
   return lines;
 }
 
-interface Output {
-  /** Resolves when the next text may be written. */
-  write(text: string): Promise<void>;
-  /** Bytes in the file. */
-  bytes(): number;
-  close(last: string): Promise<void>;
-}
-
 const flushMs = 1000;
 
 /** Errors of the file reject the next write, and `close`. */
-function openOutput(path: string, onError: () => void): Output {
+function openOutput(path: string, onError: () => void) {
   const file = createWriteStream(path, { flags: 'wx' });
   const gzip = path.endsWith('.gz') ? createGzip() : null;
   const stream = gzip ?? file;
@@ -153,13 +145,15 @@ function openOutput(path: string, onError: () => void): Output {
   ended.catch(onError);
   const flushing = setInterval(() => gzip?.flush(constants.Z_SYNC_FLUSH), flushMs);
   return {
-    async write(text) {
+    /** Resolves when the next text may be written. */
+    async write(text: string): Promise<void> {
       if (stream.errored !== null) await ended;
       if (text === '' || stream.write(text)) return;
       await Promise.race([once(stream, 'drain'), ended]);
     },
+    /** Bytes in the file. */
     bytes: () => file.bytesWritten,
-    async close(last) {
+    async close(last: string): Promise<void> {
       clearInterval(flushing);
       if (stream.errored === null) stream.end(last);
       await ended;

@@ -78,8 +78,8 @@ function readBody<T>(answer: HttpAnswer, read: (raw: unknown) => T): T | string 
   }
 }
 
-/** Characters of the packets in one request. */
-const longest = 11_000;
+/** Characters of the packets in one request, and at most one packet more (agent/server.ts). */
+const batchSize = 11_000;
 
 /** The largest number of packets in one scrape: those of a few thousand frontends. */
 const mostPackets = 32_768;
@@ -94,7 +94,13 @@ export async function scrapeOutcomes(
   round: string,
 ): Promise<ReadonlyMap<string, PacketOutcome> | string> {
   const found = new Map<string, PacketOutcome>();
-  for (const batch of batches(packets.slice(0, mostPackets).map(packetText))) {
+  const texts = packets.slice(0, mostPackets).map(packetText);
+  let size = 0;
+  const batches = Map.groupBy(texts, (text) => {
+    size += text.length + 3;
+    return Math.floor(size / batchSize);
+  });
+  for (const batch of batches.values()) {
     const path = `/v1/packets?${batch.map((text) => `p=${quoted(text)}`).join('&')}`;
     const answer = await client.ask(address, { path, headers: {}, signal });
     if (answer.kind !== 'answer') return answer.why;
@@ -110,18 +116,3 @@ export async function scrapeOutcomes(
 
 const quoted = (text: string): string =>
   encodeURIComponent(text).replaceAll('%2C', ',').replaceAll('%3A', ':');
-
-function* batches(texts: readonly string[]): Generator<string[]> {
-  let batch: string[] = [];
-  let size = 0;
-  for (const text of texts) {
-    size += text.length + 3;
-    if (size > longest) {
-      yield batch;
-      batch = [];
-      size = text.length + 3;
-    }
-    batch.push(text);
-  }
-  if (batch.length > 0) yield batch;
-}
