@@ -52,13 +52,8 @@ export function createTargetHistory(target: HistoryTarget) {
       at: number,
     ): void {
       if (event !== null && !mayConcern(target, event)) return;
-      const add = (
-        what: string,
-        before: string | null,
-        after: string,
-        lag: number | null = null,
-      ): void => {
-        entries.push({ at, what, before, after, lag });
+      const add = (entry: HistoryEntry): void => {
+        entries.push(entry);
         if (entries.length > 1000) entries.shift();
       };
       if ('pod' in target) lastPod = context.listers.pods.get(target.pod) ?? lastPod;
@@ -71,22 +66,24 @@ export function createTargetHistory(target: HistoryTarget) {
         gone.delete(what);
         last.set(what, { topic, differsSince });
         if (before === undefined) {
-          add(what, null, text);
+          add({ at, what, before: null, after: text, lag: null });
           continue;
         }
         const [, textBefore, expectedBefore] = before.topic;
         if (expected !== expectedBefore && expected !== null) {
-          add(`${what} expected`, expectedBefore, expected);
+          const topicName = `${what} expected`;
+          add({ at, what: topicName, before: expectedBefore, after: expected, lag: null });
         }
         if (text === textBefore) continue;
         const since = differs ? null : before.differsSince;
-        add(what, textBefore, text, since === null ? null : at - since);
+        const lag = since === null ? null : at - since;
+        add({ at, what, before: textBefore, after: text, lag });
       }
       const isService = target.kind === 'service';
       const after = isService ? 'nothing to judge' : 'the Service is gone, or selects it no more';
       for (const [what, { topic }] of gone) {
         last.delete(what);
-        add(what, topic[1], after);
+        add({ at, what, before: topic[1], after, lag: null });
       }
     },
   };

@@ -70,13 +70,14 @@ export function explainNode(
   const isWalked = walked.some(({ groups }) => groups !== null);
   const unknown = whyUnknown(all, verdicts);
   const findings = findingsAt(serviceAuditor, name, key);
+  const [worst] = findings;
   const verdict = verdicts.length === 0 ? 'unknown' : worstVerdict(verdicts.map((v) => v.verdict));
   const wrong = walked.flatMap(({ groups }) => groups ?? []).flatMap((group) => group.wrong)[0];
   return {
     verdict,
-    severity: findings[0]?.severity ?? null,
-    answer: answerOf(what, name, verdict, unknown, findings[0]) + (wrong ? `: ${wrong}` : ''),
-    change: findings[0] === undefined ? null : catalogue[findings[0].code].remedy,
+    severity: worst?.severity ?? null,
+    answer: answerOf(what, name, verdict, unknown, worst) + (wrong ? `: ${wrong}` : ''),
+    change: worst === undefined ? null : catalogue[worst.code].remedy,
     reasons: [
       ...(unknown === null ? [] : [reason('unknown', unknown, { object: `Node ${name}` })]),
       ...walked.flatMap(({ portName, groups }) =>

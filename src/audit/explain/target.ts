@@ -13,12 +13,12 @@ interface ObjectName {
 
 /** A target whose namespaces may be unknown. */
 export interface ParsedTarget {
-  readonly pod: ObjectName | null;
-  readonly service: ObjectName | null;
-  readonly address: string | null;
-  readonly node: string | null;
+  pod: ObjectName | null;
+  service: ObjectName | null;
+  address: string | null;
+  node: string | null;
   /** The name of a port of the Service, for a node; null for all ports. */
-  readonly port: string | null;
+  port: string | null;
 }
 
 const usage =
@@ -34,13 +34,7 @@ const kinds = new Map<string, 'service' | 'pod' | 'address' | 'node'>([
 
 /** Parses the words of a target; throws an Error with the usage if they name none. */
 export function parseTarget(words: readonly string[], namespace: string | null): ParsedTarget {
-  const target: { -readonly [K in keyof ParsedTarget]: ParsedTarget[K] } = {
-    pod: null,
-    service: null,
-    address: null,
-    node: null,
-    port: null,
-  };
+  const target: ParsedTarget = { pod: null, service: null, address: null, node: null, port: null };
   for (const word of words) {
     const [kind = '', ...rest] = word.split('/');
     const [first = '', second] = rest;
@@ -56,10 +50,8 @@ export function parseTarget(words: readonly string[], namespace: string | null):
     } else if (rest.length > (field === 'node' ? 1 : 2)) {
       throw new Error(`${usage}: "${word}" has too many parts`);
     } else if (field === 'node') target.node = first;
-    else {
-      target[field] =
-        second === undefined ? { namespace, name: first } : { namespace: first, name: second };
-    }
+    else if (second === undefined) target[field] = { namespace, name: first };
+    else target[field] = { namespace: first, name: second };
   }
   const { pod, service, address, node } = target;
   const isNotAlone = address !== null && (pod !== null || service !== null || node !== null);
