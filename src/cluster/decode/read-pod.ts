@@ -22,10 +22,10 @@ export type PreviousPod = (key: Key) => Pod | undefined;
 /** Reads a pod that arrived `at`, in Unix seconds. Throws WrongType. */
 export function readPod(raw: Fields, at: number, previousPod?: PreviousPod): Pod {
   const meta = within(raw, 'metadata', namespacedMeta);
-  const spec = within(raw, 'spec', podSpec);
-  const { phase, ready, ips } = within(raw, 'status', podStatus);
   const latest = previousPod?.(meta.key);
   const previous = latest?.uid === meta.uid ? latest : undefined;
+  const spec = within(raw, 'spec', (spec) => podSpec(spec, previous?.ports));
+  const { phase, ready, ips } = within(raw, 'status', podStatus);
   const hasSameIPs = previous !== undefined && equalTexts(previous.ips, ips);
   const { key, namespace, name, uid } = previous ?? meta;
   const hasSameLabels = previous !== undefined && equalLabels(previous.labels, meta.labels);
@@ -54,17 +54,31 @@ export function readPod(raw: Fields, at: number, previousPod?: PreviousPod): Pod
   };
 }
 
-function podSpec(spec: Fields) {
+function podSpec(spec: Fields, previousPorts: Pod['ports'] | undefined) {
   const containers = list(spec, 'containers', containerPorts).flat();
   const sidecars = list(spec, 'initContainers', sidecarPorts).flat();
+  const ports = [...containers, ...sidecars];
   return {
     node: word(spec, 'nodeName'),
     hostNetwork: flag(spec, 'hostNetwork'),
     hostname: text(spec, 'hostname'),
     subdomain: word(spec, 'subdomain'),
-    ports: internList([...containers, ...sidecars]),
+    // To compare costs less than to intern.
+    ports:
+      previousPorts !== undefined && areSamePorts(ports, previousPorts)
+        ? previousPorts
+        : internList(ports),
   };
 }
+
+const areSamePorts = (ports: Pod['ports'], others: Pod['ports']): boolean =>
+  ports.length === others.length && ports.every((port, index) => isSamePort(port, others[index]));
+
+const isSamePort = (port: ContainerPort, other: ContainerPort | undefined): boolean =>
+  port.name === other?.name &&
+  port.port === other.port &&
+  port.protocol === other.protocol &&
+  port.sidecar === other.sidecar;
 
 function containerPorts(container: Fields): readonly ContainerPort[] {
   return list(container, 'ports', containerPort).filter((port) => port.name !== '');

@@ -85,6 +85,21 @@ describe('a later version of a pod', () => {
     expect(again.labels).toBe(first.labels);
   });
 
+  test.each([
+    ['the same ports', {}, true],
+    ['another name', { name: 'web' }, false],
+    ['another number', { containerPort: 81 }, false],
+    ['another protocol', { protocol: 'UDP' }, false],
+  ])('with %s %j: sharing the list of ports is %j', (_name, change, isShared) => {
+    const port = { name: 'http', containerPort: 80 };
+    const read = (port: object, previous?: Pod): Pod =>
+      readPod({ metadata, spec: { containers: [{ ports: [port] }] } }, 200, () => previous);
+    // A copy, which is not the interned list.
+    const before = { ...read(port), ports: [...read(port).ports] };
+    expect(read({ ...port, ...change }, before).ports === before.ports).toBe(isShared);
+    expect(read({ ...port, ...change }, before).ports).toEqual(read({ ...port, ...change }).ports);
+  });
+
   test('shares nothing that differs', () => {
     expect(pod({}, first, { labels: { app: 'api' } }).labels).toEqual({ app: 'api' });
     const another = pod({}, first, { uid: 'another' });
