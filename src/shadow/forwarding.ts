@@ -15,7 +15,7 @@
 // names here, so both outcomes are right; IPVS; which of two Services with one address and port
 // comes first (each is right).
 
-import { isWithin, parseIP } from '../model/ip.ts';
+import { isWithinAny } from '../model/ip.ts';
 import type { EndpointSlice, Key, Node, Service } from '../model/objects.ts';
 import { label } from '../model/objects.ts';
 import type { Packet, Protocol, ProxyConfig } from '../model/proxy-config.ts';
@@ -258,10 +258,7 @@ function choose(
 /** Whether the source may use the load balancer IPs. */
 function isAllowed({ thisNode }: Context, { src }: Packet, port: ProxiedPort): boolean {
   const { sourceRanges, loadBalancerIPs, family } = port;
-  const within = (address: string): boolean => {
-    const ip = parseIP(address);
-    return ip !== null && sourceRanges.some((range) => isWithin(ip, range));
-  };
+  const within = (address: string): boolean => isWithinAny(address, sourceRanges);
   if (sourceRanges.length === 0 || within(src)) return true;
   return within(thisNode.nodeIP[family]) && loadBalancerIPs.includes(src);
 }

@@ -4,7 +4,7 @@
 // kubernetes@v1.36.3.
 
 import type { CIDR } from '../model/ip.ts';
-import { isWithin, parseCIDR, parseIP } from '../model/ip.ts';
+import { isWithin, isWithinAny, parseCIDR, parseIP } from '../model/ip.ts';
 import type { Node } from '../model/objects.ts';
 import type { Packet, ProxyConfig } from '../model/proxy-config.ts';
 
@@ -27,10 +27,7 @@ export interface ProxyNode {
 const loopbacks = ['127.0.0.0/8', '::1/128'].map(parseCIDR).filter((cidr) => cidr !== null);
 const loopback = { IPv4: '127.0.0.1', IPv6: '::1' } as const;
 
-export function isLoopback(address: string): boolean {
-  const ip = parseIP(address);
-  return ip !== null && loopbacks.some((cidr) => isWithin(ip, cidr));
-}
+export const isLoopback = (address: string): boolean => isWithinAny(address, loopbacks);
 
 /**
  * `localAddresses` are the addresses of the node's interfaces, by default the InternalIPs. An
@@ -141,10 +138,7 @@ function byRange(texts: readonly string[]): Record<Family, Detector | null> {
   const detector = (family: Family): Detector | null => {
     const range = cidrs.find((cidr) => cidr.family === family);
     if (range === undefined) return null;
-    return ({ src }) => {
-      const ip = parseIP(src);
-      return ip !== null && isWithin(ip, range);
-    };
+    return ({ src }) => isWithinAny(src, [range]);
   };
   return { IPv4: detector('IPv4'), IPv6: detector('IPv6') };
 }
