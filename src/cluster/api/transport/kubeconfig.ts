@@ -1,7 +1,6 @@
 // Chooses the API server and the credentials as kubectl does, by KubeConfig of
 // @kubernetes/client-node. KubeConfig reads kubeconfig files and the service account of a pod, runs
-// exec plugins and reads rotating token files. Only KubeConfig and the home folder of that package
-// are used.
+// exec plugins and reads rotating token files.
 //
 // KubeConfig does not know the field tokenFile of a user, ignores a cluster's certificate authority
 // where the context names no user, refuses plain HTTP, does not look for a proxy in the environment
