@@ -46,19 +46,11 @@ export function isServiceInScope(scope: Scope, namespace: string, name: string):
 /** Whether an object can have a say in what is audited. */
 export function isInScope(scope: Scope, resource: Resource, object: AnyObject): boolean {
   const { namespace, name } = object;
-  switch (resource) {
-    case 'nodes':
-      return true;
-    case 'pods':
-      return isInNamespaces(scope, namespace);
-    case 'services':
-    case 'endpoints':
-      return isServiceInScope(scope, namespace, name);
-    case 'endpointslices': {
-      // Those that were taken from a Service by their label are still its own by their owner.
-      const { labels, owners } = object as EndpointSlice;
-      const names = [labels[label.serviceName] ?? '', ...owners.map((owner) => owner.name)];
-      return names.some((serviceName) => isServiceInScope(scope, namespace, serviceName));
-    }
-  }
+  if (resource === 'nodes') return true;
+  if (resource === 'pods') return isInNamespaces(scope, namespace);
+  if (resource !== 'endpointslices') return isServiceInScope(scope, namespace, name);
+  // Those that were taken from a Service by their label are still its own by their owner.
+  const { labels, owners } = object as EndpointSlice;
+  const names = [labels[label.serviceName] ?? '', ...owners.map((owner) => owner.name)];
+  return names.some((serviceName) => isServiceInScope(scope, namespace, serviceName));
 }

@@ -49,12 +49,8 @@ export function detectRelease(listers: Listers, kubelet: number | null): Detecte
 
 /** Whether any Endpoints of a Service with a selector has the label; null if there are none. */
 function areLabelled({ services, endpoints }: Listers): boolean | null {
-  let found: boolean | null = null;
-  for (const [key, service] of services) {
-    const written = isSelected(service) ? endpoints.get(key) : undefined;
-    if (written === undefined) continue;
-    if (written.labels[label.endpointsManagedBy] !== undefined) return true;
-    found = false;
-  }
-  return found;
+  const selected = [...services.values()].filter(isSelected);
+  const written = selected.flatMap(({ key }) => endpoints.get(key) ?? []);
+  if (written.length === 0) return null;
+  return written.some(({ labels }) => labels[label.endpointsManagedBy] !== undefined);
 }

@@ -9,6 +9,7 @@
 //
 // Left out: resyncs, which enqueue all Services from the informer's cache, by default every 12 h.
 
+import { equalTexts } from '../model/equality.ts';
 import type { Endpoints, Pod, Service } from '../model/objects.ts';
 import { annotation, label } from '../model/objects.ts';
 import { equalLabels } from '../model/selector.ts';
@@ -24,8 +25,7 @@ export function wakesOfPodUpdate(before: Pod, after: Pod): 'all' | 'membership' 
     before.deleting ||
     after.deleting ||
     before.ready !== after.ready ||
-    before.ips.length !== after.ips.length ||
-    before.ips.some((ip, index) => ip !== after.ips[index]);
+    !equalTexts(before.ips, after.ips);
   if (changed) return 'all';
   const relabelled =
     !equalLabels(before.labels, after.labels) ||

@@ -152,7 +152,8 @@ function findKind(
       equalTexts(kind.types, types),
   );
   if (known !== undefined) return known;
-  const kind = { portMap, ports, ready, nodeless, stranded, types, pods: 0 };
+  // A copy has no room for more types.
+  const kind = { portMap, ports, ready, nodeless, stranded, types: types.slice(), pods: 0 };
   record.kinds = record.kinds.concat(kind);
   return kind;
 }
@@ -216,9 +217,11 @@ export function setSlice(record: ServiceState, key: Key, slice: EndpointSlice | 
 /** The pods listed in Endpoints, counted by their resolved ports. */
 export function portGroups({ kinds }: ServiceState): PortGroup[] {
   const listed = kinds.filter(({ portMap }) => portMap !== null);
-  return listed.map(({ ports, ready, pods }) =>
-    ready ? { ports, ready: pods, notReady: 0 } : { ports, ready: 0, notReady: pods },
-  );
+  return listed.map(({ ports, ready, pods }) => ({
+    ports,
+    ready: ready ? pods : 0,
+    notReady: ready ? 0 : pods,
+  }));
 }
 
 /**
@@ -251,8 +254,15 @@ export function slicesOf(
   role: Role,
 ): readonly EndpointSlice[] {
   if (record.slices.length === 0) return noSlices;
-  record.roles ??= Map.groupBy(record.slices, (slice) => roleOf(listers, record, slice));
+  record.roles ??= groupByRole(listers, record);
   return record.roles.get(role) ?? noSlices;
+}
+
+function groupByRole(listers: Listers, record: ServiceState): NonNullable<ServiceState['roles']> {
+  const { slices } = record;
+  const roles = Map.groupBy(slices, (slice) => roleOf(listers, record, slice));
+  // Nearly always all slices have one role: the map then shares their list.
+  return roles.size > 1 ? roles : new Map([...roles.keys()].map((role) => [role, slices]));
 }
 
 /** Whether labels took a slice away from the controller, so that its syncs return an error. */

@@ -5,6 +5,7 @@
 // absent: then the sizes of the subsets are compared instead.
 
 import { isOfUid } from '../../model/equality.ts';
+import { getOrInsert } from '../../model/get-or-insert.ts';
 import type { EndpointAddress, Endpoints, Labels, Pod } from '../../model/objects.ts';
 import { annotation, label, portKey } from '../../model/objects.ts';
 import { equalLabels } from '../../model/selector.ts';
@@ -131,11 +132,11 @@ function sizeOf(
   portKeys: readonly string[],
 ): { ready: number; notReady: number } {
   const size = { ready: 0, notReady: 0 };
-  for (const subset of subsets) {
-    const keys = subset.ports.map(portKey);
+  for (const { ports, addresses, readyCount } of subsets) {
+    const keys = ports.map(portKey);
     if (keys.length !== portKeys.length || !keys.every((key) => portKeys.includes(key))) continue;
-    size.ready += subset.readyCount;
-    size.notReady += subset.addresses.length - subset.readyCount;
+    size.ready += readyCount;
+    size.notReady += addresses.length - readyCount;
   }
   return size;
 }
@@ -153,13 +154,11 @@ export const referredPod = (
 function isHandWritten({ release }: AuditContext, { endpoints }: ServiceState): boolean {
   if (endpoints === null) return false;
   if (release.endpointsManagedBy && !isWrittenByController(endpoints)) return true;
-  const known = listsOthers.get(endpoints);
-  if (known !== undefined) return known;
   const isOther = ({ target }: EndpointAddress): boolean =>
     target?.kind !== 'Pod' || target.uid === '';
-  const isFound = endpoints.subsets.some(({ addresses }) => addresses.some(isOther));
-  listsOthers.set(endpoints, isFound);
-  return isFound;
+  return getOrInsert(listsOthers, endpoints, () =>
+    endpoints.subsets.some(({ addresses }) => addresses.some(isOther)),
+  );
 }
 
 /** Whether Endpoints list an address without a pod. Asked for each difference in one version. */

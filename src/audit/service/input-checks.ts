@@ -213,17 +213,15 @@ function checkShared(
       .slice(0, index)
       .filter((other) => !(pod.hostNetwork && other.hostNetwork && pod.node === other.node));
     const other = isOurs(pod) ? earlier[0] : earlier.find(isOurs);
-    if (other === undefined || (!isOurs(pod) && isServed(listers, pod))) return [];
+    if (other === undefined) return [];
+    const services = listers.servicesSelecting(pod.namespace, pod.labels);
+    if (!isOurs(pod) && services.some(isSelected)) return [];
     const want = `${ip} of pod ${other.key} alone`;
     const got = `${ip} of pods ${other.key} and ${pod.key}`;
     const more = { subject: pod.uid };
     return difference('address-shared', `Pod ${pod.key}`, 'status.podIPs', want, got, more);
   });
 }
-
-/** Whether any Service selects the pod. */
-const isServed = (listers: Listers, { namespace, labels }: Pod): boolean =>
-  listers.servicesSelecting(namespace, labels).some(isSelected);
 
 /** Whether two entries share a port but differ in readiness. */
 function isConflict(a: SlicedEndpoint, b: SlicedEndpoint): boolean {

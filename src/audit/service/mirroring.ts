@@ -36,8 +36,7 @@ export function compareMirrored(context: AuditContext, record: ServiceState): Di
     return slices.map((slice) => {
       const texts = slice.endpoints.map((endpoint) => endpointText(endpoint, slice));
       const got = `${slice.name}: ${texts.join('; ')}`;
-      const more = { subject: slice.name };
-      const code = 'mirror-slice-unexpected';
+      const [code, more] = ['mirror-slice-unexpected', { subject: slice.name }] as const;
       return difference(code, sliceObject(slice), 'metadata', null, got, more);
     });
   }
@@ -180,19 +179,18 @@ function missingOrMoved(
 }
 
 function unexpectedEntry(got: MirroredEntry, slices: readonly EndpointSlice[]): Difference {
+  const { endpoint, slice, address } = got;
+  const isTwin = ({ addresses, ready }: Endpoint): boolean =>
+    addresses[0] === address && ready === endpoint.ready;
   const isTwice = slices.some(
     (other) =>
-      other !== got.slice &&
-      groupKey(other) === groupKey(got.slice) &&
-      other.endpoints.some(
-        ({ addresses, ready }) => addresses[0] === got.address && ready === got.endpoint.ready,
-      ),
+      other !== slice && groupKey(other) === groupKey(slice) && other.endpoints.some(isTwin),
   );
   const code = isTwice ? 'mirror-slice-duplicate' : 'mirror-endpoint-unexpected';
-  const text = endpointText(got.endpoint, got.slice);
-  return difference(code, sliceObject(got.slice), 'endpoints', null, text, {
-    subject: `${got.slice.name} ${endpointIdentity(got.address, null, got.endpoint.target)}`,
-    severity: isTwice || isReady(got.endpoint) ? null : 'warning',
+  const text = endpointText(endpoint, slice);
+  return difference(code, sliceObject(slice), 'endpoints', null, text, {
+    subject: `${slice.name} ${endpointIdentity(address, null, endpoint.target)}`,
+    severity: isTwice || isReady(endpoint) ? null : 'warning',
   });
 }
 

@@ -138,7 +138,8 @@ export function reconcile(evaluation: Evaluation, unit: Unit, found: readonly Di
     const replaced = left.filter(
       (item) => isOneThing || (subject !== '' && item.difference.subject === subject),
     );
-    const first = gap ? null : oldestOf(replaced);
+    const [oldest] = replaced.sort((a, b) => a.since - b.since);
+    const first = gap ? null : (oldest ?? null);
     const item = createItem(evaluation, difference, before, first);
     // An address that is wrong in another way has been wrong since the first difference.
     if (isOneThing && first !== null) {
@@ -159,12 +160,6 @@ export function reconcile(evaluation: Evaluation, unit: Unit, found: readonly Di
     audit.items.set(key, after);
   }
 }
-
-const oldestOf = (items: readonly ServiceDifference[]): ServiceDifference | null =>
-  items.reduce<ServiceDifference | null>(
-    (oldest, item) => (oldest === null || item.since < oldest.since ? item : oldest),
-    null,
-  );
 
 /** A new difference; `first` is the oldest one that it replaces, whose lag it continues. */
 function createItem(
