@@ -12,7 +12,7 @@ import type { TraceStep } from '../rules/walk/match.ts';
 import type { Routes } from '../rules/walk/routes.ts';
 import { hostsOf, routeLookup } from '../rules/walk/routes.ts';
 import type { NodeContext, PacketOutcome } from '../rules/walk/walk.ts';
-import { walk } from '../rules/walk/walk.ts';
+import { createWalk } from '../rules/walk/walk.ts';
 
 export type Walker = (packet: Packet) => PacketOutcome;
 
@@ -29,16 +29,18 @@ export function walkerOf(
   routes: Routes | null,
   podCIDRs: readonly string[],
 ): Walker {
-  if (routes === null) return (packet) => walk(ruleset, context, packet);
+  const walkPlain = createWalk(ruleset, context);
+  if (routes === null) return walkPlain;
   const lookup = routeLookup(routes);
-  const informed = { ...context, interfaces: { ...context.interfaces, routes: lookup } };
+  const interfaces = { ...context.interfaces, routes: lookup };
+  const walk = createWalk(ruleset, { ...context, interfaces });
   const hosts = hostsOf(routes);
   const own = new Set(hosts.map((host) => host.interface));
   const walker: Walker = (packet) => {
-    const outcome = walk(ruleset, informed, packet);
+    const outcome = walk(packet);
     if (own.size === 0 || !isPolicy(outcome, own)) return outcome;
     const { from, src, dst, protocol, dport } = packet;
-    return walk(ruleset, context, { from, src, dst, protocol, dport });
+    return walkPlain({ from, src, dst, protocol, dport });
   };
   const ranges = podCIDRs.flatMap((text) => parseNetwork(text) ?? []);
   const pods = hosts.filter(({ address }) =>
@@ -53,7 +55,7 @@ export function walkerOf(
       protocol: 'tcp',
       dport: 80,
     } as const;
-    const { drop, reject } = walk(ruleset, informed, packet);
+    const { drop, reject } = walk(packet);
     return drop.probability + reject.probability === 0;
   };
   const standIn = pods.slice(0, mostTried).find(({ address }) => isFree(address));

@@ -39,13 +39,11 @@ export interface Lack {
   readonly table: string;
 }
 
-/** Which program shows the rules. */
-export type RuleSource = 'iptables' | 'nft';
-
 export interface Table {
   readonly family: Family | 'inet';
   readonly name: string;
-  readonly source: RuleSource;
+  /** Which program shows the rules. */
+  readonly source: 'iptables' | 'nft';
   readonly chains: Chains;
   readonly sets: ReadonlyMap<string, ElementSet>;
 }
@@ -97,6 +95,16 @@ export interface DnatTarget {
   readonly except: Address | null;
 }
 
+export const only = <T>(value: T): Range<T> => ({ low: value, high: value });
+
+/** A match of a field; `mask` null: of all its bits. */
+export const fieldMatch = (
+  field: PacketField,
+  ranges: readonly Range[],
+  negate = false,
+  mask: number | null = null,
+): Match => ({ kind: 'field', field, mask, ranges, negate });
+
 /** The chains of a table that has them as objects. */
 export const chainsOf = (byName: ReadonlyMap<string, Chain>): Chains => ({
   bases: () => [...byName.values()].filter(({ base }) => base !== null),
@@ -141,7 +149,7 @@ export type Component = Range | string;
 export interface Element {
   readonly key: readonly Component[];
   /** Of verdict maps. */
-  readonly verdict: Statement | null;
+  readonly verdict: Action | null;
   /** Of maps: address and port, or what else the map yields. */
   readonly data: readonly (Address | string)[] | null;
 }

@@ -22,7 +22,7 @@ import { defaultProxyConfig } from '../../src/model/proxy-config.ts';
 import { parseIptablesSave } from '../../src/rules/parse/iptables-save.ts';
 import { digestOf, expectedWordsAt, keyOf } from '../../src/rules/report/digest.ts';
 import type { RuleFrontend } from '../../src/rules/report/frontends.ts';
-import { walk } from '../../src/rules/walk/walk.ts';
+import { createWalk } from '../../src/rules/walk/walk.ts';
 import { expectedForwarding } from '../../src/shadow/forwarding.ts';
 import {
   endpoint,
@@ -149,10 +149,11 @@ export function benchRules(services: number): void {
     const [ruleset, parse] = timed(() => parseIptablesSave(bytes, 'ip'));
     const afterParse = process.memoryUsage().rss;
     const [destinations, walks] = timed(() => {
+      const walk = createWalk(ruleset, place);
       let count = 0;
       for (const dst of frontends) {
         const packet = { from: 'pod', src: '10.244.1.5', dst, protocol: 'tcp', dport: 80 } as const;
-        count += walk(ruleset, place, packet).destinations.size;
+        count += walk(packet).destinations.size;
       }
       return count;
     });

@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs';
 
 import { fingerprintOf, programs } from '../../src/agent/collect.ts';
 import { contextOf, digestsOf, readDumps } from '../../src/agent/report.ts';
-import { walk } from '../../src/rules/walk/walk.ts';
+import { createWalk } from '../../src/rules/walk/walk.ts';
 import { cpuMicros } from './measure.ts';
 
 /** CPU seconds, and sizes. */
@@ -33,11 +33,11 @@ function walkOnce(bytes: Buffer): Walked {
   const begun = cpuMicros();
   const standing = readDumps([{ program, bytes }]);
   const read = cpuMicros();
-  const context = contextOf(place);
+  const walk = createWalk(standing.ruleset, contextOf(place));
   let destinations = 0;
   for (const { address, protocol, port: dport } of standing.frontends) {
     const packet = { from: 'pod', src: '10.244.0.5', dst: address ?? '', protocol, dport } as const;
-    if (address !== null) destinations += walk(standing.ruleset, context, packet).destinations.size;
+    if (address !== null) destinations += walk(packet).destinations.size;
   }
   const walked = cpuMicros();
   const frontends = digestsOf(standing, place).size;

@@ -1,7 +1,7 @@
 // Reads folders of the nodes form: recordings (proxy-config.yaml) and faults (fault.json, whose
 // `base` is a recording), with their dumps, packets and objects, packed or not.
 
-import { existsSync, readFileSync, readdirSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 
@@ -18,7 +18,7 @@ import type {
   OutcomeShare,
   PacketOutcome,
 } from '../../src/rules/walk/walk.ts';
-import { walk } from '../../src/rules/walk/walk.ts';
+import { walk } from '../rules/walking.ts';
 
 export interface PacketLine {
   readonly about: string;

@@ -14,9 +14,9 @@ import { aggregateFindings } from '../../src/audit/node/aggregate.ts';
 import { auditNode } from '../../src/audit/node/audit-node.ts';
 import type {
   AgentAnswers,
-  ReportedDigests,
   NodeInput,
   ReportedBehavior,
+  ReportedDigests,
 } from '../../src/audit/node/observation.ts';
 import { behaviorOfReport, behaviorOfRules, configOf } from '../../src/audit/node/observation.ts';
 import { proxiedPortKey } from '../../src/audit/node/probes.ts';
@@ -36,9 +36,9 @@ import {
 } from '../../src/rules/report/digest.ts';
 import { frontendsInRules } from '../../src/rules/report/frontends.ts';
 import { decodeOutcomes, encodeOutcomes } from '../../src/rules/report/outcome-json.ts';
-import { walk } from '../../src/rules/walk/walk.ts';
 import type { Forwarding } from '../../src/shadow/forwarding.ts';
 import { expectedForwarding, slicesByService } from '../../src/shadow/forwarding.ts';
+import { walk } from '../rules/walking.ts';
 import type { Folder, PacketCounts } from './folder.ts';
 import { checkPackets, foldersBelow, readBytes, readFolder } from './folder.ts';
 

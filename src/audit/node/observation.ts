@@ -20,7 +20,7 @@ import { modeIn, settingsIn } from '../../rules/report/infer-proxy-config.ts';
 import type { Lack, RuleSet } from '../../rules/ruleset.ts';
 import { mergeRuleSets } from '../../rules/ruleset.ts';
 import type { NodeContext, PacketOutcome } from '../../rules/walk/walk.ts';
-import { walk } from '../../rules/walk/walk.ts';
+import { createWalk } from '../../rules/walk/walk.ts';
 import type { Forwarding, Frontend } from '../../shadow/forwarding.ts';
 import { isAtNode } from '../../shadow/forwarding.ts';
 
@@ -51,7 +51,7 @@ export type ReportedDigests = ReportedBehavior['report'];
 export const behaviorOfRules = (ruleset: RuleSet, context: NodeContext): NodeBehavior => ({
   frontends: frontendsInRules(ruleset),
   localAddresses: context.localAddresses,
-  walk: (packet) => walk(ruleset, context, packet),
+  walk: createWalk(ruleset, context),
   report: null,
 });
 

@@ -1,11 +1,18 @@
-// Parses the matches of iptables-save: `-m MODULE OPTIONS`. The options of each module are those of
-// iptables 1.8 (extensions/libxt_*.c, libipt_*.c and libip6t_*.c).
+// Parses the matches of iptables-save: `-m MODULE OPTIONS`, and options without a module. The
+// options are those of iptables 1.8 (extensions/libxt_*.c, libipt_*.c and libip6t_*.c).
 //
 // A module, option or value that this file does not model becomes `unknown` with its text.
 
 import { parseNetwork } from '../address.ts';
-import type { Match, Range, Statement } from '../ruleset.ts';
-import type { Option } from './iptables-option.ts';
+import type { Match, PacketField, Range, Statement } from '../ruleset.ts';
+import { fieldMatch, only } from '../ruleset.ts';
+
+/** `[!] --name values`. */
+export interface Option {
+  readonly name: string;
+  readonly negate: boolean;
+  readonly values: readonly string[];
+}
 
 /** Numbers of IANA; iptables prints the names of /etc/protocols, or the number. */
 export const protocolNumbers: Readonly<Record<string, number>> = {
@@ -27,68 +34,142 @@ export const protocolNumbers: Readonly<Record<string, number>> = {
   udplite: 136,
 };
 
-type Reader = (options: readonly Option[], text: string) => Statement[];
+/** Bits of TCP's flags, and iptables' words for the first six of them. */
+export const tcpFlags: Readonly<Record<string, number>> = {
+  fin: 1,
+  syn: 2,
+  rst: 4,
+  psh: 8,
+  ack: 16,
+  urg: 32,
+  ecn: 64,
+  cwr: 128,
+  all: 63,
+  none: 0,
+};
 
-/** Reads option by option; what `read` does not know is unknown, with module and option. */
-function eachOption(module: string, read: (option: Option) => Statement | null): Reader {
-  return (options) =>
-    options.map(
-      (option) => read(option) ?? { kind: 'unknown', text: `-m ${module} ${printOption(option)}` },
-    );
-}
+/** Modules that only count or explain: they hold for every packet. */
+const notes = new Set(['comment', 'nfacct']);
 
-const printOption = ({ name, negate, values }: Option): string =>
-  [...(negate ? ['!'] : []), name, ...values].join(' ');
+/** They ask for headers that no first packet has; and conntrack puts fragments together first. */
+const absent = new Set([
+  ...['frag', 'rt', 'hbh', 'dst', 'ah', 'esp', 'mh', 'icmp', 'icmp6', 'igmp'],
+]);
 
-const always =
-  (kind: 'note' | 'never'): Reader =>
-  (_options, text) => [{ kind, text }];
+/** Modules whose options are independent of each other. */
+const plain = new Set([
+  ...['tcp', 'udp', 'udplite', 'sctp', 'dccp', 'multiport', 'iprange', 'conntrack', 'state'],
+  ...['mark', 'connmark', 'ttl', 'hl'],
+]);
 
 /** What the options of a module ask for; `text` is all of it, as it is written. */
-export const matchesOf = (module: string, options: readonly Option[], text: string): Statement[] =>
-  modules[module]?.(options, text) ?? [{ kind: 'unknown', text }];
+export function matchesOf(module: string, options: readonly Option[], text: string): Statement[] {
+  if (notes.has(module)) return [{ kind: 'note', text }];
+  if (absent.has(module)) return [{ kind: 'never', text }];
+  if (!plain.has(module)) return modules[module]?.(options, text) ?? [{ kind: 'unknown', text }];
+  return options.map((option) => {
+    const { name, negate, values } = option;
+    const written = [...(negate ? ['!'] : []), name, ...values].join(' ');
+    return matchOf(option, `-m ${module} ${written}`);
+  });
+}
 
-/** Modules that are modelled. One that only counts or explains holds for every packet. */
-const modules: Readonly<Record<string, Reader>> = {
-  comment: always('note'),
-  nfacct: always('note'),
-  // Headers that the first packet does not have; and conntrack puts fragments together first.
-  frag: always('never'),
-  rt: always('never'),
-  hbh: always('never'),
-  dst: always('never'),
-  ah: always('never'),
-  esp: always('never'),
-  mh: always('never'),
-  icmp: always('never'),
-  icmp6: always('never'),
-  igmp: always('never'),
-  tcp: eachOption('tcp', portOrFlags),
-  udp: eachOption('udp', portOrFlags),
-  udplite: eachOption('udplite', portOrFlags),
-  sctp: eachOption('sctp', portOrFlags),
-  dccp: eachOption('dccp', portOrFlags),
-  multiport: eachOption('multiport', ({ name, negate, values }) => {
-    const field = { '--dports': 'destination port', '--sports': 'source port' } as const;
-    if (name !== '--dports' && name !== '--sports') return null;
-    const ranges = portRanges(values[0] ?? '');
-    return ranges && { kind: 'field', field: field[name], mask: null, ranges, negate };
-  }),
-  iprange: eachOption('iprange', ({ name, negate, values }) => {
-    if (name !== '--src-range' && name !== '--dst-range') return null;
-    const range = parseNetwork(values[0] ?? '');
-    const field = name === '--src-range' ? 'source' : 'destination';
-    return range && { kind: 'field', field, mask: null, ranges: [range], negate };
-  }),
-  conntrack: eachOption('conntrack', conntrackMatch),
-  state: eachOption('state', ({ name, negate, values }) =>
-    name === '--state' ? stateMatch(values, negate) : null,
-  ),
-  mark: eachOption('mark', (option) => markMatch(option, 'mark')),
-  connmark: eachOption('connmark', (option) => markMatch(option, 'connection mark')),
+/** What one option asks for; unknown, with this text, if it is not modelled. */
+export const matchOf = (option: Option, text: string): Match =>
+  optionReaders[option.name]?.(option, text) ?? { kind: 'unknown', text };
+
+type OptionReader = (option: Option, text: string) => Match | null;
+
+const readAddress =
+  (field: PacketField): OptionReader =>
+  ({ negate, values: [value = ''] }) => {
+    const range = parseNetwork(value);
+    return range && fieldMatch(field, [range], negate);
+  };
+
+/** `80`, `8000:8010`, or several of them behind commas. */
+const readPorts =
+  (field: PacketField): OptionReader =>
+  ({ negate, values: [value = ''] }) => {
+    const parts = value.split(',');
+    const ranges = parts.flatMap((part) => portRange(part, ':') ?? []);
+    return ranges.length < parts.length ? null : fieldMatch(field, ranges, negate);
+  };
+
+/** The range of ports in a text; null if it is none. */
+export function portRange(text: string, separator: ':' | '-'): Range<number> | null {
+  const [low = Number.NaN, high = low] = text.split(separator).map(Number);
+  return low >= 0 && high <= 65535 ? { low, high } : null;
+}
+
+const readInterface =
+  (side: 'in' | 'out'): OptionReader =>
+  ({ negate, values: [value = ''] }) => {
+    return { kind: 'interface', side, names: [value.replace(/\+$/, '*')], negate };
+  };
+
+const readStates: OptionReader = ({ negate, values: [value = ''] }) => ({
+  kind: 'state',
+  states: value.toLowerCase().split(','),
+  negate,
+});
+
+/** An ordinary packet has more than two hops left; how many more is unknown. */
+const readHops =
+  (most: number): OptionReader =>
+  ({ negate, values }, text) =>
+    !negate && Number(values[0] ?? Number.NaN) <= most ? { kind: 'never', text } : null;
+
+const optionReaders: Readonly<Record<string, OptionReader>> = {
+  '-s': readAddress('source'),
+  '-d': readAddress('destination'),
+  '-i': readInterface('in'),
+  '-o': readInterface('out'),
+  '-p': ({ negate, values: [name = ''] }) => {
+    const number = protocolNumbers[name] ?? (/^\d{1,3}$/.test(name) ? Number(name) : null);
+    return number === null ? null : fieldMatch('protocol', [only(number)], negate);
+  },
+  '--sport': readPorts('source port'),
+  '--sports': readPorts('source port'),
+  '--dport': readPorts('destination port'),
+  '--dports': readPorts('destination port'),
+  '--src-range': readAddress('source'),
+  '--dst-range': readAddress('destination'),
+  '--tcp-flags': ({ negate, values }) => {
+    const [mask, set] = [flagsOf(values[0]), flagsOf(values[1])];
+    if (mask === null || set === null) return null;
+    return fieldMatch('tcp flags', [only(set)], negate, mask);
+  },
+  '--state': readStates,
+  '--ctstate': readStates,
+  '--ctdir': readStates,
+  // Of the first packet's own direction; of the reply's nothing is known.
+  '--ctorigdst': readAddress('original destination'),
+  '--ctorigdstport': readPorts('original destination port'),
+  '--mark': ({ negate, values }, text) => {
+    const [value, mask = 0xffffffff] = (values[0] ?? '').split('/').map(Number);
+    if (value === undefined || Number.isNaN(value + mask)) return null;
+    const field = text.startsWith('-m mark') ? 'mark' : 'connection mark';
+    return fieldMatch(field, [only(value)], negate, mask === 0xffffffff ? null : mask);
+  },
+  '--ttl-lt': readHops(3),
+  '--ttl-eq': readHops(2),
+  '--hl-lt': readHops(3),
+  '--hl-eq': readHops(2),
+};
+
+/** The bits of these flags; null if one of them is none. */
+function flagsOf(names = ''): number | null {
+  const bits = names.split(',').map((name) => tcpFlags[name.toLowerCase()]);
+  return bits.includes(undefined) ? null : bits.reduce<number>((all, bit = 0) => all | bit, 0);
+}
+
+type ModuleReader = (options: readonly Option[], text: string) => Statement[];
+
+const modules: Readonly<Record<string, ModuleReader>> = {
   addrtype: (options, text) => {
-    const known = options.every(({ name }) => name === '--src-type' || name === '--dst-type');
-    if (!known) return [{ kind: 'unknown', text }];
+    const isKnown = options.every(({ name }) => name === '--src-type' || name === '--dst-type');
+    if (!isKnown) return [{ kind: 'unknown', text }];
     return options.map(({ name, negate, values }) => ({
       kind: 'address type',
       side: name === '--src-type' ? 'source' : 'destination',
@@ -101,138 +182,32 @@ const modules: Readonly<Record<string, Reader>> = {
     const isInverse = options.some(({ name }) => name === '--invert');
     return [{ kind: isInverse ? 'never' : 'note', text }];
   },
-  ttl: eachOption('ttl', hops),
-  hl: eachOption('hl', hops),
-  statistic,
-  recent,
+  // `--mode random [!] --probability P`, `--mode nth [!] --every N --packet P`.
+  statistic: (options, text) => {
+    const byName = optionsByName(options);
+    const number = (name: string): number => Number(byName.get(name)?.values[0] ?? Number.NaN);
+    const every = number('--every');
+    const share = Number.isNaN(number('--probability')) ? 1 / every : number('--probability');
+    if (!(share >= 0 && share <= 1)) return [{ kind: 'unknown', text }];
+    const probability = options.some(({ negate }) => negate) ? 1 - share : share;
+    return [{ kind: 'random', probability, every: Number.isNaN(every) ? null : every }];
+  },
+  // Only the plain question "was this source seen within N seconds" is modelled: it is how
+  // kube-proxy keeps a client with its endpoint.
+  recent: (options, text) => {
+    const byName = optionsByName(options);
+    const name = byName.get('--name')?.values[0] ?? 'DEFAULT';
+    const bySource = !byName.has('--rdest');
+    if (byName.get('--set')?.negate === false && bySource)
+      return [{ kind: 'remember', name, text }];
+    const check = byName.get('--rcheck') ?? byName.get('--update');
+    const counts = byName.has('--hitcount') || byName.has('--rttl');
+    if (check === undefined || counts || !bySource) return [{ kind: 'unknown', text }];
+    const value = byName.get('--seconds')?.values[0];
+    const seconds = value === undefined ? null : Number(value);
+    return [{ kind: 'remembered', name, seconds, negate: check.negate, text }];
+  },
 };
 
-/** An ordinary packet has more than two hops left; how many more is unknown. */
-function hops({ name, negate, values }: Option): Statement | null {
-  const most = { '--ttl-lt': 3, '--hl-lt': 3, '--ttl-eq': 2, '--hl-eq': 2 }[name] ?? -1;
-  const isNever = !negate && Number(values[0] ?? Number.NaN) <= most;
-  const module = name.slice(2, -3);
-  return isNever ? { kind: 'never', text: `-m ${module} ${name} ${values.join(' ')}` } : null;
-}
-
-function portOrFlags({ name, negate, values }: Option): Match | null {
-  switch (name) {
-    case '--dport':
-    case '--sport': {
-      const [port = ''] = values;
-      const ranges = portRanges(port);
-      const field = name === '--dport' ? 'destination port' : 'source port';
-      return ranges && { kind: 'field', field, mask: null, ranges, negate };
-    }
-    case '--tcp-flags': {
-      const [mask, set] = values.map((names) => flagsOf(names));
-      if (mask === undefined || set === undefined || mask === null || set === null) return null;
-      return { kind: 'field', field: 'tcp flags', mask, ranges: [{ low: set, high: set }], negate };
-    }
-    default:
-      return null;
-  }
-}
-
-/** `80`, `8000:8010`, or several of them behind commas. */
-function portRanges(text: string): Range<number>[] | null {
-  const ranges: Range<number>[] = [];
-  for (const part of text.split(',')) {
-    const [low = Number.NaN, high = low] = part.split(':').map(Number);
-    if (!(low >= 0 && high <= 65535)) return null;
-    ranges.push({ low, high });
-  }
-  return ranges;
-}
-
-const flagBits = { FIN: 1, SYN: 2, RST: 4, PSH: 8, ACK: 16, URG: 32, ALL: 63, NONE: 0 };
-
-function flagsOf(names: string): number | null {
-  let bits = 0;
-  for (const name of names.split(',')) {
-    if (!Object.hasOwn(flagBits, name)) return null;
-    bits |= flagBits[name as keyof typeof flagBits];
-  }
-  return bits;
-}
-
-/** What an entry holds of the first packet's own direction; of the reply's nothing is known. */
-function conntrackMatch({ name, negate, values }: Option): Match | null {
-  const [value = ''] = values;
-  switch (name) {
-    case '--ctstate':
-    case '--ctdir':
-      return stateMatch(values, negate);
-    case '--ctorigdst': {
-      const range = parseNetwork(value);
-      const field = 'original destination';
-      return range && { kind: 'field', field, mask: null, ranges: [range], negate };
-    }
-    case '--ctorigdstport': {
-      const ranges = portRanges(value);
-      const field = 'original destination port';
-      return ranges && { kind: 'field', field, mask: null, ranges, negate };
-    }
-    default:
-      return null;
-  }
-}
-
-const stateMatch = (values: readonly string[], negate: boolean): Match => ({
-  kind: 'state',
-  states: (values[0] ?? '').toLowerCase().split(','),
-  negate,
-});
-
-function markMatch({ name, negate, values }: Option, field: 'mark' | 'connection mark') {
-  const [value, mask = 0xffffffff] = (values[0] ?? '').split('/').map(Number);
-  if (name !== '--mark' || value === undefined || Number.isNaN(value + mask)) return null;
-  const ranges = [{ low: value, high: value }];
-  const whole = mask === 0xffffffff ? null : mask;
-  return { kind: 'field', field, mask: whole, ranges, negate } satisfies Match;
-}
-
-/** libxt_statistic: `--mode random [!] --probability P`, `--mode nth [!] --every N --packet P`. */
-function statistic(options: readonly Option[], text: string): Statement[] {
-  const value = (name: string): number =>
-    Number(options.find((option) => option.name === name)?.values[0] ?? Number.NaN);
-  const negate = options.some((option) => option.negate);
-  const probability = value('--probability');
-  const every = value('--every');
-  const share = Number.isNaN(probability) ? 1 / every : probability;
-  if (!(share >= 0 && share <= 1)) return [{ kind: 'unknown', text }];
-  return [
-    {
-      kind: 'random',
-      probability: negate ? 1 - share : share,
-      every: Number.isNaN(every) ? null : every,
-    },
-  ];
-}
-
-/**
- * libxt_recent. Only the plain question "was this source seen within N seconds" is modelled:
- * it is how kube-proxy keeps a client with its endpoint.
- */
-function recent(options: readonly Option[], text: string): Statement[] {
-  const option = (name: string): Option | undefined =>
-    options.find((option) => option.name === name);
-  const name = option('--name')?.values[0] ?? 'DEFAULT';
-  const bySource = option('--rdest') === undefined;
-  if (option('--set') !== undefined && bySource && option('--set')?.negate === false) {
-    return [{ kind: 'remember', name, text }];
-  }
-  const check = option('--rcheck') ?? option('--update');
-  const counts = option('--hitcount') !== undefined || option('--rttl') !== undefined;
-  if (check === undefined || counts || !bySource) return [{ kind: 'unknown', text }];
-  const seconds = option('--seconds')?.values[0];
-  return [
-    {
-      kind: 'remembered',
-      name,
-      seconds: seconds === undefined ? null : Number(seconds),
-      negate: check.negate,
-      text,
-    },
-  ];
-}
+const optionsByName = (options: readonly Option[]): ReadonlyMap<string, Option> =>
+  new Map(options.map((option) => [option.name, option]));

@@ -2,10 +2,9 @@
 // in iptables-target.ts. A part that cannot be parsed becomes `unknown` with its text: no part of a
 // rule is dropped.
 
-import { parseNetwork } from '../address.ts';
-import type { Family, Match, Statement } from '../ruleset.ts';
-import { matchesOf, protocolNumbers } from './iptables-match.ts';
-import type { Option } from './iptables-option.ts';
+import type { Statement } from '../ruleset.ts';
+import type { Option } from './iptables-match.ts';
+import { matchesOf, matchOf } from './iptables-match.ts';
 import { targetOf } from './iptables-target.ts';
 
 /** Statements by the text of a part: the rules of one dump share them. */
@@ -22,32 +21,27 @@ const parts = new RegExp(`(?:${comment}|[^" ]+|${quoted}|${innerSpace})+`, 'g');
 const words = new RegExp(`${quoted}|[^ ]+`, 'g');
 
 /** Parses the options of a rule. Never throws. */
-export function parseRule(
-  options: string,
-  family: Family,
-  cache: PartCache = new Map(),
-): readonly Statement[] {
+export function parseRule(options: string, cache: PartCache = new Map()): readonly Statement[] {
   const jump = options.lastIndexOf(' -j ');
-  const isLast = jump >= 0 && !/[ "]/.test(options.slice(jump + 4));
+  const target = options.slice(jump + 4);
+  const isLast = jump >= 0 && !/[ "]/.test(target);
   const matches = isLast ? options.slice(0, jump) : options;
-  const known = cache.get(matches);
-  const statements =
-    known ?? (matches.match(parts) ?? []).flatMap((part) => statementsOf(part, family, cache));
-  if (known === undefined && !isDistinct(matches)) keep(cache, matches, statements);
-  return isLast ? [...statements, ...parsePart(options.slice(jump + 1), family)] : statements;
+  const statements = cached(matches, cache, () =>
+    (matches.match(parts) ?? []).flatMap((part) => cached(part, cache, parsePart)),
+  );
+  return isLast ? [...statements, targetOf(target, [], `-j ${target}`)] : statements;
 }
 
-function statementsOf(part: string, family: Family, cache: PartCache): readonly Statement[] {
-  if (isDistinct(part)) return parsePart(part.trim(), family);
-  const known = cache.get(part);
+function cached(
+  text: string,
+  cache: PartCache,
+  read: (text: string) => readonly Statement[],
+): readonly Statement[] {
+  const known = cache.get(text);
   if (known !== undefined) return known;
-  const statements = parsePart(part.trim(), family);
-  keep(cache, part, statements);
+  const statements = read(text);
+  if (!isDistinct(text) && cache.size < maxCachedParts) cache.set(text, statements);
   return statements;
-}
-
-function keep(cache: PartCache, part: string, statements: readonly Statement[]): void {
-  if (cache.size < maxCachedParts) cache.set(part, statements);
 }
 
 /** Nearly every address and comment is different, so these are not cached. */
@@ -59,12 +53,11 @@ const isOption = (word: string): boolean => /^[-!](?!\d)/.test(word);
 const withoutQuotes = (word: string): string =>
   word.startsWith('"') ? word.replace(/^"|"$/g, '').replace(/\\(.)/g, '$1') : word;
 
-function parsePart(part: string, family: Family): readonly Statement[] {
+function parsePart(text: string): readonly Statement[] {
+  const part = text.trim();
   if (part === '') return [];
   if (part.startsWith('-m comment --comment ')) return [{ kind: 'note', text: part }];
-  if (part.startsWith('-j ') && !part.includes(' ', 3)) {
-    return [targetOf(part.slice(3), [], { goto: false, text: '', family })];
-  }
+  if (part.startsWith('-j ') && !part.includes(' ', 3)) return [targetOf(part.slice(3), [], part)];
   const all = part.match(words) ?? [];
   const negate = all[0] === '!';
   const [option = '', first = '', ...rest] = negate ? all.slice(1) : all;
@@ -72,44 +65,24 @@ function parsePart(part: string, family: Family): readonly Statement[] {
   switch (option) {
     case '-s':
     case '-d':
-      return [addressMatch(value, option === '-s', negate, part), ...unknownRest(rest)];
     case '-p':
-      return [protocolMatch(value, negate, part), ...unknownRest(rest)];
     case '-i':
     case '-o': {
-      const [side, name] = [option === '-i' ? 'in' : 'out', value.replace(/\+$/, '*')] as const;
-      return [{ kind: 'interface', side, names: [name], negate }, ...unknownRest(rest)];
+      const match = matchOf({ name: option, negate, values: [value] }, part);
+      return rest.length === 0 ? [match] : [match, { kind: 'unknown', text: rest.join(' ') }];
     }
     case '-m':
       return matchesOf(value, optionsOf(rest), part);
     case '-j':
-    case '-g': {
-      const text = rest.length === 0 ? '' : part;
-      return [targetOf(value, optionsOf(rest), { goto: option === '-g', text, family })];
-    }
+      return [targetOf(value, optionsOf(rest), part)];
+    case '-g':
+      return [{ kind: 'goto', chain: value }];
     case '-f':
       // `-f` matches fragments after the first, `! -f` all other packets.
       return [negate ? { kind: 'note', text: '! -f' } : { kind: 'never', text: '-f' }];
     default:
       return [{ kind: 'unknown', text: part }];
   }
-}
-
-const unknownRest = (rest: readonly string[]): readonly Statement[] =>
-  rest.length === 0 ? [] : [{ kind: 'unknown', text: rest.join(' ') }];
-
-function addressMatch(value: string, isSource: boolean, negate: boolean, text: string): Match {
-  const range = parseNetwork(value);
-  if (range === null) return { kind: 'unknown', text };
-  const field = isSource ? 'source' : 'destination';
-  return { kind: 'field', field, mask: null, ranges: [range], negate };
-}
-
-function protocolMatch(name: string, negate: boolean, text: string): Match {
-  const number = protocolNumbers[name] ?? (/^\d{1,3}$/.test(name) ? Number(name) : null);
-  if (number === null) return { kind: 'unknown', text };
-  const ranges = [{ low: number, high: number }];
-  return { kind: 'field', field: 'protocol', mask: null, ranges, negate };
 }
 
 /** The options of a match or a target: `[!] --name values`. */

@@ -278,7 +278,7 @@ function slotOf(text: string, lines: OpenTable['lines'], name: string): number {
 
 /** The chains of a table. They are created when a walk looks for them. */
 function openChains(
-  { text, family }: Reading,
+  { text }: Reading,
   { bases, lines, laterStarts }: Pick<OpenTable, 'bases' | 'lines' | 'laterStarts'>,
 ): Chains {
   const cache = new Map<string, readonly Statement[]>();
@@ -287,7 +287,7 @@ function openChains(
   const read = (chain: Chain): readonly Rule[] => {
     const { name } = chain;
     const starts = [lines.get(slotOf(text, lines, name)) ?? -1, ...(laterStarts.get(name) ?? [])];
-    const rules = starts.flatMap((start) => rulesAt(text, start, name, family, cache));
+    const rules = starts.flatMap((start) => rulesAt(text, start, name, cache));
     if (rules.length >= minCachedRules) cached.set(name, chain);
     return rules;
   };
@@ -320,20 +320,14 @@ function openChains(
 }
 
 /** The rules of a chain in successive lines from `start` on. */
-function rulesAt(
-  text: string,
-  start: number,
-  name: string,
-  family: Family,
-  cache: PartCache,
-): readonly Rule[] {
+function rulesAt(text: string, start: number, name: string, cache: PartCache): readonly Rule[] {
   const [prefix, rules] = [`-A ${name}`, [] as Rule[]];
   for (let at = start; at >= 0 && at < text.length;) {
     const newline = text.indexOf('\n', at);
     const end = newline < 0 ? text.length : newline;
     const from = text.charAt(at) === '[' ? text.indexOf('] ', at) + 2 : at;
     if (!begins(text, prefix, from, end)) break;
-    const statements = parseRule(text.slice(from + prefix.length, end), family, cache);
+    const statements = parseRule(text.slice(from + prefix.length, end), cache);
     rules.push({ statements, text: text.slice(at, end) });
     at = end + 1;
   }

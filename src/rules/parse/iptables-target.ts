@@ -6,15 +6,9 @@
 // not a chain, is an unknown verdict. The walk finds out whether a name is a chain.
 
 import { parseNetwork } from '../address.ts';
-import type { Action, Family, Translation } from '../ruleset.ts';
-import type { Option } from './iptables-option.ts';
-
-interface Context {
-  readonly goto: boolean;
-  /** `-j TARGET OPTIONS` as it is written; empty without options. */
-  readonly text: string;
-  readonly family: Family;
-}
+import type { Action } from '../ruleset.ts';
+import type { Option } from './iptables-match.ts';
+import { portRange } from './iptables-match.ts';
 
 const verdicts: Readonly<Record<string, Action>> = {
   ACCEPT: { kind: 'accept' },
@@ -33,22 +27,18 @@ const notes = new Set([
 /** Whether a target lets the packet go on as it is. */
 export const isNoteTarget = (name: string): boolean => notes.has(name);
 
-/** The action of a target. A name that is no target's is a chain's. */
-export function targetOf(name: string, options: readonly Option[], context: Context): Action {
-  if (context.goto) return { kind: 'goto', chain: name };
+/** The action of `-j name`; `text` has its options, too. A name of no target is that of a chain. */
+export function targetOf(name: string, options: readonly Option[], text: string): Action {
   if (name.length > longest) return { kind: 'jump', chain: name, endpoint: undefined };
   const verdict = verdicts[name];
   if (verdict !== undefined) return verdict;
-  const text = context.text === '' ? `-j ${name}` : context.text;
   if (notes.has(name)) return { kind: 'note', text };
   const read = targets[name];
-  if (read !== undefined) {
-    return read(options, text, context.family) ?? { kind: 'unknown verdict', text };
-  }
+  if (read !== undefined) return read(options, text) ?? { kind: 'unknown verdict', text };
   return options.length > 0 ? { kind: 'unknown verdict', text } : { kind: 'jump', chain: name };
 }
 
-type Reader = (options: readonly Option[], text: string, family: Family) => Action | null;
+type Reader = (options: readonly Option[], text: string) => Action | null;
 
 /** Names longer than any target's are chains: most are, and need not be looked for. */
 const longest = 11;
@@ -69,8 +59,9 @@ const targets: Readonly<Record<string, Reader>> = {
   },
   REDIRECT: (options, text) => {
     const written = valueOf(options, '--to-ports');
-    const ports = written === undefined ? null : portsOf(written);
-    return written !== undefined && ports === null ? null : { kind: 'redirect', ports, text };
+    if (written === undefined) return { kind: 'redirect', ports: null, text };
+    const ports = portRange(written, '-');
+    return ports && { kind: 'redirect', ports, text };
   },
   NETMAP: (options, text) => {
     const to = parseNetwork(valueOf(options, '--to') ?? '');
@@ -87,7 +78,7 @@ const targets: Readonly<Record<string, Reader>> = {
 
 const unknownMark = (text: string): Action => ({ kind: 'unknown mark', bits: 0xffffffff, text });
 
-/** `A`, `A-A`, `A:P`, `A:P-P`, `:P`, and with brackets for IPv6. */
+/** `A`, `A-A`, `A:P`, `A:P-P`, `:P`, and with brackets for IPv6: without them it has no port. */
 function translation(
   kind: 'dnat' | 'snat',
   options: readonly Option[],
@@ -95,68 +86,33 @@ function translation(
 ): Action | null {
   const to = valueOf(options, kind === 'dnat' ? '--to-destination' : '--to-source');
   if (to === undefined) return null;
-  const { low, high, ports: written } = partsOf(to);
-  const addresses = addressesOf(low, high);
-  const ports = written === undefined ? null : portsOf(written);
-  if (addresses === undefined || (written !== undefined && ports === null)) return null;
-  return { kind, to: { addresses, ports, random: has(options, '--random') }, text };
-}
-
-interface Parts {
-  readonly low: string;
-  readonly high: string | undefined;
-  readonly ports: string | undefined;
-}
-
-/** An IPv6 address without brackets has no port behind it. */
-function partsOf(to: string): Parts {
   const isBareSix = !to.startsWith('[') && to.indexOf(':') !== to.lastIndexOf(':');
   const colon = isBareSix ? -1 : to.indexOf(':', to.lastIndexOf(']') + 1);
-  const written = colon < 0 ? to : to.slice(0, colon);
-  const [low = '', high] = written.replace(/[[\]]/g, '').split('-');
-  return { low, high, ports: colon < 0 ? undefined : to.slice(colon + 1) };
-}
-
-function addressesOf(low: string, high: string | undefined): Translation['addresses'] | undefined {
-  if (low === '') return high === undefined ? null : undefined;
-  return parseNetwork(high === undefined ? low : `${low}-${high}`) ?? undefined;
-}
-
-function portsOf(text: string): Translation['ports'] {
-  const [low = Number.NaN, high = low] = text.split('-').map(Number);
-  return low >= 0 && high <= 65535 ? { low, high } : null;
+  const address = (colon < 0 ? to : to.slice(0, colon)).replace(/[[\]]/g, '');
+  const addresses = address === '' ? null : parseNetwork(address);
+  const ports = colon < 0 ? null : portRange(to.slice(colon + 1), '-');
+  if ((address !== '' && addresses === null) || (colon >= 0 && ports === null)) return null;
+  return { kind, to: { addresses, ports, random: has(options, '--random') }, text };
 }
 
 /**
  * libxt_MARK: `--set-xmark V/M` clears the bits of M and flips those of V; the others are short
- * for it, and old iptables prints them.
+ * for it, and old iptables prints them. The mark becomes (mark & keep) ^ flip.
  */
+const markOptions: Readonly<Record<string, (value: number, mask: number) => [number, number]>> = {
+  '--set-xmark': (value, mask) => [~mask, value],
+  '--set-mark': (value, mask) => [~(mask | value), value],
+  '--and-mark': (value) => [value, 0],
+  '--or-mark': (value) => [~value, value],
+  '--xor-mark': (value) => [0xffffffff, value],
+};
+
 function setMark(field: 'mark' | 'connection mark', options: readonly Option[]): Action | null {
-  const [option] = options;
-  const [value = Number.NaN, written] = (option?.values[0] ?? '').split('/').map(Number);
-  const mask = written ?? 0xffffffff;
-  if (option === undefined || options.length > 1 || Number.isNaN(value + mask)) return null;
-  const all = 0xffffffff;
-  const action = (keep: number, flip: number): Action => ({
-    kind: 'set mark',
-    field,
-    keep: keep >>> 0,
-    flip: flip >>> 0,
-  });
-  switch (option.name) {
-    case '--set-xmark':
-      return action(~mask, value);
-    case '--set-mark':
-      return action(~(mask | value), value);
-    case '--and-mark':
-      return action(value, 0);
-    case '--or-mark':
-      return action(~value, value);
-    case '--xor-mark':
-      return action(all, value);
-    default:
-      return null;
-  }
+  const [option, ...rest] = options;
+  const [value = Number.NaN, mask = 0xffffffff] = (option?.values[0] ?? '').split('/').map(Number);
+  if (rest.length > 0 || Number.isNaN(value + mask)) return null;
+  const bits = markOptions[option?.name ?? '']?.(value, mask);
+  return bits ? { kind: 'set mark', field, keep: bits[0] >>> 0, flip: bits[1] >>> 0 } : null;
 }
 
 /** libxt_CONNMARK: sets the connection's mark, or copies it under masks. */

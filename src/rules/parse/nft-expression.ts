@@ -2,15 +2,8 @@
 // by which it looks them up.
 
 import { networkOf, parseAddress } from '../address.ts';
-import type {
-  Action,
-  Component,
-  Element,
-  PacketField,
-  LookupKey,
-  Match,
-  Range,
-} from '../ruleset.ts';
+import type { Action, Component, Element, LookupKey, Match, PacketField } from '../ruleset.ts';
+import { fieldMatch, only } from '../ruleset.ts';
 import { protocolNumbers } from './iptables-match.ts';
 
 /** An object with one key says what it is: `{"prefix": {…}}`. */
@@ -19,20 +12,18 @@ export function tagOf(value: unknown): readonly [string, unknown] {
   return Object.entries(value)[0] ?? ['', value];
 }
 
-const one = (value: number | bigint): Range => ({ low: value, high: value });
-
 const etherTypes: Readonly<Record<string, number>> = { ip: 2, ip6: 10, ipv4: 2, ipv6: 10 };
 
 /** A scalar as a number: an address, a port, a mark, the number of a protocol. */
 function scalarOf(value: unknown, type: string): Component | null {
-  if (typeof value === 'number') return one(value);
+  if (typeof value === 'number') return only(value);
   if (typeof value !== 'string') return null;
   if (value === '*' || type === 'ifname' || type === 'state') return value;
-  if (type === 'nfproto') return value in etherTypes ? one(etherTypes[value] ?? 0) : null;
+  if (type === 'nfproto') return value in etherTypes ? only(etherTypes[value] ?? 0) : null;
   const address = parseAddress(value);
-  if (address !== null) return one(address);
+  if (address !== null) return only(address);
   const number = protocolNumbers[value] ?? Number(value);
-  if (!Number.isNaN(number)) return one(number);
+  if (!Number.isNaN(number)) return only(number);
   return type === '' ? value : null;
 }
 
@@ -103,80 +94,76 @@ export interface Selector {
   readonly guards: readonly Match[];
 }
 
-export const guard = (field: PacketField, number: number): Match => ({
-  kind: 'field',
-  field,
-  mask: null,
-  ranges: [one(number)],
-  negate: false,
-});
+export const guard = (field: PacketField, number: number): Match =>
+  fieldMatch(field, [only(number)]);
 
 /** That the packet is of the family whose header, or selector, has this name. */
 export const familyGuard = (name: string): Match =>
   guard('nfproto', name.startsWith('ip6') ? 10 : 2);
 
-const transports = ['tcp', 'udp', 'sctp', 'dccp', 'udplite'];
+const select = (field: Selector['field'], guards: readonly Match[] = [], type = ''): Selector => ({
+  field,
+  type,
+  guards,
+});
 
 /** What the expression selects; null: it is not modelled. */
 export function selectorOf(expression: unknown): Selector | null {
   const [tag, body] = tagOf(expression);
-  const { key = '' } = (body ?? {}) as { key?: string };
-  switch (tag) {
-    case 'payload':
-      return payloadSelector(body as { protocol?: string; field?: string });
-    case 'meta':
-      return metaSelectors[key] ?? null;
-    case 'ct':
-      return conntrackSelector(key, (body as { dir?: string }).dir);
-    default:
-      return null;
-  }
-}
-
-/** What an entry holds of the first packet's own direction; of the reply's nothing is known. */
-function conntrackSelector(key: string, direction: string | undefined): Selector | null {
-  if (key === 'mark') return { field: 'connection mark', type: '', guards: [] };
-  if (key === 'state') return { field: 'state', type: 'state', guards: [] };
-  if (direction !== 'original') return null;
-  switch (key) {
-    case 'ip daddr':
-    case 'ip6 daddr':
-      return { field: 'original destination', type: '', guards: [familyGuard(key)] };
-    case 'proto-dst':
-      return { field: 'original destination port', type: '', guards: [] };
-    default:
-      return null;
-  }
+  const { key = '', dir } = (body ?? {}) as { key?: string; dir?: string };
+  if (tag === 'payload') return payloadSelector(body as { protocol?: string; field?: string });
+  if (tag === 'meta') return metaSelectors[key] ?? null;
+  if (tag !== 'ct') return null;
+  if (key === 'mark') return select('connection mark');
+  if (key === 'state') return select('state', [], 'state');
+  // Of the first packet's own direction; of the reply's nothing is known.
+  if (dir !== 'original') return null;
+  if (key === 'proto-dst') return select('original destination port');
+  const isAddress = key === 'ip daddr' || key === 'ip6 daddr';
+  return isAddress ? select('original destination', [familyGuard(key)]) : null;
 }
 
 const metaSelectors: Readonly<Record<string, Selector>> = {
-  l4proto: { field: 'protocol', type: '', guards: [] },
-  nfproto: { field: 'nfproto', type: 'nfproto', guards: [] },
-  protocol: { field: 'nfproto', type: 'nfproto', guards: [] },
-  mark: { field: 'mark', type: '', guards: [] },
-  iifname: { field: 'in', type: 'ifname', guards: [] },
-  oifname: { field: 'out', type: 'ifname', guards: [] },
-  iif: { field: 'in', type: 'ifname', guards: [] },
-  oif: { field: 'out', type: 'ifname', guards: [] },
+  l4proto: select('protocol'),
+  nfproto: select('nfproto', [], 'nfproto'),
+  protocol: select('nfproto', [], 'nfproto'),
+  mark: select('mark'),
+  iifname: select('in', [], 'ifname'),
+  oifname: select('out', [], 'ifname'),
+  iif: select('in', [], 'ifname'),
+  oif: select('out', [], 'ifname'),
 };
 
-function payloadSelector({ protocol = '', field = '' }: { protocol?: string; field?: string }) {
-  const select = (name: PacketField, guards: readonly Match[]): Selector => ({
-    field: name,
-    type: '',
-    guards,
-  });
+const headerFields: Readonly<Record<string, PacketField>> = {
+  saddr: 'source',
+  daddr: 'destination',
+  protocol: 'protocol',
+  nexthdr: 'protocol',
+};
+
+const transportFields: Readonly<Record<string, PacketField>> = {
+  dport: 'destination port',
+  sport: 'source port',
+};
+
+const transports = ['tcp', 'udp', 'sctp', 'dccp', 'udplite'];
+
+function payloadSelector({
+  protocol = '',
+  field: name = '',
+}: {
+  protocol?: string;
+  field?: string;
+}) {
   if (protocol === 'ip' || protocol === 'ip6') {
-    const guards = [familyGuard(protocol)];
-    if (field === 'saddr') return select('source', guards);
-    if (field === 'daddr') return select('destination', guards);
-    return field === 'protocol' || field === 'nexthdr' ? select('protocol', guards) : null;
+    const field = headerFields[name];
+    return field === undefined ? null : select(field, [familyGuard(protocol)]);
   }
   if (protocol !== 'th' && !transports.includes(protocol)) return null;
+  const isFlags = protocol === 'tcp' && name === 'flags';
+  const field = isFlags ? 'tcp flags' : transportFields[name];
   const guards = protocol === 'th' ? [] : [guard('protocol', protocolNumbers[protocol] ?? 0)];
-  if (field === 'dport') return select('destination port', guards);
-  if (field === 'sport') return select('source port', guards);
-  return protocol === 'tcp' && field === 'flags' ? select('tcp flags', guards) : null;
+  return field === undefined ? null : select(field, guards);
 }
 
 /** A key of a map or a set, and what must hold for it to exist. */

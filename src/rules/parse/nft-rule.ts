@@ -6,13 +6,15 @@
 import type {
   Action,
   ElementSet,
+  LookupKey,
   Match,
   Range,
   Rule,
   Statement,
   Table,
-  Translation,
 } from '../ruleset.ts';
+import { fieldMatch, only } from '../ruleset.ts';
+import { tcpFlags } from './iptables-match.ts';
 import { isNoteTarget } from './iptables-target.ts';
 import type { Selector } from './nft-expression.ts';
 import {
@@ -37,6 +39,8 @@ export interface NftTable extends Table {
   readonly markBits: () => number;
 }
 
+type Fields = Readonly<Record<string, unknown>>;
+
 /** Reads a rule of this table. Never throws: what it cannot read is unknown. */
 export function readRule(raw: RawRule, table: NftTable): Rule {
   const statements = raw.expr.flatMap((expression) => statementsOf(expression, table));
@@ -50,8 +54,10 @@ export function readRule(raw: RawRule, table: NftTable): Rule {
 const isFamily = (statement: Statement): boolean =>
   statement.kind === 'field' && statement.field === 'nfproto' && !statement.negate;
 
-const notes = ['counter', 'log', 'last', 'comment', 'dup', 'flow', 'secmark', 'ct helper'];
-notes.push('ct timeout', 'ct expectation');
+const notes = [
+  ...['counter', 'log', 'last', 'comment', 'dup', 'flow', 'secmark'],
+  ...['ct helper', 'ct timeout', 'ct expectation'],
+];
 
 function statementsOf(expression: unknown, table: NftTable): Statement[] {
   const [tag, body] = tagOf(expression);
@@ -59,7 +65,7 @@ function statementsOf(expression: unknown, table: NftTable): Statement[] {
   if (notes.includes(tag)) return [{ kind: 'note', text }];
   const verdict = verdictOf(expression);
   if (verdict !== null) return [verdict];
-  const fields = (body ?? {}) as Readonly<Record<string, unknown>>;
+  const fields = (body ?? {}) as Fields;
   switch (tag) {
     case 'match':
       return matchesOf(fields as unknown as RawMatch, table, text);
@@ -101,14 +107,14 @@ function statementsOf(expression: unknown, table: NftTable): Statement[] {
 }
 
 /** What nft asks before it rejects in the way of one protocol, and does not list. */
-function rejectGuards({ type }: Readonly<Record<string, unknown>>): readonly Match[] {
+function rejectGuards({ type }: Fields): readonly Match[] {
   if (type === 'tcp reset') return [guard('protocol', 6)];
   const family = { icmp: 'ip', icmpv6: 'ip6' }[String(type)];
   return familyGuards({ family });
 }
 
 /** `dnat ip to` leaves packets of the other family alone. */
-function familyGuards({ family }: Readonly<Record<string, unknown>>): readonly Match[] {
+function familyGuards({ family }: Fields): readonly Match[] {
   return family === 'ip' || family === 'ip6' ? [familyGuard(family)] : [];
 }
 
@@ -134,7 +140,11 @@ function matchesOf(raw: RawMatch, table: Table, text: string): Statement[] {
   }
   if (tag === 'concat') return setMatch(left, anonymous(right), negate, text);
   const selector = selectorOf(left);
-  if (selector === null) return [{ kind: isNever(tag, body) ? 'never' : 'unknown', text }];
+  if (selector === null) {
+    // Headers of other protocols; a negation does not make them appear.
+    const { protocol = '' } = (body ?? {}) as { protocol?: string };
+    return [{ kind: tag === 'payload' && others.includes(protocol) ? 'never' : 'unknown', text }];
+  }
   if (selector.field === 'tcp flags') {
     const bits = bitsOf(right);
     return bitsMatch(left, op === 'in' || op === '' ? bits : 0xff, raw, text);
@@ -142,17 +152,11 @@ function matchesOf(raw: RawMatch, table: Table, text: string): Statement[] {
   return [...selector.guards, valueMatch(selector, raw, text)];
 }
 
-/** Headers of other protocols; a negation does not make them appear. */
-function isNever(tag: string, body: unknown): boolean {
-  const { protocol = '' } = (body ?? {}) as { protocol?: string };
-  return (
-    tag === 'payload' && ['icmp', 'icmpv6', 'igmp', 'ah', 'esp', 'comp', 'arp'].includes(protocol)
-  );
-}
+const others = ['icmp', 'icmpv6', 'igmp', 'ah', 'esp', 'comp', 'arp'];
 
 function specialMatch(tag: string, body: unknown, raw: RawMatch): Statement[] | null {
   const negate = raw.op === '!=';
-  const fields = (body ?? {}) as Readonly<Record<string, unknown>>;
+  const fields = (body ?? {}) as Fields;
   if (tag === 'ct' && ['state', 'status', 'direction'].includes(String(fields.key))) {
     const states = wordsOf(raw.right);
     if (states.length === 0) return null;
@@ -197,7 +201,7 @@ function statusMatch([left, bit]: readonly unknown[], { op, right }: RawMatch): 
   return [...entryGuards(negate), { kind: 'state', states: [bit], negate }];
 }
 
-function fibMatch(fields: Readonly<Record<string, unknown>>, raw: RawMatch): Statement[] | null {
+function fibMatch(fields: Fields, raw: RawMatch): Statement[] | null {
   const flags = flagsOf(fields);
   const [side] = flags;
   if (fields.result !== 'type' || flags.length !== 1) return null;
@@ -214,21 +218,10 @@ function wordsOf(right: unknown): string[] {
   return (Array.isArray(words) ? words : [words]).filter((word) => typeof word === 'string');
 }
 
-const flagBits: Readonly<Record<string, number>> = {
-  fin: 1,
-  syn: 2,
-  rst: 4,
-  psh: 8,
-  ack: 16,
-  urg: 32,
-  ecn: 64,
-  cwr: 128,
-};
-
 /** Bits as a number, as the names of TCP's flags, or as several joined; null: it is neither. */
 function bitsOf(value: unknown): number | null {
   if (typeof value === 'number') return value;
-  if (typeof value === 'string') return flagBits[value] ?? null;
+  if (typeof value === 'string') return tcpFlags[value] ?? null;
   const [tag, body] = tagOf(value);
   const parts = tag === '|' ? body : value;
   if (!Array.isArray(parts)) return null;
@@ -238,20 +231,16 @@ function bitsOf(value: unknown): number | null {
 
 /** `left & mask` compared with bits; `in` asks whether any of them is set. */
 function bitsMatch(left: unknown, mask: number | null, raw: RawMatch, text: string): Statement[] {
-  const selector = selectorOf(left);
+  const { field, guards } = selectorOf(left) ?? {};
   const bits = bitsOf(raw.right);
-  const fields = ['mark', 'connection mark', 'tcp flags'] as const;
-  const field = fields.find((name) => name === selector?.field);
-  if (selector === null || field === undefined || mask === null || bits === null) {
+  const isBits = field === 'mark' || field === 'connection mark' || field === 'tcp flags';
+  const isKnown = isBits && ['==', '!=', 'in'].includes(raw.op);
+  if (!isKnown || guards === undefined || mask === null || bits === null) {
     return [{ kind: 'unknown', text }];
   }
-  if (!['==', '!=', 'in'].includes(raw.op)) return [{ kind: 'unknown', text }];
   const isIn = raw.op === 'in';
-  const value = isIn ? 0 : bits;
-  const ranges = [{ low: value, high: value }];
-  const asked = isIn ? mask & bits : mask;
-  const negate = isIn !== (raw.op === '!=');
-  return [...selector.guards, { kind: 'field', field, mask: asked >>> 0, ranges, negate }];
+  const asked = (isIn ? mask & bits : mask) >>> 0;
+  return [...guards, fieldMatch(field, [only(isIn ? 0 : bits)], isIn !== (raw.op === '!='), asked)];
 }
 
 function valueMatch(selector: Selector, { op, right }: RawMatch, text: string): Match {
@@ -269,13 +258,12 @@ function valueMatch(selector: Selector, { op, right }: RawMatch, text: string): 
   if (ranges.length < values.length || field === 'state') return { kind: 'unknown', text };
   const compared = ranges.flatMap((range) => comparedWith(op, range) ?? []);
   if (compared.length < ranges.length) return { kind: 'unknown', text };
-  return { kind: 'field', field, mask: null, ranges: compared, negate };
+  return fieldMatch(field, compared, negate);
 }
 
 /** The numbers for which a comparison holds; null: the operator is not known. */
 function comparedWith(op: string, { low, high }: Range): Range | null {
-  const isBig = typeof low === 'bigint';
-  const [first, last, step] = isBig ? [0n, 2n ** 128n - 1n, 1n] : [0, 0xffffffff, 1];
+  const [first, last] = typeof low === 'bigint' ? [0n, 2n ** 128n - 1n] : [0, 0xffffffff];
   switch (op) {
     case '==':
     case '!=':
@@ -283,20 +271,17 @@ function comparedWith(op: string, { low, high }: Range): Range | null {
     case '':
       return { low, high };
     case '<':
-      return { low: first, high: minus(low, step) };
+      return { low: first, high: typeof low === 'bigint' ? low - 1n : low - 1 };
     case '<=':
       return { low: first, high };
     case '>':
-      return { low: minus(high, typeof step === 'bigint' ? -step : -step), high: last };
+      return { low: typeof high === 'bigint' ? high + 1n : high + 1, high: last };
     case '>=':
       return { low, high: last };
     default:
       return null;
   }
 }
-
-const minus = (value: number | bigint, step: number | bigint): number | bigint =>
-  typeof value === 'bigint' ? value - BigInt(step) : value - Number(step);
 
 // Sets.
 
@@ -308,13 +293,15 @@ function setMatch(
 ): Statement[] {
   const { key, guards } = keyOf(left);
   if (!set) return [{ kind: 'unknown', text }];
-  const bySource = key.kind === 'fields' && key.fields.length === 1 && key.fields[0] === 'source';
-  if (set.dynamic && bySource) {
+  if (set.dynamic && isSource(key)) {
     const seconds = set.timeoutSeconds;
     return [...guards, { kind: 'remembered', name: set.name, seconds, negate, text }];
   }
   return [...guards, { kind: 'lookup', key, set, negate }];
 }
+
+const isSource = (key: LookupKey): boolean =>
+  key.kind === 'fields' && key.fields.length === 1 && key.fields[0] === 'source';
 
 function anonymous(raw: unknown): ElementSet {
   const [tag, body] = tagOf(raw);
@@ -335,25 +322,20 @@ function setOf(data: unknown, table: Table): ElementSet | null {
 }
 
 /** Adding to a set remembers the source; what it is filled with else shows where it is asked. */
-function setStatement(fields: Readonly<Record<string, unknown>>, text: string): Statement {
+function setStatement(fields: Fields, text: string): Statement {
   const inner = fields.stmt;
   // A statement of its own, such as a limit, decides whether the rule goes on.
   if (Array.isArray(inner) && inner.length > 0) return { kind: 'unknown', text };
-  const { key } = keyOf(unwrapped(fields.elem));
-  const bySource = key.kind === 'fields' && key.fields.length === 1 && key.fields[0] === 'source';
-  if (!bySource || fields.op === 'delete') return { kind: 'note', text };
+  const [tag, body] = tagOf(fields.elem);
+  const { key } = keyOf(tag === 'elem' ? (body as { val?: unknown }).val : fields.elem);
+  if (!isSource(key) || fields.op === 'delete') return { kind: 'note', text };
   return { kind: 'remember', name: String(fields.set).replace(/^@/, ''), text };
-}
-
-function unwrapped(element: unknown): unknown {
-  const [tag, body] = tagOf(element);
-  return tag === 'elem' ? (body as { val?: unknown }).val : element;
 }
 
 // Changes of the packet.
 
 /** `meta mark set …` and the like. What is changed else is nothing that is asked of packets. */
-function mangleOf(fields: Readonly<Record<string, unknown>>, text: string): Action {
+function mangleOf(fields: Fields, text: string): Action {
   const [tag, body] = tagOf(fields.key);
   if (tag === 'payload') {
     const { field = '' } = (body ?? {}) as { field?: string };
@@ -378,13 +360,8 @@ function mangleOf(fields: Readonly<Record<string, unknown>>, text: string): Acti
     : { kind: 'set mark', field, ...bits };
 }
 
-interface Bits {
-  readonly keep: number;
-  readonly flip: number;
-}
-
 /** An expression of the field itself and constants, as (x & keep) ^ flip. */
-function bitsExpression(value: unknown, field: string): Bits | null {
+function bitsExpression(value: unknown, field: string): { keep: number; flip: number } | null {
   if (typeof value === 'number') return { keep: 0, flip: value >>> 0 };
   if (selectorOf(value)?.field === field) return { keep: 0xffffffff, flip: 0 };
   const [tag, body] = tagOf(value);
@@ -399,27 +376,26 @@ function bitsExpression(value: unknown, field: string): Bits | null {
   return { keep: (keep & ~constant) >>> 0, flip: (flip | constant) >>> 0 };
 }
 
-function flagsOf(fields: Readonly<Record<string, unknown>>): string[] {
+function flagsOf(fields: Fields): string[] {
   const flags = fields.flags;
   return (Array.isArray(flags) ? flags : [flags]).filter((flag) => typeof flag === 'string');
 }
 
 function translationOf(
   kind: 'dnat' | 'snat',
-  fields: Readonly<Record<string, unknown>>,
+  fields: Fields,
   table: Table,
   text: string,
 ): Statement[] {
   const [tag, body] = tagOf(fields.addr);
   if (tag === 'map' && kind === 'dnat') return mapTranslation(body, fields.port, table, text);
   const ports = portsOf(fields.port);
-  const range = fields.addr === undefined ? null : componentOf(fields.addr, '');
-  const isKnown = range !== null ? typeof range !== 'string' : fields.addr === undefined;
+  const addresses = fields.addr === undefined ? null : componentOf(fields.addr, '');
+  const isKnown =
+    (addresses !== null || fields.addr === undefined) && typeof addresses !== 'string';
   if (!isKnown || (fields.port !== undefined && ports === null)) return [{ kind, to: null, text }];
   const random = flagsOf(fields).some((flag) => flag !== 'persistent');
-  const addresses = typeof range === 'string' ? null : range;
-  const to: Translation = { addresses, ports, random };
-  return [{ kind, to, text }];
+  return [{ kind, to: { addresses, ports, random }, text }];
 }
 
 function portsOf(port: unknown): Range<number> | null {
@@ -454,23 +430,16 @@ function extensionOf(
     return { kind: ['frag', 'rt', 'icmp', 'icmp6'].includes(name) ? 'never' : 'unknown', text };
   }
   if (isNoteTarget(name)) return { kind: 'note', text };
-  switch (name) {
-    case 'MASQUERADE':
-      return { kind: 'masquerade', random: false, text };
-    case 'SNAT':
-      return { kind: 'snat', to: null, text };
-    case 'DNAT':
-    case 'REDIRECT':
-      return { kind: 'dnat', to: null, text };
-    case 'REJECT':
-      return { kind: 'reject', text };
-    case 'MARK':
-    case 'CONNMARK':
-      return { kind: 'unknown mark', bits: table.markBits(), text };
-    default:
-      return { kind: 'unknown verdict', text };
-  }
+  if (name === 'MASQUERADE') return { kind: 'masquerade', random: false, text };
+  if (name === 'SNAT') return { kind: 'snat', to: null, text };
+  if (name === 'DNAT' || name === 'REDIRECT') return { kind: 'dnat', to: null, text };
+  if (name === 'REJECT') return { kind: 'reject', text };
+  return markTargets.includes(name)
+    ? { kind: 'unknown mark', bits: table.markBits(), text }
+    : { kind: 'unknown verdict', text };
 }
+
+const markTargets = ['MARK', 'CONNMARK'];
 
 /** Whether the rule has an extension of iptables. */
 export const hasExtension = (rule: RawRule): boolean =>
@@ -480,7 +449,7 @@ export const hasExtension = (rule: RawRule): boolean =>
 export const setsMark = (rule: RawRule): boolean =>
   rule.expr.some((expression) => {
     const [tag, body] = tagOf(expression);
-    return tag === 'xt' && ['MARK', 'CONNMARK'].includes((body as { name?: string }).name ?? '');
+    return tag === 'xt' && markTargets.includes((body as { name?: string }).name ?? '');
   });
 
 /** The bits of marks that the rule asks for. */

@@ -12,30 +12,17 @@ import { readElement } from './nft-expression.ts';
 import type { RawRule } from './nft-rule.ts';
 import { askedBitsOf, hasExtension, readRule, setsMark } from './nft-rule.ts';
 
-interface RawTable {
-  readonly family: string;
-  readonly name: string;
-  readonly flags?: string | readonly string[];
-}
-
-interface RawChain {
+/** Fields of a table, a chain and a set. */
+interface RawObject {
   readonly family: string;
   readonly table: string;
   readonly name: string;
-  readonly handle?: number;
-  readonly type?: string;
+  readonly flags?: string | readonly string[];
+  readonly type?: unknown;
   readonly hook?: string;
   readonly prio?: number;
   readonly policy?: string;
   readonly dev?: string | readonly string[];
-}
-
-interface RawSet {
-  readonly family: string;
-  readonly table: string;
-  readonly name: string;
-  readonly type?: unknown;
-  readonly flags?: string | readonly string[];
   readonly timeout?: number;
   readonly elem?: readonly unknown[];
 }
@@ -103,35 +90,35 @@ function notJson(text: string, message: string): DumpError {
 }
 
 function readObject(tables: Map<string, OpenTable>, kind: string, body: unknown, at: number): void {
-  const { family, table: name } = (body ?? {}) as { family?: string; table?: string };
-  if (kind === 'table') {
-    openTable(tables, body as RawTable);
-    return;
-  }
+  const raw = (body ?? {}) as Partial<RawObject>;
+  if (kind === 'table') openTable(tables, body as RawObject);
   if (!['chain', 'rule', 'set', 'map'].includes(kind)) return;
-  const table = tables.get(`${family} ${name}`);
+  const table = tables.get(`${raw.family} ${raw.table}`);
   if (table === undefined) {
-    if (family !== undefined && name !== undefined && !(family in families)) return;
+    if (raw.family !== undefined && raw.table !== undefined && !(raw.family in families)) return;
     throw new DumpError(`a ${kind} of a table that is not listed`, at, JSON.stringify(body));
   }
-  if (kind === 'chain') readChain(table, body as RawChain);
+  if (kind === 'chain') readChain(table, body as RawObject);
   else if (kind === 'rule') keepRule(table, body as RawRule, at);
-  else table.sets.set((body as RawSet).name, readSet(body as RawSet));
+  else table.sets.set((body as RawObject).name, readSet(body as RawObject));
 }
 
-function openTable(tables: Map<string, OpenTable>, { family, name, flags }: RawTable): void {
+function openTable(tables: Map<string, OpenTable>, { family, name, flags }: RawObject): void {
   const known = families[family];
   if (known === undefined) return;
-  const table = { family: known, name, source: 'nft' } as const;
   const byName = new Map<string, Chain>();
-  const parts = { byName, chains: chainsOf(byName), sets: new Map(), rules: new Map() };
   const open: OpenTable = {
-    ...table,
-    ...parts,
-    markBits: () => (open.markBitsKnown ??= bitsSetIn(open, [...tables.values()])),
-    markBitsKnown: null,
-    dormant: listOf(flags).includes('dormant'),
+    family: known,
+    name,
+    source: 'nft',
+    byName,
+    chains: chainsOf(byName),
+    sets: new Map(),
+    rules: new Map(),
     timeouts: new Map(),
+    markBitsKnown: null,
+    markBits: () => (open.markBitsKnown ??= bitsSetIn(open, [...tables.values()])),
+    dormant: listOf(flags).includes('dormant'),
   };
   tables.set(`${family} ${name}`, open);
 }
@@ -159,7 +146,7 @@ function bitsSetIn(table: OpenTable, tables: readonly OpenTable[]): number {
 
 const rulesIn = ({ rules }: OpenTable): readonly RawRule[] => [...rules.values()].flat();
 
-function readChain(table: OpenTable, raw: RawChain): void {
+function readChain(table: OpenTable, raw: RawObject): void {
   const rules: RawRule[] = [];
   const guards = guardsOf(raw);
   table.rules.set(raw.name, rules);
@@ -173,7 +160,7 @@ function readChain(table: OpenTable, raw: RawChain): void {
   });
 }
 
-function baseOf({ hook, type, prio, policy }: RawChain, created: number): Base | null {
+function baseOf({ hook, type, prio, policy }: RawObject, created: number): Base | null {
   if (hook === undefined) return null;
   const device = hook === 'ingress' ? 'prerouting' : 'postrouting';
   const isKnown = hooks.includes(hook);
@@ -189,7 +176,7 @@ function baseOf({ hook, type, prio, policy }: RawChain, created: number): Base |
 }
 
 /** What each rule of a device's chain asks for first, as if it said so. */
-function guardsOf({ hook, dev }: RawChain): readonly unknown[] {
+function guardsOf({ hook, dev }: RawObject): readonly unknown[] {
   if (hook !== 'ingress' && hook !== 'egress') return [];
   const key = hook === 'ingress' ? 'iifname' : 'oifname';
   // nft 1.0.6 leaves it out: a key that is not modelled is unknown.
@@ -220,7 +207,7 @@ function timeoutOf(statement: unknown): readonly [string, number] | null {
   return typeof seconds === 'number' ? [String(set?.set).replace(/^@/, ''), seconds] : null;
 }
 
-function readSet({ name, type, flags, timeout, elem }: RawSet): ElementSet {
+function readSet({ name, type, flags, timeout, elem }: RawObject): ElementSet {
   const given = listOf(flags);
   return {
     name,

@@ -48,25 +48,25 @@ export function keyOf({ family, address, protocol, port }: RuleFrontend): string
   return `${protocol} ${parsed === null ? any : formatEndpoint(parsed, port)}`;
 }
 
-/** Reads such a key; null: it is none. Whether several tables claim it, it does not say. */
+/** Reads such a key; null: it is none. It does not say whether several tables have it. */
 export function readKey(key: string): RuleFrontend | null {
-  const groups = /^(?<protocol>tcp|udp|sctp) (?<host>\*|\[[^\]]+\]|[^:[]+):(?<port>\d{1,5})$/.exec(
-    key,
-  )?.groups as { protocol: RuleFrontend['protocol']; host: string; port: string } | undefined;
-  if (groups === undefined || Number(groups.port) > 65_535) return null;
-  const { protocol, host } = groups;
-  const [isSix, text] = [host.startsWith('['), host.replace(/^\[|\]$/g, '')];
-  const address = text === '*' ? null : text;
+  const form = /^(tcp|udp|sctp) (?:([^:[]+)|\[([^\]]+)\]):(\d{1,5})$/;
+  const [, protocol, four, six = '', digits] = form.exec(key) ?? [];
+  const [port, host] = [Number(digits), four ?? six];
+  if (protocol === undefined || port > 65_535) return null;
+  const address = host === '*' ? null : host;
+  const isSix = four === undefined;
   if (address !== null && typeof parseAddress(address) !== (isSix ? 'bigint' : 'number')) {
     return null;
   }
   const family = isSix ? 'ip6' : 'ip';
-  return { family, address, protocol, port: Number(groups.port), translators: 1 };
+  const known = protocol as RuleFrontend['protocol'];
+  return { family, address, protocol: known, port, translators: 1 };
 }
 
 /** The packets that are put to a frontend, in their order. */
-export function packetsOf(claim: RuleFrontend, asking: NodeSenders): Packet[] {
-  const { family, address, protocol, port: dport } = claim;
+export function packetsOf(frontend: RuleFrontend, asking: NodeSenders): Packet[] {
+  const { family, address, protocol, port: dport } = frontend;
   const isOwn = (text: string): boolean => text.includes(':') === (family === 'ip6');
   const addresses = address === null ? asking.addresses.filter(isOwn) : [address];
   const senders = asking[family];
@@ -112,18 +112,18 @@ export interface PacketWords {
 
 /** What becomes of all packets of a frontend, in words. */
 export function wordsAt(
-  claim: RuleFrontend,
+  frontend: RuleFrontend,
   asking: NodeSenders,
   look: (packet: Packet) => PacketWords,
 ): readonly string[] {
   const words: string[] = [];
-  const { address, protocol, port: dport, family } = claim;
+  const { address, protocol, port: dport, family } = frontend;
   const own = new Set<string>();
-  const isPod = address === null ? nobody : podsOf(asking, family);
-  for (const packet of packetsOf(claim, asking)) {
-    const told = look(packet);
-    words.push(told.words);
-    for (const endpoint of told.endpoints) {
+  const isPod = address === null ? noPod : podsOf(asking, family);
+  for (const packet of packetsOf(frontend, asking)) {
+    const seen = look(packet);
+    words.push(seen.words);
+    for (const endpoint of seen.endpoints) {
       const ip = ipOf(endpoint);
       if (isPod(ip)) own.add(ip);
     }
@@ -143,31 +143,29 @@ export function wordsAt(
 /** Only cluster IPs reject wrong ports. Others may drop them or let them pass. */
 function strayWords(words: string): string {
   if (words.startsWith('unknown')) return words;
-  return words === rejected ? 'stray rejected' : 'stray not rejected';
+  return words === 'reject 1/1' ? 'stray rejected' : 'stray not rejected';
 }
-
-const rejected = 'reject 1/1';
 
 /**
  * The words of a correct frontend, from the correct outcomes of each packet; null if a packet has
  * several.
  */
 export function expectedWordsAt(
-  claim: RuleFrontend,
+  frontend: RuleFrontend,
   asking: NodeSenders,
   expect: (packet: Packet) => readonly ExpectedPacket[],
 ): readonly string[] | null {
   const open: Packet[] = [];
-  const words = wordsAt(claim, asking, (packet) => {
-    const fates = expect(packet);
-    const [fate] = fates;
-    const isStray = packet.dport === strayPort && claim.port !== strayPort;
-    const isReject = ({ kind }: ExpectedPacket): boolean => kind === 'reject';
-    const isOnly = fates.length === 1 || (isStray && fates.length > 1 && !fates.some(isReject));
+  const words = wordsAt(frontend, asking, (packet) => {
+    const outcomes = expect(packet);
+    const [outcome] = outcomes;
+    const isStray = packet.dport === strayPort && frontend.port !== strayPort;
+    const mayReject = outcomes.some(({ kind }) => kind === 'reject');
+    const isOnly = outcomes.length === 1 || (isStray && outcomes.length > 1 && !mayReject);
     if (!isOnly) open.push(packet);
-    if (fate === undefined) return { words: '', endpoints: [] };
-    const endpoints = fate.kind === 'endpoints' ? fate.endpoints.keys() : [];
-    return { words: wordsOfExpected(fate), endpoints };
+    if (outcome === undefined) return { words: '', endpoints: [] };
+    const endpoints = outcome.kind === 'endpoints' ? outcome.endpoints.keys() : [];
+    return { words: wordsOfExpected(outcome), endpoints };
   });
   return open.length > 0 ? null : words;
 }
@@ -175,7 +173,7 @@ export function expectedWordsAt(
 /** Discard: no Service has it. One that does makes both sides say the same of it. */
 const strayPort = 9;
 
-const nobody = (): boolean => false;
+const noPod = (): boolean => false;
 
 /** Whether an address is that of a pod of the node. */
 function podsOf(
@@ -184,7 +182,7 @@ function podsOf(
 ): (ip: string) => boolean {
   const isOwn = (text: string): boolean => text.includes(':') === (family === 'ip6');
   const ranges = pods.filter(isOwn).flatMap((text) => parseNetwork(text) ?? []);
-  if (ranges.length === 0) return nobody;
+  if (ranges.length === 0) return noPod;
   return (text) => {
     const ip = parseAddress(text);
     if (ip === null || addresses.includes(text)) return false;
@@ -204,7 +202,10 @@ export function wordsOf(outcome: PacketOutcome): string {
   return [...words, ...sent.sort()].join(', ');
 }
 
-function sentTo(to: string, { probability, masqueraded, affinity, affinitySeconds }: Destination) {
+function sentTo(
+  to: string,
+  { probability, masqueraded, affinity, affinitySeconds }: Omit<Destination, 'trace'>,
+) {
   const source = { true: ' masqueraded', false: '', unknown: ' unknown source' };
   const kept = affinity ? ` kept ${affinitySeconds ?? 'for ever'}` : '';
   return `${to} ${shareOf(probability)}${source[`${masqueraded}`]}${kept}`;
@@ -237,11 +238,8 @@ export function wordsOfExpected(expected: ExpectedPacket): string {
   const { endpoints, affinitySeconds } = expected;
   const probability = 1 / endpoints.size;
   const affinity = affinitySeconds !== null;
-  const trace = (): readonly [] => [];
   return [...endpoints]
-    .map(([to, masqueraded]) =>
-      sentTo(to, { probability, masqueraded, trace, affinity, affinitySeconds }),
-    )
+    .map(([to, masqueraded]) => sentTo(to, { probability, masqueraded, affinity, affinitySeconds }))
     .sort()
     .join(', ');
 }

@@ -26,16 +26,12 @@ export interface RuleFrontend {
   readonly address: string | null;
   readonly protocol: 'tcp' | 'udp' | 'sctp';
   readonly port: number;
-  /** How many tables claim it by chains of type nat. */
+  /** How many tables have it in chains of type nat. */
   readonly translators: number;
 }
 
 /** What the rules on the way have asked for; null: nothing yet. */
-interface MatchedFields {
-  readonly address: readonly Range[] | null;
-  readonly protocol: readonly Range[] | null;
-  readonly port: readonly Range[] | null;
-}
+type MatchedFields = Readonly<Record<'address' | 'protocol' | 'port', readonly Range[] | null>>;
 
 const nothing: MatchedFields = { address: null, protocol: null, port: null };
 
@@ -47,30 +43,26 @@ const protocols: Readonly<Record<number, RuleFrontend['protocol']>> = {
 
 /** Each once. */
 export function frontendsInRules(ruleset: RuleSet): RuleFrontend[] {
-  const found: Found = new Map();
+  const found: Search['found'] = new Map();
   for (const table of ruleset.tables) {
     // What one of the hooks came to, another need not search again.
-    const [inNat, elsewhere] = [new Set<string>(), new Set<string>()];
+    const seen = { nat: new Set<string>(), filter: new Set<string>() };
     for (const chain of table.chains.bases()) {
       const { base } = chain;
-      const before = base?.hook === 'prerouting' || base?.hook === 'output';
-      const isNat = base?.type === 'nat';
-      const seen = isNat ? inNat : elsewhere;
-      if (before) search({ table, isNat, found, seen }, chain, nothing);
+      if (base?.hook !== 'prerouting' && base?.hook !== 'output') continue;
+      const isNat = base.type === 'nat';
+      search({ table, isNat, found, seen: seen[isNat ? 'nat' : 'filter'] }, chain, nothing);
     }
   }
-  return [...found.values()].map(({ claim, by }) => ({ ...claim, translators: by.length }));
+  return [...found.values()].map(({ by, ...frontend }) => ({ ...frontend, translators: by.size }));
 }
 
-type Found = Map<
-  string,
-  { readonly claim: Omit<RuleFrontend, 'translators'>; readonly by: Table[] }
->;
+type FoundFrontend = Omit<RuleFrontend, 'translators'> & { readonly by: Set<Table> };
 
 interface Search {
   readonly table: Table;
   readonly isNat: boolean;
-  readonly found: Found;
+  readonly found: Map<string, FoundFrontend>;
   /** Chains that were searched, with what had been asked for. */
   readonly seen: Set<string>;
 }
@@ -91,7 +83,7 @@ function searchRule(at: Search, rule: Rule, before: MatchedFields): void {
   for (const statement of rule.statements) {
     asked = narrowed(asked, statement);
     if (statement.kind === 'verdict map') {
-      for (const claim of frontendsOfMap(statement.key, statement.set, asked)) add(at, claim);
+      for (const part of elementFields(statement.key, statement.set, asked)) add(at, part);
       searchTargets(at, statement.set, statement.key, asked);
     } else if (statement.kind === 'jump' || statement.kind === 'goto') {
       if (add(at, asked)) return;
@@ -120,7 +112,7 @@ const isAsked = (field: string): field is keyof typeof fields => field in fields
 function narrowed(asked: MatchedFields, statement: Statement): MatchedFields {
   if (statement.kind !== 'field' || statement.negate || statement.mask !== null) return asked;
   const { field, ranges } = statement;
-  if (!isAsked(field) || (field === 'destination' && ranges.every(isLoopback))) return asked;
+  if (field === 'destination' && ranges.every(isLoopback)) return asked;
   return asking(asked, field, ranges);
 }
 
@@ -128,27 +120,18 @@ function narrowed(asked: MatchedFields, statement: Statement): MatchedFields {
 const isLoopback = ({ low, high }: Range): boolean =>
   typeof low === 'number' && low < high && low >= 0x7f000000 && high <= 0x7fffffff;
 
-function asking(
-  asked: MatchedFields,
-  field: keyof typeof fields,
-  ranges: readonly Range[],
-): MatchedFields {
+function asking(asked: MatchedFields, field: string, ranges: readonly Range[]): MatchedFields {
+  if (!isAsked(field)) return asked;
   const name = fields[field];
-  const before = asked[name];
-  return {
-    ...asked,
-    [name]: before === null ? ranges : before.flatMap((range) => meet(range, ranges)),
-  };
+  const both = asked[name]?.flatMap((range) => ranges.flatMap((other) => meet(range, other)));
+  return { ...asked, [name]: both ?? ranges };
 }
 
-const meet = (range: Range, others: readonly Range[]): Range[] =>
-  others.flatMap(({ low, high }) => {
-    const both = {
-      low: low > range.low ? low : range.low,
-      high: high < range.high ? high : range.high,
-    };
-    return both.low > both.high ? [] : both;
-  });
+function meet(range: Range, other: Range): Range[] {
+  const low = other.low > range.low ? other.low : range.low;
+  const high = other.high < range.high ? other.high : range.high;
+  return low > high ? [] : [{ low, high }];
+}
 
 /** A rule with more ranges is a list of addresses and not a frontend. */
 const mostRanges = 16;
@@ -156,15 +139,15 @@ const mostRanges = 16;
 const endsOf = (ranges: readonly Range[]): ReadonlySet<Address> =>
   new Set(ranges.slice(0, mostRanges).flatMap(({ low, high }) => [low, high]));
 
-/** Takes note of claims that are complete; returns whether they are. */
+/** Takes note of frontends that are complete; returns whether they are. */
 function add(at: Search, { address, protocol, port }: MatchedFields): boolean {
   if (protocol === null || port === null) return false;
   const addresses = address === null ? [null] : [...endsOf(address)];
   for (const number of endsOf(protocol)) {
     const name = protocols[Number(number)];
     if (name === undefined) continue;
-    for (const one of addresses) {
-      for (const end of endsOf(port)) addOne(at, one, name, Number(end));
+    for (const end of addresses) {
+      for (const number of endsOf(port)) addOne(at, end, name, Number(number));
     }
   }
   return true;
@@ -176,37 +159,26 @@ function addOne(
   protocol: RuleFrontend['protocol'],
   port: number,
 ): void {
-  const families: RuleFrontend['family'][] =
-    address !== null
-      ? [familyOf(address)]
-      : table.family === 'inet'
-        ? ['ip', 'ip6']
-        : [table.family];
-  for (const family of families) {
+  const own = table.family === 'inet' ? (['ip', 'ip6'] as const) : [table.family];
+  for (const family of address === null ? own : [familyOf(address)]) {
     const text = address === null ? null : formatAddress(address);
     const key = `${family} ${String(text)} ${protocol} ${port}`;
-    const claim = { family, address: text, protocol, port };
-    const known = found.get(key) ?? { claim, by: [] };
-    if (known.by.length === 0) found.set(key, known);
-    if (isNat && !known.by.includes(table)) known.by.push(table);
+    const by = new Set<Table>();
+    const frontend = found.get(key) ?? { family, address: text, protocol, port, by };
+    found.set(key, frontend);
+    if (isNat) frontend.by.add(table);
   }
 }
 
-function* frontendsOfMap(
-  key: LookupKey,
-  set: ElementSet,
-  asked: MatchedFields,
-): Generator<MatchedFields> {
-  if (key.kind !== 'fields') return;
-  for (const element of set.elements) {
-    let claim = asked;
-    for (const [index, field] of key.fields.entries()) {
+/** What the elements of a map ask for. */
+function elementFields(key: LookupKey, set: ElementSet, asked: MatchedFields): MatchedFields[] {
+  if (key.kind !== 'fields') return [];
+  return set.elements.map((element) =>
+    key.fields.reduce((fields, field, index) => {
       const component = element.key[index];
-      if (component === undefined || typeof component === 'string' || !isAsked(field)) continue;
-      claim = asking(claim, field, [component]);
-    }
-    yield claim;
-  }
+      return typeof component === 'object' ? asking(fields, field, [component]) : fields;
+    }, asked),
+  );
 }
 
 /** Chains that a map leads to without having asked for a port. */

@@ -15,14 +15,19 @@ import { formatAddress } from '../address.ts';
 import type { Range, Rule, RuleSet, Statement, Table } from '../ruleset.ts';
 import { rulesOf } from '../ruleset.ts';
 
-type ShownFields = Pick<
-  ProxyConfig,
-  'detectLocalMode' | 'bridgeInterface' | 'interfaceNamePrefix'
-> &
-  Pick<ProxyConfig, 'clusterCIDRs' | 'masqueradeAll' | 'nodePortAddresses' | 'localhostNodePorts'>;
-
 /** Fields of kube-proxy's configuration, as far as its rules show them. */
-export type InferredSettings = Partial<ShownFields>;
+export type InferredSettings = Partial<
+  Pick<
+    ProxyConfig,
+    | 'detectLocalMode'
+    | 'bridgeInterface'
+    | 'interfaceNamePrefix'
+    | 'clusterCIDRs'
+    | 'masqueradeAll'
+    | 'nodePortAddresses'
+    | 'localhostNodePorts'
+  >
+>;
 
 export const modeIn = ({ tables }: RuleSet): ProxyConfig['mode'] =>
   tables.some(isKubeProxys) ? 'nftables' : 'iptables';
@@ -48,48 +53,33 @@ const enough = 20;
 /** A rule that marks whatever goes to a cluster IP. */
 const everything = '';
 
-type Votes = Map<string, number>;
-
 /** Each address family has tables of its own. */
 function markingIn(tables: readonly Table[]): InferredSettings {
-  const votes = tables.map((table) => votesOf(marked(table)));
-  const sum = (count: (entry: Votes) => number): number =>
-    votes.reduce((all, entry) => all + count(entry), 0);
-  const all = sum((entry) => entry.get(everything) ?? 0);
-  const masqueradeAll = all > 0 && all > 0.9 * sum(total);
+  const votes = tables.map((table) => firstOf(marked(table)));
+  const all = votes.flat();
+  const masqueradeAll = all.filter((key) => key === everything).length > 0.9 * all.length;
   const detected = tables.flatMap((table, at) => {
-    const own: Votes = votes[at] ?? new Map<string, number>();
-    const named = total(own) - (own.get(everything) ?? 0);
+    const named = (votes[at] ?? []).filter((key) => key !== everything);
     // If few rules for cluster IPs vote, those for external traffic vote too.
-    return winner(named < enough ? votesOf(shortCut(table), own) : own) ?? [];
+    const more = named.length < enough ? firstOf(shortCut(table)) : [];
+    return winner([...named, ...more]) ?? [];
   });
   const byName = detected.find((key) => !key.includes('/'));
   const detection = byName === undefined ? byRange(detected) : byInterface(byName);
-  return { ...detection, ...(masqueradeAll ? { masqueradeAll } : {}) };
+  return { ...detection, ...(masqueradeAll && all.length > 0 ? { masqueradeAll } : {}) };
 }
 
-const total = (votes: Votes): number => [...votes.values()].reduce((sum, entry) => sum + entry, 0);
-
-/** Adds the votes of these to others. */
-function votesOf(keys: Iterable<string>, others: Votes = new Map()): Votes {
-  const votes = new Map(others);
-  let count = 0;
-  for (const key of keys) {
-    votes.set(key, (votes.get(key) ?? 0) + 1);
-    if (++count >= enough) break;
-  }
-  return votes;
+function firstOf(keys: Iterable<string>): string[] {
+  const found: string[] = [];
+  for (const key of keys) if (found.push(key) >= enough) break;
+  return found;
 }
 
 /** The sender that most rules name; the first of several. */
-function winner(votes: Votes): string | null {
-  const named = [...votes].filter(([key]) => key !== everything);
-  return (
-    named.reduce<[string, number] | null>(
-      (best, entry) => (best === null || entry[1] > best[1] ? entry : best),
-      null,
-    )?.[0] ?? null
-  );
+function winner(named: readonly string[]): string | null {
+  const votes = Map.groupBy(named, (key) => key);
+  const [first] = [...votes].sort(([, some], [, others]) => others.length - some.length);
+  return first?.[0] ?? null;
 }
 
 /** By rule that marks what goes to cluster IPs: the senders that it spares. */
@@ -173,37 +163,28 @@ function networkOf({ low, high }: Range): string | null {
 
 // Node ports.
 
-/** Where one rule leads to node ports. */
-interface Way {
-  /** CIDRs. */
-  readonly addresses: readonly string[];
-  readonly sparesLocalhost: boolean;
-}
-
 function nodePortsIn(tables: readonly Table[]): InferredSettings {
-  const ways = tables.flatMap((table) => [...waysIn(table)]);
-  if (ways.length === 0) return {};
-  const nodePortAddresses = [...new Set(ways.flatMap(({ addresses }) => addresses))];
-  const localhostNodePorts = !ways.some(({ sparesLocalhost }) => sparesLocalhost);
-  return { nodePortAddresses, localhostNodePorts };
-}
-
-function* waysIn(table: Table): Generator<Way> {
-  const chain = table.chains.get(isKubeProxys(table) ? 'services' : 'KUBE-SERVICES');
-  if (chain === undefined) return;
-  for (const { statements } of rulesOf(chain)) {
-    if (!statements.some(leadsToNodePorts)) continue;
-    const isLocal = statements.some(
-      (statement) =>
-        statement.kind === 'address type' && statement.side === 'destination' && !statement.negate,
-    );
-    const ranges = statements.flatMap((statement) => destinationsOf(statement));
-    const addresses = isLocal
-      ? [table.family === 'ip6' ? '::/0' : '0.0.0.0/0']
-      : ranges.flatMap((range) => networkOf(range) ?? []);
-    const sparesLocalhost = isLocal && table.family !== 'ip6' && statements.some(excludes);
-    if (addresses.length > 0) yield { addresses, sparesLocalhost };
+  const addresses = new Set<string>();
+  let localhostNodePorts = true;
+  for (const table of tables) {
+    const chain = table.chains.get(isKubeProxys(table) ? 'services' : 'KUBE-SERVICES');
+    for (const { statements } of chain === undefined ? [] : rulesOf(chain)) {
+      if (!statements.some(leadsToNodePorts)) continue;
+      const isLocal = statements.some(
+        (statement) =>
+          statement.kind === 'address type' &&
+          statement.side === 'destination' &&
+          !statement.negate,
+      );
+      if (isLocal) addresses.add(table.family === 'ip6' ? '::/0' : '0.0.0.0/0');
+      const ranges = isLocal ? [] : statements.flatMap(destinationsOf);
+      for (const range of ranges) addresses.add(networkOf(range) ?? '');
+      if (isLocal && table.family !== 'ip6' && statements.some(excludes))
+        localhostNodePorts = false;
+    }
   }
+  addresses.delete('');
+  return addresses.size === 0 ? {} : { nodePortAddresses: [...addresses], localhostNodePorts };
 }
 
 const leadsToNodePorts = (statement: Statement): boolean =>

@@ -6,32 +6,23 @@
 
 import { parseIptablesSave } from '../parse/iptables-save.ts';
 import { parseNft } from '../parse/nft-ruleset.ts';
-import type { Hook, RuleSource, Statement, Table } from '../ruleset.ts';
+import type { Hook, Statement, Table } from '../ruleset.ts';
 import { DumpError, rulesOf } from '../ruleset.ts';
-import type { BaseChain } from '../walk/hooks.ts';
 import type { TraceStep } from '../walk/match.ts';
 import type { Destination, OutcomeShare, PacketOutcome, UnknownRule } from '../walk/walk.ts';
 
-/** A rule that a packet met. */
-interface RuleJson {
-  readonly source: RuleSource;
-  readonly family: Table['family'];
+/** A rule that a packet met; `base` is the base chain that led there, `text` is as dumped. */
+interface RuleJson extends Pick<Table, 'source' | 'family'> {
   readonly table: string;
   readonly chain: string;
-  /** The base chain that led there, and its hook. */
   readonly base: string;
   readonly hook: Hook;
-  /** The rule as the dump has it. */
   readonly text: string;
 }
 
-interface OutcomeJson {
-  readonly probability: number;
-  readonly masqueraded: boolean | 'unknown';
-  /** Of destinations only. */
-  readonly affinity?: boolean;
-  readonly affinitySeconds?: number | null;
-  /** Places in the list of rules. */
+/** Affinity is that of destinations only; `by` are places in the list of rules. */
+interface OutcomeJson
+  extends Omit<OutcomeShare, 'trace'>, Partial<Pick<Destination, 'affinity' | 'affinitySeconds'>> {
   readonly by: readonly number[];
 }
 
@@ -78,31 +69,29 @@ export function encodeOutcomes(outcomes: readonly PacketOutcome[]): EncodedOutco
   };
   const isDecisive = (step: TraceStep): boolean =>
     step.rule.statements.some(({ kind }) => decides.has(kind)) || isCallFor(step);
-  const toldFate = ({ probability, masqueraded, trace }: OutcomeShare): OutcomeJson => ({
+  const encode = ({ probability, masqueraded, trace, ...affinity }: OutcomeShare): OutcomeJson => ({
     probability,
     masqueraded,
     by: trace()
       .filter((step, at, all) => isDecisive(step) || at === all.length - 1)
       .map(placeOf),
+    ...affinity,
   });
-  const told = outcomes.map((outcome): WalkResultJson => {
-    const fates: Record<string, OutcomeJson> = {};
-    for (const name of stops) {
-      if (outcome[name].probability > 0) fates[name] = toldFate(outcome[name]);
-    }
-    for (const [to, destination] of outcome.destinations) {
-      const { affinity, affinitySeconds } = destination;
-      fates[to] = { ...toldFate(destination), affinity, affinitySeconds };
-    }
+  const encoded = outcomes.map((outcome): WalkResultJson => {
+    const met = stops.flatMap((name) => {
+      return outcome[name].probability > 0 ? [[name, outcome[name]] as const] : [];
+    });
+    const all = [...met, ...outcome.destinations];
+    const fates = Object.fromEntries(all.map(([name, share]) => [name, encode(share)] as const));
     return { fates, unknown: outcome.unknown };
   });
-  return { rules, outcomes: told };
+  return { rules, outcomes: encoded };
 }
 
 /** A report does not have the expected form. */
 export class InvalidReport extends Error {}
 
-/** @throws NotTold unless it holds. */
+/** @throws InvalidReport unless it holds. */
 export function check(holds: boolean, what: string): asserts holds {
   if (!holds) throw new InvalidReport(`Expected ${what}`);
 }
@@ -124,7 +113,7 @@ export function listOf(value: unknown, what: string): readonly unknown[] {
 /**
  * Reads outcomes that were sent.
  *
- * @throws NotTold where they are none.
+ * @throws InvalidReport where they are none.
  */
 export function decodeOutcomes(raw: unknown): readonly PacketOutcome[] {
   const { rules, outcomes } = fieldsOf(raw, 'outcomes');
@@ -134,30 +123,26 @@ export function decodeOutcomes(raw: unknown): readonly PacketOutcome[] {
 
 function outcomeOf(raw: unknown, steps: readonly TraceStep[]): PacketOutcome {
   const { fates, unknown } = fieldsOf(raw, 'an outcome');
-  const none: OutcomeShare = { probability: 0, masqueraded: false, trace: () => [] };
-  const found = { reject: none, drop: none, pass: none };
-  const destinations = new Map<string, Destination>();
-  for (const [name, told] of Object.entries(fieldsOf(fates, 'fates'))) {
-    const fate = fateOf(told, steps);
-    const stop = stops.find((entry) => entry === name);
-    if (stop === undefined) destinations.set(name, fate);
-    else found[stop] = fate;
-  }
+  const shares = Object.entries(fieldsOf(fates, 'fates')).map(([name, share]) => {
+    return [name, shareOf(share, steps)] as const;
+  });
+  const destinations = new Map(shares);
+  const stop = (name: string): OutcomeShare => {
+    const share = destinations.get(name);
+    destinations.delete(name);
+    return share ?? { probability: 0, masqueraded: false, trace: () => [] };
+  };
+  const stopped = { reject: stop('reject'), drop: stop('drop'), pass: stop('pass') };
   const met = listOf(unknown, 'unknown: a list').map((entry): UnknownRule => {
     const { reason, rule } = fieldsOf(entry, 'an unknown');
     return { reason: String(reason), rule: String(rule) };
   });
-  return { ...found, destinations, unknown: met };
+  return { ...stopped, destinations, unknown: met };
 }
 
-function fateOf(raw: unknown, steps: readonly TraceStep[]): Destination {
-  const {
-    probability,
-    masqueraded,
-    affinity = false,
-    affinitySeconds = null,
-    by,
-  } = fieldsOf(raw, 'a fate');
+function shareOf(raw: unknown, steps: readonly TraceStep[]): Destination {
+  const fields = fieldsOf(raw, 'a fate');
+  const { probability, masqueraded, affinity = false, affinitySeconds = null, by } = fields;
   check(typeof probability === 'number' && probability >= 0 && probability <= 1, 'a probability');
   check(typeof masqueraded === 'boolean' || masqueraded === 'unknown', 'masqueraded');
   check(typeof affinity === 'boolean', 'affinity');
@@ -174,35 +159,28 @@ function stepOf(raw: unknown): TraceStep {
   const fields = fieldsOf(raw, 'a rule');
   const names = ['source', 'family', 'table', 'chain', 'base', 'hook', 'text'] as const;
   for (const name of names) check(typeof fields[name] === 'string', `${name} of a rule`);
-  const told = fields as unknown as RuleJson;
+  const json = fields as unknown as RuleJson;
+  const { hook, text, chain: name } = json;
   try {
-    const table = tableWith(told);
-    const base = table?.chains.get(told.base);
-    const chain = table?.chains.get(told.chain);
-    const [rule] = chain === undefined ? [] : rulesOf(chain);
-    check(table !== undefined && base !== undefined && rule !== undefined, 'a rule of its table');
-    return {
-      chain: told.chain,
-      rule: { statements: rule.statements, text: told.text },
-      base: baseOf(told, table, base),
-    };
+    const table = tableWith(json);
+    const chain = table?.chains.get(json.base);
+    const called = table?.chains.get(name);
+    const [rule] = called === undefined ? [] : rulesOf(called);
+    check(table !== undefined && chain !== undefined && rule !== undefined, 'a rule of its table');
+    const base = { hook, priority: 0, type: 'filter', policy: 'accept', created: 0 } as const;
+    const { statements } = rule;
+    return { chain: name, rule: { statements, text }, base: { chain, table, base } };
   } catch (error) {
     if (error instanceof DumpError) throw new InvalidReport(error.message, { cause: error });
     throw error;
   }
 }
 
-const baseOf = ({ hook }: RuleJson, table: Table, chain: BaseChain['chain']): BaseChain => ({
-  chain,
-  table,
-  base: { hook, priority: 0, type: 'filter', policy: 'accept', created: 0 },
-});
-
 /** The table with this one rule. */
-function tableWith(told: RuleJson): Table | undefined {
-  const { source, family, table, chain, base, text } = told;
+function tableWith({ source, family, table, chain, base, text }: RuleJson): Table | undefined {
+  const chains = [...new Set([base, chain])];
   if (source === 'iptables') {
-    const names = [...new Set([base, chain])].map((name) => `:${name} - [0:0]\n`).join('');
+    const names = chains.map((name) => `:${name} - [0:0]\n`).join('');
     check(!/[\n\r]/.test(`${table}${base}${chain}${text}`), 'a rule in one line');
     const dump = `*${table}\n${names}${text}\nCOMMIT\n`;
     return parseIptablesSave(dump, family === 'ip6' ? 'ip6' : 'ip').tables[0];
@@ -212,7 +190,7 @@ function tableWith(told: RuleJson): Table | undefined {
   const expr = typeof first === 'string' ? rest : [first, ...rest];
   const nftables = [
     { table: { family, name: table } },
-    ...[...new Set([base, chain])].map((name) => ({ chain: { ...of, name } })),
+    ...chains.map((name) => ({ chain: { ...of, name } })),
     ...[...text.matchAll(/"@([^"]+)"/g)].map(([, name]) => ({ set: { ...of, name } })),
     { rule: { ...of, chain, handle: 0, expr } },
   ];

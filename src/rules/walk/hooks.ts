@@ -23,18 +23,8 @@ export type Station =
 /** For each hook the orders in which its stations may run: nearly always one. */
 export type Hooks = Readonly<Record<Hook, readonly (readonly Station[])[]>>;
 
-const compiled = new WeakMap<RuleSet, Map<Family, Hooks>>();
-
 /** The hooks that packets of this family meet. */
 export function hooksOf(ruleset: RuleSet, family: Family): Hooks {
-  const known = compiled.get(ruleset) ?? new Map<Family, Hooks>();
-  compiled.set(ruleset, known);
-  const hooks = known.get(family) ?? compile(ruleset, family);
-  known.set(family, hooks);
-  return hooks;
-}
-
-function compile(ruleset: RuleSet, family: Family): Hooks {
   const chains = ruleset.tables
     .filter((table) => table.family === family || table.family === 'inet')
     .flatMap((table) => table.chains.bases().flatMap((chain) => baseChain(table, chain)));
@@ -57,60 +47,44 @@ function baseChain(table: Table, chain: Chain): BaseChain[] {
   return isEmpty ? [] : [{ chain, base, table }];
 }
 
-interface Placed {
+/** `table` is null for the NAT hook. */
+interface Placed<T> {
   readonly priority: number;
-  /** null: the NAT hook. */
   readonly table: Table | null;
   readonly created: number;
-  readonly station: Station;
+  readonly item: T;
 }
 
 function stationsOf(chains: readonly BaseChain[]): readonly (readonly Station[])[] {
-  const placed: Placed[] = chains
-    .filter(({ base }) => base.type !== 'nat')
-    .map((at) => ({
-      priority: at.base.priority,
-      table: at.table,
-      created: at.base.created,
-      station: { kind: 'chain', at },
-    }));
-  const nat = chains.filter(({ base }) => base.type === 'nat');
+  const placed = chains.map((at) => {
+    const { priority, created, type } = at.base;
+    return { isNat: type === 'nat', priority, table: at.table, created, item: at };
+  });
+  const stations = placed
+    .filter(({ isNat }) => !isNat)
+    .map((entry): Placed<Station> => ({ ...entry, item: { kind: 'chain', at: entry.item } }));
+  const nat = placed.filter(({ isNat }) => isNat);
   const [first] = nat;
   if (first !== undefined) {
-    const isSource = first.base.hook === 'postrouting' || first.base.hook === 'input';
-    const orders = ordersOf(
-      nat,
-      ({ base }) => base.priority,
-      (first, other) =>
-        first.table === other.table ? other.base.created - first.base.created : null,
-    );
-    const station: Station = { kind: 'nat', orders };
-    placed.push({ priority: isSource ? 100 : -100, table: null, created: 0, station });
+    const { hook } = first.item.base;
+    const priority = hook === 'postrouting' || hook === 'input' ? 100 : -100;
+    const item = { kind: 'nat', orders: ordersOf(nat) } as const;
+    stations.push({ priority, table: null, created: 0, item });
   }
-  const orders = ordersOf(
-    placed,
-    ({ priority }) => priority,
-    (first, other) =>
-      first.table !== null && first.table === other.table ? other.created - first.created : null,
-  );
-  return orders.map((order) => order.map(({ station }) => station));
+  return ordersOf(stations);
 }
 
 /** More members of one priority than this are too many to try every order of. */
 const mostTried = 4;
 
-/** All orders by priority; where `compare` is null for two of one priority, both their orders. */
-function ordersOf<T>(
-  members: readonly T[],
-  priorityOf: (member: T) => number,
-  compare: (first: T, other: T) => number | null,
-): readonly (readonly T[])[] {
-  const priorities = [...new Set(members.map(priorityOf))].sort((a, b) => a - b);
+/** All orders by priority; of two tables with one priority both orders. */
+function ordersOf<T>(members: readonly Placed<T>[]): readonly (readonly T[])[] {
+  const byPriority = Map.groupBy(members, ({ priority }) => priority);
   let orders: readonly (readonly T[])[] = [[]];
-  for (const priority of priorities) {
-    const tied = members.filter((member) => priorityOf(member) === priority);
-    const ways = tied.length > mostTried ? rotations(tied) : permutations(tied, compare);
-    orders = orders.flatMap((order) => ways.map((way) => [...order, ...way]));
+  for (const [, tied] of [...byPriority].sort(([a], [b]) => a - b)) {
+    const ways = tied.length > mostTried ? rotations(tied) : permutations(tied);
+    const items = ways.map((way) => way.map(({ item }) => item));
+    orders = orders.flatMap((order) => items.map((way) => [...order, ...way]));
   }
   return orders;
 }
@@ -118,19 +92,13 @@ function ordersOf<T>(
 const rotations = <T>(members: readonly T[]): T[][] =>
   members.map((_, at) => [...members.slice(at), ...members.slice(0, at)]);
 
-function permutations<T>(
-  members: readonly T[],
-  compare: (first: T, other: T) => number | null,
-): readonly (readonly T[])[] {
+/** A member may come first if none of its table was created later. */
+function permutations<T>(members: readonly Placed<T>[]): readonly (readonly Placed<T>[])[] {
   if (members.length <= 1) return [members];
-  // A member may come first if no other must come before it.
-  const firsts = members.filter((candidate) =>
-    members.every((other) => (compare(candidate, other) ?? 0) <= 0),
+  const firsts = members.filter(({ table, created }) =>
+    members.every((other) => other.table !== table || other.created <= created),
   );
-  return firsts.flatMap((candidate) =>
-    permutations(
-      members.filter((other) => other !== candidate),
-      compare,
-    ).map((rest) => [candidate, ...rest]),
+  return firsts.flatMap((first) =>
+    permutations(members.filter((other) => other !== first)).map((rest) => [first, ...rest]),
   );
 }

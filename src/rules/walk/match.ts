@@ -41,10 +41,7 @@ export interface PacketState {
   /** null: a rule translated it, and does not say into what. */
   destination: Address | null;
   destinationPort: number | null;
-  /**
-   * Whether it is for the node itself, if its address does not show that; null: the address shows
-   * it.
-   */
+  /** Whether it is for the node itself; null: its address shows that. */
   toNode: boolean | null;
   /** All interfaces of the node; null: not known. */
   readonly interfaces: readonly string[] | null;
@@ -52,17 +49,14 @@ export interface PacketState {
   readonly interfacesTo: (address: Address) => readonly string[] | null;
   /** null: not known; empty: none. */
   in: string | null;
-  /** null: as the routes say (`waysOut`). */
+  /** null: as the routes say (`interfacesOut`). */
   out: string | null;
   mark: number;
   /** The bits of the mark that are known. */
   markKnown: number;
   connectionMark: number;
   connectionMarkKnown: number;
-  /**
-   * In conntrack's table: there is none before it is asked, or if a rule has NOTRACK. An
-   * error that the node sends about a packet is related to its entry.
-   */
+  /** In conntrack's table. An error that the node sends about a packet is related to its entry. */
   entry: 'none' | 'new' | 'untracked' | 'related';
   /** Destination NAT is settled: no rule can change it any more. */
   translated: boolean;
@@ -129,10 +123,7 @@ export interface PassedRule extends Omit<TraceStep, 'rule'> {
 
 const answer = (holds: boolean, negate: boolean): MatchResult => (holds !== negate ? 'yes' : 'no');
 
-/**
- * Whether the match holds. Chance and memory (`random`, `remembered`) are evaluated in run-
- * chain.ts.
- */
+/** Whether the match holds. run-chain.ts evaluates chance and memory (`random`, `remembered`). */
 export const evaluate = (match: Match, state: PacketState): MatchResult =>
   state.questions === null
     ? answerTo(match, state)

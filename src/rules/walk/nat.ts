@@ -95,32 +95,27 @@ function send<State extends PacketState>(state: State, address: Address, port: n
   return state;
 }
 
-function portsOf(
-  { ports, random }: Translation,
-  packetValue: number | null,
-): readonly number[] | null {
-  if (ports === null) return packetValue === null ? null : [packetValue];
-  const { low, high } = ports;
-  if (low === high) return [low];
-  if (random || packetValue === null) return high - low < mostWays ? numbers(low, high) : null;
-  return [packetValue >= low && packetValue <= high ? packetValue : low];
+function portsOf({ ports, random }: Translation, current: number | null): readonly number[] | null {
+  if (ports === null) return current === null ? null : [current];
+  if (random || current === null) return expand(ports)?.map(Number) ?? null;
+  return [current >= ports.low && current <= ports.high ? current : ports.low];
 }
-
-const numbers = (low: number, high: number): number[] =>
-  Array.from({ length: high - low + 1 }, (_, index) => low + index);
 
 function addressesOf(
   { addresses }: Translation,
-  packetValue: Address | null,
+  current: Address | null,
 ): readonly Address[] | null {
-  if (addresses === null) return packetValue === null ? null : [packetValue];
-  const { low, high } = addresses;
-  if (typeof low === 'number' && typeof high === 'number') {
-    return high - low < mostWays ? numbers(low, high) : null;
-  }
-  const [first, last] = [BigInt(low), BigInt(high)];
-  if (last - first >= BigInt(mostWays)) return null;
-  return Array.from({ length: Number(last - first) + 1 }, (_, index) => first + BigInt(index));
+  if (addresses === null) return current === null ? null : [current];
+  return expand(addresses);
+}
+
+/** All values of the range; null: there are too many. */
+function expand({ low, high }: Range): readonly Address[] | null {
+  const span = Number(BigInt(high) - BigInt(low));
+  if (span >= mostWays) return null;
+  return Array.from({ length: span + 1 }, (_, index) =>
+    typeof low === 'bigint' ? low + BigInt(index) : low + index,
+  );
 }
 
 /** REDIRECT: 127.0.0.1 or ::1 for the node's own packets, else the interface's own address. */

@@ -8,7 +8,7 @@ import type { List, PacketState, PassedRule } from './match.ts';
 export type OutcomeName = string;
 
 /** Whether an outcome is a known destination. */
-export const isDestination = (fate: OutcomeName): boolean => fate.includes(':');
+export const isDestination = (outcome: OutcomeName): boolean => outcome.includes(':');
 
 export interface Share {
   low: number;
@@ -24,16 +24,35 @@ export interface Share {
 
 export type Tally = Map<OutcomeName, Share>;
 
+/** A tally of what `add` adds. */
+export function tallyOf(add: (tally: Tally) => void): Tally {
+  const tally: Tally = new Map();
+  add(tally);
+  return tally;
+}
+
 /** Adds so much of what ends here. A weight of 0 is the way of those who came before. */
-export function count(tally: Tally, fate: OutcomeName, weight: number, state: PacketState): void {
+export function count(
+  tally: Tally,
+  outcome: OutcomeName,
+  weight: number,
+  state: PacketState,
+): void {
   const masquerade = state.masqueraded === 'unknown' ? 4 : state.masqueraded ? 2 : 1;
   const { affinity } = state;
   const kept = affinity !== null && holds(state.remembered, affinity.name) ? affinity : null;
   const remembered = affinity === null ? state.remembered : null;
-  const share = tally.get(fate);
+  const share = tally.get(outcome);
   if (share === undefined) {
     const { trace } = state;
-    tally.set(fate, { low: weight, high: weight, masquerade, trace, remembered, affinity: kept });
+    tally.set(outcome, {
+      low: weight,
+      high: weight,
+      masquerade,
+      trace,
+      remembered,
+      affinity: kept,
+    });
     return;
   }
   share.low += weight;
@@ -50,16 +69,16 @@ export function holds(list: List<string> | null, name: string): boolean {
 
 /** Adds so much of another tally. */
 export function addTally(tally: Tally, part: Tally, weight: number): void {
-  for (const [fate, share] of part) {
-    addShare(tally, fate, { ...share, low: share.low * weight, high: share.high * weight });
+  for (const [outcome, share] of part) {
+    addShare(tally, outcome, { ...share, low: share.low * weight, high: share.high * weight });
   }
 }
 
 /** Adds one share, which becomes the tally's own. */
-export function addShare(tally: Tally, fate: OutcomeName, part: Share): void {
-  const share = tally.get(fate);
+export function addShare(tally: Tally, outcome: OutcomeName, part: Share): void {
+  const share = tally.get(outcome);
   if (share === undefined) {
-    tally.set(fate, part);
+    tally.set(outcome, part);
     return;
   }
   share.low += part.low;
@@ -74,8 +93,8 @@ const rounding = 1e-9;
 /** Adds the hull of alternative tallies. Returns whether they differ. */
 export function addHull(tally: Tally, parts: readonly Tally[], weight: number): boolean {
   let differ = false;
-  for (const fate of new Set(parts.flatMap((part) => [...part.keys()]))) {
-    const shares = parts.map((part) => part.get(fate));
+  for (const outcome of new Set(parts.flatMap((part) => [...part.keys()]))) {
+    const shares = parts.map((part) => part.get(outcome));
     const known = shares.filter((share) => share !== undefined);
     const low = Math.min(...shares.map((share) => share?.low ?? 0));
     const high = Math.max(...known.map((share) => share.high));
@@ -85,7 +104,7 @@ export function addHull(tally: Tally, parts: readonly Tally[], weight: number): 
     const masquerade = known.reduce((bits, share) => bits | share.masquerade, 0);
     const affinity = known.find((share) => share.affinity !== null)?.affinity ?? null;
     const part = { ...first, low: low * weight, high: high * weight, masquerade, affinity };
-    addShare(tally, fate, part);
+    addShare(tally, outcome, part);
   }
   return differ;
 }

@@ -13,16 +13,17 @@
 // forks one behind the other would make 2ⁿ ways.
 
 import type { Action, Chain, DnatTarget, Element, Match, Rule } from '../ruleset.ts';
+import { only } from '../ruleset.ts';
 import type { BaseChain } from './hooks.ts';
 import { changeMark } from './mark.ts';
 import type { PacketState } from './match.ts';
 import { evaluate, lookup } from './match.ts';
 import { translate } from './nat.ts';
 import type { Tally } from './outcome-shares.ts';
-import { addHull, addTally, count, isDestination } from './outcome-shares.ts';
+import { addHull, addTally, count, isDestination, tallyOf } from './outcome-shares.ts';
 import { candidatesOf } from './rule-index.ts';
-import { forkedTooOften, continueTranslated } from './walk-cache.ts';
-import type { WalkState, Walk } from './walk-state.ts';
+import { continueTranslated, forkedTooOften } from './walk-cache.ts';
+import type { Walk, WalkState } from './walk-state.ts';
 
 /** A place in a chain, and where its caller is. */
 interface Place {
@@ -165,17 +166,9 @@ function keyOf(state: WalkState): string {
   let remembered = '';
   for (let at = state.remembered; at !== null; at = at.tail) remembered += ` ${at.head}`;
   return [
-    state.mark,
-    state.markKnown,
-    state.connectionMark,
-    state.connectionMarkKnown,
-    state.entry,
-    state.goal,
-    state.masqueraded,
-    state.translated,
-    state.sourceTranslated,
-    state.affinity?.name,
-    remembered,
+    ...[state.mark, state.markKnown, state.connectionMark, state.connectionMarkKnown],
+    ...[state.entry, state.goal, state.masqueraded, state.translated, state.sourceTranslated],
+    ...[state.affinity?.name, remembered],
   ].join('|');
 }
 
@@ -244,20 +237,34 @@ function takeBranch(branch: Run, rule: Rule, at: number, pending: Pending): void
   if (applyRule(branch, rule, at, pending) !== 'over') finish(branch);
 }
 
-function fork(run: Run, rule: Rule, at: number, pending: Pending): Next {
+function fork(run: Run, rule: Rule, at: number, { unknown, memory, share }: Pending): Next {
   const frame = frameOf(run);
   const { walk, tally, weight, traveller } = run;
-  const { unknown, memory, share } = pending;
   if (unknown !== null) {
-    const matched: Tally = new Map();
-    takeBranch(branchOf(run, frame, matched, 1), rule, at, { ...pending, unknown: null });
-    const hull = addHull(tally, [matched, restOf(walk, frame, traveller)], weight);
-    if (hull) addUnknown(walk, rule, whether(unknown));
-    return 'over';
+    const pending = { share, unknown: null, memory };
+    const matched = tallyOf((part) => takeBranch(branchOf(run, frame, part, 1), rule, at, pending));
+    return addWays(run, [matched, restOf(walk, frame, traveller)], rule, whether(unknown));
   }
-  if (memory !== null) return forkByMemory(run, rule, at, { ...pending, memory }, frame);
-  if (share > 0) takeBranch(branchOf(run, frame, tally, weight * share), rule, at, nothing);
-  return goOn(run, frame, 1 - share);
+  if (memory === null) {
+    if (share > 0) takeBranch(branchOf(run, frame, tally, weight * share), rule, at, nothing);
+    return goOn(run, frame, 1 - share);
+  }
+  const known = tallyOf((part) => {
+    const branch = branchOf(run, frame, part, 1);
+    branch.traveller.affinity = { name: memory.name, seconds: memory.seconds };
+    takeBranch(branch, rule, at, { share, unknown: null, memory: null });
+  });
+  if ([...known.keys()].every(isDestination)) {
+    addTally(tally, known, 0);
+    return goOn(run, frame, 1);
+  }
+  return addWays(run, [known, restOf(walk, frame, traveller)], rule, whether(memory));
+}
+
+/** Ends the run with the hull of these; where they differ, `reason` is what is unknown. */
+function addWays(run: Run, ways: readonly Tally[], rule: Rule, reason: string): Next {
+  if (addHull(run.tally, ways, run.weight)) addUnknown(run.walk, rule, reason);
+  return 'over';
 }
 
 /** The run itself takes what a fork left, unless that is worked out already. */
@@ -266,24 +273,6 @@ function goOn(run: Run, frame: Frame, share: number): Next {
   run.weight *= share;
   if (frame.rest === null) return 'next rule';
   addTally(run.tally, restOf(run.walk, frame, run.traveller), run.weight);
-  return 'over';
-}
-
-type Remembered = Pending & { readonly memory: NonNullable<Pending['memory']> };
-
-function forkByMemory(run: Run, rule: Rule, at: number, pending: Remembered, frame: Frame): Next {
-  const { walk, tally, traveller, weight } = run;
-  const { memory } = pending;
-  const known: Tally = new Map();
-  const branch = branchOf(run, frame, known, 1);
-  branch.traveller.affinity = { name: memory.name, seconds: memory.seconds };
-  takeBranch(branch, rule, at, { ...pending, memory: null });
-  if ([...known.keys()].every(isDestination)) {
-    addTally(tally, known, 0);
-    return goOn(run, frame, 1);
-  }
-  const hull = addHull(tally, [known, restOf(walk, frame, traveller)], weight);
-  if (hull) addUnknown(walk, rule, whether(memory));
   return 'over';
 }
 
@@ -357,16 +346,14 @@ function call(run: Run, rule: Rule, action: Call): Next {
   if (target !== null) action.endpoint = chain;
   if (target !== null && isForTarget(target, run.traveller)) {
     pass(run, name, null);
-    const [addresses, ports] = [onlyOne(target.address), onlyOne(target.port)];
-    translateRun(run, rule, { kind: 'dnat', to: { addresses, ports, random: false }, text: '' });
+    const to = { addresses: only(target.address), ports: only(target.port), random: false };
+    translateRun(run, rule, { kind: 'dnat', to, text: '' });
     return 'over';
   }
   const rules = candidatesOf(chain, run.traveller);
   enter(run, chain, rules, kind === 'jump' ? callerOf(run) : afterGoto(run));
   return 'next rule';
 }
-
-const onlyOne = <T>(value: T): { low: T; high: T } => ({ low: value, high: value });
 
 const isForTarget = ({ protocol, except }: DnatTarget, packet: PacketState): boolean =>
   packet.source !== except && (protocol === null || protocol === packet.protocol);
@@ -383,13 +370,11 @@ const afterGoto = (run: Run): Frame | null =>
 
 /** A verdict that is not modelled may be any. */
 function performUnknown(run: Run, rule: Rule, text: string): Next {
-  const { walk, traveller, tally, weight } = run;
-  const ways = ['drop', 'reject', 'unknown'].map((fate) => {
-    const way: Tally = new Map();
-    count(way, fate, 1, traveller);
-    return way;
-  });
-  addHull(tally, [...ways, restOf(walk, frameOf(run), traveller)], weight);
+  const { walk, traveller } = run;
+  const ways = ['drop', 'reject', 'unknown'].map((outcome) =>
+    tallyOf((way) => count(way, outcome, 1, traveller)),
+  );
+  addHull(run.tally, [...ways, restOf(walk, frameOf(run), traveller)], run.weight);
   addUnknown(walk, rule, `what it does: ${text}`);
   return 'over';
 }
@@ -427,38 +412,26 @@ function eachElement(run: Run, rule: Rule, action: MapAction, take: TakeElement)
     take(branchOf(run, frame, tally, weight), found);
     return 'over';
   }
-  const ways = set.elements.map((element) => {
-    const way: Tally = new Map();
-    take(branchOf(run, frame, way, 1), element);
-    return way;
-  });
-  const hull = addHull(tally, [...ways, restOf(walk, frame, traveller)], weight);
-  if (hull) addUnknown(walk, rule, `what it finds in ${set.name}`);
-  return 'over';
+  const ways = set.elements.map((element) =>
+    tallyOf((way) => take(branchOf(run, frame, way, 1), element)),
+  );
+  const left = restOf(walk, frame, traveller);
+  return addWays(run, [...ways, left], rule, `what it finds in ${set.name}`);
 }
 
 type TakeElement = (branch: Run, element: Element) => void;
 
-function performMap(run: Run, rule: Rule, action: MapAction): Next {
-  return eachElement(run, rule, action, (branch, { verdict }) => {
-    if (verdict === null || !isAction(verdict)) {
-      finish(branch);
-      return;
-    }
-    if (perform(branch, rule, verdict) !== 'over') finish(branch);
+const performMap = (run: Run, rule: Rule, action: MapAction): Next =>
+  eachElement(run, rule, action, (branch, { verdict }) => {
+    if (verdict === null || perform(branch, rule, verdict) !== 'over') finish(branch);
   });
-}
-
-const isAction = (statement: NonNullable<Element['verdict']>): statement is Action =>
-  statement.kind !== 'unknown' && 'kind' in statement;
 
 function translateByMap(run: Run, rule: Rule, action: MapAction): Next {
   return eachElement(run, rule, action, (branch, { data }) => {
     const [address, port] = data ?? [];
     const isAddress = typeof address === 'number' || typeof address === 'bigint';
-    const addresses = isAddress ? { low: address, high: address } : null;
-    const ports = typeof port === 'number' ? { low: port, high: port } : null;
-    const to = isAddress ? { addresses, ports, random: false } : null;
+    const ports = typeof port === 'number' ? only(port) : null;
+    const to = isAddress ? { addresses: only(address), ports, random: false } : null;
     translateRun(branch, rule, { kind: 'dnat', to, text: rule.text });
   });
 }
@@ -475,11 +448,6 @@ function translateRun(run: Run, rule: Rule, action: TranslationAction): void {
     continueTranslated(walk, only, tally, weight);
     return;
   }
-  const tallies = ways.map((way) => {
-    const each: Tally = new Map();
-    walk.onward(walk, way, each, 1);
-    return each;
-  });
-  const hull = addHull(tally, tallies, weight);
-  if (hull) addUnknown(walk, rule, `which it takes: ${action.text}`);
+  const tallies = ways.map((way) => tallyOf((part) => walk.onward(walk, way, part, 1)));
+  addWays(run, tallies, rule, `which it takes: ${action.text}`);
 }

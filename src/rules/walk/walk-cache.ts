@@ -6,11 +6,10 @@
 // takes the outcome recorded there, with its own destination. A packet whose answers match no
 // recorded branch is walked in full and adds a branch.
 
-import type { Hooks } from './hooks.ts';
-import type { MatchQuestion, List, PassedRule } from './match.ts';
+import type { List, PassedRule } from './match.ts';
 import type { Tally } from './outcome-shares.ts';
-import { addShare } from './outcome-shares.ts';
-import type { DecisionTree, WalkState, DecisionNode, Walk, DecisionLeaf } from './walk-state.ts';
+import { addShare, tallyOf } from './outcome-shares.ts';
+import type { DecisionLeaf, DecisionNode, DecisionTree, Walk, WalkState } from './walk-state.ts';
 
 /** A node needs few trees: by sender, protocol and mark. */
 const maxTrees = 16;
@@ -20,17 +19,6 @@ const maxLeaves = 64;
 
 /** Why a walk is given up: of that, how a packet came here is the reason. */
 export const forkedTooOften = 'the rules fork too often';
-
-const known = new WeakMap<Hooks, WeakMap<object, DecisionTree[]>>();
-
-/** The decision trees for these hooks of a node; `node` is its identity. */
-export function treesOf(hooks: Hooks, node: object): DecisionTree[] {
-  const ofNodes = known.get(hooks) ?? new WeakMap<object, DecisionTree[]>();
-  known.set(hooks, ofNodes);
-  const kinds = ofNodes.get(node) ?? [];
-  ofNodes.set(node, kinds);
-  return kinds;
-}
 
 const newNode = (): DecisionNode => ({ question: null, branches: new Map(), leaf: null });
 
@@ -47,51 +35,48 @@ export function continueTranslated(
     walk.onward(walk, traveller, tally, weight);
     return;
   }
-  const kind = treeOf(walk, traveller);
-  const way = leafOf(kind, traveller);
-  if (way !== null) follow(walk, way, traveller, tally, weight);
-  else if (kind.leaves >= maxLeaves) walk.onward(walk, traveller, tally, weight);
-  else follow(walk, addLeaf(walk, kind, { ...traveller }), traveller, tally, weight);
+  const tree = treeOf(walk, traveller);
+  const leaf = leafOf(tree, traveller);
+  if (leaf !== null) follow(walk, leaf, traveller, tally, weight);
+  else if (tree.leaves >= maxLeaves) walk.onward(walk, traveller, tally, weight);
+  else follow(walk, addLeaf(walk, tree, { ...traveller }), traveller, tally, weight);
 }
 
-function treeOf({ trees: kinds }: Walk, traveller: WalkState): DecisionTree {
-  const known = kinds.find(({ first }) => isSameButDestination(first, traveller));
+function treeOf({ trees }: Walk, traveller: WalkState): DecisionTree {
+  const known = trees.find(({ first }) => isSameButDestination(first, traveller));
   if (known !== undefined) return known;
-  const kind: DecisionTree = { first: { ...traveller }, root: newNode(), leaves: 0 };
-  if (kinds.length >= maxTrees) kinds.shift();
-  kinds.push(kind);
-  return kind;
+  const tree: DecisionTree = { first: { ...traveller }, root: newNode(), leaves: 0 };
+  if (trees.length >= maxTrees) trees.shift();
+  trees.push(tree);
+  return tree;
 }
 
-/** The way that a packet of this kind takes; null: it is not known. */
+/** The leaf that the packet reaches; null: there is none yet. */
 function leafOf({ root }: DecisionTree, traveller: WalkState): DecisionLeaf | null {
-  let turn: DecisionNode | undefined = root;
-  while (turn?.question) turn = turn.branches.get(turn.question(traveller));
-  return turn?.leaf ?? null;
+  let node: DecisionNode | undefined = root;
+  while (node?.question) node = node.branches.get(node.question(traveller));
+  return node?.leaf ?? null;
 }
 
-function addLeaf(walk: Walk, kind: DecisionTree, traveller: WalkState): DecisionLeaf {
+function addLeaf(walk: Walk, tree: DecisionTree, traveller: WalkState): DecisionLeaf {
   const { goal, trace } = traveller;
   const { unknown } = walk;
-  const asked: MatchQuestion[] = [];
-  const tally: Tally = new Map();
   walk.unknown = new Map();
-  traveller.questions = asked;
-  walk.onward(walk, traveller, tally, 1);
-  const shares = [...tally].map(([fate, share]) => ({ fate, share }));
-  const way: DecisionLeaf = { goal, trace, shares, unknown: walk.unknown };
+  traveller.questions = [];
+  const tally = tallyOf((all) => walk.onward(walk, traveller, all, 1));
+  const leaf: DecisionLeaf = { goal, trace, shares: [...tally], unknown: walk.unknown };
   walk.unknown = unknown;
-  if (way.unknown.has(forkedTooOften)) return way;
-  let turn = kind.root;
-  for (const { question, answer } of asked) {
-    turn.question ??= question;
-    const next = turn.branches.get(answer) ?? newNode();
-    turn.branches.set(answer, next);
-    turn = next;
+  if (leaf.unknown.has(forkedTooOften)) return leaf;
+  let node = tree.root;
+  for (const { question, answer } of traveller.questions) {
+    node.question ??= question;
+    const next = node.branches.get(answer) ?? newNode();
+    node.branches.set(answer, next);
+    node = next;
   }
-  turn.leaf = way;
-  kind.leaves++;
-  return way;
+  node.leaf = leaf;
+  tree.leaves++;
+  return leaf;
 }
 
 /** Whether two packets differ only in their destination and in how they came there. */
@@ -124,19 +109,18 @@ export function isSameButDestination(state: WalkState, other: WalkState): boolea
 /** Adds so much of what became of another packet, as what becomes of this one. */
 function follow(
   walk: Walk,
-  way: DecisionLeaf,
+  leaf: DecisionLeaf,
   traveller: WalkState,
   tally: Tally,
   weight: number,
 ): void {
-  for (const { fate, share } of way.shares) {
+  for (const [outcome, share] of leaf.shares) {
     const { low, high, masquerade, remembered, affinity } = share;
-    const trace = behind(traveller.trace, share.trace, way.trace);
+    const trace = behind(traveller.trace, share.trace, leaf.trace);
     const own = { low: low * weight, high: high * weight, masquerade, trace, remembered, affinity };
-    addShare(tally, fate === way.goal && traveller.goal !== null ? traveller.goal : fate, own);
+    addShare(tally, outcome === leaf.goal ? (traveller.goal ?? outcome) : outcome, own);
   }
-  if (way.unknown.size === 0) return;
-  for (const [key, reason] of way.unknown) walk.unknown.set(key, reason);
+  for (const [key, reason] of leaf.unknown) walk.unknown.set(key, reason);
 }
 
 /** The steps of a way since it began, behind those of another. */

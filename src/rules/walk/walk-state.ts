@@ -1,7 +1,7 @@
 // The state of one walk of a packet through chains, and of packets that take the same way.
 
 import type { BaseChain } from './hooks.ts';
-import type { MatchQuestion, List, PacketState, PassedRule } from './match.ts';
+import type { List, MatchQuestion, PacketState, PassedRule } from './match.ts';
 import type { OutcomeName, Share, Tally } from './outcome-shares.ts';
 
 /** A packet on its way, and where it goes after the chain that it is in. */
@@ -45,6 +45,6 @@ export interface DecisionLeaf {
   readonly goal: string | null;
   readonly trace: List<PassedRule> | null;
   /** Of all of it. */
-  readonly shares: readonly { readonly fate: OutcomeName; readonly share: Share }[];
+  readonly shares: readonly (readonly [OutcomeName, Share])[];
   readonly unknown: Walk['unknown'];
 }

@@ -6,14 +6,9 @@
 //   node           output ─ postrouting ─┬─ (leaves)
 //                                        └─ prerouting ─ input  (over lo; NAT is settled by then)
 //
-// At each hook base chains run by priority; NAT is one of them and stops at the first translation
-// (hooks.ts). Chance divides a way with exact shares. Affinity opens a way for those who came
-// before. A match that is unknown opens both ways, and only the hull of what they yield is kept
-// (run-chain.ts, outcome-shares.ts): an unknown that changes nothing leaves no trace in the
-// outcome.
-//
-// The routes of the node, if they are given, have the interfaces by which packets come in and leave
-// (routes.ts). Without them all interfaces except lo are unknown.
+// Base chains run by priority, and NAT is one of them (hooks.ts). Where several things can happen
+// the way forks (run-chain.ts). An unknown that changes nothing leaves no trace in the outcome.
+// Without the node's routes (routes.ts) all interfaces except lo are unknown.
 //
 // Left out: fragments, ICMP, packets that conntrack knows already, and what sysctls forbid.
 // Reference: linux net/netfilter/core.c, nf_nat_core.c, nf_tables_core.c, net/ipv4/ip_input.c,
@@ -23,18 +18,17 @@
 
 import type { Packet } from '../../model/proxy-config.ts';
 import { familyOf, parseAddress } from '../address.ts';
-import type { Address, Chain, Hook, Rule, RuleSet } from '../ruleset.ts';
+import type { Address, Family, Hook, RuleSet } from '../ruleset.ts';
 import { rulesOf } from '../ruleset.ts';
 import type { Hooks, Station } from './hooks.ts';
 import { hooksOf } from './hooks.ts';
 import type { List, PacketState, PassedRule, TraceStep } from './match.ts';
 import { askPacket } from './match.ts';
 import type { Share, Tally } from './outcome-shares.ts';
-import { addHull, addShare, count, holds } from './outcome-shares.ts';
+import { addHull, addShare, count, holds, tallyOf } from './outcome-shares.ts';
 import type { RouteLookup } from './routes.ts';
 import { runBase } from './run-chain.ts';
-import { treesOf } from './walk-cache.ts';
-import type { WalkState, Walk } from './walk-state.ts';
+import type { DecisionTree, Walk, WalkState } from './walk-state.ts';
 
 export interface NodeContext {
   /** The node's own addresses; 127.0.0.0/8 and ::1 are local without being named. */
@@ -94,31 +88,38 @@ interface Journey extends Walk {
 }
 
 /**
- * Walks one packet through a rule set of either reader, or of several together.
+ * Walks packets through a rule set of either reader, or of several together. Packets that follow
+ * others take what is known of those. Throws a TypeError where an address of the packet is none.
  *
- * @throws TypeError where an address of the packet or the node is none.
+ * @throws TypeError where an address of the node is none.
  */
-export function walk(ruleset: RuleSet, node: NodeContext, packet: Packet): PacketOutcome {
-  const destination = addressOf('dst', packet.dst);
-  const own = ownAddresses(node);
-  const traveller = travellerOf(packet, node, destination, own);
-  const hooks = hooksOf(ruleset, familyOf(destination));
-  const journey = journeyOf(hooks, own, treesOf(hooks, node));
-  const tally: Tally = new Map();
-  enterHook(journey, packet.from === 'node' ? 'output' : 'prerouting', traveller, tally, 1);
-  const rejected = tally.get('reject');
-  if (rejected !== undefined && isUnheard(packet, node, journey)) {
-    tally.delete('reject');
-    addShare(tally, 'drop', rejected);
-  }
-  return outcomeOf(tally, [...journey.unknown.values()]);
+export function createWalk(ruleset: RuleSet, node: NodeContext): (packet: Packet) => PacketOutcome {
+  const own = node.localAddresses.map((text) => addressOf('localAddresses', text));
+  const setups = new Map<Family, { readonly hooks: Hooks; readonly trees: DecisionTree[] }>();
+  return (packet) => {
+    const destination = addressOf('dst', packet.dst);
+    const traveller = travellerOf(packet, node, destination, own);
+    const { family } = traveller;
+    const setup = setups.get(family) ?? { hooks: hooksOf(ruleset, family), trees: [] };
+    setups.set(family, setup);
+    const journey = journeyOf(setup.hooks, own, setup.trees);
+    const tally = tallyOf((all) =>
+      enterHook(journey, packet.from === 'node' ? 'output' : 'prerouting', traveller, all, 1),
+    );
+    const rejected = tally.get('reject');
+    if (rejected !== undefined && isAnswerDropped(packet, node, journey)) {
+      tally.delete('reject');
+      addShare(tally, 'drop', rejected);
+    }
+    return outcomeOf(tally, [...journey.unknown.values()]);
+  };
 }
 
-function journeyOf(hooks: Hooks, nodeAddresses: readonly Address[], kinds: Walk['trees']): Journey {
+function journeyOf(hooks: Hooks, local: readonly Address[], trees: Walk['trees']): Journey {
   const journey: Journey = {
     hooks,
-    own: nodeAddresses,
-    trees: kinds,
+    own: local,
+    trees,
     unknown: new Map(),
     steps: 0,
     depth: 0,
@@ -132,7 +133,11 @@ function journeyOf(hooks: Hooks, nodeAddresses: readonly Address[], kinds: Walk[
  * sender receives nothing. The answer is a packet of the node itself, related to what it is about.
  * A process of the node receives it in any case, as with real kernels.
  */
-function isUnheard({ src, dst }: Packet, node: NodeContext, { hooks, own }: Journey): boolean {
+function isAnswerDropped(
+  { src, dst }: Packet,
+  node: NodeContext,
+  { hooks, own }: Journey,
+): boolean {
   const [to, asked] = [addressOf('src', src), addressOf('dst', dst)];
   const [first = asked] = own.filter((address) => familyOf(address) === familyOf(to));
   const source = isLoopback(asked) || own.includes(asked) ? asked : first;
@@ -149,8 +154,7 @@ function isUnheard({ src, dst }: Packet, node: NodeContext, { hooks, own }: Jour
     sourceTranslated: true,
     from: 'outside',
   };
-  const tally: Tally = new Map();
-  enterHook(journeyOf(hooks, own, []), 'output', answer, tally, 1);
+  const tally = tallyOf((all) => enterHook(journeyOf(hooks, own, []), 'output', answer, all, 1));
   return tally.size === 1 && (tally.get('drop')?.low ?? 0) > 0.999;
 }
 
@@ -160,21 +164,11 @@ function addressOf(field: string, text: string): Address {
   return address;
 }
 
-const addressesOfNodes = new WeakMap<NodeContext, readonly Address[]>();
-
-function ownAddresses(node: NodeContext): readonly Address[] {
-  const known = addressesOfNodes.get(node);
-  if (known !== undefined) return known;
-  const own = node.localAddresses.map((text) => addressOf('localAddresses', text));
-  addressesOfNodes.set(node, own);
-  return own;
-}
-
 function travellerOf(
   packet: Packet,
   node: NodeContext,
   destination: Address,
-  nodeAddresses: readonly Address[],
+  local: readonly Address[],
 ): WalkState {
   const { from } = packet;
   const source = addressOf('src', packet.src);
@@ -184,7 +178,7 @@ function travellerOf(
     from,
     source,
     protocol: protocols[packet.protocol],
-    isLocal: (address) => isLoopback(address) || nodeAddresses.includes(address),
+    isLocal: (address) => isLoopback(address) || local.includes(address),
     interfaces: interfaces?.all ?? null,
     interfacesTo: interfaces?.routes?.to ?? noWays,
     original: { address: destination, port: packet.dport },
@@ -237,28 +231,12 @@ function enterHook(
   traveller.hook = hook;
   if (hook === 'prerouting' || hook === 'input') traveller.out = '';
   else traveller.out = isLocal(traveller) === true ? 'lo' : null;
-  const orders = journey.hooks[hook];
-  const [only] = orders;
-  if (orders.length === 1 && only !== undefined) {
-    begin(journey, traveller, only, tally, weight);
-    return;
-  }
-  eachOrder(journey, orders, traveller, { tally, weight }, (state, order, part) => {
-    begin(journey, state, order, part.tally, part.weight);
+  eachOrder(journey, journey.hooks[hook], traveller, { tally, weight }, (state, order, part) => {
+    state.stations = order;
+    state.station = 0;
+    state.nat = null;
+    onward(journey, state, part.tally, part.weight);
   });
-}
-
-function begin(
-  journey: Journey,
-  traveller: WalkState,
-  order: readonly Station[],
-  tally: Tally,
-  weight: number,
-): void {
-  traveller.stations = order;
-  traveller.station = 0;
-  traveller.nat = null;
-  onward(journey, traveller, tally, weight);
 }
 
 interface Part {
@@ -279,11 +257,9 @@ function eachOrder<T>(
     take(traveller, only, part);
     return;
   }
-  const tallies = orders.map((order) => {
-    const tally: Tally = new Map();
-    take({ ...traveller }, order, { tally, weight: 1 });
-    return tally;
-  });
+  const tallies = orders.map((order) =>
+    tallyOf((tally) => take({ ...traveller }, order, { tally, weight: 1 })),
+  );
   if (addHull(part.tally, tallies, part.weight)) {
     const reason = `no dump tells which of several tables comes first in ${traveller.hook}`;
     journey.unknown.set(reason, { reason, rule: '' });
@@ -339,45 +315,28 @@ function localOf({ toNode, destination, isLocal }: PacketState): boolean | null 
 }
 
 function leaveHook(journey: Journey, state: WalkState, tally: Tally, weight: number): void {
-  switch (state.hook) {
-    case 'prerouting': {
-      routed(state, { tally, weight }, (way, local, part) =>
-        enterHook(journey, local ? 'input' : 'forward', way, part.tally, part.weight),
-      );
-      return;
-    }
-    case 'forward':
-    case 'output': {
-      enterHook(journey, 'postrouting', state, tally, weight);
-      return;
-    }
-    case 'postrouting':
-      if (state.from !== 'node') {
-        end(state, { tally, weight });
+  const part = { tally, weight };
+  if (state.hook === 'prerouting') {
+    routed(state, part, (way, local, { tally, weight }) =>
+      enterHook(journey, local ? 'input' : 'forward', way, tally, weight),
+    );
+  } else if (state.hook === 'forward' || state.hook === 'output') {
+    enterHook(journey, 'postrouting', state, tally, weight);
+  } else if (state.hook === 'postrouting' && state.from === 'node') {
+    routed(state, part, (way, local, { tally, weight }) => {
+      if (!local) {
+        end(way, tally, weight);
         return;
       }
-      {
-        routed(state, { tally, weight }, (way, local, part) => {
-          if (!local) {
-            end(way, part);
-            return;
-          }
-          way.in = 'lo';
-          way.translated = true;
-          enterHook(journey, 'prerouting', way, part.tally, part.weight);
-        });
-        return;
-      }
-    case 'input': {
-      end(state, { tally, weight });
-      return;
-    }
-  }
+      way.in = 'lo';
+      way.translated = true;
+      enterHook(journey, 'prerouting', way, tally, weight);
+    });
+  } else end(state, tally, weight);
 }
 
-function end(state: WalkState, { tally, weight }: Part): void {
+const end = (state: WalkState, tally: Tally, weight: number): void =>
   count(tally, state.goal ?? 'pass', weight, state);
-}
 
 /** By the destination to the node or past it: both ways, when that is not known. */
 function routed(
@@ -390,31 +349,24 @@ function routed(
     take(state, local, part);
     return;
   }
-  const tallies = [true, false].map((local) => {
-    const tally: Tally = new Map();
-    take({ ...state, toNode: local }, local, { tally, weight: 1 });
-    return tally;
-  });
+  const tallies = [true, false].map((local) =>
+    tallyOf((tally) => take({ ...state, toNode: local }, local, { tally, weight: 1 })),
+  );
   // The unknown is the destination, and the rule that made it so has said it.
   addHull(part.tally, tallies, part.weight);
 }
 
-// The outcome.
-
 const noShare: OutcomeShare = { probability: 0, masqueraded: false, trace: () => [] };
 
 function outcomeOf(tally: Tally, unknown: readonly UnknownRule[]): PacketOutcome {
-  const destinations = new Map<string, Destination>();
-  for (const [fate, share] of tally) {
-    if (fate !== 'pass' && fate !== 'reject' && fate !== 'drop') {
-      destinations.set(fate, destinationOf(share));
-    }
-  }
-  const fate = (name: string): OutcomeShare => {
+  const stop = (name: 'reject' | 'drop' | 'pass'): OutcomeShare => {
     const share = tally.get(name);
+    tally.delete(name);
     return share === undefined ? noShare : outcomeShareOf(share);
   };
-  return { destinations, reject: fate('reject'), drop: fate('drop'), pass: fate('pass'), unknown };
+  const stops = { reject: stop('reject'), drop: stop('drop'), pass: stop('pass') };
+  const destinations = new Map([...tally].map(([name, share]) => [name, destinationOf(share)]));
+  return { destinations, ...stops, unknown };
 }
 
 function outcomeShareOf({ high, masquerade, trace }: Share): OutcomeShare {
@@ -425,25 +377,19 @@ function outcomeShareOf({ high, masquerade, trace }: Share): OutcomeShare {
 function destinationOf(share: Share): Destination {
   const { affinity, remembered, high } = share;
   const kept = affinity !== null && (high === 0 || holds(remembered, affinity.name));
-  const { probability, masqueraded, trace } = outcomeShareOf(share);
   const affinitySeconds = kept ? affinity.seconds : null;
-  return { probability, masqueraded, trace, affinity: kept, affinitySeconds };
+  return { ...outcomeShareOf(share), affinity: kept, affinitySeconds };
 }
 
 function stepsOf(trace: List<PassedRule> | null): readonly TraceStep[] {
   const steps: TraceStep[] = [];
-  for (let at = trace; at !== null; at = at.tail) {
-    if (isRead(at.head)) steps.push(at.head);
-  }
+  for (let at = trace; at !== null; at = at.tail) if (isRead(at.head)) steps.push(at.head);
   return steps.reverse();
 }
 
 /** A rule that was not read on the way is read now, once. */
 function isRead(step: PassedRule): step is PassedRule & TraceStep {
-  const { chain, base } = step;
-  step.rule ??= lastRule(base.table.chains.get(chain));
+  const chain = step.base.table.chains.get(step.chain);
+  step.rule ??= (chain === undefined ? undefined : rulesOf(chain).at(-1)) ?? null;
   return step.rule !== null;
 }
-
-const lastRule = (chain: Chain | undefined): Rule | null =>
-  chain === undefined ? null : (rulesOf(chain).at(-1) ?? null);

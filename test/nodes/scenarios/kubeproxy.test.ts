@@ -8,10 +8,11 @@ import { expect, test } from 'vitest';
 import { readRulesDump } from '../../../src/rules/parse/rules-dump.ts';
 import type { RuleSet } from '../../../src/rules/ruleset.ts';
 import type { PacketOutcome } from '../../../src/rules/walk/walk.ts';
-import { walk } from '../../../src/rules/walk/walk.ts';
+import { walk } from '../../rules/walking.ts';
 import type { Api, ServiceObject, SliceObject } from '../../scenarios/api.ts';
 import { createApi } from '../../scenarios/api.ts';
 import { readBytes, readFolder } from '../folder.ts';
+import type { ProxiedNode, ProxiedService } from './kubeproxy.ts';
 import {
   iptablesDump,
   iptablesLines,
@@ -19,7 +20,6 @@ import {
   nftablesLines,
   servicePortsOf,
 } from './kubeproxy.ts';
-import type { ProxiedNode, ProxiedService } from './kubeproxy.ts';
 import type { Variant } from './play.ts';
 import { variants } from './play.ts';
 

@@ -8,7 +8,7 @@ import type { Statement } from '../../../src/rules/ruleset.ts';
 import { foldersBelow, readBytes } from '../../nodes/folder.ts';
 
 const read = (text: string, cache: PartCache = new Map()): readonly Statement[] =>
-  parseRule(text, 'ip', cache);
+  parseRule(text, cache);
 
 const kinds = (text: string): string[] => read(text).map(({ kind }) => kind);
 

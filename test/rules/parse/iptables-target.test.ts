@@ -6,7 +6,7 @@ import { isNoteTarget } from '../../../src/rules/parse/iptables-target.ts';
 import type { Statement } from '../../../src/rules/ruleset.ts';
 
 function target(text: string): Statement | undefined {
-  return parseRule(text, 'ip')[0];
+  return parseRule(text)[0];
 }
 
 describe('targets', () => {

@@ -10,15 +10,15 @@ import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
 import { frontendsInRules } from '../../../src/rules/report/frontends.ts';
 import {
   check,
-  fieldsOf,
   decodeOutcomes,
-  listOf,
-  InvalidReport,
   encodeOutcomes,
+  fieldsOf,
+  InvalidReport,
+  listOf,
 } from '../../../src/rules/report/outcome-json.ts';
 import type { OutcomeShare, PacketOutcome } from '../../../src/rules/walk/walk.ts';
-import { walk } from '../../../src/rules/walk/walk.ts';
 import { foldersBelow, readFolder } from '../../nodes/folder.ts';
+import { walk } from '../walking.ts';
 
 const decisive = new Set([
   ...['accept', 'drop', 'reject', 'return', 'notrack', 'unknown verdict', 'dnat', 'dnat by map'],

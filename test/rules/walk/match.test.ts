@@ -7,7 +7,7 @@ import { evaluate, lookup } from '../../../src/rules/walk/match.ts';
 import { stateOf } from '../print.ts';
 
 function matchOf(text: string): Match {
-  const [match] = parseRule(text, 'ip');
+  const [match] = parseRule(text);
   if (match === undefined) throw new Error(`No match: ${text}`);
   return match as Match;
 }

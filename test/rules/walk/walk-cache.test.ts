@@ -8,7 +8,7 @@ import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
 import { isSameButDestination } from '../../../src/rules/walk/walk-cache.ts';
 import type { WalkState } from '../../../src/rules/walk/walk-state.ts';
 import type { OutcomeShare, PacketOutcome } from '../../../src/rules/walk/walk.ts';
-import { walk } from '../../../src/rules/walk/walk.ts';
+import { createWalk } from '../../../src/rules/walk/walk.ts';
 import { stateOf } from '../print.ts';
 
 const endpoint = fc.constantFrom(
@@ -75,7 +75,7 @@ const node = { localAddresses: ['172.18.0.2'] };
 const first = { src: '10.244.0.5', dst: '10.96.0.1', protocol: 'tcp', dport: 80 } as const;
 
 const sent = (dump: string, packet: Packet = { from: 'pod', ...first }): PacketOutcome =>
-  walk(parseIptablesSave(dump, 'ip'), node, packet);
+  createWalk(parseIptablesSave(dump, 'ip'), node)(packet);
 
 const sumOf = (
   parts: readonly PacketOutcome[],
@@ -149,10 +149,9 @@ property.prop(
   { numRuns: 500 },
 )('what becomes of a packet is the same after others', (endpoints, rules, packets) => {
   const dump = dumpOf(endpoints, rules.marking, rules);
-  const ruleset = parseIptablesSave(dump, 'ip');
-  const own = { ...node };
+  const walk = createWalk(parseIptablesSave(dump, 'ip'), node);
   for (const one of packets) {
-    expect(dataOf(walk(ruleset, own, one))).toEqual(wantOf(sent(dump, one)));
+    expect(dataOf(walk(one))).toEqual(wantOf(sent(dump, one)));
   }
 });
 

@@ -12,7 +12,7 @@ import type { RuleSet } from '../../../src/rules/ruleset.ts';
 import { mergeRuleSets } from '../../../src/rules/ruleset.ts';
 import { routeLookup } from '../../../src/rules/walk/routes.ts';
 import type { NodeContext, PacketOutcome } from '../../../src/rules/walk/walk.ts';
-import { walk } from '../../../src/rules/walk/walk.ts';
+import { walk } from '../walking.ts';
 
 /** The names of the table are addresses here, of either family. */
 const addresses = {
