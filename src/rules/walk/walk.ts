@@ -365,7 +365,8 @@ function outcomeOf(tally: Tally, unknown: readonly UnknownRule[]): PacketOutcome
     return share === undefined ? noShare : outcomeShareOf(share);
   };
   const stops = { reject: stop('reject'), drop: stop('drop'), pass: stop('pass') };
-  const destinations = new Map([...tally].map(([name, share]) => [name, destinationOf(share)]));
+  const destinations = new Map<string, Destination>();
+  for (const [name, share] of tally) destinations.set(name, destinationOf(share));
   return { destinations, ...stops, unknown };
 }
 
@@ -377,8 +378,9 @@ function outcomeShareOf({ high, masquerade, trace }: Share): OutcomeShare {
 function destinationOf(share: Share): Destination {
   const { affinity, remembered, high } = share;
   const kept = affinity !== null && (high === 0 || holds(remembered, affinity.name));
+  const { probability, masqueraded, trace } = outcomeShareOf(share);
   const affinitySeconds = kept ? affinity.seconds : null;
-  return { ...outcomeShareOf(share), affinity: kept, affinitySeconds };
+  return { probability, masqueraded, trace, affinity: kept, affinitySeconds };
 }
 
 function stepsOf(trace: List<PassedRule> | null): readonly TraceStep[] {
