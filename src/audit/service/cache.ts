@@ -15,7 +15,7 @@ import type {
   Service,
 } from '../../model/objects.ts';
 import { label, manager } from '../../model/objects.ts';
-import { selects } from '../../model/selector.ts';
+import { equalLabels, selects } from '../../model/selector.ts';
 import type { PortGroup, Truncation } from '../../shadow/endpoints.ts';
 import { expectedAddress, isSelected } from '../../shadow/endpoints.ts';
 import { expectedTypes, isControllers, isOwnedBy, isStranded } from '../../shadow/endpointslice.ts';
@@ -207,12 +207,22 @@ export function setEndpoints(record: ServiceState, endpoints: Endpoints | null):
 
 /** Replaces the slice of a key, `null` if it is gone or names another Service. */
 export function setSlice(record: ServiceState, key: Key, slice: EndpointSlice | null): void {
-  const index = record.slices.findIndex((other) => other.key === key);
-  if (slice !== null && index >= 0) record.slices = record.slices.with(index, slice);
-  else if (slice === null) record.slices = record.slices.filter((other) => other.key !== key);
-  else record.slices = [...record.slices, slice].sort((a, b) => (a.name < b.name ? -1 : 1));
-  record.roles = null;
+  const { slices, roles } = record;
+  const index = slices.findIndex((other) => other.key === key);
+  const before = slices[index];
+  if (slice !== null && before !== undefined) record.slices = slices.with(index, slice);
+  else if (slice === null) record.slices = slices.filter((other) => other.key !== key);
+  else record.slices = [...slices, slice].sort((a, b) => (a.name < b.name ? -1 : 1));
+  // Most changes concern only the endpoints of one of many slices of one role.
+  const [role] = roles?.size === 1 ? roles.keys() : [];
+  const isKept = role !== undefined && slice !== null && isOfSameRole(before, slice);
+  record.roles = isKept ? new Map([[role, record.slices]]) : null;
 }
+
+const isOfSameRole = (a: EndpointSlice | undefined, b: EndpointSlice): boolean =>
+  a?.deleting === b.deleting &&
+  equalLabels(a.labels, b.labels) &&
+  JSON.stringify(a.owners) === JSON.stringify(b.owners);
 
 /** The pods listed in Endpoints, counted by their resolved ports. */
 export function portGroups({ kinds }: ServiceState): PortGroup[] {
