@@ -309,13 +309,13 @@ function targetsLacking(tables: readonly Table[]): Lack[] {
     if (table !== 'nat' || family === 'inet') return [];
     if (listed.some((table) => table.family === family && table.name === 'kube-proxy')) return [];
     for (const chain of chains.values(/^KUBE-SEP-/)) {
-      if (rulesOf(chain).some(isUntold)) return [{ kind: 'targets', family, table }];
+      if (rulesOf(chain).some(hidesTarget)) return [{ kind: 'targets', family, table }];
     }
     return [];
   });
 }
 
-const isUntold = ({ statements }: Rule): boolean =>
+const hidesTarget = ({ statements }: Rule): boolean =>
   statements.some(
     (statement) =>
       (statement.kind === 'unknown verdict' ||

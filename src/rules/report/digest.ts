@@ -1,8 +1,7 @@
 // Describes what a node does with one frontend: in words that are equal for equal behavior, and as
 // a digest of 64 bits. The agent computes the digest from the node's rules, and the auditor
-// computes it from the expected outcomes. Only frontends whose digests differ need more. Both sides
-// must walk the same packets in the same order and round equally, so this file contains all of
-// that.
+// computes it from the expected outcomes. Both sides must walk the same packets in the same order
+// and round equally, so this file contains all of that.
 //
 // The senders of the packets are a process of the node, a pod of it and a client outside. The words
 // of an outcome have its share and whether it is masqueraded, and the affinity of endpoints. Shares

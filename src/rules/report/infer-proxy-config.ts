@@ -195,10 +195,9 @@ const excludes = (statement: Statement): boolean =>
   statement.kind === 'field' && statement.field === 'destination' && statement.negate;
 
 function destinationsOf(statement: Statement): readonly Range[] {
-  if (statement.kind === 'field' && statement.field === 'destination' && !statement.negate)
-    return statement.ranges;
-  if (statement.kind !== 'lookup' || statement.set.name !== 'nodeport-ips' || statement.negate)
-    return [];
+  if (statement.kind === 'field' && asksAddress(statement)) return statement.ranges;
+  const isSet = statement.kind === 'lookup' && statement.set.name === 'nodeport-ips';
+  if (!isSet || statement.negate) return [];
   return statement.set.elements.flatMap(({ key: [first] }) =>
     typeof first === 'object' ? first : [],
   );

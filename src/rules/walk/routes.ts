@@ -69,8 +69,7 @@ export function readRoutes(route: string, trie: string, devices: readonly string
 function routeIn(line: string): Route | null {
   const [name = '', network = '', , flags = '', , , , mask = ''] = line.split(/\s+/);
   const range = parseNetwork(`${addressIn(network)}/${addressIn(mask)}`);
-  if (range === null || typeof range.low !== 'number' || typeof range.high !== 'number')
-    return null;
+  if (typeof range?.low !== 'number' || typeof range.high !== 'number') return null;
   const hasGateway = (Number.parseInt(flags, 16) & byGateway) !== 0;
   const leadsNowhere = name === '*' || name === 'lo';
   return { low: range.low, high: range.high, interface: leadsNowhere ? null : name, hasGateway };
