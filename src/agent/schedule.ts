@@ -26,6 +26,8 @@ import type {
 export interface ScheduleSettings extends NodeSettings {
   /** The least number of seconds between two rounds. */
   readonly interval: number;
+  /** A round may use one n-th of a core. `npm run e2e` shortens the pauses by it. */
+  readonly share?: number;
 }
 
 interface PublishedReport extends RoundResult {
@@ -36,7 +38,7 @@ interface PublishedReport extends RoundResult {
 }
 
 /** A round may use one n-th of a core. */
-const share = 100;
+const defaultShare = 100;
 
 /** Milliseconds after the last question until the process that answered it ends. */
 const lingerMs = 5000;
@@ -146,7 +148,7 @@ export function createAgent(settings: ScheduleSettings) {
 
 async function makeRound(state: State, signal: AbortSignal): Promise<void> {
   const { cost, published } = state;
-  const { interval, ...settings } = state.settings;
+  const { interval, share = defaultShare, ...settings } = state.settings;
   const at = performance.now() / 1000;
   const cpuBefore = cpuSeconds();
   const last = published?.fingerprint ?? null;
