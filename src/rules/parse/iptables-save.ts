@@ -249,7 +249,7 @@ function isEscaped(text: string, at: number): boolean {
 const minCachedRules = 256;
 
 /** Of the other chains this many stay cached: packets to one frontend read the same chains. */
-const maxRecentChains = 8;
+const maxRecentChains = 128;
 
 /** Where the name is in a line that declares a chain or has a rule of it. */
 function nameIn(text: string, line: number): number {
