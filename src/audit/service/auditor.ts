@@ -151,8 +151,10 @@ function evaluate(state: State, item: WorkItem, at: number, gap: boolean): void 
   const evaluation: Evaluation = { sink: options, audit, at, item, beginning: false, gap };
   wake(evaluation);
   // An affected address may no longer be in the Service, so that a full evaluation would miss it.
-  const index = buildIndex(record, item.addresses);
-  for (const ip of item.addresses) evaluateAddress(evaluation, index, ip);
+  if (item.addresses.size > 0) {
+    const index = buildIndex(record, item.addresses);
+    for (const ip of item.addresses) evaluateAddress(evaluation, index, ip);
+  }
   for (const slice of item.slices) evaluateSlice(evaluation, slice);
   if (item.whole || regimeOf(options.context, record) !== audit.regime) evaluateWhole(evaluation);
   else evaluateOutputs(evaluation, item.writes.size > 0);
