@@ -34,9 +34,9 @@ async function listening(server: Server): Promise<number> {
 
 const serve = (answer: RequestListener): Promise<number> => listening(createServer(answer));
 
-const nobody: AgentCredentials = { token: null, tls: null };
+const noCredentials: AgentCredentials = { token: null, tls: null };
 
-function ask(port: number, credentials = nobody, host = '127.0.0.1', deadline = 300) {
+function ask(port: number, credentials = noCredentials, host = '127.0.0.1', deadline = 300) {
   const client = createAgentClient(credentials, { deadline, maxBytes: 1000 });
   const { signal } = new AbortController();
   return client.ask({ host, port }, { path: '/v1/report', headers: { 'x-a': 'b' }, signal });
@@ -60,7 +60,7 @@ test('one connection is kept from one question to the next', async () => {
   const server = createServer((_request, response) => response.end('x'.repeat(10)));
   server.on('connection', () => connections++);
   const port = await listening(server);
-  const client = createAgentClient(nobody);
+  const client = createAgentClient(noCredentials);
   const { signal } = new AbortController();
   for (let count = 0; count < 5; count++) {
     await client.ask({ host: '127.0.0.1', port }, { path: '/', headers: {}, signal });
@@ -84,7 +84,7 @@ test('an answer that is too long is a refusal', async () => {
 
 test('an answer that does not come, or not to its end, is silence', async () => {
   const silent = await serve(() => undefined);
-  const askShortly = (port: number) => ask(port, nobody, '127.0.0.1', 0.5);
+  const askShortly = (port: number) => ask(port, noCredentials, '127.0.0.1', 0.5);
   expect(await askShortly(silent)).toEqual({ kind: 'silent', why: 'no answer within 0.5 s' });
   const slow = await serve((_request, response) => response.write('x'));
   expect(await askShortly(slow)).toMatchObject({ kind: 'silent' });
