@@ -345,7 +345,7 @@ describe('usage', () => {
     expect(ran.err).not.toMatch(/\bE[A-Z]{4,}\b/);
   });
 
-  it('knows its version', async () => {
+  it('prints its version', async () => {
     const stated = JSON.parse(
       readFileSync(new URL('../package.json', import.meta.url), 'utf8'),
     ) as { version: string };

@@ -514,7 +514,7 @@ describe('words', () => {
     expect([...code, ...records]).toEqual([]);
   });
 
-  test('nothing is left to do', () => {
+  test('contain no mark of unfinished work', () => {
     // Put together, so that this line is none of them.
     const leftovers = new RegExp(`\\b(?:${['TO' + 'DO', 'FIX' + 'ME', 'XX' + 'X'].join('|')})\\b`);
     expect(linesWith(leftovers, written)).toEqual([]);

@@ -89,6 +89,6 @@ describe('another', () => {
   });
 });
 
-test('none, where not all is known', () => {
+test('rules that could not be read completely have no fingerprint', () => {
   expect(fingerprintOf(collected(dump(), { problems: ['nft: ended with 1'] }), place)).toBeNull();
 });

@@ -165,7 +165,7 @@ test('a round that finds all as it was leaves the report, which is of its moment
   expect(agent.cost()).toMatchObject({ rounds: 5, failed: 1, unchanged: 1 });
 });
 
-test('of two rounds the later answers', async () => {
+test('the later of two rounds answers', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'endpoint-auditor-run-'));
   const file = join(folder, 'rules');
   const tell = (to: string): void => {

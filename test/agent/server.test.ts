@@ -91,7 +91,7 @@ describe('answers', () => {
     expect(await ask(other)).toMatchObject({ status: 200, text });
   });
 
-  test('details of a frontend', async () => {
+  test('with the details of a frontend that is asked for', async () => {
     const agent = newAgent();
     await agent.round();
     const port = await serve(agent, open);
@@ -118,7 +118,7 @@ describe('answers', () => {
     expect((await ask({ port: await serve(agent, open), method, path })).status).toBe(status);
   });
 
-  test('what it costs', async () => {
+  test('/metrics with the rounds and the frontends of the agent', async () => {
     const agent = newAgent();
     await agent.round();
     const { text } = await ask({ port: await serve(agent, open), path: '/metrics' });

@@ -19,7 +19,7 @@ import {
 
 const runbook = readFileSync(join(folder, '../docs/runbook.md'), 'utf8');
 
-test('rules ask for what /metrics shows', () => {
+test('rules use only series and labels that /metrics shows', () => {
   const problems = [...alerts, ...records].flatMap(({ alert, record, expr }) =>
     problemsOf(expr, recorded).map((problem) => `${alert ?? record ?? ''}: ${problem}`),
   );

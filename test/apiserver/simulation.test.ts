@@ -9,7 +9,7 @@ import { auditSeed, createSimulation, settle } from './auditing.ts';
 import { statusAnswer } from './server.ts';
 import { sync } from './life.ts';
 
-test('random lives', async () => {
+test('random lives of an API server cause no wrong finding', async () => {
   const failed: string[] = [];
   const sums = { opened: 0, resolved: 0, found: 0 };
   for (let seed = 0; seed < 300; seed++) {

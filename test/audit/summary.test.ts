@@ -41,7 +41,7 @@ const bare = service({ name: 'api', selector: { app: 'nobody' } });
 const other = service({ namespace: 'bank', name: 'ledger', uid: 'x', selector: { app: 'nobody' } });
 
 describe('summarize', () => {
-  test('nothing', () => {
+  test('without Services is the empty summary', () => {
     expect(summaryOf([], 100)).toEqual(emptySummary);
   });
 
@@ -58,7 +58,7 @@ describe('summarize', () => {
     expect(got.findings).toEqual([]);
   });
 
-  test('pending becomes different', () => {
+  test('counts a pending difference as different when its window has ended', () => {
     const got = summaryOf([...settled, bare], 40);
     expect(got.verdicts.endpoints).toMatchObject({ pending: 0, different: 1 });
     expect(got.pendingSince).toEqual({});
@@ -117,7 +117,7 @@ describe('summarize', () => {
     expect(summaryOf([...settled, conflict], 20).pendingSince).toEqual({});
   });
 
-  test('within some namespaces', () => {
+  test('counts only the namespaces that are asked for', () => {
     const serviceAuditor = createServiceAuditor({
       context: contextOf(storeOf([...settled, other])),
       settle: createPendingFindings({ window: 0, keep: 0 }),

@@ -49,7 +49,7 @@ function runAs(name: string, ...args: string[]): string {
 }
 
 describe('the program', () => {
-  test('completes itself', () => {
+  test('completes its own name', () => {
     expect(runAs('endpoint-auditor', '__complete', '--', 'expl')).toBe('explain\n');
   });
 

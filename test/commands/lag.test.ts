@@ -96,7 +96,7 @@ function recording(late: number): string {
 
 const file = join(mkdtempSync(join(tmpdir(), 'endpoint-auditor-')), 'a.ndjson');
 
-test('of a recording', async () => {
+test('of a recording contains its worst journeys', async () => {
   writeFileSync(file, recording(4));
   const { out, err } = printed();
   expect(await lag({ ...judged, recording: file, output: 'json' })).toBe(0);
@@ -114,7 +114,7 @@ test('of a recording', async () => {
   ]);
 });
 
-test('of a recording without Services', async () => {
+test('of a recording without Services fails with its reason', async () => {
   writeFileSync(file, '{"kind":"object"}\n');
   const { err } = printed();
   expect(await lag({ ...judged, recording: file, output: 'json' })).toBe(2);

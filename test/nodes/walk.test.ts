@@ -56,7 +56,7 @@ describe('the comparison', () => {
     expect(problemOf(packet, [outcome], 1e-6)).toBe(want);
   });
 
-  test('bands of counts', () => {
+  test('accepts counts within the band of a share, and no others', () => {
     expect([fits(0.5, 40, 20, 1e-3), fits(0.5, 40, 5, 1e-3)]).toEqual([true, false]);
     expect([fits(1, 40, 40, 1e-3), fits(1, 40, 39, 1e-3), fits(0, 9, 0, 1e-3)]).toEqual([
       true,

@@ -101,7 +101,7 @@ describe('expectedAddress: ports', () => {
     expect(got?.ports.map(({ port }) => port) ?? null).toEqual(want);
   });
 
-  test('node and hostname', () => {
+  test('names the node, and the hostname only within the subdomain', () => {
     const named = pod({ hostname: 'a', subdomain: 'web', node: 'node-b' });
     const got = expectedAddress(service(), named, newestRelease);
     expect(got).toMatchObject({ hostname: 'a', node: 'node-b', pod: named });

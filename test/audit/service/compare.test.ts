@@ -91,7 +91,7 @@ describe('compareAddress', () => {
     expect(codes(atAddress({}, actual, true))).toEqual(want);
   });
 
-  test('words', () => {
+  test('describes each side of a difference by address, Pod, readiness and ports', () => {
     expect(atAddress({}, []).map(brief)).toEqual([
       'endpoints-address-missing | - | subsets | 10.0.0.1 of pod web-1, ready, http 8080/TCP | -',
     ]);

@@ -242,7 +242,7 @@ describe('capacity', () => {
     expect(judge([...objects, written])).toEqual(want);
   });
 
-  test('a mark of another value', () => {
+  test('a mark of another value is a difference', () => {
     const marked = endpoints({ annotations: { [annotation.overCapacity]: 'warning' } });
     expect(judge([service(), pod(), node(), marked])).toEqual([`${wrong} hand-edited`]);
   });

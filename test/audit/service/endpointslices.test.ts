@@ -121,7 +121,7 @@ describe('one slice', () => {
     expect(judge([slice(more)])).toEqual(want);
   });
 
-  test('more endpoints than fit', () => {
+  test('with more endpoints than the limit is oversized', () => {
     const pods = times(4, (index) =>
       pod({ name: `web-${index + 1}`, ips: [`10.0.0.${index + 1}`] }),
     );

@@ -29,7 +29,7 @@ const judge = (objects: readonly AnyObject[], known: readonly Resource[] = resou
 
 const settled: AnyObject[] = [service(), pod(), node(), endpoints(), slice()];
 
-test('a cluster without trouble', () => {
+test('a cluster without faults has no finding', () => {
   expect(judge(settled)).toEqual([]);
 });
 

@@ -39,7 +39,7 @@ describe('refusals', () => {
     expect(outcomeOf(status(code), 'watch', true)).toEqual({ kind: 'no-watch-list' });
   });
 
-  test('errors of the connection', () => {
+  test('errors of the connection fail with their reason', () => {
     expect(outcomeOfError(new GivenUp('idle'))).toMatchObject({ kind: 'failed', reason: 'idle' });
     const want = { kind: 'failed', reason: 'reset', message: 'ECONNRESET' };
     expect(outcomeOfError(new Error('ECONNRESET'))).toEqual(want);

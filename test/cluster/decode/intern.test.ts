@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 
 import { internLabels, internList, internWord } from '../../../src/cluster/decode/intern.ts';
 
-test('equal values are one', () => {
+test('equal values share one object', () => {
   expect(internWord('node-a')).toBe('node-a');
   expect(internWord('')).toBe('');
   expect(internLabels({ a: '1', b: '2' })).toBe(internLabels({ a: '1', b: '2' }));
@@ -10,7 +10,7 @@ test('equal values are one', () => {
   expect(internList([])).toBe(internList([]));
 });
 
-test('different values are not confused', () => {
+test('different values share no object', () => {
   expect(internLabels({ a: '1' })).not.toEqual(internLabels({ a: '2' }));
   expect(internLabels({ a: '1' })).toEqual({ a: '1' });
   expect(internList([{ port: 80 }])).toEqual([{ port: 80 }]);

@@ -102,7 +102,7 @@ describe('a field', () => {
     expect(wrong(() => oneOf({ x: 1 }, 'x', words))).toEqual(['x', 'a string', 1]);
   });
 
-  test('objects', () => {
+  test('that is an object is read, and other types are refused', () => {
     const fields = { x: { size: 3 }, none: null };
     expect(within(fields, 'x', size)).toBe(3);
     expect(within(fields, 'none', size)).toBe(0);
@@ -114,7 +114,7 @@ describe('a field', () => {
     expect([{}, [], null, 'a'].map(isFields)).toEqual([true, false, false, false]);
   });
 
-  test('lists', () => {
+  test('that is a list is read item by item, and other types are refused', () => {
     const fields = { x: [{ size: 3 }, {}], none: null, empty: [] };
     expect(list(fields, 'x', size)).toEqual([3, 0]);
     expect(list(fields, 'none', size)).toEqual([]);
@@ -245,7 +245,7 @@ describe('quantities, in thousandths', () => {
   });
 });
 
-test('quantities of another form', () => {
+test('quantities of another form are refused', () => {
   expect(wrong(() => quantity({ cpu: '4 cores' }, 'cpu'))).toEqual([
     'cpu',
     'a quantity',
@@ -254,7 +254,7 @@ test('quantities of another form', () => {
 });
 
 describe('what kinds have in common', () => {
-  test('metadata', () => {
+  test('missing metadata has defaults, and wrong types are refused', () => {
     const common = {
       name: 'a',
       uid: '',
@@ -330,7 +330,7 @@ describe('what kinds have in common', () => {
     ]);
   });
 
-  test('references', () => {
+  test('missing fields of references have defaults', () => {
     const reference = { kind: 'Pod', name: 'a', uid: 'u1' };
     expect(objectRef({ ...reference, fieldPath: 7 })).toEqual({ ...reference, namespace: '' });
     expect(ownerReference({ ...reference, controller: true })).toEqual({

@@ -190,7 +190,7 @@ describe('JSON pieces', () => {
   });
 });
 
-test('what cannot be parsed', () => {
+test('text that cannot be parsed is a fault with its line', () => {
   expect(jsonFormat.parse('{"a":[1]}')).toEqual({ value: { a: [1] } });
   const parsed = jsonFormat.parse('{"a" 1}');
   expect('fault' in parsed && parsed.fault).toMatch(/^SyntaxError: /);

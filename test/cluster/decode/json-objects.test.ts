@@ -430,7 +430,7 @@ describe('defaults', () => {
     expect(read('services', raw).ports[0]?.targetPort).toBe(want);
   });
 
-  test('an empty selector is none', () => {
+  test('an empty selector counts as no selector', () => {
     expect(read('services', changed(full.services, ['spec', 'selector'], {})).selector).toBeNull();
   });
 
@@ -669,7 +669,7 @@ describe('label maps', () => {
     expect(Object.getPrototypeOf(labels)).toBe(Object.prototype);
   });
 
-  test('equal maps are one', () => {
+  test('equal maps share one object', () => {
     expect(withLabels('{"a":"1","b":"2"}')).toBe(withLabels('{"a":"1","b":"2"}'));
     expect(withLabels('{"a":"1"}')).not.toEqual(withLabels('{"a":"2"}'));
   });

@@ -52,7 +52,7 @@ describe('plain bytes', () => {
     }
   });
 
-  test('damaged gzip data', async () => {
+  test('damaged gzip data is reported with its reason', async () => {
     const bytes = gzipSync(text);
     bytes[bytes.length - 6] = (bytes[bytes.length - 6] ?? 0) ^ 0xff; // of the checksum
     expect((await plain(bytes)).damage).toEqual(['Damaged gzip data', 'incorrect data check']);

@@ -5,7 +5,7 @@ import { readNodeConfig, readNodeRules } from '../../../src/cluster/decode/node-
 
 const rules = { node: 'node-a', tool: 'iptables-save', family: 'IPv4', text: '*nat' };
 
-test('a configuration', () => {
+test('a configuration with two networks is read as an entry of its node', () => {
   const fields = { node: 'node-a', mode: 'nftables', clusterCIDR: '10.0.0.0/16,fd00::/48' };
   expect(readNodeConfig(fields, 7)).toEqual({
     kind: 'node-config',

@@ -13,7 +13,7 @@ describe('readProxyConfig', () => {
     expect(nft).toEqual(defaultProxyConfig('nftables', 33));
   });
 
-  test('every field that is read', () => {
+  test('reads every field of a configuration', () => {
     const raw = {
       mode: 'iptables',
       clusterCIDR: '10.244.0.0/16,fd00:10:244::/48',

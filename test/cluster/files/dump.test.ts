@@ -334,7 +334,7 @@ describe('what is cut off', () => {
 });
 
 describe('what is broken', () => {
-  test('a JSON item', async () => {
+  test('a JSON item that cannot be parsed is a problem with its line', async () => {
     const got = await read(`{"kind":"PodList","items":[\n${JSON.stringify(pod('a'))},\n{"b" 1}]}`);
     expect(got.objects).toEqual(['pods shop/a @2']);
     expect(got.problems).toHaveLength(1);
@@ -342,7 +342,7 @@ describe('what is broken', () => {
     expect(got.lost).toEqual([{ resource: 'pods', namespace: null, name: null, labels: null }]);
   });
 
-  test('an object', async () => {
+  test('an object of a wrong type is a problem, and the others are read', async () => {
     const got = await read(JSON.stringify([pod('a', { spec: 1 }), pod('b'), null, 7, {}]));
     expect(withoutLines(got.objects)).toEqual(['pods shop/b']);
     expect(got.problems).toEqual([
@@ -457,7 +457,7 @@ describe('YAML', () => {
 });
 
 describe('files', () => {
-  test('a must-gather', async () => {
+  test('a folder of must-gather is read as one dump', async () => {
     const podList = { apiVersion: 'v1', items: [pod('a'), pod('b')], kind: 'PodList' };
     const slices = { apiVersion: 'discovery.k8s.io/v1', items: [slice], kind: 'EndpointSliceList' };
     const root = await files('must-gather', {
@@ -516,7 +516,7 @@ describe('files', () => {
     expect((await readPaths([root])).objects).toEqual([]);
   });
 
-  test('several paths are one dump', async () => {
+  test('several paths are read as one dump', async () => {
     const root = await files('several', {
       'a.json': JSON.stringify(pod('a')),
       'b.yaml': stringify(service),

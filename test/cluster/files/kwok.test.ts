@@ -114,7 +114,7 @@ const notReady = patch(
 
 const file = (...documents: string[]) => documents.join('---\n');
 
-test('a recording', async () => {
+test('a recording is read as a list, its changes and an end', async () => {
   const got = await read(
     file(secret, pod, notReady, patch(2e9, 'delete', ''), patch(2.5e9, 'create', pod)),
   );
@@ -143,7 +143,7 @@ test('a recording', async () => {
   expect(objects[2]).toMatchObject({ ready: false });
 });
 
-test('a dump is no recording', async () => {
+test('a dump is refused as a recording', async () => {
   const isRecording = async (text: string | Uint8Array) =>
     (await kwokResources(chunks(Buffer.from(text), [100]))) !== null;
   expect(await isRecording(file(pod, secret))).toBe(false);

@@ -67,7 +67,7 @@ const recording = (...lines: unknown[]) =>
     .map((line) => (typeof line === 'string' ? line : JSON.stringify(line)))
     .join('\n') + '\n';
 
-test('a recording', async () => {
+test('a recording is read as lists, events, node entries and an end', async () => {
   const got = await read(
     recording(
       podLine(10, 'SYNC', 'a'),
@@ -207,7 +207,7 @@ describe('bad lines', () => {
     expect(got.problems).toEqual([]);
   });
 
-  test('no header', async () => {
+  test('a missing header is a problem, and the rest is read', async () => {
     const lines = `${JSON.stringify(podLine(11, 'ADDED', 'a'))}\n`;
     const got = await read(lines + lines);
     expect(got.entries.map(brief)).toEqual(['11 added pods shop/a', '11 added pods shop/a']);

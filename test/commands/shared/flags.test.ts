@@ -249,7 +249,7 @@ describeParser(
   'Expected ranges such as 10.244.1.0/24 separated by commas, not',
 );
 
-test('parseService', () => {
+test('parseService reads NAMESPACE/NAME and refuses other texts', () => {
   expect(parseService('auditor/agents')).toEqual({ namespace: 'auditor', name: 'agents' });
   for (const text of ['agents', 'a/b/c', '/agents', 'Auditor/agents', 'auditor/']) {
     expect(() => parseService(text)).toThrow('Expected a Service as NAMESPACE/NAME.');

@@ -54,12 +54,12 @@ test('the program starts with the growth that a heap has after the first list', 
   }
 });
 
-test('pretenuring is turned off', () => {
+test('keepNewObjectsYoung turns pretenuring off', () => {
   keepNewObjectsYoung();
   expect(set).toEqual(['--no-allocation-site-pretenuring']);
 });
 
-test('V8 knows the flags', () => {
+test('V8 accepts the flags that the program sets', () => {
   const known = execFileSync(process.execPath, ['--v8-options'], { encoding: 'utf8' });
   expect(known).toMatch(/^ {2}--heap-growing-percent /m);
   expect(known).toMatch(/^ {2}--allocation-site-pretenuring /m);

@@ -31,7 +31,7 @@ const plain = { colour: false, width: 80 };
 const text = (more: Partial<ExplainDocument> = {}): string =>
   renderExplanation(document(more), 'text', plain);
 
-test('as a whole', () => {
+test('an explanation prints marks, reasons, sources and changes', () => {
   const parts = [reason('note', 'found: nothing')];
   const wrong = reason('no', 'a pod is absent', {
     object: 'Endpoints shop/web',
@@ -129,7 +129,7 @@ test('colour only adds to the marks', () => {
   expect(coloured.replace(/\u001b\[\d+m/g, '')).toBe(text());
 });
 
-test('JSON is the document', () => {
+test('the JSON output is the unchanged document', () => {
   expect(JSON.parse(renderExplanation(document(), 'json', plain))).toEqual(document());
 });
 

@@ -59,7 +59,7 @@ describe('the table', () => {
   });
 });
 
-test('JSON is the document', () => {
+test('the JSON output is the unchanged document', () => {
   expect(JSON.parse(renderLag(lagReport, 'json'))).toEqual(lagReport);
 });
 

@@ -276,7 +276,7 @@ test('docs/report.md describes every field', () => {
   expect([...names].filter((name) => !text.includes(`\`${name}\``))).toEqual([]);
 });
 
-test('measures are the accumulators in numbers', () => {
+test('measures show the accumulators as numbers', () => {
   const state = stateOf();
   const slices = [2, 3].map((count) =>
     slice({ bytes: 2000, endpoints: times(count, () => endpoint()) }),

@@ -13,7 +13,7 @@ const read = (text: string, cache: PartCache = new Map()): readonly Statement[] 
 const kinds = (text: string): string[] => read(text).map(({ kind }) => kind);
 
 describe('rules', () => {
-  test('a rule of kube-proxy', () => {
+  test('a rule of kube-proxy is read with its matches and its target', () => {
     const text =
       '! -s 10.244.0.0/16 -d 10.96.0.1/32 -p tcp ' +
       '-m comment --comment "a/b:c cluster IP" -m tcp --dport 443 -j KUBE-MARK-MASQ';

@@ -30,7 +30,7 @@ describe('values', () => {
     expect(componentOf(value, type)).toEqual(want);
   });
 
-  test('verdicts', () => {
+  test('are read as verdicts, and other statements as none', () => {
     expect(verdictOf({ goto: { target: 'x' } })).toEqual({ kind: 'goto', chain: 'x' });
     expect(verdictOf({ drop: null })).toEqual({ kind: 'drop' });
     expect(verdictOf({ queue: { num: 1 } })?.kind).toBe('unknown verdict');
@@ -51,7 +51,7 @@ describe('elements', () => {
     expect(plain.key.length).toBe(3);
   });
 
-  test('of maps, and of sets', () => {
+  test('of maps have data, and those of sets have none', () => {
     const pair = readElement([0, { concat: ['10.0.0.1', 80] }], null);
     expect(pair).toMatchObject({ data: [0x0a000001, 80], verdict: null });
     expect(readElement('eth0', 'ifname')).toEqual({ key: ['eth0'], verdict: null, data: null });
@@ -82,7 +82,7 @@ describe('selectors', () => {
     expect(keyOf(expression).key.kind).toBe('unknown');
   });
 
-  test('keys', () => {
+  test('of numgen and of joined fields are read as keys', () => {
     expect(keyOf({ numgen: { mode: 'random', mod: 3, offset: 1 } }).key).toEqual({
       kind: 'numgen',
       modulus: 3,

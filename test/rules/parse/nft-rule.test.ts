@@ -190,7 +190,7 @@ describe('statements', () => {
     expect(mixed.text.startsWith('["why",')).toBe(true);
   });
 
-  test('what iptables asks and sets', () => {
+  test('of iptables extensions show the mark bits that they read and set', () => {
     const asks = { chain: 'c', expr: [match({ '&': [mark, 8] }, 8), match(mark, 1)] };
     expect(askedBitsOf({ ...asks, expr: asks.expr.slice(0, 1) })).toBe(8);
     expect(askedBitsOf(asks)).toBe(0xffffffff);

@@ -35,7 +35,7 @@ describe('listings of real nodes', () => {
 });
 
 describe('form', () => {
-  test('an empty listing', () => {
+  test('an empty listing has no tables', () => {
     expect(parseNft('').tables).toEqual([]);
     expect(parseNft(list({ metainfo: {} })).tables).toEqual([]);
   });

@@ -113,7 +113,7 @@ describe('what is none', () => {
   });
 });
 
-test('parts are checked', () => {
+test('parts of another type are refused', () => {
   expect(() => {
     check(false, 'this');
   }).toThrow('Expected this');

@@ -55,7 +55,7 @@ describe('order', () => {
     expect(namesOf(hooksOf(ruleset, 'ip6').input)).toEqual(['b a [c]']);
   });
 
-  test('of two tables is unknown', () => {
+  test('of chains of two tables with one priority is unknown', () => {
     const ruleset = listing('t a filter input 0', 'u b filter input 0', 't c filter input 1');
     expect(namesOf(hooksOf(ruleset, 'ip').input)).toEqual(['a b c', 'b a c']);
     const nat = listing('t a nat output -100', 'u b nat output -100');

@@ -19,7 +19,7 @@ describe('marks', () => {
   );
 
   property.prop([word, word, word, word])(
-    'copies under masks',
+    'copy only the bits of both masks',
     (mark, connectionMark, from, to) => {
       const state = stateOf({ mark, connectionMark });
       const masks = { packetMask: from, connectionMask: to };

@@ -22,7 +22,7 @@ const bounds = (tally: Tally): unknown =>
   Object.fromEntries([...tally].map(([fate, { low, high }]) => [fate, [low, high]]));
 
 describe('tallies', () => {
-  test('shares add up', () => {
+  test('add the shares and flags of equal outcomes', () => {
     const tally = tallyOf({ 'a:1': 0.5 });
     count(tally, 'a:1', 0.25, stateOf({ masqueraded: true }));
     addTally(tally, tallyOf({ drop: 1 }), 0.25);
@@ -64,7 +64,7 @@ describe('tallies', () => {
     expect([holds(remembered, 'x'), holds(remembered, 'z')]).toEqual([true, false]);
   });
 
-  test('what is a destination', () => {
+  test('count addresses as destinations, and verdicts as none', () => {
     expect(['10.0.0.1:80', '[::1]:80', 'node:80'].every(isDestination)).toBe(true);
     expect(['drop', 'reject', 'pass', 'unknown'].some(isDestination)).toBe(false);
   });

@@ -80,7 +80,7 @@ describe('an exchange is given up', () => {
   });
 });
 
-test('a busy reader is not silence', async () => {
+test('a busy reader does not count as silence', async () => {
   const { clock, environment, stream } = streaming();
   const limits = { mayBeSilent: false, total: Infinity };
   const never = new AbortController().signal;
@@ -101,7 +101,7 @@ test('a busy reader is not silence', async () => {
   expect(chunks).toEqual(['a', 'b']);
 });
 
-test('the signal ends it', async () => {
+test('an aborted signal rejects a request, and every later one', async () => {
   const controller = new AbortController();
   const { clock, environment } = world(hanging);
   const limits = { mayBeSilent: false, total: Infinity };

@@ -368,10 +368,13 @@ describe('damage', () => {
     },
   );
 
-  property.prop([flips, sizes], { numRuns: 500 })('so are watches', async (flips, sizes) => {
-    for (const frame of await watchOf('services', damaged(watched, flips), sizes))
-      expectFrame(frame);
-  });
+  property.prop([flips, sizes], { numRuns: 500 })(
+    'watches are read or refused',
+    async (flips, sizes) => {
+      for (const frame of await watchOf('services', damaged(watched, flips), sizes))
+        expectFrame(frame);
+    },
+  );
 
   function expectFrame(frame: Frame): void {
     if (frame.kind === 'bad') expect(frame.lost.resource).toBe('services');

@@ -161,14 +161,17 @@ function expectAnswer(message: Message, bytes: Buffer): void {
 }
 
 describe('damaged bytes', () => {
-  property.prop([some, fc.nat()], { numRuns: 2000 })('cut off anywhere', (message, at) => {
-    if (message === undefined) return;
-    expectAnswer(message, message.bytes.subarray(0, at % (message.bytes.length + 1)));
-  });
+  property.prop([some, fc.nat()], { numRuns: 2000 })(
+    'that are cut off anywhere are read or refused',
+    (message, at) => {
+      if (message === undefined) return;
+      expectAnswer(message, message.bytes.subarray(0, at % (message.bytes.length + 1)));
+    },
+  );
 
   property.prop([some, fc.array(fc.tuple(fc.nat(), fc.nat(255)), { minLength: 1, maxLength: 8 })], {
     numRuns: 4000,
-  })('with other bytes anywhere', (message, flips) => {
+  })('with other bytes anywhere are read or refused', (message, flips) => {
     if (message === undefined) return;
     const bytes = Buffer.from(message.bytes);
     for (const [at, value] of flips) bytes[at % bytes.length] = value;

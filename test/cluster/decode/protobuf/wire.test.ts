@@ -52,14 +52,14 @@ describe('numbers', () => {
     expect(readBool(at(bytes), bytes.length)).toBe(value !== 0n);
   });
 
-  property.prop([int64, fc.nat(9)])('that do not end', (value, length) => {
+  property.prop([int64, fc.nat(9)])('that do not end are refused', (value, length) => {
     const bytes = varint(value);
     const end = length % bytes.length;
     expect(() => readInt32(at(bytes), end)).toThrow(WrongType);
     expect(() => readInt64(at(bytes), end)).toThrow(WrongType);
   });
 
-  test('of more than ten bytes', () => {
+  test('of more than ten bytes are refused', () => {
     const bytes = Buffer.alloc(11, 0x80);
     expect(() => readInt32(at(bytes), 11)).toThrow('a number of at most 64 bits');
     expect(() => readInt64(at(bytes), 11)).toThrow('a number of at most 64 bits');
@@ -104,9 +104,12 @@ describe('fields', () => {
     expect(readEnd(at(Buffer.from([3, 1, 2, 3])), 4)).toBe(4);
   });
 
-  property.prop([fc.string({ unit: 'binary' }), fc.nat(5)])('strings', (text, before) => {
-    const bytes = Buffer.from(text);
-    const all = Buffer.concat([Buffer.alloc(before), varint(BigInt(bytes.length)), bytes]);
-    expect(readText(at(all, before), all.length)).toBe(bytes.toString());
-  });
+  property.prop([fc.string({ unit: 'binary' }), fc.nat(5)])(
+    'strings of any characters are read unchanged',
+    (text, before) => {
+      const bytes = Buffer.from(text);
+      const all = Buffer.concat([Buffer.alloc(before), varint(BigInt(bytes.length)), bytes]);
+      expect(readText(at(all, before), all.length)).toBe(bytes.toString());
+    },
+  );
 });
