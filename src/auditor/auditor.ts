@@ -14,11 +14,8 @@ import type { Finding } from '../audit/finding/catalogue.ts';
 import { countProgrammed, countStage } from '../audit/measure/journey-lag.ts';
 import type { Journey } from '../audit/measure/journey.ts';
 import { observe } from '../audit/measure/histogram.ts';
-import type { Confirmer } from '../audit/pending/confirm.ts';
 import { createConfirmer } from '../audit/pending/confirm.ts';
-import type { PendingFindings } from '../audit/pending/pending.ts';
 import { createPendingFindings } from '../audit/pending/pending.ts';
-import type { WatchProgress } from '../audit/pending/progress.ts';
 import { createWatchProgress, staleGrace } from '../audit/pending/progress.ts';
 import type { ServiceAuditor } from '../audit/service/auditor.ts';
 import { createServiceAuditor } from '../audit/service/auditor.ts';
@@ -26,7 +23,6 @@ import type { LiveEntry } from '../cluster/decode/entry.ts';
 import type { OnProblem } from '../cluster/decode/problem.ts';
 import type { DumpEnd, DumpEntry } from '../cluster/files/dump.ts';
 import type { RecordingEnd, RecordingEntry } from '../cluster/files/recording.ts';
-import type { Store } from '../cluster/store/store.ts';
 import { createStore } from '../cluster/store/store.ts';
 import type { Key, Resource, UnreadableObject, WatchEvent } from '../model/objects.ts';
 import { unreadableKey } from '../model/objects.ts';
@@ -38,9 +34,8 @@ import { countOpened } from '../output/metrics/state.ts';
 import type { DetectedRelease } from '../shadow/detect-release.ts';
 import { assumedRelease, chooseRelease, detectRelease } from '../shadow/detect-release.ts';
 import type { Release } from '../shadow/release.ts';
-import type { GivenRules, NodeRules } from './node-rules.ts';
+import type { GivenRules } from './node-rules.ts';
 import { createNodeRules } from './node-rules.ts';
-import type { JourneyTracker } from './open-journeys.ts';
 import {
   advanceJourneys,
   advanceJourneysOnNode,
@@ -48,9 +43,7 @@ import {
   restartJourneys,
   trackPod,
 } from './open-journeys.ts';
-import type { Samples } from './samples.ts';
 import { addConvergence, addJourney, countChange, createSamples } from './samples.ts';
-import type { ServiceTotals } from './totals.ts';
 import { createServiceTotals, markChanged, refreshTotals } from './totals.ts';
 
 export interface AuditorOptions {
@@ -78,32 +71,11 @@ const keptFindings = 10_000;
 /** Live, at most this many differences are evaluated at once. */
 export const openedAtOnce = 256;
 
-interface State {
-  readonly options: AuditorOptions;
-  readonly complete: Set<Resource>;
-  readonly store: Store;
-  readonly findings: PendingFindings;
-  readonly progress: WatchProgress;
-  readonly nodeRules: NodeRules;
-  readonly samples: Samples;
-  readonly journeys: JourneyTracker;
-  /** Objects whose latest version could not be read, by their key. */
-  readonly unreadable: Map<string, UnreadableObject>;
-  promised: readonly Resource[] | null;
-  kubernetes: string | null;
-  guessed: DetectedRelease;
-  services: ServiceAuditor | null;
-  totals: ServiceTotals;
-  now: number | null;
-  startedAt: number | null;
-  whole: boolean | null;
-  unreadableCount: number;
-  skippedCount: number;
-}
+type State = ReturnType<typeof createState>;
 
 export type Auditor = ReturnType<typeof createAuditor>;
 
-export function createAuditor(options: AuditorOptions) {
+function createState(options: AuditorOptions) {
   const complete = new Set<Resource>();
   const store = createStore(complete);
   const samples = createSamples();
@@ -148,32 +120,35 @@ export function createAuditor(options: AuditorOptions) {
     minor: () => releasedOf(state).release.minor,
     onProblem: options.onProblem,
   });
-  const state: State = {
+  const state = {
     options,
     complete,
     store,
     findings,
     progress,
+    confirmer,
     nodeRules,
     samples,
     journeys,
-    unreadable: new Map(),
-    promised: null,
-    kubernetes: null,
+    /** Objects whose latest version could not be read, by their key. */
+    unreadable: new Map<string, UnreadableObject>(),
+    promised: null as readonly Resource[] | null,
+    kubernetes: null as string | null,
     guessed: assumedRelease,
-    services: null,
+    services: null as ServiceAuditor | null,
     totals: createServiceTotals(assumedRelease.release, options.maxEndpointsPerSlice),
-    now: null,
-    startedAt: null,
-    whole: null,
+    now: null as number | null,
+    startedAt: null as number | null,
+    whole: null as boolean | null,
     unreadableCount: 0,
     skippedCount: 0,
   };
-  return handleOf(state, confirmer);
+  return state;
 }
 
-function handleOf(state: State, confirmer: Confirmer) {
-  const { options, store, findings, progress, samples, nodeRules } = state;
+export function createAuditor(options: AuditorOptions) {
+  const state = createState(options);
+  const { store, findings, progress, confirmer, samples, nodeRules } = state;
   return {
     options,
     store,

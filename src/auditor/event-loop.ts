@@ -72,33 +72,25 @@ const pause = { service: 0.025, pod: 0.0002, failure: 1 };
 /** The loop is stuck if no slice has ended for this many seconds. */
 const stuckSeconds = 60;
 
-interface State {
-  readonly options: EventLoopOptions;
-  readonly queue: { readonly entries: readonly AuditorEntry[]; readonly done: () => void }[];
-  working: boolean;
-  stopped: boolean;
-  cancelTimer: () => void;
+type State = ReturnType<typeof createState>;
+
+const createState = (options: EventLoopOptions) => ({
+  options,
+  queue: [] as { readonly entries: readonly AuditorEntry[]; readonly done: () => void }[],
+  working: false,
+  stopped: false,
+  cancelTimer: (): void => undefined,
   /** When the latest slice ended. */
-  aliveAt: number;
+  aliveAt: options.clock.now(),
   /** When waiting candidates are retried, and when the next fresh read may begin. */
-  retryAt: number;
-  readAt: number;
+  retryAt: -Infinity,
+  readAt: -Infinity,
   /** Fresh reads under way. */
-  reading: number;
-}
+  reading: 0,
+});
 
 export function createEventLoop(options: EventLoopOptions) {
-  const state: State = {
-    options,
-    queue: [],
-    working: false,
-    stopped: false,
-    cancelTimer: () => undefined,
-    aliveAt: options.clock.now(),
-    retryAt: -Infinity,
-    readAt: -Infinity,
-    reading: 0,
-  };
+  const state = createState(options);
   return {
     /** Resolves when the entries are taken in, or at once if the loop has stopped. */
     deliver(entries: readonly AuditorEntry[]): Promise<void> {

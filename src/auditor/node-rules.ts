@@ -56,30 +56,23 @@ interface LastReport {
   readonly detected: Pick<AgentReport, 'mode' | 'settings'>;
 }
 
-interface State {
-  readonly options: NodeRulesOptions;
+type State = ReturnType<typeof createState>;
+
+const createState = (options: NodeRulesOptions) => ({
+  options,
   /** Entries that arrived before the audit began. */
-  readonly waiting: Map<string, NodeEntry>;
-  isBegun: boolean;
-  proxied: ProxyCache | null;
-  nodes: Nodes | null;
-  unreadable: number;
-  readonly reports: Map<string, LastReport>;
+  waiting: new Map<string, NodeEntry>(),
+  isBegun: false,
+  proxied: null as ProxyCache | null,
+  nodes: null as Nodes | null,
+  unreadable: 0,
+  reports: new Map<string, LastReport>(),
   /** Missing parts of the dumps of a node, as they were reported last. */
-  readonly lacking: Map<string, string>;
-}
+  lacking: new Map<string, string>(),
+});
 
 export function createNodeRules(options: NodeRulesOptions) {
-  const state: State = {
-    options,
-    waiting: new Map(),
-    isBegun: false,
-    proxied: null,
-    nodes: null,
-    unreadable: 0,
-    reports: new Map(),
-    lacking: new Map(),
-  };
+  const state = createState(options);
   const { waiting, reports } = state;
   return {
     take(entry: NodeEntry, at: number): void {

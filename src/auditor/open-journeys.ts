@@ -15,7 +15,6 @@ import type {
   Journey,
   JourneyOperation,
   JourneyOutput,
-  OpenJourneys,
   JourneyStage,
 } from '../audit/measure/journey.ts';
 import { createJourneys, journeyOutputs } from '../audit/measure/journey.ts';
@@ -31,31 +30,24 @@ import type { Change, Listers, Pod, Resource, Service } from '../model/objects.t
 import { isOutput } from '../model/objects.ts';
 import { equalLabels, selects } from '../model/selector.ts';
 import { expectedAddress, isSelected } from '../shadow/endpoints.ts';
+import type { ExpectedEndpoint } from '../shadow/endpointslice.ts';
 import { expectedEndpoints } from '../shadow/endpointslice.ts';
 import type { Release } from '../shadow/release.ts';
-
-export interface JourneyTracker {
-  readonly journeys: OpenJourneys;
-  readonly listers: Listers;
-  /** Nodes whose rules are known. */
-  readonly nodes: Set<string>;
-  /** `null` until the audit begins. */
-  audit: { readonly services: ServiceAuditor; readonly release: Release } | null;
-}
 
 interface JourneyListeners {
   onStage(journey: Journey, stage: JourneyStage): void;
   onEnd(journey: Journey): void;
 }
 
-export const createJourneyTracker = (
-  listers: Listers,
-  listeners: JourneyListeners,
-): JourneyTracker => ({
+export type JourneyTracker = ReturnType<typeof createJourneyTracker>;
+
+export const createJourneyTracker = (listers: Listers, listeners: JourneyListeners) => ({
   journeys: createJourneys(listeners),
   listers,
-  nodes: new Set(),
-  audit: null,
+  /** Nodes whose rules are known. */
+  nodes: new Set<string>(),
+  /** `null` until the audit begins. */
+  audit: null as { readonly services: ServiceAuditor; readonly release: Release } | null,
 });
 
 /** Releases all journeys, because the audit begins or restarts. */
@@ -203,17 +195,13 @@ function begin({ journeys, audit, nodes }: JourneyTracker, start: JourneyStart, 
   }
 }
 
-/** What an output must contain for a Pod: whether it is ready, its addresses and ports. */
-interface DesiredEntry {
-  readonly isReady: boolean;
-  readonly addresses: readonly string[];
-  /** Equal if the output must contain the same, apart from readiness. */
-  readonly text: string;
-}
+/**
+ * What an output must contain for a Pod. The texts are equal if the output must contain the same,
+ * apart from readiness.
+ */
+const noEntry = { isReady: false, addresses: [] as readonly string[], text: '' };
 
-const noEntry: DesiredEntry = { isReady: false, addresses: [], text: '' };
-
-type DesiredEntries = Readonly<Record<JourneyOutput, DesiredEntry>>;
+type DesiredEntries = Readonly<Record<JourneyOutput, typeof noEntry>>;
 
 function desiredEntries(
   listers: Listers,
@@ -225,26 +213,21 @@ function desiredEntries(
     return { endpoints: noEntry, endpointslices: noEntry };
   }
   const address = expectedAddress(service, pod, release);
+  const expected = address === null ? [] : [{ ...address, addresses: [address.ip] }];
   const slices = expectedEndpoints(service, pod, nodeOf(listers, pod), release);
-  return {
-    endpoints:
-      address === null
-        ? noEntry
-        : {
-            isReady: address.ready,
-            addresses: [address.ip],
-            text: `${address.ip} ${address.portMap}`,
-          },
-    endpointslices: {
-      isReady: slices.some(({ ready }) => ready),
-      addresses: slices.flatMap(({ addresses }) => addresses),
-      text: slices.map(({ addresses, portMap }) => `${addresses.join()} ${portMap}`).join('; '),
-    },
-  };
+  return { endpoints: desiredEntry(expected), endpointslices: desiredEntry(slices) };
 }
 
+const desiredEntry = (
+  expected: readonly Pick<ExpectedEndpoint, 'ready' | 'addresses' | 'portMap'>[],
+): typeof noEntry => ({
+  isReady: expected.some(({ ready }) => ready),
+  addresses: expected.flatMap(({ addresses }) => addresses),
+  text: expected.map(({ addresses, portMap }) => `${addresses.join()} ${portMap}`).join('; '),
+});
+
 /** Whether an output must change before traffic follows the change of the Pod. */
-const differs = (before: DesiredEntry, after: DesiredEntry): boolean =>
+const differs = (before: typeof noEntry, after: typeof noEntry): boolean =>
   before.isReady !== after.isReady || (after.isReady && before.text !== after.text);
 
 /** `null` if the change does not affect traffic. */
