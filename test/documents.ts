@@ -286,11 +286,13 @@ const sources: Readonly<Record<string, readonly string[]>> = {
   'cluster/store/store.ts': ['dropped_total'],
   'main.ts': ['build_info'],
   'shadow/release.ts': ['release_info'],
-  'audit/measure/journey-lag.ts': [
+  'audit/measure/journey.ts': [
     'readiness_lag_seconds',
     'removal_lag_seconds',
     'node_programming_lag_seconds',
     'journeys_total',
+    'journeys_ended_total',
+    'journeys_open',
   ],
   'audit/measure/lag.ts': [
     'convergence_lag_seconds',
@@ -298,7 +300,6 @@ const sources: Readonly<Record<string, readonly string[]>> = {
     'trigger_times_total',
     'clock_ahead_seconds',
   ],
-  'audit/measure/journey.ts': ['journeys_ended_total', 'journeys_open'],
   'output/traces/tracing.ts': ['journeys_traced_total'],
   'output/traces/otel.ts': ['spans_exported_total', 'spans_dropped_total'],
   'audit/measure/fill.ts': [

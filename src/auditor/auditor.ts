@@ -11,9 +11,9 @@
 
 import type { AgentEntry } from '../agent/client/scraper.ts';
 import type { Finding } from '../audit/finding/catalogue.ts';
-import { countProgrammed, countStage } from '../audit/measure/journey-lag.ts';
-import type { Journey } from '../audit/measure/journey.ts';
 import { observe } from '../audit/measure/histogram.ts';
+import type { Journey } from '../audit/measure/journey.ts';
+import { countProgrammed, countStage } from '../audit/measure/journey.ts';
 import { createConfirmer } from '../audit/pending/confirm.ts';
 import { createPendingFindings } from '../audit/pending/pending.ts';
 import { createWatchProgress, staleGrace } from '../audit/pending/progress.ts';

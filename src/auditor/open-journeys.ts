@@ -11,13 +11,14 @@
 
 import { legal } from '../audit/finding/verdicts.ts';
 import type {
-  JourneyStart,
   Journey,
-  JourneyOperation,
   JourneyOutput,
   JourneyStage,
+  JourneyStart,
+  OutputStage,
 } from '../audit/measure/journey.ts';
 import { createJourneys, journeyOutputs } from '../audit/measure/journey.ts';
+import type { LagOperation } from '../audit/measure/lag.ts';
 import type { NodeReading } from '../audit/node/programming-lag.ts';
 import type { ServiceAuditor } from '../audit/service/auditor.ts';
 import { nodeOf } from '../audit/service/cache.ts';
@@ -135,8 +136,6 @@ const kinds: Readonly<Record<Resource, string>> = {
   endpoints: 'Endpoints',
   endpointslices: 'EndpointSlice',
 };
-
-type OutputStage = JourneyStage & { readonly stage: JourneyOutput };
 
 function stageOf(output: JourneyOutput, { resource, before, after, at }: Change): OutputStage {
   const { key = '', resourceVersion = '' } = after ?? before ?? {};
@@ -266,11 +265,7 @@ function startOf(
 }
 
 /** When the change happened according to the Pod; `null` if its time is about another change. */
-function ownTimeOf(
-  before: Pod | null,
-  after: Pod | null,
-  operation: JourneyOperation,
-): number | null {
+function ownTimeOf(before: Pod | null, after: Pod | null, operation: LagOperation): number | null {
   if (after === null || operation === 'update') return null;
   const isNew = before?.uid !== after.uid || before.turnedAt !== after.turnedAt;
   const turned =

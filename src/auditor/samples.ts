@@ -1,20 +1,19 @@
 // Counts and samples that the auditor collects while input arrives: lags, sizes, durations and
 // opened findings. The files of audit/measure define how each of them is measured.
 
+import type { Journey } from '../audit/measure/journey.ts';
+import { isMeasured, journeyLength } from '../audit/measure/journey.ts';
 import {
   countConvergence,
   countTrigger,
   observeCreated,
   triggerSample,
 } from '../audit/measure/lag.ts';
-import { isMeasured } from '../audit/measure/journey-lag.ts';
-import type { Journey } from '../audit/measure/journey.ts';
-import { journeyLength } from '../audit/measure/journey.ts';
 import { createMeasurements } from '../audit/measure/measurements.ts';
 import { createLagHistory, createTopSamples } from '../audit/measure/sample-history.ts';
-import { countUpdate, trackSize } from '../audit/measure/size.ts';
+import { trackSize } from '../audit/measure/size.ts';
 import type { ConvergenceSample } from '../audit/service/reconcile.ts';
-import type { Change, EndpointSlice, Endpoints, Key, Listers } from '../model/objects.ts';
+import type { Change, Endpoints, EndpointSlice, Key, Listers } from '../model/objects.ts';
 import { isOutput, label } from '../model/objects.ts';
 import type { OpenedFindings } from '../output/metrics/state.ts';
 
@@ -54,10 +53,9 @@ export function countChange(
   const created = change.before === null ? (change.after?.created ?? null) : null;
   if (isAuditing && created !== null) observeCreated(samples.skew, created, at);
   if (!isOutput(resource)) return;
-  trackSize(samples.sizes, change);
   // The first list is not an update: its objects were written long before they arrived.
+  trackSize(samples.sizes, change, isAuditing ? listers.nodes.size : null);
   if (!isAuditing) return;
-  countUpdate(samples.sizes, change, listers.nodes.size);
   const before = change.before as Endpoints | EndpointSlice | null;
   const after = change.after as Endpoints | EndpointSlice | null;
   const object = after ?? before;

@@ -5,8 +5,8 @@
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
-import { exemplifyJourney } from '../audit/measure/journey-lag.ts';
 import type { Journey } from '../audit/measure/journey.ts';
+import { exemplifyJourney } from '../audit/measure/journey.ts';
 import type { Auditor } from '../auditor/auditor.ts';
 import { createAuditor } from '../auditor/auditor.ts';
 import type { LiveStatus } from '../auditor/queries.ts';

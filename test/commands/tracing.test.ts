@@ -1,4 +1,3 @@
-import { auditorDefaults } from '../build.ts';
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -6,13 +5,14 @@ import { join } from 'node:path';
 
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 
-import { journeyLagOutputs } from '../../src/audit/measure/journey-lag.ts';
+import { journeyLagOutputs } from '../../src/audit/measure/journey.ts';
 import type { Auditor } from '../../src/auditor/auditor.ts';
 import { createAuditor } from '../../src/auditor/auditor.ts';
 import { replay } from '../../src/auditor/replay.ts';
 import { recordingOf } from '../../src/commands/replay.ts';
 import { traceJourneys, tracingOf } from '../../src/commands/serve.ts';
 import { createTracing, noTracingCounts } from '../../src/output/traces/tracing.ts';
+import { auditorDefaults } from '../build.ts';
 import { keeping, settingsOf } from '../output/samples.ts';
 
 afterEach(() => {

@@ -1,10 +1,9 @@
 // Counts the endpoints of one Service: by condition, those listed more than once, and the objects
 // that reach the limits of their kind.
 //
-// kube-proxy reads the conditions so (k8s.io/kubernetes@v1.36.3 pkg/proxy/endpointslicecache.go
-// addEndpoints): by default an endpoint is ready and serving, and not terminating. Of equal
-// addresses under one port map it takes one: a terminating entry gives way to another, otherwise
-// Go's map order decides. So nodes may differ where the entries differ in their conditions.
+// Conditions have the defaults of kube-proxy (k8s.io/kubernetes@v1.36.3
+// pkg/proxy/endpointslicecache.go addEndpoints). It takes one of equal addresses under one port
+// map, often by Go's map order, so nodes may differ where the conditions differ.
 
 import { recordOf } from '../../model/counts.ts';
 import { canonicalIP } from '../../model/ip.ts';
@@ -41,17 +40,14 @@ export function countConditions(slices: Iterable<EndpointSlice>): ConditionCount
 
 // --- capacity ---
 
-/** The most addresses of Endpoints, and endpoints of a slice. */
-export type CapacityLimits = Readonly<Record<OutputResource, number>>;
-
 /** Objects that reach a limit. */
 export type CapacityCounts = ReturnType<typeof capacityOf>;
 
-/** Counts the Endpoints and slices of one Service. */
+/** Counts the Endpoints and slices of one Service; `limits`: the most entries of one object. */
 export function capacityOf(
   endpoints: Endpoints | null,
   slices: readonly EndpointSlice[],
-  limits: CapacityLimits,
+  limits: Readonly<Record<OutputResource, number>>,
 ) {
   const { subsets = [], annotations = {} } = endpoints ?? {};
   const listed = subsets.reduce((sum, { addresses }) => sum + addresses.length, 0);
@@ -70,18 +66,15 @@ export const noCapacity = (): CapacityCounts =>
 // --- duplicates ---
 
 /** Endpoints that are listed more than once, by whether their conditions agree. */
-export interface DuplicateCounts {
-  readonly equal: number;
-  readonly conflicting: number;
-}
+export type DuplicateCounts = ReturnType<typeof countDuplicates>;
 
 const conditionsText = ({ ready, serving, terminating }: Endpoint): string =>
-  `${String(ready ?? true)} ${String(serving ?? true)} ${String(terminating ?? false)}`;
+  [ready ?? true, serving ?? true, terminating ?? false].join(' ');
 
 /** Counts an address under a port map once, in however many slices it is. */
-export function countDuplicates(slices: Iterable<EndpointSlice>): DuplicateCounts {
+export function countDuplicates(slices: Iterable<EndpointSlice>) {
   const first = new Map<string, Endpoint>();
-  const kinds = new Map<string, keyof DuplicateCounts>();
+  const kinds = new Map<string, 'equal' | 'conflicting'>();
   for (const { endpoints, portMap } of slices) {
     for (const endpoint of endpoints) {
       for (const address of new Set(endpoint.addresses.map(canonicalIP))) {

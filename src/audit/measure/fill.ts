@@ -2,11 +2,9 @@
 //
 // Follows metrics/cache.go (numDesiredSlices, totals) of k8s.io/endpointslice@v0.36.3: endpoints
 // with equal ports share slices of at most `max` endpoints, and a Service without endpoints has one
-// empty slice, the placeholder. It deviates in two ways. It counts endpoints as the slices list
-// them, with duplicates. And it counts both families of a dual-stack Service; upstream counts the
-// one that it synced last.
-//
-// A surplus is legal: the controller never moves an endpoint to save a slice.
+// empty slice, the placeholder. Unlike upstream, it counts duplicate endpoints, and both families
+// of a dual-stack Service. A surplus is legal: the controller never moves an endpoint to save a
+// slice.
 
 import { addCounts } from '../../model/counts.ts';
 import type { AddressType, EndpointSlice, Key, Port } from '../../model/objects.ts';
@@ -29,18 +27,15 @@ export interface PortMapFill extends Fill {
 }
 
 /** Groups the slices of one Service and controller by address type and ports. */
-export function fillGroups(slices: Iterable<EndpointSlice>, max: number): PortMapFill[] {
+export function fillGroups(slices: readonly EndpointSlice[], max: number): PortMapFill[] {
   const groups = Map.groupBy(slices, ({ addressType, portMap }) => `${addressType} ${portMap}`);
-  const counted = [...groups.values()].map((group) => ({
-    group,
-    endpoints: group.reduce((sum, slice) => sum + slice.endpoints.length, 0),
-  }));
-  const filled = counted.filter(({ endpoints }) => endpoints > 0);
-  const used = new Set(filled.map(({ group }) => group[0]?.addressType));
-  return counted.flatMap(({ group, endpoints }) => {
+  const filled = slices.filter(({ endpoints }) => endpoints.length > 0);
+  const used = new Set(filled.map(({ addressType }) => addressType));
+  return [...groups.values()].flatMap((group) => {
     const [first] = group;
     if (first === undefined) return [];
     const { addressType, ports } = first;
+    const endpoints = group.reduce((sum, slice) => sum + slice.endpoints.length, 0);
     // The first group without endpoints is the placeholder, if its address type has no other.
     const isPlaceholder = endpoints === 0 && !used.has(addressType);
     if (isPlaceholder) used.add(addressType);
@@ -58,7 +53,7 @@ export const fillRatio = (fill: Fill, max: number): number | null =>
   fill.slices === 0 ? null : fill.endpoints / (fill.slices * max);
 
 /** The sums over the groups of some slices. */
-export function fillOf(slices: Iterable<EndpointSlice>, max: number): Fill {
+export function fillOf(slices: readonly EndpointSlice[], max: number): Fill {
   const sum = noFill();
   for (const { endpoints, slices: count, minimum } of fillGroups(slices, max)) {
     addCounts(sum, { endpoints, slices: count, minimum }, 1);
@@ -66,7 +61,7 @@ export function fillOf(slices: Iterable<EndpointSlice>, max: number): Fill {
   return sum;
 }
 
-/** The Services with the largest surplus, at most `count`; those without surplus are left out. */
+/** At most `count` Services with the largest surplus. */
 export const mostSurplus = (
   fills: Iterable<readonly [Key, Fill]>,
   count: number,

@@ -1,15 +1,14 @@
 // Contains histograms with fixed buckets, as Prometheus has them, and their exemplars.
 
-/** The latest traced value of a bucket. */
+import { addCounts } from '../../model/counts.ts';
+
+/** The latest traced value of a bucket; `at` in Unix seconds. */
 export interface Exemplar {
-  /** 32 hexadecimal digits. */
   readonly traceId: string;
   readonly value: number;
-  /** When it was observed, Unix seconds. */
   readonly at: number;
 }
 
-/** Values by bucket. */
 export interface Histogram {
   /** Upper bounds of the buckets, ascending; a last bucket without bound follows. */
   readonly bounds: readonly number[];
@@ -17,9 +16,8 @@ export interface Histogram {
   readonly counts: number[];
   count: number;
   sum: number;
-  /** The largest value; 0 without any. */
+  /** 0 without values. */
   largest: number;
-  /** By bucket; absent if there is none. */
   exemplars?: (Exemplar | undefined)[];
 }
 
@@ -54,11 +52,7 @@ export function exemplify(histogram: Histogram, exemplar: Exemplar): void {
 export function merged(histograms: readonly Histogram[]): Histogram {
   const total = createHistogram(histograms[0]?.bounds ?? []);
   for (const { counts, count, sum, largest } of histograms) {
-    for (const [index, here] of counts.entries()) {
-      total.counts[index] = (total.counts[index] ?? 0) + here;
-    }
-    total.count += count;
-    total.sum += sum;
+    addCounts<object>(total, { counts, count, sum }, 1);
     total.largest = Math.max(total.largest, largest);
   }
   return total;

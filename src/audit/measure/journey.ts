@@ -3,57 +3,61 @@
 //   the pod turns ready, or is asked to go ─► arrival ─┬─► endpoints
 //                                                      └─► endpointslices ─► node, node, …
 //
-// A change has one journey for each Service of the pod. It begins at the pod's own time: the
-// lastTransitionTime of its Ready condition, or its deletion. This time has whole seconds on
-// another clock. All later times are arrivals on the auditor's clock, or readings of the rules of
-// nodes. Journeys that share one write name the same object and resourceVersion.
+// A change has one journey for each Service of the pod. It begins at the pod's own time (the
+// lastTransitionTime of Ready, or the deletion), in whole seconds of another clock. Later times are
+// arrivals on the auditor's clock, or readings of rules.
 //
 // A journey ends `complete` if it reached everything that it awaits; `overtaken` if the pod or the
 // Service changed again before; `gone` if no controller must write the outputs any more; `dropped`
-// if too many are open. Only open journeys are stored, and their number is bounded. Changes of
-// Services have no journey: they concern all pods at once, and lag.ts measures them.
+// if too many are open. lag.ts measures changes of Services, which concern all pods at once.
+//
+// Readiness lag begins at the Ready transition of the pod, removal lag at its deletion or at its
+// becoming not ready. It may be a second too high. Journeys with a skewed beginning, or one in a
+// list, are counted and not measured. Programming lag is that of nodes, from the arrival of the
+// slice or Service. Every lag at a node ends with the first reading of its rules that shows the
+// change; programming lag counts its least and its most value.
 
+import { recordOf } from '../../model/counts.ts';
 import { getOrInsert } from '../../model/get-or-insert.ts';
 import type { Key } from '../../model/objects.ts';
-
-/** What a change does to the endpoint; an update leaves it ready. */
-export type JourneyOperation = 'add' | 'remove' | 'update';
+import type { Histogram } from './histogram.ts';
+import { createHistogram, exemplify, observe } from './histogram.ts';
+import type { LagOperation } from './lag.ts';
+import { convergenceBounds, lagOperations } from './lag.ts';
 
 /** The outputs that must follow a change of a pod. */
 export const journeyOutputs = ['endpoints', 'endpointslices'] as const;
-
 export type JourneyOutput = (typeof journeyOutputs)[number];
 
-export type JourneyStageName = 'arrival' | JourneyOutput | 'node';
+/** The stages that are measured. */
+export const journeyLagOutputs = [...journeyOutputs, 'node'] as const;
+export type JourneyStageName = 'arrival' | (typeof journeyLagOutputs)[number];
 
 /** A place that a journey reached. */
 export interface JourneyStage {
   readonly stage: JourneyStageName;
   /** Unix seconds on the auditor's clock: the arrival, or the reading of the rules. */
   readonly at: number;
-  /**
-   * Seconds by which it may have been earlier, because rules are read in intervals. null if it was
-   * reached before the change of the pod arrived: watches have no common order.
-   */
+  /** Seconds by which it may have been earlier; null if it was reached before the arrival. */
   readonly within: number | null;
   /** The object that arrived: `Pod shop/web-1`, `Node a`; '' if it is unknown. */
   readonly object: string;
-  /** The version of that object; '' for a node. */
   readonly resourceVersion: string;
   readonly node: string | null;
 }
 
+/** A stage of an output. */
+export type OutputStage = JourneyStage & { readonly stage: JourneyOutput };
+
 /**
- * The quality of the beginning. `ok`: the pod has a time. `coarse`: it is less than a second before
- * the arrival. `arrival`: the pod has none (its labels changed, it was deleted at once), so the
- * arrival replaces it. `skewed`: it is after the arrival. `gap`: the change arrived in a list.
+ * The quality of the beginning. `coarse`: the pod's time is less than a second before the arrival.
+ * `arrival`: the pod has no time, so the arrival replaces it. `skewed`: its time is after the
+ * arrival. `gap`: the change arrived in a list.
  */
 export const journeyQualities = ['ok', 'coarse', 'arrival', 'skewed', 'gap'] as const;
-
 export type JourneyQuality = (typeof journeyQualities)[number];
 
 export const journeyEnds = ['complete', 'overtaken', 'gone', 'dropped'] as const;
-
 export type JourneyEnd = (typeof journeyEnds)[number];
 
 /** A change on its way, or at its end; times are Unix seconds. */
@@ -66,7 +70,8 @@ export interface Journey {
   readonly podNode: string;
   /** In canonical form, those that an output lists or must list. */
   readonly addresses: readonly string[];
-  readonly operation: JourneyOperation;
+  /** What the change does to the endpoint; an update leaves it ready. */
+  readonly operation: LagOperation;
   readonly begun: number;
   readonly quality: JourneyQuality;
   /** In order; the first is the arrival. Of the nodes, the first few and the last. */
@@ -91,34 +96,25 @@ export interface JourneyStart extends Pick<
   readonly awaits: readonly JourneyOutput[];
 }
 
-/** Seconds: the resolution of the pod's own time. */
-const resolution = 1;
-
-/** The quality of a pod's own time, for a change that arrived at `at`. */
+/** The quality of a pod's own time, which has whole seconds, for a change that arrived at `at`. */
 export function journeyQuality(ownTime: number | null, at: number, gap: boolean): JourneyQuality {
   if (gap) return 'gap';
   if (ownTime === null) return 'arrival';
-  if (ownTime > at + resolution) return 'skewed';
-  return at - ownTime < resolution ? 'coarse' : 'ok';
+  if (ownTime > at + 1) return 'skewed';
+  return at - ownTime < 1 ? 'coarse' : 'ok';
 }
 
 /** Seconds from the beginning to a stage, at least 0. */
-export function journeySeconds({ begun }: Journey, { at }: JourneyStage): number {
-  return Math.max(0, at - begun);
-}
+export const journeySeconds = ({ begun }: Journey, { at }: JourneyStage): number =>
+  Math.max(0, at - begun);
 
 /** The last stage of that name; undefined if the journey did not reach it. */
-export function lastOf({ stages }: Journey, name: JourneyStageName): JourneyStage | undefined {
-  return stages.findLast(({ stage }) => stage === name);
-}
+export const lastOf = ({ stages }: Journey, name: JourneyStageName): JourneyStage | undefined =>
+  stages.findLast(({ stage }) => stage === name);
 
 /** Seconds from the beginning to the last stage. */
-export function journeyLength(journey: Journey): number {
-  const seconds = journey.stages.map((stage) => journeySeconds(journey, stage));
-  return Math.max(0, ...seconds);
-}
-
-type OutputStage = JourneyStage & { readonly stage: JourneyOutput };
+export const journeyLength = ({ begun, stages }: Journey): number =>
+  Math.max(0, ...stages.map(({ at }) => at - begun));
 
 interface Open extends Journey {
   stages: JourneyStage[];
@@ -133,14 +129,11 @@ interface Open extends Journey {
 export type OpenJourneys = ReturnType<typeof createJourneys>;
 
 interface JourneysOptions {
-  /** The most open journeys. */
+  /** The most open journeys: about 2 KB each if many nodes must follow. */
   readonly most?: number;
   onStage?(journey: Journey, stage: JourneyStage): void;
   onEnd?(journey: Journey): void;
 }
-
-/** The most open journeys: about 2 KB each if many nodes must follow. */
-const mostOpen = 4096;
 
 /** The most nodes that all open journeys await; others end with their outputs. */
 const mostAwaited = 65_536;
@@ -157,11 +150,10 @@ interface State {
   readonly ended: Record<JourneyEnd, number>;
 }
 
-const serviceKey = ({ namespace, service }: Journey | JourneyStart): Key =>
-  `${namespace}/${service}`;
+type Named = Pick<Journey, 'namespace' | 'service' | 'pod'>;
 
-/** No pod has a blank in its name. */
-const podKey = (journey: Journey | JourneyStart): string => `${serviceKey(journey)} ${journey.pod}`;
+const serviceKey = ({ namespace, service }: Named): Key => `${namespace}/${service}`;
+const podKey = (journey: Named): string => `${serviceKey(journey)} ${journey.pod}`;
 
 export function createJourneys(options: JourneysOptions = {}) {
   const ended: Record<JourneyEnd, number> = { complete: 0, overtaken: 0, gone: 0, dropped: 0 };
@@ -234,12 +226,10 @@ function begin(state: State, start: JourneyStart): void {
     awaitsNodes: null,
   };
   byPod.set(podKey(open), open);
-  const key = serviceKey(open);
-  getOrInsert(byService, key, () => new Set<Open>()).add(open);
+  getOrInsert(byService, serviceKey(open), () => new Set<Open>()).add(open);
   options.onStage?.(open, arrival);
   const [oldest] = byPod.values();
-  if (oldest !== undefined && byPod.size > (options.most ?? mostOpen))
-    end(state, oldest, 'dropped');
+  if (oldest && byPod.size > (options.most ?? 4096)) end(state, oldest, 'dropped');
 }
 
 function reach(state: State, open: Open, stage: OutputStage, nodes: readonly string[]): void {
@@ -269,7 +259,8 @@ function reachNode(state: State, node: string, { at, before, differs }: JourneyR
     const within = at - Math.min(at, Math.max(written, before ?? written));
     const object = `Node ${node}`;
     const stage: JourneyStage = { stage: 'node', at, within, object, resourceVersion: '', node };
-    if (open.nodes >= shownNodes) open.stages.splice(open.stages.findLastIndex(isNode), 1);
+    const last = open.stages.findLastIndex((known) => known.stage === 'node');
+    if (open.nodes >= shownNodes) open.stages.splice(last, 1);
     open.stages.push(stage);
     open.nodes++;
     leaveNode(state, open, node);
@@ -277,8 +268,6 @@ function reachNode(state: State, node: string, { at, before, differs }: JourneyR
     finish(state, open);
   }
 }
-
-const isNode = ({ stage }: JourneyStage): boolean => stage === 'node';
 
 /** Returns whether the node was awaited. */
 function leaveNode(state: State, open: Open, node: string): boolean {
@@ -305,4 +294,55 @@ function end(state: State, open: Open, how: JourneyEnd): void {
   if (others?.size === 0) byService.delete(key);
   ended[how]++;
   options.onEnd?.(open);
+}
+
+// --- lags ---
+
+export const programmingBounds = ['least', 'most'] as const;
+
+export type JourneyLag = ReturnType<typeof createJourneyLag>;
+
+const createLag = (): Histogram => createHistogram(convergenceBounds);
+
+export const createJourneyLag = () => ({
+  readiness: recordOf(journeyLagOutputs, createLag),
+  removal: recordOf(journeyLagOutputs, createLag),
+  programming: recordOf(programmingBounds, createLag),
+  /** The number of journeys, by the quality of their beginning. */
+  begun: recordOf(lagOperations, () => recordOf(journeyQualities, () => 0)),
+});
+
+/** Whether the length of a journey is meaningful. */
+export const isMeasured = ({ quality }: Journey): boolean =>
+  quality !== 'skewed' && quality !== 'gap';
+
+/** The histogram of a stage; null if it is not measured. */
+function histogramOf(lag: JourneyLag, journey: Journey, { stage }: JourneyStage): Histogram | null {
+  const { operation } = journey;
+  if (stage === 'arrival' || operation === 'update' || !isMeasured(journey)) return null;
+  return (operation === 'add' ? lag.readiness : lag.removal)[stage];
+}
+
+/** Counts the beginning of a journey, or measures the stage that it reached. */
+export function countStage(lag: JourneyLag, journey: Journey, stage: JourneyStage): void {
+  if (stage.stage === 'arrival') lag.begun[journey.operation][journey.quality]++;
+  const histogram = histogramOf(lag, journey, stage);
+  if (histogram !== null) observe(histogram, journeySeconds(journey, stage));
+}
+
+/** Makes the stages of a journey exemplars with the id of its trace. */
+export function exemplifyJourney(lag: JourneyLag, journey: Journey, traceId: string): void {
+  for (const stage of journey.stages) {
+    const histogram = histogramOf(lag, journey, stage);
+    const value = journeySeconds(journey, stage);
+    if (histogram !== null) exemplify(histogram, { traceId, value, at: stage.at });
+  }
+}
+
+/** Counts a change that a node followed after at least and at most this many seconds. */
+export function countProgrammed(
+  { programming }: JourneyLag,
+  seconds: Readonly<Record<'least' | 'most', number>>,
+): void {
+  for (const bound of programmingBounds) observe(programming[bound], seconds[bound]);
 }

@@ -2,13 +2,12 @@
 //
 // Convergence lag goes from the arrival of the change that made an output wrong to the arrival of
 // the write that made it right, by the auditor's clock. The audit makes the samples, by address and
-// by object, so changes may overlap. At a node it ends with the first reading of rules that is
-// right, with one sample for each Service.
+// by object. At a node it ends with the first reading of rules that is right.
 //
 // Trigger lag goes from the annotation endpoints.kubernetes.io/last-change-trigger-time to the
 // arrival of the object. k8s.io/endpointslice@v0.36.3 util/trigger_time_tracker.go writes the least
 // of the creation of the Service and the Ready transitions of its pods that are new since the last
-// sync. Therefore each write has a quality:
+// sync. Therefore each write has a quality, and only ok and coarse are measured:
 //
 //   - coarse: the annotation has whole seconds, so a lag below one second is only known as such
 //   - absent: a sync without such news clears the annotation, an edit by another client keeps it;
@@ -18,8 +17,6 @@
 //   - restarted: it is the creation of the Service, which the controller process syncs for the
 //     first time; a first write that is over a minute late looks the same
 //   - skewed: another clock wrote it
-//
-// Only ok and coarse are measured. The mirroring controller writes no trigger time.
 
 import { recordOf } from '../../model/counts.ts';
 import type { Endpoints, EndpointSlice, OutputResource, Service } from '../../model/objects.ts';
@@ -35,13 +32,13 @@ export const durationBounds: readonly number[] = [
 // --- convergence lag ---
 
 export const lagOutputs = ['endpoints', 'endpointslices', 'mirrored', 'node'] as const;
-export const lagOperations = ['add', 'remove', 'update'] as const;
-
 export type LagOutput = (typeof lagOutputs)[number];
+
+export const lagOperations = ['add', 'remove', 'update'] as const;
 export type LagOperation = (typeof lagOperations)[number];
 
 /** The time that an output took to follow its input, at one address or in one object. */
-interface LagSample {
+export interface LagSample {
   readonly output: LagOutput;
   readonly operation: LagOperation;
   readonly seconds: number;
@@ -57,9 +54,8 @@ export const convergenceBounds: readonly number[] = [
 export const createConvergenceLag = () =>
   recordOf(lagOutputs, () => recordOf(lagOperations, () => createHistogram(convergenceBounds)));
 
-export function countConvergence(lag: ConvergenceLag, sample: LagSample): void {
+export const countConvergence = (lag: ConvergenceLag, sample: LagSample): void =>
   observe(lag[sample.output][sample.operation], sample.seconds);
-}
 
 // --- trigger lag ---
 
@@ -68,8 +64,6 @@ export const triggerQualities = ['ok', 'coarse', 'absent', 'restarted', 'skewed'
 /** The quality of a trigger time; see the head of this file. */
 export type TriggerQuality = (typeof triggerQualities)[number];
 
-const measured: ReadonlySet<TriggerQuality> = new Set<TriggerQuality>(['ok', 'coarse']);
-
 interface TriggerSample {
   readonly resource: OutputResource;
   readonly quality: TriggerQuality;
@@ -77,10 +71,6 @@ interface TriggerSample {
   readonly seconds: number | null;
 }
 
-/** Seconds: the resolution of the annotation. */
-const resolution = 1;
-/** Seconds within which the controller writes pods that became Ready in the same second. */
-const sameSecond = 10;
 /** Seconds after which a version belongs to another sync. */
 const longAfter = 60;
 
@@ -106,12 +96,13 @@ function isNews(
   service: Service | null,
   at: number,
 ): boolean {
-  if (before !== null && trigger === triggerTimeOf(before)) return at - before.at <= sameSecond;
+  // The controller writes pods that became Ready in the same second within ten seconds.
+  if (before !== null && trigger === triggerTimeOf(before)) return at - before.at <= 10;
   if (trigger === service?.created) return true;
   const last = before?.at ?? -Infinity;
   if (last - trigger > longAfter && at - last > longAfter) return false;
   // A Service that changed after both the trigger and the last version may select other pods.
-  return service === null || service.at <= trigger + resolution || service.at <= last;
+  return service === null || service.at <= trigger + 1 || service.at <= last;
 }
 
 /**
@@ -131,13 +122,10 @@ export function triggerSample(
     return { resource, quality: 'absent', seconds: null };
   }
   const seconds = at - trigger;
-  return { resource, quality: qualityOf(seconds, trigger === service?.created), seconds };
-}
-
-function qualityOf(seconds: number, isCreation: boolean): TriggerQuality {
-  if (isCreation && seconds > longAfter) return 'restarted';
-  if (seconds < -resolution) return 'skewed';
-  return seconds < resolution ? 'coarse' : 'ok';
+  const isRestart = trigger === service?.created && seconds > longAfter;
+  // The annotation has whole seconds.
+  const quality = seconds < -1 ? 'skewed' : seconds < 1 ? 'coarse' : 'ok';
+  return { resource, quality: isRestart ? 'restarted' : quality, seconds };
 }
 
 export type TriggerLag = ReturnType<typeof createTriggerLag>;
@@ -154,19 +142,16 @@ export const createTriggerLag = () => ({
 export function countTrigger(triggers: TriggerLag, sample: TriggerSample): void {
   const { resource, quality, seconds } = sample;
   triggers.counts[resource][quality]++;
-  // A coarse lag may be negative by less than the resolution.
-  if (seconds !== null && measured.has(quality)) {
-    observe(triggers.lag[resource], Math.max(0, seconds));
-  }
+  if (quality !== 'ok' && quality !== 'coarse') return;
+  // A coarse lag may be negative by less than a second.
+  observe(triggers.lag[resource], Math.max(0, seconds ?? 0));
 }
 
 // --- clock skew ---
 
 /**
- * The distance of the clocks of the API server and the auditor, from arrivals of new objects: the
- * arrival minus the creation time is the distance, plus the delay, plus less than a second. The
- * least of many is the best bound. It is too high, never too low, and no lag is corrected by it.
- * Clocks of nodes are left out.
+ * The distance of the clocks of the API server and the auditor: the arrival of a new object minus
+ * its creation time, less the delay and a part of a second. The least of many is the best bound.
  */
 export interface ClockSkew {
   /** Start of the current interval, Unix seconds; null before the first object. */

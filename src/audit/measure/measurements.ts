@@ -5,7 +5,7 @@
 import { noCapacity, noConditionCounts } from './endpoint-counts.ts';
 import { noFill } from './fill.ts';
 import { createHistogram } from './histogram.ts';
-import { createJourneyLag } from './journey-lag.ts';
+import { createJourneyLag } from './journey.ts';
 import { createClockSkew, createConvergenceLag, createTriggerLag, durationBounds } from './lag.ts';
 import { createSizes } from './size.ts';
 

@@ -1,40 +1,26 @@
 // Stores convergence lag over time: for each output and ten seconds the number of changes, their
 // median and longest lag; for each Service the last samples; and the longest lags of a day. An hour
-// of intervals with changes and the Services that changed last are stored. A change that no output
-// has followed yet has no sample.
+// of intervals with changes and the Services that changed last are stored.
 
 import { recordOf } from '../../model/counts.ts';
 import type { Key } from '../../model/objects.ts';
 import type { Histogram } from './histogram.ts';
 import { createHistogram, observe, quantile } from './histogram.ts';
-import type { LagOperation, LagOutput } from './lag.ts';
+import type { LagOutput, LagSample } from './lag.ts';
 import { convergenceBounds, lagOutputs } from './lag.ts';
 
 /** Seconds of one interval. */
 const intervalSeconds = 10;
 
-const kept = { intervals: 360, services: 2000, samples: 12 };
-
 /** One change that an output of a Service followed. */
-export interface FollowedChange {
+export interface FollowedChange extends LagSample {
   readonly service: Key;
-  readonly output: LagOutput;
-  readonly operation: LagOperation;
-  readonly seconds: number;
   /** When it had followed, Unix seconds on the input's clock. */
   readonly at: number;
 }
 
 /** The intervals with changes, oldest first. */
-export interface LagSeries {
-  /** The start of each interval. */
-  readonly at: readonly number[];
-  /** Changes of all outputs. */
-  readonly changes: readonly number[];
-  /** Seconds; null if the output followed no change then. */
-  readonly median: Readonly<Record<LagOutput, readonly (number | null)[]>>;
-  readonly longest: Readonly<Record<LagOutput, readonly (number | null)[]>>;
-}
+export type LagSeries = ReturnType<typeof seriesOf>;
 
 type Interval = Partial<Record<LagOutput, Histogram>>;
 
@@ -47,15 +33,15 @@ export function createLagHistory() {
       const start = Math.floor(at / intervalSeconds) * intervalSeconds;
       const interval = intervals.get(start) ?? {};
       intervals.set(start, interval);
-      trim(intervals, kept.intervals);
+      trim(intervals, 360);
       observe((interval[output] ??= createHistogram(convergenceBounds)), seconds);
       const before = services.get(service) ?? [];
       // The Services that changed last are the last in the map.
       services.delete(service);
-      services.set(service, [change, ...before].slice(0, kept.samples));
-      trim(services, kept.services);
+      services.set(service, [change, ...before].slice(0, 12));
+      trim(services, 2000);
     },
-    series: (): LagSeries => seriesOf([...intervals].sort(([a], [b]) => a - b)),
+    series: () => seriesOf([...intervals].sort(([a], [b]) => a - b)),
     /** The last samples of one Service, latest first. */
     ofService: (key: Key): readonly FollowedChange[] => services.get(key) ?? [],
   };
@@ -67,17 +53,19 @@ function trim(map: Map<unknown, unknown>, most: number): void {
   if (map.size > most && oldest !== undefined) map.delete(oldest);
 }
 
-function seriesOf(intervals: readonly (readonly [number, Interval])[]): LagSeries {
-  const lines = (value: (histogram: Histogram) => number | null) => {
-    return recordOf(lagOutputs, (output) =>
+function seriesOf(intervals: readonly (readonly [number, Interval])[]) {
+  const lines = (value: (histogram: Histogram) => number | null) =>
+    recordOf(lagOutputs, (output) =>
       intervals.map(([, { [output]: histogram }]) => (histogram ? value(histogram) : null)),
     );
-  };
   return {
+    /** The start of each interval. */
     at: intervals.map(([at]) => at),
+    /** Changes of all outputs. */
     changes: intervals.map(([, interval]) =>
       Object.values(interval).reduce((sum, { count }) => sum + count, 0),
     ),
+    /** Seconds; null if the output followed no change then. */
     median: lines((histogram) => quantile(histogram, 0.5)),
     longest: lines(({ largest }) => largest),
   };
@@ -85,16 +73,10 @@ function seriesOf(intervals: readonly (readonly [number, Interval])[]): LagSerie
 
 // --- longest lags ---
 
-interface Sample {
-  readonly seconds: number;
-  /** When it ended, Unix seconds. */
-  readonly at: number;
-}
-
 const day = 86_400;
 
 /** Stores the `most` longest samples of a day; of equal ones the earlier. */
-export function createTopSamples<T extends Sample>(most: number) {
+export function createTopSamples<T extends Pick<FollowedChange, 'seconds' | 'at'>>(most: number) {
   let samples: T[] = [];
   return {
     note(sample: T): void {

@@ -1,18 +1,15 @@
 // Measures the size of Endpoints and EndpointSlices, and the watch traffic of their changes.
 //
 // Each change sends the whole object to every watcher, and a kube-proxy watches on every Node
-// (KEP-752: one endpoint of 20,000 changes on 5,000 Nodes: 10 GB by an Endpoints object, 50 MB by a
-// slice of 100). The fan-out is the bytes times the Nodes. It leaves out headless Services and
-// those of other proxies, as kube-proxy does (k8s.io/kubernetes@v1.36.3
-// cmd/kube-proxy/app/server.go). For Endpoints, which kube-proxy no longer reads, it is what slices
-// save.
+// (KEP-752), so the fan-out is the bytes times the Nodes. It leaves out headless Services and those
+// of other proxies, as kube-proxy does (k8s.io/kubernetes@v1.36.3 cmd/kube-proxy/app/server.go).
+// For Endpoints, which kube-proxy no longer reads, it is what slices save.
 //
-// The bytes of a live object are those of its protobuf message. An object of a dump or recording
-// has those of its JSON without managedFields, which are more. Left out: other clients, lists, and
-// bookmarks.
+// The bytes of a live object are those of its protobuf message; of a dump or recording, those of
+// its JSON without managedFields. Left out: other clients, lists, and bookmarks.
 
 import { recordOf } from '../../model/counts.ts';
-import type { Change, Endpoints, EndpointSlice, OutputResource } from '../../model/objects.ts';
+import type { Change, OutputResource } from '../../model/objects.ts';
 import { isOutput, label, outputResources } from '../../model/objects.ts';
 import { createHistogram, observe } from './histogram.ts';
 
@@ -33,10 +30,8 @@ export const sizeBounds: readonly number[] = [
 export type ResourceSizes = ReturnType<typeof createResourceSizes>;
 
 const createResourceSizes = () => ({
-  /** The number of existing objects of each size. */
-  objects: new Map<number, number>(),
-  /** Existing objects of unknown size. */
-  unmeasured: 0,
+  /** The number of existing objects of each size, null for an unknown size. */
+  objects: new Map<number | null, number>(),
   /** Every version that arrived, also those of the first list. */
   versions: createHistogram(sizeBounds),
   /** Changes, and the bytes that they send to one watcher. */
@@ -50,40 +45,28 @@ export type Sizes = Readonly<Record<OutputResource, ResourceSizes>>;
 
 export const createSizes = (): Sizes => recordOf(outputResources, createResourceSizes);
 
-const isOutputChange = (change: Change): change is Change<OutputResource> =>
-  isOutput(change.resource);
-
-function count(sizes: ResourceSizes, { bytes }: Endpoints | EndpointSlice, by: 1 | -1): void {
-  if (bytes === null) {
-    sizes.unmeasured += by;
-    return;
-  }
-  const objects = (sizes.objects.get(bytes) ?? 0) + by;
-  if (objects === 0) sizes.objects.delete(bytes);
-  else sizes.objects.set(bytes, objects);
-}
-
-/** Counts the existing objects: for every change, also those of the first list. */
-export function trackSize(sizes: Sizes, change: Change): void {
-  if (!isOutputChange(change)) return;
-  const { resource, before, after } = change;
-  if (before !== null) count(sizes[resource], before, -1);
-  if (after === null) return;
-  count(sizes[resource], after, 1);
-  if (after.bytes !== null) observe(sizes[resource].versions, after.bytes);
-}
-
 const serviceProxyName = 'service.kubernetes.io/service-proxy-name';
 
 /**
- * Counts what a change after the first list sends to watchers. A deletion sends the last version.
- * `nodes` is the number of Nodes, 0 if it is unknown.
+ * Counts the objects that exist after a change, and what it sends to watchers: the last version
+ * after a deletion. `nodes` is the number of Nodes, 0 if unknown; null for the first list.
  */
-export function countUpdate(sizes: Sizes, change: Change, nodes: number): void {
-  if (!isOutputChange(change)) return;
-  const sent = change.after ?? change.before;
-  if (sent === null) return;
+export function trackSize(sizes: Sizes, change: Change, nodes: number | null): void {
+  if (!isOutput(change.resource)) return;
+  const { before, after } = change as Change<OutputResource>;
   const resource = sizes[change.resource];
+  const { objects } = resource;
+  if (before !== null) {
+    const left = (objects.get(before.bytes) ?? 0) - 1;
+    if (left === 0) objects.delete(before.bytes);
+    else objects.set(before.bytes, left);
+  }
+  if (after !== null) {
+    objects.set(after.bytes, (objects.get(after.bytes) ?? 0) + 1);
+    if (after.bytes !== null) observe(resource.versions, after.bytes);
+  }
+  const sent = after ?? before;
+  if (nodes === null || sent === null) return;
   const bytes = sent.bytes ?? 0;
   resource.updates++;
   resource.updateBytes += bytes;
@@ -91,16 +74,17 @@ export function countUpdate(sizes: Sizes, change: Change, nodes: number): void {
   if (!isIgnored) resource.fanoutBytes += bytes * nodes;
 }
 
+const sum = (numbers: readonly number[]): number => numbers.reduce((a, b) => a + b, 0);
+
 /** The number of existing objects, also of unknown size. */
-export const objectCount = ({ objects, unmeasured }: ResourceSizes): number =>
-  [...objects.values()].reduce((sum, number) => sum + number, unmeasured);
+export const objectCount = ({ objects }: ResourceSizes): number => sum([...objects.values()]);
 
 /** The bytes of the largest existing object; 0 without objects. */
 export const largestBytes = ({ objects }: ResourceSizes): number =>
-  [...objects.keys()].reduce((largest, bytes) => Math.max(largest, bytes), 0);
+  [...objects.keys()].reduce<number>((largest, bytes) => Math.max(largest, bytes ?? 0), 0);
 
 /** For each of sizeBounds, the number of existing objects of at most this size. */
 export const countsByBound = ({ objects }: ResourceSizes): number[] =>
   sizeBounds.map((bound) =>
-    [...objects].reduce((sum, [bytes, number]) => sum + (bytes <= bound ? number : 0), 0),
+    sum([...objects].map(([bytes, count]) => (bytes !== null && bytes <= bound ? count : 0))),
   );

@@ -10,11 +10,11 @@ import { unknownReasons, verdicts } from '../../audit/finding/verdicts.ts';
 import { endpointConditions } from '../../audit/measure/endpoint-counts.ts';
 import { fillRatio, surplusOf } from '../../audit/measure/fill.ts';
 import {
+  journeyEnds,
   journeyLagOutputs,
-  journeyOperations,
+  journeyQualities,
   programmingBounds,
-} from '../../audit/measure/journey-lag.ts';
-import { journeyEnds, journeyQualities } from '../../audit/measure/journey.ts';
+} from '../../audit/measure/journey.ts';
 import {
   convergenceBounds,
   durationBounds,
@@ -328,7 +328,7 @@ const lagFamilies = [
     'Changes of pods that traffic is to see, one for each Service, by what their beginning is ' +
       'worth; those of ok, coarse and arrival are measured as readiness and removal lag.',
     ({ travel }, { operation, quality }) => travel.begun[operation][quality],
-    { operation: journeyOperations, quality: journeyQualities },
+    { operation: lagOperations, quality: journeyQualities },
   ),
   counter(
     'journeys_ended_total',

@@ -5,9 +5,13 @@
 // The table of a running server is rendered from its answer, so all of its cells are escaped.
 
 import type { Histogram } from '../../audit/measure/histogram.ts';
-import type { JourneyLag } from '../../audit/measure/journey-lag.ts';
-import { journeyLagOutputs, programmingBounds } from '../../audit/measure/journey-lag.ts';
-import type { Journey, JourneyEnd, JourneyStageName } from '../../audit/measure/journey.ts';
+import type {
+  Journey,
+  JourneyEnd,
+  JourneyLag,
+  JourneyStageName,
+} from '../../audit/measure/journey.ts';
+import { journeyLagOutputs, programmingBounds } from '../../audit/measure/journey.ts';
 import type { ConvergenceLag, TriggerLag } from '../../audit/measure/lag.ts';
 import { lagOperations, lagOutputs } from '../../audit/measure/lag.ts';
 import type { ConvergenceSample } from '../../audit/service/reconcile.ts';

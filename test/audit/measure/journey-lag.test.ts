@@ -1,23 +1,19 @@
 import { expect, test } from 'vitest';
 
-import type { JourneyLag } from '../../../src/audit/measure/journey-lag.ts';
+import type { Journey, JourneyLag, JourneyQuality } from '../../../src/audit/measure/journey.ts';
 import {
   countProgrammed,
   countStage,
   createJourneyLag,
   exemplifyJourney,
   journeyLagOutputs,
-  journeyOperations,
-} from '../../../src/audit/measure/journey-lag.ts';
-import type {
-  Journey,
-  JourneyOperation,
-  JourneyQuality,
+  journeyQualities,
 } from '../../../src/audit/measure/journey.ts';
-import { journeyQualities } from '../../../src/audit/measure/journey.ts';
+import type { LagOperation } from '../../../src/audit/measure/lag.ts';
+import { lagOperations } from '../../../src/audit/measure/lag.ts';
 import { journeyOf, moment, usualStages } from '../../output/samples.ts';
 
-const journey = (operation: JourneyOperation, quality: JourneyQuality): Journey => ({
+const journey = (operation: LagOperation, quality: JourneyQuality): Journey => ({
   namespace: 'shop',
   service: 'web',
   pod: 'web-1',
@@ -37,7 +33,7 @@ const stage = (name: 'arrival' | (typeof journeyLagOutputs)[number], at: number)
 
 test('additions are readiness, removals removal, skewed and listed journeys neither', () => {
   const lag = createJourneyLag();
-  for (const operation of journeyOperations) {
+  for (const operation of lagOperations) {
     for (const quality of journeyQualities) {
       const one = journey(operation, quality);
       countStage(lag, one, stage('arrival', 101));
@@ -49,7 +45,7 @@ test('additions are readiness, removals removal, skewed and listed journeys neit
     expect(lag.readiness[output]).toMatchObject({ count: 3, sum: 6 });
     expect(lag.removal[output]).toMatchObject({ count: 3, sum: 6 });
   }
-  for (const operation of journeyOperations) {
+  for (const operation of lagOperations) {
     expect(Object.values(lag.begun[operation])).toEqual([1, 1, 1, 1, 1]);
   }
 });

@@ -1,7 +1,10 @@
 import { describe, expect, test } from 'vitest';
 
-import { countProgrammed, createJourneyLag } from '../../../src/audit/measure/journey-lag.ts';
-import { createJourneys } from '../../../src/audit/measure/journey.ts';
+import {
+  countProgrammed,
+  createJourneyLag,
+  createJourneys,
+} from '../../../src/audit/measure/journey.ts';
 import { createClockSkew, observeCreated } from '../../../src/audit/measure/lag.ts';
 import { createSizes, trackSize } from '../../../src/audit/measure/size.ts';
 import { families } from '../../../src/output/metrics/families.ts';
@@ -269,8 +272,8 @@ test('object_bytes counts every version, and its maximum only existing objects',
   const first = endpoints({ bytes: 2000 });
   const second = endpoints({ bytes: 500 });
   const { resource, at } = event('added', first);
-  trackSize(sizes, { resource, before: null, after: first, at });
-  trackSize(sizes, { resource, before: first, after: second, at });
+  trackSize(sizes, { resource, before: null, after: first, at }, null);
+  trackSize(sizes, { resource, before: first, after: second, at }, null);
   expect(
     (await seriesOf('object_bytes', { sizes })).filter((line) => line.includes('"endpoints"')),
   ).toEqual([

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 
-import { createJourneyLag } from '../../../src/audit/measure/journey-lag.ts';
+import { createJourneyLag } from '../../../src/audit/measure/journey.ts';
 import {
   countConvergence,
   createConvergenceLag,

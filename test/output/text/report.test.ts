@@ -283,7 +283,7 @@ test('measures show the accumulators as numbers', () => {
   );
   Object.assign(state.fill, fillOf(slices, 100));
   for (const after of slices) {
-    trackSize(state.sizes, { resource: 'endpointslices', before: null, after, at: 0 });
+    trackSize(state.sizes, { resource: 'endpointslices', before: null, after, at: 0 }, null);
   }
   countConvergence(state.convergence, { output: 'mirrored', operation: 'add', seconds: 2 });
   countConvergence(state.convergence, { output: 'mirrored', operation: 'update', seconds: 4 });
