@@ -5,7 +5,7 @@ import { vi } from 'vitest';
 
 import type { MonotonicClock } from '../src/auditor/event-loop.ts';
 import { createClock } from '../src/auditor/event-loop.ts';
-import { environmentOf } from '../src/cluster/api/transport/connection.ts';
+import { createConnection } from '../src/cluster/api/transport/connection.ts';
 import type { Cluster } from '../src/commands/shared/cluster.ts';
 import type { Resource } from '../src/model/objects.ts';
 import type { FakeServer, Raw, VirtualClock } from './apiserver/server.ts';
@@ -104,12 +104,17 @@ export function liveCluster(slice: Raw = rawSlice, virtual?: VirtualClock): Live
     virtual === undefined
       ? createClock()
       : { ...virtual, soon: (call) => void virtual.after(0, call) };
-  const connection = { ask: server.ask, pings: () => true, close: () => undefined };
-  const environment = environmentOf(connection, () => clock.now());
+  const account = {
+    server: 'https://fake.example',
+    credentials: () => Promise.reject(new Error('No connection')),
+    refresh: () => undefined,
+  };
+  const connection = createConnection(account, () => clock.now());
+  const environment = { ...connection, ask: server.ask, pings: () => true };
   return {
     server,
     cluster: {
-      server: 'https://fake.example',
+      server: account.server,
       environment:
         virtual === undefined
           ? environment

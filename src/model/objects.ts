@@ -247,6 +247,8 @@ export interface WatchEvent<R extends Resource = Resource> {
   readonly at: number;
   /** Versions between the last one and this may have been missed (a relist). */
   readonly gap?: boolean;
+  /** The object as it came, where it was asked for; never of a deletion that was not seen. */
+  readonly raw?: unknown;
 }
 
 /** What an event did to the cached state: the versions before and after; both are never null. */

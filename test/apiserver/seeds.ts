@@ -10,7 +10,7 @@ import { availableParallelism } from 'node:os';
 import { parentPort, Worker, workerData } from 'node:worker_threads';
 
 import { createReflectors } from '../../src/cluster/api/reflectors.ts';
-import type { WatchCounters } from '../../src/cluster/api/watch-result.ts';
+import type { newCounters } from '../../src/cluster/api/watch-result.ts';
 import type { LiveEntry } from '../../src/cluster/decode/entry.ts';
 import type { Resource } from '../../src/model/objects.ts';
 import { auditSeed } from './auditing.ts';
@@ -114,6 +114,8 @@ async function reflect(seed: number): Promise<Pick<Run, 'violations'> & { counte
   for (const one of counters.values()) addCounters(sums, one);
   return { violations, counters: Object.fromEntries(sums) };
 }
+
+type WatchCounters = ReturnType<typeof newCounters>;
 
 interface Share {
   readonly auditor: boolean;

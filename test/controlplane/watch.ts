@@ -13,7 +13,7 @@ import { paths } from '../../src/cluster/api/listwatch.ts';
 import { readServices } from '../../src/cluster/api/read-fresh.ts';
 import type { Reflectors } from '../../src/cluster/api/reflectors.ts';
 import { createReflectors } from '../../src/cluster/api/reflectors.ts';
-import { createConnection, environmentOf } from '../../src/cluster/api/transport/connection.ts';
+import { createConnection } from '../../src/cluster/api/transport/connection.ts';
 import { openAccount } from '../../src/cluster/api/transport/kubeconfig.ts';
 import type { Environment } from '../../src/cluster/api/transport/request.ts';
 import { problemText } from '../../src/cluster/decode/problem.ts';
@@ -166,10 +166,10 @@ async function main(): Promise<void> {
         const spec = { selector: { app: 'web' }, ports: [{ port: 80, targetPort: 8080 }] };
         await client.call('POST', `${shop}/services`, { metadata: { name: 'web' }, spec });
         for (let index = 1; index <= 30; index++) await createPod(client, index);
-        const connection = createConnection(openAccount({ kubeconfig, context: null }));
-        const environment = environmentOf(connection, () => Date.now() / 1000);
+        const account = openAccount({ kubeconfig, context: null });
+        const environment = createConnection(account, () => Date.now() / 1000);
         await audit({ plane, client, environment }, watchList);
-        connection.close();
+        environment.close();
       } finally {
         client.close();
         await plane.stop();

@@ -9,19 +9,6 @@ import type { CachedObjects } from './version-filter.ts';
 
 export type DeliverBatch = (entries: readonly LiveEntry[]) => void | Promise<void>;
 
-export interface BatchQueue {
-  /** The cached objects with the changes of the batch; `values` is without them. */
-  readonly current: CachedObjects;
-  /** Adds to the batch. */
-  add(entry: LiveEntry): void;
-  /** Hands the batch over; rejects with Undeliverable when it is not taken. */
-  flush(): Promise<void>;
-  /** Whether decoding has lasted long enough. */
-  isDue(): boolean;
-  /** Hands the batch over and lets others have the loop. */
-  breathe(): Promise<void>;
-}
-
 /** The event loop failed to apply a batch. A reflector cannot recover from that. */
 export class Undeliverable extends Error {}
 
@@ -34,17 +21,15 @@ export function createBatchQueue(
   held: CachedObjects,
   deliver: DeliverBatch,
   signal: AbortSignal,
-): BatchQueue {
+) {
   let changed = new Map<Key, AnyObject | null>();
   let batch: LiveEntry[] = [];
   let began = environment.monotonic();
-  /** What was last asked for: decoding an object and judging its age ask for the same. */
-  let last: { readonly key: Key; readonly found: AnyObject | undefined } | null = null;
+  /** Hands the batch over; rejects with Undeliverable when it is not taken. */
   const flush = async (): Promise<void> => {
     if (batch.length > 0) {
       const entries = batch;
       batch = [];
-      last = null;
       try {
         await deliver(entries);
       } catch (cause) {
@@ -53,31 +38,30 @@ export function createBatchQueue(
       // Not cleared: V8 leaves a link from what a map was to what it becomes, so that one piece of
       // it that has grown old would keep all that ever comes after, until the heap is collected.
       changed = new Map();
-      last = null;
     }
     began = environment.monotonic();
   };
   return {
+    /** The cached objects with the changes of the batch; `values` is without them. */
     current: {
-      get(key) {
-        if (last?.key === key) return last.found;
+      get(key: Key) {
         const change = changed.get(key);
-        const found = change === undefined ? held.get(key) : (change ?? undefined);
-        last = { key, found };
-        return found;
+        return change === undefined ? held.get(key) : (change ?? undefined);
       },
       values: () => held.values(),
     },
-    add(entry) {
+    /** Adds to the batch. */
+    add(entry: LiveEntry): void {
       batch.push(entry);
       if (entry.kind !== 'event') return;
-      last = null;
       const { object, type } = entry.event;
       changed.set(object.key, type === 'deleted' ? null : object);
     },
     flush,
+    /** Whether decoding has lasted long enough. */
     isDue: () => environment.monotonic() - began > sliceSeconds,
-    async breathe() {
+    /** Hands the batch over and lets others have the loop. */
+    async breathe(): Promise<void> {
       await flush();
       await environment.sleep(0, signal);
       began = environment.monotonic();

@@ -1,21 +1,23 @@
 // One list or one watch of a resource, from the request to its end: it decodes frames, compares
 // them with the cache, and delivers changes. The reflector decides what follows.
 
-import type { AnyObject, Resource, WatchEvent } from '../../model/objects.ts';
+import type { Key, Pod, Resource, WatchEvent } from '../../model/objects.ts';
 import { compareVersions, newest } from '../../model/resource-version.ts';
+import type { WatchState } from '../decode/entry.ts';
 import type { ApiStatus, DecodeContext, Frame } from '../decode/frame.ts';
 import { objectText } from '../decode/json-objects.ts';
 import type { OnProblem } from '../decode/problem.ts';
 import { problemAt } from '../decode/problem.ts';
-import type { BatchQueue } from './batch-queue.ts';
+import type { DeliverBatch } from './batch-queue.ts';
+import { createBatchQueue } from './batch-queue.ts';
 import type { ApiAnswer } from './transport/http2.ts';
 import type { Environment, RequestLimits } from './transport/request.ts';
 import { exchange } from './transport/request.ts';
-import type { ListFilter } from './version-filter.ts';
+import type { CachedObjects, ListFilter } from './version-filter.ts';
 import { completeListing, newListing, takeChange, takeItem } from './version-filter.ts';
 import { acceptOf, codecOf } from './watch-codec.ts';
-import type { WatchCounters, WatchResult, WatchVerb } from './watch-result.ts';
-import { outcomeOf } from './watch-result.ts';
+import type { WatchResult, WatchVerb } from './watch-result.ts';
+import { failed, newCounters, outcomeOf } from './watch-result.ts';
 
 /** The path of each resource. */
 export const paths: Readonly<Record<Resource, string>> = {
@@ -26,36 +28,70 @@ export const paths: Readonly<Record<Resource, string>> = {
   endpointslices: '/apis/discovery.k8s.io/v1/endpointslices',
 };
 
-/** What lists and watches of a resource know of each other. */
-export interface Following {
+export interface ReflectorOptions {
   readonly resource: Resource;
   readonly environment: Environment;
-  readonly signal: AbortSignal;
-  readonly counters: WatchCounters;
-  readonly delivery: BatchQueue;
-  readonly reading: DecodeContext;
+  /** The cached objects; they contain the delivered changes once `deliver` has resolved. */
+  readonly held: CachedObjects;
+  /** Nothing more is read before it resolves. */
+  readonly deliver: DeliverBatch;
   readonly onProblem: OnProblem;
-  /** The raw objects of decoded ones that are on their way; empty where they are not asked for. */
-  readonly raws: WeakMap<AnyObject, unknown>;
-  /** The watch is open, and the list is complete. */
-  readonly established: () => void;
-  /** Whether the server may know WatchList. */
-  watchList: boolean;
-  /** All up to it has been delivered; null: no list was complete yet. */
-  version: string | null;
-  needsList: boolean;
-  /** A list in pages that is not complete. */
-  paging: Paging | null;
-  /** Answers in a row that were older than what is known, and monotonic time of the first. */
-  doubts: number;
-  doubtedAt: number;
-  /** Whether the server must show its version before the next watch. */
-  suspicious: boolean;
-  /** Monotonic times: of the last version from the server, and of the last complete list. */
-  provenAt: number;
-  listedAt: number;
-  /** Where frames could not be decoded, and how many are passed over there. */
-  bad: { readonly place: string; readonly count: number };
+  /** Resolves when a list may begin, with what ends its turn; calling that again does nothing. */
+  readonly enterGate: () => Promise<() => void>;
+  /** Whether to try WatchList before pages. */
+  readonly watchList: boolean;
+  /** Whether events carry the raw object. */
+  readonly raw: boolean;
+  /** The connection was lost: the server may be another. */
+  readonly onLost: () => void;
+}
+
+export type WatchStatus = ReturnType<typeof newStatus>;
+
+export const newStatus = (since: number) => ({
+  state: 'listing' as WatchState,
+  /** Unix seconds. */
+  since,
+  counters: newCounters(),
+});
+
+/** What lists and watches of a resource know of each other. */
+export type Following = ReturnType<typeof newFollowing>;
+
+export function newFollowing(options: ReflectorOptions, status: WatchStatus, signal: AbortSignal) {
+  const { resource, environment, held, deliver, raw } = options;
+  const delivery = createBatchQueue(environment, held, deliver, signal);
+  const previousPod = (key: Key) => delivery.current.get(key) as Pod | undefined;
+  const reading: DecodeContext = { resource, now: () => environment.now(), previousPod, raw };
+  return {
+    ...options,
+    signal,
+    status,
+    counters: status.counters,
+    delivery,
+    reading,
+    /** All up to it has been delivered; null: no list was complete yet. */
+    version: null as string | null,
+    needsList: true,
+    /** A list in pages that is not complete. */
+    paging: null as Paging | null,
+    /** Answers in a row that were older than what is known, and monotonic time of the first. */
+    doubts: 0,
+    doubtedAt: 0,
+    /** Whether the server must show its version before the next watch. */
+    suspicious: false,
+    /** Monotonic times: of the last version from the server, and of the last complete list. */
+    provenAt: 0,
+    listedAt: -Infinity,
+    /** Where frames could not be decoded, and how many are passed over there. */
+    bad: { place: '', count: 0 },
+    /** Failures in a row, and the monotonic time of the last. */
+    failures: 0,
+    failedAt: -Infinity,
+    /** Refusals for want of a permission in a row, and the one that was reported. */
+    denials: 0,
+    denied: '',
+  };
 }
 
 interface Paging {
@@ -92,7 +128,9 @@ export async function list(following: Following): Promise<WatchResult> {
       continue;
     }
     if (outcome !== null) return outcome;
-    if (paging.next === '') return complete(following, paging.listing, paging.version ?? '');
+    if (paging.next !== '') continue;
+    const ended = await complete(following, paging.listing, paging.version ?? '');
+    return ended ?? { kind: 'listed' };
   }
 }
 
@@ -104,49 +142,43 @@ const listingOf = ({ delivery, version, doubts }: Following): ListFilter =>
   newListing(delivery.current, version, doubts > 0);
 
 /** Reads one page; null: it is complete. */
-function readPage(following: Following, paging: Paging): Promise<WatchResult | null> {
+async function readPage(following: Following, paging: Paging): Promise<WatchResult | null> {
   const query = {
     ...(paging.limit === null ? {} : { limit: String(paging.limit) }),
     ...(paging.next === '' ? {} : { continue: paging.next }),
   };
-  return ask(following, 'list', query, listLimits, async (frames, hasMore) => {
-    const passing = newPassing(`page ${paging.next}`);
-    let page: Page | null = null;
-    for await (const batch of frames) {
-      for (const frame of batch) {
-        if (frame.kind === 'page') page = frame;
-        else {
-          const outcome = take(following, frame, passing, paging.listing);
-          if (outcome !== null) return outcome;
-        }
-        if (following.delivery.isDue()) await following.delivery.breathe();
-      }
-      if (!hasMore()) await following.delivery.flush();
-    }
-    if (page === null) return { kind: 'failed', reason: 'reset', message: 'A list ended early' };
-    following.counters.pages++;
-    paging.version ??= page.version;
-    paging.next = page.next;
+  const passing = newPassing(`page ${paging.next}`);
+  const ends: Extract<Frame, { kind: 'page' }>[] = [];
+  const outcome = await ask(following, 'list', query, listLimits, (frame) => {
+    if (frame.kind !== 'page') return take(following, frame, passing, paging.listing);
+    ends.push(frame);
     return null;
   });
+  if (outcome !== null) return outcome;
+  const page = ends.at(-1);
+  if (page === undefined) return failed('reset');
+  following.counters.pages++;
+  paging.version ??= page.version;
+  paging.next = page.next;
+  return null;
 }
 
 /** Asks the server for its version; null: it is not known to be older than what is known. */
-export function prove(following: Following): Promise<WatchResult | null> {
-  return ask(following, 'list', { limit: '1' }, listLimits, async (frames) => {
-    let version = '';
-    for await (const batch of frames) {
-      for (const frame of batch) if (frame.kind === 'page') ({ version } = frame);
-    }
-    if (compareVersions(version, following.version ?? '') === -1) {
-      doubtOnce(following);
-      return { kind: 'relist', reason: 'reset' };
-    }
-    // What cannot be read must not keep it from watching.
-    const provenAt = following.environment.monotonic();
-    Object.assign(following, { provenAt, doubts: 0, suspicious: false });
+export async function prove(following: Following): Promise<WatchResult | null> {
+  let version = '';
+  const outcome = await ask(following, 'list', { limit: '1' }, listLimits, (frame) => {
+    if (frame.kind === 'page') ({ version } = frame);
     return null;
   });
+  if (outcome !== null) return outcome;
+  if (compareVersions(version, following.version ?? '') === -1) {
+    doubtOnce(following);
+    return { kind: 'relist', reason: 'reset' };
+  }
+  // What cannot be read must not keep it from watching.
+  const provenAt = following.environment.monotonic();
+  Object.assign(following, { provenAt, doubts: 0, suspicious: false });
+  return null;
 }
 
 function doubtOnce(following: Following): void {
@@ -154,12 +186,12 @@ function doubtOnce(following: Following): void {
   following.doubts++;
 }
 
-/** Delivers what a complete list changes, unless it is older than what is known. */
+/** Delivers what a complete list changes; not null: it is older than what is known. */
 async function complete(
   following: Following,
   listing: ListFilter,
   version: string,
-): Promise<WatchResult> {
+): Promise<WatchResult | null> {
   const { delivery, environment, resource, counters } = following;
   const older = compareVersions(version, listing.known ?? '') === -1;
   const { doubts, doubtedAt } = following;
@@ -168,8 +200,7 @@ async function complete(
   following.paging = null;
   if (older && !isBelieved) {
     doubtOnce(following);
-    const message = `A list of version ${version}, older than ${listing.known ?? ''}`;
-    return { kind: 'failed', reason: 'older', message };
+    return failed('older');
   }
   await delivery.flush(); // what is held must be complete before it is swept
   const at = environment.now();
@@ -184,7 +215,7 @@ async function complete(
   delivery.add({ kind: 'synced', at, resource });
   delivery.add({ kind: 'progress', at, resource, resourceVersion: version });
   await delivery.flush();
-  return { kind: 'listed' };
+  return null;
 }
 
 // --- watches ---
@@ -192,52 +223,43 @@ async function complete(
 const initialEvents = { sendInitialEvents: 'true', resourceVersionMatch: 'NotOlderThan' };
 
 /**
- * Watches from the version on up to which all is delivered. With `listed` it lists instead, by a
- * watch that sends what there is first, and goes on with it; `listed` is called when that is done.
+ * Watches from the version on up to which all is delivered. With `leave` it lists instead, by a
+ * watch that sends what there is first, and goes on with it; `leave` is called when that is done.
  */
 export async function watch(
   following: Following,
-  listed: (() => void) | null,
+  leave: (() => void) | null,
 ): Promise<WatchResult> {
-  const { environment, delivery } = following;
-  const began = environment.monotonic();
+  const { environment, version } = following;
   const { seconds, limits } = watchTimes(environment);
   const query = {
-    ...(listed === null ? { resourceVersion: following.version ?? '' } : initialEvents),
+    ...(leave === null ? { resourceVersion: version ?? '' } : initialEvents),
     watch: 'true',
     allowWatchBookmarks: 'true',
     timeoutSeconds: String(seconds),
   };
-  let pending = listed === null ? null : listingOf(following);
-  const received = { any: false };
-  const outcome = await ask(following, 'watch', query, limits, async (frames, hasMore) => {
-    following.counters.watches++;
-    if (pending === null) following.established();
-    await delivery.flush();
-    const passing = newPassing('watch');
-    for await (const batch of frames) {
-      passing.fresh = environment.monotonic() - began < freshSeconds;
-      for (const frame of batch) {
-        received.any = true;
-        if (frame.kind === 'bookmark' && frame.initialEnd && pending !== null) {
-          const ended = await complete(following, pending, frame.version);
-          if (ended.kind !== 'listed') return ended;
-          pending = null;
-          listed?.();
-          following.established();
-        } else {
-          const ended = take(following, frame, passing, pending);
-          if (ended !== null) return ended;
-        }
-        if (delivery.isDue()) await delivery.breathe();
-      }
-      // What has come together is handed over together.
-      if (!hasMore()) await delivery.flush();
-    }
+  let pending = leave === null ? null : listingOf(following);
+  const began = environment.monotonic();
+  const passing = newPassing('watch', began);
+  const end = async (listing: ListFilter, at: string): Promise<WatchResult | null> => {
+    const older = await complete(following, listing, at);
+    if (older !== null) return older;
+    leave?.();
+    enter(following, 'synced');
     return null;
+  };
+  const outcome = await ask(following, 'watch', query, limits, (frame) => {
+    passing.any = true;
+    if (frame.kind !== 'bookmark' || !frame.initialEnd || pending === null) {
+      return take(following, frame, passing, pending);
+    }
+    const listing = pending;
+    pending = null;
+    return end(listing, frame.version);
   });
-  const short = !received.any && environment.monotonic() - began < 1;
-  return outcome ?? { kind: 'ended', short };
+  // A watch without any frame must not be repeated at once.
+  const isShort = !passing.any && environment.monotonic() - began < 1;
+  return outcome ?? (isShort ? failed('eof') : { kind: 'ended' });
 }
 
 /**
@@ -291,7 +313,7 @@ function takeBookmark(following: Following, version: string): WatchResult | null
   counters.bookmarks++;
   if (compareVersions(version, following.version ?? '') === -1) {
     following.suspicious = true;
-    return { kind: 'failed', reason: 'older', message: `A bookmark of version ${version}` };
+    return failed('older');
   }
   following.version = version;
   following.provenAt = environment.monotonic();
@@ -317,7 +339,6 @@ function takeObject(following: Following, frame: ObjectFrame): WatchResult | nul
 
 // --- frames ---
 
-type Page = Extract<Frame, { kind: 'page' }>;
 type ObjectFrame = Extract<Frame, { kind: 'object' }>;
 
 /** The event of an object frame; null if the object cannot be decoded, which is reported. */
@@ -332,19 +353,27 @@ function readEvent(following: Following, frame: ObjectFrame): WatchEvent | null 
     delivery.add({ kind: 'unreadable', at, type, lost });
     return null;
   }
-  if (raw !== undefined) following.raws.set(projection.object, raw);
-  return { resource, type, object: projection.object, at };
+  const event = { resource, type, object: projection.object, at };
+  return raw === undefined ? event : { ...event, raw };
 }
 
-/** The frames of one answer that could not be decoded. */
+/** The frames of one answer. */
 interface Passing {
   readonly place: string;
+  /** When the watch was asked for, monotonic; null: these are of a list. */
+  readonly began: number | null;
+  /** Whether there was any. */
+  any: boolean;
+  /** Those that could not be decoded. */
   count: number;
-  /** What comes now was asked for again, and has not just happened. */
-  fresh: boolean;
 }
 
-const newPassing = (place: string): Passing => ({ place, count: 0, fresh: true });
+const newPassing = (place: string, began: number | null = null): Passing => ({
+  place,
+  began,
+  any: false,
+  count: 0,
+});
 
 /** Seconds after which a watch has sent what it was to send first. */
 const freshSeconds = 5;
@@ -358,63 +387,80 @@ function takeBad(
   frame: Extract<Frame, { kind: 'bad' }>,
   passing: Passing,
 ): WatchResult | null {
-  const { resource, counters, delivery, reading, onProblem, version } = following;
+  const { resource, environment, counters, delivery, reading, onProblem, version } = following;
   const { message, value, lost, cut } = frame;
   counters.badFrames++;
-  if (cut) return { kind: 'failed', reason: 'reset', message };
+  if (cut) return failed('reset');
   const object = lost.name === null ? null : objectText(lost);
   const place = `${passing.place} ${version ?? ''}`;
-  const again = passing.fresh && following.bad.place === place;
+  const { began } = passing;
+  const isFresh = began === null || environment.monotonic() - began < freshSeconds;
+  const again = isFresh && following.bad.place === place;
   passing.count++;
   if (!again || passing.count > following.bad.count) {
     following.bad = { place, count: passing.count };
     onProblem(problemAt(paths[resource], null, message, { object, value }));
-    return { kind: 'failed', reason: 'frame', message };
+    return failed('frame');
   }
   onProblem(problemAt(paths[resource], null, message, { object, value, lost }));
   delivery.add({ kind: 'unreadable', at: reading.now(), type: null, lost });
   return null;
 }
 
-function deliver({ counters, delivery, raws }: Following, events: readonly WatchEvent[]): void {
+function deliver({ counters, delivery }: Following, events: readonly WatchEvent[]): void {
   for (const event of events) {
     counters.events++;
-    const raw = event.type === 'deleted' && event.gap === true ? undefined : raws.get(event.object);
-    delivery.add(raw === undefined ? { kind: 'event', event } : { kind: 'event', event, raw });
+    delivery.add({ kind: 'event', event });
   }
+}
+
+/** Reports the state of the watch, if it is another. */
+export function enter({ status, environment, delivery, resource }: Following, state: WatchState) {
+  const at = environment.now();
+  if (status.state === state && state !== 'listing') return;
+  Object.assign(status, { state, since: at });
+  delivery.add({ kind: 'watch', at, resource, state });
 }
 
 // --- requests ---
 
 const listLimits: RequestLimits = { mayBeSilent: false, total: Infinity };
 
-/** Reads frames; `hasMore` says whether more bytes have come already. */
-type ReadFrames = (
-  frames: AsyncIterable<Iterable<Frame>>,
-  hasMore: () => boolean,
-) => Promise<WatchResult | null>;
+/** What follows from a frame; null: the next one is taken. */
+type TakeFrame = (frame: Frame) => WatchResult | null | Promise<WatchResult | null>;
 
-/** Sends a request and reads its frames; a refusal is an outcome. */
+/** Sends a request and takes its frames; a refusal is an outcome, null: the answer has ended. */
 function ask(
-  { resource, environment, signal, counters, reading }: Following,
+  following: Following,
   verb: WatchVerb,
   query: Record<string, string>,
   limits: RequestLimits,
-  read: ReadFrames,
+  takeFrame: TakeFrame,
 ): Promise<WatchResult | null> {
+  const { resource, environment, signal, counters, reading, delivery } = following;
   const request = { path: paths[resource], query, accept: acceptOf(verb, reading.raw) };
+  const isInitial = query.sendInitialEvents === 'true';
   const readAnswer = async (answer: ApiAnswer): Promise<WatchResult | null> => {
-    if (answer.status !== 200) {
-      return outcomeOf(await statusOf(answer), verb, query.sendInitialEvents === 'true');
+    const { status, headers, body } = answer;
+    if (status !== 200) return outcomeOf(await statusOf(answer), verb, isInitial);
+    const codec = codecOf(headers['content-type']);
+    if (codec === null) return failed('status');
+    if (verb === 'watch') {
+      counters.watches++;
+      if (!isInitial) enter(following, 'synced');
+      await delivery.flush();
     }
-    const type = answer.headers['content-type'];
-    const codec = codecOf(type);
-    if (codec === null) {
-      const message = `An answer of type ${type ?? 'unknown'}`;
-      return { kind: 'failed', reason: 'status', message };
+    for await (const batch of codec[verb](body, reading)) {
+      for (const frame of batch) {
+        const taken = takeFrame(frame);
+        const ended = taken instanceof Promise ? await taken : taken;
+        if (ended !== null) return ended;
+        if (delivery.isDue()) await delivery.breathe();
+      }
+      // What has come together is handed over together.
+      if (body.hasMore?.() !== true) await delivery.flush();
     }
-    const { body } = answer;
-    return read(codec[verb](body, reading), body.hasMore ?? (() => false));
+    return null;
   };
   return exchange(environment, request, limits, signal, readAnswer, (count) => {
     counters.bytes += count;

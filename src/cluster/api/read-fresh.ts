@@ -6,7 +6,7 @@
 // request. The lists are not of one moment: each has its version. The selected pods are read after
 // the Services.
 
-import type { Key, Labels, ObjectOf, Pod, Resource, Service } from '../../model/objects.ts';
+import type { Key, Labels, ObjectOf, Pod, Resource } from '../../model/objects.ts';
 import { label } from '../../model/objects.ts';
 import { compareVersions } from '../../model/resource-version.ts';
 import { selectorText, selects } from '../../model/selector.ts';
@@ -15,25 +15,7 @@ import type { Environment } from './transport/request.ts';
 import { exchange } from './transport/request.ts';
 import { acceptOf, codecOf } from './watch-codec.ts';
 
-/** A list and its version. */
-interface FreshObjects<R extends Resource> {
-  readonly objects: readonly ObjectOf[R][];
-  readonly version: string;
-}
-
-/** What was read of one Service. */
-interface ReadService {
-  readonly service: Service | null;
-  /** null: not asked for. */
-  readonly endpoints: FreshObjects<'endpoints'> | null;
-  readonly slices: FreshObjects<'endpointslices'>;
-  /** null: not asked for, or the Service is gone or has no selector. */
-  readonly pods: FreshObjects<'pods'> | null;
-  /** The oldest of the versions: all that was written up to it has been seen. */
-  readonly version: string;
-}
-
-export interface FreshReaderOptions {
+interface FreshReaderOptions {
   readonly environment: Environment;
   /** Whether Endpoints are read. */
   readonly endpoints: boolean;
@@ -45,13 +27,17 @@ export interface FreshReaderOptions {
 /** Seconds for each of the lists. */
 const listSeconds = 15;
 
-/** Reads Services of a namespace with their objects, by name. Rejects if any list fails. */
+/**
+ * Reads Services of a namespace with their objects, by name. Of each, `version` is the oldest of
+ * its lists: all that was written up to it has been seen. A list is null if it was not asked for,
+ * and that of pods also if the Service is gone or has no selector. Rejects if any list fails.
+ */
 export async function readServices(
   options: FreshReaderOptions,
   namespace: string,
   names: readonly string[],
   signal: AbortSignal,
-): Promise<ReadonlyMap<string, ReadService>> {
+) {
   const [name = '', ...others] = names;
   const isAlone = others.length === 0;
   const list = <R extends Resource>(resource: R, query: Record<string, string>) =>
@@ -68,7 +54,7 @@ export async function readServices(
   const endpointsByName = Map.groupBy(endpoints?.objects ?? [], (object) => object.name);
   const slicesOf = Map.groupBy(slices.objects, ({ labels }) => labels[label.serviceName]);
   const podsOf = podsByPair(pods?.objects ?? []);
-  const readOf = (name: string): ReadService => {
+  const readOf = (name: string) => {
     const service = servicesByName.get(name) ?? null;
     const selector = service?.selector ?? null;
     const parts = {
@@ -102,7 +88,7 @@ async function readList<R extends Resource>(
   namespace: string,
   query: Record<string, string>,
   signal: AbortSignal,
-): Promise<FreshObjects<R>> {
+) {
   const path = paths[resource].replace(/\/(\w+)$/, `/namespaces/${namespace}/$1`);
   const request = { path, query, accept: acceptOf('list', false) };
   const limits = { mayBeSilent: false, total: listSeconds };

@@ -12,51 +12,13 @@
 //
 // Clock, random numbers and sockets come from the environment.
 
-import type { Key, Pod, Resource } from '../../model/objects.ts';
-import type { WatchState } from '../decode/entry.ts';
-import type { OnProblem } from '../decode/problem.ts';
 import { problemAt, valueText } from '../decode/problem.ts';
-import type { DeliverBatch } from './batch-queue.ts';
-import { createBatchQueue, Undeliverable } from './batch-queue.ts';
-import type { Following } from './listwatch.ts';
-import { list, paths, prove, watch } from './listwatch.ts';
-import type { Gate } from './transport/mutex.ts';
-import type { Environment } from './transport/request.ts';
-import type { CachedObjects } from './version-filter.ts';
-import type { ReconnectReason, RelistReason, WatchCounters, WatchResult } from './watch-result.ts';
-import { denialText, newCounters, outcomeOfError } from './watch-result.ts';
-
-export interface ReflectorOptions {
-  readonly resource: Resource;
-  readonly environment: Environment;
-  /** The cached objects; they contain the delivered changes once `deliver` has resolved. */
-  readonly held: CachedObjects;
-  /** Nothing more is read before it resolves. */
-  readonly deliver: DeliverBatch;
-  readonly onProblem: OnProblem;
-  /** Lists pass through it. */
-  readonly gate: Gate;
-  /** Whether to try WatchList before pages. */
-  readonly watchList: boolean;
-  /** Whether events carry the raw object. */
-  readonly raw: boolean;
-  /** The connection was lost: the server may be another. */
-  readonly onLost: () => void;
-}
-
-export interface Reflector {
-  /** Runs until the signal is aborted; rejects only when `deliver` does. */
-  run(signal: AbortSignal): Promise<void>;
-  readonly resource: Resource;
-  readonly status: Readonly<WatchStatus>;
-}
-
-export interface WatchStatus {
-  state: WatchState;
-  /** Unix seconds. */
-  since: number;
-  readonly counters: WatchCounters;
-}
+import { Undeliverable } from './batch-queue.ts';
+import type { Following, ReflectorOptions } from './listwatch.ts';
+import { enter, list, newFollowing, newStatus, paths, prove, watch } from './listwatch.ts';
+import { GivenUp } from './transport/request.ts';
+import type { ReconnectReason, RelistReason, WatchResult } from './watch-result.ts';
+import { denialText, failed } from './watch-result.ts';
 
 /**
  * Seconds, as upstream has them; after `denials` refusals for want of a permission a reflector
@@ -67,54 +29,17 @@ const backoff = { first: 0.8, most: 30, forgottenAfter: 120, relist: 60, denied:
 /** Seconds without any version from the server before one is asked for. */
 const proofSeconds = 330;
 
-interface State extends Following, Pick<ReflectorOptions, 'gate' | 'onLost'> {
-  readonly status: WatchStatus;
-  /** Failures in a row, and the monotonic time of the last. */
-  failures: number;
-  failedAt: number;
-  /** Refusals for want of a permission in a row, and the one that was reported. */
-  denials: number;
-  denied: string;
-}
-
-export function createReflector(options: ReflectorOptions): Reflector {
-  const { resource, environment } = options;
-  const counters = newCounters();
-  const status: WatchStatus = { state: 'listing', since: environment.now(), counters };
-  return { resource, status, run: (signal) => run(newState(options, status, signal)) };
-}
-
-function newState(options: ReflectorOptions, status: WatchStatus, signal: AbortSignal): State {
-  const { resource, environment, raw } = options;
-  const delivery = createBatchQueue(environment, options.held, options.deliver, signal);
-  const previousPod = (key: Key) => delivery.current.get(key) as Pod | undefined;
-  const state: State = {
-    ...options,
-    signal,
-    delivery,
+export function createReflector(options: ReflectorOptions) {
+  const status = newStatus(options.environment.now());
+  return {
+    resource: options.resource,
     status,
-    counters: status.counters,
-    reading: { resource, now: () => environment.now(), previousPod, raw },
-    raws: new WeakMap(),
-    established: () => enter(state, 'synced'),
-    version: null,
-    needsList: true,
-    paging: null,
-    doubts: 0,
-    doubtedAt: 0,
-    suspicious: false,
-    provenAt: 0,
-    listedAt: -Infinity,
-    bad: { place: '', count: 0 },
-    failures: 0,
-    failedAt: -Infinity,
-    denials: 0,
-    denied: '',
+    /** Runs until the signal is aborted; rejects only when `deliver` does. */
+    run: (signal: AbortSignal) => run(newFollowing(options, status, signal)),
   };
-  return state;
 }
 
-async function run(state: State): Promise<void> {
+async function run(state: Following): Promise<void> {
   const { delivery, environment, signal } = state;
   enter(state, 'listing');
   await delivery.flush();
@@ -129,9 +54,9 @@ async function run(state: State): Promise<void> {
   }
 }
 
-const isAborted = ({ signal }: State): boolean => signal.aborted;
+const isAborted = ({ signal }: Following): boolean => signal.aborted;
 
-async function attempt(state: State): Promise<WatchResult> {
+async function attempt(state: Following): Promise<WatchResult> {
   const { environment, provenAt } = state;
   // After etcd was restored the versions of the server are lower than those that are known, and a
   // watch from there on is silent: no event, no bookmark, no error.
@@ -143,7 +68,7 @@ async function attempt(state: State): Promise<WatchResult> {
       if (outcome !== null && outcome.kind !== 'denied') return outcome;
     }
     if (!state.needsList) return await watch(state, null);
-    const leave = await state.gate.enter();
+    const leave = await state.enterGate();
     try {
       const byWatch = state.watchList && environment.pings() && state.paging === null;
       return await (byWatch ? watch(state, leave) : list(state));
@@ -152,12 +77,12 @@ async function attempt(state: State): Promise<WatchResult> {
     }
   } catch (error) {
     if (error instanceof Undeliverable) throw error;
-    return outcomeOfError(error);
+    return failed(error instanceof GivenUp ? error.reason : 'reset');
   }
 }
 
 /** Counts a result, reports the state that follows, and returns the seconds to wait. */
-function settle(state: State, outcome: WatchResult): number {
+function settle(state: Following, outcome: WatchResult): number {
   const { counters } = state;
   if (outcome.kind !== 'denied') Object.assign(state, { denied: '', denials: 0 });
   switch (outcome.kind) {
@@ -166,7 +91,7 @@ function settle(state: State, outcome: WatchResult): number {
     case 'ended':
       counters.reconnects.eof++;
       interrupt(state);
-      return outcome.short ? backoffSeconds(state) : 0;
+      return 0;
     case 'relist':
       return relist(state, outcome.reason);
     case 'no-watch-list':
@@ -190,7 +115,7 @@ function settle(state: State, outcome: WatchResult): number {
   }
 }
 
-function fail(state: State, reason: ReconnectReason): number {
+function fail(state: Following, reason: ReconnectReason): number {
   state.counters.reconnects[reason]++;
   interrupt(state);
   if (reason === 'reset' || reason === 'idle' || reason === 'timeout') state.onLost();
@@ -198,7 +123,7 @@ function fail(state: State, reason: ReconnectReason): number {
 }
 
 /** A new list: at once, unless the last one was only just complete. */
-function relist(state: State, reason: RelistReason): number {
+function relist(state: Following, reason: RelistReason): number {
   const { counters, environment, listedAt } = state;
   counters.relists[reason]++;
   state.paging = null;
@@ -210,7 +135,10 @@ function relist(state: State, reason: RelistReason): number {
 }
 
 /** An API server that has just started knows of no permissions yet, so one refusal says little. */
-function deny(state: State, { verb, status }: Extract<WatchResult, { kind: 'denied' }>): number {
+function deny(
+  state: Following,
+  { verb, status }: Extract<WatchResult, { kind: 'denied' }>,
+): number {
   const { resource, counters, environment, onProblem } = state;
   counters.denied++;
   if (++state.denials < backoff.denials) {
@@ -226,21 +154,13 @@ function deny(state: State, { verb, status }: Extract<WatchResult, { kind: 'deni
   return backoff.denied * (1 + environment.random() / 2);
 }
 
-function enter(state: State, next: WatchState): void {
-  const { status, environment, delivery, resource } = state;
-  const at = environment.now();
-  if (status.state === next && next !== 'listing') return;
-  Object.assign(status, { state: next, since: at });
-  delivery.add({ kind: 'watch', at, resource, state: next });
-}
-
 /** An open watch has ended. */
-function interrupt(state: State): void {
+function interrupt(state: Following): void {
   if (state.status.state === 'synced') enter(state, 'stale');
 }
 
 /** Upstream's: doubled with every failure, up to twice as long by chance. */
-function backoffSeconds(state: State): number {
+function backoffSeconds(state: Following): number {
   const { environment } = state;
   const now = environment.monotonic();
   if (now - state.failedAt > backoff.forgottenAfter) state.failures = 0;

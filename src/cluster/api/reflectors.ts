@@ -9,10 +9,9 @@ import { json } from 'node:stream/consumers';
 
 import type { Resource } from '../../model/objects.ts';
 import { isFields } from '../decode/json-fields.ts';
-import type { ReflectorOptions, WatchStatus } from './reflector.ts';
+import type { ReflectorOptions } from './listwatch.ts';
 import { createReflector } from './reflector.ts';
 import type { ApiAnswer } from './transport/http2.ts';
-import { createGate } from './transport/mutex.ts';
 import type { Environment } from './transport/request.ts';
 import { exchange } from './transport/request.ts';
 import type { CachedObjects } from './version-filter.ts';
@@ -27,12 +26,7 @@ export interface ReflectorsOptions extends Pick<
   readonly endpoints: boolean;
 }
 
-export interface Reflectors {
-  /** Runs until the signal is aborted; rejects only when `deliver` does. */
-  run(signal: AbortSignal): Promise<void>;
-  /** The resources that are watched. */
-  readonly status: ReadonlyMap<Resource, WatchStatus>;
-}
+export type Reflectors = ReturnType<typeof createReflectors>;
 
 const order: readonly Resource[] = ['nodes', 'services', 'pods', 'endpointslices', 'endpoints'];
 
@@ -42,69 +36,61 @@ const versionPause = { first: 1, most: 30 } as const;
 /** Seconds for an answer to it. */
 const versionSeconds = 30;
 
-export function createReflectors(options: ReflectorsOptions): Reflectors {
-  const { held, endpoints } = options;
-  const watched = order.filter((resource) => endpoints || resource !== 'endpoints');
-  const gate = createGate();
-  const versions = createVersionReader(options, watched);
-  const onLost = () => versions.readAgain();
-  const reflectors = watched.map((resource) =>
-    createReflector({ ...options, resource, held: held(resource), gate, onLost }),
-  );
-  return {
-    status: new Map(reflectors.map(({ resource, status }) => [resource, status])),
-    async run(signal) {
-      const failed = new AbortController();
-      const either = AbortSignal.any([signal, failed.signal]);
-      try {
-        await versions.readFirst(either);
-        const runs = [...reflectors, versions].map((running) => running.run(either));
-        await Promise.all(runs);
-      } finally {
-        failed.abort();
-      }
-    },
+/** Lets one through at a time, in the order of asking. */
+export function createGate(): ReflectorOptions['enterGate'] {
+  let last = Promise.resolve();
+  return async () => {
+    const before = last;
+    const { promise, resolve } = Promise.withResolvers<undefined>();
+    last = promise;
+    await before;
+    return () => resolve(undefined);
   };
 }
 
-interface VersionReader {
-  /** Delivers what is watched, and the version. */
-  readFirst(signal: AbortSignal): Promise<void>;
-  /** Reads the version again whenever that was asked for. */
-  run(signal: AbortSignal): Promise<void>;
-  readAgain(): void;
-}
-
-function createVersionReader(
-  { environment, deliver }: ReflectorsOptions,
-  watched: readonly Resource[],
-): VersionReader {
+export function createReflectors(options: ReflectorsOptions) {
+  const { environment, held, deliver, endpoints } = options;
+  const watched = order.filter((resource) => endpoints || resource !== 'endpoints');
+  const enterGate = createGate();
   let known: string | null = null;
-  let wanted = Promise.withResolvers<null>();
-  const read = async (signal: AbortSignal) => {
+  let lost = Promise.withResolvers<null>();
+  const onLost = () => lost.resolve(null);
+  const reflectors = watched.map((resource) =>
+    createReflector({ ...options, resource, held: held(resource), enterGate, onLost }),
+  );
+  const deliverVersion = async (signal: AbortSignal) => {
     const kubernetes = await readVersion(environment, signal);
     if (signal.aborted || (known !== null && (kubernetes === null || kubernetes === known))) return;
     known = kubernetes;
     await deliver([{ kind: 'header', at: environment.now(), kubernetes, resources: watched }]);
   };
+  const followVersion = async (signal: AbortSignal) => {
+    signal.addEventListener('abort', onLost);
+    while (!signal.aborted) {
+      await lost.promise;
+      lost = Promise.withResolvers();
+      await deliverVersion(signal);
+    }
+  };
   return {
-    async readFirst(signal) {
-      const off = order.filter((resource) => !watched.includes(resource));
-      const at = environment.now();
-      if (off.length > 0) {
-        await deliver(off.map((resource) => ({ kind: 'watch', at, resource, state: 'off' })));
+    /** The resources that are watched. */
+    status: new Map(reflectors.map(({ resource, status }) => [resource, status])),
+    /** Runs until the signal is aborted; rejects only when `deliver` does. */
+    async run(signal: AbortSignal): Promise<void> {
+      const failed = new AbortController();
+      const either = AbortSignal.any([signal, failed.signal]);
+      try {
+        const off = order.filter((resource) => !watched.includes(resource));
+        const at = environment.now();
+        if (off.length > 0) {
+          await deliver(off.map((resource) => ({ kind: 'watch', at, resource, state: 'off' })));
+        }
+        await deliverVersion(either);
+        await Promise.all([...reflectors.map(({ run }) => run(either)), followVersion(either)]);
+      } finally {
+        failed.abort();
       }
-      await read(signal);
     },
-    async run(signal) {
-      signal.addEventListener('abort', () => wanted.resolve(null));
-      while (!signal.aborted) {
-        await wanted.promise;
-        wanted = Promise.withResolvers();
-        await read(signal);
-      }
-    },
-    readAgain: () => wanted.resolve(null),
   };
 }
 

@@ -4,7 +4,6 @@
 
 import type { Resource } from '../../model/objects.ts';
 import type { ApiStatus } from '../decode/frame.ts';
-import { GivenUp } from './transport/request.ts';
 
 export type WatchVerb = 'list' | 'watch';
 
@@ -53,28 +52,27 @@ export const newCounters = () => ({
   } satisfies Record<ReconnectReason, number>,
 });
 
-export type WatchCounters = ReturnType<typeof newCounters>;
-
 export type WatchResult =
   /** The list is complete. */
   | { readonly kind: 'listed' }
-  /** A watch ended in order; `short`: it delivered nothing and lasted less than a second. */
-  | { readonly kind: 'ended'; readonly short: boolean }
+  /** A watch ended in order. */
+  | { readonly kind: 'ended' }
   | { readonly kind: 'relist'; readonly reason: RelistReason }
   /** The server does not send initial events with a watch. */
   | { readonly kind: 'no-watch-list' }
   | { readonly kind: 'throttled'; readonly seconds: number | null }
-  | { readonly kind: 'unauthorised'; readonly message: string }
+  | { readonly kind: 'unauthorised' }
   | { readonly kind: 'denied'; readonly verb: WatchVerb; readonly status: ApiStatus }
-  | { readonly kind: 'failed'; readonly reason: ReconnectReason; readonly message: string };
+  | { readonly kind: 'failed'; readonly reason: ReconnectReason };
+
+export const failed = (reason: ReconnectReason): WatchResult => ({ kind: 'failed', reason });
 
 /** The meaning of a refusal, from the status of an answer or an event in a watch. */
 export function outcomeOf(status: ApiStatus, verb: WatchVerb, watchList: boolean): WatchResult {
-  const { code, reason, message, retryAfter } = status;
-  const failed = { kind: 'failed', reason: 'status', message: `${code} ${message}` } as const;
+  const { code, reason, retryAfter, causes } = status;
   switch (code) {
     case 401:
-      return { kind: 'unauthorised', message };
+      return { kind: 'unauthorised' };
     case 403:
     case 404:
     case 405:
@@ -84,26 +82,15 @@ export function outcomeOf(status: ApiStatus, verb: WatchVerb, watchList: boolean
     case 400:
     case 422:
     case 501:
-      return watchList ? { kind: 'no-watch-list' } : failed;
+      return watchList ? { kind: 'no-watch-list' } : failed('status');
     case 429:
       return { kind: 'throttled', seconds: retryAfter };
     case 504:
       // The version is beyond all that the server knows.
-      return status.causes.includes('ResourceVersionTooLarge')
-        ? { kind: 'failed', reason: 'older', message }
-        : failed;
+      return failed(causes.includes('ResourceVersionTooLarge') ? 'older' : 'status');
     default:
-      return retryAfter === null ? failed : { kind: 'throttled', seconds: retryAfter };
+      return retryAfter === null ? failed('status') : { kind: 'throttled', seconds: retryAfter };
   }
-}
-
-/** What an error of the connection means. */
-export function outcomeOfError(error: unknown): WatchResult {
-  if (error instanceof GivenUp) {
-    return { kind: 'failed', reason: error.reason, message: error.message };
-  }
-  const message = error instanceof Error ? error.message : String(error);
-  return { kind: 'failed', reason: 'reset', message };
 }
 
 /** What can still be compared without a resource. */

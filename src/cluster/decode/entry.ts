@@ -13,8 +13,7 @@ export type LiveEntry =
       /** What is watched. */
       readonly resources: readonly Resource[];
     }
-  /** `raw` only where it was asked for, and not for deletions that were not seen. */
-  | { readonly kind: 'event'; readonly event: WatchEvent; readonly raw?: unknown }
+  | { readonly kind: 'event'; readonly event: WatchEvent }
   | {
       readonly kind: 'unreadable';
       readonly at: number;

@@ -23,8 +23,8 @@ export function createRecorder(redactor: Redactor | null): Recorder {
   const shown = (resource: Resource, raw: unknown): unknown =>
     redactor === null ? withoutManagedFields(raw) : redactor.object(resource, raw);
 
-  function eventLine({ event, raw }: LiveEntry & { readonly kind: 'event' }): string {
-    const { resource, object, at, gap } = event;
+  function eventLine({ event }: LiveEntry & { readonly kind: 'event' }): string {
+    const { resource, object, at, gap, raw } = event;
     const type = synced.has(resource) ? event.type.toUpperCase() : 'SYNC';
     const { name, namespace, uid, resourceVersion, labels } = object;
     // A deletion that was not seen has no object; its name is enough.

@@ -13,7 +13,7 @@ import type { MonotonicClock } from '../../auditor/event-loop.ts';
 import { createClock } from '../../auditor/event-loop.ts';
 import type { LiveAuditor } from '../../auditor/live.ts';
 import { connectAuditor } from '../../auditor/live.ts';
-import { createConnection, environmentOf } from '../../cluster/api/transport/connection.ts';
+import { createConnection } from '../../cluster/api/transport/connection.ts';
 import { isConfigured, openAccount } from '../../cluster/api/transport/kubeconfig.ts';
 import type { Environment } from '../../cluster/api/transport/request.ts';
 import type { OnProblem } from '../../cluster/decode/problem.ts';
@@ -47,10 +47,9 @@ export function openCluster(flags: ClusterFlags): Cluster {
   }
   const { kubeconfig = null, context = null } = flags;
   const account = openAccount({ kubeconfig, context });
-  const connection = createConnection(account);
   const clock = createClock();
-  const environment = environmentOf(connection, () => clock.now());
-  return { server: account.server, environment, clock, close: () => connection.close() };
+  const environment = createConnection(account, () => clock.now());
+  return { server: account.server, environment, clock, close: () => environment.close() };
 }
 
 type LiveFlags = AuditFlags & ClusterFlags & AgentsFlags;

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 
 import { paths } from '../../../src/cluster/api/listwatch.ts';
 import { createReflector } from '../../../src/cluster/api/reflector.ts';
-import { createGate } from '../../../src/cluster/api/transport/mutex.ts';
+import { createGate } from '../../../src/cluster/api/reflectors.ts';
 import type { LiveEntry } from '../../../src/cluster/decode/entry.ts';
 import { resources } from '../../../src/model/objects.ts';
 import type { World } from '../../apiserver/life.ts';
@@ -25,7 +25,7 @@ async function reflect(world: World, options: object, during: () => void = () =>
     held: world.held('pods'),
     deliver: world.deliver,
     onProblem: () => undefined,
-    gate: createGate(),
+    enterGate: createGate(),
     watchList: false,
     raw: false,
     onLost: () => undefined,
@@ -49,7 +49,7 @@ describe('raw objects', () => {
     await reflect(world, { raw: true, watchList: by }, () => {
       world.server.objects.remove('pods', 'shop/pod-0');
     });
-    const raws = events(world).map(({ event, raw }) => [event.type, raw]);
+    const raws = events(world).map(({ event }) => [event.type, event.raw]);
     const metadata = { name: 'pod-0', namespace: 'shop', uid: 'uid-1' };
     expect(raws).toMatchObject([
       ['added', { metadata: { ...metadata, resourceVersion: '101' } }],
@@ -60,7 +60,7 @@ describe('raw objects', () => {
   test('and not where they are not', async () => {
     const world = prepared(1);
     await reflect(world, {});
-    expect(events(world).map((entry) => Object.keys(entry))).toEqual([['kind', 'event']]);
+    expect(events(world).map(({ event }) => 'raw' in event)).toEqual([false]);
   });
 });
 

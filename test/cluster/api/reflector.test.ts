@@ -1,9 +1,8 @@
 import { afterEach, describe, expect, test } from 'vitest';
 
-import type { Reflector } from '../../../src/cluster/api/reflector.ts';
 import { createReflector } from '../../../src/cluster/api/reflector.ts';
-import { createGate } from '../../../src/cluster/api/transport/mutex.ts';
-import type { WatchCounters } from '../../../src/cluster/api/watch-result.ts';
+import { createGate } from '../../../src/cluster/api/reflectors.ts';
+import type { newCounters } from '../../../src/cluster/api/watch-result.ts';
 import type { LiveEntry } from '../../../src/cluster/decode/entry.ts';
 import { problemText } from '../../../src/cluster/decode/problem.ts';
 import type { World } from '../../apiserver/life.ts';
@@ -12,9 +11,11 @@ import { addCounters, runSeed } from '../../apiserver/seeds.ts';
 import type { Instead, Watch } from '../../apiserver/server.ts';
 import { createStream, statusAnswer, statusOf } from '../../apiserver/server.ts';
 
+type WatchCounters = ReturnType<typeof newCounters>;
+
 interface Scene {
   readonly world: World;
-  readonly reflector: Reflector;
+  readonly reflector: ReturnType<typeof createReflector>;
   readonly problems: string[];
   /** Lets a number of seconds pass. */
   readonly pass: (seconds: number) => Promise<void>;
@@ -70,7 +71,7 @@ async function scene(options: SceneOptions = {}): Promise<Scene> {
     held: world.held('pods'),
     deliver: world.deliver,
     onProblem: (problem) => problems.push(problemText(problem)),
-    gate: createGate(),
+    enterGate: createGate(),
     watchList: options.watchList ?? true,
     raw: false,
     onLost: () => undefined,
@@ -638,7 +639,7 @@ test('a batch that is not taken ends the reflector', async () => {
     held: world.held('pods'),
     deliver: () => Promise.reject(new Error('full')),
     onProblem: () => undefined,
-    gate: createGate(),
+    enterGate: createGate(),
     watchList: true,
     raw: false,
     onLost: () => undefined,

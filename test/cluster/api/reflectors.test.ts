@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 
 import type { ReflectorsOptions } from '../../../src/cluster/api/reflectors.ts';
-import { createReflectors } from '../../../src/cluster/api/reflectors.ts';
+import { createGate, createReflectors } from '../../../src/cluster/api/reflectors.ts';
 import type { World } from '../../apiserver/life.ts';
 import { createWorld } from '../../apiserver/life.ts';
 import { statusAnswer } from '../../apiserver/server.ts';
@@ -33,6 +33,21 @@ const headers = ({ entries }: World) =>
   entries.flatMap((entry) => (entry.kind === 'header' ? [entry.kubernetes] : []));
 
 const order = ['nodes', 'services', 'pods', 'endpointslices', 'endpoints'];
+
+test('the gate lets one through at a time, in the order of asking', async () => {
+  const enter = createGate();
+  const order: string[] = [];
+  const pass = async (name: string) => {
+    const leave = await enter();
+    order.push(`${name} in`);
+    await Promise.resolve();
+    order.push(`${name} out`);
+    leave();
+    leave();
+  };
+  await Promise.all([pass('a'), pass('b'), pass('c')]);
+  expect(order).toEqual(['a in', 'a out', 'b in', 'b out', 'c in', 'c out']);
+});
 
 test('the version comes first, then every resource', async () => {
   const world = createWorld();

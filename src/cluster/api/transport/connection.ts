@@ -5,19 +5,12 @@
 import { buffer } from 'node:stream/consumers';
 import { setImmediate, setTimeout } from 'node:timers/promises';
 
-import type { ApiAnswer, ApiRequest, Ask, Transport } from './http2.ts';
+import type { ApiAnswer, ApiRequest, Transport } from './http2.ts';
 import { createTransport } from './http2.ts';
 import type { Account } from './kubeconfig.ts';
-import type { Environment } from './request.ts';
 
-export interface Connection {
-  readonly ask: Ask;
-  /** Whether it finds out by itself that the server has gone; false before the first answer. */
-  pings(): boolean;
-  close(): void;
-}
-
-export function createConnection(account: Account): Connection {
+/** The environment of reflectors; `now` is the clock, Unix seconds. */
+export function createConnection(account: Account, now: () => number) {
   let transport: Transport | null = null;
   let current = '';
   const attempt = async (request: ApiRequest): Promise<ApiAnswer> => {
@@ -33,7 +26,17 @@ export function createConnection(account: Account): Connection {
     return transport.send(request, { ...headers, 'user-agent': 'endpoint-auditor' });
   };
   return {
-    async ask(request) {
+    now,
+    monotonic: () => performance.now() / 1000,
+    random: () => Math.random(),
+    async sleep(seconds: number, signal: AbortSignal): Promise<void> {
+      const slept =
+        seconds === 0
+          ? setImmediate(undefined, { signal })
+          : setTimeout(seconds * 1000, undefined, { signal });
+      await slept.catch(() => undefined);
+    },
+    async ask(request: ApiRequest): Promise<ApiAnswer> {
       const answer = await attempt(request);
       if (answer.status !== 401) return answer;
       await buffer(answer.body); // so that its connection can be used again
@@ -42,23 +45,5 @@ export function createConnection(account: Account): Connection {
     },
     pings: () => transport?.pings() ?? false,
     close: () => transport?.close(),
-  };
-}
-
-/** The environment of reflectors over a connection; `now` is the clock, Unix seconds. */
-export function environmentOf(connection: Connection, now: () => number): Environment {
-  return {
-    now,
-    monotonic: () => performance.now() / 1000,
-    random: () => Math.random(),
-    async sleep(seconds, signal) {
-      const slept =
-        seconds === 0
-          ? setImmediate(undefined, { signal })
-          : setTimeout(seconds * 1000, undefined, { signal });
-      await slept.catch(() => undefined);
-    },
-    ask: connection.ask,
-    pings: () => connection.pings(),
   };
 }

@@ -38,7 +38,7 @@ export interface ApiAnswer {
 
 export interface Body extends AsyncIterable<Uint8Array> {
   /** Whether another chunk has arrived already; absent if that is unknown. */
-  readonly hasMore?: () => boolean;
+  readonly hasMore?: (() => boolean) | undefined;
 }
 
 /** Sends one request; rejects when no answer comes. */
@@ -56,28 +56,15 @@ export interface Target {
   readonly proxy: Dispatcher | null;
 }
 
-export interface Transport {
-  /** Sends a request with further headers; rejects when no answer comes. */
-  send(request: ApiRequest, headers: Readonly<Record<string, string>>): Promise<ApiAnswer>;
-  /** Whether it speaks HTTP/2, and so notices by itself when the peer has gone. */
-  pings(): boolean;
-  /** Ends idle connections at once, others with their last answer. */
-  close(): void;
-}
+export type Transport = ReturnType<typeof createTransport>;
 
 /** Seconds between two pings, and for a connection to be made. */
-interface Patience {
-  readonly ping: number;
-  readonly connect: number;
-}
-
-const usualPatience: Patience = { ping: 14, connect: 30 };
+const usualPatience = { ping: 14, connect: 30 };
 
 const streamWindow = 4 * 1024 * 1024;
 const sessionWindow = 32 * 1024 * 1024;
 
-export function createTransport(target: Target, patience = usualPatience): Transport {
-  const { server, tls, proxy } = target;
+export function createTransport({ server, tls, proxy }: Target, patience = usualPatience) {
   let plain = proxy !== null || server.startsWith('http:');
   let pings = false;
   const connector = { ...tls, timeout: patience.connect * 1000 } as buildConnector.BuildOptions;
@@ -90,7 +77,7 @@ export function createTransport(target: Target, patience = usualPatience): Trans
           callback(error, null);
         } else if ((socket as TLSSocket).alpnProtocol === 'h2') {
           pings = true;
-          closeWhenSilent(socket, patience);
+          closeWhenSilent(socket, patience.ping);
           callback(null, socket);
         } else {
           plain = true;
@@ -104,7 +91,8 @@ export function createTransport(target: Target, patience = usualPatience): Trans
     pingInterval: patience.ping * 1000,
   });
   return {
-    send(request, headers) {
+    /** Sends a request with further headers; rejects when no answer comes. */
+    send(request: ApiRequest, headers: Readonly<Record<string, string>>): Promise<ApiAnswer> {
       const sendBy = (dispatcher: Dispatcher) => sendThrough(dispatcher, server, request, headers);
       if (plain) return sendBy(http1);
       return sendBy(http2).catch((error: unknown) => {
@@ -112,8 +100,10 @@ export function createTransport(target: Target, patience = usualPatience): Trans
         throw error;
       });
     },
+    /** Whether it speaks HTTP/2, and so notices by itself when the peer has gone. */
     pings: () => pings,
-    close() {
+    /** Ends idle connections at once, others with their last answer. */
+    close(): void {
       void http1.close();
       void http2.close();
     },
@@ -121,7 +111,7 @@ export function createTransport(target: Target, patience = usualPatience): Trans
 }
 
 /** Closes a socket that has received no byte between three looks, not even of a ping's answer. */
-function closeWhenSilent(socket: Socket, { ping }: Patience): void {
+function closeWhenSilent(socket: Socket, ping: number): void {
   let received = 0;
   let silent = 0;
   const timer = setInterval(() => {
@@ -174,17 +164,18 @@ function chunksOf(stream: Readable): Body {
   let [arrived, taken] = [0, 0];
   stream.on('data', () => arrived++);
   const limits = { highWaterMark: waitingLimit, lowWaterMark: waitingLimit / 2 };
-  const chunks = on(stream, 'data', { ...limits, close: ['end'] });
-  const next = async (): Promise<IteratorResult<Uint8Array, undefined>> => {
-    const { done, value } = await chunks.next();
-    if (done === true) return { done: true, value: undefined };
-    taken++;
-    return { done: false, value: (value as [Uint8Array])[0] };
+  const chunks = on(stream, 'data', { ...limits, close: ['end'] }) as AsyncIterable<[Uint8Array]>;
+  return {
+    hasMore: () => taken < arrived,
+    async *[Symbol.asyncIterator]() {
+      try {
+        for await (const [chunk] of chunks) {
+          taken++;
+          yield chunk;
+        }
+      } finally {
+        stream.destroy();
+      }
+    },
   };
-  const close = (): Promise<IteratorReturnResult<undefined>> => {
-    stream.destroy();
-    return Promise.resolve({ done: true, value: undefined });
-  };
-  const iterator = { next, return: close };
-  return { hasMore: () => taken < arrived, [Symbol.asyncIterator]: () => iterator };
 }

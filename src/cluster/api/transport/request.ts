@@ -40,17 +40,6 @@ export class GivenUp extends Error {
 /** The reason of an abort; it costs less than the DOMException of none. */
 const ended = new Error('The request was ended');
 
-interface Watchdog {
-  readonly environment: Environment;
-  readonly controller: AbortController;
-  readonly limits: RequestLimits;
-  /** Monotonic time of the last byte. */
-  heard: number;
-  answered: boolean;
-  /** The reader processes a chunk. */
-  busy: boolean;
-}
-
 /**
  * Sends a request, and ends it when `read` has read what it needs of the answer. Rejects with
  * GivenUp when the request was given up, else with what the connection says.
@@ -64,24 +53,48 @@ export async function exchange<T>(
   onBytes: (count: number) => void = () => undefined,
 ): Promise<T> {
   const controller = new AbortController();
-  const heard = environment.monotonic();
-  const dog = { environment, controller, limits, heard, answered: false, busy: false };
+  const began = environment.monotonic();
+  /** The time of the last byte, and whether the reader processes a chunk. */
+  let [heard, answered, busy] = [began, false, false];
+  const guard = async (): Promise<void> => {
+    while (!controller.signal.aborted) {
+      const silence = answered && limits.mayBeSilent ? Infinity : silenceSeconds;
+      const now = environment.monotonic();
+      if (busy) heard = now;
+      // Late by up to a second where the reader is busy just then.
+      const quiet = heard + silence - now;
+      const left = busy ? 1 : Math.min(quiet, began + limits.total - now);
+      if (left <= 0) controller.abort(new GivenUp(quiet <= 0 ? 'idle' : 'timeout'));
+      else await environment.sleep(Math.min(left, silenceSeconds), controller.signal);
+    }
+  };
+  const listen = async function* (body: Body): AsyncGenerator<Uint8Array> {
+    for await (const chunk of body) {
+      onBytes(chunk.length);
+      busy = true;
+      yield chunk;
+      heard = environment.monotonic();
+      busy = false;
+    }
+  };
   const end = () => controller.abort(ended);
   signal.addEventListener('abort', end);
   if (signal.aborted) end();
-  void guard(dog);
+  void guard();
   try {
     controller.signal.throwIfAborted();
     // What comes before the request, a connection or a token, may know of no signal.
-    const answer = await Promise.race([
+    const { body, ...answer } = await Promise.race([
       environment.ask({ ...request, signal: controller.signal }),
       abortion(controller.signal),
     ]);
-    dog.answered = true;
-    dog.heard = environment.monotonic();
-    return await read({ ...answer, body: listen(dog, answer.body, onBytes) });
+    answered = true;
+    heard = environment.monotonic();
+    const heardBody = { hasMore: body.hasMore, [Symbol.asyncIterator]: () => listen(body) };
+    return await read({ ...answer, body: heardBody });
   } catch (error) {
-    throw givenUp(dog) ?? error;
+    const reason: unknown = controller.signal.reason;
+    throw reason instanceof GivenUp ? reason : error;
   } finally {
     signal.removeEventListener('abort', end);
     end();
@@ -92,45 +105,4 @@ function abortion(signal: AbortSignal): Promise<never> {
   return new Promise((_resolve, reject) => {
     signal.addEventListener('abort', () => reject(ended), { once: true });
   });
-}
-
-function givenUp({ controller }: Watchdog): GivenUp | null {
-  const reason: unknown = controller.signal.reason;
-  return reason instanceof GivenUp ? reason : null;
-}
-
-function listen(dog: Watchdog, body: Body, onBytes: (count: number) => void): Body {
-  const chunks = body[Symbol.asyncIterator]();
-  const next = async (): Promise<IteratorResult<Uint8Array>> => {
-    if (dog.busy) dog.heard = dog.environment.monotonic();
-    dog.busy = false;
-    const step = await chunks.next();
-    if (step.done === true) return step;
-    onBytes(step.value.length);
-    dog.busy = true;
-    return step;
-  };
-  const end = async (): Promise<IteratorResult<Uint8Array>> => {
-    await chunks.return?.();
-    return { done: true, value: undefined };
-  };
-  return {
-    ...(body.hasMore === undefined ? {} : { hasMore: body.hasMore }),
-    [Symbol.asyncIterator]: () => ({ next, return: end }),
-  };
-}
-
-async function guard(dog: Watchdog): Promise<void> {
-  const { environment, controller, limits } = dog;
-  const began = dog.heard;
-  while (!controller.signal.aborted) {
-    const silence = dog.answered && limits.mayBeSilent ? Infinity : silenceSeconds;
-    const now = environment.monotonic();
-    if (dog.busy) dog.heard = now;
-    // Late by up to a second where the reader is busy just then.
-    const quiet = dog.heard + silence - now;
-    const left = dog.busy ? 1 : Math.min(quiet, began + limits.total - now);
-    if (left <= 0) controller.abort(new GivenUp(quiet <= 0 ? 'idle' : 'timeout'));
-    else await environment.sleep(Math.min(left, silenceSeconds), controller.signal);
-  }
 }

@@ -10,10 +10,7 @@ import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 
 import { createReflectors } from '../../../../src/cluster/api/reflectors.ts';
-import {
-  createConnection,
-  environmentOf,
-} from '../../../../src/cluster/api/transport/connection.ts';
+import { createConnection } from '../../../../src/cluster/api/transport/connection.ts';
 import { openAccount } from '../../../../src/cluster/api/transport/kubeconfig.ts';
 import { createStore } from '../../../../src/cluster/store/store.ts';
 import { resources } from '../../../../src/model/objects.ts';
@@ -60,7 +57,10 @@ function connectTo({ port }: Listener, user: object, cluster: object = {}) {
     contexts: [{ name: 'it', context: { cluster: 'it', user: 'me' } }],
   };
   const kubeconfig = file('config', JSON.stringify(config));
-  const connection = createConnection(openAccount({ kubeconfig, context: null }));
+  const connection = createConnection(
+    openAccount({ kubeconfig, context: null }),
+    () => Date.now() / 1000,
+  );
   closing.push(() => connection.close());
   return connection;
 }
@@ -298,7 +298,7 @@ describe.skipIf(reason !== null && process.env.NETNS_TESTS !== 'required')('in a
     import { writeFileSync } from 'node:fs';
     import { createConnection } from ${source('connection.ts')};
     import { openAccount } from ${source('kubeconfig.ts')};
-    const connection = createConnection(openAccount({ kubeconfig: null, context: null }));
+    const connection = createConnection(openAccount({ kubeconfig: null, context: null }), () => 0);
     const { signal } = new AbortController();
     const request = { path: '/version', query: {}, accept: 'application/json', signal };
     for (const token of ['second', 'third']) {
@@ -356,7 +356,7 @@ test.each(['h2', 'http/1.1'] as const)('reflectors over %s', async (protocols) =
   const connection = connectTo(listener, { token: 'any' });
   const store = createStore(new Set(resources));
   const reflectors = createReflectors({
-    environment: environmentOf(connection, () => Date.now() / 1000),
+    environment: connection,
     held: (resource) => heldIn(store, resource),
     deliver(entries) {
       for (const entry of entries) if (entry.kind === 'event') store.apply(entry.event);
