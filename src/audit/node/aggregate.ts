@@ -20,7 +20,6 @@ export interface PacketDifference {
   /** Distinguishes differences of one frontend and origin; not shown. */
   readonly subject: string;
   readonly kind: string;
-  readonly family: 'IPv4' | 'IPv6';
   /** '' if it does not depend on the origin of packets. */
   readonly origin: string;
   readonly expected: string;
@@ -49,8 +48,10 @@ const properties: Readonly<Partial<Record<Code, CoveredProperty>>> = {
   'node-affinity-different': 'affinity',
 };
 
-const groupOf = ({ code, kind, family }: PacketDifference): string =>
-  `${properties[code] ?? 'endpoints'} ${kind} ${family}`;
+const isIPv6 = ({ frontend }: PacketDifference): boolean => frontend.startsWith('[');
+
+const groupOf = (it: PacketDifference): string =>
+  `${properties[it.code] ?? 'endpoints'} ${it.kind} ${isIPv6(it) ? 'IPv6' : 'IPv4'}`;
 
 /** A finding about one node, before the settle window. */
 export interface NodeFinding {
@@ -178,7 +179,7 @@ function wideCode(
     (it) => it.untranslated && it.kind === 'cluster IP' && unserved.includes(it.code),
   );
   if (lost === undefined) return 'node-rules-different';
-  const family = lost.family === 'IPv4' ? 'ip' : 'ip6';
+  const family = isIPv6(lost) ? 'ip6' : 'ip';
   const translated = frontends.filter((it) => it.family === family && it.translators > 0).length;
   const isFlushed = translated < (coverage.get(groupOf(lost)) ?? 0) / 10;
   return isFlushed ? 'node-rules-flushed' : 'node-rules-unreachable';

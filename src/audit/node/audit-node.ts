@@ -1,37 +1,34 @@
-// Audits one node: walks probe packets through its rules, for every frontend that kube-proxy must
-// serve and for every other frontend of the rules, and lists where the outcomes differ. Also traces
-// the packets of one Service port for people, with the same probes and the same comparison.
+// Audits one node: walks probe packets through its rules and lists where the outcomes differ. The
+// packets go to every frontend that kube-proxy must serve. Others go to addresses and ports that no
+// Service has, for which its rules must do nothing: frontends of the rules, and node ports at
+// addresses that serve none. Also traces the packets of one Service port for people.
 //
-// Names of chains, comments, and rules that no packet reaches are no evidence. Which rules belong
-// to kube-proxy, and what other programs may do, is in foreign-rules.ts.
-//
-// Left out of a trace: since when it is so. It shows the rules as they were last read.
+// Names of chains, comments, and rules that no packet reaches are no evidence. What other programs
+// may do is in foreign-rules.ts. Left out: frontends of other programs, and of a trace since when
+// it is so.
 
 import { ipOf, joinHostPort } from '../../model/ip.ts';
+import type { Packet } from '../../model/proxy-config.ts';
 import type { Steps } from '../../model/run-to-end.ts';
 import { runToEnd } from '../../model/run-to-end.ts';
-import type { TraceStep } from '../../rules/walk/match.ts';
+import { parseNetwork } from '../../rules/address.ts';
+import type { RuleFrontend } from '../../rules/report/frontends.ts';
 import type { OutcomeShare, PacketOutcome } from '../../rules/walk/walk.ts';
-import type { ExpectedOutcome, Frontend } from '../../shadow/forwarding.ts';
+import type { Forwarding, Frontend } from '../../shadow/forwarding.ts';
 import type { ProxiedPort } from '../../shadow/service-port.ts';
 import type { Code } from '../finding/catalogue.ts';
 import type { Coverage, PacketDifference, PacketDifferences } from './aggregate.ts';
 import type { Deviation } from './compare-packet.ts';
+import { comparePacket, describePacket, listText, rounding } from './compare-packet.ts';
 import {
-  comparePacket,
-  describePacket,
-  listText,
-  rounding,
-  translationStep,
-} from './compare-packet.ts';
-import {
-  findUnexpectedFrontends,
+  allowedMasquerade,
+  hasAny,
   isForeignRuleAbout,
   isKnownPolicyChain,
   isKubernetesRule,
   onlyValue,
-  ownershipOn,
   policyRule,
+  translationStep,
 } from './foreign-rules.ts';
 import type { NodeInput } from './observation.ts';
 import type { Probe } from './probes.ts';
@@ -54,10 +51,11 @@ export interface NodeAudit {
   readonly doubtful: ReadonlySet<Frontend>;
 }
 
-const newProgress = (input: NodeInput) => ({
-  input,
-  ownership: ownershipOn(input),
-  sender: probeSender(input.forwarding, input.node),
+const newProgress = ({ forwarding, node, rules }: NodeInput) => ({
+  ...probeSender(forwarding, node),
+  rules,
+  mode: forwarding.config.mode,
+  mayMasquerade: allowedMasquerade(forwarding, node),
   differences: [] as PacketDifference[],
   unknown: new Set<string>(),
   doubtful: new Set<Frontend>(),
@@ -83,60 +81,62 @@ export const auditNode = (input: NodeInput, isCurrent = true): NodeAudit =>
 /** `isCurrent`: the expectation is the current one and not an earlier one. */
 export function* auditNodeInSteps(input: NodeInput, isCurrent = true): Steps<NodeAudit> {
   const progress = newProgress(input);
-  const { ownership, sender, unknown, doubtful } = progress;
+  const { differences, unknown, doubtful } = progress;
   yield* probeFrontends(progress, isCurrent);
-  const unexpected = yield* findUnexpectedFrontends(input, ownership, sender);
-  const differences = [...progress.differences, ...unexpected, ...severalBackends(input)];
-  const coverage = differences.length === 0 ? new Map<string, number>() : coverageOf(sender);
+  yield* probeUnexpected(progress);
+  differences.push(...severalBackends(input));
+  const coverage = differences.length === 0 ? new Map<string, number>() : coverageOf(progress);
   return { differences, coverage, unknown, doubtful };
 }
 
 function* probeFrontends(progress: Progress, isCurrent: boolean): Steps {
-  const { sender } = progress;
-  const { forwarding, rules } = progress.input;
+  const { forwarding, rules } = progress;
   for (const frontend of forwarding.frontends) {
     // No digest covers source ranges.
     const probes = rules.report?.isKnownToServe(forwarding, frontend, isCurrent)
-      ? rangeProbes(sender, frontend)
-      : [...probesOf(sender, frontend), ...strayProbes(sender, frontend)];
+      ? rangeProbes(progress, frontend)
+      : [...probesOf(progress, frontend), ...strayProbes(progress, frontend)];
     for (const probe of probes) {
-      testPacket(progress, frontend, probe);
+      probeFrontend(progress, frontend, probe);
       yield;
     }
     yield;
   }
 }
 
-function testPacket(progress: Progress, frontend: Frontend, probe: Probe): void {
-  const { forwarding, rules } = progress.input;
+type TestedPacket = NonNullable<ReturnType<typeof testPacket>>;
+
+/** Walks a packet and compares its outcome; null if the agent has not walked it. */
+function testPacket(progress: Progress, probe: Probe) {
   const { packet } = probe;
+  const { outcomes: expected } = progress.forwarding.expect(packet);
+  const outcome = progress.rules.walk(packet);
+  if (outcome === null) return null;
+  const texts = () => describePacket(probe, expected, outcome);
+  const comparison = comparePacket(expected, outcome, packet, progress);
+  return { packet, expected, outcome, texts, ...comparison };
+}
+
+function probeFrontend(progress: Progress, frontend: Frontend, probe: Probe): void {
   const { port, kind } = frontend;
-  const { outcomes } = forwarding.expect(packet);
-  const outcome = rules.walk(packet);
-  if (outcome === null) {
-    progress.unknown.add(proxiedPortKey(port));
-    return;
-  }
-  const { verdict, deviations } = comparePacket(outcomes, outcome, progress.ownership, packet);
-  if (verdict === 'unknown') {
-    progress.unknown.add(proxiedPortKey(port));
-    progress.doubtful.add(frontend);
-  }
-  if (verdict !== 'different') return;
-  const texts = describePacket(probe, outcomes, outcome);
-  const isLocal = isAnsweredByNode(probe, outcome);
-  const policies = policyEffects(outcomes, outcome);
-  for (const deviation of deviations) {
+  const tested = testPacket(progress, probe);
+  if (tested === null || tested.verdict === 'unknown') progress.unknown.add(proxiedPortKey(port));
+  if (tested?.verdict === 'unknown') progress.doubtful.add(frontend);
+  if (tested?.verdict !== 'different') return;
+  const { outcome } = tested;
+  const texts = tested.texts();
+  const isLocal = isAnsweredByNode(tested);
+  const policies = policyEffects(tested);
+  for (const deviation of tested.deviations) {
     const { endpoint, step } = deviation;
     const policy = policies?.kinds.has(deviation.kind) === true ? policies : null;
-    const isIntended = policy?.isIntended ?? isHarmless(deviation, frontend, probe, outcome);
+    const isIntended = policy?.isIntended ?? isHarmless(deviation, frontend, tested);
     progress.differences.push({
       ...texts,
-      code: policy ? 'node-endpoint-blocked' : codeOf(deviation, outcomes, outcome, port),
+      code: policy ? 'node-endpoint-blocked' : codeOf(deviation, tested, port),
       subject: endpoint === null ? deviation.kind : `${deviation.kind} ${endpoint}`,
       port,
       kind,
-      family: port.family,
       rule: step?.rule.text ?? policy?.rule ?? null,
       untranslated: isUnreachable(outcome) && !isTranslated(outcome),
       harmless: isLocal || isIntended,
@@ -145,67 +145,52 @@ function testPacket(progress: Progress, frontend: Frontend, probe: Probe): void 
 }
 
 /**
- * Whether the packet is meant for the node itself, as with NodeLocal DNSCache. That binds the
- * cluster IP on the node, and a rule for this address and port disables conntrack and thereby
- * kube-proxy. No rule shows whether a process listens.
+ * Whether the packet is meant for the node itself, as with NodeLocal DNSCache: that binds the
+ * cluster IP, and a rule for this address and port disables conntrack and thereby kube-proxy.
  */
-function isAnsweredByNode({ packet }: Probe, outcome: PacketOutcome): boolean {
-  const { destinations, pass, reject } = outcome;
-  if (destinations.size > 0 || !isPassed(outcome) || isStopped(outcome, reject)) return false;
-  return pass
-    .trace()
-    .some(
-      (step) =>
-        step.rule.statements.some(({ kind }) => kind === 'notrack') &&
-        isForeignRuleAbout(step, packet.dst) &&
-        onlyValue(step, 'destination port') === packet.dport,
-    );
+function isAnsweredByNode({ packet, outcome }: TestedPacket): boolean {
+  const { destinations, pass, drop, reject } = outcome;
+  if (destinations.size > 0 || !isPassed(outcome, drop, reject)) return false;
+  const steps = pass.trace().filter((step) => isForeignRuleAbout(step, packet.dst));
+  return steps.some(
+    (step) => hasAny(step, ['notrack']) && onlyValue(step, 'destination port') === packet.dport,
+  );
 }
 
-/** Whether packets pass and none is known to be dropped. */
-const isPassed = (outcome: PacketOutcome): boolean =>
-  outcome.pass.probability > 0 && !isStopped(outcome, outcome.drop);
-
-const isStopped = ({ unknown }: PacketOutcome, { probability }: OutcomeShare): boolean =>
-  probability > 0 && unknown.length === 0;
+/** Whether packets pass and none is known to end in these ways. */
+const isPassed = ({ pass, unknown }: PacketOutcome, ...stops: readonly OutcomeShare[]): boolean =>
+  pass.probability > 0 && (unknown.length > 0 || stops.every((stop) => stop.probability === 0));
 
 /**
  * Two differences are harmless. If another program accepts packets to a node port without
- * endpoints, as most hosts accept their own packets, they reach the node, where nothing listens and
- * the kernel refuses them. If another program translates packets, it decides how endpoints reach
- * themselves.
+ * endpoints, they reach the node, where nothing listens and the kernel refuses them. If another
+ * program translates packets, it decides how endpoints reach themselves.
  */
 function isHarmless(
   { kind, endpoint, step }: Deviation,
   frontend: Frontend,
-  { packet }: Probe,
-  outcome: PacketOutcome,
+  { packet, outcome }: TestedPacket,
 ): boolean {
   if (kind === 'not rejected') {
-    const isRefused = frontend.kind === 'node port' && isPassed(outcome);
-    return isRefused && outcome.pass.trace().some(isAcceptedByOthers);
+    if (frontend.kind !== 'node port' || !isPassed(outcome, outcome.drop)) return false;
+    const steps = outcome.pass.trace().filter((it) => hasAny(it, ['accept', 'goto']));
+    return !steps.every(isKubernetesRule);
   }
   if (kind !== 'not masqueraded' || step === null || isKubernetesRule(step)) return false;
   return ipOf(endpoint ?? '') === packet.src;
 }
-
-const isAcceptedByOthers = (step: TraceStep): boolean =>
-  !isKubernetesRule(step) &&
-  step.rule.statements.some(({ kind }) => kind === 'accept' || kind === 'goto');
 
 /**
  * The deviations that network policies cause, if nothing else stops packets: every stopped packet
  * was sent to an endpoint first. An endpoint is not missing if the others get only their share.
  * null if another cause is possible.
  */
-function policyEffects(
-  outcomes: readonly ExpectedOutcome[],
-  { destinations, pass, reject, drop }: PacketOutcome,
-) {
+function policyEffects({ expected, outcome }: TestedPacket) {
+  const { destinations, pass, reject, drop } = outcome;
   const stops = [reject, drop].filter(({ probability }) => probability > 0);
-  const expected = outcomes.find(({ kind }) => kind === 'endpoints');
-  if (expected?.kind !== 'endpoints' || pass.probability > 0) return null;
-  const { endpoints } = expected;
+  const want = expected.find(({ kind }) => kind === 'endpoints');
+  if (want?.kind !== 'endpoints' || pass.probability > 0) return null;
+  const { endpoints } = want;
   const ips = new Set([...endpoints.keys()].map(ipOf));
   const steps = stops.map((stop) => policyRule(stop, ips)).filter((step) => step !== null);
   const [first] = steps;
@@ -237,20 +222,18 @@ const ownCodes: typeof codes = {
 
 function codeOf(
   { kind, endpoint, step }: Deviation,
-  outcomes: readonly ExpectedOutcome[],
-  outcome: PacketOutcome,
+  { expected, outcome }: TestedPacket,
   { usable }: ProxiedPort,
 ): Code {
   const code = codes[kind];
   if (code !== undefined) return code;
-  const isForeign = kind !== 'missing' && step !== null && !isKubernetesRule(step);
-  if (isForeign) return 'node-foreign-rule';
+  if (kind !== 'missing' && step !== null && !isKubernetesRule(step)) return 'node-foreign-rule';
   if (kind === 'unexpected') {
     const isListed = (usable ?? []).some(({ all }) => all.some(({ text }) => text === endpoint));
     return isListed ? 'node-policy-different' : 'node-endpoint-unexpected';
   }
   const isStop =
-    isUnreachable(outcome) || (kind !== 'missing' && outcomes.some((it) => it.kind === 'pass'));
+    isUnreachable(outcome) || (kind !== 'missing' && expected.some((it) => it.kind === 'pass'));
   const stopped =
     outcome.pass.probability > 0.5 ? 'node-frontend-missing' : 'node-frontend-blocked';
   return ownCodes[kind] ?? (isStop ? stopped : 'node-endpoint-missing');
@@ -270,10 +253,10 @@ const isTranslated = ({ pass, drop, reject }: PacketOutcome): boolean =>
  * not show which table is first, so the outcome of packets is unknown where they differ.
  */
 function severalBackends({ forwarding, rules }: NodeInput): PacketDifference[] {
-  const places = rules.frontends.flatMap(({ address, protocol, port, translators }) => {
+  const places = rules.frontends.flatMap((inRules) => {
+    const { address, protocol, port, translators } = inRules;
     if (address === null || translators < 2) return [];
-    const packet = { from: 'outside', src: '', dst: address, protocol, dport: port } as const;
-    const { frontend } = forwarding.expect(packet);
+    const { frontend } = forwarding.expect(packetTo(address, inRules));
     const place = joinHostPort(address, port);
     return frontend === null ? [] : `${frontend.port.name} at ${place}/${protocol}`;
   });
@@ -285,7 +268,6 @@ function severalBackends({ forwarding, rules }: NodeInput): PacketDifference[] {
       frontend: listText(places),
       subject: 'several tables',
       kind: 'none',
-      family: 'IPv4',
       origin: '',
       expected: 'one table',
       actual: 'several tables',
@@ -296,6 +278,96 @@ function severalBackends({ forwarding, rules }: NodeInput): PacketDifference[] {
   ];
 }
 
+/** Tests frontends that no Service has. */
+function* probeUnexpected(progress: Progress): Steps {
+  const { forwarding, rules, sources, differences } = progress;
+  const { node } = forwarding;
+  const isExpected = (dst: string, frontend: RuleFrontend): boolean =>
+    forwarding.expect(packetTo(dst, frontend)).frontend !== null;
+  const candidates: (readonly [RuleFrontend, string])[] = [];
+  for (const frontend of rules.frontends) {
+    const dst = frontend.address ?? node.nodeIP[familyOf(frontend)];
+    if (!isExpected(dst, frontend)) candidates.push([frontend, dst]);
+    yield;
+  }
+  // One rule decides which addresses have node ports, so one port for each family is enough.
+  for (const family of ['IPv4', 'IPv6'] as const) {
+    const frontend = rules.frontends.find(
+      (it) => it.address === null && familyOf(it) === family && isExpected(node.nodeIP[family], it),
+    );
+    if (frontend === undefined) continue;
+    const local = rules.localAddresses.filter((ip) => ip.includes(':') === (family === 'IPv6'));
+    for (const dst of [...local, sources[family].outside]) {
+      if (!node.servesNodePorts(dst) || !node.isLocal(dst)) candidates.push([frontend, dst]);
+    }
+  }
+  for (const [frontend, dst] of candidates) {
+    differences.push(...unexpectedAt(progress, frontend, dst));
+    yield;
+  }
+}
+
+const packetTo = (dst: string, { protocol, port: dport }: RuleFrontend): Packet => {
+  return { from: 'outside', src: '', dst, protocol, dport };
+};
+
+/** What a rule of kube-proxy does with such a packet from any origin; at most one difference. */
+function unexpectedAt(progress: Progress, frontend: RuleFrontend, dst: string): PacketDifference[] {
+  const { forwarding, sources } = progress;
+  const family = familyOf(frontend);
+  const origins = [
+    ['pod', sources[family].pod, 'a pod of the node'],
+    ['outside', sources[family].outside, 'outside the cluster'],
+    ['node', forwarding.node.nodeIP[family], 'the node itself'],
+  ] as const;
+  for (const [from, src, origin] of origins) {
+    if (src === null) continue;
+    const tested = testPacket(progress, {
+      packet: { ...packetTo(dst, frontend), from, src },
+      origin,
+    });
+    if (tested === null || tested.outcome.unknown.length > 0) continue;
+    const own = tested.deviations.find(({ step }) => step !== null && isKubernetesRule(step))?.step;
+    if (!own) continue;
+    const [destination = null] = tested.outcome.destinations.values();
+    const ofClusterIP = forwarding.ports.find(({ clusterIP }) => clusterIP === dst);
+    return [
+      {
+        ...tested.texts(),
+        code: 'node-frontend-unexpected',
+        port: ofClusterIP ?? (destination && portInRange(forwarding, frontend, destination)),
+        subject: 'claim',
+        kind: 'none',
+        rule: own.rule.text,
+        untranslated: false,
+        harmless: destination === null,
+      },
+    ];
+  }
+  return [];
+}
+
+/** The only Service port that a rule for a range of addresses includes; null if several are. */
+function portInRange(
+  { ports }: Forwarding,
+  frontend: RuleFrontend,
+  { trace }: OutcomeShare,
+): ProxiedPort | null {
+  const ranges = trace().flatMap(({ rule }) =>
+    rule.statements.flatMap((it) =>
+      it.kind === 'field' && it.field === 'destination' && !it.negate ? it.ranges : [],
+    ),
+  );
+  const [port = null, ...others] = ports.filter(({ clusterIP, port, protocol }) => {
+    if (port !== frontend.port || protocol !== frontend.protocol) return false;
+    const ip = parseNetwork(clusterIP)?.low;
+    return ip !== undefined && ranges.some(({ low, high }) => low <= ip && ip <= high);
+  });
+  return others.length === 0 ? port : null;
+}
+
+const familyOf = ({ family }: RuleFrontend): 'IPv4' | 'IPv6' => (family === 'ip' ? 'IPv4' : 'IPv6');
+
 const maxTracedRules = 40;
 
 /** What the rules do with one packet, compared with what kube-proxy should do. */
@@ -303,24 +375,21 @@ export type PacketTrace = ReturnType<typeof tracePackets>[number];
 
 /** Walks the packets of the port of that name; none if the node does not serve it. */
 export function tracePackets(input: NodeInput, name: string) {
-  const { forwarding, node, rules } = input;
-  const sender = probeSender(forwarding, node);
-  const ownership = ownershipOn(input);
-  const frontends = forwarding.frontends.filter(({ port }) => port.name === name);
+  const progress = newProgress(input);
+  const frontends = input.forwarding.frontends.filter(({ port }) => port.name === name);
   return frontends.flatMap((frontend) =>
-    probesOf(sender, frontend).flatMap((probe) => {
-      const { outcomes } = forwarding.expect(probe.packet);
-      const outcome = rules.walk(probe.packet);
-      if (outcome === null) return [];
-      const { verdict } = comparePacket(outcomes, outcome, ownership, probe.packet);
-      const sets = outcomes.map(
+    probesOf(progress, frontend).flatMap((probe) => {
+      const tested = testPacket(progress, probe);
+      if (tested === null) return [];
+      const { expected, outcome, verdict } = tested;
+      const sets = expected.map(
         (it) => new Set(it.kind === 'endpoints' ? it.endpoints.keys() : []),
       );
       const allowed = [...new Set(sets.flatMap((set) => [...set]))];
       const reached = [...outcome.destinations].filter(([, { probability }]) => probability > 0);
       return {
         kind: frontend.kind,
-        ...describePacket(probe, outcomes, outcome),
+        ...tested.texts(),
         verdict,
         /** Endpoints, `ip:port`, that every right outcome has, and that one of them has. */
         wanted: allowed.filter((endpoint) => sets.every((set) => set.has(endpoint))),

@@ -1,17 +1,27 @@
 // Compares the expected outcomes of one packet (shadow/forwarding.ts) with the outcome of a walk
 // through the node's rules (rules/walk/walk.ts), and describes both for people.
 //
-// If the walk met unknowns, only a deviation that holds for all of their values counts. Anything
-// else is `unknown`, which is neither different nor conform. Two exceptions concern rules of other
-// programs. A rule that sends the packet to an unknown place before routing keeps it from its
-// endpoints, while a rule of kube-proxy may send it to the right place. And a rule that matches
-// exactly this address counts even if its source match cannot be evaluated.
+// If the walk met unknowns, only a deviation that holds for all of their values counts. Two
+// exceptions concern rules of other programs. A rule that sends the packet to an unknown place
+// before routing keeps it from its endpoints, while a rule of kube-proxy may send it to the right
+// place. And a rule that matches exactly this address counts even if its source match cannot be
+// evaluated.
 
 import { joinHostPort } from '../../model/ip.ts';
 import type { Packet } from '../../model/proxy-config.ts';
 import type { TraceStep } from '../../rules/walk/match.ts';
 import type { Destination, OutcomeShare, PacketOutcome } from '../../rules/walk/walk.ts';
 import type { ExpectedOutcome } from '../../shadow/forwarding.ts';
+import type { allowedMasquerade } from './foreign-rules.ts';
+import {
+  isBeforeRouting,
+  isForeignRuleAbout,
+  isKubernetesRule,
+  lastStep,
+  stopStep,
+  translationStep,
+} from './foreign-rules.ts';
+import type { Probe } from './probes.ts';
 
 /**
  * - missing: an endpoint that must be used is not
@@ -38,49 +48,47 @@ interface PacketComparison {
   readonly deviations: readonly Deviation[];
 }
 
-const unknown: PacketComparison = { verdict: 'unknown', deviations: [] };
-
 /** Probabilities are written with 31 bits, and those of 1,000 endpoints are multiplied. */
 export const rounding = 1e-6;
 
-/** Which rules belong to kube-proxy, and what rules of other programs may do. */
-export interface RuleOwnership {
-  /** The rule is kube-proxy's, in the mode in which it works. */
-  isOwn(step: TraceStep): boolean;
-  /** Another program may masquerade this packet. */
-  isAllowed(endpoint: string, step: TraceStep | null, packet: Packet): boolean;
-  /** The rule is another program's and matches exactly this destination. */
-  isAbout(step: TraceStep, address: string): boolean;
+/** The node's mode of kube-proxy, and which masquerades of other programs are right. */
+interface ProxySite {
+  readonly mode: string;
+  readonly mayMasquerade: ReturnType<typeof allowedMasquerade>;
 }
 
 /** Compares with the expected outcome that is nearest. */
 export function comparePacket(
   expected: readonly ExpectedOutcome[],
   outcome: PacketOutcome,
-  ownership: RuleOwnership,
   packet: Packet,
+  site: ProxySite,
 ): PacketComparison {
   const comparisons = expected.map((want) => {
     const deviations =
       want.kind === 'endpoints'
-        ? deviationsFromEndpoints(want, outcome, ownership, packet)
+        ? deviationsFromEndpoints(want, outcome, packet, site)
         : deviationsFromEnd(want.kind, outcome);
     return { want, deviations };
   });
   const [nearest] = comparisons.sort((a, b) => a.deviations.length - b.deviations.length);
-  if (nearest === undefined) return unknown;
+  if (nearest === undefined) return { verdict: 'unknown', deviations: [] };
   const { want, deviations } = nearest;
   if (deviations.length === 0) return { verdict: 'conform', deviations };
   if (outcome.unknown.length === 0) return { verdict: 'different', deviations };
   const anywhere = outcome.destinations.get('unknown');
-  const sender = anywhere && isPossible(anywhere) ? translationStep(anywhere) : null;
-  const isSentAnywhere = sender !== null && ownership.isOwn(sender);
+  const step = anywhere && isPossible(anywhere) ? translationStep(anywhere) : null;
+  // Rules of another mode are leftovers.
+  const isSentAnywhere =
+    step !== null &&
+    isKubernetesRule(step) &&
+    (site.mode === 'nftables') === (step.base.table.name === 'kube-proxy');
   const certain = deviations.filter(
     (deviation) =>
-      (deviation.step !== null && ownership.isAbout(deviation.step, packet.dst)) ||
+      (deviation.step !== null && isForeignRuleAbout(deviation.step, packet.dst)) ||
       (!isSentAnywhere && isCertain(deviation, want, outcome)),
   );
-  return certain.length === 0 ? unknown : { verdict: 'different', deviations: certain };
+  return { verdict: certain.length === 0 ? 'unknown' : 'different', deviations: certain };
 }
 
 /** Whether a deviation holds for all values of the unknowns. */
@@ -114,9 +122,6 @@ function isCertain(
   }
 }
 
-const isBeforeRouting = ({ base }: TraceStep): boolean =>
-  base.base.hook === 'prerouting' || base.base.hook === 'output';
-
 const isPossible = ({ probability, affinity }: Destination): boolean =>
   probability > rounding || affinity;
 
@@ -140,8 +145,8 @@ function deviationsFromEnd(want: 'reject' | 'drop' | 'pass', outcome: PacketOutc
 function deviationsFromEndpoints(
   { endpoints, affinitySeconds }: Extract<ExpectedOutcome, { kind: 'endpoints' }>,
   outcome: PacketOutcome,
-  ownership: RuleOwnership,
   packet: Packet,
+  { mayMasquerade }: ProxySite,
 ): Deviation[] {
   const { destinations } = outcome;
   const found = unexpectedDestinations(endpoints, outcome);
@@ -164,7 +169,7 @@ function deviationsFromEndpoints(
     if (destination.masqueraded !== mustMasquerade && !isOwnMasquerade(destination, packet)) {
       const step = lastStep(destination, ['masquerade', 'snat', 'netmap']);
       if (mustMasquerade) add('not masqueraded', endpoint, translationStep(destination));
-      else if (!ownership.isAllowed(endpoint, step, packet)) add('masqueraded', endpoint, step);
+      else if (!mayMasquerade(endpoint, step, packet)) add('masqueraded', endpoint, step);
     }
     const { affinity, affinitySeconds: seconds } = destination;
     const isKept = affinitySeconds === null ? !affinity : affinity && seconds === affinitySeconds;
@@ -193,32 +198,6 @@ const isOwnMasquerade = (destination: Destination, { from }: Packet): boolean =>
   from === 'node' &&
   destination.masqueraded === 'unknown' &&
   lastStep(destination, ['masquerade']) !== null;
-
-/** The last rule of the trace with one of these statements. */
-const lastStep = (end: OutcomeShare, kinds: readonly string[]): TraceStep | null =>
-  end.trace().findLast((step) => hasAny(step, kinds)) ?? null;
-
-/** The rule that chose the destination; null if no rule did. */
-export const translationStep = (end: OutcomeShare): TraceStep | null =>
-  lastStep(end, ['dnat', 'dnat by map', 'redirect', 'netmap', 'unknown verdict']);
-
-/**
- * The rule that stopped a packet, or exempted it from NAT before it was translated; null if no rule
- * matched it or a policy decided.
- */
-export function stopStep(end: OutcomeShare): TraceStep | null {
-  const last = end.trace().at(-1);
-  if (last !== undefined && hasAny(last, ['drop', 'reject', 'verdict map'])) return last;
-  return end.trace().findLast(exemptsFromNAT) ?? null;
-}
-
-const exemptsFromNAT = (step: TraceStep): boolean =>
-  isBeforeRouting(step) &&
-  (hasAny(step, ['accept', 'notrack']) ||
-    (hasAny(step, ['return']) && step.chain === step.base.chain.name));
-
-const hasAny = ({ rule }: TraceStep, kinds: readonly string[]): boolean =>
-  rule.statements.some(({ kind }) => kinds.includes(kind));
 
 const maxListed = 12;
 
@@ -270,8 +249,9 @@ function outcomeText(outcome: PacketOutcome): string {
   ]);
 }
 
+/** The texts of a difference at this packet. */
 export function describePacket(
-  { packet, origin }: { readonly packet: Packet; readonly origin: string },
+  { packet, origin }: Probe,
   expected: readonly ExpectedOutcome[],
   outcome: PacketOutcome,
 ) {

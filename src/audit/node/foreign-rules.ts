@@ -1,4 +1,4 @@
-// Rules of other programs on a node, and frontends that no Service has.
+// Rules that decided about a packet, and which of them belong to other programs.
 //
 // Chain names show which program a rule belongs to, so that findings can say so; they prove nothing
 // else. Another program may masquerade a packet that leaves the pods' ranges. It may also
@@ -8,33 +8,19 @@
 // kubernetes@v1.36.3). flannel's rules except exactly the packets that do not need it. A rule that
 // stops what was sent to one endpoint is most likely a network policy about that pod
 // (docs/decisions/0024).
-//
-// kube-proxy's rules must do nothing for addresses and ports that no Service has. Candidates are
-// the frontends of the rules (rules/report/frontends.ts), and node ports at addresses that serve
-// none.
-//
-// Left out: frontends of other programs.
 
 import { ipOf, isWithinAny, parseCIDR } from '../../model/ip.ts';
+import type { Node } from '../../model/objects.ts';
 import type { Packet } from '../../model/proxy-config.ts';
-import type { Steps } from '../../model/run-to-end.ts';
-import { formatAddress, parseNetwork } from '../../rules/address.ts';
-import type { RuleFrontend } from '../../rules/report/frontends.ts';
+import { formatAddress } from '../../rules/address.ts';
 import type { Address, PacketField } from '../../rules/ruleset.ts';
 import type { TraceStep } from '../../rules/walk/match.ts';
 import type { OutcomeShare } from '../../rules/walk/walk.ts';
 import type { Forwarding } from '../../shadow/forwarding.ts';
-import type { ProxiedPort } from '../../shadow/service-port.ts';
-import type { PacketDifference } from './aggregate.ts';
-import type { RuleOwnership } from './compare-packet.ts';
-import { comparePacket, describePacket, stopStep, translationStep } from './compare-packet.ts';
-import type { NodeInput } from './observation.ts';
-import type { ProbeSender } from './probes.ts';
 
 /**
- * Chains that kube-proxy and the kubelet of any release since 1.20 write: those of all Services,
- * those of userspace and ipvs mode, the kubelet's, and those of one Service or endpoint. Other
- * programs use the same prefix: kube-router has KUBE-ROUTER-…, KUBE-POD-FW-… and KUBE-NWPLCY-…
+ * Chains that kube-proxy and the kubelet of any release since 1.20 write. Other programs, such as
+ * kube-router, use the same prefix.
  * pkg/proxy/{iptables,ipvs,userspace}/proxier.go, pkg/kubelet/kubelet_network_linux.go.
  */
 const kubernetesChains = new RegExp(
@@ -68,29 +54,19 @@ export function onlyValue({ rule }: TraceStep, field: PacketField): Address | nu
   return null;
 }
 
-export const ownershipOn = (input: NodeInput): RuleOwnership => ({
-  isAllowed: allowedMasquerade(input),
-  isAbout: isForeignRuleAbout,
-  // Rules of another mode are leftovers.
-  isOwn: (step) =>
-    isKubernetesRule(step) &&
-    (input.forwarding.config.mode === 'nftables') === (step.base.table.name === 'kube-proxy'),
-});
-
-function allowedMasquerade({ forwarding, node }: NodeInput): RuleOwnership['isAllowed'] {
-  const { config, ports } = forwarding;
-  const [own, all] = [node.podCIDRs, [...config.clusterCIDRs, ...node.podCIDRs]].map((texts) =>
-    texts.map(parseCIDR).filter((range) => range !== null),
-  );
-  const isOnNode = (ip: string): boolean => isWithinAny(ip, own ?? []);
-  const isPod = (ip: string): boolean => isWithinAny(ip, all ?? []);
+/** Returns a function that says whether a rule of another program may masquerade a packet. */
+export function allowedMasquerade({ config, ports }: Forwarding, { podCIDRs }: Node) {
+  const ofNode = podCIDRs.flatMap((text) => parseCIDR(text) ?? []);
+  const ofCluster = config.clusterCIDRs.flatMap((text) => parseCIDR(text) ?? []);
+  const isOnNode = (ip: string): boolean => isWithinAny(ip, ofNode);
+  const isPod = (ip: string): boolean => isOnNode(ip) || isWithinAny(ip, ofCluster);
   const clusterIPs = new Set(ports.map(({ clusterIP }) => clusterIP));
-  return (endpoint, step, { from, src, dst }) => {
+  return (endpoint: string, step: TraceStep | null, { from, src, dst }: Packet): boolean => {
     if (step === null || isKubernetesRule(step)) return false;
     const ip = ipOf(endpoint);
     if (!isPod(ip)) return true;
     const isFromOtherNode =
-      from === 'outside' && node.podCIDRs.length > 0 && isPod(src) && !isOnNode(src);
+      from === 'outside' && podCIDRs.length > 0 && isPod(src) && !isOnNode(src);
     return isFromOtherNode && (clusterIPs.has(dst) || !isOnNode(ip));
   };
 }
@@ -118,105 +94,32 @@ export const isKnownPolicyChain = ({ chain }: TraceStep): boolean =>
 const jumpsTo = ({ rule }: TraceStep, chain: string): boolean =>
   rule.statements.some((it) => (it.kind === 'jump' || it.kind === 'goto') && it.chain === chain);
 
-/** Tests frontends that no Service has. */
-export function* findUnexpectedFrontends(
-  input: NodeInput,
-  ownership: RuleOwnership,
-  sender: ProbeSender,
-): Steps<PacketDifference[]> {
-  const { forwarding, rules } = input;
-  const { node } = forwarding;
-  const found: PacketDifference[] = [];
-  const isExpected = (dst: string, frontend: RuleFrontend): boolean =>
-    forwarding.expect(packetTo(dst, frontend)).frontend !== null;
-  const candidates: (readonly [RuleFrontend, string])[] = [];
-  for (const frontend of rules.frontends) {
-    const dst = frontend.address ?? node.nodeIP[familyOf(frontend)];
-    if (!isExpected(dst, frontend)) candidates.push([frontend, dst]);
-    yield;
-  }
-  // One rule decides which addresses have node ports, so one port for each family is enough.
-  for (const family of ['IPv4', 'IPv6'] as const) {
-    const frontend = rules.frontends.find(
-      (it) => it.address === null && familyOf(it) === family && isExpected(node.nodeIP[family], it),
-    );
-    if (frontend === undefined) continue;
-    const local = rules.localAddresses.filter((ip) => ip.includes(':') === (family === 'IPv6'));
-    for (const dst of [...local, sender.sources[family].outside]) {
-      if (!node.servesNodePorts(dst) || !node.isLocal(dst)) candidates.push([frontend, dst]);
-    }
-  }
-  for (const [frontend, dst] of candidates) {
-    found.push(...differenceAt(input, ownership, sender, frontend, dst));
-    yield;
-  }
-  return found;
-}
+export const isBeforeRouting = ({ base }: TraceStep): boolean =>
+  base.base.hook === 'prerouting' || base.base.hook === 'output';
 
-const packetTo = (dst: string, { protocol, port: dport }: RuleFrontend): Packet => {
-  return { from: 'outside', src: '', dst, protocol, dport };
-};
+/** The last rule of the trace with one of these statements. */
+export const lastStep = (end: OutcomeShare, kinds: readonly string[]): TraceStep | null =>
+  end.trace().findLast((step) => hasAny(step, kinds)) ?? null;
 
-/** What a rule of kube-proxy does with such a packet from any origin; at most one difference. */
-function differenceAt(
-  { forwarding, rules }: NodeInput,
-  ownership: RuleOwnership,
-  { sources }: ProbeSender,
-  frontend: RuleFrontend,
-  dst: string,
-): PacketDifference[] {
-  const family = familyOf(frontend);
-  const origins = [
-    ['pod', sources[family].pod, 'a pod of the node'],
-    ['outside', sources[family].outside, 'outside the cluster'],
-    ['node', forwarding.node.nodeIP[family], 'the node itself'],
-  ] as const;
-  for (const [from, src, origin] of origins) {
-    const packet: Packet = { ...packetTo(dst, frontend), from, src: src ?? '' };
-    const outcome = src === null ? null : rules.walk(packet);
-    if (outcome === null || outcome.unknown.length > 0) continue;
-    const { outcomes } = forwarding.expect(packet);
-    const { deviations } = comparePacket(outcomes, outcome, ownership, packet);
-    const own = deviations.find(({ step }) => step !== null && isKubernetesRule(step))?.step;
-    if (!own) continue;
-    const [destination = null] = outcome.destinations.values();
-    const ofClusterIP = forwarding.ports.find(({ clusterIP }) => clusterIP === dst);
-    return [
-      {
-        ...describePacket({ packet, origin }, outcomes, outcome),
-        code: 'node-frontend-unexpected',
-        port: ofClusterIP ?? (destination && portInRange(forwarding, frontend, destination)),
-        subject: 'claim',
-        kind: 'none',
-        family,
-        rule: own.rule.text,
-        untranslated: false,
-        harmless: destination === null,
-      },
-    ];
-  }
-  return [];
-}
+/** The rule that chose the destination; null if no rule did. */
+export const translationStep = (end: OutcomeShare): TraceStep | null =>
+  lastStep(end, ['dnat', 'dnat by map', 'redirect', 'netmap', 'unknown verdict']);
 
 /**
- * The only Service port that a rule for a range of addresses includes; null if there are several.
+ * The rule that stopped a packet, or exempted it from NAT before it was translated; null if no rule
+ * matched it or a policy decided.
  */
-function portInRange(
-  { ports }: Forwarding,
-  frontend: RuleFrontend,
-  { trace }: OutcomeShare,
-): ProxiedPort | null {
-  const ranges = trace().flatMap(({ rule }) =>
-    rule.statements.flatMap((it) =>
-      it.kind === 'field' && it.field === 'destination' && !it.negate ? it.ranges : [],
-    ),
-  );
-  const [port = null, ...others] = ports.filter(({ clusterIP, port, protocol }) => {
-    if (port !== frontend.port || protocol !== frontend.protocol) return false;
-    const ip = parseNetwork(clusterIP)?.low;
-    return ip !== undefined && ranges.some(({ low, high }) => low <= ip && ip <= high);
-  });
-  return others.length === 0 ? port : null;
+export function stopStep(end: OutcomeShare): TraceStep | null {
+  const last = end.trace().at(-1);
+  if (last !== undefined && hasAny(last, ['drop', 'reject', 'verdict map'])) return last;
+  return end.trace().findLast(exemptsFromNAT) ?? null;
 }
 
-const familyOf = ({ family }: RuleFrontend): 'IPv4' | 'IPv6' => (family === 'ip' ? 'IPv4' : 'IPv6');
+const exemptsFromNAT = (step: TraceStep): boolean =>
+  isBeforeRouting(step) &&
+  (hasAny(step, ['accept', 'notrack']) ||
+    (hasAny(step, ['return']) && step.chain === step.base.chain.name));
+
+/** The rule has one of these statements. */
+export const hasAny = ({ rule }: TraceStep, kinds: readonly string[]): boolean =>
+  rule.statements.some(({ kind }) => kinds.includes(kind));

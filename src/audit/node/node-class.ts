@@ -15,9 +15,9 @@
 import { getOrInsert } from '../../model/get-or-insert.ts';
 import { canonicalIP } from '../../model/ip.ts';
 import type { Key, Service } from '../../model/objects.ts';
+import type { Packet } from '../../model/proxy-config.ts';
 import type { Steps } from '../../model/run-to-end.ts';
 import { digestOf, expectedWordsAt, keyOf } from '../../rules/report/digest.ts';
-import type { RuleFrontend } from '../../rules/report/frontends.ts';
 import type { Forwarding, Frontend } from '../../shadow/forwarding.ts';
 import { expectedForwarding, isAtNode } from '../../shadow/forwarding.ts';
 import { isLoopback, proxyNode } from '../../shadow/proxy-node.ts';
@@ -29,29 +29,18 @@ import { ruleFrontend } from './observation.ts';
 import { coverageOf, probeSender } from './probes.ts';
 import type { ProxyCache } from './proxy-cache.ts';
 
-/** Audits a node by the report of its agent. */
-export type ClassAudit = (node: ReportingNode) => Steps<ReportingNodeAudit>;
-
-interface ReportingNode extends Pick<ObservedNode, 'node' | 'config'> {
-  readonly rules: ReportedBehavior;
-}
-
-/** Nodes of a class share the list of ports. */
-type ReportingNodeAudit = Pick<LastAudit, 'audit' | 'ports'>;
-
 /** The key of Services with node ports in the index. */
 const nodePorts = 'node ports';
 
 /** The cache keeps this many classes and evicts the least recently used. */
 const maxClasses = 32;
 
-export function createClassAudit(proxied: ProxyCache): ClassAudit {
+export type ClassAudit = ReturnType<typeof createClassAudit>;
+
+/** Returns a function that audits a node by the report of its agent. */
+export function createClassAudit(proxied: ProxyCache) {
   const classes = new Map<string, NodeClass>();
-  /** The reports of nodes share their frontends. */
-  const keys = new WeakMap<RuleFrontend, string>();
-  const cachedKeyOf = (frontend: RuleFrontend): string =>
-    getOrInsert(keys, frontend, () => keyOf(frontend));
-  return function* auditInSteps(node) {
+  return function* auditInSteps(node: ReportingNode) {
     const signature = signatureOf(node);
     const nodeClass = classes.get(signature) ?? newClass();
     classes.delete(signature);
@@ -59,15 +48,17 @@ export function createClassAudit(proxied: ProxyCache): ClassAudit {
     const [oldest] = classes.keys();
     if (classes.size > maxClasses && oldest !== undefined) classes.delete(oldest);
     yield* updateClass(nodeClass, proxied, node);
-    return yield* auditByClass(nodeClass, proxied, node, cachedKeyOf);
+    return yield* auditByClass(nodeClass, proxied, node);
   };
+}
+
+interface ReportingNode extends Pick<ObservedNode, 'node' | 'config'> {
+  readonly rules: ReportedBehavior;
 }
 
 const newClass = () => ({
   entries: new Map<Key, ClassEntry>(),
   index: new Map<string, ClassEntry[]>(),
-  /** The sum over all entries. */
-  coverage: new Map<string, number>(),
   /** null if ports have changed. */
   ports: null as readonly NodeVerdict[] | null,
   /** The revision of the proxy cache up to which the entries are known; -1 before the first. */
@@ -80,18 +71,18 @@ type NodeClass = ReturnType<typeof newClass>;
 function signatureOf({ node, config, rules: { localAddresses, report } }: ReportingNode): string {
   const { asking } = report;
   const place = proxyNode(node, config, localAddresses);
-  const isFromPod = (from: 'node' | 'pod' | 'outside', src: string): boolean =>
-    place.isFromPod({ from, src, dst: src, protocol: 'tcp', dport: 1 });
+  const factsOf = (from: Packet['from'], ip: string): boolean[] => [
+    ...[ip.includes(':'), isLoopback(ip), place.isLocal(ip), place.servesNodePorts(ip)],
+    place.isFromPod({ from, src: ip, dst: ip, protocol: 'tcp', dport: 1 }),
+    asking.addresses.includes(ip),
+  ];
   const senders = [asking.ip, asking.ip6].flatMap((sources) =>
     (['node', 'pod', 'outside'] as const).map((from) => {
       const src = sources[from];
-      return src && [place.isLocal(src), isFromPod(from, src), asking.addresses.includes(src)];
+      return src && factsOf(from, src);
     }),
   );
-  const addresses = asking.addresses.map((address) => [
-    ...[address.includes(':'), isLoopback(address), place.isLocal(address)],
-    ...[place.servesNodePorts(address), isFromPod('node', address)],
-  ]);
+  const addresses = asking.addresses.map((address) => factsOf('node', address));
   return JSON.stringify([config, node.zone, asking.strays, senders, addresses, place.detects]);
 }
 
@@ -115,14 +106,13 @@ function* updateClass(nodeClass: NodeClass, proxied: ProxyCache, node: Reporting
 }
 
 function setEntry(nodeClass: NodeClass, key: Key, entry: ClassEntry | null): void {
-  const { entries, index, coverage } = nodeClass;
+  const { entries, index } = nodeClass;
   const before = entries.get(key) ?? null;
   for (const name of before?.indexKeys ?? []) {
     const others = index.get(name)?.filter((other) => other !== before) ?? [];
     if (others.length === 0) index.delete(name);
     else index.set(name, others);
   }
-  addCoverage(coverage, before?.coverage ?? [], -1);
   entries.delete(key);
   if (entry !== null) {
     for (const name of entry.indexKeys) {
@@ -131,15 +121,10 @@ function setEntry(nodeClass: NodeClass, key: Key, entry: ClassEntry | null): voi
       if (others === undefined) index.set(name, [entry]);
       else others.push(entry);
     }
-    addCoverage(coverage, entry.coverage, 1);
     entries.set(key, entry);
   }
   const names = (it: ClassEntry | null) => it?.ports.map(({ port }) => port).join('\n') ?? '';
   if (names(before) !== names(entry)) nodeClass.ports = null;
-}
-
-function addCoverage(sum: Map<string, number>, part: Iterable<[string, number]>, sign: 1 | -1) {
-  for (const [group, count] of part) sum.set(group, (sum.get(group) ?? 0) + sign * count);
 }
 
 type ClassEntry = ReturnType<typeof entryOf>;
@@ -189,56 +174,49 @@ function isCovered({ node: { isLocal } }: Forwarding, { port, kind, address }: F
   return (isAtNode(kind) || !isLocal(address)) && !endpoints.some(({ ip }) => isLocal(ip));
 }
 
-/** The Services to audit for the node itself, and the rules' frontends that the class lacks. */
-function individualParts(
-  { entries, index }: NodeClass,
-  { rules, config, node }: ReportingNode,
-  cachedKeyOf: (frontend: RuleFrontend) => string,
-) {
+/** Audits the Services that need it for the node itself, and takes the others from the class. */
+function* auditByClass(
+  nodeClass: NodeClass,
+  proxied: ProxyCache,
+  { node, rules, config }: ReportingNode,
+): Steps<Pick<LastAudit, 'audit' | 'ports'>> {
+  const { entries, index } = nodeClass;
   const { asking, digests } = rules.report;
-  const services = new Set<Key>();
+  const individual = new Set<Key>();
   const addAll = (name: string): void => {
-    for (const { key } of index.get(name) ?? []) services.add(key);
+    for (const { key } of index.get(name) ?? []) individual.add(key);
   };
   for (const name of [node.name, ...rules.localAddresses]) addAll(name);
   for (const entry of entries.values()) {
     for (const [key, expected] of entry.digests) {
       const isExpected = expected !== null && digests.get(key) === expected;
-      if (!isExpected || index.get(key)?.length !== 1) services.add(entry.key);
+      if (!isExpected || index.get(key)?.length !== 1) individual.add(entry.key);
     }
   }
   const place = proxyNode(node, config, rules.localAddresses);
   const covered = new Set(asking.addresses.map(canonicalIP));
   const isMissing = (ip: string): boolean => place.servesNodePorts(ip) && !covered.has(ip);
   if ([...place.addresses, '127.0.0.1'].some(isMissing)) addAll(nodePorts);
-  const frontends = rules.frontends.filter((frontend) => {
-    const key = cachedKeyOf(frontend);
-    if (index.has(key) && frontend.translators < 2) return false;
+  const keys = [...digests.keys()];
+  const frontends = rules.frontends.filter(({ address, translators }, at) => {
+    const key = keys[at] ?? '';
+    if (index.has(key) && translators < 2) return false;
     addAll(key);
-    if (frontend.address !== null) addAll(frontend.address);
+    if (address !== null) addAll(address);
     return true;
   });
-  return { services, frontends };
-}
-
-/** Audits these parts, and takes the rest from the class. */
-function* auditByClass(
-  nodeClass: NodeClass,
-  proxied: ProxyCache,
-  reporting: ReportingNode,
-  cachedKeyOf: (frontend: RuleFrontend) => string,
-): Steps<ReportingNodeAudit> {
-  const { node, rules, config } = reporting;
-  const { services: keys, frontends } = individualParts(nodeClass, reporting, cachedKeyOf);
-  const { entries } = nodeClass;
   const ports = (nodeClass.ports ??= [...entries.values()].flatMap((entry) => entry.ports));
-  const services = [...keys].flatMap((key) => proxied.services.get(key) ?? []);
+  const services = [...individual].flatMap((key) => proxied.services.get(key) ?? []);
   const { slices } = proxied;
   const forwarding = expectedForwarding(services, slices, node, config, rules.localAddresses);
   const audit = yield* auditNodeInSteps({ forwarding, node, rules: { ...rules, frontends } });
   if (audit.differences.length === 0) return { audit, ports };
-  const coverage = new Map(nodeClass.coverage);
-  for (const key of keys) addCoverage(coverage, entries.get(key)?.coverage ?? [], -1);
-  addCoverage(coverage, audit.coverage, 1);
+  const coverage = new Map(audit.coverage);
+  for (const entry of entries.values()) {
+    if (individual.has(entry.key)) continue;
+    for (const [group, size] of entry.coverage) {
+      coverage.set(group, (coverage.get(group) ?? 0) + size);
+    }
+  }
   return { audit: { ...audit, coverage }, ports };
 }

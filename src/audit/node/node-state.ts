@@ -30,57 +30,45 @@ export const newNodeState = (name: string) => ({
   /** Why the node cannot be observed; null if it can. */
   unknownReason: null as NodeUnknownReason | null,
   last: null as LastAudit | null,
-  /** Of the Services that differ; valid while the rules stay the same. */
-  divergences: new Map<Key, Divergence>(),
+  divergences: new Map() as Divergences,
   /** By the keys of differences. */
   clocks: new Map<string, DifferenceClock>(),
   /** Open findings by their ids. */
-  open: new Map<string, OpenNodeFinding>(),
+  open: new Map<string, { readonly item: PendingDifference; finding: NodeFinding }>(),
   verdicts: [] as readonly NodeVerdict[],
   /** The last reading, Unix seconds; null if there is none. */
   at: null as number | null,
-  /** null if the last reading failed. */
+  /** How far the node has followed the changes; null if the last reading failed. */
   programming: null as ProgrammingState | null,
 });
 
-/** The first change of a Service that did not reach the node; Unix seconds. */
-interface Divergence {
-  /** null if the rules match no cached version. */
-  readonly at: number | null;
-  /** Versions up to this moment were compared. */
-  readonly comparedUntil: number;
-}
+/**
+ * By Service, the first change that did not reach the node, Unix seconds. `at` is null if the rules
+ * match no version until `comparedUntil`. Valid while the rules stay the same.
+ */
+type Divergences = Map<Key, { readonly at: number | null; readonly comparedUntil: number }>;
 
 /** The last audit; it is repeated only if its inputs change. */
 export interface LastAudit {
   readonly audit: NodeAudit;
-  /** The conform verdicts of all ports. */
+  /** The conform verdicts of all ports. Nodes of a class share the list. */
   readonly ports: readonly NodeVerdict[];
   /** What it was made from, in addition to the rules. */
   readonly inputs: string;
 }
 
-/** Since when a difference is known. */
+/** Since when a difference is known: the last dump without it, and the first with it. */
 export interface DifferenceClock {
-  /** The last dump without the difference, and the first with it. */
   readonly before: number;
   readonly since: number;
-  /** null if no change of the cluster caused the difference. */
-  readonly lag: ConvergenceStart | null;
+  /** The change of the cluster that caused the difference; null if none did. */
+  readonly lag: {
+    readonly divergedAt: number;
+    readonly service: Key;
+    readonly operation: Operation;
+  } | null;
 }
 
-export interface ConvergenceStart {
-  readonly divergedAt: number;
-  readonly service: Key;
-  readonly operation: Operation;
-}
-
-interface OpenNodeFinding {
-  readonly item: PendingDifference;
-  finding: NodeFinding;
-}
-
-/** How far a node has followed the changes. */
 interface ProgrammingState {
   /** The revision of the proxy cache that the last reading covers. */
   revision: number;
@@ -94,8 +82,7 @@ interface ProgrammingState {
 export interface ObservedNode extends Pick<NodeInput, 'node' | 'rules'> {
   readonly config: ProxyConfig;
   readonly proxied: ProxyCache;
-  /** By Service; valid while the rules stay the same. */
-  readonly divergences: Map<Key, Divergence>;
+  readonly divergences: Divergences;
 }
 
 /** The audit of the rules as they were read. */
@@ -125,10 +112,7 @@ export const conformVerdicts = (ports: readonly ProxiedPort[]): readonly NodeVer
     return { port: proxiedPortKey(port), namespace, verdict: 'conform', reason: null };
   });
 
-/**
- * Replaces the conform verdicts that do not apply, by the keys of other ports. `families`: those
- * whose rules are known.
- */
+/** Replaces the verdicts of ports with these keys, and of families whose rules are not known. */
 export function portVerdicts(
   conform: readonly NodeVerdict[],
   families: ReadonlySet<string>,
@@ -136,14 +120,15 @@ export function portVerdicts(
 ): readonly NodeVerdict[] {
   const { different, pending, unknown } = keys;
   if (different.size + pending.size + unknown.size === 0 && families.size === 2) return conform;
-  const verdictOn = (port: string): [Verdict, NodeUnknownReason | null] => {
-    if (!families.has(port.slice(port.lastIndexOf(' ') + 1))) return ['unknown', 'rules-not-known'];
-    if (different.has(port)) return ['different', null];
-    if (pending.has(port)) return ['pending', null];
-    return unknown.has(port) ? ['unknown', 'rules-not-understood'] : ['conform', null];
-  };
-  return conform.map((entry) => {
-    const [verdict, reason] = verdictOn(entry.port);
-    return verdict === 'conform' ? entry : { ...entry, verdict, reason };
+  return conform.map((entry): NodeVerdict => {
+    const { port } = entry;
+    if (!families.has(port.slice(port.lastIndexOf(' ') + 1))) {
+      return { ...entry, verdict: 'unknown', reason: 'rules-not-known' };
+    }
+    if (different.has(port)) return { ...entry, verdict: 'different' };
+    if (pending.has(port)) return { ...entry, verdict: 'pending' };
+    return unknown.has(port)
+      ? { ...entry, verdict: 'unknown', reason: 'rules-not-understood' }
+      : entry;
   });
 }

@@ -93,7 +93,7 @@ export function configOf(
 /** The answers of an agent in one round. */
 export interface AgentAnswers {
   readonly asking: NodeSenders;
-  /** By the keys of frontends. */
+  /** By the keys of the frontends, in their order. */
   readonly digests: ReadonlyMap<string, string>;
   readonly claims: readonly RuleFrontend[];
   readonly localAddresses: readonly string[];

@@ -31,7 +31,6 @@ export function outliersAmongPeers(
       code: 'node-unlike-others',
       port,
       kind,
-      family: port.family,
       frontend: `${joinHostPort(address, dport)}/${protocol}`,
       subject: 'unlike',
       origin: 'anywhere',

@@ -1,16 +1,15 @@
 // Measures how long nodes take to follow the cluster, from the readings of their rules.
 //
-// Programming lag: a node follows a change between two readings, so a sample has two ends. From the
-// arrival of a slice or Service it is at least the time to the last reading that was still wrong,
-// and at most the time to the first one that is right. Of several changes of one Service that a
-// node has yet to follow, the first counts. Changes that a node follows before the next reading
-// count too; otherwise only slow nodes would be measured.
+// Programming lag: from the arrival of a slice or Service it is at least the time to the last
+// reading that was still wrong, and at most the time to the first one that is right. Of several
+// changes of one Service that a node has yet to follow, the first counts. Changes that a node
+// follows before the next reading count too; otherwise only slow nodes would be measured.
 //
 // Convergence lag: from the change after which the node diverged (staleness.ts) to the first
 // reading without the difference. A repair of broken rules follows no change and is no sample.
 //
-// A node with the rules of the last reading followed nothing: a change was reverted, or required
-// nothing. Left out: whether a change requires anything of a node whose rules have changed.
+// A node with the rules of the last reading followed nothing. Left out: whether a change requires
+// anything of a node whose rules have changed.
 
 import { getOrInsert } from '../../model/get-or-insert.ts';
 import { canonicalIP, ipOf } from '../../model/ip.ts';
@@ -19,25 +18,16 @@ import type { ConvergenceSample } from '../service/reconcile.ts';
 import { operationOf } from '../service/reconcile.ts';
 import type { PacketDifference } from './aggregate.ts';
 import { differenceKey } from './aggregate.ts';
-import type { ConvergenceStart, CurrentReading, DifferenceClock, NodeState } from './node-state.ts';
+import type { CurrentReading, DifferenceClock, NodeState } from './node-state.ts';
 import { divergedAt, serviceOf } from './staleness.ts';
-
-/** A change that a node followed; bounds of the lag in seconds. */
-interface ProgrammedChange {
-  readonly service: Key;
-  readonly least: number;
-  readonly most: number;
-}
 
 /** Further late Services of a node are not measured. */
 const maxLate = 1024;
 
-/** The changes that the node has followed by the reading. */
-function followedChanges(state: NodeState, reading: CurrentReading): ProgrammedChange[] {
+function followedChanges(state: NodeState, reading: CurrentReading): NodeReading['programmed'] {
   const { programming } = state;
   const { proxied, byService, isSame, at } = reading;
   if (programming === null) {
-    // It is unknown whether the node is late with earlier changes.
     state.programming = { revision: proxied.revision(), at, late: new Map() };
     return [];
   }
@@ -49,9 +39,9 @@ function followedChanges(state: NodeState, reading: CurrentReading): ProgrammedC
     programming.revision = change.revision;
     if (late.size < maxLate) getOrInsert(late, change.key, () => change.at);
   }
-  const isWrong = (key: Key): boolean =>
-    byService.get(key)?.some(({ harmless }) => !harmless) === true;
-  const done = [...late].filter(([key]) => !isWrong(key));
+  const done = [...late].filter(
+    ([key]) => byService.get(key)?.some(({ harmless }) => !harmless) !== true,
+  );
   for (const [key] of done) late.delete(key);
   if (isSame) return [];
   return done.map(([service, since]) => ({
@@ -67,13 +57,14 @@ export interface NodeReading {
   readonly at: number;
   /** The reading before; null if there is none or it failed. */
   readonly before: number | null;
-  /**
-   * Whether the rules differ from what this Service needs at these addresses; null if that is not
-   * known.
-   */
+  /** Whether the rules differ from what this Service needs at these addresses; null if unknown. */
   readonly differs: ((service: Key, addresses: readonly string[]) => boolean) | null;
-  /** Changes that the node followed since the reading before. */
-  readonly programmed: readonly ProgrammedChange[];
+  /** Changes that the node followed since the reading before; bounds of the lag in seconds. */
+  readonly programmed: readonly {
+    readonly service: Key;
+    readonly least: number;
+    readonly most: number;
+  }[];
 }
 
 /** Evaluates a reading for each Service. */
@@ -103,7 +94,7 @@ export function updateClocks(state: NodeState, current: CurrentReading): Converg
   const { clocks, name } = state;
   const { at } = current;
   const found = new Map(current.audit.differences.map((it) => [differenceKey(it), it]));
-  const ended = new Map<string, ConvergenceStart>();
+  const ended = new Map<string, NonNullable<DifferenceClock['lag']>>();
   for (const [key, { lag }] of clocks) {
     if (found.has(key)) continue;
     clocks.delete(key);

@@ -17,15 +17,6 @@ export interface ServiceVersion {
   readonly until: number;
 }
 
-/** A change of a Service or one of its slices. */
-interface ServiceChange {
-  readonly key: Key;
-  /** Unix seconds. */
-  readonly at: number;
-  /** The revision after the change. */
-  readonly revision: number;
-}
-
 const limits = { versions: 64, services: 4096, changes: 65_536 };
 
 export type ProxyCache = ReturnType<typeof createProxyCache>;
@@ -35,7 +26,8 @@ export function createProxyCache(listers: Listers) {
   const slices = new Map(slicesByService(listers.slices.values()));
   const past = new Map<Key, ServiceVersion[]>();
   let revision = 0;
-  let changes: ServiceChange[] = [];
+  /** Of Services or their slices: when, in Unix seconds, and the revision after the change. */
+  let changes: { readonly key: Key; readonly at: number; readonly revision: number }[] = [];
   const addVersion = (key: Key, service: Service | null, until: number): void => {
     revision++;
     changes.push({ key, at: until, revision });
@@ -57,7 +49,7 @@ export function createProxyCache(listers: Listers) {
     /** Grows by one with every change. */
     revision: (): number => revision,
     /** Changes after a revision, oldest first, as far as they are cached. */
-    changesSince: (after: number): readonly ServiceChange[] =>
+    changesSince: (after: number) =>
       changes.slice(Math.max(0, after - (revision - changes.length))),
     /** Applies one change, which the listers already contain. */
     apply({ resource, before, after, at }: Change): void {

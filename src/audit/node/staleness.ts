@@ -2,20 +2,18 @@
 //
 // A node that does what an earlier version expected diverged when that version ended. If no later
 // change has reached the node either, the node is stale: one cause, not one finding per Service.
-//
-// A Service may change back and forth between two readings. A difference has therefore persisted
-// only since the last version that does not show it with the rules as they are now.
-//
-// Left out: earlier versions of Nodes, whose zones and addresses hardly change.
+// A difference has persisted only since the last version that does not show it with the rules as
+// they are now. Left out: earlier versions of Nodes, whose zones and addresses hardly change.
 
 import { getOrInsert } from '../../model/get-or-insert.ts';
-import type { EndpointSlice, Key, Service } from '../../model/objects.ts';
-import type { Forwarding, Frontend } from '../../shadow/forwarding.ts';
+import type { Key } from '../../model/objects.ts';
+import type { Frontend } from '../../shadow/forwarding.ts';
 import { expectedForwarding } from '../../shadow/forwarding.ts';
 import type { PacketDifference, PacketDifferences } from './aggregate.ts';
 import { differenceKey } from './aggregate.ts';
 import { auditNode, isServedAsExpected } from './audit-node.ts';
 import type { CurrentReading, ObservedNode } from './node-state.ts';
+import type { NodeInput } from './observation.ts';
 import type { ProxyCache, ServiceVersion } from './proxy-cache.ts';
 
 /**
@@ -44,9 +42,8 @@ export function staleness(reading: CurrentReading, settled: PacketDifferences) {
 /** The Service of a difference, even if it no longer exists; null if it never did. */
 export function serviceOf(
   { past, services }: ProxyCache,
-  difference: PacketDifference,
+  { port, frontend }: PacketDifference,
 ): Key | null {
-  const { port, frontend } = difference;
   if (port !== null) return `${port.namespace}/${port.service}`;
   const [address] = frontend.split(/:(?=\d+\/)/);
   for (const [key, versions] of past) {
@@ -88,27 +85,32 @@ export function divergedAt(observed: ObservedNode, key: Key): number | null {
   return found;
 }
 
-/** The forwarding that the node needs for one version of one Service. */
-function forwardingFor(
+/** What the node needs for one version of one Service. */
+function inputFor(
   { node, config, rules }: ObservedNode,
   key: Key,
-  service: Service | null,
-  slices: readonly EndpointSlice[],
-): Forwarding {
+  { service, slices }: Omit<ServiceVersion, 'until'>,
+): NodeInput {
   const services = service === null ? [] : [service];
-  return expectedForwarding(services, new Map([[key, slices]]), node, config, rules.localAddresses);
+  const byService = new Map([[key, slices]]);
+  const { localAddresses } = rules;
+  return {
+    node,
+    rules,
+    forwarding: expectedForwarding(services, byService, node, config, localAddresses),
+  };
 }
 
 /** Whether the rules do what an earlier version expected, and do not serve newer frontends. */
-function matches(observed: ObservedNode, key: Key, { service, slices }: ServiceVersion): boolean {
-  const { node, rules, proxied } = observed;
-  const then = forwardingFor(observed, key, service, slices);
-  if (!isServedAsExpected({ node, rules, forwarding: then })) return false;
-  const current = proxied.services.get(key) ?? null;
-  const now = forwardingFor(observed, key, current, proxied.slices.get(key) ?? []);
-  const old = new Set(then.frontends.map(frontendKey));
-  const frontends = now.frontends.filter((frontend) => !old.has(frontendKey(frontend)));
-  return isServedAsExpected({ node, rules, forwarding: { ...then, frontends } });
+function matches(observed: ObservedNode, key: Key, version: ServiceVersion): boolean {
+  const then = inputFor(observed, key, version);
+  if (!isServedAsExpected(then)) return false;
+  const { services, slices } = observed.proxied;
+  const current = { service: services.get(key) ?? null, slices: slices.get(key) ?? [] };
+  const now = inputFor(observed, key, current);
+  const old = new Set(then.forwarding.frontends.map(frontendKey));
+  const frontends = now.forwarding.frontends.filter((it) => !old.has(frontendKey(it)));
+  return isServedAsExpected({ ...then, forwarding: { ...then.forwarding, frontends } });
 }
 
 const frontendKey = ({ address, protocol, dport }: Frontend): string =>
@@ -122,18 +124,15 @@ export function persistedSince(observed: ObservedNode) {
   const cached = new Map<ServiceVersion, ReadonlySet<string>>();
   const keysAt = (service: Key, version: ServiceVersion): ReadonlySet<string> =>
     getOrInsert(cached, version, () => {
-      const { node, rules } = observed;
-      const forwarding = forwardingFor(observed, service, version.service, version.slices);
+      const input = inputFor(observed, service, version);
       // Frontends that no Service has do not depend on one Service.
-      const audit = auditNode({ forwarding, node, rules: { ...rules, frontends: [] } }, false);
+      const audit = auditNode({ ...input, rules: { ...input.rules, frontends: [] } }, false);
       return new Set(audit.differences.map(differenceKey));
     });
   return (service: Key, difference: string, since: number): number | null => {
     if (difference.endsWith(' claim')) return null;
     const versions = observed.proxied.past.get(service) ?? [];
-    const last = versions.findLast(
-      (version) => version.until > since && !keysAt(service, version).has(difference),
-    );
-    return last?.until ?? null;
+    const isAbsent = (version: ServiceVersion) => !keysAt(service, version).has(difference);
+    return versions.findLast((it) => it.until > since && isAbsent(it))?.until ?? null;
   };
 }

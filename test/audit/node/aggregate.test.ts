@@ -30,7 +30,6 @@ function difference(
     frontend: '10.96.0.1:80/tcp',
     subject: '',
     kind: 'cluster IP',
-    family: 'IPv4',
     origin: 'outside the cluster',
     expected: '10.0.0.1:8080',
     actual: 'pass 100%',

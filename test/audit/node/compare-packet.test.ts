@@ -2,7 +2,6 @@
 
 import { describe, expect, test } from 'vitest';
 
-import type { RuleOwnership } from '../../../src/audit/node/compare-packet.ts';
 import { comparePacket } from '../../../src/audit/node/compare-packet.ts';
 import type { Packet } from '../../../src/model/proxy-config.ts';
 import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
@@ -30,11 +29,7 @@ function outcome(
   };
 }
 
-const view: RuleOwnership = {
-  isAllowed: (endpoint) => endpoint === 'c:1',
-  isAbout: () => false,
-  isOwn: () => false,
-};
+const site = { mode: 'iptables', mayMasquerade: (endpoint: string) => endpoint === 'c:1' };
 
 const packet: Packet = {
   ...{ from: 'pod', src: '10.244.1.9', dst: '10.96.0.1', protocol: 'tcp', dport: 80 },
@@ -235,7 +230,7 @@ describe('comparePacket', () => {
     const verdict = (from: 'node' | 'pod', steps: readonly (typeof step)[]): string => {
       const one = { ...whole, masqueraded: 'unknown', trace: () => steps } as const;
       const fates = [endpoints({ 'a:1': true })];
-      return comparePacket(fates, outcome({ 'a:1': one }), view, { ...packet, from }).verdict;
+      return comparePacket(fates, outcome({ 'a:1': one }), { ...packet, from }, site).verdict;
     };
     expect(verdict('node', [step])).toBe('conform');
     expect(verdict('node', [])).toBe('different');
@@ -253,27 +248,31 @@ describe('comparePacket', () => {
       const step = { chain: name, rule, base: { chain, table, base: chain.base } };
       const untold = { ...whole, trace: () => [step] };
       const got = outcome({ 'a:1': whole, unknown: untold }, { drop: 1, ...open });
-      return comparePacket([endpoints({ 'a:1': false })], got, view, packet).verdict;
+      return comparePacket([endpoints({ 'a:1': false })], got, packet, site).verdict;
     });
     expect(verdicts).toEqual(['different', 'unknown']);
   });
 
-  test("an unknown destination of kube-proxy's own rule is unknown", () => {
+  test("an unknown destination is unknown by kube-proxy's rule, different by one of another mode", () => {
     const [table] = parseIptablesSave('*nat\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n', 'ip').tables;
     const chain = table?.chains.get('OUTPUT');
     if (table === undefined || !chain?.base) throw new Error('No chain');
     const rule = { statements: [{ kind: 'dnat', to: null, text: '' }], text: '', line: 1 } as const;
-    const step = { chain: 'KUBE-SEP-X', rule, base: { chain, table, base: chain.base } };
+    const step = {
+      chain: 'KUBE-SEP-ABCDEFGHIJKLMNOP',
+      rule,
+      base: { chain, table, base: chain.base },
+    };
     const got = outcome({ unknown: { ...whole, trace: () => [step] } }, { pass: 1, ...open });
     const fates = [endpoints({ 'a:1': false })];
-    const verdicts = [true, false].map(
-      (own) => comparePacket(fates, got, { ...view, isOwn: () => own }, packet).verdict,
+    const verdicts = ['iptables', 'nftables'].map(
+      (mode) => comparePacket(fates, got, packet, { ...site, mode }).verdict,
     );
     expect(verdicts).toEqual(['unknown', 'different']);
   });
 
   test.each([...certain, ...uncertain])('%s', (_, fates, got, verdict, kinds) => {
-    const comparison = comparePacket(fates, got, view, packet);
+    const comparison = comparePacket(fates, got, packet, site);
     expect(comparison.verdict).toBe(verdict);
     expect(comparison.deviations.map(({ kind }) => kind)).toEqual(kinds);
   });
