@@ -1,6 +1,5 @@
 // Aggregates the packet differences of one node into findings, one for each cause. A difference at
-// most of the Service ports that could show it is a finding about the node: its rules are gone,
-// packets do not reach them, or a part that all of them share is broken. Several Services in an
+// most of the Service ports that could show it is a finding about the node. Several Services in an
 // earlier state mean stale rules. The rest becomes one finding for each Service port, with the
 // worst code of the port.
 
@@ -69,9 +68,6 @@ export interface NodeFinding {
 
 /** A node-wide difference needs this many ports, and this share of the tested ones. */
 const most = { ports: 3, share: 0.5 };
-
-/** This many Services in an earlier state are one stale node. */
-const staleServices = 4;
 
 /** From worst to least. */
 const order: readonly Code[] = [
@@ -186,31 +182,31 @@ function wideCode(
 }
 
 function worst(differences: PacketDifferences): PacketDifference {
-  const [first, ...others] = differences;
-  if (first === undefined) throw new Error('No difference to choose from');
   const rank = ({ code }: PacketDifference): number => order.indexOf(code);
-  return others.reduce((least, it) => (rank(it) < rank(least) ? it : least), first);
+  const [first] = differences.toSorted((a, b) => rank(a) - rank(b));
+  if (first === undefined) throw new Error('No difference to choose from');
+  return first;
 }
 
-/** Whether enough Services differ as rules of an earlier state do, so that they have one cause. */
+/** Whether several Services differ as rules of an earlier state do, so that they have one cause. */
 function isStale(differences: PacketDifferences): boolean {
   const services = differences
     .filter(({ code }) => stale.includes(code))
     .map(({ port, frontend }) => (port === null ? frontend : `${port.namespace}/${port.service}`));
-  return new Set(services).size >= staleServices;
+  return new Set(services).size >= 4;
 }
 
 /** A finding about the whole node; at least one difference. */
 export function nodeFinding(node: string, code: Code, differences: PacketDifferences): NodeFinding {
-  const { frontend, origin, expected, ...found } = worst(differences);
+  const first = worst(differences);
+  const { frontend, origin, expected } = first;
   const names = [...new Set(differences.map(placeOf))].sort();
   const rest = names.length > 5 ? ` and ${names.length - 5} more` : '';
   const object = `Node ${node}: ${names.slice(0, 5).join(', ')}${rest}`;
   const wanted = origin === '' ? expected : `${frontend} from ${origin}: ${expected}`;
   return {
+    ...findingOf({ ...first, code, expected: wanted, harmless: false }, object),
     id: code,
-    difference: differenceOf({ ...found, code }, object, wanted),
-    severity: catalogue[code].severity,
     namespace: '',
     service: '',
     nodeWide: true,
@@ -224,28 +220,22 @@ const portFindings = (differences: PacketDifferences): NodeFinding[] =>
 /** The finding of one Service port; at least one difference. */
 export function portFinding(differences: PacketDifferences): NodeFinding {
   const first = worst(differences);
-  const { code, port, frontend, origin, expected, harmless } = first;
+  const { port, frontend, origin } = first;
   const others = new Set(differences.map((it) => `${it.frontend} from ${it.origin}`)).size - 1;
   const rest = others === 0 ? '' : ` and ${others} more way${others === 1 ? '' : 's'}`;
   const object = `${port === null ? '' : `${port.name} at `}${frontend} from ${origin}${rest}`;
-  return {
-    id: placeOf(first),
-    difference: differenceOf(first, object, expected),
-    severity: harmless ? 'info' : catalogue[code].severity,
-    namespace: port?.namespace ?? '',
-    service: port?.service ?? '',
-    nodeWide: false,
-    differences,
-  };
+  const { namespace = '', service = '' } = port ?? {};
+  const id = placeOf(first);
+  return { ...findingOf(first, object), id, namespace, service, nodeWide: false, differences };
 }
 
-function differenceOf(
-  { code, actual, rule }: Pick<PacketDifference, 'code' | 'actual' | 'rule'>,
-  object: string,
-  expected: string,
-): Difference {
-  const by = rule === null ? '' : ` by ${rule}`;
-  return difference(code, object, fieldOf(code), expected, `${actual}${by}`);
+/** The difference and the severity of a finding. */
+function findingOf({ code, expected, actual, rule, harmless }: PacketDifference, object: string) {
+  const found = rule === null ? actual : `${actual} by ${rule}`;
+  return {
+    difference: difference(code, object, fieldOf(code), expected, found),
+    severity: harmless ? 'info' : catalogue[code].severity,
+  };
 }
 
 /** The field that differs. */

@@ -48,18 +48,12 @@ export function settledDifferences(state: NodeState, reading: CurrentReading, wi
   });
 }
 
-/** A finding that must be open. */
-interface DesiredFinding extends NodeFinding {
-  /** Unix seconds. */
-  readonly since: number;
-}
-
 /** The findings that must be open. `settled`: differences past the settle window. */
 export function desiredFindings(
   { name, open, clocks }: NodeState,
   reading: CurrentReading,
   settled: PacketDifferences,
-): DesiredFinding[] {
+) {
   const { audit, rules, proxied } = reading;
   const aggregate = (list: PacketDifferences): NodeFinding[] =>
     aggregateFindings(name, list, audit.coverage, rules.frontends);
@@ -104,6 +98,9 @@ function beginOf(
   return Math.min(...seen, diverged ?? Infinity);
 }
 
+/** A finding that must be open, and when it began, Unix seconds. */
+type DesiredFinding = ReturnType<typeof desiredFindings>[number];
+
 /** Opens desired findings that are not open, and drops open findings that are not desired. */
 export function applyFindings(
   settle: PendingFindings,
@@ -119,27 +116,28 @@ export function applyFindings(
   }
   const opened: OwnedDifference[] = [];
   for (const [id, finding] of desired) {
+    const { difference, severity, namespace, service } = finding;
     const known = open.get(id);
     if (known === undefined) {
       const item = pendingItem(name, finding);
       open.set(id, { item, finding });
-      opened.push({ item, namespace: finding.namespace, service: finding.service });
+      opened.push({ item, namespace, service });
     } else {
       known.finding = finding;
-      known.item.difference = finding.difference;
-      known.item.severity = finding.severity;
-      settle.reweigh(known.item);
+      settle.reweigh(Object.assign(known.item, { difference, severity }));
     }
   }
   settle.openNow(opened, at);
 }
 
 /** A pending item that has not opened yet. */
-export function pendingItem(node: string, finding: DesiredFinding): PendingDifference {
-  const { difference, severity, since, nodeWide, differences } = finding;
-  const port = differences.find((it) => it.port !== null)?.port;
+export function pendingItem(
+  node: string,
+  { difference, severity, since, nodeWide, differences }: DesiredFinding,
+): PendingDifference {
+  const port = nodeWide ? differences.find((it) => it.port !== null)?.port : null;
   return {
-    ...(nodeWide && port ? { witness: `${port.namespace}/${port.service}` } : {}),
+    ...(port ? { witness: `${port.namespace}/${port.service}` } : {}),
     difference,
     output: 'node',
     node,

@@ -1,16 +1,15 @@
 // Compares each dump or report of a node's rules with the expected forwarding, and opens and
 // resolves findings.
 //
+//   dump or report -> audit-node.ts: differences -> node-findings.ts: findings -> pending.ts
+//
 // A difference is pending until every dump of a settle window (at least two) has shown it. The
 // first dump without it resolves it. Frontend, origin and endpoint identify a difference, so a node
 // that is always slightly late with different changes never opens a finding.
 //
-//   dump or report -> audit-node.ts: differences -> node-findings.ts: findings -> pending.ts
-//
 // The cluster's state may be newer than the node's. A difference therefore starts at the latest
 // change of its Service at the earliest, and every later version of the Service must show it
 // (staleness.ts). Without a report a node is unknown: its findings stay open, pending ones restart.
-//
 // Left out: rules that come and go between two dumps.
 
 import { getOrInsert } from '../../model/get-or-insert.ts';
@@ -37,7 +36,7 @@ import {
 } from './node-findings.ts';
 import type { CurrentReading, LastAudit, NodeState, NodeVerdict } from './node-state.ts';
 import { conformVerdicts, newNodeState, portVerdicts } from './node-state.ts';
-import type { NodeBehavior } from './observation.ts';
+import type { NodeBehavior, NodeObservation } from './observation.ts';
 import { observeDumps } from './observation.ts';
 import { outliersAmongPeers } from './peers.ts';
 import { proxiedPortKey } from './probes.ts';
@@ -46,9 +45,7 @@ import { readingOf, updateClocks } from './programming-lag.ts';
 import type { ProxyCache } from './proxy-cache.ts';
 import { noteDivergences, serviceOf } from './staleness.ts';
 
-interface NodeReport {
-  readonly rules: NodeBehavior;
-  readonly config: ProxyConfig;
+interface NodeReport extends Pick<NodeObservation, 'rules' | 'config'> {
   /** Changes with the content of the report. */
   readonly version: string;
   /** Seconds for which the agent may send no other report. */
@@ -80,9 +77,6 @@ interface Options extends NodesOptions {
   readonly states: Map<string, NodeState>;
 }
 
-/** Rules are unknown after this many windows, and at least these seconds, without a reading. */
-const unseen = { windows: 3, seconds: 60 };
-
 export type Nodes = ReturnType<typeof createNodes>;
 
 export function createNodes(given: NodesOptions) {
@@ -98,9 +92,8 @@ export function createNodes(given: NodesOptions) {
       if (state.last !== null) state.last = { ...state.last, inputs: '' };
     },
     /**
-     * Audits the node with a dump of this moment. The dumps of all sources together are the node's
-     * rules. `dump` is null if it is equal to the last one of its source. After an unreadable dump
-     * the node is unknown until the next one.
+     * Audits the node with a dump of this moment; the dumps of all sources are its rules. `dump` is
+     * null if it is equal to the last one of its source. An unreadable one makes the node unknown.
      */
     applyDump(name: string, source: string, dump: RulesDump | 'unreadable' | null, at: number) {
       const state = stateOf(name);
@@ -147,8 +140,8 @@ export function createNodes(given: NodesOptions) {
 const allFamilies: ReadonlySet<string> = new Set(['IPv4', 'IPv6']);
 
 /**
- * Traces the packets of a Service port through the last rules of a node. `name` is the name in
- * verdicts, without protocol and family. null if the node or its rules are not known.
+ * Traces the packets of a port through the last rules of a node. `name` is the name in verdicts,
+ * without protocol and family. null if the node or its rules are not known.
  */
 function tracePort(options: Options, state: NodeState | undefined, key: Key, name: string) {
   const { services, slices } = options.proxied;
@@ -163,10 +156,7 @@ function tracePort(options: Options, state: NodeState | undefined, key: Key, nam
   return tracePackets({ forwarding: { ...forwarding, frontends }, node, rules }, name);
 }
 
-/**
- * What is known of the rules, or why the node cannot be audited. Reads all dumps together if one of
- * them is new.
- */
+/** What is known of the rules, or why the node cannot be audited. */
 function observe({ listers, minor }: Options, state: NodeState) {
   const { dumps, given } = state;
   const node = listers.nodes.get(state.name);
@@ -184,7 +174,7 @@ function observe({ listers, minor }: Options, state: NodeState) {
 
 type Observed = Exclude<ReturnType<typeof observe>, string>;
 
-/** Missing parts that matter: in nftables mode, targets of leftover iptables rules do not. */
+/** Missing parts, in nftables mode without the targets of leftover iptables rules. */
 const relevantLacks = (state: NodeState | undefined): readonly Lack[] =>
   (state?.observation?.lacks ?? []).filter(
     ({ kind }) => kind !== 'targets' || modeOf(state) !== 'nftables',
@@ -206,7 +196,8 @@ function summaryOf({ window, states }: Options, now: number): NodesSummary {
       if (isPastWindow(clock, at ?? 0, window)) continue;
       pendingSince = Math.min(pendingSince ?? Infinity, clock.since);
     }
-    const longest = Math.max(unseen.windows * Math.max(window, lasting), unseen.seconds);
+    // The rules are unknown after some windows, or a minute, without a reading.
+    const longest = Math.max(3 * Math.max(window, lasting), 60);
     const isUnseen = at !== null && now - at > longest && window > 0;
     const reason = unknownReason ?? (isUnseen ? 'rules-not-known' : null);
     if (reason !== null) verdicts.set(name, unknownNode(reason));
@@ -248,7 +239,13 @@ function* readInSteps(
     isSame,
     at,
   };
-  if (state.unknownReason !== null) restartPending(state);
+  if (state.unknownReason !== null) {
+    state.unknownReason = null;
+    state.programming = null;
+    state.at = null;
+    const open = openKeys(state);
+    for (const key of state.clocks.keys()) if (!open.has(key)) state.clocks.delete(key);
+  }
   noteDivergences(reading, state.at);
   for (const sample of updateClocks(state, reading)) options.onConvergence?.(sample);
   options.onReading?.(readingOf(state, reading));
@@ -296,19 +293,9 @@ function* auditInSteps(
   return (state.last = { audit, ports: conformVerdicts(all.ports), inputs });
 }
 
-/** Restarts the clocks of differences without an open finding. */
-function restartPending(state: NodeState): void {
-  state.unknownReason = null;
-  state.programming = null;
-  const open = openKeys(state);
-  for (const key of state.clocks.keys()) if (!open.has(key)) state.clocks.delete(key);
-  state.at = null;
-}
-
 /** Drops all findings and clocks of a node that is no longer observed. */
 function dropFindings({ settle }: NodesOptions, state: NodeState, at: number): void {
-  for (const { item } of state.open.values()) settle.drop(item, at);
-  state.open.clear();
+  applyFindings(settle, state, [], at);
   state.clocks.clear();
 }
 

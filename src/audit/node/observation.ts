@@ -1,11 +1,10 @@
 // What is known of a node: what its rules do, and how its kube-proxy is configured, from dumps or
 // from an agent.
 //
-// An agent reports a digest for each frontend of the rules, and the outcomes of packets that it was
-// asked for. A frontend with the expected digest (rules/report/digest.ts) needs no walk. For the
-// others the agent must walk packets; until then their outcome is unknown. Digests cover packets
-// from the node, a pod and outside. Packets of another node's pod are taken to have the same
-// outcome unless the digest of the frontend differs.
+// An agent reports a digest for each frontend of the rules. A frontend with the expected digest
+// (rules/report/digest.ts) needs no walk. For the others the agent must walk packets; until then
+// their outcome is unknown. Digests cover packets from the node, a pod and outside. Packets of
+// another node's pod are taken to have the same outcome unless the digest of the frontend differs.
 
 import { canonicalIP } from '../../model/ip.ts';
 import type { Node } from '../../model/objects.ts';
@@ -41,11 +40,6 @@ export interface NodeBehavior {
   /** null if the rules come from dumps. */
   readonly report: ReportedDigests | null;
 }
-
-export type ReportedBehavior = ReturnType<typeof behaviorOfReport>;
-
-/** The digests in the report of an agent, and what the audit has asked them. */
-export type ReportedDigests = ReportedBehavior['report'];
 
 /** What the rules of a node's dumps do. */
 export const behaviorOfRules = (ruleset: RuleSet, context: NodeContext): NodeBehavior => ({
@@ -101,6 +95,11 @@ export interface AgentAnswers {
   readonly outcomes: ReadonlyMap<string, PacketOutcome>;
 }
 
+export type ReportedBehavior = ReturnType<typeof behaviorOfReport>;
+
+/** The digests in the report of an agent, and what the audit has asked them. */
+export type ReportedDigests = ReportedBehavior['report'];
+
 export function behaviorOfReport(answers: AgentAnswers) {
   const { asking, digests, claims: frontends, localAddresses, outcomes } = answers;
   const missing = new Map<string, Packet>();
@@ -149,13 +148,13 @@ export function behaviorOfReport(answers: AgentAnswers) {
     /** How many frontends have another digest than expected. */
     divergent: (): number => [...unserved.values()].filter(({ isDivergent }) => isDivergent).length,
   };
-  const outcomeOf = (packet: Packet): PacketOutcome | null => {
+  const walk = (packet: Packet): PacketOutcome | null => {
     const text = packetText(packet);
     const outcome = outcomes.get(text) ?? null;
     if (outcome === null) missing.set(text, packet);
     return outcome;
   };
-  return { frontends, localAddresses, walk: outcomeOf, report };
+  return { frontends, localAddresses, walk, report };
 }
 
 /** The frontend that the rules must have; a node port at one of these addresses is at any. */

@@ -1,10 +1,6 @@
 // Compares nodes by the digests of their agents. Where a rule cannot be evaluated, peers with the
-// same expectation show what is usual. A node that differs from nearly all of them is reported.
-//
-// It is information only, since most nodes may be wrong. Where all rules can be evaluated, the
-// expectation decides and peers do not matter.
-//
-// Left out: nodes with dumps instead of reports, which have no digests.
+// same expectation show what is usual. A node that differs from nearly all of them is reported, as
+// information only, since most nodes may be wrong. Left out: nodes with dumps, without digests.
 
 import { joinHostPort } from '../../model/ip.ts';
 import type { Frontend } from '../../shadow/forwarding.ts';
