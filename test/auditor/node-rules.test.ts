@@ -228,7 +228,7 @@ function told(rules: ReturnType<typeof begun>['rules'], more: readonly string[])
   const digests = new Map(digestsOf(standing, place));
   const report: NodeReportEntry['report'] = {
     node: 'node-a',
-    localAddresses: contextOf(place).localAddresses,
+    localAddresses: [...contextOf(place).localAddresses],
     mode: 'iptables',
     proxyConfig: null,
     settings: standing.settings,

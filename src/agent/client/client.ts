@@ -1,34 +1,31 @@
-// Sends requests to agents over HTTP. Each agent has one connection, which stays open between two
-// rounds. A request has a deadline for the whole answer and a limit of bytes. It uses a client
-// certificate, a bearer token, or neither, as the agents are configured (agent/server.ts). All
-// agents present certificates for the name of their Service, because their addresses change.
+// Asks an agent over HTTP for its report, and for the outcomes of packets if the auditor needs more
+// than the report. The answers describe the start of the agent's round, or a later moment; the
+// result has the earliest possible start.
+//
+// Each agent has one connection, which stays open between two rounds. A request has a deadline for
+// the whole answer and a limit of bytes. It uses a client certificate, a bearer token, or neither,
+// as the agents are configured (agent/server.ts). All agents present certificates for the name of
+// their Service, because their addresses change.
 
-import { once } from 'node:events';
-import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
-import { Agent as PlainAgent, request as plainRequest } from 'node:http';
-import { Agent as TlsAgent, request as tlsRequest } from 'node:https';
+import { Agent, request } from 'undici';
 
-export interface AgentAddress {
-  readonly host: string;
-  readonly port: number;
-}
+import type { Packet } from '../../model/proxy-config.ts';
+import { packetText } from '../../rules/report/digest.ts';
+import { decodeOutcomes, fieldsOf, InvalidReport } from '../../rules/report/outcome-json.ts';
+import type { PacketOutcome } from '../../rules/walk/walk.ts';
+import type { AgentReport } from './report.ts';
+import { readReport } from './report.ts';
 
 export interface AgentCredentials {
   readonly token: string | null;
-  /** PEM; `null` for plain HTTP. */
-  readonly tls: {
-    readonly ca: string | undefined;
-    readonly cert: string | undefined;
-    readonly key: string | undefined;
-    /** The name in the agents' certificates. */
-    readonly servername: string;
-  } | null;
+  /** PEM, and the name in the agents' certificates; `null` for plain HTTP. */
+  readonly tls: Readonly<Record<'ca' | 'cert' | 'key' | 'servername', string | undefined>> | null;
 }
 
-export interface HttpAnswer {
+interface HttpAnswer {
   readonly kind: 'answer';
   readonly status: number;
-  readonly headers: IncomingHttpHeaders;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
   readonly body: string;
 }
 
@@ -38,81 +35,164 @@ export interface NoAnswer {
   readonly why: string;
 }
 
-export interface AgentRequest {
+export type AgentAnswer = HttpAnswer | NoAnswer;
+
+interface AgentRequest {
+  /** `ip:port`. */
+  readonly address: string;
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly signal: AbortSignal;
 }
 
-export interface AgentClient {
-  /** Never rejects. */
-  ask(address: AgentAddress, request: AgentRequest): Promise<HttpAnswer | NoAnswer>;
-  /** Bytes of all answers. */
-  readonly bytes: () => number;
-}
+export type AgentClient = ReturnType<typeof createAgentClient>;
 
 /** Limits of an answer, in seconds and bytes. A report of 10,000 frontends is half a megabyte. */
 const usualLimits = { deadline: 10, maxBytes: 16 * 1024 * 1024 };
 
+/** Codes of errors by which one side rejects the certificate of the other. */
+const untrusted = /^ERR_(?:TLS|SSL)|CERT|SELF_SIGNED|UNABLE_TO_|^EPROTO$|HOSTNAME/;
+
 export function createAgentClient(
   { token, tls }: AgentCredentials,
   { deadline, maxBytes } = usualLimits,
-): AgentClient {
-  const pool = { keepAlive: true, maxSockets: 1, maxFreeSockets: 1 };
-  const agent = tls === null ? new PlainAgent(pool) : new TlsAgent(pool);
-  const send = tls === null ? plainRequest : tlsRequest;
+) {
+  const connect = { ...tls, minVersion: 'TLSv1.2' } as const;
+  const dispatcher = new Agent({ connections: 1, maxResponseSize: maxBytes, connect });
   const authorization = token === null ? {} : { authorization: `Bearer ${token}` };
   let bytes = 0;
-  async function bodyOf(response: IncomingMessage): Promise<string | null> {
-    const chunks: Buffer[] = [];
-    let size = 0;
-    for await (const chunk of response as AsyncIterable<Buffer>) {
-      bytes += chunk.length;
-      size += chunk.length;
-      if (size > maxBytes) return null;
-      chunks.push(chunk);
-    }
-    return Buffer.concat(chunks).toString();
-  }
   return {
-    async ask({ host, port }, { path, headers, signal }) {
-      if (token !== null && tls === null && host !== '::1' && !host.startsWith('127.')) {
+    /** Never rejects. */
+    async ask({ address, path, headers, signal }: AgentRequest): Promise<AgentAnswer> {
+      if (token !== null && tls === null && !/^(?:\[::1\]|127\.)/.test(address)) {
         return refused('a token is not sent beyond loopback without TLS');
       }
       try {
-        const request = send({
-          agent,
-          host,
-          port,
-          path,
+        const response = await request(`${tls === null ? 'http' : 'https'}://${address}${path}`, {
+          dispatcher,
           headers: { ...headers, ...authorization },
-          ...(tls === null ? {} : { ...tls, minVersion: 'TLSv1.2' }),
           signal: AbortSignal.any([signal, AbortSignal.timeout(deadline * 1000)]),
         });
-        // `once` or the response reports it.
-        request.on('error', () => undefined).end();
-        const [response] = (await once(request, 'response')) as [IncomingMessage];
-        const body = await bodyOf(response);
-        if (body === null) return refused(`answered more than ${maxBytes} bytes`);
-        const answer = { status: response.statusCode ?? 0, headers: response.headers, body };
+        const body = await response.body.text();
+        bytes += Buffer.byteLength(body);
+        const answer = { status: response.statusCode, headers: response.headers, body };
         if (answer.status === 401 || answer.status === 403) return refused(statusText(answer));
         return { kind: 'answer', ...answer };
       } catch (error) {
         const { code = '', name, message } = error as NodeJS.ErrnoException;
+        if (code === 'UND_ERR_RES_EXCEEDED_MAX_SIZE') {
+          return refused(`answered more than ${maxBytes} bytes`);
+        }
         if (untrusted.test(code)) return refused(message);
         const isLate = name === 'TimeoutError' || name === 'AbortError';
         return { kind: 'silent', why: isLate ? `no answer within ${deadline} s` : message };
       }
     },
+    /** Bytes of all answers. */
     bytes: () => bytes,
   };
 }
 
-const refused = (why: string): NoAnswer => ({ kind: 'refused', why });
+export const refused = (why: string) => ({ kind: 'refused', why }) as const;
 
 /** An unexpected status and the beginning of its body. */
-export const statusText = ({ status, body }: Pick<HttpAnswer, 'status' | 'body'>): string =>
+const statusText = ({ status, body }: Pick<HttpAnswer, 'status' | 'body'>): string =>
   `status ${status}: ${body.trim().slice(0, 200)}`;
 
-/** Codes of errors by which one side rejects the certificate of the other. */
-const untrusted = /^ERR_(?:TLS|SSL)|CERT|SELF_SIGNED|UNABLE_TO_|^EPROTO$|HOSTNAME/;
+/** Where and how an agent is asked. */
+export interface Scrape extends Pick<AgentRequest, 'address' | 'signal'> {
+  readonly client: AgentClient;
+  /** Unix seconds. */
+  readonly now: () => number;
+}
+
+/** A report and its times, in Unix seconds. */
+export interface ScrapedReport {
+  readonly kind: 'seen';
+  readonly report: AgentReport;
+  readonly etag: string;
+  /** A different text for each round. */
+  readonly round: string;
+  readonly seenAt: number;
+  /** Seconds from the round to the next. */
+  readonly lasting: number;
+  /** When the next report should be available. */
+  readonly nextAt: number;
+}
+
+/** `early`: the first round is not complete. */
+export type ScrapeResult = ScrapedReport | { readonly kind: 'early' } | NoAnswer;
+
+/** Requests the report; `before` is the last one from this agent. */
+export async function scrapeReport(
+  { client, now, ...where }: Scrape,
+  before: ScrapedReport | null,
+): Promise<ScrapeResult> {
+  const sent = now();
+  const headers: Record<string, string> = before === null ? {} : { 'if-none-match': before.etag };
+  const answer = await client.ask({ ...where, path: '/v1/report', headers });
+  if (answer.kind !== 'answer') return answer;
+  if (answer.status === 503) return { kind: 'early' };
+  const report =
+    answer.status === 304 && before !== null ? before.report : readBody(answer, readReport);
+  if (typeof report === 'string') return refused(report);
+  const header = (name: string): string => String(answer.headers[name] ?? '');
+  const numberIn = (name: string, pattern: RegExp, usual: number): number =>
+    Number(pattern.exec(header(name))?.[1] ?? usual);
+  const [etag, round] = [header('etag'), header('round')];
+  const age = numberIn('age', /^(\d+)$/, 0);
+  const lasting = numberIn('cache-control', /max-age=(\d+)/, 30);
+  const cost = numberIn('server-timing', /dur=(\d+)/, 0) / 1000;
+  const isSame = round !== '' && before?.round === round;
+  // The age is rounded down to a second.
+  const seenAt = isSame ? before.seenAt : sent - age - 1;
+  const nextAt = sent + Math.max(0, lasting - age) + cost;
+  return { kind: 'seen', report, etag, round, seenAt, lasting, nextAt };
+}
+
+/** Decodes the JSON of an answer. Returns a text if that is impossible: why. */
+function readBody<T>(answer: HttpAnswer, read: (raw: unknown) => T): T | string {
+  if (answer.status !== 200) return statusText(answer);
+  try {
+    return read(JSON.parse(answer.body));
+  } catch (error) {
+    if (error instanceof InvalidReport || error instanceof SyntaxError) return error.message;
+    throw error;
+  }
+}
+
+/** Characters of the packets in one request, and at most one packet more (agent/server.ts). */
+const batchSize = 11_000;
+
+/** The largest number of packets in one scrape: those of a few thousand frontends. */
+const mostPackets = 32_768;
+
+/**
+ * Requests the outcomes of packets, by the text of the packet. Returns a text if they are unknown:
+ * why, or `another round` if the agent has begun one since.
+ */
+export async function scrapeOutcomes(
+  { client, address, signal }: Scrape,
+  packets: readonly Packet[],
+  round: string,
+): Promise<ReadonlyMap<string, PacketOutcome> | string> {
+  const found = new Map<string, PacketOutcome>();
+  let size = 0;
+  const batches = Map.groupBy(packets.slice(0, mostPackets).map(packetText), (text) => {
+    size += text.length + 3;
+    return Math.floor(size / batchSize);
+  });
+  for (const batch of batches.values()) {
+    const query = batch.map((text) => `p=${encodeURIComponent(text)}`).join('&');
+    const path = `/v1/packets?${query.replaceAll('%2C', ',').replaceAll('%3A', ':')}`;
+    const answer = await client.ask({ address, path, headers: {}, signal });
+    if (answer.kind !== 'answer') return answer.why;
+    const outcomes = readBody(answer, (raw) =>
+      fieldsOf(raw, 'outcomes').round === round ? decodeOutcomes(raw) : 'another round',
+    );
+    if (typeof outcomes === 'string') return outcomes;
+    if (outcomes.length !== batch.length) return 'another number of outcomes than of packets';
+    for (const [index, outcome] of outcomes.entries()) found.set(batch[index] ?? '', outcome);
+  }
+  return found;
+}

@@ -3,6 +3,7 @@
 //
 // A report is untrusted input, so every field is checked.
 
+import { recordOf } from '../../model/counts.ts';
 import { canonicalIP } from '../../model/ip.ts';
 import type { NodeSenders, Senders } from '../../rules/report/digest.ts';
 import { readKey } from '../../rules/report/digest.ts';
@@ -10,21 +11,7 @@ import type { RuleFrontend } from '../../rules/report/frontends.ts';
 import type { InferredSettings } from '../../rules/report/infer-proxy-config.ts';
 import { check, fieldsOf, listOf } from '../../rules/report/outcome-json.ts';
 
-export interface AgentReport {
-  readonly node: string;
-  /** The addresses of its interfaces, in canonical form. */
-  readonly localAddresses: readonly string[];
-  /** `null` if kube-proxy left no rules. */
-  readonly mode: 'iptables' | 'nftables' | null;
-  /** The text of kube-proxy's configuration; `null` if the agent has none. */
-  readonly proxyConfig: string | null;
-  readonly settings: InferredSettings;
-  /** Reasons why the rules of the node are unknown; empty if they are known. */
-  readonly problems: readonly string[];
-  readonly asking: NodeSenders;
-  readonly frontends: readonly RuleFrontend[];
-  readonly digests: ReadonlyMap<string, string>;
-}
+export type AgentReport = ReturnType<typeof readReport>;
 
 /** Frontends by their keys, which most nodes share. */
 const known = new Map<string, RuleFrontend>();
@@ -39,18 +26,15 @@ function frontendOf(key: string): RuleFrontend {
   return frontend;
 }
 
-/**
- * Decodes a report.
- *
- * @throws InvalidReport if it has another form.
- */
-export function readReport(raw: unknown): AgentReport {
+/** Decodes a report. Throws InvalidReport if it has another form. */
+export function readReport(raw: unknown) {
   const fields = fieldsOf(raw, 'a report');
   check(fields.version === 1, 'a report of version 1');
-  const { node, mode, proxyConfig } = fields;
+  const { node, proxyConfig } = fields;
+  const mode = ([null, 'iptables', 'nftables'] as const).find((known) => known === fields.mode);
   const nodeIPs = texts(fields.nodeIPs, 'nodeIPs');
   check(typeof node === 'string' && node !== '', 'node: a name');
-  check(mode === null || mode === 'iptables' || mode === 'nftables', 'mode: iptables or nftables');
+  check(mode !== undefined, 'mode: iptables or nftables');
   const doubled = new Set(texts(fields.doubled, 'doubled'));
   const digests = new Map<string, string>();
   for (const [key, digest] of Object.entries(fieldsOf(fields.frontends, 'frontends'))) {
@@ -59,14 +43,17 @@ export function readReport(raw: unknown): AgentReport {
   }
   return {
     node,
-    // Earlier agents reported only the node IPs.
+    /** The addresses of its interfaces, in canonical form. Earlier agents sent only node IPs. */
     localAddresses: texts(fields.localAddresses ?? nodeIPs, 'localAddresses').map(canonicalIP),
+    /** `null` if kube-proxy left no rules. */
     mode,
+    /** The text of kube-proxy's configuration; `null` if the agent has none. */
     proxyConfig:
       proxyConfig === null
         ? null
         : text(fieldsOf(proxyConfig, 'proxyConfig: an object').text, 'text of proxyConfig'),
     settings: settingsOf(fields.settings),
+    /** Reasons why the rules of the node are unknown; empty if they are known. */
     problems: texts(fields.problems, 'problems'),
     asking: askingOf(fields.asking),
     frontends: [...digests.keys()].map((key) =>
@@ -101,11 +88,8 @@ const settings = {
 
 function settingsOf(raw: unknown): InferredSettings {
   const fields = fieldsOf(raw, 'settings: an object');
-  return Object.fromEntries(
-    Object.entries(settings).flatMap(([name, read]) =>
-      fields[name] === undefined ? [] : [[name, read(fields[name], name)]],
-    ),
-  );
+  const found = Object.entries(settings).filter(([name]) => fields[name] !== undefined);
+  return Object.fromEntries(found.map(([name, read]) => [name, read(fields[name], name)]));
 }
 
 function askingOf(raw: unknown): NodeSenders {
@@ -120,12 +104,8 @@ function askingOf(raw: unknown): NodeSenders {
 }
 
 function sendersOf(raw: unknown): Senders {
-  const { node, pod, outside } = fieldsOf(raw, 'senders: an object');
-  const sender = (value: unknown, name: string): string | null =>
-    value === null ? null : text(value, name);
-  return {
-    node: sender(node, 'node'),
-    pod: sender(pod, 'pod'),
-    outside: sender(outside, 'outside'),
-  };
+  const senders = fieldsOf(raw, 'senders: an object');
+  return recordOf(['node', 'pod', 'outside'], (name) =>
+    senders[name] === null ? null : text(senders[name], name),
+  );
 }

@@ -10,13 +10,12 @@
 // pauses. From its second failure on, its node is unknown. A node without an agent is unknown at
 // once.
 
+import { joinHostPort } from '../../model/ip.ts';
 import type { EndpointSlice } from '../../model/objects.ts';
 import type { Packet } from '../../model/proxy-config.ts';
 import type { PacketOutcome } from '../../rules/walk/walk.ts';
-import type { AgentAddress, AgentClient } from './client.ts';
-import type { AgentReport } from './report.ts';
-import type { ScrapedReport, Scrape, ScrapeResult } from './scrape.ts';
-import { scrapeOutcomes, scrapeReport } from './scrape.ts';
+import type { AgentClient, NoAnswer, Scrape, ScrapedReport, ScrapeResult } from './client.ts';
+import { refused, scrapeOutcomes, scrapeReport } from './client.ts';
 
 /** The state of an agent. */
 export const agentStates = ['answering', 'stale', 'refused', 'absent'] as const;
@@ -24,17 +23,12 @@ export const agentStates = ['answering', 'stale', 'refused', 'absent'] as const;
 export type AgentState = (typeof agentStates)[number];
 
 /** The last report of an agent. Times are Unix seconds. */
-export interface NodeReportEntry {
+export interface NodeReportEntry extends Pick<ScrapedReport, 'report' | 'seenAt' | 'lasting'> {
   readonly kind: 'node-report';
   readonly at: number;
-  /** The moment that the report describes. */
-  readonly seenAt: number;
   readonly node: string;
-  readonly report: AgentReport;
   /** The same text while the report is the same. */
   readonly version: string;
-  /** Seconds from the report to the next. */
-  readonly lasting: number;
   /** Outcomes of the packets that the agent evaluated; `null` if none were requested yet. */
   readonly outcomes: ReadonlyMap<string, PacketOutcome> | null;
   /** The packets that the agent must evaluate before the node can be compared. */
@@ -69,8 +63,9 @@ export interface ScraperOptions {
 
 type KnownAgent = ReturnType<typeof newAgent>;
 
-const newAgent = (node: string, address: AgentAddress | null, since: number, nextAt: number) => ({
+const newAgent = (node: string, address: string | null, since: number, nextAt: number) => ({
   node,
+  /** `ip:port`; `null` if the node has no agent. */
   address,
   state: 'stale' as AgentState,
   /** The start of this state, Unix seconds. */
@@ -144,12 +139,12 @@ export function createScraper(options: ScraperOptions) {
 }
 
 /**
- * The agents by the name of their Node. Of several endpoints on one Node, as there are while an
+ * The addresses of agents by the name of their Node. Of several endpoints on one Node, as there are while an
  * agent is replaced, a ready one counts, and of equals the first by address. Endpoints without a
  * Node are no agents.
  */
-export function agentsOf(slices: Iterable<EndpointSlice>): Map<string, AgentAddress> {
-  const found = new Map<string, AgentAddress & { readonly rank: string }>();
+export function agentsOf(slices: Iterable<EndpointSlice>): Map<string, string> {
+  const found = new Map<string, { readonly address: string; readonly rank: string }>();
   for (const { addressType, ports, endpoints } of slices) {
     const port = ports.find(({ protocol, port }) => protocol === 'TCP' && port !== null)?.port;
     if (addressType === 'FQDN' || typeof port !== 'number') continue;
@@ -159,10 +154,11 @@ export function agentsOf(slices: Iterable<EndpointSlice>): Map<string, AgentAddr
       const isReady = ready !== false && terminating !== true;
       const rank = `${isReady ? 0 : 1} ${addressType} ${host}`;
       const other = found.get(node);
-      if (other === undefined || rank < other.rank) found.set(node, { host, port, rank });
+      if (other !== undefined && rank >= other.rank) continue;
+      found.set(node, { address: joinHostPort(host, port), rank });
     }
   }
-  return new Map(Array.from(found, ([node, { host, port }]) => [node, { host, port }]));
+  return new Map(Array.from(found, ([node, { address }]) => [node, address]));
 }
 
 /** Follows the Nodes and the addresses of their agents. */
@@ -180,7 +176,7 @@ async function updateAgents({ options, known }: State): Promise<void> {
       const added = newAgent(node, address, now, nextAt);
       known.set(node, added);
       await markUnseen(options, added, address === null ? 'absent' : 'stale');
-    } else if (!isSame(agent.address, address)) Object.assign(agent, { address, nextAt: now });
+    } else if (agent.address !== address) Object.assign(agent, { address, nextAt: now });
   }
   for (const agent of known.values()) {
     const { node, address, state } = agent;
@@ -193,9 +189,6 @@ async function updateAgents({ options, known }: State): Promise<void> {
     }
   }
 }
-
-const isSame = (a: AgentAddress | null, b: AgentAddress | null): boolean =>
-  a?.host === b?.host && a?.port === b?.port;
 
 /** The agents to ask now, the one that is due longest first. */
 function dueAgents({ options, known }: State): KnownAgent[] {
@@ -217,52 +210,49 @@ async function markUnseen(
 
 async function scrapeAgent(state: State, agent: KnownAgent, signal: AbortSignal): Promise<void> {
   const { options, known, visits } = state;
-  const { client, now } = options;
+  const { client, now, random, onTrouble } = options;
   const { address, node } = agent;
   if (address === null) return;
   const scrape: Scrape = { client, address, signal, now };
   const result = await scrapeReport(scrape, agent.last);
   // Meanwhile the agent may be gone, or replaced by another.
-  if (signal.aborted || known.get(node) !== agent || !isSame(agent.address, address)) return;
+  if (signal.aborted || known.get(node) !== agent || agent.address !== address) return;
   visits[result.kind]++;
-  if (result.kind === 'early') agent.nextAt = now() + again.same;
-  else if (result.kind !== 'seen') await countFailure(options, agent, result.kind, result.why);
-  else if (result.report.node !== node) {
-    const why = `the agent there says that its node is ${result.report.node}`;
-    await countFailure(options, agent, 'refused', why);
-  } else await deliverReport(options, agent, result, scrape);
-}
-
-async function countFailure(
-  options: ScraperOptions,
-  agent: KnownAgent,
-  kind: 'refused' | 'silent',
-  why: string,
-): Promise<void> {
+  if (result.kind === 'early') {
+    agent.nextAt = now() + again.same;
+    return;
+  }
+  const failure =
+    result.kind === 'seen' ? await deliverReport(options, agent, result, scrape) : result;
+  if (failure === null) return;
   agent.failures++;
-  const wait = Math.min(again.most, 2 ** (agent.failures - 1)) * (0.75 + options.random() / 2);
-  agent.nextAt = options.now() + wait;
-  if (kind === 'silent' && agent.failures < 2) return;
-  if (agent.state === 'answering' || agent.failures === 2) options.onTrouble(agent.node, why);
-  await markUnseen(options, agent, kind === 'refused' ? 'refused' : 'stale');
+  const wait = Math.min(again.most, 2 ** (agent.failures - 1)) * (0.75 + random() / 2);
+  agent.nextAt = now() + wait;
+  if (failure.kind === 'silent' && agent.failures < 2) return;
+  if (agent.state === 'answering' || agent.failures === 2) onTrouble(node, failure.why);
+  await markUnseen(options, agent, failure.kind === 'refused' ? 'refused' : 'stale');
 }
 
+/** Delivers a report once. Returns how the agent failed; `null` if it did not. */
 async function deliverReport(
   options: ScraperOptions,
   agent: KnownAgent,
   scraped: ScrapedReport,
   scrape: Scrape,
-): Promise<void> {
+): Promise<NoAnswer | null> {
   const { node } = agent;
   const { report, etag, round, seenAt, lasting } = scraped;
+  if (report.node !== node) {
+    return refused(`the agent there says that its node is ${report.node}`);
+  }
   const at = options.now();
   const delay = options.random() * Math.min(1, lasting / 10);
   agent.nextAt = Math.max(scraped.nextAt + delay, at + again.same);
   if (at - seenAt > Math.max(stale.seconds, stale.rounds * lasting)) {
     await markUnseen(options, agent, 'stale');
-    return;
+    return null;
   }
-  if (agent.state === 'answering' && agent.last?.round === round) return;
+  if (agent.state === 'answering' && agent.last?.round === round) return null;
   let needed: readonly Packet[] = [];
   const onNeed = (packets: readonly Packet[]): void => {
     needed = packets;
@@ -271,21 +261,18 @@ async function deliverReport(
   // Outcomes belong to one round. The report alone is the same while its tag is.
   const version = agent.wasShort ? `${etag} ${round}` : etag;
   await options.deliver({ ...entry, version, outcomes: null });
-  if (needed.length > 0) {
+  const wasShort = needed.length > 0;
+  if (wasShort) {
     const outcomes = await scrapeOutcomes(scrape, needed, round);
     if (outcomes === 'another round') {
       agent.nextAt = options.now() + again.same;
-      return;
+      return null;
     }
-    if (typeof outcomes === 'string') {
-      await countFailure(options, agent, 'refused', outcomes);
-      return;
-    }
+    if (typeof outcomes === 'string') return refused(outcomes);
     const later = { at: options.now(), version: `${etag} ${round}`, onNeed: () => undefined };
     await options.deliver({ ...entry, ...later, outcomes });
   }
-  Object.assign(agent, { wasShort: needed.length > 0, failures: 0, last: scraped });
-  if (agent.state !== 'answering') {
-    Object.assign(agent, { state: 'answering', since: options.now() });
-  }
+  const since = agent.state === 'answering' ? agent.since : options.now();
+  Object.assign(agent, { state: 'answering', since, wasShort, failures: 0, last: scraped });
+  return null;
 }

@@ -24,8 +24,8 @@ test('one for each Node that has an endpoint', () => {
   const slices = [of([at('172.18.0.2', 'a')]), of([at('172.18.0.3', 'b'), at('172.18.0.4', null)])];
   expect(agentsOf(slices)).toEqual(
     new Map([
-      ['a', { host: '172.18.0.2', port: 9466 }],
-      ['b', { host: '172.18.0.3', port: 9466 }],
+      ['a', '172.18.0.2:9466'],
+      ['b', '172.18.0.3:9466'],
     ]),
   );
 });
@@ -37,9 +37,9 @@ test('of several on one Node, one that is ready and stays', () => {
     at('172.18.0.4', 'a'),
   ];
   for (const list of [all, all.toReversed()]) {
-    expect(agentsOf([of(list)]).get('a')?.host).toBe('172.18.0.4');
+    expect(agentsOf([of(list)]).get('a')).toBe('172.18.0.4:9466');
   }
-  expect(agentsOf([of(all.slice(0, 2))]).get('a')?.host).toBe('172.18.0.2');
+  expect(agentsOf([of(all.slice(0, 2))]).get('a')).toBe('172.18.0.2:9466');
 });
 
 test('names and ports that cannot be asked are none', () => {

@@ -39,7 +39,12 @@ const noCredentials: AgentCredentials = { token: null, tls: null };
 function ask(port: number, credentials = noCredentials, host = '127.0.0.1', deadline = 300) {
   const client = createAgentClient(credentials, { deadline, maxBytes: 1000 });
   const { signal } = new AbortController();
-  return client.ask({ host, port }, { path: '/v1/report', headers: { 'x-a': 'b' }, signal });
+  return client.ask({
+    address: `${host}:${port}`,
+    path: '/v1/report',
+    headers: { 'x-a': 'b' },
+    signal,
+  });
 }
 
 test('an answer, with the headers of the question and the token', async () => {
@@ -63,7 +68,7 @@ test('one connection is kept from one question to the next', async () => {
   const client = createAgentClient(noCredentials);
   const { signal } = new AbortController();
   for (let count = 0; count < 5; count++) {
-    await client.ask({ host: '127.0.0.1', port }, { path: '/', headers: {}, signal });
+    await client.ask({ address: `127.0.0.1:${port}`, path: '/', headers: {}, signal });
   }
   expect(connections).toBe(1);
   expect(client.bytes()).toBe(50);

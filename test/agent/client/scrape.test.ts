@@ -6,10 +6,12 @@ import type { AddressInfo } from 'node:net';
 
 import { afterEach, expect, test, vi } from 'vitest';
 
-import type { AgentClient } from '../../../src/agent/client/client.ts';
-import { createAgentClient } from '../../../src/agent/client/client.ts';
-import type { Scrape, ScrapedReport } from '../../../src/agent/client/scrape.ts';
-import { scrapeOutcomes, scrapeReport } from '../../../src/agent/client/scrape.ts';
+import type { AgentClient, Scrape, ScrapedReport } from '../../../src/agent/client/client.ts';
+import {
+  createAgentClient,
+  scrapeOutcomes,
+  scrapeReport,
+} from '../../../src/agent/client/client.ts';
 import type { ScheduledAgent } from '../../../src/agent/schedule.ts';
 import { createAgent } from '../../../src/agent/schedule.ts';
 import { createAgentServer } from '../../../src/agent/server.ts';
@@ -44,7 +46,7 @@ async function begun(): Promise<{ readonly agent: ScheduledAgent; readonly going
   const { signal } = new AbortController();
   return {
     agent,
-    going: { client, address: { host: '127.0.0.1', port }, signal, now: () => 1000 },
+    going: { client, address: `127.0.0.1:${port}`, signal, now: () => 1000 },
   };
 }
 

@@ -2,7 +2,7 @@
 
 import { expect, test } from 'vitest';
 
-import type { AgentAddress, HttpAnswer, NoAnswer } from '../../../src/agent/client/client.ts';
+import type { AgentAnswer } from '../../../src/agent/client/client.ts';
 import type { AgentEntry, NodeReportEntry } from '../../../src/agent/client/scraper.ts';
 import { agentStates, createScraper } from '../../../src/agent/client/scraper.ts';
 import type { Packet } from '../../../src/model/proxy-config.ts';
@@ -20,19 +20,17 @@ const report = (node: string): string =>
     ...{ settings: {}, problems: [], asking, frontends: {}, doubled: [] },
   });
 
-type Answer = HttpAnswer | NoAnswer;
-
 interface Node {
-  readonly address: AgentAddress | null;
-  answer: (path: string) => Answer;
+  readonly port: number | null;
+  answer: (path: string) => AgentAnswer;
 }
 
-const refused: Answer = { kind: 'refused', why: 'status 401' };
-const silent: Answer = { kind: 'silent', why: 'nobody' };
+const refused: AgentAnswer = { kind: 'refused', why: 'status 401' };
+const silent: AgentAnswer = { kind: 'silent', why: 'nobody' };
 
 /** An agent whose rounds are `lasting` seconds apart. */
 function agentOf(name: string, now: () => number, lasting = 10) {
-  return (path: string): Answer => {
+  return (path: string): AgentAnswer => {
     const round = Math.floor(now() / lasting);
     const headers = {
       etag: 'one',
@@ -65,9 +63,10 @@ async function run(
   const stop = new AbortController();
   const fleet = createScraper({
     client: {
-      ask({ port }, { path }) {
+      ask({ address, path }) {
+        const port = Number(address.replace('127.0.0.1:', ''));
         asked.push({ at: clock.now, port, path });
-        const found = [...nodes.values()].find(({ address }) => address?.port === port);
+        const found = [...nodes.values()].find((node) => node.port === port);
         return Promise.resolve(found?.answer(path) ?? silent);
       },
       bytes: () => 7,
@@ -81,13 +80,13 @@ async function run(
       if (clock.now >= seconds) stop.abort();
     },
     slices: () =>
-      [...nodes].flatMap(([node, { address }]) =>
-        address === null
+      [...nodes].flatMap(([node, { port: number }]) =>
+        number === null
           ? []
           : slice({
               addressType: 'IPv4',
-              ports: [port({ port: address.port })],
-              endpoints: [endpoint({ addresses: [address.host], node })],
+              ports: [port({ port: number })],
+              endpoints: [endpoint({ addresses: ['127.0.0.1'], node })],
             }),
       ),
     nodes: () => nodes.keys(),
@@ -107,10 +106,10 @@ async function run(
 }
 
 /** Replaces an agent that answers. */
-const answering = (): Answer => silent;
+const answering = (): AgentAnswer => silent;
 
 const at = (port: number, answer: Node['answer'] = answering): Node => ({
-  address: { host: '127.0.0.1', port },
+  port,
   answer,
 });
 
@@ -165,7 +164,7 @@ test('requested packets are delivered with the report of the same round', async 
 test('a node without an agent is absent, and the end of an agent is delivered', async () => {
   const nodes = new Map<string, Node>([
     ['a', at(1)],
-    ['b', { address: null, answer: answering }],
+    ['b', { port: null, answer: answering }],
   ]);
   const { entries, fleet } = await run(nodes, 30, (now) => {
     if (now === 20) nodes.delete('a');
@@ -223,7 +222,7 @@ test('an agent of another node is refused', async () => {
 });
 
 test('a report that is old is no sight of the node', async () => {
-  const old = (): Answer => {
+  const old = (): AgentAnswer => {
     const headers = { etag: 'x', round: 'r', age: '500', 'cache-control': 'max-age=30' };
     return { kind: 'answer', status: 200, headers, body: report('a') };
   };
