@@ -17,45 +17,28 @@ import { createHash } from 'node:crypto';
 
 import type { NodeFacts } from './node-facts.ts';
 
-export interface RulesProgram {
-  /** The file, and what it is called in reports. */
-  readonly name: string;
-  readonly args: readonly string[];
-  readonly prints: 'iptables-save' | 'nft tables' | 'nft';
-  readonly family: 'ip' | 'ip6';
-}
-
-const save = (name: string, family: 'ip' | 'ip6'): RulesProgram => ({
-  name,
-  args: [],
-  prints: 'iptables-save',
-  family,
-});
-
-/** All programs, in the order in which they are run. */
-export const programs: readonly RulesProgram[] = [
-  save('iptables-nft-save', 'ip'),
-  save('ip6tables-nft-save', 'ip6'),
-  save('iptables-legacy-save', 'ip'),
-  save('ip6tables-legacy-save', 'ip6'),
+/** All programs, in the order in which they are run. Reports call them by these names. */
+export const programs = [
+  { name: 'iptables-nft-save', args: [], prints: 'iptables-save', family: 'ip' },
+  { name: 'ip6tables-nft-save', args: [], prints: 'iptables-save', family: 'ip6' },
+  { name: 'iptables-legacy-save', args: [], prints: 'iptables-save', family: 'ip' },
+  { name: 'ip6tables-legacy-save', args: [], prints: 'iptables-save', family: 'ip6' },
   { name: 'nft', args: ['-j', 'list', 'tables'], prints: 'nft tables', family: 'ip' },
   { name: 'nft', args: ['-j', 'list', 'ruleset'], prints: 'nft', family: 'ip' },
-];
+] as const;
 
-export interface ProgramLimits {
-  readonly deadlineSeconds: number;
-  readonly maxBytes: number;
-  /** Folders in which programs are looked for. */
-  readonly path: string;
-}
+type RulesProgram = (typeof programs)[number];
 
-export const defaultLimits: ProgramLimits = {
+export const defaultLimits = {
   deadlineSeconds: 60,
   maxBytes: 512 * 1024 * 1024,
+  /** Folders in which programs are looked for. */
   path: '/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin',
 };
 
-export type ProgramResult =
+export type ProgramLimits = Readonly<typeof defaultLimits>;
+
+type ProgramResult =
   /** `warning`: that the other backend has tables; `null` without this warning. */
   | { readonly state: 'read'; readonly bytes: Buffer; readonly warning: string | null }
   | { readonly state: 'absent' }
@@ -67,19 +50,8 @@ export interface CollectedDump {
   readonly bytes: Buffer;
 }
 
-export interface CollectedRules {
-  readonly dumps: readonly CollectedDump[];
-  /** The state of each program: `read`, `empty`, `absent` or `failed`. */
-  readonly states: Readonly<Record<string, string>>;
-  /** Reasons why the dumps are incomplete; empty if they are complete. */
-  readonly problems: readonly string[];
-}
-
 /** Runs one program. Never rejects: the result names the problem. */
-export function runProgram(
-  { name, args }: RulesProgram,
-  limits: ProgramLimits,
-): Promise<ProgramResult> {
+export function runProgram({ name, args }: RulesProgram, limits: ProgramLimits) {
   const options = {
     encoding: 'buffer',
     env: { PATH: limits.path, LC_ALL: 'C' },
@@ -88,7 +60,7 @@ export function runProgram(
     killSignal: 'SIGKILL',
     maxBuffer: limits.maxBytes,
   } as const;
-  return new Promise((resolve) => {
+  return new Promise<ProgramResult>((resolve) => {
     const child = execFile(name, args, options, (error, bytes, stderr) => {
       if (error === null) resolve({ state: 'read', bytes, warning: warningIn(stderr) });
       else if (error.code === 'ENOENT') resolve({ state: 'absent' });
@@ -112,10 +84,14 @@ function problemOf(error: ExecFileException, stderr: Buffer, limits: ProgramLimi
   return said === '' ? how : `${how}: ${said}`;
 }
 
+export type CollectedRules = Awaited<ReturnType<typeof collect>>;
+
 /** Reads all rules of the node. */
-export async function collect(limits: ProgramLimits): Promise<CollectedRules> {
+export async function collect(limits: ProgramLimits) {
   const dumps: CollectedDump[] = [];
+  /** Reasons why the dumps are incomplete. */
   const problems: string[] = [];
+  /** The state of each program: `read`, `empty`, `absent` or `failed`. */
   const states: Record<string, string> = {};
   const warnings = new Map<string, string>();
   let isNftNeeded = false;
@@ -161,16 +137,13 @@ const [newline, hashSign, colon, star, minus] = [10, 35, 58, 42, 45];
 
 /** Whether nft has a table that iptables-nft-save did not show, or not all of it. */
 function hasOthers(tables: readonly string[], dumps: readonly CollectedDump[]): boolean {
-  const shown = new Set(
-    dumps
-      .filter(({ program }) => program.name.includes('-nft-'))
-      .flatMap(({ program, bytes }) => {
-        const partly = linesWith(bytes, '# Table `').map((line) => line.split("'", 1)[0]);
-        const whole = linesWith(bytes, '*').filter((name) => !partly.includes(name));
-        return whole.map((name) => `${program.family} ${name}`);
-      }),
-  );
-  return tables.some((table) => !shown.has(table));
+  const shown = dumps.flatMap(({ program, bytes }) => {
+    if (!program.name.includes('-nft-')) return [];
+    const partly = linesWith(bytes, '# Table `').map((line) => line.split("'", 1)[0]);
+    const whole = linesWith(bytes, '*').filter((name) => !partly.includes(name));
+    return whole.map((name) => `${program.family} ${name}`);
+  });
+  return tables.some((table) => !shown.includes(table));
 }
 
 /** The rest of every line that begins with `start`. */

@@ -19,30 +19,17 @@ export interface NodeIdentity {
   readonly podCIDRs: readonly string[];
 }
 
-export interface NodeFacts {
-  readonly node: string;
-  /** Addresses of the node's interfaces, in canonical form. */
-  readonly localAddresses: readonly string[];
-  /** `null` if sysfs does not list them; then matches on interfaces are unknown. */
-  readonly interfaces: readonly string[] | null;
-  /** `null` if they cannot be read; then most matches on interfaces are unknown. */
-  readonly routes: Routes | null;
-  /** Addresses of the Node object, where packets to node ports are sent. */
-  readonly nodeIPs: readonly string[];
-  readonly podCIDRs: readonly string[];
-}
+export type NodeFacts = Awaited<ReturnType<typeof readNodeFacts>>;
 
 /** The largest number of addresses of one node; IPVS binds more to its own interface. */
 const mostAddresses = 256;
 
 const isLoopback = (address: string): boolean => address === '::1' || address.startsWith('127.');
 
-/**
- * Link-local addresses are left out: each pod adds one, and no client uses them. Virtual IPs may be
- * bound to the loopback interface.
- */
-export async function readNodeFacts(identity: NodeIdentity): Promise<NodeFacts> {
+export async function readNodeFacts(identity: NodeIdentity) {
   const { node = hostname(), nodeIPs, podCIDRs } = identity;
+  // Link-local addresses are left out: each pod adds one, and no client uses them. Virtual IPs may
+  // be bound to the loopback interface.
   const global = Object.values(networkInterfaces())
     .flatMap((addresses) => addresses ?? [])
     .filter(({ address }) => !isLoopback(address) && !/^fe[89ab]/i.test(address));
@@ -54,9 +41,13 @@ export async function readNodeFacts(identity: NodeIdentity): Promise<NodeFacts> 
   const interfaces = interfaceNames();
   return {
     node,
+    /** Addresses of the node's interfaces, in canonical form. */
     localAddresses: [...addresses].sort().slice(0, mostAddresses),
+    /** `null` if sysfs does not list them; then matches on interfaces are unknown. */
     interfaces,
+    /** `null` if they cannot be read; then most matches on interfaces are unknown. */
     routes: interfaces === null ? null : await routesOf(interfaces),
+    /** Addresses of the Node object, where packets to node ports are sent. */
     nodeIPs: (nodeIPs.length > 0 ? nodeIPs : first).map(canonicalIP),
     podCIDRs,
   };
@@ -77,11 +68,7 @@ async function routesOf(interfaces: readonly string[]): Promise<Routes | null> {
   // An interface that was removed since is not a device.
   const devices = interfaces.filter((name) => existsSync(join(links, name, 'device')));
   try {
-    return readRoutes(
-      await readShort('/proc/net/route'),
-      await readShort('/proc/net/fib_trie'),
-      devices,
-    );
+    return readRoutes(await readShort('route'), await readShort('fib_trie'), devices);
   } catch {
     return null;
   }
@@ -91,7 +78,8 @@ async function routesOf(interfaces: readonly string[]): Promise<Routes | null> {
 const mostBytes = 1 << 20;
 
 /** Reads a file of procfs, which has no size. Rejects if it is too long. */
-async function readShort(path: string): Promise<string> {
+async function readShort(name: string): Promise<string> {
+  const path = join('/proc/net', name);
   const content = await text(createReadStream(path, { encoding: 'latin1', end: mostBytes }));
   if (content.length > mostBytes) throw new RangeError(`${path} is too long`);
   return content;

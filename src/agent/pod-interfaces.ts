@@ -47,23 +47,16 @@ export function walkerOf(
     ranges.some(({ low, high }) => address >= low && address <= high),
   );
   const isFree = (address: number): boolean => {
-    const src = formatAddress(address);
-    const packet = {
-      from: 'pod',
-      src,
-      dst: outsideAddress.ip,
-      protocol: 'tcp',
-      dport: 80,
-    } as const;
-    const { drop, reject } = walk(packet);
+    const [src, dst] = [formatAddress(address), outsideAddress.ip];
+    const { drop, reject } = walk({ from: 'pod', src, dst, protocol: 'tcp', dport: 80 });
     return drop.probability + reject.probability === 0;
   };
   const standIn = pods.slice(0, mostTried).find(({ address }) => isFree(address));
   const interfaceOf = ({ from, src, iif }: Packet): string | null => {
     const source = parseAddress(src);
     if (from !== 'pod' || source === null) return null;
-    const someone = typeof source === 'number' ? standIn : undefined;
-    const known = lookup.from('pod', source) ?? someone?.interface ?? null;
+    const usual = typeof source === 'number' ? (standIn?.interface ?? null) : null;
+    const known = lookup.from('pod', source) ?? usual;
     if (iif === undefined) return known;
     // If kube-proxy detects pods by an interface prefix, the auditor asks with an invented name;
     // all interfaces with that prefix are pods'. A name that no interface has is dropped.

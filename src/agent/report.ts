@@ -11,12 +11,8 @@ import { parseIptablesSave } from '../rules/parse/iptables-save.ts';
 import { parseNft } from '../rules/parse/nft-ruleset.ts';
 import type { NodeSenders, PacketWords, Senders } from '../rules/report/digest.ts';
 import { digestOf, keyOf, packetsOf, wordsAt, wordsOf } from '../rules/report/digest.ts';
-import type { RuleFrontend } from '../rules/report/frontends.ts';
 import { frontendsInRules } from '../rules/report/frontends.ts';
-import type { InferredSettings } from '../rules/report/infer-proxy-config.ts';
 import { modeIn, settingsIn } from '../rules/report/infer-proxy-config.ts';
-import type { EncodedOutcomes } from '../rules/report/outcome-json.ts';
-import { encodeOutcomes } from '../rules/report/outcome-json.ts';
 import type { RuleSet } from '../rules/ruleset.ts';
 import { mergeRuleSets } from '../rules/ruleset.ts';
 import type { NodeContext } from '../rules/walk/walk.ts';
@@ -32,56 +28,33 @@ export interface ProxyConfigFile {
 }
 
 /** All rules of a node, parsed. */
-export interface NodeRuleSet {
-  readonly ruleset: RuleSet;
-  readonly frontends: readonly RuleFrontend[];
-  /** The mode of kube-proxy; `null` if it left no rules. */
-  readonly mode: 'iptables' | 'nftables' | null;
-  /** The backend of iptables; `null` if neither has rules. */
-  readonly backend: 'nft' | 'legacy' | null;
-  /** Settings of kube-proxy, as far as its rules show them. */
-  readonly settings: InferredSettings;
-}
+export type NodeRuleSet = ReturnType<typeof readDumps>;
 
-/** Details of one packet: its outcome, and the rules that lead to it. */
-export interface FrontendDetail {
-  readonly packet: Packet;
-  /** As in the digest. */
-  readonly words: string;
-  readonly unknown: readonly { readonly reason: string; readonly rule: string }[];
-  /** By outcome: the rules on one of the ways to it. */
-  readonly rules: Readonly<Record<string, readonly string[]>>;
-}
-
-/**
- * Parses dumps.
- *
- * @throws DumpError if one of them has another form.
- */
-export function readDumps(dumps: readonly CollectedDump[]): NodeRuleSet {
-  const parsed = dumps.map(({ program, bytes }): ParsedDump => {
-    const { name, prints, family } = program;
-    const ruleset = prints === 'nft' ? parseNft(bytes) : parseIptablesSave(bytes, family);
-    return { backend: /-(nft|legacy)-/.exec(name)?.[1] ?? null, bytes: bytes.length, ruleset };
-  });
+/** Parses dumps. Throws DumpError if one of them has another form. */
+export function readDumps(dumps: readonly CollectedDump[]) {
+  const parsed = dumps.map(parseDump);
   const ruleset = mergeRuleSets(parsed.map((dump) => dump.ruleset));
+  const mode = modeIn(ruleset);
   return {
     ruleset,
     frontends: frontendsInRules(ruleset),
-    mode: modeOf(ruleset),
+    /** The mode of kube-proxy; `null` if it left no rules. */
+    mode: mode === 'nftables' || hasChain(ruleset, 'nat', 'KUBE-SERVICES') ? mode : null,
     backend: backendOf(parsed),
-    settings: settingsIn(ruleset, modeIn(ruleset)),
+    /** Settings of kube-proxy, as far as its rules show them. */
+    settings: settingsIn(ruleset, mode),
   };
 }
 
-interface ParsedDump {
-  readonly ruleset: RuleSet;
-  readonly bytes: number;
+const parseDump = ({ program: { name, prints, family }, bytes }: CollectedDump) => ({
+  ruleset: prints === 'nft' ? parseNft(bytes) : parseIptablesSave(bytes, family),
+  bytes: bytes.length,
   /** Of iptables; `null` for a dump of nft. */
-  readonly backend: string | null;
-}
+  backend: /-(nft|legacy)-/.exec(name)?.[1] ?? null,
+});
 
-function backendOf(dumps: readonly ParsedDump[]): NodeRuleSet['backend'] {
+/** The backend of iptables; `null` if neither has rules. */
+function backendOf(dumps: readonly ReturnType<typeof parseDump>[]): 'nft' | 'legacy' | null {
   const backends = ['nft', 'legacy'] as const;
   const [hinted] = ['KUBE-IPTABLES-HINT', 'KUBE-KUBELET-CANARY'].flatMap((hint) => {
     const having = dumps.filter(({ ruleset }) => hasChain(ruleset, 'mangle', hint));
@@ -96,13 +69,6 @@ function backendOf(dumps: readonly ParsedDump[]): NodeRuleSet['backend'] {
 
 const hasChain = ({ tables }: RuleSet, table: string, chain: string): boolean =>
   tables.some(({ name, chains }) => name === table && chains.get(chain) !== undefined);
-
-function modeOf(ruleset: RuleSet): NodeRuleSet['mode'] {
-  if (ruleset.tables.some(({ source, name }) => source === 'nft' && name === 'kube-proxy')) {
-    return 'nftables';
-  }
-  return hasChain(ruleset, 'nat', 'KUBE-SERVICES') ? 'iptables' : null;
-}
 
 /** Index in the range of a pod that sends, behind the addresses that gateways have. */
 const podOffset = 251n;
@@ -137,15 +103,12 @@ export function askingOf(facts: NodeFacts, rules: NodeRuleSet | null): NodeSende
   };
 }
 
-export function contextOf({ localAddresses, interfaces, nodeIPs }: NodeFacts): NodeContext {
-  const addresses = [...new Set([...localAddresses, ...nodeIPs])];
-  return {
-    localAddresses: addresses,
-    ...(interfaces === null ? {} : { interfaces: { all: interfaces } }),
-  };
-}
+export const contextOf = ({ localAddresses, interfaces, nodeIPs }: NodeFacts): NodeContext => ({
+  localAddresses: [...new Set([...localAddresses, ...nodeIPs])],
+  ...(interfaces === null ? {} : { interfaces: { all: interfaces } }),
+});
 
-const walkerAt = (rules: NodeRuleSet, facts: NodeFacts): Walker =>
+export const walkerAt = (rules: NodeRuleSet, facts: NodeFacts): Walker =>
   walkerOf(rules.ruleset, contextOf(facts), facts.routes, podRangesOf(facts, rules));
 
 /** Digests by frontend. */
@@ -156,33 +119,23 @@ export function digestsOf(rules: NodeRuleSet, facts: NodeFacts): Map<string, str
     const outcome = walk(packet);
     return { words: wordsOf(outcome), endpoints: outcome.destinations.keys() };
   };
-  return new Map(
-    rules.frontends.map((frontend) => [
-      keyOf(frontend),
-      digestOf(wordsAt(frontend, asking, wordsFor)),
-    ]),
+  const digests = rules.frontends.map(
+    (frontend) => [keyOf(frontend), digestOf(wordsAt(frontend, asking, wordsFor))] as const,
   );
+  return new Map(digests);
 }
 
-/** The outcomes of packets. */
-export const outcomesOf = (
-  rules: NodeRuleSet,
-  facts: NodeFacts,
-  packets: readonly Packet[],
-): EncodedOutcomes => encodeOutcomes(packets.map(walkerAt(rules, facts)));
+export type FrontendDetail = NonNullable<ReturnType<typeof detailsOf>>[number];
 
-/** The details behind the digest of one frontend; `null` if no rule serves it. */
-export function detailsOf(
-  rules: NodeRuleSet,
-  facts: NodeFacts,
-  key: string,
-): FrontendDetail[] | null {
+/** The packets behind the digest of one frontend; `null` if no rule serves it. */
+export function detailsOf(rules: NodeRuleSet, facts: NodeFacts, key: string) {
   const frontend = rules.frontends.find((candidate) => keyOf(candidate) === key);
   if (frontend === undefined) return null;
   const walk = walkerAt(rules, facts);
   return packetsOf(frontend, askingOf(facts, rules)).map((packet) => {
     const outcome = walk(packet);
     const { reject, drop, pass, destinations, unknown } = outcome;
+    /** By outcome: the rules on one of the ways to it. */
     const texts = Object.entries({ reject, drop, pass, ...Object.fromEntries(destinations) })
       .map(([name, { trace }]) => [name, trace().map(({ rule }) => rule.text)] as const)
       .filter(([, texts]) => texts.length > 0);

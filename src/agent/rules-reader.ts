@@ -11,44 +11,21 @@ import zlib from 'node:zlib';
 
 import type { Packet } from '../model/proxy-config.ts';
 import type { EncodedOutcomes } from '../rules/report/outcome-json.ts';
+import { encodeOutcomes } from '../rules/report/outcome-json.ts';
 import { lackText } from '../rules/ruleset.ts';
-import type { CollectedDump, CollectedRules, ProgramLimits } from './collect.ts';
+import type { CollectedRules, ProgramLimits } from './collect.ts';
 import { collect, fingerprintOf } from './collect.ts';
 import type { NodeFacts, NodeIdentity } from './node-facts.ts';
 import { readNodeFacts } from './node-facts.ts';
 import type { FrontendDetail, NodeRuleSet, ProxyConfigFile } from './report.ts';
-import { createReport, detailsOf, outcomesOf, readDumps } from './report.ts';
+import { createReport, detailsOf, readDumps, walkerAt } from './report.ts';
 
 export interface NodeSettings extends NodeIdentity {
   readonly proxyConfig: ProxyConfigFile | null;
   readonly limits: ProgramLimits;
 }
 
-/** The compressed dumps of a round. */
-export interface PackedRules {
-  readonly dumps: readonly CollectedDump[];
-  readonly facts: NodeFacts;
-}
-
-export interface RoundResult {
-  /** The report as JSON. */
-  readonly text: Buffer;
-  /** The same text while the report is the same. */
-  readonly etag: string;
-  readonly frontends: number;
-  /** `null` if the rules of the node are unknown, as is the fingerprint. */
-  readonly packed: PackedRules | null;
-  readonly fingerprint: string | null;
-}
-
-export interface RoundReply {
-  /** `null` if the rules are as in the last round. */
-  readonly result: RoundResult | null;
-  /** Bytes of the dumps. */
-  readonly bytes: number;
-  /** Seconds that the programs took. */
-  readonly collecting: number;
-}
+export type RoundReply = Awaited<ReturnType<typeof makeRound>>;
 
 /** The first request is `round` or `unpack`; the others are about its rules. */
 export type ReaderRequest =
@@ -64,11 +41,9 @@ export type ReaderRequest =
   | { readonly kind: 'details'; readonly key: string }
   | { readonly kind: 'outcomes'; readonly packets: readonly Packet[] };
 
-/** `null` if the rules are unknown, or no rule serves the frontend. */
-type ReaderAnswer = RoundReply | readonly FrontendDetail[] | EncodedOutcomes | null;
-
 export interface ReaderReply {
-  readonly answer: ReaderAnswer;
+  /** `null` if the rules are unknown, or no rule serves the frontend. */
+  readonly answer: RoundReply | readonly FrontendDetail[] | EncodedOutcomes | null;
   /** CPU seconds of this process since its last reply. */
   readonly cpu: number;
 }
@@ -82,56 +57,49 @@ const compression: zlib.ZstdOptions = {
   },
 };
 
-const pack = ({ program, bytes }: CollectedDump): CollectedDump => ({
-  program,
-  bytes: zlib.zstdCompressSync(bytes, compression),
-});
+/** The compressed dumps of a round. */
+type PackedRules = Pick<CollectedRules, 'dumps'> & { readonly facts: NodeFacts };
 
-const unpack = ({ program, bytes }: CollectedDump): CollectedDump => ({
-  program,
-  bytes: zlib.zstdDecompressSync(bytes),
-});
+const recoded = (dumps: CollectedRules['dumps'], recode: (bytes: Buffer) => Buffer) =>
+  dumps.map(({ program, bytes }) => ({ program, bytes: recode(bytes) }));
 
-interface KnownRules {
-  /** `null` if the rules of the node are unknown. */
-  readonly rules: NodeRuleSet | null;
-  readonly facts: NodeFacts;
-}
+/** The rules of the round or of the dumps; `null` if the rules of the node are unknown. */
+let known: { readonly rules: NodeRuleSet; readonly facts: NodeFacts } | null = null;
 
-async function makeRound(
-  request: ReaderRequest & { readonly kind: 'round' },
-): Promise<KnownRules & { readonly reply: RoundReply }> {
-  const { last, problem, settings } = request;
+async function makeRound(settings: NodeSettings, last: string | null, problem: string | null) {
   const facts = await readNodeFacts(settings);
   const begun = performance.now();
   const collected =
     problem === null
       ? await collect(settings.limits)
       : { dumps: [], states: {}, problems: [problem] };
+  /** Seconds that the programs took. */
   const collecting = (performance.now() - begun) / 1000;
   const bytes = collected.dumps.reduce((sum, dump) => sum + dump.bytes.length, 0);
   const fingerprint = fingerprintOf(collected, facts);
-  if (fingerprint !== null && fingerprint === last) {
-    return { reply: { result: null, bytes, collecting }, rules: null, facts };
-  }
+  // The rules are as in the last round.
+  if (fingerprint !== null && fingerprint === last) return { result: null, bytes, collecting };
   const { rules, problems } = parseRules(collected);
+  known = rules && { rules, facts };
   const report = createReport(settings.proxyConfig, facts, { ...collected, problems }, rules);
   const text = Buffer.from(`${JSON.stringify(report)}\n`);
-  const result: RoundResult = {
+  const pack = (dump: Buffer): Buffer => zlib.zstdCompressSync(dump, compression);
+  const packed = rules && { dumps: recoded(collected.dumps, pack), facts };
+  const result = {
+    /** The report as JSON. */
     text,
+    /** The same text while the report is the same. */
     etag: `"${createHash('sha256').update(text).digest('base64url').slice(0, 22)}"`,
     frontends: Object.keys(report.frontends).length,
-    packed: rules === null ? null : { dumps: collected.dumps.map(pack), facts },
-    fingerprint: rules === null ? null : fingerprint,
+    /** `null` if the rules of the node are unknown, as is the fingerprint. */
+    packed,
+    fingerprint: rules && fingerprint,
   };
-  return { reply: { result, bytes, collecting }, rules, facts };
+  return { result, bytes, collecting };
 }
 
-function parseRules({ dumps, problems }: CollectedRules): {
-  readonly rules: NodeRuleSet | null;
-  /** Why the rules are unknown; empty if they are known. */
-  readonly problems: readonly string[];
-} {
+/** The rules, or `null` and the reasons. */
+function parseRules({ dumps, problems }: CollectedRules) {
   if (problems.length > 0) return { rules: null, problems };
   try {
     const rules = readDumps(dumps);
@@ -143,35 +111,33 @@ function parseRules({ dumps, problems }: CollectedRules): {
   }
 }
 
+async function answerTo(request: ReaderRequest): Promise<ReaderReply['answer']> {
+  if (request.kind === 'round') {
+    return makeRound(request.settings, request.last, request.problem);
+  }
+  if (request.kind === 'unpack') {
+    const { dumps, facts } = request.packed;
+    const unpack = (bytes: Buffer): Buffer => zlib.zstdDecompressSync(bytes);
+    known = { rules: readDumps(recoded(dumps, unpack)), facts };
+    return null;
+  }
+  if (known === null) return null;
+  const { rules, facts } = known;
+  return request.kind === 'details'
+    ? detailsOf(rules, facts, request.key)
+    : encodeOutcomes(request.packets.map(walkerAt(rules, facts)));
+}
+
 /** Answers the requests of the process that started this one, until that disconnects. */
 function serve(): void {
-  let known: KnownRules | null = null;
-  const answerTo = async (request: ReaderRequest): Promise<ReaderAnswer> => {
-    if (request.kind === 'round') {
-      const { reply, ...read } = await makeRound(request);
-      known = read;
-      return reply;
-    }
-    if (request.kind === 'unpack') {
-      const { dumps, facts } = request.packed;
-      known = { rules: readDumps(dumps.map(unpack)), facts };
-      return null;
-    }
-    const { rules = null, facts } = known ?? {};
-    if (rules === null || facts === undefined) return null;
-    return request.kind === 'details'
-      ? detailsOf(rules, facts, request.key)
-      : outcomesOf(rules, facts, request.packets);
-  };
-  let replied: Promise<unknown> = Promise.resolve();
-  let spent = 0;
+  let replied = Promise.resolve();
+  let before: NodeJS.CpuUsage | undefined;
   process.on('message', (request: ReaderRequest) => {
     replied = replied.then(async () => {
       const answer = await answerTo(request);
-      const { user, system } = process.cpuUsage();
-      const cpu = (user + system) / 1e6 - spent;
-      spent += cpu;
-      process.send?.({ answer, cpu } satisfies ReaderReply);
+      const { user, system } = process.cpuUsage(before);
+      before = process.cpuUsage();
+      process.send?.({ answer, cpu: (user + system) / 1e6 } satisfies ReaderReply);
     });
   });
   process.on('disconnect', () => process.exit(0));

@@ -15,30 +15,21 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Packet } from '../model/proxy-config.ts';
 import type { EncodedOutcomes } from '../rules/report/outcome-json.ts';
 import type { FrontendDetail } from './report.ts';
-import type {
-  NodeSettings,
-  ReaderReply,
-  ReaderRequest,
-  RoundReply,
-  RoundResult,
-} from './rules-reader.ts';
+import type { NodeSettings, ReaderReply, ReaderRequest, RoundReply } from './rules-reader.ts';
 
 export interface ScheduleSettings extends NodeSettings {
   /** The least number of seconds between two rounds. */
   readonly interval: number;
-  /** A round may use one n-th of a core. `npm run e2e` shortens the pauses by it. */
+  /** A round may use one n-th of a core; 100. `npm run e2e` shortens the pauses by it. */
   readonly share?: number;
 }
 
-interface PublishedReport extends RoundResult {
+type PublishedReport = NonNullable<RoundReply['result']> & {
   /** The start of the round: seconds of the monotonic clock. */
   readonly at: number;
   /** A different text for every round of every agent. */
   readonly round: string;
-}
-
-/** A round may use one n-th of a core. */
-const defaultShare = 100;
+};
 
 /** Milliseconds after the last question until the process that answered it ends. */
 const lingerMs = 5000;
@@ -62,62 +53,40 @@ const program = join(
   import.meta.filename.endsWith('.ts') ? 'rules-reader.ts' : 'reading.cjs',
 );
 
-function cpuSeconds(): number {
-  const { user, system } = process.cpuUsage();
-  return (user + system) / 1e6;
-}
-
-/** A process that reads rules. */
-interface RulesReader {
-  /** Resolves to a text if there is no answer: why. */
-  ask(request: ReaderRequest): Promise<ReaderReply['answer'] | string>;
-  /** Ends the process when no question comes for a while. It keeps no other process alive. */
-  linger(): void;
-  end(): void;
-  hasEnded(): boolean;
-}
-
-/** Costs and results of the rounds. */
-const noCost = {
-  rounds: 0,
-  failed: 0,
-  /** Rounds that found the same rules as the round before, and did not parse them. */
-  unchanged: 0,
-  /** Seconds, of all rounds. */
-  collecting: 0,
-  cpu: 0,
-  /** Seconds of the last round, and until the next. */
-  last: 0,
-  pause: 0,
-  /** Bytes of the last dumps. */
-  bytes: 0,
-};
-
-interface State {
-  readonly settings: ScheduleSettings;
-  readonly name: string;
-  published: PublishedReport | null;
-  problem: string | null;
+const newState = ({ interval, share = 100, ...settings }: ScheduleSettings) => ({
+  interval,
+  share,
+  settings,
+  name: randomBytes(6).toString('base64url'),
+  published: null as PublishedReport | null,
+  problem: null as string | null,
   /** The process that last read the rules of the report; `null` if none did. */
-  reader: RulesReader | null;
-  cost: Readonly<typeof noCost>;
+  reader: null as ReturnType<typeof startReader> | null,
   /** CPU seconds of readers since the last round. Answers make the next rest longer, too. */
-  readerCpu: number;
-}
+  readerCpu: 0,
+  cost: {
+    rounds: 0,
+    failed: 0,
+    /** Rounds that found the same rules as the round before, and did not parse them. */
+    unchanged: 0,
+    /** Seconds, of all rounds. */
+    collecting: 0,
+    cpu: 0,
+    /** Seconds of the last round, and until the next. */
+    last: 0,
+    pause: 0,
+    /** Bytes of the last dumps. */
+    bytes: 0,
+  },
+});
+
+type State = ReturnType<typeof newState>;
 
 export type ScheduledAgent = ReturnType<typeof createAgent>;
 
 /** An agent that has made no round. */
 export function createAgent(settings: ScheduleSettings) {
-  const state: State = {
-    settings,
-    name: randomBytes(6).toString('base64url'),
-    published: null,
-    problem: null,
-    reader: null,
-    cost: noCost,
-    readerCpu: 0,
-  };
+  const state = newState(settings);
   return {
     round: () => makeRound(state, new AbortController().signal),
     /** Makes rounds until `signal` is aborted. */
@@ -147,10 +116,9 @@ export function createAgent(settings: ScheduleSettings) {
 }
 
 async function makeRound(state: State, signal: AbortSignal): Promise<void> {
-  const { cost, published } = state;
-  const { interval, share = defaultShare, ...settings } = state.settings;
+  const { cost, published, settings, interval, share } = state;
   const at = performance.now() / 1000;
-  const cpuBefore = cpuSeconds();
+  const before = process.cpuUsage();
   const last = published?.fingerprint ?? null;
   const request = { kind: 'round', settings, last, problem: null } as const;
   let reader = startReader(state, signal);
@@ -177,7 +145,8 @@ async function makeRound(state: State, signal: AbortSignal): Promise<void> {
     reader.linger();
     state.reader = reader;
   }
-  const cpu = cpuSeconds() - cpuBefore + state.readerCpu;
+  const { user, system } = process.cpuUsage(before);
+  const cpu = (user + system) / 1e6 + state.readerCpu;
   state.readerCpu = 0;
   state.cost = {
     rounds: cost.rounds + 1,
@@ -204,7 +173,8 @@ async function ask(state: State, request: ReaderRequest): Promise<ReaderReply['a
   return typeof answer === 'string' ? null : answer;
 }
 
-function startReader(state: State, signal?: AbortSignal): RulesReader {
+/** Starts a process that reads rules. */
+function startReader(state: { readerCpu: number }, signal?: AbortSignal) {
   const child = fork(program, {
     execArgv: readerFlags,
     env: { ...process.env, ...environment },
@@ -231,7 +201,8 @@ function startReader(state: State, signal?: AbortSignal): RulesReader {
   });
   const end = (): void => void child.kill('SIGKILL');
   return {
-    async ask(request) {
+    /** Resolves to a text if there is no answer: why. */
+    async ask(request: ReaderRequest): Promise<ReaderReply['answer'] | string> {
       if (failure !== null) return failure;
       timer?.refresh();
       const { promise, resolve } = Promise.withResolvers<ReaderReply['answer'] | string>();
@@ -240,7 +211,8 @@ function startReader(state: State, signal?: AbortSignal): RulesReader {
       if (child.connected) child.send(request, () => undefined);
       return promise;
     },
-    linger() {
+    /** Ends the process when no question comes for a while. It keeps no other process alive. */
+    linger(): void {
       timer = setTimeout(end, lingerMs).unref();
       child.unref();
       child.channel?.unref();

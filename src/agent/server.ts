@@ -111,9 +111,8 @@ const plain = (body: string): Answer => ({
 
 function reportOf(agent: ScheduledAgent, tags: string): Answer {
   const published = agent.report();
-  if (published === null) {
-    return json(503, { error: agent.problem() ?? 'the first round is not over' });
-  }
+  const error = agent.problem() ?? 'the first round is not over';
+  if (published === null) return json(503, { error });
   const { text, etag, round, at } = published;
   const { last, pause } = agent.cost();
   const headers = {
@@ -145,10 +144,8 @@ function decoded(path: string): string | null {
 
 async function outcomesOf(agent: ScheduledAgent, url: string): Promise<Answer> {
   const texts = new URL(url, 'http://agent').searchParams.getAll('p');
-  const invalid = texts.find((text) => readPacket(text) === null);
-  if (invalid !== undefined) {
-    return json(400, { error: `no packet: ${invalid.slice(0, longestPath)}` });
-  }
+  const invalid = texts.find((text) => readPacket(text) === null)?.slice(0, longestPath);
+  if (invalid !== undefined) return json(400, { error: `no packet: ${invalid}` });
   const outcomes = await agent.outcomes(texts.flatMap((text) => readPacket(text) ?? []));
   return outcomes === null
     ? json(503, { error: 'what stands on the node is not known' })

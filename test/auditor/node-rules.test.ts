@@ -7,8 +7,9 @@ import { parse } from 'yaml';
 
 import type { NodeReportEntry } from '../../src/agent/client/scraper.ts';
 import type { CollectedDump } from '../../src/agent/collect.ts';
+import { programs } from '../../src/agent/collect.ts';
 import type { NodeFacts } from '../../src/agent/node-facts.ts';
-import { askingOf, contextOf, digestsOf, outcomesOf, readDumps } from '../../src/agent/report.ts';
+import { askingOf, contextOf, digestsOf, readDumps, walkerAt } from '../../src/agent/report.ts';
 import { createPendingFindings } from '../../src/audit/pending/pending.ts';
 import type { GivenRules, NodeEntry } from '../../src/auditor/node-rules.ts';
 import { createNodeRules } from '../../src/auditor/node-rules.ts';
@@ -16,7 +17,7 @@ import type { Problem } from '../../src/cluster/decode/problem.ts';
 import { parseIP } from '../../src/model/ip.ts';
 import type { Packet } from '../../src/model/proxy-config.ts';
 import { packetText, readKey } from '../../src/rules/report/digest.ts';
-import { decodeOutcomes } from '../../src/rules/report/outcome-json.ts';
+import { decodeOutcomes, encodeOutcomes } from '../../src/rules/report/outcome-json.ts';
 import { storeOf } from '../build.ts';
 import { readBytes, readFolder } from '../nodes/folder.ts';
 import { inputOf } from '../nodes/walk.ts';
@@ -200,7 +201,7 @@ describe('masquerade-all is detected by the rules or by the configuration', () =
 
   test('its agent reports the settings that the rules show', () => {
     const dumps = given(null).map((entry, at): CollectedDump => ({
-      program: { name: '', prints: 'iptables-save', family: at === 0 ? 'ip' : 'ip6', args: [] },
+      program: programs[at === 0 ? 0 : 1],
       bytes: Buffer.from('text' in entry ? (entry.text ?? '') : ''),
     }));
     expect(readDumps(dumps).settings).toEqual({
@@ -210,13 +211,13 @@ describe('masquerade-all is detected by the rules or by the configuration', () =
   });
 });
 
-const dumpOf = (family: 'ip' | 'ip6', name: string, file: string): CollectedDump => ({
-  program: { name, prints: 'iptables-save', family, args: [] },
+const dumpOf = (program: CollectedDump['program'], file: string): CollectedDump => ({
+  program,
   bytes: Buffer.from(textOf(file)),
 });
 const standing = readDumps([
-  dumpOf('ip', 'iptables-nft-save', 'iptables-save.txt'),
-  dumpOf('ip6', 'ip6tables-nft-save', 'ip6tables-save.txt'),
+  dumpOf(programs[0], 'iptables-save.txt'),
+  dumpOf(programs[1], 'ip6tables-save.txt'),
 ]);
 
 /** The reports and answers of an agent with these interfaces, and the number of requests. */
@@ -224,7 +225,7 @@ function told(rules: ReturnType<typeof begun>['rules'], more: readonly string[])
   const { addresses: nodeIPs, podCIDRs } = node;
   const localAddresses = [...nodeIPs, ...more];
   const bare = { node: 'node-a', interfaces: null, routes: null };
-  const place: NodeFacts = { ...bare, localAddresses, nodeIPs, podCIDRs };
+  const place: NodeFacts = { ...bare, localAddresses, nodeIPs: [...nodeIPs], podCIDRs };
   const digests = new Map(digestsOf(standing, place));
   const report: NodeReportEntry['report'] = {
     node: 'node-a',
@@ -246,7 +247,8 @@ function told(rules: ReturnType<typeof begun>['rules'], more: readonly string[])
   };
   visit(null);
   const asked = needed;
-  const answers = decodeOutcomes(JSON.parse(JSON.stringify(outcomesOf(standing, place, asked))));
+  const sent = JSON.stringify(encodeOutcomes(asked.map(walkerAt(standing, place))));
+  const answers = decodeOutcomes(JSON.parse(sent));
   visit(
     new Map(
       asked.flatMap((packet, at) => {

@@ -139,7 +139,7 @@ export function createScraper(options: ScraperOptions) {
 }
 
 /**
- * The addresses of agents by the name of their Node. Of several endpoints on one Node, as there are while an
+ * The addresses of agents by the name of their Node. Of several endpoints on one Node, as while an
  * agent is replaced, a ready one counts, and of equals the first by address. Endpoints without a
  * Node are no agents.
  */
