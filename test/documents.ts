@@ -18,6 +18,7 @@ import { serviceFamilies } from '../src/output/metrics/service-rows.ts';
 import { findAlert } from '../src/output/text/documentation-links.ts';
 import { readFolder } from './nodes/folder.ts';
 import { forwardingOf, summarizeNode } from './nodes/walk.ts';
+import { boundsOf } from './output/samples.ts';
 
 const findingsIntroduction = `# Findings
 
@@ -416,7 +417,7 @@ export function cardinality(family: MetricFamily<never>): number {
     series *= isOne ? 1 : Math.max(1, values.length);
   }
   // Of a histogram, a series per bucket, +Inf among them, and those of sum and count.
-  return family.type === 'histogram' ? series * (family.bounds.length + 3) : series;
+  return family.type === 'histogram' ? series * (boundsOf(family).length + 3) : series;
 }
 
 /** A Markdown table whose columns are padded, as Prettier wants it. */

@@ -12,6 +12,7 @@ import { createJourneys } from '../../src/audit/measure/journey.ts';
 import { createMeasurements, createServiceSums } from '../../src/audit/measure/measurements.ts';
 import { createLagHistory } from '../../src/audit/measure/sample-history.ts';
 import type { ExpositionFormat } from '../../src/output/metrics/exposition.ts';
+import type { MetricFamily } from '../../src/output/metrics/family.ts';
 import { createMetricsRenderer } from '../../src/output/metrics/metrics.ts';
 import type { ServiceNumbers } from '../../src/output/metrics/service-rows.ts';
 import { noServiceSeries } from '../../src/output/metrics/service-rows.ts';
@@ -99,6 +100,13 @@ export function stateOf(more: Partial<MetricsState> = {}): MetricsState {
     perService: noServiceSeries,
     ...more,
   };
+}
+
+/** The bounds of the buckets of a family; none for a gauge or a counter. */
+export function boundsOf(family: MetricFamily<never>): readonly number[] {
+  if (family.type !== 'histogram') return [];
+  const [sample] = (family as MetricFamily<MetricsState>).collect(stateOf());
+  return typeof sample?.value === 'object' ? sample.value.bounds : [];
 }
 
 const renderMetrics = createMetricsRenderer();

@@ -15,6 +15,7 @@ import { parser } from '@prometheus-io/lezer-promql';
 import { families } from '../../src/output/metrics/families.ts';
 import { serviceFamilies } from '../../src/output/metrics/service-rows.ts';
 import { processFamilies } from '../documents.ts';
+import { boundsOf } from '../output/samples.ts';
 import { cacheFolder, endProgram, freePort, goProgram } from '../processes.ts';
 
 const run = promisify(execFile);
@@ -167,9 +168,9 @@ export const exposed: ReadonlyMap<string, Labels> = new Map([
   ...agentMetrics.map((name): [string, Labels] => [name, attached]),
   ...families.flatMap((family): [string, Labels][] => {
     const labels = { ...attached, ...family.labels };
-    if (!('bounds' in family)) return [[family.name, labels]];
+    if (family.type !== 'histogram') return [[family.name, labels]];
     // The second form is OpenMetrics', which Prometheus 3 makes of the first.
-    const le = [...family.bounds.flatMap((bound) => [`${bound}`, bound.toFixed(1)]), '+Inf'];
+    const le = [...boundsOf(family).flatMap((bound) => [`${bound}`, bound.toFixed(1)]), '+Inf'];
     return [
       [`${family.name}_bucket`, { ...labels, le }],
       [`${family.name}_sum`, labels],

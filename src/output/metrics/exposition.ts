@@ -4,7 +4,8 @@
 // and have exemplars, units are included, and the end is marked. Left out: timestamps of samples,
 // and the protobuf format, which native histograms would require.
 
-import type { Exemplar } from '../../audit/measure/histogram.ts';
+import type { Exemplar, Histogram } from '../../audit/measure/histogram.ts';
+import type { MetricFamily, SampleLabels } from './family.ts';
 
 export type ExpositionFormat = 'text' | 'openmetrics';
 
@@ -65,6 +66,41 @@ export function formatSeries(
   if (exemplar === undefined) return `${series}\n`;
   const { traceId, value: observed, at } = exemplar;
   return `${series} # {trace_id="${traceId}"} ${formatNumber(observed)} ${formatNumber(at)}\n`;
+}
+
+/** The series of a family; `common` are labels of all of them. */
+export const formatSamples = <State>(
+  { name, collect }: MetricFamily<State>,
+  state: State,
+  format: ExpositionFormat,
+  common: SampleLabels = {},
+): string =>
+  collect(state)
+    .map(({ labels, value }) => {
+      const text = formatLabels({ ...common, ...labels });
+      return typeof value === 'number'
+        ? formatSeries(name, text, value)
+        : formatHistogram(name, text, value, format);
+    })
+    .join('');
+
+function formatHistogram(
+  name: string,
+  labels: string,
+  { bounds, counts, exemplars, sum, count }: Histogram,
+  format: ExpositionFormat,
+): string {
+  const prefix = labels === '' ? '' : `${labels},`;
+  let text = '';
+  let below = 0;
+  for (const [index, bound] of [...bounds, Infinity].entries()) {
+    below += counts[index] ?? 0;
+    const le = `${prefix}le="${formatBound(bound, format)}"`;
+    const exemplar = format === 'openmetrics' ? exemplars?.[index] : undefined;
+    text += formatSeries(`${name}_bucket`, le, below, exemplar);
+  }
+  text += formatSeries(`${name}_sum`, labels, sum);
+  return text + formatSeries(`${name}_count`, labels, count);
 }
 
 /** The lines before the samples of a family. `help` has no line break and no backslash. */

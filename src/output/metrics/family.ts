@@ -9,43 +9,33 @@ import type { Histogram } from '../../audit/measure/histogram.ts';
 
 export type SampleLabels = Readonly<Record<string, string>>;
 
-/** One series with its value. */
-export interface Sample<Value = number> {
+/** One series with its value, or the series of a histogram. */
+export interface Sample {
   readonly labels: SampleLabels;
-  readonly value: Value;
+  readonly value: number | Histogram;
 }
 
-interface Base {
+type LabelValues = Readonly<Record<string, readonly string[]>>;
+type OneOfEach<L extends LabelValues> = { readonly [Label in keyof L]: L[Label][number] };
+
+export interface MetricFamily<State> {
   readonly name: string;
+  readonly type: 'gauge' | 'counter' | 'histogram';
   readonly help: string;
   /** The labels with their values; an empty list if only the state has the value. */
   readonly labels: LabelValues;
   readonly unit: string;
   readonly stability: 'stable' | 'experimental';
-}
-
-/** A gauge or a counter. */
-export interface ValueFamily<State> extends Base {
-  readonly type: 'gauge' | 'counter';
   readonly collect: (state: State) => readonly Sample[];
 }
 
-export interface HistogramFamily<State> extends Base {
-  readonly type: 'histogram';
-  readonly bounds: readonly number[];
-  readonly collect: (state: State) => readonly Sample<Histogram>[];
-}
-
-export type MetricFamily<State> = ValueFamily<State> | HistogramFamily<State>;
-
-type LabelValues = Readonly<Record<string, readonly string[]>>;
-type OneOfEach<L extends LabelValues> = { readonly [Label in keyof L]: L[Label][number] };
+type UnnamedFamily<State> = Omit<MetricFamily<State>, 'name' | 'unit'>;
 
 /** A sample per combination of labels, the last label first; none where the value is null. */
-function collector<State, L extends LabelValues, Value>(
-  value: (state: State, labels: OneOfEach<L>) => Value | null,
+function collector<State, L extends LabelValues>(
+  value: (state: State, labels: OneOfEach<L>) => Sample['value'] | null,
   labels: L,
-): (state: State) => Sample<Value>[] {
+): (state: State) => Sample[] {
   let combined: SampleLabels[] = [{}];
   for (const [label, values] of Object.entries(labels)) {
     combined = combined.flatMap((first) => values.map((name) => ({ ...first, [label]: name })));
@@ -57,43 +47,38 @@ function collector<State, L extends LabelValues, Value>(
     });
 }
 
-/** The functions that make families with this prefix, for states of one type. */
-export function familiesOf<State>(prefix: string, stability: Base['stability'] = 'stable') {
-  const describe = (name: string, help: string, labels: LabelValues): Base => ({
-    name: `${prefix}${name}`,
-    help,
-    labels,
-    unit: /_(seconds|bytes|ratio)(?:_max)?(?:_total)?$/.exec(name)?.[1] ?? 'none',
-    stability,
-  });
-  /** For samples whose labels only the state knows, or that take one pass for all labels. */
+/** The functions that make families without a name, for states of one type. */
+export function familiesOf<State>(stability: MetricFamily<State>['stability'] = 'stable') {
+  /** For samples whose labels only the state knows. */
   const samples = (
-    type: 'gauge' | 'counter',
-    name: string,
+    type: MetricFamily<State>['type'],
     help: string,
     collect: (state: State) => readonly Sample[],
     labels: LabelValues,
-  ): ValueFamily<State> => ({ ...describe(name, help, labels), type, collect });
-  const valueFamily =
-    (type: 'gauge' | 'counter') =>
+  ): UnnamedFamily<State> => ({ type, help, labels, stability, collect });
+  const maker =
+    <Value extends Sample['value']>(type: MetricFamily<State>['type']) =>
     <const L extends LabelValues>(
-      name: string,
       help: string,
-      value: (state: State, labels: OneOfEach<L>) => number | null,
+      value: (state: State, labels: OneOfEach<L>) => Value | null,
       labels = {} as L,
     ) =>
-      samples(type, name, help, collector(value, labels), labels);
-  const histogram = <const L extends LabelValues>(
-    name: string,
-    help: string,
-    bounds: readonly number[],
-    value: (state: State, labels: OneOfEach<L>) => Histogram,
-    labels = {} as L,
-  ): HistogramFamily<State> => ({
-    ...describe(name, help, labels),
-    type: 'histogram',
-    bounds,
-    collect: collector(value, labels),
-  });
-  return { gauge: valueFamily('gauge'), counter: valueFamily('counter'), histogram, samples };
+      samples(type, help, collector(value, labels), labels);
+  return {
+    gauge: maker<number>('gauge'),
+    counter: maker<number>('counter'),
+    histogram: maker<Histogram>('histogram'),
+    samples,
+  };
 }
+
+/** Adds names with a prefix, and the units that names end with. */
+export const nameFamilies = <State>(
+  prefix: string,
+  families: Readonly<Record<string, UnnamedFamily<State>>>,
+): MetricFamily<State>[] =>
+  Object.entries(families).map(([name, family]) => ({
+    ...family,
+    name: `${prefix}${name}`,
+    unit: /_(seconds|bytes|ratio)(?:_max)?(?:_total)?$/.exec(name)?.[1] ?? 'none',
+  }));

@@ -10,9 +10,15 @@ import type { MetricValue } from 'prom-client';
 import { collectDefaultMetrics, Registry } from 'prom-client';
 
 import type { ExpositionFormat } from './exposition.ts';
-import { ends, formatBound, formatHead, formatLabels, formatSeries } from './exposition.ts';
+import {
+  ends,
+  formatBound,
+  formatHead,
+  formatLabels,
+  formatSamples,
+  formatSeries,
+} from './exposition.ts';
 import { families } from './families.ts';
-import type { HistogramFamily, MetricFamily } from './family.ts';
 import { serviceFamilies } from './service-rows.ts';
 import type { MetricsState } from './state.ts';
 
@@ -28,7 +34,11 @@ export function createMetricsRenderer(): MetricsRenderer {
   return async function* (state, format) {
     registry ??= observeProcess();
     const processText = await formatProcess(registry, format);
-    yield families.map((family) => formatFamily(family, state, format)).join('');
+    const texts = families.map((family) => {
+      const text = formatSamples(family, state, format);
+      return text === '' ? '' : formatHead(family, format, family.unit) + text;
+    });
+    yield texts.join('');
     yield* servicePieces(state.perService.rows, format);
     yield processText + ends[format];
   };
@@ -81,43 +91,6 @@ async function formatProcess(registry: Registry, format: ExpositionFormat): Prom
       const labelText = formatLabels(le === undefined ? labels : { ...labels, le: bound });
       text += formatSeries(metricName ?? name, labelText, value);
     }
-  }
-  return text;
-}
-
-function formatFamily(
-  family: MetricFamily<MetricsState>,
-  state: MetricsState,
-  format: ExpositionFormat,
-): string {
-  const text =
-    family.type === 'histogram'
-      ? formatHistograms(family, state, format)
-      : family
-          .collect(state)
-          .map(({ labels, value }) => formatSeries(family.name, formatLabels(labels), value))
-          .join('');
-  return text === '' ? '' : formatHead(family, format, family.unit) + text;
-}
-
-function formatHistograms(
-  { name, collect }: HistogramFamily<MetricsState>,
-  state: MetricsState,
-  format: ExpositionFormat,
-): string {
-  let text = '';
-  for (const { labels, value: histogram } of collect(state)) {
-    const labelText = formatLabels(labels);
-    const prefix = labelText === '' ? '' : `${labelText},`;
-    let below = 0;
-    for (const [index, bound] of [...histogram.bounds, Infinity].entries()) {
-      below += histogram.counts[index] ?? 0;
-      const le = `${prefix}le="${formatBound(bound, format)}"`;
-      const exemplar = format === 'openmetrics' ? histogram.exemplars?.[index] : undefined;
-      text += formatSeries(`${name}_bucket`, le, below, exemplar);
-    }
-    text += formatSeries(`${name}_sum`, labelText, histogram.sum);
-    text += formatSeries(`${name}_count`, labelText, histogram.count);
   }
   return text;
 }

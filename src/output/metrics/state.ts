@@ -7,6 +7,7 @@ import type { Measurements, ServiceSums } from '../../audit/measure/measurements
 import type { ConfirmCounts } from '../../audit/pending/confirm.ts';
 import type { Input } from '../../audit/pending/progress.ts';
 import type { Summary } from '../../audit/summary.ts';
+import { recordOf } from '../../model/counts.ts';
 import type { Resource } from '../../model/objects.ts';
 import type { TracingCounts } from '../traces/sender.ts';
 import type { ServiceSeries } from './service-rows.ts';
@@ -39,31 +40,26 @@ export interface MetricsState extends ServiceSums, Measurements {
 export type OpenedFindings = Partial<Record<Code, Partial<Record<Severity, number>>>>;
 
 /** Counts a finding by its code and severity. */
-export function countOpened(opened: OpenedFindings, { code, severity }: Finding): void {
+export function countOpened(opened: OpenedFindings, { code, severity }: Finding): OpenedFindings {
   const bySeverity = (opened[code] ??= {});
   bySeverity[severity] = (bySeverity[severity] ?? 0) + 1;
+  return opened;
 }
 
 export const agentStates = ['answering', 'stale', 'refused', 'absent'] as const;
 export const visitResults = ['seen', 'early', 'refused', 'silent'] as const;
 
 /** The state of the agents of all nodes. */
-export interface AgentMetrics {
-  /** The number of nodes by the state of their agent. */
-  readonly states: Counts<(typeof agentStates)[number]>;
-  /** The time of the oldest report of an answering agent; null if no agent answers. */
-  readonly oldestSeenAt: number | null;
-  /** Frontends whose digest differs from the expected one. */
-  readonly divergent: number;
-  readonly visits: Counts<(typeof visitResults)[number]>;
-  readonly bytes: number;
-}
+export type AgentMetrics = Readonly<typeof noAgents>;
 
-export const noAgents: AgentMetrics = {
-  states: { answering: 0, stale: 0, refused: 0, absent: 0 },
-  oldestSeenAt: null,
+export const noAgents = {
+  /** The number of nodes by the state of their agent. */
+  states: recordOf(agentStates, () => 0),
+  /** The time of the oldest report of an answering agent; null if no agent answers. */
+  oldestSeenAt: null as number | null,
+  /** Frontends whose digest differs from the expected one. */
   divergent: 0,
-  visits: { seen: 0, early: 0, refused: 0, silent: 0 },
+  visits: recordOf(visitResults, () => 0),
   bytes: 0,
 };
 
@@ -80,20 +76,16 @@ export const hintReasons = [
   'none',
 ] as const;
 
-/** Services whose ready endpoints all have hints, or some of them, or none of them. */
-interface HintCountsOfMode {
-  all: number;
-  some: number;
-  readonly absent: Partial<Record<(typeof hintReasons)[number], number>>;
-}
-
 /** The number of Services that request hints, by the hints in their slices. */
-export type HintCounts = Readonly<Record<(typeof hintModes)[number], HintCountsOfMode>>;
+export type HintCounts = ReturnType<typeof noHintCounts>;
 
-export function noHintCounts(): HintCounts {
-  const none = (): HintCountsOfMode => ({ all: 0, some: 0, absent: {} });
-  return { auto: none(), zone: none(), node: none() };
-}
+/** `all`: all ready endpoints of the Service have hints; `some`: some of them; `absent`: none. */
+export const noHintCounts = () =>
+  recordOf(hintModes, () => ({
+    all: 0,
+    some: 0,
+    absent: {} as Partial<Record<(typeof hintReasons)[number], number>>,
+  }));
 
 /** The state of the watches of a live cluster. */
 export interface WatchMetrics {

@@ -1,17 +1,17 @@
 import { expect, test } from 'vitest';
 
-import { familiesOf } from '../../../src/output/metrics/family.ts';
+import { familiesOf, nameFamilies } from '../../../src/output/metrics/family.ts';
 
-const { gauge, counter } = familiesOf<{ readonly counts: Record<string, number> }>('p_');
+const { gauge, counter } = familiesOf<{ readonly counts: Record<string, number> }>();
 
 test('a family without labels has one sample', () => {
-  const family = gauge('a', 'A.', ({ counts }) => counts.a ?? 0);
+  const [family] = nameFamilies('p_', { a: gauge('A.', ({ counts }) => counts.a ?? 0) });
   expect(family).toMatchObject({ name: 'p_a', type: 'gauge', labels: {}, stability: 'stable' });
-  expect(family.collect({ counts: { a: 7 } })).toEqual([{ labels: {}, value: 7 }]);
+  expect(family?.collect({ counts: { a: 7 } })).toEqual([{ labels: {}, value: 7 }]);
 });
 
 test('a family has a sample per combination of labels, except where the value is null', () => {
-  const family = counter('b_total', 'B.', ({ counts }, { x, y }) => counts[x + y] ?? null, {
+  const family = counter('B.', ({ counts }, { x, y }) => counts[x + y] ?? null, {
     x: ['1', '2'],
     y: ['3', '4'],
   });
@@ -30,5 +30,6 @@ test.each([
   ['fill_ratio', 'ratio'],
   ['services', 'none'],
 ])('the unit of %s is %s', (name, unit) => {
-  expect(gauge(name, 'A.', () => 0).unit).toBe(unit);
+  const [family] = nameFamilies('p_', { [name]: gauge('A.', () => 0) });
+  expect(family).toMatchObject({ name: `p_${name}`, unit });
 });

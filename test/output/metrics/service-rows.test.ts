@@ -148,7 +148,7 @@ describe('texts', () => {
   });
 });
 
-function shown(more: Partial<ServiceSeriesState> = {}): Record<string, [string, number][]> {
+function shown(more: Partial<ServiceSeriesState> = {}): Record<string, [string, unknown][]> {
   const nothing: ServiceSeriesState = { numbers: numbersOf(), findings: [], stale: new Set() };
   const state = { ...nothing, ...more };
   return Object.fromEntries(
