@@ -5,7 +5,6 @@
 // within the last minute.
 
 import type { Scraper } from '../agent/client/scraper.ts';
-import { skewSeconds } from '../audit/measure/lag.ts';
 import { concerns, emptySummary, inOrder, summarize } from '../audit/summary.ts';
 import { version } from '../model/program-version.ts';
 import type { AuditorQueries, NodeStatus } from '../output/http/server.ts';
@@ -14,8 +13,7 @@ import { createServiceRows, noServiceSeries } from '../output/metrics/service-ro
 import type { AgentMetrics, MetricsState, WatchMetrics } from '../output/metrics/state.ts';
 import { noAgents, noHintCounts } from '../output/metrics/state.ts';
 import type { PageStatus } from '../output/page/status.ts';
-import type { LagReport } from '../output/text/lag.ts';
-import { listDistributions } from '../output/text/lag.ts';
+import { createLagReport } from '../output/text/lag.ts';
 import type { AuditReport } from '../output/text/report.ts';
 import { summarizeMeasures } from '../output/text/report.ts';
 import type { TracingCounts } from '../output/traces/sender.ts';
@@ -237,35 +235,5 @@ export function createReport(auditor: Auditor, options: ReportOptions): AuditRep
     dropped: auditor.dropped(),
     problems: problems.slice(0, shownProblems),
     measures: summarizeMeasures({ ...samples, ...totals }, fills),
-  };
-}
-
-export function createLagReport(auditor: Auditor): LagReport {
-  const { journeys } = auditor;
-  const { convergence, trigger, travel, skew, worst } = auditor.samples;
-  const now = auditor.now();
-  const begun = [...journeys.open()].map((journey) => journey.begun);
-  return {
-    format: 1,
-    from: auditor.startedAt(),
-    now,
-    distributions: listDistributions(convergence, trigger, travel),
-    triggerTimes: trigger.counts,
-    journeys: {
-      open: journeys.openCount(),
-      oldestBegun: begun.length === 0 ? null : Math.min(...begun),
-      begun: travel.begun,
-      ended: journeys.ended,
-    },
-    clockAheadSeconds: skewSeconds(skew, now ?? 0),
-    worst: {
-      journeys: worst.journeys.list(now ?? 0).map(({ journey, seconds }) => {
-        const { namespace, service, pod, uid, podNode, addresses, operation, begun } = journey;
-        const { quality, stages, nodes, end } = journey;
-        const who = { namespace, service, pod, uid, podNode, addresses, operation };
-        return { ...who, begun, quality, stages, nodes, end, seconds };
-      }),
-      convergence: worst.convergence.list(now ?? 0),
-    },
   };
 }

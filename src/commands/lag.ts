@@ -3,10 +3,9 @@
 // lag is not a finding, so it does not change the exit code.
 
 import { createAuditor } from '../auditor/auditor.ts';
-import { createLagReport } from '../auditor/queries.ts';
 import { replay } from '../auditor/replay.ts';
 import type { LagReport } from '../output/text/lag.ts';
-import { renderLag } from '../output/text/lag.ts';
+import { createLagReport, renderLag } from '../output/text/lag.ts';
 import { recordingOf } from './replay.ts';
 import { fail, problemLog } from './shared/console.ts';
 import type { AuditFlags } from './shared/options.ts';

@@ -120,20 +120,14 @@ export const paint = (colour: boolean, style: TextStyle, text: string): string =
 /** The spaces between two columns of a table. */
 export const gap = '   ';
 
-type Rows = readonly (readonly string[])[];
-
-/** The width of each column. */
-export const columnWidths = (rows: Rows): number[] =>
-  (rows[0] ?? []).map((_, column) =>
-    rows.reduce((most, row) => Math.max(most, row[column]?.length ?? 0), 0),
-  );
-
 /** The lines of a table with aligned columns. `style` may add escape sequences to a padded cell. */
 export function formatTable(
-  rows: Rows,
+  rows: readonly (readonly string[])[],
   style = (cell: string, _row: number, _column: number): string => cell,
 ): string[] {
-  const widths = columnWidths(rows);
+  const widths = (rows[0] ?? []).map((_, column) =>
+    rows.reduce((most, row) => Math.max(most, row[column]?.length ?? 0), 0),
+  );
   return rows.map((row, index) =>
     row
       .map((cell, column) => style(cell.padEnd(widths[column] ?? 0), index, column))

@@ -7,13 +7,14 @@
 import type { Histogram } from '../../audit/measure/histogram.ts';
 import type {
   Journey,
-  JourneyEnd,
   JourneyLag,
   JourneyStageName,
+  OpenJourneys,
 } from '../../audit/measure/journey.ts';
 import { journeyLagOutputs, programmingBounds } from '../../audit/measure/journey.ts';
 import type { ConvergenceLag, TriggerLag } from '../../audit/measure/lag.ts';
-import { lagOperations, lagOutputs } from '../../audit/measure/lag.ts';
+import { lagOperations, lagOutputs, skewSeconds } from '../../audit/measure/lag.ts';
+import type { Measurements } from '../../audit/measure/measurements.ts';
 import type { ConvergenceSample } from '../../audit/service/reconcile.ts';
 import { outputResources } from '../../model/objects.ts';
 import {
@@ -28,62 +29,80 @@ import {
 } from './format.ts';
 import { summarizeLag } from './report.ts';
 
-/** One distribution, in seconds. */
-export interface Distribution extends ReturnType<typeof summarizeLag> {
-  readonly lag: 'convergence' | 'trigger' | 'readiness' | 'removal' | 'programming';
-  readonly output: string;
-  /** The operation of a convergence lag, the bound of a programming lag; else null. */
-  readonly of: string | null;
-  readonly sum: number;
-  /** One count for each bound, and one for the values above all bounds. */
-  readonly bounds: readonly number[];
-  readonly counts: readonly number[];
+/** The parts of an auditor that the report is made of. */
+interface LagSource {
+  readonly startedAt: () => number | null;
+  readonly now: () => number | null;
+  readonly journeys: Pick<OpenJourneys, 'open' | 'openCount' | 'ended'>;
+  readonly samples: Measurements & {
+    readonly worst: {
+      readonly journeys: WorstSamples<{ readonly journey: Journey; readonly seconds: number }>;
+      readonly convergence: WorstSamples<ConvergenceSample>;
+    };
+  };
 }
 
-/** A journey that ended, and its length. */
-export interface WorstJourney extends Journey {
-  readonly seconds: number;
+interface WorstSamples<T> {
+  list(now: number): readonly T[];
 }
+
+export type LagReport = ReturnType<typeof createLagReport>;
 
 /** Times in Unix seconds on the input's clock. */
-export interface LagReport {
-  readonly format: 1;
-  readonly from: number | null;
-  readonly now: number | null;
-  readonly distributions: readonly Distribution[];
-  /** Writings of the controllers by the quality of their trigger time. */
-  readonly triggerTimes: TriggerLag['counts'];
-  readonly journeys: {
-    readonly open: number;
-    /** The beginning of the oldest open journey. */
-    readonly oldestBegun: number | null;
-    readonly begun: JourneyLag['begun'];
-    readonly ended: Readonly<Record<JourneyEnd, number>>;
-  };
-  /** The upper bound of the auditor's clock minus the API server's; null if it is unknown. */
-  readonly clockAheadSeconds: number | null;
-  /** The worst samples of the last day, worst first. */
-  readonly worst: {
-    readonly journeys: readonly WorstJourney[];
-    readonly convergence: readonly ConvergenceSample[];
+export function createLagReport({ samples, journeys, ...clock }: LagSource) {
+  const { convergence, trigger, travel, skew, worst } = samples;
+  const [from, now] = [clock.startedAt(), clock.now()];
+  const begun = [...journeys.open()].map((journey) => journey.begun);
+  return {
+    format: 1 as const,
+    from,
+    now,
+    distributions: listDistributions(convergence, trigger, travel),
+    /** Writings of the controllers by the quality of their trigger time. */
+    triggerTimes: trigger.counts,
+    journeys: {
+      open: journeys.openCount(),
+      /** The beginning of the oldest open journey. */
+      oldestBegun: begun.length === 0 ? null : Math.min(...begun),
+      begun: travel.begun,
+      ended: journeys.ended,
+    },
+    /** The upper bound of the auditor's clock minus the API server's; null if it is unknown. */
+    clockAheadSeconds: skewSeconds(skew, now ?? 0),
+    /** The worst samples of the last day, worst first. */
+    worst: {
+      journeys: worst.journeys.list(now ?? 0).map(({ journey, seconds }) => {
+        const { namespace, service, pod, uid, podNode, addresses, operation, begun } = journey;
+        const { quality, stages, nodes, end } = journey;
+        const who = { namespace, service, pod, uid, podNode, addresses, operation };
+        return { ...who, begun, quality, stages, nodes, end, seconds };
+      }),
+      convergence: worst.convergence.list(now ?? 0),
+    },
   };
 }
 
-/** All distributions, including those without a value. */
+type LagName = 'convergence' | 'trigger' | 'readiness' | 'removal' | 'programming';
+
+/** All distributions in seconds, including those without a value. */
 export function listDistributions(
   convergence: ConvergenceLag,
   trigger: TriggerLag,
   travel: JourneyLag,
-): Distribution[] {
-  const distribution = (
-    lag: Distribution['lag'],
-    output: string,
-    bound: string | null,
-    histogram: Histogram,
-  ): Distribution => {
-    const { bounds, counts, sum } = histogram;
-    const summary = summarizeLag(histogram);
-    return { lag, output, of: bound, sum, ...summary, bounds, counts: [...counts] };
+) {
+  const distribution = (lag: LagName, output: string, bound: string | null, values: Histogram) => {
+    const { bounds, counts, sum } = values;
+    return {
+      lag,
+      output,
+      /** The operation of a convergence lag, the bound of a programming lag; else null. */
+      of: bound,
+      sum,
+      ...summarizeLag(values),
+      bounds,
+      /** One count for each bound, and one for the values above all bounds. */
+      counts: [...counts],
+    };
   };
   return [
     ...lagOutputs.flatMap((output) =>
@@ -112,7 +131,7 @@ function section(title: string, head: string, rows: readonly (readonly string[])
   return [title, ...formatTable(cells)];
 }
 
-const distributionRow = (distribution: Distribution): string[] => {
+const distributionRow = (distribution: LagReport['distributions'][number]): string[] => {
   const { lag, output, of: bound, count, p50, p99, max } = distribution;
   return [lag, output, bound ?? '-', String(count), ...[p50, p99, max].map(formatLag)];
 };
@@ -120,7 +139,7 @@ const distributionRow = (distribution: Distribution): string[] => {
 const stageNames: readonly JourneyStageName[] = ['arrival', 'endpoints', 'endpointslices', 'node'];
 
 /** A journey with the time from its beginning to each stage; for nodes, to the last one. */
-function journeyRow(journey: WorstJourney): string[] {
+function journeyRow(journey: LagReport['worst']['journeys'][number]): string[] {
   const { namespace, service, pod, operation, quality, begun, seconds, end } = journey;
   const stages = stageNames.map((name) => {
     const stage = journey.stages.findLast((reached) => reached.stage === name);

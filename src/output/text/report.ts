@@ -1,13 +1,14 @@
 // The report of an audit or a replay: one document, and the texts that are rendered from it.
 // docs/report.md describes each field; `format` counts the incompatible versions.
 //
-// Only this file and junit.ts decide the layout of a finding. Colour is never the only sign. Left
-// out: the selection of what to report (namespaces, severities), which happens before.
+// Only this file decides the layout of a finding. Colour is never the only sign. Left out: the
+// selection of what to report (namespaces, severities), which happens before.
 
 import { stringify } from 'yaml';
 
 import type { Finding, Severity } from '../../audit/finding/catalogue.ts';
 import { severities } from '../../audit/finding/catalogue.ts';
+import type { Verdict } from '../../audit/finding/verdicts.ts';
 import type { Fill } from '../../audit/measure/fill.ts';
 import { fillRatio, mostSurplus, surplusOf } from '../../audit/measure/fill.ts';
 import type { Histogram } from '../../audit/measure/histogram.ts';
@@ -26,8 +27,8 @@ import type { DetectedRelease } from '../../shadow/detect-release.ts';
 import type { RenderOptions, ReportedFinding, TextStyle } from './format.ts';
 import {
   codeUnits,
-  columnWidths,
   escapeInvisible,
+  escapeMarkup,
   formatClock,
   formatCount,
   formatCounts,
@@ -41,7 +42,6 @@ import {
   paint,
   truncate,
 } from './format.ts';
-import { renderJunit } from './junit.ts';
 
 // --- the document ---
 
@@ -98,13 +98,9 @@ function summarizeSizes(sizes: ResourceSizes) {
   };
 }
 
-/** The measurements that a report contains. */
-type ReportedMeasurements = Pick<ServiceSums, 'fill' | 'duplicates'> &
-  Pick<Measurements, 'sizes' | 'convergence' | 'trigger'>;
-
 /** The numbers of a report; `fills` are those of each Service. */
 export function summarizeMeasures(
-  { fill, duplicates, sizes, convergence, trigger }: ReportedMeasurements,
+  { fill, duplicates, sizes, convergence, trigger }: ServiceSums & Measurements,
   fills: Iterable<readonly [Key, Fill]>,
 ) {
   return {
@@ -173,7 +169,7 @@ export function renderReport(
   if (format === 'json') return formatJson(report);
   if (format === 'yaml') return renderYaml(report);
   if (format !== 'junit') return renderTable(report, format === 'wide', options);
-  return renderJunit({ ...report, findings: sortFindings(report.findings) });
+  return renderJunit(report);
 }
 
 function renderYaml(report: AuditReport): string {
@@ -236,8 +232,8 @@ function renderTable(report: AuditReport, wide: boolean, options: RenderOptions)
     columns.map(([name]) => name),
     ...findings.map((finding) => columns.map(([, cell]) => cell(finding))),
   ];
-  const used = columnWidths(listRows()).reduce((sum, width) => sum + width + gap.length, 0);
-  const left = options.width - used;
+  const used = formatTable(listRows()).reduce((most, { length }) => Math.max(most, length), 0);
+  const left = options.width - used - gap.length;
   const hasDetails = !wide && left >= 20;
   if (hasDetails) columns.push(['WHAT', (finding) => formatDetail(finding, left)]);
   const lines = formatTable(listRows(), (cell, row, column) => {
@@ -306,4 +302,111 @@ function summarizeReport(report: AuditReport): string[] {
     ...line('Besides', notes),
     ...line(`Convergence lag p50 / p99${all}`, lags),
   ];
+}
+
+// --- JUnit XML, which CI systems show beside test results ---
+//
+// Each finding is a test case in the suite of its output, and so is each verdict without findings.
+// A finding fails if it makes the exit code of the command fail. An unknown output is an error,
+// since it is neither right nor wrong. JUnit has no official schema, so only elements and
+// attributes are written that every reader knows.
+
+type TestResult = 'passed' | 'failure' | 'error' | 'skipped';
+
+interface TestCase {
+  readonly result: TestResult;
+  readonly xml: string;
+}
+
+/** An XML element without the attributes that are null; `children` is XML. */
+function element(
+  name: string,
+  attributes: Readonly<Record<string, string | number | null>>,
+  children: string,
+): string {
+  const text = Object.entries(attributes).map(([key, value]) =>
+    value === null ? '' : ` ${key}="${escapeMarkup(String(value))}"`,
+  );
+  return `<${name}${text.join('')}>${children}</${name}>`;
+}
+
+function testCase(
+  classname: string,
+  name: string,
+  result: TestResult,
+  message: string,
+  body: readonly string[] = [],
+  severity: string | null = null,
+): TestCase {
+  const type = result === 'error' ? 'unknown' : severity;
+  const child =
+    result === 'passed'
+      ? element('system-out', {}, escapeMarkup(message))
+      : element(result, { type, message }, body.map(escapeMarkup).join('\n'));
+  return { result, xml: `    ${element('testcase', { classname, name }, child)}\n` };
+}
+
+function findingCase(finding: ReportedFinding): TestCase {
+  const { code, severity, output, namespace, service, cause, resolvedAt } = finding;
+  const body = [
+    `object: ${finding.object}`,
+    `field: ${finding.field}`,
+    `expected: ${finding.expected ?? '-'}`,
+    `actual: ${finding.actual ?? '-'}`,
+    `since: ${formatTime(finding.since)}`,
+  ];
+  const name = `${code} ${namespace}/${service}${cause === null ? '' : ` (${cause})`}`;
+  const resolved = resolvedAt === null ? '' : ` (resolved at ${formatTime(resolvedAt)})`;
+  const text = formatDetail(finding, 500) + resolved;
+  return severity === 'info'
+    ? testCase(output, name, 'skipped', text, body)
+    : testCase(output, name, 'failure', text, body, severity);
+}
+
+const verdictTexts = [
+  ['conform', 'passed', 'conform'],
+  ['pending', 'skipped', 'within the settle window'],
+  ['unknown', 'error', 'cannot be judged'],
+] as const;
+
+/** One test case for each verdict that has outputs. */
+const verdictCases = (output: string, counts: Readonly<Record<Verdict, number>>): TestCase[] =>
+  verdictTexts
+    .filter(([verdict]) => counts[verdict] > 0)
+    .map(([verdict, result, text]) =>
+      testCase(output, verdict, result, `${formatCount(counts[verdict], 'output')} ${text}`),
+    );
+
+/** An error for unreadable Services, or for an input without Services. */
+function inputCases({ verdicts, unknown, services, foreign }: AuditReport): TestCase[] {
+  const error = (name: string, text: string) => [testCase('input', name, 'error', text)];
+  const outputs = verdictOutputs.reduce((sum, output) => sum + verdicts[output].unknown, 0);
+  const unread = Object.values(unknown).reduce((sum, count) => sum + count, -outputs);
+  if (unread > 0) return error('unknown', `${formatCount(unread, 'Service')} cannot be read`);
+  return services > 0 || foreign > 0 ? [] : error('nothing', 'No Services to judge');
+}
+
+/** An element with its name and the numbers of its test cases as attributes. */
+function suite(tag: string, name: string, cases: readonly TestCase[], children: string): string {
+  const count = (wanted: TestResult): number =>
+    cases.filter(({ result }) => result === wanted).length;
+  const [failures, errors, skipped] = [count('failure'), count('error'), count('skipped')];
+  return element(tag, { name, tests: cases.length, failures, errors, skipped }, children);
+}
+
+function renderJunit(report: AuditReport): string {
+  const findings = sortFindings(report.findings);
+  const suites = [...verdictOutputs, 'input' as const].flatMap((output) => {
+    const cases = [
+      ...(output === 'input' ? inputCases(report) : verdictCases(output, report.verdicts[output])),
+      ...findings.filter((finding) => finding.output === output).map(findingCase),
+    ];
+    const lines = cases.map(({ xml }) => xml).join('');
+    const xml = `  ${suite('testsuite', output, cases, `\n${lines}  `)}\n`;
+    return cases.length === 0 ? [] : [{ cases, xml }];
+  });
+  const all = suites.flatMap(({ cases }) => cases);
+  const children = `\n${suites.map(({ xml }) => xml).join('')}`;
+  const root = suite('testsuites', 'endpoint-auditor', all, children);
+  return `<?xml version="1.0" encoding="UTF-8"?>\n${root}\n`;
 }

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
-import { renderJunit } from '../../../src/output/text/junit.ts';
 import type { AuditReport } from '../../../src/output/text/report.ts';
+import { renderReport } from '../../../src/output/text/report.ts';
 import {
   conformState,
   findingOf,
@@ -13,7 +13,8 @@ import {
   stateOf,
 } from '../samples.ts';
 
-const junit = (report: AuditReport): string => renderJunit(report);
+const junit = (report: AuditReport): string =>
+  renderReport(report, 'junit', { colour: false, width: 80 });
 
 /** Checks that a text is well-formed XML 1.0 of the kind that is written here; returns its tags. */
 function xmlTags(text: string): string[] {
