@@ -14,9 +14,8 @@ import type { VerdictInput } from '../audit/service/verdict.ts';
 import { serviceOutputs, unknownReason, verdictOf } from '../audit/service/verdict.ts';
 import type { Key, Node } from '../model/objects.ts';
 import type { NodeView } from '../output/page/nodes.ts';
-import type { NodeOfService, ServiceView } from '../output/page/service.ts';
-import { mostNodes, rowsPerPage } from '../output/page/service.ts';
-import type { ServiceStatus, UnsettledDifference } from '../output/page/status.ts';
+import type { NodeOfService, ServiceStatus, ServiceView } from '../output/page/services.ts';
+import { mostNodes, rowsPerPage } from '../output/page/services.ts';
 import type { ExplainDocument } from '../output/text/explain.ts';
 import type { Auditor } from './auditor.ts';
 
@@ -102,7 +101,7 @@ export function serviceView(auditor: Auditor, key: Key, from: number): ServiceVi
   };
 }
 
-function unsettledDifferences({ items }: ServiceAudit): UnsettledDifference[] {
+function unsettledDifferences({ items }: ServiceAudit): ServiceStatus['pending'] {
   return [...items.values()].flat().flatMap(({ difference, openedAt, output, cause, since }) => {
     if (openedAt !== null) return [];
     const { code, object, field, expected, actual } = difference;

@@ -12,7 +12,7 @@ import type { PerServiceOptions, ServiceSeries } from '../output/metrics/service
 import { createServiceRows, noServiceSeries } from '../output/metrics/service-rows.ts';
 import type { AgentMetrics, MetricsState, WatchMetrics } from '../output/metrics/state.ts';
 import { noAgents, noHintCounts } from '../output/metrics/state.ts';
-import type { PageStatus } from '../output/page/status.ts';
+import type { PageStatus } from '../output/page/frame.ts';
 import { createLagReport } from '../output/text/lag.ts';
 import type { AuditReport } from '../output/text/report.ts';
 import { summarizeMeasures } from '../output/text/report.ts';

@@ -18,7 +18,7 @@ import type { ServiceNumbers } from '../../src/output/metrics/service-rows.ts';
 import { noServiceSeries } from '../../src/output/metrics/service-rows.ts';
 import type { MetricsState } from '../../src/output/metrics/state.ts';
 import { noAgents, noHintCounts } from '../../src/output/metrics/state.ts';
-import type { PageStatus } from '../../src/output/page/status.ts';
+import type { PageStatus } from '../../src/output/page/frame.ts';
 import type { LagReport } from '../../src/output/text/lag.ts';
 import type { AuditReport } from '../../src/output/text/report.ts';
 import { summarizeMeasures } from '../../src/output/text/report.ts';

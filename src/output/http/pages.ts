@@ -1,20 +1,22 @@
 // The routes of the pages and their assets: each queries the auditor once and renders the answer.
 // Pages are for people, so an invalid parameter counts as absent.
 
+import { extname } from 'node:path';
+
 import type { Express, Request, Response } from 'express';
 
+import { recordOf } from '../../model/counts.ts';
 import type { ServiceNumbers } from '../metrics/service-rows.ts';
-import { findAsset } from '../page/assets.ts';
-import { renderFindings } from '../page/findings.ts';
+import { assets } from '../page/assets.ts';
+import { findingFields, renderFindings } from '../page/findings.ts';
+import type { PageStatus } from '../page/frame.ts';
 import { renderFrame } from '../page/frame.ts';
 import type { NodeView } from '../page/nodes.ts';
 import { renderNode, renderNodes } from '../page/nodes.ts';
 import { renderOverview } from '../page/overview.ts';
-import type { ServiceView } from '../page/service.ts';
-import { renderService } from '../page/service.ts';
-import { renderServices } from '../page/services.ts';
-import type { PageStatus } from '../page/status.ts';
-import { markup } from '../page/template.ts';
+import { markup } from '../page/parts.ts';
+import type { ServiceView } from '../page/services.ts';
+import { renderService, renderServices, serviceFields } from '../page/services.ts';
 
 /** The queries of the pages. */
 export interface PageAnswers {
@@ -41,6 +43,11 @@ function readCount(request: Request, name: string, minimum: number): number {
   return Number.isSafeInteger(value) && value >= minimum ? value : minimum;
 }
 
+const readQuery = <Name extends string>(request: Request, names: readonly Name[]) => ({
+  ...recordOf(names, (name) => readText(request, name)),
+  page: readCount(request, 'page', 1),
+});
+
 function sendMissing(response: Response, status: PageStatus, what: string): void {
   const main = markup`
 <h1>Not there</h1><p class="lead">${what}</p>
@@ -51,32 +58,21 @@ function sendMissing(response: Response, status: PageStatus, what: string): void
 }
 
 export function addPages(app: Express, answers: PageAnswers): void {
-  app.get('/assets/:file', (request, response, next) => {
-    const asset = findAsset(request.params.file);
-    if (asset === null) {
-      next();
-      return;
-    }
-    response.set('Cache-Control', 'public, max-age=31536000, immutable');
-    response.type(asset.type).send(asset.body);
-  });
+  for (const [path, text] of assets) {
+    app.get(path, (_request, response) => {
+      response.set('Cache-Control', 'public, max-age=31536000, immutable');
+      response.type(extname(path)).send(text);
+    });
+  }
   app.get('/', (_request, response) =>
     response.type('html').send(renderOverview(answers.status())),
   );
   app.get('/findings', (request, response) => {
-    const query = {
-      q: readText(request, 'q'),
-      state: readText(request, 'state'),
-      severity: readText(request, 'severity'),
-      output: readText(request, 'output'),
-      code: readText(request, 'code'),
-      page: readCount(request, 'page', 1),
-    };
+    const query = readQuery(request, findingFields);
     response.type('html').send(renderFindings(answers.status(), query));
   });
   app.get('/services', (request, response) => {
-    const [q, verdict] = [readText(request, 'q'), readText(request, 'verdict')];
-    const query = { q, verdict, page: readCount(request, 'page', 1) };
+    const query = readQuery(request, serviceFields);
     response.type('html').send(renderServices(answers.status(), answers.services(), query));
   });
   app.get('/services/:namespace/:name', (request, response) => {

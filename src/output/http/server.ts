@@ -21,7 +21,7 @@ import type { MetricsRenderer } from '../metrics/metrics.ts';
 import { createMetricsRenderer } from '../metrics/metrics.ts';
 import type { MetricsState } from '../metrics/state.ts';
 import { formatMoment } from '../page/parts.ts';
-import type { ServiceStatus } from '../page/status.ts';
+import type { ServiceStatus } from '../page/services.ts';
 import type { ExplainDocument } from '../text/explain.ts';
 import type { LagReport } from '../text/lag.ts';
 import { createLiveUpdates } from './live-updates.ts';

@@ -139,8 +139,8 @@ export const sections = Object.entries({
   Lag: {
     convergence_lag_seconds: histogram(
       'From the arrival of a change that made an output differ to the arrival of the writing ' +
-        'that made it equal again, by one clock; at a node, to the first reading of its rules that ' +
-        'is as expected.',
+        'that made it equal again, by one clock; at a node, to the first reading of its rules ' +
+        'that is as expected.',
       ({ convergence }, { output, operation }) => convergence[output][operation],
       { output: lagOutputs, operation: lagOperations },
     ),

@@ -57,17 +57,17 @@ export function familiesOf<State>(stability: MetricFamily<State>['stability'] = 
     labels: LabelValues,
   ): UnnamedFamily<State> => ({ type, help, labels, stability, collect });
   const maker =
-    <Value extends Sample['value']>(type: MetricFamily<State>['type']) =>
+    (type: MetricFamily<State>['type']) =>
     <const L extends LabelValues>(
       help: string,
-      value: (state: State, labels: OneOfEach<L>) => Value | null,
+      value: (state: State, labels: OneOfEach<L>) => Sample['value'] | null,
       labels = {} as L,
     ) =>
       samples(type, help, collector(value, labels), labels);
   return {
-    gauge: maker<number>('gauge'),
-    counter: maker<number>('counter'),
-    histogram: maker<Histogram>('histogram'),
+    gauge: maker('gauge'),
+    counter: maker('counter'),
+    histogram: maker('histogram'),
     samples,
   };
 }

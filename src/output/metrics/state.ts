@@ -81,11 +81,10 @@ export type HintCounts = ReturnType<typeof noHintCounts>;
 
 /** `all`: all ready endpoints of the Service have hints; `some`: some of them; `absent`: none. */
 export const noHintCounts = () =>
-  recordOf(hintModes, () => ({
-    all: 0,
-    some: 0,
-    absent: {} as Partial<Record<(typeof hintReasons)[number], number>>,
-  }));
+  recordOf(hintModes, () => {
+    const absent: Partial<Record<(typeof hintReasons)[number], number>> = {};
+    return { all: 0, some: 0, absent };
+  });
 
 /** The state of the watches of a live cluster. */
 export interface WatchMetrics {

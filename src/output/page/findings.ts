@@ -7,36 +7,31 @@ import type { Cause } from '../../audit/finding/causes.ts';
 import { causes } from '../../audit/finding/causes.ts';
 import { findAlert, findingUrl, runbookUrl } from '../text/documentation-links.ts';
 import { formatCount } from '../text/format.ts';
+import type { PageStatus } from './frame.ts';
 import { renderFrame } from './frame.ts';
+import type { Html } from './parts.ts';
 import {
   createSearch,
   formatNumber,
-  formatQuery,
   formatSubject,
+  markup,
   paginate,
   renderCard,
   renderFilter,
   renderFindingList,
   renderNothing,
-  renderPageLinks,
   renderSelect,
   sortNewestFirst,
 } from './parts.ts';
-import type { PageStatus } from './status.ts';
-import type { Html } from './template.ts';
-import { markup } from './template.ts';
 
 /** The query of the page; '' for parameters that are absent. */
-export interface FindingQuery {
-  /** Words that must all be in the name, the code or the texts. */
-  readonly q: string;
-  readonly state: string;
-  readonly severity: string;
-  readonly output: string;
-  readonly code: string;
+export type FindingQuery = Readonly<Record<(typeof findingFields)[number], string>> & {
   /** From 1. */
   readonly page: number;
-}
+};
+
+/** `q` are words that must all be in the name, the code or the texts. */
+export const findingFields = ['q', 'state', 'severity', 'output', 'code'] as const;
 
 const outputs = ['endpoints', 'endpointslices', 'mirrored', 'node', 'input'];
 const perPage = 50;
@@ -103,9 +98,7 @@ export function renderFindings(status: PageStatus, query: FindingQuery): string 
     ...(isResolved ? [...resolved].reverse() : []),
   ];
   const found = all.filter(createFilter(query));
-  const { shown, links } = paginate(found, query.page, perPage, (page) => {
-    return `/findings${formatQuery({ q, state, severity, output, code, page: String(page) })}`;
-  });
+  const { shown, links } = paginate('findings', found, perPage, query, ['newer', 'older']);
   const codes = new Set<string>([...all.map((finding) => finding.code), code]);
   codes.delete('');
   const none = all.length === 0 ? 'None.' : 'None of these.';
@@ -122,7 +115,7 @@ ${renderFilter('/findings', q, 'name, code, address', [
 ])}
 <section class="card flush" aria-label="Findings">
 ${shown.length === 0 ? renderNothing(none) : renderFindingList(shown, metrics.now)}</section>
-${renderPageLinks({ what: 'findings', ...links, words: ['newer', 'older'] })}
+${links}
 ${forgotten > 0 && isResolved && markup`<p class="dim">${older}</p>`}
 ${shown.length > 0 && explainAll(shown)}`;
   return renderFrame(status, { place: '/findings', title: 'Findings', main });

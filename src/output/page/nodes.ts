@@ -5,12 +5,15 @@ import type { Finding } from '../../audit/finding/catalogue.ts';
 import type { PacketTrace } from '../../audit/node/audit-node.ts';
 import type { NodeVerdict } from '../../audit/node/node-state.ts';
 import { truncate } from '../text/format.ts';
+import type { PageStatus } from './frame.ts';
 import { renderFrame } from './frame.ts';
 import { sortNodes } from './overview.ts';
+import type { Html } from './parts.ts';
 import {
   createSearch,
   describeVerdicts,
   formatNumber,
+  markup,
   nodePath,
   renderCard,
   renderFilter,
@@ -24,9 +27,6 @@ import {
   servicePath,
   verdictOrder,
 } from './parts.ts';
-import type { PageStatus } from './status.ts';
-import type { Html } from './template.ts';
-import { markup } from './template.ts';
 
 const perPage = 200;
 

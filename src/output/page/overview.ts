@@ -11,12 +11,14 @@ import type { InputState } from '../../audit/pending/progress.ts';
 import { serviceOutputs, verdictOutputs } from '../../audit/service/verdict.ts';
 import { formatCount, formatLag } from '../text/format.ts';
 import { summarizeLag } from '../text/report.ts';
+import type { PageStatus } from './frame.ts';
 import { renderFrame } from './frame.ts';
-import type { Tone } from './parts.ts';
+import type { Html, Tone } from './parts.ts';
 import {
   describeVerdicts,
   formatAge,
   formatNumber,
+  markup,
   nodePath,
   renderCard,
   renderFindingList,
@@ -27,9 +29,6 @@ import {
   signs,
   sortNewestFirst,
 } from './parts.ts';
-import type { PageStatus } from './status.ts';
-import type { Html } from './template.ts';
-import { markup } from './template.ts';
 
 const shownFindings = 12;
 const shownResolved = 6;

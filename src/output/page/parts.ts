@@ -1,5 +1,5 @@
-// Parts that several pages share: marks of verdicts and severities, findings, cards, tables, bars,
-// searches, links to other pages, ages and moments.
+// Parts that several pages share: a tag for templates of HTML, marks of verdicts and severities,
+// findings, cards, tables, bars, searches, links to other pages, ages and moments.
 //
 // A mark is a sign, a word and a colour. Colour is never the only sign, and the sign is hidden from
 // screen readers, which read the word once.
@@ -7,9 +7,34 @@
 import type { Finding, Severity } from '../../audit/finding/catalogue.ts';
 import { catalogue, severities } from '../../audit/finding/catalogue.ts';
 import type { Verdict } from '../../audit/finding/verdicts.ts';
-import { truncate, formatTime } from '../text/format.ts';
-import type { Html, MarkupValue } from './template.ts';
-import { markup } from './template.ts';
+import { recordOf } from '../../model/counts.ts';
+import { escapeMarkup, formatTime, truncate } from '../text/format.ts';
+
+/** Markup that other markup may contain as it is. */
+export interface Html {
+  readonly html: string;
+}
+
+/** A list is joined; `null` and `false` are empty. */
+type MarkupValue = string | number | false | Html | null | readonly MarkupValue[];
+
+function render(value: MarkupValue): string {
+  if (value === null || value === false) return '';
+  if (typeof value !== 'object') return escapeMarkup(String(value));
+  return 'html' in value ? value.html : value.map(render).join('');
+}
+
+/**
+ * Makes HTML. Values that are not HTML themselves are escaped, so a name from the cluster is never
+ * more than text. A line break after a value is omitted, so that long lines can be wrapped.
+ */
+export const markup = (texts: TemplateStringsArray, ...values: readonly MarkupValue[]): Html => ({
+  html: texts
+    .map((text, index) =>
+      index === 0 ? text : render(values[index - 1] ?? null) + text.replace(/^\n/, ''),
+    )
+    .join(''),
+});
 
 /** A moment as `2026-11-21 10:56:46 UTC`. */
 export const formatMoment = (seconds: number): string =>
@@ -34,7 +59,7 @@ export const servicePath = (namespace: string, name: string): string =>
 export const nodePath = (node: string): string => `/nodes/${encoded(node)}`;
 
 /** The query string of the parameters that are not ''; '' without any. */
-export function formatQuery(parameters: Readonly<Record<string, string>>): string {
+export function formatQuery(parameters: Readonly<Record<string, string | number>>): string {
   const pairs = Object.entries(parameters)
     .filter(([, value]) => value !== '')
     .map(([name, value]) => `${encoded(name)}=${encoded(value)}`);
@@ -84,19 +109,17 @@ export function renderFinding(finding: Finding, now: number): Html {
   const { code, severity, output, cause, since, resolvedAt } = finding;
   const subject = formatSubject(finding);
   const age = formatAge((resolvedAt ?? now) - since);
-  const [tone, word, times]: [Tone, string, string] =
+  const tone = resolvedAt === null ? severity : 'resolved';
+  const mark = renderMark(tone, resolvedAt === null ? severity : `resolved ${severity}`);
+  const times =
     resolvedAt === null
-      ? [severity, severity, `for ${age}, since ${formatMoment(since)}`]
-      : [
-          'resolved',
-          `resolved ${severity}`,
-          `resolved at ${formatMoment(resolvedAt)} after ${age}`,
-        ];
+      ? `for ${age}, since ${formatMoment(since)}`
+      : `resolved at ${formatMoment(resolvedAt)} after ${age}`;
   const key = `${code} ${subject} ${since} ${String(resolvedAt !== null)}`;
   const because = markup` · cause: <a href="/findings?code=${code}#cause-${cause}">${cause}</a>`;
   return markup`
 <li class="finding ${tone}" data-row data-key="${key}">
-<p class="line">${renderMark(tone, word)}${' '}
+<p class="line">${mark}${' '}
 <a class="name" href="${findingPath(finding)}">${truncate(subject, 130)}</a>
 <span class="where">${output}</span></p>
 <p class="say">${catalogue[code].title}</p>${resolvedAt === null && renderSides(finding)}
@@ -131,16 +154,16 @@ export function renderBar(shares: Readonly<Partial<Record<Tone, number>>>, label
 export const verdictOrder: readonly Verdict[] = ['different', 'unknown', 'pending', 'conform'];
 
 /** The numbers of each verdict, as text and as a bar with a label that names `what`. */
-export function describeVerdicts(
-  what: string,
-  counts: Readonly<Record<Verdict, number>>,
-): { readonly text: string; readonly bar: Html } {
-  const shares = verdictOrder.map((verdict) => [verdict, counts[verdict]] as const);
-  const texts = shares
-    .filter(([, count]) => count > 0)
-    .map(([verdict, count]) => `${formatNumber(count)} ${verdict}`);
+export function describeVerdicts(what: string, counts: Readonly<Record<Verdict, number>>) {
+  const texts = verdictOrder
+    .filter((verdict) => counts[verdict] > 0)
+    .map((verdict) => `${formatNumber(counts[verdict])} ${verdict}`);
   const text = texts.join(', ') || 'none';
-  return { text, bar: renderBar(Object.fromEntries(shares), `${what}: ${text}`) };
+  const bar = renderBar(
+    recordOf(verdictOrder, (verdict) => counts[verdict]),
+    `${what}: ${text}`,
+  );
+  return { text, bar };
 }
 
 /** A part of a page; `id` names its heading. */
@@ -244,42 +267,42 @@ export function renderSelect(
   return markup`<label>${label}<select name="${name}">${options}</select></label>`;
 }
 
-interface PageLinks {
-  /** The items on the pages. */
-  readonly what: string;
-  /** The addresses of the neighbours; `null` without one. */
-  readonly before: string | null;
-  readonly after: string | null;
-  /** The text between the links. */
-  readonly pages?: string;
-  readonly words?: readonly [string, string];
-}
-
-/** Links to the previous and the next page; `null` without neighbours. */
-export function renderPageLinks(links: PageLinks): Html | null {
-  const { what, before, after, pages, words = ['before', 'after'] } = links;
+/**
+ * Links to the previous and the next page, whose addresses are null without one; null without both.
+ * `pages` is the text between the links.
+ */
+export function renderPageLinks(
+  what: string,
+  before: string | null,
+  after: string | null,
+  pages: string | null = null,
+  words: readonly [string, string] = ['before', 'after'],
+): Html | null {
   if (before === null && after === null) return null;
   return markup`<nav class="pages" aria-label="Pages of ${what}">
 ${before !== null && markup`<a rel="prev" href="${before}">← ${words[0]}</a>`}
-${pages !== undefined && markup`<span class="dim">${pages}</span>`}
+${pages !== null && markup`<span class="dim">${pages}</span>`}
 ${after !== null && markup`<a rel="next" href="${after}">${words[1]} →</a>`}</nav>`;
 }
 
-/** One page of rows, with the links to its neighbours. */
+/**
+ * The page of the rows that the query names, with the links to its neighbours. `what` names the
+ * rows and, in lower case, the path.
+ */
 export function paginate<T>(
+  what: string,
   rows: readonly T[],
-  page: number,
   perPage: number,
-  href: (page: number) => string,
-): { readonly shown: readonly T[]; readonly links: Omit<PageLinks, 'what'> } {
+  query: Readonly<Record<string, string | number>> & { readonly page: number },
+  words?: readonly [string, string],
+) {
   const last = Math.max(1, Math.ceil(rows.length / perPage));
-  const current = Math.min(Math.max(1, page), last);
+  const current = Math.min(Math.max(1, query.page), last);
+  const href = (page: number): string | null =>
+    page < 1 || page > last ? null : `/${what.toLowerCase()}${formatQuery({ ...query, page })}`;
+  const pages = `page ${current} of ${last}`;
   return {
     shown: rows.slice((current - 1) * perPage, current * perPage),
-    links: {
-      before: current > 1 ? href(current - 1) : null,
-      after: current < last ? href(current + 1) : null,
-      pages: `page ${current} of ${last}`,
-    },
+    links: renderPageLinks(what, href(current - 1), href(current + 1), pages, words),
   };
 }

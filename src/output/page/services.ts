@@ -1,39 +1,66 @@
-// The page of Services: those with the worst verdict first, filtered by the query and split into
-// pages.
+// The page of all Services, those with the worst verdict first, and the page of one: its verdicts,
+// the explanation in words, and a table of its pods and addresses. The table compares the expected
+// entry of each address with the Endpoints, the slices and the nodes. Differences have a sign and a
+// text, and come first.
 
+import type { EntryState } from '../../audit/explain/conditions.ts';
+import { stateWords } from '../../audit/explain/conditions.ts';
+import type { Explanation, Reason, ReasonMark } from '../../audit/explain/explanation.ts';
+import type { ObservedEntry } from '../../audit/explain/observed.ts';
+import type { ServiceTable, ServiceTableRow } from '../../audit/explain/table.ts';
+import type { Finding } from '../../audit/finding/catalogue.ts';
+import { catalogue } from '../../audit/finding/catalogue.ts';
 import type { Verdict } from '../../audit/finding/verdicts.ts';
+import { legal } from '../../audit/finding/verdicts.ts';
+import type { PortMapFill } from '../../audit/measure/fill.ts';
+import type { FollowedChange } from '../../audit/measure/sample-history.ts';
+import type { PacketTrace } from '../../audit/node/audit-node.ts';
+import type { InputState } from '../../audit/pending/progress.ts';
 import { serviceOutputs } from '../../audit/service/verdict.ts';
+import { ipOf } from '../../model/ip.ts';
+import type { Resource } from '../../model/objects.ts';
 import type { ServiceNumbers } from '../metrics/service-rows.ts';
+import { formatOrigin, reasonSigns } from '../text/explain.ts';
+import { formatLag, truncate } from '../text/format.ts';
+import type { PageStatus } from './frame.ts';
 import { renderFrame } from './frame.ts';
+import type { Html } from './parts.ts';
 import {
   createSearch,
+  formatMoment,
   formatNumber,
   formatQuery,
+  markup,
+  nodePath,
   paginate,
+  renderBar,
+  renderCard,
   renderFilter,
+  renderFindingList,
+  renderFlushCard,
   renderMark,
   renderNothing,
   renderNumber,
   renderPageLinks,
+  renderResolved,
   renderSelect,
   renderTable,
   servicePath,
   verdictOrder,
 } from './parts.ts';
-import type { PageStatus } from './status.ts';
-import type { Html } from './template.ts';
-import { markup } from './template.ts';
+
+// --- all Services ---
 
 /** The query of the page; '' for parameters that are absent. */
-export interface ServiceQuery {
-  /** Words that must all be in `namespace/name`. */
-  readonly q: string;
-  readonly verdict: string;
+export type ServiceQuery = Readonly<Record<(typeof serviceFields)[number], string>> & {
   /** From 1. */
   readonly page: number;
-}
+};
 
-const perPage = 100;
+/** `q` are words that must all be in `namespace/name`. */
+export const serviceFields = ['q', 'verdict'] as const;
+
+const servicesPerPage = 100;
 
 /** The worst verdict on an output of a Service; null if no controller writes any. */
 function worstVerdict({ share: { verdicts } }: ServiceNumbers): Verdict | null {
@@ -41,7 +68,7 @@ function worstVerdict({ share: { verdicts } }: ServiceNumbers): Verdict | null {
   return verdictOrder.find((verdict) => found.includes(verdict)) ?? null;
 }
 
-function renderRow({ namespace, name, share, conditions, slices }: ServiceNumbers): Html {
+function renderListed({ namespace, name, share, conditions, slices }: ServiceNumbers): Html {
   const { ready, terminating } = conditions;
   const notReady = conditions['not-ready'] + terminating + conditions['terminating-serving'];
   const marks = serviceOutputs.map((output) => {
@@ -54,7 +81,7 @@ function renderRow({ namespace, name, share, conditions, slices }: ServiceNumber
  href="${servicePath(namespace, name)}">${name}</a></th>${marks}${numbers}</tr>`;
 }
 
-const heads = [
+const listHeads = [
   'Service',
   'Endpoints',
   'EndpointSlices',
@@ -88,17 +115,347 @@ export function renderServices(
 ): string {
   const { q, verdict } = query;
   const found = findServices(services, query);
-  const { shown, links } = paginate(found, query.page, perPage, (page) => {
-    return `/services${formatQuery({ q, verdict, page: String(page) })}`;
-  });
+  const { shown, links } = paginate('Services', found, servicesPerPage, query);
   const none = renderNothing(status.notReady ?? 'None of that name and verdict.');
-  const table = renderTable({ label: 'Services', heads, texts: 3 }, shown.map(renderRow));
+  const table = renderTable(
+    { label: 'Services', heads: listHeads, texts: 3 },
+    shown.map(renderListed),
+  );
   const select = renderSelect(['verdict', 'Verdict'], verdictOrder, verdict);
   const main = markup`
 <h1>Services <small>${formatNumber(found.length)}</small></h1>
 <p class="lead">Each with the verdict on what the controllers wrote for it, the worst first.</p>
 ${renderFilter('/services', q, 'namespace/name', [select])}
 <section class="card flush">${shown.length === 0 ? none : table}</section>
-${renderPageLinks({ what: 'Services', ...links })}`;
+${links}`;
   return renderFrame(status, { place: '/services', title: 'Services', main });
+}
+
+// --- one Service ---
+
+/** The status of one Service. Times in Unix seconds, ages in seconds. */
+export interface ServiceStatus {
+  readonly format: 1;
+  readonly now: number;
+  readonly namespace: string;
+  readonly service: string;
+  /** The outputs that a controller must write, with their verdicts. */
+  readonly outputs: readonly {
+    readonly output: string;
+    readonly verdict: Verdict;
+    readonly reason: string | null;
+  }[];
+  /** Nodes by their worst verdict on a port of the Service; null if no rules are known. */
+  readonly nodes: Readonly<Record<Verdict, number>> | null;
+  /** The fill of the controller's slices, by address type and ports. */
+  readonly fill: readonly PortMapFill[];
+  /** Some of the nodes that do not conform, those that differ first. */
+  readonly notConform: readonly Omit<NodeOfService, 'walked'>[];
+  /** Differences within the settle window, or without confirmation. */
+  readonly pending: readonly Pick<
+    Finding,
+    'code' | 'output' | 'object' | 'field' | 'expected' | 'actual' | 'cause' | 'since'
+  >[];
+  readonly standing: readonly Finding[];
+  readonly resolved: readonly Finding[];
+  /** The state of each watch of live input, and the time since it was synced. */
+  readonly inputs: Readonly<
+    Partial<Record<Resource, { readonly state: InputState; readonly unseenSeconds: number }>>
+  >;
+}
+
+/** The verdict on a Service at one node, over its ports. */
+export interface NodeOfService {
+  readonly node: string;
+  readonly verdict: Verdict;
+  /** null unless the verdict is unknown. */
+  readonly reason: string | null;
+  /** The traces of packets to its ports, on a few nodes that do not conform; else empty. */
+  readonly walked: readonly PacketTrace[];
+}
+
+/** The data of the page of a Service. */
+export interface ServiceView {
+  readonly status: ServiceStatus;
+  readonly explanation: Explanation;
+  readonly table: ServiceTable;
+  /** The index of the first shown row. */
+  readonly from: number;
+  readonly maxEndpointsPerSlice: number;
+  /** null if the rules of no node are known. */
+  readonly nodes: readonly NodeOfService[] | null;
+  readonly lag: readonly FollowedChange[];
+}
+
+/** The number of rows on one page. */
+export const rowsPerPage = 100;
+
+/** Above this number, all slices share one column, and each row names its slices. */
+const mostColumns = 5;
+/** The number of nodes with columns of their own: those that do not conform. */
+export const mostNodes = 4;
+
+type Cell = ReturnType<typeof cell>;
+
+const cell = (tone: string, sign: string, word: string, detail = '') => {
+  return { tone, sign, word, detail };
+};
+
+const stateMarks: Readonly<Record<EntryState, readonly [tone: string, sign: string]>> = {
+  absent: ['absent', '–'],
+  'no-ports': ['not-ready', '○'],
+  'not-ready': ['not-ready', '○'],
+  'fewer-ports': ['not-ready', '◐'],
+  ready: ['ready', '●'],
+};
+
+const sliceOutputs = ['endpointslices', 'mirrored'];
+
+/** The state of an address in one object or several, with the first difference of `outputs`. */
+function entryCell(
+  row: ServiceTableRow,
+  entries: readonly ObservedEntry[],
+  expected: EntryState | null,
+  outputs: readonly string[],
+): Cell {
+  const state = entries[0]?.state ?? 'absent';
+  const [tone, sign] = stateMarks[state];
+  const word = entries.length === 0 ? 'absent' : stateWords[state];
+  const worst = row.items.find(
+    ({ output, difference }) => outputs.includes(output) && !legal.has(difference.code),
+  );
+  if (worst === undefined || (entries.length === 0 && expected === 'absent')) {
+    return cell(tone, sign, word);
+  }
+  const { title } = catalogue[worst.difference.code];
+  const suffix = state === 'absent' ? '' : ` ${tone}`;
+  const words =
+    expected === null || expected === state ? word : `${word}, expected ${stateWords[expected]}`;
+  return worst.openedAt === null
+    ? cell(`wait${suffix}`, '◔', words, `pending: ${title}`)
+    : cell(`wrong${suffix}`, '✗', words, title);
+}
+
+/** The traffic of an address on a node that does not conform, by the traces of packets. */
+function nodeCell({ address }: ServiceTableRow, { verdict, reason, walked }: NodeOfService): Cell {
+  if (verdict === 'unknown') return cell('absent', '?', 'unknown', reason ?? '');
+  const isAddress = (endpoint: string): boolean => ipOf(endpoint) === address;
+  const packets = walked.map(({ wanted, allowed, got }) => ({
+    isWanted: wanted.some(isAddress),
+    isAllowed: allowed.some(isAddress),
+    isSent: got.some(isAddress),
+  }));
+  const missing = packets.filter(({ isWanted, isSent }) => isWanted && !isSent).length;
+  const extra = packets.filter(({ isAllowed, isSent }) => isSent && !isAllowed).length;
+  const wanted = packets.filter(({ isWanted }) => isWanted).length;
+  const part = (count: number, all: number): string =>
+    count === all ? 'from anywhere' : `from ${count} of ${all} kinds of sender`;
+  if (missing > 0) return cell('wrong', '✗', 'gets nothing', part(missing, wanted));
+  if (extra > 0) {
+    return cell('wrong', '✗', 'gets traffic, expected none', part(extra, packets.length));
+  }
+  return wanted > 0 ? cell('ready', '●', 'gets traffic') : cell('absent', '–', 'gets none');
+}
+
+const endpointsEntries = ({ entries }: ServiceTableRow): ObservedEntry[] =>
+  entries.filter(({ object }) => object.startsWith('Endpoints '));
+
+const sliceEntries = ({ entries }: ServiceTableRow): ObservedEntry[] =>
+  entries.filter(({ object }) => object.startsWith('EndpointSlice'));
+
+const nameOf = ({ object }: ObservedEntry): string => object.split('/').at(-1) ?? '';
+
+/** The state of an address in all slices, with their names. */
+function slicesCell(row: ServiceTableRow): Cell {
+  const entries = sliceEntries(row);
+  const all = entryCell(row, entries, row.expected.slices, sliceOutputs);
+  const detail = [entries.map(nameOf).join(', '), all.detail].filter(Boolean).join(': ');
+  return { ...all, detail };
+}
+
+/** The state of an address in the slice of a column. */
+function sliceCell(row: ServiceTableRow, name: string, index: number): Cell {
+  const entries = sliceEntries(row);
+  const found = entries.filter((entry) => nameOf(entry) === name);
+  // Any slice could contain a missing address, so its mark is in the first column.
+  const isMarked = found.length > 0 || (entries.length === 0 && index === 0);
+  return isMarked
+    ? entryCell(row, found, row.expected.slices, sliceOutputs)
+    : entryCell(row, found, 'absent', []);
+}
+
+interface Column {
+  readonly head: string;
+  readonly cellOf: (row: ServiceTableRow) => Cell;
+}
+
+/** The columns of Endpoints, of slices, and of the first nodes that do not conform. */
+function listColumns({ table, nodes, status }: ServiceView): Column[] {
+  const names = table.slices.map(({ name }) => name);
+  const hasEndpoints =
+    status.outputs.some(({ output }) => output === 'endpoints') ||
+    table.rows.some((row) => endpointsEntries(row).length > 0);
+  const endpoints: Column = {
+    head: 'Endpoints',
+    cellOf: (row) => entryCell(row, endpointsEntries(row), row.expected.endpoints, ['endpoints']),
+  };
+  const slices: Column = {
+    head: `EndpointSlices (${names.length === 0 ? 'none' : names.length})`,
+    cellOf: slicesCell,
+  };
+  const shown = (nodes ?? []).filter(({ verdict }) => verdict !== 'conform').slice(0, mostNodes);
+  return [
+    ...(hasEndpoints ? [endpoints] : []),
+    ...(names.length === 0 || names.length > mostColumns
+      ? [slices]
+      : names.map((head, index): Column => ({
+          head,
+          cellOf: (row) => sliceCell(row, head, index),
+        }))),
+    ...shown.map((on): Column => ({ head: `node ${on.node}`, cellOf: (row) => nodeCell(row, on) })),
+  ];
+}
+
+function describeExpected(endpoints: EntryState | null, slices: EntryState | null): string {
+  const word = (state: EntryState | null): string =>
+    state === null ? 'not judged' : stateWords[state];
+  return endpoints === slices || (endpoints === null && slices !== null)
+    ? word(slices)
+    : `Endpoints: ${word(endpoints)}; slices: ${word(slices)}`;
+}
+
+function renderCell({ tone, sign, word, detail }: Cell): Html {
+  return markup`<td class="cell ${tone}">
+<span class="sign" aria-hidden="true">${sign}</span> <b>${word}</b>
+${detail !== '' && markup` <small>${detail}</small>`}</td>`;
+}
+
+function renderRow(row: ServiceTableRow, columns: readonly Column[]): Html {
+  const { address, pod, node, expected, selected } = row;
+  const { endpoints, slices } = expected;
+  const isStranger = !selected && slices !== null;
+  const why = row.why ?? (isStranger ? 'no selected pod has this address' : '');
+  return markup`<tr data-key="${address} ${pod ?? ''}"><th scope="row">
+<span>${pod?.split('/')[1] ?? (selected ? '' : 'no pod')}</span>
+ <small class="mono">${address === '' ? 'no address' : address}</small>
+${node !== '' && markup` <small>on ${node}</small>`}</th>
+<td>${describeExpected(endpoints, slices)}${why !== '' && markup`<small>${why}</small>`}</td>
+${columns.map(({ cellOf }) => renderCell(cellOf(row)))}</tr>`;
+}
+
+function renderRows(view: ServiceView): Html {
+  const { rows, total, differing } = view.table;
+  const columns = listColumns(view);
+  const heads = ['pod', 'expected', ...columns.map(({ head }) => head)];
+  const cells = rows.map((row) => renderRow(row, columns));
+  const table = renderTable({ label: 'Pods and addresses', heads, kind: 'matrix' }, cells);
+  return renderFlushCard(
+    'matrix',
+    markup`Pods and addresses <small>${formatNumber(total)}, ${differing} differ</small>`,
+    rows.length === 0 ? [] : [table],
+    'It selects no pod, and nothing is listed.',
+  );
+}
+
+// The explanation has the same signs as in a terminal (text/explain.ts).
+
+const markWords: Readonly<Record<ReasonMark, string>> = {
+  yes: 'as it must be:',
+  no: 'in the way:',
+  unknown: 'unknown:',
+  note: '',
+};
+
+function renderReason(reason: Reason): Html {
+  const { mark, text, change, since, parts } = reason;
+  const [word, origin] = [markWords[mark], formatOrigin(reason)];
+  return markup`<li class="${mark}">
+<span class="sign" aria-hidden="true">${reasonSigns[mark]}</span>
+${word !== '' && markup`<span class="sr">${word}</span> `}
+<span>${text}${since !== null && `, since ${formatMoment(since)}`}</span>
+${origin !== '' && markup`<small>${origin}</small>`}
+${change !== null && markup`<span class="cure">→ ${change}</span>`}
+${parts.length > 0 && markup`<ul>${parts.map(renderReason)}</ul>`}</li>
+`;
+}
+
+/** An explanation in words. */
+export const renderReasonTree = ({ answer, change, reasons }: Explanation): Html => markup`
+<p class="answer">${answer}</p>
+${change !== null && markup`<p class="cure">→ ${change}</p>`}
+<ul class="tree">${reasons.map(renderReason)}</ul>`;
+
+/** The maximum length of the lists of slices and nodes. */
+const maxItems = 12;
+
+function renderSlices({ table: { slices }, maxEndpointsPerSlice: max }: ServiceView): Html {
+  const items = slices.slice(0, maxItems).map(({ name, endpoints, role }) => {
+    const shares = { info: endpoints, quiet: Math.max(0, max - endpoints) };
+    const writer = markup` <span class="dim">(${role ?? 'nobody’s'})</span>`;
+    return markup`<li data-key="${name}">
+<span class="mono">${name}${role !== 'controller' && writer}</span>
+${renderBar(shares, `${endpoints} of ${max} places taken`)}
+<span class="count">${endpoints} / ${max}</span></li>`;
+  });
+  const more = slices.length - maxItems;
+  return renderCard('fill', markup`Slices <small>places taken</small>`, [
+    slices.length === 0 && markup`<p class="dim">No slices.</p>`,
+    markup`<ul class="fills">${items}</ul>`,
+    more > 0 && markup`<p class="dim">and ${more} more slices</p>`,
+  ]);
+}
+
+function renderNodes({ nodes }: ServiceView): Html {
+  const bad = (nodes ?? []).filter(({ verdict }) => verdict !== 'conform');
+  const text =
+    nodes === null
+      ? 'No node’s rules are known, so it is not judged what they do.'
+      : `${nodes.length - bad.length} of ${nodes.length} nodes forward it as they must.`;
+  const items = bad.slice(0, maxItems).map(
+    ({ node, verdict, reason }) => markup`<li data-key="${node}">
+<a href="${nodePath(node)}">${node}</a><span>${renderMark(verdict)}
+<span class="dim">${reason}</span></span></li>`,
+  );
+  return renderCard(
+    'nodes',
+    'Nodes',
+    markup`<p class="dim">${text}</p><ul class="plain">${items}</ul>`,
+  );
+}
+
+function renderLag({ lag }: ServiceView): Html {
+  const items = lag.map(
+    ({ output, operation, seconds, at }) => markup`<li><span>${output} ${operation}</span><span>
+<b>${formatLag(seconds)}</b> <span class="dim">${formatMoment(at).slice(11)}</span></span></li>`,
+  );
+  return renderCard('lag', markup`Lag <small>of the last changes</small>`, [
+    lag.length === 0 && markup`<p class="dim">Nothing measured yet.</p>`,
+    markup`<ul class="plain">${items}</ul>`,
+  ]);
+}
+
+/** Renders the page of a Service. */
+export function renderService(status: PageStatus, view: ServiceView): string {
+  const { namespace, service: name, outputs, standing, resolved, now } = view.status;
+  const { table, from } = view;
+  const chips = outputs.map(
+    ({ output, verdict, reason }) => markup`<li data-key="${output}">
+<span class="dim">${output}</span> ${renderMark(verdict)} ${reason}</li>`,
+  );
+  const open = renderFindingList(standing, now);
+  const rowsFrom = (first: number): string => (first <= 0 ? '?' : `?from=${first}`);
+  const before = from > 0 ? rowsFrom(from - rowsPerPage) : null;
+  const after = from + table.rows.length < table.total ? rowsFrom(from + rowsPerPage) : null;
+  const main = markup`
+<p class="crumbs"><a href="/services">Services</a> /
+ <a href="/services${formatQuery({ q: `${namespace}/` })}">${namespace}</a> /</p>
+<h1>${name} <small>in ${namespace}</small></h1>
+<ul class="chips">${chips}</ul>
+<div class="grid"><div>${renderCard('why', 'In words', renderReasonTree(view.explanation))}</div>
+<div>${renderSlices(view)}${renderNodes(view)}${renderLag(view)}</div></div>
+${renderRows(view)}${renderPageLinks('pods', before, after)}
+${open.length > 0 && renderFlushCard('standing', 'Standing findings', open, '')}
+${renderResolved(resolved, now)}`;
+  const title = truncate(`${namespace}/${name}`, 120);
+  return renderFrame(status, { place: '/services', title, main });
 }

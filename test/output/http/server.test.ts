@@ -8,7 +8,8 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { Finding } from '../../../src/audit/finding/catalogue.ts';
 import type { AuditorQueries, RunningServer } from '../../../src/output/http/server.ts';
 import { createApp, listen } from '../../../src/output/http/server.ts';
-import type { PageStatus, ServiceStatus } from '../../../src/output/page/status.ts';
+import type { PageStatus } from '../../../src/output/page/frame.ts';
+import type { ServiceStatus } from '../../../src/output/page/services.ts';
 import { findingOf, lagReport, moment, numbersOf, statusOf } from '../samples.ts';
 
 let current: PageStatus;

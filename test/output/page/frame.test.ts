@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 
 import { renderFrame } from '../../../src/output/page/frame.ts';
-import { markup } from '../../../src/output/page/template.ts';
+import { markup } from '../../../src/output/page/parts.ts';
 import { conformState, statusOf, wordsIn } from '../samples.ts';
 
 const page = { place: '/services', title: 'All', main: markup`` } as const;

@@ -1,16 +1,16 @@
 import { expect, test } from 'vitest';
 
 import {
+  findingPath,
   formatAge,
+  formatMoment,
+  formatQuery,
+  formatSubject,
+  nodePath,
   renderBar,
   renderFinding,
   renderMark,
-  formatMoment,
-  nodePath,
-  findingPath,
-  formatQuery,
   servicePath,
-  formatSubject,
 } from '../../../src/output/page/parts.ts';
 import { findingOf, moment, wordsIn } from '../samples.ts';
 

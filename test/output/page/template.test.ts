@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 
-import { markup } from '../../../src/output/page/template.ts';
+import { markup } from '../../../src/output/page/parts.ts';
 import { hostileNames } from '../samples.ts';
 
 const item = (text: string) => markup`<li title="${text}">${text}</li>`;
