@@ -3,9 +3,9 @@
 
 import type { ChildProcess } from 'node:child_process';
 import { execFileSync, spawnSync } from 'node:child_process';
+import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { chmodSync, existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
-import type { AddressInfo } from 'node:net';
 import { createServer } from 'node:net';
 import { homedir, tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
@@ -29,11 +29,19 @@ export function goProgram(): string {
   throw new Error(`Go is missing, ${places}: Go 1.26 or later builds the programs of tests`);
 }
 
-/** A free port of the loopback. */
+/**
+ * A port on which no program listens. It is below the range from which the kernel takes the ports
+ * of connections, so that none of them takes it before the caller listens.
+ */
 export async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
+  const port = randomInt(10_000, 32_000);
+  const server = createServer().listen(port, '127.0.0.1');
+  try {
+    await once(server, 'listening');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error;
+    return freePort();
+  }
   server.close();
   await once(server, 'close');
   return port;

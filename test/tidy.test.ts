@@ -306,6 +306,18 @@ test('what a browser has is known to no file but its own project', () => {
   expect(asked).toEqual([]);
 });
 
+test('programs of package.json do nothing when another file imports them', () => {
+  const matches = read('package.json').matchAll(/node (test\/\S+\.ts)/g);
+  const programs = [...matches].map(([, path = '']) => path);
+  const imported = tests.flatMap((path) => {
+    const names = [...read(path).matchAll(/from '(\.[^']+)'/g)].map(([, name = '']) => name);
+    return names.map((name) => join(dirname(path), name));
+  });
+  const unguarded = programs.filter((path) => !read(path).includes('import.meta.main'));
+  expect(programs.length).toBeGreaterThan(5);
+  expect(unguarded.filter((path) => imported.includes(path))).toEqual([]);
+});
+
 describe('files of src', () => {
   test('begin with a head comment that says what they are', () => {
     const bare = sources.filter((path) => !/^(?:#!.*\n)?\/\/ \S/.test(read(path)));

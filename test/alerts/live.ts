@@ -17,6 +17,7 @@ import {
   awaitSettled,
   clientOf,
   createAccount,
+  liveFlags,
   newestVersion,
   startControlPlane,
 } from '../controlplane/controlplane.ts';
@@ -32,7 +33,7 @@ import {
 } from '../controlplane/auditor.ts';
 import { carry } from '../controlplane/inside.ts';
 import type { Churn } from '../controlplane/churn.ts';
-import { startChurn } from '../controlplane/churn.ts';
+import { populate, startChurn } from '../controlplane/churn.ts';
 import type { Client, ControlPlane } from '../controlplane/controlplane.ts';
 import type { Fleet } from '../controlplane/cluster.ts';
 import { createMembersOf, createNodesOf } from '../controlplane/cluster.ts';
@@ -46,7 +47,6 @@ import {
   sliceNamed,
   slicesIn,
 } from '../controlplane/faults.ts';
-import { liveFlags, populate } from '../controlplane/e2e.ts';
 import type { Nodes, NodeSpace, Scene } from '../controlplane/nodes.ts';
 import {
   awaitConform,

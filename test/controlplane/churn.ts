@@ -6,12 +6,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
 import type { Stage } from './auditor.ts';
-import { awaitSoon, loudSince, report, textOf } from './auditor.ts';
-import type { Fleet, Member, Node, Pod } from './cluster.ts';
+import { awaitSoon, loudSince, report, say, secondsSince, textOf } from './auditor.ts';
+import type { Fleet, Member, Node, Pod, Size } from './cluster.ts';
 import {
   above,
   addNode,
   bindPod,
+  createMembersOf,
+  createNodesOf,
   deletePod,
   endpointsPath,
   handWritten,
@@ -20,7 +22,8 @@ import {
   reportState,
   servicePath,
 } from './cluster.ts';
-import type { Client, Method } from './controlplane.ts';
+import type { Client, ControlPlane, Method } from './controlplane.ts';
+import { awaitSettled } from './controlplane.ts';
 
 export interface Churn {
   /** Requests that changed something, by what was done. */
@@ -455,4 +458,25 @@ export async function disturb(stage: Stage, fleet: Fleet, long: boolean): Promis
   for (const [index, one] of disturbances(long).entries()) {
     await check(stage, fleet, one, index + 2);
   }
+}
+
+/**
+ * Creates the Nodes, Services and pods of a fleet, and waits until the controllers have written.
+ *
+ * The controllers sleep meanwhile, so that they do not write for every single pod. But they know
+ * the Nodes by then: a pod that they receive before its Node they write without a zone, and leave
+ * it so, where the Service publishes what is not ready (reconcileByAddressType of
+ * k8s.io/endpointslice@v0.36.3 reconciler.go), which is found.
+ */
+export async function populate(plane: ControlPlane, client: Client, size: Size): Promise<Fleet> {
+  const begun = performance.now();
+  const fleet = await createNodesOf(client, size);
+  await awaitSettled(client);
+  plane.pauseControllerManager();
+  await createMembersOf(client, fleet, size);
+  plane.resumeControllerManager();
+  await awaitSettled(client);
+  const took = secondsSince(begun).toFixed(0);
+  say(`     ${size.services} Services, ${size.pods} pods, ${size.nodes} nodes after ${took} s`);
+  return fleet;
 }

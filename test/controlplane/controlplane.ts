@@ -726,3 +726,14 @@ export async function kubeProxyOf(version: Version): Promise<string> {
   await run(goProgram(), ['build', ...flags, 'k8s.io/kubernetes/cmd/kube-proxy'], { cwd });
   return path;
 }
+
+/** So that the controllers can be as quick as their work allows. */
+export const liveFlags = {
+  controllerManagerFlags: [
+    '--kube-api-qps=5000',
+    '--kube-api-burst=10000',
+    '--concurrent-endpoint-syncs=20',
+    '--concurrent-service-endpoint-syncs=20',
+    '--mirroring-concurrent-service-endpoint-syncs=20',
+  ],
+};

@@ -33,22 +33,15 @@ import {
   textOf,
   textOfError,
 } from './auditor.ts';
-import { disturb, startChurn } from './churn.ts';
+import { disturb, populate, startChurn } from './churn.ts';
 import type { Fleet, Size } from './cluster.ts';
-import {
-  addressing,
-  createCluster,
-  createMembersOf,
-  createNodes,
-  createNodesOf,
-  deletePod,
-  reportState,
-} from './cluster.ts';
+import { addressing, createCluster, createNodes, deletePod, reportState } from './cluster.ts';
 import type { Client, ControlPlane, Options, Version } from './controlplane.ts';
 import {
   awaitSettled,
   clientOf,
   createAccount,
+  liveFlags,
   newestVersion,
   startControlPlane,
   takeDump,
@@ -367,17 +360,6 @@ interface LiveOptions {
   readonly short: boolean;
 }
 
-/** So that the controllers can be as quick as their work allows. */
-export const liveFlags = {
-  controllerManagerFlags: [
-    '--kube-api-qps=5000',
-    '--kube-api-burst=10000',
-    '--concurrent-endpoint-syncs=20',
-    '--concurrent-service-endpoint-syncs=20',
-    '--mirroring-concurrent-service-endpoint-syncs=20',
-  ],
-};
-
 /** Changes a second: what is aimed at, and the least that counts. */
 const rate = { aim: 28, least: 20 };
 
@@ -429,25 +411,6 @@ function folderOf({ directory }: ControlPlane): string {
   const folder = join(directory, 'auditor');
   mkdirSync(folder);
   return folder;
-}
-
-/**
- * The controllers sleep meanwhile, so that they do not write for every single pod. But they know
- * the Nodes by then: a pod that they receive before its Node they write without a zone, and leave
- * it so, where the Service publishes what is not ready (reconcileByAddressType of
- * k8s.io/endpointslice@v0.36.3 reconciler.go), which is found.
- */
-export async function populate(plane: ControlPlane, client: Client, size: Size): Promise<Fleet> {
-  const begun = performance.now();
-  const fleet = await createNodesOf(client, size);
-  await awaitSettled(client);
-  plane.pauseControllerManager();
-  await createMembersOf(client, fleet, size);
-  plane.resumeControllerManager();
-  await awaitSettled(client);
-  const took = secondsSince(begun).toFixed(0);
-  say(`     ${size.services} Services, ${size.pods} pods, ${size.nodes} nodes after ${took} s`);
-  return fleet;
 }
 
 async function checkAll(stage: Stage, fleet: Fleet, options: LiveOptions): Promise<void> {

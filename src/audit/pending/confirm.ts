@@ -151,8 +151,6 @@ function createComparison(
   };
 }
 
-export type Confirmer = ReturnType<typeof createConfirmer>;
-
 /** Creates a confirmer; `cache` returns `null` before the audit has started. */
 export function createConfirmer(progress: WatchProgress, cache: () => ConfirmCache | null) {
   const requests = new Map<Key, ReadRequest>();

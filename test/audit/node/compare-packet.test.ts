@@ -253,7 +253,7 @@ describe('comparePacket', () => {
     expect(verdicts).toEqual(['different', 'unknown']);
   });
 
-  test("an unknown destination of a kube-proxy rule is unknown, unless its mode is another", () => {
+  test('an unknown destination of a kube-proxy rule is unknown, unless its mode is another', () => {
     const [table] = parseIptablesSave('*nat\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n', 'ip').tables;
     const chain = table?.chains.get('OUTPUT');
     if (table === undefined || !chain?.base) throw new Error('No chain');
