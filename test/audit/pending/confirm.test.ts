@@ -3,7 +3,7 @@
 
 import { describe, expect, test } from 'vitest';
 
-import type { Confirmer, FreshRead } from '../../../src/audit/pending/confirm.ts';
+import type { FreshRead } from '../../../src/audit/pending/confirm.ts';
 import { createConfirmer } from '../../../src/audit/pending/confirm.ts';
 import type { Candidate } from '../../../src/audit/pending/pending.ts';
 import { createPendingFindings } from '../../../src/audit/pending/pending.ts';
@@ -24,7 +24,7 @@ const all: AnyObject[] = [web, one, written, sliced, node({ resourceVersion: '5'
 
 interface Confirming {
   readonly cut: WatchProgress;
-  readonly confirmer: Confirmer;
+  readonly confirmer: ReturnType<typeof createConfirmer>;
   readonly serviceAuditor: ServiceAuditor;
   /** Asks again for what waits, and says what has opened. */
   readonly opened: (now: number) => string[];
