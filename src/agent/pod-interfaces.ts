@@ -8,9 +8,9 @@
 import type { Packet } from '../model/proxy-config.ts';
 import { formatAddress, parseAddress, parseNetwork } from '../rules/address.ts';
 import type { Element, Rule, RuleSet, Statement } from '../rules/ruleset.ts';
-import type { TraceStep } from '../rules/walk/match.ts';
 import type { Routes } from '../rules/walk/routes.ts';
 import { hostsOf, routeLookup } from '../rules/walk/routes.ts';
+import type { TraceStep } from '../rules/walk/walk-state.ts';
 import type { NodeContext, PacketOutcome } from '../rules/walk/walk.ts';
 import { createWalk } from '../rules/walk/walk.ts';
 

@@ -4,7 +4,7 @@
 import { formatAddress } from '../../src/rules/address.ts';
 import type { Range, Rule, RuleSet, Statement } from '../../src/rules/ruleset.ts';
 import { rulesOf } from '../../src/rules/ruleset.ts';
-import type { PacketState } from '../../src/rules/walk/match.ts';
+import type { PacketState } from '../../src/rules/walk/walk-state.ts';
 
 /** The whole dump. */
 export function printIptables(ruleset: RuleSet): string {
@@ -120,7 +120,7 @@ export const stateOf = (changes: Partial<PacketState> = {}): PacketState => ({
   from: 'pod',
   source: 0x0a000001,
   protocol: 6,
-  isLocal: (address) => address === 0x7f000001,
+  localAddresses: [],
   interfaces: null,
   interfacesTo: () => null,
   original: { address: 0x0a600001, port: 80 },
@@ -130,10 +130,8 @@ export const stateOf = (changes: Partial<PacketState> = {}): PacketState => ({
   toNode: null,
   in: 'veth1',
   out: '',
-  mark: 0,
-  markKnown: 0xffffffff,
-  connectionMark: 0,
-  connectionMarkKnown: 0xffffffff,
+  mark: { value: 0, known: 0xffffffff },
+  connectionMark: { value: 0, known: 0xffffffff },
   entry: 'new',
   translated: false,
   sourceTranslated: false,
@@ -144,5 +142,11 @@ export const stateOf = (changes: Partial<PacketState> = {}): PacketState => ({
   affinity: null,
   trace: null,
   questions: null,
+  stations: [],
+  station: 0,
+  nat: null,
+  natNext: 0,
+  tally: new Map(),
+  weight: 1,
   ...changes,
 });

@@ -9,7 +9,7 @@
 
 import { joinHostPort } from '../../model/ip.ts';
 import type { Packet } from '../../model/proxy-config.ts';
-import type { TraceStep } from '../../rules/walk/match.ts';
+import type { TraceStep } from '../../rules/walk/walk-state.ts';
 import type { Destination, OutcomeShare, PacketOutcome } from '../../rules/walk/walk.ts';
 import type { ExpectedOutcome } from '../../shadow/forwarding.ts';
 import type { allowedMasquerade } from './foreign-rules.ts';

@@ -14,7 +14,7 @@ import type { Node } from '../../model/objects.ts';
 import type { Packet } from '../../model/proxy-config.ts';
 import { formatAddress } from '../../rules/address.ts';
 import type { Address, PacketField } from '../../rules/ruleset.ts';
-import type { TraceStep } from '../../rules/walk/match.ts';
+import type { TraceStep } from '../../rules/walk/walk-state.ts';
 import type { OutcomeShare } from '../../rules/walk/walk.ts';
 import type { Forwarding } from '../../shadow/forwarding.ts';
 

@@ -8,8 +8,8 @@ import { parseIptablesSave } from '../parse/iptables-save.ts';
 import { parseNft } from '../parse/nft-ruleset.ts';
 import type { Hook, Statement, Table } from '../ruleset.ts';
 import { DumpError, rulesOf } from '../ruleset.ts';
-import type { TraceStep } from '../walk/match.ts';
-import type { Destination, OutcomeShare, PacketOutcome, UnknownRule } from '../walk/walk.ts';
+import type { TraceStep, UnknownRule } from '../walk/walk-state.ts';
+import type { Destination, OutcomeShare, PacketOutcome } from '../walk/walk.ts';
 
 /** A rule that a packet met; `base` is the base chain that led there, `text` is as dumped. */
 interface RuleJson extends Pick<Table, 'source' | 'family'> {

@@ -15,10 +15,15 @@ export interface BaseChain {
   readonly table: Table;
 }
 
-/** A base chain of type filter or route, or all nat chains in the orders that are possible. */
-export type Station =
-  | { readonly kind: 'chain'; readonly at: BaseChain }
-  | { readonly kind: 'nat'; readonly orders: readonly (readonly BaseChain[])[] };
+/** All nat chains of a hook, in the orders that are possible. */
+interface NatHook {
+  readonly base: Pick<Base, 'priority' | 'created'>;
+  readonly table: null;
+  readonly orders: readonly (readonly BaseChain[])[];
+}
+
+/** A base chain of type filter or route, or the NAT hook. */
+export type Station = BaseChain | NatHook;
 
 /** For each hook the orders in which its stations may run: nearly always one. */
 export type Hooks = Readonly<Record<Hook, readonly (readonly Station[])[]>>;
@@ -29,7 +34,10 @@ export function hooksOf(ruleset: RuleSet, family: Family): Hooks {
     .filter((table) => table.family === family || table.family === 'inet')
     .flatMap((table) => table.chains.bases().flatMap((chain) => baseChain(table, chain)));
   const at = (hook: Hook): readonly (readonly Station[])[] =>
-    stationsOf(chains.filter(({ base }) => base.hook === hook));
+    stationsOf(
+      hook,
+      chains.filter(({ base }) => base.hook === hook),
+    );
   return {
     prerouting: at('prerouting'),
     input: at('input'),
@@ -47,44 +55,28 @@ function baseChain(table: Table, chain: Chain): BaseChain[] {
   return isEmpty ? [] : [{ chain, base, table }];
 }
 
-/** `table` is null for the NAT hook. */
-interface Placed<T> {
-  readonly priority: number;
-  readonly table: Table | null;
-  readonly created: number;
-  readonly item: T;
-}
+/** Whether a hook is behind routing: there, NAT changes the source. */
+export const changesSource = (hook: Hook): boolean => hook === 'postrouting' || hook === 'input';
 
-function stationsOf(chains: readonly BaseChain[]): readonly (readonly Station[])[] {
-  const placed = chains.map((at) => {
-    const { priority, created, type } = at.base;
-    return { isNat: type === 'nat', priority, table: at.table, created, item: at };
-  });
-  const stations = placed
-    .filter(({ isNat }) => !isNat)
-    .map((entry): Placed<Station> => ({ ...entry, item: { kind: 'chain', at: entry.item } }));
-  const nat = placed.filter(({ isNat }) => isNat);
-  const [first] = nat;
-  if (first !== undefined) {
-    const { hook } = first.item.base;
-    const priority = hook === 'postrouting' || hook === 'input' ? 100 : -100;
-    const item = { kind: 'nat', orders: ordersOf(nat) } as const;
-    stations.push({ priority, table: null, created: 0, item });
-  }
-  return ordersOf(stations);
+function stationsOf(hook: Hook, chains: readonly BaseChain[]): readonly (readonly Station[])[] {
+  const { nat = [], others = [] } = Object.groupBy(chains, ({ base }) =>
+    base.type === 'nat' ? 'nat' : 'others',
+  );
+  if (nat.length === 0) return ordersOf(others);
+  const base = { priority: changesSource(hook) ? 100 : -100, created: 0 };
+  return ordersOf<Station>([...others, { base, table: null, orders: ordersOf(nat) }]);
 }
 
 /** More members of one priority than this are too many to try every order of. */
 const mostTried = 4;
 
 /** All orders by priority; of two tables with one priority both orders. */
-function ordersOf<T>(members: readonly Placed<T>[]): readonly (readonly T[])[] {
-  const byPriority = Map.groupBy(members, ({ priority }) => priority);
+function ordersOf<T extends Station>(members: readonly T[]): readonly (readonly T[])[] {
+  const byPriority = Map.groupBy(members, ({ base }) => base.priority);
   let orders: readonly (readonly T[])[] = [[]];
   for (const [, tied] of [...byPriority].sort(([a], [b]) => a - b)) {
     const ways = tied.length > mostTried ? rotations(tied) : permutations(tied);
-    const items = ways.map((way) => way.map(({ item }) => item));
-    orders = orders.flatMap((order) => items.map((way) => [...order, ...way]));
+    orders = orders.flatMap((order) => ways.map((way) => [...order, ...way]));
   }
   return orders;
 }
@@ -93,10 +85,10 @@ const rotations = <T>(members: readonly T[]): T[][] =>
   members.map((_, at) => [...members.slice(at), ...members.slice(0, at)]);
 
 /** A member may come first if none of its table was created later. */
-function permutations<T>(members: readonly Placed<T>[]): readonly (readonly Placed<T>[])[] {
+function permutations<T extends Station>(members: readonly T[]): readonly (readonly T[])[] {
   if (members.length <= 1) return [members];
-  const firsts = members.filter(({ table, created }) =>
-    members.every((other) => other.table !== table || other.created <= created),
+  const firsts = members.filter(({ table, base }) =>
+    members.every((other) => other.table !== table || other.base.created <= base.created),
   );
   return firsts.flatMap((first) =>
     permutations(members.filter((other) => other !== first)).map((rest) => [first, ...rest]),

@@ -11,115 +11,14 @@ import type {
   Component,
   Element,
   ElementSet,
-  Family,
-  PacketField,
-  Hook,
   LookupKey,
   Match,
-  Rule,
+  PacketField,
 } from '../ruleset.ts';
-import type { BaseChain } from './hooks.ts';
+import type { Bits, PacketState } from './walk-state.ts';
+import { askPacket, isOwn } from './walk-state.ts';
 
 export type MatchResult = 'yes' | 'no' | 'unknown';
-
-/** A list that shares its tail, so that a state can be copied cheaply. */
-export interface List<T> {
-  readonly head: T;
-  readonly tail: List<T> | null;
-}
-
-/** A packet at one place of its way. Who holds a state may change it; a fork copies it. */
-export interface PacketState {
-  readonly family: Family;
-  readonly from: 'pod' | 'node' | 'outside';
-  readonly source: Address;
-  readonly protocol: number;
-  readonly isLocal: (address: Address) => boolean;
-  /** Where it was sent to; null: not known. */
-  original: { readonly address: Address | null; readonly port: number | null };
-  hook: Hook;
-  /** null: a rule translated it, and does not say into what. */
-  destination: Address | null;
-  destinationPort: number | null;
-  /** Whether it is for the node itself; null: its address shows that. */
-  toNode: boolean | null;
-  /** All interfaces of the node; null: not known. */
-  readonly interfaces: readonly string[] | null;
-  /** The interfaces that may reach an address; null: not known. */
-  readonly interfacesTo: (address: Address) => readonly string[] | null;
-  /** null: not known; empty: none. */
-  in: string | null;
-  /** null: as the routes say (`interfacesOut`). */
-  out: string | null;
-  mark: number;
-  /** The bits of the mark that are known. */
-  markKnown: number;
-  connectionMark: number;
-  connectionMarkKnown: number;
-  /** In conntrack's table. An error that the node sends about a packet is related to its entry. */
-  entry: 'none' | 'new' | 'untracked' | 'related';
-  /** Destination NAT is settled: no rule can change it any more. */
-  translated: boolean;
-  sourceTranslated: boolean;
-  /** Where it goes: `ip:port`, or null before a translation. */
-  goal: string | null;
-  /** Whether it goes elsewhere than it was sent: NAT to the same place leaves no DNAT status. */
-  rewritten: boolean;
-  masqueraded: boolean | 'unknown';
-  /** The names under which rules remembered the source on the way. */
-  remembered: List<string> | null;
-  /** On the way of a source that is remembered: under which name, for how long. */
-  affinity: { readonly name: string; readonly seconds: number | null } | null;
-  trace: List<PassedRule> | null;
-  /** Takes up what is asked of where it goes; null: questions are not recorded. */
-  questions: MatchQuestion[] | null;
-}
-
-/** A question that was asked of a packet, as it is asked of another, and its answer. */
-export interface MatchQuestion {
-  readonly question: (other: PacketState) => unknown;
-  readonly answer: unknown;
-}
-
-const nowhere = {
-  destination: null,
-  destinationPort: null,
-  original: { address: null, port: null },
-};
-
-/**
- * Asks a packet something. An answer that is certain, and the same for an unknown destination of
- * the packet, is the same for every destination.
- */
-export function askPacket<Answer>(
-  state: PacketState,
-  question: (packet: PacketState) => Answer,
-): Answer {
-  const answer = question(state);
-  if (state.questions === null) return answer;
-  if (answer !== 'unknown' && question({ ...state, ...nowhere }) === answer) return answer;
-  const now = { ...state };
-  const again = ({ destination, destinationPort, original }: PacketState): Answer => {
-    now.destination = destination;
-    now.destinationPort = destinationPort;
-    now.original = original;
-    return question(now);
-  };
-  state.questions.push({ question: again, answer });
-  return answer;
-}
-
-export interface TraceStep {
-  readonly chain: string;
-  /** The base chain that led here. */
-  readonly base: BaseChain;
-  readonly rule: Rule;
-}
-
-/** A step while the packet is on its way; a rule of null: the last one of its chain. */
-export interface PassedRule extends Omit<TraceStep, 'rule'> {
-  rule: Rule | null;
-}
 
 const answer = (holds: boolean, negate: boolean): MatchResult => (holds !== negate ? 'yes' : 'no');
 
@@ -185,7 +84,7 @@ function fieldAnswer(match: FieldMatch, state: PacketState): MatchResult {
   return answer(false, negate);
 }
 
-/** What the packet carries in this field; null: it is not known. Not for marks. */
+/** What the packet carries in this field; null: it is not known. */
 function numberOf(field: PacketField, state: PacketState): Address | null {
   switch (field) {
     case 'source':
@@ -202,45 +101,43 @@ function numberOf(field: PacketField, state: PacketState): Address | null {
       return state.protocol;
     case 'nfproto':
       return state.family === 'ip' ? 2 : 10;
+    case 'source port':
+      return null;
     case 'tcp flags':
       return state.protocol === 6 ? 2 : null;
     case 'mark':
-      return state.markKnown === 0xffffffff ? state.mark : null;
+      return state.mark.known === 0xffffffff ? state.mark.value : null;
     case 'connection mark':
-      return state.connectionMarkKnown === 0xffffffff ? state.connectionMark : null;
-    case 'source port':
-      return null;
+      return state.connectionMark.known === 0xffffffff ? state.connectionMark.value : null;
   }
 }
 
 /** Fields of bits: some may be known and others not. */
 function bitsAnswer({ field, mask, ranges, negate }: FieldMatch, state: PacketState): MatchResult {
-  const [value, known] = bitsOf(field, state);
-  if (value === null) return field === 'tcp flags' ? answer(false, negate) : 'unknown';
+  const bits = bitsOf(field, state);
+  if (bits === null) return field === 'tcp flags' ? answer(false, negate) : 'unknown';
   const asked = mask ?? 0xffffffff;
-  const seen = (value & asked) >>> 0;
-  if ((known & asked) >>> 0 === asked) {
-    return answer(
-      ranges.some(({ low, high }) => seen >= low && seen <= high),
-      negate,
-    );
+  const sure = (bits.known & asked) >>> 0;
+  const seen = (bits.value & asked) >>> 0;
+  if (sure === asked) {
+    const isIn = ranges.some(({ low, high }) => seen >= low && seen <= high);
+    return answer(isIn, negate);
   }
   // One known bit that differs is enough for no.
-  const sure = known & asked;
   const possible = ranges.some(
     ({ low, high }) => low !== high || ((seen ^ Number(low)) & sure) === 0,
   );
   return possible ? 'unknown' : answer(false, negate);
 }
 
-/** Value and known bits; a value of null: the packet has no such field, or it is not known. */
-function bitsOf(field: PacketField, state: PacketState): readonly [number | null, number] {
-  if (field === 'mark') return [state.mark, state.markKnown];
-  if (field === 'connection mark') return [state.connectionMark, state.connectionMarkKnown];
-  // Of the flags, ECN's two are the sender's choice.
-  if (field === 'tcp flags') return [state.protocol === 6 ? 2 : null, 0x3f];
+/** null: the packet has no such field, or it is not known. */
+function bitsOf(field: PacketField, state: PacketState): Bits | null {
+  if (field === 'mark') return state.mark;
+  if (field === 'connection mark') return state.connectionMark;
   const value = numberOf(field, state);
-  return typeof value === 'number' ? [value, 0xffffffff] : [null, 0];
+  // Of TCP's flags, ECN's two are the sender's choice.
+  const known = field === 'tcp flags' ? 0x3f : 0xffffffff;
+  return typeof value === 'number' ? { value, known } : null;
 }
 
 type InterfaceMatch = Extract<Match, { kind: 'interface' }>;
@@ -263,14 +160,9 @@ function interfaceAnswer({ side, names, negate }: InterfaceMatch, state: PacketS
  * The interfaces that it may leave by. To the rules of the hook output it still leaves as it
  * was sent, whatever they make of its destination: the route changes when all of them are through.
  */
-function interfacesOut({
-  hook,
-  original,
-  destination,
-  interfacesTo: waysTo,
-}: PacketState): readonly string[] | null {
-  const to = hook === 'output' ? original.address : destination;
-  return to === null ? null : waysTo(to);
+function interfacesOut(state: PacketState): readonly string[] | null {
+  const to = state.hook === 'output' ? state.original.address : state.destination;
+  return to === null ? null : state.interfacesTo(to);
 }
 
 const matchesName = (patterns: readonly string[], name: string): boolean =>
@@ -312,7 +204,7 @@ function addressTypeAnswer(
   }
   const address = side === 'source' ? state.source : state.destination;
   if (address === null) return 'unknown';
-  if (state.isLocal(address)) return answer(types.includes('local'), negate);
+  if (isOwn(state, address)) return answer(types.includes('local'), negate);
   const type = specialType(address);
   if (type !== null) return answer(types.includes(type), negate);
   // A route may say something else than unicast of it; only what no route says is sure.

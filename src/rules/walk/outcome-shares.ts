@@ -2,69 +2,30 @@
 // which of two tallies is true, so the hull of both is stored: for each outcome the least and the
 // greatest share of any answer. If both answers agree, the unknown did not matter.
 
-import type { List, PacketState, PassedRule } from './match.ts';
-
-/** `pass`, `reject`, `drop`, `unknown`, or a destination. */
-export type OutcomeName = string;
+import type { PacketState, Share, Tally } from './walk-state.ts';
+import { holds } from './walk-state.ts';
 
 /** Whether an outcome is a known destination. */
-export const isDestination = (outcome: OutcomeName): boolean => outcome.includes(':');
+export const isDestination = (outcome: string): boolean => outcome.includes(':');
 
-export interface Share {
-  low: number;
-  high: number;
-  /** Bits: 1 some are not masqueraded, 2 some are, 4 some may be. */
-  masquerade: number;
-  trace: List<PassedRule> | null;
-  /** Names under which those without affinity were remembered. */
-  remembered: List<string> | null;
-  /** What brings a source here again, and remembers it here. */
-  affinity: { readonly name: string; readonly seconds: number | null } | null;
-}
-
-export type Tally = Map<OutcomeName, Share>;
-
-/** A tally of what `add` adds. */
-export function tallyOf(add: (tally: Tally) => void): Tally {
+/** The outcomes of a copy of a packet, which `take` walks on. */
+export function tallyOf(state: PacketState, take: (copy: PacketState) => void): Tally {
   const tally: Tally = new Map();
-  add(tally);
+  take({ ...state, tally, weight: 1 });
   return tally;
 }
 
-/** Adds so much of what ends here. A weight of 0 is the way of those who came before. */
-export function count(
-  tally: Tally,
-  outcome: OutcomeName,
-  weight: number,
-  state: PacketState,
-): void {
-  const masquerade = state.masqueraded === 'unknown' ? 4 : state.masqueraded ? 2 : 1;
-  const { affinity } = state;
-  const kept = affinity !== null && holds(state.remembered, affinity.name) ? affinity : null;
-  const remembered = affinity === null ? state.remembered : null;
-  const share = tally.get(outcome);
-  if (share === undefined) {
-    const { trace } = state;
-    tally.set(outcome, {
-      low: weight,
-      high: weight,
-      masquerade,
-      trace,
-      remembered,
-      affinity: kept,
-    });
-    return;
-  }
-  share.low += weight;
-  share.high += weight;
-  share.masquerade |= masquerade;
-  share.remembered ??= remembered;
-  share.affinity ??= kept;
-}
-
-export function holds(list: List<string> | null, name: string): boolean {
-  for (let at = list; at !== null; at = at.tail) if (at.head === name) return true;
-  return false;
+/** Adds the outcome of a packet. A weight of 0 is the way of those who came before. */
+export function count(state: PacketState, outcome: string): void {
+  const { weight, affinity, remembered, masqueraded, trace } = state;
+  addShare(state.tally, outcome, {
+    low: weight,
+    high: weight,
+    masquerade: masqueraded === 'unknown' ? 4 : masqueraded ? 2 : 1,
+    trace,
+    remembered: affinity === null ? remembered : null,
+    affinity: affinity !== null && holds(remembered, affinity.name) ? affinity : null,
+  });
 }
 
 /** Adds so much of another tally. */
@@ -75,7 +36,7 @@ export function addTally(tally: Tally, part: Tally, weight: number): void {
 }
 
 /** Adds one share, which becomes the tally's own. */
-export function addShare(tally: Tally, outcome: OutcomeName, part: Share): void {
+export function addShare(tally: Tally, outcome: string, part: Share): void {
   const share = tally.get(outcome);
   if (share === undefined) {
     tally.set(outcome, part);
@@ -90,17 +51,17 @@ export function addShare(tally: Tally, outcome: OutcomeName, part: Share): void 
 
 const rounding = 1e-9;
 
-/** Adds the hull of alternative tallies. Returns whether they differ. */
-export function addHull(tally: Tally, parts: readonly Tally[], weight: number): boolean {
+/** Adds the hull of alternative tallies of a packet. Returns whether they differ. */
+export function addHull({ tally, weight }: PacketState, parts: readonly Tally[]): boolean {
   let differ = false;
   for (const outcome of new Set(parts.flatMap((part) => [...part.keys()]))) {
-    const shares = parts.map((part) => part.get(outcome));
-    const known = shares.filter((share) => share !== undefined);
-    const low = Math.min(...shares.map((share) => share?.low ?? 0));
-    const high = Math.max(...known.map((share) => share.high));
+    const known = parts.flatMap((part) => part.get(outcome) ?? []);
     const [first] = known;
     if (first === undefined) continue;
-    differ ||= known.length < parts.length || known.some((share) => !isSame(share, first));
+    const isSome = known.length < parts.length;
+    const low = isSome ? 0 : Math.min(...known.map((share) => share.low));
+    const high = Math.max(...known.map((share) => share.high));
+    differ ||= isSome || known.some((share) => !isSame(share, first));
     const masquerade = known.reduce((bits, share) => bits | share.masquerade, 0);
     const affinity = known.find((share) => share.affinity !== null)?.affinity ?? null;
     const part = { ...first, low: low * weight, high: high * weight, masquerade, affinity };

@@ -6,8 +6,8 @@
 
 import type { Address, Chain, PacketField, Rule, Statement } from '../ruleset.ts';
 import { rulesOf } from '../ruleset.ts';
-import type { PacketState } from './match.ts';
-import { askPacket } from './match.ts';
+import type { PacketState } from './walk-state.ts';
+import { askPacket } from './walk-state.ts';
 
 interface Index {
   /** Places in the chain of the rules that every packet must see. */

@@ -14,28 +14,21 @@
 
 import type { Action, Chain, DnatTarget, Element, Match, Rule } from '../ruleset.ts';
 import { only } from '../ruleset.ts';
+import { changeMark, translate } from './actions.ts';
 import type { BaseChain } from './hooks.ts';
-import { changeMark } from './mark.ts';
-import type { PacketState } from './match.ts';
 import { evaluate, lookup } from './match.ts';
-import { translate } from './nat.ts';
-import type { Tally } from './outcome-shares.ts';
 import { addHull, addTally, count, isDestination, tallyOf } from './outcome-shares.ts';
 import { candidatesOf } from './rule-index.ts';
 import { continueTranslated, forkedTooOften } from './walk-cache.ts';
-import type { Walk, WalkState } from './walk-state.ts';
+import type { PacketState, Tally, Walk } from './walk-state.ts';
 
-/** A place in a chain, and where its caller is. */
-interface Place {
+/** A place in a chain to come back to. */
+interface Frame {
   readonly base: BaseChain;
   readonly chain: Chain;
   readonly rules: readonly Rule[];
   readonly next: number;
   readonly parent: Frame | null;
-}
-
-/** One to come back to. */
-interface Frame extends Place {
   /** The affinity in force when the packet was here. */
   readonly affinity: PacketState['affinity'];
   /** Something forked here, so that what follows may be asked for more than once. */
@@ -53,9 +46,7 @@ interface Run {
   parent: Frame | null;
   /** The parent is the rest of this chain itself, after a fork. */
   forked: boolean;
-  readonly traveller: WalkState;
-  readonly tally: Tally;
-  weight: number;
+  readonly state: PacketState;
 }
 
 interface Pending {
@@ -74,28 +65,10 @@ const mostSteps = 2_000_000;
 const deepest = 400;
 
 /** Walks a base chain, and on from there. */
-export function runBase(
-  walk: Walk,
-  base: BaseChain,
-  traveller: WalkState,
-  tally: Tally,
-  weight: number,
-): void {
+export function runBase(walk: Walk, base: BaseChain, state: PacketState): void {
   const { chain } = base;
-  const place = { base, chain, rules: candidatesOf(chain, traveller), next: 0, parent: null };
-  finish(runAt(place, false, walk, traveller, tally, weight));
-}
-
-/** Spelt out, since every packet makes many of them. */
-function runAt(
-  { base, chain, rules, next, parent }: Place,
-  forked: boolean,
-  walk: Walk,
-  traveller: WalkState,
-  tally: Tally,
-  weight: number,
-): Run {
-  return { walk, base, chain, rules, next, parent, forked, traveller, tally, weight };
+  const rules = candidatesOf(chain, state);
+  finish({ walk, base, chain, rules, next: 0, parent: null, forked: false, state });
 }
 
 function finish(run: Run): void {
@@ -114,21 +87,21 @@ function finish(run: Run): void {
   }
 }
 
-function giveUp({ walk, traveller, tally, weight }: Run, rule: string): void {
+function giveUp({ walk, state }: Run, rule: string): void {
   walk.unknown.set(forkedTooOften, { reason: forkedTooOften, rule });
-  count(tally, 'unknown', weight, traveller);
+  count(state, 'unknown');
 }
 
 /** At the end of a chain: back to its caller, or by the policy. Returns whether the run goes on. */
 function leaveChain(run: Run): boolean {
-  const { parent, traveller, tally, weight, walk, base } = run;
+  const { parent, state, walk, base } = run;
   if (parent === null) {
-    if (base.base.policy === 'drop') count(tally, 'drop', weight, traveller);
-    else walk.onward(walk, traveller, tally, weight);
+    if (base.base.policy === 'drop') count(state, 'drop');
+    else walk.onward(walk, state);
     return false;
   }
   if (parent.isFork) {
-    addTally(tally, restOf(walk, parent, traveller), weight);
+    addTally(state.tally, restOf(walk, parent, state), state.weight);
     return false;
   }
   enter(run, parent.chain, parent.rules, parent.parent);
@@ -145,28 +118,30 @@ function enter(run: Run, chain: Chain, rules: readonly Rule[], parent: Frame | n
 }
 
 /** What follows from a place on, for one packet as it is there. */
-function restOf(walk: Walk, frame: Frame, traveller: WalkState): Tally {
-  const state = { ...traveller, affinity: frame.affinity };
-  const key = keyOf(state);
+function restOf(walk: Walk, frame: Frame, before: PacketState): Tally {
+  const { base, chain, rules, next, parent, affinity } = frame;
+  const key = keyOf({ ...before, affinity });
   const known = frame.rest?.get(key);
   if (known !== undefined) return known;
-  const tally: Tally = new Map();
-  const whole = runAt(frame, false, walk, state, tally, 1);
-  const { text = '' } = frame.rules[frame.next] ?? {};
   walk.depth++;
-  if (walk.depth > deepest) giveUp(whole, text);
-  else finish(whole);
+  const tally = tallyOf(before, (state) => {
+    state.affinity = affinity;
+    const run: Run = { walk, base, chain, rules, next, parent, forked: false, state };
+    if (walk.depth > deepest) giveUp(run, rules[next]?.text ?? '');
+    else finish(run);
+  });
   walk.depth--;
   frame.rest ??= new Map();
   frame.rest.set(key, tally);
   return tally;
 }
 
-function keyOf(state: WalkState): string {
+function keyOf(state: PacketState): string {
   let remembered = '';
   for (let at = state.remembered; at !== null; at = at.tail) remembered += ` ${at.head}`;
+  const { mark, connectionMark } = state;
   return [
-    ...[state.mark, state.markKnown, state.connectionMark, state.connectionMarkKnown],
+    ...[mark.value, mark.known, connectionMark.value, connectionMark.known],
     ...[state.entry, state.goal, state.masqueraded, state.translated, state.sourceTranslated],
     ...[state.affinity?.name, remembered],
   ].join('|');
@@ -196,7 +171,7 @@ function applyRule(run: Run, rule: Rule, from: number, before: Pending): Next {
       case 'lookup':
       case 'never':
       case 'unknown': {
-        const answer = evaluate(statement, run.traveller);
+        const answer = evaluate(statement, run.state);
         if (answer === 'no') return 'next rule';
         if (answer === 'unknown') unknown ??= statement;
         break;
@@ -219,60 +194,51 @@ function frameOf(run: Run): Frame {
   return frameAt(run, true);
 }
 
-function frameAt({ base, chain, rules, next, parent, traveller }: Run, isFork: boolean): Frame {
-  const { affinity } = traveller;
-  return { base, chain, rules, next, parent, affinity, isFork, rest: null };
+function frameAt({ base, chain, rules, next, parent, state }: Run, isFork: boolean): Frame {
+  return { base, chain, rules, next, parent, affinity: state.affinity, isFork, rest: null };
 }
 
-const noRules: readonly Rule[] = [];
-
-/** A run beside this one, that comes back to the frame. */
-function branchOf(run: Run, frame: Frame, tally: Tally, weight: number): Run {
-  const { base, chain, walk, traveller } = run;
-  const place = { base, chain, rules: noRules, next: 0, parent: frame };
-  return runAt(place, true, walk, { ...traveller }, tally, weight);
-}
-
-function takeBranch(branch: Run, rule: Rule, at: number, pending: Pending): void {
-  if (applyRule(branch, rule, at, pending) !== 'over') finish(branch);
+/** Takes a packet beside this run, and back to the frame. */
+function branch(run: Run, frame: Frame, state: PacketState, take: (beside: Run) => Next): void {
+  const { walk, base, chain } = run;
+  const beside: Run = { walk, base, chain, rules: [], next: 0, parent: frame, forked: true, state };
+  if (take(beside) !== 'over') finish(beside);
 }
 
 function fork(run: Run, rule: Rule, at: number, { unknown, memory, share }: Pending): Next {
   const frame = frameOf(run);
-  const { walk, tally, weight, traveller } = run;
-  if (unknown !== null) {
-    const pending = { share, unknown: null, memory };
-    const matched = tallyOf((part) => takeBranch(branchOf(run, frame, part, 1), rule, at, pending));
-    return addWays(run, [matched, restOf(walk, frame, traveller)], rule, whether(unknown));
-  }
-  if (memory === null) {
-    if (share > 0) takeBranch(branchOf(run, frame, tally, weight * share), rule, at, nothing);
+  const { walk, state } = run;
+  const match = unknown ?? memory;
+  if (match === null) {
+    const part = { ...state, weight: state.weight * share };
+    if (share > 0) branch(run, frame, part, (beside) => applyRule(beside, rule, at, nothing));
     return goOn(run, frame, 1 - share);
   }
-  const known = tallyOf((part) => {
-    const branch = branchOf(run, frame, part, 1);
-    branch.traveller.affinity = { name: memory.name, seconds: memory.seconds };
-    takeBranch(branch, rule, at, { share, unknown: null, memory: null });
+  const pending = { share, unknown: null, memory: unknown === null ? null : memory };
+  const matched = tallyOf(state, (way) => {
+    if (unknown === null) way.affinity = memory;
+    branch(run, frame, way, (beside) => applyRule(beside, rule, at, pending));
   });
-  if ([...known.keys()].every(isDestination)) {
-    addTally(tally, known, 0);
+  if (unknown === null && [...matched.keys()].every(isDestination)) {
+    addTally(state.tally, matched, 0);
     return goOn(run, frame, 1);
   }
-  return addWays(run, [known, restOf(walk, frame, traveller)], rule, whether(memory));
+  const reason = `whether it matches: ${'text' in match ? match.text : match.kind}`;
+  return addWays(run, [matched, restOf(walk, frame, state)], rule, reason);
 }
 
 /** Ends the run with the hull of these; where they differ, `reason` is what is unknown. */
-function addWays(run: Run, ways: readonly Tally[], rule: Rule, reason: string): Next {
-  if (addHull(run.tally, ways, run.weight)) addUnknown(run.walk, rule, reason);
+function addWays({ walk, state }: Run, ways: readonly Tally[], rule: Rule, reason: string): Next {
+  if (addHull(state, ways)) addUnknown(walk, rule, reason);
   return 'over';
 }
 
 /** The run itself takes what a fork left, unless that is worked out already. */
-function goOn(run: Run, frame: Frame, share: number): Next {
+function goOn({ walk, state }: Run, frame: Frame, share: number): Next {
   if (share <= 0) return 'over';
-  run.weight *= share;
+  state.weight *= share;
   if (frame.rest === null) return 'next rule';
-  addTally(run.tally, restOf(run.walk, frame, run.traveller), run.weight);
+  addTally(state.tally, restOf(walk, frame, state), state.weight);
   return 'over';
 }
 
@@ -280,36 +246,33 @@ function addUnknown(walk: Walk, rule: Rule, reason: string): void {
   walk.unknown.set(rule.text, { reason: `cannot tell ${reason}`, rule: rule.text });
 }
 
-const whether = (match: Match): string =>
-  `whether it matches: ${'text' in match ? match.text : match.kind}`;
-
-function pass({ base, traveller }: Run, chain: string, rule: Rule | null): void {
-  traveller.trace = { head: { chain, base, rule }, tail: traveller.trace };
+function pass({ base, state }: Run, chain: string, rule: Rule | null): void {
+  state.trace = { head: { chain, base, rule }, tail: state.trace };
 }
 
 /** Does what the rule says. */
 function perform(run: Run, rule: Rule, action: Action): Next {
-  const { traveller, tally, weight, walk } = run;
+  const { state, walk } = run;
   if (action.kind === 'note') return 'same rule';
   pass(run, run.chain.name, rule);
   switch (action.kind) {
     case 'set mark':
     case 'copy mark':
     case 'unknown mark':
-      changeMark(action, traveller);
+      changeMark(action, state);
       return 'same rule';
     case 'remember':
-      traveller.remembered = { head: action.name, tail: traveller.remembered };
+      state.remembered = { head: action.name, tail: state.remembered };
       return 'same rule';
     case 'notrack':
-      if (traveller.entry === 'none') traveller.entry = 'untracked';
+      if (state.entry === 'none') state.entry = 'untracked';
       return 'same rule';
     case 'accept':
-      walk.onward(walk, traveller, tally, weight);
+      walk.onward(walk, state);
       return 'over';
     case 'drop':
     case 'reject':
-      count(tally, action.kind, weight, traveller);
+      count(state, action.kind);
       return 'over';
     case 'return':
       return performReturn(run);
@@ -317,14 +280,12 @@ function perform(run: Run, rule: Rule, action: Action): Next {
     case 'goto':
       return call(run, rule, action);
     case 'verdict map':
+    case 'dnat by map':
       return performMap(run, rule, action);
     case 'unknown verdict':
       return performUnknown(run, rule, action.text);
-    case 'dnat by map':
-      return translateByMap(run, rule, action);
     default:
-      translateRun(run, rule, action);
-      return 'over';
+      return translateRun(run, rule, action);
   }
 }
 
@@ -344,13 +305,12 @@ function call(run: Run, rule: Rule, action: Call): Next {
   if (chain === undefined) return performUnknown(run, rule, `no chain ${name}`);
   const { target } = chain;
   if (target !== null) action.endpoint = chain;
-  if (target !== null && isForTarget(target, run.traveller)) {
+  if (target !== null && isForTarget(target, run.state)) {
     pass(run, name, null);
     const to = { addresses: only(target.address), ports: only(target.port), random: false };
-    translateRun(run, rule, { kind: 'dnat', to, text: '' });
-    return 'over';
+    return translateRun(run, rule, { kind: 'dnat', to, text: '' });
   }
-  const rules = candidatesOf(chain, run.traveller);
+  const rules = candidatesOf(chain, run.state);
   enter(run, chain, rules, kind === 'jump' ? callerOf(run) : afterGoto(run));
   return 'next rule';
 }
@@ -370,11 +330,11 @@ const afterGoto = (run: Run): Frame | null =>
 
 /** A verdict that is not modelled may be any. */
 function performUnknown(run: Run, rule: Rule, text: string): Next {
-  const { walk, traveller } = run;
+  const { walk, state } = run;
   const ways = ['drop', 'reject', 'unknown'].map((outcome) =>
-    tallyOf((way) => count(way, outcome, 1, traveller)),
+    tallyOf(state, (way) => count(way, outcome)),
   );
-  addHull(run.tally, [...ways, restOf(walk, frameOf(run), traveller)], run.weight);
+  addHull(state, [...ways, restOf(walk, frameOf(run), state)]);
   addUnknown(walk, rule, `what it does: ${text}`);
   return 'over';
 }
@@ -391,63 +351,62 @@ function drawn({ key }: Element, { modulus, offset }: { modulus: number; offset:
 }
 
 /** A branch for every element that may be found, and the rest for those that find none. */
-function eachElement(run: Run, rule: Rule, action: MapAction, take: TakeElement): Next {
+function performMap(run: Run, rule: Rule, action: MapAction): Next {
   const { key, set } = action;
-  const { tally, weight, walk, traveller } = run;
+  const { walk, state } = run;
+  const { weight } = state;
+  const takeElement = (frame: Frame, way: PacketState, element: Element): void =>
+    branch(run, frame, way, (beside) =>
+      action.kind === 'verdict map'
+        ? performVerdict(beside, rule, element)
+        : translateTo(beside, rule, element),
+    );
   if (key.kind === 'numgen') {
     const frame = frameOf(run);
     let left = key.modulus;
     for (const element of set.elements) {
       const numbers = drawn(element, key);
       left -= numbers;
-      if (numbers === 0) continue;
-      take(branchOf(run, frame, tally, (weight * numbers) / key.modulus), element);
+      const way = { ...state, weight: (weight * numbers) / key.modulus };
+      if (numbers > 0) takeElement(frame, way, element);
     }
     return goOn(run, frame, left / key.modulus);
   }
-  const found = set.dynamic ? 'unknown' : lookup(key, set, traveller);
+  const found = set.dynamic ? 'unknown' : lookup(key, set, state);
   if (found === null) return 'next rule';
   const frame = frameOf(run);
   if (found !== 'unknown') {
-    take(branchOf(run, frame, tally, weight), found);
+    takeElement(frame, state, found);
     return 'over';
   }
   const ways = set.elements.map((element) =>
-    tallyOf((way) => take(branchOf(run, frame, way, 1), element)),
+    tallyOf(state, (way) => takeElement(frame, way, element)),
   );
-  const left = restOf(walk, frame, traveller);
+  const left = restOf(walk, frame, state);
   return addWays(run, [...ways, left], rule, `what it finds in ${set.name}`);
 }
 
-type TakeElement = (branch: Run, element: Element) => void;
+const performVerdict = (run: Run, rule: Rule, { verdict }: Element): Next =>
+  verdict === null ? 'next rule' : perform(run, rule, verdict);
 
-const performMap = (run: Run, rule: Rule, action: MapAction): Next =>
-  eachElement(run, rule, action, (branch, { verdict }) => {
-    if (verdict === null || perform(branch, rule, verdict) !== 'over') finish(branch);
-  });
-
-function translateByMap(run: Run, rule: Rule, action: MapAction): Next {
-  return eachElement(run, rule, action, (branch, { data }) => {
-    const [address, port] = data ?? [];
-    const isAddress = typeof address === 'number' || typeof address === 'bigint';
-    const ports = typeof port === 'number' ? only(port) : null;
-    const to = isAddress ? { addresses: only(address), ports, random: false } : null;
-    translateRun(branch, rule, { kind: 'dnat', to, text: rule.text });
-  });
+function translateTo(run: Run, rule: Rule, { data }: Element): Next {
+  const [address, port] = data ?? [];
+  const isAddress = typeof address === 'number' || typeof address === 'bigint';
+  const ports = typeof port === 'number' ? only(port) : null;
+  const to = isAddress ? { addresses: only(address), ports, random: false } : null;
+  return translateRun(run, rule, { kind: 'dnat', to, text: rule.text });
 }
 
-type TranslationAction = Parameters<typeof translate>[0];
-
 /** NAT ends the nat chains; more than one result is possible where the kernel picks by a hash. */
-function translateRun(run: Run, rule: Rule, action: TranslationAction): void {
-  const { walk, tally, weight, traveller } = run;
-  const ways = translate(action, traveller, walk.own);
-  const [only] = ways;
-  if (ways.length === 1 && only !== undefined) {
-    if (only.goal === 'unknown') addUnknown(walk, rule, `where it sends: ${action.text}`);
-    continueTranslated(walk, only, tally, weight);
-    return;
+function translateRun(run: Run, rule: Rule, action: Parameters<typeof translate>[0]): Next {
+  const { walk, state } = run;
+  const ways = translate(action, state);
+  const [way] = ways;
+  if (ways.length === 1 && way !== undefined) {
+    if (way.goal === 'unknown') addUnknown(walk, rule, `where it sends: ${action.text}`);
+    continueTranslated(walk, way);
+    return 'over';
   }
-  const tallies = ways.map((way) => tallyOf((part) => walk.onward(walk, way, part, 1)));
-  addWays(run, tallies, rule, `which it takes: ${action.text}`);
+  const tallies = ways.map((way) => tallyOf(way, (copy) => walk.onward(walk, copy)));
+  return addWays(run, tallies, rule, `which it takes: ${action.text}`);
 }

@@ -1,15 +1,22 @@
 // Caches the outcomes of packets whose destination was just translated. A Service with many
 // endpoints translates packets that differ only in their destination, and the rules behind rarely
 // depend on it. The first packet is walked in full. The cache records each question that depends on
-// its destination (match.ts), the answer, and the outcome: a path in a decision tree, with
+// its destination (`askPacket`), the answer, and the outcome: a path in a decision tree, with
 // questions as nodes, answers as branches and outcomes as leaves. A packet that reaches a leaf
 // takes the outcome recorded there, with its own destination. A packet whose answers match no
 // recorded branch is walked in full and adds a branch.
 
-import type { List, PassedRule } from './match.ts';
-import type { Tally } from './outcome-shares.ts';
 import { addShare, tallyOf } from './outcome-shares.ts';
-import type { DecisionLeaf, DecisionNode, DecisionTree, Walk, WalkState } from './walk-state.ts';
+import type {
+  DecisionLeaf,
+  DecisionNode,
+  DecisionTree,
+  List,
+  MatchQuestion,
+  PacketState,
+  PassedRule,
+  Walk,
+} from './walk-state.ts';
 
 /** A node needs few trees: by sender, protocol and mark. */
 const maxTrees = 16;
@@ -22,53 +29,46 @@ export const forkedTooOften = 'the rules fork too often';
 
 const newNode = (): DecisionNode => ({ question: null, branches: new Map(), leaf: null });
 
-/** Takes a packet on that was translated just now; what follows adds to the tally. */
-export function continueTranslated(
-  walk: Walk,
-  traveller: WalkState,
-  tally: Tally,
-  weight: number,
-): void {
-  const { destination, destinationPort, goal, remembered, affinity, questions: asked } = traveller;
+/** Takes a packet on that was translated just now. */
+export function continueTranslated(walk: Walk, state: PacketState): void {
+  const { destination, destinationPort, goal, remembered, affinity, questions } = state;
   const isKnown = destination !== null && destinationPort !== null && goal !== null;
-  if (!isKnown || remembered !== null || affinity !== null || asked !== null) {
-    walk.onward(walk, traveller, tally, weight);
-    return;
-  }
-  const tree = treeOf(walk, traveller);
-  const leaf = leafOf(tree, traveller);
-  if (leaf !== null) follow(walk, leaf, traveller, tally, weight);
-  else if (tree.leaves >= maxLeaves) walk.onward(walk, traveller, tally, weight);
-  else follow(walk, addLeaf(walk, tree, { ...traveller }), traveller, tally, weight);
+  const isPlain = remembered === null && affinity === null && questions === null;
+  const tree = isKnown && isPlain ? treeOf(walk, state) : null;
+  const leaf = tree === null ? null : (leafOf(tree, state) ?? addLeaf(walk, tree, state));
+  if (leaf === null) walk.onward(walk, state);
+  else follow(walk, leaf, state);
 }
 
-function treeOf({ trees }: Walk, traveller: WalkState): DecisionTree {
-  const known = trees.find(({ first }) => isSameButDestination(first, traveller));
+function treeOf({ trees }: Walk, state: PacketState): DecisionTree {
+  const known = trees.find(({ first }) => isSameButDestination(first, state));
   if (known !== undefined) return known;
-  const tree: DecisionTree = { first: { ...traveller }, root: newNode(), leaves: 0 };
+  const tree: DecisionTree = { first: { ...state }, root: newNode(), leaves: 0 };
   if (trees.length >= maxTrees) trees.shift();
   trees.push(tree);
   return tree;
 }
 
 /** The leaf that the packet reaches; null: there is none yet. */
-function leafOf({ root }: DecisionTree, traveller: WalkState): DecisionLeaf | null {
+function leafOf({ root }: DecisionTree, state: PacketState): DecisionLeaf | null {
   let node: DecisionNode | undefined = root;
-  while (node?.question) node = node.branches.get(node.question(traveller));
+  while (node?.question) node = node.branches.get(node.question(state));
   return node?.leaf ?? null;
 }
 
-function addLeaf(walk: Walk, tree: DecisionTree, traveller: WalkState): DecisionLeaf {
-  const { goal, trace } = traveller;
+/** Walks a packet in full; null: the tree has enough leaves. */
+function addLeaf(walk: Walk, tree: DecisionTree, state: PacketState): DecisionLeaf | null {
+  if (tree.leaves >= maxLeaves) return null;
+  const { goal, trace } = state;
   const { unknown } = walk;
+  const questions: MatchQuestion[] = [];
   walk.unknown = new Map();
-  traveller.questions = [];
-  const tally = tallyOf((all) => walk.onward(walk, traveller, all, 1));
-  const leaf: DecisionLeaf = { goal, trace, shares: [...tally], unknown: walk.unknown };
+  const tally = tallyOf({ ...state, questions }, (copy) => walk.onward(walk, copy));
+  const leaf: DecisionLeaf = { goal, trace, tally, unknown: walk.unknown };
   walk.unknown = unknown;
   if (leaf.unknown.has(forkedTooOften)) return leaf;
   let node = tree.root;
-  for (const { question, answer } of traveller.questions) {
+  for (const { question, answer } of questions) {
     node.question ??= question;
     const next = node.branches.get(answer) ?? newNode();
     node.branches.set(answer, next);
@@ -80,10 +80,11 @@ function addLeaf(walk: Walk, tree: DecisionTree, traveller: WalkState): Decision
 }
 
 /** Whether two packets differ only in their destination and in how they came there. */
-export function isSameButDestination(state: WalkState, other: WalkState): boolean {
+export function isSameButDestination(state: PacketState, other: PacketState): boolean {
   return (
     state.source === other.source &&
-    state.mark === other.mark &&
+    state.mark.value === other.mark.value &&
+    state.mark.known === other.mark.known &&
     state.hook === other.hook &&
     state.protocol === other.protocol &&
     state.from === other.from &&
@@ -92,9 +93,8 @@ export function isSameButDestination(state: WalkState, other: WalkState): boolea
     state.station === other.station &&
     state.nat === other.nat &&
     state.natNext === other.natNext &&
-    state.markKnown === other.markKnown &&
-    state.connectionMark === other.connectionMark &&
-    state.connectionMarkKnown === other.connectionMarkKnown &&
+    state.connectionMark.value === other.connectionMark.value &&
+    state.connectionMark.known === other.connectionMark.known &&
     state.entry === other.entry &&
     state.translated === other.translated &&
     state.sourceTranslated === other.sourceTranslated &&
@@ -106,19 +106,15 @@ export function isSameButDestination(state: WalkState, other: WalkState): boolea
   );
 }
 
-/** Adds so much of what became of another packet, as what becomes of this one. */
-function follow(
-  walk: Walk,
-  leaf: DecisionLeaf,
-  traveller: WalkState,
-  tally: Tally,
-  weight: number,
-): void {
-  for (const [outcome, share] of leaf.shares) {
-    const { low, high, masquerade, remembered, affinity } = share;
-    const trace = behind(traveller.trace, share.trace, leaf.trace);
-    const own = { low: low * weight, high: high * weight, masquerade, trace, remembered, affinity };
-    addShare(tally, outcome === leaf.goal ? (traveller.goal ?? outcome) : outcome, own);
+/** Adds the outcomes of another packet as those of this one. */
+function follow(walk: Walk, leaf: DecisionLeaf, { tally, weight, trace, goal }: PacketState): void {
+  for (const [outcome, share] of leaf.tally) {
+    addShare(tally, outcome === leaf.goal ? (goal ?? outcome) : outcome, {
+      ...share,
+      low: share.low * weight,
+      high: share.high * weight,
+      trace: behind(trace, share.trace, leaf.trace),
+    });
   }
   for (const [key, reason] of leaf.unknown) walk.unknown.set(key, reason);
 }

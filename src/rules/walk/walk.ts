@@ -20,15 +20,21 @@ import type { Packet } from '../../model/proxy-config.ts';
 import { familyOf, parseAddress } from '../address.ts';
 import type { Address, Family, Hook, RuleSet } from '../ruleset.ts';
 import { rulesOf } from '../ruleset.ts';
-import type { Hooks, Station } from './hooks.ts';
-import { hooksOf } from './hooks.ts';
-import type { List, PacketState, PassedRule, TraceStep } from './match.ts';
-import { askPacket } from './match.ts';
-import type { Share, Tally } from './outcome-shares.ts';
-import { addHull, addShare, count, holds, tallyOf } from './outcome-shares.ts';
+import { changesSource, hooksOf } from './hooks.ts';
+import { addHull, addShare, count, tallyOf } from './outcome-shares.ts';
 import type { RouteLookup } from './routes.ts';
 import { runBase } from './run-chain.ts';
-import type { DecisionTree, Walk, WalkState } from './walk-state.ts';
+import type {
+  List,
+  PacketState,
+  PassedRule,
+  Share,
+  Tally,
+  TraceStep,
+  UnknownRule,
+  Walk,
+} from './walk-state.ts';
+import { askPacket, holds, isOwn } from './walk-state.ts';
 
 export interface NodeContext {
   /** The node's own addresses; 127.0.0.0/8 and ::1 are local without being named. */
@@ -60,12 +66,6 @@ export interface Destination extends OutcomeShare {
   readonly affinitySeconds: number | null;
 }
 
-export interface UnknownRule {
-  readonly reason: string;
-  /** The rule as the dump has it. */
-  readonly rule: string;
-}
-
 export interface PacketOutcome {
   /**
    * By `ip:port` or `[ip6]:port`. `node:PORT` is the node itself, at the address of the interface
@@ -83,10 +83,6 @@ export interface PacketOutcome {
 
 const protocols = { tcp: 6, udp: 17, sctp: 132 } as const;
 
-interface Journey extends Walk {
-  readonly hooks: Hooks;
-}
-
 /**
  * Walks packets through a rule set of either reader, or of several together. Packets that follow
  * others take what is known of those. Throws a TypeError where an address of the packet is none.
@@ -94,39 +90,32 @@ interface Journey extends Walk {
  * @throws TypeError where an address of the node is none.
  */
 export function createWalk(ruleset: RuleSet, node: NodeContext): (packet: Packet) => PacketOutcome {
-  const own = node.localAddresses.map((text) => addressOf('localAddresses', text));
-  const setups = new Map<Family, { readonly hooks: Hooks; readonly trees: DecisionTree[] }>();
+  const localAddresses = node.localAddresses.map((text) => addressOf('localAddresses', text));
+  const setups = new Map<Family, Pick<Walk, 'hooks' | 'trees'>>();
   return (packet) => {
-    const destination = addressOf('dst', packet.dst);
-    const traveller = travellerOf(packet, node, destination, own);
-    const { family } = traveller;
+    const state = stateOf(packet, node, localAddresses);
+    const { family, tally } = state;
     const setup = setups.get(family) ?? { hooks: hooksOf(ruleset, family), trees: [] };
     setups.set(family, setup);
-    const journey = journeyOf(setup.hooks, own, setup.trees);
-    const tally = tallyOf((all) =>
-      enterHook(journey, packet.from === 'node' ? 'output' : 'prerouting', traveller, all, 1),
-    );
+    const walk = walkOf(setup);
+    enterHook(walk, packet.from === 'node' ? 'output' : 'prerouting', state);
     const rejected = tally.get('reject');
-    if (rejected !== undefined && isAnswerDropped(packet, node, journey)) {
+    if (rejected !== undefined && isAnswerDropped(packet, node, localAddresses, walk)) {
       tally.delete('reject');
       addShare(tally, 'drop', rejected);
     }
-    return outcomeOf(tally, [...journey.unknown.values()]);
+    return outcomeOf(tally, [...walk.unknown.values()]);
   };
 }
 
-function journeyOf(hooks: Hooks, local: readonly Address[], trees: Walk['trees']): Journey {
-  const journey: Journey = {
-    hooks,
-    own: local,
-    trees,
-    unknown: new Map(),
-    steps: 0,
-    depth: 0,
-    onward: (_walk, state, tally, weight) => onward(journey, state, tally, weight),
-  };
-  return journey;
-}
+const walkOf = ({ hooks, trees }: Pick<Walk, 'hooks' | 'trees'>): Walk => ({
+  hooks,
+  trees,
+  onward,
+  unknown: new Map(),
+  steps: 0,
+  depth: 0,
+});
 
 /**
  * Whether what the node answers where a rule rejects is surely dropped on its way out: then the
@@ -136,26 +125,27 @@ function journeyOf(hooks: Hooks, local: readonly Address[], trees: Walk['trees']
 function isAnswerDropped(
   { src, dst }: Packet,
   node: NodeContext,
-  { hooks, own }: Journey,
+  localAddresses: readonly Address[],
+  { hooks }: Walk,
 ): boolean {
-  const [to, asked] = [addressOf('src', src), addressOf('dst', dst)];
-  const [first = asked] = own.filter((address) => familyOf(address) === familyOf(to));
-  const source = isLoopback(asked) || own.includes(asked) ? asked : first;
   const question: Packet = { from: 'node', src: dst, dst: src, protocol: 'tcp', dport: 0 };
-  const answer: WalkState = {
-    ...travellerOf(question, node, to, own),
-    source,
-    protocol: familyOf(to) === 'ip' ? 1 : 58,
+  const state = stateOf(question, node, localAddresses);
+  const { source: asked, family, original } = state;
+  const [first = asked] = localAddresses.filter((address) => familyOf(address) === family);
+  const answer: PacketState = {
+    ...state,
+    source: isOwn(state, asked) ? asked : first,
+    protocol: family === 'ip' ? 1 : 58,
     destinationPort: null,
-    original: { address: to, port: null },
+    original: { ...original, port: null },
     entry: 'related',
     // As one that ends where it leaves.
     translated: true,
     sourceTranslated: true,
     from: 'outside',
   };
-  const tally = tallyOf((all) => enterHook(journeyOf(hooks, own, []), 'output', answer, all, 1));
-  return tally.size === 1 && (tally.get('drop')?.low ?? 0) > 0.999;
+  enterHook(walkOf({ hooks, trees: [] }), 'output', answer);
+  return answer.tally.size === 1 && (answer.tally.get('drop')?.low ?? 0) > 0.999;
 }
 
 function addressOf(field: string, text: string): Address {
@@ -164,13 +154,15 @@ function addressOf(field: string, text: string): Address {
   return address;
 }
 
-function travellerOf(
+const allKnown = { value: 0, known: 0xffffffff };
+
+function stateOf(
   packet: Packet,
   node: NodeContext,
-  destination: Address,
-  local: readonly Address[],
-): WalkState {
-  const { from } = packet;
+  localAddresses: readonly Address[],
+): PacketState {
+  const { from, dport } = packet;
+  const destination = addressOf('dst', packet.dst);
   const source = addressOf('src', packet.src);
   const { interfaces } = node;
   return {
@@ -178,20 +170,18 @@ function travellerOf(
     from,
     source,
     protocol: protocols[packet.protocol],
-    isLocal: (address) => isLoopback(address) || local.includes(address),
+    localAddresses,
     interfaces: interfaces?.all ?? null,
     interfacesTo: interfaces?.routes?.to ?? noWays,
-    original: { address: destination, port: packet.dport },
+    original: { address: destination, port: dport },
     hook: 'prerouting',
     destination,
-    destinationPort: packet.dport,
+    destinationPort: dport,
     toNode: null,
     in: from === 'node' ? '' : (packet.iif ?? interfaceOf(interfaces, from, source)),
     out: '',
-    mark: 0,
-    markKnown: 0xffffffff,
-    connectionMark: 0,
-    connectionMarkKnown: 0xffffffff,
+    mark: allKnown,
+    connectionMark: allKnown,
     entry: 'none',
     translated: false,
     sourceTranslated: false,
@@ -206,6 +196,8 @@ function travellerOf(
     station: 0,
     nat: null,
     natNext: 0,
+    tally: new Map(),
+    weight: 1,
   };
 }
 
@@ -218,142 +210,107 @@ const interfaceOf = (
   source: Address,
 ): string | null => known?.[from] ?? known?.routes?.from(from, source) ?? null;
 
-const isLoopback = (address: Address): boolean =>
-  typeof address === 'number' ? address >>> 24 === 127 : address === 1n;
-
-function enterHook(
-  journey: Journey,
-  hook: Hook,
-  traveller: WalkState,
-  tally: Tally,
-  weight: number,
-): void {
-  traveller.hook = hook;
-  if (hook === 'prerouting' || hook === 'input') traveller.out = '';
-  else traveller.out = isLocal(traveller) === true ? 'lo' : null;
-  eachOrder(journey, journey.hooks[hook], traveller, { tally, weight }, (state, order, part) => {
+function enterHook(walk: Walk, hook: Hook, packet: PacketState): void {
+  packet.hook = hook;
+  if (hook === 'prerouting' || hook === 'input') packet.out = '';
+  else packet.out = isLocal(packet) === true ? 'lo' : null;
+  eachOrder(walk, walk.hooks[hook], packet, (state, order) => {
     state.stations = order;
     state.station = 0;
     state.nat = null;
-    onward(journey, state, part.tally, part.weight);
+    onward(walk, state);
   });
-}
-
-interface Part {
-  readonly tally: Tally;
-  readonly weight: number;
 }
 
 /** All orders that two tables of one priority may run in: what they change is unknown. */
 function eachOrder<T>(
-  journey: Journey,
+  walk: Walk,
   orders: readonly (readonly T[])[],
-  traveller: WalkState,
-  part: Part,
-  take: (state: WalkState, order: readonly T[], part: Part) => void,
+  state: PacketState,
+  take: (state: PacketState, order: readonly T[]) => void,
 ): void {
   const [only] = orders;
   if (orders.length === 1 && only !== undefined) {
-    take(traveller, only, part);
+    take(state, only);
     return;
   }
-  const tallies = orders.map((order) =>
-    tallyOf((tally) => take({ ...traveller }, order, { tally, weight: 1 })),
-  );
-  if (addHull(part.tally, tallies, part.weight)) {
-    const reason = `no dump tells which of several tables comes first in ${traveller.hook}`;
-    journey.unknown.set(reason, { reason, rule: '' });
+  const tallies = orders.map((order) => tallyOf(state, (way) => take(way, order)));
+  if (addHull(state, tallies)) {
+    const reason = `no dump tells which of several tables comes first in ${state.hook}`;
+    walk.unknown.set(reason, { reason, rule: '' });
   }
 }
 
 /** From one station of a hook to the next, and on to the next hook. */
-function onward(journey: Journey, state: WalkState, tally: Tally, weight: number): void {
-  const isSource = state.hook === 'postrouting' || state.hook === 'input';
+function onward(walk: Walk, state: PacketState): void {
+  const settled = changesSource(state.hook) ? 'sourceTranslated' : 'translated';
   if (state.nat !== null) {
-    const settled = isSource ? state.sourceTranslated : state.translated;
-    const chain = settled ? undefined : state.nat[state.natNext++];
+    const chain = state[settled] ? undefined : state.nat[state.natNext++];
     if (chain !== undefined) {
-      runBase(journey, chain, state, tally, weight);
+      runBase(walk, chain, state);
       return;
     }
     state.nat = null;
-    if (isSource) state.sourceTranslated = true;
-    else state.translated = true;
+    state[settled] = true;
   }
-  const station = state.stations[state.station++] as Station | undefined;
-  if (state.entry === 'none' && isBehindConntrack(station)) state.entry = 'new';
-  if (station === undefined) {
-    leaveHook(journey, state, tally, weight);
-    return;
+  const station = state.stations[state.station++];
+  // Conntrack makes its entry at a priority of its own, between raw and mangle.
+  const isBehindConntrack = station === undefined || station.base.priority > -200;
+  if (state.entry === 'none' && isBehindConntrack) state.entry = 'new';
+  if (station === undefined) leaveHook(walk, state);
+  else if (station.table !== null) runBase(walk, station, state);
+  else if (state[settled] || state.entry === 'untracked') onward(walk, state);
+  else {
+    eachOrder(walk, station.orders, state, (way, order) => {
+      way.nat = order;
+      way.natNext = 0;
+      onward(walk, way);
+    });
   }
-  if (station.kind === 'chain') {
-    runBase(journey, station.at, state, tally, weight);
-    return;
-  }
-  const settled = isSource ? state.sourceTranslated : state.translated;
-  if (settled || state.entry === 'untracked') {
-    onward(journey, state, tally, weight);
-    return;
-  }
-  eachOrder(journey, station.orders, state, { tally, weight }, (way, order, part) => {
-    way.nat = order;
-    way.natNext = 0;
-    onward(journey, way, part.tally, part.weight);
-  });
 }
-
-/** Conntrack makes its entry at a priority of its own, between raw and mangle. */
-const isBehindConntrack = (station: Station | undefined): boolean =>
-  station?.kind !== 'chain' || station.at.base.priority > -200;
 
 /** Whether the packet is for the node itself; null: its destination is not known. */
-const isLocal = (state: WalkState): boolean | null => askPacket(state, localOf);
+const isLocal = (state: PacketState): boolean | null =>
+  askPacket(state, (packet) => {
+    const { toNode, destination } = packet;
+    return toNode !== null || destination === null ? toNode : isOwn(packet, destination);
+  });
 
-function localOf({ toNode, destination, isLocal }: PacketState): boolean | null {
-  if (toNode !== null) return toNode;
-  return destination === null ? null : isLocal(destination);
-}
-
-function leaveHook(journey: Journey, state: WalkState, tally: Tally, weight: number): void {
-  const part = { tally, weight };
+function leaveHook(walk: Walk, state: PacketState): void {
   if (state.hook === 'prerouting') {
-    routed(state, part, (way, local, { tally, weight }) =>
-      enterHook(journey, local ? 'input' : 'forward', way, tally, weight),
-    );
+    routed(state, (way, local) => enterHook(walk, local ? 'input' : 'forward', way));
   } else if (state.hook === 'forward' || state.hook === 'output') {
-    enterHook(journey, 'postrouting', state, tally, weight);
+    enterHook(walk, 'postrouting', state);
   } else if (state.hook === 'postrouting' && state.from === 'node') {
-    routed(state, part, (way, local, { tally, weight }) => {
+    routed(state, (way, local) => {
       if (!local) {
-        end(way, tally, weight);
+        end(way);
         return;
       }
       way.in = 'lo';
       way.translated = true;
-      enterHook(journey, 'prerouting', way, tally, weight);
+      enterHook(walk, 'prerouting', way);
     });
-  } else end(state, tally, weight);
+  } else end(state);
 }
 
-const end = (state: WalkState, tally: Tally, weight: number): void =>
-  count(tally, state.goal ?? 'pass', weight, state);
+const end = (state: PacketState): void => count(state, state.goal ?? 'pass');
 
 /** By the destination to the node or past it: both ways, when that is not known. */
-function routed(
-  state: WalkState,
-  part: Part,
-  take: (way: WalkState, local: boolean, part: Part) => void,
-): void {
+function routed(state: PacketState, take: (way: PacketState, local: boolean) => void): void {
   const local = isLocal(state);
   if (local !== null) {
-    take(state, local, part);
+    take(state, local);
     return;
   }
-  const tallies = [true, false].map((local) =>
-    tallyOf((tally) => take({ ...state, toNode: local }, local, { tally, weight: 1 })),
+  const tallies = [true, false].map((toNode) =>
+    tallyOf(state, (way) => {
+      way.toNode = toNode;
+      take(way, toNode);
+    }),
   );
   // The unknown is the destination, and the rule that made it so has said it.
-  addHull(part.tally, tallies, part.weight);
+  addHull(state, tallies);
 }
 
 const noShare: OutcomeShare = { probability: 0, masqueraded: false, trace: () => [] };

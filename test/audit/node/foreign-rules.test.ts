@@ -15,7 +15,7 @@ import { parseNft } from '../../../src/rules/parse/nft-ruleset.ts';
 import { decodeOutcomes, encodeOutcomes } from '../../../src/rules/report/outcome-json.ts';
 import type { RuleSet } from '../../../src/rules/ruleset.ts';
 import { mergeRuleSets } from '../../../src/rules/ruleset.ts';
-import type { TraceStep } from '../../../src/rules/walk/match.ts';
+import type { TraceStep } from '../../../src/rules/walk/walk-state.ts';
 import { readBytes, readFolder } from '../../nodes/folder.ts';
 import type { NodeAuditSummary } from '../../nodes/walk.ts';
 import { expectedOf, inputOf, summarizeNode } from '../../nodes/walk.ts';

@@ -32,9 +32,7 @@ const namesOf = (orders: Hooks['input']): string[] =>
   orders.map((order) =>
     order
       .map((station) =>
-        station.kind === 'chain'
-          ? station.at.chain.name
-          : `[${station.orders.map(chainsOf).join('|')}]`,
+        station.table !== null ? station.chain.name : `[${station.orders.map(chainsOf).join('|')}]`,
       )
       .join(' '),
   );

@@ -1,19 +1,14 @@
 import { describe, expect, test } from 'vitest';
 
-import type { Tally } from '../../../src/rules/walk/outcome-shares.ts';
-import {
-  addHull,
-  addTally,
-  count,
-  holds,
-  isDestination,
-} from '../../../src/rules/walk/outcome-shares.ts';
+import { addHull, addTally, count, isDestination } from '../../../src/rules/walk/outcome-shares.ts';
+import type { Tally } from '../../../src/rules/walk/walk-state.ts';
+import { holds } from '../../../src/rules/walk/walk-state.ts';
 import { stateOf } from '../print.ts';
 
 function tallyOf(shares: Readonly<Record<string, number>>, masqueraded = false): Tally {
   const tally: Tally = new Map();
-  for (const [fate, share] of Object.entries(shares)) {
-    count(tally, fate, share, stateOf({ masqueraded }));
+  for (const [outcome, weight] of Object.entries(shares)) {
+    count(stateOf({ tally, weight, masqueraded }), outcome);
   }
   return tally;
 }
@@ -24,7 +19,7 @@ const bounds = (tally: Tally): unknown =>
 describe('tallies', () => {
   test('add the shares and flags of equal outcomes', () => {
     const tally = tallyOf({ 'a:1': 0.5 });
-    count(tally, 'a:1', 0.25, stateOf({ masqueraded: true }));
+    count(stateOf({ tally, weight: 0.25, masqueraded: true }), 'a:1');
     addTally(tally, tallyOf({ drop: 1 }), 0.25);
     expect(bounds(tally)).toEqual({ 'a:1': [0.75, 0.75], drop: [0.25, 0.25] });
     expect(tally.get('a:1')?.masquerade).toBe(3);
@@ -36,30 +31,30 @@ describe('tallies', () => {
       tallyOf({ 'a:1': 1 / 3, 'b:1': 2 / 3 }),
       tallyOf({ 'b:1': 2 / 3, 'a:1': 1 / 3 }),
     ];
-    expect(addHull(tally, parts, 1)).toBe(false);
+    expect(addHull(stateOf({ tally }), parts)).toBe(false);
     expect(bounds(tally)).toEqual({ 'a:1': [1 / 3, 1 / 3], 'b:1': [2 / 3, 2 / 3] });
   });
 
   test('the hull of others has the least and the most of each', () => {
     const tally: Tally = new Map();
-    expect(addHull(tally, [tallyOf({ drop: 1 }), tallyOf({ 'a:1': 0.5, drop: 0.5 })], 0.5)).toBe(
-      true,
-    );
+    const parts = [tallyOf({ drop: 1 }), tallyOf({ 'a:1': 0.5, drop: 0.5 })];
+    expect(addHull(stateOf({ tally, weight: 0.5 }), parts)).toBe(true);
     expect(bounds(tally)).toEqual({ drop: [0.25, 0.5], 'a:1': [0, 0.25] });
   });
 
   test('a different masquerade is a difference', () => {
     const parts = [tallyOf({ 'a:1': 1 }), tallyOf({ 'a:1': 1 }, true)];
-    expect(addHull(new Map(), parts, 1)).toBe(true);
+    expect(addHull(stateOf(), parts)).toBe(true);
   });
 
   test('affinity holds where the same name is remembered', () => {
     const tally: Tally = new Map();
     const affinity = { name: 'x', seconds: 60 };
-    count(tally, 'a:1', 0, stateOf({ affinity, remembered: { head: 'y', tail: null } }));
+    const other = { head: 'y', tail: null };
+    count(stateOf({ tally, weight: 0, affinity, remembered: other }), 'a:1');
     expect(tally.get('a:1')?.affinity).toBeNull();
     const remembered = { head: 'y', tail: { head: 'x', tail: null } };
-    count(tally, 'a:1', 0, stateOf({ affinity, remembered }));
+    count(stateOf({ tally, weight: 0, affinity, remembered }), 'a:1');
     expect(tally.get('a:1')?.affinity).toEqual(affinity);
     expect([holds(remembered, 'x'), holds(remembered, 'z')]).toEqual([true, false]);
   });

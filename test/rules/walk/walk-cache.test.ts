@@ -6,7 +6,6 @@ import { expect, test } from 'vitest';
 import type { Packet } from '../../../src/model/proxy-config.ts';
 import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
 import { isSameButDestination } from '../../../src/rules/walk/walk-cache.ts';
-import type { WalkState } from '../../../src/rules/walk/walk-state.ts';
 import type { OutcomeShare, PacketOutcome } from '../../../src/rules/walk/walk.ts';
 import { createWalk } from '../../../src/rules/walk/walk.ts';
 import { stateOf } from '../print.ts';
@@ -156,11 +155,17 @@ property.prop(
 });
 
 test('packets are alike when they differ in nothing but where they go', () => {
-  const travel = { stations: [], station: 0, nat: null, natNext: 0 };
-  const one: WalkState = { ...stateOf(), ...travel };
+  const one = stateOf();
   // What is the node's, where the packet goes, and what those do not have that follow others.
-  const free = ['isLocal', 'interfaces', 'interfacesTo', 'original', 'remembered', 'affinity'];
-  const own = ['destination', 'destinationPort', 'goal', 'trace', 'questions'];
+  const free = [
+    'localAddresses',
+    'interfaces',
+    'interfacesTo',
+    'original',
+    'remembered',
+    'affinity',
+  ];
+  const own = ['destination', 'destinationPort', 'goal', 'trace', 'questions', 'tally', 'weight'];
   for (const key of Object.keys(one)) {
     const other = { ...one, [key]: 'another' };
     expect([key, isSameButDestination(one, other)]).toEqual([key, [...free, ...own].includes(key)]);

@@ -1,9 +1,10 @@
+import { fc, test as property } from '@fast-check/vitest';
 import { describe, expect, test } from 'vitest';
 
 import { parseNetwork } from '../../../src/rules/address.ts';
 import type { Translation } from '../../../src/rules/ruleset.ts';
-import type { PacketState } from '../../../src/rules/walk/match.ts';
-import { translate } from '../../../src/rules/walk/nat.ts';
+import { changeMark, translate } from '../../../src/rules/walk/actions.ts';
+import type { Bits, PacketState } from '../../../src/rules/walk/walk-state.ts';
 import { stateOf } from '../print.ts';
 
 const range = (low: number, high = low): { low: number; high: number } => ({ low, high });
@@ -23,7 +24,7 @@ function goals(
   state: Partial<PacketState> = {},
 ): (string | null)[] {
   const action = { kind: 'dnat', to: translation, text: '' } as const;
-  return translate(action, stateOf(state), []).map(({ goal }) => goal);
+  return translate(action, stateOf(state)).map(({ goal }) => goal);
 }
 
 describe('destinations', () => {
@@ -51,7 +52,7 @@ describe('destinations', () => {
   test('to where it goes anyway is no change of the destination', () => {
     const rewritten = (port: number): unknown => {
       const action = { kind: 'dnat', to: to('10.96.0.1', range(port)), text: '' } as const;
-      return translate(action, stateOf(), [])[0]?.rewritten;
+      return translate(action, stateOf())[0]?.rewritten;
     };
     expect(rewritten(80)).toBe(false);
     expect(rewritten(81)).toBe(true);
@@ -59,9 +60,9 @@ describe('destinations', () => {
 
   test('REDIRECT goes to the node: over lo for its own packets', () => {
     const action = { kind: 'redirect', ports: range(15001), text: '' } as const;
-    const [outside] = translate(action, stateOf(), []);
+    const [outside] = translate(action, stateOf());
     expect(outside).toMatchObject({ goal: 'node:15001', toNode: true, destination: null });
-    const [own] = translate(action, stateOf({ hook: 'output' }), []);
+    const [own] = translate(action, stateOf({ hook: 'output' }));
     expect(own?.goal).toBe('127.0.0.1:15001');
   });
 
@@ -71,10 +72,8 @@ describe('destinations', () => {
       to: parseNetwork('10.88.0.0/24') ?? range(0),
       text: '',
     } as const;
-    expect(translate(action, stateOf({ destination: 0xc612c807 }), [])[0]?.goal).toBe(
-      '10.88.0.7:80',
-    );
-    const [source] = translate(action, stateOf({ hook: 'postrouting' }), []);
+    expect(translate(action, stateOf({ destination: 0xc612c807 }))[0]?.goal).toBe('10.88.0.7:80');
+    const [source] = translate(action, stateOf({ hook: 'postrouting' }));
     expect(source).toMatchObject({ masqueraded: true, goal: null, sourceTranslated: true });
   });
 });
@@ -87,7 +86,7 @@ describe('sources', () => {
     [true, [0x0a000001], true],
   ])('MASQUERADE, random %s, own %s: %s', (random, own, want) => {
     const action = { kind: 'masquerade', random, text: '' } as const;
-    expect(translate(action, stateOf(), own)[0]?.masqueraded).toBe(want);
+    expect(translate(action, stateOf({ localAddresses: own }))[0]?.masqueraded).toBe(want);
   });
 
   test.each([
@@ -98,6 +97,43 @@ describe('sources', () => {
     [null, true],
   ])('SNAT, case %$: %s', (translation, want) => {
     const action = { kind: 'snat', to: translation, text: '' } as const;
-    expect(translate(action, stateOf(), [])[0]?.masqueraded).toBe(want);
+    expect(translate(action, stateOf())[0]?.masqueraded).toBe(want);
+  });
+});
+
+const word = fc.integer({ min: 0, max: 0xffffffff });
+
+const all = (value: number): Bits => ({ value, known: 0xffffffff });
+
+describe('marks', () => {
+  property.prop([word, word, word, word])(
+    'known bits are right, whatever the others are',
+    (mark, known, keep, flip) => {
+      const state = stateOf({ mark: { value: (mark & known) >>> 0, known } });
+      changeMark({ kind: 'set mark', field: 'mark', keep, flip }, state);
+      const real = ((mark & keep) ^ flip) >>> 0;
+      const after = state.mark;
+      expect((after.value & after.known) >>> 0).toBe((real & after.known) >>> 0);
+      expect((after.known & ~keep) >>> 0).toBe(~keep >>> 0);
+    },
+  );
+
+  property.prop([word, word, word, word])(
+    'copy only the bits of both masks',
+    (mark, connectionMark, from, to) => {
+      const state = stateOf({ mark: all(mark), connectionMark: all(connectionMark) });
+      const masks = { packetMask: from, connectionMask: to };
+      changeMark({ kind: 'copy mark', direction: 'save', ...masks }, state);
+      const saved = state.connectionMark.value;
+      expect(saved).toBe(((connectionMark & ~to) ^ (mark & from)) >>> 0);
+      changeMark({ kind: 'copy mark', direction: 'restore', ...masks }, state);
+      expect(state.mark).toEqual(all(((mark & ~from) ^ (saved & to)) >>> 0));
+    },
+  );
+
+  property.prop([word, word])('what is unknown stays so under other bits', (known, bits) => {
+    const state = stateOf({ mark: { value: 0, known } });
+    changeMark({ kind: 'unknown mark', bits, text: '' }, state);
+    expect(state.mark.known).toBe((known & ~bits) >>> 0);
   });
 });
