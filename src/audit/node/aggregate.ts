@@ -26,7 +26,7 @@ export interface PacketDifference {
   /** The rule that causes it; null if none does, or several do. */
   readonly rule: string | null;
   /** No rule translated the packet: it did not reach the rules of its Service. */
-  readonly untranslated: boolean;
+  readonly untranslated?: boolean;
   /** Traffic does not suffer. */
   readonly harmless: boolean;
 }

@@ -3,9 +3,8 @@
 // Service has, for which its rules must do nothing: frontends of the rules, and node ports at
 // addresses that serve none. Also traces the packets of one Service port for people.
 //
-// Names of chains, comments, and rules that no packet reaches are no evidence. What other programs
-// may do is in foreign-rules.ts. Left out: frontends of other programs, and of a trace since when
-// it is so.
+// Names of chains, comments, and rules that no packet reaches are no evidence. Left out: frontends
+// of other programs.
 
 import { ipOf, joinHostPort } from '../../model/ip.ts';
 import type { Packet } from '../../model/proxy-config.ts';
@@ -192,7 +191,7 @@ function policyEffects({ expected, outcome }: TestedPacket) {
   if (want?.kind !== 'endpoints' || pass.probability > 0) return null;
   const { endpoints } = want;
   const ips = new Set([...endpoints.keys()].map(ipOf));
-  const steps = stops.map((stop) => policyRule(stop, ips)).filter((step) => step !== null);
+  const steps = stops.flatMap((stop) => policyRule(stop, ips) ?? []);
   const [first] = steps;
   if (first === undefined || steps.length < stops.length) return null;
   const isEven = [...destinations].every(
@@ -253,12 +252,11 @@ const isTranslated = ({ pass, drop, reject }: PacketOutcome): boolean =>
  * not show which table is first, so the outcome of packets is unknown where they differ.
  */
 function severalBackends({ forwarding, rules }: NodeInput): PacketDifference[] {
-  const places = rules.frontends.flatMap((inRules) => {
-    const { address, protocol, port, translators } = inRules;
-    if (address === null || translators < 2) return [];
-    const { frontend } = forwarding.expect(packetTo(address, inRules));
-    const place = joinHostPort(address, port);
-    return frontend === null ? [] : `${frontend.port.name} at ${place}/${protocol}`;
+  const places = rules.frontends.flatMap((it) => {
+    if (it.address === null || it.translators < 2) return [];
+    const { frontend } = forwarding.expect(packetTo(it.address, it));
+    const place = `${joinHostPort(it.address, it.port)}/${it.protocol}`;
+    return frontend === null ? [] : `${frontend.port.name} at ${place}`;
   });
   if (places.length === 0) return [];
   return [
@@ -272,7 +270,6 @@ function severalBackends({ forwarding, rules }: NodeInput): PacketDifference[] {
       expected: 'one table',
       actual: 'several tables',
       rule: null,
-      untranslated: false,
       harmless: false,
     },
   ];
@@ -280,7 +277,7 @@ function severalBackends({ forwarding, rules }: NodeInput): PacketDifference[] {
 
 /** Tests frontends that no Service has. */
 function* probeUnexpected(progress: Progress): Steps {
-  const { forwarding, rules, sources, differences } = progress;
+  const { forwarding, rules, sources } = progress;
   const { node } = forwarding;
   const isExpected = (dst: string, frontend: RuleFrontend): boolean =>
     forwarding.expect(packetTo(dst, frontend)).frontend !== null;
@@ -302,7 +299,7 @@ function* probeUnexpected(progress: Progress): Steps {
     }
   }
   for (const [frontend, dst] of candidates) {
-    differences.push(...unexpectedAt(progress, frontend, dst));
+    probeUnserved(progress, frontend, dst);
     yield;
   }
 }
@@ -311,40 +308,35 @@ const packetTo = (dst: string, { protocol, port: dport }: RuleFrontend): Packet 
   return { from: 'outside', src: '', dst, protocol, dport };
 };
 
-/** What a rule of kube-proxy does with such a packet from any origin; at most one difference. */
-function unexpectedAt(progress: Progress, frontend: RuleFrontend, dst: string): PacketDifference[] {
-  const { forwarding, sources } = progress;
-  const family = familyOf(frontend);
+/** Finds what a rule of kube-proxy does with such a packet from any origin, once. */
+function probeUnserved(progress: Progress, frontend: RuleFrontend, dst: string): void {
+  const { forwarding, sources, differences } = progress;
+  const { pod, outside } = sources[familyOf(frontend)];
   const origins = [
-    ['pod', sources[family].pod, 'a pod of the node'],
-    ['outside', sources[family].outside, 'outside the cluster'],
-    ['node', forwarding.node.nodeIP[family], 'the node itself'],
+    ['pod', pod, 'a pod of the node'],
+    ['outside', outside, 'outside the cluster'],
+    ['node', forwarding.node.nodeIP[familyOf(frontend)], 'the node itself'],
   ] as const;
   for (const [from, src, origin] of origins) {
     if (src === null) continue;
-    const tested = testPacket(progress, {
-      packet: { ...packetTo(dst, frontend), from, src },
-      origin,
-    });
+    const packet = { ...packetTo(dst, frontend), from, src };
+    const tested = testPacket(progress, { packet, origin });
     if (tested === null || tested.outcome.unknown.length > 0) continue;
     const own = tested.deviations.find(({ step }) => step !== null && isKubernetesRule(step))?.step;
     if (!own) continue;
     const [destination = null] = tested.outcome.destinations.values();
     const ofClusterIP = forwarding.ports.find(({ clusterIP }) => clusterIP === dst);
-    return [
-      {
-        ...tested.texts(),
-        code: 'node-frontend-unexpected',
-        port: ofClusterIP ?? (destination && portInRange(forwarding, frontend, destination)),
-        subject: 'claim',
-        kind: 'none',
-        rule: own.rule.text,
-        untranslated: false,
-        harmless: destination === null,
-      },
-    ];
+    differences.push({
+      ...tested.texts(),
+      code: 'node-frontend-unexpected',
+      port: ofClusterIP ?? (destination && portInRange(forwarding, frontend, destination)),
+      subject: 'claim',
+      kind: 'none',
+      rule: own.rule.text,
+      harmless: destination === null,
+    });
+    return;
   }
-  return [];
 }
 
 /** The only Service port that a rule for a range of addresses includes; null if several are. */
@@ -353,10 +345,9 @@ function portInRange(
   frontend: RuleFrontend,
   { trace }: OutcomeShare,
 ): ProxiedPort | null {
-  const ranges = trace().flatMap(({ rule }) =>
-    rule.statements.flatMap((it) =>
-      it.kind === 'field' && it.field === 'destination' && !it.negate ? it.ranges : [],
-    ),
+  const statements = trace().flatMap(({ rule }) => rule.statements);
+  const ranges = statements.flatMap((it) =>
+    it.kind === 'field' && it.field === 'destination' && !it.negate ? it.ranges : [],
   );
   const [port = null, ...others] = ports.filter(({ clusterIP, port, protocol }) => {
     if (port !== frontend.port || protocol !== frontend.protocol) return false;
@@ -367,8 +358,6 @@ function portInRange(
 }
 
 const familyOf = ({ family }: RuleFrontend): 'IPv4' | 'IPv6' => (family === 'ip' ? 'IPv4' : 'IPv6');
-
-const maxTracedRules = 40;
 
 /** What the rules do with one packet, compared with what kube-proxy should do. */
 export type PacketTrace = ReturnType<typeof tracePackets>[number];
@@ -412,6 +401,6 @@ function decidingRules({ destinations, reject, drop, pass }: PacketOutcome): str
     base.table.source === 'nft' ? rule.text : `-t ${base.table.name} ${rule.text}`,
   );
   const rules = [...new Set(texts)];
-  const more = rules.length - maxTracedRules;
-  return more > 0 ? [...rules.slice(0, maxTracedRules), `and ${more} more`] : rules;
+  const more = rules.length - 40;
+  return more > 0 ? [...rules.slice(0, 40), `and ${more} more`] : rules;
 }

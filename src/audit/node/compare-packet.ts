@@ -30,47 +30,39 @@ import type { Probe } from './probes.ts';
  * - not rejected, not dropped: packets must be, and are not, or are stopped in another way
  * - shadowed: a rule translates the packet to an unknown address
  */
-type DeviationKind =
-  | ('missing' | 'unexpected' | 'share' | 'masqueraded' | 'not masqueraded' | 'affinity')
-  | ('reject' | 'drop' | 'pass' | 'not rejected' | 'not dropped' | 'shadowed');
-
 export interface Deviation {
-  readonly kind: DeviationKind;
+  readonly kind:
+    | ('missing' | 'unexpected' | 'share' | 'masqueraded' | 'not masqueraded' | 'affinity')
+    | ('reject' | 'drop' | 'pass' | 'not rejected' | 'not dropped' | 'shadowed');
   /** null if it is about all packets. */
   readonly endpoint: string | null;
   /** The rule that causes it; null if no single rule does. */
   readonly step: TraceStep | null;
 }
 
-interface PacketComparison {
-  readonly verdict: 'conform' | 'different' | 'unknown';
-  /** Empty unless the verdict is `different`. */
-  readonly deviations: readonly Deviation[];
-}
-
 /** Probabilities are written with 31 bits, and those of 1,000 endpoints are multiplied. */
 export const rounding = 1e-6;
 
-/** The node's mode of kube-proxy, and which masquerades of other programs are right. */
+/** The mode of kube-proxy, and which masquerades of other programs are right. */
 interface ProxySite {
   readonly mode: string;
   readonly mayMasquerade: ReturnType<typeof allowedMasquerade>;
 }
 
-/** Compares with the expected outcome that is nearest. */
+/** Compares with the expected outcome that is nearest; has deviations only if it is different. */
 export function comparePacket(
   expected: readonly ExpectedOutcome[],
   outcome: PacketOutcome,
   packet: Packet,
   site: ProxySite,
-): PacketComparison {
-  const comparisons = expected.map((want) => {
-    const deviations =
+): { readonly verdict: 'conform' | 'different' | 'unknown'; deviations: readonly Deviation[] } {
+  const comparisons = expected.map((want) => ({
+    want,
+    deviations:
       want.kind === 'endpoints'
         ? deviationsFromEndpoints(want, outcome, packet, site)
-        : deviationsFromEnd(want.kind, outcome);
-    return { want, deviations };
-  });
+        : deviationsFromEnd(want.kind, outcome),
+  }));
   const [nearest] = comparisons.sort((a, b) => a.deviations.length - b.deviations.length);
   if (nearest === undefined) return { verdict: 'unknown', deviations: [] };
   const { want, deviations } = nearest;
@@ -127,19 +119,20 @@ const isPossible = ({ probability, affinity }: Destination): boolean =>
 
 const ends = ['reject', 'drop', 'pass'] as const;
 
-/** The ends of some packets, except one. */
-const endsOf = (outcome: PacketOutcome, except: string): (typeof ends)[number][] =>
-  ends.filter((end) => end !== except && outcome[end].probability > rounding);
+/** The ends of some packets, except one, and the rules that stopped them. */
+const endsOf = (outcome: PacketOutcome, except: string) =>
+  ends
+    .filter((end) => end !== except && outcome[end].probability > rounding)
+    .map((kind) => ({ kind, endpoint: null, step: stopStep(outcome[kind]) }));
 
 function deviationsFromEnd(want: 'reject' | 'drop' | 'pass', outcome: PacketOutcome): Deviation[] {
   const sent = unexpectedDestinations(new Map(), outcome);
+  const others = endsOf(outcome, want);
+  if (want === 'pass') return [...sent, ...others];
   const kind = want === 'reject' ? 'not rejected' : 'not dropped';
-  const others = endsOf(outcome, want).map((end): Deviation => {
-    const step = stopStep(outcome[end]);
-    return { kind: want === 'pass' ? end : kind, endpoint: null, step };
-  });
-  if (want === 'pass' || others.length > 0 || sent.length === 0) return [...sent, ...others];
-  return [...sent, { kind, endpoint: null, step: null }];
+  const isOnlySent = others.length === 0 && sent.length > 0;
+  const stops = isOnlySent ? [{ endpoint: null, step: null }] : others;
+  return [...sent, ...stops.map((stop) => ({ ...stop, kind }) as const)];
 }
 
 function deviationsFromEndpoints(
@@ -150,17 +143,17 @@ function deviationsFromEndpoints(
 ): Deviation[] {
   const { destinations } = outcome;
   const found = unexpectedDestinations(endpoints, outcome);
-  const add = (kind: DeviationKind, endpoint: string | null, step: TraceStep | null): void => {
+  const add = (kind: Deviation['kind'], endpoint: string, step: TraceStep | null = null): void => {
     found.push({ kind, endpoint, step });
   };
   for (const endpoint of endpoints.keys()) {
     const probability = destinations.get(endpoint)?.probability ?? 0;
-    if (probability <= rounding) add('missing', endpoint, null);
+    if (probability <= rounding) add('missing', endpoint);
   }
-  for (const end of endsOf(outcome, '')) add(end, null, stopStep(outcome[end]));
+  found.push(...endsOf(outcome, ''));
   if (found.length === 0) {
     for (const [endpoint, { probability }] of destinations) {
-      if (Math.abs(probability - 1 / endpoints.size) > rounding) add('share', endpoint, null);
+      if (Math.abs(probability - 1 / endpoints.size) > rounding) add('share', endpoint);
     }
   }
   for (const [endpoint, destination] of destinations) {
@@ -173,7 +166,7 @@ function deviationsFromEndpoints(
     }
     const { affinity, affinitySeconds: seconds } = destination;
     const isKept = affinitySeconds === null ? !affinity : affinity && seconds === affinitySeconds;
-    if (!isKept) add('affinity', endpoint, null);
+    if (!isKept) add('affinity', endpoint);
   }
   return found;
 }
@@ -190,21 +183,16 @@ const unexpectedDestinations = (
       : { kind: 'unexpected', endpoint, step };
   });
 
-/**
- * A masquerade of a process of the node mostly gives it the address that it has. Only random ports,
- * which old kernels do not support, would show it.
- */
+/** A masquerade of a process of the node mostly gives it the address that it has. */
 const isOwnMasquerade = (destination: Destination, { from }: Packet): boolean =>
   from === 'node' &&
   destination.masqueraded === 'unknown' &&
   lastStep(destination, ['masquerade']) !== null;
 
-const maxListed = 12;
-
-/** The first of these texts, and how many more there are. */
+/** The first twelve of these texts, and how many more there are. */
 export function listText(texts: readonly string[]): string {
-  const more = texts.length - maxListed;
-  return texts.slice(0, maxListed).join(', ') + (more > 0 ? ` and ${more} more` : '');
+  const more = texts.length - 12;
+  return texts.slice(0, 12).join(', ') + (more > 0 ? ` and ${more} more` : '');
 }
 
 /** Endpoints with the words about each; words about all of them come once. */
@@ -228,9 +216,8 @@ const endWords = { reject: 'rejected', drop: 'dropped', pass: 'untranslated' } a
 /** The expected outcome of a packet, for people. */
 export function expectedText(want: ExpectedOutcome): string {
   if (want.kind !== 'endpoints') return endWords[want.kind];
-  const { endpoints, affinitySeconds } = want;
-  const texts = [...endpoints].map(
-    ([text, masqueraded]) => [text, wordsOf(masqueraded, affinitySeconds)] as const,
+  const texts = [...want.endpoints].map(
+    ([text, masqueraded]) => [text, wordsOf(masqueraded, want.affinitySeconds)] as const,
   );
   return `${texts.length === 1 ? '' : 'one of '}${endpointsText(texts)}`;
 }

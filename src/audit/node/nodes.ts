@@ -13,12 +13,13 @@
 // Left out: rules that come and go between two dumps.
 
 import { getOrInsert } from '../../model/get-or-insert.ts';
-import type { Key, Listers } from '../../model/objects.ts';
+import type { Key, Listers, Service } from '../../model/objects.ts';
 import type { Packet, ProxyConfig } from '../../model/proxy-config.ts';
 import type { Steps } from '../../model/run-to-end.ts';
 import { runToEnd } from '../../model/run-to-end.ts';
 import type { RulesDump } from '../../rules/parse/rules-dump.ts';
 import type { Lack } from '../../rules/ruleset.ts';
+import type { Forwarding } from '../../shadow/forwarding.ts';
 import { expectedForwarding } from '../../shadow/forwarding.ts';
 import type { NodeUnknownReason } from '../finding/verdicts.ts';
 import type { PendingFindings } from '../pending/pending.ts';
@@ -50,13 +51,6 @@ interface NodeReport extends Pick<NodeObservation, 'rules' | 'config'> {
   readonly version: string;
   /** Seconds for which the agent may send no other report. */
   readonly lasting: number;
-}
-
-export interface NodesSummary {
-  /** The verdicts by node, in the order of their names. */
-  readonly verdicts: ReadonlyMap<string, readonly NodeVerdict[]>;
-  /** When the oldest pending difference began, Unix seconds; null if none is pending. */
-  readonly pendingSince: number | null;
 }
 
 export interface NodesOptions {
@@ -113,7 +107,8 @@ export function createNodes(given: NodesOptions) {
       const state = stateOf(name);
       const isSame = state.version === version;
       if (!isSame) state.divergences.clear();
-      state.observation = { rules, config, families: allFamilies, lacks: [] };
+      const families = allFamilies;
+      state.observation = { rules, config: { ...config, ...state.given }, families, lacks: [] };
       state.lasting = lasting;
       const missing = yield* readInSteps(options, state, at, isLast, isSame);
       state.version = missing.length === 0 ? version : null;
@@ -133,7 +128,7 @@ export function createNodes(given: NodesOptions) {
     tracePort: (node: string, service: Key, name: string) =>
       tracePort(options, states.get(node), service, name),
     /** Missing parts of the dumps, which make the node unknown. */
-    lacks: (name: string): readonly Lack[] => relevantLacks(states.get(name)),
+    lacks: (name: string): readonly Lack[] => states.get(name)?.observation?.lacks ?? [],
   };
 }
 
@@ -150,10 +145,18 @@ function tracePort(options: Options, state: NodeState | undefined, key: Key, nam
   // A trace is no reading, which would keep its observation.
   const observed = observe(options, { ...state, observation: null });
   if (typeof observed === 'string') return null;
-  const { node, rules, config, families } = observed;
-  const forwarding = expectedForwarding([service], slices, node, config, node.addresses);
-  const frontends = forwarding.frontends.filter(({ port }) => families.has(port.family));
-  return tracePackets({ forwarding: { ...forwarding, frontends }, node, rules }, name);
+  const { node, rules } = observed;
+  return tracePackets({ forwarding: forwardingOf(observed, [service], slices), node, rules }, name);
+}
+
+/** The expected forwarding, with frontends of the families whose rules are known. */
+function forwardingOf(
+  { node, rules, config, families }: Observed,
+  services: Iterable<Service>,
+  slices: ProxyCache['slices'],
+): Forwarding {
+  const all = expectedForwarding(services, slices, node, config, rules.localAddresses);
+  return { ...all, frontends: all.frontends.filter(({ port }) => families.has(port.family)) };
 }
 
 /** What is known of the rules, or why the node cannot be audited. */
@@ -164,31 +167,25 @@ function observe({ listers, minor }: Options, state: NodeState) {
   if (node === undefined) return 'node-not-known';
   if (read.length < dumps.size) return 'rules-not-known';
   state.observation ??= observeDumps(read, node, minor(), given);
-  if (modeOf(state) === 'ipvs') return 'proxy-mode-not-modelled';
-  if (relevantLacks(state).length > 0) return 'rules-not-whole';
-  const { rules, families } = state.observation;
-  const config = { ...state.observation.config, ...given };
+  const { rules, families, config, lacks } = state.observation;
+  if (config.mode === 'ipvs') return 'proxy-mode-not-modelled';
+  if (lacks.length > 0) return 'rules-not-whole';
   // Dumps and configurations do not show the minor version; the Node may have the kubelet's.
   return { node, rules, families, config: { ...config, minor: node.kubeletMinor ?? config.minor } };
 }
 
 type Observed = Exclude<ReturnType<typeof observe>, string>;
 
-/** Missing parts, in nftables mode without the targets of leftover iptables rules. */
-const relevantLacks = (state: NodeState | undefined): readonly Lack[] =>
-  (state?.observation?.lacks ?? []).filter(
-    ({ kind }) => kind !== 'targets' || modeOf(state) !== 'nftables',
-  );
-
-const modeOf = (state: NodeState | undefined): ProxyConfig['mode'] | undefined =>
-  state?.given.mode ?? state?.observation?.config.mode;
-
 const unknownNode = (reason: NodeUnknownReason): NodeVerdict[] => [
   { port: '', namespace: '', verdict: 'unknown', reason },
 ];
 
-function summaryOf({ window, states }: Options, now: number): NodesSummary {
+export type NodesSummary = ReturnType<typeof summaryOf>;
+
+function summaryOf({ window, states }: Options, now: number) {
+  /** By node, in the order of their names. */
   const verdicts = new Map<string, readonly NodeVerdict[]>();
+  /** When the oldest pending difference began, Unix seconds; null if none is pending. */
   let pendingSince: number | null = null;
   for (const [name, state] of [...states].sort()) {
     const { at, unknownReason, lasting, clocks } = state;
@@ -265,7 +262,7 @@ function* peersOf({ states }: Options, state: NodeState): Generator<NodeBehavior
   for (const other of states.values()) {
     const { at, unknownReason, observation } = other;
     if (other === state || at === null || unknownReason !== null) continue;
-    if (observation !== null && relevantLacks(other).length === 0) yield observation.rules;
+    if (observation?.lacks.length === 0) yield observation.rules;
   }
 }
 
@@ -273,9 +270,10 @@ function* peersOf({ states }: Options, state: NodeState): Generator<NodeBehavior
 function* auditInSteps(
   { proxied, auditByClass }: Options,
   state: NodeState,
-  { node, rules, config, families }: Observed,
+  observed: Observed,
   isSame: boolean,
 ): Steps<LastAudit> {
+  const { node, rules, config } = observed;
   const { zone, addresses, externalIPs, podCIDRs } = node;
   const { localAddresses, report } = rules;
   const place = [zone, localAddresses, addresses, externalIPs, podCIDRs];
@@ -287,10 +285,9 @@ function* auditInSteps(
     return (state.last = { ...audit, inputs });
   }
   const { services, slices } = proxied;
-  const all = expectedForwarding(services.values(), slices, node, config, localAddresses);
-  const frontends = all.frontends.filter(({ port }) => families.has(port.family));
-  const audit = yield* auditNodeInSteps({ forwarding: { ...all, frontends }, node, rules });
-  return (state.last = { audit, ports: conformVerdicts(all.ports), inputs });
+  const forwarding = forwardingOf(observed, services.values(), slices);
+  const audit = yield* auditNodeInSteps({ forwarding, node, rules });
+  return (state.last = { audit, ports: conformVerdicts(forwarding.ports), inputs });
 }
 
 /** Drops all findings and clocks of a node that is no longer observed. */

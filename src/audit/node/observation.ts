@@ -31,7 +31,6 @@ export interface NodeInput {
 
 /** What the rules of a node do, from its dumps or from the report of its agent. */
 export interface NodeBehavior {
-  /** Addresses and ports that the rules handle. */
   readonly frontends: readonly RuleFrontend[];
   /** Addresses of the node's interfaces. */
   readonly localAddresses: readonly string[];
@@ -41,7 +40,6 @@ export interface NodeBehavior {
   readonly report: ReportedDigests | null;
 }
 
-/** What the rules of a node's dumps do. */
 export const behaviorOfRules = (ruleset: RuleSet, context: NodeContext): NodeBehavior => ({
   frontends: frontendsInRules(ruleset),
   localAddresses: context.localAddresses,
@@ -51,11 +49,10 @@ export const behaviorOfRules = (ruleset: RuleSet, context: NodeContext): NodeBeh
 
 export interface NodeObservation {
   readonly rules: NodeBehavior;
-  /** Of the kube-proxy. */
   readonly config: ProxyConfig;
   /** Families whose rules are known. */
   readonly families: ReadonlySet<string>;
-  /** Parts of the rules that the dumps lack. */
+  /** Parts of the rules that the dumps lack and that matter. */
   readonly lacks: readonly Lack[];
 }
 
@@ -66,11 +63,13 @@ export function observeDumps(
   given: Partial<ProxyConfig> = {},
 ): NodeObservation {
   const ruleset = mergeRuleSets(dumps.map((dump) => dump.ruleset));
+  const config = configOf(ruleset, minor, given);
   return {
     rules: behaviorOfRules(ruleset, { localAddresses: addresses }),
-    config: configOf(ruleset, minor, given),
+    config,
     families: new Set(dumps.flatMap((dump) => dump.families)),
-    lacks: ruleset.lacks,
+    // In nftables mode, targets of leftover iptables rules do not matter.
+    lacks: ruleset.lacks.filter(({ kind }) => kind !== 'targets' || config.mode !== 'nftables'),
   };
 }
 
@@ -97,7 +96,6 @@ export interface AgentAnswers {
 
 export type ReportedBehavior = ReturnType<typeof behaviorOfReport>;
 
-/** The digests in the report of an agent, and what the audit has asked them. */
 export type ReportedDigests = ReportedBehavior['report'];
 
 export function behaviorOfReport(answers: AgentAnswers) {
@@ -116,10 +114,7 @@ export function behaviorOfReport(answers: AgentAnswers) {
     digests,
     /** Packets that the agent has yet to walk. */
     missingPackets: (): readonly Packet[] => [...missing.values()],
-    /**
-     * Whether a digest shows, without a walk, that the rules serve a frontend as expected.
-     * `isCurrent`: the expectation is the current one and not an earlier one.
-     */
+    /** Whether a digest shows, without a walk, that the rules serve a frontend as expected. */
     isKnownToServe({ expect }: Forwarding, frontend: Frontend, isCurrent: boolean): boolean {
       const inRules = frontendOf(frontend);
       const key = keyOf(inRules);
@@ -136,23 +131,20 @@ export function behaviorOfReport(answers: AgentAnswers) {
       return false;
     },
     /** Forgets what was compared with the current expectation, before that is done again. */
-    restart(): void {
-      unserved.clear();
-    },
+    restart: () => unserved.clear(),
     digestsAt(frontend: Frontend): Digests {
       const key = keyOf(frontendOf(frontend));
       const actual = digests.get(key) ?? null;
-      const instead = unserved.get(key);
-      return { actual, expected: instead === undefined ? actual : instead.expected };
+      const { expected } = unserved.get(key) ?? { expected: actual };
+      return { actual, expected };
     },
     /** How many frontends have another digest than expected. */
     divergent: (): number => [...unserved.values()].filter(({ isDivergent }) => isDivergent).length,
   };
   const walk = (packet: Packet): PacketOutcome | null => {
     const text = packetText(packet);
-    const outcome = outcomes.get(text) ?? null;
-    if (outcome === null) missing.set(text, packet);
-    return outcome;
+    if (!outcomes.has(text)) missing.set(text, packet);
+    return outcomes.get(text) ?? null;
   };
   return { frontends, localAddresses, walk, report };
 }

@@ -34,7 +34,6 @@ export function outliersAmongPeers(
       actual: 'something else, by rules that are not understood',
       rule: null,
       // It is unknown whether traffic suffers, and it changes no verdict.
-      untranslated: false,
       harmless: true,
     }));
 }

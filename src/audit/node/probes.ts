@@ -1,14 +1,13 @@
 // The packets with which a node's rules are tested, and how many Service ports they cover. Every
-// frontend gets packets from every source that matters to kube-proxy: the node, a pod of the node,
-// a pod of another node, outside the cluster, the ends of each source range, and the node's own
-// endpoints. One source address represents its class; a rule for one address of a class is missed.
+// frontend gets packets from every source that matters to kube-proxy. One source address represents
+// its class; a rule for one address of a class is missed.
 
 import { getOrInsert } from '../../model/get-or-insert.ts';
 import type { CIDR } from '../../model/ip.ts';
 import { addressIn, isWithinAny, parseCIDR } from '../../model/ip.ts';
 import type { Node } from '../../model/objects.ts';
 import type { Packet } from '../../model/proxy-config.ts';
-import type { Forwarding, Frontend } from '../../shadow/forwarding.ts';
+import type { ExpectedOutcome, Forwarding, Frontend } from '../../shadow/forwarding.ts';
 import type { ProxiedPort } from '../../shadow/service-port.ts';
 import type { Coverage, CoveredProperty } from './aggregate.ts';
 
@@ -52,12 +51,12 @@ export function probeSender(forwarding: Forwarding, node: Node) {
 const rangeOf = (texts: readonly string[], family: Family): CIDR | null =>
   texts.map(parseCIDR).find((range) => range?.family === family) ?? null;
 
-const lastOffset = ({ hostBits }: CIDR): bigint => (1n << hostBits) - 1n;
+const sizeOf = ({ hostBits }: CIDR): bigint => 1n << hostBits;
 
 /** An address of the cluster outside the node's own range. */
 function elsewhereIn(cluster: CIDR | null, range: CIDR | null, family: Family): string | null {
   if (cluster === null || range === null) return null;
-  const offsets = [podOffset[family], lastOffset(cluster) - podOffset[family]];
+  const offsets = [podOffset[family], sizeOf(cluster) - 1n - podOffset[family]];
   const ips = offsets.filter((offset) => offset > 0n).map((offset) => addressIn(cluster, offset));
   return ips.find((ip) => !isWithinAny(ip, [range])) ?? null;
 }
@@ -90,21 +89,23 @@ export function probesOf(sender: ProbeSender, frontend: Frontend): Probe[] {
 
 /** Packets from the ends of each source range, and from the addresses next to it. */
 export function rangeProbes(sender: ProbeSender, frontend: Frontend): Probe[] {
+  const { forwarding, sources } = sender;
   const { kind, port } = frontend;
-  if (kind !== 'load balancer IP' || sender.forwarding.config.mode === 'ipvs') return [];
+  if (kind !== 'load balancer IP' || forwarding.config.mode === 'ipvs') return [];
   const ranges = port.sourceRanges;
+  const ends = ranges.flatMap((range) =>
+    [...new Set([0n, sizeOf(range) - 1n])].map((offset) => addressIn(range, offset)),
+  );
+  // A rule with a wider range accepts one of its neighbors.
+  const neighbors = [...new Set(ranges.flatMap(neighborsOf))];
   const probe = (src: string, origin: string): Probe => {
-    const isPod = src === sender.sources[port.family].pod;
-    const from = sender.forwarding.node.isLocal(src) ? 'node' : isPod ? 'pod' : 'outside';
+    const isPod = src === sources[port.family].pod;
+    const from = forwarding.node.isLocal(src) ? 'node' : isPod ? 'pod' : 'outside';
     return probeOf(sender, frontend, from, src, origin);
   };
-  // A rule with a wider range accepts one of its neighbors.
-  const neighbors = new Set(ranges.flatMap(neighborsOf));
   return [
-    ...ranges
-      .flatMap((range) => [...new Set([0n, lastOffset(range)])].map((at) => addressIn(range, at)))
-      .map((src) => probe(src, 'a source range')),
-    ...[...neighbors]
+    ...ends.map((src) => probe(src, 'a source range')),
+    ...neighbors
       .filter((src) => !isWithinAny(src, ranges))
       .map((src) => probe(src, 'beside a source range')),
   ];
@@ -112,12 +113,10 @@ export function rangeProbes(sender: ProbeSender, frontend: Frontend): Probe[] {
 
 function neighborsOf(range: CIDR): string[] {
   const first = range.network << range.hostBits;
-  const size = lastOffset(range) + 1n;
-  const end = 1n << (range.family === 'IPv4' ? 32n : 128n);
-  return [
-    ...(first > 0n ? [addressIn(range, -1n)] : []),
-    ...(first + size < end ? [addressIn(range, size)] : []),
-  ];
+  const all = 1n << (range.family === 'IPv4' ? 32n : 128n);
+  return [-1n, sizeOf(range)]
+    .filter((offset) => first + offset >= 0n && first + offset < all)
+    .map((offset) => addressIn(range, offset));
 }
 
 /** A packet to a frontend, with the interface that it must come in by. */
@@ -160,25 +159,21 @@ export function coverageOf(sender: ProbeSender): Coverage {
   const covered = new Map<string, Set<string>>();
   for (const frontend of frontends) {
     const { port, kind } = frontend;
-    const add = (property: CoveredProperty): void => {
+    const probes = probesOf(sender, frontend);
+    const found = new Set(probes.flatMap(({ packet }) => expect(packet).outcomes.flatMap(shownBy)));
+    if (strayProbes(sender, frontend).length > 0) found.add('stopped');
+    for (const property of found) {
       const group = `${property} ${kind} ${port.family}`;
       getOrInsert(covered, group, () => new Set()).add(proxiedPortKey(port));
-    };
-    for (const { packet } of probesOf(sender, frontend)) {
-      for (const outcome of expect(packet).outcomes) {
-        if (outcome.kind === 'pass') continue;
-        if (outcome.kind !== 'endpoints') {
-          add('stopped');
-          continue;
-        }
-        add('endpoints');
-        for (const isMasqueraded of new Set(outcome.endpoints.values())) {
-          add(isMasqueraded ? 'masqueraded' : 'not masqueraded');
-        }
-        if (outcome.affinitySeconds !== null) add('affinity');
-      }
     }
-    if (strayProbes(sender, frontend).length > 0) add('stopped');
   }
   return new Map([...covered].map(([group, { size }]) => [group, size]));
+}
+
+function shownBy(outcome: ExpectedOutcome): CoveredProperty[] {
+  if (outcome.kind !== 'endpoints') return outcome.kind === 'pass' ? [] : ['stopped'];
+  const masquerades = [...new Set(outcome.endpoints.values())];
+  const shown: CoveredProperty[] = outcome.affinitySeconds === null ? [] : ['affinity'];
+  for (const it of masquerades) shown.push(it ? 'masqueraded' : 'not masqueraded');
+  return ['endpoints', ...shown];
 }
