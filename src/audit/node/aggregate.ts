@@ -10,14 +10,13 @@ import { bySeverity, catalogue } from '../finding/catalogue.ts';
 import type { Difference } from '../finding/difference.ts';
 import { difference } from '../finding/difference.ts';
 
-/** One difference between the expected and the actual outcome of a packet. */
 export interface PacketDifference {
   readonly code: Code;
   /** null if no Service has the frontend. */
   readonly port: ProxiedPort | null;
   readonly frontend: string;
-  /** Distinguishes differences of one frontend and origin; not shown. */
-  readonly subject: string;
+  /** Identifies it from one dump to the next. Its last word is the endpoint if it is about one. */
+  readonly key: string;
   readonly kind: string;
   /** '' if it does not depend on the origin of packets. */
   readonly origin: string;
@@ -149,11 +148,6 @@ const partition = <T>(list: readonly T[], matches: (item: T) => boolean): [T[], 
 /** The Service port of a difference, or its frontend if no Service has it. */
 const placeOf = ({ port, frontend }: PacketDifference): string => port?.name ?? frontend;
 
-/** Identifies a difference from one dump to the next. */
-export const differenceKey = ({ frontend, origin, subject }: PacketDifference): string =>
-  origin === '' ? subject : `${frontend} ${origin} ${subject}`;
-
-/** Groups in which most of the tested ports differ. */
 function wideGroupsOf(differences: PacketDifferences, coverage: Coverage): Set<string> {
   const real = differences.filter(({ port, harmless }) => port !== null && !harmless);
   const wide = [...Map.groupBy(real, groupOf)].filter(([group, list]) => {
@@ -163,7 +157,6 @@ function wideGroupsOf(differences: PacketDifferences, coverage: Coverage): Set<s
   return new Set(wide.map(([group]) => group));
 }
 
-/** The code of differences at most of the Service ports. */
 function wideCode(
   differences: PacketDifferences,
   coverage: Coverage,
@@ -196,7 +189,6 @@ function isStale(differences: PacketDifferences): boolean {
   return new Set(services).size >= 4;
 }
 
-/** A finding about the whole node; at least one difference. */
 export function nodeFinding(node: string, code: Code, differences: PacketDifferences): NodeFinding {
   const first = worst(differences);
   const { frontend, origin, expected } = first;
@@ -217,7 +209,6 @@ export function nodeFinding(node: string, code: Code, differences: PacketDiffere
 const portFindings = (differences: PacketDifferences): NodeFinding[] =>
   [...Map.groupBy(differences, placeOf).values()].map(portFinding);
 
-/** The finding of one Service port; at least one difference. */
 export function portFinding(differences: PacketDifferences): NodeFinding {
   const first = worst(differences);
   const { port, frontend, origin } = first;
@@ -229,7 +220,6 @@ export function portFinding(differences: PacketDifferences): NodeFinding {
   return { ...findingOf(first, object), id, namespace, service, nodeWide: false, differences };
 }
 
-/** The difference and the severity of a finding. */
 function findingOf({ code, expected, actual, rule, harmless }: PacketDifference, object: string) {
   const found = rule === null ? actual : `${actual} by ${rule}`;
   return {
@@ -238,7 +228,6 @@ function findingOf({ code, expected, actual, rule, harmless }: PacketDifference,
   };
 }
 
-/** The field that differs. */
 function fieldOf(code: Code): string {
   if (code.startsWith('node-masquerade')) return 'masquerade';
   if (code === 'node-affinity-different') return 'affinity';

@@ -77,7 +77,7 @@ export function isServedAsExpected(input: NodeInput): boolean {
 export const auditNode = (input: NodeInput, isCurrent = true): NodeAudit =>
   runToEnd(auditNodeInSteps(input, isCurrent));
 
-/** `isCurrent`: the expectation is the current one and not an earlier one. */
+/** `isCurrent`: the expectation is not an earlier one. */
 export function* auditNodeInSteps(input: NodeInput, isCurrent = true): Steps<NodeAudit> {
   const progress = newProgress(input);
   const { differences, unknown, doubtful } = progress;
@@ -133,7 +133,7 @@ function probeFrontend(progress: Progress, frontend: Frontend, probe: Probe): vo
     progress.differences.push({
       ...texts,
       code: policy ? 'node-endpoint-blocked' : codeOf(deviation, tested, port),
-      subject: endpoint === null ? deviation.kind : `${deviation.kind} ${endpoint}`,
+      key: [texts.frontend, texts.origin, deviation.kind, endpoint ?? []].flat().join(' '),
       port,
       kind,
       rule: step?.rule.text ?? policy?.rule ?? null,
@@ -264,7 +264,7 @@ function severalBackends({ forwarding, rules }: NodeInput): PacketDifference[] {
       code: 'node-backends-both',
       port: null,
       frontend: listText(places),
-      subject: 'several tables',
+      key: 'several tables',
       kind: 'none',
       origin: '',
       expected: 'one table',
@@ -275,7 +275,6 @@ function severalBackends({ forwarding, rules }: NodeInput): PacketDifference[] {
   ];
 }
 
-/** Tests frontends that no Service has. */
 function* probeUnexpected(progress: Progress): Steps {
   const { forwarding, rules, sources } = progress;
   const { node } = forwarding;
@@ -326,11 +325,12 @@ function probeUnserved(progress: Progress, frontend: RuleFrontend, dst: string):
     if (!own) continue;
     const [destination = null] = tested.outcome.destinations.values();
     const ofClusterIP = forwarding.ports.find(({ clusterIP }) => clusterIP === dst);
+    const texts = tested.texts();
     differences.push({
-      ...tested.texts(),
+      ...texts,
       code: 'node-frontend-unexpected',
       port: ofClusterIP ?? (destination && portInRange(forwarding, frontend, destination)),
-      subject: 'claim',
+      key: `${texts.frontend} ${origin} claim`,
       kind: 'none',
       rule: own.rule.text,
       harmless: destination === null,
@@ -359,7 +359,6 @@ function portInRange(
 
 const familyOf = ({ family }: RuleFrontend): 'IPv4' | 'IPv6' => (family === 'ip' ? 'IPv4' : 'IPv6');
 
-/** What the rules do with one packet, compared with what kube-proxy should do. */
 export type PacketTrace = ReturnType<typeof tracePackets>[number];
 
 /** Walks the packets of the port of that name; none if the node does not serve it. */

@@ -213,7 +213,6 @@ const wordsOf = (masqueraded: boolean | 'unknown', affinitySeconds: number | nul
 
 const endWords = { reject: 'rejected', drop: 'dropped', pass: 'untranslated' } as const;
 
-/** The expected outcome of a packet, for people. */
 export function expectedText(want: ExpectedOutcome): string {
   if (want.kind !== 'endpoints') return endWords[want.kind];
   const texts = [...want.endpoints].map(
@@ -236,7 +235,6 @@ function outcomeText(outcome: PacketOutcome): string {
   ]);
 }
 
-/** The texts of a difference at this packet. */
 export function describePacket(
   { packet, origin }: Probe,
   expected: readonly ExpectedOutcome[],

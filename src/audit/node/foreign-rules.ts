@@ -5,9 +5,8 @@
 // masquerade a packet of another node's pod that this node forwards again: without that, the
 // answers would take another way, and such a pod sends to cluster IPs here only if the network
 // routes the service range to nodes (pkg/proxy/nftables/proxier.go setupNFTables,
-// kubernetes@v1.36.3). flannel's rules except exactly the packets that do not need it. A rule that
-// stops what was sent to one endpoint is most likely a network policy about that pod
-// (docs/decisions/0024).
+// kubernetes@v1.36.3). A rule that stops what was sent to one endpoint is most likely a network
+// policy about that pod (docs/decisions/0024).
 
 import { ipOf, isWithinAny, parseCIDR } from '../../model/ip.ts';
 import type { Node } from '../../model/objects.ts';
@@ -72,8 +71,8 @@ export function allowedMasquerade({ config, ports }: Forwarding, { podCIDRs }: N
 }
 
 /**
- * The rule of another program that stopped a packet to one of these endpoints and matches that
- * endpoint, itself or at a jump to its chain; null if another rule stopped the packet.
+ * The rule of another program that stopped a packet and matches one of these endpoints, itself or
+ * at a jump to its chain; null if another rule stopped the packet.
  */
 export function policyRule(stopped: OutcomeShare, ips: ReadonlySet<string>): TraceStep | null {
   const step = stopStep(stopped);
@@ -97,7 +96,6 @@ const jumpsTo = ({ rule }: TraceStep, chain: string): boolean =>
 export const isBeforeRouting = ({ base }: TraceStep): boolean =>
   base.base.hook === 'prerouting' || base.base.hook === 'output';
 
-/** The last rule of the trace with one of these statements. */
 export const lastStep = (end: OutcomeShare, kinds: readonly string[]): TraceStep | null =>
   end.trace().findLast((step) => hasAny(step, kinds)) ?? null;
 
@@ -105,10 +103,7 @@ export const lastStep = (end: OutcomeShare, kinds: readonly string[]): TraceStep
 export const translationStep = (end: OutcomeShare): TraceStep | null =>
   lastStep(end, ['dnat', 'dnat by map', 'redirect', 'netmap', 'unknown verdict']);
 
-/**
- * The rule that stopped a packet, or exempted it from NAT before it was translated; null if no rule
- * matched it or a policy decided.
- */
+/** The rule that stopped a packet or exempted it from NAT; null if none did or a policy decided. */
 export function stopStep(end: OutcomeShare): TraceStep | null {
   const last = end.trace().at(-1);
   if (last !== undefined && hasAny(last, ['drop', 'reject', 'verdict map'])) return last;
@@ -120,6 +115,5 @@ const exemptsFromNAT = (step: TraceStep): boolean =>
   (hasAny(step, ['accept', 'notrack']) ||
     (hasAny(step, ['return']) && step.chain === step.base.chain.name));
 
-/** The rule has one of these statements. */
 export const hasAny = ({ rule }: TraceStep, kinds: readonly string[]): boolean =>
   rule.statements.some(({ kind }) => kinds.includes(kind));

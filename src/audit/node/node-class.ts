@@ -1,8 +1,7 @@
-// Caches the expected forwarding of nodes of one class. Of 10,000 Services a node has endpoints of
-// a few. The others need the same forwarding on every node of the zone whose kube-proxy has the
-// same configuration. A class therefore has the expected digests of all frontends
-// (rules/report/digest.ts) and updates those of Services that change. These Services are audited
-// for the node itself:
+// Caches the expected forwarding of nodes of one class. Most Services have no endpoint on a node and
+// need the same forwarding on every node of the zone whose kube-proxy has the same configuration. A
+// class therefore has the expected digests of all frontends (rules/report/digest.ts) and updates
+// those of Services that change. These are audited for the node itself:
 //
 //   Services with another digest than expected
 //   Services with an endpoint on the node, or a hint for it
@@ -22,7 +21,7 @@ import type { Forwarding, Frontend } from '../../shadow/forwarding.ts';
 import { expectedForwarding, isAtNode } from '../../shadow/forwarding.ts';
 import { isLoopback, proxyNode } from '../../shadow/proxy-node.ts';
 import { auditNodeInSteps } from './audit-node.ts';
-import type { LastAudit, NodeVerdict, ObservedNode } from './node-state.ts';
+import type { CurrentReading, LastAudit, NodeVerdict } from './node-state.ts';
 import { conformVerdicts } from './node-state.ts';
 import type { ReportedBehavior } from './observation.ts';
 import { ruleFrontend } from './observation.ts';
@@ -31,9 +30,6 @@ import type { ProxyCache } from './proxy-cache.ts';
 
 /** The key of Services with node ports in the index. */
 const nodePorts = 'node ports';
-
-/** The cache keeps this many classes and evicts the least recently used. */
-const maxClasses = 32;
 
 export type ClassAudit = ReturnType<typeof createClassAudit>;
 
@@ -45,14 +41,15 @@ export function createClassAudit(proxied: ProxyCache) {
     const nodeClass = classes.get(signature) ?? newClass();
     classes.delete(signature);
     classes.set(signature, nodeClass);
+    // Evicts the least recently used class.
     const [oldest] = classes.keys();
-    if (classes.size > maxClasses && oldest !== undefined) classes.delete(oldest);
+    if (classes.size > 32 && oldest !== undefined) classes.delete(oldest);
     yield* updateClass(nodeClass, proxied, node);
     return yield* auditByClass(nodeClass, proxied, node);
   };
 }
 
-interface ReportingNode extends Pick<ObservedNode, 'node' | 'config'> {
+interface ReportingNode extends Pick<CurrentReading, 'node' | 'config'> {
   readonly rules: ReportedBehavior;
 }
 
@@ -86,7 +83,6 @@ function signatureOf({ node, config, rules: { localAddresses, report } }: Report
   return JSON.stringify([config, node.zone, asking.strays, senders, addresses, place.detects]);
 }
 
-/** Updates the entries of Services that have changed. */
 function* updateClass(nodeClass: NodeClass, proxied: ProxyCache, node: ReportingNode): Steps {
   // Other nodes of the class, and changes, may come between two steps.
   while (nodeClass.revision !== proxied.revision()) {
@@ -138,10 +134,7 @@ function entryOf(service: Service, { slices }: ProxyCache, reporting: ReportingN
   const forwarding = expectedForwarding([service], slices, node, config, rules.localAddresses);
   /** By the keys of frontends; null if no digest covers the frontend. */
   const digests = new Map<string, string | null>();
-  /**
-   * The keys of its frontends and their addresses, `nodePorts` if it has one, the nodes that its
-   * endpoints and hints name, and addresses of endpoints that may be a node's own.
-   */
+  /** Keys and addresses of frontends, and nodes and addresses that its endpoints may be at. */
   const indexKeys = new Set<string>();
   for (const frontend of forwarding.frontends) {
     const inRules = ruleFrontend(frontend, nodeAddresses);

@@ -4,13 +4,7 @@
 
 import type { OwnedDifference, PendingDifference, PendingFindings } from '../pending/pending.ts';
 import type { NodeFinding, PacketDifference, PacketDifferences } from './aggregate.ts';
-import {
-  aggregateFindings,
-  areRulesGone,
-  differenceKey,
-  nodeFinding,
-  portFinding,
-} from './aggregate.ts';
+import { aggregateFindings, areRulesGone, nodeFinding, portFinding } from './aggregate.ts';
 import type { CurrentReading, DifferenceClock, NodeState } from './node-state.ts';
 import { divergedAt, persistedSince, serviceOf, staleness } from './staleness.ts';
 
@@ -21,21 +15,17 @@ const jitter = 0.25;
 export const isPastWindow = (clock: DifferenceClock, at: number, window: number): boolean =>
   window === 0 || (at > clock.since && at - clock.before >= window - jitter);
 
-/** The keys of differences with an open finding. */
 export const openKeys = ({ open }: NodeState): ReadonlySet<string> =>
-  new Set([...open.values()].flatMap(({ finding }) => finding.differences.map(differenceKey)));
+  new Set([...open.values()].flatMap(({ finding }) => finding.differences.map(({ key }) => key)));
 
-/**
- * The differences past the settle window. Without an open finding, every version of its Service
- * since the beginning must show a difference.
- */
+/** The differences past the window. If no finding is open, every version since must show it. */
 export function settledDifferences(state: NodeState, reading: CurrentReading, window: number) {
   const { clocks } = state;
   const { proxied, at } = reading;
   const open = openKeys(state);
   const findPersistence = persistedSince(reading);
   return reading.audit.differences.filter((difference) => {
-    const key = differenceKey(difference);
+    const { key } = difference;
     const clock = clocks.get(key);
     if (clock === undefined || !isPastWindow(clock, at, window)) return false;
     if (window === 0 || open.has(key)) return true;
@@ -64,8 +54,8 @@ export function desiredFindings(
     stale?.services.has(serviceOf(proxied, it) ?? '') === true;
   const fresh = audit.differences.filter((it) => !isStale(it));
   const stillOpen = [...open.values()].flatMap(({ finding }) => {
-    const keys = new Set(finding.nodeWide ? [] : finding.differences.map(differenceKey));
-    const list = fresh.filter((it) => keys.has(differenceKey(it)));
+    const keys = new Set(finding.nodeWide ? [] : finding.differences.map(({ key }) => key));
+    const list = fresh.filter((it) => keys.has(it.key));
     return list.length === 0 ? [] : [portFinding(list)];
   });
   const explained = new Set(stillOpen.flatMap((finding) => finding.differences));
@@ -85,13 +75,12 @@ export function desiredFindings(
   return [...findings, { ...finding, since: stale.since }];
 }
 
-/** When a finding began: when its Service diverged, if that is known. */
 function beginOf(
   clocks: NodeState['clocks'],
   reading: CurrentReading,
   { nodeWide, differences }: NodeFinding,
 ): number {
-  const seen = differences.map((it) => clocks.get(differenceKey(it))?.since ?? Infinity);
+  const seen = differences.map(({ key }) => clocks.get(key)?.since ?? Infinity);
   const [first] = nodeWide ? [] : differences;
   const service = first === undefined ? null : serviceOf(reading.proxied, first);
   const diverged = service === null ? null : divergedAt(reading, service);
@@ -130,7 +119,6 @@ export function applyFindings(
   settle.openNow(opened, at);
 }
 
-/** A pending item that has not opened yet. */
 export function pendingItem(
   node: string,
   { difference, severity, since, nodeWide, differences }: DesiredFinding,

@@ -23,7 +23,7 @@ export const newNodeState = (name: string) => ({
   dumps: new Map<string, RulesDump | 'unreadable'>(),
   /** null if it must be made from the dumps. */
   observation: null as NodeObservation | null,
-  /** The version of the audited report. */
+  /** Of the audited report. */
   version: null as string | null,
   /** Seconds for which the rules are known after a reading. */
   lasting: 0,
@@ -33,7 +33,6 @@ export const newNodeState = (name: string) => ({
   divergences: new Map() as Divergences,
   /** By the keys of differences. */
   clocks: new Map<string, DifferenceClock>(),
-  /** Open findings by their ids. */
   open: new Map<string, { readonly item: PendingDifference; finding: NodeFinding }>(),
   verdicts: [] as readonly NodeVerdict[],
   /** The last reading, Unix seconds; null if there is none. */
@@ -42,10 +41,7 @@ export const newNodeState = (name: string) => ({
   programming: null as ProgrammingState | null,
 });
 
-/**
- * By Service, the first change that did not reach the node, Unix seconds. `at` is null if the rules
- * match no version until `comparedUntil`. Valid while the rules stay the same.
- */
+/** When Services diverged, while the rules stay the same; null if no version until then matches. */
 type Divergences = Map<Key, { readonly at: number | null; readonly comparedUntil: number }>;
 
 /** The last audit; it is repeated only if its inputs change. */
@@ -78,15 +74,10 @@ interface ProgrammingState {
   readonly late: Map<Key, number>;
 }
 
-/** One node with its rules, and the divergences of its Services. */
-export interface ObservedNode extends Pick<NodeInput, 'node' | 'rules'> {
+export interface CurrentReading extends Pick<NodeInput, 'node' | 'rules'> {
   readonly config: ProxyConfig;
   readonly proxied: ProxyCache;
   readonly divergences: Divergences;
-}
-
-/** The audit of the rules as they were read. */
-export interface CurrentReading extends ObservedNode {
   readonly audit: NodeAudit;
   /** Its differences by Service; null for those without one. */
   readonly byService: ReadonlyMap<Key | null, PacketDifferences>;
@@ -96,7 +87,6 @@ export interface CurrentReading extends ObservedNode {
   readonly at: number;
 }
 
-/** The verdict on one Service port at one node. */
 export interface NodeVerdict {
   /** Name, protocol and family; '' for the whole node. */
   readonly port: string;
@@ -112,7 +102,7 @@ export const conformVerdicts = (ports: readonly ProxiedPort[]): readonly NodeVer
     return { port: proxiedPortKey(port), namespace, verdict: 'conform', reason: null };
   });
 
-/** Replaces the verdicts of ports with these keys, and of families whose rules are not known. */
+/** Replaces the verdicts of ports with these keys, and of families whose rules are unknown. */
 export function portVerdicts(
   conform: readonly NodeVerdict[],
   families: ReadonlySet<string>,

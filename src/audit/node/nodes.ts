@@ -61,7 +61,6 @@ export interface NodesOptions {
   readonly window: number;
   /** Minor version of kube-proxies whose Node does not show the kubelet's. */
   readonly minor: () => number;
-  /** Called after each reading. */
   onReading?(reading: NodeReading): void;
   onConvergence?(sample: ConvergenceSample): void;
 }
@@ -114,11 +113,9 @@ export function createNodes(given: NodesOptions) {
       state.version = missing.length === 0 ? version : null;
       return missing;
     },
-    /** The node can no longer be observed. */
     markUnknown(name: string, reason: NodeUnknownReason): void {
       stateOf(name).unknownReason = reason;
     },
-    /** The node no longer exists. */
     remove(name: string, at: number): void {
       const state = states.get(name);
       if (state !== undefined) dropFindings(options, state, at);
@@ -127,7 +124,6 @@ export function createNodes(given: NodesOptions) {
     summary: (now: number) => summaryOf(options, now),
     tracePort: (node: string, service: Key, name: string) =>
       tracePort(options, states.get(node), service, name),
-    /** Missing parts of the dumps, which make the node unknown. */
     lacks: (name: string): readonly Lack[] => states.get(name)?.observation?.lacks ?? [],
   };
 }
@@ -257,7 +253,6 @@ function* readInSteps(
   return [];
 }
 
-/** The rules of all other nodes that can be observed. */
 function* peersOf({ states }: Options, state: NodeState): Generator<NodeBehavior> {
   for (const other of states.values()) {
     const { at, unknownReason, observation } = other;
@@ -290,7 +285,6 @@ function* auditInSteps(
   return (state.last = { audit, ports: conformVerdicts(forwarding.ports), inputs });
 }
 
-/** Drops all findings and clocks of a node that is no longer observed. */
 function dropFindings({ settle }: NodesOptions, state: NodeState, at: number): void {
   applyFindings(settle, state, [], at);
   state.clocks.clear();

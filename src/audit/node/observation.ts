@@ -112,7 +112,6 @@ export function behaviorOfReport(answers: AgentAnswers) {
   const report = {
     asking,
     digests,
-    /** Packets that the agent has yet to walk. */
     missingPackets: (): readonly Packet[] => [...missing.values()],
     /** Whether a digest shows, without a walk, that the rules serve a frontend as expected. */
     isKnownToServe({ expect }: Forwarding, frontend: Frontend, isCurrent: boolean): boolean {
@@ -138,7 +137,6 @@ export function behaviorOfReport(answers: AgentAnswers) {
       const { expected } = unserved.get(key) ?? { expected: actual };
       return { actual, expected };
     },
-    /** How many frontends have another digest than expected. */
     divergent: (): number => [...unserved.values()].filter(({ isDivergent }) => isDivergent).length,
   };
   const walk = (packet: Packet): PacketOutcome | null => {

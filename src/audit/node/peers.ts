@@ -28,7 +28,7 @@ export function outliersAmongPeers(
       port,
       kind,
       frontend: `${joinHostPort(address, dport)}/${protocol}`,
-      subject: 'unlike',
+      key: `${joinHostPort(address, dport)}/${protocol} anywhere unlike`,
       origin: 'anywhere',
       expected: 'what most nodes do',
       actual: 'something else, by rules that are not understood',

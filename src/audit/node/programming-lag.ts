@@ -7,7 +7,6 @@
 //
 // Convergence lag: from the change after which the node diverged (staleness.ts) to the first
 // reading without the difference. A repair of broken rules follows no change and is no sample.
-//
 // A node with the rules of the last reading followed nothing. Left out: whether a change requires
 // anything of a node whose rules have changed.
 
@@ -17,7 +16,6 @@ import type { Key } from '../../model/objects.ts';
 import type { ConvergenceSample } from '../service/reconcile.ts';
 import { operationOf } from '../service/reconcile.ts';
 import type { PacketDifference } from './aggregate.ts';
-import { differenceKey } from './aggregate.ts';
 import type { CurrentReading, DifferenceClock, NodeState } from './node-state.ts';
 import { divergedAt, serviceOf } from './staleness.ts';
 
@@ -67,7 +65,6 @@ export interface NodeReading {
   }[];
 }
 
-/** Evaluates a reading for each Service. */
 export function readingOf(state: NodeState, current: CurrentReading): NodeReading {
   return {
     node: state.name,
@@ -82,8 +79,8 @@ export function readingOf(state: NodeState, current: CurrentReading): NodeReadin
 }
 
 /** Whether a difference is about one of these addresses, or about all endpoints. */
-function concernsAddress({ subject }: PacketDifference, addresses: readonly string[]): boolean {
-  const endpoint = subject.slice(subject.lastIndexOf(' ') + 1);
+function concernsAddress({ key }: PacketDifference, addresses: readonly string[]): boolean {
+  const endpoint = key.slice(key.lastIndexOf(' ') + 1);
   if (!endpoint.includes(':')) return true;
   const ip = canonicalIP(ipOf(endpoint));
   return addresses.some((address) => canonicalIP(address) === ip);
@@ -93,7 +90,7 @@ function concernsAddress({ subject }: PacketDifference, addresses: readonly stri
 export function updateClocks(state: NodeState, current: CurrentReading): ConvergenceSample[] {
   const { clocks, name } = state;
   const { at } = current;
-  const found = new Map(current.audit.differences.map((it) => [differenceKey(it), it]));
+  const found = new Map(current.audit.differences.map((it) => [it.key, it]));
   const ended = new Map<string, NonNullable<DifferenceClock['lag']>>();
   for (const [key, { lag }] of clocks) {
     if (found.has(key)) continue;

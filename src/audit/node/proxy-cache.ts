@@ -1,8 +1,6 @@
 // Caches what kube-proxies watch, by Service: the Service and the EndpointSlices that name it, now
 // and in earlier versions. Rules that match an earlier version show since when a node is stale.
-//
-// Objects are immutable, so a version costs only what has changed. Bounds: the last versions of a
-// Service, and the Services that changed last.
+// Objects are immutable, so a version costs only what has changed.
 
 import type { Change, EndpointSlice, Key, Service, Listers } from '../../model/objects.ts';
 import { label } from '../../model/objects.ts';
@@ -21,7 +19,6 @@ const limits = { versions: 64, services: 4096, changes: 65_536 };
 
 export type ProxyCache = ReturnType<typeof createProxyCache>;
 
-/** Starts with the listers' objects, without earlier versions. */
 export function createProxyCache(listers: Listers) {
   const slices = new Map(slicesByService(listers.slices.values()));
   const past = new Map<Key, ServiceVersion[]>();
@@ -46,7 +43,6 @@ export function createProxyCache(listers: Listers) {
     slices: slices as ReadonlyMap<Key, readonly EndpointSlice[]>,
     /** Earlier versions of Services that have changed, oldest first. */
     past: past as ReadonlyMap<Key, readonly ServiceVersion[]>,
-    /** Grows by one with every change. */
     revision: (): number => revision,
     /** Changes after a revision, oldest first, as far as they are cached. */
     changesSince: (after: number) =>

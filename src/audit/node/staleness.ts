@@ -1,25 +1,20 @@
-// Compares the rules of a node with earlier versions of Services.
-//
-// A node that does what an earlier version expected diverged when that version ended. If no later
-// change has reached the node either, the node is stale: one cause, not one finding per Service.
-// A difference has persisted only since the last version that does not show it with the rules as
-// they are now. Left out: earlier versions of Nodes, whose zones and addresses hardly change.
+// Compares the rules of a node with earlier versions of Services. A node that does what an earlier
+// version expected diverged when that version ended. If no later change has reached the node
+// either, the node is stale: one cause, not one finding per Service. A difference has persisted
+// only since the last version that does not show it with the rules as they are now.
+// Left out: earlier versions of Nodes, whose zones and addresses hardly change.
 
 import { getOrInsert } from '../../model/get-or-insert.ts';
 import type { Key } from '../../model/objects.ts';
 import type { Frontend } from '../../shadow/forwarding.ts';
 import { expectedForwarding } from '../../shadow/forwarding.ts';
 import type { PacketDifference, PacketDifferences } from './aggregate.ts';
-import { differenceKey } from './aggregate.ts';
 import { auditNode, isServedAsExpected } from './audit-node.ts';
-import type { CurrentReading, ObservedNode } from './node-state.ts';
+import type { CurrentReading } from './node-state.ts';
 import type { NodeInput } from './observation.ts';
 import type { ProxyCache, ServiceVersion } from './proxy-cache.ts';
 
-/**
- * The first change that did not reach a stale node, Unix seconds, and the Services; null if the
- * node is not stale. `settled` are its differences past the settle window.
- */
+/** The first change that did not reach a stale node, and the Services; null if it is not stale. */
 export function staleness(reading: CurrentReading, settled: PacketDifferences) {
   const { proxied, byService } = reading;
   const services = new Set<Key>();
@@ -54,10 +49,7 @@ export function serviceOf(
   return null;
 }
 
-/**
- * Finds at once when Services diverged, since earlier versions are cached for a limited time.
- * `before` is the last reading; null if there is none.
- */
+/** Finds at once when Services diverged: earlier versions are cached for a limited time. */
 export function noteDivergences(reading: CurrentReading, before: number | null): void {
   const { divergences, byService, proxied, isSame } = reading;
   for (const key of divergences.keys()) if (!byService.has(key)) divergences.delete(key);
@@ -73,21 +65,20 @@ export function noteDivergences(reading: CurrentReading, before: number | null):
 }
 
 /** When a Service diverged from the rules; null if the rules match no cached version. */
-export function divergedAt(observed: ObservedNode, key: Key): number | null {
-  const known = observed.divergences.get(key);
+export function divergedAt(reading: CurrentReading, key: Key): number | null {
+  const known = reading.divergences.get(key);
   const { at, comparedUntil } = known ?? { at: null, comparedUntil: -Infinity };
-  const versions = observed.proxied.past.get(key) ?? [];
+  const versions = reading.proxied.past.get(key) ?? [];
   const last = versions.at(-1)?.until ?? comparedUntil;
   if (at !== null || (known !== undefined && last <= comparedUntil)) return at;
-  const matched = versions.findLast((it) => it.until > comparedUntil && matches(observed, key, it));
+  const matched = versions.findLast((it) => it.until > comparedUntil && matches(reading, key, it));
   const found = matched?.until ?? null;
-  observed.divergences.set(key, { at: found, comparedUntil: last });
+  reading.divergences.set(key, { at: found, comparedUntil: last });
   return found;
 }
 
-/** What the node needs for one version of one Service. */
 function inputFor(
-  { node, config, rules }: ObservedNode,
+  { node, config, rules }: CurrentReading,
   key: Key,
   { service, slices }: Omit<ServiceVersion, 'until'>,
 ): NodeInput {
@@ -102,12 +93,12 @@ function inputFor(
 }
 
 /** Whether the rules do what an earlier version expected, and do not serve newer frontends. */
-function matches(observed: ObservedNode, key: Key, version: ServiceVersion): boolean {
-  const then = inputFor(observed, key, version);
+function matches(reading: CurrentReading, key: Key, version: ServiceVersion): boolean {
+  const then = inputFor(reading, key, version);
   if (!isServedAsExpected(then)) return false;
-  const { services, slices } = observed.proxied;
+  const { services, slices } = reading.proxied;
   const current = { service: services.get(key) ?? null, slices: slices.get(key) ?? [] };
-  const now = inputFor(observed, key, current);
+  const now = inputFor(reading, key, current);
   const old = new Set(then.forwarding.frontends.map(frontendKey));
   const frontends = now.forwarding.frontends.filter((it) => !old.has(frontendKey(it)));
   return isServedAsExpected({ ...then, forwarding: { ...then.forwarding, frontends } });
@@ -116,22 +107,19 @@ function matches(observed: ObservedNode, key: Key, version: ServiceVersion): boo
 const frontendKey = ({ address, protocol, dport }: Frontend): string =>
   `${address} ${protocol} ${String(dport)}`;
 
-/**
- * Returns a function that finds since when a difference of a Service has persisted, not before
- * `since`. null if every version since then shows it.
- */
-export function persistedSince(observed: ObservedNode) {
+/** Finds when a difference of a Service began after `since`; null if all versions show it. */
+export function persistedSince(reading: CurrentReading) {
   const cached = new Map<ServiceVersion, ReadonlySet<string>>();
   const keysAt = (service: Key, version: ServiceVersion): ReadonlySet<string> =>
     getOrInsert(cached, version, () => {
-      const input = inputFor(observed, service, version);
+      const input = inputFor(reading, service, version);
       // Frontends that no Service has do not depend on one Service.
       const audit = auditNode({ ...input, rules: { ...input.rules, frontends: [] } }, false);
-      return new Set(audit.differences.map(differenceKey));
+      return new Set(audit.differences.map(({ key }) => key));
     });
   return (service: Key, difference: string, since: number): number | null => {
     if (difference.endsWith(' claim')) return null;
-    const versions = observed.proxied.past.get(service) ?? [];
+    const versions = reading.proxied.past.get(service) ?? [];
     const isAbsent = (version: ServiceVersion) => !keysAt(service, version).has(difference);
     return versions.findLast((it) => it.until > since && isAbsent(it))?.until ?? null;
   };

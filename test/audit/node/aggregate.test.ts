@@ -28,7 +28,7 @@ function difference(
     code,
     port,
     frontend: '10.96.0.1:80/tcp',
-    subject: '',
+    key: '',
     kind: 'cluster IP',
     origin: 'outside the cluster',
     expected: '10.0.0.1:8080',
@@ -78,7 +78,7 @@ test.each<[Code, string]>([
 
 test('frontends that several tables translate are one finding about the node', () => {
   const several = difference('web', 'node-backends-both', {
-    ...{ port: null, origin: '', subject: 'several tables', frontend: 'shop/web:http at x' },
+    ...{ port: null, origin: '', key: 'several tables', frontend: 'shop/web:http at x' },
     ...{ expected: 'one table', actual: 'several tables' },
   });
   expect(aggregateFindings(node, [several], new Map(), [])).toMatchObject([

@@ -2,7 +2,6 @@
 
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { differenceKey } from '../../../src/audit/node/aggregate.ts';
 import { auditNode } from '../../../src/audit/node/audit-node.ts';
 import { desiredFindings, pendingItem } from '../../../src/audit/node/node-findings.ts';
 import type { CurrentReading, NodeState } from '../../../src/audit/node/node-state.ts';
@@ -29,7 +28,7 @@ function readingOf(name: string): { reading: CurrentReading; state: NodeState } 
   const observed = { node, rules: given.rules, config, proxied, divergences: new Map() };
   const state = newNodeState('node-a');
   for (const it of differences) {
-    state.clocks.set(differenceKey(it), { before: 5, since: 7, lag: null });
+    state.clocks.set(it.key, { before: 5, since: 7, lag: null });
   }
   return { reading: { ...observed, audit, byService, isSame: false, at: 9 }, state };
 }

@@ -13,11 +13,11 @@ import type { ProxiedPort } from '../../../src/shadow/service-port.ts';
 import { event, service, slice, storeOf } from '../../build.ts';
 
 /** A difference at a Service port, with the fields that are read. */
-const differing = (name: string, subject: string, harmless = false): PacketDifference =>
+const differing = (name: string, key: string, harmless = false): PacketDifference =>
   ({
     code: 'node-endpoint-missing',
     port: { namespace: 'shop', service: name } as ProxiedPort,
-    subject,
+    key,
     harmless,
   }) as PacketDifference;
 

@@ -5,7 +5,6 @@ import { join } from 'node:path';
 
 import { expect, test } from 'vitest';
 
-import { differenceKey } from '../../../src/audit/node/aggregate.ts';
 import { auditNode } from '../../../src/audit/node/audit-node.ts';
 import { behaviorOfRules } from '../../../src/audit/node/observation.ts';
 import { createProxyCache } from '../../../src/audit/node/proxy-cache.ts';
@@ -101,9 +100,11 @@ function differencesAfter(...left: readonly number[]) {
   const { localAddresses } = rules;
   const all = proxied.services.values();
   const forwarding = expectedForwarding(all, proxied.slices, node, config, localAddresses);
-  const keys = auditNode({ forwarding, node, rules }).differences.map(differenceKey);
-  const observer = { node, rules, config, proxied, divergences: new Map() };
-  return { keys, since: persistedSince(observer) };
+  const audit = auditNode({ forwarding, node, rules });
+  const keys = audit.differences.map(({ key }) => key);
+  const observed = { node, rules, config, proxied, divergences: new Map() };
+  const reading = { ...observed, audit, byService: new Map(), isSame: false, at: 0 };
+  return { keys, since: persistedSince(reading) };
 }
 
 test('a difference persists since the last version that does not show it', () => {
