@@ -182,8 +182,7 @@ function readReport(
 ): LastReport {
   const before = state.reports.get(node);
   const isSame = before?.version === version && outcomes === null;
-  const { asking, frontends: claims, digests, localAddresses } = report;
-  const answers = { asking, claims, digests, localAddresses, outcomes: outcomes ?? new Map() };
+  const answers = { ...report, outcomes: outcomes ?? new Map() };
   const rules = isSame ? before.rules : behaviorOfReport(answers);
   const detected = report.mode === null ? (before?.detected ?? report) : report;
   const { proxyConfig: configText } = report;

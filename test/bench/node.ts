@@ -229,15 +229,15 @@ function toldBy(node: Node, { services, slices }: ReturnType<typeof createProxyC
     ...{ addresses: [own, '127.0.0.1'], pods: node.podCIDRs, strays: false },
   };
   const digests = new Map<string, string>();
-  const claims: RuleFrontend[] = [];
+  const frontends: RuleFrontend[] = [];
   for (const { address, protocol, dport: port } of forwarding.frontends) {
     const claim: RuleFrontend = { family: 'ip', address, protocol, port, translators: 1 };
     const words = expectedWordsAt(claim, asking, (packet) => forwarding.expect(packet).outcomes);
     digests.set(keyOf(claim), digestOf(words ?? []));
-    claims.push(claim);
+    frontends.push(claim);
   }
   const rules = behaviorOfReport({
-    ...{ asking, claims, digests, localAddresses: node.addresses, outcomes: new Map() },
+    ...{ asking, frontends, digests, localAddresses: node.addresses, outcomes: new Map() },
   });
   return { node, rules, config };
 }

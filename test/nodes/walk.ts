@@ -249,17 +249,17 @@ function askingOf(folder: Folder, node: Node, mode: ProxyConfig['mode']): NodeSe
 /** The report of the agent before it is asked for packets. */
 export function toldOf(folder: Folder, node: Node, mode: 'iptables' | 'nftables'): AgentAnswers {
   const asking = askingOf(folder, node, mode);
-  const claims = frontendsInRules(folder.ruleset);
-  const digests = claims.map((claim): [string, string] => {
-    const words = wordsAt(claim, asking, (packet) => {
+  const frontends = frontendsInRules(folder.ruleset);
+  const digests = frontends.map((frontend): [string, string] => {
+    const words = wordsAt(frontend, asking, (packet) => {
       const outcome = walk(folder.ruleset, folder.node, packet);
       return { words: wordsOf(outcome), endpoints: outcome.destinations.keys() };
     });
-    return [keyOf(claim), digestOf(words)];
+    return [keyOf(frontend), digestOf(words)];
   });
   return {
     asking,
-    claims,
+    frontends,
     digests: new Map(digests),
     outcomes: new Map(),
     localAddresses: folder.node.localAddresses,

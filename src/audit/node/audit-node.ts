@@ -65,9 +65,9 @@ type Progress = ReturnType<typeof newProgress>;
 /** Whether the rules do what an earlier state expected; unknown counts as no. */
 export function isServedAsExpected(input: NodeInput): boolean {
   const progress = newProgress(input);
+  const { unknown, differences } = progress;
   const steps = probeFrontends(progress, false);
   while (steps.next().done !== true) {
-    const { unknown, differences } = progress;
     if (unknown.size > 0 || differences.some(({ harmless }) => !harmless)) return false;
   }
   return true;
@@ -83,7 +83,7 @@ export function* auditNodeInSteps(input: NodeInput, isCurrent = true): Steps<Nod
   const { differences, unknown, doubtful } = progress;
   yield* probeFrontends(progress, isCurrent);
   yield* probeUnexpected(progress);
-  differences.push(...severalBackends(input));
+  probeBackends(progress);
   const coverage = differences.length === 0 ? new Map<string, number>() : coverageOf(progress);
   return { differences, coverage, unknown, doubtful };
 }
@@ -210,10 +210,6 @@ const codes: Readonly<Partial<Record<Deviation['kind'], Code>>> = {
   share: 'node-share-different',
   'not masqueraded': 'node-masquerade-missing',
   affinity: 'node-affinity-different',
-};
-
-/** Codes of deviations that no rule of another program causes. */
-const ownCodes: typeof codes = {
   'not rejected': 'node-reject-missing',
   'not dropped': 'node-reject-missing',
   masqueraded: 'node-masquerade-unexpected',
@@ -224,9 +220,8 @@ function codeOf(
   { expected, outcome }: TestedPacket,
   { usable }: ProxiedPort,
 ): Code {
-  const code = codes[kind];
-  if (code !== undefined) return code;
-  if (kind !== 'missing' && step !== null && !isKubernetesRule(step)) return 'node-foreign-rule';
+  const isForeign = kind !== 'missing' && kind !== 'not masqueraded' && step !== null;
+  if (isForeign && !isKubernetesRule(step)) return 'node-foreign-rule';
   if (kind === 'unexpected') {
     const isListed = (usable ?? []).some(({ all }) => all.some(({ text }) => text === endpoint));
     return isListed ? 'node-policy-different' : 'node-endpoint-unexpected';
@@ -235,7 +230,7 @@ function codeOf(
     isUnreachable(outcome) || (kind !== 'missing' && expected.some((it) => it.kind === 'pass'));
   const stopped =
     outcome.pass.probability > 0.5 ? 'node-frontend-missing' : 'node-frontend-blocked';
-  return ownCodes[kind] ?? (isStop ? stopped : 'node-endpoint-missing');
+  return codes[kind] ?? (isStop ? stopped : 'node-endpoint-missing');
 }
 
 /** No packet reaches any destination. */
@@ -247,32 +242,27 @@ const isUnreachable = ({ destinations, pass, drop, reject }: PacketOutcome): boo
 const isTranslated = ({ pass, drop, reject }: PacketOutcome): boolean =>
   [pass, drop, reject].some((end) => end.probability > 0 && translationStep(end) !== null);
 
-/**
- * Finds frontends that two tables translate, such as rules of two backends or modes. The dump does
- * not show which table is first, so the outcome of packets is unknown where they differ.
- */
-function severalBackends({ forwarding, rules }: NodeInput): PacketDifference[] {
+/** Finds frontends that two tables translate. The dump does not show which table is first. */
+function probeBackends({ forwarding, rules, differences }: Progress): void {
   const places = rules.frontends.flatMap((it) => {
     if (it.address === null || it.translators < 2) return [];
     const { frontend } = forwarding.expect(packetTo(it.address, it));
     const place = `${joinHostPort(it.address, it.port)}/${it.protocol}`;
     return frontend === null ? [] : `${frontend.port.name} at ${place}`;
   });
-  if (places.length === 0) return [];
-  return [
-    {
-      code: 'node-backends-both',
-      port: null,
-      frontend: listText(places),
-      key: 'several tables',
-      kind: 'none',
-      origin: '',
-      expected: 'one table',
-      actual: 'several tables',
-      rule: null,
-      harmless: false,
-    },
-  ];
+  if (places.length === 0) return;
+  differences.push({
+    code: 'node-backends-both',
+    port: null,
+    frontend: listText(places),
+    key: 'several tables',
+    kind: 'none',
+    origin: '',
+    expected: 'one table',
+    actual: 'several tables',
+    rule: null,
+    harmless: false,
+  });
 }
 
 function* probeUnexpected(progress: Progress): Steps {

@@ -89,29 +89,15 @@ function isCertain(
   want: ExpectedOutcome,
   { destinations, ...shares }: PacketOutcome,
 ): boolean {
-  switch (kind) {
-    case 'missing':
-      return true;
-    case 'shadowed':
-      return step === null || isBeforeRouting(step);
-    case 'not rejected':
-      return shares.reject.probability <= rounding;
-    case 'not dropped':
-      return shares.drop.probability <= rounding;
-    case 'masqueraded':
-    case 'not masqueraded':
-      return destinations.get(endpoint ?? '')?.masqueraded !== 'unknown';
-    case 'reject':
-    case 'drop':
-    case 'pass': {
-      // The expected outcome is not possible at all.
-      if (want.kind !== 'endpoints') return shares[want.kind].probability <= rounding;
-      const reached = [...want.endpoints.keys()].flatMap((text) => destinations.get(text) ?? []);
-      return !reached.some(isPossible);
-    }
-    default:
-      return false;
+  if (kind === 'missing') return true;
+  if (kind === 'unexpected' || kind === 'share' || kind === 'affinity') return false;
+  if (kind === 'shadowed') return step === null || isBeforeRouting(step);
+  if (kind === 'masqueraded' || kind === 'not masqueraded') {
+    return destinations.get(endpoint ?? '')?.masqueraded !== 'unknown';
   }
+  // Packets end in another way for certain if the expected outcome is not possible at all.
+  if (want.kind !== 'endpoints') return shares[want.kind].probability <= rounding;
+  return ![...destinations].some(([text, it]) => want.endpoints.has(text) && isPossible(it));
 }
 
 const isPossible = ({ probability, affinity }: Destination): boolean =>

@@ -37,8 +37,8 @@ export const newNodeState = (name: string) => ({
   verdicts: [] as readonly NodeVerdict[],
   /** The last reading, Unix seconds; null if there is none. */
   at: null as number | null,
-  /** How far the node has followed the changes; null if the last reading failed. */
-  programming: null as ProgrammingState | null,
+  /** The revision at the last reading, and since when changes are late; null if that failed. */
+  programming: null as { revision: number; at: number; readonly late: Map<Key, number> } | null,
 });
 
 /** When Services diverged, while the rules stay the same; null if no version until then matches. */
@@ -63,15 +63,6 @@ export interface DifferenceClock {
     readonly service: Key;
     readonly operation: Operation;
   } | null;
-}
-
-interface ProgrammingState {
-  /** The revision of the proxy cache that the last reading covers. */
-  revision: number;
-  /** The last reading, Unix seconds. */
-  at: number;
-  /** When the first change arrived that the node has yet to follow, by Service. */
-  readonly late: Map<Key, number>;
 }
 
 export interface CurrentReading extends Pick<NodeInput, 'node' | 'rules'> {

@@ -84,12 +84,10 @@ export function configOf(
 }
 
 /** The answers of an agent in one round. */
-export interface AgentAnswers {
+export interface AgentAnswers extends Pick<NodeBehavior, 'frontends' | 'localAddresses'> {
   readonly asking: NodeSenders;
   /** By the keys of the frontends, in their order. */
   readonly digests: ReadonlyMap<string, string>;
-  readonly claims: readonly RuleFrontend[];
-  readonly localAddresses: readonly string[];
   /** By the text of the packet. */
   readonly outcomes: ReadonlyMap<string, PacketOutcome>;
 }
@@ -99,7 +97,7 @@ export type ReportedBehavior = ReturnType<typeof behaviorOfReport>;
 export type ReportedDigests = ReportedBehavior['report'];
 
 export function behaviorOfReport(answers: AgentAnswers) {
-  const { asking, digests, claims: frontends, localAddresses, outcomes } = answers;
+  const { asking, digests, frontends, localAddresses, outcomes } = answers;
   const missing = new Map<string, Packet>();
   /** Current expectations that the digests do not show; null if several outcomes are right. */
   const unserved = new Map<string, { expected: string | null; isDivergent: boolean }>();

@@ -172,8 +172,9 @@ export function coverageOf(sender: ProbeSender): Coverage {
 
 function shownBy(outcome: ExpectedOutcome): CoveredProperty[] {
   if (outcome.kind !== 'endpoints') return outcome.kind === 'pass' ? [] : ['stopped'];
-  const masquerades = [...new Set(outcome.endpoints.values())];
-  const shown: CoveredProperty[] = outcome.affinitySeconds === null ? [] : ['affinity'];
-  for (const it of masquerades) shown.push(it ? 'masqueraded' : 'not masqueraded');
-  return ['endpoints', ...shown];
+  const { endpoints, affinitySeconds } = outcome;
+  const shown: CoveredProperty[] = ['endpoints'];
+  for (const it of new Set(endpoints.values())) shown.push(it ? 'masqueraded' : 'not masqueraded');
+  if (affinitySeconds !== null) shown.push('affinity');
+  return shown;
 }
