@@ -1,18 +1,17 @@
 // Confirms a difference before it becomes a finding: whether all that it depends on is known up to
 // the end of its window (progress.ts).
 //
-// What the streams have shown may be old. But an object that is read after the window has a version
-// that is not older than its end. When all streams have reached that version, the difference
-// existed throughout. A stream without events shows its version only about once a minute, so the
-// Service itself is read. If the cache is at least as new and the difference still exists, it
-// existed at the time of the read. If reads fail, streams are trusted once none can lag any more.
+// An object that is read after the window has a version that is not older than its end. When all
+// streams have reached that version, the difference existed throughout. A stream without events
+// shows its version about once a minute, so the Service itself is read. If the cache is at least as
+// new and still differs, the difference existed at the time of the read. If reads fail, streams are
+// trusted once none can lag any more.
 //
-// Streams may diverge again after that version, so that the cache mixes two moments. So all that an
-// output depends on must also be known up to the newest cached version of the Service.
+// Streams may diverge again after that version. So all that an output depends on must also be known
+// up to the newest cached version of the Service.
 //
-// Only a candidate for a finding causes a read. If many Services of a namespace wait, they are read
-// together. Nodes are not read: their stream must be connected. A finding about the rules of a
-// whole node is confirmed by one of its Services.
+// Only a candidate for a finding causes a read. Many Services of a namespace are read together.
+// Nodes are not read. A finding about a whole node is confirmed by one of its Services.
 
 import { getOrInsert } from '../../model/get-or-insert.ts';
 import type {
@@ -68,14 +67,8 @@ const longestLag = 60;
 /** Services of a namespace are read together from this number on, unless it has too many pods. */
 const together = { services: 5, mostPods: 5000 };
 
-/**
- * A read of a Service.
- *
- * - requested: there is no answer yet, or the read failed
- * - read: the answer can prove differences
- * - overtaken: the cache is newer than the answer, which proves nothing
- */
 interface ReadRequest {
+  /** `requested` also if the read failed; `overtaken`: the cache is newer, so nothing is proven. */
   state: 'requested' | 'read' | 'overtaken';
   readonly at: number;
   read: FreshRead | null;
@@ -85,7 +78,6 @@ interface ReadRequest {
   readonly compared: Set<Output>;
 }
 
-/** The cached objects of one Service that are compared with the answer. */
 interface ConfirmedService {
   readonly name: string;
   readonly service: Service | null;
@@ -113,7 +105,6 @@ function createMemo<T>({ count }: WatchProgress): (key: string, compute: () => T
   };
 }
 
-/** Compares the cache with the answers. */
 function createComparison(
   progress: WatchProgress,
   cache: () => ConfirmCache | null,
@@ -178,10 +169,7 @@ export function createConfirmer(progress: WatchProgress, cache: () => ConfirmCac
       if (candidate.item.output === 'node' && keyOf(candidate) === '/') return true;
       return isKnown(candidate) || isProven(candidate, requests.get(keyOf(candidate)));
     },
-    /**
-     * The Services to read now: one, or all of a namespace that wait; none if no read is due. Their
-     * reads count as requested at `now`.
-     */
+    /** Requests the reads that are due: of one Service, or of all in a namespace that wait. */
     next(waiting: Iterable<Candidate>, now: number): readonly Key[] {
       for (const [key, { at }] of requests) if (now - at > 60) requests.delete(key);
       const keys = dueKeys(requests, waiting, now, progress, cache()?.listers);
@@ -235,7 +223,6 @@ function dueKeys(
   return keys.size < together.services ? [...keys].slice(0, 1) : [...keys];
 }
 
-/** Whether a Service may be read, or read again. */
 function isDue(request: ReadRequest | undefined, candidate: Candidate, now: number): boolean {
   if (request === undefined) return true;
   const { state, at } = request;
@@ -261,7 +248,7 @@ function newestIn(record: ConfirmedService | undefined, output: Output): string 
 const isSameOrNewer = (held: AnyObject | null | undefined, read: AnyObject): boolean =>
   held?.uid === read.uid && isAtLeast(held.resourceVersion, read.resourceVersion);
 
-/** Whether the cache has all objects of a list, or newer ones, and no older ones. */
+/** Whether the cache has all objects of a list, or newer ones, and no others that are older. */
 function isMatched(
   { objects, version }: FreshList<AnyObject>,
   cached: Iterable<AnyObject>,

@@ -1,13 +1,10 @@
 // The settle window: a difference is pending for its length, then it opens a finding. When the
 // difference ends, the finding is resolved. The caller passes the time, on the clock of the input.
 //
-// The clock of a difference starts when its unit ceases to be as expected, and again when an event
-// wakes a controller. So a controller that keeps up with many changes, each a little late, is never
-// reported. Differences of one output with the same cause are one finding, under the code of the
-// worst of them. Findings of the output `input` are one per code.
-//
-// For live input, `admit` also decides whether all that the difference depends on is known up to
-// the end of the window. Until then the difference waits and is tried again.
+// The clock starts when a unit is no longer as expected, and again when an event wakes a
+// controller. So a controller that keeps up with many changes, each a little late, is not reported.
+// Differences of one output and cause are one finding, under the code of the worst of them.
+// Findings of the output `input` are one per code.
 
 import type { Finding, Output, Severity } from '../finding/catalogue.ts';
 import { bySeverity, catalogue, isWorse } from '../finding/catalogue.ts';
@@ -53,7 +50,7 @@ interface PendingFindingsOptions {
   readonly window: number;
   /** The number of resolved findings to keep. */
   readonly keep: number;
-  /** Whether a difference may open after its window; without it, every difference may. */
+  /** Whether all is known that a difference depends on. If not, it waits and is tried again. */
   admit?(candidate: Candidate): boolean;
   /** The number of differences to open at once; without it, all. */
   readonly burst?: number;
@@ -133,7 +130,6 @@ function weigh(open: OpenFinding, { severity, difference, openedAt }: PendingDif
   open.code = difference.code;
 }
 
-/** Keeps the findings of opened differences. */
 function createFindings(options: PendingFindingsOptions) {
   const findings = new Map<string, OpenFinding>();
   const findingOf = new Map<PendingDifference, OpenFinding>();
@@ -221,7 +217,6 @@ function openAdmitted(
 
 export type PendingFindings = ReturnType<typeof createPendingFindings>;
 
-/** Watches pending differences and keeps their findings. */
 export function createPendingFindings(options: PendingFindingsOptions) {
   const { window, burst = Infinity } = options;
   const { add, ...findings } = createFindings(options);
@@ -262,7 +257,7 @@ export function createPendingFindings(options: PendingFindingsOptions) {
       queue.splice(0, first < 0 ? queue.length : first);
       return queue[0]?.at ?? null;
     },
-    /** Differences whose window has ended and that were not admitted. */
+    /** Differences that were not admitted. */
     waiting: (): ReadonlySet<Candidate> => waiting,
     /** Tries waiting differences again, at most `burst` in turn; opens those that are admitted. */
     retry(now: number): void {

@@ -6,9 +6,8 @@
 // depends on must have reached a version before a difference opens (confirm.ts). Versions of all
 // resources are one sequence, since the API server takes them from the revision of etcd.
 //
-// An object that arrives a second after another stream has shown newer versions is late: the order
-// of events is not known, so a difference may have ended in between. The same is true just after a
-// newer version, if no version was shown for a second before.
+// An object is late if another stream has shown newer versions a second before, or just before if
+// none was shown for a second. The order of events is unknown then: a difference may have ended.
 //
 // An output is blind while a stream that it depends on is not connected. The windows of its pending
 // differences become longer by that time. Dumps and recordings have no streams.
@@ -19,15 +18,10 @@ import { compareVersions, isAtLeast, newest } from '../../model/resource-version
 import type { Output } from '../finding/catalogue.ts';
 
 /**
- * The state of one watch.
- *
- * - listing: the first list is not complete
- * - synced: the list is complete and the watch is established
- * - stale: the watch is lost
- * - relisting: its history is lost as well, and a new list is in progress
- * - off: there is no watch, because it is switched off or not permitted
+ * The state of one watch: the first list is not complete, the watch is established, it is lost, its
+ * history is lost as well, or there is none (switched off, or not permitted).
  */
-export type InputState = 'listing' | 'synced' | 'relisting' | 'stale' | 'off';
+export type InputState = 'listing' | 'synced' | 'stale' | 'relisting' | 'off';
 
 /** The resources that each output depends on. */
 export const restsOn: Readonly<Record<Output, readonly Resource[]>> = {
@@ -154,9 +148,7 @@ export function createWatchProgress() {
       past.shown(newer, at);
       return past.isLate(version, at);
     },
-    /**
-     * Notes that everything up to a version has arrived. A list may be older than what was known.
-     */
+    /** Notes that all versions up to this one have arrived. A list may be older than the cache. */
     bookmark(resource: Resource, version: string, at: number): void {
       count++;
       observedAt.set(resource, at);
