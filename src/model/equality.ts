@@ -1,7 +1,7 @@
 // Whether parts of objects say the same, field by field and without a look at more than is needed;
 // for label maps see selector.ts.
 
-import type { Endpoint, Node, ObjectRef, Port } from './objects.ts';
+import type { Endpoint, EndpointSlice, Node, ObjectRef, Port } from './objects.ts';
 
 /** Whether two lists of strings are equal, in their order; null is equal to null alone. */
 export function equalTexts(a: readonly string[] | null, b: readonly string[] | null): boolean {
@@ -22,21 +22,44 @@ export function equalRefs(a: ObjectRef | null, b: ObjectRef | null): boolean {
   );
 }
 
-/** Whether two ports are equal; as portKey. */
-export function equalPort(a: Port, b: Port | undefined): boolean {
-  return (
-    a.port === b?.port &&
-    a.name === b.name &&
-    a.protocol === b.protocol &&
-    a.appProtocol === b.appProtocol
-  );
+/** Whether two lists are equal, in their order. */
+export function equalLists<T extends object>(
+  a: readonly T[],
+  b: readonly T[],
+  equal: (a: T, b: T) => boolean,
+): boolean {
+  if (a === b) return true;
+  if (a.length !== b.length) return false;
+  return a.every((item, index) => {
+    const other = b[index];
+    return other !== undefined && equal(item, other);
+  });
 }
 
-/** Whether two lists of ports are equal, in their order. */
-export function equalPorts(a: readonly Port[], b: readonly Port[]): boolean {
-  if (a === b) return true;
-  return a.length === b.length && a.every((port, index) => equalPort(port, b[index]));
-}
+/** Whether two lists of ports are equal, in their order; as portKey. */
+export const equalPorts = (a: readonly Port[], b: readonly Port[]): boolean =>
+  equalLists(
+    a,
+    b,
+    (x, y) =>
+      x.port === y.port &&
+      x.name === y.name &&
+      x.protocol === y.protocol &&
+      x.appProtocol === y.appProtocol,
+  );
+
+/** Whether two lists of owners are equal, in their order. */
+export const equalOwners = (a: EndpointSlice['owners'], b: EndpointSlice['owners']): boolean =>
+  equalLists(
+    a,
+    b,
+    (x, y) =>
+      x.uid === y.uid &&
+      x.kind === y.kind &&
+      x.name === y.name &&
+      x.apiVersion === y.apiVersion &&
+      x.controller === y.controller,
+  );
 
 /** Whether two endpoints of slices say the same. */
 export function equalEndpoints(a: Endpoint, b: Endpoint): boolean {

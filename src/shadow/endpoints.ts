@@ -15,10 +15,9 @@
 // ports of the same name and number (the API forbids them).
 
 import { getOrInsert } from '../model/get-or-insert.ts';
-import { parseIP } from '../model/ip.ts';
 import type { EndpointAddress, Labels, Pod, Port, PortMapKey, Service } from '../model/objects.ts';
 import { label, manager, portKey } from '../model/objects.ts';
-import { carriesHostname, isListed, resolvePorts } from './pod.ts';
+import { addressesOf, carriesHostname, isListed, resolvePorts } from './pod.ts';
 import type { Release } from './release.ts';
 
 /** The limit of addresses in one Endpoints object (maxCapacity). */
@@ -64,14 +63,13 @@ export function expectedAddress(
   release: Release,
 ): ExpectedAddress | null {
   if (!isListed(pod, service.publishNotReadyAddresses)) return null;
-  const wantIPv6 = primaryFamily(service, pod) === 'IPv6';
-  const parsed = pod.ips.map(parseIP).find((it) => it && (it.family === 'IPv6') === wantIPv6);
-  if (!parsed) return null;
+  const [ip] = addressesOf(pod, primaryFamily(service, pod) === 'IPv6' ? 'IPv6' : 'IPv4');
+  if (ip === undefined) return null;
   const { ports, portMap } = resolvePorts(service, pod, release.sidecarPortsInEndpoints);
   // Only a headless Service may have no ports; with ports, a pod that has none of them is left out.
   if (ports.length === 0 && (service.ports.length > 0 || service.clusterIP !== 'None')) return null;
   return {
-    ip: parsed.text,
+    ip,
     ready: service.publishNotReadyAddresses || pod.ready,
     node: pod.node,
     hostname: carriesHostname(service, pod) ? pod.hostname : '',

@@ -11,7 +11,6 @@
 // meaning upstream), and hints (hints.ts).
 
 import { isOfUid } from '../model/equality.ts';
-import { parseIP } from '../model/ip.ts';
 import type {
   AddressType,
   EndpointSlice,
@@ -24,7 +23,7 @@ import type {
 } from '../model/objects.ts';
 import { label, manager } from '../model/objects.ts';
 import { isHeadless } from './endpoints.ts';
-import { carriesHostname, isListed, resolvePorts } from './pod.ts';
+import { addressesOf, carriesHostname, isListed, resolvePorts } from './pod.ts';
 import type { Release } from './release.ts';
 
 /** Default of kube-controller-manager's --max-endpoints-per-slice. */
@@ -46,9 +45,14 @@ export interface ExpectedEndpoint {
   readonly portMap: PortMapKey;
 }
 
+const isFamily = (family: string): family is 'IPv4' | 'IPv6' =>
+  family === 'IPv4' || family === 'IPv6';
+
 /** The address types that the Service's slices must have. `utils.go` getAddressTypesForService. */
 export function addressTypesOf(service: Service): readonly AddressType[] {
-  const types = service.ipFamilies.filter((family) => family === 'IPv4' || family === 'IPv6');
+  const { ipFamilies } = service;
+  if (ipFamilies.length > 0 && ipFamilies.every(isFamily)) return ipFamilies;
+  const types = ipFamilies.filter(isFamily);
   if (types.length > 0) return types;
   if (isHeadless(service)) return ['IPv4', 'IPv6'];
   return [service.clusterIP.includes(':') ? 'IPv6' : 'IPv4'];
@@ -62,11 +66,6 @@ export function isStranded(service: Service, node: Node | null | undefined): boo
   return node === null && !service.publishNotReadyAddresses;
 }
 
-/** Whether slices have an endpoint of a selected pod. */
-function isSliced(service: Service, pod: Pod, node: Node | null | undefined): boolean {
-  return isListed(pod, true) && !isStranded(service, node);
-}
-
 /**
  * The endpoints of a selected pod, one per address type that the Service and the pod share. `node`
  * is the pod's Node, null if it does not exist, undefined if Nodes are not known. `reconciler.go`
@@ -78,7 +77,7 @@ export function expectedEndpoints(
   node: Node | null | undefined,
   release: Release,
 ): ExpectedEndpoint[] {
-  if (!isSliced(service, pod, node)) return [];
+  if (!isListed(pod, true) || isStranded(service, node)) return [];
   const { ports, portMap } = resolvePorts(service, pod, release.sidecarPortsInSlices);
   const expected: ExpectedEndpoint[] = [];
   for (const addressType of addressTypesOf(service)) {
@@ -99,26 +98,6 @@ export function expectedEndpoints(
     });
   }
   return expected;
-}
-
-/** The address types of the slices that must list a pod; as expectedEndpoints. */
-export function expectedTypes(
-  service: Service,
-  pod: Pod,
-  node: Node | null | undefined,
-): readonly AddressType[] {
-  if (!isSliced(service, pod, node)) return [];
-  const families = pod.ips.map((text) => parseIP(text)?.family);
-  return addressTypesOf(service).filter((type) => families.some((family) => family === type));
-}
-
-function addressesOf(pod: Pod, addressType: AddressType): string[] {
-  const addresses: string[] = [];
-  for (const text of pod.ips) {
-    const ip = parseIP(text);
-    if (ip?.family === addressType) addresses.push(ip.text);
-  }
-  return addresses;
 }
 
 /** Labels of slices that are never taken from the Service. `utils.go` isReservedLabelKey. */

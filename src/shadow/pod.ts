@@ -6,13 +6,24 @@
 // upstream, so they are not decoded; of the phase only "terminal" is.
 
 import { getOrInsert } from '../model/get-or-insert.ts';
-import type { Pod, Port, PortMapKey, Service, ServicePort } from '../model/objects.ts';
+import { parseIP } from '../model/ip.ts';
+import type { AddressType, Pod, Port, PortMapKey, Service, ServicePort } from '../model/objects.ts';
 import { portMapKey } from '../model/objects.ts';
 
 /** Whether a selected pod has an endpoint; terminating pods only with `includeTerminating`. */
 export function isListed(pod: Pod, includeTerminating: boolean): boolean {
   if (pod.terminal || pod.ips.length === 0) return false;
   return includeTerminating || !pod.deleting;
+}
+
+/** The addresses of a pod in one family, in canonical form. */
+export function addressesOf({ ips }: Pod, family: AddressType): string[] {
+  const addresses: string[] = [];
+  for (const text of ips) {
+    const ip = parseIP(text);
+    if (ip?.family === family) addresses.push(ip.text);
+  }
+  return addresses;
 }
 
 /** Whether an endpoint of this pod has the pod's hostname; the Service may have a cluster IP. */

@@ -5,14 +5,14 @@ import { describe, expect, test } from 'vitest';
 
 import {
   equalEndpoints,
-  equalPort,
+  equalOwners,
   equalPorts,
   equalRefs,
   equalTexts,
   isSameToHints,
 } from '../../src/model/equality.ts';
-import type { Endpoint, Node, ObjectRef, Port } from '../../src/model/objects.ts';
-import { endpoint, node, port, target } from '../build.ts';
+import type { Endpoint, Node, ObjectRef, OwnerReference, Port } from '../../src/model/objects.ts';
+import { endpoint, node, owner, port, target } from '../build.ts';
 
 describe('equalTexts', () => {
   const cases: [string[] | null, string[] | null, boolean][] = [
@@ -49,7 +49,7 @@ describe('equalRefs', () => {
   });
 });
 
-describe('equalPort', () => {
+describe('equalPorts', () => {
   const others: Partial<Port>[] = [
     { name: null },
     { name: '' },
@@ -59,18 +59,33 @@ describe('equalPort', () => {
     { appProtocol: 'h2c' },
   ];
   test.each(others)('%j is another port', (more) => {
-    expect(equalPort(port(), port(more))).toBe(false);
     expect(equalPorts([port()], [port(more)])).toBe(false);
   });
 
   test('copies are equal, in the same order and number', () => {
     const dns = port({ name: 'dns' });
-    expect(equalPort(port(), port())).toBe(true);
-    expect(equalPort(port(), undefined)).toBe(false);
     expect(equalPorts([port(), dns], [port(), port({ name: 'dns' })])).toBe(true);
     expect(equalPorts([port(), dns], [dns, port()])).toBe(false);
     expect(equalPorts([port()], [port(), dns])).toBe(false);
     expect(equalPorts([port(), dns], [port()])).toBe(false);
+  });
+});
+
+describe('equalOwners', () => {
+  const others: Partial<OwnerReference>[] = [
+    { apiVersion: 'v2' },
+    { kind: 'Endpoints' },
+    { name: 'other' },
+    { uid: 'another' },
+    { controller: false },
+  ];
+  test.each(others)('%j is another owner', (more) => {
+    expect(equalOwners([owner()], [{ ...owner(), ...more }])).toBe(false);
+  });
+
+  test('copies are equal, in the same number', () => {
+    expect(equalOwners([owner()], [owner()])).toBe(true);
+    expect(equalOwners([owner()], [])).toBe(false);
   });
 });
 

@@ -4,7 +4,7 @@
 // afterwards. Only the indexes of large objects are kept, so that a change of one address of a
 // Service with thousands of pods does not cost a pass over all of them.
 
-import { equalEndpoints, equalPorts, equalRefs } from '../../model/equality.ts';
+import { equalEndpoints, equalLists, equalPorts, equalRefs } from '../../model/equality.ts';
 import { getOrInsert } from '../../model/get-or-insert.ts';
 import { canonicalIP } from '../../model/ip.ts';
 import type {
@@ -53,13 +53,20 @@ type Addresses = ReadonlySet<string> | null;
 
 const none: readonly never[] = [];
 
+/** Adds an entry at an address, nearly always the only one: its list has room for no other. */
+function append<T>(index: Map<string, T[]>, ip: string, entry: T): void {
+  const entries = index.get(ip);
+  if (entries === undefined) index.set(ip, [entry]);
+  else entries.push(entry);
+}
+
 /** The entries of the Endpoints by address. */
 function indexEndpoints(endpoints: Endpoints | null, only: Addresses): Listings {
   const listings: Listings = new Map();
   for (const [subset, { addresses }] of (endpoints?.subsets ?? none).entries()) {
     for (const address of addresses) {
       const ip = canonicalIP(address.ip);
-      if (only?.has(ip) !== false) getOrInsert(listings, ip, () => []).push({ address, subset });
+      if (only?.has(ip) !== false) append(listings, ip, { address, subset });
     }
   }
   return listings;
@@ -74,7 +81,7 @@ function indexSlices(slices: readonly EndpointSlice[], addresses: Addresses): Sl
         const ip = canonicalIP(address);
         if (addresses?.has(ip) === false) continue;
         const isRepeated = slicings.get(ip)?.at(-1)?.endpoint === endpoint;
-        if (!isRepeated) getOrInsert(slicings, ip, () => []).push({ slice, endpoint });
+        if (!isRepeated) append(slicings, ip, { slice, endpoint });
       }
     }
   }
@@ -169,14 +176,6 @@ function unshared<T extends object>(before: readonly T[], after: readonly T[]): 
     }
   }
   return found;
-}
-
-function equalLists<T>(a: readonly T[], b: readonly T[], isSame: (a: T, b: T) => boolean): boolean {
-  if (a.length !== b.length) return false;
-  return a.every((value, index) => {
-    const other = b[index];
-    return other !== undefined && isSame(value, other);
-  });
 }
 
 /** Whether two versions of a slice list the same endpoints in the same order. */

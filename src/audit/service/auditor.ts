@@ -175,19 +175,22 @@ function evaluateUnit(
   reconcile(evaluation, unit, found);
 }
 
-const addressComparisons = [
-  ['endpoints', compareEndpointsAddress],
-  ['endpointslices', compareSlicesAddress],
-  ['input', checkInputAddress],
-] as const;
+const noComparison = (): Difference[] => [];
+
+const addressComparisons = {
+  endpoints: compareEndpointsAddress,
+  endpointslices: compareSlicesAddress,
+  input: checkInputAddress,
+};
 
 function evaluateAddress(evaluation: Evaluation, index: AddressIndex, ip: string): void {
   const { sink, audit } = evaluation;
-  const entries = entriesAt(sink.context.listers, audit.record, index, ip);
-  for (const [output, compare] of addressComparisons) {
-    evaluateUnit(evaluation, output, [output, ip], (context, record) =>
-      compare(context, record, entries),
-    );
+  const { record, unknown } = audit;
+  const entries = entriesAt(sink.context.listers, record, index, ip);
+  for (const output of ['endpoints', 'endpointslices', 'input'] as const) {
+    const compare = isUnknown(unknown, output) ? noComparison : addressComparisons[output];
+    const found = compare(sink.context, record, entries);
+    if (found.length > 0 || audit.items.size > 0) reconcile(evaluation, [output, ip], found);
   }
 }
 

@@ -2,9 +2,8 @@
 // of them, and its slices by role. All of it is derived from the listers and can be rebuilt;
 // cache-update.ts keeps it up to date.
 
-import { equalTexts } from '../../model/equality.ts';
+import { equalOwners } from '../../model/equality.ts';
 import type {
-  AddressType,
   Endpoints,
   EndpointSlice,
   Key,
@@ -18,7 +17,7 @@ import { label, manager } from '../../model/objects.ts';
 import { equalLabels, selects } from '../../model/selector.ts';
 import type { PortGroup, Truncation } from '../../shadow/endpoints.ts';
 import { expectedAddress, isSelected } from '../../shadow/endpoints.ts';
-import { expectedTypes, isControllers, isOwnedBy, isStranded } from '../../shadow/endpointslice.ts';
+import { isControllers, isOwnedBy, isStranded } from '../../shadow/endpointslice.ts';
 import { isMirror } from '../../shadow/mirroring.ts';
 import { isListed } from '../../shadow/pod.ts';
 import type { Release } from '../../shadow/release.ts';
@@ -39,7 +38,6 @@ export interface PodKind {
   readonly nodeless: boolean;
   /** The Node does not exist: slices leave the pod out, and every sync returns an error. */
   readonly stranded: boolean;
-  readonly types: readonly AddressType[];
   /** The number of pods of this kind. */
   pods: number;
 }
@@ -142,18 +140,15 @@ function findKind(
   const { portMap = null, ports = noPorts, ready = false } = address ?? {};
   const nodeless = address !== null && pod.node === '';
   const stranded = isStranded(service, node) && isListed(pod, true);
-  const types = expectedTypes(service, pod, node);
   const known = record.kinds.find(
     (kind) =>
       kind.portMap === portMap &&
       kind.ready === ready &&
       kind.nodeless === nodeless &&
-      kind.stranded === stranded &&
-      equalTexts(kind.types, types),
+      kind.stranded === stranded,
   );
   if (known !== undefined) return known;
-  // A copy has no room for more types.
-  const kind = { portMap, ports, ready, nodeless, stranded, types: types.slice(), pods: 0 };
+  const kind = { portMap, ports, ready, nodeless, stranded, pods: 0 };
   record.kinds = record.kinds.concat(kind);
   return kind;
 }
@@ -219,10 +214,9 @@ export function setSlice(record: ServiceState, key: Key, slice: EndpointSlice | 
   record.roles = isKept ? new Map([[role, record.slices]]) : null;
 }
 
-const isOfSameRole = (a: EndpointSlice | undefined, b: EndpointSlice): boolean =>
-  a?.deleting === b.deleting &&
-  equalLabels(a.labels, b.labels) &&
-  JSON.stringify(a.owners) === JSON.stringify(b.owners);
+/** Whether two versions of a slice have the same role. */
+export const isOfSameRole = (a: EndpointSlice | undefined, b: EndpointSlice): boolean =>
+  a?.deleting === b.deleting && equalLabels(a.labels, b.labels) && equalOwners(a.owners, b.owners);
 
 /** The pods listed in Endpoints, counted by their resolved ports. */
 export function portGroups({ kinds }: ServiceState): PortGroup[] {

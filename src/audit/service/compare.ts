@@ -25,33 +25,32 @@ export interface Leftover {
   readonly severity: Severity | null;
 }
 
-/** Pairs by the highest score, then by position; the rest is missing or unexpected. */
-function pair<E, A>(
+/**
+ * Compares entries in pairs, by the highest score and then by position. `compare` gets `null` for
+ * the actual entry of a missing one, and for the expected entry of an unexpected one.
+ */
+function comparePairs<E, A>(
   expected: readonly E[],
   actual: readonly A[],
   score: (expected: E, actual: A) => number,
-): { pairs: [E, A][]; missing: E[]; unexpected: A[] } {
-  const [want, got] = [expected[0], actual[0]];
-  if (expected.length === 1 && actual.length === 1 && want !== undefined && got !== undefined) {
-    return { pairs: [[want, got]], missing: [], unexpected: [] };
+  compare: (expected: E | null, actual: A | null) => Difference[],
+): Difference[] {
+  if (expected.length < 2 && actual.length < 2) {
+    const [want = null, got = null] = [expected[0], actual[0]];
+    return want === null && got === null ? [] : compare(want, got);
   }
-  const pairs: [E, A][] = [];
-  const missing: E[] = [];
+  const found: Difference[] = [];
   const left = [...actual];
-  const unmatched: E[] = [];
-  for (const want of expected) {
+  const unmatched = expected.filter((want) => {
     const scores = left.map((got) => score(want, got));
     const best = Math.max(0, ...scores);
-    const found = best === 0 ? undefined : left.splice(scores.indexOf(best), 1)[0];
-    if (found === undefined) unmatched.push(want);
-    else pairs.push([want, found]);
-  }
-  for (const want of unmatched) {
-    const got = left.shift();
-    if (got === undefined) missing.push(want);
-    else pairs.push([want, got]);
-  }
-  return { pairs, missing, unexpected: left };
+    const [got] = best === 0 ? [] : left.splice(scores.indexOf(best), 1);
+    if (got !== undefined) found.push(...compare(want, got));
+    return got === undefined;
+  });
+  for (const want of unmatched) found.push(...compare(want, left.shift() ?? null));
+  for (const got of left) found.push(...compare(null, got));
+  return found;
 }
 
 /** A field with its expected and its actual value, `null` if it is absent. */
@@ -114,20 +113,20 @@ export function compareAddress(
   truncated: boolean,
   leftover: (listed: EndpointAddress) => Leftover,
 ): Difference[] {
-  const { pairs, missing, unexpected } = pair(expected, actual, scoreAddress);
-  const found = pairs.flatMap(([want, got]) => compareListed(object, want, got, truncated));
-  for (const want of truncated ? [] : missing) {
-    const more = { subject: want.pod.name, quiet: !want.ready };
-    const text = entryText(want.ip, `pod ${want.pod.name}`, want.ready, want.ports);
-    found.push(difference('endpoints-address-missing', object, 'subsets', text, null, more));
-  }
-  for (const got of unexpected) {
+  return comparePairs(expected, actual, scoreAddress, (want, got) => {
+    if (want !== null && got !== null) return compareListed(object, want, got, truncated);
+    if (want !== null) {
+      const more = { subject: want.pod.name, quiet: !want.ready };
+      const text = entryText(want.ip, `pod ${want.pod.name}`, want.ready, want.ports);
+      const code = 'endpoints-address-missing';
+      return truncated ? [] : [difference(code, object, 'subsets', text, null, more)];
+    }
+    if (got === null) return [];
     const { cause: likelyCause, severity } = leftover(got);
     const more = { subject: got.target?.uid ?? '', likelyCause, severity };
     const text = entryText(got.ip, targetText(got.target), got.ready, got.ports);
-    found.push(difference('endpoints-address-unexpected', object, 'subsets', null, text, more));
-  }
-  return found;
+    return [difference('endpoints-address-unexpected', object, 'subsets', null, text, more)];
+  });
 }
 
 /**
@@ -231,19 +230,18 @@ export function compareEndpoint(
   release: Release,
   leftover: (entry: SlicedEndpoint) => Leftover,
 ): Difference[] {
-  const { pairs, missing, unexpected } = pair(expected, actual, scoreEndpoint);
-  const found = pairs.flatMap(([want, got]) => compareSliced(want, got, mode, release));
-  for (const want of missing) {
-    const more = { subject: want.pod.name, quiet: !want.ready };
-    const { addresses, pod, ready, ports } = want;
-    const text = entryText(addresses.join(', '), `pod ${pod.name}`, ready, ports);
-    found.push(difference('slice-endpoint-missing', service, 'endpoints', text, null, more));
-  }
-  for (const got of unexpected) {
+  return comparePairs(expected, actual, scoreEndpoint, (want, got) => {
+    if (want !== null && got !== null) return compareSliced(want, got, mode, release);
+    if (want !== null) {
+      const { addresses, pod, ready, ports } = want;
+      const more = { subject: pod.name, quiet: !ready };
+      const text = entryText(addresses.join(', '), `pod ${pod.name}`, ready, ports);
+      return [difference('slice-endpoint-missing', service, 'endpoints', text, null, more)];
+    }
+    if (got === null) return [];
     const twin = actual.find((other) => other !== got && isTwin(other, got));
-    found.push(twin === undefined ? unexpectedEndpoint(got, leftover(got)) : duplicate(got, twin));
-  }
-  return found;
+    return [twin === undefined ? unexpectedEndpoint(got, leftover(got)) : duplicate(got, twin)];
+  });
 }
 
 const isTwin = (a: SlicedEndpoint, b: SlicedEndpoint): boolean =>

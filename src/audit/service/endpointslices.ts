@@ -4,7 +4,7 @@
 //
 // A slice belongs to the Service of its service-name label, as for nodes. Packing is no difference.
 
-import type { AddressType, EndpointSlice, Labels, Service } from '../../model/objects.ts';
+import type { AddressType, EndpointSlice, Labels, Pod, Service } from '../../model/objects.ts';
 import { isSelected } from '../../shadow/endpoints.ts';
 import type { ExpectedEndpoint } from '../../shadow/endpointslice.ts';
 import {
@@ -163,11 +163,16 @@ function compareShape(context: AuditContext, service: Service, slice: EndpointSl
 export function compareSlices(context: AuditContext, record: ServiceState): Difference[] {
   const { service } = record;
   if (service === null || !isSelected(service)) return [];
-  const isAuto = hintMode(service, context.release) === 'auto';
-  const all = slicesOf(context.listers, record, 'controller');
+  const { listers, release } = context;
+  const isAuto = hintMode(service, release) === 'auto';
+  const all = slicesOf(listers, record, 'controller');
   const found = addressTypesOf(service).flatMap((type) => {
     const slices = all.filter(({ addressType }) => addressType === type);
-    const hasNone = slices.length === 0 && !record.kinds.some(({ types }) => types.includes(type));
+    const isListed = (pod: Pod): boolean =>
+      expectedEndpoints(service, pod, nodeOf(listers, pod), release).some(
+        ({ addressType }) => addressType === type,
+      );
+    const hasNone = slices.length === 0 && ![...record.members.keys()].some(isListed);
     const object = `EndpointSlices of Service ${record.key}`;
     const want = `an empty slice of address type ${type}`;
     const found = surplusEmpty(slices);

@@ -26,6 +26,7 @@ import {
 } from './address-index.ts';
 import { isSamePod, keysNamed, keysSelecting } from './cache-update.ts';
 import type { ServiceCache, ServiceState } from './cache.ts';
+import { isOfSameRole } from './cache.ts';
 import { countHints } from './endpointslices.ts';
 
 /** The outputs that a controller writes. */
@@ -260,11 +261,7 @@ function enqueueSlice(queue: Queue, cache: ServiceCache, change: Change<'endpoin
 /** The addresses whose entries differ, or all if the slice itself differs. */
 function changedAddresses(before: EndpointSlice | null, after: EndpointSlice | null): Set<string> {
   const isSameSlice =
-    before !== null &&
-    after?.portMap === before.portMap &&
-    before.deleting === after.deleting &&
-    equalLabels(before.labels, after.labels) &&
-    JSON.stringify(before.owners) === JSON.stringify(after.owners);
+    before !== null && after?.portMap === before.portMap && isOfSameRole(before, after);
   if (isSameSlice) return changedInSlice(before, after);
   return new Set([...addressesIn(before), ...addressesIn(after)]);
 }
