@@ -29,7 +29,7 @@ import {
 } from '../decode/json-objects.ts';
 import type { Bytes } from '../decode/line-reader.ts';
 import { plainBytes, withHead } from '../decode/line-reader.ts';
-import type { BoundedProblems, OnProblem, Problem } from '../decode/problem.ts';
+import type { OnProblem, Problem } from '../decode/problem.ts';
 import {
   boundedProblems,
   countWord,
@@ -84,14 +84,7 @@ export async function* readDump(
   onProblem: OnProblem,
   stdin: Bytes = processStdin,
 ): AsyncGenerator<DumpEntry> {
-  const dump: Dump = {
-    problems: boundedProblems(onProblem),
-    ignored: new Map(),
-    versions: new Map(),
-    newest: null,
-    kubelet: null,
-    duplicates: 0,
-  };
+  const dump = newDump(onProblem);
   for (const path of paths) {
     if (path === '-') yield* readFile(dump, 'stdin', stdin);
     else if (!(await stat(path)).isDirectory()) {
@@ -104,15 +97,17 @@ export async function* readDump(
 
 const streamOptions = { highWaterMark: 256 * 1024 };
 
-interface Dump {
-  readonly problems: BoundedProblems;
-  readonly ignored: Map<string, number>;
+type Dump = ReturnType<typeof newDump>;
+
+const newDump = (onProblem: OnProblem) => ({
+  problems: boundedProblems(onProblem),
+  ignored: new Map<string, number>(),
   /** The resources that the dump holds, each with the version of every object so far. */
-  readonly versions: Map<Resource, Map<Key, string>>;
-  newest: number | null;
-  kubelet: number | null;
-  duplicates: number;
-}
+  versions: new Map<Resource, Map<Key, string>>(),
+  newest: null as number | null,
+  kubelet: null as number | null,
+  duplicates: 0,
+});
 
 // --- files ---
 
@@ -153,17 +148,22 @@ interface File {
 }
 
 /** A list of objects; its kind may follow its items. */
-interface List {
-  readonly apiVersion: unknown;
-  /** The kind of items that do not say it themselves; null: not known (yet), or of any kind. */
-  readonly kind: string | null;
-  /** Items that wait for the kind, and how long their texts are. */
-  readonly waiting: { readonly value: Fields; readonly line: number }[];
-  waitingLength: number;
-  /** The resources of the items so far (null: another kind); whether each came in one run. */
-  readonly seen: Set<Resource | null>;
-  latest: Resource | null;
-  grouped: boolean;
+type List = ReturnType<typeof newList>;
+
+function newList({ apiVersion, kind }: Fields) {
+  const isNamed = typeof kind === 'string' && kind.endsWith('List') && kind !== 'List';
+  return {
+    apiVersion: apiVersion ?? undefined,
+    /** The kind of items that do not say it themselves; null: not known (yet), or of any kind. */
+    kind: isNamed ? kind.slice(0, -'List'.length) : null,
+    /** Items that wait for the kind, and how long their texts are. */
+    waiting: [] as { readonly value: Fields; readonly line: number }[],
+    waitingLength: 0,
+    /** The resources of the items so far (null: another kind); whether each came in one run. */
+    seen: new Set<Resource | null>(),
+    latest: null as Resource | null,
+    grouped: true,
+  };
 }
 
 /** Reads one file. One that was found and is neither named like a dump nor looks so is none. */
@@ -177,9 +177,9 @@ async function* readFile(
   const plain = plainBytes(bytes, (message, value) => (file.damage = { message, value }));
   const pieces = withHead<Piece[]>(plain, headLength, (head, whole) => {
     const format = formatOf(source, Buffer.from(head.subarray(0, headLength)).toString());
-    if (format === null && found && !dumpName.test(source)) return Readable.from([]);
-    if (format === null && (head.length === 0 || head.includes(0))) {
-      if (!found) report(file, null, head.length === 0 ? 'Is empty' : 'Is neither JSON nor YAML');
+    const isEmpty = head.length === 0;
+    if (format === null && (isEmpty || head.includes(0) || (found && !dumpName.test(source)))) {
+      if (!found) report(file, null, isEmpty ? 'Is empty' : 'Is neither JSON nor YAML');
       return Readable.from([]);
     }
     file.format = format ?? yamlFormat;
@@ -355,20 +355,6 @@ function* announce(dump: Dump, resource: Resource | null): Generator<DumpEntry> 
   if (resource === null || dump.versions.has(resource)) return;
   dump.versions.set(resource, new Map());
   yield { kind: 'list', resource };
-}
-
-function newList(envelope: Fields): List {
-  const { apiVersion, kind } = envelope;
-  const named = typeof kind === 'string' && kind.endsWith('List') && kind !== 'List';
-  return {
-    apiVersion: apiVersion ?? undefined,
-    kind: named ? kind.slice(0, -'List'.length) : null,
-    waiting: [],
-    waitingLength: 0,
-    seen: new Set(),
-    latest: null,
-    grouped: true,
-  };
 }
 
 const itemResource = ({ apiVersion, kind }: List): Resource | null =>

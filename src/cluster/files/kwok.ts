@@ -31,7 +31,7 @@
 // replaced too, and $deleteFromPrimitiveList and $retainKeys, which concern none of those fields,
 // are not followed.
 
-import type { Resource, UnreadableObject, WatchEvent } from '../../model/objects.ts';
+import type { Resource, UnreadableObject } from '../../model/objects.ts';
 import { isOutput, resources } from '../../model/objects.ts';
 import type { Fields } from '../decode/json-fields.ts';
 import { isFields } from '../decode/json-fields.ts';
@@ -42,8 +42,8 @@ import { lineBatches, plainBytes } from '../decode/line-reader.ts';
 import type { OnProblem } from '../decode/problem.ts';
 import { countWord, valueText } from '../decode/problem.ts';
 import type { Reading, RecordingEntry, RecordingOptions, Source } from './recording.ts';
-import { endOf, newReading, readRaw, report } from './recording.ts';
-import { parseYaml, yamlField, yamlPieces } from './yaml-items.ts';
+import { endOf, lose, newReading, readChange, report } from './recording.ts';
+import { guessYaml, parseYaml, yamlField, yamlPieces } from './yaml-items.ts';
 
 const patchKind = 'ResourcePatch';
 
@@ -79,79 +79,73 @@ export async function* readKwok(
   options: RecordingOptions = {},
 ): AsyncGenerator<RecordingEntry> {
   yield { kind: 'header', at: 0, kubernetes: null, resources: found };
-  const reading = newReading(source.name, onProblem, options);
-  const snapshot: Snapshot = { found, raws: new Map(), patched: false };
+  const reading: KwokReading = {
+    ...newReading(source.name, onProblem, options),
+    line: 1,
+    unsynced: [...found],
+    raws: new Map(),
+  };
   const plain = plainBytes(source.bytes, (message, value) => (reading.damage = { message, value }));
-  reading.line = 1;
   for await (const batch of yamlPieces(plain, () => reading.damage !== null)) {
-    for (const piece of batch) {
-      reading.line = piece.line;
-      yield* readPiece(reading, snapshot, piece);
-    }
+    for (const piece of batch) yield* readPiece(reading, piece);
   }
-  yield* finish(snapshot);
+  yield* endSnapshot(reading);
   if (reading.damage !== null) report(reading, reading.damage.message, reading.damage);
   reading.complete = reading.damage === null;
   yield endOf(reading);
 }
 
-interface Snapshot {
-  readonly found: readonly Resource[];
+interface KwokReading extends Reading {
+  /** The resources whose objects of the beginning are not complete. */
+  readonly unsynced: Resource[];
   /** The objects as they are now, by resource and key: what patches are applied to. */
   readonly raws: Map<string, unknown>;
-  /** The objects of the beginning are complete. */
-  patched: boolean;
 }
 
 /** The objects of the beginning are complete, unless they were before. */
-function* finish(snapshot: Snapshot): Generator<RecordingEntry> {
-  const { found, patched } = snapshot;
-  snapshot.patched = true;
-  for (const resource of patched ? [] : found) yield { kind: 'synced', at: 0, resource };
+function* endSnapshot({ unsynced }: KwokReading): Generator<RecordingEntry> {
+  for (const resource of unsynced.splice(0)) yield { kind: 'synced', at: 0, resource };
 }
 
-function* readPiece(
-  reading: Reading,
-  snapshot: Snapshot,
-  { type, line, text }: Piece,
-): Generator<RecordingEntry> {
+function* readPiece(reading: KwokReading, { type, line, text }: Piece): Generator<RecordingEntry> {
+  reading.line = line;
   if (type === 'head' || type === 'tail') return; // kwokctl writes no lists
   const kind = yamlField(text, 'kind') ?? '';
-  if (kind === patchKind) yield* finish(snapshot);
+  if (kind === patchKind) yield* endSnapshot(reading);
   else if (resourceOfKind(undefined, kind) === null) {
     countWord(reading.skipped, kind);
     return;
   }
   const parsed: Parsed = type === 'document' ? parseYaml(text) : { fault: '', line: 0 };
-  if ('fault' in parsed) {
-    const lost = lostOf(text, kind);
-    // The damage reports what is cut off.
-    if (type !== 'unfinished') {
-      const message = type === 'tooLong' ? 'Object too long' : 'Expected YAML';
-      const object = lost === null ? null : objectText(lost);
-      const value = parsed.fault === '' ? null : valueText(parsed.fault);
-      reading.line = line + parsed.line;
-      report(reading, message, { value, object, lost });
-      reading.line = line;
-    }
-    if (lost !== null) yield { kind: 'unreadable', at: reading.at, type: null, lost };
-  } else if (isFields(parsed.value)) {
-    const { value } = parsed;
+  if ('value' in parsed) {
+    if (!isFields(parsed.value)) return;
     const entry = kind === patchKind ? readPatch : readInitial;
-    yield entry(reading, snapshot, value) ?? { kind: 'clock', at: reading.at };
+    yield entry(reading, parsed.value) ?? { kind: 'clock', at: reading.at };
+    return;
   }
+  const lost = lostOf(text, kind);
+  // The damage reports what is cut off.
+  if (type !== 'unfinished') {
+    const object = lost === null ? null : objectText(lost);
+    const value = parsed.fault === '' ? null : valueText(parsed.fault);
+    reading.line = line + parsed.line;
+    const message = type === 'tooLong' ? 'Object too long' : 'Expected YAML';
+    report(reading, message, { value, object, lost });
+    reading.line = line;
+  }
+  if (lost !== null) yield { kind: 'unreadable', at: reading.at, type: null, lost };
 }
 
 /** An object as it was at the beginning; null if it is of a kind that is not read. */
-function readInitial(reading: Reading, snapshot: Snapshot, raw: Fields): RecordingEntry | null {
+function readInitial(reading: KwokReading, raw: Fields): RecordingEntry | null {
   const resource = resourceOfKind(raw.apiVersion ?? undefined, raw.kind);
-  if (resource !== null) return change(reading, snapshot, resource, 'added', raw);
+  if (resource !== null) return change(reading, resource, 'ADDED', raw);
   countWord(reading.skipped, String(raw.kind));
   return null;
 }
 
 /** The change of a ResourcePatch; null if it is of a resource that is not read. */
-function readPatch(reading: Reading, snapshot: Snapshot, patch: Fields): RecordingEntry | null {
+function readPatch(reading: KwokReading, patch: Fields): RecordingEntry | null {
   const { durationNanosecond: duration, resource: version, target, method, template } = patch;
   if (typeof duration === 'number' && Number.isFinite(duration)) {
     reading.at = Math.max(reading.at, duration / 1e9);
@@ -166,13 +160,13 @@ function readPatch(reading: Reading, snapshot: Snapshot, patch: Fields): Recordi
     return null;
   }
   const { name, namespace } = isFields(target) ? target : ({} as Fields);
-  const latest = snapshot.raws.get(JSON.stringify([resource, namespace ?? '', name]));
-  if (method === 'create') return change(reading, snapshot, resource, 'added', template);
-  if (method === 'delete' && latest !== undefined) {
-    return change(reading, snapshot, resource, 'deleted', latest);
-  }
-  if (method === 'patch' && latest !== undefined) {
-    return change(reading, snapshot, resource, 'modified', merge(latest, template));
+  const latest = reading.raws.get(JSON.stringify([resource, namespace ?? '', name]));
+  if (method === 'create') return change(reading, resource, 'ADDED', template);
+  const isKnown = method === 'delete' || method === 'patch';
+  if (isKnown && latest !== undefined) {
+    return method === 'delete'
+      ? change(reading, resource, 'DELETED', latest)
+      : change(reading, resource, 'MODIFIED', merge(latest, template));
   }
   const lost = {
     resource,
@@ -180,42 +174,37 @@ function readPatch(reading: Reading, snapshot: Snapshot, patch: Fields): Recordi
     name: typeof name === 'string' ? name : null,
     labels: null,
   };
-  const known = method === 'delete' || method === 'patch';
-  const message = known ? 'Expected a patch of a known object' : 'Expected create, patch or delete';
-  const value = valueText(method);
-  report(reading, message, { object: objectText(lost), field: 'method', value, lost });
-  return { kind: 'unreadable', at: reading.at, type: null, lost };
+  const message = isKnown
+    ? 'Expected a patch of a known object'
+    : 'Expected create, patch or delete';
+  const details = { object: objectText(lost), field: 'method', value: valueText(method) };
+  return lose(reading, null, lost, message, details);
 }
 
 /** The event of a change, after which the object is as `raw` says. */
 function change(
-  reading: Reading,
-  { raws }: Snapshot,
+  reading: KwokReading,
   resource: Resource,
-  type: WatchEvent['type'],
+  type: 'ADDED' | 'MODIFIED' | 'DELETED',
   raw: unknown,
 ): RecordingEntry {
   const bytes = isOutput(resource) ? jsonBytes(raw) : null;
-  const { object, lost } = readRaw(reading, resource, raw, bytes);
-  const key = JSON.stringify([resource, lost.namespace, lost.name]);
-  if (type === 'deleted') raws.delete(key);
-  else raws.set(key, raw);
-  const { at } = reading;
-  return object === undefined
-    ? { kind: 'unreadable', at, type, lost }
-    : { kind: 'event', event: { resource, type, object, at } };
+  const entry = readChange(reading, resource, type, raw, bytes);
+  const { namespace, name } = entry.kind === 'event' ? entry.event.object : entry.lost;
+  const key = JSON.stringify([resource, namespace, name]);
+  if (type === 'DELETED') reading.raws.delete(key);
+  else reading.raws.set(key, raw);
+  return entry;
 }
 
 /** The object of a document that cannot be parsed, as far as its text names it. */
 function lostOf(text: string, kind: string): UnreadableObject | null {
-  const field = (name: string) =>
-    new RegExp(`^ {2}${name}:[ \\t]+["']?([^\\s"']+)`, 'm').exec(text)?.[1] ?? null;
-  const named = kind === patchKind ? field('resource') : null;
+  const named = /^ {2}resource:[ \t]+["']?(\w+)/m.exec(text)?.[1];
   const resource = resourceOfKind(undefined, kind) ?? resources.find((each) => each === named);
   if (resource === undefined) return null;
-  // The target of a patch and the metadata of an object are both indented once.
-  const namespace = resource === 'nodes' ? '' : field('namespace');
-  return { resource, namespace, name: namespace === null ? null : field('name'), labels: null };
+  const guess = guessYaml(text, kind === patchKind ? 'target' : 'metadata');
+  const namespace = resource === 'nodes' ? '' : guess.namespace;
+  return { resource, namespace, name: namespace === null ? null : guess.name, labels: null };
 }
 
 // --- patches ---
@@ -236,31 +225,21 @@ const orderPrefix = '$setElementOrder/';
 
 /** What a strategic merge patch makes of a value; neither is changed. */
 export function merge(base: unknown, patch: unknown, path = ''): unknown {
+  if (Array.isArray(patch)) return mergeList(base, patch, path);
   if (!isFields(patch)) return patch;
-  const replaced = patch.$patch === 'replace' || !isFields(base);
-  const result = new Map<string, unknown>(replaced ? [] : Object.entries(base));
+  const isReplaced = patch.$patch === 'replace' || !isFields(base);
+  const result = new Map<string, unknown>(isReplaced ? [] : Object.entries(base));
   const inner = (name: string) => (path === '' ? name : `${path}.${name}`);
   for (const [name, value] of Object.entries(patch)) {
-    if (name.startsWith(orderPrefix)) {
-      // The order of a list; perhaps no item has changed.
-      const list = name.slice(orderPrefix.length);
-      const changed = patch[list] ?? (mergeKeys.has(inner(list)) ? [] : undefined);
-      if (Array.isArray(changed)) {
-        const merged = mergeList(result.get(list), changed as unknown[], inner(list));
-        result.set(list, inOrder(merged, value, inner(list)));
-      }
-    } else if (
-      name.startsWith('$') ||
-      (Array.isArray(value) && Object.hasOwn(patch, orderPrefix + name))
-    ) {
-      continue; // other directives are not followed, and lists with an order are merged above
-    } else if (value === null || (isFields(value) && value.$patch === 'delete')) {
-      result.delete(name);
-    } else if (Array.isArray(value)) {
-      result.set(name, mergeList(result.get(name), value as unknown[], inner(name)));
-    } else {
-      result.set(name, merge(result.get(name), value, inner(name)));
-    }
+    if (name.startsWith('$')) continue;
+    const isDeleted = value === null || (isFields(value) && value.$patch === 'delete');
+    if (isDeleted) result.delete(name);
+    else result.set(name, merge(result.get(name), value, inner(name)));
+  }
+  // Orders come last, since they are of lists as they are now.
+  for (const [name, order] of Object.entries(patch)) {
+    const list = name.startsWith(orderPrefix) ? name.slice(orderPrefix.length) : '';
+    if (result.has(list)) result.set(list, inOrder(result.get(list), order, inner(list)));
   }
   return Object.fromEntries(result);
 }
@@ -271,24 +250,23 @@ function mergeList(base: unknown, patch: readonly unknown[], path: string): read
   const isReplaced = patch.some((item) => isFields(item) && item.$patch === 'replace');
   const result = Array.isArray(base) && !isReplaced ? [...(base as unknown[])] : [];
   for (const item of patch) {
-    if (isFields(item) && item.$patch === 'replace') continue;
-    const index = isFields(item)
-      ? result.findIndex((other) => isFields(other) && other[key] === item[key])
+    const { $patch: directive, [key]: id } = isFields(item) ? item : ({} as Fields);
+    if (directive === 'replace') continue;
+    const found = isFields(item)
+      ? result.findIndex((other) => isFields(other) && other[key] === id)
       : -1;
-    const deleted = isFields(item) && item.$patch === 'delete';
-    if (deleted && index >= 0) result.splice(index, 1);
-    else if (index >= 0) result[index] = merge(result[index], item, path);
-    else if (!deleted) result.push(merge({}, item, path));
+    if (directive === 'delete') result.splice(found, found < 0 ? 0 : 1);
+    else result[found < 0 ? result.length : found] = merge(result[found], item, path);
   }
   return result;
 }
 
 /** The list in the order that a list of its keys gives; items that it does not name come last. */
-function inOrder(list: readonly unknown[], order: unknown, path: string): readonly unknown[] {
+function inOrder(list: unknown, order: unknown, path: string): unknown {
   const key = mergeKeys.get(path);
-  if (key === undefined || !Array.isArray(order)) return list;
+  if (key === undefined || !Array.isArray(list) || !Array.isArray(order)) return list;
   const keyOf = (item: unknown) => (isFields(item) ? item[key] : undefined);
   const positions = new Map((order as unknown[]).map((item, index) => [keyOf(item), index]));
   const position = (item: unknown) => positions.get(keyOf(item)) ?? positions.size;
-  return list.toSorted((a, b) => position(a) - position(b));
+  return list.toSorted((a, b) => position(a) - position(b)) as unknown;
 }

@@ -3,83 +3,60 @@
 // A recording must contain what a live audit knew: also which watches were interrupted, which
 // changes were missed, and which objects could not be read.
 
-import type { UnreadableObject, Resource } from '../../model/objects.ts';
+import type { Resource } from '../../model/objects.ts';
 import type { LiveEntry } from '../decode/entry.ts';
 import type { Fields } from '../decode/json-fields.ts';
 import { isFields } from '../decode/json-fields.ts';
 import type { Redactor } from './redact.ts';
 
-export interface Recorder {
-  /** The line of an entry, with its newline. */
-  line(entry: LiveEntry): string;
-  /** The last line of a recording that is complete. */
-  end(at: number): string;
-}
+export type Recorder = ReturnType<typeof createRecorder>;
 
 /** The recorder of one file, which begins with a header and the first lists. */
-export function createRecorder(redactor: Redactor | null): Recorder {
+export function createRecorder(redactor: Redactor | null) {
   const synced = new Set<Resource>();
-  const text = (fields: Fields): string => `${JSON.stringify(fields)}\n`;
-  const shown = (resource: Resource, raw: unknown): unknown =>
-    redactor === null ? withoutManagedFields(raw) : redactor.object(resource, raw);
-
-  function eventLine({ event }: LiveEntry & { readonly kind: 'event' }): string {
-    const { resource, object, at, gap, raw } = event;
-    const type = synced.has(resource) ? event.type.toUpperCase() : 'SYNC';
-    const { name, namespace, uid, resourceVersion, labels } = object;
-    // A deletion that was not seen has no object; its name is enough.
-    const minimal = { metadata: { name, namespace, uid, resourceVersion, labels } };
-    return text({
-      kind: 'object',
-      at: rounded(at),
-      resource,
-      type,
-      ...(gap === true ? { gap } : {}),
-      object: shown(resource, raw ?? minimal),
-    });
-  }
-
-  function lostLine(at: number, type: string | null, lost: UnreadableObject): string {
-    const { resource, namespace, name, labels } = lost;
-    const hide = (name: string | null): string | null =>
-      redactor === null || name === null ? name : redactor.name(name);
-    return text({
-      kind: 'unreadable',
-      at: rounded(at),
-      resource,
-      type: type?.toUpperCase() ?? null,
-      namespace: hide(namespace),
-      name: hide(name),
-      labels: labels === null || redactor === null ? labels : redactor.labels(labels),
-    });
-  }
-
-  return {
-    line(entry) {
-      switch (entry.kind) {
-        case 'header': {
-          const { kind, at, kubernetes, resources } = entry;
-          return text({ kind, format: 1, at: rounded(at), kubernetes, resources });
-        }
-        case 'event':
-          return eventLine(entry);
-        case 'unreadable':
-          return lostLine(entry.at, entry.type, entry.lost);
-        case 'synced':
-          synced.add(entry.resource);
-          return text({ kind: 'synced', at: rounded(entry.at), resource: entry.resource });
-        case 'progress': {
-          const { at, resource, resourceVersion } = entry;
-          const object = { metadata: { resourceVersion } };
-          return text({ kind: 'object', at: rounded(at), resource, type: 'BOOKMARK', object });
-        }
-        case 'watch': {
-          const { kind, at, resource, state } = entry;
-          return text({ kind, at: rounded(at), resource, state });
-        }
+  const hide = (name: string | null) => (name === null ? null : (redactor?.name(name) ?? name));
+  const fieldsOf = (entry: LiveEntry): Fields => {
+    if (entry.kind === 'event') {
+      const { resource, object, raw, gap } = entry.event;
+      const type = synced.has(resource) ? entry.event.type.toUpperCase() : 'SYNC';
+      const { name, namespace, uid, resourceVersion, labels } = object;
+      // A deletion that was not seen has no object; its name is enough.
+      const whole = raw ?? { metadata: { name, namespace, uid, resourceVersion, labels } };
+      const shown =
+        redactor === null ? withoutManagedFields(whole) : redactor.object(resource, whole);
+      const at = rounded(entry.event.at);
+      return { kind: 'object', at, resource, type, gap: gap === true || undefined, object: shown };
+    }
+    const at = rounded(entry.at);
+    switch (entry.kind) {
+      case 'header': {
+        const { kind, kubernetes, resources } = entry;
+        return { kind, format: 1, at, kubernetes, resources };
       }
-    },
-    end: (at) => text({ kind: 'end', at: rounded(at) }),
+      case 'unreadable': {
+        const { resource, labels, ...lost } = entry.lost;
+        const type = entry.type?.toUpperCase() ?? null;
+        const [namespace, name] = [hide(lost.namespace), hide(lost.name)];
+        const shown = labels === null ? null : (redactor?.labels(labels) ?? labels);
+        return { kind: entry.kind, at, resource, type, namespace, name, labels: shown };
+      }
+      case 'progress': {
+        const { resource, resourceVersion } = entry;
+        const object = { metadata: { resourceVersion } };
+        return { kind: 'object', at, resource, type: 'BOOKMARK', object };
+      }
+      case 'synced':
+        synced.add(entry.resource);
+        return { ...entry, at };
+      case 'watch':
+        return { ...entry, at };
+    }
+  };
+  return {
+    /** The line of an entry, with its newline. */
+    line: (entry: LiveEntry) => `${JSON.stringify(fieldsOf(entry))}\n`,
+    /** The last line of a recording that is complete. */
+    end: (at: number) => `${JSON.stringify({ kind: 'end', at: rounded(at) })}\n`,
   };
 }
 

@@ -19,7 +19,6 @@
 // is read. Time never decreases: a line that is older, or has no time, has that of the line before.
 
 import type {
-  AnyObject,
   Key,
   Labels,
   Pod,
@@ -36,7 +35,7 @@ import type { Bytes, Line } from '../decode/line-reader.ts';
 import { lineBatches, plainBytes, textLimit } from '../decode/line-reader.ts';
 import type { NodeConfigEntry, NodeRulesEntry } from '../decode/node-entries.ts';
 import { readNodeConfig, readNodeRules } from '../decode/node-entries.ts';
-import type { BoundedProblems, OnProblem, Problem } from '../decode/problem.ts';
+import type { OnProblem, Problem } from '../decode/problem.ts';
 import { boundedProblems, countWord, guessLost, problemAt, valueText } from '../decode/problem.ts';
 
 export interface Source {
@@ -104,37 +103,26 @@ export function endOf({ at, complete, skipped, problems }: Reading): RecordingEn
 // --- lines ---
 
 /** What is known while a recording is read. */
-export interface Reading {
-  readonly source: string;
-  readonly options: RecordingOptions;
-  readonly problems: BoundedProblems;
-  readonly skipped: Map<string, number>;
-  /** The time of the latest line; 0 before the first. */
-  at: number;
-  line: number;
-  /** A line that is not blank was met. */
-  begun: boolean;
-  header: boolean;
-  complete: boolean;
-  damage: { readonly message: string; readonly value: string | null } | null;
-}
+export type Reading = ReturnType<typeof newReading>;
 
 /** The beginning of a recording. */
 export const newReading = (
   source: string,
   onProblem: OnProblem,
-  options: RecordingOptions,
-): Reading => ({
+  { previousPod }: RecordingOptions,
+) => ({
   source,
-  options,
+  previousPod,
   problems: boundedProblems(onProblem),
-  skipped: new Map(),
+  skipped: new Map<string, number>(),
+  /** The time of the latest line; 0 before the first. */
   at: 0,
   line: 0,
+  /** A line that is not blank was met, and one with fields. */
   begun: false,
   header: false,
   complete: false,
-  damage: null,
+  damage: null as { readonly message: string; readonly value: string | null } | null,
 });
 
 /** Reports a problem of the line that is read. */
@@ -146,6 +134,19 @@ export function report(reading: Reading, message: string, extra?: Partial<Proble
 
 function reportField(reading: Reading, expected: string, field: string, value: unknown): void {
   report(reading, `Expected ${expected}`, { field, value: valueText(value) });
+}
+
+/** Reports an object that cannot be read, and returns its entry. */
+export function lose(
+  reading: Reading,
+  type: WatchEvent['type'] | null,
+  lost: UnreadableObject,
+  message: string,
+  details: Partial<Problem> = {},
+): Extract<RecordingEntry, { kind: 'unreadable' }> {
+  const object = lost.name === null ? null : objectText(lost);
+  report(reading, message, { object, lost, ...details });
+  return { kind: 'unreadable', at: reading.at, type, lost };
 }
 
 /** The entry of one line; null for a blank one and for one that cannot be read. */
@@ -177,14 +178,8 @@ function readLine(reading: Reading, line: Line): RecordingEntry | null {
   advance(reading, fields);
   if (!reading.header && fields.kind !== 'header') report(reading, 'Expected a header first');
   reading.header = true;
-  return readKnownLine(reading, fields, line);
-}
-
-/** The entry of a line with fields; only its time if the other fields cannot be read. */
-function readKnownLine(reading: Reading, fields: Fields, line: Line): RecordingEntry {
-  const clock = { kind: 'clock', at: reading.at } as const;
   try {
-    return readFields(reading, fields, line) ?? clock;
+    return readFields(reading, fields, line);
   } catch (error) {
     if (!(error instanceof WrongType)) throw error;
     const { expected, field, value } = error;
@@ -192,12 +187,12 @@ function readKnownLine(reading: Reading, fields: Fields, line: Line): RecordingE
     const kind = typeof fields.kind === 'string' ? fields.kind : '';
     const isNamed = field === 'resource' || field === 'state';
     countWord(reading.skipped, isNamed ? `no ${field}` : kind);
-    return clock;
+    return { kind: 'clock', at: reading.at };
   }
 }
 
-/** The entry of a line; null if it has only a time. Throws WrongType for a wrong field. */
-function readFields(reading: Reading, fields: Fields, line: Line): RecordingEntry | null {
+/** The entry of a line; throws WrongType for a wrong field. */
+function readFields(reading: Reading, fields: Fields, line: Line): RecordingEntry {
   const { at } = reading;
   const { kind } = fields;
   switch (kind) {
@@ -217,7 +212,7 @@ function readFields(reading: Reading, fields: Fields, line: Line): RecordingEntr
       return readUnreadable(reading, fields);
     case 'end':
       reading.complete = true;
-      return null;
+      return { kind: 'clock', at };
     case 'node-config':
       return readNodeConfig(fields, at);
     case 'node-rules':
@@ -280,58 +275,49 @@ function readResource(name: unknown): Resource {
 const typeOf = (name: unknown): WatchEvent['type'] | null =>
   name === 'SYNC' ? 'added' : (eventTypes.get(name) ?? null);
 
-/** The event of an object line; null if it has only a time. */
-function readObject(reading: Reading, fields: Fields, line: Line): RecordingEntry | null {
-  const { at } = reading;
-  const { object: raw, type: name, gap } = fields;
+function readObject(reading: Reading, fields: Fields, line: Line): RecordingEntry {
+  const { object: raw, type, gap } = fields;
   const resource = readResource(fields.resource);
-  if (name === 'BOOKMARK') return null;
-  const type = typeOf(name);
+  if (type === 'BOOKMARK') return { kind: 'clock', at: reading.at };
   const bytes = isOutput(resource) ? objectBytes(line, raw) : null;
-  const { object, lost } = readRaw(reading, resource, raw, bytes);
-  if (object === undefined) return { kind: 'unreadable', at, type, lost };
-  if (type === null) {
-    const more = { object: objectText(lost), field: 'type', value: valueText(name), lost };
-    report(reading, 'Expected SYNC, ADDED, MODIFIED, DELETED or BOOKMARK', more);
-    return { kind: 'unreadable', at, type, lost };
-  }
-  const event = { resource, type, object, at };
-  return { kind: 'event', event: gap === true ? { ...event, gap } : event };
+  const entry = readChange(reading, resource, type, raw, bytes);
+  return entry.kind === 'event' && gap === true
+    ? { ...entry, event: { ...entry.event, gap } }
+    : entry;
 }
 
-/** The model object of a raw one, or what could not be read and is reported. */
-export function readRaw(
+/** The entry of a change of this type, as watches name it; what cannot be read is reported. */
+export function readChange(
   reading: Reading,
   resource: Resource,
+  typeName: unknown,
   raw: unknown,
   bytes: number | null,
-): { readonly object?: AnyObject; readonly lost: UnreadableObject } {
-  const { previousPod } = reading.options;
-  const { object, problem } = project(resource, raw, reading.at, { previousPod, bytes });
-  if (problem !== undefined) {
-    report(reading, problem.message, problem);
-    return { lost: problem.lost };
-  }
+): Extract<RecordingEntry, { kind: 'event' | 'unreadable' }> {
+  const { at, previousPod } = reading;
+  const type = typeOf(typeName);
+  const { object, problem } = project(resource, raw, at, { previousPod, bytes });
+  if (problem !== undefined) return lose(reading, type, problem.lost, problem.message, problem);
+  if (type !== null) return { kind: 'event', event: { resource, type, object, at } };
   const { namespace, name, labels } = object;
-  return { object, lost: { resource, namespace, name, labels } };
+  const message = 'Expected SYNC, ADDED, MODIFIED, DELETED or BOOKMARK';
+  const details = { field: 'type', value: valueText(typeName) };
+  return lose(reading, type, { resource, namespace, name, labels }, message, details);
 }
 
 /** An object that the recorder could not read. */
 function readUnreadable(reading: Reading, fields: Fields): RecordingEntry {
-  const resource = readResource(fields.resource);
-  const named = (value: unknown) => (typeof value === 'string' ? value : null);
+  const textOf = (value: unknown) => (typeof value === 'string' ? value : null);
   const { namespace, name, labels } = fields;
   const isMap =
     isFields(labels) && Object.values(labels).every((value) => typeof value === 'string');
   const lost = {
-    resource,
-    namespace: named(namespace),
-    name: named(name),
+    resource: readResource(fields.resource),
+    namespace: textOf(namespace),
+    name: textOf(name),
     labels: isMap ? (labels as Labels) : null,
   };
-  const object = lost.name === null ? null : objectText(lost);
-  report(reading, 'The recorder could not read the object', { object, lost });
-  return { kind: 'unreadable', at: reading.at, type: typeOf(fields.type), lost };
+  return lose(reading, typeOf(fields.type), lost, 'The recorder could not read the object');
 }
 
 const envelope = /^\{"kind":"object","at":[\d.]+,"resource":"[a-z]+","type":"[A-Z]+","object":/;
@@ -347,6 +333,7 @@ function objectBytes(line: Line, object: unknown): number | null {
 
 const resourceForm = /"resource":"([a-z]+)"/;
 const typeForm = /"type":"([A-Z]+)"/;
+
 /** A line that cannot be parsed. Its beginning may still name the object. */
 function unreadableLine(
   reading: Reading,
@@ -361,8 +348,5 @@ function unreadableLine(
     report(reading, message, { value });
     return null;
   }
-  const lost = guessLost(resource, line.text);
-  const object = lost.name === null ? null : objectText(lost);
-  report(reading, message, { value, lost, object });
-  return { kind: 'unreadable', at: reading.at, type: typeOf(type), lost };
+  return lose(reading, typeOf(type), guessLost(resource, line.text), message, { value });
 }

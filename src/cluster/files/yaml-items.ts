@@ -19,7 +19,7 @@ export const yamlFormat: Format = {
   name: 'YAML',
   pieces: yamlPieces,
   parse: parseKnownYaml,
-  guess: guessYaml,
+  guess: (text) => guessYaml(text),
 };
 
 /** Where the cutter of YAML is. Lines belong to the current document or item. */
@@ -206,34 +206,26 @@ function parseKnownYaml(text: string): Parsed {
 
 /** The unquoted value of a field of the document or item itself, or null. Cheap, and no parser. */
 export function yamlField(text: string, name: string): string | null {
-  const column = indentOf(text);
-  if (text.startsWith(`${name}:`, column)) return scalarAt(text, column + name.length + 1);
-  const before = `\n${' '.repeat(column)}${name}:`;
-  const index = text.indexOf(before);
-  return index < 0 ? null : scalarAt(text, index + before.length);
+  const { fields, column } = fieldsOf(text);
+  return fieldAt(fields, column, name);
 }
 
-/** The column of the fields of a document (0) or of an item (behind the dash). */
-function indentOf(text: string): number {
-  return /^ *- +/.exec(text)?.[0].length ?? 0;
+/** What a document or item seems to be, whose field `part` has its name. */
+export function guessYaml(text: string, part = 'metadata'): Guess {
+  const { fields, column } = fieldsOf(text);
+  const begin = new RegExp(`^ {${column}}${part}:.*\\n(( {${column + 1},})\\S[^]*)`, 'm');
+  const [, rest = '', { length: inner } = ''] = begin.exec(fields) ?? [];
+  const [names = ''] = rest.split(new RegExp(`^(?! {${inner}}|\\s*$)`, 'm'));
+  const [namespace, name] = [fieldAt(names, inner, 'namespace'), fieldAt(names, inner, 'name')];
+  return { kind: fieldAt(fields, column, 'kind'), namespace, name };
+}
+
+/** The text with a space for the dash of an item, and the column of its fields. */
+function fieldsOf(text: string): { readonly fields: string; readonly column: number } {
+  const [indent = ''] = /^ *- +/.exec(text) ?? [];
+  return { fields: ' '.repeat(indent.length) + text.slice(indent.length), column: indent.length };
 }
 
 /** A word as kinds and names are; what begins otherwise (`|`, `&`) only a parser can read. */
-function scalarAt(text: string, index: number): string | null {
-  return /^[ \t]+["']?(\w[\w./-]*)/.exec(text.slice(index, index + 300))?.[1] ?? null;
-}
-
-function guessYaml(text: string): Guess {
-  const column = indentOf(text);
-  const lines = text.split('\n');
-  const begin = lines.findIndex((line) => line.slice(column).startsWith('metadata:')) + 1;
-  const inner = begin === 0 ? -1 : (lines[begin]?.search(/\S/) ?? -1);
-  const rest = inner > column ? lines.slice(begin) : [];
-  const end = rest.findIndex((line) => line.search(/\S/) >= 0 && line.search(/\S/) < inner);
-  const metadata = end < 0 ? rest : rest.slice(0, end);
-  const field = (name: string): string | null => {
-    const line = metadata.find((line) => line.startsWith(`${name}:`, inner));
-    return line === undefined ? null : scalarAt(line, inner + name.length + 1);
-  };
-  return { kind: yamlField(text, 'kind'), namespace: field('namespace'), name: field('name') };
-}
+const fieldAt = (text: string, column: number, name: string): string | null =>
+  new RegExp(`^ {${column}}${name}:[ \\t]+["']?(\\w[\\w./-]*)`, 'm').exec(text)?.[1] ?? null;
