@@ -126,7 +126,7 @@ const unhinted: Injected = {
 /** As many endpoints as a slice may have, each with a long reference. */
 const longEndpoints = Array.from({ length: 1000 }, (_, index) => ({
   addresses: [`192.0.${2 + (index >> 8)}.${index & 255}`],
-  targetRef: { kind: 'Machine', name: 'x'.repeat(1200) },
+  targetRef: { kind: 'Machine', name: 'x'.repeat(1300) },
 }));
 
 /** A slice almost as large as can be, which is changed all the time. */
