@@ -1,41 +1,32 @@
 // Counts the cluster: outputs by verdict, reasons for unknown verdicts, foreign endpoints, and the
 // oldest pending difference. The summary is a sum of one share for each Service, so a caller can
-// keep the sum and replace the share of a Service that changed (auditor/totals.ts). Stale resources
-// and the verdicts on nodes are added at the end.
+// replace the share of a Service that changed (auditor/totals.ts).
 
+import { addCounts, recordOf } from '../model/counts.ts';
 import type { Listers } from '../model/objects.ts';
 import type { Finding } from './finding/catalogue.ts';
+import { severities } from './finding/catalogue.ts';
 import type { UnknownReason, Verdict } from './finding/verdicts.ts';
 import type { NodesSummary } from './node/nodes.ts';
 import type { ServiceAuditor } from './service/auditor.ts';
 import type { ServiceOutput } from './service/enqueue.ts';
 import type { ServiceAudit } from './service/reconcile.ts';
-import type { VerdictOutput, StaleResources } from './service/verdict.ts';
+import type { StaleResources, VerdictOutput } from './service/verdict.ts';
 import {
   isForeign,
   isStale,
   noStaleResources,
+  serviceOutputs,
   unknownReason,
   verdictOf,
-  serviceOutputs,
+  verdictOutputs,
 } from './service/verdict.ts';
 
 type ReasonCounts = Partial<Record<UnknownReason, number>>;
 
-export interface Summary {
-  /** Services that exist. */
-  readonly services: number;
-  readonly verdicts: Readonly<Record<VerdictOutput, Record<Verdict, number>>>;
-  /** Service ports of each node by verdict. */
-  readonly nodes: readonly (Readonly<Record<Verdict, number>> & { readonly node: string })[];
-  /** Outputs with an unknown verdict, and unreadable Services, by reason. */
-  readonly unknown: Readonly<ReasonCounts>;
-  /** Services, or names without a Service, with endpoints of another client. */
-  readonly foreign: number;
-  /** Open findings, worst first. */
+/** The summary, with the open findings in order. */
+export interface Summary extends Readonly<ReturnType<typeof summaryOf>> {
   readonly findings: readonly Finding[];
-  /** Start of the oldest pending difference of each output. */
-  readonly pendingSince: Readonly<Partial<Record<VerdictOutput, number>>>;
 }
 
 const none = (): Record<Verdict, number> => ({ conform: 0, pending: 0, different: 0, unknown: 0 });
@@ -43,7 +34,7 @@ const none = (): Record<Verdict, number> => ({ conform: 0, pending: 0, different
 /** The summary before the first audit. */
 export const emptySummary: Summary = {
   services: 0,
-  verdicts: { endpoints: none(), endpointslices: none(), mirrored: none(), node: none() },
+  verdicts: recordOf(verdictOutputs, none),
   nodes: [],
   unknown: {},
   foreign: 0,
@@ -51,19 +42,13 @@ export const emptySummary: Summary = {
   pendingSince: {},
 };
 
-const ofOutputs = <T>(value: (output: ServiceOutput) => T): Record<ServiceOutput, T> => ({
-  endpoints: value('endpoints'),
-  endpointslices: value('endpointslices'),
-  mirrored: value('mirrored'),
-});
-
 export type ServiceShare = ReturnType<typeof shareOf>;
 
 /** The share of one Service, or of a name without a Service, without stale resources. */
 export function shareOf(listers: Listers, audited: ServiceAudit) {
-  const verdicts = ofOutputs((output) => verdictOf(listers, audited, output));
-  const reasons = ofOutputs((output) =>
-    verdicts[output] === 'unknown' ? unknownReason(audited, output, noStaleResources) : null,
+  const verdicts = recordOf(serviceOutputs, (output) => verdictOf(listers, audited, output));
+  const reasons = recordOf(serviceOutputs, (output) =>
+    verdicts[output] === 'unknown' ? unknownReason(audited, output) : null,
   );
   const items = [...audited.items.values()].flat();
   const pendingSince: Partial<Record<ServiceOutput, number>> = {};
@@ -76,9 +61,8 @@ export function shareOf(listers: Listers, audited: ServiceAudit) {
     foreign: isForeign(listers, audited),
     /** null if no controller must write the output. */
     verdicts,
-    /** Of unknown verdicts; null for others. */
+    /** null unless the verdict is unknown. */
     reasons,
-    /** Start of the oldest pending difference of each output. */
     pendingSince,
     /** A difference is pending, so time alone may change the share. */
     hasPending: items.some(({ openedAt }) => openedAt === null),
@@ -93,8 +77,8 @@ export type SummaryTotals = ReturnType<typeof createTotals>;
 export const createTotals = () => ({
   services: 0,
   foreign: 0,
-  verdicts: ofOutputs(none),
-  unknown: ofOutputs((): ReasonCounts => ({})),
+  verdicts: recordOf(serviceOutputs, none),
+  unknown: recordOf(serviceOutputs, (): ReasonCounts => ({})),
 });
 
 /** Adds a share, or subtracts it. */
@@ -104,18 +88,13 @@ export function addShare(totals: SummaryTotals, share: ServiceShare, by: 1 | -1)
   for (const output of serviceOutputs) {
     const verdict = share.verdicts[output];
     if (verdict !== null) totals.verdicts[output][verdict] += by;
-    addReason(totals.unknown[output], share.reasons[output], by);
+    const reason = share.reasons[output];
+    if (reason !== null) addCounts<ReasonCounts>(totals.unknown[output], { [reason]: 1 }, by);
   }
-}
-
-function addReason(counts: ReasonCounts, reason: UnknownReason | null, by: number): void {
-  if (reason !== null) counts[reason] = (counts[reason] ?? 0) + by;
 }
 
 /** Selects namespaces. */
 type Within = (object: { readonly namespace: string }) => boolean;
-
-const everywhere: Within = () => true;
 
 /** Selects findings by namespace; a finding about a whole node concerns every namespace. */
 export const concerns =
@@ -138,24 +117,20 @@ export function summaryOf(
   serviceAuditor: ServiceAuditor,
   totals: SummaryTotals,
   pending: Iterable<ServiceShare>,
-  { within = everywhere, stale = noStaleResources, nodes = null }: SummaryOptions,
-): Omit<Summary, 'findings'> {
-  const verdicts = { ...emptySummary.verdicts, node: none() };
+  { within = () => true, stale = noStaleResources, nodes = null }: SummaryOptions,
+) {
+  const verdicts = recordOf(verdictOutputs, none);
   const unknown: ReasonCounts = {};
   const count = (reason: UnknownReason | null, outputs: number): void => {
-    if (outputs > 0) addReason(unknown, reason, outputs);
+    if (outputs > 0 && reason !== null) unknown[reason] = (unknown[reason] ?? 0) + outputs;
   };
   for (const output of serviceOutputs) {
     const counts = totals.verdicts[output];
-    if (isStale(output, stale)) {
-      const all = Object.values(counts).reduce((sum, outputs) => sum + outputs, 0);
-      verdicts[output] = { ...none(), unknown: all };
-      count('input-stale', all);
-    } else {
-      verdicts[output] = { ...counts };
-      const reasons = Object.entries(totals.unknown[output]) as [UnknownReason, number][];
-      for (const [reason, outputs] of reasons) count(reason, outputs);
-    }
+    const all = Object.values(counts).reduce((sum, outputs) => sum + outputs, 0);
+    const isUnseen = isStale(output, stale);
+    const reasons = isUnseen ? { 'input-stale': all } : totals.unknown[output];
+    addCounts(verdicts[output], isUnseen ? { ...none(), unknown: all } : counts, 1);
+    for (const [reason, sum] of Object.entries(reasons)) count(reason as UnknownReason, sum);
   }
   count('object-unreadable', unreadServices(serviceAuditor, within));
   const pendingSince: Partial<Record<VerdictOutput, number>> = {};
@@ -171,23 +146,31 @@ export function summaryOf(
     for (const { namespace, port, ...known } of ports) {
       if (port !== '' && !within({ namespace })) continue;
       const isNew = isUnseen && known.verdict !== 'unknown';
-      const { verdict, reason } = isNew ? staleVerdict : known;
-      counts[verdict]++;
-      verdicts.node[verdict]++;
-      count(reason, 1);
+      counts[isNew ? 'unknown' : known.verdict]++;
+      count(isNew ? 'input-stale' : known.reason, 1);
     }
+    addCounts(verdicts.node, counts, 1);
     return { node, ...counts };
   });
   if (nodes !== null && nodes.pendingSince !== null) pendingSince.node = nodes.pendingSince;
-  const { services, foreign } = totals;
-  return { services, verdicts, nodes: byNode, unknown, foreign, pendingSince };
+  return {
+    /** Services that exist. */
+    services: totals.services,
+    verdicts,
+    /** Service ports of each node by verdict. */
+    nodes: byNode,
+    /** Outputs with an unknown verdict, and unreadable Services, by reason. */
+    unknown,
+    /** Services, or names without a Service, with endpoints of another client. */
+    foreign: totals.foreign,
+    /** Start of the oldest pending difference of each output. */
+    pendingSince,
+  };
 }
-
-const staleVerdict = { verdict: 'unknown', reason: 'input-stale' } as const;
 
 /** Counts every Service, or those of the namespaces that `within` takes. */
 export function summarize(serviceAuditor: ServiceAuditor, options: SummaryOptions = {}): Summary {
-  const { within = everywhere } = options;
+  const { within = () => true } = options;
   const totals = createTotals();
   const audited = [...serviceAuditor.audited.values()].filter(({ record }) => within(record));
   const shares = audited.map((service) => shareOf(serviceAuditor.listers, service));
@@ -205,16 +188,15 @@ const unreadServices = ({ unreadable, listers }: ServiceAuditor, within: Within)
       !listers.services.has(`${namespace ?? ''}/${name ?? ''}`),
   ).length;
 
-const rank = { critical: 0, warning: 1, info: 2 } as const;
-
 type Named = Pick<Finding, 'severity' | 'namespace' | 'service' | 'output' | 'code' | 'node'>;
-
-const sortKey = ({ severity, namespace, service, output, node, code }: Named): string =>
-  `${rank[severity]} ${namespace}/${service} ${output} ${node ?? ''} ${code}`;
 
 /** Sorts findings worst first, then by name, so that two reports of one state are equal. */
 export const inOrder = <T extends Named>(findings: readonly T[]): T[] =>
   findings
-    .map((finding) => ({ finding, key: sortKey(finding) }))
+    .map((finding) => {
+      const { severity, namespace, service, output, node, code } = finding;
+      const rank = severities.indexOf(severity);
+      return { finding, key: `${rank} ${namespace}/${service} ${output} ${node ?? ''} ${code}` };
+    })
     .sort((a, b) => (a.key < b.key ? -1 : 1))
     .map(({ finding }) => finding);
