@@ -98,7 +98,7 @@ async function readFromRecording(
 ): Promise<ExplainInput> {
   const auditor = createAuditor(auditorOptions(options, onProblem));
   const entries = await recordingOf(path, auditor, onProblem);
-  const names = [request.pod?.name, request.service?.name];
+  const names = [request.pod, request.service].map((key) => key?.split('/')[1]);
   const state: { target: ExplainTarget | null; history: TargetHistory | null } = {
     target: null,
     history: null,

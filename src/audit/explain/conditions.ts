@@ -4,9 +4,6 @@
 //
 // The desired state comes from shadow/endpoints.ts and shadow/endpointslice.ts. A condition fails
 // by the same predicates, and a test compares the conclusions with the desired state.
-//
-// Left out, because no controller reads it: the exact phase, the container or readiness gate that
-// keeps a pod from being ready, and container ports without a name.
 
 import { parseIP } from '../../model/ip.ts';
 import type { AddressType, Node, Pod, Service, ServicePort } from '../../model/objects.ts';
@@ -28,17 +25,17 @@ export interface PodAndService {
 export type ListingPlace = 'endpoints' | AddressType;
 
 /** How a place lists a pod, worst first. `fewer-ports`: without some ports of the Service. */
-export const entryStates = ['absent', 'no-ports', 'not-ready', 'fewer-ports', 'ready'] as const;
-
-export type EntryState = (typeof entryStates)[number];
-
-export const stateWords: Readonly<Record<EntryState, string>> = {
+export const stateWords = {
   absent: 'absent',
   'no-ports': 'listed without ports',
   'not-ready': 'listed as not ready',
   'fewer-ports': 'ready on some ports only',
   ready: 'ready',
-};
+} as const;
+
+export type EntryState = keyof typeof stateWords;
+
+export const entryStates = Object.keys(stateWords) as EntryState[];
 
 /** `Endpoints`, `IPv4 EndpointSlices`. */
 export const placeName = (place: ListingPlace): string =>
@@ -47,10 +44,8 @@ export const placeName = (place: ListingPlace): string =>
 /** The state at each place, that of the Endpoints first. */
 export type EntryStates = ReadonlyMap<ListingPlace, EntryState>;
 
-export type ConditionName = (typeof checks)[number][0];
-
 export interface Condition {
-  readonly name: ConditionName;
+  readonly name: (typeof checks)[number][0];
   /** `unknown` if the input lacks the object that decides. */
   readonly passes: boolean | 'unknown';
   readonly text: string;
@@ -64,39 +59,25 @@ export interface Condition {
   readonly change: string | null;
 }
 
-export interface Conditions {
-  readonly conditions: readonly Condition[];
-  /** The desired state at each place of the Service, and the best one in slices. */
-  readonly expected: EntryStates;
-  readonly state: EntryState;
-  /** The condition that decides `state`; null if the pod gets all traffic. */
-  readonly decides: Condition | null;
-}
+export type Conditions = ReturnType<typeof evaluateConditions>;
 
-/** The result of one check: what differs from the usual condition. It passes without `change`. */
+/**
+ * The result of one check: what differs from the usual condition. It passes without `change`.
+ * Without `effects`, a failure makes the pod absent everywhere.
+ */
 type Result = Pick<Condition, 'text'> & Partial<Omit<Condition, 'name' | 'object'>>;
 
 const pass = (text: string): Result => ({ text });
 
-/** Without other effects, the pod is absent everywhere. */
 const fail = (text: string, change: string, effects?: EntryStates): Result =>
   effects === undefined ? { text, change } : { text, change, effects };
 
-/** The name, the kind of the object, its field, the upstream code that reads it, and the check. */
-type Check = readonly [
-  name: string,
-  kind: 'Pod' | 'Service',
-  field: string,
-  source: string,
-  run: (pair: PodAndService, release: Release) => Result | readonly Result[],
-];
+type Check = (pair: PodAndService, release: Release) => Result | readonly Result[];
 
 const placesOf = (service: Service): ListingPlace[] => ['endpoints', ...addressTypesOf(service)];
 
 const everywhere = (service: Service, inSlices: EntryState, inEndpoints = inSlices): EntryStates =>
-  new Map(
-    placesOf(service).map((place) => [place, place === 'endpoints' ? inEndpoints : inSlices]),
-  );
+  new Map(placesOf(service).map((place, index) => [place, index === 0 ? inEndpoints : inSlices]));
 
 const utils = 'k8s.io/endpointslice utils.go';
 const addresses = `${utils} getEndpointAddresses`;
@@ -107,6 +88,7 @@ const syncService = `${endpointsController} syncService`;
 const listing = `${controllerUtils} ShouldPodBeInEndpoints`;
 const labelSet = 'k8s.io/apimachinery pkg/labels Set.AsSelectorPreValidated';
 
+/** The name, the kind of the object, its field, the upstream code that reads it, and the check. */
 const checks = [
   ['type', 'Service', 'spec.type', syncService, checkType],
   ['selector', 'Service', 'spec.selector', syncService, checkSelector],
@@ -120,7 +102,7 @@ const checks = [
   ['port', 'Pod', 'spec.containers.ports.name', `${controllerUtils} FindPort`, checkPorts],
   ['port', 'Service', 'spec.ports', syncService, checkPortless],
   ['readiness', 'Pod', 'status.conditions Ready', `${utils} podToEndpoint`, checkReadiness],
-] as const satisfies readonly Check[];
+] as const satisfies readonly (readonly [...string[], Check])[];
 
 function checkType({ service: { type } }: PodAndService): Result {
   if (type !== 'ExternalName') return pass(`the Service is of type ${type}`);
@@ -288,26 +270,25 @@ export const servicePortText = ({ name, port, protocol }: ServicePort): string =
 function portResult(pod: Pod, ports: readonly ServicePort[], effects: EntryStates): Result {
   const which = ports.map(servicePortText).join(', ');
   const { targetPort: target = 0, protocol = '' } = ports[0] ?? {};
-  const named = pod.ports.filter(({ name }) => name === target);
+  const usable = pod.ports.filter((port) => port.protocol === protocol);
+  const named = usable.filter(({ name }) => name === target);
   if (effects.size === 0) {
-    const found = named.find((port) => port.protocol === protocol)?.port;
     const to =
       typeof target === 'number'
         ? `${target} of the pod, a number that is taken unchecked`
-        : `${String(found)}, which a container names ${target}`;
+        : `${String(named[0]?.port)}, which a container names ${target}`;
     return pass(`port ${which} goes to ${to}`);
   }
-  const other = named.find((port) => port.protocol !== protocol);
+  const other = pod.ports.find((port) => port.name === target && port.protocol !== protocol);
   const names = [...new Set(pod.ports.map(({ name }) => name))].join(', ');
   const list = names === '' ? 'no ports are named at all' : `ports named: ${names}`;
   const missing =
     other !== undefined
       ? `a container names a port ${target} for ${other.protocol}, not for ${protocol}`
       : `no container names a port ${target}; ${list}`;
-  const sidecar = named.some((port) => port.sidecar && port.protocol === protocol)
+  const sidecar = named.some((port) => port.sidecar)
     ? ', but for a restartable init container, which this release does not look at everywhere'
     : '';
-  const usable = pod.ports.filter((port) => port.protocol === protocol);
   const others = [...new Set(usable.map(({ name }) => name))];
   const near = others.find((name) => isNear(name, String(target)));
   const meant = near ?? (others.length === 1 ? others[0] : undefined);
@@ -318,14 +299,11 @@ function portResult(pod: Pod, ports: readonly ServicePort[], effects: EntryState
 }
 
 /** How each place of the Service must list the pod. */
-export function expectedStates(
-  { service, pod, node }: PodAndService,
-  release: Release,
-): EntryStates {
+export function expectedStates(pair: PodAndService, release: Release): EntryStates {
+  const { service, pod, node } = pair;
+  const { selector, namespace } = service;
   const isMember =
-    isSelected(service) &&
-    service.namespace === pod.namespace &&
-    selects(service.selector, pod.labels);
+    isSelected(service) && namespace === pod.namespace && selects(selector, pod.labels);
   const address = isMember ? expectedAddress(service, pod, release) : null;
   const endpoints = isMember ? expectedEndpoints(service, pod, node, release) : [];
   return new Map(
@@ -348,7 +326,7 @@ export function stateOf(service: Service | null, ready: boolean, ports: number):
 }
 
 /** Evaluates everything that decides whether and how the pod is listed. */
-export function evaluateConditions(pair: PodAndService, release: Release): Conditions {
+export function evaluateConditions(pair: PodAndService, release: Release) {
   const conditions = checks.flatMap(([name, kind, field, source, run]): Condition[] => {
     const object = `${kind} ${kind === 'Pod' ? pair.pod.key : pair.service.key}`;
     return [run(pair, release)].flat().map(({ change = null, ...result }) => ({
@@ -365,8 +343,14 @@ export function evaluateConditions(pair: PodAndService, release: Release): Condi
   const expected = expectedStates(pair, release);
   const rank = (state: EntryState): number => entryStates.indexOf(state);
   const [best] = [...expected].slice(1).sort(([, a], [, b]) => rank(b) - rank(a));
-  const decides = best === undefined ? null : decidingCondition(conditions, best);
-  return { conditions, expected, state: best?.[1] ?? 'absent', decides };
+  return {
+    conditions,
+    /** The desired state at each place of the Service, and the best one in slices. */
+    expected,
+    state: best?.[1] ?? 'absent',
+    /** The condition that decides `state`; null if the pod gets all traffic. */
+    decides: best === undefined ? null : decidingCondition(conditions, best),
+  };
 }
 
 /** The first condition that causes the state at a place; null if the state is `ready`. */

@@ -1,10 +1,9 @@
 // Explains a Service, a pod, both together, an address, or a Service on a node: what is expected
 // and why, what exists, what differs, the cause of the difference, and the smallest change that
-// helps. The desired state comes from the shadows and the differences from the audit, so an
-// explanation agrees with the findings.
+// helps. The differences come from the audit, so an explanation agrees with the findings.
 
 import { canonicalIP, parseIP } from '../../model/ip.ts';
-import type { Key, Pod, Service } from '../../model/objects.ts';
+import type { Key, Pod } from '../../model/objects.ts';
 import { selects } from '../../model/selector.ts';
 import { legal } from '../finding/verdicts.ts';
 import type { ServiceAuditor } from '../service/auditor.ts';
@@ -28,11 +27,15 @@ import {
 } from './explanation.ts';
 import { isNear, missedLabelText, servicesNear, wantedLabels } from './near-miss.ts';
 import type { NodeLookup } from './node.ts';
-import { explainNode, noNodeLookup } from './node.ts';
-import type { EntryFilter, ObservedEntry } from './observed.ts';
-import { entryNote, observedEntries, servicesListing } from './observed.ts';
-import type { PairExplanation } from './pod-in-service.ts';
-import { explainPair, whyUnknown } from './pod-in-service.ts';
+import { explainNode } from './node.ts';
+import type { EntryFilter, ObservedEntry, PairExplanation } from './pod-in-service.ts';
+import {
+  doubtText,
+  entryNote,
+  explainPair,
+  observedEntries,
+  servicesListing,
+} from './pod-in-service.ts';
 import { explainService } from './service.ts';
 
 type Result = Omit<Explanation, 'subject'>;
@@ -46,7 +49,7 @@ export function explain(
   context: VerdictInput,
   auditor: ServiceAuditor,
   target: ExplainTarget,
-  lookup: NodeLookup = noNodeLookup,
+  lookup: NodeLookup | null = null,
 ): Explanation {
   const explanation = { subject: target, ...explainTarget(context, auditor, target, lookup) };
   return target.kind === 'node' ? explanation : withControllerHint(auditor, explanation);
@@ -56,7 +59,7 @@ function explainTarget(
   context: VerdictInput,
   auditor: ServiceAuditor,
   target: ExplainTarget,
-  lookup: NodeLookup,
+  lookup: NodeLookup | null,
 ): Result {
   if (target.kind === 'address') return explainAddress(context, auditor, target.address);
   if ('pod' in target) {
@@ -80,34 +83,34 @@ function explainTarget(
 function withControllerHint({ audited }: ServiceAuditor, explanation: Explanation): Explanation {
   const { subject, verdict, reasons, change } = explanation;
   if (verdict !== 'different' && verdict !== 'pending') return explanation;
-  const others = [...audited.values()]
-    .filter(isUnexplained)
-    .map(({ record }) => record.key)
-    .sort();
+  const unexplained = [...audited.values()].filter(isUnexplained);
+  const others = unexplained.map(({ record }) => record.key).sort();
   if (others.length < 2) return explanation;
   const text =
     `${counted(others.length, 'Service')} differ and no known cause explains it ` +
     `(${fewOf(others)}): look whether kube-controller-manager runs and has a leader`;
   const hint = note(text, { change: 'kubectl -n kube-system get lease kube-controller-manager' });
-  const services =
-    'service' in subject
-      ? [subject.service]
-      : reasons.flatMap(({ object }) => object?.match(/^Service (.*)/)?.[1] ?? []);
-  const isConcerned = change !== null && services.some((key) => others.includes(key));
+  const objects =
+    'service' in subject ? [`Service ${subject.service}`] : reasons.map(({ object }) => object);
+  const isConcerned = others.some((key) => objects.includes(`Service ${key}`));
   const first =
     `see first whether kube-controller-manager runs: ${others.length} Services differ ` +
     `alike. If it does: ${change ?? ''}`;
-  return { ...explanation, change: isConcerned ? first : change, reasons: [...reasons, hint] };
+  return {
+    ...explanation,
+    change: isConcerned && change !== null ? first : change,
+    reasons: [...reasons, hint],
+  };
 }
 
 /** Whether a Service has a difference without a known cause. */
 const isUnexplained = ({ items }: ServiceAudit): boolean =>
-  [...items.values()]
-    .flat()
-    .some(
+  [...items.values()].some((found) =>
+    found.some(
       ({ output, cause, difference }) =>
         output !== 'input' && cause === null && !legal.has(difference.code),
-    );
+    ),
+  );
 
 // --- objects that do not exist ---
 
@@ -124,14 +127,12 @@ const thereIs = (names: readonly string[]): Reason[] =>
   names.length === 0 ? [] : [note(`there is ${fewOf(names.toSorted())}`)];
 
 /** Keys that may be meant: of that name in another namespace, or spelled nearly the same. */
-function meantKeys(namespace: string, name: string, keys: Iterable<Key>): Reason[] {
+function meantKeys(namespace: string, name: string, keys: Iterable<Key>): Key[] {
   const all = [...keys];
-  const nameOf = (key: Key): string => key.slice(key.indexOf('/') + 1);
-  const isHere = (key: Key): boolean => key.startsWith(`${namespace}/`);
-  const near = all.filter((key) => isNear(nameOf(key), name));
-  const elsewhere = all.filter((key) => nameOf(key) === name);
-  const found = [elsewhere, near.filter(isHere), near].find((list) => list.length > 0);
-  return thereIs(found ?? []);
+  const elsewhere = all.filter((key) => key.endsWith(`/${name}`));
+  const near = all.filter((key) => isNear(key.slice(key.indexOf('/') + 1), name));
+  const here = near.filter((key) => key.startsWith(`${namespace}/`));
+  return [elsewhere, here, near].find((list) => list.length > 0) ?? [];
 }
 
 /** The explanation of an object that does not exist; namespace `*` means any namespace. */
@@ -141,7 +142,7 @@ function missing({ listers }: AuditContext, kind: 'Service' | 'Pod', key: Key): 
     return notFound(`${kind} ${key} is not known: the input has no ${kind}s`);
   }
   const [namespace = '', name = ''] = key.split('/');
-  const reasons = meantKeys(namespace, name, listers[resource].keys());
+  const reasons = thereIs(meantKeys(namespace, name, listers[resource].keys()));
   if (namespace === '*') {
     return notFound(`${kind} ${name} does not exist in any namespace`, reasons);
   }
@@ -187,9 +188,7 @@ function listingReason(
   return serviceReason(mark, key, ` ${text}`, { parts });
 }
 
-type Assessed = Pick<Listing, 'verdict' | 'severity'>;
-
-const worstOf = (assessed: readonly Assessed[]): Pick<Result, 'verdict' | 'severity'> => ({
+const worstOf = (assessed: readonly Pick<Listing, 'verdict' | 'severity'>[]) => ({
   verdict: assessed.length === 0 ? null : worstVerdict(assessed.map(({ verdict }) => verdict)),
   severity: worstSeverity(assessed.map(({ severity }) => severity)),
 });
@@ -216,19 +215,17 @@ function explainAddress(context: VerdictInput, auditor: ServiceAuditor, address:
   const listings = servicesListing(listers, auditor.audited.values(), [ip]).map((audited) =>
     listingOf(context, audited, (other) => other === ip),
   );
-  const fronts = [...listers.services.values()].filter(
-    ({ clusterIP }) => canonicalIP(clusterIP) === ip,
-  );
+  const fronts = [...listers.services.values()]
+    .filter(({ clusterIP }) => canonicalIP(clusterIP) === ip)
+    .map(({ key }) => `Service ${key}`);
   const reasons = [
-    ...fronts.map(({ key }) => {
-      const object = `Service ${key}`;
-      return note(`it is the cluster IP of ${object}`, { object, field: 'spec.clusterIP' });
-    }),
+    ...fronts.map((object) =>
+      note(`it is the cluster IP of ${object}`, { object, field: 'spec.clusterIP' }),
+    ),
     ...pods.map((pod) => note(`it is an address of Pod ${pod.key}`, { parts: [podReason(pod)] })),
     ...listings.map((listing) => {
-      const unknown = whyUnknown(context, listing.audited);
-      const mark = listing.items.length > 0 ? 'no' : unknown === null ? 'yes' : 'unknown';
-      const doubt = unknown === null ? '' : `; not all can be judged: ${unknown}`;
+      const doubt = doubtText(context, listing.audited);
+      const mark = listing.items.length > 0 ? 'no' : doubt === '' ? 'yes' : 'unknown';
       const endOf = ({ pod }: ObservedEntry): string =>
         pod === null ? ', of no pod' : `, of Pod ${pod}`;
       return listingReason(listing, mark, `lists it${doubt}`, endOf);
@@ -247,10 +244,9 @@ function addressAnswer(
   ip: string,
   pods: readonly Pod[],
   listings: readonly Listing[],
-  fronts: readonly Service[],
+  [front]: readonly string[],
 ): string {
-  const [front] = fronts;
-  if (front !== undefined) return `${ip} is the cluster IP of Service ${front.key}`;
+  if (front !== undefined) return `${ip} is the cluster IP of ${front}`;
   const keys = listings.map(({ key }) => key);
   const listed = keys.length === 0 ? 'no Service lists it' : `listed by ${fewOf(keys)}`;
   if (pods.length === 0) {
@@ -258,12 +254,12 @@ function addressAnswer(
       ? `${ip} is unknown: no pod has it and no Service lists it`
       : `${ip} belongs to no pod, and yet it is ${listed}`;
   }
-  const isStray = ({ audited: { record } }: Listing): boolean =>
-    !pods.some(
+  const isSelecting = ({ audited: { record } }: Listing): boolean =>
+    pods.some(
       ({ namespace, labels }) =>
         namespace === record.namespace && selects(record.service?.selector ?? null, labels),
     );
-  const strays = listings.filter(isStray).map(({ key }) => key);
+  const strays = listings.filter((listing) => !isSelecting(listing)).map(({ key }) => key);
   const owners = fewOf(pods.map(({ key }) => key));
   const start =
     pods.length > 1 ? `${pods.length} pods have ${ip}: ${owners}` : `${ip} is of Pod ${owners}`;
@@ -275,17 +271,16 @@ function addressAnswer(
 
 function explainPod(context: VerdictInput, { audited }: ServiceAuditor, pod: Pod): Result {
   const { listers } = context;
-  const listing = servicesListing(listers, audited.values(), pod.ips.map(canonicalIP));
+  const listing = servicesListing(listers, audited.values(), pod.ips.map(canonicalIP))
+    .map(({ record }) => record)
+    .filter(({ namespace }) => namespace === pod.namespace);
   const selectors = listers.servicesSelecting(pod.namespace, pod.labels);
-  const services = [...selectors, ...listing.map(({ record }) => record)];
-  const inNamespace = services.filter(({ namespace }) => namespace === pod.namespace);
-  const keys = new Set(inNamespace.map(({ key }) => key));
-  const shown = [...keys].sort().slice(0, 20);
-  const pairs = shown.flatMap((key) => {
+  const keys = [...new Set([...selectors, ...listing].map(({ key }) => key))].sort();
+  const pairs = keys.slice(0, 20).flatMap((key) => {
     const service = audited.get(key);
     return (service && explainPair(context, service, pod)) ?? [];
   });
-  const rest = keys.size - shown.length;
+  const rest = keys.length - 20;
   const selecting = pairs.filter(({ selected }) => selected);
   const { answer, change } = podAnswer(context, pod, pairs, selecting);
   const reasons = [
@@ -312,7 +307,7 @@ function podAnswer(
   selecting: readonly PairExplanation[],
 ): Pick<Result, 'answer' | 'change'> {
   const name = `Pod ${pod.key}`;
-  const [only] = selecting;
+  const [only, second] = selecting;
   const wrong = pairs.find(({ verdict }) => verdict === 'different');
   if (wrong !== undefined) return wrong;
   if (only === undefined) {
@@ -322,7 +317,7 @@ function podAnswer(
     const answer = `${name} is in no Service: no selector matches its labels${near}`;
     return { answer, change: null };
   }
-  if (selecting.length === 1) return only;
+  if (second === undefined) return only;
   const serving = selecting.filter(({ decides }) => decides === null);
   const other = selecting.find(({ decides }) => decides !== null);
   const shown = fewOf(serving.map(({ service }) => service));
@@ -331,7 +326,6 @@ function podAnswer(
   return { answer, change: other?.change ?? null };
 }
 
-/** The Services that nearly select a pod. */
 function nearReasons({ listers }: AuditContext, pod: Pod): Reason[] {
   const services = servicesNear(listers, pod);
   if (services.length === 0) {

@@ -1,6 +1,5 @@
-// Contains the types of an explanation and its reasons: a tree of marked sentences, each with the
-// object and field that decide it, the upstream code that reads them, and the smallest change that
-// helps. Differences become reasons here.
+// Contains an explanation and its reasons: a tree of marked sentences, each with the object and
+// field that decide it, the upstream code that reads them, and the smallest change that helps.
 
 import type { Key } from '../../model/objects.ts';
 import type { Finding, Severity } from '../finding/catalogue.ts';
@@ -9,22 +8,19 @@ import { causes } from '../finding/causes.ts';
 import type { UnknownReason, Verdict } from '../finding/verdicts.ts';
 import type { ServiceDifference } from '../service/reconcile.ts';
 
-/** The object of an explanation. Keys are `namespace/name`. */
-export type ExplainTarget =
-  | { readonly kind: 'service'; readonly service: Key }
-  | { readonly kind: 'pod'; readonly pod: Key }
-  | { readonly kind: 'pair'; readonly pod: Key; readonly service: Key }
-  | { readonly kind: 'address'; readonly address: string }
-  | {
-      readonly kind: 'node';
-      readonly node: string;
-      readonly service: Key;
-      /** The name of a port; null for all ports. */
-      readonly port: string | null;
-    };
+/** The object of an explanation; a null port means all ports. */
+export type ExplainTarget = Readonly<
+  | { kind: 'service'; service: Key }
+  | { kind: 'pod'; pod: Key }
+  | { kind: 'pair'; pod: Key; service: Key }
+  | { kind: 'address'; address: string }
+  | { kind: 'node'; node: string; service: Key; port: string | null }
+>;
 
-/** An explanation of one object, without its target. */
-export interface ExplanationBody {
+export interface Explanation {
+  readonly subject: ExplainTarget;
+  /** Whether the target exists, or another object refers to it. */
+  readonly found: boolean;
   /** The worst verdict on the outputs concerned; null if there is no output to compare. */
   readonly verdict: Verdict | null;
   /** The worst severity of the findings concerned; null if there is none. */
@@ -35,11 +31,8 @@ export interface ExplanationBody {
   readonly reasons: readonly Reason[];
 }
 
-export interface Explanation extends ExplanationBody {
-  readonly subject: ExplainTarget;
-  /** Whether the target exists, or another object refers to it. */
-  readonly found: boolean;
-}
+/** An explanation of an object that exists, without its target. */
+export type ExplanationBody = Omit<Explanation, 'subject' | 'found'>;
 
 /** yes: as traffic needs it; no: not so; note: worth knowing, decides nothing. */
 export type ReasonMark = 'yes' | 'no' | 'unknown' | 'note';
@@ -60,9 +53,12 @@ export interface Reason {
 
 const bare = { object: null, field: null, source: null, change: null, since: null, parts: [] };
 
-export function reason(mark: ReasonMark, text: string, rest: Partial<Reason> = {}): Reason {
-  return { mark, text, ...bare, ...rest };
-}
+export const reason = (mark: ReasonMark, text: string, rest: Partial<Reason> = {}): Reason => ({
+  mark,
+  text,
+  ...bare,
+  ...rest,
+});
 
 export const note = (text: string, rest: Partial<Reason> = {}): Reason =>
   reason('note', text, rest);
@@ -90,9 +86,11 @@ export function fewOf(names: readonly string[], few = 3): string {
   return rest > 0 ? `${first} and ${rest} more` : first;
 }
 
-/** The change that the first of the reasons with a change proposes. */
 export const firstChange = (reasons: readonly Reason[]): string | null =>
   reasons.find(({ change }) => change !== null)?.change ?? null;
+
+export const markOf = (verdict: Verdict): ReasonMark =>
+  verdict === 'conform' ? 'yes' : verdict === 'unknown' ? 'unknown' : 'no';
 
 const worstFirst: readonly Verdict[] = ['different', 'unknown', 'pending', 'conform'];
 
@@ -100,11 +98,10 @@ const worstFirst: readonly Verdict[] = ['different', 'unknown', 'pending', 'conf
 export const worstVerdict = (verdicts: readonly Verdict[]): Verdict =>
   worstFirst.find((verdict) => verdicts.includes(verdict)) ?? 'conform';
 
-/** The worst severity; null without any. */
 export const worstSeverity = (found: readonly (Severity | null)[]): Severity | null =>
   severities.find((severity) => found.includes(severity)) ?? null;
 
-/** Sorts differences worst first, then oldest first. */
+/** Differences worst first, then oldest first. */
 export const worstItemsFirst = (items: readonly ServiceDifference[]): ServiceDifference[] =>
   items.toSorted((a, b) => bySeverity(a, b) || a.since - b.since);
 
@@ -128,10 +125,8 @@ function groupReasons(items: readonly ServiceDifference[]): Reason[] {
   const { code, object, field } = difference;
   const { title, meaning, upstream } = catalogue[code];
   const sides = (item: ServiceDifference): Reason[] => sideNotes(item.difference);
-  const parts = [
-    note(meaning),
-    ...firstReasons(items, 3, sides, (rest) => `${rest} more of the same kind`),
-  ];
+  const countText = (rest: number): string => `${rest} more of the same kind`;
+  const parts = [note(meaning), ...firstReasons(items, 3, sides, countText)];
   if (cause !== null) {
     const known = proven ? 'cause' : 'likely cause, as the state looks';
     const text = `${known}: ${causes[cause].title} (${cause})`;
@@ -140,7 +135,8 @@ function groupReasons(items: readonly ServiceDifference[]): Reason[] {
   const hope = output === 'input' ? 'too new to be a finding' : 'it may be on its way';
   const pending = openedAt === null ? `, pending: ${hope}` : '';
   const since = Math.min(...items.map((item) => item.since));
-  const details = { object, field, source: upstream, change: itemChange(first), since, parts };
+  const change = itemChange(first);
+  const details = { object, field, source: upstream, change, since, parts };
   return [reason('no', `${title} (${code}${pending})`, details)];
 }
 

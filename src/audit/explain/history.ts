@@ -1,6 +1,5 @@
 // Records what happened to one target while the input was read: when the pod, its desired state and
-// its entries changed, and how long Endpoints and slices took to follow. It compares the state of
-// the Service auditor after each event with the state before.
+// its entries changed, and how long Endpoints and slices took to follow.
 
 import { canonicalIP } from '../../model/ip.ts';
 import type { Key, Pod, WatchEvent } from '../../model/objects.ts';
@@ -13,7 +12,7 @@ import { serviceOutputs, verdictOf } from '../service/verdict.ts';
 import { expectedStates, placeName, stateWords } from './conditions.ts';
 import { podPhase } from './explain.ts';
 import type { ExplainTarget } from './explanation.ts';
-import { observedEntries, observedState, servicesListing } from './observed.ts';
+import { entriesOfPod, observedState, servicesListing } from './pod-in-service.ts';
 import { outputNames } from './service.ts';
 
 /** The rules of a node are read only now and then, so a node has no history. */
@@ -39,7 +38,7 @@ type Topic = readonly [what: string, text: string, expected: string | null];
 
 export function createTargetHistory(target: HistoryTarget) {
   const entries: HistoryEntry[] = [];
-  const last = new Map<string, { topic: Topic; differsSince: number | null }>();
+  let last = new Map<string, { text: string; expected: string | null; since: number | null }>();
   let lastPod: Pod | undefined;
   return {
     /** Oldest first, at most 1,000. */
@@ -52,39 +51,35 @@ export function createTargetHistory(target: HistoryTarget) {
       at: number,
     ): void {
       if (event !== null && !mayConcern(target, event)) return;
-      const add = (entry: HistoryEntry): void => {
-        entries.push(entry);
+      const add = (
+        what: string,
+        before: string | null,
+        after: string,
+        lag: number | null = null,
+      ) => {
+        entries.push({ at, what, before, after, lag });
         if (entries.length > 1000) entries.shift();
       };
       if ('pod' in target) lastPod = context.listers.pods.get(target.pod) ?? lastPod;
-      const gone = new Map(last);
-      for (const topic of topicsOf(context, auditor, target, lastPod)) {
-        const [what, text, expected] = topic;
-        const before = last.get(what);
+      const previous = last;
+      last = new Map();
+      for (const [what, text, expected] of topicsOf(context, auditor, target, lastPod)) {
+        const before = previous.get(what);
         const differs = expected !== null && expected !== text;
-        const differsSince = differs ? (before?.differsSince ?? at) : null;
-        gone.delete(what);
-        last.set(what, { topic, differsSince });
+        last.set(what, { text, expected, since: differs ? (before?.since ?? at) : null });
         if (before === undefined) {
-          add({ at, what, before: null, after: text, lag: null });
+          add(what, null, text);
           continue;
         }
-        const [, textBefore, expectedBefore] = before.topic;
-        if (expected !== expectedBefore && expected !== null) {
-          const topicName = `${what} expected`;
-          add({ at, what: topicName, before: expectedBefore, after: expected, lag: null });
+        if (expected !== before.expected && expected !== null) {
+          add(`${what} expected`, before.expected, expected);
         }
-        if (text === textBefore) continue;
-        const since = differs ? null : before.differsSince;
-        const lag = since === null ? null : at - since;
-        add({ at, what, before: textBefore, after: text, lag });
+        const since = differs ? null : before.since;
+        if (text !== before.text) add(what, before.text, text, since === null ? null : at - since);
       }
       const isService = target.kind === 'service';
       const after = isService ? 'nothing to judge' : 'the Service is gone, or selects it no more';
-      for (const [what, { topic }] of gone) {
-        last.delete(what);
-        add({ at, what, before: topic[1], after, lag: null });
-      }
+      for (const [what, { text }] of previous) if (!last.has(what)) add(what, text, after);
     },
   };
 }
@@ -116,10 +111,8 @@ function* topicsOf(
   }
 }
 
-function podText(pod: Pod): string {
-  const node = pod.node === '' ? 'on no Node' : `on ${pod.node}`;
-  return `${podPhase(pod)}, ${node}, ${pod.ips.join(', ') || 'no address'}`;
-}
+const podText = (pod: Pod): string =>
+  `${podPhase(pod)}, on ${pod.node || 'no Node'}, ${pod.ips.join(', ') || 'no address'}`;
 
 function pairTopics(
   { listers, release }: AuditContext,
@@ -132,11 +125,7 @@ function pairTopics(
   const service = record?.service ?? null;
   if (record === undefined || service === null) return [];
   const ips = new Set(pod.ips.map(canonicalIP));
-  const entries = observedEntries(
-    listers,
-    record,
-    (address, named) => ips.has(address) && (named === null || named === pod.key),
-  );
+  const entries = entriesOfPod(listers, record, pod).filter(({ address }) => ips.has(address));
   const expected = expectedStates({ service, pod, node: nodeOf(listers, pod) }, release);
   return [...expected].map(([place, state]) => [
     `Service ${key}, ${placeName(place)}`,
@@ -168,11 +157,10 @@ function addressTopics(
 ): Topic[] {
   const ip = canonicalIP(address);
   const services = servicesListing(listers, audited.values(), [ip]).map(({ record }) => record);
-  const keysOf = (objects: readonly { readonly key: Key }[]): string =>
-    objects
-      .map(({ key }) => key)
-      .sort()
-      .join(', ') || 'none';
+  const keysOf = (objects: readonly { readonly key: Key }[]): string => {
+    const keys = objects.map(({ key }) => key).sort();
+    return keys.join(', ') || 'none';
+  };
   return [
     ['pods with the address', keysOf(listers.podsAt(ip)), null],
     ['Services that list it', keysOf(services), null],

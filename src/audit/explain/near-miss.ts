@@ -1,21 +1,12 @@
 // Finds near misses: Services that nearly select a pod, and pods that a Service nearly selects. A
 // selector that matches nothing is legal, so the API reports neither a misspelled label nor a wrong
-// namespace. A near miss is a guess and decides nothing. Only the nearest few are named.
+// namespace. A near miss is a guess and decides nothing.
 
 import type { Labels, Listers, Pod, Service } from '../../model/objects.ts';
 import { selects } from '../../model/selector.ts';
 
-/** One pair of a selector that a pod does not have. */
-export interface MissedPair {
-  readonly key: string;
-  readonly want: string;
-  /** null if the pod has no label of this key. */
-  readonly got: string | null;
-  /** The value is spelled nearly the same; without a value, the key. */
-  readonly near: boolean;
-  /** A label key of the pod that is spelled nearly like the missing one. */
-  readonly nearKey: string | null;
-}
+/** A pair of a selector that a pod lacks. */
+export type MissedPair = ReturnType<typeof missedPairs>[number];
 
 /** `label app is "thumb", the selector wants "thumbnail"`. */
 export function missedLabelText({ key, want, got, nearKey }: MissedPair): string {
@@ -28,7 +19,7 @@ export function missedLabelText({ key, want, got, nearKey }: MissedPair): string
 export const wantedLabels = (missed: readonly MissedPair[]): string =>
   missed.map(({ key, want }) => `${key}=${want}`).join(',');
 
-/** The Levenshtein distance of two texts. */
+/** The Levenshtein distance. */
 function editDistance(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, index) => index);
   for (let i = 1; i <= a.length; i++) {
@@ -54,14 +45,17 @@ export function isNear(a: string, b: string): boolean {
   return Math.abs(left.length - right.length) <= most && editDistance(left, right) <= most;
 }
 
-/** The pairs of a selector that the labels lack, in the order of the selector. */
-export const missedPairs = (selector: Labels, labels: Labels): MissedPair[] =>
-  Object.entries(selector).flatMap(([key, want]): MissedPair[] => {
+/**
+ * The pairs of a selector that the labels lack, in the order of the selector. `got` is null without
+ * a label of the key; then `nearKey` is a label key that is spelled nearly the same, or null.
+ */
+export const missedPairs = (selector: Labels, labels: Labels) =>
+  Object.entries(selector).flatMap(([key, want]) => {
     const got = Object.hasOwn(labels, key) ? (labels[key] ?? null) : null;
     if (got === want) return [];
-    if (got !== null) return [{ key, want, got, near: isNear(want, got), nearKey: null }];
-    const nearKey = Object.keys(labels).find((other) => isNear(other, key)) ?? null;
-    return [{ key, want, got, near: nearKey !== null, nearKey }];
+    const isAlike = (other: string): boolean => got === null && isNear(other, key);
+    const nearKey = Object.keys(labels).find(isAlike) ?? null;
+    return [{ key, want, got, nearKey, near: got === null ? nearKey !== null : isNear(want, got) }];
   });
 
 /** The smaller, the nearer; null if it is no near miss. */
@@ -71,11 +65,7 @@ function rankOf(selector: Labels, missed: readonly MissedPair[]): number | null 
   return missed.length > 1 && missed.every(({ near }) => near) ? 2 : null;
 }
 
-/** The order of near misses. */
-interface Ranked {
-  readonly rank: number;
-  readonly name: string;
-}
+type Ranked = Readonly<{ rank: number; name: string }>;
 
 const byRank = (a: Ranked, b: Ranked): number => a.rank - b.rank || (a.name < b.name ? -1 : 1);
 
@@ -112,17 +102,15 @@ export function podsNear(listers: Listers, { selector, namespace }: Service) {
   return [...Map.groupBy(missing, ({ name }) => name)]
     .flatMap(([name, group]) => {
       const missed = group[0]?.missed ?? [];
-      const rank = rankOf(selector, missed);
-      // They are a near miss; otherwise they only have the keys with other values.
-      const near = rank !== null;
+      const near = rankOf(selector, missed);
       // A pod without any of the keys has nothing to do with the selector.
-      if (!near && missed.every(({ got }) => got === null)) return [];
+      if (near === null && missed.every(({ got }) => got === null)) return [];
       const pods = group.flatMap((same) => same.pods);
       const count = pods.length;
       const pod = pods.reduce((first, other) => (other.name < first.name ? other : first));
-      return [
-        { rank: rank ?? 3 + missed.length + 1 / (1 + count), name, missed, count, pod, near },
-      ];
+      // Pods that are no near miss have the keys with other values.
+      const rank = near ?? 3 + missed.length + 1 / (1 + count);
+      return [{ rank, name, missed, count, pod, near: near !== null }];
     })
     .sort(byRank);
 }

@@ -1,9 +1,6 @@
 // Explains what a node does with a Service: what kube-proxy must do with packets to each port, what
 // the rules of the node do, and which rules decide it. Without rules, it explains what kube-proxy
 // with default flags must do.
-//
-// Verdicts are those of audit/node, which waits before it reports a difference. The packets are
-// walked through the rules as they were last read.
 
 import { canonicalIP, ipOf, joinHostPort } from '../../model/ip.ts';
 import type { Key, Listers, Service } from '../../model/objects.ts';
@@ -22,6 +19,7 @@ import {
   counted,
   fewOf,
   firstReasons,
+  markOf,
   note,
   reason,
   sideNotes,
@@ -37,35 +35,30 @@ export interface NodeLookup {
   walked(node: string, service: Key, port: string): readonly PacketTrace[] | null;
 }
 
-/** Knows nothing of any node. */
-export const noNodeLookup: NodeLookup = { verdicts: () => null, walked: () => null };
-
 type NodeTarget = Omit<Extract<ExplainTarget, { kind: 'node' }>, 'kind'>;
 
-/** Explains an existing Service on a node; null as its port means all ports. */
+/** Explains an existing Service on a node. */
 export function explainNode(
   context: VerdictInput,
   serviceAuditor: ServiceAuditor,
   { node: name, service: key, port }: NodeTarget,
-  lookup: NodeLookup,
+  lookup: NodeLookup | null,
 ): ExplanationBody {
   const service = context.listers.services.get(key);
   const what = `Service ${key}${port === null ? '' : `:${port}`}`;
   const names = service === undefined ? [] : portNames(service, port);
   if (names.length === 0 || service === undefined) {
-    const ports = (service?.ports ?? [])
-      .map((known) => known.name || String(known.port))
-      .join(', ');
+    const ports = (service?.ports ?? []).map((known) => known.name || known.port).join(', ');
     const answer = `${what} has no such port; ports: ${ports || 'none'}`;
     return { verdict: null, severity: null, answer, change: null, reasons: [] };
   }
-  const all = lookup.verdicts(name);
+  const all = lookup?.verdicts(name) ?? null;
   const verdicts = (all ?? []).filter(
     (item) => item.port === '' || names.includes(item.port.split(' ')[0] ?? ''),
   );
   const walked = names.map((portName) => {
-    const packets = lookup.walked(name, key, portName);
-    return { portName, groups: packets === null ? null : groupPackets(context.listers, packets) };
+    const packets = lookup?.walked(name, key, portName);
+    return { portName, groups: packets ? groupPackets(context.listers, packets) : null };
   });
   const isWalked = walked.some(({ groups }) => groups !== null);
   const unknown = whyUnknown(all, verdicts);
@@ -119,7 +112,7 @@ function findingReason(finding: Finding, isWalked: boolean): Reason {
   const { code, node, service, object, since } = finding;
   const { title, meaning, remedy, upstream } = catalogue[code];
   const start = `Node ${node ?? ''}`;
-  const ports = object.startsWith(`${start}: `) ? object.slice(start.length + 2) : object;
+  const ports = object.replace(`${start}: `, '');
   const parts = [
     note(meaning),
     ...(service === '' ? [note(`it concerns Service ports ${ports}`)] : []),
@@ -134,20 +127,20 @@ type PacketGroup = ReturnType<typeof groupPackets>[number];
 
 /** Packets by frontend and result, those that differ first. */
 function groupPackets(listers: Listers, packets: readonly PacketTrace[]) {
-  const compared = packets.map((first) => ({ first, wrong: wrongEndpoints(listers, first) }));
+  const isConform = ({ verdict }: PacketTrace): number => Number(verdict === 'conform');
+  const compared = packets
+    .toSorted((a, b) => isConform(a) - isConform(b))
+    .map((first) => ({ first, wrong: wrongEndpoints(listers, first) }));
   const groups = Map.groupBy(compared, ({ first, wrong }) => {
     const { kind, frontend, verdict, unknown, actual } = first;
     // If the endpoints are right, the outcomes themselves differ.
     const outcome = verdict === 'different' && wrong.length === 0 ? actual : '';
     return [kind, frontend, verdict, outcome, ...wrong, ...unknown].join('\n');
   });
-  const rank = ({ first }: { first: PacketTrace }): number => Number(first.verdict === 'conform');
-  return [...groups.values()]
-    .flatMap((group) => {
-      const origins = [...new Set(group.map(({ first }) => first.origin))];
-      return group.slice(0, 1).map((packet) => ({ ...packet, origins }));
-    })
-    .sort((a, b) => rank(a) - rank(b));
+  return [...groups.values()].flatMap((group) => {
+    const origins = [...new Set(group.map(({ first }) => first.origin))];
+    return group.slice(0, 1).map((packet) => ({ ...packet, origins }));
+  });
 }
 
 /** The endpoints that a packet fails to reach, and those that it reaches wrongly. */
@@ -171,8 +164,6 @@ function wrongEndpoints(listers: Listers, packet: PacketTrace): string[] {
   ];
 }
 
-const marks = { conform: 'yes', different: 'no', unknown: 'unknown' } as const;
-
 /** `isFull`: the rules of conform packets are shown if no packet differs. */
 function packetReasons(port: string, groups: readonly PacketGroup[], isFull: boolean): Reason[] {
   if (groups.length === 0) return [note(`${port} is not served there`)];
@@ -188,17 +179,16 @@ function packetReasons(port: string, groups: readonly PacketGroup[], isFull: boo
       ...unknown.map((rule) => reason('unknown', rule)),
       ...rulesReasons(first, origins.length),
     ];
-    return reason(marks[verdict], text, { parts });
+    return reason(markOf(verdict), text, { parts });
   });
 }
 
 /** The rules that a packet met; `origins` is the size of its group. */
 function rulesReasons({ rules, origin }: PacketTrace, origins: number): Reason[] {
   if (rules.length === 0) return [];
-  const toNote = (rule: string): Reason => note(rule);
   const countText = (rest: number): string =>
     `${rest} more rules, which the page of the node shows`;
-  const parts = firstReasons(rules, 8, toNote, countText);
+  const parts = firstReasons(rules, 8, (rule) => note(rule), countText);
   const from = origins > 1 ? `, from ${origin}` : '';
   return [note(`rules met${from}: ${counted(rules.length, 'rule')}`, { parts })];
 }
@@ -220,15 +210,13 @@ function expectedReasons(
   const frontends = forwarding.frontends.filter(({ port }) => port.name === portName);
   return frontends.flatMap((frontend) => {
     const { address, dport, protocol, kind } = frontend;
-    return probesOf(sender, frontend)
-      .slice(0, 1)
-      .map(({ packet, origin }) => {
-        const outcomes = forwarding.expect(packet).outcomes.map(expectedText).join(' or ');
-        const text =
-          `${portName} at ${joinHostPort(address, dport)}/${protocol} (${kind}), ` +
-          `from ${origin}, is expected to go to: ${outcomes}`;
-        return note(text, { source: 'pkg/proxy/iptables/proxier.go syncProxyRules' });
-      });
+    const [probe] = probesOf(sender, frontend);
+    if (probe === undefined) return [];
+    const outcomes = forwarding.expect(probe.packet).outcomes.map(expectedText).join(' or ');
+    const text =
+      `${portName} at ${joinHostPort(address, dport)}/${protocol} (${kind}), ` +
+      `from ${probe.origin}, is expected to go to: ${outcomes}`;
+    return [note(text, { source: 'pkg/proxy/iptables/proxier.go syncProxyRules' })];
   });
 }
 

@@ -2,18 +2,22 @@
 // the differences. The answer follows the slices, because nodes read nothing else. A pod that is
 // rightly absent is no difference: the verdict is `conform`, and the answer names the condition.
 
-import type { Pod, Service } from '../../model/objects.ts';
-import { isSelected } from '../../shadow/endpoints.ts';
+import { canonicalIP } from '../../model/ip.ts';
+import type { Endpoint, EndpointSlice, Key, Listers, ObjectRef, Pod } from '../../model/objects.ts';
+import { label } from '../../model/objects.ts';
+import { isSelected, repack } from '../../shadow/endpoints.ts';
+import { isControllers, isOwnedBy } from '../../shadow/endpointslice.ts';
 import type { Verdict } from '../finding/verdicts.ts';
 import { legal } from '../finding/verdicts.ts';
-import { nodeOf } from '../service/cache.ts';
+import type { Role, ServiceState } from '../service/cache.ts';
+import { isMember, nodeOf, roleOf } from '../service/cache.ts';
+import { isReady, portsText, readyText, sliceObject } from '../service/compare.ts';
 import { truncationOf } from '../service/endpoints.ts';
-import type { ServiceOutput } from '../service/enqueue.ts';
 import type { ServiceAudit, ServiceDifference } from '../service/reconcile.ts';
 import type { VerdictInput } from '../service/verdict.ts';
 import { serviceOutputs, unknownReason, verdictOn } from '../service/verdict.ts';
-import type { Condition, Conditions, EntryState, ListingPlace } from './conditions.ts';
-import { evaluateConditions, placeName, stateWords } from './conditions.ts';
+import type { Condition, EntryState, ListingPlace } from './conditions.ts';
+import { entryStates, evaluateConditions, placeName, stateOf, stateWords } from './conditions.ts';
 import type { Reason, ReasonMark } from './explanation.ts';
 import {
   itemChange,
@@ -26,46 +30,209 @@ import {
   worstItemsFirst,
   worstVerdict,
 } from './explanation.ts';
-import type { ObservedEntry } from './observed.ts';
-import { entriesOfPod, entryNote, itemsAbout, observedState } from './observed.ts';
 
-export type PairExplanation = NonNullable<ReturnType<typeof explainPair>>;
-
-/** The desired and the actual state at a place. */
-type PlaceComparison = ReturnType<typeof comparePlace>;
-
-interface PairInput extends Conditions {
-  readonly context: VerdictInput;
-  readonly audited: ServiceAudit;
-  readonly service: Service;
-  readonly pod: Pod;
-  readonly entries: readonly ObservedEntry[];
-  readonly items: readonly ServiceDifference[];
+/** One entry at one address of the Endpoints or of a slice. */
+export interface ObservedEntry {
+  /** null if the endpointslice controller does not manage the slice. */
+  readonly place: ListingPlace | null;
+  /** The manager of the object if `place` is null. */
+  readonly manager: string;
+  readonly object: string;
+  readonly address: string;
+  /** The pod that the entry names; null if it names none. */
+  readonly pod: Key | null;
+  readonly state: EntryState;
+  readonly text: string;
 }
 
-const outputOf = (place: ListingPlace): ServiceOutput =>
-  place === 'endpoints' ? 'endpoints' : 'endpointslices';
+export const entryNote = ({ object, text }: ObservedEntry, end = ''): Reason =>
+  note(`${object}: ${text}${end}`, { object });
 
-/** Why an output of a Service is unknown; null if all are known. */
-export function whyUnknown({ stale }: VerdictInput, audited: ServiceAudit): string | null {
-  const reasons = serviceOutputs.map((output) => unknownReason(audited, output, stale));
-  const first = reasons.find((known) => known !== null);
-  return first === undefined ? null : unknownText[first];
+/** Selects entries by address, in canonical form, and by the pod that they name. */
+export type EntryFilter = (address: string, pod: Key | null) => boolean;
+
+/**
+ * The entries of a Service that the filter takes: those of its Endpoints, repacked as the
+ * controller does if an address is listed twice, then those of its slices.
+ */
+export function observedEntries(
+  listers: Listers,
+  record: ServiceState,
+  filter: EntryFilter,
+): ObservedEntry[] {
+  const { endpoints, slices, key, service } = record;
+  const entriesAt = (
+    addresses: Iterable<string>,
+    target: ObjectRef | null,
+    describe: () => Omit<ObservedEntry, 'address' | 'pod'>,
+  ): ObservedEntry[] => {
+    const pod = target?.kind === 'Pod' ? `${target.namespace}/${target.name}` : null;
+    return [...addresses]
+      .filter((address) => filter(address, pod))
+      .map((address) => ({ ...describe(), address, pod }));
+  };
+  const listings = (endpoints?.subsets ?? []).flatMap(({ addresses }, subset) =>
+    addresses.map((address) => ({ address, subset })),
+  );
+  const byAddress = Map.groupBy(listings, ({ address }) => canonicalIP(address.ip));
+  const listed = [...byAddress].flatMap(([ip, group]) =>
+    (group.length > 1 ? repack(group) : group.map(({ address }) => address)).flatMap(
+      ({ ready, ports, target }) =>
+        entriesAt([ip], target, () => ({
+          place: 'endpoints',
+          manager: '',
+          object: `Endpoints ${key}`,
+          state: ready ? stateOf(service, true, ports.length) : 'not-ready',
+          text: `${ip}, ${readyText(ready)}, ${portsText(ports)}`,
+        })),
+    ),
+  );
+  const sliced = slices.flatMap((slice) => {
+    const role = roleOf(listers, record, slice);
+    return slice.endpoints.flatMap((endpoint) =>
+      entriesAt(new Set(endpoint.addresses.map(canonicalIP)), endpoint.target, () => ({
+        place: role === 'controller' ? slice.addressType : null,
+        manager: managerText(role, slice),
+        object: sliceObject(slice),
+        state: stateOf(service, isReady(endpoint), slice.ports.length),
+        text: endpointText(endpoint, slice),
+      })),
+    );
+  });
+  return [...listed, ...sliced];
 }
 
-/** Explains a pod and a Service; null if the Service does not exist. */
-export function explainPair(context: VerdictInput, audited: ServiceAudit, pod: Pod) {
+function endpointText(endpoint: Endpoint, { ports }: EndpointSlice): string {
+  const { addresses, terminating, forZones, forNodes } = endpoint;
+  const zones = (forZones ?? []).map((zone) => `zone ${zone}`);
+  const hints = [...zones, ...(forNodes ?? []).map((node) => `Node ${node}`)].join(', ');
+  const ready = readyText(isReady(endpoint)) + (terminating === true ? ', terminating' : '');
+  const hint = hints === '' ? '' : `, hint for ${hints}`;
+  return `${addresses.join(', ')}, ${ready}, ${portsText(ports)}${hint}`;
+}
+
+/** The manager of a slice. */
+export function managerText(role: Role | null, { labels }: EndpointSlice): string {
+  if (role === 'mirror') return 'mirrored from Endpoints';
+  if (role !== 'foreign') return 'no slice of this Service any more';
+  return `managed by ${(labels[label.sliceManagedBy] ?? '') || 'nobody'}`;
+}
+
+/** The entries that name a pod, and those at its addresses that name no pod. */
+export function entriesOfPod(listers: Listers, record: ServiceState, pod: Pod): ObservedEntry[] {
+  const ips = new Set(pod.ips.map(canonicalIP));
+  return observedEntries(listers, record, (address, named) =>
+    named === null ? ips.has(address) : named === pod.key,
+  );
+}
+
+/** The state of a pod at a place: that of its best entry, because one entry brings traffic. */
+export function observedState(entries: readonly ObservedEntry[], place: ListingPlace): EntryState {
+  const states = entries.filter((entry) => entry.place === place).map(({ state }) => state);
+  return entryStates.findLast((state) => states.includes(state)) ?? 'absent';
+}
+
+/**
+ * The Services that list one of these addresses, which are in canonical form. A Service without
+ * differences lists only the addresses of its own pods, so its entries need no scan.
+ */
+export function servicesListing(
+  listers: Listers,
+  audited: Iterable<ServiceAudit>,
+  addresses: readonly string[],
+): ServiceAudit[] {
+  const pods = addresses.flatMap((ip) => listers.podsAt(ip));
+  const isListed = (text: string): boolean => addresses.includes(canonicalIP(text));
+  return [...audited].filter((service) => {
+    const { endpoints, slices } = service.record;
+    if (isConform(service) && !pods.some((pod) => isMember(service.record, pod))) return false;
+    const subsets = endpoints?.subsets ?? [];
+    return (
+      subsets.some((subset) => subset.addresses.some(({ ip }) => isListed(ip))) ||
+      slices.some((slice) => slice.endpoints.some((endpoint) => endpoint.addresses.some(isListed)))
+    );
+  });
+}
+
+/** Whether all entries of a Service are compared, and none differs. */
+function isConform({ record: { service, name, slices }, items, unknown }: ServiceAudit): boolean {
+  if (service === null || service.deleting || !isSelected(service)) return false;
+  const isCompared = (slice: EndpointSlice): boolean =>
+    isControllers(slice) && slice.labels[label.serviceName] === name && isOwnedBy(slice, service);
+  return items.size === 0 && unknown.size === 0 && slices.every(isCompared);
+}
+
+/**
+ * The differences of a Service that concern a pod: those at its addresses and at the addresses of
+ * its entries, without those of another pod at the same address.
+ */
+export function itemsAbout(
+  listers: Listers,
+  audited: ServiceAudit,
+  pod: Pod,
+  entries: readonly ObservedEntry[],
+): ServiceDifference[] {
+  const ips = new Set([...pod.ips.map(canonicalIP), ...entries.map(({ address }) => address)]);
+  return [...audited.items].flatMap(([unit, items]) => {
+    const [kind, address] = unit.split(' ');
+    if (address === undefined) {
+      // A difference of the Service as a whole.
+      return items.filter(({ difference: { code, subject } }) => {
+        if (code === 'endpoints-missing' || subject === pod.uid) return true;
+        if (code === 'left-behind' || code === 'left-behind-dead') return entries.length > 0;
+        return code.startsWith('mirror-') && ips.has(subject.split(' ')[0] ?? '');
+      });
+    }
+    if (kind === 'slice' || !ips.has(address)) return [];
+    const others = listers.podsAt(address).filter((other) => other !== pod);
+    return items.filter(({ difference: { subject } }) => {
+      const isAbout = ({ name, uid }: Pod): boolean => subject === name || subject.endsWith(uid);
+      return isAbout(pod) || !others.some(isAbout);
+    });
+  });
+}
+
+// --- the explanation ---
+
+/** The end of an answer if an output of a Service is unknown; '' if all are known. */
+export function doubtText(
+  { stale }: VerdictInput,
+  audited: ServiceAudit,
+  what = 'not all',
+): string {
+  const [first] = serviceOutputs.flatMap((output) => unknownReason(audited, output, stale) ?? []);
+  return first === undefined ? '' : `; ${what} can be judged: ${unknownText[first]}`;
+}
+
+/** What is known of a pod and an existing Service. */
+function pairInput(context: VerdictInput, audited: ServiceAudit, pod: Pod) {
   const { listers, release } = context;
   const { service } = audited.record;
   if (service === null) return null;
   const evaluated = evaluateConditions({ service, pod, node: nodeOf(listers, pod) }, release);
   const entries = entriesOfPod(listers, audited.record, pod);
   const items = itemsAbout(listers, audited, pod, entries);
-  const input: PairInput = { context, audited, service, pod, entries, items, ...evaluated };
-  const { conditions, expected, state, decides } = evaluated;
-  const places = [...expected.keys()].map((place) => comparePlace(input, place));
+  return { context, audited, service, pod, entries, items, ...evaluated };
+}
+
+type PairInput = NonNullable<ReturnType<typeof pairInput>>;
+
+export type PairExplanation = NonNullable<ReturnType<typeof explainPair>>;
+
+/** Explains a pod and a Service; null if the Service does not exist. */
+export function explainPair(context: VerdictInput, audited: ServiceAudit, pod: Pod) {
+  const input = pairInput(context, audited, pod);
+  if (input === null) return null;
+  const { service, conditions, expected, state, decides, entries, items } = input;
+  const places = [...expected].map(([place, wanted]) => comparePlace(input, place, wanted));
   const checked = conditions.map((condition) => conditionReason(condition, pod));
-  const listed = [...places.map(({ reason: found }) => found), ...otherReasons(input)];
+  const listed = [
+    ...places.map(({ reason: found }) => found),
+    ...itemReasons(items.filter(({ output }) => output === 'input' || output === 'mirrored')),
+    ...entries
+      .filter(({ place }) => place === null)
+      .map(({ object, manager, text }) => note(`${object}, ${manager}: ${text}`, { object })),
+  ];
   return {
     service: service.key,
     /** Also `conform` if no place must list the pod, and none does. */
@@ -85,25 +252,24 @@ export function explainPair(context: VerdictInput, audited: ServiceAudit, pod: P
   };
 }
 
-function comparePlace(input: PairInput, place: ListingPlace) {
-  const { context, audited, service, entries } = input;
-  const output = outputOf(place);
+/** Compares the desired with the actual state at a place. */
+function comparePlace(input: PairInput, place: ListingPlace, expected: EntryState) {
+  const { audited, service } = input;
+  const { stale } = input.context;
+  const output = place === 'endpoints' ? 'endpoints' : 'endpointslices';
   const items = input.items.filter((item) => item.output === output);
-  const expected = input.expected.get(place) ?? 'absent';
+  const entries = input.entries.filter((entry) => entry.place === place);
   const actual = observedState(entries, place);
   // No controller writes for a Service without a selector, so without differences nothing is wrong.
   const isIdle = !isSelected(service) && items.length === 0;
-  const verdict: Verdict = isIdle ? 'conform' : verdictOn(audited, items, output, context.stale);
+  const verdict: Verdict = isIdle ? 'conform' : verdictOn(audited, items, output, stale);
   const isRight = verdict === 'conform';
-  const parts = [
-    ...entries.filter((entry) => entry.place === place).map((entry) => entryNote(entry)),
-    ...itemReasons(items),
-  ];
+  const parts = [...entries.map((entry) => entryNote(entry)), ...itemReasons(items)];
   const compared = (mark: ReasonMark, text: string) => {
     const found = reason(mark, `${placeName(place)}: ${text}`, { parts });
     return { place, expected, actual, verdict, reason: found };
   };
-  const unknown = unknownReason(audited, output, context.stale);
+  const unknown = unknownReason(audited, output, stale);
   if (verdict === 'unknown' && unknown !== null) {
     return compared('unknown', `unknown, since ${unknownText[unknown]}`);
   }
@@ -149,48 +315,36 @@ const answerWords: Readonly<Record<EntryState, readonly [is: string, should: str
 
 function answerOf(
   { context, audited, service, pod, conditions, items, state, decides }: PairInput,
-  places: readonly PlaceComparison[],
+  places: readonly ReturnType<typeof comparePlace>[],
 ): { answer: string; change: string | null } {
   const [is, should] = answerWords[state];
   const why = decides === null ? '' : `: ${decides.text}`;
   const wrong = worstItemsFirst(items).filter(({ difference }) => !legal.has(difference.code));
   const written = wrong.find(({ output }) => output !== 'input');
   if (written !== undefined) {
-    const but = actualText(places) || itemText(written);
+    const actual = places
+      .filter(({ expected, actual }) => expected !== actual)
+      .filter(({ verdict }) => verdict === 'different' || verdict === 'pending')
+      .map(({ place, actual }) =>
+        actual === 'absent'
+          ? `${placeName(place)} leave it out`
+          : `${placeName(place)} have it ${stateWords[actual]}`,
+      );
+    const but = actual.join(' and ') || itemText(written);
     const answer = `Pod ${pod.key} ${should} Service ${service.key}${why}. But: ${but}`;
     return { answer, change: itemChange(written) };
   }
   const [first] = wrong;
   const failed = conditions.filter(({ passes }) => passes === false);
   const rest = decides === null ? 0 : failed.length - 1;
-  const unknown = isSelected(service) ? whyUnknown(context, audited) : null;
   const answer = [
     `Pod ${pod.key} ${is} Service ${service.key}`,
     state === 'ready' ? ' and gets its traffic' : '',
     why,
     rest < 1 ? '' : `, and for ${rest === 1 ? 'one more reason' : `${rest} more reasons`}`,
     first === undefined ? '' : `. But: ${itemText(first)}`,
-    unknown === null ? '' : `; not all of it can be judged: ${unknown}`,
+    isSelected(service) ? doubtText(context, audited, 'not all of it') : '',
   ].join('');
   const changes = failed.flatMap(({ change }) => change ?? []).join('; then ') || null;
   return { answer, change: first === undefined ? changes : itemChange(first) };
 }
-
-/** The actual state where it is wrong, in one clause; empty if no state is. */
-const actualText = (places: readonly PlaceComparison[]): string =>
-  places
-    .filter(({ expected, actual }) => expected !== actual)
-    .filter(({ verdict }) => verdict === 'different' || verdict === 'pending')
-    .map(({ place, actual }) => {
-      const what = actual === 'absent' ? 'leave it out' : `have it ${stateWords[actual]}`;
-      return `${placeName(place)} ${what}`;
-    })
-    .join(' and ');
-
-/** Differences of the input and of mirrored slices, and entries of other managers. */
-const otherReasons = ({ entries, items }: PairInput): Reason[] => [
-  ...itemReasons(items.filter(({ output }) => output === 'input' || output === 'mirrored')),
-  ...entries
-    .filter(({ place }) => place === null)
-    .map(({ object, manager, text }) => note(`${object}, ${manager}: ${text}`, { object })),
-];

@@ -1,6 +1,5 @@
 // Explains one Service: what the controllers write for it, the pods that it selects and their
 // desired states, near misses if it selects none, and the verdict and differences of each output.
-// Pods that are equal in all that decides form one group, which is explained by one of them.
 
 import type { Pod, Service } from '../../model/objects.ts';
 import { annotation, label, portText } from '../../model/objects.ts';
@@ -10,7 +9,7 @@ import { addressTypesOf } from '../../shadow/endpointslice.ts';
 import { hintMode, whyNoHints } from '../../shadow/hints.ts';
 import { isMirrored } from '../../shadow/mirroring.ts';
 import { legal } from '../finding/verdicts.ts';
-import { fillGroups, surplusOf } from '../measure/fill.ts';
+import { fillOf } from '../measure/fill.ts';
 import type { AuditContext, ServiceState } from '../service/cache.ts';
 import { nodeOf, slicesOf } from '../service/cache.ts';
 import { countHints } from '../service/endpointslices.ts';
@@ -34,6 +33,7 @@ import {
   itemChange,
   itemReasons,
   itemText,
+  markOf,
   note,
   reason,
   severityOf,
@@ -42,8 +42,7 @@ import {
   worstVerdict,
 } from './explanation.ts';
 import { missedLabelText, namespacesMatching, podsNear, wantedLabels } from './near-miss.ts';
-import { managerText, observedEntries } from './observed.ts';
-import { whyUnknown } from './pod-in-service.ts';
+import { doubtText, managerText, observedEntries } from './pod-in-service.ts';
 
 /** Explains a Service, or the objects that are left under its name. */
 export function explainService(context: VerdictInput, audited: ServiceAudit): ExplanationBody {
@@ -51,22 +50,21 @@ export function explainService(context: VerdictInput, audited: ServiceAudit): Ex
   const { record } = audited;
   const { service } = record;
   const items = [...audited.items.values()].flat();
-  const verdicts = serviceOutputs
-    .map((output) => verdictOf(listers, audited, output, stale))
-    .filter((verdict) => verdict !== null);
+  const verdicts = serviceOutputs.flatMap(
+    (output) => verdictOf(listers, audited, output, stale) ?? [],
+  );
   const pods = service === null ? null : podsReason(context, record, service);
-  const reasons = [
-    service === null ? reason('no', `there is no Service ${record.key}`) : kindReason(service),
-    pods,
-    ...serviceOutputs.map((output) => outputReason(context, audited, items, output)),
-    inputReason(items),
-    ...foreignReasons(context, record),
-  ].filter((part) => part !== null);
   return {
     verdict: verdicts.length === 0 ? null : worstVerdict(verdicts),
     severity: severityOf(items),
     ...answerOf(context, audited, pods, items),
-    reasons,
+    reasons: [
+      service === null ? reason('no', `there is no Service ${record.key}`) : kindReason(service),
+      pods ?? [],
+      serviceOutputs.flatMap((output) => outputReason(context, audited, items, output) ?? []),
+      inputReason(items) ?? [],
+      foreignReasons(context, record),
+    ].flat(),
   };
 }
 
@@ -76,32 +74,29 @@ function answerOf(
   pods: Reason | null,
   items: readonly ServiceDifference[],
 ): Pick<ExplanationBody, 'answer' | 'change'> {
-  const { record } = audited;
-  const { service } = record;
-  const state = service === null ? 'does not exist' : stateText(record, service, pods);
-  const answer = `Service ${record.key} ${state}`;
+  const answer = `Service ${audited.record.key} ${stateText(audited.record, pods)}`;
   const worst = worstItemsFirst(items).find(
     ({ severity, difference }) => severity !== 'info' && !legal.has(difference.code),
   );
   if (worst !== undefined) {
     return { answer: `${answer}. But: ${itemText(worst)}`, change: itemChange(worst) };
   }
-  const unknown = pods === null ? null : whyUnknown(context, audited);
-  const doubt = unknown === null ? '' : `; not all can be judged: ${unknown}`;
+  const doubt = pods === null ? '' : doubtText(context, audited);
   return { answer: answer + doubt, change: firstChange(pods?.parts ?? []) };
 }
 
-function stateText(record: ServiceState, service: Service, pods: Reason | null): string {
+function stateText({ service, endpoints, members }: ServiceState, pods: Reason | null): string {
+  if (service === null) return 'does not exist';
   if (service.type === 'ExternalName') {
     return 'is an alias in DNS (ExternalName) and has no endpoints';
   }
   if (service.selector === null) {
-    const isCopied = isMirrored(service, record.endpoints);
+    const isCopied = isMirrored(service, endpoints);
     const end = isCopied ? ', and its Endpoints are mirrored into EndpointSlices' : '';
     return `has no selector: no pod is in it by itself${end}`;
   }
   if (pods === null || pods.mark === 'unknown') return 'cannot be explained without its pods';
-  if (record.members.size === 0) {
+  if (members.size === 0) {
     const [closest] = pods.parts;
     const end = closest === undefined ? '' : `; closest: ${closest.text}`;
     return `selects nothing: ${pods.text}${end}`;
@@ -124,7 +119,7 @@ function kindReason(service: Service): Reason {
     return note(text, { object, field: 'spec.selector' });
   }
   const ports = service.ports.map(
-    (port) => `${servicePortText(port)} to ${port.targetPort === 0 ? port.port : port.targetPort}`,
+    (port) => `${servicePortText(port)} to ${port.targetPort || port.port}`,
   );
   const facts = [
     `type ${service.type}`,
@@ -143,26 +138,24 @@ function kindReason(service: Service): Reason {
 
 /** The selected pods in groups that are equal in all that decides, largest first. */
 function groupPods({ members, kinds }: ServiceState): Pod[][] {
-  const groups = Map.groupBy(members.keys(), (pod) => {
-    const { terminal, deleting, ready, ips, node } = pod;
-    const kind = kinds.findIndex((known) => known === members.get(pod));
-    return [kind, terminal, deleting, ready, ips.length, node === ''].join(' ');
-  });
-  return [...groups.values()].sort((a, b) => b.length - a.length);
+  const groups = Map.groupBy(members, ([{ terminal, deleting, ready, ips, node }, kind]) =>
+    [kinds.indexOf(kind), terminal, deleting, ready, ips.length, node === ''].join(' '),
+  );
+  return [...groups.values()]
+    .map((group) => group.map(([pod]) => pod))
+    .sort((a, b) => b.length - a.length);
 }
 
 function groupReason(pods: readonly Pod[], { conditions, expected, state }: Conditions): Reason {
-  const [endpoints, ...slices] = expected;
   // The first condition that keeps the group from being ready, in slices first.
-  const why = [...slices, ...(endpoints === undefined ? [] : [endpoints])]
-    .map((entry) => decidingCondition(conditions, entry))
-    .find((condition) => condition !== null);
+  const deciding = [...expected].map((entry) => decidingCondition(conditions, entry));
+  const why = [...deciding.slice(1), deciding[0]].find((condition) => condition);
   const must = state === 'ready' ? 'ready' : `must be ${stateWords[state]}`;
   const names = fewOf(pods.map(({ name }) => name).sort());
   const text = `${counted(pods.length, 'pod')} ${must}${why ? `: ${why.text}` : ''} (${names})`;
+  const object = pods.length === 1 ? `Pod ${pods[0]?.key ?? ''}` : 'Pods';
   const failed = conditions.find(({ passes }) => passes === false);
   const { field = null, source = null, change = null } = failed ?? {};
-  const object = pods.length === 1 ? `Pod ${pods[0]?.key ?? ''}` : 'Pods';
   return reason(state === 'ready' ? 'yes' : 'no', text, { object, field, source, change });
 }
 
@@ -177,10 +170,9 @@ function podsReason(context: AuditContext, record: ServiceState, service: Servic
   const parts = groupPods(record).flatMap((pods) => {
     const [pod] = pods;
     if (pod === undefined) return [];
-    const pair = { service, pod, node: nodeOf(listers, pod) };
-    const evaluated = evaluateConditions(pair, release);
+    const evaluated = evaluateConditions({ service, pod, node: nodeOf(listers, pod) }, release);
     if (['ready', 'fewer-ports'].includes(evaluated.state)) ready += pods.length;
-    return [groupReason(pods, evaluated)];
+    return groupReason(pods, evaluated);
   });
   const text = `it selects ${counted(record.members.size, 'pod')}, ${ready} of them ready`;
   return reason(ready > 0 ? 'yes' : 'no', text, { parts });
@@ -245,19 +237,13 @@ function outputReason(
   }
   const unknown = unknownReason(audited, output, context.stale);
   const why = verdict === 'unknown' && unknown !== null ? `, since ${unknownText[unknown]}` : '';
-  const mark = verdict === 'conform' ? 'yes' : verdict === 'unknown' ? 'unknown' : 'no';
+  const text = `${name}: ${verdict}${why}: ${sizeText(context, record, output)}`;
   const parts = [
     ...itemReasons(items.filter((item) => item.output === output)),
     ...deletedPods(context, audited, output),
+    ...(output === 'endpointslices' ? sliceReasons(context, record) : []),
   ];
-  if (output === 'endpointslices') {
-    const hint = hintText(context, record);
-    if (hint !== null)
-      parts.push(note(hint, { source: `${sliceReconciler} reconcileByAddressType` }));
-    parts.push(...surplusReasons(context, record));
-  }
-  const size = sizeText(context, record, output);
-  return reason(mark, `${name}: ${verdict}${why}: ${size}`, { parts });
+  return reason(markOf(verdict), text, { parts });
 }
 
 /** Pods that do not exist, but that the first 20 wrong entries name. */
@@ -273,34 +259,35 @@ function deletedPods(
   const wrong = new Set(addresses.slice(0, 20));
   const isGone = (address: string, pod: string | null): boolean =>
     wrong.has(address) && pod !== null && !listers.pods.has(pod);
-  const entries = observedEntries(listers, record, isGone).filter(
-    ({ place }) => (place === 'endpoints') === (output === 'endpoints'),
+  const pods = observedEntries(listers, record, isGone).flatMap(({ place, pod }) =>
+    (place === 'endpoints') === (output === 'endpoints') ? (pod ?? []) : [],
   );
-  const gone = [...new Set(entries.flatMap(({ pod }) => pod ?? []))].sort();
+  const gone = [...new Set(pods)].sort();
   return gone.length === 0 ? [] : [note(`there is no Pod ${fewOf(gone)} any more`)];
 }
 
-/** More slices than needed: the controller fills slices with room, but never packs them again. */
-function surplusReasons(context: AuditContext, record: ServiceState): Reason[] {
-  const { listers, maxEndpointsPerSlice: max } = context;
-  const groups = fillGroups(slicesOf(listers, record, 'controller'), max);
-  const slices = groups.reduce((sum, group) => sum + group.slices, 0);
-  const surplus = groups.reduce((sum, group) => sum + surplusOf(group), 0);
-  if (surplus === 0) return [];
+/** Hints, and more slices than needed, which the controller never packs again. */
+function sliceReasons(context: AuditContext, record: ServiceState): Reason[] {
+  const hint = hintText(context, record);
+  const source = `${sliceReconciler} reconcileByAddressType`;
+  const reasons = hint === null ? [] : [note(hint, { source })];
+  const found = slicesOf(context.listers, record, 'controller');
+  const { slices, minimum } = fillOf(found, context.maxEndpointsPerSlice);
+  if (slices === minimum) return reasons;
   const text =
-    `${counted(slices, 'slice')} where ${slices - surplus} would hold all: slices are ` +
+    `${counted(slices, 'slice')} where ${minimum} would hold all: slices are ` +
     'not packed anew when pods go, which is legal and costs no traffic';
-  return [note(text, { source: sliceReconciler })];
+  return [...reasons, note(text, { source: sliceReconciler })];
 }
 
 /** The entries of an output in numbers. */
 function sizeText({ listers }: AuditContext, record: ServiceState, output: ServiceOutput): string {
   if (output === 'endpoints') {
-    const { endpoints } = record;
-    if (endpoints === null) return 'the object does not exist';
-    const ready = endpoints.subsets.reduce((sum, { readyCount }) => sum + readyCount, 0);
-    const all = endpoints.subsets.reduce((sum, { addresses }) => sum + addresses.length, 0);
-    return all === 0 ? 'no addresses' : `${ready} ready of ${counted(all, 'address', 'addresses')}`;
+    if (record.endpoints === null) return 'the object does not exist';
+    const all = record.endpoints.subsets.flatMap(({ addresses }) => addresses);
+    if (all.length === 0) return 'no addresses';
+    const ready = all.filter((address) => address.ready).length;
+    return `${ready} ready of ${counted(all.length, 'address', 'addresses')}`;
   }
   const slices = slicesOf(listers, record, output === 'mirrored' ? 'mirror' : 'controller');
   const endpoints = slices.flatMap((slice) => slice.endpoints);
@@ -343,14 +330,14 @@ function hintText({ listers, release }: AuditContext, record: ServiceState): str
   return `no hints although topology-mode is Auto: ${why}`;
 }
 
-const foreignReasons = ({ listers }: AuditContext, record: ServiceState): Reason[] =>
-  slicesOf(listers, record, 'foreign')
-    .slice(0, 5)
-    .map((slice) => {
-      const count = counted(slice.endpoints.length, 'endpoint');
-      const object = `EndpointSlice ${slice.key}`;
-      return note(`${object}, ${managerText('foreign', slice)}: ${count}, not judged`, { object });
-    });
+function foreignReasons({ listers }: AuditContext, record: ServiceState): Reason[] {
+  const slices = slicesOf(listers, record, 'foreign');
+  return slices.slice(0, 5).map((slice) => {
+    const count = counted(slice.endpoints.length, 'endpoint');
+    const object = `EndpointSlice ${slice.key}`;
+    return note(`${object}, ${managerText('foreign', slice)}: ${count}, not judged`, { object });
+  });
+}
 
 /** Findings about the input; a note if none costs traffic. */
 function inputReason(items: readonly ServiceDifference[]): Reason | null {

@@ -1,27 +1,21 @@
 // Shows one Service as a table: a row for each address of each selected pod, and for each other
 // address that the Service lists, with the desired state, the actual entries and the differences.
-// Rows that differ come first. Only the rows of one page are evaluated.
 
+import { getOrInsert } from '../../model/get-or-insert.ts';
 import { canonicalIP, parseIP } from '../../model/ip.ts';
 import type { Pod, Service } from '../../model/objects.ts';
 import { expectedAddress, isSelected } from '../../shadow/endpoints.ts';
 import type { AuditContext, ServiceState } from '../service/cache.ts';
 import { nodeOf, roleOf } from '../service/cache.ts';
 import type { ServiceAudit, ServiceDifference } from '../service/reconcile.ts';
+import { unitAddress } from '../service/reconcile.ts';
 import type { EntryState } from './conditions.ts';
 import { decidingCondition, evaluateConditions } from './conditions.ts';
-import type { ObservedEntry } from './observed.ts';
-import { observedEntries } from './observed.ts';
+import type { ObservedEntry } from './pod-in-service.ts';
+import { observedEntries } from './pod-in-service.ts';
 
 export type ServiceTable = ReturnType<typeof serviceTable>;
 export type ServiceTableRow = ServiceTable['rows'][number];
-
-interface RowExpectation {
-  /** null if the controllers write nothing there, or if the pods are unknown. */
-  readonly expected: Readonly<Record<'endpoints' | 'slices', EntryState | null>>;
-  /** The condition that keeps traffic from the pod; null if none does. */
-  readonly why: string | null;
-}
 
 interface Place {
   readonly address: string;
@@ -47,11 +41,12 @@ export function serviceTable(
   );
   return {
     /** Each slice as a column; the role is null if it belongs to no Service any more. */
-    slices: record.slices.map((slice) => {
-      const { name, addressType, endpoints } = slice;
-      const role = roleOf(listers, record, slice);
-      return { name, addressType, role, endpoints: endpoints.length };
-    }),
+    slices: record.slices.map((slice) => ({
+      name: slice.name,
+      addressType: slice.addressType,
+      role: roleOf(listers, record, slice),
+      endpoints: slice.endpoints.length,
+    })),
     rows: page.map((place) => ({
       ...rowOf(context, record, place, entries.get(place.address) ?? []),
       items: items.get(place.address) ?? [],
@@ -66,9 +61,8 @@ export function serviceTable(
 function itemsByAddress({ items }: ServiceAudit): Map<string, ServiceDifference[]> {
   const found = new Map<string, ServiceDifference[]>();
   for (const [unit, differences] of items) {
-    const [kind, address] = unit.split(' ');
-    if (address === undefined || kind === 'slice') continue;
-    found.set(address, [...(found.get(address) ?? []), ...differences]);
+    const address = unitAddress(unit);
+    if (address !== null) getOrInsert(found, address, () => []).push(...differences);
   }
   return found;
 }
@@ -86,11 +80,13 @@ function placesIn(record: ServiceState, differing: Iterable<string>): Place[] {
     ...endpoints.map(({ ip }) => canonicalIP(ip)),
     ...sliced.flatMap((endpoint) => endpoint.addresses.map(canonicalIP)),
   ]);
-  const rows = [...addresses].flatMap(
-    (address): readonly Place[] => owners.get(address) ?? [{ address, pod: null }],
-  );
   const without = pods.filter(({ ips }) => ips.length === 0);
-  return [...rows, ...without.map((pod) => ({ address: '', pod }))];
+  return [
+    ...[...addresses].flatMap(
+      (address): readonly Place[] => owners.get(address) ?? [{ address, pod: null }],
+    ),
+    ...without.map((pod) => ({ address: '', pod })),
+  ];
 }
 
 function rowOf(
@@ -100,8 +96,7 @@ function rowOf(
   entries: readonly ObservedEntry[],
 ) {
   const named = entries.find((entry) => entry.pod !== null)?.pod ?? null;
-  const isOfPod = (entry: ObservedEntry): boolean => (entry.pod ?? pod?.key) === pod?.key;
-  const ofPod = pod === null ? [] : entries.filter(isOfPod);
+  const ofPod = pod === null ? [] : entries.filter((entry) => (entry.pod ?? pod.key) === pod.key);
   return {
     /** In canonical form; '' for a pod without an address. */
     address,
@@ -115,16 +110,24 @@ function rowOf(
   };
 }
 
+interface RowExpectation {
+  /** null if the controllers write nothing there, or if the pods are unknown. */
+  readonly expected: Readonly<Record<'endpoints' | 'slices', EntryState | null>>;
+  /** The condition that keeps traffic from the pod; null if none does. */
+  readonly why: string | null;
+}
+
 function expectedAt(
   { listers, release }: AuditContext,
   service: Service | null,
   pod: Pod | null,
   address: string,
 ): RowExpectation {
-  if (service === null || !isSelected(service) || !listers.knows('pods')) {
-    return { expected: { endpoints: null, slices: null }, why: null };
+  const isKnown = service !== null && isSelected(service) && listers.knows('pods');
+  if (!isKnown || pod === null) {
+    const state = isKnown ? 'absent' : null;
+    return { expected: { endpoints: state, slices: state }, why: null };
   }
-  if (pod === null) return { expected: { endpoints: 'absent', slices: 'absent' }, why: null };
   const pair = { service, pod, node: nodeOf(listers, pod) };
   const { conditions, expected } = evaluateConditions(pair, release);
   const family = parseIP(address)?.family;

@@ -5,16 +5,10 @@ import { parseIP } from '../../model/ip.ts';
 import type { Key, Listers } from '../../model/objects.ts';
 import type { ExplainTarget } from './explanation.ts';
 
-/** A name as the user wrote it. */
-interface ObjectName {
-  readonly namespace: string | null;
-  readonly name: string;
-}
-
-/** A target whose namespaces may be unknown. */
+/** A target as the user wrote it; the namespace `*` means that none was given. */
 export interface ParsedTarget {
-  pod: ObjectName | null;
-  service: ObjectName | null;
+  pod: Key | null;
+  service: Key | null;
   address: string | null;
   node: string | null;
   /** The name of a port of the Service, for a node; null for all ports. */
@@ -50,31 +44,26 @@ export function parseTarget(words: readonly string[], namespace: string | null):
     } else if (rest.length > (field === 'node' ? 1 : 2)) {
       throw new Error(`${usage}: "${word}" has too many parts`);
     } else if (field === 'node') target.node = first;
-    else if (second === undefined) target[field] = { namespace, name: first };
-    else target[field] = { namespace: first, name: second };
+    else target[field] = second === undefined ? `${namespace ?? '*'}/${first}` : rest.join('/');
   }
   const { pod, service, address, node } = target;
   const isNotAlone = address !== null && (pod !== null || service !== null || node !== null);
   const isIncomplete = node !== null && (service === null || pod !== null);
   if (words.length === 0 || isNotAlone || isIncomplete) throw new Error(usage);
   if (node === null || service === null) return target;
-  const [name = '', port = null] = service.name.split(':');
-  return { ...target, service: { namespace: service.namespace, name }, port };
+  const [key = '', port = null] = service.split(':');
+  return { ...target, service: key, port };
 }
 
 /**
- * The key of the object of that name, with the namespace `*` if none has it; `preferred` is the
- * namespace that wins if several have it. Throws an Error if several remain.
+ * The key of an object whose namespace may be `*`; it stays so if no object has that name. If
+ * several have it, that in the namespace of `other` wins. Throws an Error if several remain.
  */
-function resolveKey(
-  { namespace, name }: ObjectName,
-  objects: ReadonlyMap<Key, { readonly name: string }>,
-  preferred: string | null,
-): Key {
-  if (namespace !== null) return `${namespace}/${name}`;
-  const keys = [...objects].filter(([, object]) => object.name === name).map(([key]) => key);
-  const near = keys.find((key) => preferred !== null && key.startsWith(`${preferred}/`));
-  if (near !== undefined || keys.length < 2) return near ?? keys[0] ?? `*/${name}`;
+function resolveKey(key: Key, objects: ReadonlyMap<Key, unknown>, other: Key | null): Key {
+  if (!key.startsWith('*/')) return key;
+  const keys = [...objects.keys()].filter((known) => known.endsWith(key.slice(1)));
+  const near = keys.find((known) => known.split('/')[0] === other?.split('/')[0]);
+  if (near !== undefined || keys.length < 2) return near ?? keys[0] ?? key;
   throw new Error(`${keys.join(', ')} have that name: say which with -n NAMESPACE`);
 }
 
@@ -82,9 +71,8 @@ function resolveKey(
 export function resolveTarget(target: ParsedTarget, { pods, services }: Listers): ExplainTarget {
   const { address, node, port } = target;
   if (address !== null) return { kind: 'address', address };
-  const pod = target.pod && resolveKey(target.pod, pods, target.service?.namespace ?? null);
-  const preferred = pod?.split('/')[0] ?? null;
-  const service = target.service && resolveKey(target.service, services, preferred);
+  const pod = target.pod && resolveKey(target.pod, pods, target.service);
+  const service = target.service && resolveKey(target.service, services, pod);
   if (service === null) return { kind: 'pod', pod: pod ?? '*/' };
   if (node !== null) return { kind: 'node', node, service, port };
   return pod === null ? { kind: 'service', service } : { kind: 'pair', pod, service };

@@ -6,7 +6,7 @@
 import type { EntryState } from '../../audit/explain/conditions.ts';
 import { stateWords } from '../../audit/explain/conditions.ts';
 import type { Explanation, Reason, ReasonMark } from '../../audit/explain/explanation.ts';
-import type { ObservedEntry } from '../../audit/explain/observed.ts';
+import type { ObservedEntry } from '../../audit/explain/pod-in-service.ts';
 import type { ServiceTable, ServiceTableRow } from '../../audit/explain/table.ts';
 import type { Finding } from '../../audit/finding/catalogue.ts';
 import { catalogue } from '../../audit/finding/catalogue.ts';

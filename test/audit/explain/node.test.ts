@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 
 import { explain } from '../../../src/audit/explain/explain.ts';
 import type { NodeLookup } from '../../../src/audit/explain/node.ts';
-import { explainNode, noNodeLookup } from '../../../src/audit/explain/node.ts';
+import { explainNode } from '../../../src/audit/explain/node.ts';
 import type { Reason } from '../../../src/audit/explain/explanation.ts';
 import type { PacketTrace } from '../../../src/audit/node/audit-node.ts';
 import { endpoints, judged, node, pod, service, slice } from '../../build.ts';
@@ -92,7 +92,7 @@ test('packets with equal results share one reason, which names the pods of the e
 });
 
 test('a node without known rules shows what is expected', () => {
-  const got = explainNode(context, serviceAuditor, asked, noNodeLookup);
+  const got = explainNode(context, serviceAuditor, asked, null);
   expect(got.verdict).toBe('unknown');
   const texts = textsOf(got.reasons);
   expect(texts[0]).toBe('the rules of the node are not known');
@@ -103,12 +103,12 @@ test('a cluster IP of IPv6 is written in brackets', () => {
   const ipFamilies = ['IPv6'] as const;
   const six = service({ clusterIP: 'fd96::1', clusterIPs: ['fd96::1'], ipFamilies });
   const world = judged([node({ addresses: ['fd18::2'] }), six, pod(), endpoints(), slice()]);
-  const { reasons } = explainNode(world.context, world.serviceAuditor, asked, noNodeLookup);
+  const { reasons } = explainNode(world.context, world.serviceAuditor, asked, null);
   expect(textsOf(reasons).join()).toContain(`${name} at [fd96::1]:80/tcp (cluster IP)`);
 });
 
 test('an unknown port is an answer of its own', () => {
-  const got = explainNode(context, serviceAuditor, { ...asked, port: 'nope' }, noNodeLookup);
+  const got = explainNode(context, serviceAuditor, { ...asked, port: 'nope' }, null);
   expect(got.answer).toContain('Service shop/web:nope has no such port; ports: ');
   expect(got.verdict).toBeNull();
 });

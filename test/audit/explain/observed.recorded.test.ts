@@ -2,7 +2,7 @@
 
 import { expect, test } from 'vitest';
 
-import { observedEntries, servicesListing } from '../../../src/audit/explain/observed.ts';
+import { observedEntries, servicesListing } from '../../../src/audit/explain/pod-in-service.ts';
 import { canonicalIP } from '../../../src/model/ip.ts';
 import { caseFiles, worldsOf } from '../../vectors/world.ts';
 import type { World } from '../../vectors/world.ts';

@@ -8,7 +8,7 @@ import {
   itemsAbout,
   managerText,
   entriesOfPod,
-} from '../../../src/audit/explain/observed.ts';
+} from '../../../src/audit/explain/pod-in-service.ts';
 import {
   address,
   endpoint,

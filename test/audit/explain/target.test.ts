@@ -3,17 +3,16 @@ import { describe, expect, test } from 'vitest';
 import { isResolved, parseTarget, resolveTarget } from '../../../src/audit/explain/target.ts';
 import { pod, service, storeOf } from '../../build.ts';
 
-const shop = (name: string) => ({ namespace: 'shop', name });
 const nothing = { pod: null, service: null, address: null, node: null, port: null };
 
 describe('words', () => {
   test.each([
-    [['service/web'], { service: shop('web') }],
-    [['svc/bank/web'], { service: { namespace: 'bank', name: 'web' } }],
-    [['pod/a', 'service/web'], { pod: shop('a'), service: shop('web') }],
+    [['service/web'], { service: 'shop/web' }],
+    [['svc/bank/web'], { service: 'bank/web' }],
+    [['pod/a', 'service/web'], { pod: 'shop/a', service: 'shop/web' }],
     [['ip/fd00::1'], { address: 'fd00::1' }],
-    [['node/n', 'service/web:http'], { node: 'n', service: shop('web'), port: 'http' }],
-    [['SVC/web', 'no/n'], { node: 'n', service: shop('web') }],
+    [['node/n', 'service/web:http'], { node: 'n', service: 'shop/web', port: 'http' }],
+    [['SVC/web', 'no/n'], { node: 'n', service: 'shop/web' }],
   ])('%j', (words, want) => {
     expect(parseTarget(words, 'shop')).toEqual({ ...nothing, ...want });
   });
