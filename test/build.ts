@@ -327,10 +327,12 @@ export const synced = (at: number, without: readonly Resource[] = []): Recording
 
 export const clock = (at: number): RecordingEntry => ({ kind: 'clock', at });
 
-export const end = (at: number): RecordingEntry => {
-  const none = new Map<string, number>();
-  return { kind: 'end', at, complete: true, skipped: none, problems: none };
-};
+export const end = (at: number): RecordingEntry => ({
+  kind: 'end',
+  at,
+  complete: true,
+  skipped: new Map(),
+});
 
 export function auditorOf(
   settle: number,

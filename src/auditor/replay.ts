@@ -26,7 +26,7 @@ export async function replay(
     const at = entry.kind === 'event' ? entry.event.at : entry.at;
     const begun = (origin ??= at);
     if (until !== null && at > until) {
-      auditor.take({ kind: 'end', at: until, complete: true, ...nothingSkipped });
+      auditor.take({ kind: 'end', at: until, complete: true, skipped: new Map() });
       return;
     }
     if (speed !== Infinity) {
@@ -42,8 +42,6 @@ export async function replay(
     auditor.take(entry);
   }
 }
-
-const nothingSkipped = { skipped: new Map<string, number>(), problems: new Map<string, number>() };
 
 /** Waits for a moment of performance.now(), or until the signal is aborted. */
 async function sleepUntil(moment: number, signal: AbortSignal | undefined): Promise<void> {

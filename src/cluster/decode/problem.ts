@@ -83,16 +83,10 @@ export function problemAt(
   return { source, line, object: null, field: null, value: null, message, lost: null, ...details };
 }
 
-export interface BoundedProblems {
-  readonly report: OnProblem;
-  /** How many problems there were of each message, passed on or not. */
-  readonly counts: ReadonlyMap<string, number>;
-}
-
-/** Passes on the first `limit` problems of each message, and counts all of them. */
-export function boundedProblems(onProblem: OnProblem, limit = 20): BoundedProblems {
+/** Passes on the first `limit` problems of each message. */
+export function boundedProblems(onProblem: OnProblem, limit = 20): OnProblem {
   const counts = new Map<string, number>();
-  const report: OnProblem = (problem) => {
+  return (problem) => {
     const count = (counts.get(problem.message) ?? 0) + 1;
     counts.set(problem.message, count);
     if (count <= limit) onProblem(problem);
@@ -100,7 +94,6 @@ export function boundedProblems(onProblem: OnProblem, limit = 20): BoundedProble
       onProblem({ ...problem, message: `${problem.message}, like more that are only counted` });
     }
   };
-  return { report, counts };
 }
 
 const wordLimit = 1000;

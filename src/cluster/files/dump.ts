@@ -10,8 +10,7 @@
 
 import { createReadStream } from 'node:fs';
 import { readdir, realpath, stat } from 'node:fs/promises';
-import { basename, extname, join } from 'node:path';
-import { stdin as processStdin } from 'node:process';
+import { extname, join } from 'node:path';
 import { Readable } from 'node:stream';
 
 import type { Key, Resource, UnreadableObject, WatchEvent } from '../../model/objects.ts';
@@ -67,8 +66,6 @@ export interface DumpEnd {
   readonly duplicates: number;
   /** Objects of kinds that are not read, by kind. */
   readonly ignored: ReadonlyMap<string, number>;
-  /** Problems by message, including those that were not reported any more. */
-  readonly problems: ReadonlyMap<string, number>;
 }
 
 /**
@@ -82,7 +79,7 @@ export interface DumpEnd {
 export async function* readDump(
   paths: readonly string[],
   onProblem: OnProblem,
-  stdin: Bytes = processStdin,
+  stdin: Bytes = process.stdin,
 ): AsyncGenerator<DumpEntry> {
   const dump = newDump(onProblem);
   for (const path of paths) {
@@ -91,8 +88,8 @@ export async function* readDump(
       yield* readFile(dump, path, createReadStream(path, streamOptions));
     } else yield* readDirectory(dump, path);
   }
-  const { newest, kubelet, duplicates, ignored, problems } = dump;
-  yield { kind: 'end', newest, kubelet, duplicates, ignored, problems: problems.counts };
+  const { newest, kubelet, duplicates, ignored } = dump;
+  yield { kind: 'end', newest, kubelet, duplicates, ignored };
 }
 
 const streamOptions = { highWaterMark: 256 * 1024 };
@@ -100,7 +97,7 @@ const streamOptions = { highWaterMark: 256 * 1024 };
 type Dump = ReturnType<typeof newDump>;
 
 const newDump = (onProblem: OnProblem) => ({
-  problems: boundedProblems(onProblem),
+  onProblem: boundedProblems(onProblem),
   ignored: new Map<string, number>(),
   /** The resources that the dump holds, each with the version of every object so far. */
   versions: new Map<Resource, Map<Key, string>>(),
@@ -126,12 +123,12 @@ async function* readDirectory(dump: Dump, root: string): AsyncGenerator<DumpEntr
         visited.add(real);
         const names = (await readdir(path)).filter((name) => !name.startsWith('.')).sort();
         for (const name of names.reverse()) pending.push(join(path, name));
-      } else if (status.isFile() && (dumpName.test(path) || extname(basename(path)) === '')) {
+      } else if (status.isFile() && (dumpName.test(path) || extname(path) === '')) {
         yield* readFile(dump, path, createReadStream(path, streamOptions), true);
       }
     } catch (error) {
       if (!isSystemError(error)) throw error;
-      dump.problems.report(problemAt(path, null, 'Cannot read', { value: systemReason(error) }));
+      dump.onProblem(problemAt(path, null, 'Cannot read', { value: systemReason(error) }));
     }
   }
 }
@@ -213,7 +210,7 @@ function alien(file: File, line: number, message: string, value: string | null):
 }
 
 function report(file: File, line: number | null, message: string, extra?: Partial<Problem>): void {
-  file.dump.problems.report(problemAt(file.source, line, message, extra));
+  file.dump.onProblem(problemAt(file.source, line, message, extra));
 }
 
 // --- documents and lists ---

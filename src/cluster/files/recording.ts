@@ -67,8 +67,6 @@ export interface RecordingEnd {
   readonly complete: boolean;
   /** Lines that were not read, by kind. */
   readonly skipped: ReadonlyMap<string, number>;
-  /** Problems by message, including those that were not reported any more. */
-  readonly problems: ReadonlyMap<string, number>;
 }
 
 /**
@@ -96,9 +94,12 @@ export async function* readRecording(
 }
 
 /** The last entry of a recording. */
-export function endOf({ at, complete, skipped, problems }: Reading): RecordingEnd {
-  return { kind: 'end', at, complete, skipped, problems: problems.counts };
-}
+export const endOf = ({ at, complete, skipped }: Reading): RecordingEnd => ({
+  kind: 'end',
+  at,
+  complete,
+  skipped,
+});
 
 // --- lines ---
 
@@ -113,7 +114,7 @@ export const newReading = (
 ) => ({
   source,
   previousPod,
-  problems: boundedProblems(onProblem),
+  onProblem: boundedProblems(onProblem),
   skipped: new Map<string, number>(),
   /** The time of the latest line; 0 before the first. */
   at: 0,
@@ -129,7 +130,7 @@ export const newReading = (
 export function report(reading: Reading, message: string, extra?: Partial<Problem>): void {
   // A file without lines has no first one to blame.
   const line = reading.line === 0 ? null : reading.line;
-  reading.problems.report(problemAt(reading.source, line, message, extra));
+  reading.onProblem(problemAt(reading.source, line, message, extra));
 }
 
 function reportField(reading: Reading, expected: string, field: string, value: unknown): void {

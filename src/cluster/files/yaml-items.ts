@@ -22,20 +22,6 @@ export const yamlFormat: Format = {
   guess: (text) => guessYaml(text),
 };
 
-/** Where the cutter of YAML is. Lines belong to the current document or item. */
-interface Cut {
-  readonly pieces: Piece[];
-  mode: 'document' | 'items' | 'tail';
-  lines: string[];
-  length: number;
-  start: number;
-  /** The column of the dashes; -1 before the first item. */
-  column: number;
-  /** The document without its items, and where it begins. */
-  envelope: string[];
-  envelopeStart: number;
-}
-
 /**
  * Cuts YAML text into documents and the items of their lists and yields all that a chunk completes.
  *
@@ -47,16 +33,7 @@ export async function* yamlPieces(
   source: Bytes,
   isDamaged: () => boolean = () => false,
 ): AsyncGenerator<Piece[]> {
-  const cut: Cut = {
-    pieces: [],
-    mode: 'document',
-    lines: [],
-    length: 0,
-    start: 1,
-    column: -1,
-    envelope: [],
-    envelopeStart: 1,
-  };
+  const cut = newCut();
   let end = 1;
   for await (const batch of lineBatches(source)) {
     for (const line of batch) {
@@ -68,6 +45,23 @@ export async function* yamlPieces(
   closeDocument(cut, end, isDamaged());
   if (cut.pieces.length > 0) yield cut.pieces;
 }
+
+/** Where the cutter of YAML is. */
+type Cut = ReturnType<typeof newCut>;
+
+const newCut = () => ({
+  pieces: [] as Piece[],
+  mode: 'document' as 'document' | 'items' | 'tail',
+  /** The lines of the current document or item, their length, and where they begin. */
+  lines: [] as string[],
+  length: 0,
+  start: 1,
+  /** The column of the dashes; -1 before the first item. */
+  column: -1,
+  /** The document without its items, and where it begins. */
+  envelope: [] as string[],
+  envelopeStart: 1,
+});
 
 const separator = /^(?:---|\.\.\.)(?:\s|$)/;
 const itemsForm = /^items:\s*(?:#.*)?$/;
@@ -87,27 +81,24 @@ function cutLine(cut: Cut, line: Line): void {
   }
   if (cut.mode === 'items' && !blankForm.test(text)) {
     const column = text.search(/[^ ]/);
-    const dash = /^-(?:\s|$)/.test(text.slice(column));
-    if (cut.column < 0 && dash) cut.column = column;
-    if (column === cut.column && dash) {
+    const isDash = /^-(?:\s|$)/.test(text.slice(column));
+    if (cut.column < 0 && isDash) cut.column = column;
+    if (cut.column < 0 || column <= cut.column) {
       closeItem(cut);
-      cut.start = number;
-    } else if (column <= cut.column || cut.column < 0) {
-      closeItem(cut);
-      cut.mode = 'tail';
-      cut.lines = cut.envelope;
-      cut.start = cut.envelopeStart;
+      if (isDash && column === cut.column) begin(cut, 'items', number);
+      else begin(cut, 'tail', cut.envelopeStart, cut.envelope);
     }
   }
   addLine(cut, text);
   if (cut.mode === 'document' && itemsForm.test(text)) {
-    cut.pieces.push({ type: 'head', line: cut.start, text: cut.lines.join('\n') });
-    cut.envelope = cut.lines;
-    cut.envelopeStart = cut.start;
-    cut.lines = [];
-    cut.mode = 'items';
-    cut.column = -1;
+    emit(cut, 'head');
+    Object.assign(cut, { envelope: cut.lines, envelopeStart: cut.start, column: -1 });
+    begin(cut, 'items', number + 1);
   }
+}
+
+function begin(cut: Cut, mode: Cut['mode'], start: number, lines: string[] = []): void {
+  Object.assign(cut, { mode, start, lines, length: 0 });
 }
 
 function addLine(cut: Cut, text: string): void {
@@ -119,34 +110,26 @@ function addLine(cut: Cut, text: string): void {
 function closeItem(cut: Cut): void {
   // Before the first item there may be blank lines.
   if (cut.column >= 0 && !cut.lines.every((line) => blankForm.test(line))) emit(cut, 'item');
-  cut.lines = [];
-  cut.length = 0;
 }
 
 function closeDocument(cut: Cut, line: number, damaged: boolean): void {
   const hasKind = cut.envelope.some((line) => line.startsWith('kind:'));
-  if (cut.mode === 'items' && (damaged || !hasKind)) {
-    cut.start = line;
-    emit(cut, 'unfinished');
-  } else if (cut.mode === 'items') {
+  if (cut.mode === 'items' && (damaged || !hasKind)) emit(cut, 'unfinished', line);
+  else if (cut.mode === 'items') {
     closeItem(cut);
-    cut.lines = cut.envelope;
+    begin(cut, 'tail', cut.envelopeStart, cut.envelope);
     emit(cut, 'tail');
   } else if (!cut.lines.every((line) => blankForm.test(line) || line.startsWith('%'))) {
-    if (damaged) cut.start = line;
-    emit(cut, damaged ? 'unfinished' : cut.mode);
+    if (damaged) emit(cut, 'unfinished', line);
+    else emit(cut, cut.mode);
   }
-  cut.mode = 'document';
-  cut.lines = [];
-  cut.length = 0;
+  begin(cut, 'document', line + 1);
   cut.envelope = [];
-  cut.start = line + 1;
 }
 
-function emit(cut: Cut, type: Piece['type']): void {
-  const tooLong = cut.length > textLimit;
-  const text = cut.lines.join('\n');
-  cut.pieces.push({ type: tooLong ? 'tooLong' : type, line: cut.start, text });
+function emit({ pieces, lines, length, start }: Cut, type: Piece['type'], line = start): void {
+  const isTooLong = length > textLimit;
+  pieces.push({ type: isTooLong ? 'tooLong' : type, line, text: lines.join('\n') });
 }
 
 // --- parsing ---

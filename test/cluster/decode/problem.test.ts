@@ -54,15 +54,11 @@ test.each<[unknown, string | null]>([
   expect((got ?? '').length).toBeLessThanOrEqual(80);
 });
 
-test('the first problems of each message are passed on, and all are counted', () => {
+test('the first problems of each message are passed on, and one says that there are more', () => {
   const seen: string[] = [];
-  const { report, counts } = boundedProblems((problem) => seen.push(problem.message), 2);
+  const report = boundedProblems((problem) => seen.push(problem.message), 2);
   for (const message of ['a', 'b', 'a', 'a', 'a']) report(problemAt('stdin', 1, message));
   expect(seen).toEqual(['a', 'b', 'a', 'a, like more that are only counted']);
-  expect([...counts]).toEqual([
-    ['a', 4],
-    ['b', 1],
-  ]);
 });
 
 test('counted words are cut, and there are not too many of them', () => {
