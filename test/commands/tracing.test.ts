@@ -11,7 +11,8 @@ import { createAuditor } from '../../src/auditor/auditor.ts';
 import { replay } from '../../src/auditor/replay.ts';
 import { recordingOf } from '../../src/commands/replay.ts';
 import { traceJourneys, tracingOf } from '../../src/commands/serve.ts';
-import { createTracing, noTracingCounts } from '../../src/output/traces/tracing.ts';
+import { noTracingCounts } from '../../src/output/traces/settings.ts';
+import { createTracing } from '../../src/output/traces/tracing.ts';
 import { auditorDefaults } from '../build.ts';
 import { keeping, settingsOf } from '../output/samples.ts';
 

@@ -22,12 +22,9 @@ import type { PageStatus } from '../../src/output/page/frame.ts';
 import type { LagReport } from '../../src/output/text/lag.ts';
 import type { AuditReport } from '../../src/output/text/report.ts';
 import { summarizeMeasures } from '../../src/output/text/report.ts';
-import type {
-  TraceSender,
-  TracingCounts,
-  TracingSettings,
-} from '../../src/output/traces/sender.ts';
-import { noTracingCounts } from '../../src/output/traces/tracing.ts';
+import type { TraceSender } from '../../src/output/traces/otel.ts';
+import type { TracingCounts, TracingSettings } from '../../src/output/traces/settings.ts';
+import { noTracingCounts } from '../../src/output/traces/settings.ts';
 
 /** 2026-11-21T10:56:46Z */
 export const moment = Date.UTC(2026, 10, 21, 10, 56, 46) / 1000;

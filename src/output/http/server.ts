@@ -11,7 +11,7 @@ import type { AddressInfo } from 'node:net';
 import { pipeline } from 'node:stream/promises';
 
 import compression from 'compression';
-import type { Express, NextFunction, Request, Response } from 'express';
+import type { NextFunction, Request, Response } from 'express';
 import express from 'express';
 
 import type { Finding } from '../../audit/finding/catalogue.ts';
@@ -114,22 +114,21 @@ function parseMoment(text: unknown): number | null {
  * resolved at or after a moment.
  */
 function parseFilter(query: Request['query']): ((finding: Finding) => boolean) | string {
-  const wanted: [(typeof filters)[number], readonly string[]][] = [];
-  let from: number | null = -Infinity;
-  for (const [name, value] of Object.entries(query)) {
-    const filter = filters.find((known) => known === name);
-    if (name === 'since') from = parseMoment(value);
-    else if (filter === undefined) {
-      const known = [...filters, 'since'].join(', ');
-      return `Unknown parameter: ${JSON.stringify(name)}; known are ${known}`;
-    } else wanted.push([filter, textsOf(value)]);
+  const known: readonly string[] = [...filters, 'since'];
+  const odd = Object.keys(query).find((name) => !known.includes(name));
+  if (odd !== undefined) {
+    return `Unknown parameter: ${JSON.stringify(odd)}; known are ${known.join(', ')}`;
   }
-  const empty = wanted.find(([, values]) => values.length === 0);
-  if (empty !== undefined) return `Expected text: ${empty[0]}`;
+  const wanted = filters
+    .filter((name) => query[name] !== undefined)
+    .map((name) => ({ name, values: textsOf(query[name]) }));
+  const empty = wanted.find(({ values }) => values.length === 0);
+  if (empty !== undefined) return `Expected text: ${empty.name}`;
+  const from = query.since === undefined ? -Infinity : parseMoment(query.since);
   if (from === null) return 'Expected Unix seconds or RFC 3339: since';
   return (finding) =>
     (finding.resolvedAt ?? finding.openedAt) >= from &&
-    wanted.every(([filter, values]) => values.includes(finding[filter]));
+    wanted.every(({ name, values }) => values.includes(finding[name]));
 }
 
 /** Milliseconds of a scrape between two pauses for other work. */
@@ -226,12 +225,7 @@ async function sendFindings(
   await sendPieces(response, pieces(wanted), createPause());
 }
 
-/** The routes of the server. */
-export interface WebApp {
-  readonly express: Express;
-  /** Ends the responses that do not end by themselves. */
-  readonly endStreams: () => void;
-}
+type WebApp = ReturnType<typeof createApp>;
 
 /**
  * Creates the routes. Each request queries the auditor once; if that throws, the response is 500,
@@ -242,7 +236,7 @@ export function createApp(
   onError: (error: unknown) => void = (error) => {
     console.error(error);
   },
-): WebApp {
+) {
   const app = express();
   const render = createMetricsRenderer();
   const updates = createLiveUpdates(() => {
@@ -282,14 +276,11 @@ export function createApp(
     if (response.headersSent) next(error);
     else response.status(500).type('text').send('Internal error\n');
   });
+  // `endStreams` ends the responses that do not end by themselves.
   return { express: app, endStreams: updates.close };
 }
 
-export interface RunningServer {
-  readonly port: number;
-  /** Ends idle connections at once, and the others after their response, or after 2 s. */
-  close(): Promise<void>;
-}
+export type RunningServer = Awaited<ReturnType<typeof listen>>;
 
 const reasons: Readonly<Record<string, string>> = {
   EADDRINUSE: 'the address is already in use',
@@ -307,7 +298,7 @@ const graceMs = 2000;
 export async function listen(
   app: WebApp,
   { host, port }: { readonly host: string | null; readonly port: number },
-): Promise<RunningServer> {
+) {
   // The callback of app.listen is called for errors too.
   const server: Server = host === null ? app.express.listen(port) : app.express.listen(port, host);
   // Requests are short, so slow ones must not occupy connections.
@@ -327,6 +318,7 @@ export async function listen(
   let closing: Promise<void> | null = null;
   return {
     port: (server.address() as AddressInfo).port,
+    /** Ends idle connections at once, and the others after their response, or after 2 s. */
     close: () => (closing ??= closeServer(app, server)),
   };
 }

@@ -25,7 +25,7 @@ import { largestBytes, objectCount } from '../../audit/measure/size.ts';
 import type { InputState } from '../../audit/pending/progress.ts';
 import { verdictOutputs } from '../../audit/service/verdict.ts';
 import { outputResources, resources } from '../../model/objects.ts';
-import { spanLosses, traceChoices } from '../traces/sender.ts';
+import { noTracingCounts } from '../traces/settings.ts';
 import { familiesOf, nameFamilies } from './family.ts';
 import type { MetricsState, OpenedFindings } from './state.ts';
 import {
@@ -197,7 +197,7 @@ export const sections = Object.entries({
       'Journeys that ended while traces are sent, by why they have one: slow ones always, the ' +
         'others by the ratio; none: they have none.',
       ({ tracing }, { choice }) => tracing.journeys[choice],
-      { choice: traceChoices },
+      { choice: keysOf(noTracingCounts().journeys) },
     ),
     spans_exported_total: experimental.counter(
       'Spans that the backend of traces took.',
@@ -207,7 +207,7 @@ export const sections = Object.entries({
       'Spans that are lost: they found no room (queue), the backend refused them, was away or ' +
         'did not answer (export), or were not sent before the end (shutdown).',
       ({ tracing }, { reason }) => tracing.dropped[reason],
-      { reason: spanLosses },
+      { reason: keysOf(noTracingCounts().dropped) },
     ),
   },
   'Packing of slices': {

@@ -9,7 +9,7 @@ import type { Input } from '../../audit/pending/progress.ts';
 import type { Summary } from '../../audit/summary.ts';
 import { recordOf } from '../../model/counts.ts';
 import type { Resource } from '../../model/objects.ts';
-import type { TracingCounts } from '../traces/sender.ts';
+import type { TracingCounts } from '../traces/settings.ts';
 import type { ServiceSeries } from './service-rows.ts';
 
 export interface MetricsState extends ServiceSums, Measurements {

@@ -7,15 +7,15 @@ import { createRequire } from 'node:module';
 
 // A URL, so that the compiler does not follow it: only browser/ has the types of a browser.
 const browser = new URL('./browser/client.ts', import.meta.url).href;
-const client = (await import(browser)) as { clientScript: string };
+const functions = Object.values((await import(browser)) as Record<string, () => void>);
 
 /** The script of every page. */
-export const clientScript: string = client.clientScript;
+export const clientScript = `'use strict';\n${functions.map(String).join('\n')}\nstart();\n`;
 
 const path = createRequire(import.meta.url).resolve('uplot/dist/uPlot.iife.min.js');
 
 /** A script that defines `uPlot`. */
-export const uplotScript: string = readFileSync(path, 'utf8');
+export const uplotScript = readFileSync(path, 'utf8');
 
 /** The style sheet of every page. */
-export const style: string = readFileSync(new URL('./style.css', import.meta.url), 'utf8');
+export const style = readFileSync(new URL('./style.css', import.meta.url), 'utf8');

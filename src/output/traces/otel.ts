@@ -25,7 +25,8 @@ import type { SpanExporter } from '@opentelemetry/sdk-trace';
 import { AlwaysOnSampler, BatchSpanProcessor } from '@opentelemetry/sdk-trace';
 import { ATTR_SERVICE_NAME, ATTR_SERVICE_VERSION } from '@opentelemetry/semantic-conventions';
 
-import type { TracedJourney, TraceSender, TracingCounts, TracingSettings } from './sender.ts';
+import type { Journey } from '../../audit/measure/journey.ts';
+import type { TracingCounts, TracingSettings } from './settings.ts';
 import type { SpanPlan } from './spans.ts';
 import { planTrace } from './spans.ts';
 
@@ -48,13 +49,24 @@ interface SenderState {
   unanswered: number;
 }
 
+/** A journey with a trace. */
+export interface TracedJourney {
+  readonly journey: Journey;
+  /** Unix seconds on the auditor's clock. */
+  readonly endedAt: number;
+  /** 32 hexadecimal digits. */
+  readonly traceId: string;
+}
+
+export type TraceSender = ReturnType<typeof openSender>;
+
 /** `onAnswer` gets the reason why a batch failed; `null` if it was sent. */
 export function openSender(
   settings: TracingSettings,
   version: string,
   counts: TracingCounts,
   onAnswer: (reason: string | null) => void,
-): TraceSender {
+) {
   const { limits } = settings;
   const tracer = trace.getTracer('endpoint-auditor', version);
   const state = { settings, counts, tracer, writings: new Map(), traceId: '', unanswered: 0 };
@@ -89,12 +101,13 @@ export function openSender(
   });
   sdk.start();
   return {
-    send: (traced) => send(state, traced),
+    /** Makes and ends all spans of a journey; false if the queue has no room now. */
+    send: (traced: TracedJourney): boolean => send(state, traced),
+    /** Sends the queue within two seconds, and counts the rest as lost. */
     close: () => close(state, sdk),
   };
 }
 
-/** Makes and ends all spans of a journey; false if the queue has no room. */
 function send(state: SenderState, { journey, endedAt, traceId }: TracedJourney): boolean {
   const { root, stages } = planTrace(journey, endedAt);
   const spans = stages.length + 1;
@@ -169,7 +182,6 @@ function wrapExporter(state: SenderState, onAnswer: (reason: string | null) => v
   };
 }
 
-/** Flushes the queue; spans without an answer in time are lost. */
 async function close(state: SenderState, sdk: NodeSDK): Promise<void> {
   const late = Promise.withResolvers<undefined>();
   const timer = setTimeout(() => late.resolve(undefined), closingMs);

@@ -11,7 +11,7 @@
 // begins with the arrival. A stage before the arrival of the pod's change takes no time.
 //
 // Attributes are OpenTelemetry's for Kubernetes if they exist; others have the prefix
-// endpoint_auditor. There are few names of spans, so that a backend can group by them.
+// endpoint_auditor; undefined ones are not sent. There are few names of spans, so that a backend can group by them.
 
 import type { Attributes } from '@opentelemetry/api';
 import {
@@ -39,11 +39,6 @@ export interface SpanPlan {
   readonly writing: string | null;
 }
 
-export interface TracePlan {
-  readonly root: SpanPlan;
-  readonly stages: readonly SpanPlan[];
-}
-
 const names: Readonly<Record<JourneyStageName, string>> = {
   arrival: 'pod seen',
   endpoints: 'Endpoints written',
@@ -53,44 +48,37 @@ const names: Readonly<Record<JourneyStageName, string>> = {
 
 const own = 'endpoint_auditor';
 
-/** Attributes without those whose value is unknown. */
-const known = (attributes: Readonly<Record<string, string | number | null>>): Attributes =>
-  Object.fromEntries(
-    Object.entries(attributes).flatMap(([name, value]) => (value === null ? [] : [[name, value]])),
-  );
-
 const stageAttributes = (
   { namespace, service }: Journey,
   { object, resourceVersion, node, within }: JourneyStage,
-): Attributes =>
-  known({
-    [ATTR_K8S_NAMESPACE_NAME]: namespace,
-    [serviceName]: service,
-    [`${own}.object`]: object || null,
-    [`${own}.resource_version`]: resourceVersion || null,
-    [ATTR_K8S_NODE_NAME]: node,
-    [`${own}.within_seconds`]: Math.round((within ?? 0) * 1e6) / 1e6 || null,
-  });
+): Attributes => ({
+  [ATTR_K8S_NAMESPACE_NAME]: namespace,
+  [serviceName]: service,
+  [`${own}.object`]: object || undefined,
+  [`${own}.resource_version`]: resourceVersion || undefined,
+  [ATTR_K8S_NODE_NAME]: node ?? undefined,
+  [`${own}.within_seconds`]: Math.round((within ?? 0) * 1e6) / 1e6 || undefined,
+});
 
 function rootAttributes(journey: Journey): Attributes {
-  const [address = null] = journey.addresses;
-  return known({
+  const [address] = journey.addresses;
+  return {
     [ATTR_K8S_NAMESPACE_NAME]: journey.namespace,
     [serviceName]: journey.service,
     [ATTR_K8S_POD_NAME]: journey.pod,
     [ATTR_K8S_POD_UID]: journey.uid,
-    [ATTR_K8S_NODE_NAME]: journey.podNode || null,
+    [ATTR_K8S_NODE_NAME]: journey.podNode || undefined,
     [ATTR_K8S_POD_IP]: address,
     [addressType]: address && (address.includes(':') ? 'IPv6' : 'IPv4'),
     [`${own}.operation`]: journey.operation,
     [`${own}.quality`]: journey.quality,
     [`${own}.end`]: journey.end ?? '',
     [`${own}.nodes`]: journey.nodes,
-  });
+  };
 }
 
 /** Plans the trace of a journey that ended at `endedAt`, Unix seconds. */
-export function planTrace(journey: Journey, endedAt: number): TracePlan {
+export function planTrace(journey: Journey, endedAt: number) {
   const arrival = lastOf(journey, 'arrival')?.at ?? journey.begun;
   const isKnown = journey.quality !== 'gap' && journey.quality !== 'skewed';
   const begun = isKnown ? Math.min(journey.begun, arrival) : arrival;

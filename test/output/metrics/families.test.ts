@@ -11,7 +11,7 @@ import { families } from '../../../src/output/metrics/families.ts';
 import { serviceFamilies } from '../../../src/output/metrics/service-rows.ts';
 import type { OpenedFindings, WatchCounts } from '../../../src/output/metrics/state.ts';
 import { countOpened, noHintCounts } from '../../../src/output/metrics/state.ts';
-import { noTracingCounts } from '../../../src/output/traces/tracing.ts';
+import { noTracingCounts } from '../../../src/output/traces/settings.ts';
 import { endpoints, event } from '../../build.ts';
 import { metricsDocument, processFamilies } from '../../documents.ts';
 import { findingOf, moment, seriesOf, stateOf } from '../samples.ts';

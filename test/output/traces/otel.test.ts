@@ -8,13 +8,11 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 
 import type { Journey } from '../../../src/audit/measure/journey.ts';
 import { openSender } from '../../../src/output/traces/otel.ts';
-import type { TraceSender, TracingCounts } from '../../../src/output/traces/sender.ts';
+import type { TracingCounts } from '../../../src/output/traces/settings.ts';
+import { noTracingCounts } from '../../../src/output/traces/settings.ts';
 import type { Tracing } from '../../../src/output/traces/tracing.ts';
-import {
-  createTracing,
-  noTracingCounts,
-  startTracing,
-} from '../../../src/output/traces/tracing.ts';
+import { createTracing, startTracing } from '../../../src/output/traces/tracing.ts';
+import type { OtlpSpan, Valued } from '../samples.ts';
 import {
   decodeTraces,
   hex,
@@ -25,7 +23,6 @@ import {
   stageOf,
   usualStages,
 } from '../samples.ts';
-import type { OtlpSpan, Valued } from '../samples.ts';
 
 const limits = { queue: 512, batch: 128, delayMs: 20, timeoutMs: 60_000 };
 const perTrace = usualStages.length + 1;
@@ -254,7 +251,7 @@ describe('a backend that takes no spans: they are counted', () => {
     answer = null;
     const counts = noTracingCounts();
     const settings = settingsOf({ limits });
-    const sender: TraceSender = openSender(settings, '1.2.3', counts, () => undefined);
+    const sender = openSender(settings, '1.2.3', counts, () => undefined);
     let taken = 0;
     const kept = { journey: journeyOf(), endedAt: moment, traceId: '1'.padStart(32, '0') };
     while (sender.send(kept)) taken += perTrace;

@@ -1,12 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 
 import { convergenceBounds } from '../../../src/audit/measure/lag.ts';
-import {
-  createTracing,
-  noTracingCounts,
-  slowSeconds,
-  readTracingSettings,
-} from '../../../src/output/traces/tracing.ts';
+import { noTracingCounts, readTracingSettings } from '../../../src/output/traces/settings.ts';
+import { createTracing, slowSeconds } from '../../../src/output/traces/tracing.ts';
 import { journeyOf, keeping, moment, settingsOf, spansCounted, usualStages } from '../samples.ts';
 
 describe('the variables of the environment', () => {

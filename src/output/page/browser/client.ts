@@ -1,7 +1,7 @@
 // The script of the pages. All functions of this file run in the browser. The server joins their
-// texts, which are JavaScript without types, to one script (assets.ts). So they may use each other
-// and the browser's API, but nothing else of this file. Only this folder, a TypeScript project of
-// its own, has the types of a browser; asset-texts.ts hides them from the rest of the program.
+// texts, which are JavaScript without types, to one script (asset-texts.ts). So all are exported,
+// and may use each other and the browser's API, but nothing else of this file. Only this folder, a
+// TypeScript project of its own, has the types of a browser.
 //
 // The server renders pages, and the script keeps them up to date: after an event it loads the page
 // again and replaces the changed parts. Focus, scroll position, open parts and typed text stay. So
@@ -16,15 +16,19 @@ interface Beat {
   readonly moving: boolean;
 }
 
-interface PageState {
-  /** The revision of the shown page. */
-  revision: string;
-  isAsking: boolean;
-  /** Whether the page changed during a request. */
-  isBehind: boolean;
-  updatedAt: number;
-  /** The charts with the data that they show. */
-  charts: Map<HTMLElement, { plot: uPlot; drawn: string }>;
+type PageState = ReturnType<typeof createState>;
+
+export function createState() {
+  return {
+    /** The revision of the shown page. */
+    revision: document.body.dataset.revision ?? '',
+    isAsking: false,
+    /** Whether the page changed during a request. */
+    isBehind: false,
+    updatedAt: Date.now(),
+    /** The charts with the data that they show. */
+    charts: new Map<HTMLElement, { plot: uPlot; drawn: string }>(),
+  };
 }
 
 /** The data of a chart, from the page. */
@@ -36,24 +40,24 @@ interface Drawing {
 /** The script of charts defines it. */
 declare const uPlot: typeof UPlot;
 
-function showConnection(state: string, word: string): void {
+export function showConnection(state: string, word: string): void {
   const live = document.getElementById('live');
   const text = document.getElementById('live-word');
   if (live !== null) live.dataset.state = state;
   if (text !== null && text.textContent !== word) text.textContent = word;
 }
 
-function showLoss(text: string): void {
+export function showLoss(text: string): void {
   const notice = document.getElementById('lost');
   if (notice !== null && notice.textContent !== text) notice.textContent = text;
   document.body.classList.toggle('is-lost', text !== '');
 }
 
-function shownMoment(): string {
+export function shownMoment(): string {
   return document.getElementById('moment')?.textContent ?? '';
 }
 
-function connect(state: PageState): void {
+export function connect(state: PageState): void {
   const source = new EventSource('/api/v1/events');
   source.addEventListener('beat', (event) => {
     const beat = JSON.parse(String(event.data)) as Beat;
@@ -80,7 +84,7 @@ function connect(state: PageState): void {
 }
 
 /** Loads the page again and updates the shown one. */
-async function refresh(state: PageState, isAsked: boolean): Promise<void> {
+export async function refresh(state: PageState, isAsked: boolean): Promise<void> {
   if (state.isAsking || (document.hidden && !isAsked)) {
     state.isBehind = true;
     return;
@@ -115,7 +119,7 @@ async function refresh(state: PageState, isAsked: boolean): Promise<void> {
 }
 
 /** Makes one element equal to another, and does not touch equal parts. */
-function morph(old: Element, now: Element): void {
+export function morph(old: Element, now: Element): void {
   if (old.isEqualNode(now)) return;
   for (const { name } of [...old.attributes]) {
     const isLocal = name === 'open' || (name === 'class' && old.classList.contains('is-new'));
@@ -128,13 +132,13 @@ function morph(old: Element, now: Element): void {
   morphChildren(old, now);
 }
 
-function nodeKey(node: Node): string {
+export function nodeKey(node: Node): string {
   if (!(node instanceof Element)) return `#${node.nodeType}`;
   return `${node.tagName} ${node.getAttribute('data-key') ?? node.id}`;
 }
 
 /** Matches children by their keys; those without a key match by their order. */
-function morphChildren(old: Element, now: Element): void {
+export function morphChildren(old: Element, now: Element): void {
   const known = new Map<string, ChildNode[]>();
   for (const child of old.childNodes) {
     const key = nodeKey(child);
@@ -159,7 +163,7 @@ function morphChildren(old: Element, now: Element): void {
 }
 
 /** Applies filters while the user types; the address has the values. */
-function handleFilters(state: PageState): void {
+export function handleFilters(state: PageState): void {
   let timer = 0;
   const apply = (form: HTMLFormElement): void => {
     const query = new URLSearchParams();
@@ -181,7 +185,7 @@ function handleFilters(state: PageState): void {
 }
 
 /** `/` moves to the search of the page, arrows move through a list that has the focus. */
-function handleKeys(): void {
+export function handleKeys(): void {
   document.addEventListener('keydown', (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const target = event.target as HTMLElement;
@@ -206,7 +210,7 @@ function handleKeys(): void {
 }
 
 /** Removes the charts that are no longer on the page, or all of them. */
-function removeCharts(charts: PageState['charts'], all: boolean): void {
+export function removeCharts(charts: PageState['charts'], all: boolean): void {
   for (const [figure, { plot }] of charts) {
     if (figure.isConnected && !all) continue;
     plot.destroy();
@@ -215,7 +219,7 @@ function removeCharts(charts: PageState['charts'], all: boolean): void {
 }
 
 /** Draws new and changed charts. */
-function drawAll({ charts }: PageState): void {
+export function drawAll({ charts }: PageState): void {
   removeCharts(charts, false);
   for (const figure of document.querySelectorAll<HTMLElement>('[data-chart]')) {
     const drawn = figure.dataset.chart ?? '{}';
@@ -232,7 +236,7 @@ function drawAll({ charts }: PageState): void {
 }
 
 /** Formats seconds for an axis of powers of ten. */
-function secondsText(value: number | null): string {
+export function secondsText(value: number | null): string {
   if (value === null) return '–';
   if (value < 0.9995) return `${Number((value * 1000).toPrecision(2))} ms`;
   return value < 100
@@ -240,7 +244,7 @@ function secondsText(value: number | null): string {
     : `${Number((value / 60).toFixed(1))} min`;
 }
 
-function chartOptions(target: Element, names: readonly string[]): uPlot.Options {
+export function chartOptions(target: Element, names: readonly string[]): uPlot.Options {
   const style = getComputedStyle(target);
   const colour = (name: string): string => style.getPropertyValue(name).trim();
   const [stroke, lines] = [colour('--dim'), { stroke: colour('--grid'), width: 1 }];
@@ -280,7 +284,7 @@ function chartOptions(target: Element, names: readonly string[]): uPlot.Options 
 }
 
 /** Adapts charts to the width and the colours of the page. */
-function followShape(state: PageState): void {
+export function followShape(state: PageState): void {
   let timer = 0;
   addEventListener('resize', () => {
     clearTimeout(timer);
@@ -297,39 +301,11 @@ function followShape(state: PageState): void {
   });
 }
 
-function start(): void {
-  const state: PageState = {
-    revision: document.body.dataset.revision ?? '',
-    isAsking: false,
-    isBehind: false,
-    updatedAt: Date.now(),
-    charts: new Map(),
-  };
+export function start(): void {
+  const state = createState();
   handleKeys();
   handleFilters(state);
   drawAll(state);
   followShape(state);
   connect(state);
 }
-
-const parts = [
-  showConnection,
-  showLoss,
-  shownMoment,
-  connect,
-  refresh,
-  morph,
-  nodeKey,
-  morphChildren,
-  handleFilters,
-  handleKeys,
-  removeCharts,
-  drawAll,
-  secondsText,
-  chartOptions,
-  followShape,
-  start,
-];
-
-/** The script that the server sends. */
-export const clientScript = `'use strict';\n${parts.map(String).join('\n')}\n${start.name}();\n`;
