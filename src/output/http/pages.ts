@@ -53,7 +53,7 @@ function sendMissing(response: Response, status: PageStatus, what: string): void
 <h1>Not there</h1><p class="lead">${what}</p>
 <p><a href="/services">All Services</a> · <a href="/nodes">all nodes</a> ·
  <a href="/">overview</a></p>`;
-  const page = renderFrame(status, { place: '/', title: 'Not there', main });
+  const page = renderFrame(status, '/', 'Not there', main);
   response.status(404).type('html').send(page);
 }
 

@@ -6,10 +6,11 @@
 // Left out: TLS, and routes for the scrapers of other programs.
 
 import { once } from 'node:events';
-import type { Server } from 'node:http';
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { pipeline } from 'node:stream/promises';
 
+import { createChannel, createSession } from 'better-sse';
 import compression from 'compression';
 import type { NextFunction, Request, Response } from 'express';
 import express from 'express';
@@ -24,7 +25,6 @@ import { formatMoment } from '../page/parts.ts';
 import type { ServiceStatus } from '../page/services.ts';
 import type { ExplainDocument } from '../text/explain.ts';
 import type { LagReport } from '../text/lag.ts';
-import { createLiveUpdates } from './live-updates.ts';
 import type { PageAnswers } from './pages.ts';
 import { addPages } from './pages.ts';
 
@@ -223,6 +223,49 @@ async function sendFindings(
   }
   response.type('json');
   await sendPieces(response, pieces(wanted), createPause());
+}
+
+/** The maximum number of open pages. */
+const maxSessions = 200;
+
+/**
+ * Live updates of open pages, as server-sent events. Each second a page gets the input's clock,
+ * whether it moves, and a revision: a text that changes if the page would look different. A page
+ * with an old revision loads itself again (page/browser/). So the server renders only open pages.
+ */
+export function createLiveUpdates(read: () => Readonly<Record<'revision' | 'moment', string>>) {
+  const channel = createChannel();
+  const open = new Set<ServerResponse>();
+  let timer: NodeJS.Timeout | undefined;
+  let last = '';
+  const broadcast = (): void => {
+    const now = read();
+    channel.broadcast({ ...now, moving: now.moment !== last }, 'beat');
+    last = now.moment;
+  };
+  return {
+    /** Sends events until the request is closed; false if too many pages are open. */
+    async follow(request: IncomingMessage, response: ServerResponse): Promise<boolean> {
+      if (open.size >= maxSessions) return false;
+      open.add(response);
+      response.once('close', () => {
+        open.delete(response);
+        if (open.size > 0) return;
+        clearInterval(timer);
+        timer = undefined;
+      });
+      const session = await createSession(request, response, { keepAlive: null });
+      if (!session.isConnected) return true;
+      channel.register(session);
+      session.push({ ...read(), moving: true }, 'beat');
+      timer ??= setInterval(broadcast, 1000).unref();
+      return true;
+    },
+    /** Ends all responses. */
+    close: (): void => {
+      for (const response of open) response.end();
+    },
+  };
 }
 
 type WebApp = ReturnType<typeof createApp>;

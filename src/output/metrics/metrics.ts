@@ -44,35 +44,15 @@ export function createMetricsRenderer(): MetricsRenderer {
   };
 }
 
-/** The other families of prom-client break naming rules or have no use here. */
-const processFamilies = new Set([
-  'process_cpu_seconds_total',
-  'process_cpu_user_seconds_total',
-  'process_cpu_system_seconds_total',
-  'process_start_time_seconds',
-  'process_resident_memory_bytes',
-  'process_virtual_memory_bytes',
-  'process_heap_bytes',
-  'process_open_fds',
-  'process_max_fds',
-  'nodejs_eventloop_lag_seconds',
-  'nodejs_eventloop_lag_mean_seconds',
-  'nodejs_eventloop_lag_p50_seconds',
-  'nodejs_eventloop_lag_p99_seconds',
-  'nodejs_eventloop_lag_max_seconds',
-  'nodejs_heap_size_total_bytes',
-  'nodejs_heap_size_used_bytes',
-  'nodejs_external_memory_bytes',
-  'nodejs_version_info',
-  'nodejs_gc_duration_seconds',
-]);
+/** Families of prom-client that break naming rules or have no use here. */
+const unwanted = /_active_|_heap_space_|_utilization|_lag_(?:min|stddev|p90)_/;
 
 function observeProcess(): Registry {
   const registry = new Registry();
   // The long interval turns off sampling of the event loop utilization, whose family is removed.
   collectDefaultMetrics({ register: registry, eventLoopUtilizationTimeout: 60_000 });
   for (const { name } of registry.getMetricsAsArray()) {
-    if (!processFamilies.has(name)) registry.removeSingleMetric(name);
+    if (unwanted.test(name)) registry.removeSingleMetric(name);
   }
   return registry;
 }

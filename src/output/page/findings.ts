@@ -118,5 +118,5 @@ ${shown.length === 0 ? renderNothing(none) : renderFindingList(shown, metrics.no
 ${links}
 ${forgotten > 0 && isResolved && markup`<p class="dim">${older}</p>`}
 ${shown.length > 0 && explainAll(shown)}`;
-  return renderFrame(status, { place: '/findings', title: 'Findings', main });
+  return renderFrame(status, '/findings', 'Findings', main);
 }

@@ -31,13 +31,6 @@ export interface PageStatus {
   readonly lag: LagSeries;
 }
 
-interface PageContent {
-  /** The path of the section of the page. */
-  readonly place: '/' | '/findings' | '/services' | '/nodes';
-  readonly title: string;
-  readonly main: Html;
-}
-
 /** One sentence for each resource whose watch is interrupted. */
 function warningsOf({ metrics, notReady }: PageStatus): string[] {
   if (notReady !== null) return [];
@@ -60,7 +53,7 @@ function inputText({ metrics, kubernetes, source }: PageStatus): string {
 }
 
 /** The links to the sections, with the number of items in each. */
-function renderSections({ metrics: { summary } }: PageStatus, place: PageContent['place']): Html[] {
+function renderSections({ metrics: { summary } }: PageStatus, place: string): Html[] {
   const sections = [
     ['/', 'Overview', null],
     ['/findings', 'Findings', summary.findings.length],
@@ -77,8 +70,13 @@ ${name}${items}</a></li>
   });
 }
 
-/** A whole page. */
-export function renderFrame(status: PageStatus, { place, title, main }: PageContent): string {
+/** A whole page; `place` is the path of its section. */
+export function renderFrame(
+  status: PageStatus,
+  place: '/' | '/findings' | '/services' | '/nodes',
+  title: string,
+  main: Html,
+): string {
   const { metrics, revision } = status;
   return markup`<!doctype html>
 <html lang="en"><head><meta charset="utf-8">

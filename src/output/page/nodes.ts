@@ -54,7 +54,7 @@ export function renderNodes(status: PageStatus, query: string): string {
       : 'None of that name.';
   const heads = ['Node', 'Service ports', ...verdictOrder];
   const rows = found.slice(0, perPage).map(renderRow);
-  const table = renderTable({ label: 'Nodes', heads, texts: 1 }, rows);
+  const table = renderTable('Nodes', heads, rows, 1);
   const main = markup`
 <h1>Nodes
  <small>${formatNumber(found.length)}${!isComplete && ` of ${all}, with rules known`}</small></h1>
@@ -63,7 +63,7 @@ export function renderNodes(status: PageStatus, query: string): string {
 ${renderFilter('/nodes', query, 'name')}
 <section class="card flush">${rows.length === 0 ? renderNothing(none) : table}</section>
 ${more > 0 && markup`<p class="dim">and ${more} more: search for one by its name</p>`}`;
-  return renderFrame(status, { place: '/nodes', title: 'Nodes', main });
+  return renderFrame(status, '/nodes', 'Nodes', main);
 }
 
 /** The data of the page of a node. */
@@ -125,7 +125,7 @@ export function renderNode(status: PageStatus, view: NodeView): string {
   const none = unknown === undefined ? 'Nothing: packets fare as they must.' : 'It is not known.';
   const rows = ports.slice(0, perPage).map((port) => renderPort(node, port));
   const table = [
-    renderTable({ label: 'Ports', heads: [] }, rows),
+    renderTable('Ports', [], rows),
     ...(more > 0 ? [markup`<p class="more dim">and ${more} more</p>`] : []),
   ];
   const title = markup`Ports <small>what is not conform first</small>`;
@@ -137,5 +137,5 @@ ${asked !== null && asked !== '' && renderWalk(asked, view.walked ?? [])}
 ${renderFlushCard('standing', 'What differs', renderFindingList(standing, now), none)}
 ${renderFlushCard('ports', title, ports.length === 0 ? [] : table, 'None is judged.')}
 ${renderResolved(resolved, now)}`;
-  return renderFrame(status, { place: '/nodes', title: truncate(`Node ${node}`, 120), main });
+  return renderFrame(status, '/nodes', truncate(`Node ${node}`, 120), main);
 }

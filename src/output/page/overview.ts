@@ -34,14 +34,11 @@ const shownFindings = 12;
 const shownResolved = 6;
 const shownNodes = 8;
 
-/** The state of the cluster in one line. */
-function chooseHeadline({ metrics: { summary }, notReady }: PageStatus): {
-  readonly tone: Tone;
-  /** Default: that of the tone. */
-  readonly sign?: string;
-  readonly title: string;
-  readonly text: string;
-} {
+/** The state of the cluster in one line, with the sign of its tone or another one. */
+function chooseHeadline({
+  metrics: { summary },
+  notReady,
+}: PageStatus): Record<'title' | 'text', string> & { tone: Tone; sign?: string } {
   if (notReady !== null) {
     const text = notReady.replaceAll('\n', '; ');
     return { tone: 'info', sign: signs.pending, title: 'Not ready yet', text };
@@ -119,14 +116,16 @@ export function sortNodes(nodes: Nodes): Nodes {
 }
 
 /** A link to items that are not shown; nothing if there are none. */
-const renderMore = (count: number, what: string, href: string): Html[] =>
-  count <= 0 ? [] : [markup`<a href="${href}">${formatNumber(count)} more ${what}</a>`];
+const renderMore = (count: number, what: string, href: string, kind: Html): Html[] =>
+  count <= 0
+    ? []
+    : [markup`<p${kind}><a href="${href}">${formatNumber(count)} more ${what}</a></p>`];
 
-const inMore = (link: Html): Html => markup`<p class="more">${link}</p>`;
+const inList = markup` class="more"`;
 
-function renderStanding({ metrics: { summary, now }, notReady }: PageStatus): Html {
+function renderStanding({ metrics: { summary, now }, notReady }: PageStatus) {
   const open = sortNewestFirst(summary.findings);
-  const more = renderMore(open.length - shownFindings, 'findings', '/findings').map(inMore);
+  const more = renderMore(open.length - shownFindings, 'findings', '/findings', inList);
   return renderFlushCard(
     'standing',
     markup`Standing findings <small>${formatNumber(open.length)}, newest first</small>`,
@@ -135,16 +134,17 @@ function renderStanding({ metrics: { summary, now }, notReady }: PageStatus): Ht
   );
 }
 
-function renderResolved({ metrics, resolved, forgotten }: PageStatus): Html {
+function renderResolved({ metrics, resolved, forgotten }: PageStatus) {
   const shown = resolved.slice(-shownResolved).reverse();
   const count = resolved.length + forgotten;
-  const more = renderMore(count - shown.length, 'resolved', '/findings?state=resolved').map(inMore);
+  const path = '/findings?state=resolved';
+  const more = renderMore(count - shown.length, 'resolved', path, inList);
   const title = markup`Resolved <small>${formatNumber(count)}</small>`;
   const content = [...renderFindingList(shown, metrics.now), ...more];
   return renderFlushCard('resolved', title, content, 'None yet.');
 }
 
-function renderLag({ metrics: { convergence }, lag }: PageStatus): Html {
+function renderLag({ metrics: { convergence }, lag }: PageStatus) {
   const rows = lagOutputs.flatMap((output) =>
     lagOperations.flatMap((operation) => {
       const { count, p50, p99, max } = summarizeLag(convergence[output][operation]);
@@ -158,7 +158,7 @@ function renderLag({ metrics: { convergence }, lag }: PageStatus): Html {
  aria-label="Longest convergence lag in each ten seconds, by output; the table below sums it up">
 <div class="plot" data-keep></div></figure>`;
   const heads = ['output', 'changes', 'p50', 'p99', 'longest'];
-  const table = renderTable({ label: 'Convergence lag', heads }, rows);
+  const table = renderTable('Convergence lag', heads, rows);
   return renderFlushCard(
     'lag',
     markup`Convergence lag <small>from the change to the writing that follows it</small>`,
@@ -194,10 +194,10 @@ function renderNodes({ metrics: { summary } }: PageStatus): Html {
     const { node } = counts;
     return renderVerdicts(markup`<a href="${nodePath(node)}">${node}</a>`, `Node ${node}`, counts);
   });
-  const more = renderMore(nodes.length - shownNodes, 'nodes', '/nodes');
+  const more = renderMore(nodes.length - shownNodes, 'nodes', '/nodes', markup``);
   return renderCard('nodes', markup`Nodes <small>Service ports by verdict</small>`, [
     markup`<ul class="verdicts">${items}</ul>`,
-    more.map((link) => markup`<p>${link}</p>`),
+    more,
   ]);
 }
 
@@ -242,5 +242,5 @@ ${summary.nodes.length > 0 && renderNodes(status)}
 ${watches.inputs.size > 0 && renderWatches(status)}
 ${renderResolved(status)}${renderPacking(status)}
 </div></div>`;
-  return renderFrame(status, { place: '/', title, main });
+  return renderFrame(status, '/', title, main);
 }

@@ -167,28 +167,25 @@ export function describeVerdicts(what: string, counts: Readonly<Record<Verdict, 
 }
 
 /** A part of a page; `id` names its heading. */
-export const renderCard = (
-  id: string,
-  title: string | Html,
-  content: MarkupValue,
-  kind = '',
-): Html =>
+export const renderCard = (id: string, title: string | Html, content: MarkupValue, kind = '') =>
   markup`<section class="card${kind}" aria-labelledby="h-${id}"><h2 id="h-${id}">${title}</h2>
 ${content}</section>`;
 
-/** A card without margins around its content; it shows the text `none` without content. */
-export const renderFlushCard = (
+/**
+ * A card without margins around its content. Without content it shows the text `none`, or it is
+ * null if there is no such text.
+ */
+export function renderFlushCard(
   id: string,
   title: string | Html,
   content: readonly Html[],
-  none: string,
-): Html =>
-  renderCard(
-    id,
-    title,
-    content.length === 0 ? markup`<p class="none dim">${none}</p>` : content,
-    ' flush',
-  );
+  none: string | null = null,
+): Html | null {
+  if (content.length > 0) return renderCard(id, title, content, ' flush');
+  return none === null
+    ? null
+    : renderCard(id, title, markup`<p class="none dim">${none}</p>`, ' flush');
+}
 
 /** A list with all findings; nothing without any. */
 export const renderFindingList = (findings: readonly Finding[], now: number): Html[] =>
@@ -197,36 +194,32 @@ export const renderFindingList = (findings: readonly Finding[], now: number): Ht
     : [markup`<ul class="findings">${findings.map((finding) => renderFinding(finding, now))}</ul>`];
 
 /** The last resolved findings of a Service or a node; `null` without any. */
-export const renderResolved = (resolved: readonly Finding[], now: number): Html | null =>
-  resolved.length === 0
-    ? null
-    : renderCard(
-        'resolved',
-        'Resolved findings',
-        renderFindingList(resolved.slice(-10).reverse(), now),
-        ' flush',
-      );
+export const renderResolved = (resolved: readonly Finding[], now: number): Html | null => {
+  const latest = resolved.slice(-10).reverse();
+  return renderFlushCard('resolved', 'Resolved findings', renderFindingList(latest, now));
+};
 
 /** What a list without a heading shows if nothing is in it. */
 export const renderNothing = (text: string): Html =>
   markup`<p class="none dim" data-key="none"><br>${text}</p>`;
 
-interface Table {
-  readonly label: string;
-  /** Columns; those after the first one contain numbers, apart from the next `texts` ones. */
-  readonly heads: readonly string[];
-  readonly texts?: number;
-  readonly kind?: string;
-}
-
-/** A table that can be scrolled. */
-export function renderTable({ label, heads, texts = 0, kind }: Table, rows: readonly Html[]): Html {
+/**
+ * A table that can be scrolled. The columns after the first one contain numbers, apart from the
+ * next `texts` ones.
+ */
+export function renderTable(
+  label: string,
+  heads: readonly string[],
+  rows: readonly Html[],
+  texts = 0,
+  kind: string | null = null,
+): Html {
   const columns = heads.map((head, index) => {
     const left = index > 0 && index <= texts && markup` class="left"`;
     return markup`<th scope="col"${left}>${head}</th>`;
   });
   return markup`<div class="scroll" tabindex="0" role="region" aria-label="${label}">
-<table${kind !== undefined && markup` class="${kind}"`}>
+<table${kind !== null && markup` class="${kind}"`}>
 ${columns.length > 0 && markup`<thead><tr>${columns}</tr></thead>`}
 <tbody>${rows}</tbody></table></div>`;
 }

@@ -117,10 +117,7 @@ export function renderServices(
   const found = findServices(services, query);
   const { shown, links } = paginate('Services', found, servicesPerPage, query);
   const none = renderNothing(status.notReady ?? 'None of that name and verdict.');
-  const table = renderTable(
-    { label: 'Services', heads: listHeads, texts: 3 },
-    shown.map(renderListed),
-  );
+  const table = renderTable('Services', listHeads, shown.map(renderListed), 3);
   const select = renderSelect(['verdict', 'Verdict'], verdictOrder, verdict);
   const main = markup`
 <h1>Services <small>${formatNumber(found.length)}</small></h1>
@@ -128,7 +125,7 @@ export function renderServices(
 ${renderFilter('/services', q, 'namespace/name', [select])}
 <section class="card flush">${shown.length === 0 ? none : table}</section>
 ${links}`;
-  return renderFrame(status, { place: '/services', title: 'Services', main });
+  return renderFrame(status, '/services', 'Services', main);
 }
 
 // --- one Service ---
@@ -343,12 +340,12 @@ ${node !== '' && markup` <small>on ${node}</small>`}</th>
 ${columns.map(({ cellOf }) => renderCell(cellOf(row)))}</tr>`;
 }
 
-function renderRows(view: ServiceView): Html {
+function renderRows(view: ServiceView) {
   const { rows, total, differing } = view.table;
   const columns = listColumns(view);
   const heads = ['pod', 'expected', ...columns.map(({ head }) => head)];
   const cells = rows.map((row) => renderRow(row, columns));
-  const table = renderTable({ label: 'Pods and addresses', heads, kind: 'matrix' }, cells);
+  const table = renderTable('Pods and addresses', heads, cells, 0, 'matrix');
   return renderFlushCard(
     'matrix',
     markup`Pods and addresses <small>${formatNumber(total)}, ${differing} differ</small>`,
@@ -423,7 +420,7 @@ function renderNodes({ nodes }: ServiceView): Html {
   );
 }
 
-function renderLag({ lag }: ServiceView): Html {
+function renderLag({ lag }: ServiceView) {
   const items = lag.map(
     ({ output, operation, seconds, at }) => markup`<li><span>${output} ${operation}</span><span>
 <b>${formatLag(seconds)}</b> <span class="dim">${formatMoment(at).slice(11)}</span></span></li>`,
@@ -442,7 +439,6 @@ export function renderService(status: PageStatus, view: ServiceView): string {
     ({ output, verdict, reason }) => markup`<li data-key="${output}">
 <span class="dim">${output}</span> ${renderMark(verdict)} ${reason}</li>`,
   );
-  const open = renderFindingList(standing, now);
   const rowsFrom = (first: number): string => (first <= 0 ? '?' : `?from=${first}`);
   const before = from > 0 ? rowsFrom(from - rowsPerPage) : null;
   const after = from + table.rows.length < table.total ? rowsFrom(from + rowsPerPage) : null;
@@ -454,8 +450,8 @@ export function renderService(status: PageStatus, view: ServiceView): string {
 <div class="grid"><div>${renderCard('why', 'In words', renderReasonTree(view.explanation))}</div>
 <div>${renderSlices(view)}${renderNodes(view)}${renderLag(view)}</div></div>
 ${renderRows(view)}${renderPageLinks('pods', before, after)}
-${open.length > 0 && renderFlushCard('standing', 'Standing findings', open, '')}
+${renderFlushCard('standing', 'Standing findings', renderFindingList(standing, now))}
 ${renderResolved(resolved, now)}`;
   const title = truncate(`${namespace}/${name}`, 120);
-  return renderFrame(status, { place: '/services', title, main });
+  return renderFrame(status, '/services', title, main);
 }

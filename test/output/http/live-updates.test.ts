@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 
-import { createLiveUpdates } from '../../../src/output/http/live-updates.ts';
+import { createLiveUpdates } from '../../../src/output/http/server.ts';
 
 let pulse: ReturnType<typeof createLiveUpdates>;
 let looks = 0;

@@ -4,10 +4,10 @@ import { renderFrame } from '../../../src/output/page/frame.ts';
 import { markup } from '../../../src/output/page/parts.ts';
 import { conformState, statusOf, wordsIn } from '../samples.ts';
 
-const page = { place: '/services', title: 'All', main: markup`` } as const;
+const page = ['/services', 'All', markup``] as const;
 
 test('a page shows its section, its time and its input', () => {
-  const html = renderFrame(statusOf({ revision: '7 8' }), page);
+  const html = renderFrame(statusOf({ revision: '7 8' }), ...page);
   expect(html).toMatch(/^<!doctype html>\n<html lang="en">/);
   expect(html).toContain('<title>All · endpoint-auditor</title>');
   expect(html).toContain('<body data-revision="7 8">');
@@ -19,12 +19,12 @@ test('a page shows its section, its time and its input', () => {
 });
 
 test('a browser without scripts reloads the page', () => {
-  expect(renderFrame(statusOf(), page)).toContain(
+  expect(renderFrame(statusOf(), ...page)).toContain(
     '<noscript><meta http-equiv="refresh" content="15"></noscript>',
   );
 });
 
 test('an auditor that is not ready has no other warnings', () => {
   const status = statusOf({ metrics: conformState(), notReady: 'The first lists are awaited' });
-  expect(renderFrame(status, page)).not.toContain('class="notice');
+  expect(renderFrame(status, ...page)).not.toContain('class="notice');
 });
