@@ -25,15 +25,17 @@ import type { RecordOptions } from './commands/record.ts';
 import type { ReplayOptions } from './commands/replay.ts';
 import type { ServeOptions } from './commands/serve.ts';
 import {
-  nodeProblem,
+  addFlags,
+  flag,
   parseAddress,
   parseDuration,
   parseOutput,
   parseSize,
   parseSpeed,
   parseTime,
-} from './commands/shared/flags.ts';
-import { addFlags, flag, refuseLive } from './commands/shared/options.ts';
+  refuseLive,
+} from './commands/shared/options.ts';
+import { nodeProblem } from './commands/shared/process.ts';
 import { version } from './model/program-version.ts';
 
 /** The name of the executable, which differs for plugins of kubectl. */
@@ -47,24 +49,23 @@ const speedFlag = (speed: number, text: string): Option =>
     text,
   );
 
-type Run = (work: Promise<number>) => void;
+/** The work of the command, and its exit code. */
+let work: Promise<number> = Promise.resolve(0);
 
-function programOf(run: Run): Command {
+function run(started: Promise<number>): void {
+  work = started;
+}
+
+function createProgram(): Command {
   const program = new Command(programName)
     .description("Audits what Kubernetes' endpoints and EndpointSlice controllers wrote")
     .version(version)
     .exitOverride()
     .showHelpAfterError('(see --help)');
-  addAudits(program, run);
-  addRecord(program, run);
-  addQueries(program, run);
-  addServers(program, run);
-  addCompletion(program);
-  return program;
-}
-
-/** Completion for shells. kubectl calls the program under another name (main). */
-function addCompletion(program: Command): void {
+  addAudits(program);
+  addQueries(program);
+  addServers(program);
+  // kubectl calls the program under another name (main).
   program
     .command('completion')
     .description('print a script that completes commands and flags in a shell')
@@ -77,16 +78,13 @@ function addCompletion(program: Command): void {
     .argument('[words...]')
     .allowUnknownOption()
     .action((words: string[]) => {
-      process.stdout.write(
-        completionsOf(program, words)
-          .map((word) => `${word}\n`)
-          .join(''),
-      );
+      process.stdout.write([...completionsOf(program, words), ''].join('\n'));
     });
+  return program;
 }
 
-/** Commands that audit an input once. */
-function addAudits(program: Command, run: Run): void {
+/** Commands that read an input once, or record it. */
+function addAudits(program: Command): void {
   addFlags(program.command('audit'), 'report', 'audit', 'cluster', 'rules', 'agents')
     .description('judge a live cluster once, or a dump of one')
     .argument('[path...]', 'the dump: files, directories or - of JSON or YAML, must-gather trees')
@@ -106,9 +104,6 @@ function addAudits(program: Command, run: Run): void {
     .action((file: string, options: ReplayOptions) => {
       run(import('./commands/replay.ts').then(({ replayFile }) => replayFile(file, options)));
     });
-}
-
-function addRecord(program: Command, run: Run): void {
   addFlags(program.command('record'), 'cluster')
     .description('write what a live cluster delivers to a file that replay reads')
     .argument('<file>', 'the recording; compressed if it ends in .gz')
@@ -124,7 +119,7 @@ function addRecord(program: Command, run: Run): void {
 const serverFlags = ['settle', 'kubernetesVersion', 'maxEndpointsPerSlice', 'proxyConfig'];
 
 /** Commands that answer questions. */
-function addQueries(program: Command, run: Run): void {
+function addQueries(program: Command): void {
   addFlags(program.command('explain'), 'audit', 'cluster', 'rules')
     .description('say why a pod is, or is not, in a Service, and what a node does with one')
     .argument(
@@ -162,7 +157,7 @@ function addQueries(program: Command, run: Run): void {
 }
 
 /** Commands that run until they are stopped. */
-function addServers(program: Command, run: Run): void {
+function addServers(program: Command): void {
   addFlags(program.command('serve'), 'audit', 'cluster', 'shard', 'metrics', 'agents')
     .description('audit a live cluster, or replay a recording, and serve what is found')
     .option('--recording [file]', 'replay this instead (without a file: the one of the program)')
@@ -191,11 +186,8 @@ async function main(argv: readonly string[]): Promise<number> {
     process.stderr.write(`endpoint-auditor: ${problem}\n`);
     return 2;
   }
-  let work: Promise<number> = Promise.resolve(0);
   try {
-    const program = programOf((started) => {
-      work = started;
-    });
+    const program = createProgram();
     if (invoked.startsWith('kubectl_complete-')) {
       // The last line is the default directive of cobra.
       process.stdout.write([...completionsOf(program, argv.slice(2)), ':0', ''].join('\n'));

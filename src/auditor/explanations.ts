@@ -1,10 +1,11 @@
 // Queries about one Service or one node: its status, its page and its explanation.
 
 import { explain } from '../audit/explain/explain.ts';
+import type { ExplainTarget } from '../audit/explain/explanation.ts';
 import { worstVerdict } from '../audit/explain/explanation.ts';
-import type { NodeLookup } from '../audit/explain/node.ts';
 import { serviceTable } from '../audit/explain/table.ts';
-import { parseTarget, resolveTarget } from '../audit/explain/target.ts';
+import type { ParsedTarget } from '../audit/explain/target.ts';
+import { resolveTarget } from '../audit/explain/target.ts';
 import type { Verdict } from '../audit/finding/verdicts.ts';
 import { fillGroups } from '../audit/measure/fill.ts';
 import type { NodeVerdict } from '../audit/node/node-state.ts';
@@ -19,11 +20,6 @@ import { mostNodes, rowsPerPage } from '../output/page/services.ts';
 import type { ExplainDocument } from '../output/text/explain.ts';
 import type { Auditor } from './auditor.ts';
 
-export const nodeLookup = (auditor: Auditor): NodeLookup => ({
-  verdicts: (node) => auditor.nodes()?.verdicts.get(node) ?? null,
-  walked: (node, service, port) => auditor.walked(node, service, port),
-});
-
 export const verdictInput = (auditor: Auditor): VerdictInput => ({
   listers: auditor.store.listers,
   release: auditor.released().release,
@@ -31,17 +27,18 @@ export const verdictInput = (auditor: Auditor): VerdictInput => ({
   stale: auditor.stale(),
 });
 
-/** `null` if the audit has not begun. Throws an Error for people if the words name no target. */
-export function explainWords(
+/** `null` if the audit has not begun. Throws an Error for people if several objects have a name. */
+export function explainTarget(
   auditor: Auditor,
-  words: readonly string[],
-  namespace: string | null,
+  wanted: ParsedTarget | ExplainTarget,
 ): ExplainDocument | null {
-  const request = parseTarget(words, namespace);
   const services = auditor.serviceAuditor();
   if (services === null) return null;
-  const target = resolveTarget(request, auditor.store.listers);
-  const explanation = explain(verdictInput(auditor), services, target, nodeLookup(auditor));
+  const target = 'kind' in wanted ? wanted : resolveTarget(wanted, auditor.store.listers);
+  const explanation = explain(verdictInput(auditor), services, target, {
+    verdicts: (node) => auditor.nodes()?.verdicts.get(node) ?? null,
+    walked: (node, service, port) => auditor.walked(node, service, port),
+  });
   return { format: 1, kind: 'explain', at: auditor.now(), ...explanation, history: null };
 }
 

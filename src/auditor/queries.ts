@@ -5,6 +5,7 @@
 // within the last minute.
 
 import type { Scraper } from '../agent/client/scraper.ts';
+import { parseTarget } from '../audit/explain/target.ts';
 import { concerns, emptySummary, inOrder, summarize } from '../audit/summary.ts';
 import { version } from '../model/program-version.ts';
 import type { AuditorQueries, NodeStatus } from '../output/http/server.ts';
@@ -19,7 +20,7 @@ import { summarizeMeasures } from '../output/text/report.ts';
 import type { TracingCounts } from '../output/traces/settings.ts';
 import { noTracingCounts } from '../output/traces/settings.ts';
 import type { Auditor } from './auditor.ts';
-import { explainWords, nodeView, serviceStatus, serviceView } from './explanations.ts';
+import { explainTarget, nodeView, serviceStatus, serviceView } from './explanations.ts';
 import { countHints, summaryOfTotals } from './totals.ts';
 
 /** The auditor is not ready if a required resource was not seen for this many seconds. */
@@ -59,7 +60,7 @@ export function createQueries(
       return auditor.serviceAuditor() === null ? [] : services.filter(({ share }) => share.exists);
     },
     servicePage: (namespace, name, from) => serviceView(auditor, `${namespace}/${name}`, from),
-    explain: (words, namespace) => explainWords(auditor, words, namespace),
+    explain: (words, namespace) => explainTarget(auditor, parseTarget(words, namespace)),
     nodePage: (node, port) => nodeView(auditor, node, port),
     *scrape() {
       const { services, open } = auditor.refreshTotals();

@@ -14,7 +14,7 @@ import { defaultLimits } from '../agent/collect.ts';
 import { createAgent } from '../agent/schedule.ts';
 import type { Access } from '../agent/server.ts';
 import { createAgentServer } from '../agent/server.ts';
-import type { parseAddress } from './shared/flags.ts';
+import type { parseAddress } from './shared/options.ts';
 import { stopSignal } from './shared/process.ts';
 
 export interface AgentOptions {

@@ -5,7 +5,9 @@
 // differences is reported at once.
 
 import { createAuditor } from '../auditor/auditor.ts';
+import type { OnProblem } from '../cluster/decode/problem.ts';
 import { problemAt } from '../cluster/decode/problem.ts';
+import type { DumpEntry } from '../cluster/files/dump.ts';
 import { readDump } from '../cluster/files/dump.ts';
 import { printAudit } from './replay.ts';
 import type { Cluster } from './shared/cluster.ts';
@@ -18,14 +20,24 @@ import { givenRules } from './shared/rules-files.ts';
 
 export type AuditOptions = AuditFlags & ReportFlags & ClusterFlags & RulesFlags & AgentsFlags;
 
-export async function auditDump(paths: readonly string[], options: AuditOptions): Promise<number> {
-  const { problems, onProblem } = problemLog();
+/** An auditor of a dump, and the rules of nodes that the flags name. */
+export async function auditorOfDump(
+  entries: AsyncIterable<DumpEntry>,
+  options: AuditFlags & RulesFlags,
+  onProblem: OnProblem,
+) {
   // A dump shows one moment, so no difference is pending.
   const auditor = createAuditor({ ...auditorOptions(options, onProblem), settle: 0 });
   const rules = await givenRules(options);
   for (const given of rules) auditor.take(given);
-  const entries = withProgress(paths.join(', '), readDump(paths, onProblem), () => null);
   for await (const entry of entries) auditor.take(entry);
+  return { auditor, rules };
+}
+
+export async function auditDump(paths: readonly string[], options: AuditOptions): Promise<number> {
+  const { problems, onProblem } = problemLog();
+  const entries = withProgress(paths.join(', '), readDump(paths, onProblem), () => null);
+  const { auditor, rules } = await auditorOfDump(entries, options, onProblem);
   if (!auditor.store.listers.knows('services')) {
     fail(`No Services in ${paths.join(', ')}: nothing to audit (a recording is for replay)`);
     return 2;

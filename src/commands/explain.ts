@@ -5,15 +5,14 @@
 // open finding above information concerns it, 2 the target does not exist or is unknown, or bad
 // usage.
 
-import { explain } from '../audit/explain/explain.ts';
-import type { ExplainTarget, Explanation } from '../audit/explain/explanation.ts';
-import type { HistoryEntry, TargetHistory } from '../audit/explain/history.ts';
+import type { ExplainTarget } from '../audit/explain/explanation.ts';
+import type { TargetHistory } from '../audit/explain/history.ts';
 import { createTargetHistory } from '../audit/explain/history.ts';
 import type { ParsedTarget } from '../audit/explain/target.ts';
 import { isResolved, parseTarget, resolveTarget } from '../audit/explain/target.ts';
 import type { Auditor } from '../auditor/auditor.ts';
 import { createAuditor } from '../auditor/auditor.ts';
-import { nodeLookup, verdictInput } from '../auditor/explanations.ts';
+import { explainTarget, verdictInput } from '../auditor/explanations.ts';
 import { replay } from '../auditor/replay.ts';
 import type { OnProblem } from '../cluster/decode/problem.ts';
 import { readDump } from '../cluster/files/dump.ts';
@@ -21,6 +20,7 @@ import type { RecordingEntry } from '../cluster/files/recording.ts';
 import type { WatchEvent } from '../model/objects.ts';
 import type { ExplainDocument } from '../output/text/explain.ts';
 import { renderExplanation } from '../output/text/explain.ts';
+import { auditorOfDump } from './audit.ts';
 import { recordingOf } from './replay.ts';
 import type { Cluster } from './shared/cluster.ts';
 import { auditOnce, openCluster } from './shared/cluster.ts';
@@ -28,7 +28,6 @@ import { colour, fail, problemLog, terminalWidth } from './shared/console.ts';
 import type { AuditFlags, ClusterFlags } from './shared/options.ts';
 import { auditorOptions } from './shared/options.ts';
 import type { RulesFlags } from './shared/rules-files.ts';
-import { givenRules } from './shared/rules-files.ts';
 
 export interface ExplainOptions extends AuditFlags, ClusterFlags, RulesFlags {
   readonly input?: readonly string[];
@@ -55,91 +54,48 @@ function usageError(options: ExplainOptions): string | null {
   return null;
 }
 
-interface ExplainInput {
-  readonly auditor: Auditor;
-  /** `null` unless the history of a recording found it. */
-  readonly target: ExplainTarget | null;
-  /** `null` if the input is one moment. */
-  readonly moments: readonly HistoryEntry[] | null;
-}
-
-async function readFromDump(
-  paths: readonly string[],
-  options: ExplainOptions,
-  onProblem: OnProblem,
-): Promise<ExplainInput> {
-  // A dump is one moment, so no difference is pending.
-  const auditor = createAuditor({ ...auditorOptions(options, onProblem), settle: 0 });
-  for (const given of await givenRules(options)) auditor.take(given);
-  for await (const entry of readDump(paths, onProblem)) auditor.take(entry);
-  return { auditor, target: null, moments: null };
-}
-
-/** Watches the cluster while the verdict about the target is pending. */
-async function readFromCluster(
-  request: ParsedTarget,
-  options: ExplainOptions,
-  onProblem: OnProblem,
-  cluster: Cluster,
-): Promise<ExplainInput | null> {
-  const auditor = await auditOnce(options, cluster, onProblem, (running) => {
-    const target = resolveTarget(request, running.store.listers);
-    return explained(running, target)?.verdict !== 'pending';
-  });
-  return auditor && { auditor, target: null, moments: null };
-}
-
 /** Replays a recording up to `--at`, and records the history of the target on the way. */
-async function readFromRecording(
+async function readRecorded(
   request: ParsedTarget,
   path: string,
   options: ExplainOptions,
   onProblem: OnProblem,
-): Promise<ExplainInput> {
+) {
   const auditor = createAuditor(auditorOptions(options, onProblem));
   const entries = await recordingOf(path, auditor, onProblem);
   const names = [request.pod, request.service].map((key) => key?.split('/')[1]);
-  const state: { target: ExplainTarget | null; history: TargetHistory | null } = {
-    target: null,
-    history: null,
-  };
+  const state: { target?: ExplainTarget; history?: TargetHistory } = {};
   const observe = (event: WatchEvent | null): void => {
     const services = auditor.serviceAuditor();
     if (services === null) return;
-    if (state.target === null && (event === null || names.includes(event.object.name))) {
+    if (state.target === undefined && (event === null || names.includes(event.object.name))) {
       const found = resolveTarget(request, auditor.store.listers);
       if (isResolved(found)) state.target = found;
     }
-    if (state.target === null) return;
-    const change = state.history === null ? null : event;
+    if (state.target === undefined) return;
+    const change = state.history === undefined ? null : event;
     state.history ??= createTargetHistory(historyTarget(state.target));
     state.history.observe(verdictInput(auditor), services, change, auditor.now() ?? 0);
   };
   async function* watched(): AsyncGenerator<RecordingEntry> {
-    let hasBegun = false;
     for await (const entry of entries) {
       // Rules of nodes cost more time than everything else, and only a node needs them.
       const isOfNodes = entry.kind === 'node-rules' || entry.kind === 'node-config';
       if (request.node === null && isOfNodes) continue;
+      const hasBegun = auditor.serviceAuditor() !== null;
       yield entry;
-      if (!hasBegun && auditor.serviceAuditor() !== null) observe(null);
+      if (!hasBegun) observe(null);
       else if (entry.kind === 'event') observe(entry.event);
-      hasBegun ||= auditor.serviceAuditor() !== null;
     }
   }
   await replay(auditor, watched(), { speed: Infinity, until: options.at ?? null });
   observe(null);
-  return { auditor, target: state.target, moments: state.history?.entries ?? [] };
+  return { auditor, ...state };
 }
 
 /** The target of the history: for a node, the Service. */
 const historyTarget = (target: ExplainTarget): Parameters<typeof createTargetHistory>[0] =>
   target.kind === 'node' ? { kind: 'service', service: target.service } : target;
-
-function explained(auditor: Auditor, target: ExplainTarget): Explanation | null {
-  const services = auditor.serviceAuditor();
-  return services && explain(verdictInput(auditor), services, target, nodeLookup(auditor));
-}
 
 /** Prints the explanation and returns the exit code. `open` connects to the cluster. */
 export async function explainSubject(
@@ -156,23 +112,27 @@ export async function explainSubject(
     return typeof document === 'string' ? failed(document) : printed(document, options);
   }
   const { onProblem } = problemLog();
-  const known =
-    recording !== undefined
-      ? await readFromRecording(request, recording, options, onProblem)
-      : input !== undefined
-        ? await readFromDump(input, options, onProblem)
-        : await readFromCluster(request, options, onProblem, open());
-  if (known === null) return 2;
-  const { auditor, target, moments } = known;
-  const { listers } = auditor.store;
-  const explanation = explained(auditor, target ?? resolveTarget(request, listers));
-  if (explanation === null || !listers.knows('services')) {
+  const recorded =
+    recording === undefined ? null : await readRecorded(request, recording, options, onProblem);
+  let auditor: Auditor | null;
+  if (recorded !== null) auditor = recorded.auditor;
+  else if (input !== undefined) {
+    auditor = (await auditorOfDump(readDump(input, onProblem), options, onProblem)).auditor;
+  } else {
+    // The cluster is watched while the verdict about the target is pending.
+    auditor = await auditOnce(options, open(), onProblem, (running) => {
+      return explainTarget(running, request)?.verdict !== 'pending';
+    });
+  }
+  if (auditor === null) return 2;
+  const document = explainTarget(auditor, recorded?.target ?? request);
+  if (document === null || !auditor.store.listers.knows('services')) {
     const early =
       recording === undefined ? '' : ', or --at comes before its first lists are complete';
     return failed(`The input has no Services${early}: nothing to explain`);
   }
-  const at = auditor.now();
-  return printed({ format: 1, kind: 'explain', at, ...explanation, history: moments }, options);
+  const history = recorded && (recorded.history?.entries ?? []);
+  return printed({ ...document, history }, options);
 }
 
 function failed(text: string): 2 {
@@ -190,14 +150,6 @@ function printed(document: ExplainDocument, { output }: ExplainOptions): 0 | 1 |
 /** Milliseconds to wait for the answer of a server. */
 const timeoutMs = 10_000;
 
-const isDocument = (value: unknown): value is ExplainDocument =>
-  typeof value === 'object' &&
-  value !== null &&
-  'format' in value &&
-  value.format === 1 &&
-  'kind' in value &&
-  value.kind === 'explain';
-
 /** The explanation of a running server, which answers at once; a text for people without one. */
 export async function askServer(
   server: string,
@@ -211,11 +163,10 @@ export async function askServer(
   if (namespace !== null) url.searchParams.set('namespace', namespace);
   try {
     const response = await fetch(url, { signal: AbortSignal.timeout(timeoutMs) });
-    const answer: unknown = await response.json();
-    if (isDocument(answer)) return answer;
-    if (typeof answer === 'object' && answer !== null && 'error' in answer) {
-      return `${server}: ${String(answer.error)}`;
-    }
+    type Answer = Partial<Record<'format' | 'kind' | 'error', string | number>> | null;
+    const answer = (await response.json()) as Answer;
+    if (answer?.format === 1 && answer.kind === 'explain') return answer as ExplainDocument;
+    if (answer?.error !== undefined) return `${server}: ${answer.error}`;
     return `${server} answers ${response.status}, but not with an explanation: is it serve?`;
   } catch (error) {
     const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;

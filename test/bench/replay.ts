@@ -6,11 +6,10 @@ import { createReadStream, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 
-import { explain } from '../../src/audit/explain/explain.ts';
 import type { ExplainTarget } from '../../src/audit/explain/explanation.ts';
 import type { Auditor } from '../../src/auditor/auditor.ts';
 import { createAuditor } from '../../src/auditor/auditor.ts';
-import { nodeLookup, verdictInput } from '../../src/auditor/explanations.ts';
+import { explainTarget } from '../../src/auditor/explanations.ts';
 import { replay } from '../../src/auditor/replay.ts';
 import type { RecordingEntry } from '../../src/cluster/files/recording.ts';
 import { readRecording } from '../../src/cluster/files/recording.ts';
@@ -137,12 +136,11 @@ type ExplainRow = readonly [string, string, number, number, number];
 const runs = 21;
 
 function measure(auditor: Auditor, subject: ExplainTarget): readonly [number, number, number] {
-  const serviceAuditor = auditor.serviceAuditor();
-  if (serviceAuditor === null) throw new Error('Nothing is judged');
+  if (auditor.serviceAuditor() === null) throw new Error('Nothing is judged');
   const spent: number[] = [];
   for (let run = 0; run < runs; run++) {
     const begun = cpuMicros();
-    explain(verdictInput(auditor), serviceAuditor, subject, nodeLookup(auditor));
+    explainTarget(auditor, subject);
     spent.push((cpuMicros() - begun) / 1000);
   }
   const [first = 0, ...others] = spent;

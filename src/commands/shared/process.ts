@@ -1,4 +1,4 @@
-// The process of a command that runs until it is stopped: its signals and its heap.
+// The process of a command: its version of Node, its signals and its heap.
 //
 // The program starts with a small --heap-growing-percent (main.ts), so that garbage stays small
 // beside the live heap. While the first lists arrive, the heap doubles again and again, and each
@@ -44,4 +44,15 @@ export function growHeapFaster(isDone: () => boolean): void {
     clearInterval(timer);
   }, intervalMs);
   timer.unref();
+}
+
+/** The oldest version of Node that can load all modules. */
+const oldestNode = [22, 19] as const;
+
+/** Why this version of Node (`process.versions.node`) is too old; `null` if it is not. */
+export function nodeProblem(found: string): string | null {
+  const [major = 0, minor = 0] = found.split('.').map(Number);
+  const [least, leastMinor] = oldestNode;
+  if (major > least || (major === least && minor >= leastMinor)) return null;
+  return `Needs Node ${oldestNode.join('.')} or later, and this is ${found}`;
 }

@@ -8,7 +8,7 @@ import { parse } from 'yaml';
 
 import type { GivenRules } from '../../auditor/node-rules.ts';
 import { isSystemError, systemReason } from '../../cluster/decode/problem.ts';
-import type { NodeFile } from './flags.ts';
+import type { NodeFile } from './options.ts';
 
 export interface RulesFlags {
   readonly rules?: readonly NodeFile[];

@@ -4,7 +4,6 @@ import { describe, expect, test } from 'vitest';
 
 import packageJson from '../../../package.json' with { type: 'json' };
 import {
-  nodeProblem,
   parseAddress,
   parseCIDRs,
   parseCount,
@@ -21,7 +20,8 @@ import {
   parseSize,
   parseSpeed,
   parseTime,
-} from '../../../src/commands/shared/flags.ts';
+} from '../../../src/commands/shared/options.ts';
+import { nodeProblem } from '../../../src/commands/shared/process.ts';
 import { version } from '../../../src/model/program-version.ts';
 
 /** Tables of one parser: what it takes, and what it refuses with which message. */

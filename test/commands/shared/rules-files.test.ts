@@ -8,7 +8,7 @@ import { gzipSync } from 'node:zlib';
 import { afterEach, describe, expect, test, vi } from 'vitest';
 
 import { auditDump } from '../../../src/commands/audit.ts';
-import type { NodeFile } from '../../../src/commands/shared/flags.ts';
+import type { NodeFile } from '../../../src/commands/shared/options.ts';
 import { givenRules } from '../../../src/commands/shared/rules-files.ts';
 import type { AuditReport } from '../../../src/output/text/report.ts';
 import { printed, usual } from '../../live-cluster.ts';
