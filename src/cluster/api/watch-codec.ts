@@ -75,31 +75,26 @@ function watchFrame(line: Line, reading: DecodeContext, at: number): Frame | nul
   if (name === 'BOOKMARK') return bookmarkFrame(object);
   if (name === 'ERROR') return { kind: 'status', status: readStatus(object, 0) };
   const type = eventTypes.get(name);
-  if (type === undefined) return badFrame(reading, 'Expected a watch event', text, false);
+  if (type === undefined) return badFrame(reading, 'Expected a watch event', text);
   return objectFrame(reading, type, object, at);
 }
 
-function listFrame(piece: Piece, reading: DecodeContext, at: number): Frame | null {
-  switch (piece.type) {
+function listFrame({ type, text }: Piece, reading: DecodeContext, at: number): Frame | null {
+  switch (type) {
     case 'head':
       return null;
     case 'item': {
-      const object = parse(piece.text);
-      if (object === undefined) return badFrame(reading, 'Expected an item', piece.text, false);
+      const object = parse(text);
+      if (object === undefined) return badFrame(reading, 'Expected an item', text);
       return objectFrame(reading, 'added', object, at);
     }
-    case 'tail':
-    case 'document':
-      // A list without items may have `"items":null`.
-      return (
-        pageFrame(parse(piece.text)) ?? badFrame(reading, 'Expected a list', piece.text, false)
-      );
     case 'tooLong':
-      return badFrame(reading, 'Item too long', piece.text, false);
-    case 'stray':
-      return badFrame(reading, 'Expected a list', piece.text, false);
+      return badFrame(reading, 'Item too long', text);
     case 'unfinished':
       return badFrame(reading, 'Unexpected end of list', null, true);
+    default:
+      // A list without items may have `"items":null`.
+      return pageFrame(parse(text)) ?? badFrame(reading, 'Expected a list', text);
   }
 }
 
@@ -115,7 +110,7 @@ function badFrame(
   reading: DecodeContext,
   message: string,
   text: string | null,
-  cut: boolean,
+  cut = false,
 ): Frame {
   const lost = guessLost(reading.resource, text ?? '');
   return { kind: 'bad', message, value: text === null ? null : valueText(text), lost, cut };

@@ -7,19 +7,6 @@ import type { ApiStatus } from '../decode/frame.ts';
 
 export type WatchVerb = 'list' | 'watch';
 
-/**
- * Why a list must be had again: history is compacted (gone), a continue token or version is too old
- * (expired), the server's history went back (reset), events came out of order (disorder).
- */
-export type RelistReason = 'gone' | 'expired' | 'reset' | 'disorder';
-
-/**
- * Why a connection was lost or left: the server ended it in order (eof) or never did (timeout), the
- * network did (reset), no byte arrived (idle), the server refused (status), a frame could not be
- * read (frame), or the answer was older than the cache (older).
- */
-export type ReconnectReason = 'eof' | 'timeout' | 'reset' | 'idle' | 'status' | 'frame' | 'older';
-
 /** What a reflector asks for, gets and does not use; all from 0. */
 export const newCounters = () => ({
   /** Lists that were complete, and pages of them; a WatchList has none. */
@@ -40,17 +27,21 @@ export const newCounters = () => ({
   unauthorised: 0,
   denied: 0,
   bytes: 0,
-  relists: { gone: 0, expired: 0, reset: 0, disorder: 0 } satisfies Record<RelistReason, number>,
-  reconnects: {
-    eof: 0,
-    timeout: 0,
-    reset: 0,
-    idle: 0,
-    status: 0,
-    frame: 0,
-    older: 0,
-  } satisfies Record<ReconnectReason, number>,
+  /**
+   * Why a list must be had again: history is compacted (gone), a continue token or version is too
+   * old (expired), the server's history went back (reset), events came out of order (disorder).
+   */
+  relists: { gone: 0, expired: 0, reset: 0, disorder: 0 },
+  /**
+   * Why a connection was lost or left: the server ended it in order (eof) or never did (timeout),
+   * the network did (reset), no byte arrived (idle), the server refused (status), a frame could not
+   * be read (frame), or the answer was older than the cache (older).
+   */
+  reconnects: { eof: 0, timeout: 0, reset: 0, idle: 0, status: 0, frame: 0, older: 0 },
 });
+
+export type RelistReason = keyof ReturnType<typeof newCounters>['relists'];
+export type ReconnectReason = keyof ReturnType<typeof newCounters>['reconnects'];
 
 export type WatchResult =
   /** The list is complete. */

@@ -30,21 +30,6 @@ export interface KubeconfigOptions {
   readonly context: string | null;
 }
 
-/** What a connection is made with, as it is now. */
-interface Credentials extends Pick<Target, 'server' | 'tls'> {
-  readonly headers: Readonly<Record<string, string>>;
-  /** Resolves with null where no proxy is needed. */
-  readonly openProxy: () => Promise<Target['proxy']>;
-}
-
-export interface Account {
-  /** Reads certificates and tokens that may have changed; rejects where one cannot be had. */
-  credentials(): Promise<Credentials>;
-  /** Forgets what is cached. */
-  refresh(): void;
-  readonly server: string;
-}
-
 /** Where a pod finds the token of its service account. */
 const podToken = '/var/run/secrets/kubernetes.io/serviceaccount/token';
 
@@ -56,24 +41,21 @@ export function isConfigured(environment: Readonly<Record<string, string | undef
   return isInPod || filesIn(environment).some((path) => existsSync(path));
 }
 
+export type Account = ReturnType<typeof openAccount>;
+
 /** Throws an Error that says which file, context or field is wrong. */
-export function openAccount(options: KubeconfigOptions): Account {
+export function openAccount(options: KubeconfigOptions) {
   let loaded = load(options);
   return {
     server: loaded.cluster.server,
+    /** Forgets what is cached. */
     refresh: () => void (loaded = load(options)),
+    /** Reads certificates and tokens that may have changed; rejects where one cannot be had. */
     credentials: () => credentialsOf(loaded),
   };
 }
 
-interface Loaded {
-  readonly config: KubeConfig;
-  /** Without a proxy, as in `config`. */
-  readonly cluster: Cluster;
-  readonly proxyUrl: string | null;
-}
-
-async function credentialsOf({ config, cluster, proxyUrl }: Loaded): Promise<Credentials> {
+async function credentialsOf({ config, cluster, proxyUrl }: ReturnType<typeof load>) {
   const applied: RequestOptions & { headers: Record<string, string> } = { headers: {} };
   await config.applyToHTTPSOptions(applied);
   const { headers, auth, ca, cert, key, servername, rejectUnauthorized } = applied;
@@ -81,12 +63,13 @@ async function credentialsOf({ config, cluster, proxyUrl }: Loaded): Promise<Cre
     headers.Authorization = `Basic ${Buffer.from(auth).toString('base64')}`;
   }
   // A token file may end with a newline.
-  const trimmed = Object.entries(headers).map(([name, value]) => [name, value.trim()]);
-  const tls = { ca, cert, key, servername, rejectUnauthorized };
+  const trimmed = Object.entries(headers).map(([name, value]) => [name, value.trim()] as const);
+  const tls: Target['tls'] = { ca, cert, key, servername, rejectUnauthorized };
   return {
     server: cluster.server,
-    headers: Object.fromEntries(trimmed) as Record<string, string>,
+    headers: Object.fromEntries(trimmed),
     tls,
+    /** Resolves with null where no proxy is needed. */
     openProxy: async () => (proxyUrl === null ? null : proxyTo(proxyUrl, cluster, tls)),
   };
 }
@@ -124,7 +107,8 @@ function filesIn(environment: Readonly<Record<string, string | undefined>>): str
   return home === null ? [] : [join(home, '.kube', 'config')];
 }
 
-function load({ kubeconfig, context }: KubeconfigOptions): Loaded {
+/** The cluster and user of the context, with what KubeConfig leaves out. */
+function load({ kubeconfig, context }: KubeconfigOptions) {
   const config = new KubeConfig();
   const paths = kubeconfig === null ? filesIn(process.env) : [kubeconfig];
   if (kubeconfig === null && !isConfigured(process.env)) {
@@ -142,7 +126,18 @@ function load({ kubeconfig, context }: KubeconfigOptions): Loaded {
     const message = error instanceof Error ? error.message : String(error);
     throw new Error(`${where}: ${message}`, { cause: error });
   }
-  return completed(config, chosen, paths);
+  const { proxyUrl: named = '', ...found } = chosen;
+  // Without a proxy, which KubeConfig would use otherwise.
+  const cluster = found.server.startsWith('http:') ? { ...found, skipTLSVerify: true } : found;
+  const proxyUrl = named === '' ? proxyFor(cluster.server, process.env) : named;
+  const user = config.getCurrentUser() ?? { name: 'anonymous' };
+  const tokenFile = tokenFileOf(paths, user.name);
+  const authProvider = { name: 'tokenFile', config: { tokenFile } };
+  config.loadFromClusterAndUser(
+    cluster,
+    tokenFile === null ? informed(user, cluster, proxyUrl) : { ...user, authProvider },
+  );
+  return { config, cluster, proxyUrl };
 }
 
 /** Makes a context the current one. Throws an Error that says what is wrong with it. */
@@ -166,35 +161,14 @@ function choose(config: KubeConfig, context: string | null): Cluster {
 
 const quoted = (name: unknown): string => JSON.stringify(name ?? '');
 
-/** The cluster and user of the current context, with what KubeConfig leaves out. */
-function completed(config: KubeConfig, chosen: Cluster, paths: readonly string[]): Loaded {
-  const { proxyUrl = '', ...found } = chosen;
-  const cluster = found.server.startsWith('http:') ? { ...found, skipTLSVerify: true } : found;
-  const proxy = proxyUrl === '' ? proxyFor(cluster.server, process.env) : proxyUrl;
-  const user = config.getCurrentUser() ?? { name: 'anonymous' };
-  const tokenFile = tokenFileOf(paths, user.name);
-  const authProvider = { name: 'tokenFile', config: { tokenFile } };
-  config.loadFromClusterAndUser(
-    cluster,
-    tokenFile === null ? informed(user, cluster, proxy) : { ...user, authProvider },
-  );
-  return { config, cluster, proxyUrl: proxy };
-}
-
-interface Exec {
-  readonly apiVersion?: string;
-  readonly provideClusterInfo?: boolean;
-  readonly env?: readonly { readonly name: string; readonly value: string }[] | null;
-}
-
 /**
  * A user whose exec plugin gets its exec information: the version, that the session is not
  * interactive, and the cluster if the plugin requests it (k8s.io/client-go@v0.36.3
  * plugin/pkg/client/auth/exec).
  */
 function informed(user: User, cluster: Cluster, proxyUrl: string | null): User {
-  const exec = user.exec as Exec | undefined;
-  if (exec === undefined) return user;
+  if (!isFields(user.exec)) return user;
+  const { apiVersion = 'client.authentication.k8s.io/v1', provideClusterInfo, env } = user.exec;
   const about = {
     server: cluster.server,
     'tls-server-name': cluster.tlsServerName,
@@ -203,12 +177,13 @@ function informed(user: User, cluster: Cluster, proxyUrl: string | null): User {
     'proxy-url': proxyUrl ?? undefined,
   };
   const value = JSON.stringify({
-    apiVersion: exec.apiVersion ?? 'client.authentication.k8s.io/v1',
+    apiVersion,
     kind: 'ExecCredential',
-    spec: { interactive: false, ...(exec.provideClusterInfo === true ? { cluster: about } : {}) },
+    spec: { interactive: false, ...(provideClusterInfo === true ? { cluster: about } : {}) },
   });
-  const env = [...(exec.env ?? []), { name: 'KUBERNETES_EXEC_INFO', value }];
-  return { ...user, exec: { ...exec, env } };
+  const given = Array.isArray(env) ? (env as unknown[]) : [];
+  const variables = [...given, { name: 'KUBERNETES_EXEC_INFO', value }];
+  return { ...user, exec: { ...user.exec, env: variables } };
 }
 
 function authorityOf({ caData, caFile }: Cluster): string | undefined {
