@@ -62,9 +62,16 @@ const newProgress = ({ forwarding, node, rules }: NodeInput) => ({
 
 type Progress = ReturnType<typeof newProgress>;
 
+/** What the rules do otherwise than an earlier state of some Services expected. */
+export function differencesFrom(earlier: NodeInput): PacketDifferences {
+  const progress = newProgress(earlier);
+  runToEnd(probeFrontends(progress, false));
+  return progress.differences;
+}
+
 /** Whether the rules do what an earlier state expected; unknown counts as no. */
-export function isServedAsExpected(input: NodeInput): boolean {
-  const progress = newProgress(input);
+export function isServedAsExpected(earlier: NodeInput): boolean {
+  const progress = newProgress(earlier);
   const { unknown, differences } = progress;
   const steps = probeFrontends(progress, false);
   while (steps.next().done !== true) {
@@ -74,14 +81,12 @@ export function isServedAsExpected(input: NodeInput): boolean {
 }
 
 /** Audits a node without interruption; the cost grows with the number of frontends. */
-export const auditNode = (input: NodeInput, isCurrent = true): NodeAudit =>
-  runToEnd(auditNodeInSteps(input, isCurrent));
+export const auditNode = (input: NodeInput): NodeAudit => runToEnd(auditNodeInSteps(input));
 
-/** `isCurrent`: the expectation is not an earlier one. */
-export function* auditNodeInSteps(input: NodeInput, isCurrent = true): Steps<NodeAudit> {
+export function* auditNodeInSteps(input: NodeInput): Steps<NodeAudit> {
   const progress = newProgress(input);
   const { differences, unknown, doubtful } = progress;
-  yield* probeFrontends(progress, isCurrent);
+  yield* probeFrontends(progress, true);
   yield* probeUnexpected(progress);
   probeBackends(progress);
   const coverage = differences.length === 0 ? new Map<string, number>() : coverageOf(progress);

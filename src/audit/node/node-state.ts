@@ -58,11 +58,7 @@ export interface DifferenceClock {
   readonly before: number;
   readonly since: number;
   /** The change of the cluster that caused the difference; null if none did. */
-  readonly lag: {
-    readonly divergedAt: number;
-    readonly service: Key;
-    readonly operation: Operation;
-  } | null;
+  readonly lag: { divergedAt: number; service: Key; operation: Operation } | null;
 }
 
 export interface CurrentReading extends Pick<NodeInput, 'node' | 'rules'> {

@@ -58,11 +58,7 @@ export interface NodeReading {
   /** Whether the rules differ from what this Service needs at these addresses; null if unknown. */
   readonly differs: ((service: Key, addresses: readonly string[]) => boolean) | null;
   /** Changes that the node followed since the reading before; bounds of the lag in seconds. */
-  readonly programmed: readonly {
-    readonly service: Key;
-    readonly least: number;
-    readonly most: number;
-  }[];
+  readonly programmed: readonly { service: Key; least: number; most: number }[];
 }
 
 export function readingOf(state: NodeState, current: CurrentReading): NodeReading {
@@ -89,8 +85,8 @@ function concernsAddress({ key }: PacketDifference, addresses: readonly string[]
 /** Starts and ends the clocks of differences; one sample for each Service and operation. */
 export function updateClocks(state: NodeState, current: CurrentReading): ConvergenceSample[] {
   const { clocks, name } = state;
-  const { at } = current;
-  const found = new Map(current.audit.differences.map((it) => [it.key, it]));
+  const { audit, proxied, at } = current;
+  const found = new Map(audit.differences.map((it) => [it.key, it]));
   const ended = new Map<string, NonNullable<DifferenceClock['lag']>>();
   for (const [key, { lag }] of clocks) {
     if (found.has(key)) continue;
@@ -100,27 +96,20 @@ export function updateClocks(state: NodeState, current: CurrentReading): Converg
     if (lag.divergedAt < (ended.get(group)?.divergedAt ?? Infinity)) ended.set(group, lag);
   }
   for (const [key, difference] of found) {
-    getOrInsert(clocks, key, () => newClock(current, difference, state.at ?? at));
+    if (clocks.has(key)) continue;
+    const { code, harmless } = difference;
+    const service = serviceOf(proxied, difference) ?? '';
+    // The latest change may have caused the difference, and be newer than the rules.
+    const changed = proxied.past.get(service)?.at(-1)?.until ?? -Infinity;
+    const diverged = service === '' || harmless ? null : divergedAt(current, service);
+    const operation = operationOf(code);
+    const lag = diverged === null ? null : { divergedAt: diverged, service, operation };
+    const before = Math.max(state.at ?? at, changed);
+    clocks.set(key, { before, since: Math.max(at, changed), lag });
   }
   return [...ended.values()].map(({ divergedAt, service: key, operation }) => {
     const [namespace = '', service = ''] = key.split('/');
     const seconds = Math.max(0, at - divergedAt);
     return { output: 'node', operation, namespace, service, node: name, seconds, at };
   });
-}
-
-function newClock(
-  current: CurrentReading,
-  difference: PacketDifference,
-  before: number,
-): DifferenceClock {
-  const { proxied, at } = current;
-  const service = serviceOf(proxied, difference);
-  if (service === null) return { before, since: at, lag: null };
-  // The latest change may have caused the difference, and be newer than the rules.
-  const changed = proxied.past.get(service)?.at(-1)?.until ?? -Infinity;
-  const diverged = difference.harmless ? null : divergedAt(current, service);
-  const operation = operationOf(difference.code);
-  const lag = diverged === null ? null : { divergedAt: diverged, service, operation };
-  return { before: Math.max(before, changed), since: Math.max(at, changed), lag };
 }

@@ -9,7 +9,7 @@ import type { Key } from '../../model/objects.ts';
 import type { Frontend } from '../../shadow/forwarding.ts';
 import { expectedForwarding } from '../../shadow/forwarding.ts';
 import type { PacketDifference, PacketDifferences } from './aggregate.ts';
-import { auditNode, isServedAsExpected } from './audit-node.ts';
+import { differencesFrom, isServedAsExpected } from './audit-node.ts';
 import type { CurrentReading } from './node-state.ts';
 import type { NodeInput } from './observation.ts';
 import type { ProxyCache, ServiceVersion } from './proxy-cache.ts';
@@ -83,13 +83,9 @@ function inputFor(
   { service, slices }: Omit<ServiceVersion, 'until'>,
 ): NodeInput {
   const services = service === null ? [] : [service];
-  const byService = new Map([[key, slices]]);
-  const { localAddresses } = rules;
-  return {
-    node,
-    rules,
-    forwarding: expectedForwarding(services, byService, node, config, localAddresses),
-  };
+  const byKey = new Map([[key, slices]]);
+  const forwarding = expectedForwarding(services, byKey, node, config, rules.localAddresses);
+  return { forwarding, node, rules };
 }
 
 /** Whether the rules do what an earlier version expected, and do not serve newer frontends. */
@@ -112,10 +108,8 @@ export function persistedSince(reading: CurrentReading) {
   const cached = new Map<ServiceVersion, ReadonlySet<string>>();
   const keysAt = (service: Key, version: ServiceVersion): ReadonlySet<string> =>
     getOrInsert(cached, version, () => {
-      const input = inputFor(reading, service, version);
-      // Frontends that no Service has do not depend on one Service.
-      const audit = auditNode({ ...input, rules: { ...input.rules, frontends: [] } }, false);
-      return new Set(audit.differences.map(({ key }) => key));
+      const differences = differencesFrom(inputFor(reading, service, version));
+      return new Set(differences.map(({ key }) => key));
     });
   return (service: Key, difference: string, since: number): number | null => {
     if (difference.endsWith(' claim')) return null;
