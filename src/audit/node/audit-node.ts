@@ -40,23 +40,15 @@ import {
   strayProbes,
 } from './probes.ts';
 
-export interface NodeAudit {
-  readonly differences: PacketDifferences;
-  /** Empty without differences. */
-  readonly coverage: Coverage;
-  /** Keys of Service ports with a packet whose outcome is unknown. */
-  readonly unknown: ReadonlySet<string>;
-  /** Frontends with a rule that the walk could not evaluate. */
-  readonly doubtful: ReadonlySet<Frontend>;
-}
-
 const newProgress = ({ forwarding, node, rules }: NodeInput) => ({
   ...probeSender(forwarding, node),
   rules,
   mode: forwarding.config.mode,
   mayMasquerade: allowedMasquerade(forwarding, node),
   differences: [] as PacketDifference[],
+  /** Keys of Service ports with a packet whose outcome is unknown. */
   unknown: new Set<string>(),
+  /** Frontends with a rule that the walk could not evaluate. */
   doubtful: new Set<Frontend>(),
 });
 
@@ -80,16 +72,19 @@ export function isServedAsExpected(earlier: NodeInput): boolean {
   return true;
 }
 
-/** Audits a node without interruption; the cost grows with the number of frontends. */
-export const auditNode = (input: NodeInput): NodeAudit => runToEnd(auditNodeInSteps(input));
+/** The coverage is empty without differences. */
+export type NodeAudit = ReturnType<typeof auditNode>;
 
-export function* auditNodeInSteps(input: NodeInput): Steps<NodeAudit> {
+/** Audits a node without interruption; the cost grows with the number of frontends. */
+export const auditNode = (input: NodeInput) => runToEnd(auditNodeInSteps(input));
+
+export function* auditNodeInSteps(input: NodeInput) {
   const progress = newProgress(input);
   const { differences, unknown, doubtful } = progress;
   yield* probeFrontends(progress, true);
   yield* probeUnexpected(progress);
   probeBackends(progress);
-  const coverage = differences.length === 0 ? new Map<string, number>() : coverageOf(progress);
+  const coverage: Coverage = differences.length === 0 ? new Map() : coverageOf(progress);
   return { differences, coverage, unknown, doubtful };
 }
 
@@ -170,11 +165,9 @@ const isPassed = ({ pass, unknown }: PacketOutcome, ...stops: readonly OutcomeSh
  * endpoints, they reach the node, where nothing listens and the kernel refuses them. If another
  * program translates packets, it decides how endpoints reach themselves.
  */
-function isHarmless(
-  { kind, endpoint, step }: Deviation,
-  frontend: Frontend,
-  { packet, outcome }: TestedPacket,
-): boolean {
+function isHarmless(deviation: Deviation, frontend: Frontend, tested: TestedPacket): boolean {
+  const { kind, endpoint, step } = deviation;
+  const { packet, outcome } = tested;
   if (kind === 'not rejected') {
     if (frontend.kind !== 'node port' || !isPassed(outcome, outcome.drop)) return false;
     const steps = outcome.pass.trace().filter((it) => hasAny(it, ['accept', 'goto']));
@@ -221,14 +214,17 @@ const codes: Readonly<Partial<Record<Deviation['kind'], Code>>> = {
 };
 
 function codeOf(
-  { kind, endpoint, step }: Deviation,
+  deviation: Deviation,
   { expected, outcome }: TestedPacket,
-  { usable }: ProxiedPort,
+  port: ProxiedPort,
 ): Code {
+  const { kind, endpoint, step } = deviation;
   const isForeign = kind !== 'missing' && kind !== 'not masqueraded' && step !== null;
   if (isForeign && !isKubernetesRule(step)) return 'node-foreign-rule';
   if (kind === 'unexpected') {
-    const isListed = (usable ?? []).some(({ all }) => all.some(({ text }) => text === endpoint));
+    const isListed = (port.usable ?? []).some(({ all }) =>
+      all.some(({ text }) => text === endpoint),
+    );
     return isListed ? 'node-policy-different' : 'node-endpoint-unexpected';
   }
   const isStop =
@@ -335,11 +331,7 @@ function probeUnserved(progress: Progress, frontend: RuleFrontend, dst: string):
 }
 
 /** The only Service port that a rule for a range of addresses includes; null if several are. */
-function portInRange(
-  { ports }: Forwarding,
-  frontend: RuleFrontend,
-  { trace }: OutcomeShare,
-): ProxiedPort | null {
+function portInRange({ ports }: Forwarding, frontend: RuleFrontend, { trace }: OutcomeShare) {
   const statements = trace().flatMap(({ rule }) => rule.statements);
   const ranges = statements.flatMap((it) =>
     it.kind === 'field' && it.field === 'destination' && !it.negate ? it.ranges : [],

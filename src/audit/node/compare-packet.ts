@@ -84,11 +84,9 @@ export function comparePacket(
 }
 
 /** Whether a deviation holds for all values of the unknowns. */
-function isCertain(
-  { kind, endpoint, step }: Deviation,
-  want: ExpectedOutcome,
-  { destinations, ...shares }: PacketOutcome,
-): boolean {
+function isCertain(deviation: Deviation, want: ExpectedOutcome, outcome: PacketOutcome): boolean {
+  const { kind, endpoint, step } = deviation;
+  const { destinations } = outcome;
   if (kind === 'missing') return true;
   if (kind === 'unexpected' || kind === 'share' || kind === 'affinity') return false;
   if (kind === 'shadowed') return step === null || isBeforeRouting(step);
@@ -96,7 +94,7 @@ function isCertain(
     return destinations.get(endpoint ?? '')?.masqueraded !== 'unknown';
   }
   // Packets end in another way for certain if the expected outcome is not possible at all.
-  if (want.kind !== 'endpoints') return shares[want.kind].probability <= rounding;
+  if (want.kind !== 'endpoints') return outcome[want.kind].probability <= rounding;
   return ![...destinations].some(([text, it]) => want.endpoints.has(text) && isPossible(it));
 }
 

@@ -58,6 +58,14 @@ export function desiredFindings(
     const list = fresh.filter((it) => keys.has(it.key));
     return list.length === 0 ? [] : [portFinding(list)];
   });
+  // When its Service diverged, if that is known.
+  const beginOf = ({ nodeWide, differences }: NodeFinding): number => {
+    const seen = differences.map(({ key }) => clocks.get(key)?.since ?? Infinity);
+    const [first] = nodeWide ? [] : differences;
+    const service = first === undefined ? null : serviceOf(proxied, first);
+    const diverged = service === null ? null : divergedAt(reading, service);
+    return Math.min(...seen, diverged ?? Infinity);
+  };
   const explained = new Set(stillOpen.flatMap((finding) => finding.differences));
   const rest = fresh.filter((it) => !explained.has(it));
   const isOld = new Set(settled);
@@ -69,22 +77,10 @@ export function desiredFindings(
     // Node-wide findings stay open while they apply.
     ...all.filter(({ nodeWide, id }) => nodeWide && open.has(id)),
     ...stillOpen,
-  ].map((finding) => ({ ...finding, since: beginOf(clocks, reading, finding) }));
+  ].map((finding) => ({ ...finding, since: beginOf(finding) }));
   if (stale === null) return findings;
   const finding = nodeFinding(name, 'node-rules-stale', settled.filter(isStale));
   return [...findings, { ...finding, since: stale.since }];
-}
-
-function beginOf(
-  clocks: NodeState['clocks'],
-  reading: CurrentReading,
-  { nodeWide, differences }: NodeFinding,
-): number {
-  const seen = differences.map(({ key }) => clocks.get(key)?.since ?? Infinity);
-  const [first] = nodeWide ? [] : differences;
-  const service = first === undefined ? null : serviceOf(reading.proxied, first);
-  const diverged = service === null ? null : divergedAt(reading, service);
-  return Math.min(...seen, diverged ?? Infinity);
 }
 
 /** A finding that must be open, and when it began, Unix seconds. */
@@ -119,10 +115,8 @@ export function applyFindings(
   settle.openNow(opened, at);
 }
 
-export function pendingItem(
-  node: string,
-  { difference, severity, since, nodeWide, differences }: DesiredFinding,
-): PendingDifference {
+export function pendingItem(node: string, finding: DesiredFinding): PendingDifference {
+  const { difference, severity, since, nodeWide, differences } = finding;
   const port = nodeWide ? differences.find((it) => it.port !== null)?.port : null;
   return {
     ...(port ? { witness: `${port.namespace}/${port.service}` } : {}),

@@ -19,7 +19,6 @@ import type { Steps } from '../../model/run-to-end.ts';
 import { runToEnd } from '../../model/run-to-end.ts';
 import type { RulesDump } from '../../rules/parse/rules-dump.ts';
 import type { Lack } from '../../rules/ruleset.ts';
-import type { Forwarding } from '../../shadow/forwarding.ts';
 import { expectedForwarding } from '../../shadow/forwarding.ts';
 import type { NodeUnknownReason } from '../finding/verdicts.ts';
 import type { PendingFindings } from '../pending/pending.ts';
@@ -135,22 +134,19 @@ const allFamilies: ReadonlySet<string> = new Set(['IPv4', 'IPv6']);
  * without protocol and family. null if the node or its rules are not known.
  */
 function tracePort(options: Options, state: NodeState | undefined, key: Key, name: string) {
-  const { services, slices } = options.proxied;
-  const service = services.get(key);
+  const service = options.proxied.services.get(key);
   if (state === undefined || service === undefined || state.dumps.size === 0) return null;
   // A trace is no reading, which would keep its observation.
   const observed = observe(options, { ...state, observation: null });
   if (typeof observed === 'string') return null;
   const { node, rules } = observed;
-  return tracePackets({ forwarding: forwardingOf(observed, [service], slices), node, rules }, name);
+  const forwarding = forwardingOf(observed, [service], options.proxied);
+  return tracePackets({ forwarding, node, rules }, name);
 }
 
 /** The expected forwarding, with frontends of the families whose rules are known. */
-function forwardingOf(
-  { node, rules, config, families }: Observed,
-  services: Iterable<Service>,
-  slices: ProxyCache['slices'],
-): Forwarding {
+function forwardingOf(observed: Observed, services: Iterable<Service>, { slices }: ProxyCache) {
+  const { node, rules, config, families } = observed;
   const all = expectedForwarding(services, slices, node, config, rules.localAddresses);
   return { ...all, frontends: all.frontends.filter(({ port }) => families.has(port.family)) };
 }
@@ -279,8 +275,7 @@ function* auditInSteps(
     const audit = yield* auditByClass({ node, rules: { ...rules, report }, config });
     return (state.last = { ...audit, inputs });
   }
-  const { services, slices } = proxied;
-  const forwarding = forwardingOf(observed, services.values(), slices);
+  const forwarding = forwardingOf(observed, proxied.services.values(), proxied);
   const audit = yield* auditNodeInSteps({ forwarding, node, rules });
   return (state.last = { audit, ports: conformVerdicts(forwarding.ports), inputs });
 }

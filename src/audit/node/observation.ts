@@ -74,11 +74,7 @@ export function observeDumps(
 }
 
 /** kube-proxy's configuration: the given fields, else those that its rules show, else defaults. */
-export function configOf(
-  ruleset: RuleSet,
-  minor: number,
-  given: Partial<ProxyConfig> = {},
-): ProxyConfig {
+export function configOf(ruleset: RuleSet, minor: number, given: Partial<ProxyConfig> = {}) {
   const mode = given.mode ?? modeIn(ruleset);
   return { ...defaultProxyConfig(mode, minor), ...settingsIn(ruleset, mode), ...given };
 }
@@ -146,10 +142,8 @@ export function behaviorOfReport(answers: AgentAnswers) {
 }
 
 /** The frontend that the rules must have; a node port at one of these addresses is at any. */
-export function ruleFrontend(
-  { port, kind, address, protocol, dport }: Frontend,
-  nodeAddresses: ReadonlySet<string>,
-): RuleFrontend {
+export function ruleFrontend(it: Frontend, nodeAddresses: ReadonlySet<string>): RuleFrontend {
+  const { port, kind, address, protocol, dport } = it;
   const isAny = isAtNode(kind) && nodeAddresses.has(address);
   const family = port.family === 'IPv4' ? 'ip' : 'ip6';
   return { family, address: isAny ? null : address, protocol, port: dport, translators: 1 };

@@ -35,10 +35,8 @@ export function staleness(reading: CurrentReading, settled: PacketDifferences) {
 }
 
 /** The Service of a difference, even if it no longer exists; null if it never did. */
-export function serviceOf(
-  { past, services }: ProxyCache,
-  { port, frontend }: PacketDifference,
-): Key | null {
+export function serviceOf(proxied: ProxyCache, { port, frontend }: PacketDifference): Key | null {
+  const { past, services } = proxied;
   if (port !== null) return `${port.namespace}/${port.service}`;
   const [address] = frontend.split(/:(?=\d+\/)/);
   for (const [key, versions] of past) {
@@ -77,13 +75,10 @@ export function divergedAt(reading: CurrentReading, key: Key): number | null {
   return found;
 }
 
-function inputFor(
-  { node, config, rules }: CurrentReading,
-  key: Key,
-  { service, slices }: Omit<ServiceVersion, 'until'>,
-): NodeInput {
-  const services = service === null ? [] : [service];
-  const byKey = new Map([[key, slices]]);
+function inputFor(reading: CurrentReading, key: Key, version: ServiceVersion): NodeInput {
+  const { node, config, rules } = reading;
+  const services = version.service === null ? [] : [version.service];
+  const byKey = new Map([[key, version.slices]]);
   const forwarding = expectedForwarding(services, byKey, node, config, rules.localAddresses);
   return { forwarding, node, rules };
 }
@@ -93,8 +88,8 @@ function matches(reading: CurrentReading, key: Key, version: ServiceVersion): bo
   const then = inputFor(reading, key, version);
   if (!isServedAsExpected(then)) return false;
   const { services, slices } = reading.proxied;
-  const current = { service: services.get(key) ?? null, slices: slices.get(key) ?? [] };
-  const now = inputFor(reading, key, current);
+  const [service, until] = [services.get(key) ?? null, Infinity];
+  const now = inputFor(reading, key, { service, slices: slices.get(key) ?? [], until });
   const old = new Set(then.forwarding.frontends.map(frontendKey));
   const frontends = now.forwarding.frontends.filter((it) => !old.has(frontendKey(it)));
   return isServedAsExpected({ ...then, forwarding: { ...then.forwarding, frontends } });
