@@ -10,16 +10,10 @@
 // evaluation, so they agree.
 
 import { legal } from '../audit/finding/verdicts.ts';
-import type {
-  Journey,
-  JourneyOutput,
-  JourneyStage,
-  JourneyStart,
-  OutputStage,
-} from '../audit/measure/journey.ts';
+import type { Journey, JourneyOutput, JourneyStage, JourneyStart, OutputStage } from '../audit/measure/journey.ts';
 import { createJourneys, journeyOutputs } from '../audit/measure/journey.ts';
 import type { LagOperation } from '../audit/measure/lag.ts';
-import type { NodeReading } from '../audit/node/programming-lag.ts';
+import type { NodeReading } from '../audit/node/staleness.ts';
 import type { ServiceAuditor } from '../audit/service/auditor.ts';
 import { nodeOf } from '../audit/service/cache.ts';
 import type { WorkItem } from '../audit/service/enqueue.ts';

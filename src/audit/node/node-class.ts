@@ -68,16 +68,14 @@ type NodeClass = ReturnType<typeof newClass>;
 function signatureOf({ node, config, rules: { localAddresses, report } }: ReportingNode): string {
   const { asking } = report;
   const place = proxyNode(node, config, localAddresses);
-  const factsOf = (from: Packet['from'], ip: string): boolean[] => [
-    ...[ip.includes(':'), isLoopback(ip), place.isLocal(ip), place.servesNodePorts(ip)],
-    place.isFromPod({ from, src: ip, dst: ip, protocol: 'tcp', dport: 1 }),
-    asking.addresses.includes(ip),
-  ];
-  const senders = [asking.ip, asking.ip6].flatMap((sources) =>
-    (['node', 'pod', 'outside'] as const).map((from) => {
-      const src = sources[from];
-      return src && factsOf(from, src);
-    }),
+  const factsOf = (from: Packet['from'], ip: string | null) =>
+    ip && [
+      ...[ip.includes(':'), isLoopback(ip), place.isLocal(ip), place.servesNodePorts(ip)],
+      place.isFromPod({ from, src: ip, dst: ip, protocol: 'tcp', dport: 1 }),
+      asking.addresses.includes(ip),
+    ];
+  const senders = [asking.ip, asking.ip6].flatMap((ips) =>
+    (['node', 'pod', 'outside'] as const).map((from) => factsOf(from, ips[from])),
   );
   const addresses = asking.addresses.map((address) => factsOf('node', address));
   return JSON.stringify([config, node.zone, asking.strays, senders, addresses, place.detects]);
@@ -104,23 +102,22 @@ function* updateClass(nodeClass: NodeClass, proxied: ProxyCache, node: Reporting
 function setEntry(nodeClass: NodeClass, key: Key, entry: ClassEntry | null): void {
   const { entries, index } = nodeClass;
   const before = entries.get(key) ?? null;
+  const names = (it: ClassEntry | null) => it?.ports.map(({ port }) => port).join('\n') ?? '';
+  if (names(before) !== names(entry)) nodeClass.ports = null;
   for (const name of before?.indexKeys ?? []) {
     const others = index.get(name)?.filter((other) => other !== before) ?? [];
     if (others.length === 0) index.delete(name);
     else index.set(name, others);
   }
   entries.delete(key);
-  if (entry !== null) {
-    for (const name of entry.indexKeys) {
-      const others = index.get(name);
-      // Nearly always only one Service; a literal has no room for others.
-      if (others === undefined) index.set(name, [entry]);
-      else others.push(entry);
-    }
-    entries.set(key, entry);
+  if (entry === null) return;
+  for (const name of entry.indexKeys) {
+    const others = index.get(name);
+    // Nearly always only one Service; a literal has no room for others.
+    if (others === undefined) index.set(name, [entry]);
+    else others.push(entry);
   }
-  const names = (it: ClassEntry | null) => it?.ports.map(({ port }) => port).join('\n') ?? '';
-  if (names(before) !== names(entry)) nodeClass.ports = null;
+  entries.set(key, entry);
 }
 
 type ClassEntry = ReturnType<typeof entryOf>;

@@ -104,8 +104,7 @@ export function portVerdicts(
     }
     if (different.has(port)) return { ...entry, verdict: 'different' };
     if (pending.has(port)) return { ...entry, verdict: 'pending' };
-    return unknown.has(port)
-      ? { ...entry, verdict: 'unknown', reason: 'rules-not-understood' }
-      : entry;
+    if (!unknown.has(port)) return entry;
+    return { ...entry, verdict: 'unknown', reason: 'rules-not-understood' };
   });
 }

@@ -27,23 +27,16 @@ import type { PacketDifferences } from './aggregate.ts';
 import { auditNodeInSteps, tracePackets } from './audit-node.ts';
 import type { ClassAudit } from './node-class.ts';
 import { createClassAudit } from './node-class.ts';
-import {
-  applyFindings,
-  desiredFindings,
-  isPastWindow,
-  openKeys,
-  settledDifferences,
-} from './node-findings.ts';
+import { applyFindings, desiredFindings, isPastWindow, openKeys, settledDifferences } from './node-findings.ts';
 import type { CurrentReading, LastAudit, NodeState, NodeVerdict } from './node-state.ts';
 import { conformVerdicts, newNodeState, portVerdicts } from './node-state.ts';
 import type { NodeBehavior, NodeObservation } from './observation.ts';
 import { observeDumps } from './observation.ts';
 import { outliersAmongPeers } from './peers.ts';
 import { proxiedPortKey } from './probes.ts';
-import type { NodeReading } from './programming-lag.ts';
-import { readingOf, updateClocks } from './programming-lag.ts';
 import type { ProxyCache } from './proxy-cache.ts';
-import { noteDivergences, serviceOf } from './staleness.ts';
+import type { NodeReading } from './staleness.ts';
+import { noteDivergences, readingOf, serviceOf, updateClocks } from './staleness.ts';
 
 interface NodeReport extends Pick<NodeObservation, 'rules' | 'config'> {
   /** Changes with the content of the report. */
@@ -127,7 +120,7 @@ export function createNodes(given: NodesOptions) {
   };
 }
 
-const allFamilies: ReadonlySet<string> = new Set(['IPv4', 'IPv6']);
+const allFamilies = new Set(['IPv4', 'IPv6']);
 
 /**
  * Traces the packets of a port through the last rules of a node. `name` is the name in verdicts,

@@ -16,7 +16,7 @@ import { digestOf, expectedWordsAt, keyOf, packetText } from '../../rules/report
 import type { RuleFrontend } from '../../rules/report/frontends.ts';
 import { frontendsInRules } from '../../rules/report/frontends.ts';
 import { modeIn, settingsIn } from '../../rules/report/infer-proxy-config.ts';
-import type { Lack, RuleSet } from '../../rules/ruleset.ts';
+import type { RuleSet } from '../../rules/ruleset.ts';
 import { mergeRuleSets } from '../../rules/ruleset.ts';
 import type { NodeContext, PacketOutcome } from '../../rules/walk/walk.ts';
 import { createWalk } from '../../rules/walk/walk.ts';
@@ -47,28 +47,22 @@ export const behaviorOfRules = (ruleset: RuleSet, context: NodeContext): NodeBeh
   report: null,
 });
 
-export interface NodeObservation {
-  readonly rules: NodeBehavior;
-  readonly config: ProxyConfig;
-  /** Families whose rules are known. */
-  readonly families: ReadonlySet<string>;
-  /** Parts of the rules that the dumps lack and that matter. */
-  readonly lacks: readonly Lack[];
-}
+export type NodeObservation = ReturnType<typeof observeDumps>;
 
 export function observeDumps(
   dumps: readonly RulesDump[],
   { addresses }: Pick<Node, 'addresses'>,
   minor: number,
   given: Partial<ProxyConfig> = {},
-): NodeObservation {
+) {
   const ruleset = mergeRuleSets(dumps.map((dump) => dump.ruleset));
   const config = configOf(ruleset, minor, given);
   return {
     rules: behaviorOfRules(ruleset, { localAddresses: addresses }),
     config,
-    families: new Set(dumps.flatMap((dump) => dump.families)),
-    // In nftables mode, targets of leftover iptables rules do not matter.
+    /** Families whose rules are known. */
+    families: new Set<string>(dumps.flatMap((dump) => dump.families)),
+    /** Missing parts that matter: in nftables mode, targets of leftover iptables rules do not. */
     lacks: ruleset.lacks.filter(({ kind }) => kind !== 'targets' || config.mode !== 'nftables'),
   };
 }

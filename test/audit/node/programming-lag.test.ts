@@ -6,9 +6,8 @@ import { expect, test } from 'vitest';
 import type { PacketDifference } from '../../../src/audit/node/aggregate.ts';
 import type { CurrentReading } from '../../../src/audit/node/node-state.ts';
 import { newNodeState } from '../../../src/audit/node/node-state.ts';
-import { readingOf } from '../../../src/audit/node/programming-lag.ts';
 import { createProxyCache } from '../../../src/audit/node/proxy-cache.ts';
-import { serviceOf } from '../../../src/audit/node/staleness.ts';
+import { readingOf, serviceOf } from '../../../src/audit/node/staleness.ts';
 import type { ProxiedPort } from '../../../src/shadow/service-port.ts';
 import { event, service, slice, storeOf } from '../../build.ts';
 
