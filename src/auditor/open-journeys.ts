@@ -10,7 +10,13 @@
 // evaluation, so they agree.
 
 import { legal } from '../audit/finding/verdicts.ts';
-import type { Journey, JourneyOutput, JourneyStage, JourneyStart, OutputStage } from '../audit/measure/journey.ts';
+import type {
+  Journey,
+  JourneyOutput,
+  JourneyStage,
+  JourneyStart,
+  OutputStage,
+} from '../audit/measure/journey.ts';
 import { createJourneys, journeyOutputs } from '../audit/measure/journey.ts';
 import type { LagOperation } from '../audit/measure/lag.ts';
 import type { NodeReading } from '../audit/node/staleness.ts';

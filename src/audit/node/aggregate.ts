@@ -51,7 +51,6 @@ const isIPv6 = ({ frontend }: PacketDifference): boolean => frontend.startsWith(
 const groupOf = (it: PacketDifference): string =>
   `${properties[it.code] ?? 'endpoints'} ${it.kind} ${isIPv6(it) ? 'IPv6' : 'IPv4'}`;
 
-/** A finding about one node, before the settle window. */
 export interface NodeFinding {
   /** The same while the finding is open: its code if it is node-wide, else port or frontend. */
   readonly id: string;
@@ -145,7 +144,6 @@ const partition = <T>(list: readonly T[], matches: (item: T) => boolean): [T[], 
   list.filter((item) => !matches(item)),
 ];
 
-/** The Service port of a difference, or its frontend if no Service has it. */
 const placeOf = ({ port, frontend }: PacketDifference): string => port?.name ?? frontend;
 
 function wideGroupsOf(differences: PacketDifferences, coverage: Coverage): Set<string> {
@@ -181,7 +179,7 @@ function worst(differences: PacketDifferences): PacketDifference {
   return first;
 }
 
-/** Whether several Services differ as rules of an earlier state do, so that they have one cause. */
+/** Whether several Services differ as rules of an earlier state do. */
 function isStale(differences: PacketDifferences): boolean {
   const services = differences
     .filter(({ code }) => stale.includes(code))

@@ -18,7 +18,7 @@ import type { ProxiedPort } from '../../shadow/service-port.ts';
 import type { Code } from '../finding/catalogue.ts';
 import type { Coverage, PacketDifference, PacketDifferences } from './aggregate.ts';
 import type { Deviation } from './compare-packet.ts';
-import { comparePacket, describePacket, listText, rounding } from './compare-packet.ts';
+import { comparePacket, expectedText, listText, outcomeText, rounding } from './compare-packet.ts';
 import {
   allowedMasquerade,
   hasAny,
@@ -106,12 +106,16 @@ function* probeFrontends(progress: Progress, isCurrent: boolean): Steps {
 type TestedPacket = NonNullable<ReturnType<typeof testPacket>>;
 
 /** Walks a packet and compares its outcome; null if the agent has not walked it. */
-function testPacket(progress: Progress, probe: Probe) {
-  const { packet } = probe;
+function testPacket(progress: Progress, { packet, origin }: Probe) {
   const { outcomes: expected } = progress.forwarding.expect(packet);
   const outcome = progress.rules.walk(packet);
   if (outcome === null) return null;
-  const texts = () => describePacket(probe, expected, outcome);
+  const texts = () => ({
+    frontend: `${joinHostPort(packet.dst, packet.dport)}/${packet.protocol}`,
+    origin,
+    expected: expected.map(expectedText).join(' or '),
+    actual: outcomeText(outcome),
+  });
   const comparison = comparePacket(expected, outcome, packet, progress);
   return { packet, expected, outcome, texts, ...comparison };
 }

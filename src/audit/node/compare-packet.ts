@@ -3,11 +3,9 @@
 //
 // If the walk met unknowns, only a deviation that holds for all of their values counts. Two
 // exceptions concern rules of other programs. A rule that sends the packet to an unknown place
-// before routing keeps it from its endpoints, while a rule of kube-proxy may send it to the right
-// place. And a rule that matches exactly this address counts even if its source match cannot be
-// evaluated.
+// before routing keeps it from its endpoints. And a rule that matches exactly this address counts
+// even if its source match cannot be evaluated.
 
-import { joinHostPort } from '../../model/ip.ts';
 import type { Packet } from '../../model/proxy-config.ts';
 import type { TraceStep } from '../../rules/walk/walk-state.ts';
 import type { Destination, OutcomeShare, PacketOutcome } from '../../rules/walk/walk.ts';
@@ -21,7 +19,6 @@ import {
   stopStep,
   translationStep,
 } from './foreign-rules.ts';
-import type { Probe } from './probes.ts';
 
 /**
  * - missing: an endpoint that must be used is not
@@ -143,12 +140,15 @@ function deviationsFromEndpoints(
   for (const [endpoint, destination] of destinations) {
     const mustMasquerade = endpoints.get(endpoint);
     if (mustMasquerade === undefined || destination.probability <= rounding) continue;
-    if (destination.masqueraded !== mustMasquerade && !isOwnMasquerade(destination, packet)) {
+    const { masqueraded, affinity, affinitySeconds: seconds } = destination;
+    // A masquerade of a process of the node mostly gives it the address that it has.
+    const isOpen = packet.from === 'node' && masqueraded === 'unknown';
+    const isUnchanged = isOpen && lastStep(destination, ['masquerade']) !== null;
+    if (masqueraded !== mustMasquerade && !isUnchanged) {
       const step = lastStep(destination, ['masquerade', 'snat', 'netmap']);
       if (mustMasquerade) add('not masqueraded', endpoint, translationStep(destination));
       else if (!mayMasquerade(endpoint, step, packet)) add('masqueraded', endpoint, step);
     }
-    const { affinity, affinitySeconds: seconds } = destination;
     const isKept = affinitySeconds === null ? !affinity : affinity && seconds === affinitySeconds;
     if (!isKept) add('affinity', endpoint);
   }
@@ -166,12 +166,6 @@ const unexpectedDestinations = (
       ? { kind: 'shadowed', endpoint: null, step }
       : { kind: 'unexpected', endpoint, step };
   });
-
-/** A masquerade of a process of the node mostly gives it the address that it has. */
-const isOwnMasquerade = (destination: Destination, { from }: Packet): boolean =>
-  from === 'node' &&
-  destination.masqueraded === 'unknown' &&
-  lastStep(destination, ['masquerade']) !== null;
 
 /** The first twelve of these texts, and how many more there are. */
 export function listText(texts: readonly string[]): string {
@@ -205,7 +199,7 @@ export function expectedText(want: ExpectedOutcome): string {
   return `${texts.length === 1 ? '' : 'one of '}${endpointsText(texts)}`;
 }
 
-function outcomeText(outcome: PacketOutcome): string {
+export function outcomeText(outcome: PacketOutcome): string {
   const percent = ({ probability }: OutcomeShare): string =>
     `${Number((100 * probability).toPrecision(3))}%`;
   return endpointsText([
@@ -217,18 +211,4 @@ function outcomeText(outcome: PacketOutcome): string {
       .filter((end) => outcome[end].probability > 0)
       .map((end) => [endWords[end], [percent(outcome[end])]] as const),
   ]);
-}
-
-export function describePacket(
-  { packet, origin }: Probe,
-  expected: readonly ExpectedOutcome[],
-  outcome: PacketOutcome,
-) {
-  const { dst, dport, protocol } = packet;
-  return {
-    frontend: `${joinHostPort(dst, dport)}/${protocol}`,
-    origin,
-    expected: expected.map(expectedText).join(' or '),
-    actual: outcomeText(outcome),
-  };
 }

@@ -1,7 +1,7 @@
 // Caches the expected forwarding of nodes of one class. Most Services have no endpoint on a node,
-// and need the same forwarding on every node of the zone whose kube-proxy has the same
-// configuration. A class therefore has the expected digests of all frontends
-// (rules/report/digest.ts) and updates those of Services that change. Audited by node are:
+// and need the same forwarding on every node of the zone with the same configuration of kube-proxy.
+// A class therefore has the expected digests of all frontends (rules/report/digest.ts) and updates
+// those of Services that change. Audited by node are:
 //
 //   Services with another digest than expected
 //   Services with an endpoint on the node, or a hint for it

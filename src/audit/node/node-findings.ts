@@ -1,6 +1,5 @@
 // Decides which findings of a node must be open, opens them and drops the others. Open must be: the
-// finding of a stale node, findings that were open and still differ, and those past the settle
-// window.
+// finding of a stale node, open ones that still differ, and those past the settle window.
 
 import type { OwnedDifference, PendingDifference, PendingFindings } from '../pending/pending.ts';
 import type { NodeFinding, PacketDifference, PacketDifferences } from './aggregate.ts';

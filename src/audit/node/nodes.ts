@@ -1,16 +1,11 @@
-// Compares each dump or report of a node's rules with the expected forwarding, and opens and
-// resolves findings.
-//
-//   dump or report -> audit-node.ts: differences -> node-findings.ts: findings -> pending.ts
+// Compares each dump or report of a node's rules with the expected forwarding (audit-node.ts), and
+// opens and resolves findings (node-findings.ts).
 //
 // A difference is pending until every dump of a settle window (at least two) has shown it. The
-// first dump without it resolves it. Frontend, origin and endpoint identify a difference, so a node
-// that is always slightly late with different changes never opens a finding.
-//
-// The cluster's state may be newer than the node's. A difference therefore starts at the latest
-// change of its Service at the earliest, and every later version of the Service must show it
-// (staleness.ts). Without a report a node is unknown: its findings stay open, pending ones restart.
-// Left out: rules that come and go between two dumps.
+// first dump without it resolves it. The cluster's state may be newer than the node's. A difference
+// therefore starts at the latest change of its Service at the earliest, and every later version of
+// the Service must show it (staleness.ts). Without a report a node is unknown: its findings stay
+// open, pending ones restart. Left out: rules that come and go between two dumps.
 
 import { getOrInsert } from '../../model/get-or-insert.ts';
 import type { Key, Listers, Service } from '../../model/objects.ts';
@@ -27,7 +22,13 @@ import type { PacketDifferences } from './aggregate.ts';
 import { auditNodeInSteps, tracePackets } from './audit-node.ts';
 import type { ClassAudit } from './node-class.ts';
 import { createClassAudit } from './node-class.ts';
-import { applyFindings, desiredFindings, isPastWindow, openKeys, settledDifferences } from './node-findings.ts';
+import {
+  applyFindings,
+  desiredFindings,
+  isPastWindow,
+  openKeys,
+  settledDifferences,
+} from './node-findings.ts';
 import type { CurrentReading, LastAudit, NodeState, NodeVerdict } from './node-state.ts';
 import { conformVerdicts, newNodeState, portVerdicts } from './node-state.ts';
 import type { NodeBehavior, NodeObservation } from './observation.ts';
@@ -178,7 +179,6 @@ function summaryOf({ window, states }: Options, now: number) {
       if (isPastWindow(clock, at ?? 0, window)) continue;
       pendingSince = Math.min(pendingSince ?? Infinity, clock.since);
     }
-    // The rules are unknown after some windows, or a minute, without a reading.
     const longest = Math.max(3 * Math.max(window, lasting), 60);
     const isUnseen = at !== null && now - at > longest && window > 0;
     const reason = unknownReason ?? (isUnseen ? 'rules-not-known' : null);
@@ -188,7 +188,7 @@ function summaryOf({ window, states }: Options, now: number) {
   return { verdicts, pendingSince };
 }
 
-/** Audits the node and updates its findings; returns packets that the agent must walk first. */
+/** Updates the findings of a node; returns packets that the agent must walk first. */
 function* readInSteps(
   options: Options,
   state: NodeState,
@@ -278,6 +278,5 @@ function dropFindings({ settle }: NodesOptions, state: NodeState, at: number): v
   state.clocks.clear();
 }
 
-/** The keys of Service ports with harmful differences. */
 const portKeys = (differences: PacketDifferences): ReadonlySet<string> =>
   new Set(differences.flatMap((it) => (it.port && !it.harmless ? proxiedPortKey(it.port) : [])));

@@ -1,10 +1,8 @@
 // What is known of a node: what its rules do, and how its kube-proxy is configured, from dumps or
-// from an agent.
-//
-// An agent reports a digest for each frontend of the rules. A frontend with the expected digest
-// (rules/report/digest.ts) needs no walk. For the others the agent must walk packets; until then
-// their outcome is unknown. Digests cover packets from the node, a pod and outside. Packets of
-// another node's pod are taken to have the same outcome unless the digest of the frontend differs.
+// from an agent, which reports a digest for each frontend of the rules. A frontend with the
+// expected digest (rules/report/digest.ts) needs no walk. For the others the agent must walk
+// packets; until then their outcome is unknown. Digests cover packets from the node, a pod and
+// outside. Packets of another node's pod are taken to have the same outcome.
 
 import { canonicalIP } from '../../model/ip.ts';
 import type { Node } from '../../model/objects.ts';

@@ -7,9 +7,6 @@ import type { Frontend } from '../../shadow/forwarding.ts';
 import type { PacketDifference } from './aggregate.ts';
 import type { NodeBehavior } from './observation.ts';
 
-/** This many peers, and this share of all nodes, must do the same. */
-const majority = { peers: 3, share: 0.75 };
-
 const limits = { frontends: 256, peers: 100 };
 
 /** Frontends with unknown outcomes where this node differs from most nodes. */
@@ -48,5 +45,6 @@ function isOutlier(frontend: Frontend, rules: NodeBehavior, peers: NodeBehavior[
   const counts = Map.groupBy(actuals, (actual) => actual);
   counts.delete(digests.actual);
   const largest = Math.max(0, ...[...counts.values()].map(({ length }) => length));
-  return largest >= majority.peers && largest >= majority.share * (actuals.length + 1);
+  // Some peers, and most nodes, must do the same.
+  return largest >= 3 && largest >= 0.75 * (actuals.length + 1);
 }

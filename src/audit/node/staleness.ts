@@ -1,19 +1,16 @@
 // How far a node is behind the cluster. A node that does what an earlier version of a Service
 // expected diverged when that version ended. If no later change has reached the node either, the
-// node is stale: one cause, not one finding per Service. A difference has persisted only since the
-// last version that does not show it with the rules as they are now.
+// node is stale: one cause, not one finding per Service.
 //
-// Programming lag: from the arrival of a slice or Service it is at least the time to the last
-// reading that was still wrong, and at most the time to the first one that is right. Of several
-// changes of one Service that a node has yet to follow, the first counts. Changes that a node
-// follows before the next reading count too; otherwise only slow nodes would be measured.
+// Programming lag: from the arrival of a slice or Service, at least to the last reading that was
+// still wrong, and at most to the first one that is right. Of several changes of a Service that a
+// node has yet to follow, the first counts. Changes that a node follows before the next reading
+// count too; otherwise only slow nodes would be measured.
 //
 // Convergence lag: from the change after which the node diverged to the first reading without the
-// difference. A repair of broken rules follows no change and is no sample. A node with the rules of
-// the last reading followed nothing.
+// difference. A repair of broken rules is no sample. Equal rules followed nothing.
 //
-// Left out: earlier versions of Nodes, and whether a change requires anything of a node whose rules
-// have changed.
+// Left out: earlier versions of Nodes, and changes that require nothing of a node.
 
 import { getOrInsert } from '../../model/get-or-insert.ts';
 import { canonicalIP, ipOf } from '../../model/ip.ts';
