@@ -18,17 +18,21 @@ import type { ProxiedPort } from '../../shadow/service-port.ts';
 import type { Code } from '../finding/catalogue.ts';
 import type { Coverage, PacketDifference, PacketDifferences } from './aggregate.ts';
 import type { Deviation } from './compare-packet.ts';
-import { comparePacket, expectedText, listText, outcomeText, rounding } from './compare-packet.ts';
 import {
   allowedMasquerade,
+  comparePacket,
+  expectedText,
   hasAny,
   isForeignRuleAbout,
   isKnownPolicyChain,
   isKubernetesRule,
+  listText,
   onlyValue,
+  outcomeText,
   policyRule,
+  rounding,
   translationStep,
-} from './foreign-rules.ts';
+} from './compare-packet.ts';
 import type { NodeInput } from './observation.ts';
 import type { Probe } from './probes.ts';
 import {

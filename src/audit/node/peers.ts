@@ -38,13 +38,12 @@ export function outliersAmongPeers(
 function isOutlier(frontend: Frontend, rules: NodeBehavior, peers: NodeBehavior[]): boolean {
   const digests = rules.report?.digestsAt(frontend);
   if (typeof digests?.expected !== 'string') return false;
-  const actuals = peers
+  const others = peers
     .map((peer) => peer.report?.digestsAt(frontend))
-    .filter((other) => other?.expected === digests.expected)
-    .map((other) => other?.actual ?? null);
-  const counts = Map.groupBy(actuals, (actual) => actual);
-  counts.delete(digests.actual);
-  const largest = Math.max(0, ...[...counts.values()].map(({ length }) => length));
+    .filter((other) => other?.expected === digests.expected);
+  const groups = Map.groupBy(others, (other) => other?.actual ?? null);
+  groups.delete(digests.actual);
+  const largest = Math.max(0, ...[...groups.values()].map(({ length }) => length));
   // Some peers, and most nodes, must do the same.
-  return largest >= 3 && largest >= 0.75 * (actuals.length + 1);
+  return largest >= 3 && largest >= 0.75 * (others.length + 1);
 }

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 
 import { auditNode } from '../../../src/audit/node/audit-node.ts';
-import { isKubernetesRule } from '../../../src/audit/node/foreign-rules.ts';
+import { isKubernetesRule } from '../../../src/audit/node/compare-packet.ts';
 import type { NodeBehavior } from '../../../src/audit/node/observation.ts';
 import { behaviorOfRules } from '../../../src/audit/node/observation.ts';
 import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
