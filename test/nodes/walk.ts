@@ -16,7 +16,6 @@ import type {
   AgentAnswers,
   NodeInput,
   ReportedBehavior,
-  ReportedDigests,
 } from '../../src/audit/node/observation.ts';
 import { behaviorOfReport, behaviorOfRules, configOf } from '../../src/audit/node/observation.ts';
 import { proxiedPortKey } from '../../src/audit/node/probes.ts';
@@ -267,7 +266,7 @@ export function toldOf(folder: Folder, node: Node, mode: 'iptables' | 'nftables'
 }
 
 /** Digests that show nothing, so that every frontend is walked. */
-export const noDigests: ReportedDigests = {
+export const noDigests: ReportedBehavior['report'] = {
   asking: {
     ip: { node: null, pod: null, outside: null },
     ip6: { node: null, pod: null, outside: null },

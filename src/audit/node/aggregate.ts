@@ -64,9 +64,6 @@ export interface NodeFinding {
   readonly differences: PacketDifferences;
 }
 
-/** A node-wide difference needs this many ports, and this share of the tested ones. */
-const most = { ports: 3, share: 0.5 };
-
 /** From worst to least. */
 const order: readonly Code[] = [
   'node-foreign-rule',
@@ -91,9 +88,6 @@ const separate: readonly Code[] = ['node-backends-both', 'node-unlike-others'];
 
 /** A packet to a frontend that is not served passes untranslated, or a stray rule rejects it. */
 const unserved: readonly Code[] = ['node-frontend-missing', 'node-frontend-blocked'];
-
-/** Other programs cause these; they keep their code when most Services have them. */
-const foreign: readonly Code[] = ['node-foreign-rule', 'node-endpoint-blocked'];
 
 /** Differences that rules of an earlier state show. */
 const stale: readonly Code[] = [
@@ -131,7 +125,6 @@ export function aggregateFindings(
   return findings.sort(bySeverity);
 }
 
-/** Differences whose code and port no node-wide difference has. */
 function unexplained(single: PacketDifferences, wide: PacketDifferences): PacketDifferences {
   const codes = new Set(wide.map(({ code }) => code));
   if (unserved.some((code) => codes.has(code))) for (const code of unserved) codes.add(code);
@@ -150,7 +143,8 @@ function wideGroupsOf(differences: PacketDifferences, coverage: Coverage): Set<s
   const real = differences.filter(({ port, harmless }) => port !== null && !harmless);
   const wide = [...Map.groupBy(real, groupOf)].filter(([group, list]) => {
     const { size } = new Set(list.map((it) => `${placeOf(it)} ${it.port?.protocol ?? ''}`));
-    return size >= most.ports && size >= most.share * (coverage.get(group) ?? 0);
+    // Some ports, and half of the tested ones.
+    return size >= 3 && size >= 0.5 * (coverage.get(group) ?? 0);
   });
   return new Set(wide.map(([group]) => group));
 }
@@ -161,7 +155,8 @@ function wideCode(
   frontends: readonly RuleFrontend[],
 ): Code {
   const { code } = worst(differences);
-  if (foreign.includes(code)) return code;
+  // Other programs cause these.
+  if (code === 'node-foreign-rule' || code === 'node-endpoint-blocked') return code;
   const lost = differences.find(
     (it) => it.untranslated && it.kind === 'cluster IP' && unserved.includes(it.code),
   );
@@ -179,7 +174,6 @@ function worst(differences: PacketDifferences): PacketDifference {
   return first;
 }
 
-/** Whether several Services differ as rules of an earlier state do. */
 function isStale(differences: PacketDifferences): boolean {
   const services = differences
     .filter(({ code }) => stale.includes(code))

@@ -242,7 +242,6 @@ function codeOf(
   return codes[kind] ?? (isStop ? stopped : 'node-endpoint-missing');
 }
 
-/** No packet reaches any destination. */
 const isUnreachable = ({ destinations, pass, drop, reject }: PacketOutcome): boolean =>
   destinations.size === 0 ||
   pass.probability + drop.probability + reject.probability >= 1 - rounding;

@@ -83,7 +83,6 @@ export function comparePacket(
   return { verdict: certain.length === 0 ? 'unknown' : 'different', deviations: certain };
 }
 
-/** Whether a deviation holds for all values of the unknowns. */
 function isCertain(deviation: Deviation, want: ExpectedOutcome, outcome: PacketOutcome): boolean {
   const { kind, endpoint, step } = deviation;
   const { destinations } = outcome;
@@ -103,7 +102,6 @@ const isPossible = ({ probability, affinity }: Destination): boolean =>
 
 const ends = ['reject', 'drop', 'pass'] as const;
 
-/** The ends of some packets, except one, and the rules that stopped them. */
 const endsOf = (outcome: PacketOutcome, except: string) =>
   ends
     .filter((end) => end !== except && outcome[end].probability > rounding)

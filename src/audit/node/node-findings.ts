@@ -7,12 +7,9 @@ import { aggregateFindings, areRulesGone, nodeFinding, portFinding } from './agg
 import type { CurrentReading, DifferenceClock, NodeState } from './node-state.ts';
 import { divergedAt, persistedSince, serviceOf, staleness } from './staleness.ts';
 
-/** Dumps come less regularly than a clock: a window may be this many seconds shorter. */
-const jitter = 0.25;
-
-/** Whether all dumps of a window have shown it, and at least two if there is a window. */
+/** Whether all dumps of a window have shown it, and at least two. Dumps are not quite regular. */
 export const isPastWindow = (clock: DifferenceClock, at: number, window: number): boolean =>
-  window === 0 || (at > clock.since && at - clock.before >= window - jitter);
+  window === 0 || (at > clock.since && at - clock.before >= window - 0.25);
 
 export const openKeys = ({ open }: NodeState): ReadonlySet<string> =>
   new Set([...open.values()].flatMap(({ finding }) => finding.differences.map(({ key }) => key)));

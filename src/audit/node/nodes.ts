@@ -75,7 +75,7 @@ export function createNodes(given: NodesOptions) {
       const state = stateOf(name);
       state.given = config;
       if (state.dumps.size > 0) state.observation = null;
-      if (state.last !== null) state.last = { ...state.last, inputs: '' };
+      state.last = null;
     },
     /**
      * Audits the node with a dump of this moment; the dumps of all sources are its rules. `dump` is
@@ -145,7 +145,7 @@ function forwardingOf(observed: Observed, services: Iterable<Service>, { slices 
   return { ...all, frontends: all.frontends.filter(({ port }) => families.has(port.family)) };
 }
 
-/** What is known of the rules, or why the node cannot be audited. */
+/** What is known of the rules, or why they cannot be audited. */
 function observe({ listers, minor }: Options, state: NodeState) {
   const { dumps, given } = state;
   const node = listers.nodes.get(state.name);

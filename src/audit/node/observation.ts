@@ -35,7 +35,7 @@ export interface NodeBehavior {
   /** null if the agent has not walked this packet. */
   walk(packet: Packet): PacketOutcome | null;
   /** null if the rules come from dumps. */
-  readonly report: ReportedDigests | null;
+  readonly report: ReportedBehavior['report'] | null;
 }
 
 export const behaviorOfRules = (ruleset: RuleSet, context: NodeContext): NodeBehavior => ({
@@ -81,8 +81,6 @@ export interface AgentAnswers extends Pick<NodeBehavior, 'frontends' | 'localAdd
 }
 
 export type ReportedBehavior = ReturnType<typeof behaviorOfReport>;
-
-export type ReportedDigests = ReportedBehavior['report'];
 
 export function behaviorOfReport(answers: AgentAnswers) {
   const { asking, digests, frontends, localAddresses, outcomes } = answers;

@@ -3,7 +3,6 @@
 // Objects are immutable, so a version costs only what has changed.
 
 import type { Change, EndpointSlice, Key, Service, Listers } from '../../model/objects.ts';
-import { label } from '../../model/objects.ts';
 import { slicesByService } from '../../shadow/forwarding.ts';
 
 /** A Service and its slices as they were until a moment. */
@@ -54,21 +53,16 @@ export function createProxyCache(listers: Listers) {
         if (object !== null) addVersion(object.key, before as Service | null, at);
       }
       if (resource !== 'endpointslices') return;
-      const [old, now] = [before as EndpointSlice | null, after as EndpointSlice | null];
-      for (const key of new Set([serviceKey(old), serviceKey(now)])) {
-        if (key === null) continue;
+      const grouped = (it: Change['before']) =>
+        slicesByService(it === null ? [] : [it as EndpointSlice]);
+      const [old, now] = [grouped(before), grouped(after)];
+      for (const key of new Set([...old.keys(), ...now.keys()])) {
         addVersion(key, listers.services.get(key) ?? null, at);
-        const list = (slices.get(key) ?? []).filter((slice) => slice !== old);
-        if (now !== null && serviceKey(now) === key) list.push(now);
+        const kept = (slices.get(key) ?? []).filter((slice) => slice !== before);
+        const list = [...kept, ...(now.get(key) ?? [])];
         if (list.length === 0) slices.delete(key);
         else slices.set(key, list);
       }
     },
   };
-}
-
-/** The Service that a slice names; null if it names none. */
-function serviceKey(slice: EndpointSlice | null): Key | null {
-  const service = slice?.labels[label.serviceName] ?? '';
-  return slice === null || service === '' ? null : `${slice.namespace}/${service}`;
 }

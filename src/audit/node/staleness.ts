@@ -125,9 +125,6 @@ export function persistedSince(reading: CurrentReading) {
   };
 }
 
-/** Further late Services of a node are not measured. */
-const maxLate = 1024;
-
 function followedChanges(state: NodeState, reading: CurrentReading): NodeReading['programmed'] {
   const { programming } = state;
   const { proxied, byService, isSame, at } = reading;
@@ -141,7 +138,8 @@ function followedChanges(state: NodeState, reading: CurrentReading): NodeReading
     // Rules that were read before a change show nothing about it.
     if (change.at > at) break;
     programming.revision = change.revision;
-    if (late.size < maxLate) getOrInsert(late, change.key, () => change.at);
+    // Further late Services of a node are not measured.
+    if (late.size < 1024) getOrInsert(late, change.key, () => change.at);
   }
   const done = [...late].filter(
     ([key]) => byService.get(key)?.some(({ harmless }) => !harmless) !== true,

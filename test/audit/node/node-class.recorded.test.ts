@@ -10,7 +10,7 @@ import type { NodeAudit } from '../../../src/audit/node/audit-node.ts';
 import { auditNode } from '../../../src/audit/node/audit-node.ts';
 import type { ClassAudit } from '../../../src/audit/node/node-class.ts';
 import { createClassAudit } from '../../../src/audit/node/node-class.ts';
-import type { ReportedBehavior, ReportedDigests } from '../../../src/audit/node/observation.ts';
+import type { ReportedBehavior } from '../../../src/audit/node/observation.ts';
 import { proxiedPortKey } from '../../../src/audit/node/probes.ts';
 import type { ProxyCache } from '../../../src/audit/node/proxy-cache.ts';
 import { createProxyCache } from '../../../src/audit/node/proxy-cache.ts';
@@ -101,7 +101,11 @@ describe('recorded nodes', () => {
       );
       const individual = new Set<string>();
       const rules = reportedOf(one);
-      const isKnownToServe: ReportedDigests['isKnownToServe'] = (forwarding, frontend, ...rest) => {
+      const isKnownToServe: ReportedBehavior['report']['isKnownToServe'] = (
+        forwarding,
+        frontend,
+        ...rest
+      ) => {
         individual.add(frontend.port.service);
         return rules.report.isKnownToServe(forwarding, frontend, ...rest);
       };
