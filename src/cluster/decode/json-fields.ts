@@ -322,7 +322,7 @@ function meta(metadata: Fields, namespace: string): Meta {
     name,
     uid: text(metadata, 'uid'),
     resourceVersion: text(metadata, 'resourceVersion'),
-    labels: labelMap(metadata, 'labels'),
+    labels: stringMap(metadata, 'labels'),
     created: moment(metadata, 'creationTimestamp'),
     deleting: isDeleting(metadata),
     deletionAsked: deletionAsked(metadata),

@@ -25,7 +25,7 @@ import type {
 } from '../../model/objects.ts';
 import { annotation, label, portMapKey, resources } from '../../model/objects.ts';
 import { minorIn } from '../../model/proxy-config.ts';
-import { internList, internWord } from './intern.ts';
+import { internLabels, internList, internWord } from './intern.ts';
 import type { Fields, Meta } from './json-fields.ts';
 import {
   clusterMeta,
@@ -193,7 +193,7 @@ function serviceOf(
     name: meta.name,
     uid: meta.uid,
     resourceVersion: meta.resourceVersion,
-    labels: meta.labels,
+    labels: internLabels(meta.labels),
     created: meta.created,
     deleting: meta.deleting,
     at,
@@ -290,7 +290,7 @@ function readEndpoints(raw: Fields, at: number, known: Known): Endpoints {
     name: meta.name,
     uid: meta.uid,
     resourceVersion: meta.resourceVersion,
-    labels: meta.labels,
+    labels: internLabels(meta.labels),
     created: meta.created,
     deleting: meta.deleting,
     at,
@@ -342,7 +342,7 @@ function readEndpointSlice(raw: Fields, at: number, known: Known): EndpointSlice
     name: meta.name,
     uid: meta.uid,
     resourceVersion: meta.resourceVersion,
-    labels: meta.labels,
+    labels: internLabels(meta.labels),
     created: meta.created,
     deleting: meta.deleting,
     generation,

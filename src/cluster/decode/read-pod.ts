@@ -3,7 +3,7 @@
 import { equalTexts } from '../../model/equality.ts';
 import type { ContainerPort, Key, Pod } from '../../model/objects.ts';
 import { equalLabels } from '../../model/selector.ts';
-import { internList } from './intern.ts';
+import { internLabels, internList } from './intern.ts';
 import type { Fields } from './json-fields.ts';
 import {
   flag,
@@ -36,7 +36,7 @@ export function readPod(raw: Fields, at: number, previousPod?: PreviousPod): Pod
     name,
     uid,
     resourceVersion: meta.resourceVersion,
-    labels: hasSameLabels ? previous.labels : meta.labels,
+    labels: hasSameLabels ? previous.labels : internLabels(meta.labels),
     created: meta.created,
     deleting: meta.deleting,
     ref: previous?.ref ?? { kind: 'Pod', namespace, name, uid },

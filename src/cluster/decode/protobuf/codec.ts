@@ -34,8 +34,8 @@ const magic = Buffer.from('k8s\0', 'latin1');
 
 export const protobufCodec: Codec = {
   mediaType: 'application/vnd.kubernetes.protobuf',
-  watch: (body, context) => readBody(body, context, readFrames, endOfWatch),
-  list: (body, context) => readBody(body, context, readItems, endOfList),
+  watch: (body, context) => readBody(body, context, watchFraming(context)),
+  list: (body, context) => readBody(body, context, listFraming(context)),
   status(body, code) {
     const bytes = bufferOf(body);
     try {
@@ -48,84 +48,80 @@ export const protobufCodec: Codec = {
   },
 };
 
-/** The part of a body that has arrived and has not been read. */
+/** How a body is cut into parts, and which frames they are. */
+interface Framing {
+  /** The part that begins here. Its end, or just an earlier place, may be behind the bytes. */
+  partAt(whole: Buffer, at: number): Part;
+  /** The frame of a part that arrived `at`; null if it has none. */
+  read(message: ByteSpan, tag: number, at: number): Frame | null;
+  /** The last frame; `failure` is why nothing more can be read, `rest` the bytes that are left. */
+  end(failure: WrongType | null, rest: number): Frame | null;
+}
+
+interface Part {
+  /** The tag of a field; 0 for what is none. */
+  readonly tag: number;
+  /** Where the value begins, and where it ends. */
+  readonly from: number;
+  readonly to: number;
+}
+
+/** What has arrived and has not been read. */
 interface Intake {
   parts: Buffer[];
   length: number;
   /** How many bytes are needed to go on. */
   needed: number;
-  /** Why nothing more can be read. */
   failure: WrongType | null;
-  /** Bytes of the list that have not been read; null before the list begins. */
-  left: number | null;
-  listMeta: Raw;
 }
-
-/** Reads the values in some bytes that arrived `at`, and keeps the rest. */
-type Parse = (
-  intake: Intake,
-  whole: Buffer,
-  context: DecodeContext,
-  at: number,
-) => Generator<Frame, void>;
 
 async function* readBody(
   body: Bytes,
-  context: DecodeContext,
-  parse: Parse,
-  end: (intake: Intake, resource: Resource) => readonly Frame[],
+  { now }: DecodeContext,
+  framing: Framing,
 ): AsyncGenerator<Iterable<Frame>> {
-  const intake: Intake = {
-    parts: [],
-    length: 0,
-    needed: 0,
-    failure: null,
-    left: null,
-    listMeta: {},
-  };
+  const intake: Intake = { parts: [], length: 0, needed: 0, failure: null };
   for await (const chunk of body) {
-    yield readChunk(intake, chunk, context, context.now(), parse);
+    yield readChunk(intake, bufferOf(chunk), framing, now());
     if (intake.failure !== null) break;
   }
-  yield end(intake, context.resource);
-}
-
-function* readChunk(
-  intake: Intake,
-  chunk: Uint8Array,
-  context: DecodeContext,
-  at: number,
-  parse: Parse,
-): Generator<Frame, void> {
-  try {
-    const whole = take(intake, bufferOf(chunk));
-    if (whole !== null) yield* parse(intake, whole, context, at);
-  } catch (error) {
-    if (!(error instanceof WrongType)) throw error;
-    intake.failure = error;
-  }
+  const last = framing.end(intake.failure, intake.length);
+  if (last !== null) yield [last];
 }
 
 const bufferOf = ({ buffer, byteOffset, byteLength }: Uint8Array): Buffer =>
   Buffer.from(buffer, byteOffset, byteLength);
 
-/** The bytes that have not been read, with the chunk; null if more are needed. */
-function take(intake: Intake, bytes: Buffer): Buffer | null {
-  const { parts } = intake;
-  intake.length += bytes.length;
+/** Reads the parts that a chunk completes, and keeps a copy of the rest. */
+function* readChunk(
+  intake: Intake,
+  chunk: Buffer,
+  framing: Framing,
+  at: number,
+): Generator<Frame, void> {
+  intake.length += chunk.length;
   if (intake.length < intake.needed) {
-    parts.push(Buffer.from(bytes));
-    return null;
+    intake.parts.push(Buffer.from(chunk));
+    return;
   }
-  intake.parts = [];
-  intake.length = 0;
-  return parts.length === 0 ? bytes : Buffer.concat([...parts, bytes]);
-}
-
-/** Keeps a copy of the bytes from here; the next value needs this many. */
-function keepRest(intake: Intake, whole: Buffer, from: number, needed: number): void {
+  const whole = intake.parts.length === 0 ? chunk : Buffer.concat([...intake.parts, chunk]);
+  let [from, needed] = [0, 0];
+  try {
+    while (from < whole.length && needed === 0) {
+      const part = framing.partAt(whole, from);
+      if (part.to > whole.length) needed = part.to - from;
+      else {
+        from = part.to;
+        const frame = framing.read({ bytes: whole, at: part.from, end: part.to }, part.tag, at);
+        if (frame !== null) yield frame;
+      }
+    }
+  } catch (error) {
+    if (!(error instanceof WrongType)) throw error;
+    intake.failure = error;
+  }
+  intake.parts = from === whole.length ? [] : [Buffer.from(whole.subarray(from))];
   intake.length = whole.length - from;
-  intake.parts = intake.length === 0 ? [] : [Buffer.from(whole.subarray(from))];
   intake.needed = needed;
 }
 
@@ -140,69 +136,46 @@ const endedEarly = () => new WrongType('', 'more: the answer ended early', undef
 
 // --- lists ---
 
-function* readItems(
-  intake: Intake,
-  whole: Buffer,
-  { resource, previousPod }: DecodeContext,
-  at: number,
-): Generator<Frame, void> {
-  let next = beginList(intake, whole);
-  for (let head = nextField(intake, whole, next); head !== null;) {
-    const message = { bytes: whole, at: head.from, end: head.to };
-    if (head.tag === tagOf(1)) intake.listMeta = decode('ListMeta', message);
-    else if (head.tag === tagOf(2)) {
-      yield { kind: 'object', type: 'added', ...readObject(resource, message, at, previousPod) };
-    }
-    next = head.to;
-    head = nextField(intake, whole, next);
-  }
-}
-
-function endOfList({ failure, left, listMeta }: Intake, resource: Resource): readonly Frame[] {
-  if (failure !== null || left !== 0) return [badFrame(resource, failure ?? endedEarly(), true)];
-  const page = pageFrame({ metadata: listMeta });
-  return [page ?? badFrame(resource, new WrongType('', 'a list', undefined), false)];
-}
-
-/** Where the fields of the list continue in these bytes. */
-function beginList(intake: Intake, whole: Buffer): number {
-  if (intake.left !== null) return 0;
-  const envelope = readEnvelope(whole);
-  if (envelope === null) {
-    keepRest(intake, whole, 0, whole.length + 1);
-    return whole.length;
-  }
-  intake.left = envelope.to - envelope.from;
-  return envelope.from;
-}
-
-/** The field of the list that begins here; null at the end, or if it is not complete. */
-function nextField(intake: Intake, whole: Buffer, at: number): Head | null {
-  const { left } = intake;
-  if (left === null || left === 0) return null;
-  const least = Math.min(left, headLimit);
-  const head = whole.length - at < least ? null : readHead(whole, at, Math.min(left, textLimit));
-  if (head === null || head.to > whole.length) {
-    keepRest(intake, whole, at, head === null ? least : head.to - at);
-    return null;
-  }
-  intake.left = left - (head.to - at);
-  if (intake.left < 0) throw new WrongType('', 'a length', left);
-  return head;
-}
-
-interface Head {
-  readonly tag: number;
-  /** Where the value begins, and where it ends; that may be behind the bytes there are. */
-  readonly from: number;
-  readonly to: number;
+function listFraming({ resource, previousPod }: DecodeContext): Framing {
+  let listMeta: Raw = {};
+  /** Bytes of the list that have not been read; null before the list begins. */
+  let left: number | null = null;
+  return {
+    partAt(whole, at) {
+      if (left === null) {
+        const envelope = readEnvelope(whole);
+        if (envelope === null) return { tag: 0, from: at, to: whole.length + 1 };
+        left = envelope.to - envelope.from;
+        return { tag: 0, from: at, to: envelope.from };
+      }
+      // Behind the list, only the rest of its envelope follows.
+      if (left === 0) return { tag: 0, from: at, to: whole.length };
+      const least = Math.min(left, headLimit);
+      if (whole.length - at < least) return { tag: 0, from: at, to: at + least };
+      const part = readPart(whole, at, Math.min(left, textLimit));
+      if (part.to > whole.length) return part;
+      left -= part.to - at;
+      if (left < 0) throw new WrongType('', 'a length', left + part.to - at);
+      return part;
+    },
+    read(message, tag, at) {
+      if (tag === tagOf(1)) listMeta = decode('ListMeta', message);
+      if (tag !== tagOf(2)) return null;
+      return { kind: 'object', type: 'added', ...readObject(resource, message, at, previousPod) };
+    },
+    end(failure) {
+      if (failure !== null || left !== 0) return badFrame(resource, failure ?? endedEarly(), true);
+      const page = pageFrame({ metadata: listMeta });
+      return page ?? badFrame(resource, new WrongType('', 'a list', undefined), false);
+    },
+  };
 }
 
 /** The most bytes of a tag with the number or length behind it. */
 const headLimit = 15;
 
-/** The tag of the field that begins here, and the place of its value, of a length up to `limit`. */
-function readHead(whole: Buffer, at: number, limit: number): Head {
+/** The field that begins here, with a value of a length up to `limit`. */
+function readPart(whole: Buffer, at: number, limit: number): Part {
   const cursor = { bytes: whole, at };
   const tag = readTag(cursor, whole.length);
   const isLong = (tag & 7) === lengthType;
@@ -213,16 +186,16 @@ function readHead(whole: Buffer, at: number, limit: number): Head {
   return { tag, from, to: cursor.at + length };
 }
 
-/** The place of `raw` in the envelope; null if more bytes are needed. */
-function readEnvelope(whole: Buffer): Head | null {
+/** The field `raw` in the envelope; null if more bytes are needed. */
+function readEnvelope(whole: Buffer): Part | null {
   const prefix = Math.min(whole.length, magic.length);
   if (magic.compare(whole, 0, prefix, 0, prefix) !== 0) throw noPrefix(whole, 0, prefix);
   let at = magic.length;
   try {
     while (at < whole.length) {
-      const head = readHead(whole, at, Infinity); // a list may have any length
-      if (head.tag === tagOf(2)) return head;
-      at = head.to;
+      const part = readPart(whole, at, Infinity); // a list may have any length
+      if (part.tag === tagOf(2)) return part;
+      at = part.to;
     }
   } catch (error) {
     if (!(error instanceof WrongType) || whole.length - at >= headLimit) throw error;
@@ -238,31 +211,21 @@ const noPrefix = (bytes: Buffer, from: number, to: number): WrongType =>
 /** The length before each frame. */
 const frameHead = 4;
 
-function* readFrames(
-  intake: Intake,
-  whole: Buffer,
-  context: DecodeContext,
-  at: number,
-): Generator<Frame, void> {
-  let from = 0;
-  for (let end = endOfFrame(whole, from); end <= whole.length; end = endOfFrame(whole, from)) {
-    yield readFrame({ bytes: whole, at: from + frameHead, end }, context, at);
-    from = end;
-  }
-  keepRest(intake, whole, from, endOfFrame(whole, from) - from);
-}
-
-function endOfWatch({ failure, length }: Intake, resource: Resource): readonly Frame[] {
-  if (failure === null && length === 0) return [];
-  return [badFrame(resource, failure ?? endedEarly(), true)];
-}
-
-/** Where the frame that begins here ends, or at least its length. */
-function endOfFrame(whole: Buffer, at: number): number {
-  if (whole.length - at < frameHead) return at + frameHead;
-  const length = whole.readUInt32BE(at);
-  if (length > textLimit) throw new WrongType('', 'a length', length);
-  return at + frameHead + length;
+function watchFraming(context: DecodeContext): Framing {
+  return {
+    partAt(whole, at) {
+      const from = at + frameHead;
+      if (whole.length < from) return { tag: 0, from, to: from };
+      const length = whole.readUInt32BE(at);
+      if (length > textLimit) throw new WrongType('', 'a length', length);
+      return { tag: 0, from, to: from + length };
+    },
+    read: (message, _tag, at) => readFrame(message, context, at),
+    end: (failure, rest) =>
+      failure === null && rest === 0
+        ? null
+        : badFrame(context.resource, failure ?? endedEarly(), true),
+  };
 }
 
 function readFrame(frame: ByteSpan, { resource, previousPod }: DecodeContext, at: number): Frame {

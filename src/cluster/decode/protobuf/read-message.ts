@@ -24,23 +24,26 @@ import {
  * WrongType, with the path of the field, if the bytes are wrong.
  */
 export function readMessage(message: Message, cursor: Cursor, end: number, raw: Raw): void {
-  while (cursor.at < end) {
-    const tag = readTag(cursor, end);
-    const field = message.fields[tag >>> 3];
-    if (field === undefined) {
-      skip(cursor, tag, end);
-      continue;
+  const { fields } = message;
+  let field: Field | undefined;
+  try {
+    while (cursor.at < end) {
+      field = undefined;
+      const tag = readTag(cursor, end);
+      field = fields[tag >>> 3];
+      if (field === undefined) {
+        if ((tag & 7) === 2) cursor.at = readEnd(cursor, end);
+        else skip(cursor, tag, end);
+      } else if (tag === field.tag) readField(field, cursor, end, raw);
+      else throw wrongWireType(tag);
     }
-    const { name } = field;
-    if (tag !== field.tag) throw new WrongType(name, 'the wire type of the field', tag & 7);
-    try {
-      readField(field, cursor, end, raw);
-    } catch (error) {
-      if (error instanceof WrongType) throw error.inside(name, failedIndex(field, raw[name]));
-      throw error;
-    }
+  } catch (error) {
+    if (!(error instanceof WrongType) || field === undefined) throw error;
+    throw error.inside(field.name, failedIndex(field, raw[field.name]));
   }
 }
+
+const wrongWireType = (tag: number) => new WrongType('', 'the wire type of the field', tag & 7);
 
 /** The index of the item that could not be read: a message is in the list already. */
 const failedIndex = ({ type }: Field, items: unknown): number | undefined =>

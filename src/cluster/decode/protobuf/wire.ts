@@ -31,15 +31,16 @@ export const tagOf = (field: number): number => (field << 3) | lengthType;
 
 /** The low 32 bits of the next varint, as a signed number. */
 export function readInt32(cursor: Cursor, end: number): number {
+  const { bytes, at } = cursor;
+  const first = bytes[at] ?? 0;
+  if (at >= end || first >= 0x80) return readLongInt32(cursor, end);
+  cursor.at = at + 1;
+  return first;
+}
+
+function readLongInt32(cursor: Cursor, end: number): number {
   const { bytes } = cursor;
   let { at } = cursor;
-  if (at < end) {
-    const first = bytes[at] ?? 0;
-    if (first < 0x80) {
-      cursor.at = at + 1;
-      return first;
-    }
-  }
   let value = 0;
   for (let shift = 0; shift < 70; shift += 7) {
     if (at >= end) throw malformed('a number that ends');
@@ -138,10 +139,31 @@ function skipGroup(cursor: Cursor, end: number): void {
   }
 }
 
+/** Recent strings by length, first and last byte: comparing is cheaper than decoding. */
+const recent = new Array<string>(2048).fill('');
+
 /** The string that begins with its length. */
 export function readText(cursor: Cursor, end: number): string {
   const to = readEnd(cursor, end);
   const { bytes, at } = cursor;
   cursor.at = to;
-  return at === to ? '' : bytes.toString(undefined, at, to);
+  if (at === to) return '';
+  const length = to - at;
+  const hash = (length << 7) ^ ((bytes[at] ?? 0) << 4) ^ (bytes[to - 1] ?? 0);
+  const slot = hash & (recent.length - 1);
+  const known = recent[slot] ?? '';
+  if (isTextOf(known, bytes, at, to)) return known;
+  const text = bytes.toString(undefined, at, to);
+  // In ASCII, a character is a byte.
+  if (text.length === length && length < 64) recent[slot] = text;
+  return text;
+}
+
+function isTextOf(text: string, bytes: Buffer, from: number, to: number): boolean {
+  const { length } = text;
+  if (length !== to - from) return false;
+  for (let index = 0; index < length; index++) {
+    if (text.charCodeAt(index) !== bytes[from + index]) return false;
+  }
+  return true;
 }
