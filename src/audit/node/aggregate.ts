@@ -7,7 +7,6 @@ import type { RuleFrontend } from '../../rules/report/frontends.ts';
 import type { ProxiedPort } from '../../shadow/service-port.ts';
 import type { Code, Severity } from '../finding/catalogue.ts';
 import { bySeverity, catalogue } from '../finding/catalogue.ts';
-import type { Difference } from '../finding/difference.ts';
 import { difference } from '../finding/difference.ts';
 
 export interface PacketDifference {
@@ -50,19 +49,6 @@ const isIPv6 = ({ frontend }: PacketDifference): boolean => frontend.startsWith(
 
 const groupOf = (it: PacketDifference): string =>
   `${properties[it.code] ?? 'endpoints'} ${it.kind} ${isIPv6(it) ? 'IPv6' : 'IPv4'}`;
-
-export interface NodeFinding {
-  /** The same while the finding is open: its code if it is node-wide, else port or frontend. */
-  readonly id: string;
-  readonly difference: Difference;
-  readonly severity: Severity;
-  /** Both are '' if it is about the node, or about a frontend without a Service. */
-  readonly namespace: string;
-  readonly service: string;
-  /** About the node, not about one Service port or one frontend without a Service. */
-  readonly nodeWide: boolean;
-  readonly differences: PacketDifferences;
-}
 
 /** From worst to least. */
 const order: readonly Code[] = [
@@ -201,23 +187,31 @@ export function nodeFinding(node: string, code: Code, differences: PacketDiffere
 const portFindings = (differences: PacketDifferences): NodeFinding[] =>
   [...Map.groupBy(differences, placeOf).values()].map(portFinding);
 
-export function portFinding(differences: PacketDifferences): NodeFinding {
+/** A finding about one node, before the settle window. */
+export type NodeFinding = ReturnType<typeof portFinding>;
+
+export function portFinding(differences: PacketDifferences) {
   const first = worst(differences);
   const { port, frontend, origin } = first;
   const others = new Set(differences.map((it) => `${it.frontend} from ${it.origin}`)).size - 1;
   const rest = others === 0 ? '' : ` and ${others} more way${others === 1 ? '' : 's'}`;
   const object = `${port === null ? '' : `${port.name} at `}${frontend} from ${origin}${rest}`;
-  const { namespace = '', service = '' } = port ?? {};
-  const id = placeOf(first);
-  return { ...findingOf(first, object), id, namespace, service, nodeWide: false, differences };
+  return {
+    ...findingOf(first, object),
+    /** The same while the finding is open: its code if it is node-wide, else port or frontend. */
+    id: placeOf(first),
+    /** Both are '' if it is about the node, or about a frontend without a Service. */
+    namespace: port?.namespace ?? '',
+    service: port?.service ?? '',
+    nodeWide: false,
+    differences,
+  };
 }
 
 function findingOf({ code, expected, actual, rule, harmless }: PacketDifference, object: string) {
   const found = rule === null ? actual : `${actual} by ${rule}`;
-  return {
-    difference: difference(code, object, fieldOf(code), expected, found),
-    severity: harmless ? 'info' : catalogue[code].severity,
-  };
+  const severity: Severity = harmless ? 'info' : catalogue[code].severity;
+  return { difference: difference(code, object, fieldOf(code), expected, found), severity };
 }
 
 function fieldOf(code: Code): string {

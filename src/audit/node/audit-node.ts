@@ -24,7 +24,6 @@ import {
   expectedText,
   hasAny,
   isForeignRuleAbout,
-  isKnownPolicyChain,
   isKubernetesRule,
   listText,
   onlyValue,
@@ -186,9 +185,8 @@ function isHarmless(deviation: Deviation, frontend: Frontend, tested: TestedPack
 }
 
 /**
- * The deviations that network policies cause, if nothing else stops packets: every stopped packet
- * was sent to an endpoint first. An endpoint is not missing if the others get only their share.
- * null if another cause is possible.
+ * The deviations that network policies cause; null if another cause is possible. Every stopped
+ * packet was sent to an endpoint first. A missing endpoint counts if the others have equal shares.
  */
 function policyEffects({ expected, outcome }: TestedPacket) {
   const { destinations, pass, reject, drop } = outcome;
@@ -207,7 +205,8 @@ function policyEffects({ expected, outcome }: TestedPacket) {
   return {
     kinds: new Set<string>(isEven ? ['reject', 'drop', 'missing'] : ['reject', 'drop']),
     rule: first.rule.text,
-    isIntended: steps.every(isKnownPolicyChain),
+    // Chains of kube-router and Calico for network policies.
+    isIntended: steps.every(({ chain }) => /^(?:KUBE-(?:ROUTER|POD-FW|NWPLCY)|cali)-/.test(chain)),
   };
 }
 
@@ -364,10 +363,8 @@ export function tracePackets(input: NodeInput, name: string) {
       const tested = testPacket(progress, probe);
       if (tested === null) return [];
       const { expected, outcome, verdict } = tested;
-      const sets = expected.map(
-        (it) => new Set(it.kind === 'endpoints' ? it.endpoints.keys() : []),
-      );
-      const allowed = [...new Set(sets.flatMap((set) => [...set]))];
+      const sets = expected.map((it) => new Map(it.kind === 'endpoints' ? it.endpoints : []));
+      const allowed = [...new Set(sets.flatMap((set) => [...set.keys()]))];
       const reached = [...outcome.destinations].filter(([, { probability }]) => probability > 0);
       return {
         kind: frontend.kind,

@@ -283,10 +283,6 @@ export function policyRule(stopped: OutcomeShare, ips: ReadonlySet<string>): Tra
   return isAboutEndpoint ? step : null;
 }
 
-/** Chains of kube-router and Calico for network policies. */
-export const isKnownPolicyChain = ({ chain }: TraceStep): boolean =>
-  /^(?:KUBE-(?:ROUTER|POD-FW|NWPLCY)|cali)-/.test(chain);
-
 const jumpsTo = ({ rule }: TraceStep, chain: string): boolean =>
   rule.statements.some((it) => (it.kind === 'jump' || it.kind === 'goto') && it.chain === chain);
 

@@ -49,9 +49,7 @@ export function createClassAudit(proxied: ProxyCache) {
   };
 }
 
-interface ReportingNode extends Pick<CurrentReading, 'node' | 'config'> {
-  readonly rules: ReportedBehavior;
-}
+type ReportingNode = Pick<CurrentReading, 'node' | 'config'> & { rules: ReportedBehavior };
 
 const newClass = () => ({
   entries: new Map<Key, ClassEntry>(),

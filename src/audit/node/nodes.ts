@@ -58,10 +58,7 @@ export interface NodesOptions {
   onConvergence?(sample: ConvergenceSample): void;
 }
 
-interface Options extends NodesOptions {
-  readonly auditByClass: ClassAudit;
-  readonly states: Map<string, NodeState>;
-}
+type Options = NodesOptions & { auditByClass: ClassAudit; states: Map<string, NodeState> };
 
 export type Nodes = ReturnType<typeof createNodes>;
 
@@ -203,7 +200,7 @@ function* readInSteps(
     state.at = at;
     state.verdicts = unknownNode(observed);
     state.programming = null;
-    options.onReading?.({ node: state.name, at, before: null, differs: null, programmed: [] });
+    options.onReading?.(readingOf(state, at, null));
     return [];
   }
   const { rules, families } = observed;
@@ -230,7 +227,7 @@ function* readInSteps(
   }
   noteDivergences(reading, state.at);
   for (const sample of updateClocks(state, reading)) options.onConvergence?.(sample);
-  options.onReading?.(readingOf(state, reading));
+  options.onReading?.(readingOf(state, at, reading));
   const settled = settledDifferences(state, reading, window);
   applyFindings(settle, state, desiredFindings(state, reading, settled), at);
   state.verdicts = portVerdicts(last.ports, families, {

@@ -7,8 +7,6 @@ import type { Frontend } from '../../shadow/forwarding.ts';
 import type { PacketDifference } from './aggregate.ts';
 import type { NodeBehavior } from './observation.ts';
 
-const limits = { frontends: 256, peers: 100 };
-
 /** Frontends with unknown outcomes where this node differs from most nodes. */
 export function outliersAmongPeers(
   doubtful: ReadonlySet<Frontend>,
@@ -16,9 +14,9 @@ export function outliersAmongPeers(
   peers: Iterable<NodeBehavior>,
 ): PacketDifference[] {
   if (doubtful.size === 0) return [];
-  const compared = [...peers].slice(0, limits.peers);
+  const compared = [...peers].slice(0, 100);
   return [...doubtful]
-    .slice(0, limits.frontends)
+    .slice(0, 256)
     .filter((frontend) => isOutlier(frontend, rules, compared))
     .map(({ port, kind, address, protocol, dport }) => ({
       code: 'node-unlike-others',

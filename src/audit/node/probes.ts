@@ -94,20 +94,18 @@ export function rangeProbes(sender: ProbeSender, frontend: Frontend): Probe[] {
   if (kind !== 'load balancer IP' || forwarding.config.mode === 'ipvs') return [];
   const ranges = port.sourceRanges;
   const ends = ranges.flatMap((range) =>
-    [...new Set([0n, sizeOf(range) - 1n])].map((offset) => addressIn(range, offset)),
+    [0n, sizeOf(range) - 1n].map((offset) => addressIn(range, offset)),
   );
   // A rule with a wider range accepts one of its neighbors.
-  const neighbors = [...new Set(ranges.flatMap(neighborsOf))];
+  const neighbors = ranges.flatMap(neighborsOf).filter((src) => !isWithinAny(src, ranges));
   const probe = (src: string, origin: string): Probe => {
     const isPod = src === sources[port.family].pod;
     const from = forwarding.node.isLocal(src) ? 'node' : isPod ? 'pod' : 'outside';
     return probeOf(sender, frontend, from, src, origin);
   };
   return [
-    ...ends.map((src) => probe(src, 'a source range')),
-    ...neighbors
-      .filter((src) => !isWithinAny(src, ranges))
-      .map((src) => probe(src, 'beside a source range')),
+    ...[...new Set(ends)].map((src) => probe(src, 'a source range')),
+    ...[...new Set(neighbors)].map((src) => probe(src, 'beside a source range')),
   ];
 }
 

@@ -125,7 +125,7 @@ export function persistedSince(reading: CurrentReading) {
   };
 }
 
-function followedChanges(state: NodeState, reading: CurrentReading): NodeReading['programmed'] {
+function followedChanges(state: NodeState, reading: CurrentReading) {
   const { programming } = state;
   const { proxied, byService, isSame, at } = reading;
   if (programming === null) {
@@ -154,27 +154,23 @@ function followedChanges(state: NodeState, reading: CurrentReading): NodeReading
 }
 
 /** What one reading of a node's rules shows. */
-export interface NodeReading {
-  readonly node: string;
-  readonly at: number;
-  /** The reading before; null if there is none or it failed. */
-  readonly before: number | null;
-  /** Whether the rules differ from what this Service needs at these addresses; null if unknown. */
-  readonly differs: ((service: Key, addresses: readonly string[]) => boolean) | null;
-  /** Changes that the node followed since the reading before; bounds of the lag in seconds. */
-  readonly programmed: readonly { service: Key; least: number; most: number }[];
-}
+export type NodeReading = ReturnType<typeof readingOf>;
 
-export function readingOf(state: NodeState, current: CurrentReading): NodeReading {
+/** `current` is null if the rules are unknown. */
+export function readingOf(state: NodeState, at: number, current: CurrentReading | null) {
+  const differs = (service: Key, addresses: readonly string[]): boolean =>
+    current?.byService
+      .get(service)
+      ?.some((it) => !it.harmless && concernsAddress(it, addresses)) === true;
   return {
     node: state.name,
-    at: current.at,
+    at,
+    /** The reading before; null if there is none or it failed. */
     before: state.programming?.at ?? null,
-    differs: (service, addresses) =>
-      current.byService
-        .get(service)
-        ?.some((it) => !it.harmless && concernsAddress(it, addresses)) === true,
-    programmed: followedChanges(state, current),
+    /** Whether the rules differ from what a Service needs at these addresses; null if unknown. */
+    differs: current && differs,
+    /** Changes that the node followed since the reading before; bounds of the lag in seconds. */
+    programmed: current === null ? [] : followedChanges(state, current),
   };
 }
 

@@ -33,7 +33,7 @@ function begun() {
   };
   const state = newNodeState('a');
   const read = (at: number, differences: readonly PacketDifference[] = [], isSame = false) =>
-    readingOf(state, {
+    readingOf(state, at, {
       proxied,
       byService: Map.groupBy(differences, (it) => serviceOf(proxied, it)),
       isSame,
