@@ -69,12 +69,9 @@ export interface DumpEnd {
 }
 
 /**
- * Reads a dump from files, directories and `-` (stdin). Every object has the time 0, because the
- * time of a dump is unknown; the end has the newest time in it.
- *
- * Of an object that is there twice the version with the higher resourceVersion counts, or the later
- * one where these are no decimal numbers. Content never makes it throw: problems are reported, the
- * first 20 of each message. A path that does not exist or cannot be opened throws.
+ * Reads a dump from files, directories and `-` (stdin). Every object has the time 0. Of an object
+ * that is there twice the higher resourceVersion counts, or the later one if these are no decimal
+ * numbers. Content never makes it throw; a path that cannot be opened does.
  */
 export async function* readDump(
   paths: readonly string[],
@@ -133,16 +130,20 @@ async function* readDirectory(dump: Dump, root: string): AsyncGenerator<DumpEntr
   }
 }
 
-interface File {
-  readonly dump: Dump;
-  readonly source: string;
-  /** It was found in a directory, where files of any other purpose are too. */
-  readonly found: boolean;
-  format: Format;
-  damage: { readonly message: string; readonly value: string | null } | null;
+type File = ReturnType<typeof newFile>;
+
+/** `found`: in a directory, where files of any other purpose are too. */
+const newFile = (dump: Dump, source: string, found: boolean) => ({
+  dump,
+  source,
+  found,
+  format: yamlFormat,
+  damage: null as { readonly message: string; readonly value: string | null } | null,
   /** The list whose items are being read. */
-  list: List | null;
-}
+  list: null as List | null,
+  /** What is to be delivered. */
+  entries: [] as DumpEntry[],
+});
 
 /** A list of objects; its kind may follow its items. */
 type List = ReturnType<typeof newList>;
@@ -170,7 +171,7 @@ async function* readFile(
   bytes: Bytes,
   found = false,
 ): AsyncGenerator<DumpEntry> {
-  const file: File = { dump, source, found, format: yamlFormat, damage: null, list: null };
+  const file = newFile(dump, source, found);
   const plain = plainBytes(bytes, (message, value) => (file.damage = { message, value }));
   const pieces = withHead<Piece[]>(plain, headLength, (head, whole) => {
     const format = formatOf(source, Buffer.from(head.subarray(0, headLength)).toString());
@@ -185,7 +186,8 @@ async function* readFile(
   let line = 1;
   for await (const batch of pieces) {
     for (const piece of batch) {
-      yield* readPiece(file, piece);
+      readPiece(file, piece);
+      yield* file.entries.splice(0);
       line = piece.line;
     }
   }
@@ -194,7 +196,7 @@ async function* readFile(
 
 const headLength = 512;
 
-/** What the beginning of a file looks like; null: neither. */
+/** null: it looks like neither. */
 function formatOf(source: string, head: string): Format | null {
   const begin = head.trimStart();
   if (/^[[{]/.test(begin) || /\.json(?:\.gz)?$/i.test(source)) return jsonFormat;
@@ -215,62 +217,56 @@ function report(file: File, line: number | null, message: string, extra?: Partia
 
 // --- documents and lists ---
 
-function* readPiece(file: File, piece: Piece): Generator<DumpEntry> {
+function readPiece(file: File, piece: Piece): void {
   const { type, line, text } = piece;
   switch (type) {
     case 'document':
     case 'item':
       if (type === 'document') file.list = null;
-      yield* readText(file, piece);
+      readText(file, piece);
       break;
     case 'head':
       file.list = newList(envelopeOf(file, text));
-      yield* announce(file.dump, itemResource(file.list));
+      announce(file, itemResource(file.list));
       break;
     case 'tail':
-      yield* closeList(file, envelopeOf(file, text));
+      closeList(file, envelopeOf(file, text));
       break;
     case 'stray':
       if (text.trim() === '---') break;
       report(file, line, 'Expected JSON', { value: valueText(text.trim()) });
       break;
     case 'tooLong':
-      yield* reportLost(file, line, 'Object too long', text, null);
+      reportLost(file, line, 'Object too long', text, null);
       break;
     case 'unfinished': {
       const { message, value } = file.damage ?? { message: 'Unexpected end', value: null };
       file.damage = null;
-      yield* reportLost(file, line, message, text, value, true);
-      yield* closeList(file, {});
+      reportLost(file, line, message, text, value, true);
+      closeList(file, {});
       break;
     }
   }
 }
 
-function* readText(file: File, { type, line, text }: Piece): Generator<DumpEntry> {
+function readText(file: File, { type, line, text }: Piece) {
   const parsed = file.format.parse(text);
   if ('fault' in parsed) {
     const message = `Expected ${file.format.name}`;
-    yield* reportLost(file, line + parsed.line, message, text, valueText(parsed.fault));
+    reportLost(file, line + parsed.line, message, text, valueText(parsed.fault));
     return;
   }
   const { value } = parsed;
   // A YAML document may be empty, and may be a list without any envelope.
   if (type === 'document' && (value === null || value === undefined)) return;
   const values = Array.isArray(value) ? (value as unknown[]) : [value];
-  for (const value of values) yield* readValue(file, value, line, text.length);
+  for (const value of values) readValue(file, value, line, text.length);
 }
 
 const waitingLimit = 256 * 1024 * 1024;
 const nestingLimit = 4;
 
-function* readValue(
-  file: File,
-  value: unknown,
-  line: number,
-  length: number,
-  nesting = 0,
-): Generator<DumpEntry> {
+function readValue(file: File, value: unknown, line: number, length: number, nesting = 0): void {
   if (!isFields(value)) {
     alien(file, line, 'Expected an object', valueText(value));
     return;
@@ -284,23 +280,17 @@ function* readValue(
     alien(file, line, 'Expected a kind', valueText(kind));
   } else if (kind.endsWith('List') && nesting < nestingLimit) {
     file.list = newList(value);
-    yield* announce(file.dump, itemResource(file.list));
+    announce(file, itemResource(file.list));
     const items = Array.isArray(value.items) ? (value.items as unknown[]) : [];
-    for (const item of items) yield* readValue(file, item, line, 0, nesting + 1);
-    yield* closeList(file, value);
+    for (const item of items) readValue(file, item, line, 0, nesting + 1);
+    closeList(file, value);
     file.list = list;
   } else {
-    yield* readObject(file, value, line, value.apiVersion ?? list?.apiVersion, kind);
+    readObject(file, value, line, value.apiVersion ?? list?.apiVersion, kind);
   }
 }
 
-function* readObject(
-  file: File,
-  value: Fields,
-  line: number,
-  apiVersion: unknown,
-  kind: string,
-): Generator<DumpEntry> {
+function readObject(file: File, value: Fields, line: number, apiVersion: unknown, kind: string) {
   const { dump, source, list } = file;
   const resource = resourceOfKind(apiVersion, kind);
   if (list !== null) {
@@ -312,14 +302,14 @@ function* readObject(
     countWord(dump.ignored, kind);
     return;
   }
-  yield* announce(dump, resource);
+  announce(file, resource);
   const projection = project(resource, value, 0, {
     bytes: isOutput(resource) ? jsonBytes(value) : null,
   });
   if (projection.problem !== undefined) {
     const { message, ...more } = projection.problem;
     report(file, line, message, more);
-    yield { kind: 'unreadable', lost: more.lost };
+    file.entries.push({ kind: 'unreadable', lost: more.lost });
     return;
   }
   const { object } = projection;
@@ -328,13 +318,13 @@ function* readObject(
   dump.newest = greater(dump.newest, newestTimestamp(object));
   if (!isBest(dump, resource, object.key, object.resourceVersion)) return;
   const event: WatchEvent = { resource, type: 'added', object, at: 0 };
-  yield { kind: 'object', resource, event, source, line };
+  file.entries.push({ kind: 'object', resource, event, source, line });
 }
 
 const greater = (known: number | null, value: number | null): number | null =>
   known === null || value === null ? (known ?? value) : Math.max(known, value);
 
-/** Whether this is the first or a better version of the object; notes it. */
+/** Notes a version of an object; whether it is the first or a better one. */
 function isBest(dump: Dump, resource: Resource, key: Key, version: string): boolean {
   const versions = dump.versions.get(resource);
   const known = versions?.get(key);
@@ -348,10 +338,10 @@ function isBest(dump: Dump, resource: Resource, key: Key, version: string): bool
 }
 
 /** Reports, once, that the dump covers a resource. */
-function* announce(dump: Dump, resource: Resource | null): Generator<DumpEntry> {
+function announce({ dump, entries }: File, resource: Resource | null): void {
   if (resource === null || dump.versions.has(resource)) return;
   dump.versions.set(resource, new Map());
-  yield { kind: 'list', resource };
+  entries.push({ kind: 'list', resource });
 }
 
 const itemResource = ({ apiVersion, kind }: List): Resource | null =>
@@ -363,11 +353,11 @@ function envelopeOf(file: File, text: string): Fields {
 }
 
 /** The list has ended, and so its kind is known, if it has any. */
-function* closeList(file: File, envelope: Fields): Generator<DumpEntry> {
+function closeList(file: File, envelope: Fields): void {
   const { list } = file;
   const whole = newList(envelope);
   const resource = itemResource(whole);
-  yield* announce(file.dump, resource);
+  announce(file, resource);
   if (list === null) return;
   const line = list.waiting[0]?.line ?? 0;
   if (list.waiting.length > 0 && whole.kind === null) {
@@ -377,10 +367,10 @@ function* closeList(file: File, envelope: Fields): Generator<DumpEntry> {
   if (list.waitingLength > waitingLimit) {
     const lost = resource === null ? null : anyOf(resource);
     report(file, line, 'Expected the kind of a list before its items', { lost });
-    if (lost !== null) yield { kind: 'unreadable', lost };
+    if (lost !== null) file.entries.push({ kind: 'unreadable', lost });
   }
   for (const { value, line } of whole.kind === null ? [] : list.waiting) {
-    yield* readObject(file, value, line, value.apiVersion ?? whole.apiVersion, whole.kind ?? '');
+    readObject(file, value, line, value.apiVersion ?? whole.apiVersion, whole.kind ?? '');
   }
   file.list = null;
 }
@@ -396,14 +386,14 @@ const anyOf = (resource: Resource): UnreadableObject => ({
 });
 
 /** Reports unreadable text, and yields the objects that it may contain. */
-function* reportLost(
+function reportLost(
   file: File,
   line: number,
   message: string,
   text: string,
   value: string | null,
   unfinished = false,
-): Generator<DumpEntry> {
+): void {
   const { kind, namespace, name } = file.format.guess(text);
   const resource = kind === null ? null : resourceOfKind(undefined, kind.replace(/List$/, ''));
   const lost: UnreadableObject[] = [];
@@ -416,7 +406,7 @@ function* reportLost(
   const [first = null] = lost;
   const object = first === null ? null : objectText(first);
   report(file, line, message, { value, object, lost: first });
-  for (const item of lost) yield { kind: 'unreadable', lost: item };
+  for (const item of lost) file.entries.push({ kind: 'unreadable', lost: item });
 }
 
 /**

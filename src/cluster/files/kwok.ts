@@ -1,35 +1,26 @@
 // A recording made by kwok: what `kwokctl snapshot record` and `kwokctl snapshot export --record`
 // write (sigs.k8s.io/kwok pkg/kwokctl/snapshot/save.go).
 //
-// It is a YAML file of many documents: first every object as it was at the beginning, then one
-// ResourcePatch for each change, with the time since the beginning:
+// It is a YAML file: first every object as it was at the beginning, then one ResourcePatch for each
+// change, with the time since the beginning:
 //
 //   apiVersion: action.kwok.x-k8s.io/v1alpha1
 //   kind: ResourcePatch
 //   durationNanosecond: 1500000000
 //   method: patch
-//   resource:
-//     resource: pods
-//     version: v1
-//   target:
-//     name: web-1
-//     namespace: shop
-//   template:
-//     status:
-//       phase: Running
+//   resource: { resource: pods, version: v1 }
+//   target: { name: web-1, namespace: shop }
+//   template: { status: { phase: Running } }
 //
-// The method is create (template is the object), patch or delete.
+// The method is create (template is the object), patch or delete. Without patches it is a dump.
+// Which resources were recorded is not said, so the file is read twice, first for the resources
+// that occur in it. Objects have no resourceVersion, all times are relative to the beginning, which
+// is taken for the Unix epoch, and changes of different resources are nearly in order of time.
 //
-// Without patches it is a dump. Which resources were recorded is not said, and EndpointSlices are
-// none of kwokctl's defaults; so the file is read twice, first for the resources that occur in it.
-// Objects have no resourceVersion, all times are relative to the beginning, which is taken for the
-// Unix epoch, and changes of different resources are in order of time only nearly.
-//
-// Patches are strategic merge patches. What is implemented is what a patch between two versions of
-// an object may hold: maps are merged, null deletes, lists are replaced except those with a merge
-// key among the fields that the audit reads ($patch, $setElementOrder). Lists of strings are
-// replaced too, and $deleteFromPrimitiveList and $retainKeys, which concern none of those fields,
-// are not followed.
+// Patches are strategic merge patches. Here a patch may hold what one between two versions of an
+// object does: maps are merged, null deletes, lists are replaced except those with a merge key among
+// the fields that the audit reads ($patch, $setElementOrder). Lists of strings are replaced too;
+// $deleteFromPrimitiveList and $retainKeys concern no such field.
 
 import type { Resource, UnreadableObject } from '../../model/objects.ts';
 import { isOutput, resources } from '../../model/objects.ts';
@@ -49,10 +40,7 @@ const patchKind = 'ResourcePatch';
 
 const resourceForm = /^kind:[ \t]+["']?(\w+)|\bresource:[ \t]+["']?(\w+)/;
 
-/**
- * The resources that occur in a kwok recording; null: it has no ResourcePatch, and is a dump.
- * Reads lines only, and all of them; takes plain and gzip files.
- */
+/** The resources that occur in a kwok recording; null: it has no ResourcePatch, and is a dump. */
 export async function kwokResources(bytes: Bytes): Promise<readonly Resource[] | null> {
   const found = new Set<unknown>();
   let patches = false;
@@ -68,10 +56,7 @@ export async function kwokResources(bytes: Bytes): Promise<readonly Resource[] |
   return patches ? resources.filter((resource) => found.has(resource)) : null;
 }
 
-/**
- * Reads a kwok recording with objects of these resources as readRecording reads the auditor's own,
- * with times in seconds since its beginning. Content never makes it throw.
- */
+/** Reads a kwok recording with objects of these resources as readRecording reads others. */
 export async function* readKwok(
   source: Source,
   found: readonly Resource[],
@@ -102,7 +87,6 @@ interface KwokReading extends Reading {
   readonly raws: Map<string, unknown>;
 }
 
-/** The objects of the beginning are complete, unless they were before. */
 function* endSnapshot({ unsynced }: KwokReading): Generator<RecordingEntry> {
   for (const resource of unsynced.splice(0)) yield { kind: 'synced', at: 0, resource };
 }
@@ -136,7 +120,7 @@ function* readPiece(reading: KwokReading, { type, line, text }: Piece): Generato
   if (lost !== null) yield { kind: 'unreadable', at: reading.at, type: null, lost };
 }
 
-/** An object as it was at the beginning; null if it is of a kind that is not read. */
+/** null: it is of a kind that is not read. */
 function readInitial(reading: KwokReading, raw: Fields): RecordingEntry | null {
   const resource = resourceOfKind(raw.apiVersion ?? undefined, raw.kind);
   if (resource !== null) return change(reading, resource, 'ADDED', raw);
@@ -144,7 +128,7 @@ function readInitial(reading: KwokReading, raw: Fields): RecordingEntry | null {
   return null;
 }
 
-/** The change of a ResourcePatch; null if it is of a resource that is not read. */
+/** null: it is of a resource that is not read. */
 function readPatch(reading: KwokReading, patch: Fields): RecordingEntry | null {
   const { durationNanosecond: duration, resource: version, target, method, template } = patch;
   if (typeof duration === 'number' && Number.isFinite(duration)) {
@@ -181,7 +165,7 @@ function readPatch(reading: KwokReading, patch: Fields): RecordingEntry | null {
   return lose(reading, null, lost, message, details);
 }
 
-/** The event of a change, after which the object is as `raw` says. */
+/** The entry of a change, after which the object is as `raw` says. */
 function change(
   reading: KwokReading,
   resource: Resource,

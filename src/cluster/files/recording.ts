@@ -38,8 +38,8 @@ import { readNodeConfig, readNodeRules } from '../decode/node-entries.ts';
 import type { OnProblem, Problem } from '../decode/problem.ts';
 import { boundedProblems, countWord, guessLost, problemAt, valueText } from '../decode/problem.ts';
 
+/** Bytes, and how problems name them: a path, or `stdin`. */
 export interface Source {
-  /** How problems name it: a path, or `stdin`. */
   readonly name: string;
   readonly bytes: Bytes;
 }
@@ -59,7 +59,7 @@ export type RecordingEntry =
   | { readonly kind: 'clock'; readonly at: number }
   | RecordingEnd;
 
-/** The last entry, whether or not the recording has a line for it. */
+/** The last entry, also of a recording without a line for it. */
 export interface RecordingEnd {
   readonly kind: 'end';
   readonly at: number;
@@ -93,7 +93,6 @@ export async function* readRecording(
   yield endOf(reading);
 }
 
-/** The last entry of a recording. */
 export const endOf = ({ at, complete, skipped }: Reading): RecordingEnd => ({
   kind: 'end',
   at,
@@ -103,10 +102,8 @@ export const endOf = ({ at, complete, skipped }: Reading): RecordingEnd => ({
 
 // --- lines ---
 
-/** What is known while a recording is read. */
 export type Reading = ReturnType<typeof newReading>;
 
-/** The beginning of a recording. */
 export const newReading = (
   source: string,
   onProblem: OnProblem,
@@ -192,7 +189,7 @@ function readLine(reading: Reading, line: Line): RecordingEntry | null {
   }
 }
 
-/** The entry of a line; throws WrongType for a wrong field. */
+/** Throws WrongType for a wrong field. */
 function readFields(reading: Reading, fields: Fields, line: Line): RecordingEntry {
   const { at } = reading;
   const { kind } = fields;
@@ -236,7 +233,6 @@ function refuseDump({ source }: Reading): never {
   throw new Error(`${source}: Expected a recording, found API objects (audit reads those)`);
 }
 
-/** Advances the time to that of this line. */
 function advance(reading: Reading, { at, kind }: Fields): void {
   if (typeof at !== 'number' || !Number.isFinite(at)) {
     reportField(reading, 'a time in Unix seconds', 'at', at);
@@ -306,7 +302,6 @@ export function readChange(
   return lose(reading, type, { resource, namespace, name, labels }, message, details);
 }
 
-/** An object that the recorder could not read. */
 function readUnreadable(reading: Reading, fields: Fields): RecordingEntry {
   const textOf = (value: unknown) => (typeof value === 'string' ? value : null);
   const { namespace, name, labels } = fields;

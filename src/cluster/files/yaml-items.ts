@@ -3,9 +3,7 @@
 // `---` at the beginning of a line separates documents, even within a string. In the block sequence
 // `items` of a document, a line with a dash in the column of the first dash begins an item. So a
 // broken item does not hide the rest, and a list may have any length. The parser is slow (4 MB/s),
-// so objects of other kinds are not parsed.
-//
-// YAML is version 1.2: `yes` and `on` are strings. Aliases reach only within an item.
+// so objects of other kinds are not parsed. Aliases reach only within an item.
 
 import { parseDocument } from 'yaml';
 
@@ -46,7 +44,6 @@ export async function* yamlPieces(
   if (cut.pieces.length > 0) yield cut.pieces;
 }
 
-/** Where the cutter of YAML is. */
 type Cut = ReturnType<typeof newCut>;
 
 const newCut = () => ({
@@ -161,10 +158,7 @@ export function parseYaml(text: string): Parsed {
 
 const relativeTime = /\$\(time-offset-nanosecond (-?\d{1,18})\)/g;
 
-/**
- * kwokctl writes times as nanoseconds relative to the beginning of its snapshot or recording, which
- * the file does not contain; it is taken for the Unix epoch.
- */
+/** kwokctl writes times in nanoseconds since an unknown beginning, taken for the Unix epoch. */
 function absoluteTimes(text: string): string {
   return text.replace(relativeTime, (_, offset: string) => {
     const nanoseconds = BigInt(offset);
