@@ -8,6 +8,7 @@ import { isSelected } from '../../shadow/endpoints.ts';
 import { addressTypesOf } from '../../shadow/endpointslice.ts';
 import { hintMode, whyNoHints } from '../../shadow/hints.ts';
 import { isMirrored } from '../../shadow/mirroring.ts';
+import { addressesOf } from '../../shadow/pod.ts';
 import { legal } from '../finding/verdicts.ts';
 import { fillOf } from '../measure/fill.ts';
 import type { AuditContext, ServiceState } from '../service/cache.ts';
@@ -137,10 +138,15 @@ function kindReason(service: Service): Reason {
 // --- pods ---
 
 /** The selected pods in groups that are equal in all that decides, largest first. */
-function groupPods({ members, kinds }: ServiceState): Pod[][] {
-  const groups = Map.groupBy(members, ([{ terminal, deleting, ready, ips, node }, kind]) =>
-    [kinds.indexOf(kind), terminal, deleting, ready, ips.length, node === ''].join(' '),
-  );
+function groupPods({ members, kinds }: ServiceState, service: Service): Pod[][] {
+  const types = addressTypesOf(service);
+  const groups = Map.groupBy(members, ([pod, kind]) => {
+    const { terminal, deleting, ready, ips, node } = pod;
+    const isLeftOut = terminal || kind.stranded;
+    const listed = isLeftOut ? [] : types.filter((type) => addressesOf(pod, type).length > 0);
+    const facts = [terminal, deleting, ready, ips.length, node === ''];
+    return [kinds.indexOf(kind), ...facts, ...listed].join(' ');
+  });
   return [...groups.values()]
     .map((group) => group.map(([pod]) => pod))
     .sort((a, b) => b.length - a.length);
@@ -167,7 +173,7 @@ function podsReason(context: AuditContext, record: ServiceState, service: Servic
   if (record.members.size === 0) return noPodsReason(context, service);
   const { listers, release } = context;
   let ready = 0;
-  const parts = groupPods(record).flatMap((pods) => {
+  const parts = groupPods(record, service).flatMap((pods) => {
     const [pod] = pods;
     if (pod === undefined) return [];
     const evaluated = evaluateConditions({ service, pod, node: nodeOf(listers, pod) }, release);

@@ -52,6 +52,22 @@ test('a selector without pods names the pod that comes closest', () => {
   expect(got.change).toBe('label them app=web, or let the Service select app=wep');
 });
 
+test('a pod without an address of the family is no member of a group that has one', () => {
+  const pods = ['10.0.0.1', 'fd00::1'].map((ip, index) =>
+    pod({ name: `web-${index}`, ips: [ip], ports: [] }),
+  );
+  const got = explained(
+    service({ ports: [servicePort({ targetPort: 'http' })] }),
+    ...pods,
+    ...none,
+  );
+  const texts = textsOf(got.reasons).filter((text) => text.startsWith('1 pod must be'));
+  expect(texts).toEqual([
+    expect.stringContaining('1 pod must be listed without ports: port'),
+    expect.stringContaining('1 pod must be absent: the pod has no IPv4 address'),
+  ]);
+});
+
 test('pods with the labels in another namespace are mentioned', () => {
   const got = explained(service(), pod({ namespace: 'bank' }), ...none);
   expect(textsOf(got.reasons)).toContain(
