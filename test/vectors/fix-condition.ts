@@ -30,7 +30,7 @@ function fixPort(pair: PodAndService, text: string): PodAndService {
 }
 
 /** The pair after the change that a failed condition proposes. */
-export function fixCondition(pair: PodAndService, { name, text }: Condition): PodAndService {
+export function fixCondition(pair: PodAndService, { name, reason }: Condition): PodAndService {
   const { service, pod } = pair;
   switch (name) {
     case 'type':
@@ -49,7 +49,7 @@ export function fixCondition(pair: PodAndService, { name, text }: Condition): Po
     case 'address':
       return withPod(pair, { ips: ['192.0.2.1', '2001:db8::1'] });
     case 'family': {
-      const ip = text.includes('no IPv6 address') ? '2001:db8::1' : '192.0.2.1';
+      const ip = reason.text.includes('no IPv6 address') ? '2001:db8::1' : '192.0.2.1';
       return withPod(pair, { ips: [...pod.ips, ip] });
     }
     case 'node':
@@ -57,7 +57,7 @@ export function fixCondition(pair: PodAndService, { name, text }: Condition): Po
     case 'deletion':
       return withPod(pair, { deleting: false });
     case 'port':
-      return fixPort(pair, text);
+      return fixPort(pair, reason.text);
     case 'readiness':
       return withPod(pair, { ready: true });
   }

@@ -176,7 +176,7 @@ export function checkConditions(
   counts: Record<string, number>,
 ): void {
   const evaluated = evaluateConditions(pair, release);
-  const failed = evaluated.conditions.filter(({ passes }) => passes === false);
+  const failed = evaluated.conditions.filter(({ reason }) => reason.mark === 'no');
   const name = `${pair.service.key} ${pair.pod.key}`;
   counts.pairs = (counts.pairs ?? 0) + 1;
   for (const [place, state] of expectedStates(pair, release)) {
@@ -198,7 +198,7 @@ export function checkConditions(
     expect(stateOf(fixCondition(others, deciding)), text).toBe('ready');
     const { conditions, expected } = evaluateConditions(fixCondition(pair, deciding), release);
     const after = decidingCondition(conditions, [place, expected.get(place) ?? 'absent']);
-    expect(after?.text, text).not.toBe(deciding.text);
+    expect(after?.reason.text, text).not.toBe(deciding.reason.text);
   }
   const fixed = failed.reduce(fixCondition, pair);
   expect(new Set(expectedStates(fixed, release).values()), name).toEqual(new Set(['ready']));

@@ -12,6 +12,8 @@ import { expectedAddress, isSelected, primaryFamily } from '../../shadow/endpoin
 import { addressTypesOf, expectedEndpoints, isStranded } from '../../shadow/endpointslice.ts';
 import { findPort } from '../../shadow/pod.ts';
 import type { Release } from '../../shadow/release.ts';
+import type { Reason } from './explanation.ts';
+import { reason } from './explanation.ts';
 import { isNear, missedLabelText, missedPairs, wantedLabels } from './near-miss.ts';
 
 /** The objects that the conditions read; `node` as nodeOf returns it. */
@@ -46,26 +48,19 @@ export type EntryStates = ReadonlyMap<ListingPlace, EntryState>;
 
 export interface Condition {
   readonly name: (typeof checks)[number][0];
-  /** `unknown` if the input lacks the object that decides. */
-  readonly passes: boolean | 'unknown';
-  readonly text: string;
-  /** `Kind namespace/name`, its field, and the upstream code that reads it. */
-  readonly object: string;
-  readonly field: string;
-  readonly source: string;
-  /** What a failed condition does to the pod; empty if it passes. */
+  /** Marked `no` if it fails, `unknown` if the input lacks the object that decides. */
+  readonly reason: Reason;
+  /** What a failed condition does to the pod; empty unless it fails. */
   readonly effects: EntryStates;
-  /** The smallest change after which it passes; null if it passes. */
-  readonly change: string | null;
 }
 
 export type Conditions = ReturnType<typeof evaluateConditions>;
 
 /**
- * The result of one check: what differs from the usual condition. It passes without `change`.
- * Without `effects`, a failure makes the pod absent everywhere.
+ * The result of one check: what differs from the usual reason. It passes without `change`. Without
+ * `effects`, a failure makes the pod absent everywhere.
  */
-type Result = Pick<Condition, 'text'> & Partial<Omit<Condition, 'name' | 'object'>>;
+type Result = Pick<Reason, 'text'> & Partial<Reason> & { readonly effects?: EntryStates };
 
 const pass = (text: string): Result => ({ text });
 
@@ -218,7 +213,7 @@ function checkNode({ service, pod, node }: PodAndService): Result {
   const name = isBound ? `Node ${pod.node}` : 'the Node';
   if (node === undefined) {
     const text = `whether ${name} exists is not known: the input has no Nodes`;
-    return { text, passes: 'unknown' };
+    return { text, mark: 'unknown' };
   }
   if (node !== null) return pass(`${name} exists${node.zone && `, in zone ${node.zone}`}`);
   const missing = isBound ? `${name} does not exist` : 'it is bound to no Node';
@@ -327,18 +322,18 @@ export function stateOf(service: Service | null, ready: boolean, ports: number):
 
 /** Evaluates everything that decides whether and how the pod is listed. */
 export function evaluateConditions(pair: PodAndService, release: Release) {
+  const { service, pod } = pair;
   const conditions = checks.flatMap(([name, kind, field, source, run]): Condition[] => {
-    const object = `${kind} ${kind === 'Pod' ? pair.pod.key : pair.service.key}`;
-    return [run(pair, release)].flat().map(({ change = null, ...result }) => ({
-      name,
-      object,
-      field,
-      source,
-      passes: change === null,
-      effects: change === null ? new Map() : everywhere(pair.service, 'absent'),
-      ...result,
-      change,
-    }));
+    const object = `${kind} ${kind === 'Pod' ? pod.key : service.key}`;
+    const since = name === 'readiness' && !pod.deleting ? pod.turnedAt : null;
+    return [run(pair, release)].flat().map(({ text, effects, ...rest }) => {
+      const mark = rest.change === undefined ? 'yes' : 'no';
+      return {
+        name,
+        reason: reason(mark, text, { object, field, source, since, ...rest }),
+        effects: effects ?? (mark === 'yes' ? new Map() : everywhere(service, 'absent')),
+      };
+    });
   });
   const expected = expectedStates(pair, release);
   const rank = (state: EntryState): number => entryStates.indexOf(state);

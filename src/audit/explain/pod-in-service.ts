@@ -16,7 +16,7 @@ import { truncationOf } from '../service/endpoints.ts';
 import type { ServiceAudit, ServiceDifference } from '../service/reconcile.ts';
 import type { VerdictInput } from '../service/verdict.ts';
 import { serviceOutputs, unknownReason, verdictOn } from '../service/verdict.ts';
-import type { Condition, EntryState, ListingPlace } from './conditions.ts';
+import type { EntryState, ListingPlace } from './conditions.ts';
 import { entryStates, evaluateConditions, placeName, stateOf, stateWords } from './conditions.ts';
 import type { Reason, ReasonMark } from './explanation.ts';
 import {
@@ -225,7 +225,7 @@ export function explainPair(context: VerdictInput, audited: ServiceAudit, pod: P
   if (input === null) return null;
   const { service, conditions, expected, state, decides, entries, items } = input;
   const places = [...expected].map(([place, wanted]) => comparePlace(input, place, wanted));
-  const checked = conditions.map((condition) => conditionReason(condition, pod));
+  const checked = conditions.map((condition) => condition.reason);
   const listed = [
     ...places.map(({ reason: found }) => found),
     ...itemReasons(items.filter(({ output }) => output === 'input' || output === 'mirrored')),
@@ -241,7 +241,7 @@ export function explainPair(context: VerdictInput, audited: ServiceAudit, pod: P
     ...answerOf(input, places),
     /** Whether the selector takes the pod. */
     selected: !conditions.some(
-      ({ name, passes }) => (name === 'labels' || name === 'selector') && passes === false,
+      ({ name, reason: { mark } }) => mark === 'no' && (name === 'labels' || name === 'selector'),
     ),
     state,
     decides,
@@ -291,13 +291,6 @@ function comparePlace(input: PairInput, place: ListingPlace, expected: EntryStat
   return compared(isRight ? 'yes' : 'no', `${verdict}: ${states}`);
 }
 
-function conditionReason(condition: Condition, pod: Pod): Reason {
-  const { name, passes, text, object, field, source, change } = condition;
-  const mark = passes === 'unknown' ? 'unknown' : passes ? 'yes' : 'no';
-  const since = name === 'readiness' && !pod.deleting ? pod.turnedAt : null;
-  return reason(mark, text, { object, field, source, change, since });
-}
-
 /** The states in an answer: as they are, and as they should be. */
 const answerWords: Readonly<Record<EntryState, readonly [is: string, should: string]>> = {
   absent: ['is not in', 'should not be in'],
@@ -318,7 +311,7 @@ function answerOf(
   places: readonly ReturnType<typeof comparePlace>[],
 ): { answer: string; change: string | null } {
   const [is, should] = answerWords[state];
-  const why = decides === null ? '' : `: ${decides.text}`;
+  const why = decides === null ? '' : `: ${decides.reason.text}`;
   const wrong = worstItemsFirst(items).filter(({ difference }) => !legal.has(difference.code));
   const written = wrong.find(({ output }) => output !== 'input');
   if (written !== undefined) {
@@ -335,7 +328,9 @@ function answerOf(
     return { answer, change: itemChange(written) };
   }
   const [first] = wrong;
-  const failed = conditions.filter(({ passes }) => passes === false);
+  const failed = conditions
+    .map((condition) => condition.reason)
+    .filter(({ mark }) => mark === 'no');
   const rest = decides === null ? 0 : failed.length - 1;
   const answer = [
     `Pod ${pod.key} ${is} Service ${service.key}`,

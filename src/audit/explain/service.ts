@@ -155,12 +155,12 @@ function groupPods({ members, kinds }: ServiceState, service: Service): Pod[][] 
 function groupReason(pods: readonly Pod[], { conditions, expected, state }: Conditions): Reason {
   // The first condition that keeps the group from being ready, in slices first.
   const deciding = [...expected].map((entry) => decidingCondition(conditions, entry));
-  const why = [...deciding.slice(1), deciding[0]].find((condition) => condition);
+  const why = [...deciding.slice(1), deciding[0]].find((condition) => condition)?.reason.text;
   const must = state === 'ready' ? 'ready' : `must be ${stateWords[state]}`;
   const names = fewOf(pods.map(({ name }) => name).sort());
-  const text = `${counted(pods.length, 'pod')} ${must}${why ? `: ${why.text}` : ''} (${names})`;
+  const text = `${counted(pods.length, 'pod')} ${must}${why ? `: ${why}` : ''} (${names})`;
   const object = pods.length === 1 ? `Pod ${pods[0]?.key ?? ''}` : 'Pods';
-  const failed = conditions.find(({ passes }) => passes === false);
+  const failed = conditions.find((condition) => condition.reason.mark === 'no')?.reason;
   const { field = null, source = null, change = null } = failed ?? {};
   return reason(state === 'ready' ? 'yes' : 'no', text, { object, field, source, change });
 }

@@ -137,5 +137,5 @@ function expectedAt(
   // Endpoints list one address of a pod; nothing is expected of its other addresses there.
   const listed = expectedAddress(service, pod, release)?.ip ?? address;
   const endpoints = listed === address ? (expected.get('endpoints') ?? null) : null;
-  return { expected: { endpoints, slices }, why: why?.text ?? null };
+  return { expected: { endpoints, slices }, why: why?.reason.text ?? null };
 }

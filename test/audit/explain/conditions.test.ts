@@ -72,9 +72,10 @@ describe('random pairs', () => {
     fc.assert(
       fc.property(pairs, (pair) => {
         for (const condition of evaluateConditions(pair, newestRelease).conditions) {
-          expect(condition.text).not.toBe('');
-          expect(condition.change === null).toBe(condition.passes !== false);
-          if (condition.passes === false) seen.add(condition.name);
+          const { text, change, mark } = condition.reason;
+          expect(text).not.toBe('');
+          expect(change === null).toBe(mark !== 'no');
+          if (mark === 'no') seen.add(condition.name);
         }
       }),
       { numRuns: 1000 },
@@ -100,7 +101,7 @@ test('the node condition is unknown if the input has no Nodes', () => {
     { service: service(), pod: pod(), node: undefined },
     newestRelease,
   );
-  expect(conditions.find(({ name }) => name === 'node')?.passes).toBe('unknown');
+  expect(conditions.find(({ name }) => name === 'node')?.reason.mark).toBe('unknown');
 });
 
 const statesOf = (pair: Partial<PodAndService>): string =>
@@ -156,11 +157,11 @@ const only = (conditions: readonly Condition[]): Condition => {
 
 test('a port that no container names fails, and the only named port is proposed', () => {
   const condition = only(portConditions(metrics, { ports: [containerPort('http', 8080)] }));
-  expect(condition.passes).toBe(false);
-  expect(condition.text).toBe(
+  expect(condition.reason.mark).toBe('no');
+  expect(condition.reason.text).toBe(
     'port metrics 9100/TCP: no container names a port metrics; ports named: http',
   );
-  expect(condition.change).toContain('set targetPort of port metrics 9100/TCP to http');
+  expect(condition.reason.change).toContain('set targetPort of port metrics 9100/TCP to http');
   expect([...condition.effects]).toEqual([
     ['endpoints', 'absent'],
     ['IPv4', 'no-ports'],
@@ -169,25 +170,27 @@ test('a port that no container names fails, and the only named port is proposed'
 
 test('of several ports only one with a similar name is proposed', () => {
   const others = [containerPort('http', 8080), containerPort('admin', 8081)];
-  expect(only(portConditions(metrics, { ports: others })).change).not.toContain('set targetPort');
+  expect(only(portConditions(metrics, { ports: others })).reason.change).not.toContain(
+    'set targetPort',
+  );
   const near = [...others, containerPort('metric', 9100)];
-  expect(only(portConditions(metrics, { ports: near })).change).toContain('to metric');
+  expect(only(portConditions(metrics, { ports: near })).reason.change).toContain('to metric');
 });
 
 test('a port with the name, but another protocol, fails', () => {
   const ports = [{ ...containerPort('metrics', 9100), protocol: 'UDP' }];
-  const { text } = only(portConditions(metrics, { ports }));
+  const { text } = only(portConditions(metrics, { ports })).reason;
   expect(text).toContain('names a port metrics for UDP, not for TCP');
 });
 
 test('a pod without named ports is described', () => {
-  expect(only(portConditions(metrics, {})).text).toContain('no ports are named at all');
+  expect(only(portConditions(metrics, {})).reason.text).toContain('no ports are named at all');
 });
 
 test('a numeric target port passes unchecked', () => {
   const condition = only(portConditions(service(), {}));
-  expect(condition.passes).toBe(true);
-  expect(condition.text).toContain('8080 of the pod, a number that is taken unchecked');
+  expect(condition.reason.mark).toBe('yes');
+  expect(condition.reason.text).toContain('8080 of the pod, a number that is taken unchecked');
 });
 
 test('two Service ports with one target share a condition', () => {
@@ -211,7 +214,9 @@ describe('a restartable init container', () => {
 });
 
 test('a Service without ports passes only if it is headless', () => {
-  expect(only(portConditions(service({ ports: [], clusterIP: 'None' }), {})).passes).toBe(true);
+  expect(only(portConditions(service({ ports: [], clusterIP: 'None' }), {})).reason.mark).toBe(
+    'yes',
+  );
   const condition = only(portConditions(service({ ports: [] }), {}));
   expect(condition.effects.get('endpoints')).toBe('absent');
 });

@@ -114,6 +114,6 @@ test('each row expects the states of the explanation of its pod', () => {
     const pair = explainPair(context, audited, one);
     const wanted = (place: string) => pair?.places.find((at) => at.place === place)?.expected;
     expect(row?.expected).toEqual({ endpoints: wanted('endpoints'), slices: wanted('IPv4') });
-    expect(row?.why).toBe(pair?.decides?.text ?? null);
+    expect(row?.why).toBe(pair?.decides?.reason.text ?? null);
   }
 });
