@@ -5,8 +5,8 @@
 //
 // A route to a single address without a gateway shows the interface of a pod.
 
+import { formatAddress, isWithin, parseAddress, parseNetwork } from '../model/ip.ts';
 import type { Packet } from '../model/proxy-config.ts';
-import { formatAddress, parseAddress, parseNetwork } from '../rules/address.ts';
 import type { Element, Rule, RuleSet, Statement } from '../rules/ruleset.ts';
 import type { Routes } from '../rules/walk/routes.ts';
 import { hostsOf, routeLookup } from '../rules/walk/routes.ts';
@@ -43,9 +43,7 @@ export function walkerOf(
     return walkPlain({ from, src, dst, protocol, dport });
   };
   const ranges = podCIDRs.flatMap((text) => parseNetwork(text) ?? []);
-  const pods = hosts.filter(({ address }) =>
-    ranges.some(({ low, high }) => address >= low && address <= high),
-  );
+  const pods = hosts.filter(({ address }) => ranges.some((range) => isWithin(address, range)));
   const isFree = (address: number): boolean => {
     const [src, dst] = [formatAddress(address), outsideAddress.ip];
     const { drop, reject } = walk({ from: 'pod', src, dst, protocol: 'tcp', dport: 80 });

@@ -1,8 +1,16 @@
 // IP addresses as upstream parses and prints them: k8s.io/utils/net ParseIPSloppy (leading zeros in
 // IPv4 octets are read as decimal) followed by Go's net.IP.String (RFC 5952, and an IPv4-mapped
-// IPv6 address is the IPv4 address). Zones play no role for endpoints.
+// IPv6 address is the IPv4 address). Zones play no role for endpoints. Objects keep texts. Rules
+// keep numbers, since a dump of a large node has half a million addresses to compare.
 
-import ipaddr from 'ipaddr.js';
+/** An IPv4 address is a number, an IPv6 address a bigint: both compare with < and >. */
+export type Address = number | bigint;
+
+/** Inclusive at both ends. */
+export interface Range<T = Address> {
+  readonly low: T;
+  readonly high: T;
+}
 
 export interface IP {
   readonly family: 'IPv4' | 'IPv6';
@@ -10,96 +18,147 @@ export interface IP {
   readonly text: string;
 }
 
-const sloppyIPv4 = /^\d+\.\d+\.\d+\.\d+$/;
-const hexIPv6 = /^[0-9a-fA-F:.]+$/;
+/** The address between two offsets of a text; null if the text there is no address. */
+export function parseAddress(text: string, from = 0, to = text.length): Address | null {
+  let value = 0;
+  let octet = -1;
+  let dots = 0;
+  for (let at = from; at < to; at++) {
+    const digit = text.charCodeAt(at) - 48;
+    if (digit >= 0 && digit <= 9) {
+      octet = octet < 0 ? digit : octet * 10 + digit;
+      if (octet > 255) return parseIPv6(text.slice(from, to));
+    } else if (digit === -2 && octet >= 0) {
+      value = value * 256 + octet;
+      octet = -1;
+      dots++;
+    } else return parseIPv6(text.slice(from, to));
+  }
+  return dots === 3 && octet >= 0 ? value * 256 + octet : null;
+}
+
+function parseIPv6(text: string): bigint | null {
+  const lastColon = text.lastIndexOf(':');
+  if (lastColon < 0) return null;
+  let plain = text;
+  if (text.includes('.')) {
+    const tail = parseAddress(text, lastColon + 1);
+    if (typeof tail !== 'number') return null;
+    const [high, low] = [Math.floor(tail / 65536), tail % 65536];
+    plain = `${text.slice(0, lastColon + 1)}${high.toString(16)}:${low.toString(16)}`;
+  }
+  const halves = plain.split('::').map((half) => (half === '' ? [] : half.split(':')));
+  const [head = [], tail, ...others] = halves;
+  const missing = 8 - head.length - (tail?.length ?? 0);
+  if (others.length > 0 || (tail === undefined ? missing !== 0 : missing < 1)) return null;
+  const groups = [...head, ...Array<string>(missing).fill('0'), ...(tail ?? [])];
+  if (!groups.every((group) => /^[0-9a-fA-F]{1,4}$/.test(group))) return null;
+  return BigInt(`0x${groups.map((group) => group.padStart(4, '0')).join('')}`);
+}
+
+/** In canonical form: RFC 5952 for IPv6. */
+export function formatAddress(address: Address): string {
+  if (typeof address === 'number') {
+    return `${address >>> 24}.${(address >>> 16) & 255}.${(address >>> 8) & 255}.${address & 255}`;
+  }
+  const groups = Array.from({ length: 8 }, (_, at) =>
+    ((address >> BigInt(112 - 16 * at)) & 0xffffn).toString(16),
+  ).join(':');
+  const zeros = `:${groups}:`.match(/(?::0(?=:)){2,}/g) ?? [];
+  const [longest] = zeros.toSorted((a, b) => b.length - a.length);
+  if (longest === undefined) return groups;
+  return `:${groups}:`.replace(longest, ':').replace(/^:(?!:)|(?<!:):$/g, '');
+}
+
+/** As upstream: an IPv4-mapped address is the IPv4 address. */
+function parseUnmapped(text: string): Address | null {
+  const address = parseAddress(text);
+  const isMapped = typeof address === 'bigint' && address >> 32n === 0xffffn;
+  return isMapped ? Number(address & 0xffffffffn) : address;
+}
 
 /** Parses an address, or says null: it is none. Reference: k8s.io/utils@v0 net/parse.go. */
 export function parseIP(text: string): IP | null {
-  if (isPlainIPv4(text)) return { family: 'IPv4', text };
-  if (sloppyIPv4.test(text)) {
-    const octets = text.split('.').map(Number);
-    return octets.every((octet) => octet <= 255)
-      ? { family: 'IPv4', text: octets.join('.') }
-      : null;
-  }
-  if (!text.includes(':') || !hexIPv6.test(text) || !ipaddr.IPv6.isValid(text)) return null;
-  const address = ipaddr.IPv6.parse(text);
-  return address.isIPv4MappedAddress()
-    ? { family: 'IPv4', text: address.toIPv4Address().toString() }
-    : { family: 'IPv6', text: address.toRFC5952String() };
-}
-
-/** Whether the text is an IPv4 address as upstream writes it. */
-function isPlainIPv4(text: string): boolean {
-  let octet = -1;
-  let dots = 0;
-  for (let index = 0; index < text.length; index++) {
-    const digit = text.charCodeAt(index) - 48;
-    if (digit >= 0 && digit <= 9) {
-      if (octet === 0) return false;
-      octet = octet < 0 ? digit : octet * 10 + digit;
-      if (octet > 255) return false;
-    } else if (digit === -2 && octet >= 0) {
-      octet = -1;
-      dots++;
-    } else return false;
-  }
-  return dots === 3 && octet >= 0;
+  const address = parseUnmapped(text);
+  if (address === null) return null;
+  if (typeof address === 'bigint') return { family: 'IPv6', text: formatAddress(address) };
+  const isCanonical = !/:|\b0\d/.test(text);
+  return { family: 'IPv4', text: isCanonical ? text : formatAddress(address) };
 }
 
 /** `text` in canonical form; unchanged when it is no address. */
-export function canonicalIP(text: string): string {
-  if (isPlainIPv4(text)) return text;
-  return parseIP(text)?.text ?? text;
-}
+export const canonicalIP = (text: string): string => parseIP(text)?.text ?? text;
 
 /** A range of addresses of one family. */
-export interface CIDR {
+export interface CIDR extends Range {
   readonly family: 'IPv4' | 'IPv6';
-  /** The address above the host bits. */
-  readonly network: bigint;
-  readonly hostBits: bigint;
 }
 
-/** The bits of an address that `parseIP` returned. */
-export function bitsOf({ family, text }: IP): bigint {
-  if (family === 'IPv4') {
-    return BigInt(text.split('.').reduce((bits, octet) => bits * 256 + Number(octet), 0));
+/** The ranges of all addresses. */
+export const everything: Readonly<Record<IP['family'], CIDR>> = {
+  IPv4: { family: 'IPv4', low: 0, high: 0xffffffff },
+  IPv6: { family: 'IPv6', low: 0n, high: 2n ** 128n - 1n },
+};
+
+/** The network of this prefix length that contains the address; null if it is too long. */
+export function networkOf(address: Address, bits: number): Range | null {
+  if (typeof address === 'number') {
+    if (!(bits >= 0 && bits <= 32)) return null;
+    const size = 2 ** (32 - bits);
+    const low = address - (address % size);
+    return { low, high: low + size - 1 };
   }
-  const bytes = ipaddr.IPv6.parse(text).toByteArray();
-  return bytes.reduce((bits, byte) => bits * 256n + BigInt(byte), 0n);
+  if (!(bits >= 0 && bits <= 128)) return null;
+  const size = 1n << BigInt(128 - bits);
+  const low = address - (address % size);
+  return { low, high: low + size - 1n };
 }
 
 /** `text` as ParseCIDRSloppy takes it, blanks around it left out; null when it is no CIDR. */
 export function parseCIDR(text: string): CIDR | null {
-  const [address = '', length = '', ...rest] = text.trim().split('/');
-  const ip = parseIP(address);
-  if (ip === null || rest.length > 0 || !/^\d{1,3}$/.test(length)) return null;
-  const size = ip.family === 'IPv4' ? 32 : 128;
-  if (Number(length) > size) return null;
-  const hostBits = BigInt(size - Number(length));
-  return { family: ip.family, network: bitsOf(ip) >> hostBits, hostBits };
+  const [, host = '', length] = /^([^/]+)\/(\d{1,3})$/.exec(text.trim()) ?? [];
+  const address = parseUnmapped(host);
+  const range = address === null ? null : networkOf(address, Number(length));
+  return range && { family: typeof address === 'number' ? 'IPv4' : 'IPv6', ...range };
 }
 
-export function isWithin(ip: IP, { family, network, hostBits }: CIDR): boolean {
-  return ip.family === family && bitsOf(ip) >> hostBits === network;
-}
+/** Whether an address is in the range. */
+export const isWithin = (address: Address, { low, high }: Range): boolean =>
+  address >= low && address <= high && typeof address === typeof low;
 
 /** Whether a text is an address in one of the ranges. */
-export function isWithinAny(text: string, ranges: readonly CIDR[]): boolean {
-  const ip = parseIP(text);
-  return ip !== null && ranges.some((range) => isWithin(ip, range));
+export function isWithinAny(text: string, ranges: readonly Range[]): boolean {
+  const address = parseUnmapped(text);
+  return address !== null && ranges.some((range) => isWithin(address, range));
 }
 
 /** The address that lies `offset` above the first of the range, in canonical form. */
-export function addressIn({ family, network, hostBits }: CIDR, offset: bigint): string {
-  const bits = (network << hostBits) + offset;
-  const size = family === 'IPv4' ? 4 : 16;
-  const bytes = Array.from({ length: size }, (_, index) =>
-    Number((bits >> BigInt(8 * (size - 1 - index))) & 255n),
-  );
-  const address = ipaddr.fromByteArray(bytes);
-  return address instanceof ipaddr.IPv6 ? address.toRFC5952String() : address.toString();
+export const addressIn = ({ low }: Range, offset: bigint): string =>
+  formatAddress(typeof low === 'number' ? low + Number(offset) : low + offset);
+
+/** `A`, `A/BITS`, `A/MASK` or `A-A` as a range; null for others, and for masks with holes. */
+export function parseNetwork(text: string, from = 0, to = text.length): Range | null {
+  const slash = text.indexOf('/', from);
+  if (slash >= 0 && slash < to) {
+    const address = parseAddress(text, from, slash);
+    if (address === null) return null;
+    const bits = text.slice(slash + 1, to);
+    return networkOf(address, /^\d{1,3}$/.test(bits) ? Number(bits) : bitsOfMask(bits));
+  }
+  const dash = text.indexOf('-', from);
+  const isRange = dash >= 0 && dash < to;
+  const low = parseAddress(text, from, isRange ? dash : to);
+  const high = isRange ? parseAddress(text, dash + 1, to) : low;
+  if (low === null || high === null || typeof low !== typeof high || low > high) return null;
+  return { low, high };
+}
+
+/** The length of a mask written as an address; -1: it is none, or has holes. */
+function bitsOfMask(text: string): number {
+  const mask = parseAddress(text);
+  if (mask === null) return -1;
+  const digits = mask.toString(2).padStart(typeof mask === 'number' ? 32 : 128, '0');
+  return /^1*0*$/.test(digits) ? digits.lastIndexOf('1') + 1 : -1;
 }
 
 /** `ip:port`, with brackets around IPv6: net.JoinHostPort. */

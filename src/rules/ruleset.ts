@@ -6,16 +6,11 @@
 // Left out: families arp, bridge and netdev (no Service traffic of a node passes them), counters,
 // handles, and the times of a set's elements.
 
-/** An IPv4 address is a number, an IPv6 address a bigint: both compare with < and >. */
-export type Address = number | bigint;
-
-/** Inclusive at both ends. */
-export interface Range<T = Address> {
-  readonly low: T;
-  readonly high: T;
-}
+import type { Address, Range } from '../model/ip.ts';
 
 export type Family = 'ip' | 'ip6';
+
+export const familyOf = (address: Address): Family => (typeof address === 'number' ? 'ip' : 'ip6');
 
 export type Hook = 'prerouting' | 'input' | 'forward' | 'output' | 'postrouting';
 

@@ -4,7 +4,7 @@
 // kubernetes@v1.36.3.
 
 import type { CIDR } from '../model/ip.ts';
-import { isWithin, isWithinAny, parseCIDR, parseIP } from '../model/ip.ts';
+import { everything, isWithinAny, parseCIDR, parseIP } from '../model/ip.ts';
 import type { Node } from '../model/objects.ts';
 import type { Packet, ProxyConfig } from '../model/proxy-config.ts';
 
@@ -90,29 +90,17 @@ function nodePortsAt(
     const ip = parseIP(address);
     if (ip === null) return false;
     if (isLoopback(address) && (ip.family === 'IPv6' || !onLocalhost)) return false;
-    return served[ip.family].some((cidr) => isWithin(ip, cidr));
+    return isWithinAny(address, served[ip.family]);
   };
 }
-
-const everything: Readonly<Record<Family, CIDR>> = {
-  IPv4: { family: 'IPv4', network: 0n, hostBits: 32n },
-  IPv6: { family: 'IPv6', network: 0n, hostBits: 128n },
-};
 
 function ofFamily(cidrs: readonly CIDR[], family: Family): readonly CIDR[] {
   const own = cidrs.filter((cidr) => cidr.family === family);
   return own.length === 0 ? [everything[family]] : own;
 }
 
-const firstLoopback = { family: 'IPv4', text: '127.0.0.0' } as const;
-
-/** Whether the range is within 127.0.0.0/8 or has its first address. */
-function reachesLocalhost(cidr: CIDR): boolean {
-  return (
-    isWithin(firstLoopback, cidr) ||
-    (cidr.hostBits <= 24n && cidr.network >> (24n - cidr.hostBits) === 127n)
-  );
-}
+/** Whether the range has an address of 127.0.0.0/8. */
+const reachesLocalhost = ({ low, high }: CIDR): boolean => low <= 0x7fffffff && high >= 0x7f000000;
 
 type Detector = (packet: Packet) => boolean;
 

@@ -4,7 +4,7 @@
 // differences of older releases.
 
 import type { CIDR } from '../model/ip.ts';
-import { parseCIDR, parseIP } from '../model/ip.ts';
+import { everything, parseCIDR, parseIP } from '../model/ip.ts';
 import type { EndpointSlice, Service, ServicePort } from '../model/objects.ts';
 import { label } from '../model/objects.ts';
 import type { Protocol, ProxyConfig } from '../model/proxy-config.ts';
@@ -84,8 +84,9 @@ const ofFamily = (texts: readonly string[], family: string): string[] =>
 function sourceRangesOf(service: Service, family: string): readonly CIDR[] {
   const all = service.loadBalancerSourceRanges.map(parseCIDR);
   const ranges = all.flatMap((range) => (range?.family === family ? [range] : []));
-  const hostBits = family === 'IPv4' ? 32n : 128n;
-  return ranges.some((range) => range.hostBits === hostBits) ? [] : ranges;
+  const isAll = ({ family, low, high }: CIDR): boolean =>
+    low === everything[family].low && high === everything[family].high;
+  return ranges.some(isAll) ? [] : ranges;
 }
 
 const protocols: Readonly<Record<string, Protocol>> = { TCP: 'tcp', UDP: 'udp', SCTP: 'sctp' };

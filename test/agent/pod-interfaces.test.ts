@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest';
 
 import { walkerOf } from '../../src/agent/pod-interfaces.ts';
 import type { Packet } from '../../src/model/proxy-config.ts';
-import { parseNetwork } from '../../src/rules/address.ts';
+import { parseNetwork } from '../../src/model/ip.ts';
 import { parseIptablesSave } from '../../src/rules/parse/iptables-save.ts';
 import { wordsOf } from '../../src/rules/report/digest.ts';
 import type { Routes } from '../../src/rules/walk/routes.ts';

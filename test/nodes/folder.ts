@@ -7,7 +7,7 @@ import { gunzipSync } from 'node:zlib';
 
 import { parse } from 'yaml';
 
-import { formatAddress, parseNetwork } from '../../src/rules/address.ts';
+import { formatAddress, parseNetwork } from '../../src/model/ip.ts';
 import { parseIptablesSave } from '../../src/rules/parse/iptables-save.ts';
 import { parseNft } from '../../src/rules/parse/nft-ruleset.ts';
 import type { Family, Rule, RuleSet } from '../../src/rules/ruleset.ts';

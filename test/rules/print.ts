@@ -1,8 +1,9 @@
 // Writes a rule set of iptables back as iptables-save would, from what was read, not from its
 // text: what a reader lost or misread cannot come back.
 
-import { formatAddress } from '../../src/rules/address.ts';
-import type { Range, Rule, RuleSet, Statement } from '../../src/rules/ruleset.ts';
+import { formatAddress } from '../../src/model/ip.ts';
+import type { Range } from '../../src/model/ip.ts';
+import type { Rule, RuleSet, Statement } from '../../src/rules/ruleset.ts';
 import { rulesOf } from '../../src/rules/ruleset.ts';
 import type { PacketState } from '../../src/rules/walk/walk-state.ts';
 

@@ -6,11 +6,10 @@
 // Names of chains, comments, and rules that no packet reaches are no evidence. Left out: frontends
 // of other programs.
 
-import { ipOf, joinHostPort } from '../../model/ip.ts';
+import { ipOf, joinHostPort, parseNetwork } from '../../model/ip.ts';
 import type { Packet } from '../../model/proxy-config.ts';
 import type { Steps } from '../../model/run-to-end.ts';
 import { runToEnd } from '../../model/run-to-end.ts';
-import { parseNetwork } from '../../rules/address.ts';
 import type { RuleFrontend } from '../../rules/report/frontends.ts';
 import type { OutcomeShare, PacketOutcome } from '../../rules/walk/walk.ts';
 import type { Forwarding, Frontend } from '../../shadow/forwarding.ts';

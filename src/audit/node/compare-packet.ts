@@ -14,11 +14,11 @@
 // kubernetes@v1.36.3). A rule that stops what was sent to one endpoint is most likely a network
 // policy about that pod (docs/decisions/0024).
 
-import { ipOf, isWithinAny, parseCIDR } from '../../model/ip.ts';
+import type { Address } from '../../model/ip.ts';
+import { formatAddress, ipOf, isWithinAny, parseCIDR } from '../../model/ip.ts';
 import type { Node } from '../../model/objects.ts';
 import type { Packet } from '../../model/proxy-config.ts';
-import { formatAddress } from '../../rules/address.ts';
-import type { Address, PacketField } from '../../rules/ruleset.ts';
+import type { PacketField } from '../../rules/ruleset.ts';
 import type { TraceStep } from '../../rules/walk/walk-state.ts';
 import type { Destination, OutcomeShare, PacketOutcome } from '../../rules/walk/walk.ts';
 import type { ExpectedOutcome, Forwarding } from '../../shadow/forwarding.ts';

@@ -4,7 +4,7 @@
 
 import { getOrInsert } from '../../model/get-or-insert.ts';
 import type { CIDR } from '../../model/ip.ts';
-import { addressIn, isWithinAny, parseCIDR } from '../../model/ip.ts';
+import { addressIn, everything, isWithinAny, parseCIDR } from '../../model/ip.ts';
 import type { Node } from '../../model/objects.ts';
 import type { Packet } from '../../model/proxy-config.ts';
 import type { ExpectedOutcome, Forwarding, Frontend } from '../../shadow/forwarding.ts';
@@ -51,7 +51,7 @@ export function probeSender(forwarding: Forwarding, node: Node) {
 const rangeOf = (texts: readonly string[], family: Family): CIDR | null =>
   texts.map(parseCIDR).find((range) => range?.family === family) ?? null;
 
-const sizeOf = ({ hostBits }: CIDR): bigint => 1n << hostBits;
+const sizeOf = ({ low, high }: CIDR): bigint => BigInt(high) - BigInt(low) + 1n;
 
 /** An address of the cluster outside the node's own range. */
 function elsewhereIn(cluster: CIDR | null, range: CIDR | null, family: Family): string | null {
@@ -110,11 +110,11 @@ export function rangeProbes(sender: ProbeSender, frontend: Frontend): Probe[] {
 }
 
 function neighborsOf(range: CIDR): string[] {
-  const first = range.network << range.hostBits;
-  const all = 1n << (range.family === 'IPv4' ? 32n : 128n);
-  return [-1n, sizeOf(range)]
-    .filter((offset) => first + offset >= 0n && first + offset < all)
-    .map((offset) => addressIn(range, offset));
+  const { low, high } = everything[range.family];
+  return [
+    ...(range.low > low ? [addressIn(range, -1n)] : []),
+    ...(range.high < high ? [addressIn(range, sizeOf(range))] : []),
+  ];
 }
 
 /** A packet to a frontend, with the interface that it must come in by. */

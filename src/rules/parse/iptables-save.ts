@@ -5,18 +5,7 @@
 // finds the lines of each chain. The rules of a chain are parsed (iptables-rule.ts) when a walk
 // first reads it. A line in another form, an open quote or a table without COMMIT is an error.
 
-import type {
-  Base,
-  Chain,
-  Chains,
-  Family,
-  Hook,
-  Lack,
-  Rule,
-  RuleSet,
-  Statement,
-  Table,
-} from '../ruleset.ts';
+import type { Base, Chain, Chains, Family, Hook, Lack, Rule, RuleSet, Statement, Table } from '../ruleset.ts';
 import { DumpError } from '../ruleset.ts';
 import { targetAt } from './endpoint-chain.ts';
 import type { PartCache } from './iptables-rule.ts';

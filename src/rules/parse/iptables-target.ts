@@ -5,7 +5,7 @@
 // that write a log or change other fields (DSCP, TTL, MSS) are notes. A target that is neither, and
 // not a chain, is an unknown verdict. The walk finds out whether a name is a chain.
 
-import { parseNetwork } from '../address.ts';
+import { parseNetwork } from '../../model/ip.ts';
 import type { Action } from '../ruleset.ts';
 import type { Option } from './iptables-match.ts';
 import { portRange } from './iptables-match.ts';

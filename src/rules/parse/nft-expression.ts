@@ -1,15 +1,25 @@
 // Values and elements as nft's JSON writes them (libnftables-json(5), "expressions"), and the keys
 // by which it looks them up.
 
-import { networkOf, parseAddress } from '../address.ts';
+import { networkOf, parseAddress } from '../../model/ip.ts';
 import type { Action, Component, Element, LookupKey, Match, PacketField } from '../ruleset.ts';
 import { fieldMatch, only } from '../ruleset.ts';
 import { protocolNumbers } from './iptables-match.ts';
 
-/** An object with one key says what it is: `{"prefix": {…}}`. */
-export function tagOf(value: unknown): readonly [string, unknown] {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return ['', value];
-  return Object.entries(value)[0] ?? ['', value];
+export type NftFields = Readonly<Record<string, unknown>>;
+
+/** An object with one key says what it is: `{"prefix": {…}}`. Its tag, and its body as fields. */
+export function tagOf(value: unknown): readonly [tag: string, body: unknown, fields: NftFields] {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return ['', value, {}];
+  const [tag, body] = Object.entries(value as NftFields)[0] ?? ['', value];
+  return [tag, body, (body ?? {}) as NftFields];
+}
+
+/** The members of a list, plain or with this tag; else the value itself. */
+export function partsOf(value: unknown, tag: string): readonly unknown[] {
+  const [own, body] = tagOf(value);
+  const list = own === tag ? body : value;
+  return Array.isArray(list) ? (list as unknown[]) : [value];
 }
 
 const etherTypes: Readonly<Record<string, number>> = { ip: 2, ip6: 10, ipv4: 2, ipv6: 10 };
@@ -29,13 +39,12 @@ function scalarOf(value: unknown, type: string): Component | null {
 
 /** A scalar, a prefix or a range; null: it is none of these. */
 export function componentOf(value: unknown, type: string): Component | null {
-  const [tag, body] = tagOf(value);
+  const [tag, body, fields] = tagOf(value);
   if (tag === '') return scalarOf(body, type);
-  if (tag === 'elem') return componentOf((body as { val?: unknown }).val, type);
+  if (tag === 'elem') return componentOf(fields.val, type);
   if (tag === 'prefix') {
-    const { addr, len } = body as { addr?: string; len?: number };
-    const address = parseAddress(addr ?? '');
-    return address === null ? null : networkOf(address, len ?? -1);
+    const address = parseAddress(String(fields.addr));
+    return address === null ? null : networkOf(address, Number(fields.len));
   }
   if (tag !== 'range' || !Array.isArray(body)) return null;
   const [low, high] = body.map((end) => scalarOf(end, type));
@@ -43,33 +52,35 @@ export function componentOf(value: unknown, type: string): Component | null {
   return { low: low.low, high: high.high };
 }
 
-/** The types of a set's components: the listing has none for a set by expressions. */
-const typesOf = (type: unknown): readonly string[] =>
-  Array.isArray(type) ? type.map(String) : typeof type === 'string' ? [type] : [];
-
-/** Of a part that cannot be read the text is kept: nothing equals it. */
+/**
+ * An element; `type`: of the set's components, a set by expressions has none. Of a part that cannot
+ * be read the text is kept: nothing equals it.
+ */
 export function readElement(raw: unknown, type: unknown): Element {
-  const isPair = Array.isArray(raw) && raw.length === 2;
-  const key = componentsOf(isPair ? raw[0] : raw, typesOf(type));
-  if (!isPair) return { key, verdict: null, data: null };
+  const types = Array.isArray(type) ? type : [type];
+  if (!Array.isArray(raw) || raw.length !== 2) {
+    return { key: componentsOf(raw, types), verdict: null, data: null };
+  }
+  const key = componentsOf(raw[0], types);
   const verdict = verdictOf(raw[1]);
-  const data = verdict === null ? componentsOf(raw[1], []) : [];
-  const values = data.map((part) =>
+  if (verdict !== null) return { key, verdict, data: null };
+  const data = componentsOf(raw[1], []).map((part) =>
     typeof part === 'string' || part.low !== part.high ? '' : part.low,
   );
-  return { key, verdict, data: verdict === null ? values : null };
+  return { key, verdict, data };
 }
 
-function componentsOf(raw: unknown, types: readonly string[]): readonly Component[] {
-  const [tag, body] = tagOf(raw);
-  if (tag === 'elem') return componentsOf((body as { val?: unknown }).val, types);
-  const parts = tag === 'concat' && Array.isArray(body) ? (body as unknown[]) : [raw];
-  return parts.map((part, at) => componentOf(part, types[at] ?? '') ?? JSON.stringify(part));
+function componentsOf(raw: unknown, types: readonly unknown[]): readonly Component[] {
+  const [tag, , { val }] = tagOf(raw);
+  if (tag === 'elem') return componentsOf(val, types);
+  const typeAt = (at: number): string => (typeof types[at] === 'string' ? types[at] : '');
+  const parts = tag === 'concat' ? partsOf(raw, tag) : [raw];
+  return parts.map((part, at) => componentOf(part, typeAt(at)) ?? JSON.stringify(part));
 }
 
 /** A verdict; null: it is none. */
 export function verdictOf(raw: unknown): Action | null {
-  const [tag, body] = tagOf(raw);
+  const [tag, , { target = '' }] = tagOf(raw);
   switch (tag) {
     case 'accept':
     case 'drop':
@@ -79,7 +90,7 @@ export function verdictOf(raw: unknown): Action | null {
       return { kind: 'note', text: 'continue' };
     case 'jump':
     case 'goto':
-      return { kind: tag, chain: (body as { target?: string } | null)?.target ?? '' };
+      return { kind: tag, chain: String(target) };
     case 'queue':
       return { kind: 'unknown verdict', text: JSON.stringify(raw) };
     default:
@@ -109,15 +120,15 @@ const select = (field: Selector['field'], guards: readonly Match[] = [], type = 
 
 /** What the expression selects; null: it is not modelled. */
 export function selectorOf(expression: unknown): Selector | null {
-  const [tag, body] = tagOf(expression);
-  const { key = '', dir } = (body ?? {}) as { key?: string; dir?: string };
-  if (tag === 'payload') return payloadSelector(body as { protocol?: string; field?: string });
+  const [tag, , fields] = tagOf(expression);
+  const key = String(fields.key);
+  if (tag === 'payload') return payloadSelector(String(fields.protocol), String(fields.field));
   if (tag === 'meta') return metaSelectors[key] ?? null;
   if (tag !== 'ct') return null;
   if (key === 'mark') return select('connection mark');
   if (key === 'state') return select('state', [], 'state');
   // Of the first packet's own direction; of the reply's nothing is known.
-  if (dir !== 'original') return null;
+  if (fields.dir !== 'original') return null;
   if (key === 'proto-dst') return select('original destination port');
   const isAddress = key === 'ip daddr' || key === 'ip6 daddr';
   return isAddress ? select('original destination', [familyGuard(key)]) : null;
@@ -148,13 +159,7 @@ const transportFields: Readonly<Record<string, PacketField>> = {
 
 const transports = ['tcp', 'udp', 'sctp', 'dccp', 'udplite'];
 
-function payloadSelector({
-  protocol = '',
-  field: name = '',
-}: {
-  protocol?: string;
-  field?: string;
-}) {
+function payloadSelector(protocol: string, name: string): Selector | null {
   if (protocol === 'ip' || protocol === 'ip6') {
     const field = headerFields[name];
     return field === undefined ? null : select(field, [familyGuard(protocol)]);
@@ -168,15 +173,13 @@ function payloadSelector({
 
 /** A key of a map or a set, and what must hold for it to exist. */
 export function keyOf(expression: unknown): { key: LookupKey; guards: readonly Match[] } {
-  const [tag, body] = tagOf(expression);
+  const [tag, , { mod = 1, offset = 0 }] = tagOf(expression);
+  // Counting in turn, too, gives each number its share of the connections.
   if (tag === 'numgen') {
-    // Counting in turn, too, gives each number its share of the connections.
-    const { mod = 1, offset = 0 } = body as { mod?: number; offset?: number };
-    return { key: { kind: 'numgen', modulus: mod, offset }, guards: [] };
+    return { key: { kind: 'numgen', modulus: Number(mod), offset: Number(offset) }, guards: [] };
   }
-  const parts = tag === 'concat' && Array.isArray(body) ? (body as unknown[]) : [expression];
-  const selectors = parts.map(selectorOf);
-  const known = selectors.filter((selector) => selector !== null);
+  const parts = tag === 'concat' ? partsOf(expression, tag) : [expression];
+  const known = parts.flatMap((part) => selectorOf(part) ?? []);
   if (known.length < parts.length) {
     return { key: { kind: 'unknown', text: JSON.stringify(expression) }, guards: [] };
   }

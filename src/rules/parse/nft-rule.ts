@@ -3,25 +3,18 @@
 // that iptables-nft wrote have their extensions as `xt` with the name alone: the listing contains
 // neither the options of such a match nor the destination of such a target.
 
-import type {
-  Action,
-  ElementSet,
-  LookupKey,
-  Match,
-  Range,
-  Rule,
-  Statement,
-  Table,
-} from '../ruleset.ts';
+import type { Range } from '../../model/ip.ts';
+import type { Action, ElementSet, LookupKey, Match, Rule, Statement, Table } from '../ruleset.ts';
 import { fieldMatch, only } from '../ruleset.ts';
 import { tcpFlags } from './iptables-match.ts';
 import { isNoteTarget } from './iptables-target.ts';
-import type { Selector } from './nft-expression.ts';
+import type { NftFields, Selector } from './nft-expression.ts';
 import {
   componentOf,
   familyGuard,
   guard,
   keyOf,
+  partsOf,
   readElement,
   selectorOf,
   tagOf,
@@ -38,8 +31,6 @@ export interface RawRule {
 export interface NftTable extends Table {
   readonly markBits: () => number;
 }
-
-type Fields = Readonly<Record<string, unknown>>;
 
 /** Reads a rule of this table. Never throws: what it cannot read is unknown. */
 export function readRule(raw: RawRule, table: NftTable): Rule {
@@ -59,20 +50,21 @@ const notes = [
   ...['ct helper', 'ct timeout', 'ct expectation'],
 ];
 
-function statementsOf(expression: unknown, table: NftTable): Statement[] {
-  const [tag, body] = tagOf(expression);
+const unknown = (text: string): Match[] => [{ kind: 'unknown', text }];
+
+function statementsOf(expression: unknown, table: NftTable): readonly Statement[] {
+  const [tag, , fields] = tagOf(expression);
   const text = JSON.stringify(expression);
   if (notes.includes(tag)) return [{ kind: 'note', text }];
   const verdict = verdictOf(expression);
   if (verdict !== null) return [verdict];
-  const fields = (body ?? {}) as Fields;
   switch (tag) {
     case 'match':
       return matchesOf(fields as unknown as RawMatch, table, text);
     case 'limit':
     case 'quota':
     case 'ct count':
-      return [{ kind: 'unknown', text }];
+      return unknown(text);
     case 'reject':
       return [...rejectGuards(fields), { kind: 'reject', text }];
     case 'notrack':
@@ -107,14 +99,14 @@ function statementsOf(expression: unknown, table: NftTable): Statement[] {
 }
 
 /** What nft asks before it rejects in the way of one protocol, and does not list. */
-function rejectGuards({ type }: Fields): readonly Match[] {
+function rejectGuards({ type }: NftFields): readonly Match[] {
   if (type === 'tcp reset') return [guard('protocol', 6)];
   const family = { icmp: 'ip', icmpv6: 'ip6' }[String(type)];
   return familyGuards({ family });
 }
 
 /** `dnat ip to` leaves packets of the other family alone. */
-function familyGuards({ family }: Fields): readonly Match[] {
+function familyGuards({ family }: NftFields): readonly Match[] {
   return family === 'ip' || family === 'ip6' ? [familyGuard(family)] : [];
 }
 
@@ -126,97 +118,104 @@ interface RawMatch {
   readonly right: unknown;
 }
 
-function matchesOf(raw: RawMatch, table: Table, text: string): Statement[] {
+function matchesOf(raw: RawMatch, table: Table, text: string): readonly Match[] {
   const { op, left, right } = raw;
   const negate = op === '!=';
   if (typeof right === 'string' && right.startsWith('@')) {
-    return setMatch(left, table.sets.get(right.slice(1)), negate, text);
+    return setMatch(left, table.sets.get(right.slice(1)) ?? null, negate, text);
   }
-  const [tag, body] = tagOf(left);
-  const special = specialMatch(tag, body, raw);
+  const [tag, , fields] = tagOf(left);
+  const special = specialMatch(tag, fields, raw);
   if (special !== null) return special;
-  if (tag === '&' && Array.isArray(body)) {
-    return statusMatch(body, raw) ?? bitsMatch(body[0], bitsOf(body[1]), raw, text);
+  if (tag === '&') {
+    const [masked, mask] = partsOf(left, tag);
+    return statusMatch(masked, mask, raw) ?? bitsMatch(masked, bitsOf(mask), raw, text);
   }
   if (tag === 'concat') return setMatch(left, anonymous(right), negate, text);
   const selector = selectorOf(left);
   if (selector === null) {
     // Headers of other protocols; a negation does not make them appear.
-    const { protocol = '' } = (body ?? {}) as { protocol?: string };
-    return [{ kind: tag === 'payload' && others.includes(protocol) ? 'never' : 'unknown', text }];
+    const isAbsent = tag === 'payload' && others.includes(String(fields.protocol));
+    return isAbsent ? [{ kind: 'never', text }] : unknown(text);
   }
   if (selector.field === 'tcp flags') {
-    const bits = bitsOf(right);
-    return bitsMatch(left, op === 'in' || op === '' ? bits : 0xff, raw, text);
+    return bitsMatch(left, op === 'in' || op === '' ? bitsOf(right) : 0xff, raw, text);
   }
   return [...selector.guards, valueMatch(selector, raw, text)];
 }
 
 const others = ['icmp', 'icmpv6', 'igmp', 'ah', 'esp', 'comp', 'arp'];
 
-function specialMatch(tag: string, body: unknown, raw: RawMatch): Statement[] | null {
-  const negate = raw.op === '!=';
-  const fields = (body ?? {}) as Fields;
-  if (tag === 'ct' && ['state', 'status', 'direction'].includes(String(fields.key))) {
-    const states = wordsOf(raw.right);
-    if (states.length === 0) return null;
-    const guards = fields.key === 'state' ? [] : entryGuards(negate);
-    return [...guards, { kind: 'state', states, negate }];
+function specialMatch(
+  tag: string,
+  fields: NftFields,
+  { op, left, right }: RawMatch,
+): Match[] | null {
+  const negate = op === '!=';
+  const words = wordsOf(right);
+  switch (tag === 'ct' || tag === 'meta' ? `${tag} ${String(fields.key)}` : tag) {
+    case 'ct state':
+      return words.length === 0 ? null : [{ kind: 'state', states: words, negate }];
+    case 'ct status':
+    case 'ct direction':
+      return words.length === 0 ? null : entryMatch(words, negate);
+    case 'fib': {
+      const [side, ...more] = flagsOf(fields);
+      if (fields.result !== 'type' || more.length > 0) return null;
+      if (side !== 'saddr' && side !== 'daddr') return null;
+      return addressType(side === 'saddr' ? 'source' : 'destination', words, negate);
+    }
+    case 'payload': {
+      // An ordinary packet has more than two hops left; how many more is unknown.
+      const most = { '<': 3, '<=': 2, '==': 2 }[op] ?? -1;
+      const isHops = fields.field === 'ttl' || fields.field === 'hoplimit';
+      const isNever = isHops && typeof right === 'number' && right <= most;
+      return isNever ? [{ kind: 'never', text: JSON.stringify({ op, left, right }) }] : null;
+    }
+    case 'meta pkttype': {
+      const isKnown = words.every((type) => type === 'multicast' || type === 'broadcast');
+      return isKnown ? addressType('destination', words, negate) : null;
+    }
+    case 'numgen': {
+      if (typeof right !== 'number') return null;
+      const { mod = 1, offset = 0 } = fields as { mod?: number; offset?: number };
+      const below = { '<': right - offset, '<=': right - offset + 1, '==': 1 }[op];
+      if (below === undefined) return null;
+      const probability = Math.min(Math.max(below / mod, 0), 1);
+      return [{ kind: 'random', probability, every: null }];
+    }
+    default:
+      return null;
   }
-  if (tag === 'fib') return fibMatch(fields, raw);
-  if (tag === 'payload' && ['ttl', 'hoplimit'].includes(String(fields.field))) {
-    // An ordinary packet has more than two hops left; how many more is unknown.
-    const most = { '<': 3, '<=': 2, '==': 2 }[raw.op] ?? -1;
-    const isNever = typeof raw.right === 'number' && raw.right <= most;
-    return isNever ? [{ kind: 'never', text: JSON.stringify(raw) }] : null;
-  }
-  if (tag === 'meta' && fields.key === 'pkttype') {
-    const types = wordsOf(raw.right);
-    const special = types.every((type) => type === 'multicast' || type === 'broadcast');
-    return special ? [{ kind: 'address type', side: 'destination', types, negate }] : null;
-  }
-  if (tag !== 'numgen' || typeof raw.right !== 'number') return null;
-  const { mod = 1, offset = 0 } = fields as { mod?: number; offset?: number };
-  const below = { '<': raw.right - offset, '<=': raw.right - offset + 1 }[raw.op];
-  const count = below ?? (raw.op === '==' ? 1 : null);
-  if (count === null) return null;
-  const probability = Math.min(Math.max(count / mod, 0), 1);
-  return [{ kind: 'random', probability, every: null }];
 }
+
+const addressType = (
+  side: 'source' | 'destination',
+  types: readonly string[],
+  negate: boolean,
+): Match[] => [{ kind: 'address type', side, types, negate }];
 
 /**
  * Where a packet has no entry of conntrack there is no status and no direction, and a negation does
  * not make one: nft_ct_get_eval of the kernel's net/netfilter/nft_ct.c.
  */
-const entryGuards = (negate: boolean): Match[] =>
-  negate ? [{ kind: 'state', states: ['invalid', 'untracked'], negate: true }] : [];
-
-/** `ct status & dnat == dnat`, or `!= dnat`. */
-function statusMatch([left, bit]: readonly unknown[], { op, right }: RawMatch): Statement[] | null {
-  const [tag, body] = tagOf(left);
-  const isStatus = tag === 'ct' && (body as { key?: unknown }).key === 'status';
-  if (!isStatus || typeof bit !== 'string' || bit !== right) return null;
-  if (op !== '==' && op !== '!=') return null;
-  const negate = op === '!=';
-  return [...entryGuards(negate), { kind: 'state', states: [bit], negate }];
+function entryMatch(states: readonly string[], negate: boolean): Match[] {
+  const match: Match = { kind: 'state', states, negate };
+  if (!negate) return [match];
+  return [{ kind: 'state', states: ['invalid', 'untracked'], negate }, match];
 }
 
-function fibMatch(fields: Fields, raw: RawMatch): Statement[] | null {
-  const flags = flagsOf(fields);
-  const [side] = flags;
-  if (fields.result !== 'type' || flags.length !== 1) return null;
-  if (side !== 'saddr' && side !== 'daddr') return null;
-  const types = wordsOf(raw.right);
-  const of = side === 'saddr' ? 'source' : 'destination';
-  return [{ kind: 'address type', side: of, types, negate: raw.op === '!=' }];
+/** `ct status & dnat == dnat`, or `!= dnat`. */
+function statusMatch(left: unknown, bit: unknown, { op, right }: RawMatch): Match[] | null {
+  const [tag, , { key }] = tagOf(left);
+  const isStatus = tag === 'ct' && key === 'status' && (op === '==' || op === '!=');
+  if (!isStatus || typeof bit !== 'string' || bit !== right) return null;
+  return entryMatch([bit], op === '!=');
 }
 
 /** One word or several, in a list or a set. */
-function wordsOf(right: unknown): string[] {
-  const [tag, body] = tagOf(right);
-  const words = tag === 'set' || tag === '|' ? body : right;
-  return (Array.isArray(words) ? words : [words]).filter((word) => typeof word === 'string');
-}
+const wordsOf = (right: unknown): string[] =>
+  partsOf(right, tagOf(right)[0] === '|' ? '|' : 'set').filter((word) => typeof word === 'string');
 
 /** Bits as a number, as the names of TCP's flags, or as several joined; null: it is neither. */
 function bitsOf(value: unknown): number | null {
@@ -230,35 +229,30 @@ function bitsOf(value: unknown): number | null {
 }
 
 /** `left & mask` compared with bits; `in` asks whether any of them is set. */
-function bitsMatch(left: unknown, mask: number | null, raw: RawMatch, text: string): Statement[] {
+function bitsMatch(left: unknown, mask: number | null, raw: RawMatch, text: string): Match[] {
   const { field, guards } = selectorOf(left) ?? {};
   const bits = bitsOf(raw.right);
   const isBits = field === 'mark' || field === 'connection mark' || field === 'tcp flags';
   const isKnown = isBits && ['==', '!=', 'in'].includes(raw.op);
-  if (!isKnown || guards === undefined || mask === null || bits === null) {
-    return [{ kind: 'unknown', text }];
-  }
+  if (!isKnown || guards === undefined || mask === null || bits === null) return unknown(text);
   const isIn = raw.op === 'in';
   const asked = (isIn ? mask & bits : mask) >>> 0;
   return [...guards, fieldMatch(field, [only(isIn ? 0 : bits)], isIn !== (raw.op === '!='), asked)];
 }
 
-function valueMatch(selector: Selector, { op, right }: RawMatch, text: string): Match {
-  const { field, type } = selector;
-  const [tag, body] = tagOf(right);
-  const list = tag === 'set' ? body : right;
-  const values = (Array.isArray(list) ? list : [list]).map((value) => componentOf(value, type));
+function valueMatch({ field, type }: Selector, { op, right }: RawMatch, text: string): Match {
+  const values = partsOf(right, 'set').map((value) => componentOf(value, type));
   const negate = op === '!=';
-  if (field === 'in' || field === 'out') {
-    const names = values.filter((value) => typeof value === 'string');
-    if (names.length < values.length) return { kind: 'unknown', text };
+  const names = values.filter((value) => typeof value === 'string');
+  if ((field === 'in' || field === 'out') && names.length === values.length) {
     return { kind: 'interface', side: field, names, negate };
   }
-  const ranges = values.filter((value) => value !== null && typeof value !== 'string');
-  if (ranges.length < values.length || field === 'state') return { kind: 'unknown', text };
-  const compared = ranges.flatMap((range) => comparedWith(op, range) ?? []);
-  if (compared.length < ranges.length) return { kind: 'unknown', text };
-  return fieldMatch(field, compared, negate);
+  const ranges = values.flatMap((value) =>
+    value === null || typeof value === 'string' ? [] : (comparedWith(op, value) ?? []),
+  );
+  const isKnown = ranges.length === values.length && field !== 'in' && field !== 'out';
+  if (!isKnown || field === 'state') return { kind: 'unknown', text };
+  return fieldMatch(field, ranges, negate);
 }
 
 /** The numbers for which a comparison holds; null: the operator is not known. */
@@ -285,18 +279,12 @@ function comparedWith(op: string, { low, high }: Range): Range | null {
 
 // Sets.
 
-function setMatch(
-  left: unknown,
-  set: ElementSet | undefined | null,
-  negate: boolean,
-  text: string,
-): Statement[] {
+function setMatch(left: unknown, set: ElementSet | null, negate: boolean, text: string): Match[] {
   const { key, guards } = keyOf(left);
-  if (!set) return [{ kind: 'unknown', text }];
-  if (set.dynamic && isSource(key)) {
-    const seconds = set.timeoutSeconds;
-    return [...guards, { kind: 'remembered', name: set.name, seconds, negate, text }];
-  }
+  if (set === null) return unknown(text);
+  const { name, timeoutSeconds: seconds } = set;
+  const isMemory = set.dynamic && isSource(key);
+  if (isMemory) return [...guards, { kind: 'remembered', name, seconds, negate, text }];
   return [...guards, { kind: 'lookup', key, set, negate }];
 }
 
@@ -304,8 +292,7 @@ const isSource = (key: LookupKey): boolean =>
   key.kind === 'fields' && key.fields.length === 1 && key.fields[0] === 'source';
 
 function anonymous(raw: unknown): ElementSet {
-  const [tag, body] = tagOf(raw);
-  const elements = tag === 'set' && Array.isArray(body) ? (body as unknown[]) : [raw];
+  const elements = tagOf(raw)[0] === 'set' ? partsOf(raw, 'set') : [raw];
   return {
     name: '',
     elements: elements.map((element) => readElement(element, null)),
@@ -322,12 +309,11 @@ function setOf(data: unknown, table: Table): ElementSet | null {
 }
 
 /** Adding to a set remembers the source; what it is filled with else shows where it is asked. */
-function setStatement(fields: Fields, text: string): Statement {
-  const inner = fields.stmt;
+function setStatement(fields: NftFields, text: string): Statement {
   // A statement of its own, such as a limit, decides whether the rule goes on.
-  if (Array.isArray(inner) && inner.length > 0) return { kind: 'unknown', text };
-  const [tag, body] = tagOf(fields.elem);
-  const { key } = keyOf(tag === 'elem' ? (body as { val?: unknown }).val : fields.elem);
+  if (Array.isArray(fields.stmt) && fields.stmt.length > 0) return { kind: 'unknown', text };
+  const [tag, , { val }] = tagOf(fields.elem);
+  const { key } = keyOf(tag === 'elem' ? val : fields.elem);
   if (!isSource(key) || fields.op === 'delete') return { kind: 'note', text };
   return { kind: 'remember', name: String(fields.set).replace(/^@/, ''), text };
 }
@@ -335,21 +321,17 @@ function setStatement(fields: Fields, text: string): Statement {
 // Changes of the packet.
 
 /** `meta mark set …` and the like. What is changed else is nothing that is asked of packets. */
-function mangleOf(fields: Fields, text: string): Action {
-  const [tag, body] = tagOf(fields.key);
+function mangleOf(fields: NftFields, text: string): Action {
+  const [tag, , { field: name }] = tagOf(fields.key);
   if (tag === 'payload') {
-    const { field = '' } = (body ?? {}) as { field?: string };
-    const isAddress = ['saddr', 'daddr', 'sport', 'dport'].includes(field);
+    const isAddress = ['saddr', 'daddr', 'sport', 'dport'].includes(String(name));
     return { kind: isAddress ? 'unknown verdict' : 'note', text };
   }
-  const selector = selectorOf(fields.key);
-  if (selector?.field !== 'mark' && selector?.field !== 'connection mark') {
-    return { kind: 'note', text };
-  }
-  const { field } = selector;
+  const field = selectorOf(fields.key)?.field;
+  if (field !== 'mark' && field !== 'connection mark') return { kind: 'note', text };
   const source = selectorOf(fields.value)?.field;
+  if (source === field) return { kind: 'note', text };
   if (source === 'mark' || source === 'connection mark') {
-    if (source === field) return { kind: 'note', text };
     const direction = field === 'mark' ? 'restore' : 'save';
     const all = 0xffffffff;
     return { kind: 'copy mark', direction, packetMask: all, connectionMask: all };
@@ -376,24 +358,22 @@ function bitsExpression(value: unknown, field: string): { keep: number; flip: nu
   return { keep: (keep & ~constant) >>> 0, flip: (flip | constant) >>> 0 };
 }
 
-function flagsOf(fields: Fields): string[] {
-  const flags = fields.flags;
-  return (Array.isArray(flags) ? flags : [flags]).filter((flag) => typeof flag === 'string');
-}
+const flagsOf = ({ flags }: NftFields): string[] =>
+  (Array.isArray(flags) ? flags : [flags]).filter((flag) => typeof flag === 'string');
 
 function translationOf(
   kind: 'dnat' | 'snat',
-  fields: Fields,
+  fields: NftFields,
   table: Table,
   text: string,
 ): Statement[] {
-  const [tag, body] = tagOf(fields.addr);
-  if (tag === 'map' && kind === 'dnat') return mapTranslation(body, fields.port, table, text);
-  const ports = portsOf(fields.port);
-  const addresses = fields.addr === undefined ? null : componentOf(fields.addr, '');
-  const isKnown =
-    (addresses !== null || fields.addr === undefined) && typeof addresses !== 'string';
-  if (!isKnown || (fields.port !== undefined && ports === null)) return [{ kind, to: null, text }];
+  const { addr, port } = fields;
+  const [tag, , map] = tagOf(addr);
+  if (tag === 'map' && kind === 'dnat') return mapTranslation(map, port, table, text);
+  const ports = portsOf(port);
+  const addresses = addr === undefined ? null : componentOf(addr, '');
+  const isHidden = (addr !== undefined && addresses === null) || typeof addresses === 'string';
+  if (isHidden || (port !== undefined && ports === null)) return [{ kind, to: null, text }];
   const random = flagsOf(fields).some((flag) => flag !== 'persistent');
   return [{ kind, to: { addresses, ports, random }, text }];
 }
@@ -404,42 +384,44 @@ function portsOf(port: unknown): Range<number> | null {
   return { low: Number(range.low), high: Number(range.high) };
 }
 
-function mapTranslation(body: unknown, port: unknown, table: Table, text: string): Statement[] {
-  const { key: expression, data } = body as { key?: unknown; data?: unknown };
-  const { key, guards } = keyOf(expression);
-  const set = setOf(data, table);
-  const fixed = portsOf(port);
-  const isFixed = fixed !== null && fixed.low === fixed.high;
-  if (set === null || (port !== undefined && !isFixed)) return [{ kind: 'dnat', to: null, text }];
+function mapTranslation(map: NftFields, port: unknown, table: Table, text: string): Statement[] {
+  const { key, guards } = keyOf(map.key);
+  const set = setOf(map.data, table);
+  if (set !== null && port === undefined) return [...guards, { kind: 'dnat by map', key, set }];
+  const ports = portsOf(port);
+  if (set === null || ports === null || ports.low !== ports.high) {
+    return [{ kind: 'dnat', to: null, text }];
+  }
   const elements = set.elements.map((element) => ({
     ...element,
-    data: [...(element.data ?? []), ...(isFixed ? [fixed.low] : [])],
+    data: [...(element.data ?? []), ports.low],
   }));
-  const own = isFixed ? { ...set, elements, index: null } : set;
-  return [...guards, { kind: 'dnat by map', key, set: own }];
+  return [...guards, { kind: 'dnat by map', key, set: { ...set, elements, index: null } }];
 }
+
+const marks = ['MARK', 'CONNMARK'];
+
+/** Actions of iptables' targets as far as their names show them. */
+const targets: Readonly<Record<string, (text: string, table: NftTable) => Action>> = {
+  MASQUERADE: (text) => ({ kind: 'masquerade', random: false, text }),
+  SNAT: (text) => ({ kind: 'snat', to: null, text }),
+  DNAT: (text) => ({ kind: 'dnat', to: null, text }),
+  REDIRECT: (text) => ({ kind: 'dnat', to: null, text }),
+  REJECT: (text) => ({ kind: 'reject', text }),
+  MARK: (text, table) => ({ kind: 'unknown mark', bits: table.markBits(), text }),
+  CONNMARK: (text, table) => ({ kind: 'unknown mark', bits: table.markBits(), text }),
+};
 
 /** An extension of iptables: the listing has its name alone. */
-function extensionOf(
-  { type, name = '' }: { type?: string; name?: string },
-  table: NftTable,
-  text: string,
-): Statement {
-  if (type === 'match') {
-    if (name === 'comment' || name === 'nfacct') return { kind: 'note', text };
-    return { kind: ['frag', 'rt', 'icmp', 'icmp6'].includes(name) ? 'never' : 'unknown', text };
+function extensionOf({ type, name = '' }: NftFields, table: NftTable, text: string): Statement {
+  const named = String(name);
+  if (type !== 'match') {
+    if (isNoteTarget(named)) return { kind: 'note', text };
+    return targets[named]?.(text, table) ?? { kind: 'unknown verdict', text };
   }
-  if (isNoteTarget(name)) return { kind: 'note', text };
-  if (name === 'MASQUERADE') return { kind: 'masquerade', random: false, text };
-  if (name === 'SNAT') return { kind: 'snat', to: null, text };
-  if (name === 'DNAT' || name === 'REDIRECT') return { kind: 'dnat', to: null, text };
-  if (name === 'REJECT') return { kind: 'reject', text };
-  return markTargets.includes(name)
-    ? { kind: 'unknown mark', bits: table.markBits(), text }
-    : { kind: 'unknown verdict', text };
+  if (named === 'comment' || named === 'nfacct') return { kind: 'note', text };
+  return { kind: ['frag', 'rt', 'icmp', 'icmp6'].includes(named) ? 'never' : 'unknown', text };
 }
-
-const markTargets = ['MARK', 'CONNMARK'];
 
 /** Whether the rule has an extension of iptables. */
 export const hasExtension = (rule: RawRule): boolean =>
@@ -448,22 +430,20 @@ export const hasExtension = (rule: RawRule): boolean =>
 /** Whether the rule has a target of iptables that sets a mark. */
 export const setsMark = (rule: RawRule): boolean =>
   rule.expr.some((expression) => {
-    const [tag, body] = tagOf(expression);
-    return tag === 'xt' && markTargets.includes((body as { name?: string }).name ?? '');
+    const [tag, , { name }] = tagOf(expression);
+    return tag === 'xt' && marks.includes(String(name));
   });
 
 /** The bits of marks that the rule asks for. */
 export function askedBitsOf(rule: RawRule): number {
   let bits = 0;
   for (const expression of rule.expr) {
-    const [tag, body] = tagOf(expression);
+    const [tag, , { left }] = tagOf(expression);
     if (tag !== 'match') continue;
-    const { left } = body as RawMatch;
-    const [operator, operands] = tagOf(left);
-    const isMasked = operator === '&' && Array.isArray(operands);
-    const { field } = selectorOf(isMasked ? operands[0] : left) ?? {};
+    const [masked = left, mask = 0xffffffff] = tagOf(left)[0] === '&' ? partsOf(left, '&') : [];
+    const { field } = selectorOf(masked) ?? {};
     if (field !== 'mark' && field !== 'connection mark') continue;
-    bits |= isMasked && typeof operands[1] === 'number' ? operands[1] : 0xffffffff;
+    bits |= typeof mask === 'number' ? mask : 0xffffffff;
   }
   return bits >>> 0;
 }

@@ -15,9 +15,15 @@
 //
 // Left out: source ranges, since only the Service has them; the auditor asks for those packets.
 
-import { ipOf } from '../../model/ip.ts';
+import {
+  formatAddress,
+  ipOf,
+  isWithinAny,
+  joinHostPort,
+  parseAddress,
+  parseNetwork,
+} from '../../model/ip.ts';
 import type { Packet } from '../../model/proxy-config.ts';
-import { formatEndpoint, parseAddress, parseNetwork } from '../address.ts';
 import type { Destination, PacketOutcome } from '../walk/walk.ts';
 import type { RuleFrontend } from './frontends.ts';
 
@@ -44,7 +50,7 @@ export interface NodeSenders {
 export function keyOf({ family, address, protocol, port }: RuleFrontend): string {
   const any = family === 'ip' ? `*:${port}` : `[*]:${port}`;
   const parsed = address === null ? null : parseAddress(address);
-  return `${protocol} ${parsed === null ? any : formatEndpoint(parsed, port)}`;
+  return `${protocol} ${parsed === null ? any : joinHostPort(formatAddress(parsed), port)}`;
 }
 
 /** Reads such a key; null: it is none. It does not say whether several tables have it. */
@@ -118,10 +124,11 @@ export function wordsAt(
   const words: string[] = [];
   const { address, protocol, port: dport, family } = frontend;
   const own = new Set<string>();
-  const isPod = address === null ? noPod : podsOf(asking, family);
+  const isPod = podsOf(asking);
   for (const packet of packetsOf(frontend, asking)) {
     const seen = look(packet);
     words.push(seen.words);
+    if (address === null) continue;
     for (const endpoint of seen.endpoints) {
       const ip = ipOf(endpoint);
       if (isPod(ip)) own.add(ip);
@@ -172,21 +179,10 @@ export function expectedWordsAt(
 /** Discard: no Service has it. One that does makes both sides say the same of it. */
 const strayPort = 9;
 
-const noPod = (): boolean => false;
-
 /** Whether an address is that of a pod of the node. */
-function podsOf(
-  { pods, addresses }: NodeSenders,
-  family: RuleFrontend['family'],
-): (ip: string) => boolean {
-  const isOwn = (text: string): boolean => text.includes(':') === (family === 'ip6');
-  const ranges = pods.filter(isOwn).flatMap((text) => parseNetwork(text) ?? []);
-  if (ranges.length === 0) return noPod;
-  return (text) => {
-    const ip = parseAddress(text);
-    if (ip === null || addresses.includes(text)) return false;
-    return ranges.some(({ low, high }) => ip >= low && ip <= high);
-  };
+function podsOf({ pods, addresses }: NodeSenders): (ip: string) => boolean {
+  const ranges = pods.flatMap((text) => parseNetwork(text) ?? []);
+  return (ip) => ranges.length > 0 && !addresses.includes(ip) && isWithinAny(ip, ranges);
 }
 
 /** One outcome in words, without what kube-proxy is free to choose. */

@@ -6,18 +6,10 @@
 // are used, and for a rule that matches no port, a port that hardly any Service has.
 // Left out: rules that exclude.
 
-import { familyOf, formatAddress } from '../address.ts';
-import type {
-  Address,
-  Chain,
-  ElementSet,
-  LookupKey,
-  Range,
-  Rule,
-  RuleSet,
-  Statement,
-  Table,
-} from '../ruleset.ts';
+import { formatAddress } from '../../model/ip.ts';
+import { familyOf } from '../ruleset.ts';
+import type { Address, Range } from '../../model/ip.ts';
+import type { Chain, ElementSet, LookupKey, Rule, RuleSet, Statement, Table } from '../ruleset.ts';
 import { rulesOf } from '../ruleset.ts';
 
 export interface RuleFrontend {

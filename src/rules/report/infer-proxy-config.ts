@@ -11,8 +11,9 @@
 // then no rule leads to node ports.
 
 import type { ProxyConfig } from '../../model/proxy-config.ts';
-import { formatAddress } from '../address.ts';
-import type { Range, Rule, RuleSet, Statement, Table } from '../ruleset.ts';
+import { formatAddress } from '../../model/ip.ts';
+import type { Range } from '../../model/ip.ts';
+import type { Rule, RuleSet, Statement, Table } from '../ruleset.ts';
 import { rulesOf } from '../ruleset.ts';
 
 /** Fields of kube-proxy's configuration, as far as its rules show them. */

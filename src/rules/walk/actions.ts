@@ -6,8 +6,9 @@
 // are possible. Of several ports of a destination it keeps the packet's own if that is one of them,
 // and else takes the first, unless the rule says random.
 
-import { formatEndpoint } from '../address.ts';
-import type { Action, Address, Range, Translation } from '../ruleset.ts';
+import { formatAddress, joinHostPort } from '../../model/ip.ts';
+import type { Address, Range } from '../../model/ip.ts';
+import type { Action, Translation } from '../ruleset.ts';
 import { changesSource } from './hooks.ts';
 import type { Bits, PacketState } from './walk-state.ts';
 import { askPacket } from './walk-state.ts';
@@ -113,7 +114,7 @@ function send(state: PacketState, address: Address, port: number): PacketState {
   state.rewritten = address !== state.destination || port !== state.destinationPort;
   state.destination = address;
   state.destinationPort = port;
-  state.goal = formatEndpoint(address, port);
+  state.goal = joinHostPort(formatAddress(address), port);
   return state;
 }
 

@@ -6,15 +6,9 @@
 // set, and there is no connection mark yet. Source: linux include/uapi/linux/netfilter/*.h and
 // net/netfilter/nft_*.c, xt_*.c.
 
-import type {
-  Address,
-  Component,
-  Element,
-  ElementSet,
-  LookupKey,
-  Match,
-  PacketField,
-} from '../ruleset.ts';
+import type { Address } from '../../model/ip.ts';
+import { isWithin } from '../../model/ip.ts';
+import type { Component, Element, ElementSet, LookupKey, Match, PacketField } from '../ruleset.ts';
 import type { Bits, PacketState } from './walk-state.ts';
 import { askPacket, isOwn } from './walk-state.ts';
 
@@ -78,9 +72,7 @@ function fieldAnswer(match: FieldMatch, state: PacketState): MatchResult {
   }
   const value = numberOf(field, state);
   if (value === null) return 'unknown';
-  for (const { low, high } of ranges) {
-    if (value >= low && value <= high && typeof value === typeof low) return answer(true, negate);
-  }
+  for (const range of ranges) if (isWithin(value, range)) return answer(true, negate);
   return answer(false, negate);
 }
 
@@ -120,7 +112,7 @@ function bitsAnswer({ field, mask, ranges, negate }: FieldMatch, state: PacketSt
   const sure = (bits.known & asked) >>> 0;
   const seen = (bits.value & asked) >>> 0;
   if (sure === asked) {
-    const isIn = ranges.some(({ low, high }) => seen >= low && seen <= high);
+    const isIn = ranges.some((range) => isWithin(seen, range));
     return answer(isIn, negate);
   }
   // One known bit that differs is enough for no.
@@ -287,6 +279,5 @@ function covers(component: Component, value: Address | string | undefined): bool
   if (component === '*') return true;
   if (typeof component === 'string')
     return typeof value === 'string' && matchesName([component], value);
-  if (typeof value === 'string' || typeof value !== typeof component.low) return false;
-  return value >= component.low && value <= component.high;
+  return typeof value !== 'string' && isWithin(value, component);
 }

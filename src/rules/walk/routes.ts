@@ -15,8 +15,8 @@
 // Left out: IPv6, where one file shows the routes of all tables and not which table has which;
 // rules that forbid without a table.
 
-import { parseNetwork } from '../address.ts';
-import type { Address, Range } from '../ruleset.ts';
+import { isWithin, parseNetwork } from '../../model/ip.ts';
+import type { Address, Range } from '../../model/ip.ts';
 
 interface Route extends Range<number> {
   /** null: none that leads away, as of a black hole. */
@@ -126,7 +126,7 @@ export function routeLookup({ main, others, uplinks }: Routes): RouteLookup {
   const sizes = [...bySize.keys()].sort((a, b) => a - b);
   const to = (address: Address): readonly string[] | null => {
     if (typeof address !== 'number') return null;
-    if (others.some(({ low, high }) => address >= low && address <= high)) return null;
+    if (others.some((range) => isWithin(address, range))) return null;
     for (const size of sizes) {
       const names = bySize.get(size)?.get(address - (address % size));
       if (names !== undefined) return names.size === 0 ? null : [...names];

@@ -4,7 +4,8 @@
 // destination port, that its rules ask for; a walk then sees those for its own, and all rules that
 // ask for neither, in their order.
 
-import type { Address, Chain, PacketField, Rule, Statement } from '../ruleset.ts';
+import type { Address } from '../../model/ip.ts';
+import type { Chain, PacketField, Rule, Statement } from '../ruleset.ts';
 import { rulesOf } from '../ruleset.ts';
 import type { PacketState } from './walk-state.ts';
 import { askPacket } from './walk-state.ts';

@@ -1,6 +1,7 @@
 // The state of a packet on its way through the rules, and of the walk that it is on.
 
-import type { Address, Family, Hook, Rule } from '../ruleset.ts';
+import type { Address } from '../../model/ip.ts';
+import type { Family, Hook, Rule } from '../ruleset.ts';
 import type { BaseChain, Hooks, Station } from './hooks.ts';
 
 /** A list that shares its tail, so that a state can be copied cheaply. */

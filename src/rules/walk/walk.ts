@@ -17,8 +17,10 @@
 // they pass over is unknown here.
 
 import type { Packet } from '../../model/proxy-config.ts';
-import { familyOf, parseAddress } from '../address.ts';
-import type { Address, Family, Hook, RuleSet } from '../ruleset.ts';
+import { parseAddress } from '../../model/ip.ts';
+import { familyOf } from '../ruleset.ts';
+import type { Address } from '../../model/ip.ts';
+import type { Family, Hook, RuleSet } from '../ruleset.ts';
 import { rulesOf } from '../ruleset.ts';
 import { changesSource, hooksOf } from './hooks.ts';
 import { addHull, addShare, count, tallyOf } from './outcome-shares.ts';

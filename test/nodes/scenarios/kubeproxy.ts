@@ -6,7 +6,7 @@
 
 import { createHash } from 'node:crypto';
 
-import { isWithin, parseCIDR, parseIP } from '../../../src/model/ip.ts';
+import { isWithinAny, parseCIDR } from '../../../src/model/ip.ts';
 import type { Api, EndpointEntry, ServiceObject, ServicePort } from '../../scenarios/api.ts';
 
 /** The fields of a Service that only kube-proxy reads. */
@@ -314,9 +314,8 @@ const endpointChain = ({ name, protocol }: ServicePortInfo, { text }: EndpointIn
 
 /** The ranges, and the load balancer's own addresses where the node may use them. */
 function sourcesOf({ sourceRanges, loadBalancerIPs }: ServicePortInfo, nodeIP: string): string[] {
-  const node = parseIP(nodeIP);
   const ranges = sourceRanges.map(parseCIDR).filter((range) => range !== null);
-  const allowsNode = node !== null && ranges.some((range) => isWithin(node, range));
+  const allowsNode = isWithinAny(nodeIP, ranges);
   return [...sourceRanges, ...(allowsNode ? loadBalancerIPs.map(host) : [])];
 }
 

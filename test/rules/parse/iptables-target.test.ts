@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 
-import { parseNetwork } from '../../../src/rules/address.ts';
+import { parseNetwork } from '../../../src/model/ip.ts';
 import { parseRule } from '../../../src/rules/parse/iptables-rule.ts';
 import { isNoteTarget } from '../../../src/rules/parse/iptables-target.ts';
 import type { Statement } from '../../../src/rules/ruleset.ts';

@@ -35,8 +35,8 @@ describe('values', () => {
     expect(verdictOf({ drop: null })).toEqual({ kind: 'drop' });
     expect(verdictOf({ queue: { num: 1 } })?.kind).toBe('unknown verdict');
     expect(verdictOf({ counter: null })).toBeNull();
-    expect(tagOf({ drop: null })).toEqual(['drop', null]);
-    expect(tagOf([1])).toEqual(['', [1]]);
+    expect(tagOf({ drop: null })).toEqual(['drop', null, {}]);
+    expect(tagOf([1])).toEqual(['', [1], {}]);
   });
 });
 

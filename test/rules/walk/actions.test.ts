@@ -1,7 +1,7 @@
 import { fc, test as property } from '@fast-check/vitest';
 import { describe, expect, test } from 'vitest';
 
-import { parseNetwork } from '../../../src/rules/address.ts';
+import { parseNetwork } from '../../../src/model/ip.ts';
 import type { Translation } from '../../../src/rules/ruleset.ts';
 import { changeMark, translate } from '../../../src/rules/walk/actions.ts';
 import type { Bits, PacketState } from '../../../src/rules/walk/walk-state.ts';

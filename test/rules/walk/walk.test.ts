@@ -5,7 +5,7 @@ import { fc, test as property } from '@fast-check/vitest';
 import { describe, expect, test } from 'vitest';
 
 import type { Packet } from '../../../src/model/proxy-config.ts';
-import { parseNetwork } from '../../../src/rules/address.ts';
+import { parseNetwork } from '../../../src/model/ip.ts';
 import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
 import { parseNft } from '../../../src/rules/parse/nft-ruleset.ts';
 import type { RuleSet } from '../../../src/rules/ruleset.ts';
