@@ -2,13 +2,12 @@
 // address in it. shadow/endpoints.ts computes what is expected.
 //
 // If the object does not exist, that is the only difference. Above the capacity, addresses may be
-// absent: then the sizes of the subsets are compared instead.
+// absent, or listed under some of their ports: then the sizes of the subsets are compared instead.
 
-import { isOfUid } from '../../model/equality.ts';
+import { equalPorts, equalRefs } from '../../model/equality.ts';
 import { getOrInsert } from '../../model/get-or-insert.ts';
-import type { EndpointAddress, Endpoints, Labels, Pod } from '../../model/objects.ts';
+import type { EndpointAddress, Endpoints, Port } from '../../model/objects.ts';
 import { annotation, label, portKey } from '../../model/objects.ts';
-import { equalLabels } from '../../model/selector.ts';
 import type { ExpectedAddress, Truncation } from '../../shadow/endpoints.ts';
 import {
   endpointsCapacity,
@@ -24,8 +23,18 @@ import { difference } from '../finding/difference.ts';
 import type { AddressEntries } from './address-index.ts';
 import type { AuditContext, ServiceState } from './cache.ts';
 import { isWrittenByController, portGroups } from './cache.ts';
-import type { Leftover } from './compare.ts';
-import { compareAddress } from './compare.ts';
+import type { ComparedField } from './compare.ts';
+import {
+  compareFields,
+  compareLabels,
+  comparePairs,
+  entryText,
+  portsText,
+  readyText,
+  referredPod,
+  targetField,
+  targetText,
+} from './compare.ts';
 
 const objectOf = (record: ServiceState): string => `Endpoints ${record.key}`;
 
@@ -51,54 +60,20 @@ export function compareEndpoints(context: AuditContext, record: ServiceState): D
     const found = [difference('endpoints-missing', object, 'metadata', want, null)];
     return withCause(context, record, found);
   }
-  const labels = compareLabels(
-    'endpoints-labels-different',
-    object,
-    expectedLabels(service, context.release),
-    endpoints.labels,
-  );
   const isForeign = Object.keys(endpoints.labels).some(
     (key) => !Object.hasOwn(service.labels, key) && !ownLabels.includes(key),
   );
-  const likelyCause = isForeign ? 'hand-edited' : null;
+  const want = expectedLabels(service, context.release);
   return withCause(context, record, [
-    ...(labels === null ? [] : [{ ...labels, likelyCause } as const]),
+    ...compareLabels('endpoints-labels-different', object, want, endpoints.labels, {
+      likelyCause: isForeign ? 'hand-edited' : null,
+    }),
     ...compareCapacity(endpoints, truncationOf(record)),
   ]);
 }
 
 /** Labels that the controller sets itself. */
 const ownLabels: readonly string[] = [label.headless, label.endpointsManagedBy];
-
-const labelsText = (labels: Labels, keys: readonly string[]): string =>
-  keys
-    .map((key) => (Object.hasOwn(labels, key) ? `${key}=${labels[key] ?? ''}` : `${key} absent`))
-    .join(', ');
-
-/** The keys in which two label maps differ. */
-export function differingKeys(a: Labels, b: Labels): string[] {
-  const keys = new Set([...Object.keys(a), ...Object.keys(b)]);
-  return [...keys].filter(
-    (key) => Object.hasOwn(a, key) !== Object.hasOwn(b, key) || a[key] !== b[key],
-  );
-}
-
-/** The difference between two label maps; `null` if they are equal. */
-export function compareLabels(
-  code: 'endpoints-labels-different' | 'slice-labels-different' | 'mirror-labels-different',
-  object: string,
-  want: Labels,
-  got: Labels,
-): Difference | null {
-  if (equalLabels(want, got)) return null;
-  const keys = differingKeys(want, got);
-  const onlyHeadless = keys.length === 1 && keys[0] === label.headless;
-  const field = `metadata.labels ${keys.join(', ')}`;
-  return difference(code, object, field, labelsText(want, keys), labelsText(got, keys), {
-    // Only the mirroring controller compares this label like all others.
-    cause: onlyHeadless && code !== 'mirror-labels-different' ? 'headless-label-kept' : null,
-  });
-}
 
 function compareCapacity(endpoints: Endpoints, truncated: Truncation | null): Difference[] {
   const object = `Endpoints ${endpoints.key}`;
@@ -141,12 +116,6 @@ function sizeOf(
   return size;
 }
 
-/** The selected pod that an entry at an address refers to, if the pod has that address. */
-export const referredPod = (
-  { members }: AddressEntries,
-  target: EndpointAddress['target'],
-): Pod | undefined => members.find((pod) => isOfUid(target?.uid, pod) && pod.name === target?.name);
-
 /**
  * Whether the object contains what the controller never writes: an address without a pod, or no
  * managed-by label where the release sets one.
@@ -177,16 +146,82 @@ export function compareEndpointsAddress(
     const address = expectedAddress(service, pod, context.release);
     if (address?.ip === entries.ip) expected.push(address);
   }
+  const object = objectOf(record);
   const isTruncated = truncationOf(record) !== null;
-  const leftover = ({ target, ready }: EndpointAddress): Leftover => {
-    const isTerminal = referredPod(entries, target)?.terminal === true;
-    return {
-      cause: isTerminal ? 'pod-phase-unnoticed' : null,
-      severity: isTerminal && !ready ? 'info' : null,
-    };
-  };
-  const found = compareAddress(objectOf(record), expected, entries.listed, isTruncated, leftover);
+  const found = comparePairs(
+    expected,
+    entries.listed,
+    scoreAddress,
+    (want, got) => compareAddress(object, want, got, isTruncated),
+    (got) => {
+      const isTerminal = referredPod(entries, got.target)?.terminal === true;
+      const text = entryText(got.ip, targetText(got.target), got.ready, got.ports);
+      return difference('endpoints-address-unexpected', object, 'subsets', null, text, {
+        subject: got.target?.uid ?? '',
+        likelyCause: isTerminal ? 'pod-phase-unnoticed' : null,
+        severity: isTerminal && !got.ready ? 'info' : null,
+      });
+    },
+  );
   return withCause(context, record, found);
+}
+
+function scoreAddress({ pod }: ExpectedAddress, { target }: EndpointAddress): number {
+  if (target?.name !== pod.name) return 0;
+  return target.uid === pod.uid ? 2 : 1;
+}
+
+/**
+ * The ports of an Endpoints address as repacking compares them: duplicates count once, except those
+ * with an appProtocol, which the controller compares by pointer.
+ */
+function packedPorts(ports: readonly Port[]): string[] {
+  const keys = ports.map(portKey);
+  return keys
+    .filter((key, index) => ports[index]?.appProtocol !== null || keys.indexOf(key) === index)
+    .sort();
+}
+
+/** The fast path: nearly every entry is as expected. */
+const isListedAs = (want: ExpectedAddress, got: EndpointAddress): boolean =>
+  want.ready === got.ready &&
+  want.node === got.node &&
+  want.hostname === got.hostname &&
+  equalRefs(got.target, want.pod.ref) &&
+  equalPorts(want.ports, got.ports);
+
+function compareAddress(
+  object: string,
+  want: ExpectedAddress,
+  got: EndpointAddress | null,
+  truncated: boolean,
+): Difference[] {
+  const more = { subject: want.pod.name, quiet: got === null && !want.ready };
+  if (got === null) {
+    if (truncated) return [];
+    const text = entryText(want.ip, `pod ${want.pod.name}`, want.ready, want.ports);
+    return [difference('endpoints-address-missing', object, 'subsets', text, null, more)];
+  }
+  if (isListedAs(want, got)) return [];
+  const found: Difference[] = [];
+  const name = `${want.ip} of pod ${want.pod.name}`;
+  if (want.ready !== got.ready) {
+    const field = `subsets.${want.ready ? 'notReadyAddresses' : 'addresses'}`;
+    const texts = [`${name} ${readyText(want.ready)}`, `${name} ${readyText(got.ready)}`] as const;
+    found.push(difference('endpoints-readiness-different', object, field, ...texts, more));
+  }
+  const [wantPorts, gotPorts] = [packedPorts(want.ports), packedPorts(got.ports)];
+  const isPart = truncated && gotPorts.every((key) => wantPorts.includes(key));
+  if (!isPart && wantPorts.join() !== gotPorts.join()) {
+    const [e, a] = [`${name}: ${portsText(want.ports)}`, `${name}: ${portsText(got.ports)}`];
+    found.push(difference('endpoints-ports-different', object, 'subsets.ports', e, a, more));
+  }
+  const fields: ComparedField[] = [
+    targetField(want.pod, got.target),
+    ['nodeName', want.node, got.node],
+    ['hostname', want.hostname, got.hostname],
+  ];
+  return [...found, ...compareFields('endpoints-address-different', object, name, fields, more)];
 }
 
 /** Adds the cause of all differences in an object that the controller cannot or did not write. */

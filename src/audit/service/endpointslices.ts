@@ -4,7 +4,15 @@
 //
 // A slice belongs to the Service of its service-name label, as for nodes. Packing is no difference.
 
-import type { AddressType, EndpointSlice, Labels, Pod, Service } from '../../model/objects.ts';
+import { equalRefs } from '../../model/equality.ts';
+import type {
+  AddressType,
+  Endpoint,
+  EndpointSlice,
+  Labels,
+  Pod,
+  Service,
+} from '../../model/objects.ts';
 import { isSelected } from '../../shadow/endpoints.ts';
 import type { ExpectedEndpoint } from '../../shadow/endpointslice.ts';
 import {
@@ -13,15 +21,30 @@ import {
   expectedSliceLabels,
   isOwnedBy,
 } from '../../shadow/endpointslice.ts';
-import { hintMode, whyNoHints } from '../../shadow/hints.ts';
+import type { HintMode } from '../../shadow/hints.ts';
+import { expectedHints, hintMode, whyNoHints } from '../../shadow/hints.ts';
+import type { Release } from '../../shadow/release.ts';
 import type { Difference } from '../finding/difference.ts';
 import { difference } from '../finding/difference.ts';
 import type { AddressEntries, SlicedEndpoint } from './address-index.ts';
 import type { AuditContext, Role, ServiceState } from './cache.ts';
 import { isWedged, nodeOf, roleOf, slicesOf } from './cache.ts';
-import type { Leftover } from './compare.ts';
-import { compareEndpoint, ownersText, sliceObject } from './compare.ts';
-import { compareLabels, differingKeys, referredPod } from './endpoints.ts';
+import type { ComparedField } from './compare.ts';
+import {
+  compareFields,
+  compareLabels,
+  comparePairs,
+  differingKeys,
+  endpointText,
+  entryText,
+  isReady,
+  ownersText,
+  portsText,
+  referredPod,
+  sliceObject,
+  targetField,
+  targetText,
+} from './compare.ts';
 
 /** The entries at an address in slices of one role. */
 export function entriesInRole(
@@ -65,36 +88,172 @@ export function compareSlicesAddress(
       if (endpoint.addresses.includes(entries.ip)) expected.push(endpoint);
     }
   }
-  const found = compareEndpoint(
-    `EndpointSlices of Service ${record.key}`,
+  const actual = entriesInRole(context, record, entries, 'controller');
+  const mode = hintMode(service, release);
+  const found = comparePairs(
     expected,
-    entriesInRole(context, record, entries, 'controller'),
-    hintMode(service, release),
-    release,
-    (entry) => leftoverAt(context, entries, entry),
+    actual,
+    scoreEndpoint,
+    (want, got) => {
+      if (got !== null) return compareEndpoint(want, got, mode, release);
+      // The controller adds no endpoints for a Service that is being deleted.
+      return service.deleting ? [] : [missingEndpoint(record, want)];
+    },
+    (got) => {
+      const twin = actual.find((other) => other !== got && isTwin(other, got));
+      return twin === undefined ? unexpectedEndpoint(context, entries, got) : duplicate(got, twin);
+    },
   );
-  // The controller adds no endpoints for a Service that is being deleted.
-  const left = service.deleting
-    ? found.filter(({ code }) => code !== 'slice-endpoint-missing')
-    : found;
-  return withHindrance(context, record, left);
+  return withHindrance(context, record, found);
 }
 
-/** Why an endpoint without a selected pod may still exist. */
-function leftoverAt(
+/** How well an entry fits a pod: by the name of the pod, then by ports, uid and conditions. */
+function scoreEndpoint(want: ExpectedEndpoint, { slice, endpoint }: SlicedEndpoint): number {
+  if (endpoint.target?.name !== want.pod.name) return 0;
+  let score = 1;
+  if (slice.portMap === want.portMap) score += 8;
+  if (endpoint.target.uid === want.pod.uid) score += 4;
+  if (endpoint.ready === want.ready && endpoint.serving === want.serving) score += 2;
+  return score;
+}
+
+function missingEndpoint(record: ServiceState, want: ExpectedEndpoint): Difference {
+  const { addresses, pod, ready, ports } = want;
+  const object = `EndpointSlices of Service ${record.key}`;
+  const text = entryText(addresses.join(', '), `pod ${pod.name}`, ready, ports);
+  const more = { subject: pod.name, quiet: !ready };
+  return difference('slice-endpoint-missing', object, 'endpoints', text, null, more);
+}
+
+type Conditions = Pick<Endpoint, 'ready' | 'serving' | 'terminating'>;
+
+const conditionsText = (conditions: Conditions): string =>
+  (['ready', 'serving', 'terminating'] as const)
+    .map((name) => `${name} ${String(conditions[name] ?? 'absent')}`)
+    .join(', ');
+
+const equalConditions = (a: Conditions, b: Conditions): boolean =>
+  a.ready === b.ready && a.serving === b.serving && a.terminating === b.terminating;
+
+const isTwin = (a: SlicedEndpoint, b: SlicedEndpoint): boolean =>
+  a.slice.portMap === b.slice.portMap && a.endpoint.target?.uid === b.endpoint.target?.uid;
+
+function duplicate(got: SlicedEndpoint, twin: SlicedEndpoint): Difference {
+  const text = ({ endpoint, slice }: SlicedEndpoint): string =>
+    `${endpoint.addresses.join(', ')} of ${targetText(endpoint.target)} in ${slice.name}: ` +
+    conditionsText(endpoint);
+  const isSame = equalConditions(got.endpoint, twin.endpoint);
+  const code = isSame ? 'slice-duplicate' : 'slice-duplicate-conflicting';
+  const more = { subject: got.slice.name };
+  return difference(code, sliceObject(got.slice), 'endpoints', text(twin), text(got), more);
+}
+
+/** An endpoint without a selected pod, and why it may still exist. */
+function unexpectedEndpoint(
   { listers }: AuditContext,
   entries: AddressEntries,
-  { endpoint }: SlicedEndpoint,
-): Leftover {
+  { slice, endpoint }: SlicedEndpoint,
+): Difference {
   const pod = referredPod(entries, endpoint.target);
-  if (pod?.terminal === true) {
+  const isTerminal = pod?.terminal === true;
+  const isNodeGone = pod !== undefined && !isTerminal && nodeOf(listers, pod) === null;
+  const unready = isReady(endpoint) ? null : isTerminal ? 'info' : 'warning';
+  const text = endpointText(endpoint, slice);
+  return difference('slice-endpoint-unexpected', sliceObject(slice), 'endpoints', null, text, {
+    subject: `${slice.name} ${endpoint.target?.uid ?? ''}`,
+    likelyCause: isTerminal ? 'pod-phase-unnoticed' : isNodeGone ? 'node-change-unnoticed' : null,
     // A terminal pod that is not ready gets no traffic.
-    return { cause: 'pod-phase-unnoticed', severity: endpoint.ready === false ? 'info' : null };
+    severity: isNodeGone ? 'warning' : unready,
+  });
+}
+
+const hasDuplicates = (names: readonly string[]): boolean =>
+  names.length > 1 && new Set(names).size < names.length;
+
+/** The fast path, hints left out. */
+const isSlicedAs = (want: ExpectedEndpoint, { slice, endpoint }: SlicedEndpoint): boolean =>
+  equalConditions(endpoint, want) &&
+  slice.portMap === want.portMap &&
+  endpoint.node === want.node &&
+  (want.zone === undefined || endpoint.zone === want.zone) &&
+  endpoint.hostname === want.hostname &&
+  !hasDuplicates(endpoint.addresses) &&
+  equalRefs(endpoint.target, want.pod.ref);
+
+function compareEndpoint(
+  want: ExpectedEndpoint,
+  got: SlicedEndpoint,
+  mode: HintMode,
+  release: Release,
+): Difference[] {
+  const hints = mode === 'auto' ? [] : compareHints(want, got, mode, release);
+  if (isSlicedAs(want, got)) return hints;
+  const { slice, endpoint } = got;
+  const object = sliceObject(slice);
+  const name = nameOf(want);
+  const more = { subject: want.pod.name };
+  const found: Difference[] = [];
+  if (!equalConditions(endpoint, want)) {
+    const [e, a] = [want, endpoint].map((side) => `${name}: ${conditionsText(side)}`);
+    const severity = isReady(endpoint) && !want.ready ? 'critical' : null;
+    const code = 'slice-conditions-different';
+    const all = { ...more, severity } as const;
+    found.push(difference(code, object, 'endpoints.conditions', e ?? '', a ?? '', all));
   }
-  const isNodeGone = pod !== undefined && nodeOf(listers, pod) === null;
-  return isNodeGone
-    ? { cause: 'node-change-unnoticed', severity: 'warning' }
-    : { cause: null, severity: null };
+  if (slice.portMap !== want.portMap) {
+    const [e, a] = [`${name}: ${portsText(want.ports)}`, `${name}: ${portsText(slice.ports)}`];
+    found.push(difference('slice-ports-different', object, 'ports', e, a, more));
+  }
+  const addresses = want.addresses.join(', ');
+  // Another address is a difference at that address; this one reports duplicates.
+  const listed = hasDuplicates(endpoint.addresses) ? endpoint.addresses.join(', ') : addresses;
+  const fields: ComparedField[] = [
+    targetField(want.pod, endpoint.target),
+    ['nodeName', want.node, endpoint.node],
+    ['zone', want.zone === undefined ? endpoint.zone : want.zone, endpoint.zone],
+    ['addresses', addresses, listed],
+    ['hostname', want.hostname, endpoint.hostname],
+  ];
+  const onlyZone = fields.every(([field, e, a]) => e === a || field === 'zone');
+  const rest = compareFields('slice-endpoint-different', object, name, fields, {
+    ...more,
+    // Without hints nothing reads the zone of an endpoint.
+    quiet: onlyZone && mode === 'none',
+    likelyCause: onlyZone ? 'node-change-unnoticed' : null,
+  });
+  return [...found, ...rest, ...hints];
+}
+
+const nameOf = ({ addresses, pod }: ExpectedEndpoint): string =>
+  `${addresses.join(', ')} of pod ${pod.name}`;
+
+const listText = (names: readonly string[] | null): string =>
+  names === null || names.length === 0 ? 'none' : names.join(', ');
+
+const hintsText = ({ forZones, forNodes }: Pick<Endpoint, 'forZones' | 'forNodes'>): string =>
+  `forZones ${listText(forZones)}, forNodes ${listText(forNodes)}`;
+
+/** Hints repeat a zone and a Node: those that are expected, or those that the endpoint states. */
+function compareHints(
+  want: ExpectedEndpoint,
+  { slice, endpoint }: SlicedEndpoint,
+  mode: 'none' | 'zone' | 'node',
+  release: Release,
+): Difference[] {
+  const { forZones, forNodes } = endpoint;
+  if (mode === 'none' && (forZones ?? []).length + (forNodes ?? []).length === 0) return [];
+  const { ready, node, zone = endpoint.zone } = want;
+  const expected = hintsText(expectedHints(mode, { ...endpoint, ready, node, zone }, release));
+  const actual = hintsText(endpoint);
+  if (actual === expected || actual === hintsText(expectedHints(mode, endpoint, release)))
+    return [];
+  const name = nameOf(want);
+  // Neither the controller nor kube-proxy reads hints of endpoints that are not ready.
+  const severity = endpoint.ready === true || mode === 'none' ? null : 'info';
+  const [e, a] = [`${name}: ${expected}`, `${name}: ${actual}`];
+  const more = { subject: name, severity } as const;
+  const code = 'slice-hints-different';
+  return [difference(code, sliceObject(slice), 'endpoints.hints', e, a, more)];
 }
 
 /** One slice as a whole. */
@@ -113,13 +272,10 @@ export function compareSlice(
     return [difference('slice-orphaned', object, 'metadata', null, slice.name, { cause })];
   }
   if (!isSelected(service) || (role !== 'controller' && role !== 'unmanaged')) return [];
-  const found: Difference[] = [];
   const want = expectedSliceLabels(service);
-  const labels = compareLabels('slice-labels-different', object, want, slice.labels);
-  if (labels !== null) {
-    const isKept = isPlaceholder(slice) && differOnlyEmpty(want, slice.labels);
-    found.push(isKept ? { ...labels, cause: 'placeholder-taken-over' } : labels);
-  }
+  const isKept = isPlaceholder(slice) && differOnlyEmpty(want, slice.labels);
+  const more = isKept ? ({ cause: 'placeholder-taken-over' } as const) : {};
+  const found = compareLabels('slice-labels-different', object, want, slice.labels, more);
   if (role === 'controller') found.push(...compareShape(context, service, slice));
   return withHindrance(context, record, found);
 }

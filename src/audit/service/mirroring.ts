@@ -21,8 +21,15 @@ import type { SlicedEndpoint } from './address-index.ts';
 import type { AuditContext, ServiceState } from './cache.ts';
 import { slicesOf } from './cache.ts';
 import type { ComparedField } from './compare.ts';
-import { compareFields, endpointText, isReady, ownersText, sliceObject } from './compare.ts';
-import { compareLabels, differingKeys } from './endpoints.ts';
+import {
+  compareFields,
+  compareLabels,
+  differingKeys,
+  endpointText,
+  isReady,
+  ownersText,
+  sliceObject,
+} from './compare.ts';
 
 const groupKey = (group: { addressType: string; portMap: string }): string =>
   `${group.addressType} ${group.portMap}`;
@@ -71,10 +78,8 @@ function mayFail(groups: readonly MirroredGroup[], slices: readonly EndpointSlic
 function compareMetadata(endpoints: Endpoints, slice: EndpointSlice): Difference[] {
   const object = sliceObject(slice);
   const more = { subject: slice.name };
-  const found: Difference[] = [];
   const want = expectedMirrorLabels(endpoints);
-  const labels = compareLabels('mirror-labels-different', object, want, slice.labels);
-  if (labels !== null) found.push({ ...labels, ...more });
+  const found = compareLabels('mirror-labels-different', object, want, slice.labels, more);
   const annotations = expectedMirrorAnnotations(endpoints);
   const keys = differingKeys(annotations, slice.annotations);
   if (keys.length > 0) {

@@ -4,14 +4,27 @@ import { describe, expect, test } from 'vitest';
 
 import type { Difference } from '../../../src/audit/finding/difference.ts';
 import { difference } from '../../../src/audit/finding/difference.ts';
-import type { Leftover } from '../../../src/audit/service/compare.ts';
-import { compareAddress, compareEndpoint, isReady } from '../../../src/audit/service/compare.ts';
-import type { EndpointAddress } from '../../../src/model/objects.ts';
-import { expectedAddress } from '../../../src/shadow/endpoints.ts';
-import { expectedEndpoints } from '../../../src/shadow/endpointslice.ts';
+import type { AddressEntries } from '../../../src/audit/service/address-index.ts';
+import { createServiceState } from '../../../src/audit/service/cache.ts';
+import { isReady } from '../../../src/audit/service/compare.ts';
+import { compareEndpointsAddress } from '../../../src/audit/service/endpoints.ts';
+import { compareSlicesAddress } from '../../../src/audit/service/endpointslices.ts';
+import type { EndpointAddress, Pod } from '../../../src/model/objects.ts';
+import { resources } from '../../../src/model/objects.ts';
 import type { HintMode } from '../../../src/shadow/hints.ts';
-import { newestRelease } from '../../../src/shadow/release.ts';
-import { address, endpoint, node, pod, port, service, slice, target } from '../../build.ts';
+import {
+  address,
+  contextOf,
+  endpoint,
+  endpoints,
+  node,
+  pod,
+  port,
+  service,
+  slice,
+  storeOf,
+  target,
+} from '../../build.ts';
 
 const brief = ({ code, severity, field, expected, actual }: Difference): string =>
   [code, severity, field, expected, actual].map((part) => part ?? '-').join(' | ');
@@ -22,18 +35,31 @@ const listed = (more: Partial<EndpointAddress> = {}, ports = [port()]): Endpoint
   return { ...address(more), ports };
 };
 
-const nothing: Leftover = { cause: null, severity: null };
+const entriesOf = (members: readonly Pod[], entries: Partial<AddressEntries>): AddressEntries => ({
+  ip: '10.0.0.1',
+  pods: members,
+  members,
+  listed: [],
+  sliced: [],
+  ...entries,
+});
 
-function atAddress(
+function compared(members: readonly Pod[], actual: readonly EndpointAddress[], truncated = false) {
+  const record = createServiceState('shop/web');
+  const others = Array.from({ length: truncated ? 1001 : 0 }, () => pod());
+  const kind = { portMap: null, ports: [], ready: true, nodeless: false, stranded: false, pods: 0 };
+  for (const other of others) record.members.set(other, kind);
+  if (truncated) record.truncation = { subsets: [], cutsReady: true, kept: 1000 };
+  Object.assign(record, { service: service(), endpoints: endpoints() });
+  const entries = entriesOf(members, { listed: actual });
+  return compareEndpointsAddress(contextOf(storeOf([])), record, entries);
+}
+
+const atAddress = (
   on: Parameters<typeof pod>[0] | null,
   actual: readonly EndpointAddress[],
   truncated = false,
-  gone = nothing,
-): Difference[] {
-  const want = on === null ? null : expectedAddress(service(), pod(on), newestRelease);
-  const expected = want === null ? [] : [want];
-  return compareAddress('Endpoints shop/web', expected, actual, truncated, () => gone);
-}
+): Difference[] => compared(on === null ? [] : [pod(on)], actual, truncated);
 
 const addressCases: [string, Parameters<typeof pod>[0] | null, EndpointAddress[], string[]][] = [
   ['as expected', {}, [listed()], []],
@@ -82,7 +108,7 @@ const truncatedCases: [string, EndpointAddress[], string[]][] = [
   ['not ready', [listed({ ready: false })], ['endpoints-readiness-different']],
 ];
 
-describe('compareAddress', () => {
+describe('compareEndpointsAddress', () => {
   test.each(addressCases)('%s', (_, on, actual, want) => {
     expect(codes(atAddress(on, actual))).toEqual(want);
   });
@@ -115,9 +141,8 @@ describe('compareAddress', () => {
     expect(quiet(false)).toEqual([true]);
   });
 
-  test('the caller gives the reason why it may still exist', () => {
-    const gone: Leftover = { cause: 'pod-phase-unnoticed', severity: 'info' };
-    const [got] = atAddress(null, [listed()], false, gone);
+  test('a terminal pod is the likely cause of an unexpected address', () => {
+    const [got] = atAddress({ terminal: true }, [listed({ ready: false })]);
     expect(got).toMatchObject({
       likelyCause: 'pod-phase-unnoticed',
       cause: null,
@@ -128,12 +153,7 @@ describe('compareAddress', () => {
 
 describe('entries are paired by the pod they refer to', () => {
   const [one, two] = [pod(), pod({ name: 'web-2', ready: false })];
-  const expected = [one, two].flatMap((on) => expectedAddress(service(), on, newestRelease) ?? []);
   const ofTwo = listed({ target: target('web-2'), ready: false });
-  const compared = (...actual: EndpointAddress[]): string[] =>
-    compareAddress('Endpoints shop/web', expected, actual, false, () => nothing).map(
-      ({ code, subject }) => `${code} ${subject}`,
-    );
   const cases: [string, EndpointAddress[], string[]][] = [
     ['in order', [listed(), ofTwo], []],
     ['in another order', [ofTwo, listed()], []],
@@ -150,7 +170,8 @@ describe('entries are paired by the pod they refer to', () => {
     ],
   ];
   test.each(cases)('%s', (_, actual, want) => {
-    expect(compared(...actual)).toEqual(want);
+    const found = compared([one, two], actual);
+    expect(found.map(({ code, subject }) => `${code} ${subject}`)).toEqual(want);
   });
 });
 
@@ -167,18 +188,24 @@ function inSlices(
   mode: HintMode = 'none',
   zone: string | null = 'zone-a',
 ): Difference[] {
-  const of = service();
-  const where = zone === null ? undefined : node({ zone });
-  const expected = on === null ? [] : expectedEndpoints(of, pod(on), where, newestRelease);
-  const entries = actual.map((one, index) => ({
-    slice: slice({ name: `web-${index}`, ...one.in }),
-    endpoint: endpoint(one.of),
-  }));
-  const object = 'EndpointSlices of Service shop/web';
-  return compareEndpoint(object, expected, entries, mode, newestRelease, () => nothing);
+  const distribution = { none: null, auto: null, zone: 'PreferClose', node: 'PreferSameNode' };
+  const topologyAuto = mode === 'auto';
+  const trafficDistribution = distribution[mode];
+  const sliced = actual.map((one, index) => {
+    const listing = endpoint(one.of);
+    const listingSlice = slice({ name: `web-${index}`, ...one.in, endpoints: [listing] });
+    return { slice: listingSlice, endpoint: listing };
+  });
+  const record = createServiceState('shop/web');
+  record.service = service({ topologyAuto, trafficDistribution });
+  record.slices = sliced.map((entry) => entry.slice);
+  const known = zone === null ? resources.filter((name) => name !== 'nodes') : resources;
+  const store = storeOf(zone === null ? [] : [node({ zone })], known);
+  const entries = entriesOf(on === null ? [] : [pod(on)], { sliced });
+  return compareSlicesAddress(contextOf(store), record, entries);
 }
 
-describe('compareEndpoint', () => {
+describe('compareSlicesAddress', () => {
   const cases: [string, Parameters<typeof pod>[0] | null, Sliced[], string[]][] = [
     ['as expected', {}, [{}], []],
     ['missing', {}, [], ['slice-endpoint-missing -']],
@@ -248,7 +275,7 @@ describe('compareEndpoint', () => {
   });
 });
 
-describe('compareEndpoint: hints', () => {
+describe('compareSlicesAddress: hints', () => {
   const right = { forZones: ['zone-a'] };
   const cases: [string, HintMode, Entry, string[]][] = [
     ['zone', 'zone', right, []],

@@ -3,11 +3,8 @@
 
 import { describe, expect, test } from 'vitest';
 
-import {
-  compareLabels,
-  differingKeys,
-  truncationOf,
-} from '../../../src/audit/service/endpoints.ts';
+import { compareLabels, differingKeys } from '../../../src/audit/service/compare.ts';
+import { truncationOf } from '../../../src/audit/service/endpoints.ts';
 import type {
   AnyObject,
   EndpointAddress,
@@ -95,12 +92,10 @@ describe('labels', () => {
     const keys = differingKeys({ b: '1', a: '', c: '3' }, { b: '2', c: '3', d: '' });
     expect(keys.sort()).toEqual(['a', 'b', 'd']);
     const code = 'endpoints-labels-different';
-    expect(compareLabels(code, 'o', { a: '' }, {})).toMatchObject({
-      field: 'metadata.labels a',
-      expected: 'a=',
-      actual: 'a absent',
-    });
-    expect(compareLabels(code, 'o', { a: '1' }, { a: '1' })).toBeNull();
+    expect(compareLabels(code, 'o', { a: '' }, {})).toMatchObject([
+      { field: 'metadata.labels a', expected: 'a=', actual: 'a absent' },
+    ]);
+    expect(compareLabels(code, 'o', { a: '1' }, { a: '1' })).toEqual([]);
   });
 });
 
