@@ -134,11 +134,11 @@ interface Listed {
   ready: boolean;
 }
 
-/** The numbers of addresses with one list of ports. */
+/** Pods with one list of ports, as resolvePorts names them, that are ready or that are not. */
 export interface PortGroup {
   readonly ports: readonly Port[];
-  ready: number;
-  notReady: number;
+  readonly ready: boolean;
+  readonly pods: number;
 }
 
 export interface SubsetCounts {
@@ -148,30 +148,23 @@ export interface SubsetCounts {
   readonly notReady: number;
 }
 
-/**
- * The sizes of the repacked subsets: ports that are offered by the same groups share a subset.
- * `groups` holds pods by their resolved ports, as resolvePorts names them.
- */
-export function subsetCounts(groups: Iterable<PortGroup>): SubsetCounts[] {
+/** The sizes of the repacked subsets: ports that are offered by the same groups share a subset. */
+export function subsetCounts(groups: readonly PortGroup[]): SubsetCounts[] {
   const offeredBy = new Map<string, { groups: PortGroup[]; ids: string }>();
-  let id = 0;
-  for (const group of groups) {
-    if (group.ready + group.notReady === 0) continue;
+  for (const [id, group] of groups.entries()) {
     const keys = group.ports.length === 0 ? [''] : group.ports.map(portKey);
     for (const key of keys) {
       const port = getOrInsert(offeredBy, key, () => ({ groups: [], ids: '' }));
       port.groups.push(group);
       port.ids += `${String(id)},`;
     }
-    id++;
   }
   const subsets = new Map<string, { portKeys: string[]; ready: number; notReady: number }>();
   for (const [key, { groups: all, ids }] of offeredBy) {
-    const subset = getOrInsert(subsets, ids, () => ({
-      portKeys: [],
-      ready: all.reduce((sum, { ready }) => sum + ready, 0),
-      notReady: all.reduce((sum, { notReady }) => sum + notReady, 0),
-    }));
+    const count = (isReady: boolean): number =>
+      all.reduce((sum, { ready, pods }) => sum + (ready === isReady ? pods : 0), 0);
+    const create = () => ({ portKeys: [], ready: count(true), notReady: count(false) });
+    const subset = getOrInsert(subsets, ids, create);
     if (key !== '') subset.portKeys.push(key);
   }
   return [...subsets.values()];

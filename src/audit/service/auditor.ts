@@ -1,6 +1,6 @@
 // Audits the Services of a cluster: it follows the listers one change at a time.
 //
-//   change ─► cache-update.ts ─► enqueue.ts: work items ─► compare the outputs (pure)
+//   change ─► cache.ts ─► enqueue.ts: work items ─► compare the outputs (pure)
 //                                                               │
 //             reconcile.ts: differences appear and end ◄────────┘
 //                 │                     │
@@ -16,19 +16,27 @@ import { canonicalIP } from '../../model/ip.ts';
 import type { Change, EndpointSlice, Key, Listers, UnreadableObject } from '../../model/objects.ts';
 import { unreadableKey } from '../../model/objects.ts';
 import type { Steps } from '../../model/run-to-end.ts';
+import { hintMode } from '../../shadow/hints.ts';
 import type { Output } from '../finding/catalogue.ts';
 import type { Difference } from '../finding/difference.ts';
 import type { PendingFindings } from '../pending/pending.ts';
 import type { AddressIndex } from './address-index.ts';
 import { buildIndex, entriesAt } from './address-index.ts';
-import { loadCache, updateAffected, updateCache } from './cache-update.ts';
 import type { AuditContext, ServiceCache, ServiceState } from './cache.ts';
-import { createServiceState, isEmpty, isWedged } from './cache.ts';
+import {
+  createServiceState,
+  hasKind,
+  isEmpty,
+  isWedged,
+  loadCache,
+  slicesOf,
+  updateCache,
+} from './cache.ts';
 import { compareEndpoints, compareEndpointsAddress, truncationOf } from './endpoints.ts';
 import { compareSlice, compareSlices, compareSlicesAddress } from './endpointslices.ts';
 import type { WorkItem } from './enqueue.ts';
 import { createWorkItem, enqueue } from './enqueue.ts';
-import { checkInput, checkInputAddress } from './input-checks.ts';
+import { checkInput, checkInputAddress, leftBehindAddresses } from './input-checks.ts';
 import { compareMirrored } from './mirroring.ts';
 import type { Evaluation, FindingSink, ServiceAudit, Unit } from './reconcile.ts';
 import { noItems, reconcile, unitAddress, wake } from './reconcile.ts';
@@ -211,10 +219,12 @@ function evaluateOutputs(evaluation: Evaluation, withMirrored: boolean): void {
 
 /** What affects every address of a Service: truncation, wedges, and pods that make syncs fail. */
 function regimeOf({ listers }: AuditContext, record: ServiceState): number {
-  const { nodeless, stranded } = record;
-  const isTruncated = truncationOf(record) !== null;
-  const flags = [isTruncated, nodeless > 0, stranded > 0, isWedged(listers, record)];
-  return flags.reduce((sum, flag, bit) => sum + (flag ? 2 ** bit : 0), 0);
+  return (
+    (truncationOf(record) === null ? 0 : 1) +
+    (hasKind(record, 'nodeless') ? 2 : 0) +
+    (hasKind(record, 'stranded') ? 4 : 0) +
+    (isWedged(listers, record) ? 8 : 0)
+  );
 }
 
 function evaluateWhole(evaluation: Evaluation): void {
@@ -236,4 +246,17 @@ function allAddresses({ record, items }: ServiceAudit, index: AddressIndex): Set
     if (address !== null) addresses.add(address);
   }
   return addresses;
+}
+
+/** Updates the sets of Services that pods and Nodes affect without being selected. */
+function updateAffected(cache: ServiceCache, record: ServiceState): void {
+  const { context, autoHinted, foreign, leftBehind } = cache;
+  const { service } = record;
+  const isAuto = service !== null && hintMode(service, context.release) === 'auto';
+  autoHinted[isAuto ? 'add' : 'delete'](record);
+  const isForeign = slicesOf(context.listers, record, 'foreign').length > 0;
+  foreign[isForeign ? 'add' : 'delete'](record);
+  const addresses = leftBehindAddresses(context, record);
+  if (addresses.size === 0) leftBehind.delete(record);
+  else leftBehind.set(record, new Set(addresses.keys()));
 }

@@ -1,9 +1,11 @@
 // The cached state of one Service: its objects, its selected pods with what the controllers expect
 // of them, and its slices by role. All of it is derived from the listers and can be rebuilt;
-// cache-update.ts keeps it up to date.
+// enqueue.ts reads it
+// after a change is written.
 
 import { equalOwners } from '../../model/equality.ts';
 import type {
+  Change,
   Endpoints,
   EndpointSlice,
   Key,
@@ -11,9 +13,11 @@ import type {
   Node,
   Pod,
   PortMapKey,
+  Resource,
   Service,
 } from '../../model/objects.ts';
 import { label, manager } from '../../model/objects.ts';
+import type { Steps } from '../../model/run-to-end.ts';
 import { equalLabels, selects } from '../../model/selector.ts';
 import type { PortGroup, Truncation } from '../../shadow/endpoints.ts';
 import { expectedAddress, isSelected } from '../../shadow/endpoints.ts';
@@ -30,15 +34,13 @@ export interface AuditContext {
 }
 
 /** What each pod of a kind adds to the expected outputs of a Service. */
-export interface PodKind {
+export interface PodKind extends PortGroup {
+  /** `null` if Endpoints do not list the pods. */
   readonly portMap: PortMapKey | null;
-  readonly ports: PortGroup['ports'];
-  readonly ready: boolean;
   /** Endpoints must list the pod, but it has no node: the API server refuses the object. */
   readonly nodeless: boolean;
   /** The Node does not exist: slices leave the pod out, and every sync returns an error. */
   readonly stranded: boolean;
-  /** The number of pods of this kind. */
   pods: number;
 }
 
@@ -58,9 +60,6 @@ export interface ServiceState {
   kinds: readonly PodKind[];
   /** The truncation of the Endpoints; `null` if they fit, `undefined` until it is computed. */
   truncation: Truncation | null | undefined;
-  /** The numbers of members that are nodeless and stranded. */
-  nodeless: number;
-  stranded: number;
   /** In the order of their names. */
   slices: readonly EndpointSlice[];
   /** `slices` by their roles; `null` until it is computed. */
@@ -84,9 +83,9 @@ export interface ServiceCache {
   readonly leftBehind: Map<ServiceState, ReadonlySet<string>>;
 }
 
+// Shared, since most Services have none.
+const none: readonly never[] = [];
 const noUids: ReadonlySet<string> = new Set();
-const noKinds: readonly PodKind[] = [];
-const noSlices: readonly EndpointSlice[] = [];
 
 /** The empty state of a key. */
 export function createServiceState(key: Key): ServiceState {
@@ -98,16 +97,18 @@ export function createServiceState(key: Key): ServiceState {
     service: null,
     endpoints: null,
     members: new Map(),
-    kinds: noKinds,
+    kinds: none,
     truncation: undefined,
-    nodeless: 0,
-    stranded: 0,
-    slices: noSlices,
+    slices: none,
     roles: null,
     relabelled: noUids,
     relabelledMirrors: noUids,
   };
 }
+
+/** Whether a member is of a kind that hinders a controller. */
+export const hasKind = ({ kinds }: ServiceState, property: 'nodeless' | 'stranded'): boolean =>
+  kinds.some((kind) => kind[property]);
 
 /** Whether no object of this name exists. */
 export function isEmpty(record: ServiceState): boolean {
@@ -126,8 +127,6 @@ export function isMember({ service }: ServiceState, pod: Pod): boolean {
   return selects(service.selector, pod.labels);
 }
 
-const noPorts: PodKind['ports'] = [];
-
 /** The kind of this state that equals what a pod adds, or a new one. */
 function findKind(
   { listers, release }: AuditContext,
@@ -137,7 +136,7 @@ function findKind(
 ): PodKind {
   const address = expectedAddress(service, pod, release);
   const node = nodeOf(listers, pod);
-  const { portMap = null, ports = noPorts, ready = false } = address ?? {};
+  const { portMap = null, ports = none, ready = false } = address ?? {};
   const nodeless = address !== null && pod.node === '';
   const stranded = isStranded(service, node) && isListed(pod, true);
   const known = record.kinds.find(
@@ -157,8 +156,6 @@ function count(record: ServiceState, kind: PodKind, by: 1 | -1): void {
   record.truncation = undefined;
   kind.pods += by;
   if (kind.pods === 0) record.kinds = record.kinds.filter((other) => other !== kind);
-  if (kind.nodeless) record.nodeless += by;
-  if (kind.stranded) record.stranded += by;
 }
 
 /** Adds a pod of the listers to the members if the Service selects it. */
@@ -187,17 +184,9 @@ export function setService(
   record.service = service;
   record.roles = null;
   record.members.clear();
-  record.kinds = noKinds;
+  record.kinds = none;
   record.truncation = undefined;
-  record.nodeless = 0;
-  record.stranded = 0;
   for (const pod of pods) addMember(context, record, pod);
-}
-
-/** Replaces the Endpoints, `null` if they are gone. */
-export function setEndpoints(record: ServiceState, endpoints: Endpoints | null): void {
-  record.endpoints = endpoints;
-  record.roles = null;
 }
 
 /** Replaces the slice of a key, `null` if it is gone or names another Service. */
@@ -217,16 +206,6 @@ export function setSlice(record: ServiceState, key: Key, slice: EndpointSlice | 
 /** Whether two versions of a slice have the same role. */
 export const isOfSameRole = (a: EndpointSlice | undefined, b: EndpointSlice): boolean =>
   a?.deleting === b.deleting && equalLabels(a.labels, b.labels) && equalOwners(a.owners, b.owners);
-
-/** The pods listed in Endpoints, counted by their resolved ports. */
-export function portGroups({ kinds }: ServiceState): PortGroup[] {
-  const listed = kinds.filter(({ portMap }) => portMap !== null);
-  return listed.map(({ ports, ready, pods }) => ({
-    ports,
-    ready: ready ? pods : 0,
-    notReady: ready ? 0 : pods,
-  }));
-}
 
 /**
  * The role of a slice: of the controller, of the mirroring controller, of another manager, or
@@ -257,9 +236,9 @@ export function slicesOf(
   record: ServiceState,
   role: Role,
 ): readonly EndpointSlice[] {
-  if (record.slices.length === 0) return noSlices;
+  if (record.slices.length === 0) return none;
   record.roles ??= groupByRole(listers, record);
-  return record.roles.get(role) ?? noSlices;
+  return record.roles.get(role) ?? none;
 }
 
 function groupByRole(listers: Listers, record: ServiceState): NonNullable<ServiceState['roles']> {
@@ -278,4 +257,133 @@ export function isWedged(listers: Listers, record: ServiceState): boolean {
 /** Whether the label managed-by names the endpoints controller. */
 export function isWrittenByController(endpoints: Endpoints): boolean {
   return endpoints.labels[label.endpointsManagedBy] === manager.endpoints;
+}
+
+/** Fills an empty cache with all objects of the listers, in small steps. */
+export function* loadCache(cache: ServiceCache): Steps {
+  const { context } = cache;
+  const { listers } = context;
+  for (const service of listers.services.values()) {
+    // The loop over all pods below adds the members of all Services in one pass.
+    setService(context, cache.getOrCreate(service.key), service, []);
+    yield;
+  }
+  for (const pod of listers.pods.values()) {
+    for (const { key } of listers.servicesSelecting(pod.namespace, pod.labels)) {
+      addMember(context, cache.getOrCreate(key), pod);
+    }
+    yield;
+  }
+  for (const endpoints of listers.endpoints.values()) {
+    cache.getOrCreate(endpoints.key).endpoints = endpoints;
+    yield;
+  }
+  for (const slice of listers.slices.values()) {
+    for (const key of keysNamed(slice)) setSlice(cache.getOrCreate(key), slice.key, slice);
+    yield;
+  }
+}
+
+type Updaters = {
+  readonly [R in Resource]: (cache: ServiceCache, change: Change<R>) => void;
+};
+
+const updaters: Updaters = {
+  pods: updatePod,
+  nodes: updateNode,
+  services: updateService,
+  endpoints: (cache, { before, after }) => {
+    const record = cache.getOrCreate((after ?? before)?.key ?? '');
+    record.endpoints = after;
+    record.roles = null;
+  },
+  endpointslices: updateSlice,
+};
+
+/** Writes one change, which the listers already contain, to the cache. */
+export function updateCache(cache: ServiceCache, change: Change): void {
+  updaters[change.resource](cache, change as never);
+}
+
+/** The keys of the Services that select a pod. */
+export function keysSelecting({ context }: ServiceCache, pod: Pod | null): Set<Key> {
+  if (pod === null) return new Set();
+  const services = context.listers.servicesSelecting(pod.namespace, pod.labels);
+  return new Set(services.map(({ key }) => key));
+}
+
+function updatePod(cache: ServiceCache, { before, after }: Change<'pods'>): void {
+  for (const key of new Set([...keysSelecting(cache, before), ...keysSelecting(cache, after)])) {
+    const record = cache.get(key);
+    if (record === undefined) continue;
+    if (before !== null) removeMember(record, before);
+    if (after !== null) addMember(cache.context, record, after);
+  }
+}
+
+function updateNode(cache: ServiceCache, { before, after }: Change<'nodes'>): void {
+  if (before?.zone === after?.zone) return;
+  for (const pod of cache.context.listers.podsOn((after ?? before)?.name ?? '')) {
+    for (const key of keysSelecting(cache, pod)) {
+      const record = cache.get(key);
+      if (record === undefined) continue;
+      removeMember(record, pod);
+      addMember(cache.context, record, pod);
+    }
+  }
+}
+
+function updateService(cache: ServiceCache, { before, after }: Change<'services'>): void {
+  const service = after ?? before;
+  if (service === null) return;
+  const record = cache.getOrCreate(service.key);
+  setService(cache.context, record, after, cache.context.listers.podsIn(service.namespace));
+  if (before?.uid === after?.uid) return;
+  // The slice trackers forget a Service that is gone: a new one of its name is not wedged.
+  record.relabelled = new Set();
+  record.relabelledMirrors = new Set();
+  // Slices that name another Service may be owned by this one, which decides their role.
+  for (const slice of record.slices) {
+    for (const key of keysNamed(slice)) cache.getOrCreate(key).roles = null;
+  }
+}
+
+/**
+ * The keys of the Services that a slice names by its label or owners. Mirrored slices name theirs
+ * by Endpoints.
+ */
+export function keysNamed(slice: EndpointSlice | null): Set<Key> {
+  if (slice === null) return new Set();
+  const name = slice.labels[label.serviceName] ?? '';
+  const owners = slice.owners.filter(({ kind }) => kind === 'Service' || kind === 'Endpoints');
+  const names = [...(name === '' ? [] : [name]), ...owners.map((owner) => owner.name)];
+  return new Set(names.map((service) => `${slice.namespace}/${service}`));
+}
+
+function updateSlice(cache: ServiceCache, { before, after }: Change<'endpointslices'>): void {
+  const key = (after ?? before)?.key ?? '';
+  const named = keysNamed(after);
+  for (const service of new Set([...keysNamed(before), ...named])) {
+    const record = cache.getOrCreate(service);
+    setSlice(record, key, named.has(service) ? after : null);
+    if (after === null || before?.uid !== after.uid) continue;
+    const track = (uids: ReadonlySet<string>, isTheirs: typeof isMirror): ReadonlySet<string> =>
+      trackLabels(uids, before, after, (slice) => {
+        return isTheirs(slice) && slice.labels[label.serviceName] === record.name;
+      });
+    record.relabelled = track(record.relabelled, isControllers);
+    record.relabelledMirrors = track(record.relabelledMirrors, isMirror);
+  }
+}
+
+/** Adds the uid of a slice whose labels took it away from a controller, or removes it again. */
+function trackLabels(
+  uids: ReadonlySet<string>,
+  before: EndpointSlice,
+  after: EndpointSlice,
+  isTheirs: (slice: EndpointSlice) => boolean,
+): ReadonlySet<string> {
+  const { uid } = after;
+  if (!isTheirs(after)) return isTheirs(before) ? new Set(uids).add(uid) : uids;
+  return uids.has(uid) ? new Set([...uids].filter((other) => other !== uid)) : uids;
 }

@@ -22,7 +22,7 @@ import type { Difference } from '../finding/difference.ts';
 import { difference } from '../finding/difference.ts';
 import type { AddressEntries } from './address-index.ts';
 import type { AuditContext, ServiceState } from './cache.ts';
-import { isWrittenByController, portGroups } from './cache.ts';
+import { hasKind, isWrittenByController } from './cache.ts';
 import type { ComparedField } from './compare.ts';
 import {
   compareFields,
@@ -43,7 +43,9 @@ export function truncationOf(record: ServiceState): Truncation | null {
   // A subset lists a pod at most once, but subsets of different ports may list the same pods.
   const most = Math.max(1, record.service?.ports.length ?? 1);
   if (record.members.size * most <= endpointsCapacity) return null;
-  return (record.truncation ??= truncation(subsetCounts(portGroups(record))));
+  return (record.truncation ??= truncation(
+    subsetCounts(record.kinds.filter(({ portMap }) => portMap !== null)),
+  ));
 }
 
 /** The object as a whole: whether it exists, its labels, its truncation. */
@@ -227,7 +229,7 @@ function compareAddress(
 /** Adds the cause of all differences in an object that the controller cannot or did not write. */
 function withCause(context: AuditContext, record: ServiceState, found: Difference[]): Difference[] {
   if (found.length === 0) return found;
-  if (record.nodeless > 0) {
+  if (hasKind(record, 'nodeless')) {
     // The finding `pod-without-node` of the output `input` states what traffic suffers.
     return found.map((item) => ({ ...item, cause: 'pod-without-node', severity: 'info' }));
   }

@@ -28,7 +28,7 @@ import type { Difference } from '../finding/difference.ts';
 import { difference } from '../finding/difference.ts';
 import type { AddressEntries, SlicedEndpoint } from './address-index.ts';
 import type { AuditContext, Role, ServiceState } from './cache.ts';
-import { isWedged, nodeOf, roleOf, slicesOf } from './cache.ts';
+import { hasKind, isWedged, nodeOf, roleOf, slicesOf } from './cache.ts';
 import type { ComparedField } from './compare.ts';
 import {
   compareFields,
@@ -69,7 +69,7 @@ function withHindrance(
   if (isWedged(listers, record)) {
     return found.map((item) => ({ ...item, cause: item.cause ?? 'slice-relabelled' }));
   }
-  if (record.stranded === 0) return found;
+  if (!hasKind(record, 'stranded')) return found;
   return found.map((item) => ({ ...item, hindrance: 'node-missing-retried' }));
 }
 

@@ -1,10 +1,10 @@
 // Which Services a change of one object affects: the addresses and slices to evaluate again, the
 // controllers that the change wakes, and the blind spot that hides it from the others. It reads the
-// cache after cache-update.ts has written the change.
+// cache, which the change is written to before.
 //
 // Shadows the event handlers of the three controllers through shadow/event-handlers.ts.
 
-import { isSameToHints } from '../../model/equality.ts';
+import { equalTexts, isSameToHints } from '../../model/equality.ts';
 import { getOrInsert } from '../../model/get-or-insert.ts';
 import { canonicalIP } from '../../model/ip.ts';
 import type { Change, EndpointSlice, Key, Pod, Resource, Service } from '../../model/objects.ts';
@@ -24,9 +24,8 @@ import {
   changedInSlice,
   hasSameEndpoints,
 } from './address-index.ts';
-import { isSamePod, keysNamed, keysSelecting } from './cache-update.ts';
 import type { ServiceCache, ServiceState } from './cache.ts';
-import { isOfSameRole } from './cache.ts';
+import { isOfSameRole, keysNamed, keysSelecting } from './cache.ts';
 import { countHints } from './endpointslices.ts';
 
 /** The outputs that a controller writes. */
@@ -107,6 +106,22 @@ export function enqueue(cache: ServiceCache, change: Change): WorkItem[] {
   // After missed versions any address may have been as expected in between.
   if (change.gap === true) for (const item of items) item.whole = true;
   return items;
+}
+
+/** Whether two versions of a pod are the same to every controller. */
+export function isSamePod(a: Pod, b: Pod): boolean {
+  return (
+    a.uid === b.uid &&
+    a.ready === b.ready &&
+    a.terminal === b.terminal &&
+    a.deleting === b.deleting &&
+    a.node === b.node &&
+    a.hostname === b.hostname &&
+    a.subdomain === b.subdomain &&
+    a.ports === b.ports &&
+    equalTexts(a.ips, b.ips) &&
+    equalLabels(a.labels, b.labels)
+  );
 }
 
 function enqueuePod(queue: Queue, cache: ServiceCache, change: Change<'pods'>): void {

@@ -13,7 +13,7 @@ import { difference } from '../finding/difference.ts';
 import { objectBytesLimit } from '../measure/size.ts';
 import type { AddressEntries, SlicedEndpoint } from './address-index.ts';
 import type { AuditContext, ServiceState } from './cache.ts';
-import { isMember, isWrittenByController, roleOf, slicesOf } from './cache.ts';
+import { hasKind, isMember, isWrittenByController, roleOf, slicesOf } from './cache.ts';
 import { isReady, sliceObject } from './compare.ts';
 import { truncationOf } from './endpoints.ts';
 import { countHints, entriesInRole } from './endpointslices.ts';
@@ -128,8 +128,9 @@ function checkHints(
 }
 
 /** The pods that make the API server refuse the Endpoints of the Service. */
-function checkNodes({ key, members, nodeless }: ServiceState): Difference[] {
-  if (nodeless === 0) return [];
+function checkNodes(record: ServiceState): Difference[] {
+  if (!hasKind(record, 'nodeless')) return [];
+  const { key, members } = record;
   return [...members]
     .filter(([, kind]) => kind.nodeless)
     .map(([pod]) => {

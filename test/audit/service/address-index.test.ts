@@ -13,7 +13,7 @@ import {
   hasSameEndpoints,
 } from '../../../src/audit/service/address-index.ts';
 import type { ServiceState } from '../../../src/audit/service/cache.ts';
-import { createServiceState, setEndpoints, setSlice } from '../../../src/audit/service/cache.ts';
+import { createServiceState, setSlice } from '../../../src/audit/service/cache.ts';
 import { createStore } from '../../../src/cluster/store/store.ts';
 import { canonicalIP } from '../../../src/model/ip.ts';
 import type { EndpointAddress, Endpoints, EndpointSlice } from '../../../src/model/objects.ts';
@@ -78,7 +78,7 @@ describe('the addresses that differ between two versions of the Endpoints', () =
       subset([address({ ready }), other], [port()]),
       subset([address({ ip: '010.0.0.1', ready: false })], ports),
     ];
-    setEndpoints(record, endpoints({ subsets }));
+    record.endpoints = endpoints({ subsets });
     expect([...buildIndex(record, null).listings.keys()]).toEqual(['10.0.0.1']);
     const got = entriesOf(record, '10.0.0.1').listed.map((listed) => [
       listed.target?.name,
@@ -151,7 +151,7 @@ describe.each([
         if (before === undefined || after === undefined) throw new Error('Expected two versions');
         const record = createServiceState('shop/web');
         const textsOf = (version: Endpoints): string[] => {
-          setEndpoints(record, version);
+          record.endpoints = version;
           return ips.map((ip) => textOf(entriesOf(record, canonicalIP(ip)).listed));
         };
         const was = textsOf(before);
@@ -187,7 +187,7 @@ describe('entriesAt', () => {
         fc.array(fc.array(fc.constantFrom(...ips)), { maxLength: 6 }),
         (subsets, slices) => {
           const record = stateOf(...slices.map((one, at) => sliceOf(`web-${String(at)}`, ...one)));
-          setEndpoints(record, endpoints({ subsets }));
+          record.endpoints = endpoints({ subsets });
           const index = buildIndex(record, null);
           for (const ip of ['10.0.0.1', '10.0.0.2', 'fd00::1', '10.0.0.3']) {
             expect(entriesOf(record, ip)).toEqual(entriesAt(listers, record, index, ip));

@@ -7,17 +7,19 @@ import type { Role, ServiceState } from '../../../src/audit/service/cache.ts';
 import {
   addMember,
   createServiceState,
+  hasKind,
   isEmpty,
   isWedged,
   isWrittenByController,
+  keysNamed,
   nodeOf,
-  portGroups,
   removeMember,
   roleOf,
   setService,
   setSlice,
   slicesOf,
 } from '../../../src/audit/service/cache.ts';
+import { isSamePod } from '../../../src/audit/service/enqueue.ts';
 import type { AnyObject, EndpointSlice, Pod, Service } from '../../../src/model/objects.ts';
 import { label, manager, resources } from '../../../src/model/objects.ts';
 import {
@@ -56,8 +58,9 @@ test('a state has its names, and is empty until an object exists', () => {
 
 /** The counts as text: pods, then addresses by readiness, then pods without a node. */
 function counted(record: ServiceState): string {
-  const groups = portGroups(record).map(({ ready, notReady }) => `${ready}+${notReady}`);
-  return [record.members.size, ...groups.sort(), record.nodeless].join(', ');
+  const listed = record.kinds.filter(({ portMap }) => portMap !== null);
+  const groups = listed.map(({ ready, pods }) => (ready ? `${pods}+0` : `0+${pods}`));
+  return [record.members.size, ...groups.sort(), Number(hasKind(record, 'nodeless'))].join(', ');
 }
 
 describe('the expected totals of a Service count', () => {
@@ -219,4 +222,32 @@ test('the label managed-by shows whether the controller wrote Endpoints', () => 
   expect(isWrittenByController(endpoints({ labels: {} }))).toBe(false);
   const other = { [label.endpointsManagedBy]: 'me' };
   expect(isWrittenByController(endpoints({ labels: other }))).toBe(false);
+});
+
+describe('a slice names Services', () => {
+  const cases: [string, EndpointSlice | null, string[]][] = [
+    ['none if it does not exist', null, []],
+    ['by its label', slice(), ['shop/web']],
+    [
+      'by its label and its owner',
+      slice({ owners: [owner({ name: 'api', uid: 'x' })] }),
+      ['shop/web', 'shop/api'],
+    ],
+    [
+      'not by an owner of another kind',
+      foreign({ labels: {}, owners: [owner({ kind: 'Pod', name: 'api' })] }),
+      [],
+    ],
+    ['not by an empty label', slice({ labels: { [label.serviceName]: '' }, owners: [] }), []],
+  ];
+  test.each(cases)('%s', (_, one, want) => {
+    expect([...keysNamed(one)]).toEqual(want);
+  });
+});
+
+test('versions of a pod that differ in no field that controllers read are the same', () => {
+  expect(isSamePod(pod(), pod({ turnedAt: 5 }))).toBe(true);
+  for (const more of [{ ready: false }, { ips: [] }, { labels: {} }, { node: 'x' }, { uid: 'x' }]) {
+    expect(isSamePod(pod(), pod(more))).toBe(false);
+  }
 });

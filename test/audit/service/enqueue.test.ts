@@ -3,9 +3,8 @@
 
 import { describe, expect, test } from 'vitest';
 
-import { loadCache, updateCache } from '../../../src/audit/service/cache-update.ts';
 import type { ServiceCache, ServiceState } from '../../../src/audit/service/cache.ts';
-import { createServiceState } from '../../../src/audit/service/cache.ts';
+import { createServiceState, loadCache, updateCache } from '../../../src/audit/service/cache.ts';
 import type { WorkItem } from '../../../src/audit/service/enqueue.ts';
 import { enqueue } from '../../../src/audit/service/enqueue.ts';
 import type { AnyObject, EndpointSlice, Key } from '../../../src/model/objects.ts';
