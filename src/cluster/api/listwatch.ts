@@ -1,12 +1,12 @@
 // One list or one watch of a resource, from the request to its end: it decodes frames, compares
 // them with the cache, and delivers changes. The reflector decides what follows.
 
-import type { Key, Pod, Resource, WatchEvent } from '../../model/objects.ts';
+import type { Key, Pod, Resource, UnreadableObject, WatchEvent } from '../../model/objects.ts';
 import { compareVersions, newest } from '../../model/resource-version.ts';
 import type { WatchState } from '../decode/entry.ts';
 import type { ApiStatus, DecodeContext, Frame } from '../decode/frame.ts';
 import { objectText } from '../decode/json-objects.ts';
-import type { OnProblem } from '../decode/problem.ts';
+import type { OnProblem, Problem } from '../decode/problem.ts';
 import { problemAt } from '../decode/problem.ts';
 import type { DeliverBatch } from './batch-queue.ts';
 import { createBatchQueue } from './batch-queue.ts';
@@ -83,8 +83,10 @@ export function newFollowing(options: ReflectorOptions, status: WatchStatus, sig
     /** Monotonic times: of the last version from the server, and of the last complete list. */
     provenAt: 0,
     listedAt: -Infinity,
+    /** The answer that is read: its place, when a watch began, and frames that were not decoded. */
+    answer: { place: '', began: null as number | null, bad: 0 },
     /** Where frames could not be decoded, and how many are passed over there. */
-    bad: { place: '', count: 0 },
+    passed: { place: '', count: 0 },
     /** Failures in a row, and the monotonic time of the last. */
     failures: 0,
     failedAt: -Infinity,
@@ -147,10 +149,10 @@ async function readPage(following: Following, paging: Paging): Promise<WatchResu
     ...(paging.limit === null ? {} : { limit: String(paging.limit) }),
     ...(paging.next === '' ? {} : { continue: paging.next }),
   };
-  const passing = newPassing(`page ${paging.next}`);
+  following.answer = { place: `page ${paging.next}`, began: null, bad: 0 };
   const ends: Extract<Frame, { kind: 'page' }>[] = [];
   const outcome = await ask(following, 'list', query, listLimits, (frame) => {
-    if (frame.kind !== 'page') return take(following, frame, passing, paging.listing);
+    if (frame.kind !== 'page') return take(following, frame, paging.listing);
     ends.push(frame);
     return null;
   });
@@ -240,7 +242,8 @@ export async function watch(
   };
   let pending = leave === null ? null : listingOf(following);
   const began = environment.monotonic();
-  const passing = newPassing('watch', began);
+  following.answer = { place: 'watch', began, bad: 0 };
+  let frames = 0;
   const end = async (listing: ListFilter, at: string): Promise<WatchResult | null> => {
     const older = await complete(following, listing, at);
     if (older !== null) return older;
@@ -249,16 +252,16 @@ export async function watch(
     return null;
   };
   const outcome = await ask(following, 'watch', query, limits, (frame) => {
-    passing.any = true;
+    frames++;
     if (frame.kind !== 'bookmark' || !frame.initialEnd || pending === null) {
-      return take(following, frame, passing, pending);
+      return take(following, frame, pending);
     }
     const listing = pending;
     pending = null;
     return end(listing, frame.version);
   });
   // A watch without any frame must not be repeated at once.
-  const isShort = !passing.any && environment.monotonic() - began < 1;
+  const isShort = frames === 0 && environment.monotonic() - began < 1;
   return outcome ?? (isShort ? failed('eof') : { kind: 'ended' });
 }
 
@@ -274,19 +277,14 @@ function watchTimes(environment: Environment): { seconds: number; limits: Reques
 }
 
 /** Takes one frame of a watch, or of a listing; an outcome ends the answer. */
-function take(
-  following: Following,
-  frame: Frame,
-  passing: Passing,
-  listing: ListFilter | null,
-): WatchResult | null {
+function take(following: Following, frame: Frame, listing: ListFilter | null): WatchResult | null {
   switch (frame.kind) {
     case 'page':
       return null;
     case 'status':
       return outcomeOf(frame.status, 'watch', listing !== null);
     case 'bad':
-      return takeBad(following, frame, passing);
+      return takeBad(following, frame);
     case 'bookmark':
       return listing === null ? takeBookmark(following, frame.version) : null;
     case 'object':
@@ -343,37 +341,17 @@ type ObjectFrame = Extract<Frame, { kind: 'object' }>;
 
 /** The event of an object frame; null if the object cannot be decoded, which is reported. */
 function readEvent(following: Following, frame: ObjectFrame): WatchEvent | null {
-  const { resource, delivery, reading, counters, onProblem } = following;
+  const { resource, reading, counters } = following;
   const { projection, type, raw } = frame;
-  const at = reading.now();
   if (projection.problem !== undefined) {
-    const { lost, message, ...more } = projection.problem;
+    const { lost, message } = projection.problem;
     counters.unreadable++;
-    onProblem(problemAt(paths[resource], null, message, { ...more, lost }));
-    delivery.add({ kind: 'unreadable', at, type, lost });
+    lose(following, type, lost, message, projection.problem);
     return null;
   }
-  const event = { resource, type, object: projection.object, at };
+  const event = { resource, type, object: projection.object, at: reading.now() };
   return raw === undefined ? event : { ...event, raw };
 }
-
-/** The frames of one answer. */
-interface Passing {
-  readonly place: string;
-  /** When the watch was asked for, monotonic; null: these are of a list. */
-  readonly began: number | null;
-  /** Whether there was any. */
-  any: boolean;
-  /** Those that could not be decoded. */
-  count: number;
-}
-
-const newPassing = (place: string, began: number | null = null): Passing => ({
-  place,
-  began,
-  any: false,
-  count: 0,
-});
 
 /** Seconds after which a watch has sent what it was to send first. */
 const freshSeconds = 5;
@@ -382,29 +360,35 @@ const freshSeconds = 5;
  * A frame that cannot be decoded. The first time the server is asked again for what comes from
  * there on; if that cannot be decoded either, it is passed over, and what it was about is lost.
  */
-function takeBad(
-  following: Following,
-  frame: Extract<Frame, { kind: 'bad' }>,
-  passing: Passing,
-): WatchResult | null {
-  const { resource, environment, counters, delivery, reading, onProblem, version } = following;
+function takeBad(following: Following, frame: Extract<Frame, { kind: 'bad' }>): WatchResult | null {
+  const { resource, environment, counters, onProblem, version, answer, passed } = following;
   const { message, value, lost, cut } = frame;
   counters.badFrames++;
   if (cut) return failed('reset');
-  const object = lost.name === null ? null : objectText(lost);
-  const place = `${passing.place} ${version ?? ''}`;
-  const { began } = passing;
+  const place = `${answer.place} ${version ?? ''}`;
+  const { began } = answer;
   const isFresh = began === null || environment.monotonic() - began < freshSeconds;
-  const again = isFresh && following.bad.place === place;
-  passing.count++;
-  if (!again || passing.count > following.bad.count) {
-    following.bad = { place, count: passing.count };
-    onProblem(problemAt(paths[resource], null, message, { object, value }));
-    return failed('frame');
+  const again = isFresh && passed.place === place;
+  const count = ++answer.bad;
+  const object = lost.name === null ? null : objectText(lost);
+  if (again && count <= passed.count) {
+    lose(following, null, lost, message, { object, value });
+    return null;
   }
-  onProblem(problemAt(paths[resource], null, message, { object, value, lost }));
-  delivery.add({ kind: 'unreadable', at: reading.now(), type: null, lost });
-  return null;
+  following.passed = { place, count };
+  onProblem(problemAt(paths[resource], null, message, { object, value }));
+  return failed('frame');
+}
+
+function lose(
+  { resource, reading, delivery, onProblem }: Following,
+  type: WatchEvent['type'] | null,
+  lost: UnreadableObject,
+  message: string,
+  details: Partial<Problem>,
+): void {
+  onProblem(problemAt(paths[resource], null, message, { ...details, lost }));
+  delivery.add({ kind: 'unreadable', at: reading.now(), type, lost });
 }
 
 function deliver({ counters, delivery }: Following, events: readonly WatchEvent[]): void {
@@ -426,16 +410,13 @@ export function enter({ status, environment, delivery, resource }: Following, st
 
 const listLimits: RequestLimits = { mayBeSilent: false, total: Infinity };
 
-/** What follows from a frame; null: the next one is taken. */
-type TakeFrame = (frame: Frame) => WatchResult | null | Promise<WatchResult | null>;
-
-/** Sends a request and takes its frames; a refusal is an outcome, null: the answer has ended. */
+/** Sends a request, and takes frames until one has an outcome; null: the answer has ended. */
 function ask(
   following: Following,
   verb: WatchVerb,
   query: Record<string, string>,
   limits: RequestLimits,
-  takeFrame: TakeFrame,
+  takeFrame: (frame: Frame) => WatchResult | null | Promise<WatchResult | null>,
 ): Promise<WatchResult | null> {
   const { resource, environment, signal, counters, reading, delivery } = following;
   const request = { path: paths[resource], query, accept: acceptOf(verb, reading.raw) };

@@ -17,7 +17,7 @@ import { Undeliverable } from './batch-queue.ts';
 import type { Following, ReflectorOptions } from './listwatch.ts';
 import { enter, list, newFollowing, newStatus, paths, prove, watch } from './listwatch.ts';
 import { GivenUp } from './transport/request.ts';
-import type { ReconnectReason, RelistReason, WatchResult } from './watch-result.ts';
+import type { RelistReason, WatchResult } from './watch-result.ts';
 import { denialText, failed } from './watch-result.ts';
 
 /**
@@ -111,15 +111,11 @@ function settle(state: Following, outcome: WatchResult): number {
     case 'denied':
       return deny(state, outcome);
     case 'failed':
-      return fail(state, outcome.reason);
+      counters.reconnects[outcome.reason]++;
+      interrupt(state);
+      if (['reset', 'idle', 'timeout'].includes(outcome.reason)) state.onLost();
+      return backoffSeconds(state);
   }
-}
-
-function fail(state: Following, reason: ReconnectReason): number {
-  state.counters.reconnects[reason]++;
-  interrupt(state);
-  if (reason === 'reset' || reason === 'idle' || reason === 'timeout') state.onLost();
-  return backoffSeconds(state);
 }
 
 /** A new list: at once, unless the last one was only just complete. */
@@ -154,7 +150,6 @@ function deny(
   return backoff.denied * (1 + environment.random() / 2);
 }
 
-/** An open watch has ended. */
 function interrupt(state: Following): void {
   if (state.status.state === 'synced') enter(state, 'stale');
 }

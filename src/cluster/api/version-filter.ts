@@ -7,11 +7,10 @@
 //
 // Lists: cached objects stay until the list is complete. Items with a version above all known ones
 // are delivered at once. All others wait until the version of the list is known. If it is not older
-// than the cache, these items replace the cache, and objects that are not listed are gone. So a
-// list that turns out to be too old does no harm.
+// than the cache, these items replace the cache, and objects that are not listed are gone.
 //
-// k8s.io/client-go@v0.36.3 tools/cache/reflector.go (handleAnyWatch, watchList) and
-// the_real_fifo.go promise the same, with a second copy of all objects while a list arrives.
+// client-go (k8s.io/client-go@v0.36.3 tools/cache/reflector.go, the_real_fifo.go) promises the same
+// with a second copy of all objects while a list arrives.
 
 import type { AnyObject, Key, WatchEvent } from '../../model/objects.ts';
 import { compareVersions, isAtLeast, versionVerdict } from '../../model/resource-version.ts';
@@ -51,28 +50,21 @@ function deletion(object: AnyObject, { resource, at }: Pick<WatchEvent, 'resourc
 }
 
 /** A list that arrives. */
-export interface ListFilter {
-  /** All up to this version was delivered before; null: nothing was. */
-  readonly known: string | null;
-  /** The server may have been restored: no item is taken for a cached object. */
-  readonly doubted: boolean;
-  /**
-   * Every listed key, also of objects that cannot be decoded; null if the cache was empty when the
-   * list began, so that all cached objects were listed.
-   */
-  readonly seen: Set<Key> | null;
-  /** Items that wait until the list is complete. */
-  readonly aside: Map<Key, WatchEvent>;
-}
+export type ListFilter = ReturnType<typeof newListing>;
 
-export function newListing(
-  held: CachedObjects,
-  known: string | null,
-  doubted: boolean,
-): ListFilter {
+export function newListing(held: CachedObjects, known: string | null, doubted: boolean) {
   const [anything] = held.values();
-  const seen = anything === undefined && !doubted ? null : new Set<Key>();
-  return { known, doubted, seen, aside: new Map() };
+  const isFirst = anything === undefined && !doubted;
+  return {
+    /** All up to this version was delivered before; null: nothing was. */
+    known,
+    /** The server may have been restored: no item is taken for a cached object. */
+    doubted,
+    /** Every listed key, also of unreadable objects; null: the cache was empty before the list. */
+    seen: isFirst ? null : new Set<Key>(),
+    /** Items that wait until the list is complete. */
+    aside: new Map<Key, WatchEvent>(),
+  };
 }
 
 /**

@@ -18,9 +18,9 @@
 // is taken for the Unix epoch, and changes of different resources are nearly in order of time.
 //
 // Patches are strategic merge patches. Here a patch may hold what one between two versions of an
-// object does: maps are merged, null deletes, lists are replaced except those with a merge key among
-// the fields that the audit reads ($patch, $setElementOrder). Lists of strings are replaced too;
-// $deleteFromPrimitiveList and $retainKeys concern no such field.
+// object does: maps are merged, null deletes, lists are replaced except those with a merge key
+// among the fields that the audit reads ($patch, $setElementOrder). Lists of strings are replaced
+// too; $deleteFromPrimitiveList and $retainKeys concern no such field.
 
 import type { Resource, UnreadableObject } from '../../model/objects.ts';
 import { isOutput, resources } from '../../model/objects.ts';
@@ -33,7 +33,7 @@ import { lineBatches, plainBytes } from '../decode/line-reader.ts';
 import type { OnProblem } from '../decode/problem.ts';
 import { countWord, valueText } from '../decode/problem.ts';
 import type { Reading, RecordingEntry, RecordingOptions, Source } from './recording.ts';
-import { endOf, lose, newReading, readChange, report } from './recording.ts';
+import { lose, newReading, readChange, report } from './recording.ts';
 import { guessYaml, parseYaml, yamlField, yamlPieces } from './yaml-items.ts';
 
 const patchKind = 'ResourcePatch';
@@ -77,7 +77,8 @@ export async function* readKwok(
   yield* endSnapshot(reading);
   if (reading.damage !== null) report(reading, reading.damage.message, reading.damage);
   reading.complete = reading.damage === null;
-  yield endOf(reading);
+  const { at, complete, skipped } = reading;
+  yield { kind: 'end', at, complete, skipped };
 }
 
 interface KwokReading extends Reading {

@@ -90,15 +90,9 @@ export async function* readRecording(
   }
   if (reading.damage !== null) report(reading, reading.damage.message, reading.damage);
   else if (!reading.header) report(reading, 'Expected a header first');
-  yield endOf(reading);
+  const { at, complete, skipped } = reading;
+  yield { kind: 'end', at, complete, skipped };
 }
-
-export const endOf = ({ at, complete, skipped }: Reading): RecordingEnd => ({
-  kind: 'end',
-  at,
-  complete,
-  skipped,
-});
 
 // --- lines ---
 
@@ -149,9 +143,7 @@ export function lose(
 
 /** The entry of one line; null for a blank one and for one that cannot be read. */
 function readLine(reading: Reading, line: Line): RecordingEntry | null {
-  if (line.tooLong) {
-    return unreadableLine(reading, line, 'Line too long', String(line.bytes));
-  }
+  if (line.tooLong) return loseLine(reading, line.text, 'Line too long', String(line.bytes));
   const text = line.text.trim();
   if (text === '') return null;
   const first = !reading.begun;
@@ -164,7 +156,7 @@ function readLine(reading: Reading, line: Line): RecordingEntry | null {
     // What is left of a file that was cut off is half a line, about which nothing more is to say.
     if (!line.ended && reading.damage !== null) return null;
     const message = line.ended ? 'Expected JSON' : 'Unexpected end of line';
-    return unreadableLine(reading, line, message, valueText(text));
+    return loseLine(reading, line.text, message, valueText(text));
   }
   if (first && isDump(fields)) refuseDump(reading);
   reading.complete = false;
@@ -199,12 +191,10 @@ function readFields(reading: Reading, fields: Fields, line: Line): RecordingEntr
     case 'object':
       return readObject(reading, fields, line);
     case 'synced':
-      return { kind, at, resource: readResource(fields.resource) };
+      return { kind, at, resource: wordIn(fields, 'resource', resources) };
     case 'watch': {
-      const resource = readResource(fields.resource);
-      const state = watchStates.find((state) => state === fields.state);
-      if (state === undefined) throw new WrongType('state', 'a state', fields.state);
-      return { kind, at, resource, state };
+      const resource = wordIn(fields, 'resource', resources);
+      return { kind, at, resource, state: wordIn(fields, 'state', watchStates) };
     }
     case 'unreadable':
       return readUnreadable(reading, fields);
@@ -262,10 +252,10 @@ function readHeader(reading: Reading, fields: Fields): RecordingEntry {
   };
 }
 
-function readResource(name: unknown): Resource {
-  const resource = resources.find((resource) => resource === name);
-  if (resource === undefined) throw new WrongType('resource', 'a resource', name);
-  return resource;
+function wordIn<T extends string>(fields: Fields, name: string, words: readonly T[]): T {
+  const word = words.find((word) => word === fields[name]);
+  if (word === undefined) throw new WrongType(name, `a ${name}`, fields[name]);
+  return word;
 }
 
 /** `SYNC`: it was there when the recording began. */
@@ -274,7 +264,7 @@ const typeOf = (name: unknown): WatchEvent['type'] | null =>
 
 function readObject(reading: Reading, fields: Fields, line: Line): RecordingEntry {
   const { object: raw, type, gap } = fields;
-  const resource = readResource(fields.resource);
+  const resource = wordIn(fields, 'resource', resources);
   if (type === 'BOOKMARK') return { kind: 'clock', at: reading.at };
   const bytes = isOutput(resource) ? objectBytes(line, raw) : null;
   const entry = readChange(reading, resource, type, raw, bytes);
@@ -308,7 +298,7 @@ function readUnreadable(reading: Reading, fields: Fields): RecordingEntry {
   const isMap =
     isFields(labels) && Object.values(labels).every((value) => typeof value === 'string');
   const lost = {
-    resource: readResource(fields.resource),
+    resource: wordIn(fields, 'resource', resources),
     namespace: textOf(namespace),
     name: textOf(name),
     labels: isMap ? (labels as Labels) : null,
@@ -327,22 +317,14 @@ function objectBytes(line: Line, object: unknown): number | null {
   return line.bytes - before[0].length - 1;
 }
 
-const resourceForm = /"resource":"([a-z]+)"/;
-const typeForm = /"type":"([A-Z]+)"/;
-
 /** A line that cannot be parsed. Its beginning may still name the object. */
-function unreadableLine(
-  reading: Reading,
-  line: Line,
-  message: string,
-  value: string | null,
-): RecordingEntry | null {
-  const named = resourceForm.exec(line.text)?.[1];
+function loseLine(reading: Reading, text: string, message: string, value: string | null) {
+  const named = /"resource":"([a-z]+)"/.exec(text)?.[1];
   const resource = resources.find((resource) => resource === named);
-  const type = typeForm.exec(line.text)?.[1];
+  const type = /"type":"([A-Z]+)"/.exec(text)?.[1];
   if (resource === undefined || type === 'BOOKMARK') {
     report(reading, message, { value });
     return null;
   }
-  return lose(reading, typeOf(type), guessLost(resource, line.text), message, { value });
+  return lose(reading, typeOf(type), guessLost(resource, text), message, { value });
 }

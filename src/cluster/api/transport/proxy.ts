@@ -10,25 +10,18 @@ import { BlockList, isIP } from 'node:net';
 
 export type Variables = Readonly<Record<string, string | undefined>>;
 
-interface Host {
-  /** Without brackets. */
-  readonly name: string;
-  readonly port: string;
-}
-
 /** The URL of the proxy for a server such as `https://10.0.0.1:6443`; null: it needs none. */
 export function proxyFor(server: string, variables: Variables): string | null {
   const { protocol, hostname, port } = new URL(server);
   const isSecure = protocol === 'https:';
   const variable = isSecure ? 'HTTPS_PROXY' : 'HTTP_PROXY';
   const proxy = valueOf(variables, variable);
-  const host = {
-    name: hostname.replace(/^\[|\]$/g, ''),
-    port: port === '' ? (isSecure ? '443' : '80') : port,
-  };
-  if (proxy === '' || isLoopback(host)) return null;
+  const name = hostname.replace(/^\[|\]$/g, '');
+  const isLoopback = name === 'localhost' || name === '::1' || isInRange(name, '127.0.0.0', 8);
+  if (proxy === '' || isLoopback) return null;
+  const dialed = port === '' ? (isSecure ? '443' : '80') : port;
   const exempt = valueOf(variables, 'NO_PROXY').split(',');
-  if (exempt.some((entry) => matches(entry.trim().toLowerCase(), host))) return null;
+  if (exempt.some((entry) => matches(entry.trim().toLowerCase(), name, dialed))) return null;
   const url = /^[a-z][a-z0-9+.-]*:\/\//i.test(proxy) ? proxy : `http://${proxy}`;
   // The value is not repeated: it may have a password.
   if (!URL.canParse(url)) throw new Error(`${variable} is not the URL of a proxy`);
@@ -38,10 +31,6 @@ export function proxyFor(server: string, variables: Variables): string | null {
 function valueOf(variables: Variables, name: string): string {
   const upper = variables[name] ?? '';
   return upper === '' ? (variables[name.toLowerCase()] ?? '') : upper;
-}
-
-function isLoopback({ name }: Host): boolean {
-  return name === 'localhost' || isInRange(name, '127.0.0.0', 8) || name === '::1';
 }
 
 /** Whether a name is an address within a range. */
@@ -54,8 +43,8 @@ function isInRange(name: string, network: string, bits: number): boolean {
   return range.check(name, type);
 }
 
-/** Whether an entry of NO_PROXY names a host. */
-function matches(entry: string, { name, port }: Host): boolean {
+/** Whether an entry of NO_PROXY names a host, whose name is without brackets. */
+function matches(entry: string, name: string, port: string): boolean {
   if (entry === '*') return true;
   const [, network = '', bits] = /^(.+)\/(\d{1,3})$/.exec(entry) ?? [];
   if (bits !== undefined) return isInRange(name, network, Number(bits));
