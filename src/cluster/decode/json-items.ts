@@ -62,50 +62,59 @@ export async function* jsonPieces(source: Bytes, limit = textLimit): AsyncGenera
   const scan: Scan = {
     limit,
     pieces: [],
-    chunk: new Uint8Array(0),
-    at: 0,
     line: 1,
-    place: 'outside',
-    parts: [],
-    captured: 0,
-    from: -1,
-    start: 1,
+    depth: 0,
+    floor: 0,
+    inString: false,
+    escaped: false,
+    isList: false,
+    capture: noCapture(1),
+    envelope: noCapture(1),
   };
-  const scanner = scanDocuments(scan);
-  scanner.next();
   for await (const chunk of source) {
-    scanner.next(chunk);
+    if (scan.capture.from > 0) scan.capture.from = 0;
+    for (let at = 0; at < chunk.length;) {
+      const isWithin = scan.inString || scan.depth > scan.floor;
+      at = isWithin ? skipNested(scan, chunk, at) : readBetween(scan, chunk, at);
+    }
+    keep(scan, chunk, chunk.length);
     if (scan.pieces.length > 0) yield scan.pieces.splice(0);
   }
-  if (scan.place === 'stray') emit(scan, 'stray');
-  else if (scan.place === 'inside') emit(scan, 'unfinished', scan.line);
+  if (scan.depth > 0) emit(scan, 'unfinished', scan.line);
+  else if (scan.capture.from >= 0) emit(scan, 'stray');
   if (scan.pieces.length > 0) yield scan.pieces;
 }
 
-/** What the scanner has read, and what it captures: a document, an item or stray text. */
 interface Scan {
   readonly limit: number;
   readonly pieces: Piece[];
-  chunk: Uint8Array;
-  /** The index in the chunk of the next byte. */
-  at: number;
   line: number;
-  /** Between documents, in text that belongs to none, or in a document. */
-  place: 'outside' | 'stray' | 'inside';
-  /** The current capture: earlier chunks, where it begins in this one (-1: none), its line. */
-  parts: Uint8Array[];
-  captured: number;
-  from: number;
-  start: number;
+  /** Open brackets, and how many of them are around a value: none around a document. */
+  depth: number;
+  floor: 0 | 1 | 2;
+  inString: boolean;
+  /** The next chunk begins with the second character of an escape. */
+  escaped: boolean;
+  /** The document has a list of items. */
+  isList: boolean;
+  /** The current value, and the document around its items. */
+  capture: Capture;
+  envelope: Capture;
 }
 
-/** A part of the scanner: waits for chunks. */
-type Scanner<T = void> = Generator<undefined, T, Uint8Array>;
+interface Capture {
+  /** The bytes of earlier chunks, and where the capture begins in this one (-1: there is none). */
+  parts: Uint8Array[];
+  length: number;
+  from: number;
+  readonly line: number;
+}
+
+const noCapture = (line: number): Capture => ({ parts: [], length: 0, from: -1, line });
 
 const newline = 0x0a;
 const quote = 0x22;
 const comma = 0x2c;
-const colon = 0x3a;
 const backslash = 0x5c;
 const openBracket = 0x5b;
 const closeBracket = 0x5d;
@@ -114,193 +123,113 @@ const closeBrace = 0x7d;
 /** It separates the documents of a JSON text sequence. */
 const recordSeparator = 0x1e;
 
-const isSpace = (byte: number | undefined): boolean =>
+const isSpace = (byte: number): boolean =>
   byte === 0x20 || byte === newline || byte === 0x0d || byte === 0x09;
 
-function* scanDocuments(scan: Scan): Scanner {
-  for (;;) {
-    scan.place = 'outside';
-    const byte = yield* nextVisible(scan);
-    scan.place = 'inside';
-    if (byte === openBrace) yield* scanDocument(scan);
-    else if (byte === openBracket) {
-      scan.pieces.push({ type: 'head', line: scan.line, text: '{}' });
-      scan.at++;
-      yield* scanItems(scan);
-      scan.pieces.push({ type: 'tail', line: scan.line, text: '{}' });
-    } else {
-      scan.place = 'stray';
-      yield* scanStray(scan);
-    }
+/** Takes a byte between values, or of a value without quotes and brackets: garbage or a scalar. */
+function readBetween(scan: Scan, chunk: Uint8Array, at: number): number {
+  const { floor } = scan;
+  const byte = chunk[at] ?? 0;
+  if (scan.capture.from >= 0) {
+    const isEndOfItem = byte === comma || byte === closeBracket || isSpace(byte);
+    if (floor === 0 ? byte !== newline : !isEndOfItem) return at + 1;
+    keep(scan, chunk, at);
+    emit(scan, floor === 0 ? 'stray' : 'item');
+    return at;
   }
-}
-
-/** Passes over space and commas, up to the next byte. */
-function* nextVisible(scan: Scan): Scanner<number> {
-  for (;;) {
-    if (scan.at >= scan.chunk.length) yield* nextChunk(scan);
-    const byte = scan.chunk[scan.at] ?? 0;
-    if (byte === newline) scan.line++;
-    if (!isSpace(byte) && byte !== comma && byte !== recordSeparator) return byte;
-    scan.at++;
+  if (byte === newline) scan.line++;
+  if (isSpace(byte) || byte === comma || byte === recordSeparator) return at + 1;
+  if (byte === closeBracket && floor > 0) endList(scan, at);
+  else if (byte === openBracket && floor === 0) {
+    scan.pieces.push({ type: 'head', line: scan.line, text: '{}' });
+    scan.depth = scan.floor = 1;
+  } else {
+    scan.capture = { ...noCapture(scan.line), from: at };
+    if (floor === 0) scan.isList = false;
+    if (byte === openBrace || byte === openBracket) scan.depth++;
+    else scan.inString = byte === quote && floor > 0;
   }
+  return at + 1;
 }
 
-function* scanStray(scan: Scan): Scanner {
-  begin(scan);
-  for (let end = -1; end < 0;) {
-    end = scan.chunk.indexOf(newline, scan.at);
-    scan.at = end < 0 ? scan.chunk.length : end;
-    if (end < 0) yield* nextChunk(scan);
+/** The bytes that mean something in nested values, where nearly all bytes are. */
+const isMeaningful = new Uint8Array(256);
+for (const byte of [newline, quote, backslash]) isMeaningful[byte] = 1;
+for (const byte of [openBrace, openBracket, closeBrace, closeBracket]) isMeaningful[byte] = 1;
+
+/** Takes bytes of a string, object or list up to its end, or to the items of a document. */
+function skipNested(scan: Scan, chunk: Uint8Array, from: number): number {
+  const { floor } = scan;
+  let { depth, line, inString } = scan;
+  const { length } = chunk;
+  let at = scan.escaped && chunk[from] !== newline ? from + 1 : from;
+  while (inString || depth > floor) {
+    while (at < length && isMeaningful[chunk[at] ?? 0] === 0) at++;
+    if (at >= length) break;
+    const byte = chunk[at++];
+    if (byte === quote) inString = !inString;
+    else if (byte === newline) {
+      line++;
+      inString = false;
+    } else if (inString) {
+      if (byte === backslash && chunk[at] !== newline) at++;
+    } else if (byte === openBrace || byte === openBracket) {
+      depth++;
+      const isListOfDocument = byte === openBracket && depth === 2 && floor === 0;
+      if (isListOfDocument && beginItems(scan, chunk, at)) break;
+    } else if (byte !== backslash) depth--;
   }
-  emit(scan, 'stray');
-}
-
-/** A document, of whose fields only the list `items` matters. */
-function* scanDocument(scan: Scan): Scanner {
-  begin(scan);
-  scan.at++;
-  const { start } = scan;
-  let isList = false;
-  /** The name of the current field, and whether its value is next. */
-  let name = '';
-  let isValue = false;
-  for (;;) {
-    if (scan.at >= scan.chunk.length) yield* nextChunk(scan);
-    const byte = scan.chunk[scan.at++];
-    if (byte === newline) scan.line++;
-    else if (byte === colon) isValue = true;
-    else if (byte === comma) isValue = false;
-    else if (byte === quote && !isValue) name = yield* scanName(scan);
-    else if (byte === openBracket && isValue && name === 'items') {
-      yield* scanList(scan);
-      scan.start = start;
-      isList = true;
-    } else if (byte === quote || byte === openBracket || byte === openBrace) {
-      yield* skipValue(scan, byte);
-    } else if (byte === closeBracket || byte === closeBrace) {
-      emit(scan, isList ? 'tail' : 'document');
-      return;
-    }
+  scan.escaped = at > chunk.length;
+  scan.depth = depth;
+  scan.line = line;
+  scan.inString = inString;
+  if (!inString && depth === floor) {
+    keep(scan, chunk, at);
+    emit(scan, floor > 0 ? 'item' : scan.isList ? 'tail' : 'document');
   }
+  return at;
 }
 
-/** The name of a field, with its escapes, as far as it may be one that is looked for. */
-function* scanName(scan: Scan): Scanner<string> {
-  let name = '';
-  let escaped = false;
-  for (;;) {
-    if (scan.at >= scan.chunk.length) yield* nextChunk(scan);
-    const byte = scan.chunk[scan.at++] ?? 0;
-    if (byte === newline) scan.line++;
-    if (byte === newline || (byte === quote && !escaped)) return name;
-    escaped = !escaped && byte === backslash;
-    if (name.length < 16) name += String.fromCharCode(byte);
+/** Begins the list of items if the field of the document whose list begins has this name. */
+function beginItems(scan: Scan, chunk: Uint8Array, at: number): boolean {
+  keep(scan, chunk, at);
+  const text = Buffer.concat(scan.capture.parts).toString();
+  if (!/[{,]\s*"items"\s*:\s*\[$/.test(text)) return false;
+  scan.pieces.push({ type: 'head', line: scan.capture.line, text: `${text}]}` });
+  scan.envelope = scan.capture;
+  scan.capture = noCapture(scan.line);
+  scan.floor = 2;
+  return true;
+}
+
+/** Ends the list of items, whose document goes on behind it unless it is an array. */
+function endList(scan: Scan, at: number): void {
+  if (scan.floor === 1) scan.pieces.push({ type: 'tail', line: scan.line, text: '{}' });
+  else {
+    scan.capture = { ...scan.envelope, from: at };
+    scan.isList = true;
   }
+  scan.depth--;
+  scan.floor = 0;
 }
 
-/** The items of a document, whose capture goes on behind them. */
-function* scanList(scan: Scan): Scanner {
-  capture(scan);
-  const envelope = scan.parts;
-  const text = `${Buffer.concat(envelope).toString()}]}`;
-  scan.pieces.push({ type: 'head', line: scan.start, text });
-  reset(scan);
-  yield* scanItems(scan);
-  scan.parts = envelope;
-  scan.captured = envelope.reduce((sum, part) => sum + part.length, 0);
-  scan.from = scan.at - 1;
-}
-
-/** The items up to the bracket that ends their list. */
-function* scanItems(scan: Scan): Scanner {
-  for (;;) {
-    const byte = yield* nextVisible(scan);
-    if (byte === closeBracket) break;
-    begin(scan);
-    if (byte === quote || byte === openBracket || byte === openBrace) {
-      scan.at++;
-      yield* skipValue(scan, byte);
-    } else yield* skipScalar(scan);
-    emit(scan, 'item');
-  }
-  scan.at++;
-}
-
-/** An item that is a number, true, false, null or garbage. */
-function* skipScalar(scan: Scan): Scanner {
-  for (;;) {
-    if (scan.at >= scan.chunk.length) yield* nextChunk(scan);
-    const byte = scan.chunk[scan.at];
-    if (byte === comma || byte === closeBracket || isSpace(byte)) return;
-    scan.at++;
-  }
-}
-
-/** Skips the rest of a string, object or list that begins with this byte. */
-function* skipValue(scan: Scan, first: number): Scanner {
-  let inString = first === quote;
-  let depth = inString ? 0 : 1;
-  let escaped = false;
-  for (;;) {
-    const { chunk } = scan;
-    let { at, line } = scan;
-    while (at < chunk.length && (inString || depth > 0)) {
-      const byte = chunk[at++];
-      if (byte === newline) line++;
-      if (inString) {
-        if (byte === newline || (byte === quote && !escaped)) inString = false;
-        escaped = inString && !escaped && byte === backslash;
-      } else if (byte === quote) inString = true;
-      else if (byte === openBrace || byte === openBracket) depth++;
-      else if (byte === closeBrace || byte === closeBracket) depth--;
-    }
-    scan.at = at;
-    scan.line = line;
-    if (!inString && depth === 0) return;
-    yield* nextChunk(scan);
-  }
-}
-
-/** Waits for a chunk with bytes. */
-function* nextChunk(scan: Scan): Scanner {
-  capture(scan);
-  do scan.chunk = yield;
-  while (scan.chunk.length === 0);
-  scan.at = 0;
-  if (scan.from >= 0) scan.from = 0;
-}
-
-// --- captures ---
-
-function begin(scan: Scan): void {
-  scan.from = scan.at;
-  scan.start = scan.line;
-}
-
-/** Captures the bytes of this chunk up to the next one. */
-function capture(scan: Scan): void {
-  if (scan.from < 0) return;
-  const part = scan.chunk.subarray(scan.from, scan.at);
-  scan.captured += part.length;
-  if (scan.captured > scan.limit) scan.parts = [];
-  else if (part.length > 0) scan.parts.push(part);
-  scan.from = scan.at;
+/** Captures the bytes of this chunk up to the next one, of a value that is not too long. */
+function keep({ capture, limit }: Scan, chunk: Uint8Array, to: number): void {
+  if (capture.from < 0) return;
+  const part = chunk.subarray(capture.from, to);
+  capture.length += part.length;
+  if (capture.length > limit) capture.parts = [];
+  else if (part.length > 0) capture.parts.push(part);
+  capture.from = to;
 }
 
 /** Ends the capture and emits it. */
-function emit(scan: Scan, type: Piece['type'], line = scan.start): void {
-  capture(scan);
-  const tooLong = scan.captured > scan.limit;
-  const text = Buffer.concat(scan.parts).toString();
-  scan.pieces.push({ type: tooLong && type !== 'unfinished' ? 'tooLong' : type, line, text });
-  reset(scan);
-}
-
-function reset(scan: Scan): void {
-  scan.parts = [];
-  scan.captured = 0;
-  scan.from = -1;
+function emit(scan: Scan, type: Piece['type'], line = scan.capture.line): void {
+  const { parts, length } = scan.capture;
+  const tooLong = length > scan.limit && type !== 'unfinished';
+  const text = Buffer.concat(parts).toString();
+  scan.pieces.push({ type: tooLong ? 'tooLong' : type, line, text });
+  scan.capture = noCapture(scan.line);
 }
 
 // --- parsing ---
