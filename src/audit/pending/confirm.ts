@@ -61,9 +61,6 @@ export interface ConfirmCounts {
 /** Seconds until a Service may be read again, by the state of its last read. */
 const retryAfter = { requested: 5, useless: 1, read: 30 };
 
-/** The longest time in seconds that a stream may lag: pings and idle limits end it. */
-const longestLag = 60;
-
 /** Services of a namespace are read together from this number on, unless it has too many pods. */
 const together = { services: 5, mostPods: 5000 };
 
@@ -156,7 +153,8 @@ export function createConfirmer(progress: WatchProgress, cache: () => ConfirmCac
     if (candidate.point === null && latest.at >= candidate.at) candidate.point = latest.version;
     const cached = newestCached(keyOf(candidate), output);
     const { point } = candidate;
-    if (point === null) return progress.hasReached(output, cached, candidate.at + longestLag);
+    // Pings and idle limits end the lag of a stream within a minute.
+    if (point === null) return progress.hasReached(output, cached, candidate.at + 60);
     return progress.hasReached(output, newest(point, cached), -Infinity);
   }
 
@@ -234,19 +232,15 @@ function isDue(request: ReadRequest | undefined, candidate: Candidate, now: numb
 
 function newestIn(record: ConfirmedService | undefined, output: Output): string {
   if (record === undefined) return '';
-  const { service, endpoints, slices, members } = record;
-  const needs = (resource: Resource): boolean => restsOn[output].includes(resource);
-  const objects: AnyObject[] = [
-    ...(service === null ? [] : [service]),
-    ...(endpoints === null || !needs('endpoints') ? [] : [endpoints]),
-    ...(needs('endpointslices') ? slices : []),
-    ...(needs('pods') ? members.keys() : []),
-  ];
-  return objects.map(({ resourceVersion }) => resourceVersion).reduce(newest, '');
+  const objects: Partial<Record<Resource, Iterable<AnyObject | null>>> = {
+    services: [record.service],
+    endpoints: [record.endpoints],
+    endpointslices: record.slices,
+    pods: record.members.keys(),
+  };
+  const all = restsOn[output].flatMap((resource) => [...(objects[resource] ?? [])]);
+  return all.map((object) => object?.resourceVersion ?? '').reduce(newest, '');
 }
-
-const isSameOrNewer = (held: AnyObject | null | undefined, read: AnyObject): boolean =>
-  held?.uid === read.uid && isAtLeast(held.resourceVersion, read.resourceVersion);
 
 /** Whether the cache has all objects of a list, or newer ones, and no others that are older. */
 function isMatched(
@@ -255,12 +249,14 @@ function isMatched(
   lister: { get(key: Key): AnyObject | undefined },
 ): boolean {
   const keys = new Set(objects.map(({ key }) => key));
+  const isComplete = objects.every(({ key, uid, resourceVersion }) => {
+    const known = lister.get(key);
+    return known?.uid === uid && isAtLeast(known.resourceVersion, resourceVersion);
+  });
+  const others = [...cached].filter(({ key }) => !keys.has(key));
   return (
-    objects.every((object) => isSameOrNewer(lister.get(object.key), object)) &&
-    [...cached].every(
-      ({ key, resourceVersion }) =>
-        keys.has(key) || compareVersions(resourceVersion, version) === 1,
-    )
+    isComplete &&
+    others.every(({ resourceVersion }) => compareVersions(resourceVersion, version) === 1)
   );
 }
 
@@ -271,10 +267,8 @@ function isCaughtUp(
   output: Output,
   { service: read, endpoints, slices, pods }: FreshRead,
 ): boolean {
-  const service = record?.service ?? null;
-  if (service?.uid !== read?.uid || service?.resourceVersion !== read?.resourceVersion) {
-    return false;
-  }
+  const { uid, resourceVersion } = record?.service ?? {};
+  if (uid !== read?.uid || resourceVersion !== read?.resourceVersion) return false;
   const cachedSlices = (record?.slices ?? []).filter(
     ({ labels }) => labels[label.serviceName] === record?.name,
   );

@@ -6,6 +6,7 @@
 // Differences of one output and cause are one finding, under the code of the worst of them.
 // Findings of the output `input` are one per code.
 
+import { getOrInsert } from '../../model/get-or-insert.ts';
 import type { Finding, Output, Severity } from '../finding/catalogue.ts';
 import { bySeverity, catalogue, isWorse } from '../finding/catalogue.ts';
 import type { Cause } from '../finding/causes.ts';
@@ -54,7 +55,6 @@ interface PendingFindingsOptions {
   admit?(candidate: Candidate): boolean;
   /** The number of differences to open at once; without it, all. */
   readonly burst?: number;
-  /** Called for every difference that opens, before `onOpen` for its finding. */
   onOpenDifference?(candidate: Candidate): void;
   onOpen?(finding: Finding): void;
   onResolve?(finding: Finding): void;
@@ -104,6 +104,14 @@ function render(open: OpenFinding, resolvedAt: number | null): Finding {
   };
 }
 
+/** Differences with the same key are one finding. */
+function keyOf({ item, namespace, service }: Candidate): string {
+  const { output, cause, node = '', difference } = item;
+  const isByCode = output === 'input' || (node !== '' && service === '');
+  const group = isByCode ? difference.code : (cause ?? '');
+  return `${namespace}/${service} ${output} ${node} ${group}`;
+}
+
 type OpenFinding = ReturnType<typeof newFinding>;
 
 /** A finding while its differences come and go. */
@@ -121,6 +129,8 @@ const newFinding = ({ item, namespace, service }: Candidate, key: string, opened
   rendered: null as Finding | null,
 });
 
+const rendered = (open: OpenFinding): Finding => (open.rendered ??= render(open, null));
+
 /** The worst difference gives the code; of equal ones that open together, the catalogue decides. */
 function weigh(open: OpenFinding, { severity, difference, openedAt }: PendingDifference): void {
   const isEqual = severity === open.severity && openedAt === open.openedAt;
@@ -136,23 +146,23 @@ function createFindings(options: PendingFindingsOptions) {
   const resolved: Finding[] = [];
   let forgotten = 0;
   return {
-    /** Opens a difference; returns its finding if that is new. */
-    add: (candidate: Candidate, at: number): OpenFinding | null => {
-      const { item, namespace, service } = candidate;
-      const { output, cause, node } = item;
-      item.openedAt = at;
-      const isByCode = output === 'input' || (node !== undefined && service === '');
-      const group = isByCode ? item.difference.code : (cause ?? '');
-      const key = `${namespace}/${service} ${output} ${node ?? ''} ${group}`;
-      const known = findings.get(key);
-      const open = known ?? newFinding(candidate, key, at);
-      findings.set(key, open);
-      findingOf.set(item, open);
-      open.rendered = null;
-      open.items.add(item);
-      if (open.all.length < shownItems) open.all.push(item);
-      weigh(open, item);
-      return known === undefined ? open : null;
+    /** Opens differences, then reports new findings, each with all of its differences. */
+    add(candidates: Iterable<Candidate>, at: number): void {
+      const fresh = new Set<OpenFinding>();
+      for (const candidate of candidates) {
+        const { item } = candidate;
+        item.openedAt = at;
+        const key = keyOf(candidate);
+        const open = getOrInsert(findings, key, () => newFinding(candidate, key, at));
+        if (open.all.length === 0) fresh.add(open);
+        findingOf.set(item, open);
+        open.rendered = null;
+        open.items.add(item);
+        if (open.all.length < shownItems) open.all.push(item);
+        weigh(open, item);
+        options.onOpenDifference?.(candidate);
+      }
+      for (const open of fresh) options.onOpen?.(rendered(open));
     },
     /** Updates the finding of a changed difference; it keeps the worst severity that it had. */
     reweigh(item: PendingDifference): void {
@@ -186,34 +196,9 @@ function createFindings(options: PendingFindingsOptions) {
   };
 }
 
-const rendered = (open: OpenFinding): Finding => (open.rendered ??= render(open, null));
-
 /** Whether a candidate is still pending and its clock was not restarted. */
 const isCurrent = ({ item, since }: Candidate): boolean =>
   !item.gone && item.openedAt === null && item.since === since;
-
-/** Opens admitted candidates, then reports new findings, each with all of its differences. */
-function openAdmitted(
-  options: PendingFindingsOptions,
-  add: ReturnType<typeof createFindings>['add'],
-  waiting: Set<Candidate>,
-  candidates: Iterable<Candidate>,
-  at: number,
-): void {
-  const fresh = new Set<OpenFinding>();
-  for (const candidate of candidates) {
-    waiting.delete(candidate);
-    if (!isCurrent(candidate)) continue;
-    if (options.admit?.(candidate) === false) {
-      waiting.add(candidate);
-      continue;
-    }
-    const opened = add(candidate, at);
-    options.onOpenDifference?.(candidate);
-    if (opened !== null) fresh.add(opened);
-  }
-  for (const open of fresh) options.onOpen?.(rendered(open));
-}
 
 export type PendingFindings = ReturnType<typeof createPendingFindings>;
 
@@ -223,8 +208,17 @@ export function createPendingFindings(options: PendingFindingsOptions) {
   /** In the order of the ends of their windows. */
   let queue: Candidate[] = [];
   const waiting = new Set<Candidate>();
+  /** Opens admitted candidates; the others wait. */
+  function* admitted(candidates: Iterable<Candidate>): Generator<Candidate> {
+    for (const candidate of candidates) {
+      waiting.delete(candidate);
+      if (!isCurrent(candidate)) continue;
+      if (options.admit?.(candidate) === false) waiting.add(candidate);
+      else yield candidate;
+    }
+  }
   const openAll = (candidates: Iterable<Candidate>, at: number): void => {
-    openAdmitted(options, add, waiting, candidates, at);
+    add(admitted(candidates), at);
   };
   return {
     ...findings,
@@ -238,10 +232,8 @@ export function createPendingFindings(options: PendingFindingsOptions) {
     },
     /** Opens differences whose windows the caller has measured. */
     openNow(items: readonly OwnedDifference[], at: number): void {
-      openAll(
-        items.map((owned) => ({ ...owned, at, since: owned.item.since, point: null })),
-        at,
-      );
+      const candidates = items.map((it) => ({ ...it, at, since: it.item.since, point: null }));
+      openAll(candidates, at);
     },
     /** Opens differences whose window has ended by `now`, at most `burst`. */
     advance(now: number): void {

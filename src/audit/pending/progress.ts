@@ -45,15 +45,6 @@ export interface Input {
   readonly version: string;
 }
 
-/** A time, now over, in which an output was blind. */
-export interface BlindSpell {
-  readonly output: Output;
-  readonly from: number;
-  readonly to: number;
-  /** Whether changes were missed, and not just delayed. */
-  readonly missed: boolean;
-}
-
 /** Seconds by which a stream may lag behind another before its objects are late. */
 const lateness = 1;
 
@@ -93,12 +84,13 @@ function createVersionHistory() {
 
 /** The outputs that are blind, and since when. */
 function createBlindOutputs(isSeen: (output: Output) => boolean) {
+  /** `missed`: changes were missed, and not just delayed. */
   const blind = new Map<Output, { readonly from: number; missed: boolean }>();
   return {
     isBlind: (output: Output): boolean => blind.has(output),
     /** Starts or ends the blindness of the outputs that depend on a stream; returns what ended. */
-    update(resource: Resource, state: InputState, at: number): BlindSpell[] {
-      const over: BlindSpell[] = [];
+    update(resource: Resource, state: InputState, at: number) {
+      const over: { output: Output; from: number; to: number; missed: boolean }[] = [];
       for (const output of outputs.filter((name) => restsOn[name].includes(resource))) {
         const spell = blind.get(output);
         if (isSeen(output)) {
@@ -162,7 +154,7 @@ export function createWatchProgress() {
     /** Notes that a read has shown that the cluster has reached a version. */
     shown: past.shown,
     /** Sets the state of a watch; returns the spells of blindness that end with it. */
-    setState(resource: Resource, state: InputState, at: number): BlindSpell[] {
+    setState(resource: Resource, state: InputState, at: number) {
       const before = inputs.get(resource);
       const isConnected = state === 'synced' || isAbsent({ state, version: before?.version ?? '' });
       set(resource, { state, blindSince: isConnected ? null : (before?.blindSince ?? at) });

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
 import type { Output } from '../../../src/audit/finding/catalogue.ts';
-import type { BlindSpell, WatchProgress, InputState } from '../../../src/audit/pending/progress.ts';
+import type { WatchProgress, InputState } from '../../../src/audit/pending/progress.ts';
 import { createWatchProgress, restsOn } from '../../../src/audit/pending/progress.ts';
 import type { Resource } from '../../../src/model/objects.ts';
 import { resources } from '../../../src/model/objects.ts';
@@ -19,7 +19,7 @@ function cutOf(version = '100'): WatchProgress {
   return cut;
 }
 
-const byOutput = (spells: readonly BlindSpell[]): string[] =>
+const byOutput = (spells: ReturnType<WatchProgress['setState']>): string[] =>
   spells.map(({ output, from, to, missed }) => `${output} ${from}-${to}${missed ? ' missed' : ''}`);
 
 describe('a version is reached', () => {
