@@ -3,8 +3,7 @@
 // Service has, for which its rules must do nothing: frontends of the rules, and node ports at
 // addresses that serve none. Also traces the packets of one Service port for people.
 //
-// Names of chains, comments, and rules that no packet reaches are no evidence. Left out: frontends
-// of other programs.
+// Names of chains and rules that no packet reaches are no evidence. Left out: other programs' rules.
 
 import { ipOf, joinHostPort, parseNetwork } from '../../model/ip.ts';
 import type { Packet } from '../../model/proxy-config.ts';
@@ -149,10 +148,7 @@ function probeFrontend(progress: Progress, frontend: Frontend, probe: Probe): vo
   }
 }
 
-/**
- * Whether the packet is meant for the node itself, as with NodeLocal DNSCache: that binds the
- * cluster IP, and a rule for this address and port disables conntrack and thereby kube-proxy.
- */
+/** Whether a rule for the node itself disables conntrack, as with NodeLocal DNSCache. */
 function isAnsweredByNode({ packet, outcome }: TestedPacket): boolean {
   const { destinations, pass, drop, reject } = outcome;
   if (destinations.size > 0 || !isPassed(outcome, drop, reject)) return false;

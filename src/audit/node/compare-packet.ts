@@ -168,7 +168,6 @@ const unexpectedDestinations = (
       : { kind: 'unexpected', endpoint, step };
   });
 
-/** The first twelve of these texts, and how many more there are. */
 export function listText(texts: readonly string[]): string {
   const more = texts.length - 12;
   return texts.slice(0, 12).join(', ') + (more > 0 ? ` and ${more} more` : '');
@@ -215,8 +214,7 @@ export function outcomeText(outcome: PacketOutcome): string {
 }
 
 /**
- * Chains that kube-proxy and the kubelet of any release since 1.20 write. Other programs, such as
- * kube-router, use the same prefix.
+ * Chains of kube-proxy and the kubelet since 1.20; other programs, as kube-router, use the prefix.
  * pkg/proxy/{iptables,ipvs,userspace}/proxier.go, pkg/kubelet/kubelet_network_linux.go.
  */
 const kubernetesChains = new RegExp(
@@ -267,10 +265,7 @@ export function allowedMasquerade({ config, ports }: Forwarding, { podCIDRs }: N
   };
 }
 
-/**
- * The rule of another program that stopped a packet and matches one of these endpoints, itself or
- * at a jump to its chain; null if another rule stopped the packet.
- */
+/** The rule of another program that stopped a packet to an endpoint; null if another one did. */
 export function policyRule(stopped: OutcomeShare, ips: ReadonlySet<string>): TraceStep | null {
   const step = stopStep(stopped);
   const translation = translationStep(stopped);

@@ -74,10 +74,7 @@ export function createNodes(given: NodesOptions) {
       if (state.dumps.size > 0) state.observation = null;
       state.last = null;
     },
-    /**
-     * Audits the node with a dump of this moment; the dumps of all sources are its rules. `dump` is
-     * null if it is equal to the last one of its source. An unreadable one makes the node unknown.
-     */
+    /** Audits the node with a dump of now; null if it is equal to the last one of its source. */
     applyDump(name: string, source: string, dump: RulesDump | 'unreadable' | null, at: number) {
       const state = stateOf(name);
       if (dump !== null) {
@@ -87,10 +84,7 @@ export function createNodes(given: NodesOptions) {
       }
       runToEnd(readInSteps(options, state, at, true, state.observation !== null));
     },
-    /**
-     * Audits the node with a report of its agent. Returns the packets that the agent must walk
-     * first; empty if the audit is complete. With `isLast`, missing outcomes stay unknown.
-     */
+    /** Returns packets that the agent must walk first. With `isLast`, they stay unknown. */
     *applyReport(name: string, report: NodeReport, at: number, isLast: boolean) {
       const { rules, version, config, lasting } = report;
       const state = stateOf(name);
@@ -120,10 +114,7 @@ export function createNodes(given: NodesOptions) {
 
 const allFamilies = new Set(['IPv4', 'IPv6']);
 
-/**
- * Traces the packets of a port through the last rules of a node. `name` is the name in verdicts,
- * without protocol and family. null if the node or its rules are not known.
- */
+/** Traces the packets of a port, as verdicts name it; null if the rules are unknown. */
 function tracePort(options: Options, state: NodeState | undefined, key: Key, name: string) {
   const service = options.proxied.services.get(key);
   if (state === undefined || service === undefined || state.dumps.size === 0) return null;

@@ -63,13 +63,14 @@ function elsewhereIn(cluster: CIDR | null, range: CIDR | null, family: Family): 
 
 /** The packets for one frontend; none in ipvs mode. */
 export function probesOf(sender: ProbeSender, frontend: Frontend): Probe[] {
-  const { address: dst, kind, port } = frontend;
+  const { address: dst, protocol, dport, kind, port } = frontend;
   const { node, config } = sender.forwarding;
   if (config.mode === 'ipvs') return [];
   const { pod, elsewhere, outside } = sender.sources[port.family];
   const probes: Probe[] = [];
   const add = (from: Packet['from'], src: string | null, origin: string): void => {
-    if (src !== null) probes.push(probeOf(sender, frontend, from, src, origin));
+    if (src === null) return;
+    probes.push(probeOf(sender, { from, src, dst, protocol, dport }, origin));
   };
   add('node', node.isLocal(dst) ? dst : node.nodeIP[port.family], 'the node itself');
   // Only the node itself can send to its loopback address.
@@ -90,7 +91,7 @@ export function probesOf(sender: ProbeSender, frontend: Frontend): Probe[] {
 /** Packets from the ends of each source range, and from the addresses next to it. */
 export function rangeProbes(sender: ProbeSender, frontend: Frontend): Probe[] {
   const { forwarding, sources } = sender;
-  const { kind, port } = frontend;
+  const { address: dst, protocol, dport, kind, port } = frontend;
   if (kind !== 'load balancer IP' || forwarding.config.mode === 'ipvs') return [];
   const ranges = port.sourceRanges;
   const ends = ranges.flatMap((range) =>
@@ -101,7 +102,7 @@ export function rangeProbes(sender: ProbeSender, frontend: Frontend): Probe[] {
   const probe = (src: string, origin: string): Probe => {
     const isPod = src === sources[port.family].pod;
     const from = forwarding.node.isLocal(src) ? 'node' : isPod ? 'pod' : 'outside';
-    return probeOf(sender, frontend, from, src, origin);
+    return probeOf(sender, { from, src, dst, protocol, dport }, origin);
   };
   return [
     ...[...new Set(ends)].map((src) => probe(src, 'a source range')),
@@ -117,22 +118,14 @@ function neighborsOf(range: CIDR): string[] {
   ];
 }
 
-/** A packet to a frontend, with the interface that it must come in by. */
-function probeOf(
-  { forwarding }: ProbeSender,
-  { address: dst, protocol, dport }: Frontend,
-  from: Packet['from'],
-  src: string,
-  origin: string,
-): Probe {
+/** A packet with the interface that it must come in by. */
+function probeOf({ forwarding }: ProbeSender, packet: Packet, origin: string): Probe {
   const { detectLocalMode, bridgeInterface, interfaceNamePrefix } = forwarding.config;
-  const packet = { from, src, dst, protocol, dport };
   const isByBridge = detectLocalMode === 'BridgeInterface';
-  if (from === 'node' || (!isByBridge && detectLocalMode !== 'InterfaceNamePrefix')) {
-    return { packet, origin };
-  }
+  const isByInterface = isByBridge || detectLocalMode === 'InterfaceNamePrefix';
+  if (packet.from === 'node' || !isByInterface) return { packet, origin };
   const podInterface = isByBridge ? bridgeInterface : `${interfaceNamePrefix}0`;
-  return { packet: { ...packet, iif: from === 'pod' ? podInterface : 'uplink' }, origin };
+  return { packet: { ...packet, iif: packet.from === 'pod' ? podInterface : 'uplink' }, origin };
 }
 
 /** Packets to a port of a cluster IP that no Service has there; only nftables mode rejects them. */

@@ -9,7 +9,6 @@
 //
 // Convergence lag: from the change after which the node diverged to the first reading without the
 // difference. A repair of broken rules is no sample. Equal rules followed nothing.
-//
 // Left out: earlier versions of Nodes, and changes that require nothing of a node.
 
 import { getOrInsert } from '../../model/get-or-insert.ts';
