@@ -2,8 +2,7 @@
 // packets go to every frontend that kube-proxy must serve. Others go to addresses and ports that no
 // Service has, for which its rules must do nothing: frontends of the rules, and node ports at
 // addresses that serve none. Also traces the packets of one Service port for people.
-//
-// Names of chains and rules that no packet reaches are no evidence. Left out: other programs' rules.
+// Names of chains, comments and unreached rules are no evidence. Left out: other frontends.
 
 import { ipOf, joinHostPort, parseNetwork } from '../../model/ip.ts';
 import type { Packet } from '../../model/proxy-config.ts';
