@@ -242,24 +242,6 @@ function newestIn(record: ConfirmedService | undefined, output: Output): string 
   return all.map((object) => object?.resourceVersion ?? '').reduce(newest, '');
 }
 
-/** Whether the cache has all objects of a list, or newer ones, and no others that are older. */
-function isMatched(
-  { objects, version }: FreshList<AnyObject>,
-  cached: Iterable<AnyObject>,
-  lister: { get(key: Key): AnyObject | undefined },
-): boolean {
-  const keys = new Set(objects.map(({ key }) => key));
-  const isComplete = objects.every(({ key, uid, resourceVersion }) => {
-    const known = lister.get(key);
-    return known?.uid === uid && isAtLeast(known.resourceVersion, resourceVersion);
-  });
-  const others = [...cached].filter(({ key }) => !keys.has(key));
-  return (
-    isComplete &&
-    others.every(({ resourceVersion }) => compareVersions(resourceVersion, version) === 1)
-  );
-}
-
 /** Whether the streams have delivered all that was read of what an output depends on. */
 function isCaughtUp(
   listers: Listers,
@@ -277,8 +259,16 @@ function isCaughtUp(
     ['endpointslices', slices, cachedSlices, listers.slices],
     ['pods', pods, record?.members.keys() ?? [], listers.pods],
   ] as const;
-  return lists.every(
-    ([resource, list, cached, lister]) =>
-      list === null || !restsOn[output].includes(resource) || isMatched(list, cached, lister),
-  );
+  return lists.every(([resource, list, cached, lister]) => {
+    if (list === null || !restsOn[output].includes(resource)) return true;
+    const keys = new Set(list.objects.map(({ key }) => key));
+    const isComplete = list.objects.every(({ key, uid, resourceVersion }) => {
+      const known = lister.get(key);
+      return known?.uid === uid && isAtLeast(known.resourceVersion, resourceVersion);
+    });
+    const others = [...cached].filter(({ key }) => !keys.has(key));
+    return (
+      isComplete && others.every((it) => compareVersions(it.resourceVersion, list.version) === 1)
+    );
+  });
 }

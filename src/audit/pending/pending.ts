@@ -145,12 +145,20 @@ function createFindings(options: PendingFindingsOptions) {
   const findingOf = new Map<PendingDifference, OpenFinding>();
   const resolved: Finding[] = [];
   let forgotten = 0;
+  const waiting = new Set<Candidate>();
   return {
-    /** Opens differences, then reports new findings, each with all of its differences. */
-    add(candidates: Iterable<Candidate>, at: number): void {
+    waiting,
+    /** Opens admitted differences, then reports new findings, each with all of its differences. */
+    openAll: (candidates: Iterable<Candidate>, at: number): void => {
       const fresh = new Set<OpenFinding>();
       for (const candidate of candidates) {
         const { item } = candidate;
+        waiting.delete(candidate);
+        if (!isCurrent(candidate)) continue;
+        if (options.admit?.(candidate) === false) {
+          waiting.add(candidate);
+          continue;
+        }
         item.openedAt = at;
         const key = keyOf(candidate);
         const open = getOrInsert(findings, key, () => newFinding(candidate, key, at));
@@ -204,22 +212,9 @@ export type PendingFindings = ReturnType<typeof createPendingFindings>;
 
 export function createPendingFindings(options: PendingFindingsOptions) {
   const { window, burst = Infinity } = options;
-  const { add, ...findings } = createFindings(options);
+  const { openAll, waiting, ...findings } = createFindings(options);
   /** In the order of the ends of their windows. */
   let queue: Candidate[] = [];
-  const waiting = new Set<Candidate>();
-  /** Opens admitted candidates; the others wait. */
-  function* admitted(candidates: Iterable<Candidate>): Generator<Candidate> {
-    for (const candidate of candidates) {
-      waiting.delete(candidate);
-      if (!isCurrent(candidate)) continue;
-      if (options.admit?.(candidate) === false) waiting.add(candidate);
-      else yield candidate;
-    }
-  }
-  const openAll = (candidates: Iterable<Candidate>, at: number): void => {
-    add(admitted(candidates), at);
-  };
   return {
     ...findings,
     /** Adds a new or restarted difference; it opens at the end of its window, not before `now`. */
