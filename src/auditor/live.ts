@@ -3,7 +3,7 @@
 
 import type { FreshRead } from '../audit/pending/confirm.ts';
 import { readServices } from '../cluster/api/read-fresh.ts';
-import { createReflectors } from '../cluster/api/reflectors.ts';
+import { createReflectors } from '../cluster/api/reflector.ts';
 import type { Environment } from '../cluster/api/transport/request.ts';
 import type { OnProblem } from '../cluster/decode/problem.ts';
 import type { Key } from '../model/objects.ts';

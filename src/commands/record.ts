@@ -11,12 +11,10 @@ import { rename, stat } from 'node:fs/promises';
 import { finished, pipeline } from 'node:stream/promises';
 import { constants, createGzip } from 'node:zlib';
 
-import { createReflectors } from '../cluster/api/reflectors.ts';
+import { createReflectors } from '../cluster/api/reflector.ts';
 import type { LiveEntry } from '../cluster/decode/entry.ts';
-import type { Recorder } from '../cluster/files/recorder.ts';
-import { createRecorder } from '../cluster/files/recorder.ts';
-import type { Redactor } from '../cluster/files/redact.ts';
-import { createRedactor } from '../cluster/files/redact.ts';
+import type { Recorder, Redactor } from '../cluster/files/recorder.ts';
+import { createRecorder, createRedactor } from '../cluster/files/recorder.ts';
 import type { Store } from '../cluster/store/store.ts';
 import { createStore } from '../cluster/store/store.ts';
 import { resources } from '../model/objects.ts';

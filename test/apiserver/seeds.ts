@@ -9,7 +9,7 @@ import { once } from 'node:events';
 import { availableParallelism } from 'node:os';
 import { parentPort, Worker, workerData } from 'node:worker_threads';
 
-import { createReflectors } from '../../src/cluster/api/reflectors.ts';
+import { createReflectors } from '../../src/cluster/api/reflector.ts';
 import type { newCounters } from '../../src/cluster/api/watch-result.ts';
 import type { LiveEntry } from '../../src/cluster/decode/entry.ts';
 import type { Resource } from '../../src/model/objects.ts';

@@ -21,7 +21,7 @@ import type { AddressInfo, Server, Socket } from 'node:net';
 import { connect, createServer as createTcp } from 'node:net';
 import { join } from 'node:path';
 
-import type { ApiAnswer, ApiRequest, Ask } from '../../src/cluster/api/transport/http2.ts';
+import type { ApiAnswer, ApiRequest, Ask } from '../../src/cluster/api/transport/connection.ts';
 import type { Resource } from '../../src/model/objects.ts';
 
 /** How the next frame of a watch is spoilt. */

@@ -11,8 +11,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 import { paths } from '../../src/cluster/api/listwatch.ts';
 import { readServices } from '../../src/cluster/api/read-fresh.ts';
-import type { Reflectors } from '../../src/cluster/api/reflectors.ts';
-import { createReflectors } from '../../src/cluster/api/reflectors.ts';
+import { createReflectors } from '../../src/cluster/api/reflector.ts';
 import { createConnection } from '../../src/cluster/api/transport/connection.ts';
 import { openAccount } from '../../src/cluster/api/transport/kubeconfig.ts';
 import type { Environment } from '../../src/cluster/api/transport/request.ts';
@@ -21,6 +20,7 @@ import type { Store } from '../../src/cluster/store/store.ts';
 import { createStore } from '../../src/cluster/store/store.ts';
 import { resources } from '../../src/model/objects.ts';
 import { heldIn } from '../apiserver/life.ts';
+import type { Client, ControlPlane, Thing } from './controlplane.ts';
 import {
   clientOf,
   core,
@@ -30,7 +30,6 @@ import {
   startControlPlane,
   versions,
 } from './controlplane.ts';
-import type { Client, ControlPlane, Thing } from './controlplane.ts';
 
 const shop = '/api/v1/namespaces/shop';
 async function createPod(client: Client, index: number): Promise<void> {
@@ -84,7 +83,7 @@ interface Stage {
   readonly client: Client;
   readonly store: Store;
   readonly environment: Environment;
-  readonly reflectors: Reflectors;
+  readonly reflectors: ReturnType<typeof createReflectors>;
 }
 
 async function play({ plane, client, store, environment, reflectors }: Stage): Promise<void> {

@@ -10,7 +10,7 @@ import type { OnProblem, Problem } from '../decode/problem.ts';
 import { problemAt } from '../decode/problem.ts';
 import type { DeliverBatch } from './batch-queue.ts';
 import { createBatchQueue } from './batch-queue.ts';
-import type { ApiAnswer } from './transport/http2.ts';
+import type { ApiAnswer } from './transport/connection.ts';
 import type { Environment, RequestLimits } from './transport/request.ts';
 import { exchange } from './transport/request.ts';
 import type { CachedObjects, ListFilter } from './version-filter.ts';
@@ -151,7 +151,7 @@ async function readPage(following: Following, paging: Paging): Promise<WatchResu
   };
   following.answer = { place: `page ${paging.next}`, began: null, bad: 0 };
   const ends: Extract<Frame, { kind: 'page' }>[] = [];
-  const outcome = await ask(following, 'list', query, listLimits, (frame) => {
+  const outcome = await ask(following, 'list', query, {}, (frame) => {
     if (frame.kind !== 'page') return take(following, frame, paging.listing);
     ends.push(frame);
     return null;
@@ -168,7 +168,7 @@ async function readPage(following: Following, paging: Paging): Promise<WatchResu
 /** Asks the server for its version; null: it is not known to be older than what is known. */
 export async function prove(following: Following): Promise<WatchResult | null> {
   let version = '';
-  const outcome = await ask(following, 'list', { limit: '1' }, listLimits, (frame) => {
+  const outcome = await ask(following, 'list', { limit: '1' }, {}, (frame) => {
     if (frame.kind === 'page') ({ version } = frame);
     return null;
   });
@@ -407,8 +407,6 @@ export function enter({ status, environment, delivery, resource }: Following, st
 }
 
 // --- requests ---
-
-const listLimits: RequestLimits = { mayBeSilent: false, total: Infinity };
 
 /** Sends a request, and takes frames until one has an outcome; null: the answer has ended. */
 function ask(

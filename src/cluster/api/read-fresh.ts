@@ -91,7 +91,7 @@ async function readList<R extends Resource>(
 ) {
   const path = paths[resource].replace(/\/(\w+)$/, `/namespaces/${namespace}/$1`);
   const request = { path, query, accept: acceptOf('list', false) };
-  const limits = { mayBeSilent: false, total: listSeconds };
+  const limits = { total: listSeconds };
   return exchange(environment, request, limits, signal, async ({ status, headers, body }) => {
     const codec = codecOf(headers['content-type']);
     if (status !== 200 || codec === null) throw new Error(`${path}: ${status}`);

@@ -1,5 +1,5 @@
-// Lists and watches one resource of the API server, and recovers from every failure, as
-// k8s.io/client-go@v0.36.3 tools/cache/reflector.go does. In addition, an auditor needs this: the
+// The reflectors of an auditor. Each lists and watches one resource of the API server, and recovers
+// from every failure, as k8s.io/client-go@v0.36.3 tools/cache/reflector.go does. In addition, the
 // cache keeps all objects until a new list is complete, versions never go back (version-filter.ts),
 // every unused frame is counted, and the state of the watch is always known.
 //
@@ -7,18 +7,126 @@
 //     ▲                                        └─ gone, expired, disorder, history went back ─┐
 //     └───────────────────────────────────────────────────────────────────────────────────────┘
 //
-// Lists ask for the newest state (no resourceVersion), which the API server answers by a quorum
-// read or a cache that is as new; upstream's first list may be older. docs/decisions/0007 says why.
+// Lists ask for the newest state (no resourceVersion), unlike upstream's first list
+// (docs/decisions/0007). They go one at a time, the largest last; the API server counts each as up
+// to ten requests.
 //
-// Clock, random numbers and sockets come from the environment.
+// The version of the control plane is read before anything else, and again after the connection was
+// lost, since an upgrade may be the reason. All who are authenticated may read it.
 
+import { json } from 'node:stream/consumers';
+
+import type { Resource } from '../../model/objects.ts';
+import { isFields } from '../decode/json-fields.ts';
 import { problemAt, valueText } from '../decode/problem.ts';
 import { Undeliverable } from './batch-queue.ts';
 import type { Following, ReflectorOptions } from './listwatch.ts';
 import { enter, list, newFollowing, newStatus, paths, prove, watch } from './listwatch.ts';
-import { GivenUp } from './transport/request.ts';
+import type { ApiAnswer } from './transport/connection.ts';
+import type { Environment } from './transport/request.ts';
+import { exchange, GivenUp } from './transport/request.ts';
+import type { CachedObjects } from './version-filter.ts';
 import type { RelistReason, WatchResult } from './watch-result.ts';
 import { denialText, failed } from './watch-result.ts';
+
+export interface ReflectorsOptions extends Pick<
+  ReflectorOptions,
+  'environment' | 'deliver' | 'onProblem' | 'watchList' | 'raw'
+> {
+  /** The cached objects; they contain the delivered changes once `deliver` has resolved. */
+  readonly held: (resource: Resource) => CachedObjects;
+  /** Whether Endpoints are watched. */
+  readonly endpoints: boolean;
+}
+
+const order: readonly Resource[] = ['nodes', 'services', 'pods', 'endpointslices', 'endpoints'];
+
+/** Seconds: for the version to be answered, and between attempts, doubled up to the most. */
+const versionTimes = { answer: 30, first: 1, most: 30 };
+
+/** Lets one through at a time, in the order of asking. */
+export function createGate(): ReflectorOptions['enterGate'] {
+  let last = Promise.resolve();
+  return async () => {
+    const before = last;
+    const { promise, resolve } = Promise.withResolvers<undefined>();
+    last = promise;
+    await before;
+    return () => resolve(undefined);
+  };
+}
+
+export function createReflectors(options: ReflectorsOptions) {
+  const { environment, held, deliver, endpoints } = options;
+  const watched = order.filter((resource) => endpoints || resource !== 'endpoints');
+  const enterGate = createGate();
+  let known: string | null = null;
+  let lost = Promise.withResolvers<null>();
+  const onLost = () => lost.resolve(null);
+  const reflectors = watched.map((resource) =>
+    createReflector({ ...options, resource, held: held(resource), enterGate, onLost }),
+  );
+  const deliverVersion = async (signal: AbortSignal) => {
+    const kubernetes = await readVersion(environment, signal);
+    if (signal.aborted || (known !== null && (kubernetes === null || kubernetes === known))) return;
+    known = kubernetes;
+    await deliver([{ kind: 'header', at: environment.now(), kubernetes, resources: watched }]);
+  };
+  const followVersion = async (signal: AbortSignal) => {
+    signal.addEventListener('abort', onLost);
+    while (!signal.aborted) {
+      await lost.promise;
+      lost = Promise.withResolvers();
+      await deliverVersion(signal);
+    }
+  };
+  return {
+    /** The resources that are watched. */
+    status: new Map(reflectors.map(({ resource, status }) => [resource, status])),
+    /** Runs until the signal is aborted; rejects only when `deliver` does. */
+    async run(signal: AbortSignal): Promise<void> {
+      const end = new AbortController();
+      const either = AbortSignal.any([signal, end.signal]);
+      try {
+        const off = order.filter((resource) => !watched.includes(resource));
+        const at = environment.now();
+        if (off.length > 0) {
+          await deliver(off.map((resource) => ({ kind: 'watch', at, resource, state: 'off' })));
+        }
+        await deliverVersion(either);
+        await Promise.all([...reflectors.map(({ run }) => run(either)), followVersion(either)]);
+      } finally {
+        end.abort();
+      }
+    },
+  };
+}
+
+/** The version of the control plane; null if it has none. Retries until there is an answer. */
+async function readVersion(environment: Environment, signal: AbortSignal): Promise<string | null> {
+  const request = { path: '/version', query: {}, accept: 'application/json' };
+  const { answer, first, most } = versionTimes;
+  for (let pause = first; !signal.aborted; pause = Math.min(pause * 2, most)) {
+    try {
+      const limits = { total: answer };
+      const version = await exchange(environment, request, limits, signal, readVersionAnswer);
+      if (version !== undefined) return version;
+    } catch {
+      // No answer is final.
+    }
+    await environment.sleep(pause * (1 + environment.random()), signal);
+  }
+  return null;
+}
+
+/** undefined if the answer is not final. */
+async function readVersionAnswer({ status, body }: ApiAnswer): Promise<string | null | undefined> {
+  if (status !== 200) return status === 403 || status === 404 ? null : undefined;
+  const info: unknown = await json(body);
+  return isFields(info) && typeof info.gitVersion === 'string' ? info.gitVersion : null;
+}
+
+// --- one reflector ---
 
 /**
  * Seconds, as upstream has them; after `denials` refusals for want of a permission a reflector

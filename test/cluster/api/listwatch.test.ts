@@ -1,8 +1,7 @@
 import { describe, expect, test } from 'vitest';
 
 import { paths } from '../../../src/cluster/api/listwatch.ts';
-import { createReflector } from '../../../src/cluster/api/reflector.ts';
-import { createGate } from '../../../src/cluster/api/reflectors.ts';
+import { createGate, createReflector } from '../../../src/cluster/api/reflector.ts';
 import type { LiveEntry } from '../../../src/cluster/decode/entry.ts';
 import { resources } from '../../../src/model/objects.ts';
 import type { World } from '../../apiserver/life.ts';

@@ -1,7 +1,6 @@
 import { afterEach, describe, expect, test } from 'vitest';
 
-import { createReflector } from '../../../src/cluster/api/reflector.ts';
-import { createGate } from '../../../src/cluster/api/reflectors.ts';
+import { createGate, createReflector } from '../../../src/cluster/api/reflector.ts';
 import type { newCounters } from '../../../src/cluster/api/watch-result.ts';
 import type { LiveEntry } from '../../../src/cluster/decode/entry.ts';
 import { problemText } from '../../../src/cluster/decode/problem.ts';

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 
-import type { ReflectorsOptions } from '../../../src/cluster/api/reflectors.ts';
-import { createGate, createReflectors } from '../../../src/cluster/api/reflectors.ts';
+import type { ReflectorsOptions } from '../../../src/cluster/api/reflector.ts';
+import { createGate, createReflectors } from '../../../src/cluster/api/reflector.ts';
 import type { World } from '../../apiserver/life.ts';
 import { createWorld } from '../../apiserver/life.ts';
 import { statusAnswer } from '../../apiserver/server.ts';

@@ -4,10 +4,9 @@ import { describe, expect, test } from 'vitest';
 
 import type { LiveEntry } from '../../../src/cluster/decode/entry.ts';
 import { project } from '../../../src/cluster/decode/json-objects.ts';
-import { createRecorder } from '../../../src/cluster/files/recorder.ts';
+import { createRecorder, createRedactor } from '../../../src/cluster/files/recorder.ts';
 import type { RecordingEntry } from '../../../src/cluster/files/recording.ts';
 import { readRecording } from '../../../src/cluster/files/recording.ts';
-import { createRedactor } from '../../../src/cluster/files/redact.ts';
 import type { Pod, WatchEvent } from '../../../src/model/objects.ts';
 import { rawPod } from '../../live-cluster.ts';
 

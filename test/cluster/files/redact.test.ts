@@ -9,8 +9,8 @@ import { describe, expect, test } from 'vitest';
 
 import { createAuditor } from '../../../src/auditor/auditor.ts';
 import { replay } from '../../../src/auditor/replay.ts';
+import { createRedactor } from '../../../src/cluster/files/recorder.ts';
 import { readRecording } from '../../../src/cluster/files/recording.ts';
-import { createRedactor } from '../../../src/cluster/files/redact.ts';
 import type { Resource } from '../../../src/model/objects.ts';
 import { auditorDefaults } from '../../build.ts';
 import { rawEndpoints, rawPod, rawService, rawSlice } from '../../live-cluster.ts';

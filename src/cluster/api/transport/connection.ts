@@ -1,17 +1,57 @@
-// The connection to the API server: every request goes through it, with the current credentials. A
-// replaced token or certificate is used from the next request on. If the server rejects a token
-// that it accepted before, the token is read again once before the request fails.
+// The connection to the API server: every request goes through it, with the current credentials. If
+// the server rejects a token that it accepted before, the token is read again once.
+//
+// Requests go over sockets by undici: HTTP/2 where the server offers it, as every kube-apiserver
+// does, with all watches in one connection; HTTP/1.1 elsewhere, and through proxies.
+//
+// A connection to a lost peer looks like an idle one. Over HTTP/2 undici sends pings, but does not
+// miss an answer. Here a connection without a byte is closed at the latest 42 s after the last one
+// (client-go: 45 s). HTTP/1.1 has no ping; there the reader must limit the silence.
+//
+// The windows are wider than usual, which a round trip of a millisecond would make the limit of a
+// large list. A slow reader has at most one window of unread bytes for each stream.
 
+import { on } from 'node:events';
+import type { Socket } from 'node:net';
+import type { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
-import { setImmediate, setTimeout } from 'node:timers/promises';
+import { setImmediate as turn, setTimeout } from 'node:timers/promises';
+import type { TLSSocket } from 'node:tls';
 
-import type { ApiAnswer, ApiRequest, Transport } from './http2.ts';
-import { createTransport } from './http2.ts';
-import type { Account } from './kubeconfig.ts';
+import type { Dispatcher } from 'undici';
+import { Agent, buildConnector, Client } from 'undici';
+
+import type { Account, Target } from './kubeconfig.ts';
+
+/** One GET request. */
+export interface ApiRequest {
+  /** `/api/v1/pods`. */
+  readonly path: string;
+  readonly query: Readonly<Record<string, string>>;
+  readonly accept: string;
+  /** Ends the request and its body, whenever it is aborted. */
+  readonly signal: AbortSignal;
+}
+
+export interface ApiAnswer {
+  readonly status: number;
+  /** content-type and retry-after. */
+  readonly headers: Readonly<Record<string, string | undefined>>;
+  /** Throws when the connection is lost before the body is complete. */
+  readonly body: Body;
+}
+
+export interface Body extends AsyncIterable<Uint8Array> {
+  /** Whether another chunk has arrived already; absent if that is unknown. */
+  readonly hasMore?: (() => boolean) | undefined;
+}
+
+/** Sends one request; rejects when no answer comes. */
+export type Ask = (request: ApiRequest) => Promise<ApiAnswer>;
 
 /** The environment of reflectors; `now` is the clock, Unix seconds. */
 export function createConnection(account: Account, now: () => number) {
-  let transport: Transport | null = null;
+  let transport: ReturnType<typeof createTransport> | null = null;
   let current = '';
   const attempt = async (request: ApiRequest): Promise<ApiAnswer> => {
     const { server, tls, headers, openProxy } = await account.credentials();
@@ -32,7 +72,7 @@ export function createConnection(account: Account, now: () => number) {
     async sleep(seconds: number, signal: AbortSignal): Promise<void> {
       const slept =
         seconds === 0
-          ? setImmediate(undefined, { signal })
+          ? turn(undefined, { signal })
           : setTimeout(seconds * 1000, undefined, { signal });
       await slept.catch(() => undefined);
     },
@@ -45,5 +85,127 @@ export function createConnection(account: Account, now: () => number) {
     },
     pings: () => transport?.pings() ?? false,
     close: () => transport?.close(),
+  };
+}
+
+/** Seconds between two pings, and for a connection to be made. */
+const usualPatience = { ping: 14, connect: 30 };
+
+const streamWindow = 4 * 1024 * 1024;
+const sessionWindow = 32 * 1024 * 1024;
+
+export function createTransport({ server, tls, proxy }: Target, patience = usualPatience) {
+  let plain = proxy !== null || server.startsWith('http:');
+  let pings = false;
+  const connector = { ...tls, timeout: patience.connect * 1000 } as buildConnector.BuildOptions;
+  const dial = buildConnector({ ...connector, preferH2: true });
+  const http1 = proxy ?? new Agent({ allowH2: false, connect: connector });
+  const http2 = new Client(server, {
+    connect(to, callback) {
+      dial(to, (error, socket) => {
+        if (error !== null) {
+          callback(error, null);
+        } else if ((socket as TLSSocket).alpnProtocol === 'h2') {
+          pings = true;
+          closeWhenSilent(socket, patience.ping);
+          callback(null, socket);
+        } else {
+          plain = true;
+          socket.destroy();
+          callback(new Error('The server does not speak HTTP/2'), null);
+        }
+      });
+    },
+    initialWindowSize: streamWindow,
+    connectionWindowSize: sessionWindow,
+    pingInterval: patience.ping * 1000,
+  });
+  return {
+    /** Sends a request with further headers; rejects when no answer comes. */
+    send(request: ApiRequest, headers: Readonly<Record<string, string>>): Promise<ApiAnswer> {
+      const sendBy = (dispatcher: Dispatcher) => sendThrough(dispatcher, server, request, headers);
+      if (plain) return sendBy(http1);
+      return sendBy(http2).catch((error: unknown) => {
+        if (plain) return sendBy(http1); // this has just been found out
+        throw error;
+      });
+    },
+    /** Whether it speaks HTTP/2, and so notices by itself when the peer has gone. */
+    pings: () => pings,
+    /** Ends idle connections at once, others with their last answer. */
+    close(): void {
+      void http1.close();
+      void http2.close();
+    },
+  };
+}
+
+/** Closes a socket that has received no byte between three looks, not even of a ping's answer. */
+function closeWhenSilent(socket: Socket, ping: number): void {
+  let received = 0;
+  let silent = 0;
+  const timer = setInterval(() => {
+    silent = socket.bytesRead === received ? silent + 1 : 0;
+    received = socket.bytesRead;
+    if (silent < 2) return;
+    // What has arrived while the loop was busy is read first.
+    setImmediate(() => {
+      if (socket.bytesRead !== received) return;
+      socket.destroy(new Error('The server does not answer a ping'));
+    });
+  }, ping * 1000);
+  timer.unref();
+  socket.once('close', () => clearInterval(timer));
+}
+
+async function sendThrough(
+  dispatcher: Dispatcher,
+  origin: string,
+  { path, query, accept, signal }: ApiRequest,
+  headers: Readonly<Record<string, string>>,
+): Promise<ApiAnswer> {
+  const answer = await dispatcher.request({
+    origin,
+    path,
+    query,
+    method: 'GET',
+    headers: { ...headers, accept },
+    signal,
+    // The reader has limits of its own.
+    headersTimeout: 0,
+    bodyTimeout: 0,
+  });
+  const { 'content-type': type, 'retry-after': after } = answer.headers;
+  return {
+    status: answer.statusCode,
+    headers: { 'content-type': type?.toString(), 'retry-after': after?.toString() },
+    body: chunksOf(answer.body),
+  };
+}
+
+/** Chunks of at most 16 KiB that may wait for the reader before the sender has to. */
+const waitingLimit = 16;
+
+/**
+ * The chunks of a stream as they came. (A stream's own iterator copies all waiting chunks into a
+ * new buffer, which causes full collections.)
+ */
+function chunksOf(stream: Readable): Body {
+  let [arrived, taken] = [0, 0];
+  stream.on('data', () => arrived++);
+  const limits = { highWaterMark: waitingLimit, lowWaterMark: waitingLimit / 2 };
+  const chunks = on(stream, 'data', { ...limits, close: ['end'] }) as AsyncIterable<[Uint8Array]>;
+  return {
+    hasMore: () => taken < arrived,
+    async *[Symbol.asyncIterator]() {
+      try {
+        for await (const [chunk] of chunks) {
+          taken++;
+          yield chunk;
+        }
+      } finally {
+        stream.destroy();
+      }
+    },
   };
 }

@@ -11,16 +11,16 @@
 import { existsSync, readFileSync } from 'node:fs';
 import type { RequestOptions } from 'node:https';
 import { delimiter, dirname, join, resolve } from 'node:path';
+import type { ConnectionOptions } from 'node:tls';
 
 import type { Cluster, User } from '@kubernetes/client-node';
 import { findHomeDir, HttpMethod, KubeConfig, RequestContext } from '@kubernetes/client-node';
-import type { buildConnector } from 'undici';
+import type { buildConnector, Dispatcher } from 'undici';
 import { ProxyAgent } from 'undici';
 import { parse } from 'yaml';
 
 import type { Fields } from '../../decode/json-fields.ts';
 import { isFields } from '../../decode/json-fields.ts';
-import type { Target } from './http2.ts';
 import { proxyFor } from './proxy.ts';
 
 export interface KubeconfigOptions {
@@ -39,6 +39,18 @@ export function isConfigured(environment: Readonly<Record<string, string | undef
   const { KUBERNETES_SERVICE_HOST: host = '', KUBERNETES_SERVICE_PORT: port = '' } = environment;
   const isInPod = host !== '' && port !== '' && existsSync(podToken);
   return isInPod || filesIn(environment).some((path) => existsSync(path));
+}
+
+/** Where to connect to, and how. */
+export interface Target {
+  /** `https://10.0.0.1:6443`. */
+  readonly server: string;
+  readonly tls: Pick<
+    ConnectionOptions,
+    'ca' | 'cert' | 'key' | 'servername' | 'rejectUnauthorized'
+  >;
+  /** Sends requests through the proxy; null: none is needed. */
+  readonly proxy: Dispatcher | null;
 }
 
 export type Account = ReturnType<typeof openAccount>;

@@ -1,7 +1,7 @@
 // One request and its answer, with two limits: the silence between two chunks, and the whole time.
 // Time in which the reader processes a chunk does not count as silence.
 
-import type { ApiAnswer, ApiRequest, Ask, Body } from './http2.ts';
+import type { ApiAnswer, ApiRequest, Ask, Body } from './connection.ts';
 
 /** What the reflector needs of the world; a simulation has another. */
 export interface Environment {
@@ -20,9 +20,9 @@ export interface Environment {
 
 export interface RequestLimits {
   /** Whether silence is no sign of a lost connection, once the answer has begun. */
-  readonly mayBeSilent: boolean;
+  readonly mayBeSilent?: boolean;
   /** Seconds from the request to the end of the answer. */
-  readonly total: number;
+  readonly total?: number;
 }
 
 /** Seconds until an answer must begin, and between two bytes where silence is limited. */
@@ -47,7 +47,7 @@ const ended = new Error('The request was ended');
 export async function exchange<T>(
   environment: Environment,
   request: Omit<ApiRequest, 'signal'>,
-  limits: RequestLimits,
+  { mayBeSilent = false, total = Infinity }: RequestLimits,
   signal: AbortSignal,
   read: (answer: ApiAnswer) => T | Promise<T>,
   onBytes: (count: number) => void = () => undefined,
@@ -58,12 +58,12 @@ export async function exchange<T>(
   let [heard, answered, busy] = [began, false, false];
   const guard = async (): Promise<void> => {
     while (!controller.signal.aborted) {
-      const silence = answered && limits.mayBeSilent ? Infinity : silenceSeconds;
+      const silence = answered && mayBeSilent ? Infinity : silenceSeconds;
       const now = environment.monotonic();
       if (busy) heard = now;
       // Late by up to a second where the reader is busy just then.
       const quiet = heard + silence - now;
-      const left = busy ? 1 : Math.min(quiet, began + limits.total - now);
+      const left = busy ? 1 : Math.min(quiet, began + total - now);
       if (left <= 0) controller.abort(new GivenUp(quiet <= 0 ? 'idle' : 'timeout'));
       else await environment.sleep(Math.min(left, silenceSeconds), controller.signal);
     }

@@ -9,7 +9,7 @@ import { promisify } from 'node:util';
 
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 
-import { createReflectors } from '../../../../src/cluster/api/reflectors.ts';
+import { createReflectors } from '../../../../src/cluster/api/reflector.ts';
 import { createConnection } from '../../../../src/cluster/api/transport/connection.ts';
 import { openAccount } from '../../../../src/cluster/api/transport/kubeconfig.ts';
 import { createStore } from '../../../../src/cluster/store/store.ts';

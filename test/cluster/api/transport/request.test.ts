@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
 
-import type { ApiAnswer, Ask } from '../../../../src/cluster/api/transport/http2.ts';
+import type { ApiAnswer, Ask } from '../../../../src/cluster/api/transport/connection.ts';
 import { exchange } from '../../../../src/cluster/api/transport/request.ts';
-import { createStream, virtualClock } from '../../../apiserver/server.ts';
 import type { Stream } from '../../../apiserver/server.ts';
+import { createStream, virtualClock } from '../../../apiserver/server.ts';
 
 const asked = { path: '/', query: {}, accept: '' };
 

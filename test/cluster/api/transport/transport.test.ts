@@ -3,8 +3,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 import { afterEach, describe, expect, test, vi } from 'vitest';
 
-import type { ApiAnswer, Ask, Transport } from '../../../../src/cluster/api/transport/http2.ts';
-import { createTransport } from '../../../../src/cluster/api/transport/http2.ts';
+import type { ApiAnswer, Ask } from '../../../../src/cluster/api/transport/connection.ts';
+import { createTransport } from '../../../../src/cluster/api/transport/connection.ts';
 import type { ListenOptions } from '../../../apiserver/server.ts';
 import { createStream, keyPath, listen, relay } from '../../../apiserver/server.ts';
 
@@ -23,7 +23,10 @@ async function serve(ask: Ask, options: ListenOptions = {}) {
   return listener;
 }
 
-function transportTo(port: number, server = `https://127.0.0.1:${port}`): Transport {
+function transportTo(
+  port: number,
+  server = `https://127.0.0.1:${port}`,
+): ReturnType<typeof createTransport> {
   const tls = { ca: readFileSync(keyPath('server', 'crt')) };
   const transport = createTransport({ server, tls, proxy: null }, patience);
   closing.push(() => transport.close());
