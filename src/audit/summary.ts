@@ -31,7 +31,6 @@ export interface Summary extends Readonly<ReturnType<typeof summaryOf>> {
 
 const none = (): Record<Verdict, number> => ({ conform: 0, pending: 0, different: 0, unknown: 0 });
 
-/** The summary before the first audit. */
 export const emptySummary: Summary = {
   services: 0,
   verdicts: recordOf(verdictOutputs, none),
@@ -66,12 +65,10 @@ export function shareOf(listers: Listers, audited: ServiceAudit) {
     pendingSince,
     /** A difference is pending, so time alone may change the share. */
     hasPending: items.some(({ openedAt }) => openedAt === null),
-    /** A finding is open. */
     open: items.some(({ openedAt }) => openedAt !== null),
   };
 }
 
-/** The sum of shares. */
 export type SummaryTotals = ReturnType<typeof createTotals>;
 
 export const createTotals = () => ({
@@ -81,7 +78,6 @@ export const createTotals = () => ({
   unknown: recordOf(serviceOutputs, (): ReasonCounts => ({})),
 });
 
-/** Adds a share, or subtracts it. */
 export function addShare(totals: SummaryTotals, share: ServiceShare, by: 1 | -1): void {
   if (share.exists) totals.services += by;
   if (share.foreign) totals.foreign += by;
@@ -93,7 +89,6 @@ export function addShare(totals: SummaryTotals, share: ServiceShare, by: 1 | -1)
   }
 }
 
-/** Selects namespaces. */
 type Within = (object: { readonly namespace: string }) => boolean;
 
 /** Selects findings by namespace; a finding about a whole node concerns every namespace. */
@@ -154,7 +149,6 @@ export function summaryOf(
   });
   if (nodes !== null && nodes.pendingSince !== null) pendingSince.node = nodes.pendingSince;
   return {
-    /** Services that exist. */
     services: totals.services,
     verdicts,
     /** Service ports of each node by verdict. */

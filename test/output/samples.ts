@@ -6,7 +6,7 @@ import fc from 'fast-check';
 
 import type { Finding } from '../../src/audit/finding/catalogue.ts';
 import type { Verdict } from '../../src/audit/finding/verdicts.ts';
-import { noConditionCounts } from '../../src/audit/measure/endpoint-counts.ts';
+import { countConditions } from '../../src/audit/measure/endpoint-counts.ts';
 import type { Journey, JourneyStage } from '../../src/audit/measure/journey.ts';
 import { createJourneys } from '../../src/audit/measure/journey.ts';
 import { createMeasurements, createServiceSums } from '../../src/audit/measure/measurements.ts';
@@ -144,7 +144,7 @@ export function numbersOf(more: Partial<ServiceNumbers> = {}): ServiceNumbers {
       hasPending: false,
       open: false,
     },
-    conditions: { ...noConditionCounts(), ready: 2 },
+    conditions: { ...countConditions([]), ready: 2 },
     slices: 1,
     surplus: 0,
     bytes: { endpoints: 700, endpointslices: 900 },

@@ -15,6 +15,7 @@ import type { Release } from '../../shadow/release.ts';
 import type { Reason } from './explanation.ts';
 import { reason } from './explanation.ts';
 import { isNear, missedLabelText, missedPairs, wantedLabels } from './near-miss.ts';
+import { servicePortText } from './text.ts';
 
 /** The objects that the conditions read; `node` as nodeOf returns it. */
 export interface PodAndService {
@@ -23,7 +24,6 @@ export interface PodAndService {
   readonly node: Node | null | undefined;
 }
 
-/** The Endpoints object, or the slices of one address type. */
 export type ListingPlace = 'endpoints' | AddressType;
 
 /** How a place lists a pod, worst first. `fewer-ports`: without some ports of the Service. */
@@ -39,7 +39,6 @@ export type EntryState = keyof typeof stateWords;
 
 export const entryStates = Object.keys(stateWords) as EntryState[];
 
-/** `Endpoints`, `IPv4 EndpointSlices`. */
 export const placeName = (place: ListingPlace): string =>
   place === 'endpoints' ? 'Endpoints' : `${place} EndpointSlices`;
 
@@ -258,10 +257,6 @@ function checkPorts({ service, pod }: PodAndService, release: Release): Result[]
   });
 }
 
-export const servicePortText = ({ name, port, protocol }: ServicePort): string =>
-  `${name === '' ? '' : `${name} `}${String(port)}/${protocol}`;
-
-/** `ports` have one target and protocol. */
 function portResult(pod: Pod, ports: readonly ServicePort[], effects: EntryStates): Result {
   const which = ports.map(servicePortText).join(', ');
   const { targetPort: target = 0, protocol = '' } = ports[0] ?? {};

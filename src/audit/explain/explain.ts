@@ -12,16 +12,13 @@ import type { ServiceAudit } from '../service/reconcile.ts';
 import type { VerdictInput } from '../service/verdict.ts';
 import { serviceOutputs, verdictOf, verdictOn } from '../service/verdict.ts';
 import { stateWords } from './conditions.ts';
+import { itemReasons, severityOf } from './differences.ts';
 import type { ExplainTarget, Explanation, Reason, ReasonMark } from './explanation.ts';
 import {
-  counted,
-  fewOf,
   firstChange,
   firstReasons,
-  itemReasons,
   note,
   reason,
-  severityOf,
   worstSeverity,
   worstVerdict,
 } from './explanation.ts';
@@ -37,10 +34,10 @@ import {
   servicesListing,
 } from './pod-in-service.ts';
 import { explainService } from './service.ts';
+import { counted, fewOf } from './text.ts';
 
 type Result = Omit<Explanation, 'subject'>;
 
-/** A reason whose text begins with the name of its Service. */
 const serviceReason = (mark: ReasonMark, key: Key, text: string, rest: Partial<Reason>): Reason =>
   reason(mark, `Service ${key}${text}`, { object: `Service ${key}`, ...rest });
 
@@ -103,7 +100,6 @@ function withControllerHint({ audited }: ServiceAuditor, explanation: Explanatio
   };
 }
 
-/** Whether a Service has a difference without a known cause. */
 const isUnexplained = ({ items }: ServiceAudit): boolean =>
   [...items.values()].some((found) =>
     found.some(
@@ -111,8 +107,6 @@ const isUnexplained = ({ items }: ServiceAudit): boolean =>
         output !== 'input' && cause === null && !legal.has(difference.code),
     ),
   );
-
-// --- objects that do not exist ---
 
 const notFound = (answer: string, reasons: readonly Reason[] = []): Result => ({
   found: false,
@@ -157,8 +151,6 @@ function missingNode({ listers }: AuditContext, node: string): Result | null {
   const near = [...listers.nodes.keys()].filter((other) => isNear(other, node));
   return notFound(`Node ${node} does not exist`, thereIs(near));
 }
-
-// --- entries at addresses ---
 
 /** The entries of one Service that name a pod or have an address, with their differences. */
 function listingOf(context: VerdictInput, audited: ServiceAudit, filter: EntryFilter) {
@@ -267,8 +259,6 @@ function addressAnswer(
   return `${start}; ${listed}${end}`;
 }
 
-// --- pods ---
-
 function explainPod(context: VerdictInput, { audited }: ServiceAuditor, pod: Pod): Result {
   const { listers } = context;
   const listing = servicesListing(listers, audited.values(), pod.ips.map(canonicalIP))
@@ -365,7 +355,6 @@ function podReason(pod: Pod): Reason {
 export const podPhase = ({ terminal, deleting, ready }: Pod): string =>
   terminal ? 'finished' : deleting ? 'being deleted' : ready ? 'Ready' : 'not Ready';
 
-/** The other pods with an address of the pod. */
 const sharedReasons = ({ listers }: AuditContext, pod: Pod): Reason[] =>
   pod.ips.flatMap((ip) => {
     const others = listers.podsAt(canonicalIP(ip)).filter((other) => other !== pod);

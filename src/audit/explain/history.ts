@@ -18,7 +18,6 @@ import { outputNames } from './service.ts';
 /** The rules of a node are read only now and then, so a node has no history. */
 type HistoryTarget = Exclude<ExplainTarget, { kind: 'node' }>;
 
-/** One change. */
 export interface HistoryEntry {
   /** Unix seconds on the input's clock. */
   readonly at: number;

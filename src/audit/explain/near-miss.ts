@@ -19,7 +19,6 @@ export function missedLabelText({ key, want, got, nearKey }: MissedPair): string
 export const wantedLabels = (missed: readonly MissedPair[]): string =>
   missed.map(({ key, want }) => `${key}=${want}`).join(',');
 
-/** The Levenshtein distance. */
 function editDistance(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, index) => index);
   for (let i = 1; i <= a.length; i++) {
@@ -35,7 +34,6 @@ function editDistance(a: string, b: string): number {
 
 /** Whether one text may be a misspelling of the other. */
 export function isNear(a: string, b: string): boolean {
-  // No label is longer.
   if (a === b || a.length > 63 || b.length > 63) return false;
   const [left, right] = [a.toLowerCase(), b.toLowerCase()];
   const shorter = Math.min(left.length, right.length);

@@ -8,26 +8,18 @@ import { defaultProxyConfig } from '../../model/proxy-config.ts';
 import { expectedForwarding, slicesByService } from '../../shadow/forwarding.ts';
 import type { Finding } from '../finding/catalogue.ts';
 import { bySeverity, catalogue } from '../finding/catalogue.ts';
+import { unknownText } from '../finding/verdicts.ts';
 import type { PacketTrace } from '../node/audit-node.ts';
 import { expectedText } from '../node/compare-packet.ts';
 import type { NodeVerdict } from '../node/node-state.ts';
 import { probeSender, probesOf } from '../node/probes.ts';
 import type { ServiceAuditor } from '../service/auditor.ts';
 import type { VerdictInput } from '../service/verdict.ts';
+import { sideNotes } from './differences.ts';
 import type { ExplainTarget, ExplanationBody, Reason } from './explanation.ts';
-import {
-  counted,
-  fewOf,
-  firstReasons,
-  markOf,
-  note,
-  reason,
-  sideNotes,
-  unknownText,
-  worstVerdict,
-} from './explanation.ts';
+import { firstReasons, markOf, note, reason, worstVerdict } from './explanation.ts';
+import { counted, fewOf } from './text.ts';
 
-/** What is known of the rules of nodes. */
 export interface NodeLookup {
   /** null if nothing is known of the node. */
   verdicts(node: string): readonly NodeVerdict[] | null;
@@ -35,13 +27,11 @@ export interface NodeLookup {
   walked(node: string, service: Key, port: string): readonly PacketTrace[] | null;
 }
 
-type NodeTarget = Omit<Extract<ExplainTarget, { kind: 'node' }>, 'kind'>;
-
 /** Explains an existing Service on a node. */
 export function explainNode(
   context: VerdictInput,
   serviceAuditor: ServiceAuditor,
-  { node: name, service: key, port }: NodeTarget,
+  { node: name, service: key, port }: Extract<ExplainTarget, { kind: 'node' }>,
   lookup: NodeLookup | null,
 ): ExplanationBody {
   const service = context.listers.services.get(key);
@@ -83,7 +73,6 @@ export function explainNode(
   };
 }
 
-/** The ports of a Service as forwarding names them. */
 const portNames = ({ key, ports }: Service, port: string | null): string[] =>
   ports
     .filter((known) => port === null || known.name === port || String(known.port) === port)
@@ -122,7 +111,6 @@ function findingReason(finding: Finding, isWalked: boolean): Reason {
   return reason('no', `${title} (${code})`, details);
 }
 
-/** Packets to one frontend with equal results. */
 type PacketGroup = ReturnType<typeof groupPackets>[number];
 
 /** Packets by frontend and result, those that differ first. */

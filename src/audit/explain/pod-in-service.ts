@@ -8,7 +8,7 @@ import { label } from '../../model/objects.ts';
 import { isSelected, repack } from '../../shadow/endpoints.ts';
 import { isControllers, isOwnedBy } from '../../shadow/endpointslice.ts';
 import type { Verdict } from '../finding/verdicts.ts';
-import { legal } from '../finding/verdicts.ts';
+import { legal, unknownText } from '../finding/verdicts.ts';
 import type { Role, ServiceState } from '../service/cache.ts';
 import { isMember, nodeOf, roleOf } from '../service/cache.ts';
 import { isReady, portsText, readyText, sliceObject } from '../service/compare.ts';
@@ -18,18 +18,9 @@ import type { VerdictInput } from '../service/verdict.ts';
 import { serviceOutputs, unknownReason, verdictOn } from '../service/verdict.ts';
 import type { EntryState, ListingPlace } from './conditions.ts';
 import { entryStates, evaluateConditions, placeName, stateOf, stateWords } from './conditions.ts';
+import { itemChange, itemReasons, itemText, severityOf, worstItemsFirst } from './differences.ts';
 import type { Reason, ReasonMark } from './explanation.ts';
-import {
-  itemChange,
-  itemReasons,
-  itemText,
-  note,
-  reason,
-  severityOf,
-  unknownText,
-  worstItemsFirst,
-  worstVerdict,
-} from './explanation.ts';
+import { note, reason, worstVerdict } from './explanation.ts';
 
 /** One entry at one address of the Endpoints or of a slice. */
 export interface ObservedEntry {
@@ -111,7 +102,6 @@ function endpointText(endpoint: Endpoint, { ports }: EndpointSlice): string {
   return `${addresses.join(', ')}, ${ready}, ${portsText(ports)}${hint}`;
 }
 
-/** The manager of a slice. */
 export function managerText(role: Role | null, { labels }: EndpointSlice): string {
   if (role === 'mirror') return 'mirrored from Endpoints';
   if (role !== 'foreign') return 'no slice of this Service any more';
@@ -192,8 +182,6 @@ export function itemsAbout(
   });
 }
 
-// --- the explanation ---
-
 /** The end of an answer if an output of a Service is unknown; '' if all are known. */
 export function doubtText(
   { stale }: VerdictInput,
@@ -204,7 +192,6 @@ export function doubtText(
   return first === undefined ? '' : `; ${what} can be judged: ${unknownText[first]}`;
 }
 
-/** What is known of a pod and an existing Service. */
 function pairInput(context: VerdictInput, audited: ServiceAudit, pod: Pod) {
   const { listers, release } = context;
   const { service } = audited.record;
@@ -252,7 +239,6 @@ export function explainPair(context: VerdictInput, audited: ServiceAudit, pod: P
   };
 }
 
-/** Compares the desired with the actual state at a place. */
 function comparePlace(input: PairInput, place: ListingPlace, expected: EntryState) {
   const { audited, service } = input;
   const { stale } = input.context;

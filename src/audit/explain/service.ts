@@ -9,7 +9,7 @@ import { addressTypesOf } from '../../shadow/endpointslice.ts';
 import { hintMode, whyNoHints } from '../../shadow/hints.ts';
 import { isMirrored } from '../../shadow/mirroring.ts';
 import { addressesOf } from '../../shadow/pod.ts';
-import { legal } from '../finding/verdicts.ts';
+import { legal, unknownText } from '../finding/verdicts.ts';
 import { fillOf } from '../measure/fill.ts';
 import type { AuditContext, ServiceState } from '../service/cache.ts';
 import { nodeOf, slicesOf } from '../service/cache.ts';
@@ -19,31 +19,13 @@ import type { ServiceAudit, ServiceDifference } from '../service/reconcile.ts';
 import type { VerdictInput } from '../service/verdict.ts';
 import { serviceOutputs, unknownReason, verdictOf } from '../service/verdict.ts';
 import type { Conditions } from './conditions.ts';
-import {
-  decidingCondition,
-  evaluateConditions,
-  servicePortText,
-  stateWords,
-} from './conditions.ts';
+import { decidingCondition, evaluateConditions, stateWords } from './conditions.ts';
+import { itemChange, itemReasons, itemText, severityOf, worstItemsFirst } from './differences.ts';
 import type { ExplanationBody, Reason } from './explanation.ts';
-import {
-  counted,
-  fewOf,
-  firstChange,
-  firstReasons,
-  itemChange,
-  itemReasons,
-  itemText,
-  markOf,
-  note,
-  reason,
-  severityOf,
-  unknownText,
-  worstItemsFirst,
-  worstVerdict,
-} from './explanation.ts';
+import { firstChange, firstReasons, markOf, note, reason, worstVerdict } from './explanation.ts';
 import { missedLabelText, namespacesMatching, podsNear, wantedLabels } from './near-miss.ts';
 import { doubtText, managerText, observedEntries } from './pod-in-service.ts';
+import { counted, fewOf, servicePortText } from './text.ts';
 
 /** Explains a Service, or the objects that are left under its name. */
 export function explainService(context: VerdictInput, audited: ServiceAudit): ExplanationBody {
@@ -135,8 +117,6 @@ function kindReason(service: Service): Reason {
   return reason('yes', facts.join(''), { object, field: 'spec' });
 }
 
-// --- pods ---
-
 /** The selected pods in groups that are equal in all that decides, largest first. */
 function groupPods({ members, kinds }: ServiceState, service: Service): Pod[][] {
   const types = addressTypesOf(service);
@@ -219,8 +199,6 @@ function noPodsReason({ listers }: AuditContext, service: Service): Reason {
   });
 }
 
-// --- outputs ---
-
 export const outputNames: Readonly<Record<ServiceOutput, string>> = {
   endpoints: 'Endpoints',
   endpointslices: 'EndpointSlices',
@@ -286,7 +264,6 @@ function sliceReasons(context: AuditContext, record: ServiceState): Reason[] {
   return [...reasons, note(text, { source: sliceReconciler })];
 }
 
-/** The entries of an output in numbers. */
 function sizeText({ listers }: AuditContext, record: ServiceState, output: ServiceOutput): string {
   if (output === 'endpoints') {
     if (record.endpoints === null) return 'the object does not exist';

@@ -57,7 +57,6 @@ export function serviceTable(
   };
 }
 
-/** The differences at single addresses. */
 function itemsByAddress({ items }: ServiceAudit): Map<string, ServiceDifference[]> {
   const found = new Map<string, ServiceDifference[]>();
   for (const [unit, differences] of items) {

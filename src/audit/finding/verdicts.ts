@@ -4,28 +4,29 @@ import type { Code } from './catalogue.ts';
 
 export type Verdict = 'conform' | 'pending' | 'different' | 'unknown';
 /** Why a node, or a Service port on it, is unknown. */
-const nodeUnknownReasons = [
-  'node-not-known',
-  'proxy-mode-not-modelled',
-  'rules-not-known',
-  'rules-not-whole',
-  'rules-not-understood',
-  'agent-absent',
-  'agent-refused',
-  'agent-stale',
-] as const;
+const nodeUnknownText = {
+  'node-not-known': 'the input has no such Node',
+  'proxy-mode-not-modelled': 'the mode of kube-proxy there is not modelled',
+  'rules-not-known': 'the rules of the node are not known',
+  'rules-not-whole': 'the dumps do not tell all rules of the node',
+  'rules-not-understood': 'rules of the node are not understood',
+  'agent-absent': 'no agent runs on the node',
+  'agent-refused': 'the agent of the node did not answer as it must',
+  'agent-stale': 'the agent of the node is not heard of',
+} as const;
 /** Why an output is unknown. */
-export const unknownReasons = [
-  'pods-not-known',
-  'nodes-not-known',
-  'endpoints-not-known',
-  'endpointslices-not-known',
-  'object-unreadable',
-  'input-stale',
-  ...nodeUnknownReasons,
-] as const;
-export type UnknownReason = (typeof unknownReasons)[number];
-export type NodeUnknownReason = (typeof nodeUnknownReasons)[number];
+export const unknownText = {
+  'pods-not-known': 'the input has no Pods',
+  'nodes-not-known': 'the input has no Nodes',
+  'endpoints-not-known': 'the input has no Endpoints',
+  'endpointslices-not-known': 'the input has no EndpointSlices',
+  'object-unreadable': 'an object that has a say in it could not be read',
+  'input-stale': 'an input cannot be seen just now',
+  ...nodeUnknownText,
+} as const;
+export type UnknownReason = keyof typeof unknownText;
+export type NodeUnknownReason = keyof typeof nodeUnknownText;
+export const unknownReasons = Object.keys(unknownText) as UnknownReason[];
 /** Differences that the API allows and that affect no client: the verdict stays conform. */
 export const legal: ReadonlySet<Code> = new Set([
   'slice-duplicate',

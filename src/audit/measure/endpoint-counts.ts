@@ -17,14 +17,11 @@ export const endpointConditions = [
   'not-ready',
 ] as const;
 
-/** Endpoints by condition, and the ready ones with topology hints. */
-export type ConditionCounts = ReturnType<typeof noConditionCounts>;
+export type ConditionCounts = ReturnType<typeof countConditions>;
 
-export const noConditionCounts = () => ({ ...recordOf(endpointConditions, () => 0), hinted: 0 });
-
-/** Counts every entry of some slices; duplicates count twice. */
-export function countConditions(slices: Iterable<EndpointSlice>): ConditionCounts {
-  const counts = noConditionCounts();
+/** Counts every entry of some slices by condition, and the ready ones with topology hints. */
+export function countConditions(slices: Iterable<EndpointSlice>) {
+  const counts = { ...recordOf(endpointConditions, () => 0), hinted: 0 };
   for (const { endpoints } of slices) {
     for (const { ready, serving, terminating, forZones, forNodes } of endpoints) {
       if (ready ?? true) {
@@ -38,9 +35,6 @@ export function countConditions(slices: Iterable<EndpointSlice>): ConditionCount
   return counts;
 }
 
-// --- capacity ---
-
-/** Objects that reach a limit. */
 export type CapacityCounts = ReturnType<typeof capacityOf>;
 
 /** Counts the Endpoints and slices of one Service; `limits`: the most entries of one object. */
@@ -55,15 +49,9 @@ export function capacityOf(
   return {
     /** Endpoints with the annotation over-capacity: truncated (since Kubernetes 1.22). */
     truncated: Number(annotations[annotation.overCapacity] === 'truncated'),
-    /** Objects that list more than one of their kind should. */
     over: { endpoints: Number(listed > limits.endpoints), endpointslices: large.length },
   };
 }
-
-export const noCapacity = (): CapacityCounts =>
-  capacityOf(null, [], { endpoints: 0, endpointslices: 0 });
-
-// --- duplicates ---
 
 /** Endpoints that are listed more than once, by whether their conditions agree. */
 export type DuplicateCounts = ReturnType<typeof countDuplicates>;

@@ -16,13 +16,10 @@ export interface Fill {
   readonly minimum: number;
 }
 
-export const noFill = (): Fill => ({ endpoints: 0, slices: 0, minimum: 0 });
-
 /** The slices of one Service with one address type and port map. */
 export interface PortMapFill extends Fill {
   readonly addressType: AddressType;
   readonly ports: readonly Port[];
-  /** As fillRatio returns it. */
   readonly ratio: number | null;
 }
 
@@ -45,16 +42,14 @@ export function fillGroups(slices: readonly EndpointSlice[], max: number): PortM
   });
 }
 
-/** Slices beyond the minimum. */
 export const surplusOf = (fill: Fill): number => fill.slices - fill.minimum;
 
 /** The used share of the places, above 1 if slices are oversized; null without slices. */
 export const fillRatio = (fill: Fill, max: number): number | null =>
   fill.slices === 0 ? null : fill.endpoints / (fill.slices * max);
 
-/** The sums over the groups of some slices. */
 export function fillOf(slices: readonly EndpointSlice[], max: number): Fill {
-  const sum = noFill();
+  const sum = { endpoints: 0, slices: 0, minimum: 0 };
   for (const { endpoints, slices: count, minimum } of fillGroups(slices, max)) {
     addCounts(sum, { endpoints, slices: count, minimum }, 1);
   }

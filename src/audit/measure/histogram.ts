@@ -21,7 +21,6 @@ export interface Histogram {
   exemplars?: (Exemplar | undefined)[];
 }
 
-/** A histogram without values; `bounds` ascend. */
 export function createHistogram(bounds: readonly number[]): Histogram {
   const counts = new Array<number>(bounds.length + 1).fill(0);
   return { bounds, counts, count: 0, sum: 0, largest: 0 };
@@ -41,7 +40,6 @@ export function observe(histogram: Histogram, value: number): void {
   histogram.largest = Math.max(largest, value);
 }
 
-/** Makes an observed value the exemplar of its bucket. */
 export function exemplify(histogram: Histogram, exemplar: Exemplar): void {
   const index = bucketOf(histogram.bounds, exemplar.value);
   if ((histogram.counts[index] ?? 0) === 0) return;

@@ -25,7 +25,6 @@ import { createHistogram, exemplify, observe } from './histogram.ts';
 import type { LagOperation } from './lag.ts';
 import { convergenceBounds, lagOperations } from './lag.ts';
 
-/** The outputs that must follow a change of a pod. */
 export const journeyOutputs = ['endpoints', 'endpointslices'] as const;
 export type JourneyOutput = (typeof journeyOutputs)[number];
 
@@ -46,7 +45,6 @@ export interface JourneyStage {
   readonly node: string | null;
 }
 
-/** A stage of an output. */
 export type OutputStage = JourneyStage & { readonly stage: JourneyOutput };
 
 /**
@@ -76,13 +74,11 @@ export interface Journey {
   readonly quality: JourneyQuality;
   /** In order; the first is the arrival. Of the nodes, the first few and the last. */
   readonly stages: readonly JourneyStage[];
-  /** The number of nodes that it reached. */
   readonly nodes: number;
   /** null while it is open. */
   readonly end: JourneyEnd | null;
 }
 
-/** A change of a pod as it arrives. */
 export interface JourneyStart extends Pick<
   Journey,
   'namespace' | 'service' | 'pod' | 'uid' | 'podNode' | 'addresses' | 'operation'
@@ -92,7 +88,6 @@ export interface JourneyStart extends Pick<
   readonly at: number;
   readonly gap: boolean;
   readonly resourceVersion: string;
-  /** The outputs that a controller must write. */
   readonly awaits: readonly JourneyOutput[];
 }
 
@@ -112,7 +107,6 @@ export const journeySeconds = ({ begun }: Journey, { at }: JourneyStage): number
 export const lastOf = ({ stages }: Journey, name: JourneyStageName): JourneyStage | undefined =>
   stages.findLast(({ stage }) => stage === name);
 
-/** Seconds from the beginning to the last stage. */
 export const journeyLength = ({ begun, stages }: Journey): number =>
   Math.max(0, ...stages.map(({ at }) => at - begun));
 
@@ -145,7 +139,6 @@ interface State {
   readonly options: JourneysOptions;
   readonly byPod: Map<string, Open>;
   readonly byService: Map<Key, Set<Open>>;
-  /** The number of awaited nodes. */
   awaited: number;
   readonly ended: Record<JourneyEnd, number>;
 }
@@ -161,7 +154,6 @@ export function createJourneys(options: JourneysOptions = {}) {
   const { byPod, byService } = state;
   return {
     ended: ended as Readonly<typeof ended>,
-    /** In the order in which they began. */
     open: (): Iterable<Journey> => byPod.values(),
     openCount: () => byPod.size,
     /** Begins a journey, and ends the one that it overtakes. */
@@ -269,14 +261,12 @@ function reachNode(state: State, node: string, { at, before, differs }: JourneyR
   }
 }
 
-/** Returns whether the node was awaited. */
 function leaveNode(state: State, open: Open, node: string): boolean {
   const was = open.awaitsNodes?.delete(node) === true;
   if (was) state.awaited--;
   return was;
 }
 
-/** Ends a journey that awaits nothing more. */
 function finish(state: State, open: Open): void {
   if (open.awaits.size > 0 || (open.awaitsNodes?.size ?? 0) > 0) return;
   end(state, open, 'complete');
@@ -296,8 +286,6 @@ function end(state: State, open: Open, how: JourneyEnd): void {
   options.onEnd?.(open);
 }
 
-// --- lags ---
-
 export const programmingBounds = ['least', 'most'] as const;
 
 export type JourneyLag = ReturnType<typeof createJourneyLag>;
@@ -308,7 +296,6 @@ export const createJourneyLag = () => ({
   readiness: recordOf(journeyLagOutputs, createLag),
   removal: recordOf(journeyLagOutputs, createLag),
   programming: recordOf(programmingBounds, createLag),
-  /** The number of journeys, by the quality of their beginning. */
   begun: recordOf(lagOperations, () => recordOf(journeyQualities, () => 0)),
 });
 
@@ -316,7 +303,6 @@ export const createJourneyLag = () => ({
 export const isMeasured = ({ quality }: Journey): boolean =>
   quality !== 'skewed' && quality !== 'gap';
 
-/** The histogram of a stage; null if it is not measured. */
 function histogramOf(lag: JourneyLag, journey: Journey, { stage }: JourneyStage): Histogram | null {
   const { operation } = journey;
   if (stage === 'arrival' || operation === 'update' || !isMeasured(journey)) return null;

@@ -29,8 +29,6 @@ export const durationBounds: readonly number[] = [
   1, 2.5, 10,
 ];
 
-// --- convergence lag ---
-
 export const lagOutputs = ['endpoints', 'endpointslices', 'mirrored', 'node'] as const;
 export type LagOutput = (typeof lagOutputs)[number];
 
@@ -46,7 +44,6 @@ export interface LagSample {
 
 export type ConvergenceLag = ReturnType<typeof createConvergenceLag>;
 
-/** Seconds, from 10 ms to 10 minutes. */
 export const convergenceBounds: readonly number[] = [
   0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600,
 ];
@@ -57,11 +54,8 @@ export const createConvergenceLag = () =>
 export const countConvergence = (lag: ConvergenceLag, sample: LagSample): void =>
   observe(lag[sample.output][sample.operation], sample.seconds);
 
-// --- trigger lag ---
-
 export const triggerQualities = ['ok', 'coarse', 'absent', 'restarted', 'skewed'] as const;
 
-/** The quality of a trigger time; see the head of this file. */
 export type TriggerQuality = (typeof triggerQualities)[number];
 
 interface TriggerSample {
@@ -123,14 +117,12 @@ export function triggerSample(
   }
   const seconds = at - trigger;
   const isRestart = trigger === service?.created && seconds > longAfter;
-  // The annotation has whole seconds.
   const quality = seconds < -1 ? 'skewed' : seconds < 1 ? 'coarse' : 'ok';
   return { resource, quality: isRestart ? 'restarted' : quality, seconds };
 }
 
 export type TriggerLag = ReturnType<typeof createTriggerLag>;
 
-/** Seconds, from the resolution of the annotation to 10 minutes. */
 export const triggerBounds: readonly number[] = [1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600];
 
 export const createTriggerLag = () => ({
@@ -146,8 +138,6 @@ export function countTrigger(triggers: TriggerLag, sample: TriggerSample): void 
   // A coarse lag may be negative by less than a second.
   observe(triggers.lag[resource], Math.max(0, seconds ?? 0));
 }
-
-// --- clock skew ---
 
 /**
  * The distance of the clocks of the API server and the auditor: the arrival of a new object minus

@@ -2,8 +2,8 @@
 // the changes of the input. A new measurement needs a field here, a call in src/auditor that feeds
 // it, and an entry in src/output/metrics.
 
-import { noCapacity, noConditionCounts } from './endpoint-counts.ts';
-import { noFill } from './fill.ts';
+import { capacityOf, countConditions, countDuplicates } from './endpoint-counts.ts';
+import { fillOf } from './fill.ts';
 import { createHistogram } from './histogram.ts';
 import { createJourneyLag } from './journey.ts';
 import { createClockSkew, createConvergenceLag, createTriggerLag, durationBounds } from './lag.ts';
@@ -13,13 +13,12 @@ import { createSizes } from './size.ts';
 export type ServiceSums = Readonly<ReturnType<typeof createServiceSums>>;
 
 export const createServiceSums = (max: number) => ({
-  fill: { max, ...noFill() },
-  duplicates: { equal: 0, conflicting: 0 },
-  conditions: noConditionCounts(),
-  capacity: noCapacity(),
+  fill: { max, ...fillOf([], max) },
+  duplicates: countDuplicates([]),
+  conditions: countConditions([]),
+  capacity: capacityOf(null, [], { endpoints: 0, endpointslices: 0 }),
 });
 
-/** Counts and histograms since the start. */
 export type Measurements = Readonly<ReturnType<typeof createMeasurements>>;
 
 export const createMeasurements = () => ({

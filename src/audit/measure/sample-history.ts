@@ -59,7 +59,6 @@ function seriesOf(intervals: readonly (readonly [number, Interval])[]) {
       intervals.map(([, { [output]: histogram }]) => (histogram ? value(histogram) : null)),
     );
   return {
-    /** The start of each interval. */
     at: intervals.map(([at]) => at),
     /** Changes of all outputs. */
     changes: intervals.map(([, interval]) =>
@@ -70,8 +69,6 @@ function seriesOf(intervals: readonly (readonly [number, Interval])[]) {
     longest: lines(({ largest }) => largest),
   };
 }
-
-// --- longest lags ---
 
 const day = 86_400;
 

@@ -26,7 +26,6 @@ export const sizeBounds: readonly number[] = [
   objectBytesLimit,
 ];
 
-/** Sizes of one resource, in bytes. */
 export type ResourceSizes = ReturnType<typeof createResourceSizes>;
 
 const createResourceSizes = () => ({

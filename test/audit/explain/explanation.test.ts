@@ -3,13 +3,12 @@
 import { expect, test } from 'vitest';
 
 import {
-  counted,
-  fewOf,
   itemReasons,
   itemText,
   severityOf,
   worstItemsFirst,
-} from '../../../src/audit/explain/explanation.ts';
+} from '../../../src/audit/explain/differences.ts';
+import { counted, fewOf } from '../../../src/audit/explain/text.ts';
 import {
   address,
   endpoint,

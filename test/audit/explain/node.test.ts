@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
 
 import { explain } from '../../../src/audit/explain/explain.ts';
+import type { Reason } from '../../../src/audit/explain/explanation.ts';
 import type { NodeLookup } from '../../../src/audit/explain/node.ts';
 import { explainNode } from '../../../src/audit/explain/node.ts';
-import type { Reason } from '../../../src/audit/explain/explanation.ts';
 import type { PacketTrace } from '../../../src/audit/node/audit-node.ts';
 import { endpoints, judged, node, pod, service, slice } from '../../build.ts';
 
@@ -30,7 +30,7 @@ const lookWith = (verdict: 'conform' | 'different'): NodeLookup => ({
   walked: () => [packet(verdict)],
 });
 
-const asked = { node: 'node-a', service: 'shop/web', port: null };
+const asked = { kind: 'node' as const, node: 'node-a', service: 'shop/web', port: null };
 const textsOf = (reasons: readonly Reason[]): string[] =>
   reasons.flatMap(({ text, parts }) => [text, ...textsOf(parts)]);
 
@@ -117,6 +117,6 @@ test.each([
   [{ node: 'node-b' }, 'Node node-b does not exist'],
   [{ service: 'shop/wep' }, 'Service shop/wep does not exist'],
 ])('%j is not there', (more, answer) => {
-  const got = explain(context, serviceAuditor, { kind: 'node', ...asked, ...more });
+  const got = explain(context, serviceAuditor, { ...asked, ...more });
   expect(got).toMatchObject({ found: false, answer });
 });

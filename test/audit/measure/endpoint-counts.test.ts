@@ -5,8 +5,6 @@ import {
   capacityOf,
   countConditions,
   countDuplicates,
-  noCapacity,
-  noConditionCounts,
 } from '../../../src/audit/measure/endpoint-counts.ts';
 import type { Endpoint, EndpointSlice } from '../../../src/model/objects.ts';
 import { annotation } from '../../../src/model/objects.ts';
@@ -28,7 +26,7 @@ describe('conditions', () => {
       [{ ready: false, serving: false, terminating: true }, 'terminating'],
     ];
     test.each(cases)('%j is %s', (conditions, want) => {
-      expect(counted(conditions)).toEqual({ ...noConditionCounts(), [want]: 1 });
+      expect(counted(conditions)).toEqual({ ...countConditions([]), [want]: 1 });
     });
 
     test('only ready endpoints with hints count as hinted', () => {
@@ -56,12 +54,14 @@ describe('capacity', () => {
     });
 
   describe('objects over a limit', () => {
+    const none = { truncated: 0, over: { endpoints: 0, endpointslices: 0 } };
+
     test('no object reaches no limit', () => {
-      expect(capacityOf(null, [], limits)).toEqual(noCapacity());
+      expect(capacityOf(null, [], limits)).toEqual(none);
     });
 
     test('an object at its limit is not over it', () => {
-      expect(capacityOf(listing(3), [sliced(2)], limits)).toEqual(noCapacity());
+      expect(capacityOf(listing(3), [sliced(2)], limits)).toEqual(none);
     });
 
     test('each object over its limit counts', () => {

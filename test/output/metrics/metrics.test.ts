@@ -4,7 +4,7 @@ import { runInNewContext } from 'node:vm';
 import { beforeAll, describe, expect, test, vi } from 'vitest';
 
 import { catalogue } from '../../../src/audit/finding/catalogue.ts';
-import { fillOf, noFill } from '../../../src/audit/measure/fill.ts';
+import { fillOf } from '../../../src/audit/measure/fill.ts';
 import { exemplify } from '../../../src/audit/measure/histogram.ts';
 import { countConvergence, countTrigger, observeCreated } from '../../../src/audit/measure/lag.ts';
 import { families } from '../../../src/output/metrics/families.ts';
@@ -255,7 +255,7 @@ describe('the exposition', () => {
   });
 
   test('has no fill ratio without slices', async () => {
-    const text = await exposition({ ...stateOf(), fill: { max: 100, ...noFill() } });
+    const text = await exposition({ ...stateOf(), fill: { max: 100, ...fillOf([], 100) } });
     expect(text).not.toContain('fill_ratio');
   });
 });

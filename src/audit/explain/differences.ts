@@ -1,0 +1,64 @@
+// Turns differences into reasons and texts.
+
+import type { Finding, Severity } from '../finding/catalogue.ts';
+import { bySeverity, catalogue } from '../finding/catalogue.ts';
+import { causes } from '../finding/causes.ts';
+import type { ServiceDifference } from '../service/reconcile.ts';
+import type { Reason } from './explanation.ts';
+import { firstReasons, note, reason, worstSeverity } from './explanation.ts';
+import { counted } from './text.ts';
+
+/** Differences worst first, then oldest first. */
+export const worstItemsFirst = (items: readonly ServiceDifference[]): ServiceDifference[] =>
+  items.toSorted((a, b) => bySeverity(a, b) || a.since - b.since);
+
+/** The worst severity of the differences that are findings; null without any. */
+export const severityOf = (items: readonly ServiceDifference[]): Severity | null =>
+  worstSeverity(items.map(({ openedAt, severity }) => (openedAt === null ? null : severity)));
+
+/** One reason for each group of differences with equal code, object and cause, worst first. */
+export function itemReasons(items: readonly ServiceDifference[]): Reason[] {
+  const groups = Map.groupBy(worstItemsFirst(items), ({ difference, cause, openedAt }) =>
+    [difference.code, cause, openedAt === null, difference.object].join(' '),
+  );
+  const countText = (rest: number): string => `${counted(rest, 'more kind')} of difference`;
+  return firstReasons([...groups.values()], 5, groupReasons, countText);
+}
+
+function groupReasons(items: readonly ServiceDifference[]): Reason[] {
+  const [first] = items;
+  if (first === undefined) return [];
+  const { difference, output, cause, openedAt, proven } = first;
+  const { code, object, field } = difference;
+  const { title, meaning, upstream } = catalogue[code];
+  const sides = (item: ServiceDifference): Reason[] => sideNotes(item.difference);
+  const countText = (rest: number): string => `${rest} more of the same kind`;
+  const parts = [note(meaning), ...firstReasons(items, 3, sides, countText)];
+  if (cause !== null) {
+    const known = proven ? 'cause' : 'likely cause, as the state looks';
+    const text = `${known}: ${causes[cause].title} (${cause})`;
+    parts.push(note(text, { source: causes[cause].upstream }));
+  }
+  const hope = output === 'input' ? 'too new to be a finding' : 'it may be on its way';
+  const pending = openedAt === null ? `, pending: ${hope}` : '';
+  const since = Math.min(...items.map((item) => item.since));
+  const change = itemChange(first);
+  const details = { object, field, source: upstream, change, since, parts };
+  return [reason('no', `${title} (${code}${pending})`, details)];
+}
+
+export const itemChange = ({ difference: { object, code }, cause }: ServiceDifference): string =>
+  `${object}: ${cause === null ? catalogue[code].remedy : causes[cause].cure}`;
+
+export const sideNotes = ({ expected, actual }: Pick<Finding, 'expected' | 'actual'>): Reason[] => [
+  ...(expected === null ? [] : [note(`expected: ${expected}`)]),
+  note(`found: ${actual ?? 'nothing'}`),
+];
+
+/** A difference in one clause, with its cause if it has one. */
+export function itemText({ difference, cause }: ServiceDifference): string {
+  const { code, expected, actual } = difference;
+  const got = actual ?? `missing is ${expected ?? 'all of it'}`;
+  const why = cause === null ? '' : `. Cause: ${causes[cause].title}`;
+  return `${catalogue[code].title}: ${got}${why}`;
+}
