@@ -2,19 +2,10 @@
 //
 // Most keys have one object, which the map then has without a list around it.
 
-export interface ObjectIndex<T> {
-  /** Adds an object, removes one, or replaces a version by the next. */
-  replace(before: T | null, after: T | null): void;
-  /** The objects of a key, in no order; valid until the next change. */
-  get(key: string): readonly T[];
-}
-
 const noObjects: readonly never[] = [];
 
 /** An empty index. `keysOf` returns the keys of an object, each once. */
-export function createIndex<T extends object>(
-  keysOf: (object: T) => readonly string[],
-): ObjectIndex<T> {
+export function createIndex<T extends object>(keysOf: (object: T) => readonly string[]) {
   const entries = new Map<string, T | T[]>();
   const add = (key: string, object: T): void => {
     const entry = entries.get(key);
@@ -40,7 +31,8 @@ export function createIndex<T extends object>(
     else entries.set(key, after);
   };
   return {
-    replace(before, after) {
+    /** Adds an object, removes one, or replaces a version by the next. */
+    replace(before: T | null, after: T | null): void {
       const oldKeys = before === null ? noObjects : keysOf(before);
       const newKeys = after === null ? noObjects : keysOf(after);
       for (const key of oldKeys) {
@@ -50,7 +42,8 @@ export function createIndex<T extends object>(
       }
       for (const key of newKeys) if (after !== null && !oldKeys.includes(key)) add(key, after);
     },
-    get(key) {
+    /** The objects of a key, in no order; valid until the next change. */
+    get(key: string): readonly T[] {
       const entry = entries.get(key);
       return entry === undefined ? noObjects : Array.isArray(entry) ? entry : [entry];
     },

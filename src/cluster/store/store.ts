@@ -35,17 +35,6 @@ import { sharedEndpoints, sharedSlice } from './structural-sharing.ts';
 
 const tombstoneLimit = 4096;
 
-export interface Store {
-  readonly listers: Listers;
-  readonly objects: { readonly [R in Resource]: ReadonlyMap<Key, ObjectOf[R]> };
-  /** Stores the object of an event; null if the event changes nothing. */
-  apply(event: WatchEvent): Change | null;
-  /** A list of the resource is complete: no event that is older than the list can follow. */
-  listed(resource: Resource): void;
-  /** How many events were older than the stored version, and how many repeated it. */
-  readonly dropped: { stale: number; repeated: number };
-}
-
 /** SetNodes of k8s.io/endpointslice@v0.36.3 topologycache/topologycache.go. */
 function zoneCapacityOf(nodes: Iterable<Node>): ZoneCapacity {
   const cpuMillisByZone = new Map<string, number>();
@@ -59,13 +48,6 @@ function zoneCapacityOf(nodes: Iterable<Node>): ZoneCapacity {
   return { insufficient: false, cpuMillisByZone };
 }
 
-const newIndexes = () => ({
-  podsByNamespace: createIndex<Pod>(({ namespace }) => [namespace]),
-  podsByNode: createIndex<Pod>(({ node }) => (node === '' ? [] : [node])),
-  podsByAddress: createIndex<Pod>(canonicalIPs),
-  servicesByPair: createIndex<Service>(selectorPair),
-});
-
 const canonicalIPs = ({ ips }: Pod): readonly string[] =>
   ips.length < 2 ? ips.map(canonicalIP) : [...new Set(ips.map(canonicalIP))];
 
@@ -78,42 +60,47 @@ function selectorPair({ namespace, selector }: Service): readonly string[] {
 /** The most label sets whose Services are cached: some megabytes. */
 const selectingLimit = 16_384;
 
-interface State {
-  readonly cache: { readonly [R in Resource]: Map<Key, ObjectOf[R]> };
-  readonly indexes: ReturnType<typeof newIndexes>;
+type State = ReturnType<typeof createState>;
+
+const createState = () => ({
+  cache: {
+    services: new Map<Key, Service>(),
+    pods: new Map<Key, Pod>(),
+    nodes: new Map<Key, Node>(),
+    endpoints: new Map<Key, Endpoints>(),
+    endpointslices: new Map<Key, EndpointSlice>(),
+  },
+  indexes: {
+    podsByNamespace: createIndex<Pod>(({ namespace }) => [namespace]),
+    podsByNode: createIndex<Pod>(({ node }) => (node === '' ? [] : [node])),
+    podsByAddress: createIndex<Pod>(canonicalIPs),
+    servicesByPair: createIndex<Service>(selectorPair),
+  },
   /** The version of each object that was deleted, oldest first. */
-  readonly tombstones: Map<string, string>;
-  readonly zonesSeen: Set<string>;
-  readonly dropped: { stale: number; repeated: number };
+  tombstones: new Map<string, string>(),
+  zonesSeen: new Set<string>(),
+  dropped: { stale: 0, repeated: 0 },
   /** The Services that select some labels, in the namespace of the latest query. */
-  readonly selecting: Map<Labels, { readonly namespace: string; readonly found: Service[] }>;
+  selecting: new Map<Labels, { readonly namespace: string; readonly found: Service[] }>(),
   /** null if it must be computed from the Nodes. */
-  zoneCapacity: ZoneCapacity | null;
-}
+  zoneCapacity: null as ZoneCapacity | null,
+});
+
+export type Store = ReturnType<typeof createStore>;
 
 /** An empty store. `delivered` contains the resources of the input; it may still grow. */
-export function createStore(delivered: ReadonlySet<Resource>): Store {
-  const state: State = {
-    cache: {
-      services: new Map(),
-      pods: new Map(),
-      nodes: new Map(),
-      endpoints: new Map(),
-      endpointslices: new Map(),
-    },
-    indexes: newIndexes(),
-    tombstones: new Map(),
-    zonesSeen: new Set(),
-    dropped: { stale: 0, repeated: 0 },
-    zoneCapacity: null,
-    selecting: new Map(),
-  };
-  const listers = viewOf(state, delivered);
+export function createStore(delivered: ReadonlySet<Resource>) {
+  const state = createState();
   return {
-    listers,
-    objects: state.cache,
-    apply: (event) => apply(state, event),
-    listed: (resource) => deleteTombstones(state, resource),
+    listers: viewOf(state, delivered),
+    objects: state.cache as { readonly [R in Resource]: ReadonlyMap<Key, ObjectOf[R]> },
+    /** Stores the object of an event; null if the event changes nothing. */
+    apply: (event: WatchEvent) => apply(state, event),
+    /** A list of the resource is complete: no event that is older than the list can follow. */
+    listed: (resource: Resource): void => {
+      deleteTombstones(state, resource);
+    },
+    /** How many events were older than the stored version, and how many repeated it. */
     dropped: state.dropped,
   };
 }
