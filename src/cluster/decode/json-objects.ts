@@ -14,7 +14,6 @@ import type {
   Endpoints,
   EndpointSlice,
   EndpointSubset,
-  Labels,
   UnreadableObject,
   Node,
   ObjectOf,
@@ -26,7 +25,7 @@ import type {
 import { annotation, label, portMapKey, resources } from '../../model/objects.ts';
 import { minorIn } from '../../model/proxy-config.ts';
 import { internLabels, internList, internWord } from './intern.ts';
-import type { Fields, Meta } from './json-fields.ts';
+import type { Fields } from './json-fields.ts';
 import {
   clusterMeta,
   flag,
@@ -60,7 +59,6 @@ import type { Problem } from './problem.ts';
 import { valueText } from './problem.ts';
 import type { PreviousPod } from './read-pod.ts';
 import { readPod } from './read-pod.ts';
-import { loadBalancerIPs, nodeAddresses, podCIDRs, proxiedSpec } from './proxy-flags.ts';
 
 /** A problem of an object; the caller adds the source and line. */
 export type Unreadable = Omit<Problem, 'source' | 'line' | 'lost'> & {
@@ -172,56 +170,69 @@ function readService(raw: Fields, at: number): Service {
   const topologyAuto = within(raw, 'metadata', (metadata) =>
     within(metadata, 'annotations', isTopologyAuto),
   );
-  const virtualIPs = within(raw, 'status', loadBalancerIPs);
-  return within(raw, 'spec', (spec) => serviceOf(meta, at, spec, topologyAuto, virtualIPs));
-}
-
-/** Without a spread, which would make the object larger. */
-function serviceOf(
-  meta: Meta,
-  at: number,
-  spec: Fields,
-  topologyAuto: boolean,
-  loadBalancerIPs: readonly string[],
-): Service {
-  const proxied = proxiedSpec(spec);
-  const [first] = proxied.clusterIPs;
-  const clusterIP = text(spec, 'clusterIP');
-  return {
-    key: meta.key,
-    namespace: meta.namespace,
-    name: meta.name,
-    uid: meta.uid,
-    resourceVersion: meta.resourceVersion,
-    labels: internLabels(meta.labels),
-    created: meta.created,
-    deleting: meta.deleting,
-    at,
-    type: oneOf(spec, 'type', serviceTypes, 'ClusterIP'),
-    // One copy of equal text.
-    clusterIP: clusterIP === first ? first : clusterIP,
-    clusterIPs: proxied.clusterIPs,
-    externalIPs: proxied.externalIPs,
-    loadBalancerSourceRanges: proxied.loadBalancerSourceRanges,
-    internalTrafficPolicy: proxied.internalTrafficPolicy,
-    externalTrafficPolicy: proxied.externalTrafficPolicy,
-    affinitySeconds: proxied.affinitySeconds,
-    healthCheckNodePort: proxied.healthCheckNodePort,
-    loadBalancerIPs,
-    selector: serviceSelector(spec),
-    publishNotReadyAddresses: flag(spec, 'publishNotReadyAddresses'),
-    ipFamilies: internList(texts(spec, 'ipFamilies')),
-    ports: internList(list(spec, 'ports', servicePort)),
-    trafficDistribution: optionalWord(spec, 'trafficDistribution'),
-    topologyAuto,
-  };
+  const loadBalancerIPs = within(raw, 'status', (status) =>
+    within(status, 'loadBalancer', virtualIPs),
+  );
+  return within(raw, 'spec', (spec) => {
+    const clusterIPs = texts(spec, 'clusterIPs');
+    const clusterIP = text(spec, 'clusterIP');
+    const selector = labelMap(spec, 'selector');
+    // Without a spread, which would make the object larger.
+    return {
+      key: meta.key,
+      namespace: meta.namespace,
+      name: meta.name,
+      uid: meta.uid,
+      resourceVersion: meta.resourceVersion,
+      labels: internLabels(meta.labels),
+      created: meta.created,
+      deleting: meta.deleting,
+      at,
+      type: oneOf(spec, 'type', serviceTypes, 'ClusterIP'),
+      // One copy of equal text.
+      clusterIP: clusterIPs.find((ip) => ip === clusterIP) ?? clusterIP,
+      clusterIPs,
+      externalIPs: texts(spec, 'externalIPs'),
+      loadBalancerSourceRanges: texts(spec, 'loadBalancerSourceRanges'),
+      internalTrafficPolicy: trafficPolicy(spec, 'internalTrafficPolicy'),
+      externalTrafficPolicy: trafficPolicy(spec, 'externalTrafficPolicy'),
+      affinitySeconds: affinitySeconds(spec),
+      healthCheckNodePort: number(spec, 'healthCheckNodePort'),
+      loadBalancerIPs,
+      selector: Object.keys(selector).length === 0 ? null : selector,
+      publishNotReadyAddresses: flag(spec, 'publishNotReadyAddresses'),
+      ipFamilies: internList(texts(spec, 'ipFamilies')),
+      ports: internList(list(spec, 'ports', servicePort)),
+      trafficDistribution: optionalWord(spec, 'trafficDistribution'),
+      topologyAuto,
+    };
+  });
 }
 
 const serviceTypes = ['ClusterIP', 'NodePort', 'LoadBalancer', 'ExternalName'] as const;
 
-function serviceSelector(spec: Fields): Labels | null {
-  const selector = labelMap(spec, 'selector');
-  return Object.keys(selector).length === 0 ? null : selector;
+/**
+ * The ingress IPs that nodes answer for: not those of ipMode Proxy (IsVIPMode of
+ * pkg/proxy/util/utils.go). An ingress may have only a hostname.
+ */
+function virtualIPs(loadBalancer: Fields): readonly string[] {
+  const ips = list(loadBalancer, 'ingress', (ingress) => {
+    const ipMode = text(ingress, 'ipMode');
+    return ipMode === '' || ipMode === 'VIP' ? text(ingress, 'ip') : '';
+  });
+  return ips.includes('') ? ips.filter((ip) => ip !== '') : ips;
+}
+
+/** kube-proxy treats every word except Local as Cluster. */
+const trafficPolicy = (spec: Fields, name: string) =>
+  text(spec, name) === 'Local' ? 'Local' : 'Cluster';
+
+/** By default, DefaultClientIPServiceAffinitySeconds. */
+function affinitySeconds(spec: Fields): number | null {
+  const timeout = within(spec, 'sessionAffinityConfig', (config) =>
+    within(config, 'clientIP', (clientIP) => optionalNumber(clientIP, 'timeoutSeconds')),
+  );
+  return text(spec, 'sessionAffinity') === 'ClientIP' ? (timeout ?? 10_800) : null;
 }
 
 /** hintsEnabled of k8s.io/endpointslice@v0.36.3 topologycache/utils.go. */
@@ -269,16 +280,33 @@ function readNode(raw: Fields): Node {
     ready: readyCondition(status)?.status === 'True',
     controlPlane: controlPlaneLabels.some((name) => Object.hasOwn(labels, name)),
     cpuMillis: within(status, 'allocatable', (allocatable) => quantity(allocatable, 'cpu')),
-    ...nodeAddresses(status),
+    ...addressesOf(status),
     podCIDRs: cidrs,
     kubeletMinor: within(status, 'nodeInfo', (info) => minorIn(text(info, 'kubeletVersion'))),
   }));
 }
 
-const controlPlaneLabels = [
-  'node-role.kubernetes.io/control-plane',
-  'node-role.kubernetes.io/master',
-];
+/** A Node's IPs by type; GetNodeHostIPs of pkg/util/node/node.go takes internal ones first. */
+function addressesOf(status: Fields): Pick<Node, 'addresses' | 'externalIPs'> {
+  const all = list(status, 'addresses', (address) => ({
+    type: text(address, 'type'),
+    address: word(address, 'address'),
+  }));
+  const byType = (wanted: string) =>
+    all.flatMap(({ type, address }) => (type === wanted ? address : []));
+  return { addresses: byType('InternalIP'), externalIPs: byType('ExternalIP') };
+}
+
+/** A Node's spec.podCIDRs; spec.podCIDR where there is no list. */
+function podCIDRs(spec: Fields): readonly string[] {
+  const all = texts(spec, 'podCIDRs');
+  const first = text(spec, 'podCIDR');
+  return all.length === 0 && first !== '' ? [first] : all;
+}
+
+const controlPlaneLabels = ['control-plane', 'master'].map(
+  (role) => `node-role.kubernetes.io/${role}`,
+);
 
 function readEndpoints(raw: Fields, at: number, known: Known): Endpoints {
   const meta = within(raw, 'metadata', namespacedMeta);
@@ -331,7 +359,11 @@ function subsetPort(port: Fields): Port {
 
 function readEndpointSlice(raw: Fields, at: number, known: Known): EndpointSlice {
   const meta = within(raw, 'metadata', namespacedMeta);
-  const { generation, annotations, owners } = within(raw, 'metadata', sliceMeta);
+  const { generation, annotations, owners } = within(raw, 'metadata', (metadata) => ({
+    generation: integer(metadata, 'generation'),
+    annotations: stringMap(metadata, 'annotations'),
+    owners: list(metadata, 'ownerReferences', ownerReference),
+  }));
   const addressType = oneOf(raw, 'addressType', addressTypes);
   const ports = internList(list(raw, 'ports', slicePort));
   // Only an object that names its version is known to be v1; the items of a list do not.
@@ -356,12 +388,6 @@ function readEndpointSlice(raw: Fields, at: number, known: Known): EndpointSlice
     bytes: known.bytes ?? null,
   };
 }
-
-const sliceMeta = (metadata: Fields) => ({
-  generation: integer(metadata, 'generation'),
-  annotations: stringMap(metadata, 'annotations'),
-  owners: list(metadata, 'ownerReferences', ownerReference),
-});
 
 const addressTypes = ['IPv4', 'IPv6', 'FQDN'] as const;
 
@@ -403,20 +429,16 @@ function betaEndpoint(raw: Fields): Endpoint {
   }));
 }
 
-function endpointConditions(conditions: Fields) {
-  return {
-    ready: optionalFlag(conditions, 'ready'),
-    serving: optionalFlag(conditions, 'serving'),
-    terminating: optionalFlag(conditions, 'terminating'),
-  };
-}
+const endpointConditions = (conditions: Fields) => ({
+  ready: optionalFlag(conditions, 'ready'),
+  serving: optionalFlag(conditions, 'serving'),
+  terminating: optionalFlag(conditions, 'terminating'),
+});
 
-function endpointHints(hints: Fields) {
-  return {
-    forZones: optionalList(hints, 'forZones', (hint) => word(hint, 'name')),
-    forNodes: optionalList(hints, 'forNodes', (hint) => word(hint, 'name')),
-  };
-}
+const endpointHints = (hints: Fields) => ({
+  forZones: optionalList(hints, 'forZones', (hint) => word(hint, 'name')),
+  forNodes: optionalList(hints, 'forNodes', (hint) => word(hint, 'name')),
+});
 
 // --- what could not be read ---
 

@@ -23,9 +23,8 @@ import type { Bytes } from '../line-reader.ts';
 import { textLimit } from '../line-reader.ts';
 import { guessLost, valueText } from '../problem.ts';
 import type { PreviousPod } from '../read-pod.ts';
-import { readMessage } from './read-message.ts';
-import type { Raw } from './schema.ts';
-import { messageNamed } from './schema.ts';
+import type { Raw } from './message.ts';
+import { readMessage } from './message.ts';
 import type { ByteSpan } from './wire.ts';
 import { lengthType, readInt64, readTag, skip, tagOf } from './wire.ts';
 
@@ -276,7 +275,7 @@ const hasPrefix = ({ bytes, at, end }: ByteSpan): boolean =>
 /** Decodes the message of this name in the schema. */
 function decode(name: string, { bytes, at, end }: ByteSpan): Raw {
   const raw: Raw = {};
-  readMessage(messageNamed(name), { bytes, at }, end, raw);
+  readMessage(name, { bytes, at }, end, raw);
   return raw;
 }
 
@@ -300,7 +299,7 @@ export function readObject<R extends Resource>(
 ): Decoded<R> {
   const raw: Raw = {};
   try {
-    readMessage(messageNamed(kinds[resource]), { bytes, at: from }, end, raw);
+    readMessage(kinds[resource], { bytes, at: from }, end, raw);
   } catch (error) {
     if (!(error instanceof WrongType)) throw error;
     return { projection: { problem: unreadable(resource, raw, error) }, version: versionOf(raw) };

@@ -1,11 +1,21 @@
 import { describe, expect, test } from 'vitest';
 
-import {
-  loadBalancerIPs,
-  nodeAddresses,
-  podCIDRs,
-  proxiedSpec,
-} from '../../../src/cluster/decode/proxy-flags.ts';
+import { project } from '../../../src/cluster/decode/json-objects.ts';
+import type { Node, Service } from '../../../src/model/objects.ts';
+
+const metadata = { namespace: 'shop', name: 'web' };
+
+function serviceOf(fields: object): Service {
+  const { object } = project('services', { metadata, ...fields }, 0);
+  if (object === undefined) throw new Error('Expected a Service');
+  return object;
+}
+
+function nodeOf(fields: object): Node {
+  const { object } = project('nodes', { metadata, ...fields }, 0);
+  if (object === undefined) throw new Error('Expected a Node');
+  return object;
+}
 
 describe('a Service', () => {
   test.each<[unknown, unknown, number | null]>([
@@ -15,7 +25,8 @@ describe('a Service', () => {
     ['None', { clientIP: { timeoutSeconds: 5 } }, null],
     [undefined, undefined, null],
   ])('affinity %j with %j lasts %j seconds', (sessionAffinity, sessionAffinityConfig, want) => {
-    expect(proxiedSpec({ sessionAffinity, sessionAffinityConfig }).affinitySeconds).toBe(want);
+    const spec = { sessionAffinity, sessionAffinityConfig };
+    expect(serviceOf({ spec }).affinitySeconds).toBe(want);
   });
 
   test.each<[unknown, string]>([
@@ -26,7 +37,7 @@ describe('a Service', () => {
     ['local', 'Cluster'],
   ])('traffic policy %j is %s', (policy, want) => {
     const spec = { internalTrafficPolicy: policy, externalTrafficPolicy: policy };
-    const { internalTrafficPolicy, externalTrafficPolicy } = proxiedSpec(spec);
+    const { internalTrafficPolicy, externalTrafficPolicy } = serviceOf({ spec });
     expect([internalTrafficPolicy, externalTrafficPolicy]).toEqual([want, want]);
   });
 
@@ -43,11 +54,11 @@ describe('a Service', () => {
     ],
     ['a hostname', [{ hostname: 'lb.example.com' }, { ip: '192.0.2.1' }], ['192.0.2.1']],
   ])('the IPs of a load balancer: %s', (_, ingress, want) => {
-    expect(loadBalancerIPs({ loadBalancer: { ingress } })).toEqual(want);
+    expect(serviceOf({ status: { loadBalancer: { ingress } } }).loadBalancerIPs).toEqual(want);
   });
 
   test('without a load balancer it has no IPs of one', () => {
-    expect(loadBalancerIPs({})).toEqual([]);
+    expect(serviceOf({}).loadBalancerIPs).toEqual([]);
   });
 });
 
@@ -60,11 +71,11 @@ describe('a Node', () => {
       { type: 'InternalDNS', address: 'node-a.internal' },
       { type: 'InternalIP', address: 'fd00:18::2' },
     ];
-    expect(nodeAddresses({ addresses })).toEqual({
+    expect(nodeOf({ status: { addresses } })).toMatchObject({
       addresses: ['172.18.0.2', 'fd00:18::2'],
       externalIPs: ['198.51.100.1'],
     });
-    expect(nodeAddresses({})).toEqual({ addresses: [], externalIPs: [] });
+    expect(nodeOf({})).toMatchObject({ addresses: [], externalIPs: [] });
   });
 
   test.each<[Record<string, unknown>, string[]]>([
@@ -73,6 +84,6 @@ describe('a Node', () => {
     [{ podCIDR: '10.244.1.0/24', podCIDRs: [] }, ['10.244.1.0/24']],
     [{ podCIDRs: ['fd00:1::/64', '10.244.1.0/24'] }, ['fd00:1::/64', '10.244.1.0/24']],
   ])('has the pod CIDRs of %j', (spec, want) => {
-    expect(podCIDRs(spec)).toEqual(want);
+    expect(nodeOf({ spec }).podCIDRs).toEqual(want);
   });
 });

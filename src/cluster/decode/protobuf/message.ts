@@ -1,12 +1,30 @@
-// The protobuf messages of Kubernetes that the auditor reads, with only the fields that it reads.
+// Reads protobuf messages of Kubernetes into plain objects, as JSON.parse reads the same in JSON.
 //
-// The text is an excerpt of generated.proto in k8s.io/api@v0.36.3 core/v1 and discovery/v1 and
+// The schema is an excerpt of generated.proto in k8s.io/api@v0.36.3 core/v1 and discovery/v1 and
 // k8s.io/apimachinery@v0.36.3 pkg/apis/meta/v1, pkg/runtime, pkg/util/intstr and pkg/api/resource,
 // without `optional`. To read another field, add its line. Field names are those in JSON.
+//
+// Follows the decoders of k8s.io/api@v0.36.3 (generated.pb.go): a message that appears twice is
+// merged, and a wrong wire type is an error. Unlike JSON, zero values are not left out, and a time
+// is a Date, without nanoseconds (k8s.io/apimachinery@v0.36.3 pkg/apis/meta/v1/time_proto.go).
 
-import { lengthType, varintType } from './wire.ts';
+import { WrongType } from '../json-fields.ts';
+import type { Cursor } from './wire.ts';
+import {
+  lengthType,
+  readBool,
+  readEnd,
+  readInt32,
+  readInt64,
+  readSpan,
+  readTag,
+  readText,
+  skip,
+  tagOf,
+  varintType,
+} from './wire.ts';
 
-const text = `
+const schema = `
 message Node { ShortMeta metadata = 1; NodeSpec spec = 2; NodeStatus status = 3; }
 message NodeSpec { string podCIDR = 1; repeated string podCIDRs = 7; }
 message NodeStatus {
@@ -103,12 +121,12 @@ message StatusDetails { repeated StatusCause causes = 4; int32 retryAfterSeconds
 message StatusCause { string reason = 1; }
 `;
 
-export type Scalar = 'string' | 'bytes' | 'int32' | 'int64' | 'bool';
-
 /** The fields of a message by name, as those of the JSON of the same object. */
 export type Raw = Record<string, unknown>;
 
-export interface Field {
+type Scalar = keyof typeof scalars;
+
+interface Field {
   /** The field number and the wire type, as they precede the value. */
   readonly tag: number;
   readonly name: string;
@@ -117,18 +135,23 @@ export interface Field {
   readonly type: Scalar | Message;
 }
 
-export interface Message {
+interface Message {
   /** The fields by their numbers. */
   readonly fields: (Field | undefined)[];
   /** The value in JSON, of a message that is a scalar there. */
   readonly convert: ((raw: Raw) => unknown) | undefined;
-  /** Whether an item of this type that begins here is left out of its list. */
-  readonly isLeftOut: ((bytes: Buffer, at: number) => boolean) | undefined;
+  /** Only the condition Ready is read, and others are left out of their list. */
+  readonly isCondition: boolean;
 }
 
-const scalars: readonly string[] = ['string', 'bytes', 'int32', 'int64', 'bool'] satisfies Scalar[];
-const varints: readonly string[] = ['int32', 'int64', 'bool'] satisfies Scalar[];
-const fieldForm = /(repeated |map<string, )?(\w+)>? (\w+) = (\d+);/g;
+const scalars = {
+  string: readText,
+  bytes: readSpan,
+  int32: readInt32,
+  int64: readInt64,
+  bool: readBool,
+};
+const varints = ['int32', 'int64', 'bool'];
 
 /** Go's zero time, the first second of the year 1. */
 const zeroTime = -62_135_596_800;
@@ -148,21 +171,18 @@ const conversions: Readonly<Record<string, Message['convert']>> = {
   IntOrString: ({ type = 0, intVal = 0, strVal = '' }) => (type === 0 ? intVal : strVal),
 };
 
-/** Only the condition Ready is read; the type, its first field, begins with tag, length and R. */
-const isOtherCondition = (bytes: Buffer, at: number): boolean =>
-  bytes[at] === 0x0a && (bytes[at + 1] !== 5 || bytes[at + 2] !== 0x52);
-
 const messages = new Map<string, Message>();
 
-/** The message of this name; the text may use it before its definition. */
-export function messageNamed(name: string): Message {
-  const isLeftOut = name === 'Condition' ? isOtherCondition : undefined;
-  const message = messages.get(name) ?? { fields: [], convert: conversions[name], isLeftOut };
+/** The message of this name; the schema may use it before its definition. */
+function messageNamed(name: string): Message {
+  const isCondition = name === 'Condition';
+  const message = messages.get(name) ?? { fields: [], convert: conversions[name], isCondition };
   messages.set(name, message);
   return message;
 }
 
-for (const [, messageName = '', body = ''] of text.matchAll(/message (\w+) \{([^}]*)\}/g)) {
+const fieldForm = /(repeated |map<string, )?(\w+)>? (\w+) = (\d+);/g;
+for (const [, messageName = '', body = ''] of schema.matchAll(/message (\w+) \{([^}]*)\}/g)) {
   const { fields } = messageNamed(messageName);
   for (const [, prefix, type = '', name = '', digits] of body.matchAll(fieldForm)) {
     const isVarint = prefix === undefined && varints.includes(type);
@@ -171,7 +191,88 @@ for (const [, messageName = '', body = ''] of text.matchAll(/message (\w+) \{([^
       tag: (number << 3) | (isVarint ? varintType : lengthType),
       name,
       label: prefix === undefined ? 'optional' : prefix === 'repeated ' ? 'repeated' : 'map',
-      type: scalars.includes(type) ? (type as Scalar) : messageNamed(type),
+      type: Object.hasOwn(scalars, type) ? (type as Scalar) : messageNamed(type),
     };
   }
+}
+
+/**
+ * Reads the message of this name that ends at `end` into `raw`, which keeps the fields before an
+ * error. Throws WrongType, with the path of the field, if the bytes are wrong.
+ */
+export function readMessage(name: string, cursor: Cursor, end: number, raw: Raw): void {
+  readFields(messageNamed(name), cursor, end, raw);
+}
+
+function readFields({ fields }: Message, cursor: Cursor, end: number, raw: Raw): void {
+  let field: Field | undefined;
+  try {
+    while (cursor.at < end) {
+      field = undefined;
+      const tag = readTag(cursor, end);
+      field = fields[tag >>> 3];
+      if (field === undefined) skip(cursor, tag, end);
+      else if (tag === field.tag) readField(field, cursor, end, raw);
+      else {
+        const { name } = field;
+        field = undefined;
+        throw new WrongType(name, 'the wire type of the field', tag & 7);
+      }
+    }
+  } catch (error) {
+    if (!(error instanceof WrongType) || field === undefined) throw error;
+    throw error.inside(field.name, failedIndex(field, raw[field.name]));
+  }
+}
+
+/** The index of the item that could not be read: a message is in the list already. */
+const failedIndex = ({ type }: Field, items: unknown): number | undefined =>
+  Array.isArray(items) ? items.length - (typeof type === 'string' ? 0 : 1) : undefined;
+
+function readField({ name, label, type }: Field, cursor: Cursor, end: number, raw: Raw): void {
+  if (label === 'map') {
+    readEntry(type, cursor, end, (raw[name] ??= {}) as Raw);
+    return;
+  }
+  const items = label === 'repeated' ? ((raw[name] ??= []) as unknown[]) : null;
+  if (typeof type === 'string' || type.convert !== undefined) {
+    const value = readValue(type, cursor, end);
+    if (items === null) raw[name] = value;
+    else items.push(value);
+    return;
+  }
+  const to = readEnd(cursor, end);
+  if (type.isCondition && !isReady(cursor)) {
+    cursor.at = to;
+    return;
+  }
+  const part: Raw = items === null ? ((raw[name] ??= {}) as Raw) : {};
+  items?.push(part);
+  readFields(type, cursor, to, part);
+}
+
+/** The type, the first field of a condition, begins with tag, length and R. */
+const isReady = ({ bytes, at }: Cursor): boolean =>
+  bytes[at] !== 0x0a || (bytes[at + 1] === 5 && bytes[at + 2] === 0x52);
+
+/** Reads a scalar, or a message whose JSON is a scalar. */
+function readValue(type: Scalar | Message, cursor: Cursor, end: number): unknown {
+  if (typeof type === 'string') return scalars[type](cursor, end);
+  const part: Raw = {};
+  readFields(type, cursor, readEnd(cursor, end), part);
+  return type.convert?.(part);
+}
+
+function readEntry(type: Scalar | Message, cursor: Cursor, end: number, map: Raw): void {
+  const to = readEnd(cursor, end);
+  let key = '';
+  let value: unknown = '';
+  while (cursor.at < to) {
+    const tag = readTag(cursor, to);
+    if (tag === tagOf(1)) key = readText(cursor, to);
+    else if (tag === tagOf(2)) value = readValue(type, cursor, to);
+    else skip(cursor, tag, to);
+  }
+  if (key !== '__proto__') map[key] = value;
+  else Object.defineProperty(map, key, { value, enumerable: true, writable: true });
 }

@@ -1,9 +1,8 @@
 import { describe, expect, test } from 'vitest';
 
 import { WrongType } from '../../../../src/cluster/decode/json-fields.ts';
-import { readMessage } from '../../../../src/cluster/decode/protobuf/read-message.ts';
-import type { Raw } from '../../../../src/cluster/decode/protobuf/schema.ts';
-import { messageNamed } from '../../../../src/cluster/decode/protobuf/schema.ts';
+import type { Raw } from '../../../../src/cluster/decode/protobuf/message.ts';
+import { readMessage } from '../../../../src/cluster/decode/protobuf/message.ts';
 
 /** A field of at most 127 bytes. */
 function field(number: number, ...parts: readonly (string | Buffer)[]): Buffer {
@@ -17,7 +16,7 @@ const varint = (number: number, ...bytes: readonly number[]): Buffer =>
 function read(name: string, ...parts: readonly Buffer[]): Raw {
   const bytes = Buffer.concat(parts);
   const raw: Raw = {};
-  readMessage(messageNamed(name), { bytes, at: 0 }, bytes.length, raw);
+  readMessage(name, { bytes, at: 0 }, bytes.length, raw);
   return raw;
 }
 
@@ -91,7 +90,7 @@ describe('readMessage', () => {
     const bytes = field(1, field(1, 'web'), Buffer.from([0x1a, 0x7f]));
     const cursor = { bytes, at: 0 };
     expect(() => {
-      readMessage(messageNamed('Pod'), cursor, bytes.length, raw);
+      readMessage('Pod', cursor, bytes.length, raw);
     }).toThrow(WrongType);
     expect(raw).toEqual({ metadata: { name: 'web' } });
   });
