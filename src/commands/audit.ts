@@ -12,7 +12,7 @@ import { readDump } from '../cluster/files/dump.ts';
 import { printAudit } from './replay.ts';
 import type { Cluster } from './shared/cluster.ts';
 import { auditOnce, isSettled, openCluster } from './shared/cluster.ts';
-import { fail, problemLog, withProgress } from './shared/console.ts';
+import { problemLog, withProgress } from './shared/console.ts';
 import type { AgentsFlags, AuditFlags, ClusterFlags, ReportFlags } from './shared/options.ts';
 import { auditorOptions } from './shared/options.ts';
 import type { RulesFlags } from './shared/rules-files.ts';
@@ -39,8 +39,9 @@ export async function auditDump(paths: readonly string[], options: AuditOptions)
   const entries = withProgress(paths.join(', '), readDump(paths, onProblem), () => null);
   const { auditor, rules } = await auditorOfDump(entries, options, onProblem);
   if (!auditor.store.listers.knows('services')) {
-    fail(`No Services in ${paths.join(', ')}: nothing to audit (a recording is for replay)`);
-    return 2;
+    throw new Error(
+      `No Services in ${paths.join(', ')}: nothing to audit (a recording is for replay)`,
+    );
   }
   for (const { node, source } of rules) {
     if (auditor.store.listers.nodes.has(node)) continue;
@@ -56,11 +57,9 @@ export async function auditLive(
   cluster: Cluster = openCluster(options),
 ): Promise<number> {
   if (options.rules !== undefined) {
-    fail('--rules needs a dump of the cluster at the same moment: a path');
-    return 2;
+    throw new Error('--rules needs a dump of the cluster at the same moment: a path');
   }
   const { problems, onProblem } = problemLog();
   const auditor = await auditOnce(options, cluster, onProblem, isSettled);
-  if (auditor === null) return 2;
   return printAudit(auditor, 'audit', [cluster.server], options, problems);
 }

@@ -24,7 +24,7 @@ import { auditorOfDump } from './audit.ts';
 import { recordingOf } from './replay.ts';
 import type { Cluster } from './shared/cluster.ts';
 import { auditOnce, openCluster } from './shared/cluster.ts';
-import { colour, fail, problemLog, terminalWidth } from './shared/console.ts';
+import { colour, problemLog, terminalWidth } from './shared/console.ts';
 import type { AuditFlags, ClusterFlags } from './shared/options.ts';
 import { auditorOptions } from './shared/options.ts';
 import type { RulesFlags } from './shared/rules-files.ts';
@@ -41,17 +41,16 @@ export interface ExplainOptions extends AuditFlags, ClusterFlags, RulesFlags {
 /** Flags that replace the live cluster as the input. */
 const sources = ['input', 'recording', 'server'] as const;
 
-function usageError(options: ExplainOptions): string | null {
+function checkUsage(options: ExplainOptions): void {
   if (sources.filter((source) => options[source] !== undefined).length > 1) {
-    return `Expected only one of ${sources.map((source) => `--${source}`).join(', ')}`;
+    throw new Error(`Expected only one of ${sources.map((source) => `--${source}`).join(', ')}`);
   }
   if (options.at !== undefined && options.recording === undefined) {
-    return '--at is for --recording: everything else is one moment';
+    throw new Error('--at is for --recording: everything else is one moment');
   }
   if (options.rules !== undefined && options.input === undefined) {
-    return '--rules needs a dump of the cluster at the same moment: --input PATH';
+    throw new Error('--rules needs a dump of the cluster at the same moment: --input PATH');
   }
-  return null;
 }
 
 /** Replays a recording up to `--at`, and records the history of the target on the way. */
@@ -105,16 +104,12 @@ export async function explainSubject(
 ): Promise<number> {
   const { input, recording, server, namespace = null } = options;
   const request = parseTarget(words, namespace);
-  const wrong = usageError(options);
-  if (wrong !== null) return failed(wrong);
-  if (server !== undefined) {
-    const document = await askServer(server, words, namespace);
-    return typeof document === 'string' ? failed(document) : printed(document, options);
-  }
+  checkUsage(options);
+  if (server !== undefined) return printed(await askServer(server, words, namespace), options);
   const { onProblem } = problemLog();
   const recorded =
     recording === undefined ? null : await readRecorded(request, recording, options, onProblem);
-  let auditor: Auditor | null;
+  let auditor: Auditor;
   if (recorded !== null) auditor = recorded.auditor;
   else if (input !== undefined) {
     auditor = (await auditorOfDump(readDump(input, onProblem), options, onProblem)).auditor;
@@ -124,20 +119,14 @@ export async function explainSubject(
       return explainTarget(running, request)?.verdict !== 'pending';
     });
   }
-  if (auditor === null) return 2;
   const document = explainTarget(auditor, recorded?.target ?? request);
   if (document === null || !auditor.store.listers.knows('services')) {
     const early =
       recording === undefined ? '' : ', or --at comes before its first lists are complete';
-    return failed(`The input has no Services${early}: nothing to explain`);
+    throw new Error(`The input has no Services${early}: nothing to explain`);
   }
   const history = recorded && (recorded.history?.entries ?? []);
   return printed({ ...document, history }, options);
-}
-
-function failed(text: string): 2 {
-  fail(text);
-  return 2;
 }
 
 function printed(document: ExplainDocument, { output }: ExplainOptions): 0 | 1 | 2 {
@@ -150,27 +139,30 @@ function printed(document: ExplainDocument, { output }: ExplainOptions): 0 | 1 |
 /** Milliseconds to wait for the answer of a server. */
 const timeoutMs = 10_000;
 
-/** The explanation of a running server, which answers at once; a text for people without one. */
+/** The explanation of a running server, which answers at once. Throws an Error for people. */
 export async function askServer(
   server: string,
   words: readonly string[],
   namespace: string | null,
-): Promise<ExplainDocument | string> {
+): Promise<ExplainDocument> {
   const base = server.includes('://') ? server : `http://${server}`;
-  if (!URL.canParse(base)) return `--server: expected a URL: ${server}`;
+  if (!URL.canParse(base)) throw new Error(`--server: expected a URL: ${server}`);
   const url = new URL('api/v1/explain', base.endsWith('/') ? base : `${base}/`);
   for (const word of words) url.searchParams.append('subject', word);
   if (namespace !== null) url.searchParams.set('namespace', namespace);
+  type Answer = Partial<Record<'format' | 'kind' | 'error', string | number>> | null;
+  let answer: Answer;
+  let status: number;
   try {
     const response = await fetch(url, { signal: AbortSignal.timeout(timeoutMs) });
-    type Answer = Partial<Record<'format' | 'kind' | 'error', string | number>> | null;
-    const answer = (await response.json()) as Answer;
-    if (answer?.format === 1 && answer.kind === 'explain') return answer as ExplainDocument;
-    if (answer?.error !== undefined) return `${server}: ${answer.error}`;
-    return `${server} answers ${response.status}, but not with an explanation: is it serve?`;
+    status = response.status;
+    answer = (await response.json()) as Answer;
   } catch (error) {
     const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
     const why = cause instanceof Error ? cause.message : String(cause);
-    return `${server} gives no explanation: ${why}`;
+    throw new Error(`${server} gives no explanation: ${why}`, { cause: error });
   }
+  if (answer?.format === 1 && answer.kind === 'explain') return answer as ExplainDocument;
+  if (answer?.error !== undefined) throw new Error(`${server}: ${answer.error}`);
+  throw new Error(`${server} answers ${status}, but not with an explanation: is it serve?`);
 }

@@ -7,7 +7,7 @@ import { replay } from '../auditor/replay.ts';
 import type { LagReport } from '../output/text/lag.ts';
 import { createLagReport, renderLag } from '../output/text/lag.ts';
 import { recordingOf } from './replay.ts';
-import { fail, problemLog } from './shared/console.ts';
+import { problemLog } from './shared/console.ts';
 import type { AuditFlags } from './shared/options.ts';
 import { auditorOptions } from './shared/options.ts';
 
@@ -21,32 +21,29 @@ export interface LagOptions extends AuditFlags {
 const deadlineMs = 10_000;
 const maxBytes = 16 * 1024 * 1024;
 
-export async function lag(options: LagOptions): Promise<0 | 2> {
-  const { recording, server } = options;
-  let report: LagReport | null = null;
-  if (recording !== undefined && server === undefined)
-    report = await ofRecording(recording, options);
-  else if (server !== undefined && recording === undefined) report = await ofServer(server);
-  else fail('Expected one of --recording FILE and --server URL');
-  if (report === null) return 2;
-  process.stdout.write(renderLag(report, options.output));
+export async function lag(options: LagOptions): Promise<0> {
+  const { recording, server, output } = options;
+  if ((recording === undefined) === (server === undefined)) {
+    throw new Error('Expected one of --recording FILE and --server URL');
+  }
+  const report =
+    recording === undefined ? await ofServer(server ?? '') : await ofRecording(recording, options);
+  process.stdout.write(renderLag(report, output));
   return 0;
 }
 
-async function ofRecording(file: string, options: AuditFlags): Promise<LagReport | null> {
+async function ofRecording(file: string, options: AuditFlags): Promise<LagReport> {
   const { onProblem } = problemLog();
   const auditor = createAuditor(auditorOptions(options, onProblem));
   const entries = await recordingOf(file, auditor, onProblem);
   await replay(auditor, entries, { speed: Infinity, until: null });
   if ((auditor.serviceAuditor()?.audited.size ?? 0) > 0) return createLagReport(auditor);
-  fail(`${file}: Nothing was judged: the recording has no Service`);
-  return null;
+  throw new Error(`${file}: Nothing was judged: the recording has no Service`);
 }
 
-async function ofServer(server: string): Promise<LagReport | null> {
+async function ofServer(server: string): Promise<LagReport> {
   if (!URL.canParse(server) || !/^https?:$/.test(new URL(server).protocol)) {
-    fail(`Expected a URL such as http://127.0.0.1:9465: ${server}`);
-    return null;
+    throw new Error(`Expected a URL such as http://127.0.0.1:9465: ${server}`);
   }
   const url = new URL('/api/v1/lag', server);
   try {
@@ -56,8 +53,7 @@ async function ofServer(server: string): Promise<LagReport | null> {
     if (isLagReport(document)) return document;
     throw new Error('its answer is no lag document of this format');
   } catch (error) {
-    fail(`${url.href}: ${reasonOf(error)}`);
-    return null;
+    throw new Error(`${url.href}: ${reasonOf(error)}`, { cause: error });
   }
 }
 

@@ -13,12 +13,10 @@ import { constants, createGzip } from 'node:zlib';
 
 import { createReflectors } from '../cluster/api/reflector.ts';
 import type { LiveEntry } from '../cluster/decode/entry.ts';
-import type { Recorder, Redactor } from '../cluster/files/recorder.ts';
+import type { Redactor } from '../cluster/files/recorder.ts';
 import { createRecorder, createRedactor } from '../cluster/files/recorder.ts';
-import type { Store } from '../cluster/store/store.ts';
 import { createStore } from '../cluster/store/store.ts';
 import { resources } from '../model/objects.ts';
-import type { Scope } from '../model/scope.ts';
 import { isInNamespaces, isInScope } from '../model/scope.ts';
 import type { Cluster } from './shared/cluster.ts';
 import { openCluster } from './shared/cluster.ts';
@@ -80,6 +78,7 @@ async function recordPart(
   signal: AbortSignal,
 ): Promise<void> {
   const { maxSize = Infinity, maxAge, endpoints } = options;
+  const scope = scopeOf(options);
   const recorder = createRecorder(redactor);
   const store = createStore(new Set(resources));
   const over = new AbortController();
@@ -88,11 +87,24 @@ async function recordPart(
   };
   const output = openOutput(path, end);
   const cancel = maxAge === undefined ? null : clock.after(Math.min(maxAge, longestTimer), end);
+  // The store follows the entries outside the scope, too, to detect deletions.
+  const lineOf = (entry: LiveEntry): string => {
+    if (entry.kind === 'event') {
+      const { resource, object } = entry.event;
+      store.apply(entry.event);
+      if (!isInScope(scope, resource, object)) return '';
+    } else if (entry.kind === 'unreadable') {
+      const { resource, namespace } = entry.lost;
+      const isOfAll = resource === 'nodes' || namespace === null;
+      if (!isOfAll && !isInNamespaces(scope, namespace)) return '';
+    } else if (entry.kind === 'synced') store.listed(entry.resource);
+    return recorder.line(entry);
+  };
   const reflectors = createReflectors({
     environment,
     held: (resource) => store.objects[resource],
     async deliver(entries) {
-      await output.write(linesOf(entries, recorder, store, scopeOf(options)));
+      await output.write(entries.map(lineOf).join(''));
       if (output.bytes() >= maxSize) end();
     },
     onProblem: problemLog().onProblem,
@@ -106,30 +118,6 @@ async function recordPart(
     cancel?.();
     await output.close(recorder.end(clock.now()));
   }
-}
-
-/** The lines of entries in the scope. The store follows all of them to detect deletions. */
-function linesOf(
-  entries: readonly LiveEntry[],
-  recorder: Recorder,
-  store: Store,
-  scope: Scope,
-): string {
-  let lines = '';
-  for (const entry of entries) {
-    if (entry.kind === 'event') {
-      const { resource, object } = entry.event;
-      store.apply(entry.event);
-      if (!isInScope(scope, resource, object)) continue;
-    }
-    if (entry.kind === 'unreadable') {
-      const { resource, namespace } = entry.lost;
-      if (resource !== 'nodes' && namespace !== null && !isInNamespaces(scope, namespace)) continue;
-    }
-    if (entry.kind === 'synced') store.listed(entry.resource);
-    lines += recorder.line(entry);
-  }
-  return lines;
 }
 
 const flushMs = 1000;

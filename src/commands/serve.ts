@@ -2,6 +2,7 @@
 // serves the findings. SIGTERM and SIGINT stop it: it closes the watches and idle connections at
 // once, and requests under way within two seconds.
 
+import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
@@ -13,7 +14,6 @@ import type { LiveStatus } from '../auditor/queries.ts';
 import { createQueries, createReport, notLive } from '../auditor/queries.ts';
 import { replay } from '../auditor/replay.ts';
 import { version } from '../model/program-version.ts';
-import type { RunningServer } from '../output/http/server.ts';
 import { createApp, listen } from '../output/http/server.ts';
 import { readTracingSettings } from '../output/traces/settings.ts';
 import type { Tracing } from '../output/traces/tracing.ts';
@@ -47,19 +47,27 @@ export async function serve(options: ServeOptions): Promise<number> {
   return serveRecording(recording === true ? embeddedRecording() : recording, options);
 }
 
-async function listenFor(
-  auditor: Auditor,
-  source: string,
-  what: string,
-  status: Partial<LiveStatus>,
+/** Serves an auditor until the work ends. `what` is printed before the address. */
+async function serveDuring(
+  [auditor, source, what]: readonly [Auditor, string, string],
   options: ServeOptions,
-): Promise<RunningServer> {
+  tracing: Tracing | null,
+  status: Partial<LiveStatus>,
+  work: () => Promise<void>,
+): Promise<number> {
   const { host } = options.listen;
-  const queries = createQueries(auditor, source, { ...notLive, ...status }, perServiceOf(options));
+  const live = { ...notLive, ...status, ...(tracing && { tracing: tracing.counts }) };
+  const queries = createQueries(auditor, source, live, perServiceOf(options));
   const server = await listen(createApp(queries), options.listen);
   const name = host?.includes(':') ? `[${host}]` : (host ?? '127.0.0.1');
   process.stdout.write(`${what}\nServing http://${name}:${String(server.port)}/ and /metrics\n`);
-  return server;
+  try {
+    await work();
+  } finally {
+    await server.close();
+    await tracing?.close();
+  }
+  return 0;
 }
 
 /** Audits a live cluster until it is stopped. */
@@ -70,7 +78,6 @@ export async function serveLive(
   const { onProblem } = problemLog();
   const stop = stopSignal();
   const tracing = await tracingOf(process.env);
-  const counted = tracing && { tracing: tracing.counts };
   let named: string | null = null;
   const { auditor, live, scraper } = createLiveAuditor(cluster, options, onProblem, {
     onOpen: printFinding,
@@ -84,20 +91,18 @@ export async function serveLive(
   });
   const counters = () =>
     new Map([...live.watches].map(([resource, watch]) => [resource, watch.counters]));
-  const status = { fleet: scraper, stuck: () => live.stuck(), counters, ...counted };
-  const what = `Auditing ${cluster.server}`;
-  const server = await listenFor(auditor, cluster.server, what, status, options);
-  keepNewObjectsYoung();
-  growHeapFaster(() => auditor.serviceAuditor() !== null);
-  try {
-    await Promise.all([live.run(stop.signal), scraper?.run(stop.signal)]);
-  } finally {
-    stop.abort();
-    cluster.close();
-    await server.close();
-    await tracing?.close();
-  }
-  return 0;
+  const status = { fleet: scraper, stuck: () => live.stuck(), counters };
+  const served = [auditor, cluster.server, `Auditing ${cluster.server}`] as const;
+  return serveDuring(served, options, tracing, status, async () => {
+    keepNewObjectsYoung();
+    growHeapFaster(() => auditor.serviceAuditor() !== null);
+    try {
+      await Promise.all([live.run(stop.signal), scraper?.run(stop.signal)]);
+    } finally {
+      stop.abort();
+      cluster.close();
+    }
+  });
 }
 
 /** The recording that comes with the program: beside the bundle, or among the test data. */
@@ -107,16 +112,14 @@ function embeddedRecording(): string {
   );
   const path = paths.find((path) => existsSync(path));
   if (path !== undefined) return path;
-  throw new Error(
-    `${String(paths[0])} is missing: it comes with the program; or name another recording`,
-  );
+  const [missing = ''] = paths;
+  throw new Error(`${missing} is missing: it comes with the program; or name another recording`);
 }
 
 /** Replays a recording, prints its findings, and serves them until it is stopped. */
 async function serveRecording(path: string, options: ServeOptions): Promise<number> {
   const { onProblem } = problemLog();
   const tracing = await tracingOf(process.env);
-  const counted = tracing && { tracing: tracing.counts };
   const auditor = createAuditor({
     ...auditorOptions(options, onProblem),
     onOpen: printFinding,
@@ -124,29 +127,22 @@ async function serveRecording(path: string, options: ServeOptions): Promise<numb
     onJourney: traceJourneys(tracing, () => auditor),
   });
   const entries = await recordingOf(path, auditor, onProblem);
-  const stop = stopSignal();
-  const speed =
-    options.speed === Infinity ? 'full speed' : `${String(options.speed)} times its speed`;
-  const what = `Replaying ${path} at ${speed}`;
-  const server = await listenFor(auditor, path, what, { ...counted }, options);
-  try {
-    await replay(auditor, entries, { speed: options.speed, until: null, signal: stop.signal });
-    if (!stop.signal.aborted) {
-      const shown = { kind: 'replay', sources: [path], namespace: null, problems: [] } as const;
-      const report = createReport(auditor, shown);
-      const open = report.findings.filter(({ resolvedAt }) => resolvedAt === null);
-      process.stdout.write('\n');
-      printReport({ ...report, findings: open }, 'table');
-    }
-    if (options.once !== true && !stop.signal.aborted) {
-      process.stdout.write('\nThe recording has ended; serving until stopped (Ctrl-C)\n');
-      await new Promise((resolve) => stop.signal.addEventListener('abort', resolve));
-    }
-  } finally {
-    await server.close();
-    await tracing?.close();
-  }
-  return 0;
+  const { signal } = stopSignal();
+  const { speed } = options;
+  const pace = speed === Infinity ? 'full speed' : `${String(speed)} times its speed`;
+  const served = [auditor, path, `Replaying ${path} at ${pace}`] as const;
+  return serveDuring(served, options, tracing, {}, async () => {
+    await replay(auditor, entries, { speed, until: null, signal });
+    if (signal.aborted) return;
+    const shown = { kind: 'replay', sources: [path], namespace: null, problems: [] } as const;
+    const report = createReport(auditor, shown);
+    const open = report.findings.filter(({ resolvedAt }) => resolvedAt === null);
+    process.stdout.write('\n');
+    printReport({ ...report, findings: open }, 'table');
+    if (options.once === true) return;
+    process.stdout.write('\nThe recording has ended; serving until stopped (Ctrl-C)\n');
+    await once(signal, 'abort');
+  });
 }
 
 /** OTEL_* variables turn tracing on; `null` if they do not. An error is printed. */

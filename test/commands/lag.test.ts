@@ -116,23 +116,24 @@ test('of a recording contains its worst journeys', async () => {
 
 test('of a recording without Services fails with its reason', async () => {
   writeFileSync(file, '{"kind":"object"}\n');
-  const { err } = printed();
-  expect(await lag({ ...judged, recording: file, output: 'json' })).toBe(2);
-  expect(err()).toContain('a.ndjson: Nothing was judged');
+  printed();
+  const failed = lag({ ...judged, recording: file, output: 'json' });
+  await expect(failed).rejects.toThrow('a.ndjson: Nothing was judged');
 });
 
-/** What the command says of a server that answers so. */
-async function ofServer(
-  answer: RequestListener,
-  output: 'table' | 'json' = 'table',
-): Promise<{ code: number; out: string; err: string }> {
+/** What the command prints, or the message of its error, with a server that answers so. */
+async function ofServer(answer: RequestListener): Promise<{ out: string; err: string }> {
   const server = createServer(answer).listen(0, '127.0.0.1');
   await new Promise((resolve) => server.once('listening', resolve));
   const { port } = server.address() as AddressInfo;
-  const { out, err } = printed();
+  const { out } = printed();
   try {
     const url = `http://127.0.0.1:${String(port)}`;
-    return { code: await lag({ ...judged, server: url, output }), out: out(), err: err() };
+    const err = await lag({ ...judged, server: url, output: 'table' }).then(
+      () => '',
+      (error: unknown) => (error instanceof Error ? error.message : ''),
+    );
+    return { out: out(), err };
   } finally {
     server.closeAllConnections();
     server.close();
@@ -146,7 +147,7 @@ describe('of a server', () => {
       asked.push(request.url);
       response.end(JSON.stringify(lagReport));
     });
-    expect([got.code, asked]).toEqual([0, ['/api/v1/lag']]);
+    expect([got.err, asked]).toEqual(['', ['/api/v1/lag']]);
     expect(got.out).toMatch(/^Lag from 2026-11-21/);
   });
 
@@ -178,14 +179,13 @@ describe('of a server', () => {
     const got = await ofServer((_request, response) => {
       response.writeHead(status).end(body);
     });
-    expect([got.code, got.out]).toEqual([2, '']);
+    expect(got.out).toBe('');
     expect(got.err).toContain(want);
   });
 
   test('that does not answer', async () => {
-    const { err } = printed();
-    expect(await lag({ ...judged, server: 'http://127.0.0.1:1', output: 'table' })).toBe(2);
-    expect(err()).toMatch(/^endpoint-auditor: http:\/\/127\.0\.0\.1:1\/api\/v1\/lag: /);
+    const failed = lag({ ...judged, server: 'http://127.0.0.1:1', output: 'table' });
+    await expect(failed).rejects.toThrow(/^http:\/\/127\.0\.0\.1:1\/api\/v1\/lag: /);
   });
 });
 
@@ -197,8 +197,6 @@ describe('bad usage', () => {
     ['another protocol', { server: 'file:///etc/passwd' }, 'Expected a URL'],
   ];
   test.each(cases)('%s', async (_, options, want) => {
-    const { err } = printed();
-    expect(await lag({ ...judged, output: 'table', ...options })).toBe(2);
-    expect(err()).toContain(want);
+    await expect(lag({ ...judged, output: 'table', ...options })).rejects.toThrow(want);
   });
 });

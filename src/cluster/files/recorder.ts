@@ -19,8 +19,6 @@ import type { Fields } from '../decode/json-fields.ts';
 import { isFields } from '../decode/json-fields.ts';
 import { kinds } from '../decode/json-objects.ts';
 
-export type Recorder = ReturnType<typeof createRecorder>;
-
 /** The recorder of one file, which begins with a header and the first lists. */
 export function createRecorder(redactor: Redactor | null) {
   const synced = new Set<Resource>();

@@ -9,47 +9,35 @@ import type { Scraper } from '../../agent/client/scraper.ts';
 import { createScraper } from '../../agent/client/scraper.ts';
 import type { Auditor, AuditorOptions } from '../../auditor/auditor.ts';
 import { createAuditor } from '../../auditor/auditor.ts';
-import type { MonotonicClock } from '../../auditor/event-loop.ts';
 import { createClock } from '../../auditor/event-loop.ts';
 import type { LiveAuditor } from '../../auditor/live.ts';
 import { connectAuditor } from '../../auditor/live.ts';
 import { createConnection } from '../../cluster/api/transport/connection.ts';
 import { isConfigured, openAccount } from '../../cluster/api/transport/kubeconfig.ts';
-import type { Environment } from '../../cluster/api/transport/request.ts';
 import type { OnProblem } from '../../cluster/decode/problem.ts';
 import { problemAt } from '../../cluster/decode/problem.ts';
-import { fail, warnIfReleaseUnknown } from './console.ts';
+import { warnIfReleaseUnknown } from './console.ts';
 import type { AgentsFlags, AuditFlags, ClusterFlags } from './options.ts';
 import { auditorOptions, scopeOf } from './options.ts';
 import { stopSignal } from './process.ts';
 
-/** Whether a cluster is named, or a kubeconfig file or a service account exists. */
-export function hasCluster({ kubeconfig, context }: ClusterFlags): boolean {
-  if (kubeconfig !== undefined || context !== undefined) return true;
-  // In a pod, an incomplete service account is an error. No other cluster may replace it.
-  return isConfigured(process.env) || process.env.KUBERNETES_SERVICE_HOST !== undefined;
-}
-
-export interface Cluster {
-  /** The address of the API server, for people. */
-  readonly server: string;
-  readonly environment: Environment;
-  readonly clock: MonotonicClock;
-  readonly close: () => void;
-}
+export type Cluster = ReturnType<typeof openCluster>;
 
 /** Throws an Error for people if the configuration is wrong. Connects with the first request. */
-export function openCluster(flags: ClusterFlags): Cluster {
-  if (!hasCluster(flags)) {
+export function openCluster({ kubeconfig, context }: ClusterFlags) {
+  // In a pod, an incomplete service account is an error. No other cluster may replace it.
+  const isInPod = process.env.KUBERNETES_SERVICE_HOST !== undefined;
+  if ((kubeconfig ?? context) === undefined && !isInPod && !isConfigured(process.env)) {
     throw new Error(
       'No cluster is configured: no kubeconfig file, and not in a pod (see --kubeconfig)',
     );
   }
-  const { kubeconfig = null, context = null } = flags;
-  const account = openAccount({ kubeconfig, context });
+  const account = openAccount({ kubeconfig: kubeconfig ?? null, context: context ?? null });
   const clock = createClock();
   const environment = createConnection(account, () => clock.now());
-  return { server: account.server, environment, clock, close: () => environment.close() };
+  /** The address of the API server, for people. */
+  const { server } = account;
+  return { server, environment, clock, close: () => environment.close() };
 }
 
 type LiveFlags = AuditFlags & ClusterFlags & AgentsFlags;
@@ -141,14 +129,14 @@ const pollInterval = 0.05;
 
 /**
  * Audits a live cluster until `isDone`, but not beyond the settle window and the time to confirm
- * differences. Returns `null`, after a message to people, if the cluster cannot be read.
+ * differences. Throws an Error for people if the cluster cannot be read.
  */
 export async function auditOnce(
   flags: LiveFlags,
   cluster: Cluster,
   onProblem: OnProblem,
   isDone: (auditor: Auditor) => boolean,
-): Promise<Auditor | null> {
+): Promise<Auditor> {
   const stop = stopSignal();
   const { auditor, live, scraper } = createLiveAuditor(cluster, flags, onProblem);
   const longest = flags.settle + confirmationLimit + (scraper === null ? 0 : roundsLimit);
@@ -178,12 +166,10 @@ export async function auditOnce(
     cluster.close();
   }
   if (!auditor.store.listers.knows('services')) {
-    fail(`No Services could be read from ${server}: there is nothing to judge`);
-    return null;
+    throw new Error(`No Services could be read from ${server}: there is nothing to judge`);
   }
   if (auditor.serviceAuditor() === null) {
-    fail(`${server}: not all lists are complete: ${auditor.awaited().join(', ')}`);
-    return null;
+    throw new Error(`${server}: not all lists are complete: ${auditor.awaited().join(', ')}`);
   }
   warnIfReleaseUnknown(auditor);
   return auditor;

@@ -323,8 +323,6 @@ export function createApp(
   return { express: app, endStreams: updates.close };
 }
 
-export type RunningServer = Awaited<ReturnType<typeof listen>>;
-
 const reasons: Readonly<Record<string, string>> = {
   EADDRINUSE: 'the address is already in use',
   EACCES: 'permission denied',

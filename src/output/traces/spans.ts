@@ -11,8 +11,8 @@
 // begins with the arrival. A stage before the arrival of the pod's change takes no time.
 //
 // Attributes are OpenTelemetry's for Kubernetes if they exist; others have the prefix
-// endpoint_auditor. Undefined ones are not sent. There are few names of spans, so that a backend can
-// group by them.
+// endpoint_auditor. Undefined ones are not sent. There are few names of spans, so that a backend
+// can group by them.
 
 import type { Attributes } from '@opentelemetry/api';
 import {

@@ -2,13 +2,12 @@ import express from 'express';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
 import { addPages } from '../../../src/output/http/pages.ts';
-import type { RunningServer } from '../../../src/output/http/server.ts';
 import { listen } from '../../../src/output/http/server.ts';
 import { assetPath } from '../../../src/output/page/assets.ts';
 import { numbersOf, statusOf, wordsIn } from '../samples.ts';
 
 const asked: unknown[] = [];
-let server: RunningServer;
+let server: Awaited<ReturnType<typeof listen>>;
 
 beforeAll(async () => {
   const app = express();

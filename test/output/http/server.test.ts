@@ -6,7 +6,7 @@ import { connect } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 
 import type { Finding } from '../../../src/audit/finding/catalogue.ts';
-import type { AuditorQueries, RunningServer } from '../../../src/output/http/server.ts';
+import type { AuditorQueries } from '../../../src/output/http/server.ts';
 import { createApp, listen } from '../../../src/output/http/server.ts';
 import type { PageStatus } from '../../../src/output/page/frame.ts';
 import type { ServiceStatus } from '../../../src/output/page/services.ts';
@@ -14,7 +14,7 @@ import { findingOf, lagReport, moment, numbersOf, statusOf } from '../samples.ts
 
 let current: PageStatus;
 let more: Partial<AuditorQueries>;
-let server: RunningServer;
+let server: Awaited<ReturnType<typeof listen>>;
 const url = (path: string): string => `http://127.0.0.1:${String(server.port)}${path}`;
 const get = (path: string, init: RequestInit = {}): Promise<Response> => fetch(url(path), init);
 
