@@ -12,7 +12,9 @@ export type Family = 'ip' | 'ip6';
 
 export const familyOf = (address: Address): Family => (typeof address === 'number' ? 'ip' : 'ip6');
 
-export type Hook = 'prerouting' | 'input' | 'forward' | 'output' | 'postrouting';
+export const hooks = ['prerouting', 'input', 'forward', 'output', 'postrouting'] as const;
+
+export type Hook = (typeof hooks)[number];
 
 export interface RuleSet {
   readonly tables: readonly Table[];
@@ -133,10 +135,10 @@ export type ConntrackState = string;
 
 /** What nft may look up, and by which it may choose. */
 export type LookupKey =
-  | { readonly kind: 'fields'; readonly fields: readonly (PacketField | 'in' | 'out' | 'state')[] }
+  | Readonly<{ kind: 'fields'; fields: readonly (PacketField | 'in' | 'out' | 'state')[] }>
   /** A number from offset to offset + modulus - 1, each as probable as the other. */
-  | { readonly kind: 'numgen'; readonly modulus: number; readonly offset: number }
-  | { readonly kind: 'unknown'; readonly text: string };
+  | Readonly<{ kind: 'numgen'; modulus: number; offset: number }>
+  | Readonly<{ kind: 'unknown'; text: string }>;
 
 /** One component of an element: a range of numbers, or the name of an interface. */
 export type Component = Range | string;
@@ -169,14 +171,9 @@ export type Match =
       readonly negate: boolean;
     }
   /** Names may end in `*`: any that begins so. */
-  | {
-      readonly kind: 'interface';
-      readonly side: 'in' | 'out';
-      readonly names: readonly string[];
-      readonly negate: boolean;
-    }
+  | Readonly<{ kind: 'interface'; side: 'in' | 'out'; names: readonly string[]; negate: boolean }>
   /** One of these states holds. */
-  | { readonly kind: 'state'; readonly states: readonly ConntrackState[]; readonly negate: boolean }
+  | Readonly<{ kind: 'state'; states: readonly ConntrackState[]; negate: boolean }>
   /** Upstream's words, in lower case: local, unicast, broadcast, multicast, anycast. */
   | {
       readonly kind: 'address type';
@@ -185,7 +182,7 @@ export type Match =
       readonly negate: boolean;
     }
   /** Holds in this share of connections; `every` is set where it counts instead of drawing. */
-  | { readonly kind: 'random'; readonly probability: number; readonly every: number | null }
+  | Readonly<{ kind: 'random'; probability: number; every: number | null }>
   /** The source is remembered under this name, for this many seconds. */
   | {
       readonly kind: 'remembered';
@@ -194,26 +191,16 @@ export type Match =
       readonly negate: boolean;
       readonly text: string;
     }
-  | {
-      readonly kind: 'lookup';
-      readonly key: LookupKey;
-      readonly set: ElementSet;
-      readonly negate: boolean;
-    }
+  | Readonly<{ kind: 'lookup'; key: LookupKey; set: ElementSet; negate: boolean }>
   /** What the first packet of a TCP, UDP or SCTP connection never has. */
-  | { readonly kind: 'never'; readonly text: string }
-  | { readonly kind: 'unknown'; readonly text: string };
+  | Readonly<{ kind: 'never'; text: string }>
+  | Readonly<{ kind: 'unknown'; text: string }>;
 
 /** What changes the outcome of the packet or its metadata. `note` changes nothing. */
 export type Action =
-  | { readonly kind: 'note'; readonly text: string }
+  | Readonly<{ kind: 'note'; text: string }>
   /** The mark becomes (mark & keep) ^ flip. */
-  | {
-      readonly kind: 'set mark';
-      readonly field: 'mark' | 'connection mark';
-      readonly keep: number;
-      readonly flip: number;
-    }
+  | Readonly<{ kind: 'set mark'; field: 'mark' | 'connection mark'; keep: number; flip: number }>
   /** `save` copies the mark to the connection mark under the masks, `restore` the other way. */
   | {
       readonly kind: 'copy mark';
@@ -222,25 +209,25 @@ export type Action =
       readonly connectionMask: number;
     }
   /** Of both marks these bits can be anything afterwards. */
-  | { readonly kind: 'unknown mark'; readonly bits: number; readonly text: string }
-  | { readonly kind: 'remember'; readonly name: string; readonly text: string }
-  | { readonly kind: 'notrack' }
-  | { readonly kind: 'accept' | 'drop' | 'return' }
-  | { readonly kind: 'reject'; readonly text: string }
+  | Readonly<{ kind: 'unknown mark'; bits: number; text: string }>
+  | Readonly<{ kind: 'remember'; name: string; text: string }>
+  | Readonly<{ kind: 'notrack' }>
+  | Readonly<{ kind: 'accept' | 'drop' | 'return' }>
+  | Readonly<{ kind: 'reject'; text: string }>
   /** `endpoint`: the chain, where the walk found that it has a target. */
   | { readonly kind: 'jump' | 'goto'; readonly chain: string; endpoint?: Chain | undefined }
   /** null: the dump does not show it. */
-  | { readonly kind: 'dnat'; readonly to: Translation | null; readonly text: string }
-  | { readonly kind: 'dnat by map'; readonly key: LookupKey; readonly set: ElementSet }
+  | Readonly<{ kind: 'dnat'; to: Translation | null; text: string }>
+  | Readonly<{ kind: 'dnat by map'; key: LookupKey; set: ElementSet }>
   /** To the node itself. */
-  | { readonly kind: 'redirect'; readonly ports: Range<number> | null; readonly text: string }
+  | Readonly<{ kind: 'redirect'; ports: Range<number> | null; text: string }>
   /** Address by address into another network of the same size. */
-  | { readonly kind: 'netmap'; readonly to: Range; readonly text: string }
-  | { readonly kind: 'snat'; readonly to: Translation | null; readonly text: string }
-  | { readonly kind: 'masquerade'; readonly random: boolean; readonly text: string }
-  | { readonly kind: 'verdict map'; readonly key: LookupKey; readonly set: ElementSet }
+  | Readonly<{ kind: 'netmap'; to: Range; text: string }>
+  | Readonly<{ kind: 'snat'; to: Translation | null; text: string }>
+  | Readonly<{ kind: 'masquerade'; random: boolean; text: string }>
+  | Readonly<{ kind: 'verdict map'; key: LookupKey; set: ElementSet }>
   /** A verdict or a change that is not modelled: anything may follow. */
-  | { readonly kind: 'unknown verdict'; readonly text: string };
+  | Readonly<{ kind: 'unknown verdict'; text: string }>;
 
 /** null: unchanged; an address range of more than one is one of them. */
 export interface Translation {

@@ -5,8 +5,18 @@
 // finds the lines of each chain. The rules of a chain are parsed (iptables-rule.ts) when a walk
 // first reads it. A line in another form, an open quote or a table without COMMIT is an error.
 
-import type { Base, Chain, Chains, Family, Hook, Lack, Rule, RuleSet, Statement, Table } from '../ruleset.ts';
-import { DumpError } from '../ruleset.ts';
+import type {
+  Base,
+  Chain,
+  Chains,
+  Family,
+  Lack,
+  Rule,
+  RuleSet,
+  Statement,
+  Table,
+} from '../ruleset.ts';
+import { DumpError, hooks } from '../ruleset.ts';
 import { targetAt } from './endpoint-chain.ts';
 import type { PartCache } from './iptables-rule.ts';
 import { parseRule } from './iptables-rule.ts';
@@ -18,14 +28,6 @@ const priorities: Readonly<Record<string, number>> = {
   nat: -100,
   filter: 0,
   security: 50,
-};
-
-const hooks: Readonly<Record<string, Hook>> = {
-  PREROUTING: 'prerouting',
-  INPUT: 'input',
-  FORWARD: 'forward',
-  OUTPUT: 'output',
-  POSTROUTING: 'postrouting',
 };
 
 interface OpenTable extends Table {
@@ -43,7 +45,7 @@ interface Reading {
   table: OpenTable | null;
   /** How the rule in the line before begins: `-A NAME`; empty if that line has no rule. */
   prefix: string;
-  /** The next quote; the length of the text if there is none. */
+  /** The first quote behind the last rule without quotes; the text's length if there is none. */
   quote: number;
   line: number;
   /** Tables that the dump mentions in comments but does not show. */
@@ -52,11 +54,7 @@ interface Reading {
   isNft: boolean;
 }
 
-/**
- * Parses one dump. An empty dump has no tables, although the other backend may have some.
- *
- * @throws DumpError if the text is not such a dump or is truncated.
- */
+/** @throws DumpError if the text is not a dump of iptables-save or is truncated. */
 export function parseIptablesSave(dump: string | Uint8Array, family: Family): RuleSet {
   const text = typeof dump === 'string' ? dump : textOf(dump);
   const reading: Reading = {
@@ -168,7 +166,7 @@ function readChain(reading: Reading, at: number, end: number): void {
 
 function baseOf({ text, line }: Reading, table: OpenTable, at: number, end: number): Base {
   const [name = '', policy] = text.slice(at + 1, end).split(' ', 2);
-  const hook = hooks[name];
+  const hook = hooks.find((known) => known.toUpperCase() === name);
   if (hook === undefined || (policy !== 'ACCEPT' && policy !== 'DROP')) {
     const problem = hook === undefined ? 'a policy of a chain without a hook' : 'not a policy';
     throw new DumpError(problem, line, text.slice(at, end));
@@ -213,25 +211,15 @@ function begins(text: string, prefix: string, from: number, end: number): boolea
 }
 
 /** Quotes come in pairs. Within a pair a backslash escapes the next character. */
-function checkQuotes(reading: Reading, at: number, end: number): void {
-  const { text } = reading;
-  const quoteFrom = (from: number): number => {
-    const next = text.indexOf('"', from);
-    return next < 0 ? text.length : next;
-  };
-  if (reading.quote < at) reading.quote = quoteFrom(at);
-  let open = false;
-  while (reading.quote < end) {
-    if (!open || !isEscaped(text, reading.quote)) open = !open;
-    reading.quote = quoteFrom(reading.quote + 1);
-  }
-  if (open) throw new DumpError('a quote without end', reading.line, text.slice(at, end));
-}
+const paired = /^[^"]*(?:"(?:[^"\\]|\\[^])*"[^"]*)*$/;
 
-function isEscaped(text: string, at: number): boolean {
-  let backslashes = 0;
-  while (text.charCodeAt(at - 1 - backslashes) === 92) backslashes++;
-  return backslashes % 2 === 1;
+function checkQuotes(reading: Reading, at: number, end: number): void {
+  const { text, line } = reading;
+  const next = text.indexOf('"', at);
+  reading.quote = next < 0 ? text.length : next;
+  if (reading.quote >= end) return;
+  const rule = text.slice(at, end);
+  if (!paired.test(rule)) throw new DumpError('a quote without end', line, rule);
 }
 
 /** A chain of this many rules stays cached when it was read. */

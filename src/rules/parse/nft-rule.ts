@@ -7,7 +7,7 @@ import type { Range } from '../../model/ip.ts';
 import type { Action, ElementSet, LookupKey, Match, Rule, Statement, Table } from '../ruleset.ts';
 import { fieldMatch, only } from '../ruleset.ts';
 import { tcpFlags } from './iptables-match.ts';
-import { isNoteTarget } from './iptables-target.ts';
+import { isNoteTarget, targetOf } from './iptables-target.ts';
 import type { NftFields, Selector } from './nft-expression.ts';
 import {
   componentOf,
@@ -400,27 +400,24 @@ function mapTranslation(map: NftFields, port: unknown, table: Table, text: strin
 }
 
 const marks = ['MARK', 'CONNMARK'];
-
-/** Actions of iptables' targets as far as their names show them. */
-const targets: Readonly<Record<string, (text: string, table: NftTable) => Action>> = {
-  MASQUERADE: (text) => ({ kind: 'masquerade', random: false, text }),
-  SNAT: (text) => ({ kind: 'snat', to: null, text }),
-  DNAT: (text) => ({ kind: 'dnat', to: null, text }),
-  REDIRECT: (text) => ({ kind: 'dnat', to: null, text }),
-  REJECT: (text) => ({ kind: 'reject', text }),
-  MARK: (text, table) => ({ kind: 'unknown mark', bits: table.markBits(), text }),
-  CONNMARK: (text, table) => ({ kind: 'unknown mark', bits: table.markBits(), text }),
+const noOptions = ['MASQUERADE', 'REJECT'];
+const translationKinds: Readonly<Record<string, 'dnat' | 'snat'>> = {
+  SNAT: 'snat',
+  DNAT: 'dnat',
+  REDIRECT: 'dnat',
 };
 
 /** An extension of iptables: the listing has its name alone. */
-function extensionOf({ type, name = '' }: NftFields, table: NftTable, text: string): Statement {
-  const named = String(name);
-  if (type !== 'match') {
-    if (isNoteTarget(named)) return { kind: 'note', text };
-    return targets[named]?.(text, table) ?? { kind: 'unknown verdict', text };
+function extensionOf(fields: NftFields, table: NftTable, text: string): Statement {
+  const name = String(fields.name);
+  if (fields.type === 'match') {
+    if (name === 'comment' || name === 'nfacct') return { kind: 'note', text };
+    return { kind: ['frag', 'rt', 'icmp', 'icmp6'].includes(name) ? 'never' : 'unknown', text };
   }
-  if (named === 'comment' || named === 'nfacct') return { kind: 'note', text };
-  return { kind: ['frag', 'rt', 'icmp', 'icmp6'].includes(named) ? 'never' : 'unknown', text };
+  if (isNoteTarget(name) || noOptions.includes(name)) return targetOf(name, [], text);
+  if (marks.includes(name)) return { kind: 'unknown mark', bits: table.markBits(), text };
+  const kind = translationKinds[name];
+  return kind === undefined ? { kind: 'unknown verdict', text } : { kind, to: null, text };
 }
 
 /** Whether the rule has an extension of iptables. */

@@ -6,9 +6,9 @@
 // match of the device. Left out: families arp and bridge, and objects that decide nothing
 // (counters, quotas, helpers, flow tables).
 
-import type { Base, Chain, ElementSet, Hook, RuleSet, Table } from '../ruleset.ts';
-import { chainsOf, DumpError } from '../ruleset.ts';
-import { readElement } from './nft-expression.ts';
+import type { Base, Chain, ElementSet, RuleSet, Table } from '../ruleset.ts';
+import { chainsOf, DumpError, hooks } from '../ruleset.ts';
+import { readElement, tagOf } from './nft-expression.ts';
 import type { RawRule } from './nft-rule.ts';
 import { askedBitsOf, hasExtension, readRule, setsMark } from './nft-rule.ts';
 
@@ -71,22 +71,20 @@ export function parseNft(dump: string | Uint8Array): RuleSet {
 
 function objectsOf(text: string): readonly (object | null)[] {
   if (text.trim() === '') return [];
-  let listing: unknown;
-  try {
-    listing = JSON.parse(text);
-  } catch (error) {
-    throw notJson(text, error instanceof Error ? error.message : '');
-  }
-  const objects = (listing as { nftables?: unknown } | null)?.nftables;
+  const objects = (parseJson(text) as { nftables?: unknown } | null)?.nftables;
   if (!Array.isArray(objects)) throw new DumpError('no list "nftables"', 1, text);
   return objects as (object | null)[];
 }
 
-/** The message of JSON.parse has a position, or none if the text ended. */
-function notJson(text: string, message: string): DumpError {
-  const position = Number(/position (\d+)/.exec(message)?.[1] ?? text.length);
-  const line = text.slice(0, position).split('\n').length;
-  return new DumpError('not JSON', line, text.slice(Math.max(0, position - 40), position + 40));
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    // The message has a position, or none if the text ended.
+    const position = Number(/position (\d+)/.exec(String(error))?.[1] ?? text.length);
+    const line = text.slice(0, position).split('\n').length;
+    throw new DumpError('not JSON', line, text.slice(Math.max(0, position - 40), position + 40));
+  }
 }
 
 function readObject(tables: Map<string, OpenTable>, kind: string, body: unknown, at: number): void {
@@ -126,8 +124,6 @@ function openTable(tables: Map<string, OpenTable>, { family, name, flags }: RawO
 const listOf = (flags: string | readonly string[] = []): readonly string[] =>
   typeof flags === 'string' ? [flags] : flags;
 
-const hooks: readonly string[] = ['prerouting', 'input', 'forward', 'output', 'postrouting'];
-
 /**
  * Which bits a MARK target of iptables in this table may change. The listing has neither its bits
  * nor its values. A program that marks packets in iptables asks for the marks there; what is asked
@@ -147,11 +143,12 @@ function bitsSetIn(table: OpenTable, tables: readonly OpenTable[]): number {
 const rulesIn = ({ rules }: OpenTable): readonly RawRule[] => [...rules.values()].flat();
 
 function readChain(table: OpenTable, raw: RawObject): void {
+  const { name } = raw;
   const rules: RawRule[] = [];
   const guards = guardsOf(raw);
-  table.rules.set(raw.name, rules);
-  table.byName.set(raw.name, {
-    name: raw.name,
+  table.rules.set(name, rules);
+  table.byName.set(name, {
+    name,
     base: table.dormant ? null : baseOf(raw, table.byName.size),
     target: null,
     read: () => rules.map((rule) => readRule({ ...rule, expr: [...guards, ...rule.expr] }, table)),
@@ -162,15 +159,14 @@ function readChain(table: OpenTable, raw: RawObject): void {
 
 function baseOf({ hook, type, prio, policy }: RawObject, created: number): Base | null {
   if (hook === undefined) return null;
-  const device = hook === 'ingress' ? 'prerouting' : 'postrouting';
-  const isKnown = hooks.includes(hook);
-  const edge = hook === 'ingress' ? -(2 ** 31) : 2 ** 31;
+  const known = hooks.find((name) => name === hook);
+  const isIngress = hook === 'ingress';
   return {
-    hook: isKnown ? (hook as Hook) : device,
-    priority: isKnown ? (prio ?? 0) : edge,
+    hook: known ?? (isIngress ? 'prerouting' : 'postrouting'),
+    priority: known === undefined ? (isIngress ? -1 : 1) * 2 ** 31 : (prio ?? 0),
     type: type === 'nat' || type === 'route' ? type : 'filter',
     // The policy of a device's chain is not that of all packets.
-    policy: policy === 'drop' && isKnown ? 'drop' : 'accept',
+    policy: policy === 'drop' && known !== undefined ? 'drop' : 'accept',
     created,
   };
 }
@@ -192,19 +188,13 @@ function keepRule(table: OpenTable, raw: RawRule, at: number): void {
     throw new DumpError(`a rule of ${problem}`, at, JSON.stringify(raw));
   }
   for (const statement of raw.expr) {
-    const filled = timeoutOf(statement);
-    if (filled !== null) table.timeouts.set(...filled);
+    const [tag, , { set, elem }] = tagOf(statement);
+    const [, , { timeout }] = tagOf(elem);
+    // `update @set { ip saddr timeout 60s }`: the element's own goes before the set's.
+    if (tag !== 'set' || typeof timeout !== 'number') continue;
+    table.timeouts.set(String(set).replace(/^@/, ''), timeout);
   }
   rules.push(raw);
-}
-
-/** `update @set { ip saddr timeout 60s }`: the element's own goes before the set's. */
-function timeoutOf(statement: unknown): readonly [string, number] | null {
-  const { set } = (statement ?? {}) as {
-    set?: { readonly set?: string; readonly elem?: { readonly elem?: { timeout?: unknown } } };
-  };
-  const seconds = set?.elem?.elem?.timeout;
-  return typeof seconds === 'number' ? [String(set?.set).replace(/^@/, ''), seconds] : null;
 }
 
 function readSet({ name, type, flags, timeout, elem }: RawObject): ElementSet {

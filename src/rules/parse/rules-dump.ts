@@ -1,6 +1,4 @@
-// One dump of a node's rules, whichever program printed it.
-//
-// Left out: what `nft list ruleset` prints without -j.
+// One dump of a node's rules, by iptables-save, ip6tables-save or `nft -j list ruleset`.
 
 import type { RuleSet } from '../ruleset.ts';
 import { DumpError } from '../ruleset.ts';
@@ -16,8 +14,7 @@ export interface RulesDump {
 }
 
 /**
- * Reads what iptables-save, ip6tables-save or `nft -j list ruleset` printed. `family` is that of an
- * iptables dump; null: read it from the dump.
+ * `family` is that of an iptables dump; null: read it from the dump.
  *
  * @throws DumpError where the text is no such dump, or is cut off.
  */

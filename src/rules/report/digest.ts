@@ -15,16 +15,10 @@
 //
 // Left out: source ranges, since only the Service has them; the auditor asks for those packets.
 
-import {
-  formatAddress,
-  ipOf,
-  isWithinAny,
-  joinHostPort,
-  parseAddress,
-  parseNetwork,
-} from '../../model/ip.ts';
+import { formatAddress, ipOf, isWithinAny, parseAddress, parseNetwork } from '../../model/ip.ts';
 import type { Packet } from '../../model/proxy-config.ts';
 import type { Destination, PacketOutcome } from '../walk/walk.ts';
+import { familyOf } from '../ruleset.ts';
 import type { RuleFrontend } from './frontends.ts';
 
 /** Who sends, per family; null: the node has no such sender. */
@@ -48,9 +42,9 @@ export interface NodeSenders {
 
 /** `tcp 10.96.0.1:443`; `tcp *:30080` and `tcp [*]:30080` are any address of the node. */
 export function keyOf({ family, address, protocol, port }: RuleFrontend): string {
-  const any = family === 'ip' ? `*:${port}` : `[*]:${port}`;
-  const parsed = address === null ? null : parseAddress(address);
-  return `${protocol} ${parsed === null ? any : joinHostPort(formatAddress(parsed), port)}`;
+  const parsed = parseAddress(address ?? '');
+  const host = parsed === null ? '*' : formatAddress(parsed);
+  return `${protocol} ${family === 'ip' ? host : `[${host}]`}:${port}`;
 }
 
 /** Reads such a key; null: it is none. It does not say whether several tables have it. */
@@ -59,21 +53,19 @@ export function readKey(key: string): RuleFrontend | null {
   const [, protocol, four, six = '', digits] = form.exec(key) ?? [];
   const [port, host] = [Number(digits), four ?? six];
   if (protocol === undefined || port > 65_535) return null;
-  const address = host === '*' ? null : host;
-  const isSix = four === undefined;
-  if (address !== null && typeof parseAddress(address) !== (isSix ? 'bigint' : 'number')) {
-    return null;
-  }
-  const family = isSix ? 'ip6' : 'ip';
+  const family = four === undefined ? 'ip6' : 'ip';
+  const parsed = parseAddress(host);
+  if (host !== '*' && (parsed === null || familyOf(parsed) !== family)) return null;
   const known = protocol as RuleFrontend['protocol'];
+  const address = host === '*' ? null : host;
   return { family, address, protocol: known, port, translators: 1 };
 }
 
 /** The packets that are put to a frontend, in their order. */
 export function packetsOf(frontend: RuleFrontend, asking: NodeSenders): Packet[] {
   const { family, address, protocol, port: dport } = frontend;
-  const isOwn = (text: string): boolean => text.includes(':') === (family === 'ip6');
-  const addresses = address === null ? asking.addresses.filter(isOwn) : [address];
+  const own = asking.addresses.filter((text) => text.includes(':') === (family === 'ip6'));
+  const addresses = address === null ? own : [address];
   const senders = asking[family];
   return addresses.flatMap((dst) => {
     // Only the node itself can send to its loopback address.
@@ -81,11 +73,10 @@ export function packetsOf(frontend: RuleFrontend, asking: NodeSenders): Packet[]
       return [{ from: 'node' as const, src: dst, dst, protocol, dport }];
     }
     // A process that asks its own node is sent from the address that it asks.
-    const own = asking.addresses.includes(dst) ? dst : senders.node;
-    const from = { node: own, pod: senders.pod, outside: senders.outside } as const;
-    return (['node', 'pod', 'outside'] as const).flatMap((sender) => {
-      const src = from[sender];
-      return src === null ? [] : [{ from: sender, src, dst, protocol, dport }];
+    const node = asking.addresses.includes(dst) ? dst : senders.node;
+    return (['node', 'pod', 'outside'] as const).flatMap((from) => {
+      const src = from === 'node' ? node : senders[from];
+      return src === null ? [] : [{ from, src, dst, protocol, dport }];
     });
   });
 }

@@ -18,16 +18,7 @@ import { rulesOf } from '../ruleset.ts';
 
 /** Fields of kube-proxy's configuration, as far as its rules show them. */
 export type InferredSettings = Partial<
-  Pick<
-    ProxyConfig,
-    | 'detectLocalMode'
-    | 'bridgeInterface'
-    | 'interfaceNamePrefix'
-    | 'clusterCIDRs'
-    | 'masqueradeAll'
-    | 'nodePortAddresses'
-    | 'localhostNodePorts'
-  >
+  Omit<ProxyConfig, 'mode' | 'minor' | 'bindAddress' | 'featureGates'>
 >;
 
 export const modeIn = ({ tables }: RuleSet): ProxyConfig['mode'] =>
@@ -66,7 +57,8 @@ function markingIn(tables: readonly Table[]): InferredSettings {
     return winner([...named, ...more]) ?? [];
   });
   const byName = detected.find((key) => !key.includes('/'));
-  const detection = byName === undefined ? byRange(detected) : byInterface(byName);
+  const clusterCIDRs = detected.length === 0 ? {} : { clusterCIDRs: detected };
+  const detection = byName === undefined ? clusterCIDRs : byInterface(byName);
   return { ...detection, ...(masqueradeAll && all.length > 0 ? { masqueradeAll } : {}) };
 }
 
@@ -96,34 +88,32 @@ function* marked(table: Table): Generator<string> {
 }
 
 const marks = (statement: Statement): boolean =>
-  (statement.kind === 'jump' &&
-    (statement.chain === 'KUBE-MARK-MASQ' || statement.chain === 'mark-for-masquerade')) ||
+  leadsTo(statement, /^KUBE-MARK-MASQ$|^mark-for-masquerade$/) ||
   (statement.kind === 'set mark' && statement.field === 'mark');
 
+const leadsTo = (statement: Statement, chains: RegExp): boolean =>
+  (statement.kind === 'jump' || statement.kind === 'goto') && chains.test(statement.chain);
+
 /** It asks for an address, and for nothing of the sender. */
-function isForClusterIP({ statements }: Rule): boolean {
-  const asksSender = statements.some(
-    (statement) =>
-      statement.kind === 'interface' ||
-      (statement.kind === 'field' && statement.field === 'source') ||
-      (statement.kind === 'address type' && statement.side === 'source'),
-  );
-  return !asksSender && statements.some(asksAddress);
-}
+const isForClusterIP = ({ statements }: Rule): boolean =>
+  statements.some(asksAddress) && !statements.some(asksSender);
+
+const asksSender = (statement: Statement): boolean =>
+  statement.kind === 'interface' ||
+  (statement.kind === 'field' && statement.field === 'source') ||
+  (statement.kind === 'address type' && statement.side === 'source');
 
 const asksAddress = (statement: Statement): boolean =>
   (statement.kind === 'field' && statement.field === 'destination' && !statement.negate) ||
   (statement.kind === 'lookup' && statement.set.name === 'cluster-ips' && !statement.negate);
 
+const shortCuts = /^KUBE-SVC-|^service-/;
+
 /** By rule that spares pods of the node a Local policy: the pods. */
 function* shortCut(table: Table): Generator<string> {
   for (const chain of table.chains.values(/^KUBE-(?:EXT|XLB)-|^external-/)) {
     for (const rule of rulesOf(chain)) {
-      const isTaken = rule.statements.some(
-        (statement) =>
-          (statement.kind === 'jump' || statement.kind === 'goto') &&
-          /^KUBE-SVC-|^service-/.test(statement.chain),
-      );
+      const isTaken = rule.statements.some((statement) => leadsTo(statement, shortCuts));
       const key = isTaken ? senderIn(rule, false) : null;
       if (key !== null) yield key;
     }
@@ -142,9 +132,6 @@ function senderIn({ statements }: Rule, negate: boolean): string | null {
   }
   return null;
 }
-
-const byRange = (clusterCIDRs: readonly string[]): InferredSettings =>
-  clusterCIDRs.length === 0 ? {} : { clusterCIDRs };
 
 /** kube-proxy writes a prefix as iptables does with `+` and nft with `*`; readers make it `*`. */
 function byInterface(name: string): InferredSettings {
@@ -171,25 +158,24 @@ function nodePortsIn(tables: readonly Table[]): InferredSettings {
     const chain = table.chains.get(isKubeProxys(table) ? 'services' : 'KUBE-SERVICES');
     for (const { statements } of chain === undefined ? [] : rulesOf(chain)) {
       if (!statements.some(leadsToNodePorts)) continue;
-      const isLocal = statements.some(
-        (statement) =>
-          statement.kind === 'address type' &&
-          statement.side === 'destination' &&
-          !statement.negate,
-      );
-      if (isLocal) addresses.add(table.family === 'ip6' ? '::/0' : '0.0.0.0/0');
-      const ranges = isLocal ? [] : statements.flatMap(destinationsOf);
-      for (const range of ranges) addresses.add(networkOf(range) ?? '');
-      if (isLocal && table.family !== 'ip6' && statements.some(excludes))
-        localhostNodePorts = false;
+      if (!statements.some(asksLocal)) {
+        const networks = statements.flatMap(destinationsOf).map(networkOf);
+        for (const network of networks) if (network !== null) addresses.add(network);
+      } else if (table.family === 'ip6') addresses.add('::/0');
+      else {
+        addresses.add('0.0.0.0/0');
+        if (statements.some(excludes)) localhostNodePorts = false;
+      }
     }
   }
-  addresses.delete('');
   return addresses.size === 0 ? {} : { nodePortAddresses: [...addresses], localhostNodePorts };
 }
 
+const asksLocal = (statement: Statement): boolean =>
+  statement.kind === 'address type' && statement.side === 'destination' && !statement.negate;
+
 const leadsToNodePorts = (statement: Statement): boolean =>
-  (statement.kind === 'jump' && statement.chain === 'KUBE-NODEPORTS') ||
+  leadsTo(statement, /^KUBE-NODEPORTS$/) ||
   (statement.kind === 'verdict map' && statement.set.name === 'service-nodeports');
 
 const excludes = (statement: Statement): boolean =>

@@ -54,18 +54,18 @@ const isCallFor = ({ rule, base }: TraceStep): boolean =>
 
 const stops = ['reject', 'drop', 'pass'] as const;
 
-/** Writes outcomes so that they can be sent. */
 export function encodeOutcomes(outcomes: readonly PacketOutcome[]): EncodedOutcomes {
   const rules: RuleJson[] = [];
   const places = new Map<string, number>();
   const placeOf = ({ chain, base, rule: { text } }: TraceStep): number => {
     const { source, family, name: table } = base.table;
-    const hook = base.base.hook;
-    const key = `${source} ${family} ${table} ${base.chain.name} ${hook} ${chain} ${text}`;
+    const { hook } = base.base;
+    const rule: RuleJson = { source, family, table, chain, base: base.chain.name, hook, text };
+    const key = Object.values(rule).join(' ');
     const known = places.get(key);
     if (known !== undefined) return known;
     places.set(key, rules.length);
-    return rules.push({ source, family, table, chain, base: base.chain.name, hook, text }) - 1;
+    return rules.push(rule) - 1;
   };
   const isDecisive = (step: TraceStep): boolean =>
     step.rule.statements.some(({ kind }) => decides.has(kind)) || isCallFor(step);
@@ -78,11 +78,9 @@ export function encodeOutcomes(outcomes: readonly PacketOutcome[]): EncodedOutco
     ...affinity,
   });
   const encoded = outcomes.map((outcome): WalkResultJson => {
-    const met = stops.flatMap((name) => {
-      return outcome[name].probability > 0 ? [[name, outcome[name]] as const] : [];
-    });
-    const all = [...met, ...outcome.destinations];
-    const fates = Object.fromEntries(all.map(([name, share]) => [name, encode(share)] as const));
+    const met = stops.filter((name) => outcome[name].probability > 0);
+    const all = [...met.map((name) => [name, outcome[name]] as const), ...outcome.destinations];
+    const fates = Object.fromEntries(all.map(([name, share]) => [name, encode(share)]));
     return { fates, unknown: outcome.unknown };
   });
   return { rules, outcomes: encoded };
@@ -98,23 +96,17 @@ export function check(holds: boolean, what: string): asserts holds {
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** An object in a report. */
 export function fieldsOf(value: unknown, what: string): Fields {
   check(typeof value === 'object' && value !== null && !Array.isArray(value), what);
   return value as Fields;
 }
 
-/** A list in a report. */
 export function listOf(value: unknown, what: string): readonly unknown[] {
   check(Array.isArray(value), what);
   return value;
 }
 
-/**
- * Reads outcomes that were sent.
- *
- * @throws InvalidReport where they are none.
- */
+/** @throws InvalidReport where these are no outcomes. */
 export function decodeOutcomes(raw: unknown): readonly PacketOutcome[] {
   const { rules, outcomes } = fieldsOf(raw, 'outcomes');
   const steps = listOf(rules, 'rules: a list').map(stepOf);
@@ -123,10 +115,8 @@ export function decodeOutcomes(raw: unknown): readonly PacketOutcome[] {
 
 function outcomeOf(raw: unknown, steps: readonly TraceStep[]): PacketOutcome {
   const { fates, unknown } = fieldsOf(raw, 'an outcome');
-  const shares = Object.entries(fieldsOf(fates, 'fates')).map(([name, share]) => {
-    return [name, shareOf(share, steps)] as const;
-  });
-  const destinations = new Map(shares);
+  const shares = Object.entries(fieldsOf(fates, 'fates'));
+  const destinations = new Map(shares.map(([name, share]) => [name, shareOf(share, steps)]));
   const stop = (name: string): OutcomeShare => {
     const share = destinations.get(name);
     destinations.delete(name);

@@ -7,7 +7,7 @@
 // from there, by their own priority, until one of them translates (nf_nat_core.c).
 
 import type { Base, Chain, Family, Hook, RuleSet, Table } from '../ruleset.ts';
-import { rulesOf } from '../ruleset.ts';
+import { hooks, rulesOf } from '../ruleset.ts';
 
 export interface BaseChain {
   readonly chain: Chain;
@@ -33,18 +33,11 @@ export function hooksOf(ruleset: RuleSet, family: Family): Hooks {
   const chains = ruleset.tables
     .filter((table) => table.family === family || table.family === 'inet')
     .flatMap((table) => table.chains.bases().flatMap((chain) => baseChain(table, chain)));
-  const at = (hook: Hook): readonly (readonly Station[])[] =>
-    stationsOf(
-      hook,
-      chains.filter(({ base }) => base.hook === hook),
-    );
-  return {
-    prerouting: at('prerouting'),
-    input: at('input'),
-    forward: at('forward'),
-    output: at('output'),
-    postrouting: at('postrouting'),
-  };
+  const stations = hooks.map((hook) => {
+    const called = chains.filter(({ base }) => base.hook === hook);
+    return [hook, stationsOf(hook, called)] as const;
+  });
+  return Object.fromEntries(stations) as Hooks;
 }
 
 /** Chains that can do nothing are left out: their order means nothing. */

@@ -3,19 +3,19 @@
 // table with interfaces, `fib_trie` the networks of every table, without them. Reference: linux
 // net/ipv4/fib_trie.c (fib_route_seq_show, fib_trie_seq_show).
 //
-// What they leave open stays so. Which rule leads to another table they do not say: of an address
-// that another table has a route to, nothing is known. Of a route with several next hops they show
-// the first: the others may be on any interface that leads on, a device that is none of software's
-// or one that another gateway is reached by. Of several routes to one network, by metric or by
-// type of service, each may be the one.
+// What they leave open stays so. Of an address that another table has a route to, nothing is known.
+// Of a route with several next hops they show the first: the others may be on any interface that
+// leads on, a hardware device or one that another gateway is reached by. Of several routes to one
+// network, by metric or by type of service, each may be the one.
 //
-// Packets come in by the interface by which their answers leave. That is an assumption about the
-// senders that are put to rules, not about what is sent. A pod's is a network of the node alone.
+// Packets are assumed to come in by the interface by which their answers leave. A pod's is a
+// network of the node alone.
 //
 // Left out: IPv6, where one file shows the routes of all tables and not which table has which;
 // rules that forbid without a table.
 
 import { isWithin, parseNetwork } from '../../model/ip.ts';
+import { getOrInsert } from '../../model/get-or-insert.ts';
 import type { Address, Range } from '../../model/ip.ts';
 
 interface Route extends Range<number> {
@@ -52,17 +52,13 @@ const byGateway = 0x2;
  * that form, or too long.
  */
 export function readRoutes(route: string, trie: string, devices: readonly string[]): Routes | null {
-  const main: Route[] = [];
-  for (const line of route.trimEnd().split('\n').slice(1)) {
-    const one = routeIn(line);
-    if (one === null) return null;
-    main.push(one);
-  }
+  const lines = route.trimEnd().split('\n').slice(1);
+  const main = lines.flatMap((line) => routeIn(line) ?? []);
   const others = networksIn(trie);
-  if (others === null || main.length + others.length > mostRoutes) return null;
-  const uplinks = new Set(devices);
-  for (const one of main) if (one.hasGateway && one.interface !== null) uplinks.add(one.interface);
-  return { main, others, uplinks: [...uplinks].sort() };
+  if (others === null || main.length < lines.length) return null;
+  if (main.length + others.length > mostRoutes) return null;
+  const gateways = main.flatMap((one) => (one.hasGateway ? (one.interface ?? []) : []));
+  return { main, others, uplinks: [...new Set([...devices, ...gateways])].sort() };
 }
 
 /** A line of `route`; null: it is none. */
@@ -115,11 +111,8 @@ export function hostsOf({ main, uplinks }: Routes): { address: number; interface
 export function routeLookup({ main, others, uplinks }: Routes): RouteLookup {
   const bySize = new Map<number, Map<number, Set<string>>>();
   for (const { low, high, interface: name, hasGateway } of main) {
-    const size = high - low + 1;
-    const networks = bySize.get(size) ?? new Map<number, Set<string>>();
-    bySize.set(size, networks);
-    const names = networks.get(low) ?? new Set<string>();
-    networks.set(low, names);
+    const networks = getOrInsert(bySize, high - low + 1, () => new Map<number, Set<string>>());
+    const names = getOrInsert(networks, low, () => new Set<string>());
     if (name !== null) names.add(name);
     if (hasGateway) for (const uplink of uplinks) names.add(uplink);
   }

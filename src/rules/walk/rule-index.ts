@@ -4,6 +4,7 @@
 // destination port, that its rules ask for; a walk then sees those for its own, and all rules that
 // ask for neither, in their order.
 
+import { getOrInsert } from '../../model/get-or-insert.ts';
 import type { Address } from '../../model/ip.ts';
 import type { Chain, PacketField, Rule, Statement } from '../ruleset.ts';
 import { rulesOf } from '../ruleset.ts';
@@ -49,19 +50,13 @@ function indexOf(rules: readonly Rule[]): Index | 'useless' {
   for (const [place, rule] of rules.entries()) {
     const address = onlyValue(rule, 'destination');
     const port = address === null ? onlyValue(rule, 'destination port') : null;
-    if (address !== null) put(byAddress, address, place);
-    else if (port !== null) put(byPort, port, place);
+    if (address !== null) getOrInsert(byAddress, address, () => []).push(place);
+    else if (port !== null) getOrInsert(byPort, port, () => []).push(place);
     else general.push(place);
   }
   if (general.length * 2 > rules.length) return 'useless';
   const generalRules = general.flatMap((place) => rules[place] ?? []);
   return { general, generalRules, byAddress, byPort };
-}
-
-function put(map: Map<Address, number[]>, key: Address, place: number): void {
-  const places = map.get(key);
-  if (places === undefined) map.set(key, [place]);
-  else places.push(place);
 }
 
 /** Statements that change nothing. */

@@ -12,9 +12,8 @@
 //
 // Left out: fragments, ICMP, packets that conntrack knows already, and what sysctls forbid.
 // Reference: linux net/netfilter/core.c, nf_nat_core.c, nf_tables_core.c, net/ipv4/ip_input.c,
-// ip_forward.c, ip_output.c. The idea is that of the tracers in kubernetes@v1.36.3
-// pkg/proxy/iptables/proxier_test.go and pkg/proxy/nftables/helpers_test.go, turned round: what
-// they pass over is unknown here.
+// ip_forward.c, ip_output.c; and, unlike here passing over what is unknown, the tracers in
+// kubernetes@v1.36.3 pkg/proxy/iptables/proxier_test.go and pkg/proxy/nftables/helpers_test.go.
 
 import type { Packet } from '../../model/proxy-config.ts';
 import { parseAddress } from '../../model/ip.ts';
@@ -86,10 +85,9 @@ export interface PacketOutcome {
 const protocols = { tcp: 6, udp: 17, sctp: 132 } as const;
 
 /**
- * Walks packets through a rule set of either reader, or of several together. Packets that follow
- * others take what is known of those. Throws a TypeError where an address of the packet is none.
+ * Walks packets through a rule set. Packets that follow others take what is known of those.
  *
- * @throws TypeError where an address of the node is none.
+ * @throws TypeError where an address of the node is none; the result, where one of the packet is.
  */
 export function createWalk(ruleset: RuleSet, node: NodeContext): (packet: Packet) => PacketOutcome {
   const localAddresses = node.localAddresses.map((text) => addressOf('localAddresses', text));
