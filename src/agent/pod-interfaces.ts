@@ -10,8 +10,8 @@ import type { Packet } from '../model/proxy-config.ts';
 import type { Element, Rule, RuleSet, Statement } from '../rules/ruleset.ts';
 import type { Routes } from '../rules/walk/routes.ts';
 import { hostsOf, routeLookup } from '../rules/walk/routes.ts';
-import type { TraceStep } from '../rules/walk/walk-state.ts';
-import type { NodeContext, PacketOutcome } from '../rules/walk/walk.ts';
+import type { NodeContext, TraceStep } from '../rules/walk/walk-state.ts';
+import type { PacketOutcome } from '../rules/walk/walk.ts';
 import { createWalk } from '../rules/walk/walk.ts';
 
 export type Walker = (packet: Packet) => PacketOutcome;

@@ -15,7 +15,7 @@ import { frontendsInRules } from '../rules/report/frontends.ts';
 import { modeIn, settingsIn } from '../rules/report/infer-proxy-config.ts';
 import type { RuleSet } from '../rules/ruleset.ts';
 import { mergeRuleSets } from '../rules/ruleset.ts';
-import type { NodeContext } from '../rules/walk/walk.ts';
+import type { NodeContext } from '../rules/walk/walk-state.ts';
 import type { CollectedDump, CollectedRules } from './collect.ts';
 import type { NodeFacts } from './node-facts.ts';
 import type { Walker } from './pod-interfaces.ts';

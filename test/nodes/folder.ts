@@ -12,12 +12,8 @@ import { parseIptablesSave } from '../../src/rules/parse/iptables-save.ts';
 import { parseNft } from '../../src/rules/parse/nft-ruleset.ts';
 import type { Family, Rule, RuleSet } from '../../src/rules/ruleset.ts';
 import { mergeRuleSets, rulesOf } from '../../src/rules/ruleset.ts';
-import type {
-  Destination,
-  NodeContext,
-  OutcomeShare,
-  PacketOutcome,
-} from '../../src/rules/walk/walk.ts';
+import type { NodeContext } from '../../src/rules/walk/walk-state.ts';
+import type { Destination, OutcomeShare, PacketOutcome } from '../../src/rules/walk/walk.ts';
 import { walk } from '../rules/walking.ts';
 
 export interface PacketLine {

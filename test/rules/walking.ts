@@ -3,7 +3,8 @@
 
 import type { Packet } from '../../src/model/proxy-config.ts';
 import type { RuleSet } from '../../src/rules/ruleset.ts';
-import type { NodeContext, PacketOutcome } from '../../src/rules/walk/walk.ts';
+import type { NodeContext } from '../../src/rules/walk/walk-state.ts';
+import type { PacketOutcome } from '../../src/rules/walk/walk.ts';
 import { createWalk } from '../../src/rules/walk/walk.ts';
 
 const walks = new WeakMap<RuleSet, WeakMap<NodeContext, ReturnType<typeof createWalk>>>();

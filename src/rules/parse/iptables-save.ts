@@ -38,36 +38,28 @@ interface OpenTable extends Table {
   readonly laterStarts: Map<string, number[]>;
 }
 
-interface Reading {
-  readonly text: string;
-  readonly family: Family;
-  readonly tables: Table[];
-  table: OpenTable | null;
+const newReading = (text: string, family: Family) => ({
+  text,
+  family,
+  tables: [] as Table[],
+  table: null as OpenTable | null,
   /** How the rule in the line before begins: `-A NAME`; empty if that line has no rule. */
-  prefix: string;
+  prefix: '',
   /** The first quote behind the last rule without quotes; the text's length if there is none. */
-  quote: number;
-  line: number;
+  quote: -1,
+  line: 0,
   /** Tables that the dump mentions in comments but does not show. */
-  readonly lacks: Lack[];
+  lacks: [] as Lack[],
   /** A comment names the nft backend. */
-  isNft: boolean;
-}
+  isNft: false,
+});
+
+type Reading = ReturnType<typeof newReading>;
 
 /** @throws DumpError if the text is not a dump of iptables-save or is truncated. */
 export function parseIptablesSave(dump: string | Uint8Array, family: Family): RuleSet {
   const text = typeof dump === 'string' ? dump : textOf(dump);
-  const reading: Reading = {
-    text,
-    family,
-    tables: [],
-    table: null,
-    prefix: '',
-    quote: -1,
-    line: 0,
-    lacks: [],
-    isNft: false,
-  };
+  const reading = newReading(text, family);
   for (let at = 0; at < text.length;) {
     const newline = text.indexOf('\n', at);
     const end = newline < 0 ? text.length : newline;

@@ -70,39 +70,28 @@ function fieldAnswer(match: FieldMatch, state: PacketState): MatchResult {
     const all = ranges.some(({ low, high }) => low <= 1 && high >= 65535);
     return all ? answer(true, negate) : 'unknown';
   }
-  const value = numberOf(field, state);
+  const value = numbers[field](state);
   if (value === null) return 'unknown';
   for (const range of ranges) if (isWithin(value, range)) return answer(true, negate);
   return answer(false, negate);
 }
 
-/** What the packet carries in this field; null: it is not known. */
-function numberOf(field: PacketField, state: PacketState): Address | null {
-  switch (field) {
-    case 'source':
-      return state.source;
-    case 'destination':
-      return state.destination;
-    case 'destination port':
-      return state.destinationPort;
-    case 'original destination':
-      return state.original.address;
-    case 'original destination port':
-      return state.original.port;
-    case 'protocol':
-      return state.protocol;
-    case 'nfproto':
-      return state.family === 'ip' ? 2 : 10;
-    case 'source port':
-      return null;
-    case 'tcp flags':
-      return state.protocol === 6 ? 2 : null;
-    case 'mark':
-      return state.mark.known === 0xffffffff ? state.mark.value : null;
-    case 'connection mark':
-      return state.connectionMark.known === 0xffffffff ? state.connectionMark.value : null;
-  }
-}
+const knownValue = ({ value, known }: Bits): number | null => (known === 0xffffffff ? value : null);
+
+/** What the packet carries in a field; null: it is not known. */
+const numbers: Readonly<Record<PacketField, (state: PacketState) => Address | null>> = {
+  source: ({ source }) => source,
+  destination: ({ destination }) => destination,
+  'source port': () => null,
+  'destination port': ({ destinationPort }) => destinationPort,
+  'original destination': ({ original }) => original.address,
+  'original destination port': ({ original }) => original.port,
+  protocol: ({ protocol }) => protocol,
+  nfproto: ({ family }) => (family === 'ip' ? 2 : 10),
+  'tcp flags': ({ protocol }) => (protocol === 6 ? 2 : null),
+  mark: ({ mark }) => knownValue(mark),
+  'connection mark': ({ connectionMark }) => knownValue(connectionMark),
+};
 
 /** Fields of bits: some may be known and others not. */
 function bitsAnswer({ field, mask, ranges, negate }: FieldMatch, state: PacketState): MatchResult {
@@ -126,7 +115,7 @@ function bitsAnswer({ field, mask, ranges, negate }: FieldMatch, state: PacketSt
 function bitsOf(field: PacketField, state: PacketState): Bits | null {
   if (field === 'mark') return state.mark;
   if (field === 'connection mark') return state.connectionMark;
-  const value = numberOf(field, state);
+  const value = numbers[field](state);
   // Of TCP's flags, ECN's two are the sender's choice.
   const known = field === 'tcp flags' ? 0x3f : 0xffffffff;
   return typeof value === 'number' ? { value, known } : null;
@@ -162,23 +151,17 @@ const matchesName = (patterns: readonly string[], name: string): boolean =>
     pattern.endsWith('*') ? name !== '' && name.startsWith(pattern.slice(0, -1)) : name === pattern,
   );
 
-function stateHolds(name: string, state: PacketState): boolean {
-  switch (name) {
-    case 'new':
-    case 'original':
-      return state.entry === 'new';
-    case 'untracked':
-    case 'related':
-      return state.entry === name;
-    case 'invalid':
-      return state.entry === 'none';
-    case 'dnat':
-      return state.rewritten;
-    case 'snat':
-      return state.masqueraded === true;
-    default:
-      return false;
-  }
+const entries: Readonly<Record<string, PacketState['entry']>> = {
+  new: 'new',
+  original: 'new',
+  untracked: 'untracked',
+  related: 'related',
+  invalid: 'none',
+};
+
+function stateHolds(name: string, { entry, rewritten, masqueraded }: PacketState): boolean {
+  if (name === 'dnat') return rewritten;
+  return name === 'snat' ? masqueraded === true : entries[name] === entry;
 }
 
 const needsSource = (states: readonly string[], state: PacketState): boolean =>
@@ -218,27 +201,21 @@ function specialType(address: Address): 'multicast' | 'broadcast' | 'unspec' | n
 
 // Sets and maps.
 
-interface SetIndex {
-  /** Elements without ranges, by their components. */
-  readonly exact: ReadonlyMap<string, Element>;
-  readonly others: readonly Element[];
-}
-
 const isExact = (component: Component): boolean =>
   typeof component === 'string' ? !component.endsWith('*') : component.low === component.high;
 
 const textOf = (component: Component): string =>
   typeof component === 'string' ? component : String(component.low);
 
-function indexOf(set: ElementSet): SetIndex {
-  if (set.index !== null) return set.index as SetIndex;
+/** Elements without ranges by their components, and all others. */
+function indexOf(set: ElementSet) {
   const exact = new Map<string, Element>();
   const others: Element[] = [];
   for (const element of set.elements) {
     if (element.key.every(isExact)) exact.set(element.key.map(textOf).join(' '), element);
     else others.push(element);
   }
-  return (set.index = { exact, others });
+  return { exact, others };
 }
 
 type Found = Element | null | 'unknown';
@@ -249,7 +226,7 @@ export const lookup = (key: LookupKey, set: ElementSet, state: PacketState): Fou
 
 function find(key: LookupKey, set: ElementSet, state: PacketState): Found {
   if (key.kind !== 'fields') return 'unknown';
-  const { exact, others } = indexOf(set);
+  const { exact, others } = (set.index ??= indexOf(set)) as ReturnType<typeof indexOf>;
   const values: (Address | string)[] = [];
   for (const field of key.fields) {
     const value = valueOf(field, state);
@@ -269,7 +246,7 @@ function valueOf(
 ): Address | string | null {
   if (field === 'state') return state.entry === 'none' ? 'invalid' : state.entry;
   if (field === 'in') return state.in;
-  if (field !== 'out') return numberOf(field, state);
+  if (field !== 'out') return numbers[field](state);
   const [only, ...more] = state.out === null ? (interfacesOut(state) ?? []) : [state.out];
   return more.length === 0 ? (only ?? null) : null;
 }

@@ -57,7 +57,9 @@ export function readRoutes(route: string, trie: string, devices: readonly string
   const others = networksIn(trie);
   if (others === null || main.length < lines.length) return null;
   if (main.length + others.length > mostRoutes) return null;
-  const gateways = main.flatMap((one) => (one.hasGateway ? (one.interface ?? []) : []));
+  const gateways = main.flatMap(({ hasGateway, interface: name }) =>
+    hasGateway ? (name ?? []) : [],
+  );
   return { main, others, uplinks: [...new Set([...devices, ...gateways])].sort() };
 }
 

@@ -11,14 +11,6 @@ import { rulesOf } from '../ruleset.ts';
 import type { PacketState } from './walk-state.ts';
 import { askPacket } from './walk-state.ts';
 
-interface Index {
-  /** Places in the chain of the rules that every packet must see. */
-  readonly general: readonly number[];
-  readonly generalRules: readonly Rule[];
-  readonly byAddress: ReadonlyMap<Address, readonly number[]>;
-  readonly byPort: ReadonlyMap<Address, readonly number[]>;
-}
-
 /** A shorter chain is read faster than an index is made. */
 const shortest = 256;
 
@@ -26,7 +18,7 @@ const shortest = 256;
 export function candidatesOf(chain: Chain, state: PacketState): readonly Rule[] {
   const rules = rulesOf(chain);
   if (rules.length < shortest) return rules;
-  const index = (chain.index ??= indexOf(rules)) as Index | 'useless';
+  const index = (chain.index ??= indexOf(rules)) as ReturnType<typeof indexOf>;
   if (index === 'useless') return rules;
   const { byAddress, byPort } = index;
   const own = askPacket(state, ({ destination }) => placesOf(byAddress, destination));
@@ -37,16 +29,19 @@ export function candidatesOf(chain: Chain, state: PacketState): readonly Rule[] 
   return places.flatMap((place) => rules[place] ?? []);
 }
 
+type Places = Map<Address, number[]>;
+
 const none: readonly number[] = [];
 
 /** null: any place may be one. */
-const placesOf = (by: Index['byPort'], value: Address | null): readonly number[] | null =>
+const placesOf = (by: Places, value: Address | null): readonly number[] | null =>
   value === null ? null : (by.get(value) ?? none);
 
-function indexOf(rules: readonly Rule[]): Index | 'useless' {
+/** Places of rules by what they ask for; general are those that every packet must see. */
+function indexOf(rules: readonly Rule[]) {
   const general: number[] = [];
-  const byAddress = new Map<Address, number[]>();
-  const byPort = new Map<Address, number[]>();
+  const byAddress: Places = new Map();
+  const byPort: Places = new Map();
   for (const [place, rule] of rules.entries()) {
     const address = onlyValue(rule, 'destination');
     const port = address === null ? onlyValue(rule, 'destination port') : null;

@@ -290,8 +290,7 @@ function perform(run: Run, rule: Rule, action: Action): Next {
 }
 
 function performReturn(run: Run): Next {
-  // After a fork the parent is the rest of this chain: the caller is behind it.
-  if (run.forked) run.parent = run.parent?.parent ?? null;
+  run.parent = outerFrame(run);
   run.forked = false;
   run.next = run.rules.length;
   return 'next rule';
@@ -311,7 +310,7 @@ function call(run: Run, rule: Rule, action: Call): Next {
     return translateRun(run, rule, { kind: 'dnat', to, text: '' });
   }
   const rules = candidatesOf(chain, run.state);
-  enter(run, chain, rules, kind === 'jump' ? callerOf(run) : afterGoto(run));
+  enter(run, chain, rules, kind === 'jump' ? callerOf(run) : outerFrame(run));
   return 'next rule';
 }
 
@@ -325,7 +324,8 @@ function callerOf(run: Run): Frame | null {
   return frameAt(run, false);
 }
 
-const afterGoto = (run: Run): Frame | null =>
+/** The caller of this chain: after a fork the parent is the rest of the chain itself. */
+const outerFrame = (run: Run): Frame | null =>
   run.forked ? (run.parent?.parent ?? null) : run.parent;
 
 /** A verdict that is not modelled may be any. */

@@ -1,8 +1,12 @@
 // The state of a packet on its way through the rules, and of the walk that it is on.
 
 import type { Address } from '../../model/ip.ts';
-import type { Family, Hook, Rule } from '../ruleset.ts';
+import { parseAddress } from '../../model/ip.ts';
+import type { Packet } from '../../model/proxy-config.ts';
+import type { Hook, Rule } from '../ruleset.ts';
+import { familyOf } from '../ruleset.ts';
 import type { BaseChain, Hooks, Station } from './hooks.ts';
+import type { RouteLookup } from './routes.ts';
 
 /** A list that shares its tail, so that a state can be copied cheaply. */
 export interface List<T> {
@@ -55,59 +59,94 @@ export interface Share {
 /** By outcome: `pass`, `reject`, `drop`, `unknown`, or a destination. */
 export type Tally = Map<string, Share>;
 
-/** A packet at one place of its way. Its walk changes the state; a fork copies it. */
-export interface PacketState {
-  readonly family: Family;
-  readonly from: 'pod' | 'node' | 'outside';
-  readonly source: Address;
-  readonly protocol: number;
-  /** The node's addresses, without those of its loopback interface. */
-  readonly localAddresses: readonly Address[];
-  /** All interfaces of the node; null: not known. */
-  readonly interfaces: readonly string[] | null;
-  /** The interfaces that may reach an address; null: not known. */
-  readonly interfacesTo: (address: Address) => readonly string[] | null;
-  /** Where it was sent to; null: not known. */
-  original: { readonly address: Address | null; readonly port: number | null };
-  hook: Hook;
-  /** null: a rule translated it, and does not say into what. */
-  destination: Address | null;
-  destinationPort: number | null;
-  /** Whether it is for the node itself; null: its address shows that. */
-  toNode: boolean | null;
-  /** null: not known; empty: none. */
-  in: string | null;
-  /** null: as the routes say (`interfacesOut`). */
-  out: string | null;
-  mark: Bits;
-  connectionMark: Bits;
-  /** In conntrack's table. An error that the node sends about a packet is related to its entry. */
-  entry: 'none' | 'new' | 'untracked' | 'related';
-  /** Destination NAT is settled: no rule can change it any more. */
-  translated: boolean;
-  sourceTranslated: boolean;
-  /** Where it goes: `ip:port`, or null before a translation. */
-  goal: string | null;
-  /** Whether it goes elsewhere than it was sent: NAT to the same place leaves no DNAT status. */
-  rewritten: boolean;
-  masqueraded: boolean | 'unknown';
-  /** The names under which rules remembered the source on the way. */
-  remembered: List<string> | null;
-  /** On the way of a source that is remembered: under which name, for how long. */
-  affinity: Affinity | null;
-  trace: List<PassedRule> | null;
-  /** Takes up what is asked of where it goes; null: questions are not recorded. */
-  questions: MatchQuestion[] | null;
-  /** The stations of its hook, and the next of them. */
-  stations: readonly Station[];
-  station: number;
-  /** While it is in the NAT hook: its chains, and the next of them. */
-  nat: readonly BaseChain[] | null;
-  natNext: number;
-  /** Where its outcome is added, and with which share. */
-  tally: Tally;
-  weight: number;
+export interface NodeContext {
+  /** The node's own addresses; 127.0.0.0/8 and ::1 are local without being named. */
+  readonly localAddresses: readonly string[];
+  readonly interfaces?: {
+    /** By which packets come in; without them `-i` is unknown. */
+    readonly outside?: string;
+    readonly pod?: string;
+    /** All that the node has: a rule about another matches nothing. */
+    readonly all?: readonly string[];
+    /** By its routes: what is not said above, and by which packets leave. */
+    readonly routes?: RouteLookup;
+  };
 }
+
+/** @throws TypeError where a text is no address. */
+export function addressOf(field: string, text: string): Address {
+  const address = parseAddress(text);
+  if (address === null) throw new TypeError(`Cannot walk: ${field} is not an address: ${text}`);
+  return address;
+}
+
+const protocols = { tcp: 6, udp: 17, sctp: 132 };
+const allKnown: Bits = { value: 0, known: 0xffffffff };
+const noWays = (): null => null;
+
+/** A packet before any rule. Its walk changes the state; a fork copies it. */
+export function packetState(packet: Packet, node: NodeContext, localAddresses: readonly Address[]) {
+  const { from, dport, iif } = packet;
+  const destination = addressOf('dst', packet.dst);
+  const source = addressOf('src', packet.src);
+  const { interfaces } = node;
+  const comesIn = (sender: 'pod' | 'outside'): string | null =>
+    iif ?? interfaces?.[sender] ?? interfaces?.routes?.from(sender, source) ?? null;
+  return {
+    family: familyOf(destination),
+    from,
+    source,
+    protocol: protocols[packet.protocol],
+    /** The node's addresses, without those of its loopback interface. */
+    localAddresses,
+    /** All interfaces of the node; null: not known. */
+    interfaces: interfaces?.all ?? null,
+    /** The interfaces that may reach an address; null: not known. */
+    interfacesTo: interfaces?.routes?.to ?? noWays,
+    /** Where it was sent to; null: not known. */
+    original: { address: destination as Address | null, port: dport as number | null },
+    hook: 'prerouting' as Hook,
+    /** null: a rule translated it, and does not say into what. */
+    destination: destination as Address | null,
+    destinationPort: dport as number | null,
+    /** Whether it is for the node itself; null: its address shows that. */
+    toNode: null as boolean | null,
+    /** null: not known; empty: none. */
+    in: from === 'node' ? '' : comesIn(from),
+    /** null: as the routes say (`interfacesOut`). */
+    out: '' as string | null,
+    mark: allKnown,
+    connectionMark: allKnown,
+    /** In conntrack's table. An error that the node sends about a packet is related to its entry. */
+    entry: 'none' as 'none' | 'new' | 'untracked' | 'related',
+    /** Destination NAT is settled: no rule can change it any more. */
+    translated: false,
+    sourceTranslated: false,
+    /** Where it goes: `ip:port`, or null before a translation. */
+    goal: null as string | null,
+    /** Whether it goes elsewhere than it was sent: NAT to the same place leaves no DNAT status. */
+    rewritten: false,
+    masqueraded: false as boolean | 'unknown',
+    /** The names under which rules remembered the source on the way. */
+    remembered: null as List<string> | null,
+    /** On the way of a source that is remembered: under which name, for how long. */
+    affinity: null as Affinity | null,
+    trace: null as List<PassedRule> | null,
+    /** Takes up what is asked of where it goes; null: questions are not recorded. */
+    questions: null as MatchQuestion[] | null,
+    /** The stations of its hook, and the next of them. */
+    stations: [] as readonly Station[],
+    station: 0,
+    /** While it is in the NAT hook: its chains, and the next of them. */
+    nat: null as readonly BaseChain[] | null,
+    natNext: 0,
+    /** Where its outcome is added, and with which share. */
+    tally: new Map() as Tally,
+    weight: 1,
+  };
+}
+
+export type PacketState = ReturnType<typeof packetState>;
 
 /** A question that was asked of a packet, as it is asked of another, and its answer. */
 export interface MatchQuestion {

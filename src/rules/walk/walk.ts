@@ -15,18 +15,16 @@
 // ip_forward.c, ip_output.c; and, unlike here passing over what is unknown, the tracers in
 // kubernetes@v1.36.3 pkg/proxy/iptables/proxier_test.go and pkg/proxy/nftables/helpers_test.go.
 
-import type { Packet } from '../../model/proxy-config.ts';
-import { parseAddress } from '../../model/ip.ts';
-import { familyOf } from '../ruleset.ts';
 import type { Address } from '../../model/ip.ts';
+import type { Packet } from '../../model/proxy-config.ts';
 import type { Family, Hook, RuleSet } from '../ruleset.ts';
-import { rulesOf } from '../ruleset.ts';
+import { familyOf, rulesOf } from '../ruleset.ts';
 import { changesSource, hooksOf } from './hooks.ts';
 import { addHull, addShare, count, tallyOf } from './outcome-shares.ts';
-import type { RouteLookup } from './routes.ts';
 import { runBase } from './run-chain.ts';
 import type {
   List,
+  NodeContext,
   PacketState,
   PassedRule,
   Share,
@@ -35,21 +33,7 @@ import type {
   UnknownRule,
   Walk,
 } from './walk-state.ts';
-import { askPacket, holds, isOwn } from './walk-state.ts';
-
-export interface NodeContext {
-  /** The node's own addresses; 127.0.0.0/8 and ::1 are local without being named. */
-  readonly localAddresses: readonly string[];
-  readonly interfaces?: {
-    /** By which packets come in; without them `-i` is unknown. */
-    readonly outside?: string;
-    readonly pod?: string;
-    /** All that the node has: a rule about another matches nothing. */
-    readonly all?: readonly string[];
-    /** By its routes: what is not said above, and by which packets leave. */
-    readonly routes?: RouteLookup;
-  };
-}
+import { addressOf, askPacket, holds, isOwn, packetState } from './walk-state.ts';
 
 /** `probability` is exact, or the highest that the unknowns allow. */
 export interface OutcomeShare {
@@ -82,8 +66,6 @@ export interface PacketOutcome {
   readonly unknown: readonly UnknownRule[];
 }
 
-const protocols = { tcp: 6, udp: 17, sctp: 132 } as const;
-
 /**
  * Walks packets through a rule set. Packets that follow others take what is known of those.
  *
@@ -93,7 +75,7 @@ export function createWalk(ruleset: RuleSet, node: NodeContext): (packet: Packet
   const localAddresses = node.localAddresses.map((text) => addressOf('localAddresses', text));
   const setups = new Map<Family, Pick<Walk, 'hooks' | 'trees'>>();
   return (packet) => {
-    const state = stateOf(packet, node, localAddresses);
+    const state = packetState(packet, node, localAddresses);
     const { family, tally } = state;
     const setup = setups.get(family) ?? { hooks: hooksOf(ruleset, family), trees: [] };
     setups.set(family, setup);
@@ -129,7 +111,7 @@ function isAnswerDropped(
   { hooks }: Walk,
 ): boolean {
   const question: Packet = { from: 'node', src: dst, dst: src, protocol: 'tcp', dport: 0 };
-  const state = stateOf(question, node, localAddresses);
+  const state = packetState(question, node, localAddresses);
   const { source: asked, family, original } = state;
   const [first = asked] = localAddresses.filter((address) => familyOf(address) === family);
   const answer: PacketState = {
@@ -147,68 +129,6 @@ function isAnswerDropped(
   enterHook(walkOf({ hooks, trees: [] }), 'output', answer);
   return answer.tally.size === 1 && (answer.tally.get('drop')?.low ?? 0) > 0.999;
 }
-
-function addressOf(field: string, text: string): Address {
-  const address = parseAddress(text);
-  if (address === null) throw new TypeError(`Cannot walk: ${field} is not an address: ${text}`);
-  return address;
-}
-
-const allKnown = { value: 0, known: 0xffffffff };
-
-function stateOf(
-  packet: Packet,
-  node: NodeContext,
-  localAddresses: readonly Address[],
-): PacketState {
-  const { from, dport } = packet;
-  const destination = addressOf('dst', packet.dst);
-  const source = addressOf('src', packet.src);
-  const { interfaces } = node;
-  return {
-    family: familyOf(destination),
-    from,
-    source,
-    protocol: protocols[packet.protocol],
-    localAddresses,
-    interfaces: interfaces?.all ?? null,
-    interfacesTo: interfaces?.routes?.to ?? noWays,
-    original: { address: destination, port: dport },
-    hook: 'prerouting',
-    destination,
-    destinationPort: dport,
-    toNode: null,
-    in: from === 'node' ? '' : (packet.iif ?? interfaceOf(interfaces, from, source)),
-    out: '',
-    mark: allKnown,
-    connectionMark: allKnown,
-    entry: 'none',
-    translated: false,
-    sourceTranslated: false,
-    goal: null,
-    rewritten: false,
-    masqueraded: false,
-    remembered: null,
-    affinity: null,
-    trace: null,
-    questions: null,
-    stations: [],
-    station: 0,
-    nat: null,
-    natNext: 0,
-    tally: new Map(),
-    weight: 1,
-  };
-}
-
-const noWays = (): null => null;
-
-/** The interface by which a packet from there comes in; null: not known. */
-const interfaceOf = (
-  known: NodeContext['interfaces'],
-  from: 'pod' | 'outside',
-  source: Address,
-): string | null => known?.[from] ?? known?.routes?.from(from, source) ?? null;
 
 function enterHook(walk: Walk, hook: Hook, packet: PacketState): void {
   packet.hook = hook;

@@ -4,14 +4,15 @@
 import { fc, test as property } from '@fast-check/vitest';
 import { describe, expect, test } from 'vitest';
 
-import type { Packet } from '../../../src/model/proxy-config.ts';
 import { parseNetwork } from '../../../src/model/ip.ts';
+import type { Packet } from '../../../src/model/proxy-config.ts';
 import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
 import { parseNft } from '../../../src/rules/parse/nft-ruleset.ts';
 import type { RuleSet } from '../../../src/rules/ruleset.ts';
 import { mergeRuleSets } from '../../../src/rules/ruleset.ts';
 import { routeLookup } from '../../../src/rules/walk/routes.ts';
-import type { NodeContext, PacketOutcome } from '../../../src/rules/walk/walk.ts';
+import type { NodeContext } from '../../../src/rules/walk/walk-state.ts';
+import type { PacketOutcome } from '../../../src/rules/walk/walk.ts';
 import { walk } from '../walking.ts';
 
 /** The names of the table are addresses here, of either family. */
