@@ -306,21 +306,19 @@ const hidesTarget = ({ statements }: Rule): boolean =>
   );
 
 /** What is lacking, for people, and by what it would not be. */
-export function lackText({ kind, family, table }: Lack): string {
+export function lackText({ kind, family, table: name }: Lack): string {
   const program = family === 'ip' ? 'iptables' : 'ip6tables';
+  const table = `table ${family} ${name}`;
   switch (kind) {
     case 'table':
-      return `${program}-nft-save does not show table ${family} ${table}: nft -j list ruleset does`;
+      return `${program}-nft-save does not show ${table}: nft -j list ruleset does`;
     case 'chains':
-      return (
-        `${program}-nft-save does not show all chains of table ${family} ${table}: ` +
-        'nft -j list ruleset does'
-      );
+      return `${program}-nft-save does not show all chains of ${table}: nft -j list ruleset does`;
     case 'legacy':
       return `There are tables of ${program}-legacy: ${program}-legacy-save shows them`;
     case 'targets':
       return (
-        `nft -j list ruleset does not tell where table ${family} ${table} sends packets: ` +
+        `nft -j list ruleset does not tell where ${table} sends packets: ` +
         `${program}-nft-save does where it can show it`
       );
   }

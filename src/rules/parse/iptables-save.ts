@@ -196,7 +196,6 @@ function readRule(reading: Reading, at: number, end: number, from: number): void
   reading.prefix = text.slice(from, nameEnd);
 }
 
-/** Whether a line begins with the words of `prefix`. */
 function begins(text: string, prefix: string, from: number, end: number): boolean {
   const after = from + prefix.length;
   return text.startsWith(prefix, from) && (after >= end || text.charCodeAt(after) === 32);

@@ -118,57 +118,50 @@ const select = (field: Selector['field'], guards: readonly Match[] = [], type = 
   guards,
 });
 
-/** What the expression selects; null: it is not modelled. */
-export function selectorOf(expression: unknown): Selector | null {
-  const [tag, , fields] = tagOf(expression);
-  const key = String(fields.key);
-  if (tag === 'payload') return payloadSelector(String(fields.protocol), String(fields.field));
-  if (tag === 'meta') return metaSelectors[key] ?? null;
-  if (tag !== 'ct') return null;
-  if (key === 'mark') return select('connection mark');
-  if (key === 'state') return select('state', [], 'state');
-  // Of the first packet's own direction; of the reply's nothing is known.
-  if (fields.dir !== 'original') return null;
-  if (key === 'proto-dst') return select('original destination port');
-  const isAddress = key === 'ip daddr' || key === 'ip6 daddr';
-  return isAddress ? select('original destination', [familyGuard(key)]) : null;
-}
+const ip = [familyGuard('ip')];
+const ip6 = [familyGuard('ip6')];
 
-const metaSelectors: Readonly<Record<string, Selector>> = {
-  l4proto: select('protocol'),
-  nfproto: select('nfproto', [], 'nfproto'),
-  protocol: select('nfproto', [], 'nfproto'),
-  mark: select('mark'),
-  iifname: select('in', [], 'ifname'),
-  oifname: select('out', [], 'ifname'),
-  iif: select('in', [], 'ifname'),
-  oif: select('out', [], 'ifname'),
+/** By the words of nft for them. Of conntrack's reply direction nothing is known. */
+const selectors: Readonly<Record<string, Selector>> = {
+  'meta l4proto': select('protocol'),
+  'meta nfproto': select('nfproto', [], 'nfproto'),
+  'meta protocol': select('nfproto', [], 'nfproto'),
+  'meta mark': select('mark'),
+  'meta iifname': select('in', [], 'ifname'),
+  'meta oifname': select('out', [], 'ifname'),
+  'meta iif': select('in', [], 'ifname'),
+  'meta oif': select('out', [], 'ifname'),
+  'ct mark': select('connection mark'),
+  'ct state': select('state', [], 'state'),
+  'ct original proto-dst': select('original destination port'),
+  'ct original ip daddr': select('original destination', ip),
+  'ct original ip6 daddr': select('original destination', ip6),
+  'ip saddr': select('source', ip),
+  'ip daddr': select('destination', ip),
+  'ip protocol': select('protocol', ip),
+  'ip6 saddr': select('source', ip6),
+  'ip6 daddr': select('destination', ip6),
+  'ip6 nexthdr': select('protocol', ip6),
+  'tcp flags': select('tcp flags', [guard('protocol', 6)]),
 };
 
-const headerFields: Readonly<Record<string, PacketField>> = {
-  saddr: 'source',
-  daddr: 'destination',
-  protocol: 'protocol',
-  nexthdr: 'protocol',
-};
-
-const transportFields: Readonly<Record<string, PacketField>> = {
+const ports: Readonly<Record<string, PacketField>> = {
   dport: 'destination port',
   sport: 'source port',
 };
+const transports = ['th', 'tcp', 'udp', 'sctp', 'dccp', 'udplite'];
 
-const transports = ['tcp', 'udp', 'sctp', 'dccp', 'udplite'];
-
-function payloadSelector(protocol: string, name: string): Selector | null {
-  if (protocol === 'ip' || protocol === 'ip6') {
-    const field = headerFields[name];
-    return field === undefined ? null : select(field, [familyGuard(protocol)]);
+/** What the expression selects; null: it is not modelled. */
+export function selectorOf(expression: unknown): Selector | null {
+  const [tag, , fields] = tagOf(expression);
+  if (tag !== 'payload') {
+    const { dir, key } = fields;
+    return selectors[[tag, ...(dir === undefined ? [] : [dir]), key].join(' ')] ?? null;
   }
-  if (protocol !== 'th' && !transports.includes(protocol)) return null;
-  const isFlags = protocol === 'tcp' && name === 'flags';
-  const field = isFlags ? 'tcp flags' : transportFields[name];
-  const guards = protocol === 'th' ? [] : [guard('protocol', protocolNumbers[protocol] ?? 0)];
-  return field === undefined ? null : select(field, guards);
+  const [protocol, name] = [String(fields.protocol), String(fields.field)];
+  const port = transports.includes(protocol) ? ports[name] : undefined;
+  if (port === undefined) return selectors[`${protocol} ${name}`] ?? null;
+  return select(port, protocol === 'th' ? [] : [guard('protocol', protocolNumbers[protocol] ?? 0)]);
 }
 
 /** A key of a map or a set, and what must hold for it to exist. */

@@ -4,6 +4,7 @@
 // neither the options of such a match nor the destination of such a target.
 
 import type { Range } from '../../model/ip.ts';
+import { everything } from '../../model/ip.ts';
 import type { Action, ElementSet, LookupKey, Match, Rule, Statement, Table } from '../ruleset.ts';
 import { fieldMatch, only } from '../ruleset.ts';
 import { tcpFlags } from './iptables-match.ts';
@@ -109,8 +110,6 @@ function rejectGuards({ type }: NftFields): readonly Match[] {
 function familyGuards({ family }: NftFields): readonly Match[] {
   return family === 'ip' || family === 'ip6' ? [familyGuard(family)] : [];
 }
-
-// Matches.
 
 interface RawMatch {
   readonly op: string;
@@ -247,37 +246,32 @@ function valueMatch({ field, type }: Selector, { op, right }: RawMatch, text: st
   if ((field === 'in' || field === 'out') && names.length === values.length) {
     return { kind: 'interface', side: field, names, negate };
   }
-  const ranges = values.flatMap((value) =>
-    value === null || typeof value === 'string' ? [] : (comparedWith(op, value) ?? []),
-  );
+  const ranges = values.flatMap((value) => {
+    if (value === null || typeof value === 'string') return [];
+    const all = everything[typeof value.low === 'bigint' ? 'IPv6' : 'IPv4'];
+    return comparisons[op]?.(value, all) ?? [];
+  });
   const isKnown = ranges.length === values.length && field !== 'in' && field !== 'out';
   if (!isKnown || field === 'state') return { kind: 'unknown', text };
   return fieldMatch(field, ranges, negate);
 }
 
-/** The numbers for which a comparison holds; null: the operator is not known. */
-function comparedWith(op: string, { low, high }: Range): Range | null {
-  const [first, last] = typeof low === 'bigint' ? [0n, 2n ** 128n - 1n] : [0, 0xffffffff];
-  switch (op) {
-    case '==':
-    case '!=':
-    case 'in':
-    case '':
-      return { low, high };
-    case '<':
-      return { low: first, high: typeof low === 'bigint' ? low - 1n : low - 1 };
-    case '<=':
-      return { low: first, high };
-    case '>':
-      return { low: typeof high === 'bigint' ? high + 1n : high + 1, high: last };
-    case '>=':
-      return { low, high: last };
-    default:
-      return null;
-  }
-}
+const same = (range: Range): Range => range;
 
-// Sets.
+/** The addresses or numbers of `all` for which a comparison with a range holds. */
+const comparisons: Readonly<Record<string, (range: Range, all: Range) => Range>> = {
+  '==': same,
+  '!=': same,
+  in: same,
+  '': same,
+  '<': ({ low }, all) => ({ low: all.low, high: typeof low === 'bigint' ? low - 1n : low - 1 }),
+  '<=': ({ high }, all) => ({ low: all.low, high }),
+  '>': ({ high }, all) => ({
+    low: typeof high === 'bigint' ? high + 1n : high + 1,
+    high: all.high,
+  }),
+  '>=': ({ low }, all) => ({ low, high: all.high }),
+};
 
 function setMatch(left: unknown, set: ElementSet | null, negate: boolean, text: string): Match[] {
   const { key, guards } = keyOf(left);
@@ -317,8 +311,6 @@ function setStatement(fields: NftFields, text: string): Statement {
   if (!isSource(key) || fields.op === 'delete') return { kind: 'note', text };
   return { kind: 'remember', name: String(fields.set).replace(/^@/, ''), text };
 }
-
-// Changes of the packet.
 
 /** `meta mark set …` and the like. What is changed else is nothing that is asked of packets. */
 function mangleOf(fields: NftFields, text: string): Action {
@@ -420,11 +412,9 @@ function extensionOf(fields: NftFields, table: NftTable, text: string): Statemen
   return kind === undefined ? { kind: 'unknown verdict', text } : { kind, to: null, text };
 }
 
-/** Whether the rule has an extension of iptables. */
 export const hasExtension = (rule: RawRule): boolean =>
   rule.expr.some((expression) => tagOf(expression)[0] === 'xt');
 
-/** Whether the rule has a target of iptables that sets a mark. */
 export const setsMark = (rule: RawRule): boolean =>
   rule.expr.some((expression) => {
     const [tag, , { name }] = tagOf(expression);

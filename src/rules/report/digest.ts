@@ -3,11 +3,10 @@
 // computes it from the expected outcomes. Both sides must walk the same packets in the same order
 // and round equally, so this file contains all of that.
 //
-// The senders of the packets are a process of the node, a pod of it and a client outside. The words
-// of an outcome have its share and whether it is masqueraded, and the affinity of endpoints. Shares
-// are written as 1/n: kube-proxy writes probabilities with 31 bits (iptables/proxier.go and
-// KUBE-SVC jumps, kubernetes@v1.36.3), so their product is off by at most n roundings. The word
-// `unknown` makes a digest differ from every expectation.
+// The senders are a process of the node, a pod of it and a client outside. The words of an outcome
+// have its share and whether it is masqueraded, and the affinity of endpoints. A share is written as
+// 1/n: kube-proxy writes probabilities with 31 bits (iptables/proxier.go, kubernetes@v1.36.3), so
+// their product is off by at most n roundings. The word `unknown` differs from every expectation.
 //
 // A frontend with an address of its own has two more packets. If its endpoints may be pods of the
 // node, each endpoint calls itself, which may be masqueraded. If the mode rejects wrong ports of a
@@ -134,13 +133,10 @@ export function wordsAt(
   const { outside: src } = asking[family];
   if (src === null || asking.addresses.includes(address)) return words;
   const stray = { from: 'outside', src, dst: address, protocol: 'tcp', dport: strayPort } as const;
-  return [...words, strayWords(look(stray).words)];
-}
-
-/** Only cluster IPs reject wrong ports. Others may drop them or let them pass. */
-function strayWords(words: string): string {
-  if (words.startsWith('unknown')) return words;
-  return words === 'reject 1/1' ? 'stray rejected' : 'stray not rejected';
+  const seen = look(stray).words;
+  if (seen.startsWith('unknown')) return [...words, seen];
+  // Only cluster IPs reject wrong ports. Others may drop them or let them pass.
+  return [...words, seen === 'reject 1/1' ? 'stray rejected' : 'stray not rejected'];
 }
 
 /**
@@ -170,7 +166,6 @@ export function expectedWordsAt(
 /** Discard: no Service has it. One that does makes both sides say the same of it. */
 const strayPort = 9;
 
-/** Whether an address is that of a pod of the node. */
 function podsOf({ pods, addresses }: NodeSenders): (ip: string) => boolean {
   const ranges = pods.flatMap((text) => parseNetwork(text) ?? []);
   return (ip) => ranges.length > 0 && !addresses.includes(ip) && isWithinAny(ip, ranges);
@@ -218,7 +213,6 @@ export type ExpectedPacket =
       readonly affinitySeconds: number | null;
     };
 
-/** The words of an outcome that is as it should be. */
 export function wordsOfExpected(expected: ExpectedPacket): string {
   if (expected.kind !== 'endpoints') return `${expected.kind} 1/1`;
   const { endpoints, affinitySeconds } = expected;

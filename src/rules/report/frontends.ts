@@ -162,7 +162,6 @@ function addOne(
   }
 }
 
-/** What the elements of a map ask for. */
 function elementFields(key: LookupKey, set: ElementSet, asked: MatchedFields): MatchedFields[] {
   if (key.kind !== 'fields') return [];
   return set.elements.map((element) =>

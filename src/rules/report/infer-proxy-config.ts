@@ -37,8 +37,6 @@ export function settingsIn(ruleset: RuleSet, mode: ProxyConfig['mode']): Inferre
   return { ...markingIn(tables), ...nodePortsIn(tables) };
 }
 
-// Marks for masquerading.
-
 /** Rules of one Service after the other say the same. */
 const enough = 20;
 
@@ -148,8 +146,6 @@ function networkOf({ low, high }: Range): string | null {
   const width = typeof low === 'number' ? 32 : 128;
   return `${formatAddress(low)}/${String(width - bits)}`;
 }
-
-// Node ports.
 
 function nodePortsIn(tables: readonly Table[]): InferredSettings {
   const addresses = new Set<string>();

@@ -199,8 +199,6 @@ function specialType(address: Address): 'multicast' | 'broadcast' | 'unspec' | n
   return address >= 0xe0000000 && address < 0xf0000000 ? 'multicast' : null;
 }
 
-// Sets and maps.
-
 const isExact = (component: Component): boolean =>
   typeof component === 'string' ? !component.endsWith('*') : component.low === component.high;
 

@@ -5,7 +5,6 @@
 import type { PacketState, Share, Tally } from './walk-state.ts';
 import { holds } from './walk-state.ts';
 
-/** Whether an outcome is a known destination. */
 export const isDestination = (outcome: string): boolean => outcome.includes(':');
 
 /** The outcomes of a copy of a packet, which `take` walks on. */
@@ -28,7 +27,6 @@ export function count(state: PacketState, outcome: string): void {
   });
 }
 
-/** Adds so much of another tally. */
 export function addTally(tally: Tally, part: Tally, weight: number): void {
   for (const [outcome, share] of part) {
     addShare(tally, outcome, { ...share, low: share.low * weight, high: share.high * weight });

@@ -3,9 +3,9 @@
 // can happen the way forks:
 //
 //   chance       both ways are walked, each with its share
-//   memory       `recent` and sets that rules fill: a source that is remembered goes one way, all
-//                others the other. The outcome is that of the others; who is remembered shows as
-//                affinity. Where more than the destination hangs on it, it is unknown
+//   memory       `recent` and sets that rules fill: a remembered source goes one way, all others
+//                the other. The outcome is that of the others; memory shows as affinity. Where more
+//                than the destination hangs on it, it is unknown
 //   unknown      both ways are walked, and the hull of both is kept
 //
 // A fork that comes back to the chain it left finds the rest of the chain walked already: what
@@ -147,7 +147,6 @@ function keyOf(state: PacketState): string {
   ].join('|');
 }
 
-/** Takes a rule from one of its statements on. */
 function applyRule(run: Run, rule: Rule, from: number, before: Pending): Next {
   let { share, unknown, memory } = before;
   const { statements } = rule;
@@ -250,7 +249,6 @@ function pass({ base, state }: Run, chain: string, rule: Rule | null): void {
   state.trace = { head: { chain, base, rule }, tail: state.trace };
 }
 
-/** Does what the rule says. */
 function perform(run: Run, rule: Rule, action: Action): Next {
   const { state, walk } = run;
   if (action.kind === 'note') return 'same rule';

@@ -117,7 +117,7 @@ export function packetState(packet: Packet, node: NodeContext, localAddresses: r
     out: '' as string | null,
     mark: allKnown,
     connectionMark: allKnown,
-    /** In conntrack's table. An error that the node sends about a packet is related to its entry. */
+    /** In conntrack's table. An error that the node sends about a packet is related to it. */
     entry: 'none' as 'none' | 'new' | 'untracked' | 'related',
     /** Destination NAT is settled: no rule can change it any more. */
     translated: false,
@@ -182,7 +182,6 @@ export function askPacket<Answer>(
   return answer;
 }
 
-/** Whether an address is the node's own. */
 export const isOwn = ({ localAddresses }: PacketState, address: Address): boolean =>
   isLoopback(address) || localAddresses.includes(address);
 
