@@ -110,9 +110,6 @@ const pageSize = 500;
 /** Older answers before one is believed that the history went back, and seconds since the first. */
 const doubt = { answers: 2, seconds: 5 } as const;
 
-/** Seconds by which a watch may outlive its time. */
-const grace = 30;
-
 // --- lists ---
 
 /** Lists page by page, going on where an earlier attempt was interrupted. */
@@ -206,7 +203,7 @@ async function complete(
   }
   await delivery.flush(); // what is held must be complete before it is swept
   const at = environment.now();
-  for (const event of completeListing(listing, delivery.current, { resource, at }, older)) {
+  for (const event of completeListing(listing, { resource, at }, older)) {
     if (event !== null) deliver(following, [event]);
     if (delivery.isDue()) await delivery.breathe();
   }
@@ -265,15 +262,12 @@ export async function watch(
   return outcome ?? (isShort ? failed('eof') : { kind: 'ended' });
 }
 
-/**
- * How long a watch may last. Where no ping watches over the connection, a server that has gone is
- * noticed only by what it does not send: its watches end before that.
- */
+/** How long a watch may last: without pings, it ends before silence means a lost server. */
 function watchTimes(environment: Environment): { seconds: number; limits: RequestLimits } {
   const pings = environment.pings();
   const [least, most] = pings ? [300, 600] : [30, 40];
   const seconds = Math.floor(least + environment.random() * (most - least));
-  return { seconds, limits: { mayBeSilent: pings, total: seconds + grace } };
+  return { seconds, limits: { mayBeSilent: pings, total: seconds + graceSeconds } };
 }
 
 /** Takes one frame of a watch, or of a listing; an outcome ends the answer. */
@@ -301,7 +295,7 @@ function takeListed(following: Following, listing: ListFilter, frame: ObjectFram
     if (name !== null) listing.seen?.add(namespace === '' ? name : `${namespace ?? ''}/${name}`);
     return;
   }
-  const events = takeItem(listing, following.delivery.current, event);
+  const events = takeItem(listing, event);
   if (events.length === 0) following.counters.repeated++;
   deliver(following, events);
 }
@@ -353,8 +347,11 @@ function readEvent(following: Following, frame: ObjectFrame): WatchEvent | null 
   return raw === undefined ? event : { ...event, raw };
 }
 
-/** Seconds after which a watch has sent what it was to send first. */
+/** Seconds after which a watch has sent what was asked for again. */
 const freshSeconds = 5;
+
+/** Seconds by which a watch may outlive its time. */
+const graceSeconds = 30;
 
 /**
  * A frame that cannot be decoded. The first time the server is asked again for what comes from

@@ -128,10 +128,7 @@ async function readVersionAnswer({ status, body }: ApiAnswer): Promise<string | 
 
 // --- one reflector ---
 
-/**
- * Seconds, as upstream has them; after `denials` refusals for want of a permission a reflector
- * waits longer than any of upstream's.
- */
+/** Seconds, as upstream has them; after `denials` refusals in a row a reflector waits longer. */
 const backoff = { first: 0.8, most: 30, forgottenAfter: 120, relist: 60, denied: 60, denials: 3 };
 
 /** Seconds without any version from the server before one is asked for. */

@@ -22,9 +22,8 @@ export interface CachedObjects {
 }
 
 /**
- * Compares a watch event with the cache, which is complete up to version `known`. Returns the
- * events to deliver, in this order, or why there are none: disorder if only a list can decide
- * whether the event is news.
+ * The events to deliver for an event of a watch, where the cache is complete up to version `known`;
+ * or why there are none: disorder if only a list can decide whether the event is news.
  */
 export function takeChange(
   held: CachedObjects,
@@ -56,6 +55,7 @@ export function newListing(held: CachedObjects, known: string | null, doubted: b
   const [anything] = held.values();
   const isFirst = anything === undefined && !doubted;
   return {
+    held,
     /** All up to this version was delivered before; null: nothing was. */
     known,
     /** The server may have been restored: no item is taken for a cached object. */
@@ -67,16 +67,9 @@ export function newListing(held: CachedObjects, known: string | null, doubted: b
   };
 }
 
-/**
- * Takes an item of the list, or an event that comes before the list is complete (WatchList).
- * Returns what can be delivered at once.
- */
-export function takeItem(
-  listing: ListFilter,
-  held: CachedObjects,
-  event: WatchEvent,
-): readonly WatchEvent[] {
-  const { known, doubted, seen, aside } = listing;
+/** Takes an item of the list, or an event within it (WatchList); returns what is not to wait. */
+export function takeItem(listing: ListFilter, event: WatchEvent): readonly WatchEvent[] {
+  const { held, known, doubted, seen, aside } = listing;
   const { object, type } = event;
   if (aside.size > 0) aside.delete(object.key);
   const before = held.get(object.key);
@@ -96,12 +89,10 @@ export function takeItem(
 
 /**
  * The further changes of a complete list: objects that were not listed, and items that waited.
- * `reset`: the server was restored, so equal versions can be different objects. Yields null now
- * and then, so that the caller can yield to the event loop.
+ * `reset`: equal versions can be different objects. Yields null now and then, as a chance to pause.
  */
 export function* completeListing(
-  { known, seen, aside }: ListFilter,
-  held: CachedObjects,
+  { held, known, seen, aside }: ListFilter,
   place: Pick<WatchEvent, 'resource' | 'at'>,
   reset: boolean,
 ): Generator<WatchEvent | null> {
@@ -119,17 +110,12 @@ export function* completeListing(
 const isHeld = (before: AnyObject | undefined, { uid, resourceVersion }: AnyObject): boolean =>
   before?.uid === uid && before.resourceVersion === resourceVersion && resourceVersion !== '';
 
-/** Whether a version is newer than another; false if they cannot be compared. */
 function isBeyond({ resourceVersion }: AnyObject, version: string | null): boolean {
   return version === null || compareVersions(resourceVersion, version) === 1;
 }
 
 /** The events with which a listed object replaces the cached one. */
-function replacing(
-  before: AnyObject | undefined,
-  event: WatchEvent,
-  gap: boolean,
-): readonly WatchEvent[] {
+function replacing(before: AnyObject | undefined, event: WatchEvent, gap: boolean): WatchEvent[] {
   if (before === undefined) return [{ ...event, type: 'added', ...(gap ? { gap } : {}) }];
   if (before.uid === event.object.uid) return [{ ...event, type: 'modified', gap: true }];
   return [deletion(before, event), { ...event, type: 'added', gap: true }];

@@ -1,12 +1,10 @@
 // The bodies of the API server's answers, cut into frames and decoded: the events of a watch, and
 // the items of a list page (k8s.io/apimachinery@v0.36.3 pkg/apis/meta/v1/watch.go, types.go).
 //
-// A codec reads one media type; the Content-Type of the answer chooses it. Requests prefer
-// protobuf, which every API server has and which costs a third of JSON. JSON comes from proxies
-// that support nothing else, and where raw objects are wanted. Frames come in batches as they
-// arrive, and are decoded when they are read, so the reader can yield to the event loop.
-//
-// What cannot be decoded is a frame too. A body that ends without its page was cut off.
+// The Content-Type of the answer chooses the codec. Requests prefer protobuf, which every API
+// server has and which costs a third of JSON. JSON comes from proxies that support nothing else,
+// and where raw objects are wanted. Frames are decoded when they are read, so the reader can yield
+// to the event loop. What cannot be decoded is a frame too. A body without its page was cut off.
 
 import type { WatchEvent } from '../../model/objects.ts';
 import { isOutput } from '../../model/objects.ts';

@@ -54,9 +54,9 @@ describe('a list, where a and b have versions 10 and 11 and all is known up to 2
   const held = heldOf(object('a', '10'), object('b', '11'));
   const listed = (items: WatchEvent[], known: string | null = '20', doubted = false) => {
     const listing = newListing(held, known, doubted);
-    const now = items.flatMap((item) => takeItem(listing, held, item));
+    const now = items.flatMap((item) => takeItem(listing, item));
     const place = { resource: 'pods', at: 9 } as const;
-    const then = [...completeListing(listing, held, place, doubted)].filter((one) => one !== null);
+    const then = [...completeListing(listing, place, doubted)].filter((one) => one !== null);
     return { now: now.map(brief), then: then.map(brief) };
   };
   const b = event('added', 'b', '11');
@@ -110,7 +110,7 @@ describe('a first list, when the cache is empty', () => {
   const held = new Map<string, AnyObject>();
   const listing = newListing(held, null, false);
   const take = (item: WatchEvent): string[] => {
-    const events = takeItem(listing, held, item);
+    const events = takeItem(listing, item);
     for (const { type, object } of events) {
       if (type === 'deleted') held.delete(object.key);
       else held.set(object.key, object);
@@ -125,7 +125,7 @@ describe('a first list, when the cache is empty', () => {
     expect(take(event('deleted', 'a', '13'))).toEqual(['deleted a uid-1 10 gap']);
     expect(take(event('added', 'b', '9'))).toEqual([]);
     expect(take(event('added', 'a', '14', 'uid-2'))).toEqual(['added a uid-2 14']);
-    const rest = completeListing(listing, held, { resource: 'pods', at: 9 }, false);
+    const rest = completeListing(listing, { resource: 'pods', at: 9 }, false);
     expect([...rest].map((one) => one && brief(one))).toEqual(['modified b uid-1 9 gap']);
   });
 });
@@ -135,7 +135,7 @@ test('the end of a long list can be interrupted', () => {
   const held = new Map(names.map((name) => [`shop/${name}`, pod({ name })]));
   const listing = newListing(held, null, false);
   for (const key of held.keys()) listing.seen?.add(key);
-  const found = [...completeListing(listing, held, { resource: 'pods', at: 1 }, false)];
+  const found = [...completeListing(listing, { resource: 'pods', at: 1 }, false)];
   expect(new Set(found)).toEqual(new Set([null]));
   expect(found.length).toBeGreaterThan(3);
 });

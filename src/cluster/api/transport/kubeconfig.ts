@@ -41,9 +41,8 @@ export function isConfigured(environment: Readonly<Record<string, string | undef
   return isInPod || filesIn(environment).some((path) => existsSync(path));
 }
 
-/** Where to connect to, and how. */
+/** Where to connect to, and how; `server` is such as `https://10.0.0.1:6443`. */
 export interface Target {
-  /** `https://10.0.0.1:6443`. */
   readonly server: string;
   readonly tls: Pick<
     ConnectionOptions,
@@ -173,34 +172,27 @@ function choose(config: KubeConfig, context: string | null): Cluster {
 
 const quoted = (name: unknown): string => JSON.stringify(name ?? '');
 
-/**
- * A user whose exec plugin gets its exec information: the version, that the session is not
- * interactive, and the cluster if the plugin requests it (k8s.io/client-go@v0.36.3
- * plugin/pkg/client/auth/exec).
- */
+/** A user whose exec plugin gets its exec information, as k8s.io/client-go@v0.36.3 has it. */
 function informed(user: User, cluster: Cluster, proxyUrl: string | null): User {
   if (!isFields(user.exec)) return user;
-  const { apiVersion = 'client.authentication.k8s.io/v1', provideClusterInfo, env } = user.exec;
+  const { apiVersion, provideClusterInfo, env } = user.exec;
+  const { caFile = '', caData } = cluster;
   const about = {
     server: cluster.server,
     'tls-server-name': cluster.tlsServerName,
     'insecure-skip-tls-verify': cluster.skipTLSVerify,
-    'certificate-authority-data': authorityOf(cluster),
+    'certificate-authority-data':
+      caData ?? (existsSync(caFile) ? readFileSync(caFile, 'base64') : undefined),
     'proxy-url': proxyUrl ?? undefined,
   };
   const value = JSON.stringify({
-    apiVersion,
+    apiVersion: apiVersion ?? 'client.authentication.k8s.io/v1',
     kind: 'ExecCredential',
     spec: { interactive: false, ...(provideClusterInfo === true ? { cluster: about } : {}) },
   });
   const given = Array.isArray(env) ? (env as unknown[]) : [];
   const variables = [...given, { name: 'KUBERNETES_EXEC_INFO', value }];
   return { ...user, exec: { ...user.exec, env: variables } };
-}
-
-function authorityOf({ caData, caFile }: Cluster): string | undefined {
-  if (caData !== undefined || caFile === undefined) return caData;
-  return existsSync(caFile) ? readFileSync(caFile).toString('base64') : undefined;
 }
 
 /** The field tokenFile of a user, as an absolute path; a token beside it does not count. */
