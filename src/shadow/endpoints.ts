@@ -95,43 +95,60 @@ export interface SubsetAddress {
   readonly subset: number;
 }
 
+/** An address under a port, with all its other fields from its first entry. */
+export interface ListedAddress {
+  readonly address: EndpointAddress;
+  ready: boolean;
+}
+
+/** A port and its addresses by their identity; the port is null in a subset without ports. */
+interface PortListing {
+  readonly port: Port | null;
+  readonly listed: Map<string, ListedAddress>;
+}
+
 /**
- * Repacks the entries of one IP, as the controller does before it compares. Entries with one uid
- * are one address, with all fields but the ports from the first. A port with a ready and a not
- * ready entry is not ready; an address with ready and not ready ports has two entries. Upstream
- * compares ports with an appProtocol by pointer, so two subsets never share one. `util.go`
- * mapAddressByPort.
+ * The addresses of each port. An address with a ready and a not ready entry under one port is not
+ * ready. Upstream compares ports with an appProtocol by pointer, so two subsets never share one.
+ * `util.go` mapAddressByPort.
  */
-export function repack(listings: readonly SubsetAddress[]): EndpointAddress[] {
-  const entries = new Map<string, { first: EndpointAddress; ports: Map<string, Listed> }>();
-  for (const { address, subset } of listings) {
-    const uid = address.target?.uid ?? '';
-    const entry = getOrInsert(entries, uid, () => ({
-      first: address,
-      ports: new Map<string, Listed>(),
-    }));
-    const ports = address.ports.length === 0 ? [null] : address.ports;
-    for (const [index, port] of ports.entries()) {
-      const shared = (port?.appProtocol ?? null) === null;
-      const key =
-        port === null ? '' : shared ? portKey(port) : `${String(subset)} ${String(index)}`;
-      const known = getOrInsert(entry.ports, key, (): Listed => ({ port, ready: true }));
+export function addressesByPort(
+  entries: readonly SubsetAddress[],
+  identity: (address: EndpointAddress) => string,
+): PortListing[] {
+  const ports = new Map<string, PortListing>();
+  const first = new Map<string, EndpointAddress>();
+  for (const { address, subset } of entries) {
+    const id = identity(address);
+    const source = getOrInsert(first, id, () => address);
+    for (const [index, port] of (address.ports.length > 0 ? address.ports : [null]).entries()) {
+      const isShared = (port?.appProtocol ?? null) === null;
+      const key = isShared ? (port ? portKey(port) : '') : `${String(subset)} ${String(index)}`;
+      const { listed } = getOrInsert(ports, key, (): PortListing => ({ port, listed: new Map() }));
+      const known = getOrInsert(listed, id, () => ({ address: source, ready: true }));
       known.ready &&= address.ready;
     }
   }
-  return [...entries.values()].flatMap(({ first, ports }) =>
-    [true, false].flatMap((ready) => {
-      const same = [...ports.values()].filter((port) => port.ready === ready);
-      const own = same.flatMap(({ port }) => (port === null ? [] : [port]));
-      return same.length === 0 ? [] : [{ ...first, ready, ports: own }];
-    }),
-  );
+  return [...ports.values()];
 }
 
-/** The port is null in a subset without ports. */
-interface Listed {
-  readonly port: Port | null;
-  ready: boolean;
+const uidOf = ({ target }: EndpointAddress): string => target?.uid ?? '';
+
+/**
+ * Repacks the entries of one IP, as the controller does before it compares. Entries with one uid
+ * are one address; if it has ready and not ready ports, it has two entries.
+ */
+export function repack(entries: readonly SubsetAddress[]): EndpointAddress[] {
+  if (entries.length < 2) return entries.map(({ address }) => address);
+  const all = addressesByPort(entries, uidOf);
+  return [...new Set(entries.map(({ address }) => uidOf(address)))].flatMap((uid) =>
+    [true, false].flatMap((ready) => {
+      const same = all.filter(({ listed }) => listed.get(uid)?.ready === ready);
+      const address = same[0]?.listed.get(uid)?.address;
+      const ports = same.flatMap(({ port }) => port ?? []);
+      return address === undefined ? [] : [{ ...address, ready, ports }];
+    }),
+  );
 }
 
 /** Pods with one list of ports, as resolvePorts names them, that are ready or that are not. */

@@ -25,7 +25,9 @@ import type {
   PortMapKey,
   Service,
 } from '../model/objects.ts';
-import { annotation, label, manager, portKey, portMapKey } from '../model/objects.ts';
+import { annotation, label, manager, portMapKey } from '../model/objects.ts';
+import type { ListedAddress } from './endpoints.ts';
+import { addressesByPort } from './endpoints.ts';
 import { isMirrorable } from './event-handlers.ts';
 
 /** Default of kube-controller-manager's --mirroring-max-endpoints-per-subset, and per slice too. */
@@ -72,54 +74,23 @@ export function endpointIdentity(
   return `${address}|${hostname ?? ''}|${name}`;
 }
 
-interface Listed {
-  readonly address: EndpointAddress;
-  ready: boolean;
-}
-
-/** A port with its addresses by address and uid; the port is null in a subset without ports. */
-interface PortListing {
-  readonly port: Port | null;
-  readonly listed: Map<string, Listed>;
-}
-
-/** The addresses of each port; not ready wins. util.go mapAddressByPort. */
-function byPort(endpoints: Endpoints): Map<string, PortListing> {
-  const ports = new Map<string, PortListing>();
-  const first = new Map<string, EndpointAddress>();
-  for (const [index, subset] of endpoints.subsets.entries()) {
-    const all = subset.ports.length === 0 ? [null] : subset.ports;
-    for (const [at, port] of all.entries()) {
-      const shared = port === null ? '' : portKey(port);
-      const own = `${shared} ${String(index)} ${String(at)}`;
-      const key = (port?.appProtocol ?? null) === null ? shared : own;
-      const { listed } = getOrInsert(ports, key, (): PortListing => ({ port, listed: new Map() }));
-      for (const address of subset.addresses) {
-        const id = `${address.ip}|${address.target?.uid ?? ''}`;
-        const source = getOrInsert(first, id, () => address);
-        const known = getOrInsert(listed, id, (): Listed => ({ address: source, ready: true }));
-        known.ready &&= address.ready;
-      }
-    }
-  }
-  return ports;
-}
+type Listed = ReadonlyMap<string, ListedAddress>;
 
 /** Ports with the same addresses in the same state, which repacking puts into one subset. */
-function repack(endpoints: Endpoints): { ports: Port[]; listed: Map<string, Listed> }[] {
-  const subsets = Map.groupBy(byPort(endpoints).values(), ({ listed }) =>
-    [...listed]
-      .map(([id, { ready }]) => `${id}|${String(ready)}`)
-      .sort()
-      .join(' '),
+function repackAll(endpoints: Endpoints): { ports: Port[]; listed: Listed }[] {
+  const entries = endpoints.subsets.flatMap(({ addresses }, subset) =>
+    addresses.map((address) => ({ address, subset })),
   );
-  return [...subsets.values()].map((all) => ({
+  const ports = addressesByPort(entries, ({ ip, target }) => `${ip}|${target?.uid ?? ''}`);
+  const stateOf = ({ listed }: { listed: Listed }): string =>
+    JSON.stringify([...listed].map(([id, { ready }]) => `${id}|${String(ready)}`).sort());
+  return [...Map.groupBy(ports, stateOf).values()].map((all) => ({
     ports: all.flatMap(({ port }) => port ?? []),
-    listed: all[0]?.listed ?? new Map<string, Listed>(),
+    listed: all[0]?.listed ?? new Map(),
   }));
 }
 
-function inUpstreamOrder(listed: Iterable<Listed>): Listed[] {
+function inUpstreamOrder(listed: Iterable<ListedAddress>): ListedAddress[] {
   const order = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
   return [...listed].sort(
     (a, b) =>
@@ -135,7 +106,7 @@ function inUpstreamOrder(listed: Iterable<Listed>): Listed[] {
  */
 export function expectedMirror(endpoints: Endpoints): MirroredGroup[] {
   const groups = new Map<string, MirroredGroup & { endpoints: Map<string, MirroredEndpoint> }>();
-  for (const { ports, listed } of repack(endpoints)) {
+  for (const { ports, listed } of repackAll(endpoints)) {
     const portMap = portMapKey(ports);
     let added = 0;
     for (const { address, ready } of inUpstreamOrder(listed.values())) {

@@ -67,15 +67,14 @@ export function observedEntries(
   );
   const byAddress = Map.groupBy(listings, ({ address }) => canonicalIP(address.ip));
   const listed = [...byAddress].flatMap(([ip, group]) =>
-    (group.length > 1 ? repack(group) : group.map(({ address }) => address)).flatMap(
-      ({ ready, ports, target }) =>
-        entriesAt([ip], target, () => ({
-          place: 'endpoints',
-          manager: '',
-          object: `Endpoints ${key}`,
-          state: ready ? stateOf(service, true, ports.length) : 'not-ready',
-          text: `${ip}, ${readyText(ready)}, ${portsText(ports)}`,
-        })),
+    repack(group).flatMap(({ ready, ports, target }) =>
+      entriesAt([ip], target, () => ({
+        place: 'endpoints',
+        manager: '',
+        object: `Endpoints ${key}`,
+        state: ready ? stateOf(service, true, ports.length) : 'not-ready',
+        text: `${ip}, ${readyText(ready)}, ${portsText(ports)}`,
+      })),
     ),
   );
   const sliced = slices.flatMap((slice) => {

@@ -136,13 +136,9 @@ export function entriesAt(
   const pods = listers.podsAt(ip);
   const members = pods.filter((pod) => isMember(record, pod));
   if (members.length > 1) members.sort((a, b) => (a.uid < b.uid ? -1 : 1));
-  const listed = merged(listings.get(ip) ?? none);
+  const listed = repack(listings.get(ip) ?? none);
   return { ip, pods, members, listed, sliced: slicings.get(ip) ?? none };
 }
-
-/** What is listed in several places is repacked, as the endpoints controller compares it. */
-const merged = (places: readonly SubsetAddress[]): readonly EndpointAddress[] =>
-  places.length > 1 ? repack(places) : places.map(({ address }) => address);
 
 /** The addresses that a slice lists. */
 export const addressesIn = (slice: EndpointSlice | null): Set<string> =>
@@ -194,7 +190,7 @@ export function changedInEndpoints(before: Endpoints | null, after: Endpoints | 
   const was = kept ?? indexEndpoints(before, addresses);
   const is = indexEndpoints(after, addresses);
   const changed = [...addresses].filter(
-    (ip) => !equalLists(merged(was.get(ip) ?? none), merged(is.get(ip) ?? none), isSameAddress),
+    (ip) => !equalLists(repack(was.get(ip) ?? none), repack(is.get(ip) ?? none), isSameAddress),
   );
   if (kept !== undefined && before !== null) handOn(kept, before, after, addresses, is);
   return new Set(changed);
