@@ -1,7 +1,7 @@
 // Whether parts of objects say the same, field by field and without a look at more than is needed;
 // for label maps see selector.ts.
 
-import type { Endpoint, EndpointSlice, Node, ObjectRef, Port } from './objects.ts';
+import type { Endpoint, EndpointAddress, EndpointSlice, Node, ObjectRef, Port } from './objects.ts';
 
 /** Whether two lists of strings are equal, in their order; null is equal to null alone. */
 export function equalTexts(a: readonly string[] | null, b: readonly string[] | null): boolean {
@@ -60,6 +60,18 @@ export const equalOwners = (a: EndpointSlice['owners'], b: EndpointSlice['owners
       x.apiVersion === y.apiVersion &&
       x.controller === y.controller,
   );
+
+/** Whether two addresses of Endpoints say the same, without regard to their IPs. */
+export function equalAddresses(a: EndpointAddress, b: EndpointAddress): boolean {
+  if (a === b) return true;
+  return (
+    a.ready === b.ready &&
+    a.node === b.node &&
+    a.hostname === b.hostname &&
+    equalRefs(a.target, b.target) &&
+    equalPorts(a.ports, b.ports)
+  );
+}
 
 /** Whether two endpoints of slices say the same. */
 export function equalEndpoints(a: Endpoint, b: Endpoint): boolean {

@@ -58,10 +58,7 @@ export function addressTypesOf(service: Service): readonly AddressType[] {
   return [service.clusterIP.includes(':') ? 'IPv6' : 'IPv4'];
 }
 
-/**
- * Whether slices omit a pod because its Node does not exist; the controller retries it.
- * `node` is the pod's Node, null when it does not exist, undefined when Nodes are not known.
- */
+/** Whether slices omit a pod because its Node does not exist (null); the controller retries it. */
 export function isStranded(service: Service, node: Node | null | undefined): boolean {
   return node === null && !service.publishNotReadyAddresses;
 }
@@ -115,10 +112,7 @@ export function expectedSliceLabels(service: Service): Labels {
   return labels;
 }
 
-/**
- * `utils.go` ownedBy: compares kind, API version and uid, or the name of a Service without uid. The
- * controller flag does not matter.
- */
+/** `utils.go` ownedBy, which ignores the controller flag; a Service without uid has its name. */
 export function isOwnedBy(slice: EndpointSlice, service: Service): boolean {
   return slice.owners.some(
     (owner) =>

@@ -53,21 +53,14 @@ export type ExpectedOutcome =
       readonly affinitySeconds: number | null;
     };
 
-export interface PacketExpectation {
+interface PacketExpectation {
   /** Each of them is right; empty if the outcome is not known. */
   readonly outcomes: readonly ExpectedOutcome[];
   /** The frontend of the packet; null if no Service has one there. */
   readonly frontend: Frontend | null;
 }
 
-export interface Forwarding {
-  readonly config: ProxyConfig;
-  readonly node: ProxyNode;
-  readonly ports: readonly ProxiedPort[];
-  /** Every frontend that the node must serve; node ports at the addresses of the Node. */
-  readonly frontends: readonly Frontend[];
-  readonly expect: (packet: Packet) => PacketExpectation;
-}
+export type Forwarding = ReturnType<typeof expectedForwarding>;
 
 /** Groups slices by the Service that they name. kube-proxy ignores who manages a slice. */
 export function slicesByService(
@@ -88,7 +81,7 @@ export function expectedForwarding(
   node: Node,
   config: ProxyConfig,
   localAddresses?: readonly string[],
-): Forwarding {
+) {
   const rules = proxyRules(config);
   const place = { node: node.name, zone: node.zone };
   const ports: ProxiedPort[] = [];
@@ -113,8 +106,9 @@ export function expectedForwarding(
     config,
     node: thisNode,
     ports,
+    /** Every frontend that the node must serve; node ports at the addresses of the Node. */
     frontends,
-    expect: (packet) => expectation(context, packet),
+    expect: (packet: Packet): PacketExpectation => expectation(context, packet),
   };
 }
 
@@ -209,9 +203,7 @@ function outcomesWithoutService(
   return clusterIPs.has(dst) ? [reject] : [pass, drop];
 }
 
-/**
- * The outcome at one frontend: in prerouting or output, and after that if nothing translates it.
- */
+/** The outcome at one frontend: in prerouting or output, or later if nothing translates it. */
 function outcomeAt(
   context: Context,
   packet: Packet,

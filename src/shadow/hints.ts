@@ -29,10 +29,7 @@ export interface Hints {
 
 const noHints: Hints = { forZones: null, forNodes: null };
 
-/**
- * The hints of one endpoint by trafficDistribution: its zone, and with `node` its Node.
- * `trafficdist.go` preferCloseHeuristic.
- */
+/** The hints of one endpoint by trafficDistribution: trafficdist.go preferCloseHeuristic. */
 export function expectedHints(
   mode: 'none' | 'zone' | 'node',
   endpoint: Endpoint,

@@ -45,10 +45,7 @@ export interface MirroredGroup {
   readonly addressType: AddressType;
   readonly ports: readonly Port[];
   readonly portMap: PortMapKey;
-  /**
-   * By endpointIdentity. Of more than maxEndpointsPerSubset, which several subsets can have, a
-   * slice has any maxEndpointsPerSubset.
-   */
+  /** By endpointIdentity; of more than maxEndpointsPerSubset, a slice has any of that number. */
   readonly endpoints: ReadonlyMap<string, MirroredEndpoint>;
 }
 
@@ -100,10 +97,7 @@ function inUpstreamOrder(listed: Iterable<ListedAddress>): ListedAddress[] {
   );
 }
 
-/**
- * The content of the mirrored slices; none is empty. Addresses that are not an IP are skipped and
- * do not count toward the limit of a subset.
- */
+/** The content of the mirrored slices; none is empty. Addresses that are no IP do not count. */
 export function expectedMirror(endpoints: Endpoints): MirroredGroup[] {
   const groups = new Map<string, MirroredGroup & { endpoints: Map<string, MirroredEndpoint> }>();
   for (const { ports, listed } of repackAll(endpoints)) {

@@ -10,19 +10,7 @@ import type { Packet, ProxyConfig } from '../model/proxy-config.ts';
 
 type Family = 'IPv4' | 'IPv6';
 
-export interface ProxyNode {
-  readonly isLocal: (address: string) => boolean;
-  /** Node ports are served at this address, which is local. */
-  readonly servesNodePorts: (address: string) => boolean;
-  /** Whether kube-proxy distinguishes pods from other senders. */
-  readonly detects: Readonly<Record<Family, boolean>>;
-  /** kube-proxy takes the packet to come from a pod. */
-  readonly isFromPod: (packet: Packet) => boolean;
-  /** kube-proxy's node IP of the family; a loopback address if the Node has none. */
-  readonly nodeIP: Readonly<Record<Family, string>>;
-  /** Local addresses in the Node object. */
-  readonly addresses: readonly string[];
-}
+export type ProxyNode = ReturnType<typeof proxyNode>;
 
 const loopbacks = ['127.0.0.0/8', '::1/128'].map(parseCIDR).filter((cidr) => cidr !== null);
 const loopback = { IPv4: '127.0.0.1', IPv6: '::1' } as const;
@@ -38,18 +26,22 @@ export function proxyNode(
   node: Node,
   config: ProxyConfig,
   localAddresses: readonly string[] = node.addresses,
-): ProxyNode {
+) {
   const local = new Set(canonical(localAddresses));
-  const addresses = nodeAddressesOf(node).filter((address) => local.has(address));
   const nodeIP = nodeIPsOf(node, config);
   const detectors = detectorsOf(node, config);
   return {
-    isLocal: (address) => local.has(address) || isLoopback(address),
+    isLocal: (address: string): boolean => local.has(address) || isLoopback(address),
+    /** Whether node ports are served at an address, which is local. */
     servesNodePorts: nodePortsAt(config, nodeIP),
+    /** Whether kube-proxy distinguishes pods from other senders. */
     detects: { IPv4: detectors.IPv4 !== null, IPv6: detectors.IPv6 !== null },
-    isFromPod: (packet) => detectors[familyOf(packet.src)]?.(packet) ?? false,
+    /** Whether kube-proxy takes the packet to come from a pod. */
+    isFromPod: (packet: Packet): boolean => detectors[familyOf(packet.src)]?.(packet) ?? false,
+    /** kube-proxy's node IP of the family; a loopback address if the Node has none. */
     nodeIP,
-    addresses,
+    /** Local addresses in the Node object. */
+    addresses: nodeAddressesOf(node).filter((address) => local.has(address)),
   };
 }
 

@@ -12,10 +12,7 @@ export interface Release {
   readonly minor: number;
   /** The row was compared with a real control plane of this release. */
   readonly verified: boolean;
-  /**
-   * Endpoints have the label endpoints.kubernetes.io/managed-by. endpoints_controller.go
-   * syncService.
-   */
+  /** Endpoints have the label endpoints.kubernetes.io/managed-by. syncService. */
   readonly endpointsManagedBy: boolean;
   /** Named ports of restartable init containers count. FindPort. */
   readonly sidecarPortsInEndpoints: boolean;

@@ -46,10 +46,7 @@ type FamilyPort = Pick<ServicePort, 'name' | 'protocol'> & { readonly family: 'I
 /** The limit of possible sets. */
 const possibleSets = 64;
 
-/**
- * The possible sets of endpoints of a Service port, each without duplicates; null if there are too
- * many. `slices` are those of the Service.
- */
+/** The possible sets of endpoints of a Service port, without duplicates; null if too many. */
 export function endpointSets(
   slices: readonly EndpointSlice[],
   port: FamilyPort,
@@ -127,10 +124,7 @@ function keptOf(lists: readonly ProxyEndpoint[][], rules: EndpointRules): ProxyE
   return [...new Map(kept.map((entry) => [JSON.stringify(entry), entry])).values()];
 }
 
-/**
- * CategorizeEndpoints: which endpoints of a set the node uses for either traffic policy; `uses` is
- * ServicePort.UsesClusterEndpoints and UsesLocalEndpoints.
- */
+/** CategorizeEndpoints; `uses` is ServicePort.UsesClusterEndpoints and UsesLocalEndpoints. */
 export function categorize(
   endpoints: readonly ProxyEndpoint[],
   uses: { readonly cluster: boolean; readonly local: boolean },
@@ -153,10 +147,7 @@ export function categorize(
   return { cluster, local, any, all: endpoints };
 }
 
-/**
- * Endpoints with a hint for this node, or for its zone. All if the hints do not apply: a ready
- * endpoint has none, or no hint is for this node or zone.
- */
+/** Endpoints with a hint for this node, or for its zone; all if one has none, or none fits. */
 function hinted(
   ready: readonly ProxyEndpoint[],
   node: string,

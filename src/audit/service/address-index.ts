@@ -4,7 +4,7 @@
 // afterwards. Only the indexes of large objects are kept, so that a change of one address of a
 // Service with thousands of pods does not cost a pass over all of them.
 
-import { equalEndpoints, equalLists, equalPorts, equalRefs } from '../../model/equality.ts';
+import { equalAddresses, equalEndpoints, equalLists } from '../../model/equality.ts';
 import { getOrInsert } from '../../model/get-or-insert.ts';
 import { canonicalIP } from '../../model/ip.ts';
 import type {
@@ -18,7 +18,7 @@ import type {
 import type { SubsetAddress } from '../../shadow/endpoints.ts';
 import { repack } from '../../shadow/endpoints.ts';
 import type { ServiceState } from './cache.ts';
-import { isMember } from './cache.ts';
+import { isMember, isOfSameRole } from './cache.ts';
 
 /** An endpoint and the slice that lists it. */
 export interface SlicedEndpoint {
@@ -97,23 +97,21 @@ const fewSlices = 4;
 const keptListings = new WeakMap<Endpoints, Listings>();
 const keptSlicings = new WeakMap<EndpointSlice, Slicings>();
 
-const keptIndexOfSlice = (slice: EndpointSlice): Slicings =>
-  getOrInsert(keptSlicings, slice, () => indexSlices([slice], null));
-
 const isLarge = ({ subsets }: Endpoints): boolean =>
   subsets.reduce((sum, { addresses }) => sum + addresses.length, 0) > fewAddresses;
 
 function listingsIn(endpoints: Endpoints | null, addresses: Addresses): Listings {
-  if (endpoints === null || addresses === null || !isLarge(endpoints)) {
-    return indexEndpoints(endpoints, addresses);
-  }
-  return getOrInsert(keptListings, endpoints, () => indexEndpoints(endpoints, null));
+  return endpoints !== null && addresses !== null && isLarge(endpoints)
+    ? getOrInsert(keptListings, endpoints, () => indexEndpoints(endpoints, null))
+    : indexEndpoints(endpoints, addresses);
 }
 
 function slicingsIn(slices: readonly EndpointSlice[], addresses: Addresses): Slicings {
   if (addresses === null || slices.length <= fewSlices) return indexSlices(slices, addresses);
-  const at = (ip: string): SlicedEndpoint[] =>
-    slices.flatMap((slice) => keptIndexOfSlice(slice).get(ip) ?? none);
+  const indexes = slices.map((slice) =>
+    getOrInsert(keptSlicings, slice, () => indexSlices([slice], null)),
+  );
+  const at = (ip: string): SlicedEndpoint[] => indexes.flatMap((index) => index.get(ip) ?? none);
   return new Map([...addresses].map((ip) => [ip, at(ip)]));
 }
 
@@ -190,7 +188,7 @@ export function changedInEndpoints(before: Endpoints | null, after: Endpoints | 
   const was = kept ?? indexEndpoints(before, addresses);
   const is = indexEndpoints(after, addresses);
   const changed = [...addresses].filter(
-    (ip) => !equalLists(repack(was.get(ip) ?? none), repack(is.get(ip) ?? none), isSameAddress),
+    (ip) => !equalLists(repack(was.get(ip) ?? none), repack(is.get(ip) ?? none), equalAddresses),
   );
   if (kept !== undefined && before !== null) handOn(kept, before, after, addresses, is);
   return new Set(changed);
@@ -214,8 +212,14 @@ function handOn(
   keptListings.set(after, kept);
 }
 
-/** The addresses whose entries differ between two versions of a slice. */
-export function changedInSlice(before: EndpointSlice, after: EndpointSlice): Set<string> {
+/** The addresses whose entries differ between two versions of a slice, or all if it differs. */
+export function changedInSlice(
+  before: EndpointSlice | null,
+  after: EndpointSlice | null,
+): Set<string> {
+  const isSameSlice =
+    before !== null && after?.portMap === before.portMap && isOfSameRole(before, after);
+  if (!isSameSlice) return new Set([...addressesIn(before), ...addressesIn(after)]);
   const addresses = new Set(unshared(before.endpoints, after.endpoints).flatMap(canonicalIPs));
   const [was, is] = [indexSlices([before], addresses), indexSlices([after], addresses)];
   const isSame = (a: SlicedEndpoint, b: SlicedEndpoint): boolean =>
@@ -224,15 +228,4 @@ export function changedInSlice(before: EndpointSlice, after: EndpointSlice): Set
     (ip) => !equalLists(was.get(ip) ?? none, is.get(ip) ?? none, isSame),
   );
   return new Set(changed);
-}
-
-function isSameAddress(a: EndpointAddress, b: EndpointAddress): boolean {
-  if (a === b) return true;
-  return (
-    a.ready === b.ready &&
-    a.node === b.node &&
-    a.hostname === b.hostname &&
-    equalRefs(a.target, b.target) &&
-    equalPorts(a.ports, b.ports)
-  );
 }

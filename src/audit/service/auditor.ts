@@ -13,13 +13,12 @@
 
 import { getOrInsert } from '../../model/get-or-insert.ts';
 import { canonicalIP } from '../../model/ip.ts';
-import type { Change, EndpointSlice, Key, Listers, UnreadableObject } from '../../model/objects.ts';
+import type { Change, EndpointSlice, Key, UnreadableObject } from '../../model/objects.ts';
 import { unreadableKey } from '../../model/objects.ts';
 import type { Steps } from '../../model/run-to-end.ts';
 import { hintMode } from '../../shadow/hints.ts';
 import type { Output } from '../finding/catalogue.ts';
 import type { Difference } from '../finding/difference.ts';
-import type { PendingFindings } from '../pending/pending.ts';
 import type { AddressIndex } from './address-index.ts';
 import { buildIndex, entriesAt } from './address-index.ts';
 import type { AuditContext, ServiceCache, ServiceState } from './cache.ts';
@@ -42,20 +41,7 @@ import type { Evaluation, FindingSink, ServiceAudit, Unit } from './reconcile.ts
 import { noItems, reconcile, unitAddress, wake } from './reconcile.ts';
 import { isUnknown, isWithin, unknownOutputs } from './verdict.ts';
 
-export interface ServiceAuditor {
-  /** Starts with all objects of the listers, which must not change between the steps. */
-  begin(at: number): Steps;
-  /** Applies a change that the listers already contain; `late` if newer ones came before it. */
-  apply(change: Change, late?: boolean): void;
-  /** Notes that a version of an object cannot be read, or that a later one can. */
-  markUnreadable(unreadable: UnreadableObject, at: number): Steps;
-  markReadable(unreadable: UnreadableObject, at: number): Steps;
-  readonly audited: ReadonlyMap<Key, ServiceAudit>;
-  /** The unreadable objects, each once. */
-  readonly unreadable: ReadonlyMap<string, UnreadableObject>;
-  readonly listers: Listers;
-  readonly settle: PendingFindings;
-}
+export type ServiceAuditor = ReturnType<typeof createServiceAuditor>;
 
 export interface ServiceAuditorOptions extends FindingSink {
   /** Called when the audit of a Service may have changed. */
@@ -71,42 +57,43 @@ interface State {
   readonly unreadable: Map<string, UnreadableObject>;
 }
 
-export function createServiceAuditor(options: ServiceAuditorOptions): ServiceAuditor {
+export function createServiceAuditor(options: ServiceAuditorOptions) {
   const { context, settle } = options;
-  const state: State = {
-    options,
-    cache: {
-      context,
-      get: (key) => state.audited.get(key)?.record,
-      getOrCreate: (key) => getOrCreate(state, key).record,
-      autoHinted: new Set(),
-      foreign: new Set(),
-      leftBehind: new Map(),
-    },
-    audited: new Map(),
-    unreadable: new Map(),
+  const audited = new Map<Key, ServiceAudit>();
+  const unreadable = new Map<string, UnreadableObject>();
+  const cache: ServiceCache = {
+    context,
+    get: (key) => audited.get(key)?.record,
+    getOrCreate: (key) => getOrCreate(state, key).record,
+    autoHinted: new Set(),
+    foreign: new Set(),
+    leftBehind: new Map(),
   };
+  const state: State = { options, cache, audited, unreadable };
   return {
-    audited: state.audited,
-    unreadable: state.unreadable,
+    audited: audited as ReadonlyMap<Key, ServiceAudit>,
+    /** The unreadable objects, each once. */
+    unreadable: unreadable as ReadonlyMap<string, UnreadableObject>,
     listers: context.listers,
     settle,
-    begin: (at) => begin(state, at),
-    apply: (change, late = false) => {
-      const gap = change.gap === true || late;
-      updateCache(state.cache, change);
-      for (const item of enqueue(state.cache, change)) {
-        evaluate(state, item, change.at, gap);
+    /** Starts with all objects of the listers, which must not change between the steps. */
+    begin: (at: number) => begin(state, at),
+    /** Applies a change that the listers already contain; `late` if newer ones came before it. */
+    apply(change: Change, late = false): void {
+      updateCache(cache, change);
+      for (const item of enqueue(cache, change)) {
+        evaluate(state, item, change.at, change.gap === true || late);
         options.onEvaluated?.(item, change);
       }
     },
-    markUnreadable: function* (unreadable, at) {
-      state.unreadable.set(unreadableKey(unreadable), unreadable);
-      yield* updateUnknown(state, unreadable, at);
+    /** Notes that a version of an object cannot be read. */
+    *markUnreadable(lost: UnreadableObject, at: number): Steps {
+      unreadable.set(unreadableKey(lost), lost);
+      yield* updateUnknown(state, lost, at);
     },
-    markReadable: function* (unreadable, at) {
-      const isNews = state.unreadable.delete(unreadableKey(unreadable));
-      if (isNews) yield* updateUnknown(state, unreadable, at);
+    /** Notes that a later version can be read. */
+    *markReadable(lost: UnreadableObject, at: number): Steps {
+      if (unreadable.delete(unreadableKey(lost))) yield* updateUnknown(state, lost, at);
     },
   };
 }

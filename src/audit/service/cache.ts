@@ -284,11 +284,9 @@ export function* loadCache(cache: ServiceCache): Steps {
   }
 }
 
-type Updaters = {
+const updaters: {
   readonly [R in Resource]: (cache: ServiceCache, change: Change<R>) => void;
-};
-
-const updaters: Updaters = {
+} = {
   pods: updatePod,
   nodes: updateNode,
   services: updateService,
@@ -348,10 +346,7 @@ function updateService(cache: ServiceCache, { before, after }: Change<'services'
   }
 }
 
-/**
- * The keys of the Services that a slice names by its label or owners. Mirrored slices name theirs
- * by Endpoints.
- */
+/** The keys of the Services that a slice names by its label or, also as Endpoints, as owners. */
 export function keysNamed(slice: EndpointSlice | null): Set<Key> {
   if (slice === null) return new Set();
   const name = slice.labels[label.serviceName] ?? '';

@@ -118,10 +118,7 @@ function sizeOf(
   return size;
 }
 
-/**
- * Whether the object contains what the controller never writes: an address without a pod, or no
- * managed-by label where the release sets one.
- */
+/** Whether the object has what the controller never writes: no managed-by label, or no pod. */
 function isHandWritten({ release }: AuditContext, { endpoints }: ServiceState): boolean {
   if (endpoints === null) return false;
   if (release.endpointsManagedBy && !isWrittenByController(endpoints)) return true;

@@ -25,7 +25,7 @@ import {
   hasSameEndpoints,
 } from './address-index.ts';
 import type { ServiceCache, ServiceState } from './cache.ts';
-import { isOfSameRole, keysNamed, keysSelecting } from './cache.ts';
+import { keysNamed, keysSelecting } from './cache.ts';
 import { countHints } from './endpointslices.ts';
 
 /** The outputs that a controller writes. */
@@ -75,10 +75,6 @@ const itemsOf = (queue: Queue, cache: ServiceCache, keys: Iterable<Key>): WorkIt
     return record === undefined ? [] : itemOf(queue, record);
   });
 
-function wakeBoth(item: WorkItem): void {
-  item.wakes.add('endpoints').add('endpointslices');
-}
-
 function addAll<T>(set: Set<T>, values: Iterable<T>): void {
   for (const value of values) set.add(value);
 }
@@ -86,11 +82,9 @@ function addAll<T>(set: Set<T>, values: Iterable<T>): void {
 const addressesOf = (pods: Iterable<Pod | null>): Set<string> =>
   new Set([...pods].flatMap((pod) => pod?.ips.map(canonicalIP) ?? []));
 
-type Handlers = {
+const handlers: {
   readonly [R in Resource]: (queue: Queue, cache: ServiceCache, change: Change<R>) => void;
-};
-
-const handlers: Handlers = {
+} = {
   pods: enqueuePod,
   nodes: enqueueNode,
   services: enqueueService,
@@ -145,7 +139,7 @@ function enqueuePod(queue: Queue, cache: ServiceCache, change: Change<'pods'>): 
     const { key } = item.record;
     addAll(item.addresses, addresses);
     const isWoken = wakes === 'all' || (wakes === 'membership' && was.has(key) !== is.has(key));
-    if (isWoken) wakeBoth(item);
+    if (isWoken) item.wakes.add('endpoints').add('endpointslices');
     if (changesPhase) item.blindSpot = 'pod-phase-unnoticed';
     else if (!isWoken && !isSame) item.blindSpot = 'pod-change-unnoticed';
   }
@@ -199,10 +193,7 @@ function enqueueNode(queue: Queue, cache: ServiceCache, change: Change<'nodes'>)
   for (const item of queue.values()) item.blindSpot = 'node-change-unnoticed';
 }
 
-/**
- * Whether a Node event queues a Service with topology-mode Auto: its hints are no longer possible,
- * so some zone has too few endpoints. topologycache.go GetOverloadedServices.
- */
+/** Whether hints are no longer possible, so that Node events queue it: GetOverloadedServices. */
 function isOverloaded({ context }: ServiceCache, record: ServiceState): boolean {
   const { ready, zones } = countHints(record.slices);
   return zones.size > 0 && reasonOfNoHints(context.listers.zoneCapacity, ready) !== null;
@@ -214,7 +205,7 @@ function enqueueService(queue: Queue, cache: ServiceCache, change: Change<'servi
   if (item === undefined) return;
   const { record } = item;
   item.whole = true;
-  wakeBoth(item);
+  item.wakes.add('endpoints').add('endpointslices');
   if (mirroringWokenByService(before, after)) item.wakes.add('mirrored');
   if (before?.uid !== after?.uid) enqueueOwned(queue, cache, record);
   const [was, is] = [selectorOf(before), selectorOf(after)];
@@ -263,7 +254,7 @@ function enqueueSlice(queue: Queue, cache: ServiceCache, change: Change<'endpoin
   const { before, after } = change;
   const slice = after ?? before;
   if (slice === null) return;
-  const addresses = changedAddresses(before, after);
+  const addresses = changedInSlice(before, after);
   const isOurs = [before, after].some((version) => version !== null && isControllers(version));
   for (const item of itemsOf(queue, cache, new Set([...keysNamed(before), ...keysNamed(after)]))) {
     item.slices.add(slice);
@@ -271,14 +262,6 @@ function enqueueSlice(queue: Queue, cache: ServiceCache, change: Change<'endpoin
     item.writes = new Set([isOurs ? 'endpointslices' : 'mirrored']);
     item.unseen = unseenWrite(item.record, before, after);
   }
-}
-
-/** The addresses whose entries differ, or all if the slice itself differs. */
-function changedAddresses(before: EndpointSlice | null, after: EndpointSlice | null): Set<string> {
-  const isSameSlice =
-    before !== null && after?.portMap === before.portMap && isOfSameRole(before, after);
-  if (isSameSlice) return changedInSlice(before, after);
-  return new Set([...addressesIn(before), ...addressesIn(after)]);
 }
 
 /** Why the slice controller does not notice a write; `null` if it does. */

@@ -47,10 +47,7 @@ export interface ConvergenceSample {
   readonly at: number;
 }
 
-/**
- * The smallest part of a Service that is evaluated by itself: an output as a whole, one address in
- * it, or one slice.
- */
+/** What is evaluated by itself: an output as a whole, one address in it, or one slice. */
 export type Unit = readonly [Output | 'slice', addressOrName?: string];
 
 /** The address of a unit by its key; `null` if the unit is no address. */
@@ -281,11 +278,8 @@ function end(
 
 /** Clears older causes of the outputs whose controllers wake, and restarts their clocks. */
 export function wake(evaluation: Evaluation): void {
-  const {
-    audit,
-    at,
-    item: { wakes },
-  } = evaluation;
+  const { audit, at } = evaluation;
+  const { wakes } = evaluation.item;
   if (wakes.size === 0 || audit.items.size === 0) return;
   for (const [key, items] of audit.items) {
     if (items.every(({ cause }) => cause === null)) continue;

@@ -36,10 +36,7 @@ export const verdictOutputs: readonly VerdictOutput[] = [...serviceOutputs, 'nod
 export const isWithin = ({ namespace }: UnreadableObject, record: ServiceState): boolean =>
   namespace === null || namespace === '' || namespace === record.namespace;
 
-/**
- * Whether an unreadable object could affect an output of this Service, by what is known of it or by
- * its cached version, which counts until the object is readable.
- */
+/** Whether an unreadable object, or its cached version, could affect an output of this Service. */
 function concerns(
   { pods, slices }: Listers,
   lost: UnreadableObject,

@@ -3,7 +3,7 @@
 // Nearly every endpoint has the address, name and uid of a pod, and an update of a slice changes
 // few endpoints. Comparisons then often find the same reference, and need not look further.
 
-import { equalEndpoints, equalRefs, equalTexts } from '../../model/equality.ts';
+import { equalAddresses, equalEndpoints, equalRefs, equalTexts } from '../../model/equality.ts';
 import type {
   Endpoint,
   EndpointAddress,
@@ -94,12 +94,7 @@ export function sharedEndpoints(
 
 /** The addresses of a subset share its list of ports by reference. */
 const isSame = (a: EndpointAddress, b: EndpointAddress): boolean =>
-  a.ports === b.ports &&
-  a.ip === b.ip &&
-  a.ready === b.ready &&
-  a.node === b.node &&
-  a.hostname === b.hostname &&
-  equalRefs(a.target, b.target);
+  a.ports === b.ports && a.ip === b.ip && equalAddresses(a, b);
 
 function sharedAddress(address: EndpointAddress, podsAt: PodsAt): EndpointAddress {
   const { ip, hostname } = address;
