@@ -14,12 +14,6 @@ export const contentTypes: Readonly<Record<ExpositionFormat, string>> = {
   openmetrics: 'application/openmetrics-text; version=1.0.0; charset=utf-8',
 };
 
-/** The last line of an exposition. */
-export const ends: Readonly<Record<ExpositionFormat, string>> = {
-  text: '',
-  openmetrics: '# EOF\n',
-};
-
 /**
  * The format that an Accept header prefers; text if it accepts neither. Ranges of other versions
  * are ignored, and so are other parameters.

@@ -29,13 +29,12 @@ import { noTracingCounts } from '../traces/settings.ts';
 import { familiesOf, nameFamilies } from './family.ts';
 import type { MetricsState, OpenedFindings } from './state.ts';
 import {
-  agentStates,
   countOpened,
   hintModes,
   hintReasons,
+  noAgents,
   reconnectReasons,
   relistReasons,
-  visitResults,
 } from './state.ts';
 
 const { gauge, counter, histogram, samples } = familiesOf<MetricsState>();
@@ -355,7 +354,7 @@ export const sections = Object.entries({
       'Nodes by how their agent stands: it answers, is not heard of (stale), does not accept us ' +
         'or is not understood (refused), or there is none (absent).',
       ({ agents }, { state }) => agents.states[state],
-      { state: agentStates },
+      { state: keysOf(noAgents.states) },
     ),
     node_report_oldest_seconds: gauge(
       'Age of the oldest report of an agent that answers; 0 without any.',
@@ -370,7 +369,7 @@ export const sections = Object.entries({
       'Visits to agents: a report was there (seen), there was none yet (early), the agent did ' +
         'not accept us or was not understood (refused), or it did not answer (silent).',
       ({ agents }, { result }) => agents.visits[result],
-      { result: visitResults },
+      { result: keysOf(noAgents.visits) },
     ),
     agent_bytes_total: experimental.counter(
       'Bytes of the answers of agents.',

@@ -11,7 +11,6 @@ import { collectDefaultMetrics, Registry } from 'prom-client';
 
 import type { ExpositionFormat } from './exposition.ts';
 import {
-  ends,
   formatBound,
   formatHead,
   formatLabels,
@@ -22,16 +21,15 @@ import { families } from './families.ts';
 import { serviceFamilies } from './service-rows.ts';
 import type { MetricsState } from './state.ts';
 
-/** A scrape, piece by piece. */
-export type MetricsRenderer = (
-  state: MetricsState,
-  format: ExpositionFormat,
-) => AsyncGenerator<string, void>;
+export type MetricsRenderer = ReturnType<typeof createMetricsRenderer>;
 
-/** Observes the process from its first scrape on: earlier garbage collections are not counted. */
-export function createMetricsRenderer(): MetricsRenderer {
+/**
+ * The returned function renders a scrape piece by piece. It observes the process from its first
+ * call on: earlier garbage collections are not counted.
+ */
+export function createMetricsRenderer() {
   let registry: Registry | null = null;
-  return async function* (state, format) {
+  return async function* (state: MetricsState, format: ExpositionFormat) {
     registry ??= observeProcess();
     const processText = await formatProcess(registry, format);
     const texts = families.map((family) => {
@@ -40,7 +38,7 @@ export function createMetricsRenderer(): MetricsRenderer {
     });
     yield texts.join('');
     yield* servicePieces(state.perService.rows, format);
-    yield processText + ends[format];
+    yield processText + (format === 'openmetrics' ? '# EOF\n' : '');
   };
 }
 

@@ -99,12 +99,10 @@ export interface PerServiceOptions {
   readonly max: number;
 }
 
-/** The texts of one Service, one per family; '' for a family without series. */
-type ServiceRow = readonly string[];
-
 /** The series of single Services in a scrape. */
 export interface ServiceSeries {
-  readonly rows: readonly ServiceRow[];
+  /** The texts of each Service, one per family; '' for a family without series. */
+  readonly rows: readonly (readonly string[])[];
   /** Services without series because of the limit. */
   readonly leftOut: number;
 }
@@ -119,13 +117,7 @@ export interface ServiceRowsInput {
   readonly stale: StaleResources;
 }
 
-interface CachedRow {
-  readonly numbers: ServiceNumbers;
-  readonly stale: string;
-  readonly row: ServiceRow;
-}
-
-function renderRow(state: ServiceSeriesState): ServiceRow {
+function renderRow(state: ServiceSeriesState): string[] {
   const { namespace, name: service } = state.numbers;
   // One flat string: V8 stores a concatenation as a tree, which is ten times slower to join.
   return serviceFamilies.map((family) =>
@@ -137,12 +129,10 @@ function renderRow(state: ServiceSeriesState): ServiceRow {
  * Creates the cache. The returned function updates it, and yields after each text so that other
  * work can run.
  */
-export function createServiceRows({
-  mode,
-  max,
-}: PerServiceOptions): (input: ServiceRowsInput) => Generator<undefined, ServiceSeries> {
-  const cache = new Map<Key, CachedRow>();
-  return function* ({ services, open, findings, stale }) {
+export function createServiceRows({ mode, max }: PerServiceOptions) {
+  const cache = new Map<Key, { numbers: ServiceNumbers; stale: string; row: string[] }>();
+  return function* (input: ServiceRowsInput): Generator<undefined, ServiceSeries> {
+    const { services, open, findings, stale } = input;
     if (mode === 'off') return noServiceSeries;
     const isSelected = (key: Key): boolean =>
       services.get(key)?.share.exists === true && (mode === 'all' || open.has(key));

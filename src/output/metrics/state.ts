@@ -46,20 +46,17 @@ export function countOpened(opened: OpenedFindings, { code, severity }: Finding)
   return opened;
 }
 
-export const agentStates = ['answering', 'stale', 'refused', 'absent'] as const;
-export const visitResults = ['seen', 'early', 'refused', 'silent'] as const;
-
 /** The state of the agents of all nodes. */
 export type AgentMetrics = Readonly<typeof noAgents>;
 
 export const noAgents = {
   /** The number of nodes by the state of their agent. */
-  states: recordOf(agentStates, () => 0),
+  states: { answering: 0, stale: 0, refused: 0, absent: 0 },
   /** The time of the oldest report of an answering agent; null if no agent answers. */
   oldestSeenAt: null as number | null,
   /** Frontends whose digest differs from the expected one. */
   divergent: 0,
-  visits: recordOf(visitResults, () => 0),
+  visits: { seen: 0, early: 0, refused: 0, silent: 0 },
   bytes: 0,
 };
 

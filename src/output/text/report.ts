@@ -168,8 +168,8 @@ export function renderReport(
 ): string {
   if (format === 'json') return formatJson(report);
   if (format === 'yaml') return renderYaml(report);
-  if (format !== 'junit') return renderTable(report, format === 'wide', options);
-  return renderJunit(report);
+  if (format === 'junit') return renderJunit(report);
+  return renderTable(report, format === 'wide', options);
 }
 
 function renderYaml(report: AuditReport): string {
@@ -312,38 +312,25 @@ function summarizeReport(report: AuditReport): string[] {
 // attributes are written that every reader knows.
 
 type TestResult = 'passed' | 'failure' | 'error' | 'skipped';
-
-interface TestCase {
-  readonly result: TestResult;
-  readonly xml: string;
-}
-
-/** An XML element without the attributes that are null; `children` is XML. */
-function element(
-  name: string,
-  attributes: Readonly<Record<string, string | number | null>>,
-  children: string,
-): string {
-  const text = Object.entries(attributes).map(([key, value]) =>
-    value === null ? '' : ` ${key}="${escapeMarkup(String(value))}"`,
-  );
-  return `<${name}${text.join('')}>${children}</${name}>`;
-}
+type TestCase = ReturnType<typeof testCase>;
 
 function testCase(
-  classname: string,
+  output: string,
   name: string,
   result: TestResult,
   message: string,
   body: readonly string[] = [],
   severity: string | null = null,
-): TestCase {
+) {
   const type = result === 'error' ? 'unknown' : severity;
+  const attributes = `${type === null ? '' : ` type="${type}"`} message="${escapeMarkup(message)}"`;
+  const text = body.map(escapeMarkup).join('\n');
   const child =
     result === 'passed'
-      ? element('system-out', {}, escapeMarkup(message))
-      : element(result, { type, message }, body.map(escapeMarkup).join('\n'));
-  return { result, xml: `    ${element('testcase', { classname, name }, child)}\n` };
+      ? `<system-out>${escapeMarkup(message)}</system-out>`
+      : `<${result}${attributes}>${text}</${result}>`;
+  const opening = `<testcase classname="${output}" name="${escapeMarkup(name)}">`;
+  return { result, xml: `    ${opening}${child}</testcase>\n` };
 }
 
 function findingCase(finding: ReportedFinding): TestCase {
@@ -388,10 +375,10 @@ function inputCases({ verdicts, unknown, services, foreign }: AuditReport): Test
 
 /** An element with its name and the numbers of its test cases as attributes. */
 function suite(tag: string, name: string, cases: readonly TestCase[], children: string): string {
-  const count = (wanted: TestResult): number =>
-    cases.filter(({ result }) => result === wanted).length;
-  const [failures, errors, skipped] = [count('failure'), count('error'), count('skipped')];
-  return element(tag, { name, tests: cases.length, failures, errors, skipped }, children);
+  const numbers = Object.entries({ failures: 'failure', errors: 'error', skipped: 'skipped' })
+    .map(([key, wanted]) => [key, cases.filter(({ result }) => result === wanted).length] as const)
+    .map(([key, count]) => ` ${key}="${count}"`);
+  return `<${tag} name="${name}" tests="${cases.length}"${numbers.join('')}>${children}</${tag}>`;
 }
 
 function renderJunit(report: AuditReport): string {

@@ -8,7 +8,7 @@
 
 import { randomBytes } from 'node:crypto';
 
-import type { HrTime, Link, Span, SpanContext, Tracer } from '@opentelemetry/api';
+import type { HrTime, Link, Span, SpanContext } from '@opentelemetry/api';
 import { ROOT_CONTEXT, trace } from '@opentelemetry/api';
 import type { ExportResult } from '@opentelemetry/core';
 import { ExportResultCode } from '@opentelemetry/core';
@@ -37,18 +37,6 @@ const maxWritings = 4096;
 /** Milliseconds that closing waits for the backend. */
 const closingMs = 2000;
 
-interface SenderState {
-  readonly settings: TracingSettings;
-  readonly counts: TracingCounts;
-  readonly tracer: Tracer;
-  /** The first span of each writing. */
-  readonly writings: Map<string, SpanContext>;
-  /** The id of the next trace. */
-  traceId: string;
-  /** Spans in the SDK without an answer. */
-  unanswered: number;
-}
-
 /** A journey with a trace. */
 export interface TracedJourney {
   readonly journey: Journey;
@@ -67,74 +55,89 @@ export function openSender(
   counts: TracingCounts,
   onAnswer: (reason: string | null) => void,
 ) {
-  const { limits } = settings;
   const tracer = trace.getTracer('endpoint-auditor', version);
-  const state = { settings, counts, tracer, writings: new Map(), traceId: '', unanswered: 0 };
+  /** The first span of each writing. */
+  const writings = new Map<string, SpanContext>();
+  let nextTraceId = '';
+  /** Spans in the SDK without an answer. */
+  let unanswered = 0;
+  const exporter = wrapExporter(settings, (spans, reason) => {
+    unanswered -= spans;
+    if (reason === null) counts.exported += spans;
+    else counts.dropped.export += spans;
+    onAnswer(reason);
+  });
+  const sdk = startSdk(settings, version, exporter, () => nextTraceId);
+
+  function startSpan(plan: SpanPlan, parent: Span | null): Span {
+    const { name, start, attributes, writing } = plan;
+    const first = writing === null ? undefined : writings.get(writing);
+    const links: Link[] = first === undefined ? [] : [{ context: first }];
+    const context = parent === null ? ROOT_CONTEXT : trace.setSpan(ROOT_CONTEXT, parent);
+    const span = tracer.startSpan(name, { startTime: toHrTime(start), attributes, links }, context);
+    if (writing !== null && first === undefined) {
+      const [oldest] = writings.keys();
+      if (writings.size >= maxWritings && oldest !== undefined) writings.delete(oldest);
+      writings.set(writing, span.spanContext());
+    }
+    return span;
+  }
+
+  return {
+    /** Makes and ends all spans of a journey; false if the queue has no room now. */
+    send({ journey, endedAt, traceId }: TracedJourney): boolean {
+      const { root, stages } = planTrace(journey, endedAt);
+      const spans = stages.length + 1;
+      if (unanswered > 0 && unanswered + spans > settings.limits.queue) return false;
+      unanswered += spans;
+      nextTraceId = traceId;
+      const parent = startSpan(root, null);
+      for (const stage of stages) startSpan(stage, parent).end(toHrTime(stage.end));
+      parent.end(toHrTime(root.end));
+      return true;
+    },
+    /** Sends the queue within two seconds, and counts the rest as lost. */
+    async close(): Promise<void> {
+      const late = Promise.withResolvers<undefined>();
+      const timer = setTimeout(() => late.resolve(undefined), closingMs);
+      await Promise.race([sdk.shutdown().catch(() => undefined), late.promise]);
+      clearTimeout(timer);
+      trace.disable();
+      counts.dropped.shutdown += unanswered;
+    },
+  };
+}
+
+function startSdk(
+  { limits }: TracingSettings,
+  version: string,
+  exporter: SpanExporter,
+  generateTraceId: () => string,
+): NodeSDK {
   const processor = new BatchSpanProcessor({
-    exporter: wrapExporter(state, onAnswer),
+    exporter,
     maxQueueSize: limits.queue,
     maxExportBatchSize: Math.min(limits.batch, limits.queue),
     scheduledDelayMillis: limits.delayMs,
     // The wrapped exporter answers first.
     exportTimeoutMillis: limits.timeoutMs + 1000,
   });
+  const name = { [ATTR_SERVICE_NAME]: 'endpoint-auditor', [ATTR_SERVICE_VERSION]: version };
   const sdk = new NodeSDK({
-    resource: defaultResource().merge(
-      resourceFromAttributes({
-        [ATTR_SERVICE_NAME]: 'endpoint-auditor',
-        [ATTR_SERVICE_VERSION]: version,
-      }),
-    ),
+    resource: defaultResource().merge(resourceFromAttributes(name)),
     // OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME override the resource.
     resourceDetectors: [resourceAttributesEnvDetector, serviceNameEnvDetector],
     spanProcessors: [processor],
     // tracing.ts selects the journeys.
     sampler: new AlwaysOnSampler(),
-    idGenerator: {
-      generateTraceId: () => state.traceId,
-      generateSpanId: () => randomBytes(8).toString('hex'),
-    },
+    idGenerator: { generateTraceId, generateSpanId: () => randomBytes(8).toString('hex') },
     instrumentations: [],
     metricReaders: [],
     logRecordProcessors: [],
     textMapPropagator: null,
   });
   sdk.start();
-  return {
-    /** Makes and ends all spans of a journey; false if the queue has no room now. */
-    send: (traced: TracedJourney): boolean => send(state, traced),
-    /** Sends the queue within two seconds, and counts the rest as lost. */
-    close: () => close(state, sdk),
-  };
-}
-
-function send(state: SenderState, { journey, endedAt, traceId }: TracedJourney): boolean {
-  const { root, stages } = planTrace(journey, endedAt);
-  const spans = stages.length + 1;
-  const { unanswered, settings } = state;
-  if (unanswered > 0 && unanswered + spans > settings.limits.queue) return false;
-  state.unanswered += spans;
-  state.traceId = traceId;
-  const parent = startSpan(state, root, null);
-  for (const stage of stages) startSpan(state, stage, parent).end(toHrTime(stage.end));
-  parent.end(toHrTime(root.end));
-  return true;
-}
-
-function startSpan(state: SenderState, plan: SpanPlan, parent: Span | null): Span {
-  const { tracer, writings } = state;
-  const { name, start, attributes, writing } = plan;
-  const first = writing === null ? undefined : writings.get(writing);
-  const links: Link[] = first === undefined ? [] : [{ context: first }];
-  const startTime = toHrTime(start);
-  const context = parent === null ? ROOT_CONTEXT : trace.setSpan(ROOT_CONTEXT, parent);
-  const span = tracer.startSpan(name, { startTime, attributes, links }, context);
-  if (writing !== null && first === undefined) {
-    const [oldest] = writings.keys();
-    if (writings.size >= maxWritings && oldest !== undefined) writings.delete(oldest);
-    writings.set(writing, span.spanContext());
-  }
-  return span;
+  return sdk;
 }
 
 /** Seconds and nanoseconds: milliseconds would be too coarse for the times of a watch. */
@@ -144,11 +147,12 @@ function toHrTime(seconds: number): HrTime {
   return [whole, (micros - whole * 1e6) * 1000];
 }
 
-/** An exporter that answers each batch once and in time, and counts it by its result. */
-function wrapExporter(state: SenderState, onAnswer: (reason: string | null) => void): SpanExporter {
-  const { counts, settings } = state;
-  const exporter = settings.exporter === 'zipkin' ? new ZipkinExporter() : new OTLPTraceExporter();
-  const { timeoutMs } = settings.limits;
+/** An exporter that answers each batch once and in time, with the number of its spans. */
+function wrapExporter(
+  { exporter: name, limits: { timeoutMs } }: TracingSettings,
+  onAnswer: (spans: number, reason: string | null) => void,
+): SpanExporter {
+  const exporter = name === 'zipkin' ? new ZipkinExporter() : new OTLPTraceExporter();
   let batches = 0;
   return {
     export(spans, done) {
@@ -157,11 +161,8 @@ function wrapExporter(state: SenderState, onAnswer: (reason: string | null) => v
         if (isSettled) return;
         isSettled = true;
         clearTimeout(timer);
-        state.unanswered -= spans.length;
         const isSent = result.code === ExportResultCode.SUCCESS;
-        if (isSent) counts.exported += spans.length;
-        else counts.dropped.export += spans.length;
-        onAnswer(isSent ? null : (result.error?.message ?? 'refused'));
+        onAnswer(spans.length, isSent ? null : (result.error?.message ?? 'refused'));
         done(result);
       };
       const fail = (reason: string): void =>
@@ -180,13 +181,4 @@ function wrapExporter(state: SenderState, onAnswer: (reason: string | null) => v
     forceFlush: () => exporter.forceFlush(),
     shutdown: () => exporter.shutdown(),
   };
-}
-
-async function close(state: SenderState, sdk: NodeSDK): Promise<void> {
-  const late = Promise.withResolvers<undefined>();
-  const timer = setTimeout(() => late.resolve(undefined), closingMs);
-  await Promise.race([sdk.shutdown().catch(() => undefined), late.promise]);
-  clearTimeout(timer);
-  trace.disable();
-  state.counts.dropped.shutdown += state.unanswered;
 }

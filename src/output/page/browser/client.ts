@@ -9,13 +9,6 @@
 
 import type UPlot from 'uplot';
 
-/** The event that the server sends once a second. */
-interface Beat {
-  readonly revision: string;
-  readonly moment: string;
-  readonly moving: boolean;
-}
-
 type PageState = ReturnType<typeof createState>;
 
 export function createState() {
@@ -29,12 +22,6 @@ export function createState() {
     /** The charts with the data that they show. */
     charts: new Map<HTMLElement, { plot: uPlot; drawn: string }>(),
   };
-}
-
-/** The data of a chart, from the page. */
-interface Drawing {
-  readonly at: number[];
-  readonly lines: readonly { name: string; values: (number | null)[] }[];
 }
 
 /** The script of charts defines it. */
@@ -60,6 +47,8 @@ export function shownMoment(): string {
 export function connect(state: PageState): void {
   const source = new EventSource('/api/v1/events');
   source.addEventListener('beat', (event) => {
+    // The server sends it once a second.
+    type Beat = Record<'revision' | 'moment', string> & { moving: boolean };
     const beat = JSON.parse(String(event.data)) as Beat;
     state.updatedAt = Date.now();
     showLoss('');
@@ -226,6 +215,7 @@ export function drawAll({ charts }: PageState): void {
     const known = charts.get(figure);
     const target = figure.querySelector<HTMLElement>('.plot');
     if (known?.drawn === drawn || target === null) continue;
+    type Drawing = { at: number[]; lines: { name: string; values: (number | null)[] }[] };
     const { at, lines } = JSON.parse(drawn) as Drawing;
     const data: uPlot.AlignedData = [at, ...lines.map(({ values }) => values)];
     known?.plot.setData(data);
