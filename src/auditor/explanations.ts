@@ -14,9 +14,6 @@ import type { ServiceAudit } from '../audit/service/reconcile.ts';
 import type { VerdictInput } from '../audit/service/verdict.ts';
 import { serviceOutputs, unknownReason, verdictOf } from '../audit/service/verdict.ts';
 import type { Key, Node } from '../model/objects.ts';
-import type { NodeView } from '../output/page/nodes.ts';
-import type { NodeOfService, ServiceStatus, ServiceView } from '../output/page/services.ts';
-import { mostNodes, rowsPerPage } from '../output/page/services.ts';
 import type { ExplainDocument } from '../output/text/explain.ts';
 import type { Auditor } from './auditor.ts';
 
@@ -64,24 +61,34 @@ function portsOnNodes(auditor: Auditor, key: Key): Map<string, readonly NodeVerd
 const reasonFor = (ports: readonly NodeVerdict[], verdict: Verdict): NodeVerdict['reason'] =>
   ports.find((port) => port.verdict === verdict)?.reason ?? null;
 
-/** What each node does with a Service, with the packets on the first nodes that do not conform. */
-function nodesOfService(auditor: Auditor, key: Key): NodeOfService[] | null {
+export type NodeOfService = NonNullable<ReturnType<typeof nodesOfService>>[number];
+
+/** What each node does with a Service; null if the rules of no node are known. */
+function nodesOfService(auditor: Auditor, key: Key) {
   let walks = 0;
   const nodes = portsOnNodes(auditor, key);
   if (nodes === null) return null;
   return [...nodes].map(([node, ports]) => {
     const verdict = worstVerdict(ports.map((port) => port.verdict));
-    const status = { node, verdict, reason: reasonFor(ports, verdict), walked: [] };
     const isWhole = ports.some(({ port }) => port === '');
-    if (isWhole || verdict === 'conform' || ++walks > mostNodes) return status;
-    const names = new Set(ports.map(({ port }) => port.split(' ')[0] ?? ''));
+    const isWalked = !isWhole && verdict !== 'conform' && ++walks <= mostNodes;
+    const names = new Set(isWalked ? ports.map(({ port }) => port.split(' ')[0] ?? '') : []);
+    /** The traces of packets to its ports, on a few nodes that do not conform; else empty. */
     const walked = [...names].flatMap((name) => auditor.walked(node, key, name) ?? []);
-    return { ...status, walked };
+    return { node, verdict, reason: reasonFor(ports, verdict), walked };
   });
 }
 
+/** The number of rows on one page. */
+export const rowsPerPage = 100;
+
+/** The number of nodes that do not conform whose packets the page of a Service shows. */
+export const mostNodes = 4;
+
+export type ServiceView = NonNullable<ReturnType<typeof serviceView>>;
+
 /** The page of a Service, with the rows of its table from `from`; `null` if it does not exist. */
-export function serviceView(auditor: Auditor, key: Key, from: number): ServiceView | null {
+export function serviceView(auditor: Auditor, key: Key, from: number) {
   const status = serviceStatus(auditor, key);
   const services = auditor.serviceAuditor();
   const audited = services?.audited.get(key);
@@ -98,7 +105,7 @@ export function serviceView(auditor: Auditor, key: Key, from: number): ServiceVi
   };
 }
 
-function unsettledDifferences({ items }: ServiceAudit): ServiceStatus['pending'] {
+function unsettledDifferences({ items }: ServiceAudit) {
   return [...items.values()].flat().flatMap(({ difference, openedAt, output, cause, since }) => {
     if (openedAt !== null) return [];
     const { code, object, field, expected, actual } = difference;
@@ -113,11 +120,11 @@ const worstFirst = ['different', 'pending', 'unknown', 'conform'] as const;
 const listedNodes = 100;
 
 /** Nodes by the worst verdict on a port of the Service, and those that do not conform. */
-function countNodes(auditor: Auditor, key: Key): Pick<ServiceStatus, 'nodes' | 'notConform'> {
+function countNodes(auditor: Auditor, key: Key) {
   const all = portsOnNodes(auditor, key);
   if (all === null) return { nodes: null, notConform: [] };
   const nodes = { conform: 0, pending: 0, different: 0, unknown: 0 };
-  const notConform: ServiceStatus['notConform'][number][] = [];
+  const notConform: Omit<NodeOfService, 'walked'>[] = [];
   for (const [node, ports] of all) {
     const verdict = worstFirst.find((worst) => ports.some((port) => port.verdict === worst));
     if (verdict === undefined) continue;
@@ -131,8 +138,8 @@ function countNodes(auditor: Auditor, key: Key): Pick<ServiceStatus, 'nodes' | '
   return { nodes, notConform: notConform.slice(0, listedNodes) };
 }
 
-/** `null` if the Service does not exist. */
-export function serviceStatus(auditor: Auditor, key: Key): ServiceStatus | null {
+/** Times in Unix seconds, ages in seconds; `null` if the Service does not exist. */
+export function serviceStatus(auditor: Auditor, key: Key) {
   const audited = auditor.serviceAuditor()?.audited.get(key);
   if (audited === undefined || audited.record.service === null) return null;
   const { namespace, name } = audited.record;
@@ -142,10 +149,11 @@ export function serviceStatus(auditor: Auditor, key: Key): ServiceStatus | null 
   const concernsService = (finding: { namespace: string; service: string }): boolean =>
     finding.namespace === namespace && finding.service === name;
   return {
-    format: 1,
+    format: 1 as const,
     now,
     namespace,
     service: name,
+    /** The outputs that a controller must write, with their verdicts. */
     outputs: serviceOutputs.flatMap((output) => {
       const verdict = verdictOf(store.listers, audited, output, stale);
       if (verdict === null) return [];
@@ -153,13 +161,16 @@ export function serviceStatus(auditor: Auditor, key: Key): ServiceStatus | null 
       return [{ output, verdict, reason }];
     }),
     ...countNodes(auditor, key),
+    /** The fill of the controller's slices, by address type and ports. */
     fill: fillGroups(
       slicesOf(store.listers, audited.record, 'controller'),
       auditor.options.maxEndpointsPerSlice,
     ),
+    /** Differences within the settle window, or without confirmation. */
     pending: unsettledDifferences(audited),
     standing: findings.open().filter(concernsService),
     resolved: findings.resolved().filter(concernsService),
+    /** The state of each watch of live input, and the time since it was synced. */
     inputs: Object.fromEntries(
       [...progress.inputs].map(([resource, { state, blindSince }]) => [
         resource,
@@ -181,8 +192,10 @@ function factsOf(node: Node | undefined): string[] {
   ].filter((fact) => fact !== '');
 }
 
+export type NodeView = NonNullable<ReturnType<typeof nodeView>>;
+
 /** The page of a node; `null` if there is no such Node and no rules of it are known. */
-export function nodeView(auditor: Auditor, name: string, port: string | null): NodeView | null {
+export function nodeView(auditor: Auditor, name: string, port: string | null) {
   const node = auditor.store.listers.nodes.get(name);
   const verdicts: readonly NodeVerdict[] | null = auditor.nodes()?.verdicts.get(name) ?? null;
   if (node === undefined && verdicts === null) return null;
@@ -195,6 +208,7 @@ export function nodeView(auditor: Auditor, name: string, port: string | null): N
     verdicts,
     standing: findings.open().filter(concernsNode),
     resolved: findings.resolved().filter(concernsNode),
+    /** The traces of packets to the port; null without such a port. */
     walked: port === null ? null : auditor.walked(name, serviceOfPort(port), port),
     asked: port,
   };

@@ -8,12 +8,14 @@ import type { Scraper } from '../agent/client/scraper.ts';
 import { parseTarget } from '../audit/explain/target.ts';
 import { concerns, emptySummary, inOrder, summarize } from '../audit/summary.ts';
 import { version } from '../model/program-version.ts';
-import type { AuditorQueries, NodeStatus } from '../output/http/server.ts';
-import type { PerServiceOptions, ServiceSeries } from '../output/metrics/service-rows.ts';
+import type {
+  PerServiceOptions,
+  ServiceNumbers,
+  ServiceSeries,
+} from '../output/metrics/service-rows.ts';
 import { createServiceRows, noServiceSeries } from '../output/metrics/service-rows.ts';
 import type { AgentMetrics, MetricsState, WatchMetrics } from '../output/metrics/state.ts';
 import { noAgents, noHintCounts } from '../output/metrics/state.ts';
-import type { PageStatus } from '../output/page/frame.ts';
 import { createLagReport } from '../output/text/lag.ts';
 import type { AuditReport } from '../output/text/report.ts';
 import { summarizeMeasures } from '../output/text/report.ts';
@@ -43,26 +45,41 @@ export const notLive: LiveStatus = {
   fleet: null,
 };
 
-/** The queries of the server. `source` describes the input to people. */
+export type AuditorQueries = ReturnType<typeof createQueries>;
+
+/**
+ * The queries of the server. `source` describes the input to people. Probes are frequent, so they
+ * have cheap queries of their own.
+ */
 export function createQueries(
   auditor: Auditor,
   source: string,
   live: LiveStatus = notLive,
   perService: PerServiceOptions = { mode: 'off', max: 0 },
-): AuditorQueries {
+) {
   const now = (): number => auditor.now() ?? 0;
   const rows = createServiceRows(perService);
   return {
     status: () => pageStatus(auditor, source, live),
+    /** The revision of the status, and the input's clock; called once a second. */
     beat: () => ({ revision: revisionOf(auditor), now: now() }),
-    services() {
+    services(): Iterable<ServiceNumbers> {
       const services = [...auditor.refreshTotals().services.values()];
       return auditor.serviceAuditor() === null ? [] : services.filter(({ share }) => share.exists);
     },
-    servicePage: (namespace, name, from) => serviceView(auditor, `${namespace}/${name}`, from),
-    explain: (words, namespace) => explainTarget(auditor, parseTarget(words, namespace)),
-    nodePage: (node, port) => nodeView(auditor, node, port),
-    *scrape() {
+    /** `from` is the first row of the table; null if the Service does not exist. */
+    servicePage: (namespace: string, name: string, from: number) =>
+      serviceView(auditor, `${namespace}/${name}`, from),
+    /**
+     * Explains the target in `words`, as on the command line; null before the first audit. Throws
+     * an error for people if the words are invalid.
+     */
+    explain: (words: readonly string[], namespace: string | null) =>
+      explainTarget(auditor, parseTarget(words, namespace)),
+    /** `port` is the Service port of the traced packets; null if the node is unknown. */
+    nodePage: (node: string, port: string | null) => nodeView(auditor, node, port),
+    /** The state for /metrics, in small steps, between which other work can run. */
+    *scrape(): Generator<undefined, MetricsState> {
       const { services, open } = auditor.refreshTotals();
       // Findings of nodes are not part of a Service.
       const findings = () => auditor.findings.open().filter(({ node }) => node === null);
@@ -70,33 +87,44 @@ export function createQueries(
       const series = yield* rows({ services, open, findings, stale });
       return metricsState(auditor, live, series);
     },
-    service: (namespace, name) => serviceStatus(auditor, `${namespace}/${name}`),
+    /** The status of one Service; null if it does not exist. */
+    service: (namespace: string, name: string) => serviceStatus(auditor, `${namespace}/${name}`),
     lag: () => createLagReport(auditor),
+    /** The nodes with known rules. */
     nodes: () => nodeStatuses(auditor, live.fleet),
+    /** Why the auditor is not ready, for people, one reason per line; null if it is ready. */
     notReady: () => whyNotReady(auditor, now()),
+    /** Why the event loop does not progress, for people; null if it does. */
     stuck: live.stuck,
   };
 }
 
-function pageStatus(auditor: Auditor, source: string, live: LiveStatus): PageStatus {
+export type PageStatus = ReturnType<typeof pageStatus>;
+
+/** The metrics, and what else the pages and the API show. */
+function pageStatus(auditor: Auditor, source: string, live: LiveStatus) {
   const { findings } = auditor;
   const { listers } = auditor.store;
-  const metrics = metricsState(auditor, live, noServiceSeries);
-  const { summary } = metrics;
+  const state = metricsState(auditor, live, noServiceSeries);
+  const summary = { ...state.summary, findings: inOrder(state.summary.findings) };
+  const metrics: MetricsState = { ...state, summary };
   return {
-    metrics: { ...metrics, summary: { ...summary, findings: inOrder(summary.findings) } },
+    metrics,
+    /** Cached resolved findings, oldest first; `forgotten` counts the evicted ones. */
     resolved: findings.resolved(),
     forgotten: findings.forgotten(),
     notReady: whyNotReady(auditor, metrics.now),
+    /** The number of nodes of the cluster, with known rules or not; null if it is unknown. */
     clusterNodes: listers.knows('nodes') ? listers.nodes.size : null,
     source,
     kubernetes: auditor.kubernetes(),
+    /** A text that changes if a page may look different, apart from ages. */
     revision: revisionOf(auditor),
     lag: auditor.samples.history.series(),
   };
 }
 
-/** A text that changes with every entry, every finding and every watch state. */
+/** Changes with every entry, every finding and every watch state. */
 function revisionOf(auditor: Auditor): string {
   const { samples, findings, progress } = auditor;
   const { full, change } = samples.durations;
@@ -175,7 +203,8 @@ function whyNotReady(auditor: Auditor, now: number): string | null {
   return reasons.length === 0 ? null : reasons.join('\n');
 }
 
-function nodeStatuses(auditor: Auditor, fleet: Scraper | null): NodeStatus[] {
+/** Service ports of nodes by verdict, and the agents; null if no agents are scraped. */
+function nodeStatuses(auditor: Auditor, fleet: Scraper | null) {
   const services = auditor.serviceAuditor();
   if (services === null) return [];
   const agents = fleet?.status();

@@ -16,11 +16,11 @@ import { chromium } from 'playwright-core';
 
 import type { Auditor } from '../../src/auditor/auditor.ts';
 import { createAuditor } from '../../src/auditor/auditor.ts';
+import type { AuditorQueries } from '../../src/auditor/queries.ts';
 import { createQueries, notLive } from '../../src/auditor/queries.ts';
 import { replay } from '../../src/auditor/replay.ts';
 import type { RecordingEntry } from '../../src/cluster/files/recording.ts';
 import { recordingOf } from '../../src/commands/replay.ts';
-import type { AuditorQueries } from '../../src/output/http/server.ts';
 import { createMetricsRenderer } from '../../src/output/metrics/metrics.ts';
 import { folder as rulesFolder, ruleFiles } from '../alerts/alertmanager.ts';
 import { auditorDefaults } from '../build.ts';

@@ -5,30 +5,18 @@ import { extname } from 'node:path';
 
 import type { Express, Request, Response } from 'express';
 
+import type { AuditorQueries, PageStatus } from '../../auditor/queries.ts';
 import { recordOf } from '../../model/counts.ts';
-import type { ServiceNumbers } from '../metrics/service-rows.ts';
 import { assets } from '../page/assets.ts';
 import { findingFields, renderFindings } from '../page/findings.ts';
-import type { PageStatus } from '../page/frame.ts';
 import { renderFrame } from '../page/frame.ts';
-import type { NodeView } from '../page/nodes.ts';
 import { renderNode, renderNodes } from '../page/nodes.ts';
 import { renderOverview } from '../page/overview.ts';
 import { markup } from '../page/parts.ts';
-import type { ServiceView } from '../page/services.ts';
 import { renderService, renderServices, serviceFields } from '../page/services.ts';
 
 /** The queries of the pages. */
-export interface PageAnswers {
-  status(): PageStatus;
-  /** The revision of the status, and the input's clock; called once a second. */
-  beat(): { readonly revision: string; readonly now: number };
-  services(): Iterable<ServiceNumbers>;
-  /** `from` is the first row of the table; null if the Service does not exist. */
-  servicePage(namespace: string, name: string, from: number): ServiceView | null;
-  /** `port` is the Service port of the traced packets; null if the node is unknown. */
-  nodePage(node: string, port: string | null): NodeView | null;
-}
+type PageQueries = Pick<AuditorQueries, 'status' | 'services' | 'servicePage' | 'nodePage'>;
 
 /** Longer than any name. */
 const maxLength = 300;
@@ -57,7 +45,7 @@ function sendMissing(response: Response, status: PageStatus, what: string): void
   response.status(404).type('html').send(page);
 }
 
-export function addPages(app: Express, answers: PageAnswers): void {
+export function addPages(app: Express, answers: PageQueries): void {
   for (const [path, text] of assets) {
     app.get(path, (_request, response) => {
       response.set('Cache-Control', 'public, max-age=31536000, immutable');

@@ -16,51 +16,12 @@ import type { NextFunction, Request, Response } from 'express';
 import express from 'express';
 
 import type { Finding } from '../../audit/finding/catalogue.ts';
-import type { Verdict } from '../../audit/finding/verdicts.ts';
+import type { AuditorQueries } from '../../auditor/queries.ts';
 import { contentTypes, negotiateFormat } from '../metrics/exposition.ts';
 import type { MetricsRenderer } from '../metrics/metrics.ts';
 import { createMetricsRenderer } from '../metrics/metrics.ts';
-import type { MetricsState } from '../metrics/state.ts';
 import { formatMoment } from '../page/parts.ts';
-import type { ServiceStatus } from '../page/services.ts';
-import type { ExplainDocument } from '../text/explain.ts';
-import type { LagReport } from '../text/lag.ts';
-import type { PageAnswers } from './pages.ts';
 import { addPages } from './pages.ts';
-
-/** The status of one node. Times in Unix seconds. */
-export interface NodeStatus {
-  readonly node: string;
-  /** Service ports by verdict. */
-  readonly verdicts: Readonly<Record<Verdict, number>>;
-  /** The state of its agent; null if no agents are scraped. */
-  readonly agent: {
-    readonly state: string;
-    readonly since: number;
-    /** The time of its last report; null without a report. */
-    readonly seenAt: number | null;
-  } | null;
-}
-
-/** The queries of the server. Probes are frequent, so they have cheap queries of their own. */
-export interface AuditorQueries extends PageAnswers {
-  /** The state for /metrics, in small steps, between which other work can run. */
-  scrape(): Iterator<undefined, MetricsState>;
-  /** The status of one Service; null if it does not exist. */
-  service(namespace: string, name: string): ServiceStatus | null;
-  lag(): LagReport;
-  /**
-   * Explains the subject in `words`, which are as on the command line; null before the first audit.
-   * Throws an error for people if the words are invalid.
-   */
-  explain(words: readonly string[], namespace: string | null): ExplainDocument | null;
-  /** The nodes with known rules. */
-  nodes(): readonly NodeStatus[];
-  /** Why the auditor is not ready, for people, one reason per line; null if it is ready. */
-  notReady(): string | null;
-  /** Why the event loop does not progress, for people; null if it does. */
-  stuck(): string | null;
-}
 
 const policy = [
   "default-src 'none'",

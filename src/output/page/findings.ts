@@ -5,9 +5,9 @@ import type { Code, Finding } from '../../audit/finding/catalogue.ts';
 import { catalogue, severities } from '../../audit/finding/catalogue.ts';
 import type { Cause } from '../../audit/finding/causes.ts';
 import { causes } from '../../audit/finding/causes.ts';
+import type { PageStatus } from '../../auditor/queries.ts';
 import { findAlert, findingUrl, runbookUrl } from '../text/documentation-links.ts';
 import { formatCount } from '../text/format.ts';
-import type { PageStatus } from './frame.ts';
 import { renderFrame } from './frame.ts';
 import type { Html } from './parts.ts';
 import {

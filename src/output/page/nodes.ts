@@ -1,11 +1,11 @@
 // The page of all nodes with the verdicts on their Service ports, and the page of one node with its
 // findings, its ports, and the traces of packets to one port.
 
-import type { Finding } from '../../audit/finding/catalogue.ts';
 import type { PacketTrace } from '../../audit/node/audit-node.ts';
 import type { NodeVerdict } from '../../audit/node/node-state.ts';
+import type { NodeView } from '../../auditor/explanations.ts';
+import type { PageStatus } from '../../auditor/queries.ts';
 import { truncate } from '../text/format.ts';
-import type { PageStatus } from './frame.ts';
 import { renderFrame } from './frame.ts';
 import { sortNodes } from './overview.ts';
 import type { Html } from './parts.ts';
@@ -64,21 +64,6 @@ ${renderFilter('/nodes', query, 'name')}
 <section class="card flush">${rows.length === 0 ? renderNothing(none) : table}</section>
 ${more > 0 && markup`<p class="dim">and ${more} more: search for one by its name</p>`}`;
   return renderFrame(status, '/nodes', 'Nodes', main);
-}
-
-/** The data of the page of a node. */
-export interface NodeView {
-  readonly node: string;
-  /** Facts about the Node, such as `zone a` or `10.0.0.1`. */
-  readonly facts: readonly string[];
-  /** null if its rules are unknown. */
-  readonly verdicts: readonly NodeVerdict[] | null;
-  readonly standing: readonly Finding[];
-  readonly resolved: readonly Finding[];
-  /** The traces of packets to the port in the query; null without such a port. */
-  readonly walked: readonly PacketTrace[] | null;
-  /** The Service port in the query. */
-  readonly asked: string | null;
 }
 
 const rank = ({ verdict }: NodeVerdict): number => verdictOrder.indexOf(verdict);

@@ -9,9 +9,9 @@ import { lagOperations, lagOutputs } from '../../audit/measure/lag.ts';
 import type { LagSeries } from '../../audit/measure/sample-history.ts';
 import type { InputState } from '../../audit/pending/progress.ts';
 import { serviceOutputs, verdictOutputs } from '../../audit/service/verdict.ts';
+import type { PageStatus } from '../../auditor/queries.ts';
 import { formatCount, formatLag } from '../text/format.ts';
 import { summarizeLag } from '../text/report.ts';
-import type { PageStatus } from './frame.ts';
 import { renderFrame } from './frame.ts';
 import type { Html, Tone } from './parts.ts';
 import {

@@ -7,22 +7,18 @@ import type { EntryState } from '../../audit/explain/conditions.ts';
 import { stateWords } from '../../audit/explain/conditions.ts';
 import type { Explanation, Reason, ReasonMark } from '../../audit/explain/explanation.ts';
 import type { ObservedEntry } from '../../audit/explain/pod-in-service.ts';
-import type { ServiceTable, ServiceTableRow } from '../../audit/explain/table.ts';
-import type { Finding } from '../../audit/finding/catalogue.ts';
+import type { ServiceTableRow } from '../../audit/explain/table.ts';
 import { catalogue } from '../../audit/finding/catalogue.ts';
 import type { Verdict } from '../../audit/finding/verdicts.ts';
 import { legal } from '../../audit/finding/verdicts.ts';
-import type { PortMapFill } from '../../audit/measure/fill.ts';
-import type { FollowedChange } from '../../audit/measure/sample-history.ts';
-import type { PacketTrace } from '../../audit/node/audit-node.ts';
-import type { InputState } from '../../audit/pending/progress.ts';
 import { serviceOutputs } from '../../audit/service/verdict.ts';
+import type { NodeOfService, ServiceView } from '../../auditor/explanations.ts';
+import { mostNodes, rowsPerPage } from '../../auditor/explanations.ts';
+import type { PageStatus } from '../../auditor/queries.ts';
 import { ipOf } from '../../model/ip.ts';
-import type { Resource } from '../../model/objects.ts';
 import type { ServiceNumbers } from '../metrics/service-rows.ts';
 import { formatOrigin, reasonSigns } from '../text/explain.ts';
 import { formatLag, truncate } from '../text/format.ts';
-import type { PageStatus } from './frame.ts';
 import { renderFrame } from './frame.ts';
 import type { Html } from './parts.ts';
 import {
@@ -130,67 +126,8 @@ ${links}`;
 
 // --- one Service ---
 
-/** The status of one Service. Times in Unix seconds, ages in seconds. */
-export interface ServiceStatus {
-  readonly format: 1;
-  readonly now: number;
-  readonly namespace: string;
-  readonly service: string;
-  /** The outputs that a controller must write, with their verdicts. */
-  readonly outputs: readonly {
-    readonly output: string;
-    readonly verdict: Verdict;
-    readonly reason: string | null;
-  }[];
-  /** Nodes by their worst verdict on a port of the Service; null if no rules are known. */
-  readonly nodes: Readonly<Record<Verdict, number>> | null;
-  /** The fill of the controller's slices, by address type and ports. */
-  readonly fill: readonly PortMapFill[];
-  /** Some of the nodes that do not conform, those that differ first. */
-  readonly notConform: readonly Omit<NodeOfService, 'walked'>[];
-  /** Differences within the settle window, or without confirmation. */
-  readonly pending: readonly Pick<
-    Finding,
-    'code' | 'output' | 'object' | 'field' | 'expected' | 'actual' | 'cause' | 'since'
-  >[];
-  readonly standing: readonly Finding[];
-  readonly resolved: readonly Finding[];
-  /** The state of each watch of live input, and the time since it was synced. */
-  readonly inputs: Readonly<
-    Partial<Record<Resource, { readonly state: InputState; readonly unseenSeconds: number }>>
-  >;
-}
-
-/** The verdict on a Service at one node, over its ports. */
-export interface NodeOfService {
-  readonly node: string;
-  readonly verdict: Verdict;
-  /** null unless the verdict is unknown. */
-  readonly reason: string | null;
-  /** The traces of packets to its ports, on a few nodes that do not conform; else empty. */
-  readonly walked: readonly PacketTrace[];
-}
-
-/** The data of the page of a Service. */
-export interface ServiceView {
-  readonly status: ServiceStatus;
-  readonly explanation: Explanation;
-  readonly table: ServiceTable;
-  /** The index of the first shown row. */
-  readonly from: number;
-  readonly maxEndpointsPerSlice: number;
-  /** null if the rules of no node are known. */
-  readonly nodes: readonly NodeOfService[] | null;
-  readonly lag: readonly FollowedChange[];
-}
-
-/** The number of rows on one page. */
-export const rowsPerPage = 100;
-
 /** Above this number, all slices share one column, and each row names its slices. */
 const mostColumns = 5;
-/** The number of nodes with columns of their own: those that do not conform. */
-export const mostNodes = 4;
 
 type Cell = ReturnType<typeof cell>;
 

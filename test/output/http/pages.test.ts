@@ -13,7 +13,6 @@ beforeAll(async () => {
   const app = express();
   addPages(app, {
     status: () => statusOf(),
-    beat: () => ({ revision: '1', now: 0 }),
     services: () => [numbersOf(), numbersOf({ name: 'api' })],
     servicePage(...what) {
       asked.push(what);

@@ -6,10 +6,8 @@ import { connect } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 
 import type { Finding } from '../../../src/audit/finding/catalogue.ts';
-import type { AuditorQueries } from '../../../src/output/http/server.ts';
+import type { AuditorQueries, PageStatus } from '../../../src/auditor/queries.ts';
 import { createApp, listen } from '../../../src/output/http/server.ts';
-import type { PageStatus } from '../../../src/output/page/frame.ts';
-import type { ServiceStatus } from '../../../src/output/page/services.ts';
 import { findingOf, lagReport, moment, numbersOf, statusOf } from '../samples.ts';
 
 let current: PageStatus;
@@ -137,13 +135,13 @@ describe('the response of each path', () => {
 
   test('the nodes have their agents', async () => {
     const verdicts = { conform: 3, pending: 0, different: 1, unknown: 0 };
-    const agent = { state: 'answering', since: 5, seenAt: 7 };
+    const agent = { state: 'answering' as const, since: 5, seenAt: 7 };
     const nodes = [{ node: 'node-a', verdicts, agent }];
     more = { nodes: () => nodes };
     const response = await get('/api/v1/nodes');
     expect(await response.json()).toEqual({ format: 1, nodes });
   });
-  const one: ServiceStatus = {
+  const one: NonNullable<ReturnType<AuditorQueries['service']>> = {
     format: 1,
     now: moment,
     namespace: '',

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 
-import type { NodeView } from '../../../src/output/page/nodes.ts';
+import type { NodeView } from '../../../src/auditor/explanations.ts';
 import { renderNode, renderNodes } from '../../../src/output/page/nodes.ts';
 import { findingOf, hostileNames, stateOf, statusOf, tagsIn, wordsIn } from '../samples.ts';
 

@@ -215,7 +215,10 @@ export function drawAll({ charts }: PageState): void {
     const known = charts.get(figure);
     const target = figure.querySelector<HTMLElement>('.plot');
     if (known?.drawn === drawn || target === null) continue;
-    type Drawing = { at: number[]; lines: { name: string; values: (number | null)[] }[] };
+    interface Drawing {
+      at: number[];
+      lines: { name: string; values: (number | null)[] }[];
+    }
     const { at, lines } = JSON.parse(drawn) as Drawing;
     const data: uPlot.AlignedData = [at, ...lines.map(({ values }) => values)];
     known?.plot.setData(data);
