@@ -50,13 +50,10 @@ export interface FreshRead {
   readonly version: string;
 }
 
+export type ConfirmCounts = ReturnType<typeof noCounts>;
+
 /** Reads by result; `lagging`: the objects that were read are newer than the cache. */
-export interface ConfirmCounts {
-  asked: number;
-  confirmed: number;
-  lagging: number;
-  failed: number;
-}
+const noCounts = () => ({ asked: 0, confirmed: 0, lagging: 0, failed: 0 });
 
 /** Seconds until a Service may be read again, by the state of its last read. */
 const retryAfter = { requested: 5, useless: 1, read: 30 };
@@ -109,40 +106,32 @@ function createComparison(
 ) {
   const versions = createMemo<string>(progress);
   const proofs = createMemo<boolean>(progress);
-  /** The newest cached version of the objects that an output of a Service depends on. */
+  /** The newest cached version of what an output of a Service depends on. */
   const newestCached = (key: Key, output: Output): string =>
     versions(`${output} ${key}`, () => newestIn(cache()?.audited.get(key)?.record, output));
-  /** Whether the cache has reached an answer, and is of one moment. */
-  const hasReached = (request: ReadRequest, read: FreshRead, key: Key, output: Output): boolean => {
-    const now = cache();
-    const cached = newestCached(key, output);
-    const isMatched =
-      now !== null && isCaughtUp(now.listers, now.audited.get(key)?.record, output, read);
-    const isOneMoment =
-      isAtLeast(read.version, cached) || progress.hasReached(output, cached, -Infinity);
-    request.state = isMatched && !isOneMoment ? 'overtaken' : 'read';
-    const isReached = isMatched && isOneMoment;
-    if (!request.compared.has(output)) counts[isReached ? 'confirmed' : 'lagging']++;
-    request.compared.add(output);
-    return isReached;
+  /** Whether a read after the window proves a difference. */
+  const isProven = (candidate: Candidate, request: ReadRequest | undefined): boolean => {
+    const [key, { output }, read, now] = [keyOf(candidate), candidate.item, request?.read, cache()];
+    if (!request || !read || request.at < candidate.at || now === null) return false;
+    return proofs(`${output} ${key} ${String(request.at)}`, () => {
+      const cached = newestCached(key, output);
+      const isMatched = isCaughtUp(now.listers, now.audited.get(key)?.record, output, read);
+      const isOneMoment =
+        isAtLeast(read.version, cached) || progress.hasReached(output, cached, -Infinity);
+      request.state = isMatched && !isOneMoment ? 'overtaken' : 'read';
+      const isReached = isMatched && isOneMoment;
+      if (!request.compared.has(output)) counts[isReached ? 'confirmed' : 'lagging']++;
+      request.compared.add(output);
+      return isReached;
+    });
   };
-  return {
-    newestCached,
-    /** Whether a read after the window proves a difference. */
-    isProven: (candidate: Candidate, request: ReadRequest | undefined): boolean => {
-      const [key, { output }, read] = [keyOf(candidate), candidate.item, request?.read];
-      if (!request || !read || request.at < candidate.at || cache() === null) return false;
-      return proofs(`${output} ${key} ${String(request.at)}`, () =>
-        hasReached(request, read, key, output),
-      );
-    },
-  };
+  return { newestCached, isProven };
 }
 
 /** Creates a confirmer; `cache` returns `null` before the audit has started. */
 export function createConfirmer(progress: WatchProgress, cache: () => ConfirmCache | null) {
   const requests = new Map<Key, ReadRequest>();
-  const counts: ConfirmCounts = { asked: 0, confirmed: 0, lagging: 0, failed: 0 };
+  const counts = noCounts();
   const { newestCached, isProven } = createComparison(progress, cache, counts);
   /** The latest read of any Service, and the newest version in it. */
   let latest = { at: -Infinity, version: '' };

@@ -244,7 +244,6 @@ export function createPendingFindings(options: PendingFindingsOptions) {
       queue.splice(0, first < 0 ? queue.length : first);
       return queue[0]?.at ?? null;
     },
-    /** Differences that were not admitted. */
     waiting: (): ReadonlySet<Candidate> => waiting,
     /** Tries waiting differences again, at most `burst` in turn; opens those that are admitted. */
     retry(now: number): void {

@@ -50,7 +50,6 @@ const lateness = 1;
 
 const never = { version: '', at: -Infinity };
 
-/** The newest version that was known at which time. */
 function createVersionHistory() {
   let top = '';
   /** The newest version `lateness` ago, and the later ones, oldest first, a few per second. */
@@ -82,7 +81,6 @@ function createVersionHistory() {
   };
 }
 
-/** The outputs that are blind, and since when. */
 function createBlindOutputs(isSeen: (output: Output) => boolean) {
   /** `missed`: changes were missed, and not just delayed. */
   const blind = new Map<Output, { readonly from: number; missed: boolean }>();
