@@ -90,8 +90,7 @@ export function createNodes(given: NodesOptions) {
       const state = stateOf(name);
       const isSame = state.version === version;
       if (!isSame) state.divergences.clear();
-      const families = allFamilies;
-      state.observation = { rules, config: { ...config, ...state.given }, families, lacks: [] };
+      state.observation = { rules, config, families: allFamilies, lacks: [] };
       state.lasting = lasting;
       const missing = yield* readInSteps(options, state, at, isLast, isSame);
       state.version = missing.length === 0 ? version : null;
@@ -141,7 +140,8 @@ function observe({ listers, minor }: Options, state: NodeState) {
   if (node === undefined) return 'node-not-known';
   if (read.length < dumps.size) return 'rules-not-known';
   state.observation ??= observeDumps(read, node, minor(), given);
-  const { rules, families, config, lacks } = state.observation;
+  const { rules, families, lacks } = state.observation;
+  const config = { ...state.observation.config, ...given };
   if (config.mode === 'ipvs') return 'proxy-mode-not-modelled';
   if (lacks.length > 0) return 'rules-not-whole';
   // Dumps and configurations do not show the minor version; the Node may have the kubelet's.
