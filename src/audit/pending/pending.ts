@@ -60,7 +60,7 @@ interface PendingFindingsOptions {
   onResolve?(finding: Finding): void;
 }
 
-/** The number of differences whose texts a finding contains. */
+/** A finding has the texts of this many differences. */
 const shownItems = 100;
 
 const codes = Object.keys(catalogue);
@@ -250,10 +250,7 @@ export function createPendingFindings(options: PendingFindingsOptions) {
       // Candidates that must wait again move to the end, so that each has its turn.
       if (waiting.size > 0) openAll([...waiting].slice(0, burst), now);
     },
-    /**
-     * Notes that between `from` and `to` no watch could show the end of differences of these
-     * outputs. Their windows become longer by that, and do not end before `to + least`.
-     */
+    /** Delays outputs that no watch showed until `to`; no window ends before `to + least`. */
     delay(outputs: ReadonlySet<Output>, from: number, to: number, least: number): void {
       const candidates = [...queue, ...waiting].filter(isCurrent);
       waiting.clear();

@@ -1,10 +1,9 @@
 // The progress of the watches: up to which version each resource is known, and which watches are
 // not connected.
 //
-// Each resource has a stream of its own, and one may lag behind another: a pod becomes ready at
-// version 200 while its Endpoints, written at 201, have not arrived. So every stream that an output
-// depends on must have reached a version before a difference opens (confirm.ts). Versions of all
-// resources are one sequence, since the API server takes them from the revision of etcd.
+// Each resource has a stream of its own, and one may lag behind another. So every stream that an
+// output depends on must have reached a version before a difference opens (confirm.ts). Versions of
+// all resources are one sequence, since the API server takes them from the revision of etcd.
 //
 // An object is late if another stream has shown newer versions a second before, or just before if
 // none was shown for a second. The order of events is unknown then: a difference may have ended.
@@ -170,9 +169,7 @@ export function createWatchProgress() {
     isBlind: blind.isBlind,
     /** Resources whose watch has not been connected for at least this number of seconds. */
     unseenFor(seconds: number, now: number): ReadonlySet<Resource> {
-      const unseen = [...inputs].filter(
-        ([, { blindSince }]) => blindSince !== null && now - blindSince >= seconds,
-      );
+      const unseen = [...inputs].filter(([, it]) => now - (it.blindSince ?? Infinity) >= seconds);
       return new Set(unseen.map(([resource]) => resource));
     },
   };
