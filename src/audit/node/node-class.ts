@@ -68,7 +68,10 @@ function signatureOf({ node, config, rules: { localAddresses, report } }: Report
   const place = proxyNode(node, config, localAddresses);
   const factsOf = (from: Packet['from'], ip: string | null) =>
     ip && [
-      ...[ip.includes(':'), isLoopback(ip), place.isLocal(ip), place.servesNodePorts(ip)],
+      ip.includes(':'),
+      isLoopback(ip),
+      place.isLocal(ip),
+      place.servesNodePorts(ip),
       place.isFromPod({ from, src: ip, dst: ip, protocol: 'tcp', dport: 1 }),
       asking.addresses.includes(ip),
     ];
@@ -162,7 +165,6 @@ function isCovered({ node: { isLocal } }: Forwarding, { port, kind, address }: F
   return (isAtNode(kind) || !isLocal(address)) && !endpoints.some(({ ip }) => isLocal(ip));
 }
 
-/** Audits the Services that need it for the node itself, and takes the others from the class. */
 function* auditByClass(
   nodeClass: NodeClass,
   proxied: ProxyCache,

@@ -125,7 +125,6 @@ function tracePort(options: Options, state: NodeState | undefined, key: Key, nam
   return tracePackets({ forwarding, node, rules }, name);
 }
 
-/** The expected forwarding, with frontends of the families whose rules are known. */
 function forwardingOf(observed: Observed, services: Iterable<Service>, { slices }: ProxyCache) {
   const { node, rules, config, families } = observed;
   const all = expectedForwarding(services, slices, node, config, rules.localAddresses);

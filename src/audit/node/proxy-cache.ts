@@ -5,7 +5,6 @@
 import type { Change, EndpointSlice, Key, Service, Listers } from '../../model/objects.ts';
 import { slicesByService } from '../../shadow/forwarding.ts';
 
-/** A Service and its slices as they were until a moment. */
 export interface ServiceVersion {
   /** null if the Service did not exist. */
   readonly service: Service | null;
