@@ -151,18 +151,16 @@ export async function askServer(
   for (const word of words) url.searchParams.append('subject', word);
   if (namespace !== null) url.searchParams.set('namespace', namespace);
   type Answer = Partial<Record<'format' | 'kind' | 'error', string | number>> | null;
-  let answer: Answer;
-  let status: number;
-  try {
-    const response = await fetch(url, { signal: AbortSignal.timeout(timeoutMs) });
-    status = response.status;
-    answer = (await response.json()) as Answer;
-  } catch (error) {
+  const failed = (error: unknown): never => {
     const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
     const why = cause instanceof Error ? cause.message : String(cause);
     throw new Error(`${server} gives no explanation: ${why}`, { cause: error });
-  }
+  };
+  const response = await fetch(url, { signal: AbortSignal.timeout(timeoutMs) }).catch(failed);
+  const answer = (await response.json().catch(failed)) as Answer;
   if (answer?.format === 1 && answer.kind === 'explain') return answer as ExplainDocument;
   if (answer?.error !== undefined) throw new Error(`${server}: ${answer.error}`);
-  throw new Error(`${server} answers ${status}, but not with an explanation: is it serve?`);
+  throw new Error(
+    `${server} answers ${response.status}, but not with an explanation: is it serve?`,
+  );
 }

@@ -55,13 +55,9 @@ export async function record(
 
 /** `web.ndjson.gz` becomes `web.20261121T105646.123Z.ndjson.gz`. */
 async function setAside(path: string): Promise<void> {
-  let ended: Date;
-  try {
-    ended = (await stat(path)).mtime;
-  } catch {
-    return;
-  }
-  const stamp = ended.toISOString().replace(/[-:]/g, '');
+  const existing = await stat(path).catch(() => null);
+  if (existing === null) return;
+  const stamp = existing.mtime.toISOString().replace(/[-:]/g, '');
   const [, stem = path, extension = ''] = /^(.*?)((?:\.ndjson)?(?:\.gz)?)$/s.exec(path) ?? [];
   await rename(path, `${stem}.${stamp}${extension}`);
 }

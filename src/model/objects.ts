@@ -58,10 +58,7 @@ export interface Service extends Arrived {
   /** spec.clusterIPs as written: one for each of `ipFamilies`. */
   readonly clusterIPs: readonly string[];
   readonly externalIPs: readonly string[];
-  /**
-   * Addresses of status.loadBalancer.ingress that are virtual IPs of the nodes: those of ipMode
-   * Proxy are the load balancer's own and lead to no node.
-   */
+  /** From status.loadBalancer.ingress, without those of ipMode Proxy, which lead to no node. */
   readonly loadBalancerIPs: readonly string[];
   /** CIDRs as written, which may have blanks around them. */
   readonly loadBalancerSourceRanges: readonly string[];
@@ -105,10 +102,7 @@ export interface Pod extends Meta {
   readonly terminal: boolean;
   /** The first condition of type Ready has status True. */
   readonly ready: boolean;
-  /**
-   * When it last turned, by its own fields, Unix seconds: when its deletion was asked for, or else
-   * lastTransitionTime of that condition. null: it has neither.
-   */
+  /** Unix seconds: of its deletion, or else of the last transition of Ready; null: of neither. */
   readonly turnedAt: number | null;
   /** status.podIPs as written (status.podIP where there is no list), in order. */
   readonly ips: readonly string[];
@@ -164,10 +158,7 @@ export interface EndpointSubset {
 export interface Endpoints extends Arrived {
   readonly annotations: Labels;
   readonly subsets: readonly EndpointSubset[];
-  /**
-   * Size in bytes: of the protobuf message, or of JSON without managedFields if the object came as
-   * JSON. null if JSON.stringify cannot write the object.
-   */
+  /** Size of the protobuf message, or of JSON without managedFields; null: JSON cannot hold it. */
   readonly bytes: number | null;
 }
 
@@ -219,13 +210,7 @@ export interface ObjectOf {
 
 export type Resource = keyof ObjectOf;
 
-export const resources: readonly Resource[] = [
-  'nodes',
-  'services',
-  'pods',
-  'endpoints',
-  'endpointslices',
-];
+export const resources = ['nodes', 'services', 'pods', 'endpoints', 'endpointslices'] as const;
 
 /** The resources that the shadowed controllers write. */
 export type OutputResource = 'endpoints' | 'endpointslices';
@@ -262,9 +247,7 @@ export interface Change<R extends Resource = Resource> {
   readonly gap?: boolean;
 }
 
-/**
- * CPU of the Nodes that topology hints count (ready, no control plane), and what is wrong with it.
- */
+/** CPU of the Nodes that topology hints count: the ready ones without a control plane. */
 export interface ZoneCapacity {
   /** A counted Node lacks its zone or its CPU: no Service gets hints. */
   readonly insufficient: boolean;
@@ -282,11 +265,8 @@ export interface UnreadableObject {
 }
 
 /** The key of a loss: a later loss with the same key replaces the earlier one. */
-export const unreadableKey = ({
-  resource,
-  namespace,
-  name,
-}: Omit<UnreadableObject, 'labels'>): string => `${resource} ${namespace ?? '*'}/${name ?? '*'}`;
+export const unreadableKey = (lost: Omit<UnreadableObject, 'labels'>): string =>
+  `${lost.resource} ${lost.namespace ?? '*'}/${lost.name ?? '*'}`;
 
 /** The cached objects of the cluster at one moment, with the look-ups that audits need. */
 export interface Listers {

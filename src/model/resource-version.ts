@@ -33,12 +33,9 @@ export type VersionVerdict = 'new' | 'repeated' | 'stale';
  */
 export function versionVerdict(
   known: string,
-  {
-    type,
-    object,
-  }: { readonly type: string; readonly object: { readonly resourceVersion: string } },
+  event: { readonly type: string; readonly object: { readonly resourceVersion: string } },
 ): VersionVerdict {
-  const order = compareVersions(object.resourceVersion, known);
+  const order = compareVersions(event.object.resourceVersion, known);
   if (order === -1) return 'stale';
-  return order === 0 && type !== 'deleted' ? 'repeated' : 'new';
+  return order === 0 && event.type !== 'deleted' ? 'repeated' : 'new';
 }

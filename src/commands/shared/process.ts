@@ -46,13 +46,9 @@ export function growHeapFaster(isDone: () => boolean): void {
   timer.unref();
 }
 
-/** The oldest version of Node that can load all modules. */
-const oldestNode = [22, 19] as const;
-
-/** Why this version of Node (`process.versions.node`) is too old; `null` if it is not. */
+/** Why this version of Node cannot load all modules; `null` if it can. */
 export function nodeProblem(found: string): string | null {
   const [major = 0, minor = 0] = found.split('.').map(Number);
-  const [least, leastMinor] = oldestNode;
-  if (major > least || (major === least && minor >= leastMinor)) return null;
-  return `Needs Node ${oldestNode.join('.')} or later, and this is ${found}`;
+  if (major > 22 || (major === 22 && minor >= 19)) return null;
+  return `Needs Node 22.19 or later, and this is ${found}`;
 }

@@ -30,13 +30,14 @@ import {
 } from '../../build.ts';
 
 const settled: AnyObject[] = [service(), pod(), node(), endpoints(), slice()];
+const all: readonly Resource[] = resources;
 const without = (...names: Resource[]): Resource[] =>
   resources.filter((one) => !names.includes(one));
 
 /** Verdicts on endpoints, endpointslices and mirrored, a dash where there is none. */
 function verdicts(
   objects: readonly AnyObject[],
-  { at = 0, known = resources, lost = [] as readonly UnreadableObject[] } = {},
+  { at = 0, known = all, lost = [] as readonly UnreadableObject[] } = {},
 ): string {
   const store = storeOf(objects, known);
   const serviceAuditor = createServiceAuditor({
