@@ -50,12 +50,9 @@ export interface Reason {
 
 const bare = { object: null, field: null, source: null, change: null, since: null, parts: [] };
 
-export const reason = (mark: ReasonMark, text: string, rest: Partial<Reason> = {}): Reason => ({
-  mark,
-  text,
-  ...bare,
-  ...rest,
-});
+export function reason(mark: ReasonMark, text: string, rest: Partial<Reason> = {}): Reason {
+  return { mark, text, ...bare, ...rest };
+}
 
 export const note = (text: string, rest: Partial<Reason> = {}): Reason =>
   reason('note', text, rest);

@@ -131,15 +131,11 @@ export function servicesListing(
   addresses: readonly string[],
 ): ServiceAudit[] {
   const pods = addresses.flatMap((ip) => listers.podsAt(ip));
-  const isListed = (text: string): boolean => addresses.includes(canonicalIP(text));
+  const isListed = (address: string): boolean => addresses.includes(address);
   return [...audited].filter((service) => {
-    const { endpoints, slices } = service.record;
-    if (isConform(service) && !pods.some((pod) => isMember(service.record, pod))) return false;
-    const subsets = endpoints?.subsets ?? [];
-    return (
-      subsets.some((subset) => subset.addresses.some(({ ip }) => isListed(ip))) ||
-      slices.some((slice) => slice.endpoints.some((endpoint) => endpoint.addresses.some(isListed)))
-    );
+    const { record } = service;
+    if (isConform(service) && !pods.some((pod) => isMember(record, pod))) return false;
+    return observedEntries(listers, record, isListed).length > 0;
   });
 }
 

@@ -11,7 +11,6 @@ import type { ServiceAudit, ServiceDifference } from '../service/reconcile.ts';
 import { unitAddress } from '../service/reconcile.ts';
 import type { EntryState } from './conditions.ts';
 import { decidingCondition, evaluateConditions } from './conditions.ts';
-import type { ObservedEntry } from './pod-in-service.ts';
 import { observedEntries } from './pod-in-service.ts';
 
 export type ServiceTable = ReturnType<typeof serviceTable>;
@@ -47,10 +46,23 @@ export function serviceTable(
       role: roleOf(listers, record, slice),
       endpoints: slice.endpoints.length,
     })),
-    rows: page.map((place) => ({
-      ...rowOf(context, record, place, entries.get(place.address) ?? []),
-      items: items.get(place.address) ?? [],
-    })),
+    rows: page.map(({ address, pod }) => {
+      const found = entries.get(address) ?? [];
+      const named = found.find((entry) => entry.pod !== null)?.pod ?? null;
+      const ofPod = pod === null ? [] : found.filter((entry) => (entry.pod ?? pod.key) === pod.key);
+      return {
+        /** In canonical form; '' for a pod without an address. */
+        address,
+        /** The selected pod, or the pod that an entry names; null without either. */
+        pod: pod?.key ?? named,
+        selected: pod !== null,
+        node: (pod ?? listers.pods.get(named ?? ''))?.node ?? '',
+        ...expectedAt(context, record.service, pod, address),
+        // If two pods have the address, an entry names one of them, and both rows show it.
+        entries: ofPod.length === 0 ? found : ofPod,
+        items: items.get(address) ?? [],
+      };
+    }),
     /** The rows of all pages, and those of them that differ. */
     total: all.length,
     differing: all.filter(({ address }) => items.has(address)).length,
@@ -86,27 +98,6 @@ function placesIn(record: ServiceState, differing: Iterable<string>): Place[] {
     ),
     ...without.map((pod) => ({ address: '', pod })),
   ];
-}
-
-function rowOf(
-  context: AuditContext,
-  { service }: ServiceState,
-  { address, pod }: Place,
-  entries: readonly ObservedEntry[],
-) {
-  const named = entries.find((entry) => entry.pod !== null)?.pod ?? null;
-  const ofPod = pod === null ? [] : entries.filter((entry) => (entry.pod ?? pod.key) === pod.key);
-  return {
-    /** In canonical form; '' for a pod without an address. */
-    address,
-    /** The selected pod, or the pod that an entry names; null without either. */
-    pod: pod?.key ?? named,
-    selected: pod !== null,
-    node: (pod ?? context.listers.pods.get(named ?? ''))?.node ?? '',
-    ...expectedAt(context, service, pod, address),
-    // If two pods have the address, an entry names one of them, and both rows show it.
-    entries: ofPod.length === 0 ? entries : ofPod,
-  };
 }
 
 interface RowExpectation {

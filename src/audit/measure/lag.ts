@@ -139,22 +139,22 @@ export function countTrigger(triggers: TriggerLag, sample: TriggerSample): void 
   observe(triggers.lag[resource], Math.max(0, seconds ?? 0));
 }
 
+/** Seconds of an interval: a distance expires after one or two of them, because clocks are set. */
+const span = 900;
+
 /**
  * The distance of the clocks of the API server and the auditor: the arrival of a new object minus
  * its creation time, less the delay and a part of a second. The least of many is the best bound.
  */
-export interface ClockSkew {
+export const createClockSkew = () => ({
   /** Start of the current interval, Unix seconds; null before the first object. */
-  from: number | null;
+  from: null as number | null,
   /** The least distance of this interval and of the one before, seconds. */
-  least: number;
-  before: number;
-}
+  least: Infinity,
+  before: Infinity,
+});
 
-/** Seconds of an interval: a distance expires after one or two of them, because clocks are set. */
-const span = 900;
-
-export const createClockSkew = (): ClockSkew => ({ from: null, least: Infinity, before: Infinity });
+export type ClockSkew = ReturnType<typeof createClockSkew>;
 
 /** Observes a new object; objects of a list are older, and do no harm. */
 export function observeCreated(skew: ClockSkew, created: number, at: number): void {
