@@ -3,8 +3,8 @@
 //
 // A module, option or value that this file does not model becomes `unknown` with its text.
 
-import { parseNetwork } from '../../model/ip.ts';
 import type { Range } from '../../model/ip.ts';
+import { parseNetwork } from '../../model/ip.ts';
 import type { Match, PacketField, Statement } from '../ruleset.ts';
 import { fieldMatch, only } from '../ruleset.ts';
 

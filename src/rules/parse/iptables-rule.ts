@@ -1,11 +1,15 @@
-// Parses one rule of iptables-save: `-s -d -i -o -p` here, matches in iptables-match.ts and targets
-// in iptables-target.ts. A part that cannot be parsed becomes `unknown` with its text: no part of a
-// rule is dropped.
+// Parses one rule of iptables-save: its options, and `-j` and `-g` with verdicts, chains and
+// extensions (iptables 1.8, extensions/libxt_*.c, libipt_*.c and libip6t_*.c). Matches are in
+// iptables-match.ts. A part that cannot be parsed becomes `unknown` with its text.
+//
+// Translations, marks and verdicts are modelled: they decide where a first packet goes. Targets
+// that write a log or change other fields (DSCP, TTL, MSS) are notes. A target that is neither, and
+// not a chain, is an unknown verdict. The walk finds out whether a name is a chain.
 
-import type { Statement } from '../ruleset.ts';
+import { parseNetwork } from '../../model/ip.ts';
+import type { Action, Statement } from '../ruleset.ts';
 import type { Option } from './iptables-match.ts';
-import { matchesOf, matchOf } from './iptables-match.ts';
-import { targetOf } from './iptables-target.ts';
+import { matchesOf, matchOf, portRange } from './iptables-match.ts';
 
 /** Statements by the text of a part: the rules of one dump share them. */
 export type PartCache = Map<string, readonly Statement[]>;
@@ -97,4 +101,120 @@ function optionsOf(all: readonly string[]): Option[] {
     options.push({ name, negate, values });
   }
   return options;
+}
+
+const verdicts: Readonly<Record<string, Action>> = {
+  ACCEPT: { kind: 'accept' },
+  DROP: { kind: 'drop' },
+  RETURN: { kind: 'return' },
+  NOTRACK: { kind: 'notrack' },
+};
+
+/** They let the packet go on as it is, for all that is asked here. */
+const notes = new Set([
+  ...['LOG', 'NFLOG', 'ULOG', 'TRACE', 'AUDIT', 'DSCP', 'TOS', 'TTL', 'HL', 'TCPMSS', 'ECN'],
+  ...['TCPOPTSTRIP', 'CHECKSUM', 'CLASSIFY', 'LED', 'RATEEST', 'SET', 'SECMARK', 'CONNSECMARK'],
+  ...['TEE', 'IDLETIMER'],
+]);
+
+/** Whether a target lets the packet go on as it is. */
+export const isNoteTarget = (name: string): boolean => notes.has(name);
+
+/** The action of `-j name`; `text` has its options, too. A name of no target is that of a chain. */
+export function targetOf(name: string, options: readonly Option[], text: string): Action {
+  if (name.length > longest) return { kind: 'jump', chain: name, endpoint: undefined };
+  const verdict = verdicts[name];
+  if (verdict !== undefined) return verdict;
+  if (notes.has(name)) return { kind: 'note', text };
+  const read = targets[name];
+  if (read !== undefined) return read(options, text) ?? { kind: 'unknown verdict', text };
+  return options.length > 0 ? { kind: 'unknown verdict', text } : { kind: 'jump', chain: name };
+}
+
+type Reader = (options: readonly Option[], text: string) => Action | null;
+
+/** Names longer than any target's are chains: most are, and need not be looked for. */
+const longest = 11;
+
+const valueOf = (options: readonly Option[], name: string): string | undefined =>
+  options.find((option) => option.name === name)?.values[0];
+
+const has = (options: readonly Option[], ...names: string[]): boolean =>
+  options.some(({ name }) => names.includes(name));
+
+const targets: Readonly<Record<string, Reader>> = {
+  REJECT: (_options, text) => ({ kind: 'reject', text }),
+  DNAT: (options, text) => translation('dnat', options, text),
+  SNAT: (options, text) => translation('snat', options, text),
+  MASQUERADE: (options, text) => {
+    const random = has(options, '--random', '--random-fully', '--to-ports');
+    return { kind: 'masquerade', random, text };
+  },
+  REDIRECT: (options, text) => {
+    const written = valueOf(options, '--to-ports');
+    if (written === undefined) return { kind: 'redirect', ports: null, text };
+    const ports = portRange(written, '-');
+    return ports && { kind: 'redirect', ports, text };
+  },
+  NETMAP: (options, text) => {
+    const to = parseNetwork(valueOf(options, '--to') ?? '');
+    return to && { kind: 'netmap', to, text };
+  },
+  MARK: (options, text) => setMark('mark', options) ?? unknownMark(text),
+  CONNMARK: (options, text) => connectionMark(options) ?? unknownMark(text),
+  CT: (options, text) => {
+    if (has(options, '--notrack')) return { kind: 'notrack' };
+    const harmless = ['--helper', '--ctevents', '--expevents', '--timeout'];
+    return options.every(({ name }) => harmless.includes(name)) ? { kind: 'note', text } : null;
+  },
+};
+
+const unknownMark = (text: string): Action => ({ kind: 'unknown mark', bits: 0xffffffff, text });
+
+/** `A`, `A-A`, `A:P`, `A:P-P`, `:P`, and with brackets for IPv6: without them it has no port. */
+function translation(
+  kind: 'dnat' | 'snat',
+  options: readonly Option[],
+  text: string,
+): Action | null {
+  const to = valueOf(options, kind === 'dnat' ? '--to-destination' : '--to-source');
+  if (to === undefined) return null;
+  const isBareSix = !to.startsWith('[') && to.indexOf(':') !== to.lastIndexOf(':');
+  const colon = isBareSix ? -1 : to.indexOf(':', to.lastIndexOf(']') + 1);
+  const address = (colon < 0 ? to : to.slice(0, colon)).replace(/[[\]]/g, '');
+  const addresses = address === '' ? null : parseNetwork(address);
+  const ports = colon < 0 ? null : portRange(to.slice(colon + 1), '-');
+  if ((address !== '' && addresses === null) || (colon >= 0 && ports === null)) return null;
+  return { kind, to: { addresses, ports, random: has(options, '--random') }, text };
+}
+
+/**
+ * libxt_MARK: `--set-xmark V/M` clears the bits of M and flips those of V; the others are short
+ * for it, and old iptables prints them. The mark becomes (mark & keep) ^ flip.
+ */
+const markOptions: Readonly<Record<string, (value: number, mask: number) => [number, number]>> = {
+  '--set-xmark': (value, mask) => [~mask, value],
+  '--set-mark': (value, mask) => [~(mask | value), value],
+  '--and-mark': (value) => [value, 0],
+  '--or-mark': (value) => [~value, value],
+  '--xor-mark': (value) => [0xffffffff, value],
+};
+
+function setMark(field: 'mark' | 'connection mark', options: readonly Option[]): Action | null {
+  const [option, ...rest] = options;
+  const [value = Number.NaN, mask = 0xffffffff] = (option?.values[0] ?? '').split('/').map(Number);
+  if (rest.length > 0 || Number.isNaN(value + mask)) return null;
+  const bits = markOptions[option?.name ?? '']?.(value, mask);
+  return bits ? { kind: 'set mark', field, keep: bits[0] >>> 0, flip: bits[1] >>> 0 } : null;
+}
+
+/** libxt_CONNMARK: sets the connection's mark, or copies it under masks. */
+function connectionMark(options: readonly Option[]): Action | null {
+  if (!has(options, '--save-mark', '--restore-mark')) return setMark('connection mark', options);
+  const mask = Number(valueOf(options, '--mask') ?? 0xffffffff);
+  const packetMask = Number(valueOf(options, '--nfmask') ?? mask);
+  const connectionMask = Number(valueOf(options, '--ctmask') ?? mask);
+  if (Number.isNaN(packetMask + connectionMask)) return null;
+  const direction = has(options, '--save-mark') ? 'save' : 'restore';
+  return { kind: 'copy mark', direction, packetMask, connectionMask };
 }

@@ -5,19 +5,10 @@
 // finds the lines of each chain. The rules of a chain are parsed (iptables-rule.ts) when a walk
 // first reads it. A line in another form, an open quote or a table without COMMIT is an error.
 
-import type {
-  Base,
-  Chain,
-  Chains,
-  Family,
-  Lack,
-  Rule,
-  RuleSet,
-  Statement,
-  Table,
-} from '../ruleset.ts';
+import { parseAddress, parseNetwork } from '../../model/ip.ts';
+import type { Base, Chain, Chains, DnatTarget, Family, Rule, RuleSet, Table } from '../ruleset.ts';
 import { DumpError, hooks } from '../ruleset.ts';
-import { targetAt } from './endpoint-chain.ts';
+import { protocolNumbers } from './iptables-match.ts';
 import type { PartCache } from './iptables-rule.ts';
 import { parseRule } from './iptables-rule.ts';
 
@@ -49,7 +40,7 @@ const newReading = (text: string, family: Family) => ({
   quote: -1,
   line: 0,
   /** Tables that the dump mentions in comments but does not show. */
-  lacks: [] as Lack[],
+  lacks: [] as RuleSet['lacks'][number][],
   /** A comment names the nft backend. */
   isNft: false,
 });
@@ -249,7 +240,7 @@ function openChains(
   { text }: Reading,
   { bases, lines, laterStarts }: Pick<OpenTable, 'bases' | 'lines' | 'laterStarts'>,
 ): Chains {
-  const cache = new Map<string, readonly Statement[]>();
+  const cache: PartCache = new Map();
   const cached = new Map<string, Chain>();
   const recent: (Chain | undefined)[] = Array.from({ length: maxRecentChains });
   const read = (chain: Chain): readonly Rule[] => {
@@ -300,4 +291,34 @@ function rulesAt(text: string, start: number, name: string, cache: PartCache): r
     at = end + 1;
   }
   return rules;
+}
+
+const comment = String.raw`(?:-m comment --comment (?:"[^"\\\n]*"|[^ "\n]+) )?`;
+const protocols = 'tcp|udp|sctp';
+
+/**
+ * KUBE-SEP in pkg/proxy/iptables/proxier.go, kubernetes@v1.36.3: a node of a large cluster has
+ * hundreds of thousands, and finding the address is faster than parsing the rules. One rule
+ * translates; before it there may be one for packets of the endpoint itself.
+ */
+const endpointChain = new RegExp(
+  String.raw`-A (\S+) (?:-s (\S+) ${comment}-j \S+\n-A \1 )?(?:-p (${protocols}) )?${comment}` +
+    String.raw`(?:-m (?:${protocols}) )?-j DNAT --to-destination ` +
+    String.raw`(?:\[([\da-fA-F:.]+)\]|([\d.]+)):(\d{1,5})(?:\n(?!-A \1)|$)`,
+  'y',
+);
+
+/** The target of a chain whose rules begin at `start`; null if it is not exactly such a chain. */
+function targetAt(text: string, start: number, name: string): DnatTarget | null {
+  endpointChain.lastIndex = start;
+  const [, chain, source, protocol = '', six, four = '', digits] = endpointChain.exec(text) ?? [];
+  if (chain !== name) return null;
+  const host = six ?? four;
+  const [address, range] = [parseAddress(host), parseNetwork(source ?? host)];
+  if (address === null || range === null || range.low !== range.high) return null;
+  const isSix = typeof address === 'bigint';
+  const isOfFamily = isSix === (six !== undefined) && isSix === (typeof range.low === 'bigint');
+  if (!isOfFamily || Number(digits) > 65_535) return null;
+  const except = source === undefined ? null : range.low;
+  return { address, port: Number(digits), protocol: protocolNumbers[protocol] ?? null, except };
 }

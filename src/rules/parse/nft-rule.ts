@@ -8,7 +8,7 @@ import { everything } from '../../model/ip.ts';
 import type { Action, ElementSet, LookupKey, Match, Rule, Statement, Table } from '../ruleset.ts';
 import { fieldMatch, only } from '../ruleset.ts';
 import { tcpFlags } from './iptables-match.ts';
-import { isNoteTarget, targetOf } from './iptables-target.ts';
+import { isNoteTarget, targetOf } from './iptables-rule.ts';
 import type { NftFields, Selector } from './nft-expression.ts';
 import {
   componentOf,

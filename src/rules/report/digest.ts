@@ -4,7 +4,7 @@
 // and round equally, so this file contains all of that.
 //
 // The senders are a process of the node, a pod of it and a client outside. The words of an outcome
-// have its share and whether it is masqueraded, and the affinity of endpoints. A share is written as
+// have its share and whether it is masqueraded, and the affinity of endpoints. Shares have the form
 // 1/n: kube-proxy writes probabilities with 31 bits (iptables/proxier.go, kubernetes@v1.36.3), so
 // their product is off by at most n roundings. The word `unknown` differs from every expectation.
 //

@@ -6,8 +6,8 @@
 // are possible. Of several ports of a destination it keeps the packet's own if that is one of them,
 // and else takes the first, unless the rule says random.
 
-import { formatAddress, joinHostPort } from '../../model/ip.ts';
 import type { Address, Range } from '../../model/ip.ts';
+import { formatAddress, joinHostPort } from '../../model/ip.ts';
 import type { Action, Translation } from '../ruleset.ts';
 import { changesSource } from './hooks.ts';
 import type { Bits, PacketState } from './walk-state.ts';

@@ -14,9 +14,9 @@
 // Left out: IPv6, where one file shows the routes of all tables and not which table has which;
 // rules that forbid without a table.
 
-import { isWithin, parseNetwork } from '../../model/ip.ts';
 import { getOrInsert } from '../../model/get-or-insert.ts';
 import type { Address, Range } from '../../model/ip.ts';
+import { isWithin, parseNetwork } from '../../model/ip.ts';
 
 interface Route extends Range<number> {
   /** null: none that leads away, as of a black hole. */

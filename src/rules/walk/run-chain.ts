@@ -16,9 +16,8 @@ import type { Action, Chain, DnatTarget, Element, Match, Rule } from '../ruleset
 import { only } from '../ruleset.ts';
 import { changeMark, translate } from './actions.ts';
 import type { BaseChain } from './hooks.ts';
-import { evaluate, lookup } from './match.ts';
+import { candidatesOf, evaluate, lookup } from './match.ts';
 import { addHull, addTally, count, isDestination, tallyOf } from './outcome-shares.ts';
-import { candidatesOf } from './rule-index.ts';
 import { continueTranslated, forkedTooOften } from './walk-cache.ts';
 import type { PacketState, Tally, Walk } from './walk-state.ts';
 

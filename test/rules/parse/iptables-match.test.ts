@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 
-import { matchesOf } from '../../../src/rules/parse/iptables-match.ts';
 import type { Option } from '../../../src/rules/parse/iptables-match.ts';
+import { matchesOf } from '../../../src/rules/parse/iptables-match.ts';
 
 /** `! --dport 80` and the like. */
 function optionsOf(text: string): Option[] {

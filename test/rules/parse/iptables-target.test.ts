@@ -1,8 +1,7 @@
 import { describe, expect, test } from 'vitest';
 
 import { parseNetwork } from '../../../src/model/ip.ts';
-import { parseRule } from '../../../src/rules/parse/iptables-rule.ts';
-import { isNoteTarget } from '../../../src/rules/parse/iptables-target.ts';
+import { isNoteTarget, parseRule } from '../../../src/rules/parse/iptables-rule.ts';
 import type { Statement } from '../../../src/rules/ruleset.ts';
 
 function target(text: string): Statement | undefined {

@@ -6,7 +6,7 @@ import { fc, test as property } from '@fast-check/vitest';
 import { describe, expect, test } from 'vitest';
 
 import { formatAddress, networkOf, parseAddress } from '../../../src/model/ip.ts';
-import type { Routes, RouteLookup } from '../../../src/rules/walk/routes.ts';
+import type { RouteLookup, Routes } from '../../../src/rules/walk/routes.ts';
 import { hostsOf, readRoutes, routeLookup } from '../../../src/rules/walk/routes.ts';
 
 const head =

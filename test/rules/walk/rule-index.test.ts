@@ -4,8 +4,7 @@ import { expect } from 'vitest';
 import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
 import type { Match } from '../../../src/rules/ruleset.ts';
 import { rulesOf } from '../../../src/rules/ruleset.ts';
-import { evaluate } from '../../../src/rules/walk/match.ts';
-import { candidatesOf } from '../../../src/rules/walk/rule-index.ts';
+import { candidatesOf, evaluate } from '../../../src/rules/walk/match.ts';
 import { stateOf } from '../print.ts';
 
 const address = fc.integer({ min: 1, max: 4 }).map((host) => `10.96.0.${host}`);
