@@ -55,9 +55,6 @@ export type ConfirmCounts = ReturnType<typeof noCounts>;
 /** Reads by result; `lagging`: the objects that were read are newer than the cache. */
 const noCounts = () => ({ asked: 0, confirmed: 0, lagging: 0, failed: 0 });
 
-/** Seconds until a Service may be read again, by the state of its last read. */
-const retryAfter = { requested: 5, useless: 1, read: 30 };
-
 /** Services of a namespace are read together from this number on, unless it has too many pods. */
 const together = { services: 5, mostPods: 5000 };
 
@@ -210,13 +207,14 @@ function dueKeys(
   return keys.size < together.services ? [...keys].slice(0, 1) : [...keys];
 }
 
+/** Whether a Service may be read, again only some seconds after its last read. */
 function isDue(request: ReadRequest | undefined, candidate: Candidate, now: number): boolean {
   if (request === undefined) return true;
   const { state, at } = request;
-  if (state === 'requested') return now - at >= retryAfter.requested;
+  if (state === 'requested') return now - at >= 5;
   // A read before the end of the window proves nothing.
   const isUseless = state === 'overtaken' || at < candidate.at;
-  return now - at >= (isUseless ? retryAfter.useless : retryAfter.read);
+  return now - at >= (isUseless ? 1 : 30);
 }
 
 function newestIn(record: ConfirmedService | undefined, output: Output): string {

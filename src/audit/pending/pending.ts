@@ -77,7 +77,7 @@ function joined(
 
 /** The finding with its current differences or, when it is resolved, with all that it had. */
 function render(open: OpenFinding, resolvedAt: number | null): Finding {
-  const { code, severity, namespace, service, openedAt } = open;
+  const { code, severity, owner, openedAt } = open;
   const { difference, output } = catalogue[code];
   // The worst first, so that object and field begin with those of the code.
   const items = [...(resolvedAt === null ? open.items : open.all)].sort(
@@ -90,8 +90,7 @@ function render(open: OpenFinding, resolvedAt: number | null): Finding {
     severity,
     difference,
     output,
-    namespace,
-    service,
+    ...owner,
     node: first?.node ?? null,
     object: joined(items, 'object') ?? '',
     field: joined(items, 'field') ?? '',
@@ -117,8 +116,7 @@ type OpenFinding = ReturnType<typeof newFinding>;
 /** A finding while its differences come and go. */
 const newFinding = ({ item, namespace, service }: Candidate, key: string, openedAt: number) => ({
   key,
-  namespace,
-  service,
+  owner: { namespace, service },
   items: new Set<PendingDifference>(),
   /** The first differences that belonged to it at any time, up to the number that is shown. */
   all: [] as PendingDifference[],
