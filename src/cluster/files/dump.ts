@@ -40,20 +40,11 @@ import {
 import { yamlFormat } from './yaml-items.ts';
 
 export type DumpEntry =
-  | {
-      /** An object; `added` again with another version when a better one is found later. */
-      readonly kind: 'object';
-      readonly resource: Resource;
-      readonly event: WatchEvent;
-      readonly source: string;
-      readonly line: number;
-    }
+  /** An object; `added` again with another version when a better one is found later. */
+  | { readonly kind: 'object'; readonly event: WatchEvent }
   | { readonly kind: 'unreadable'; readonly lost: UnreadableObject }
-  | {
-      /** The dump covers this resource: once for each, before its first object. */
-      readonly kind: 'list';
-      readonly resource: Resource;
-    }
+  /** The dump covers this resource: once for each, before its first object. */
+  | { readonly kind: 'list'; readonly resource: Resource }
   | DumpEnd;
 
 export interface DumpEnd {
@@ -291,7 +282,7 @@ function readValue(file: File, value: unknown, line: number, length: number, nes
 }
 
 function readObject(file: File, value: Fields, line: number, apiVersion: unknown, kind: string) {
-  const { dump, source, list } = file;
+  const { dump, list } = file;
   const resource = resourceOfKind(apiVersion, kind);
   if (list !== null) {
     if (list.seen.has(resource) && list.latest !== resource) list.grouped = false;
@@ -318,7 +309,7 @@ function readObject(file: File, value: Fields, line: number, apiVersion: unknown
   dump.newest = greater(dump.newest, newestTimestamp(object));
   if (!isBest(dump, resource, object.key, object.resourceVersion)) return;
   const event: WatchEvent = { resource, type: 'added', object, at: 0 };
-  file.entries.push({ kind: 'object', resource, event, source, line });
+  file.entries.push({ kind: 'object', event });
 }
 
 const greater = (known: number | null, value: number | null): number | null =>
