@@ -58,9 +58,7 @@ export function isFields(value: unknown): value is Fields {
 // --- scalars ---
 
 /** A string; '' when absent. */
-export function text(fields: Fields, name: string): string {
-  return optionalText(fields, name) ?? '';
-}
+export const text = (fields: Fields, name: string): string => optionalText(fields, name) ?? '';
 
 /** A string; null when absent. */
 export function optionalText(fields: Fields, name: string): string | null {
@@ -71,9 +69,7 @@ export function optionalText(fields: Fields, name: string): string | null {
 }
 
 /** A string that repeats from object to object, interned; '' when absent. */
-export function word(fields: Fields, name: string): string {
-  return internWord(text(fields, name));
-}
+export const word = (fields: Fields, name: string): string => internWord(text(fields, name));
 
 /** A string that repeats from object to object, interned; null when absent. */
 export function optionalWord(fields: Fields, name: string): string | null {
@@ -96,9 +92,7 @@ export function oneOf<T extends string>(
 }
 
 /** A boolean; false when absent. */
-export function flag(fields: Fields, name: string): boolean {
-  return optionalFlag(fields, name) ?? false;
-}
+export const flag = (fields: Fields, name: string): boolean => optionalFlag(fields, name) ?? false;
 
 /** A boolean; null when absent. */
 export function optionalFlag(fields: Fields, name: string): boolean | null {
@@ -109,9 +103,7 @@ export function optionalFlag(fields: Fields, name: string): boolean | null {
 }
 
 /** An int32, as every port number is one to the decoder; 0 when absent. */
-export function number(fields: Fields, name: string): number {
-  return optionalNumber(fields, name) ?? 0;
-}
+export const number = (fields: Fields, name: string): number => optionalNumber(fields, name) ?? 0;
 
 /** An int32; null when absent. */
 export function optionalNumber(fields: Fields, name: string): number | null {
@@ -121,9 +113,7 @@ export function optionalNumber(fields: Fields, name: string): number | null {
   throw new WrongType(name, 'a 32-bit integer', value);
 }
 
-/**
- * An int64; 0 when absent. Those above 2^53 are not exact, and are none that a generation reaches.
- */
+/** An int64; 0 when absent. Those above 2^53 are not exact. */
 export function integer(fields: Fields, name: string): number {
   const value = fields[name] ?? 0;
   if (typeof value === 'number' && Number.isInteger(value)) return value;
@@ -145,10 +135,8 @@ export function within<T>(fields: Fields, name: string, read: (part: Fields) => 
 }
 
 /** What `read` makes of an object; null when absent. */
-export function optional<T>(fields: Fields, name: string, read: (part: Fields) => T): T | null {
-  const value = fields[name];
-  return value === undefined || value === null ? null : within(fields, name, read);
-}
+export const optional = <T>(fields: Fields, name: string, read: (part: Fields) => T): T | null =>
+  (fields[name] ?? null) === null ? null : within(fields, name, read);
 
 /** A list of what `read` makes of each object; empty when absent. */
 export function list<T>(fields: Fields, name: string, read: (item: Fields) => T): readonly T[] {
@@ -159,14 +147,8 @@ export function list<T>(fields: Fields, name: string, read: (item: Fields) => T)
 }
 
 /** A list of what `read` makes of each object; null when absent. */
-export function optionalList<T>(
-  fields: Fields,
-  name: string,
-  read: (item: Fields) => T,
-): readonly T[] | null {
-  const value = fields[name];
-  return value === undefined || value === null ? null : list(fields, name, read);
-}
+export const optionalList = <T>(fields: Fields, name: string, read: (item: Fields) => T) =>
+  (fields[name] ?? null) === null ? null : list(fields, name, read);
 
 /** A list of strings; empty when absent. */
 export function texts(fields: Fields, name: string): readonly string[] {
@@ -193,10 +175,7 @@ function items<T>(fields: Fields, name: string, read: (item: unknown) => T): rea
   }
 }
 
-/**
- * A map of strings; empty when absent. A null value is the empty string, as in Go. A map without
- * any is not copied, and so must not be changed afterwards.
- */
+/** A map of strings; empty when absent. A null value is the empty string, as in Go. */
 export function stringMap(fields: Fields, name: string): Labels {
   const value = fields[name];
   if (value === undefined || value === null) return noLabels;
@@ -216,9 +195,8 @@ export function stringMap(fields: Fields, name: string): Labels {
 }
 
 /** A label map or selector: a map of strings, interned. */
-export function labelMap(fields: Fields, name: string): Labels {
-  return internLabels(stringMap(fields, name));
-}
+export const labelMap = (fields: Fields, name: string): Labels =>
+  internLabels(stringMap(fields, name));
 
 // --- moments and quantities ---
 
@@ -231,42 +209,26 @@ function moment(fields: Fields, name: string): number | null {
 /** The same number; bitwise, so that V8 stores a whole number without a heap object. */
 const small = (seconds: number): number => (seconds === (seconds | 0) ? seconds | 0 : seconds);
 
-const rfc3339 = /^(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(\.\d+)?(?:Z|([+-])(\d\d):(\d\d))$/;
+const rfc3339 =
+  /^(\d{4}-\d\d-\d\d)(T(?!2[4-9])[0-2]\d(?::[0-5]\d){2})(\.\d+)?(Z|[+-](?!2[4-9])[0-2]\d:[0-5]\d)$/;
 
 /**
  * An RFC 3339 time as Unix seconds, with its fraction; null for anything else. Go's decoder would
  * refuse the object; but times serve to measure only, so a strange one is as good as none.
  */
 export function unixSeconds(text: string): number | null {
-  const match = rfc3339.exec(text);
-  if (match === null) return null;
-  const part = (index: number) => Number(match[index] ?? 0);
-  const [year, month, day] = [part(1), part(2), part(3)];
-  const [hour, minute, second] = [part(4), part(5), part(6)];
-  // setUTCFullYear takes years below 100 as they are, which Date.UTC does not.
-  const date = new Date(0);
-  date.setUTCFullYear(year, month - 1, day);
-  if (date.getUTCMonth() !== month - 1 || date.getUTCDate() !== day) return null;
-  if (hour > 23 || minute > 59 || second > 59 || part(9) > 23 || part(10) > 59) return null;
-  const offset = (match[8] === '-' ? -60 : 60) * (part(9) * 60 + part(10));
-  const whole = date.getTime() / 1000 + hour * 3600 + minute * 60 + second - offset;
-  return match[7] === undefined ? small(whole) : whole + part(7);
+  const [, date = '', time = '', fraction, zone = ''] = rfc3339.exec(text) ?? [];
+  const whole = Date.parse(date + time + zone) / 1000;
+  // Date.parse takes 30 February for a day of March.
+  if (Number.isNaN(whole) || new Date(date).getUTCDate() !== Number(date.slice(-2))) return null;
+  return fraction === undefined ? small(whole) : whole + Number(fraction);
 }
 
 const quantityForm =
-  /^([+-]?)(\d{0,40})(?:\.(\d{0,40}))?(?:([KMGTPE]i)|([numkMGTPE]?)|[eE]([+-]?\d{1,3}))$/;
+  /^([+-]?)(\d{0,40})(?:\.(\d{0,40}))?(?:([KMGTPE]i)|([numkMGTPE])|[eE]([+-]?\d{1,3}))?$/;
+/** By powers of 1000 from the third negative one, and of 1024 from the first. */
+const decimalSuffixes = 'num kMGTPE';
 const binarySuffixes = ['Ki', 'Mi', 'Gi', 'Ti', 'Pi', 'Ei'];
-const decimalSuffixes: Record<string, number> = {
-  n: -9,
-  u: -6,
-  m: -3,
-  k: 3,
-  M: 6,
-  G: 9,
-  T: 12,
-  P: 15,
-  E: 18,
-};
 
 /**
  * A quantity as k8s.io/apimachinery@v0.36.3 pkg/api/resource reads it, in thousandths, rounded away
@@ -279,8 +241,9 @@ export function quantity(fields: Fields, name: string): number {
   const match = typeof form === 'string' ? quantityForm.exec(form) : null;
   const digits = (match?.[2] ?? '') + (match?.[3] ?? '');
   if (match === null || digits === '') throw new WrongType(name, 'a quantity', value);
-  const [, sign = '', , fraction = '', binary, decimal = '', exponent] = match;
-  const power = Number(exponent ?? decimalSuffixes[decimal] ?? 0) - fraction.length + 3;
+  const [, sign = '', , fraction = '', binary, decimal, exponent] = match;
+  const suffix = 3 * (decimalSuffixes.indexOf(decimal ?? ' ') - 3);
+  const power = Number(exponent ?? suffix) - fraction.length + 3;
   const factor = binary === undefined ? 1n : 1024n ** BigInt(binarySuffixes.indexOf(binary) + 1);
   const dividend = BigInt(digits) * factor * 10n ** BigInt(Math.max(power, 0));
   const divisor = 10n ** BigInt(Math.max(-power, 0));
@@ -332,10 +295,7 @@ function meta(metadata: Fields, namespace: string): Meta {
 const isDeleting = (metadata: Fields): boolean =>
   metadata.deletionTimestamp instanceof Date || text(metadata, 'deletionTimestamp') !== '';
 
-/**
- * When a client requested the deletion: deletionTimestamp minus the grace period (BeforeDelete of
- * apiserver's pkg/registry/rest/delete.go).
- */
+/** deletionTimestamp minus the grace period (BeforeDelete of pkg/registry/rest/delete.go). */
 function deletionAsked(metadata: Fields): number | null {
   const at = moment(metadata, 'deletionTimestamp');
   const grace = metadata.deletionGracePeriodSeconds ?? null;
@@ -373,16 +333,8 @@ export function objectRef(target: Fields): ObjectRef {
   };
 }
 
-/** The condition Ready of a pod or node. */
-export interface ReadyCondition {
-  /** True, False or Unknown. */
-  readonly status: string;
-  /** When it changed to that, Unix seconds. */
-  readonly since: number | null;
-}
-
-/** The first condition of type Ready, as GetPodCondition of k8s.io/kubernetes/pkg/api/v1/pod. */
-export function readyCondition(status: Fields): ReadyCondition | undefined {
+/** The status and time of the first condition Ready (GetPodCondition of pkg/api/v1/pod/util.go). */
+export function readyCondition(status: Fields) {
   const conditions = list(status, 'conditions', (condition) =>
     text(condition, 'type') === 'Ready'
       ? { status: text(condition, 'status'), since: moment(condition, 'lastTransitionTime') }

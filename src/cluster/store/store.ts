@@ -9,17 +9,26 @@
 // deletions, so that a late event does not restore a deleted object. A version after a gap always
 // replaces the stored one, because api/version-filter.ts has checked its age.
 
-import { isSameToHints } from '../../model/equality.ts';
+import {
+  equalAddresses,
+  equalEndpoints,
+  equalRefs,
+  equalTexts,
+  isSameToHints,
+} from '../../model/equality.ts';
 import { canonicalIP } from '../../model/ip.ts';
 import type {
   AnyObject,
   Change,
+  Endpoint,
+  EndpointAddress,
   Endpoints,
   EndpointSlice,
   Key,
   Labels,
   Node,
   ObjectOf,
+  ObjectRef,
   Pod,
   Resource,
   Service,
@@ -27,11 +36,8 @@ import type {
   WatchEvent,
   ZoneCapacity,
 } from '../../model/objects.ts';
-import type { VersionVerdict } from '../../model/resource-version.ts';
 import { versionVerdict } from '../../model/resource-version.ts';
 import { selects } from '../../model/selector.ts';
-import { createIndex } from './object-index.ts';
-import { sharedEndpoints, sharedSlice } from './structural-sharing.ts';
 
 const tombstoneLimit = 4096;
 
@@ -125,20 +131,17 @@ function withSharedParts(
   { resource, object }: WatchEvent,
   before: AnyObject | null,
 ): AnyObject {
-  const podsAt = (address: string): readonly Pod[] => indexes.podsByAddress.get(address);
-  if (resource === 'endpoints') {
-    return sharedEndpoints(object as Endpoints, before as Endpoints | null, podsAt);
+  const podsAt: PodsAt = (address) => indexes.podsByAddress.get(address);
+  if (resource === 'endpointslices') {
+    return sharedSlice(object as EndpointSlice, before as EndpointSlice | null, podsAt);
   }
-  if (resource !== 'endpointslices') return object;
-  return sharedSlice(object as EndpointSlice, before as EndpointSlice | null, podsAt);
+  return resource === 'endpoints'
+    ? sharedEndpoints(object as Endpoints, before as Endpoints | null, podsAt)
+    : object;
 }
 
 /** The version of an event, compared with that of the stored or deleted object. */
-function verdictOn(
-  { tombstones }: State,
-  event: WatchEvent,
-  before: AnyObject | null,
-): VersionVerdict {
+function verdictOn({ tombstones }: State, event: WatchEvent, before: AnyObject | null) {
   const { resource, object, type, gap } = event;
   if (before === null && type === 'deleted') return 'repeated';
   if (gap === true) return 'new';
@@ -220,4 +223,157 @@ function servicesSelecting(
   if (selecting.size >= selectingLimit) selecting.clear();
   selecting.set(labels, { namespace, found });
   return found;
+}
+
+// --- indexes ---
+
+const noObjects: readonly never[] = [];
+
+/**
+ * An index of objects by keys, like client-go's Indexer; `keysOf` returns each key of an object
+ * once. Most keys have one object, which the map has without a list around it.
+ */
+export function createIndex<T extends object>(keysOf: (object: T) => readonly string[]) {
+  const entries = new Map<string, T | T[]>();
+  const add = (key: string, object: T): void => {
+    const entry = entries.get(key);
+    if (entry === undefined) entries.set(key, object);
+    else if (Array.isArray(entry)) entry.push(object);
+    else entries.set(key, [entry, object]);
+  };
+  const remove = (key: string, object: T): void => {
+    const entry = entries.get(key);
+    if (!Array.isArray(entry)) {
+      entries.delete(key);
+      return;
+    }
+    const last = entry.pop();
+    const index = entry.indexOf(object);
+    if (last !== undefined && index >= 0) entry[index] = last;
+    const [first] = entry;
+    if (first !== undefined && entry.length === 1) entries.set(key, first);
+  };
+  const swap = (key: string, before: T, after: T): void => {
+    const entry = entries.get(key);
+    if (Array.isArray(entry)) entry[entry.indexOf(before)] = after;
+    else entries.set(key, after);
+  };
+  return {
+    /** Adds an object, removes one, or replaces a version by the next. */
+    replace(before: T | null, after: T | null): void {
+      const oldKeys = before === null ? noObjects : keysOf(before);
+      const newKeys = after === null ? noObjects : keysOf(after);
+      for (const key of oldKeys) {
+        if (before === null) continue;
+        if (after !== null && newKeys.includes(key)) swap(key, before, after);
+        else remove(key, before);
+      }
+      for (const key of newKeys) if (after !== null && !oldKeys.includes(key)) add(key, after);
+    },
+    /** The objects of a key, in no order; valid until the next change. */
+    get(key: string): readonly T[] {
+      const entry = entries.get(key);
+      return entry === undefined ? noObjects : Array.isArray(entry) ? entry : [entry];
+    },
+  };
+}
+
+// --- equal parts ---
+//
+// Nearly every endpoint has the address, name and uid of a pod, and an update of a slice changes
+// few endpoints. To share them saves memory, and comparisons often find the same reference.
+
+/** The stored pods with an address in canonical form. */
+type PodsAt = (address: string) => readonly Pod[];
+
+/** The pod that `target` refers to; undefined if no stored pod has this address and reference. */
+const targetPod = (podsAt: PodsAt, target: ObjectRef | null, address: string): Pod | undefined =>
+  target === null ? undefined : podsAt(address).find(({ ref }) => equalRefs(ref, target));
+
+const lookAhead = 16;
+
+/**
+ * Finds equal items, in order, in the list of the version before: at the position behind the latest
+ * one found, or a few places further, since few items come, go or change at a time.
+ */
+function createFollower<T>(
+  known: readonly T[],
+  isSame: (a: T, b: T) => boolean,
+): (item: T) => T | undefined {
+  let next = 0;
+  let missed = 0;
+  return (item) => {
+    const end = Math.min(next + Math.min(2 * missed + 2, lookAhead), known.length);
+    for (let index = next; index < end; index++) {
+      const candidate = known[index];
+      if (candidate === undefined || !isSame(candidate, item)) continue;
+      [next, missed] = [index + 1, 0];
+      return candidate;
+    }
+    missed++;
+    return undefined;
+  };
+}
+
+/** The slice, with the equal parts of the version before and of pods. */
+export function sharedSlice(
+  slice: EndpointSlice,
+  before: EndpointSlice | null,
+  podsAt: PodsAt,
+): EndpointSlice {
+  const find = createFollower(before?.endpoints ?? [], equalEndpoints);
+  const endpoints = slice.endpoints.map((item) => find(item) ?? sharedEndpoint(item, podsAt));
+  return { ...slice, endpoints };
+}
+
+function sharedEndpoint(endpoint: Endpoint, podsAt: PodsAt): Endpoint {
+  const { addresses, hostname } = endpoint;
+  const pod = targetPod(podsAt, endpoint.target, addresses[0] ?? '');
+  if (pod === undefined) return endpoint;
+  return {
+    addresses: equalTexts(addresses, pod.ips) ? pod.ips : addresses.map((ip) => sameText(ip, pod)),
+    ready: endpoint.ready,
+    serving: endpoint.serving,
+    terminating: endpoint.terminating,
+    hostname: hostname === pod.hostname ? pod.hostname : hostname,
+    node: endpoint.node,
+    zone: endpoint.zone,
+    target: pod.ref,
+    forZones: endpoint.forZones,
+    forNodes: endpoint.forNodes,
+  };
+}
+
+const sameText = (ip: string, pod: Pod): string => pod.ips.find((text) => text === ip) ?? ip;
+
+/** The Endpoints, with the equal parts of the version before and of pods. */
+export function sharedEndpoints(
+  endpoints: Endpoints,
+  before: Endpoints | null,
+  podsAt: PodsAt,
+): Endpoints {
+  const subsets = endpoints.subsets.map((subset, index) => {
+    const find = createFollower(before?.subsets[index]?.addresses ?? [], isSame);
+    const addresses = subset.addresses.map((item) => find(item) ?? sharedAddress(item, podsAt));
+    return { ...subset, addresses };
+  });
+  return { ...endpoints, subsets };
+}
+
+/** The addresses of a subset share its list of ports by reference. */
+const isSame = (a: EndpointAddress, b: EndpointAddress): boolean =>
+  a.ports === b.ports && a.ip === b.ip && equalAddresses(a, b);
+
+function sharedAddress(address: EndpointAddress, podsAt: PodsAt): EndpointAddress {
+  const { ip, hostname } = address;
+  const pod = targetPod(podsAt, address.target, ip);
+  if (pod === undefined) return address;
+  return {
+    ip: sameText(ip, pod),
+    ready: address.ready,
+    ports: address.ports,
+    node: address.node,
+    hostname: hostname === pod.hostname ? pod.hostname : hostname,
+    target: pod.ref,
+  };
 }

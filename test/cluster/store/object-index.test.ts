@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 
-import { createIndex } from '../../../src/cluster/store/object-index.ts';
+import { createIndex } from '../../../src/cluster/store/store.ts';
 import { canonicalIP } from '../../../src/model/ip.ts';
 import type { Pod } from '../../../src/model/objects.ts';
 import { pod } from '../../build.ts';

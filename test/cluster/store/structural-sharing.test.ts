@@ -3,7 +3,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
-import { sharedEndpoints, sharedSlice } from '../../../src/cluster/store/structural-sharing.ts';
+import { sharedEndpoints, sharedSlice } from '../../../src/cluster/store/store.ts';
 import type { Endpoint, EndpointAddress, Pod } from '../../../src/model/objects.ts';
 import { address, endpoint, endpoints, pod, slice, subset, target } from '../../build.ts';
 
