@@ -52,7 +52,8 @@ export function createAgentServer(agent: ScheduledAgent, { token, tls }: Access)
   // The kubelet has no certificate for /livez, so each request checks for one.
   const client = tls?.ca === undefined ? {} : { requestCert: true, rejectUnauthorized: false };
   const answer = (request: IncomingMessage, response: ServerResponse): void => {
-    const isCertified = tls?.ca === undefined || hasCertificate(request);
+    const { socket } = request;
+    const isCertified = tls?.ca === undefined || (socket instanceof TLSSocket && socket.authorized);
     void answerTo(agent, request, isCertified && hasToken(request, token))
       .catch((error: unknown) =>
         json(500, { error: error instanceof Error ? error.message : String(error) }),
@@ -67,9 +68,6 @@ export function createAgentServer(agent: ScheduledAgent, { token, tls }: Access)
     ? createServer(limits, answer)
     : createTlsServer({ ...limits, ...tls, ...client, minVersion: 'TLSv1.2' }, answer);
 }
-
-const hasCertificate = ({ socket }: IncomingMessage): boolean =>
-  socket instanceof TLSSocket && socket.authorized;
 
 /** Compares hashes, so that the time reveals nothing about the token. */
 function hasToken({ headers }: IncomingMessage, token: string | null): boolean {

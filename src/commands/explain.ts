@@ -136,9 +136,6 @@ function printed(document: ExplainDocument, { output }: ExplainOptions): 0 | 1 |
   return severity === null || severity === 'info' ? 0 : 1;
 }
 
-/** Milliseconds to wait for the answer of a server. */
-const timeoutMs = 10_000;
-
 /** The explanation of a running server, which answers at once. Throws an Error for people. */
 export async function askServer(
   server: string,
@@ -156,7 +153,7 @@ export async function askServer(
     const why = cause instanceof Error ? cause.message : String(cause);
     throw new Error(`${server} gives no explanation: ${why}`, { cause: error });
   };
-  const response = await fetch(url, { signal: AbortSignal.timeout(timeoutMs) }).catch(failed);
+  const response = await fetch(url, { signal: AbortSignal.timeout(10_000) }).catch(failed);
   const answer = (await response.json().catch(failed)) as Answer;
   if (answer?.format === 1 && answer.kind === 'explain') return answer as ExplainDocument;
   if (answer?.error !== undefined) throw new Error(`${server}: ${answer.error}`);

@@ -12,7 +12,6 @@ import type { Problem } from '../cluster/decode/problem.ts';
 import { kwokResources, readKwok } from '../cluster/files/kwok.ts';
 import type { RecordingEntry } from '../cluster/files/recording.ts';
 import { readRecording } from '../cluster/files/recording.ts';
-import type { Pod } from '../model/objects.ts';
 import type { AuditReport } from '../output/text/report.ts';
 import {
   exitCodeOf,
@@ -36,19 +35,17 @@ export async function recordingOf(
   auditor: Auditor,
   onProblem: (problem: Problem) => void,
 ): Promise<AsyncIterable<RecordingEntry>> {
-  const previousPod = (key: string): Pod | undefined => auditor.store.listers.pods.get(key);
-  const bytes = () => (path === '-' ? process.stdin : createReadStream(path));
-  if (path !== '-') {
-    if ((await stat(path)).isDirectory()) {
-      throw new Error(`${path}: Expected a recording, found a directory (audit reads those)`);
-    }
-    const found = /\.ya?ml(?:\.gz)?$/.test(path) ? await kwokResources(bytes()) : null;
-    if (found !== null) {
-      return readKwok({ name: path, bytes: bytes() }, found, onProblem, { previousPod });
-    }
+  const options = { previousPod: (key: string) => auditor.store.listers.pods.get(key) };
+  if (path === '-')
+    return readRecording({ name: 'stdin', bytes: process.stdin }, onProblem, options);
+  if ((await stat(path)).isDirectory()) {
+    throw new Error(`${path}: Expected a recording, found a directory (audit reads those)`);
   }
-  const name = path === '-' ? 'stdin' : path;
-  return readRecording({ name, bytes: bytes() }, onProblem, { previousPod });
+  const found = /\.ya?ml(?:\.gz)?$/.test(path) ? await kwokResources(createReadStream(path)) : null;
+  const source = { name: path, bytes: createReadStream(path) };
+  return found === null
+    ? readRecording(source, onProblem, options)
+    : readKwok(source, found, onProblem, options);
 }
 
 export async function replayFile(path: string, options: ReplayOptions): Promise<number> {
@@ -79,8 +76,7 @@ export function printAudit(
   { namespace, output }: ReportFlags,
   problems: readonly string[],
 ): 0 | 1 | 2 {
-  const options = { kind, sources, namespace: namespace ?? null, problems };
-  const report = createReport(auditor, options);
+  const report = createReport(auditor, { kind, sources, namespace: namespace ?? null, problems });
   printReport(report, output);
   return exitCodeOf(report);
 }

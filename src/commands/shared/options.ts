@@ -323,19 +323,12 @@ const flagGroups = {
 };
 
 /** Adds groups of flags to a command, in their order in the help. */
-export function addFlags(
-  command: Command,
-  ...groups: readonly (keyof typeof flagGroups)[]
-): Command {
+export function addFlags(command: Command, ...groups: (keyof typeof flagGroups)[]): Command {
   for (const group of groups) for (const option of flagGroups[group]) command.addOption(option);
   return command;
 }
 
-const liveFlags = new Set(
-  [...flagGroups.cluster, ...flagGroups.shard, ...flagGroups.agents].map((option) =>
-    option.attributeName(),
-  ),
-);
+const liveFlags = new Set([...flagGroups.cluster, ...flagGroups.shard, ...flagGroups.agents]);
 
 /**
  * Rejects the flags of a live cluster, and those in `others`, when the command reads `instead`. A
@@ -344,7 +337,7 @@ const liveFlags = new Set(
 export function refuseLive(command: Command, instead: string, others: readonly string[]): void {
   for (const option of command.options) {
     const name = option.attributeName();
-    if (!liveFlags.has(name) && !others.includes(name)) continue;
+    if (!liveFlags.has(option) && !others.includes(name)) continue;
     if (command.getOptionValueSource(name) !== 'cli') continue;
     command.error(`error: option '${option.flags}' is of no use with ${instead}`);
   }
