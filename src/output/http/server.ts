@@ -134,7 +134,6 @@ function sendExplanation({ query }: Request, response: Response, answers: Audito
   }
 }
 
-/** Sends a scrape in pieces. */
 async function sendMetrics(
   { headers }: Request,
   response: Response,

@@ -45,7 +45,6 @@ export const formatLabels = (labels: Readonly<Partial<Record<string, string | nu
     )
     .join(',');
 
-/** A value or a bound, as both formats write it. */
 const formatNumber = (value: number): string =>
   value === Infinity ? '+Inf' : value === -Infinity ? '-Inf' : String(value);
 

@@ -46,7 +46,6 @@ export interface ServiceSeriesState {
 const { gauge } = familiesOf<ServiceSeriesState>();
 const experimental = familiesOf<ServiceSeriesState>('experimental');
 
-/** The families, in the order of the documentation. */
 export const serviceFamilies = nameFamilies('endpoint_auditor_service_', {
   verdict: gauge(
     'Always 1; the verdict on an output of the Service. Other verdicts are absent.',

@@ -9,7 +9,6 @@ import { createRequire } from 'node:module';
 const browser = new URL('./browser/client.ts', import.meta.url).href;
 const functions = Object.values((await import(browser)) as Record<string, () => void>);
 
-/** The script of every page. */
 export const clientScript = `'use strict';\n${functions.map(String).join('\n')}\nstart();\n`;
 
 const path = createRequire(import.meta.url).resolve('uplot/dist/uPlot.iife.min.js');
@@ -17,5 +16,4 @@ const path = createRequire(import.meta.url).resolve('uplot/dist/uPlot.iife.min.j
 /** A script that defines `uPlot`. */
 export const uplotScript = readFileSync(path, 'utf8');
 
-/** The style sheet of every page. */
 export const style = readFileSync(new URL('./style.css', import.meta.url), 'utf8');

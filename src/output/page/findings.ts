@@ -39,47 +39,40 @@ const perPage = 50;
 function createFilter({ q, ...query }: FindingQuery): (finding: Finding) => boolean {
   const matches = createSearch(q);
   return (finding) => {
-    const { severity, output, code, object, actual, expected, cause } = finding;
+    const { code, object, actual, expected, cause } = finding;
     const texts = [formatSubject(finding), code, object, actual, expected, cause];
-    return (
-      (query.severity === '' || query.severity === severity) &&
-      (query.output === '' || query.output === output) &&
-      (query.code === '' || query.code === code) &&
-      matches(texts.join(' ').toLowerCase())
+    const isWanted = (['severity', 'output', 'code'] as const).every((field) =>
+      ['', finding[field]].includes(query[field]),
     );
+    return isWanted && matches(texts.join(' ').toLowerCase());
   };
 }
 
 /** A code or a cause with its links; `text` is its title and meaning. */
 function renderEntry(
-  [id, name, text]: readonly [id: string, name: string, text: string],
+  id: Code | `cause-${Cause}`,
+  text: string,
   cure: string,
   upstream: string,
-  links: readonly (readonly [text: string, href: string])[],
+  alert: string | null,
 ): Html {
-  const anchors = links.map(([link, href]) => markup` · <a href="${href}">${link}</a>`);
-  return markup`<dt id="${id}"><code>${name}</code></dt>
+  const runbook = markup` · <a href="${runbookUrl(alert ?? '')}">runbook: ${alert}</a>`;
+  return markup`<dt id="${id}"><code>${id.replace(/^cause-/, '')}</code></dt>
 <dd>${text}</dd><dd class="cure">→ ${cure}</dd>
-<dd class="dim">Kubernetes code: ${upstream}${anchors}</dd>`;
+<dd class="dim">Kubernetes code: ${upstream}
+ · <a href="${findingUrl(id)}">documentation</a>${alert !== null && runbook}</dd>`;
 }
 
 function explainCode(code: Code): Html {
   const { title, meaning, remedy, upstream } = catalogue[code];
-  const alert = findAlert(code);
-  return renderEntry([code, code, `${title}. ${meaning}`], remedy, upstream, [
-    ['documentation', findingUrl(code)],
-    ...(alert === null ? [] : [[`runbook: ${alert}`, runbookUrl(alert)] as const]),
-  ]);
+  return renderEntry(code, `${title}. ${meaning}`, remedy, upstream, findAlert(code));
 }
 
 function explainCause(cause: Cause): Html {
   const { title, condition, cure, upstream } = causes[cause];
-  const id = `cause-${cause}` as const;
-  const links = [['documentation', findingUrl(id)]] as const;
-  return renderEntry([id, cause, `${title}. ${condition}`], cure, upstream, links);
+  return renderEntry(`cause-${cause}`, `${title}. ${condition}`, cure, upstream, null);
 }
 
-/** Explains the codes and causes of findings, each once. */
 function explainAll(findings: readonly Finding[]): Html {
   const codes = new Set(findings.map(({ code }) => code));
   const named = new Set(findings.map(({ cause }) => cause).filter((cause) => cause !== null));

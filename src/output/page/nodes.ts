@@ -88,7 +88,6 @@ function renderTrace({ frontend, origin, verdict, expected, actual, rules }: Pac
 <div><dt>found</dt><dd>${actual}</dd></div></dl>${rules.length > 0 && met}</article>`;
 }
 
-/** The traces of packets to a port. */
 function renderWalk(port: string, traces: readonly PacketTrace[]): Html {
   const none = markup`<p class="dim">No such port is served there, or its rules are not known.</p>`;
   const title = markup`Packets to ${port} <small>walked through the rules that stand</small>`;

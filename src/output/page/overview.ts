@@ -78,9 +78,6 @@ const outputWords = {
 /** Seconds without a change that interrupt a line. */
 const quietSeconds = 40;
 
-const roundValue = (value: number | null): number | null =>
-  value === null ? null : Number(value.toPrecision(4));
-
 /** The data of the chart, as JSON for the script of the page; '' without data. */
 export function lagDrawing({ at, longest }: LagSeries): string {
   if (at.length < 2) return '';
@@ -91,10 +88,10 @@ export function lagDrawing({ at, longest }: LagSeries): string {
     );
   const lines = lagOutputs
     .filter((output) => longest[output].some((value) => value !== null))
-    .map((output) => ({
-      name: outputWords[output],
-      values: spread(longest[output].map(roundValue), () => null),
-    }));
+    .map((output) => {
+      const values = longest[output].map((value) => value && Number(value.toPrecision(4)));
+      return { name: outputWords[output], values: spread(values, () => null) };
+    });
   return JSON.stringify({ at: spread(at, (before) => before + 1), lines });
 }
 

@@ -207,7 +207,6 @@ function slicesCell(row: ServiceTableRow): Cell {
   return { ...all, detail };
 }
 
-/** The state of an address in the slice of a column. */
 function sliceCell(row: ServiceTableRow, name: string, index: number): Cell {
   const entries = sliceEntries(row);
   const found = entries.filter((entry) => nameOf(entry) === name);
@@ -313,7 +312,6 @@ ${parts.length > 0 && markup`<ul>${parts.map(renderReason)}</ul>`}</li>
 `;
 }
 
-/** An explanation in words. */
 export const renderReasonTree = ({ answer, change, reasons }: Explanation): Html => markup`
 <p class="answer">${answer}</p>
 ${change !== null && markup`<p class="cure">→ ${change}</p>`}

@@ -99,7 +99,6 @@ const nodeMeanings: Readonly<Partial<Record<Verdict, string>>> = {
   different: 'the rules there are not what kube-proxy should have written',
 };
 
-/** The verdict and its meaning. */
 function describeVerdict(document: ExplainDocument): [string, string] {
   const { found, verdict, severity, change, subject } = document;
   if (!found) return ['not found', 'nothing of that name is there'];

@@ -36,14 +36,10 @@ interface LagSource {
   readonly journeys: Pick<OpenJourneys, 'open' | 'openCount' | 'ended'>;
   readonly samples: Measurements & {
     readonly worst: {
-      readonly journeys: WorstSamples<{ readonly journey: Journey; readonly seconds: number }>;
-      readonly convergence: WorstSamples<ConvergenceSample>;
+      readonly journeys: { list(now: number): readonly { journey: Journey; seconds: number }[] };
+      readonly convergence: { list(now: number): readonly ConvergenceSample[] };
     };
   };
-}
-
-interface WorstSamples<T> {
-  list(now: number): readonly T[];
 }
 
 export type LagReport = ReturnType<typeof createLagReport>;

@@ -134,7 +134,6 @@ const colours: Readonly<Record<Severity, TextStyle>> = {
   info: 'cyan',
 };
 
-/** The output, with the name of its node. */
 const formatOutput = ({ output, node }: Pick<Finding, 'output' | 'node'>): string =>
   node === null ? output : `${output} ${escapeInvisible(node)}`;
 
@@ -246,7 +245,6 @@ function renderTable(report: AuditReport, wide: boolean, options: RenderOptions)
   return `${[...lines, '', ...summarizeReport(report), ...hint].join('\n')}\n`;
 }
 
-/** The verdict on all Services in one line. */
 function formatHeadline({ findings, services, unknown, verdicts }: AuditReport): string {
   const open = findings.filter(isOpen);
   const resolved = findings.length - open.length;

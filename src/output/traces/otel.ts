@@ -30,7 +30,6 @@ import type { TracingCounts, TracingSettings } from './settings.ts';
 import type { SpanPlan } from './spans.ts';
 import { planTrace } from './spans.ts';
 
-/** The maximum number of batches without an answer. */
 const maxUnanswered = 4;
 /** The maximum number of writings with a cached span, for links. */
 const maxWritings = 4096;

@@ -21,7 +21,6 @@ function invalid(name: string, expected: string, value = ''): never {
   throw new Error(`${name}: Expected ${expected}, not ${JSON.stringify(value)}`);
 }
 
-/** Reads a whole number above 0. */
 function readCount(variables: Variables, name: string, fallback: number): number {
   const text = variables.get(name);
   const count = Number(text ?? fallback);

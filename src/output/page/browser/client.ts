@@ -72,7 +72,6 @@ export function connect(state: PageState): void {
   });
 }
 
-/** Loads the page again and updates the shown one. */
 export async function refresh(state: PageState, isAsked: boolean): Promise<void> {
   if (state.isAsking || (document.hidden && !isAsked)) {
     state.isBehind = true;
@@ -207,7 +206,6 @@ export function removeCharts(charts: PageState['charts'], all: boolean): void {
   }
 }
 
-/** Draws new and changed charts. */
 export function drawAll({ charts }: PageState): void {
   removeCharts(charts, false);
   for (const figure of document.querySelectorAll<HTMLElement>('[data-chart]')) {
