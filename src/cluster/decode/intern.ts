@@ -16,22 +16,18 @@ const maps = new Map<string, Labels>();
 const lists = new Map<string, readonly unknown[]>();
 
 /** Returns the copy of a short string that repeats, as names of nodes, ports and zones do. */
-export function internWord(text: string): string {
-  return intern(words, text, text, wordLimit);
-}
+export const internWord = (text: string): string => intern(words, text, text, wordLimit);
 
 /** Returns the copy of a label map or selector. Annotations do not repeat. */
-export function internLabels(labels: Labels): Labels {
-  return intern(maps, JSON.stringify(labels), labels, textLimit);
-}
+export const internLabels = (labels: Labels): Labels =>
+  intern(maps, JSON.stringify(labels), labels, textLimit);
 
 /**
  * Returns the copy of a list of plain objects. Lists of different kinds of objects are not
  * confused, for these differ in their properties.
  */
-export function internList<T>(list: readonly T[]): readonly T[] {
-  return intern(lists, JSON.stringify(list), list, textLimit) as readonly T[];
-}
+export const internList = <T>(list: readonly T[]): readonly T[] =>
+  intern(lists, JSON.stringify(list), list, textLimit) as readonly T[];
 
 function intern<T>(table: Map<string, T>, key: string, value: T, limit: number): T {
   const known = table.get(key);

@@ -50,8 +50,18 @@ export interface Format {
 export const jsonFormat: Format = {
   name: 'JSON',
   pieces: (source) => jsonPieces(source),
-  parse: parseJson,
-  guess: guessJson,
+  parse(text) {
+    try {
+      return { value: JSON.parse(text) as unknown };
+    } catch (error) {
+      return { fault: String(error), line: 0 };
+    }
+  },
+  guess(text) {
+    // Every writer puts the kind first or orders fields by name, which comes to the same here.
+    const kind = /"kind"\s*:\s*"(\w+)"/.exec(text.slice(0, 4096))?.[1] ?? null;
+    return { kind, namespace: null, name: null };
+  },
 };
 
 /**
@@ -230,20 +240,4 @@ function emit(scan: Scan, type: Piece['type'], line = scan.capture.line): void {
   const text = Buffer.concat(parts).toString();
   scan.pieces.push({ type: tooLong ? 'tooLong' : type, line, text });
   scan.capture = noCapture(scan.line);
-}
-
-// --- parsing ---
-
-function parseJson(text: string): Parsed {
-  try {
-    return { value: JSON.parse(text) as unknown };
-  } catch (error) {
-    return { fault: String(error), line: 0 };
-  }
-}
-
-function guessJson(text: string): Guess {
-  // Every writer puts the kind first or orders fields by name, which comes to the same here.
-  const kind = /"kind"\s*:\s*"(\w+)"/.exec(text.slice(0, 4096))?.[1] ?? null;
-  return { kind, namespace: null, name: null };
 }

@@ -69,7 +69,7 @@ export type Projection<R extends Resource> =
   | { readonly object: ObjectOf[R]; readonly problem?: undefined }
   | { readonly object?: undefined; readonly problem: Unreadable };
 
-/** The parts of a model object that only the caller knows. */
+/** What only the caller knows. */
 export interface Known {
   /** The latest version of the pod of this key, for `ipsSince`. */
   readonly previousPod?: PreviousPod | undefined;
@@ -442,7 +442,6 @@ const endpointHints = (hints: Fields) => ({
 
 // --- what could not be read ---
 
-/** The problem of an object with a wrong field. */
 export function unreadable(resource: Resource, raw: unknown, error: WrongType): Unreadable {
   const lost = lostOf(resource, isFields(raw) && isFields(raw.metadata) ? raw.metadata : {});
   return {

@@ -69,9 +69,8 @@ export function systemReason({ errno, code, message }: NodeJS.ErrnoException): s
   return known?.[1] ?? code ?? message;
 }
 
-export function isSystemError(error: unknown): error is NodeJS.ErrnoException {
-  return error instanceof Error && 'syscall' in error;
-}
+export const isSystemError = (error: unknown): error is NodeJS.ErrnoException =>
+  error instanceof Error && 'syscall' in error;
 
 /** A problem of one source. */
 export function problemAt(

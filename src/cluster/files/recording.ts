@@ -11,7 +11,7 @@
 // `at` is the arrival in Unix seconds. SYNC is an object of the first list, ADDED, MODIFIED and
 // DELETED are watch events, and BOOKMARK has only a time. `"gap":true` marks an object with missed
 // changes before it. An object that is missing before `synced` does not exist. `watch` has the new
-// state of a watch, and `unreadable` an object that the recorder could not read. node-entries.ts
+// state of a watch, and `unreadable` an object that the recorder could not read. entry.ts
 // describes the lines about nodes.
 //
 // A recording may be damaged anywhere, above all at its end, since the recorder may have been
@@ -27,14 +27,13 @@ import type {
   WatchEvent,
 } from '../../model/objects.ts';
 import { isOutput, resources } from '../../model/objects.ts';
-import type { LiveEntry, WatchState } from '../decode/entry.ts';
+import type { LiveEntry, NodeConfigEntry, NodeRulesEntry, WatchState } from '../decode/entry.ts';
+import { readNodeConfig, readNodeRules } from '../decode/entry.ts';
 import type { Fields } from '../decode/json-fields.ts';
 import { eventTypes, isFields, WrongType } from '../decode/json-fields.ts';
 import { hasManagedFields, jsonBytes, objectText, project } from '../decode/json-objects.ts';
 import type { Bytes, Line } from '../decode/line-reader.ts';
 import { lineBatches, plainBytes, textLimit } from '../decode/line-reader.ts';
-import type { NodeConfigEntry, NodeRulesEntry } from '../decode/node-entries.ts';
-import { readNodeConfig, readNodeRules } from '../decode/node-entries.ts';
 import type { OnProblem, Problem } from '../decode/problem.ts';
 import { boundedProblems, countWord, guessLost, problemAt, valueText } from '../decode/problem.ts';
 

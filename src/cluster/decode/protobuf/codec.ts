@@ -247,26 +247,19 @@ function readFrame(frame: ByteSpan, { resource, previousPod }: DecodeContext, at
 
 // --- messages ---
 
-/** The object in an envelope: its kind, and its message. */
-interface Enveloped {
-  readonly kind: string;
-  readonly message: ByteSpan;
-}
-
 const noBytes: ByteSpan = { bytes: Buffer.alloc(0), at: 0, end: 0 };
 
 /** Takes prefix and envelope off. */
-function unwrap(range: ByteSpan): Enveloped {
+function unwrap(range: ByteSpan): { readonly kind: string; readonly message: ByteSpan } {
   const { bytes, at, end } = range;
   const from = Math.min(at + magic.length, end);
   if (!hasPrefix(range)) throw noPrefix(bytes, at, from);
-  const { typeMeta, raw }: UnknownMessage = decode('Unknown', { bytes, at: from, end });
+  const { typeMeta, raw }: { typeMeta?: { kind?: string }; raw?: ByteSpan } = decode('Unknown', {
+    bytes,
+    at: from,
+    end,
+  });
   return { kind: typeMeta?.kind ?? '', message: raw ?? noBytes };
-}
-
-interface UnknownMessage {
-  readonly typeMeta?: { readonly kind?: string };
-  readonly raw?: ByteSpan;
 }
 
 const hasPrefix = ({ bytes, at, end }: ByteSpan): boolean =>

@@ -17,10 +17,8 @@ export interface ByteSpan extends Readonly<Cursor> {
   readonly end: number;
 }
 
-/** The bytes are no message: `expected` says what should be there, as in fields.ts. */
-function malformed(expected: string): WrongType {
-  return new WrongType('', expected, undefined);
-}
+/** The bytes are no message: `expected` says what should be there. */
+const malformed = (expected: string) => new WrongType('', expected, undefined);
 
 /** The wire types that Kubernetes' objects use. */
 export const varintType = 0;
@@ -80,9 +78,7 @@ function exactInt64(bytes: Buffer, from: number, to: number): number {
   return Number(BigInt.asIntN(64, value));
 }
 
-export function readBool(cursor: Cursor, end: number): boolean {
-  return readInt64(cursor, end) !== 0;
-}
+export const readBool = (cursor: Cursor, end: number): boolean => readInt64(cursor, end) !== 0;
 
 /** The tag of the next field: its number, shifted by 3, and its wire type. */
 export function readTag(cursor: Cursor, end: number): number {
@@ -129,7 +125,6 @@ export function skip(cursor: Cursor, tag: number, end: number): void {
   }
 }
 
-/** Skips a group, which may contain groups. */
 function skipGroup(cursor: Cursor, end: number): void {
   for (let depth = 1; depth > 0;) {
     const tag = readTag(cursor, end);

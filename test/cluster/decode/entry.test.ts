@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 
 import { WrongType } from '../../../src/cluster/decode/json-fields.ts';
-import { readNodeConfig, readNodeRules } from '../../../src/cluster/decode/node-entries.ts';
+import { readNodeConfig, readNodeRules } from '../../../src/cluster/decode/entry.ts';
 
 const rules = { node: 'node-a', tool: 'iptables-save', family: 'IPv4', text: '*nat' };
 
