@@ -69,7 +69,7 @@ function nodesOfService(auditor: Auditor, key: Key) {
   const nodes = portsOnNodes(auditor, key);
   if (nodes === null) return null;
   return [...nodes].map(([node, ports]) => {
-    const verdict = worstVerdict(ports.map((port) => port.verdict));
+    const verdict = worstVerdict(ports.map((port) => port.verdict)) ?? 'conform';
     const isWhole = ports.some(({ port }) => port === '');
     const isWalked = !isWhole && verdict !== 'conform' && ++walks <= mostNodes;
     const names = new Set(isWalked ? ports.map(({ port }) => port.split(' ')[0] ?? '') : []);

@@ -8,7 +8,7 @@ import { selects } from '../../model/selector.ts';
 import { legal } from '../finding/verdicts.ts';
 import type { ServiceAuditor } from '../service/auditor.ts';
 import type { AuditContext } from '../service/cache.ts';
-import type { ServiceAudit } from '../service/reconcile.ts';
+import type { ServiceAudit, ServiceDifference } from '../service/reconcile.ts';
 import type { VerdictInput } from '../service/verdict.ts';
 import { serviceOutputs, verdictOf, verdictOn } from '../service/verdict.ts';
 import { stateWords } from './conditions.ts';
@@ -80,7 +80,11 @@ function explainTarget(
 function withControllerHint({ audited }: ServiceAuditor, explanation: Explanation): Explanation {
   const { subject, verdict, reasons, change } = explanation;
   if (verdict !== 'different' && verdict !== 'pending') return explanation;
-  const unexplained = [...audited.values()].filter(isUnexplained);
+  const isUnexplained = ({ output, cause, difference }: ServiceDifference): boolean =>
+    output !== 'input' && cause === null && !legal.has(difference.code);
+  const unexplained = [...audited.values()].filter(({ items }) =>
+    [...items.values()].some((found) => found.some(isUnexplained)),
+  );
   const others = unexplained.map(({ record }) => record.key).sort();
   if (others.length < 2) return explanation;
   const text =
@@ -99,14 +103,6 @@ function withControllerHint({ audited }: ServiceAuditor, explanation: Explanatio
     reasons: [...reasons, hint],
   };
 }
-
-const isUnexplained = ({ items }: ServiceAudit): boolean =>
-  [...items.values()].some((found) =>
-    found.some(
-      ({ output, cause, difference }) =>
-        output !== 'input' && cause === null && !legal.has(difference.code),
-    ),
-  );
 
 const notFound = (answer: string, reasons: readonly Reason[] = []): Result => ({
   found: false,
@@ -164,7 +160,7 @@ function listingOf(context: VerdictInput, audited: ServiceAudit, filter: EntryFi
     .filter((output) => verdictOf(listers, audited, output) !== null)
     .map((output) => verdictOn(audited, items, output, context.stale));
   const { key } = audited.record;
-  const verdict = worstVerdict(verdicts);
+  const verdict = worstVerdict(verdicts) ?? 'conform';
   return { audited, key, entries, items, verdict, severity: severityOf(items) };
 }
 
@@ -181,7 +177,7 @@ function listingReason(
 }
 
 const worstOf = (assessed: readonly Pick<Listing, 'verdict' | 'severity'>[]) => ({
-  verdict: assessed.length === 0 ? null : worstVerdict(assessed.map(({ verdict }) => verdict)),
+  verdict: worstVerdict(assessed.map(({ verdict }) => verdict)),
   severity: worstSeverity(assessed.map(({ severity }) => severity)),
 });
 

@@ -77,9 +77,9 @@ export const markOf = (verdict: Verdict): ReasonMark =>
 
 const worstFirst: readonly Verdict[] = ['different', 'unknown', 'pending', 'conform'];
 
-/** The worst verdict; `conform` without any. */
-export const worstVerdict = (verdicts: readonly Verdict[]): Verdict =>
-  worstFirst.find((verdict) => verdicts.includes(verdict)) ?? 'conform';
+/** The worst verdict; null without any. */
+export const worstVerdict = (verdicts: readonly Verdict[]): Verdict | null =>
+  worstFirst.find((verdict) => verdicts.includes(verdict)) ?? null;
 
 export const worstSeverity = (found: readonly (Severity | null)[]): Severity | null =>
   severities.find((severity) => found.includes(severity)) ?? null;

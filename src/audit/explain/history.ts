@@ -50,13 +50,8 @@ export function createTargetHistory(target: HistoryTarget) {
       at: number,
     ): void {
       if (event !== null && !mayConcern(target, event)) return;
-      const add = (
-        what: string,
-        before: string | null,
-        after: string,
-        lag: number | null = null,
-      ) => {
-        entries.push({ at, what, before, after, lag });
+      const add = (what: string, before: string | null, after: string, lag?: number | null) => {
+        entries.push({ at, what, before, after, lag: lag ?? null });
         if (entries.length > 1000) entries.shift();
       };
       if ('pod' in target) lastPod = context.listers.pods.get(target.pod) ?? lastPod;

@@ -54,7 +54,7 @@ export function explainNode(
   const unknown = whyUnknown(all, verdicts);
   const findings = findingsAt(serviceAuditor, name, key);
   const [worst] = findings;
-  const verdict = verdicts.length === 0 ? 'unknown' : worstVerdict(verdicts.map((v) => v.verdict));
+  const verdict = worstVerdict(verdicts.map((item) => item.verdict)) ?? 'unknown';
   const wrong = walked.flatMap(({ groups }) => groups ?? []).flatMap((group) => group.wrong)[0];
   return {
     verdict,

@@ -178,13 +178,9 @@ export function itemsAbout(
 }
 
 /** The end of an answer if an output of a Service is unknown; '' if all are known. */
-export function doubtText(
-  { stale }: VerdictInput,
-  audited: ServiceAudit,
-  what = 'not all',
-): string {
+export function doubtText({ stale }: VerdictInput, audited: ServiceAudit, all = 'not all'): string {
   const [first] = serviceOutputs.flatMap((output) => unknownReason(audited, output, stale) ?? []);
-  return first === undefined ? '' : `; ${what} can be judged: ${unknownText[first]}`;
+  return first === undefined ? '' : `; ${all} can be judged: ${unknownText[first]}`;
 }
 
 function pairInput(context: VerdictInput, audited: ServiceAudit, pod: Pod) {
@@ -218,7 +214,7 @@ export function explainPair(context: VerdictInput, audited: ServiceAudit, pod: P
   return {
     service: service.key,
     /** Also `conform` if no place must list the pod, and none does. */
-    verdict: worstVerdict(places.map(({ verdict }) => verdict)),
+    verdict: worstVerdict(places.map(({ verdict }) => verdict)) ?? 'conform',
     severity: severityOf(items),
     ...answerOf(input, places),
     /** Whether the selector takes the pod. */

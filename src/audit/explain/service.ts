@@ -33,12 +33,10 @@ export function explainService(context: VerdictInput, audited: ServiceAudit): Ex
   const { record } = audited;
   const { service } = record;
   const items = [...audited.items.values()].flat();
-  const verdicts = serviceOutputs.flatMap(
-    (output) => verdictOf(listers, audited, output, stale) ?? [],
-  );
+  const verdicts = serviceOutputs.map((output) => verdictOf(listers, audited, output, stale));
   const pods = service === null ? null : podsReason(context, record, service);
   return {
-    verdict: verdicts.length === 0 ? null : worstVerdict(verdicts),
+    verdict: worstVerdict(verdicts.filter((verdict) => verdict !== null)),
     severity: severityOf(items),
     ...answerOf(context, audited, pods, items),
     reasons: [

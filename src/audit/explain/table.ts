@@ -23,12 +23,12 @@ interface Place {
 
 /** At most `most` rows, beginning with the row of index `from`. */
 export function serviceTable(
-  context: AuditContext,
+  input: AuditContext,
   audited: ServiceAudit,
   from: number,
   most: number,
 ) {
-  const { listers } = context;
+  const { listers } = input;
   const { record } = audited;
   const items = itemsByAddress(audited);
   const all = placesIn(record, items.keys());
@@ -57,7 +57,7 @@ export function serviceTable(
         pod: pod?.key ?? named,
         selected: pod !== null,
         node: (pod ?? listers.pods.get(named ?? ''))?.node ?? '',
-        ...expectedAt(context, record.service, pod, address),
+        ...expectedAt(input, record.service, pod, address),
         // If two pods have the address, an entry names one of them, and both rows show it.
         entries: ofPod.length === 0 ? found : ofPod,
         items: items.get(address) ?? [],
