@@ -124,17 +124,13 @@ function enqueuePod(queue: Queue, cache: ServiceCache, change: Change<'pods'>): 
   if (pod === null) return;
   // An object of another uid is another pod: the old one is gone and a new one exists, both wake.
   const isReplaced = before?.uid !== after?.uid;
-  const wakes =
-    before === null || after === null || isReplaced ? 'all' : wakesOfPodUpdate(before, after);
-  const isSame = before !== null && after !== null && isSamePod(before, after);
+  const isUpdate = before !== null && after !== null;
+  const wakes = isUpdate && !isReplaced ? wakesOfPodUpdate(before, after) : 'all';
+  const isSame = isUpdate && isSamePod(before, after);
   if (isSame && wakes === 'none' && gap !== true) return;
-  const was = keysSelecting(cache, before);
-  const is =
-    before !== null && after !== null && equalLabels(before.labels, after.labels)
-      ? was
-      : keysSelecting(cache, after);
+  const [was, is] = [keysSelecting(cache, before), keysSelecting(cache, after)];
   const addresses = addressesOf([before, after]);
-  const changesPhase = before !== null && after !== null && before.terminal !== after.terminal;
+  const changesPhase = isUpdate && before.terminal !== after.terminal;
   for (const item of itemsOf(queue, cache, new Set([...was, ...is]))) {
     const { key } = item.record;
     addAll(item.addresses, addresses);

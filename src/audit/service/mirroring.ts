@@ -4,8 +4,7 @@
 
 import { isOfUid } from '../../model/equality.ts';
 import { canonicalIP } from '../../model/ip.ts';
-import type { Endpoint, Endpoints, EndpointSlice, Labels } from '../../model/objects.ts';
-import { portText } from '../../model/objects.ts';
+import type { Endpoint, Endpoints, EndpointSlice, Labels, Port } from '../../model/objects.ts';
 import type { MirroredEndpoint, MirroredGroup } from '../../shadow/mirroring.ts';
 import {
   endpointIdentity,
@@ -28,6 +27,8 @@ import {
   endpointText,
   isReady,
   ownersText,
+  portsText,
+  readyText,
   sliceObject,
 } from './compare.ts';
 
@@ -170,16 +171,14 @@ function missingOrMoved(
   want: MirroredEndpoint,
   got: MirroredEntry | undefined,
 ): Difference {
-  const ports = group.ports.map(portText).join(', ') || 'no ports';
   const more = { subject: `${want.address} ${groupKey(group)}` };
   if (got === undefined) {
     const object = `EndpointSlices mirrored from Endpoints ${key}`;
-    const readiness = want.ready === false ? 'not ready' : 'ready';
-    const text = `${want.address}, ${readiness}, ${ports}`;
+    const text = `${want.address}, ${readyText(want.ready !== false)}, ${portsText(group.ports)}`;
     return difference('mirror-endpoint-missing', object, 'endpoints', text, null, more);
   }
-  const actual = got.slice.ports.map(portText).join(', ') || 'no ports';
-  const [e, a] = [`${want.address}: ${ports}`, `${want.address}: ${actual}`];
+  const text = (ports: readonly Port[]): string => `${want.address}: ${portsText(ports)}`;
+  const [e, a] = [text(group.ports), text(got.slice.ports)];
   return difference('mirror-ports-different', sliceObject(got.slice), 'ports', e, a, more);
 }
 
@@ -209,9 +208,11 @@ function compareEntry(want: MirroredEndpoint, { slice, endpoint }: MirroredEntry
     ['addresses', address, [address, ...endpoint.addresses.slice(1)].join(', ')],
     ['nodeName', source.node, endpoint.node],
     ['hostname', source.hostname === '' ? null : source.hostname, endpoint.hostname],
-    ['targetRef.kind', from?.kind ?? null, to?.kind ?? null],
-    ['targetRef.namespace', from?.namespace ?? null, to?.namespace ?? null],
-    ['targetRef.uid', from?.uid ?? null, to?.uid ?? null],
+    ...(['kind', 'namespace', 'uid'] as const).map((key): ComparedField => [
+      `targetRef.${key}`,
+      from?.[key] ?? null,
+      to?.[key] ?? null,
+    ]),
     ['zone', null, endpoint.zone],
   ];
   const different = compareFields('mirror-endpoint-different', object, address, fields, more);
