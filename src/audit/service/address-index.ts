@@ -80,7 +80,8 @@ function indexSlices(slices: readonly EndpointSlice[], addresses: Addresses): Sl
       for (const address of endpoint.addresses) {
         const ip = canonicalIP(address);
         if (addresses?.has(ip) === false) continue;
-        const isRepeated = slicings.get(ip)?.at(-1)?.endpoint === endpoint;
+        const isRepeated =
+          endpoint.addresses.length > 1 && slicings.get(ip)?.at(-1)?.endpoint === endpoint;
         if (!isRepeated) append(slicings, ip, { slice, endpoint });
       }
     }

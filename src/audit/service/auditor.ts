@@ -11,7 +11,6 @@
 // A start from nothing and following every change give the same differences. Only the history, and
 // with it some causes, is known to an auditor that followed the changes.
 
-import { getOrInsert } from '../../model/get-or-insert.ts';
 import { canonicalIP } from '../../model/ip.ts';
 import type { Change, EndpointSlice, Key, UnreadableObject } from '../../model/objects.ts';
 import { unreadableKey } from '../../model/objects.ts';
@@ -99,10 +98,14 @@ export function createServiceAuditor(options: ServiceAuditorOptions) {
 }
 
 const getOrCreate = (state: State, key: Key): ServiceAudit =>
-  getOrInsert(state.audited, key, () => {
-    const record = createServiceState(key);
-    return { record, items: noItems, unknown: unknownOf(state, record), regime: -1 };
-  });
+  state.audited.get(key) ?? createAudit(state, key);
+
+function createAudit(state: State, key: Key): ServiceAudit {
+  const record = createServiceState(key);
+  const audit = { record, items: noItems, unknown: unknownOf(state, record), regime: -1 };
+  state.audited.set(key, audit);
+  return audit;
+}
 
 const unknownOf = ({ options, unreadable }: State, record: ServiceState): ServiceAudit['unknown'] =>
   unknownOutputs(options.context.listers, record, unreadable.values());
@@ -219,18 +222,23 @@ function evaluateWhole(evaluation: Evaluation): void {
   const { record } = audit;
   audit.regime = regimeOf(sink.context, record);
   const index = buildIndex(record, null);
-  for (const ip of allAddresses(audit, index)) evaluateAddress(evaluation, index, ip);
+  for (const ip of index.listings.keys()) evaluateAddress(evaluation, index, ip);
+  for (const ip of unlistedAddresses(audit, index)) evaluateAddress(evaluation, index, ip);
   for (const slice of record.slices) evaluateSlice(evaluation, slice);
   evaluateOutputs(evaluation, true);
 }
 
-/** The addresses of entries, of pods and of known differences. */
-function allAddresses({ record, items }: ServiceAudit, index: AddressIndex): Set<string> {
-  const addresses = new Set([...index.listings.keys(), ...index.slicings.keys()]);
-  for (const { ips } of record.members.keys()) for (const ip of ips) addresses.add(canonicalIP(ip));
+/** The other addresses of entries in slices, of pods and of known differences. */
+function unlistedAddresses({ record, items }: ServiceAudit, index: AddressIndex): Set<string> {
+  const addresses = new Set<string>();
+  const add = (ip: string): void => {
+    if (!index.listings.has(ip)) addresses.add(ip);
+  };
+  for (const ip of index.slicings.keys()) add(ip);
+  for (const { ips } of record.members.keys()) for (const ip of ips) add(canonicalIP(ip));
   for (const key of items.keys()) {
     const address = unitAddress(key);
-    if (address !== null) addresses.add(address);
+    if (address !== null) add(address);
   }
   return addresses;
 }
