@@ -50,24 +50,20 @@ export const tcpFlags: Readonly<Record<string, number>> = {
 };
 
 /** Modules that only count or explain: they hold for every packet. */
-const notes = new Set(['comment', 'nfacct']);
+const note = /^(?:comment|nfacct)$/;
 
 /** They ask for headers that no first packet has; and conntrack puts fragments together first. */
-const absent = new Set([
-  ...['frag', 'rt', 'hbh', 'dst', 'ah', 'esp', 'mh', 'icmp', 'icmp6', 'igmp'],
-]);
+const absent = /^(?:frag|rt|hbh|dst|ah|esp|mh|icmp|icmp6|igmp)$/;
 
 /** Modules whose options are independent of each other. */
-const plain = new Set([
-  ...['tcp', 'udp', 'udplite', 'sctp', 'dccp', 'multiport', 'iprange', 'conntrack', 'state'],
-  ...['mark', 'connmark', 'ttl', 'hl'],
-]);
+const plain =
+  /^(?:tcp|udp|udplite|sctp|dccp|multiport|iprange|conntrack|state|(?:conn)?mark|ttl|hl)$/;
 
 /** What the options of a module ask for; `text` is all of it, as it is written. */
 export function matchesOf(module: string, options: readonly Option[], text: string): Statement[] {
-  if (notes.has(module)) return [{ kind: 'note', text }];
-  if (absent.has(module)) return [{ kind: 'never', text }];
-  if (!plain.has(module)) return modules[module]?.(options, text) ?? [{ kind: 'unknown', text }];
+  if (note.test(module)) return [{ kind: 'note', text }];
+  if (absent.test(module)) return [{ kind: 'never', text }];
+  if (!plain.test(module)) return modules[module]?.(options, text) ?? [{ kind: 'unknown', text }];
   return options.map((option) => {
     const { name, negate, values } = option;
     const written = [...(negate ? ['!'] : []), name, ...values].join(' ');
@@ -105,9 +101,12 @@ export function portRange(text: string, separator: ':' | '-'): Range<number> | n
 
 const readInterface =
   (side: 'in' | 'out'): OptionReader =>
-  ({ negate, values: [value = ''] }) => {
-    return { kind: 'interface', side, names: [value.replace(/\+$/, '*')], negate };
-  };
+  ({ negate, values: [name = ''] }) => ({
+    kind: 'interface',
+    side,
+    names: [name.replace(/\+$/, '*')],
+    negate,
+  });
 
 const readStates: OptionReader = ({ negate, values: [value = ''] }) => ({
   kind: 'state',

@@ -111,21 +111,18 @@ const verdicts: Readonly<Record<string, Action>> = {
 };
 
 /** They let the packet go on as it is, for all that is asked here. */
-const notes = new Set([
+export const noteTargets = new Set([
   ...['LOG', 'NFLOG', 'ULOG', 'TRACE', 'AUDIT', 'DSCP', 'TOS', 'TTL', 'HL', 'TCPMSS', 'ECN'],
   ...['TCPOPTSTRIP', 'CHECKSUM', 'CLASSIFY', 'LED', 'RATEEST', 'SET', 'SECMARK', 'CONNSECMARK'],
   ...['TEE', 'IDLETIMER'],
 ]);
-
-/** Whether a target lets the packet go on as it is. */
-export const isNoteTarget = (name: string): boolean => notes.has(name);
 
 /** The action of `-j name`; `text` has its options, too. A name of no target is that of a chain. */
 export function targetOf(name: string, options: readonly Option[], text: string): Action {
   if (name.length > longest) return { kind: 'jump', chain: name, endpoint: undefined };
   const verdict = verdicts[name];
   if (verdict !== undefined) return verdict;
-  if (notes.has(name)) return { kind: 'note', text };
+  if (noteTargets.has(name)) return { kind: 'note', text };
   const read = targets[name];
   if (read !== undefined) return read(options, text) ?? { kind: 'unknown verdict', text };
   return options.length > 0 ? { kind: 'unknown verdict', text } : { kind: 'jump', chain: name };

@@ -52,10 +52,7 @@ export function componentOf(value: unknown, type: string): Component | null {
   return { low: low.low, high: high.high };
 }
 
-/**
- * An element; `type`: of the set's components, a set by expressions has none. Of a part that cannot
- * be read the text is kept: nothing equals it.
- */
+/** `type`: of the set's components. Of a part that cannot be read the text is kept. */
 export function readElement(raw: unknown, type: unknown): Element {
   const types = Array.isArray(type) ? type : [type];
   if (!Array.isArray(raw) || raw.length !== 2) {

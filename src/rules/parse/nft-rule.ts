@@ -8,7 +8,7 @@ import { everything } from '../../model/ip.ts';
 import type { Action, ElementSet, LookupKey, Match, Rule, Statement, Table } from '../ruleset.ts';
 import { fieldMatch, only } from '../ruleset.ts';
 import { tcpFlags } from './iptables-match.ts';
-import { isNoteTarget, targetOf } from './iptables-rule.ts';
+import { noteTargets, targetOf } from './iptables-rule.ts';
 import type { NftFields, Selector } from './nft-expression.ts';
 import {
   componentOf,
@@ -392,12 +392,6 @@ function mapTranslation(map: NftFields, port: unknown, table: Table, text: strin
 }
 
 const marks = ['MARK', 'CONNMARK'];
-const noOptions = ['MASQUERADE', 'REJECT'];
-const translationKinds: Readonly<Record<string, 'dnat' | 'snat'>> = {
-  SNAT: 'snat',
-  DNAT: 'dnat',
-  REDIRECT: 'dnat',
-};
 
 /** An extension of iptables: the listing has its name alone. */
 function extensionOf(fields: NftFields, table: NftTable, text: string): Statement {
@@ -406,10 +400,12 @@ function extensionOf(fields: NftFields, table: NftTable, text: string): Statemen
     if (name === 'comment' || name === 'nfacct') return { kind: 'note', text };
     return { kind: ['frag', 'rt', 'icmp', 'icmp6'].includes(name) ? 'never' : 'unknown', text };
   }
-  if (isNoteTarget(name) || noOptions.includes(name)) return targetOf(name, [], text);
+  const isPlain = noteTargets.has(name) || name === 'MASQUERADE' || name === 'REJECT';
+  if (isPlain) return targetOf(name, [], text);
   if (marks.includes(name)) return { kind: 'unknown mark', bits: table.markBits(), text };
-  const kind = translationKinds[name];
-  return kind === undefined ? { kind: 'unknown verdict', text } : { kind, to: null, text };
+  if (name === 'SNAT') return { kind: 'snat', to: null, text };
+  const isDnat = name === 'DNAT' || name === 'REDIRECT';
+  return isDnat ? { kind: 'dnat', to: null, text } : { kind: 'unknown verdict', text };
 }
 
 export const hasExtension = (rule: RawRule): boolean =>

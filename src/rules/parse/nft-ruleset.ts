@@ -9,7 +9,7 @@
 import type { Base, Chain, ElementSet, RuleSet, Table } from '../ruleset.ts';
 import { chainsOf, DumpError, hooks } from '../ruleset.ts';
 import { readElement, tagOf } from './nft-expression.ts';
-import type { RawRule } from './nft-rule.ts';
+import type { NftTable, RawRule } from './nft-rule.ts';
 import { askedBitsOf, hasExtension, readRule, setsMark } from './nft-rule.ts';
 
 /** Fields of a table, a chain and a set. */
@@ -27,11 +27,10 @@ interface RawObject {
   readonly elem?: readonly unknown[];
 }
 
-interface OpenTable extends Table {
+interface OpenTable extends NftTable {
   readonly byName: Map<string, Chain>;
   readonly sets: Map<string, ElementSet>;
   readonly rules: Map<string, RawRule[]>;
-  readonly markBits: () => number;
   markBitsKnown: number | null;
   /** Its chains are unhooked. */
   readonly dormant: boolean;
@@ -46,12 +45,7 @@ const families: Readonly<Record<string, Table['family']>> = {
   netdev: 'inet',
 };
 
-/**
- * One listing as a rule set.
- *
- * @throws DumpError where the text is no such listing; of a part of it, `line` is its place in the
- *   list of objects.
- */
+/** @throws DumpError where the text is no listing; `line` is the place of an object in its list. */
 export function parseNft(dump: string | Uint8Array): RuleSet {
   const text = typeof dump === 'string' ? dump : new TextDecoder().decode(dump);
   const tables = new Map<string, OpenTable>();

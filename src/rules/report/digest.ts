@@ -21,11 +21,7 @@ import { familyOf } from '../ruleset.ts';
 import type { RuleFrontend } from './frontends.ts';
 
 /** Who sends, per family; null: the node has no such sender. */
-export interface Senders {
-  readonly node: string | null;
-  readonly pod: string | null;
-  readonly outside: string | null;
-}
+export type Senders = Readonly<Record<'node' | 'pod' | 'outside', string | null>>;
 
 /** The senders of a node, and where it answers for ports that no address is named for. */
 export interface NodeSenders {
@@ -139,10 +135,7 @@ export function wordsAt(
   return [...words, seen === 'reject 1/1' ? 'stray rejected' : 'stray not rejected'];
 }
 
-/**
- * The words of a correct frontend, from the correct outcomes of each packet; null if a packet has
- * several.
- */
+/** The words of a correct frontend, from its correct outcomes; null if a packet has several. */
 export function expectedWordsAt(
   frontend: RuleFrontend,
   asking: NodeSenders,

@@ -7,6 +7,7 @@
 // Left out: rules that exclude.
 
 import { formatAddress } from '../../model/ip.ts';
+import type { Protocol } from '../../model/proxy-config.ts';
 import { familyOf } from '../ruleset.ts';
 import type { Address, Range } from '../../model/ip.ts';
 import type { Chain, ElementSet, LookupKey, Rule, RuleSet, Statement, Table } from '../ruleset.ts';
@@ -16,22 +17,18 @@ export interface RuleFrontend {
   readonly family: 'ip' | 'ip6';
   /** null: any address that is the node's own. */
   readonly address: string | null;
-  readonly protocol: 'tcp' | 'udp' | 'sctp';
+  readonly protocol: Protocol;
   readonly port: number;
   /** How many tables have it in chains of type nat. */
   readonly translators: number;
 }
 
-/** What the rules on the way have asked for; null: nothing yet. */
-type MatchedFields = Readonly<Record<'address' | 'protocol' | 'port', readonly Range[] | null>>;
+const askedFields = ['destination', 'protocol', 'destination port'];
 
-const nothing: MatchedFields = { address: null, protocol: null, port: null };
+/** What the rules on the way have asked for of these fields. */
+type MatchedFields = Readonly<Partial<Record<string, readonly Range[]>>>;
 
-const protocols: Readonly<Record<number, RuleFrontend['protocol']>> = {
-  6: 'tcp',
-  17: 'udp',
-  132: 'sctp',
-};
+const protocols: Record<number, Protocol> = { 6: 'tcp', 17: 'udp', 132: 'sctp' };
 
 /** Each once. */
 export function frontendsInRules(ruleset: RuleSet): RuleFrontend[] {
@@ -43,7 +40,7 @@ export function frontendsInRules(ruleset: RuleSet): RuleFrontend[] {
       const { base } = chain;
       if (base?.hook !== 'prerouting' && base?.hook !== 'output') continue;
       const isNat = base.type === 'nat';
-      search({ table, isNat, found, seen: seen[isNat ? 'nat' : 'filter'] }, chain, nothing);
+      search({ table, isNat, found, seen: seen[isNat ? 'nat' : 'filter'] }, chain, {});
     }
   }
   return [...found.values()].map(({ by, ...frontend }) => ({ ...frontend, translators: by.size }));
@@ -59,12 +56,11 @@ interface Search {
   readonly seen: Set<string>;
 }
 
-const nameOf = (ranges: readonly Range[] | null): string =>
-  ranges === null ? 'any' : ranges.map(({ low, high }) => `${low}-${high}`).join();
+const nameOf = (ranges?: readonly Range[]): string =>
+  ranges?.map(({ low, high }) => `${low}-${high}`).join() ?? 'any';
 
 function search(at: Search, chain: Chain, asked: MatchedFields): void {
-  const { address, protocol, port } = asked;
-  const key = `${chain.name} ${nameOf(address)} ${nameOf(protocol)} ${nameOf(port)}`;
+  const key = [chain.name, ...askedFields.map((field) => nameOf(asked[field]))].join(' ');
   if (at.seen.has(key)) return;
   at.seen.add(key);
   for (const rule of rulesOf(chain)) searchRule(at, rule, asked);
@@ -82,7 +78,7 @@ function searchRule(at: Search, rule: Rule, before: MatchedFields): void {
       const target = at.table.chains.get(statement.chain);
       if (target !== undefined) search(at, target, asked);
     } else if (translates.has(statement.kind)) {
-      add(at, asked.address === null ? asked : { ...asked, port: asked.port ?? discard });
+      add(at, asked.destination === undefined ? asked : { 'destination port': discard, ...asked });
     } else if (stops.has(statement.kind)) add(at, asked);
   }
 }
@@ -92,14 +88,6 @@ const stops = new Set<Statement['kind']>(['drop', 'reject']);
 
 /** The port of the discard protocol, for rules that take all. */
 const discard: readonly Range[] = [{ low: 9, high: 9 }];
-
-const fields = {
-  destination: 'address',
-  protocol: 'protocol',
-  'destination port': 'port',
-} as const;
-
-const isAsked = (field: string): field is keyof typeof fields => field in fields;
 
 function narrowed(asked: MatchedFields, statement: Statement): MatchedFields {
   if (statement.kind !== 'field' || statement.negate || statement.mask !== null) return asked;
@@ -113,10 +101,9 @@ const isLoopback = ({ low, high }: Range): boolean =>
   typeof low === 'number' && low < high && low >= 0x7f000000 && high <= 0x7fffffff;
 
 function asking(asked: MatchedFields, field: string, ranges: readonly Range[]): MatchedFields {
-  if (!isAsked(field)) return asked;
-  const name = fields[field];
-  const both = asked[name]?.flatMap((range) => ranges.flatMap((other) => meet(range, other)));
-  return { ...asked, [name]: both ?? ranges };
+  if (!askedFields.includes(field)) return asked;
+  const both = asked[field]?.flatMap((range) => ranges.flatMap((other) => meet(range, other)));
+  return { ...asked, [field]: both ?? ranges };
 }
 
 function meet(range: Range, other: Range): Range[] {
@@ -132,9 +119,10 @@ const endsOf = (ranges: readonly Range[]): ReadonlySet<Address> =>
   new Set(ranges.slice(0, mostRanges).flatMap(({ low, high }) => [low, high]));
 
 /** Takes note of frontends that are complete; returns whether they are. */
-function add(at: Search, { address, protocol, port }: MatchedFields): boolean {
-  if (protocol === null || port === null) return false;
-  const addresses = address === null ? [null] : [...endsOf(address)];
+function add(at: Search, asked: MatchedFields): boolean {
+  const { destination, protocol, 'destination port': port } = asked;
+  if (protocol === undefined || port === undefined) return false;
+  const addresses = destination === undefined ? [null] : [...endsOf(destination)];
   for (const number of endsOf(protocol)) {
     const name = protocols[Number(number)];
     if (name === undefined) continue;
@@ -148,7 +136,7 @@ function add(at: Search, { address, protocol, port }: MatchedFields): boolean {
 function addOne(
   { found, table, isNat }: Search,
   address: Address | null,
-  protocol: RuleFrontend['protocol'],
+  protocol: Protocol,
   port: number,
 ): void {
   const own = table.family === 'inet' ? (['ip', 'ip6'] as const) : [table.family];
@@ -174,9 +162,8 @@ function elementFields(key: LookupKey, set: ElementSet, asked: MatchedFields): M
 
 /** Chains that a map leads to without having asked for a port. */
 function searchTargets(at: Search, set: ElementSet, key: LookupKey, asked: MatchedFields): void {
-  const complete =
-    key.kind === 'fields' && (key.fields.includes('destination port') || asked.port !== null);
-  if (complete) return;
+  const port = 'destination port';
+  if (key.kind === 'fields' && (key.fields.includes(port) || asked[port] !== undefined)) return;
   for (const { verdict } of set.elements) {
     if (verdict?.kind !== 'jump' && verdict?.kind !== 'goto') continue;
     const target = at.table.chains.get(verdict.chain);

@@ -66,19 +66,12 @@ function answerTo(match: Match, state: PacketState): MatchResult {
   }
 }
 
-type FieldMatch = Extract<Match, { kind: 'field' }>;
+type MatchOf<Kind> = Extract<Match, { kind: Kind }>;
 
-/** Fields of conntrack's entry, not of the packet. */
-const ofEntry: readonly PacketField[] = [
-  'connection mark',
-  'original destination',
-  'original destination port',
-];
-
-function fieldAnswer(match: FieldMatch, state: PacketState): MatchResult {
+function fieldAnswer(match: MatchOf<'field'>, state: PacketState): MatchResult {
   const { field, ranges, negate } = match;
-  // Without an entry there is nothing to compare, and a negation does not make one.
-  if (state.entry !== 'new' && ofEntry.includes(field)) return 'no';
+  // Without an entry of conntrack there is nothing to compare, and a negation does not make one.
+  if (state.entry !== 'new' && /^connection|^original/.test(field)) return 'no';
   if (match.mask !== null || field === 'mark' || field === 'connection mark') {
     return bitsAnswer(match, state);
   }
@@ -110,7 +103,10 @@ const numbers: Readonly<Record<PacketField, (state: PacketState) => Address | nu
 };
 
 /** Fields of bits: some may be known and others not. */
-function bitsAnswer({ field, mask, ranges, negate }: FieldMatch, state: PacketState): MatchResult {
+function bitsAnswer(
+  { field, mask, ranges, negate }: MatchOf<'field'>,
+  state: PacketState,
+): MatchResult {
   const bits = bitsOf(field, state);
   if (bits === null) return field === 'tcp flags' ? answer(false, negate) : 'unknown';
   const asked = mask ?? 0xffffffff;
@@ -137,9 +133,10 @@ function bitsOf(field: PacketField, state: PacketState): Bits | null {
   return typeof value === 'number' ? { value, known } : null;
 }
 
-type InterfaceMatch = Extract<Match, { kind: 'interface' }>;
-
-function interfaceAnswer({ side, names, negate }: InterfaceMatch, state: PacketState): MatchResult {
+function interfaceAnswer(
+  { side, names, negate }: MatchOf<'interface'>,
+  state: PacketState,
+): MatchResult {
   const name = side === 'in' ? state.in : state.out;
   if (name !== null) return answer(matchesName(names, name), negate);
   // Whatever it is: it is one of the node's, and not the loopback interface.
@@ -183,10 +180,8 @@ function stateHolds(name: string, { entry, rewritten, masqueraded }: PacketState
 const needsSource = (states: readonly string[], state: PacketState): boolean =>
   states.includes('snat') && state.masqueraded === 'unknown';
 
-type AddressTypeMatch = Extract<Match, { kind: 'address type' }>;
-
 function addressTypeAnswer(
-  { side, types, negate }: AddressTypeMatch,
+  { side, types, negate }: MatchOf<'address type'>,
   state: PacketState,
 ): MatchResult {
   if (side === 'destination' && state.toNode !== null) {

@@ -47,10 +47,7 @@ const mostRoutes = 4096;
 /** The flag of a route by a gateway: include/uapi/linux/route.h. */
 const byGateway = 0x2;
 
-/**
- * Reads the two files; `devices` are the interfaces that are no software's. null: they are not of
- * that form, or too long.
- */
+/** `devices`: the hardware interfaces. null: a file is of another form, or too long. */
 export function readRoutes(route: string, trie: string, devices: readonly string[]): Routes | null {
   const lines = route.trimEnd().split('\n').slice(1);
   const main = lines.flatMap((line) => routeIn(line) ?? []);

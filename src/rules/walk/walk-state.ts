@@ -82,7 +82,6 @@ export function addressOf(field: string, text: string): Address {
 
 const protocols = { tcp: 6, udp: 17, sctp: 132 };
 const allKnown: Bits = { value: 0, known: 0xffffffff };
-const noWays = (): null => null;
 
 /** A packet before any rule. Its walk changes the state; a fork copies it. */
 export function packetState(packet: Packet, node: NodeContext, localAddresses: readonly Address[]) {
@@ -102,7 +101,7 @@ export function packetState(packet: Packet, node: NodeContext, localAddresses: r
     /** All interfaces of the node; null: not known. */
     interfaces: interfaces?.all ?? null,
     /** The interfaces that may reach an address; null: not known. */
-    interfacesTo: interfaces?.routes?.to ?? noWays,
+    interfacesTo: interfaces?.routes?.to ?? (() => null),
     /** Where it was sent to; null: not known. */
     original: { address: destination as Address | null, port: dport as number | null },
     hook: 'prerouting' as Hook,

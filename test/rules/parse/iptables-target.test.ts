@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 
 import { parseNetwork } from '../../../src/model/ip.ts';
-import { isNoteTarget, parseRule } from '../../../src/rules/parse/iptables-rule.ts';
+import { noteTargets, parseRule } from '../../../src/rules/parse/iptables-rule.ts';
 import type { Statement } from '../../../src/rules/ruleset.ts';
 
 function target(text: string): Statement | undefined {
@@ -71,7 +71,7 @@ describe('targets', () => {
   });
 
   test('targets that only write a log are notes', () => {
-    expect(['LOG', 'NFLOG', 'TCPMSS'].every(isNoteTarget)).toBe(true);
-    expect(['DNAT', 'DROP', 'KUBE-SERVICES'].some(isNoteTarget)).toBe(false);
+    expect(['LOG', 'NFLOG', 'TCPMSS'].every((name) => noteTargets.has(name))).toBe(true);
+    expect(['DNAT', 'DROP', 'KUBE-SERVICES'].some((name) => noteTargets.has(name))).toBe(false);
   });
 });
