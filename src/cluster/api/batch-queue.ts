@@ -35,8 +35,8 @@ export function createBatchQueue(
       } catch (cause) {
         throw new Undeliverable('A batch was not taken', { cause });
       }
-      // Not cleared: V8 leaves a link from what a map was to what it becomes, so that one piece of
-      // it that has grown old would keep all that ever comes after, until the heap is collected.
+      // Not cleared: V8 links what a map was to what it becomes, so that one old piece of it would
+      // keep all that ever comes after, until the heap is collected.
       changed = new Map();
     }
     began = environment.monotonic();

@@ -3,8 +3,7 @@
 // per resource, because the API server scans all pods of the namespace for each selector.
 //
 // Every list asks for the newest state (no resourceVersion), so what it shows is not older than the
-// request. The lists are not of one moment: each has its version. The selected pods are read after
-// the Services.
+// request. Each list has its own version. The selected pods are read after the Services.
 
 import type { Key, Labels, ObjectOf, Pod, Resource } from '../../model/objects.ts';
 import { label } from '../../model/objects.ts';
@@ -17,9 +16,8 @@ import { acceptOf, codecOf } from './watch-codec.ts';
 
 interface FreshReaderOptions {
   readonly environment: Environment;
-  /** Whether Endpoints are read. */
+  /** Whether Endpoints and pods are read. */
   readonly endpoints: boolean;
-  /** Whether pods are. */
   readonly pods: boolean;
   readonly previousPod: (key: Key) => Pod | undefined;
 }

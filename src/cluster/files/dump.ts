@@ -271,7 +271,6 @@ function readValue(file: File, value: unknown, line: number, length: number, nes
     alien(file, line, 'Expected a kind', valueText(kind));
   } else if (kind.endsWith('List') && nesting < nestingLimit) {
     file.list = newList(value);
-    announce(file, itemResource(file.list));
     const items = Array.isArray(value.items) ? (value.items as unknown[]) : [];
     for (const item of items) readValue(file, item, line, 0, nesting + 1);
     closeList(file, value);

@@ -22,10 +22,8 @@ export const yamlFormat: Format = {
 
 /**
  * Cuts YAML text into documents and the items of their lists and yields all that a chunk completes.
- *
- * A list that does not say its kind before its items and not after them either is cut off; half an
- * item could look like a whole one, so the last one is then not delivered. `isDamaged` is asked at
- * the end, when the source may have ended early without another sign of it.
+ * A list without a kind before or after its items is cut off; its last item is not delivered, since
+ * half an item could look like a whole one. `isDamaged` is asked at the end.
  */
 export async function* yamlPieces(
   source: Bytes,

@@ -91,9 +91,6 @@ export function createConnection(account: Account, now: () => number) {
 /** Seconds between two pings, and for a connection to be made. */
 const usualPatience = { ping: 14, connect: 30 };
 
-const streamWindow = 4 * 1024 * 1024;
-const sessionWindow = 32 * 1024 * 1024;
-
 export function createTransport({ server, tls, proxy }: Target, patience = usualPatience) {
   let plain = proxy !== null || server.startsWith('http:');
   let pings = false;
@@ -116,8 +113,8 @@ export function createTransport({ server, tls, proxy }: Target, patience = usual
         }
       });
     },
-    initialWindowSize: streamWindow,
-    connectionWindowSize: sessionWindow,
+    initialWindowSize: 4 * 1024 * 1024,
+    connectionWindowSize: 32 * 1024 * 1024,
     pingInterval: patience.ping * 1000,
   });
   return {
@@ -183,17 +180,14 @@ async function sendThrough(
   };
 }
 
-/** Chunks of at most 16 KiB that may wait for the reader before the sender has to. */
-const waitingLimit = 16;
-
 /**
- * The chunks of a stream as they came. (A stream's own iterator copies all waiting chunks into a
- * new buffer, which causes full collections.)
+ * The chunks of a stream as they came; after 16 of at most 16 KiB the sender waits for the reader.
+ * (A stream's own iterator copies all waiting chunks, which causes full collections.)
  */
 function chunksOf(stream: Readable): Body {
   let [arrived, taken] = [0, 0];
   stream.on('data', () => arrived++);
-  const limits = { highWaterMark: waitingLimit, lowWaterMark: waitingLimit / 2 };
+  const limits = { highWaterMark: 16, lowWaterMark: 8 };
   const chunks = on(stream, 'data', { ...limits, close: ['end'] }) as AsyncIterable<[Uint8Array]>;
   return {
     hasMore: () => taken < arrived,
