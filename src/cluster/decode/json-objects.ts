@@ -1,8 +1,8 @@
 // Reads API objects: the one adapter from plain objects (JSON, YAML or protobuf) to the model.
 //
 // It reads an object as a controller does: through Go's decoder (json-fields.ts) and the defaults
-// of the API (pkg/apis/core/v1 and pkg/apis/discovery/v1 of kubernetes@v1.36.3). It ignores fields
-// that the auditor does not use. A wrong type in any other field makes the object unreadable.
+// of the API (pkg/apis/core/v1 and pkg/apis/discovery/v1 of kubernetes@v1.36.3). Fields that the
+// auditor does not use are ignored. A wrong type in another field makes the object unreadable.
 //
 // Model objects share values with the raw object and with each other (intern.ts), so the caller
 // must not change a raw object afterwards.
