@@ -7,7 +7,7 @@
 // slice.
 
 import { addCounts } from '../../model/counts.ts';
-import type { AddressType, EndpointSlice, Key, Port } from '../../model/objects.ts';
+import type { EndpointSlice, Key } from '../../model/objects.ts';
 
 export interface Fill {
   readonly endpoints: number;
@@ -17,14 +17,10 @@ export interface Fill {
 }
 
 /** The slices of one Service with one address type and port map. */
-export interface PortMapFill extends Fill {
-  readonly addressType: AddressType;
-  readonly ports: readonly Port[];
-  readonly ratio: number | null;
-}
+export type PortMapFill = Readonly<ReturnType<typeof fillGroups>[number]>;
 
 /** Groups the slices of one Service and controller by address type and ports. */
-export function fillGroups(slices: readonly EndpointSlice[], max: number): PortMapFill[] {
+export function fillGroups(slices: readonly EndpointSlice[], max: number) {
   const groups = Map.groupBy(slices, ({ addressType, portMap }) => `${addressType} ${portMap}`);
   const filled = slices.filter(({ endpoints }) => endpoints.length > 0);
   const used = new Set(filled.map(({ addressType }) => addressType));
