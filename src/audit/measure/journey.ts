@@ -32,7 +32,6 @@ export type JourneyOutput = (typeof journeyOutputs)[number];
 export const journeyLagOutputs = [...journeyOutputs, 'node'] as const;
 export type JourneyStageName = 'arrival' | (typeof journeyLagOutputs)[number];
 
-/** A place that a journey reached. */
 export interface JourneyStage {
   readonly stage: JourneyStageName;
   /** Unix seconds on the auditor's clock: the arrival, or the reading of the rules. */
@@ -132,7 +131,6 @@ interface JourneysOptions {
 /** The most nodes that all open journeys await; others end with their outputs. */
 const mostAwaited = 65_536;
 
-/** Stages at nodes that a journey stores. */
 const shownNodes = 8;
 
 interface State {
@@ -156,7 +154,6 @@ export function createJourneys(options: JourneysOptions = {}) {
     ended: ended as Readonly<typeof ended>,
     open: (): Iterable<Journey> => byPod.values(),
     openCount: () => byPod.size,
-    /** Begins a journey, and ends the one that it overtakes. */
     begin(start: JourneyStart): void {
       begin(state, start);
     },
@@ -299,7 +296,6 @@ export const createJourneyLag = () => ({
   begun: recordOf(lagOperations, () => recordOf(journeyQualities, () => 0)),
 });
 
-/** Whether the length of a journey is meaningful. */
 export const isMeasured = ({ quality }: Journey): boolean =>
   quality !== 'skewed' && quality !== 'gap';
 

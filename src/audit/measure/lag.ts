@@ -77,7 +77,6 @@ function triggerTimeOf(object: Endpoints | EndpointSlice): number | null {
   return Number.isNaN(seconds) ? null : seconds;
 }
 
-/** Whether the controller that stamps trigger times writes this object. */
 function isStamped(object: Endpoints | EndpointSlice, service: Service | null): boolean {
   if ('subsets' in object) return service !== null && service.selector !== null;
   return object.labels[label.sliceManagedBy] === manager.slices;

@@ -9,7 +9,6 @@ import { createJourneyLag } from './journey.ts';
 import { createClockSkew, createConvergenceLag, createTriggerLag, durationBounds } from './lag.ts';
 import { createSizes } from './size.ts';
 
-/** Sums over the existing Services. */
 export type ServiceSums = Readonly<ReturnType<typeof createServiceSums>>;
 
 export const createServiceSums = (max: number) => ({

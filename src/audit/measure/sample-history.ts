@@ -9,7 +9,6 @@ import { createHistogram, observe, quantile } from './histogram.ts';
 import type { LagOutput, LagSample } from './lag.ts';
 import { convergenceBounds, lagOutputs } from './lag.ts';
 
-/** Seconds of one interval. */
 const intervalSeconds = 10;
 
 /** One change that an output of a Service followed. */
@@ -60,7 +59,6 @@ function seriesOf(intervals: readonly (readonly [number, Interval])[]) {
     );
   return {
     at: intervals.map(([at]) => at),
-    /** Changes of all outputs. */
     changes: intervals.map(([, interval]) =>
       Object.values(interval).reduce((sum, { count }) => sum + count, 0),
     ),
