@@ -7,16 +7,7 @@
 // recorded branch is walked in full and adds a branch.
 
 import { addShare, tallyOf } from './outcome-shares.ts';
-import type {
-  DecisionLeaf,
-  DecisionNode,
-  DecisionTree,
-  List,
-  MatchQuestion,
-  PacketState,
-  PassedRule,
-  Walk,
-} from './walk-state.ts';
+import type { DecisionLeaf, DecisionNode, DecisionTree, PacketState, Walk } from './walk-state.ts';
 
 /** A node needs few trees: by sender, protocol and mark. */
 const maxTrees = 16;
@@ -61,7 +52,7 @@ function addLeaf(walk: Walk, tree: DecisionTree, state: PacketState): DecisionLe
   if (tree.leaves >= maxLeaves) return null;
   const { goal, trace } = state;
   const { unknown } = walk;
-  const questions: MatchQuestion[] = [];
+  const questions: NonNullable<PacketState['questions']> = [];
   walk.unknown = new Map();
   const tally = tallyOf({ ...state, questions }, (copy) => walk.onward(walk, copy));
   const leaf: DecisionLeaf = { goal, trace, tally, unknown: walk.unknown };
@@ -119,12 +110,10 @@ function follow(walk: Walk, leaf: DecisionLeaf, { tally, weight, trace, goal }: 
   for (const [key, reason] of leaf.unknown) walk.unknown.set(key, reason);
 }
 
+type Trace = PacketState['trace'];
+
 /** The steps of a way since it began, behind those of another. */
-const behind = (
-  ownSteps: List<PassedRule> | null,
-  way: List<PassedRule> | null,
-  begun: List<PassedRule> | null,
-): List<PassedRule> | null =>
+const behind = (ownSteps: Trace, way: Trace, begun: Trace): Trace =>
   way === begun || way === null
     ? ownSteps
     : { head: way.head, tail: behind(ownSteps, way.tail, begun) };
