@@ -211,7 +211,8 @@ function readFields({ fields }: Message, cursor: Cursor, end: number, raw: Raw):
       field = undefined;
       const tag = readTag(cursor, end);
       field = fields[tag >>> 3];
-      if (field === undefined) skip(cursor, tag, end);
+      if (field === undefined && (tag & 7) === lengthType) cursor.at = readEnd(cursor, end);
+      else if (field === undefined) skip(cursor, tag, end);
       else if (tag === field.tag) readField(field, cursor, end, raw);
       else {
         const { name } = field;
@@ -257,6 +258,7 @@ const isReady = ({ bytes, at }: Cursor): boolean =>
 
 /** Reads a scalar, or a message whose JSON is a scalar. */
 function readValue(type: Scalar | Message, cursor: Cursor, end: number): unknown {
+  if (type === 'string') return readText(cursor, end); // most values, without the table
   if (typeof type === 'string') return scalars[type](cursor, end);
   const part: Raw = {};
   readFields(type, cursor, readEnd(cursor, end), part);
