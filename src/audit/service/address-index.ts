@@ -60,7 +60,6 @@ function append<T>(index: Map<string, T[]>, ip: string, entry: T): void {
   else entries.push(entry);
 }
 
-/** The entries of the Endpoints by address. */
 function indexEndpoints(endpoints: Endpoints | null, only: Addresses): Listings {
   const listings: Listings = new Map();
   for (const [subset, { addresses }] of (endpoints?.subsets ?? none).entries()) {
@@ -72,7 +71,6 @@ function indexEndpoints(endpoints: Endpoints | null, only: Addresses): Listings 
   return listings;
 }
 
-/** The entries of slices by address. */
 function indexSlices(slices: readonly EndpointSlice[], addresses: Addresses): Slicings {
   const slicings = new Map<string, SlicedEndpoint[]>();
   for (const slice of slices) {

@@ -135,7 +135,6 @@ function* updateUnknown(state: State, unreadable: UnreadableObject, at: number):
   }
 }
 
-/** Evaluates a Service without known history. */
 function evaluateFirst({ options }: State, audit: ServiceAudit, at: number): void {
   const item = createWorkItem(audit.record);
   evaluateWhole({ sink: options, audit, at, item, beginning: true, gap: false });

@@ -87,7 +87,6 @@ export interface ServiceCache {
 const none: readonly never[] = [];
 const noUids: ReadonlySet<string> = new Set();
 
-/** The empty state of a key. */
 export function createServiceState(key: Key): ServiceState {
   const slash = key.indexOf('/');
   return {

@@ -74,7 +74,6 @@ export function compareEndpoints(context: AuditContext, record: ServiceState): D
   ]);
 }
 
-/** Labels that the controller sets itself. */
 const ownLabels: readonly string[] = [label.headless, label.endpointsManagedBy];
 
 function compareCapacity(endpoints: Endpoints, truncated: Truncation | null): Difference[] {

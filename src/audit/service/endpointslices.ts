@@ -288,7 +288,6 @@ const isPlaceholder = (slice: EndpointSlice): boolean =>
 const differOnlyEmpty = (want: Labels, got: Labels): boolean =>
   differingKeys(want, got).every((key) => (want[key] ?? '') === '' && (got[key] ?? '') === '');
 
-/** The owner, the address type and the size of a slice. */
 function compareShape(context: AuditContext, service: Service, slice: EndpointSlice): Difference[] {
   const object = sliceObject(slice);
   const found: Difference[] = [];

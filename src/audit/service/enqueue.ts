@@ -48,7 +48,6 @@ export interface WorkItem {
   unseen: Cause | null;
 }
 
-/** A work item of a Service that evaluates nothing yet. */
 export function createWorkItem(record: ServiceState): WorkItem {
   return {
     record,
@@ -62,7 +61,6 @@ export function createWorkItem(record: ServiceState): WorkItem {
   };
 }
 
-/** Work items by the key of their Service. */
 type Queue = Map<Key, WorkItem>;
 
 const itemOf = (queue: Queue, record: ServiceState): WorkItem =>

@@ -26,7 +26,6 @@ interface LeftBehind {
   readonly slices: readonly EndpointSlice[];
 }
 
-/** The controllers' outputs for a selector that is gone. */
 function leftBehind({ listers }: AuditContext, record: ServiceState): LeftBehind {
   const { service, endpoints } = record;
   if (service === null || isSelected(service)) return { endpoints: null, slices: [] };

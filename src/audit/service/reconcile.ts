@@ -82,7 +82,6 @@ export interface Evaluation {
 export interface FindingSink {
   readonly context: AuditContext;
   readonly settle: PendingFindings;
-  /** Receives how long an output took to follow its input. */
   onConvergence?(sample: ConvergenceSample): void;
 }
 
@@ -248,7 +247,6 @@ function carryOn(
   return restart(evaluation, next, item);
 }
 
-/** Replaces an item by one that belongs to another finding. */
 function restart(
   { sink: { settle }, audit: { record }, at }: Evaluation,
   next: ServiceDifference,
