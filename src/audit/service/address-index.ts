@@ -90,8 +90,8 @@ function indexSlices(slices: readonly EndpointSlice[], addresses: Addresses): Sl
 const canonicalIPs = ({ addresses }: Endpoint): string[] => addresses.map(canonicalIP);
 
 /** Endpoints with more addresses keep their index, Services with more slices those of each. */
-const fewAddresses = 256;
-const fewSlices = 4;
+const fewAddresses = 64;
+const fewSlices = 1;
 
 const keptListings = new WeakMap<Endpoints, Listings>();
 const keptSlicings = new WeakMap<EndpointSlice, Slicings>();
