@@ -16,9 +16,6 @@ export interface Fill {
   readonly minimum: number;
 }
 
-/** The slices of one Service with one address type and port map. */
-export type PortMapFill = Readonly<ReturnType<typeof fillGroups>[number]>;
-
 /** Groups the slices of one Service and controller by address type and ports. */
 export function fillGroups(slices: readonly EndpointSlice[], max: number) {
   const groups = Map.groupBy(slices, ({ addressType, portMap }) => `${addressType} ${portMap}`);
