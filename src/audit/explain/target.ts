@@ -5,7 +5,7 @@ import { parseIP } from '../../model/ip.ts';
 import type { Key, Listers } from '../../model/objects.ts';
 import type { ExplainTarget } from './explanation.ts';
 
-/** A target as the user wrote it; the namespace `*` means that none was given. */
+/** A target as the user wrote it; the namespace is '' if none was given. */
 export interface ParsedTarget {
   pod: Key | null;
   service: Key | null;
@@ -44,7 +44,7 @@ export function parseTarget(words: readonly string[], namespace: string | null):
     } else if (rest.length > (field === 'node' ? 1 : 2)) {
       throw new Error(`${usage}: "${word}" has too many parts`);
     } else if (field === 'node') target.node = first;
-    else target[field] = second === undefined ? `${namespace ?? '*'}/${first}` : rest.join('/');
+    else target[field] = second === undefined ? `${namespace ?? ''}/${first}` : rest.join('/');
   }
   const { pod, service, address, node } = target;
   const isNotAlone = address !== null && (pod !== null || service !== null || node !== null);
@@ -56,14 +56,14 @@ export function parseTarget(words: readonly string[], namespace: string | null):
 }
 
 /**
- * The key of an object whose namespace may be `*`; it stays so if no object has that name. If
+ * The key of an object whose namespace may be ''; it becomes `*` if no object has that name. If
  * several have it, that in the namespace of `other` wins. Throws an Error if several remain.
  */
 function resolveKey(key: Key, objects: ReadonlyMap<Key, unknown>, other: Key | null): Key {
-  if (!key.startsWith('*/')) return key;
-  const keys = [...objects.keys()].filter((known) => known.endsWith(key.slice(1)));
+  if (!key.startsWith('/')) return key;
+  const keys = [...objects.keys()].filter((known) => known.endsWith(key));
   const near = keys.find((known) => known.split('/')[0] === other?.split('/')[0]);
-  if (near !== undefined || keys.length < 2) return near ?? keys[0] ?? key;
+  if (near !== undefined || keys.length < 2) return near ?? keys[0] ?? `*${key}`;
   throw new Error(`${keys.join(', ')} have that name: say which with -n NAMESPACE`);
 }
 

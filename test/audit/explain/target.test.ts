@@ -73,6 +73,8 @@ describe('names without a namespace', () => {
     [['pod/no'], { kind: 'pod', pod: '*/no' }],
     [['node/n', 'svc/no'], { kind: 'node', node: 'n', service: '*/no', port: null }],
     [['pod/no', 'svc/only'], { kind: 'pair', pod: '*/no', service: 'bank/only' }],
+    [['service/*/only'], { kind: 'service', service: '*/only' }],
+    [['pod/*/web-1', 'service/only'], { kind: 'pair', pod: '*/web-1', service: 'bank/only' }],
   ])('%j is not there', (words, want) => {
     const target = meant(...words);
     expect(isResolved(target)).toBe(false);
