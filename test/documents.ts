@@ -303,15 +303,13 @@ const sources: Readonly<Record<string, readonly string[]>> = {
   ],
   'output/traces/tracing.ts': ['journeys_traced_total'],
   'output/traces/otel.ts': ['spans_exported_total', 'spans_dropped_total'],
-  'audit/measure/fill.ts': [
+  'audit/measure/endpoint-counts.ts': [
     'endpointslices',
     'endpointslices_minimum',
     'endpointslices_surplus',
     'slice_endpoints',
     'fill_ratio',
     'service_endpointslices_surplus',
-  ],
-  'audit/measure/endpoint-counts.ts': [
     'duplicate_endpoints',
     'endpoints',
     'truncated_objects',

@@ -7,7 +7,7 @@ import { serviceTable } from '../audit/explain/table.ts';
 import type { ParsedTarget } from '../audit/explain/target.ts';
 import { resolveTarget } from '../audit/explain/target.ts';
 import type { Verdict } from '../audit/finding/verdicts.ts';
-import { fillGroups } from '../audit/measure/fill.ts';
+import { fillGroups } from '../audit/measure/endpoint-counts.ts';
 import type { NodeVerdict } from '../audit/node/node-state.ts';
 import { slicesOf } from '../audit/service/cache.ts';
 import type { ServiceAudit } from '../audit/service/reconcile.ts';

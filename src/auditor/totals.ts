@@ -5,10 +5,14 @@
 // Changed Services wait for the next `refreshTotals`, since most of them change again. At most
 // `maxWaiting` wait. Beyond that, each change recounts the Service that has waited for longest.
 
-import type { CapacityCounts, DuplicateCounts } from '../audit/measure/endpoint-counts.ts';
-import { capacityOf, countConditions, countDuplicates } from '../audit/measure/endpoint-counts.ts';
-import type { Fill } from '../audit/measure/fill.ts';
-import { fillOf, surplusOf } from '../audit/measure/fill.ts';
+import type { CapacityCounts, DuplicateCounts, Fill } from '../audit/measure/endpoint-counts.ts';
+import {
+  capacityOf,
+  countConditions,
+  countDuplicates,
+  fillOf,
+  surplusOf,
+} from '../audit/measure/endpoint-counts.ts';
 import { createServiceSums } from '../audit/measure/measurements.ts';
 import type { NodesSummary } from '../audit/node/nodes.ts';
 import type { ServiceAuditor } from '../audit/service/auditor.ts';

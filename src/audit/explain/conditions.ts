@@ -13,9 +13,8 @@ import { addressTypesOf, expectedEndpoints, isStranded } from '../../shadow/endp
 import { findPort } from '../../shadow/pod.ts';
 import type { Release } from '../../shadow/release.ts';
 import type { Reason } from './explanation.ts';
-import { reason } from './explanation.ts';
+import { reason, servicePortText } from './explanation.ts';
 import { isNear, missedLabelText, missedPairs, wantedLabels } from './near-miss.ts';
-import { servicePortText } from './text.ts';
 
 /** The objects that the conditions read; `node` as nodeOf returns it. */
 export interface PodAndService {

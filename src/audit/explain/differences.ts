@@ -5,8 +5,7 @@ import { bySeverity, catalogue } from '../finding/catalogue.ts';
 import { causes } from '../finding/causes.ts';
 import type { ServiceDifference } from '../service/reconcile.ts';
 import type { Reason } from './explanation.ts';
-import { firstReasons, note, reason, worstSeverity } from './explanation.ts';
-import { counted } from './text.ts';
+import { counted, firstReasons, note, reason, worstSeverity } from './explanation.ts';
 
 /** Differences worst first, then oldest first. */
 export const worstItemsFirst = (items: readonly ServiceDifference[]): ServiceDifference[] =>

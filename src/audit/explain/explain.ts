@@ -15,6 +15,8 @@ import { stateWords } from './conditions.ts';
 import { itemReasons, severityOf } from './differences.ts';
 import type { ExplainTarget, Explanation, Reason, ReasonMark } from './explanation.ts';
 import {
+  counted,
+  fewOf,
   firstChange,
   firstReasons,
   note,
@@ -34,7 +36,6 @@ import {
   servicesListing,
 } from './pod-in-service.ts';
 import { explainService } from './service.ts';
-import { counted, fewOf } from './text.ts';
 
 type Result = Omit<Explanation, 'subject'>;
 

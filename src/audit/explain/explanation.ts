@@ -1,7 +1,7 @@
 // Contains an explanation and its reasons: a tree of marked sentences, each with the object and
 // field that decide it, the upstream code that reads them, and the smallest change that helps.
 
-import type { Key } from '../../model/objects.ts';
+import type { Key, ServicePort } from '../../model/objects.ts';
 import type { Severity } from '../finding/catalogue.ts';
 import { severities } from '../finding/catalogue.ts';
 import type { Verdict } from '../finding/verdicts.ts';
@@ -83,3 +83,17 @@ export const worstVerdict = (verdicts: readonly Verdict[]): Verdict | null =>
 
 export const worstSeverity = (found: readonly (Severity | null)[]): Severity | null =>
   severities.find((severity) => found.includes(severity)) ?? null;
+
+/** `1 pod`, `2 pods`. */
+export const counted = (count: number, noun: string, plural = `${noun}s`): string =>
+  `${count} ${count === 1 ? noun : plural}`;
+
+/** The first few names: `a, b, c and 4 more`. */
+export function fewOf(names: readonly string[], few = 3): string {
+  const rest = names.length - few;
+  const first = names.slice(0, few).join(', ');
+  return rest > 0 ? `${first} and ${rest} more` : first;
+}
+
+export const servicePortText = ({ name, port, protocol }: ServicePort): string =>
+  `${name === '' ? '' : `${name} `}${port}/${protocol}`;

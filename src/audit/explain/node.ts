@@ -17,8 +17,7 @@ import type { ServiceAuditor } from '../service/auditor.ts';
 import type { VerdictInput } from '../service/verdict.ts';
 import { sideNotes } from './differences.ts';
 import type { ExplainTarget, ExplanationBody, Reason } from './explanation.ts';
-import { firstReasons, markOf, note, reason, worstVerdict } from './explanation.ts';
-import { counted, fewOf } from './text.ts';
+import { counted, fewOf, firstReasons, markOf, note, reason, worstVerdict } from './explanation.ts';
 
 export interface NodeLookup {
   /** null if nothing is known of the node. */

@@ -10,7 +10,7 @@ import { hintMode, whyNoHints } from '../../shadow/hints.ts';
 import { isMirrored } from '../../shadow/mirroring.ts';
 import { addressesOf } from '../../shadow/pod.ts';
 import { legal, unknownText } from '../finding/verdicts.ts';
-import { fillOf } from '../measure/fill.ts';
+import { fillOf } from '../measure/endpoint-counts.ts';
 import type { AuditContext, ServiceState } from '../service/cache.ts';
 import { nodeOf, slicesOf } from '../service/cache.ts';
 import { countHints } from '../service/endpointslices.ts';
@@ -22,10 +22,19 @@ import type { Conditions } from './conditions.ts';
 import { decidingCondition, evaluateConditions, stateWords } from './conditions.ts';
 import { itemChange, itemReasons, itemText, severityOf, worstItemsFirst } from './differences.ts';
 import type { ExplanationBody, Reason } from './explanation.ts';
-import { firstChange, firstReasons, markOf, note, reason, worstVerdict } from './explanation.ts';
+import {
+  counted,
+  fewOf,
+  firstChange,
+  firstReasons,
+  markOf,
+  note,
+  reason,
+  servicePortText,
+  worstVerdict,
+} from './explanation.ts';
 import { missedLabelText, namespacesMatching, podsNear, wantedLabels } from './near-miss.ts';
 import { doubtText, managerText, observedEntries } from './pod-in-service.ts';
-import { counted, fewOf, servicePortText } from './text.ts';
 
 /** Explains a Service, or the objects that are left under its name. */
 export function explainService(context: VerdictInput, audited: ServiceAudit): ExplanationBody {

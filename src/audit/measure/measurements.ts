@@ -2,8 +2,7 @@
 // the changes of the input. A new measurement needs a field here, a call in src/auditor that feeds
 // it, and an entry in src/output/metrics.
 
-import { capacityOf, countConditions, countDuplicates } from './endpoint-counts.ts';
-import { fillOf } from './fill.ts';
+import { capacityOf, countConditions, countDuplicates, fillOf } from './endpoint-counts.ts';
 import { createHistogram } from './histogram.ts';
 import { createJourneyLag } from './journey.ts';
 import { createClockSkew, createConvergenceLag, createTriggerLag, durationBounds } from './lag.ts';

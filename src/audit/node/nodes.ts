@@ -8,17 +8,19 @@
 // open, pending ones restart. Left out: rules that come and go between two dumps.
 
 import { getOrInsert } from '../../model/get-or-insert.ts';
+import { joinHostPort } from '../../model/ip.ts';
 import type { Key, Listers, Service } from '../../model/objects.ts';
 import type { Packet, ProxyConfig } from '../../model/proxy-config.ts';
 import type { Steps } from '../../model/run-to-end.ts';
 import { runToEnd } from '../../model/run-to-end.ts';
 import type { RulesDump } from '../../rules/parse/rules-dump.ts';
 import type { Lack } from '../../rules/ruleset.ts';
+import type { Frontend } from '../../shadow/forwarding.ts';
 import { expectedForwarding } from '../../shadow/forwarding.ts';
 import type { NodeUnknownReason } from '../finding/verdicts.ts';
 import type { PendingFindings } from '../pending/pending.ts';
 import type { ConvergenceSample } from '../service/reconcile.ts';
-import type { PacketDifferences } from './aggregate.ts';
+import type { PacketDifference, PacketDifferences } from './aggregate.ts';
 import { auditNodeInSteps, tracePackets } from './audit-node.ts';
 import type { ClassAudit } from './node-class.ts';
 import { createClassAudit } from './node-class.ts';
@@ -33,7 +35,6 @@ import type { CurrentReading, LastAudit, NodeState, NodeVerdict } from './node-s
 import { conformVerdicts, newNodeState, portVerdicts } from './node-state.ts';
 import type { NodeBehavior, NodeObservation } from './observation.ts';
 import { observeDumps } from './observation.ts';
-import { outliersAmongPeers } from './peers.ts';
 import { proxiedPortKey } from './probes.ts';
 import type { ProxyCache } from './proxy-cache.ts';
 import type { NodeReading } from './staleness.ts';
@@ -267,3 +268,44 @@ function dropFindings({ settle }: NodesOptions, state: NodeState, at: number): v
 
 const portKeys = (differences: PacketDifferences): ReadonlySet<string> =>
   new Set(differences.flatMap((it) => (it.port && !it.harmless ? proxiedPortKey(it.port) : [])));
+
+/**
+ * Frontends with unknown outcomes where this node differs from most peers with the same expectation
+ * and an agent. It is information only, since most nodes may be wrong.
+ */
+export function outliersAmongPeers(
+  doubtful: ReadonlySet<Frontend>,
+  rules: NodeBehavior,
+  peers: Iterable<NodeBehavior>,
+): PacketDifference[] {
+  if (doubtful.size === 0) return [];
+  const compared = [...peers].slice(0, 100);
+  return [...doubtful]
+    .slice(0, 256)
+    .filter((frontend) => isOutlier(frontend, rules, compared))
+    .map(({ port, kind, address, protocol, dport }) => ({
+      code: 'node-unlike-others',
+      port,
+      kind,
+      frontend: `${joinHostPort(address, dport)}/${protocol}`,
+      key: `${joinHostPort(address, dport)}/${protocol} anywhere unlike`,
+      origin: 'anywhere',
+      expected: 'what most nodes do',
+      actual: 'something else, by rules that are not understood',
+      rule: null,
+      harmless: true,
+    }));
+}
+
+function isOutlier(frontend: Frontend, rules: NodeBehavior, peers: NodeBehavior[]): boolean {
+  const digests = rules.report?.digestsAt(frontend);
+  if (typeof digests?.expected !== 'string') return false;
+  const others = peers
+    .map((peer) => peer.report?.digestsAt(frontend))
+    .filter((other) => other?.expected === digests.expected);
+  const groups = Map.groupBy(others, (other) => other?.actual ?? null);
+  groups.delete(digests.actual);
+  const largest = Math.max(0, ...[...groups.values()].map(({ length }) => length));
+  // Some peers, and most nodes, must do the same.
+  return largest >= 3 && largest >= 0.75 * (others.length + 1);
+}

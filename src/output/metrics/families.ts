@@ -7,8 +7,7 @@
 
 import { catalogue, severities } from '../../audit/finding/catalogue.ts';
 import { unknownReasons, verdicts } from '../../audit/finding/verdicts.ts';
-import { endpointConditions } from '../../audit/measure/endpoint-counts.ts';
-import { fillRatio, surplusOf } from '../../audit/measure/fill.ts';
+import { endpointConditions, fillRatio, surplusOf } from '../../audit/measure/endpoint-counts.ts';
 import {
   journeyEnds,
   journeyLagOutputs,

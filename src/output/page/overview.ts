@@ -4,7 +4,7 @@
 
 import { severities } from '../../audit/finding/catalogue.ts';
 import type { Verdict } from '../../audit/finding/verdicts.ts';
-import { fillRatio, surplusOf } from '../../audit/measure/fill.ts';
+import { fillRatio, surplusOf } from '../../audit/measure/endpoint-counts.ts';
 import { lagOperations, lagOutputs } from '../../audit/measure/lag.ts';
 import type { LagSeries } from '../../audit/measure/sample-history.ts';
 import type { InputState } from '../../audit/pending/progress.ts';

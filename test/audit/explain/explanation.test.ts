@@ -8,7 +8,7 @@ import {
   severityOf,
   worstItemsFirst,
 } from '../../../src/audit/explain/differences.ts';
-import { counted, fewOf } from '../../../src/audit/explain/text.ts';
+import { counted, fewOf } from '../../../src/audit/explain/explanation.ts';
 import {
   address,
   endpoint,

@@ -6,7 +6,7 @@ import {
   fillRatio,
   mostSurplus,
   surplusOf,
-} from '../../../src/audit/measure/fill.ts';
+} from '../../../src/audit/measure/endpoint-counts.ts';
 import type { AddressType, EndpointSlice } from '../../../src/model/objects.ts';
 import { endpoint, port, slice, times } from '../../build.ts';
 

@@ -6,10 +6,9 @@ import { describe, expect, test } from 'vitest';
 
 import type { Finding } from '../../../src/audit/finding/catalogue.ts';
 import { auditNode } from '../../../src/audit/node/audit-node.ts';
-import { createNodes } from '../../../src/audit/node/nodes.ts';
+import { createNodes, outliersAmongPeers } from '../../../src/audit/node/nodes.ts';
 import type { NodeBehavior } from '../../../src/audit/node/observation.ts';
 import { behaviorOfRules } from '../../../src/audit/node/observation.ts';
-import { outliersAmongPeers } from '../../../src/audit/node/peers.ts';
 import { createProxyCache } from '../../../src/audit/node/proxy-cache.ts';
 import { createPendingFindings } from '../../../src/audit/pending/pending.ts';
 import type { Service } from '../../../src/model/objects.ts';

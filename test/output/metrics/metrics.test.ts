@@ -4,7 +4,7 @@ import { runInNewContext } from 'node:vm';
 import { beforeAll, describe, expect, test, vi } from 'vitest';
 
 import { catalogue } from '../../../src/audit/finding/catalogue.ts';
-import { fillOf } from '../../../src/audit/measure/fill.ts';
+import { fillOf } from '../../../src/audit/measure/endpoint-counts.ts';
 import { exemplify } from '../../../src/audit/measure/histogram.ts';
 import { countConvergence, countTrigger, observeCreated } from '../../../src/audit/measure/lag.ts';
 import { families } from '../../../src/output/metrics/families.ts';

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 
 import type { Code } from '../../../src/audit/finding/catalogue.ts';
 import { catalogue } from '../../../src/audit/finding/catalogue.ts';
-import { fillOf } from '../../../src/audit/measure/fill.ts';
+import { fillOf } from '../../../src/audit/measure/endpoint-counts.ts';
 import { countConvergence } from '../../../src/audit/measure/lag.ts';
 import { createLagHistory } from '../../../src/audit/measure/sample-history.ts';
 import { lagDrawing, renderOverview, sortNodes } from '../../../src/output/page/overview.ts';

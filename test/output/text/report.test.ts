@@ -4,14 +4,14 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { parse as parseYaml } from 'yaml';
 
-import { fillOf } from '../../../src/audit/measure/fill.ts';
+import { fillOf } from '../../../src/audit/measure/endpoint-counts.ts';
 import { countConvergence, countTrigger } from '../../../src/audit/measure/lag.ts';
 import { trackSize } from '../../../src/audit/measure/size.ts';
 import type { AuditReport, ReportFormat } from '../../../src/output/text/report.ts';
 import {
   formatFindingLine,
-  summarizeMeasures,
   renderReport,
+  summarizeMeasures,
 } from '../../../src/output/text/report.ts';
 import { endpoint, slice, times } from '../../build.ts';
 import {
