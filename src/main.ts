@@ -49,7 +49,7 @@ const speedFlag = (speed: number, text: string): Option =>
     text,
   );
 
-/** The work of the command, and its exit code. */
+/** Resolves to the exit code. */
 let work: Promise<number> = Promise.resolve(0);
 
 function run(started: Promise<number>): void {
@@ -83,7 +83,6 @@ function createProgram(): Command {
   return program;
 }
 
-/** Commands that read an input once, or record it. */
 function addAudits(program: Command): void {
   addFlags(program.command('audit'), 'report', 'audit', 'cluster', 'rules', 'agents')
     .description('judge a live cluster once, or a dump of one')
@@ -118,7 +117,6 @@ function addAudits(program: Command): void {
 /** Flags that have no effect with --server, which has its own values. */
 const serverFlags = ['settle', 'kubernetesVersion', 'maxEndpointsPerSlice', 'proxyConfig'];
 
-/** Commands that answer questions. */
 function addQueries(program: Command): void {
   addFlags(program.command('explain'), 'audit', 'cluster', 'rules')
     .description('say why a pod is, or is not, in a Service, and what a node does with one')
@@ -156,7 +154,6 @@ function addQueries(program: Command): void {
     });
 }
 
-/** Commands that run until they are stopped. */
 function addServers(program: Command): void {
   addFlags(program.command('serve'), 'audit', 'cluster', 'shard', 'metrics', 'agents')
     .description('audit a live cluster, or replay a recording, and serve what is found')

@@ -1,15 +1,12 @@
-// Reads the rules of a node by running the programs iptables-save and nft. Their arguments are
-// written here only. They run without a shell, with an environment of their own, with a deadline
-// and a limit of bytes. They never write: -save and list only read, and none of them waits for a
-// lock.
+// Reads the rules of a node by running iptables-save and nft: without a shell, with an environment
+// of their own, a deadline and a limit of bytes. They only read, and none of them waits for a lock.
 //
 // Both backends may contain rules, and both count. The programs of an unused backend print nothing,
 // which is no failure. A missing program is reported. A program that fails, or whose output is too
 // long, makes the node unknown.
 //
 // `nft -j list ruleset` also shows the tables of iptables-nft, which iptables-nft-save shows
-// better. It costs the same again, so it runs only if nft has a table that iptables-nft-save does
-// not show, or not as a whole.
+// better. It costs the same again, so it runs only if nft has others.
 
 import type { ExecFileException } from 'node:child_process';
 import { execFile } from 'node:child_process';
@@ -32,7 +29,6 @@ type RulesProgram = (typeof programs)[number];
 export const defaultLimits = {
   deadlineSeconds: 60,
   maxBytes: 512 * 1024 * 1024,
-  /** Folders in which programs are looked for. */
   path: '/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin',
 };
 
@@ -86,10 +82,8 @@ function problemOf(error: ExecFileException, stderr: Buffer, limits: ProgramLimi
 
 export type CollectedRules = Awaited<ReturnType<typeof collect>>;
 
-/** Reads all rules of the node. */
 export async function collect(limits: ProgramLimits) {
   const dumps: CollectedDump[] = [];
-  /** Reasons why the dumps are incomplete. */
   const problems: string[] = [];
   /** The state of each program: `read`, `empty`, `absent` or `failed`. */
   const states: Record<string, string> = {};
@@ -146,7 +140,6 @@ function hasOthers(tables: readonly string[], dumps: readonly CollectedDump[]): 
   return tables.some((table) => !shown.includes(table));
 }
 
-/** The rest of every line that begins with `start`. */
 function linesWith(bytes: Buffer, start: string): string[] {
   const lines: string[] = [];
   for (let at = bytes.indexOf(start); at >= 0; at = bytes.indexOf(start, at + 1)) {
@@ -158,11 +151,9 @@ function linesWith(bytes: Buffer, start: string): string[] {
 }
 
 /**
- * A hash of what a round reads, so that a round need not parse what it knows; `null` if not all
- * rules are known. Left out is what changes by itself in iptables-save: comments, which contain the
- * time, and counters of base chains, which precede the rules (iptables 1.8,
- * iptables/iptables-save.c and nft-shared.c). Counters and sets of nft are included: they make the
- * next round parse the rules again, which costs time and is always correct.
+ * A hash of what a round reads; `null` if not all rules are known. Comments of iptables-save, which
+ * contain the time, and counters of base chains, which precede the rules, are left out (iptables
+ * 1.8, iptables/iptables-save.c and nft-shared.c). Counters of nft only cost another parse.
  */
 export function fingerprintOf(
   { dumps, states, problems }: CollectedRules,

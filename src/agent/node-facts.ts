@@ -1,5 +1,4 @@
-// The facts about a node that are not rules: its addresses, interfaces and routes. They change, so
-// each round reads them.
+// The facts about a node that are not rules: its addresses, interfaces and routes.
 
 import { createReadStream, existsSync, readdirSync } from 'node:fs';
 import { hostname, networkInterfaces } from 'node:os';
@@ -10,7 +9,6 @@ import { canonicalIP } from '../model/ip.ts';
 import type { Routes } from '../rules/walk/routes.ts';
 import { readRoutes } from '../rules/walk/routes.ts';
 
-/** What the flags say about the Node object. */
 export interface NodeIdentity {
   /** Default: the name of the host. */
   readonly node?: string;

@@ -16,13 +16,12 @@ import { createWalk } from '../rules/walk/walk.ts';
 
 export type Walker = (packet: Packet) => PacketOutcome;
 
-/** The largest number of pods to try until the packets of one pass. */
 const mostTried = 16;
 
 /** Addresses for documentation, which no host has: RFC 5737 and RFC 3849. */
 export const outsideAddress = { ip: '198.51.100.7', ip6: '2001:db8::7' } as const;
 
-/** Walks through these rules; `podCIDRs` are networks of the node's pods. */
+/** `podCIDRs` are networks of the node's pods. */
 export function walkerOf(
   ruleset: RuleSet,
   context: NodeContext,
@@ -75,7 +74,6 @@ const isPolicy = ({ drop, reject }: PacketOutcome, interfaces: ReadonlySet<strin
       probability > 0 && callersIn(trace()).some(({ rule }) => isAbout(rule, interfaces)),
   );
 
-/** The last step, and those that called its chain. */
 function callersIn(trace: readonly TraceStep[]): TraceStep[] {
   const callers: TraceStep[] = [];
   for (const step of trace.toReversed()) {

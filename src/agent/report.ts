@@ -21,13 +21,11 @@ import type { NodeFacts } from './node-facts.ts';
 import type { Walker } from './pod-interfaces.ts';
 import { outsideAddress, walkerOf } from './pod-interfaces.ts';
 
-/** The text of kube-proxy's configuration file, and its path. */
 export interface ProxyConfigFile {
   readonly source: string;
   readonly text: string;
 }
 
-/** All rules of a node, parsed. */
 export type NodeRuleSet = ReturnType<typeof readDumps>;
 
 /** Parses dumps. Throws DumpError if one of them has another form. */
@@ -41,7 +39,6 @@ export function readDumps(dumps: readonly CollectedDump[]) {
     /** The mode of kube-proxy; `null` if it left no rules. */
     mode: mode === 'nftables' || hasChain(ruleset, 'nat', 'KUBE-SERVICES') ? mode : null,
     backend: backendOf(parsed),
-    /** Settings of kube-proxy, as far as its rules show them. */
     settings: settingsIn(ruleset, mode),
   };
 }
@@ -73,14 +70,10 @@ const hasChain = ({ tables }: RuleSet, table: string, chain: string): boolean =>
 /** Index in the range of a pod that sends, behind the addresses that gateways have. */
 const podOffset = 251n;
 
-/** Networks of the node's pods. */
 const podRangesOf = ({ podCIDRs }: NodeFacts, rules: NodeRuleSet | null): readonly string[] =>
   podCIDRs.length > 0 ? podCIDRs : (rules?.settings.clusterCIDRs ?? []);
 
-/**
- * The senders of the packets: the auditor must compare with the same. Without a configured pod
- * range, any address that the rules treat as a pod's is suitable.
- */
+/** The senders of the packets, which the auditor uses, too. Any pod's address will do. */
 export function askingOf(facts: NodeFacts, rules: NodeRuleSet | null): NodeSenders {
   const { nodeIPs, podCIDRs } = facts;
   const senders = (family: 'ip' | 'ip6'): Senders => {
@@ -111,7 +104,6 @@ export const contextOf = ({ localAddresses, interfaces, nodeIPs }: NodeFacts): N
 export const walkerAt = (rules: NodeRuleSet, facts: NodeFacts): Walker =>
   walkerOf(rules.ruleset, contextOf(facts), facts.routes, podRangesOf(facts, rules));
 
-/** Digests by frontend. */
 export function digestsOf(rules: NodeRuleSet, facts: NodeFacts): Map<string, string> {
   const asking = askingOf(facts, rules);
   const walk = walkerAt(rules, facts);

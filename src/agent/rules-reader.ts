@@ -1,10 +1,8 @@
-// One round of the agent in a process of its own. It reads the rules of the node, walks packets
-// through them, and answers questions about details for a while. Then it exits, which frees many
-// times the memory that an idle agent needs. If this process reaches its memory limit, the agent
-// continues and the node is unknown.
+// One round of the agent in a process of its own: reads the rules of the node, answers questions
+// for a while and exits, which frees many times the memory that an idle agent needs. If this
+// process reaches its memory limit, the agent continues and the node is unknown.
 //
-// The agent (schedule.ts) sends requests over the channel of child processes. Each gets one reply,
-// in their order.
+// The agent (schedule.ts) sends requests over the channel of child processes, each with one reply.
 
 import { createHash } from 'node:crypto';
 import zlib from 'node:zlib';
@@ -57,13 +55,12 @@ const compression: zlib.ZstdOptions = {
   },
 };
 
-/** The compressed dumps of a round. */
 type PackedRules = Pick<CollectedRules, 'dumps'> & { readonly facts: NodeFacts };
 
 const recoded = (dumps: CollectedRules['dumps'], recode: (bytes: Buffer) => Buffer) =>
   dumps.map(({ program, bytes }) => ({ program, bytes: recode(bytes) }));
 
-/** The rules of the round or of the dumps; `null` if the rules of the node are unknown. */
+/** `null` if the rules of the node are unknown. */
 let known: { readonly rules: NodeRuleSet; readonly facts: NodeFacts } | null = null;
 
 async function makeRound(settings: NodeSettings, last: string | null, problem: string | null) {
@@ -77,7 +74,6 @@ async function makeRound(settings: NodeSettings, last: string | null, problem: s
   const collecting = (performance.now() - begun) / 1000;
   const bytes = collected.dumps.reduce((sum, dump) => sum + dump.bytes.length, 0);
   const fingerprint = fingerprintOf(collected, facts);
-  // The rules are as in the last round.
   if (fingerprint !== null && fingerprint === last) return { result: null, bytes, collecting };
   const { rules, problems } = parseRules(collected);
   known = rules && { rules, facts };
@@ -86,7 +82,6 @@ async function makeRound(settings: NodeSettings, last: string | null, problem: s
   const pack = (dump: Buffer): Buffer => zlib.zstdCompressSync(dump, compression);
   const packed = rules && { dumps: recoded(collected.dumps, pack), facts };
   const result = {
-    /** The report as JSON. */
     text,
     /** The same text while the report is the same. */
     etag: `"${createHash('sha256').update(text).digest('base64url').slice(0, 22)}"`,
@@ -98,7 +93,6 @@ async function makeRound(settings: NodeSettings, last: string | null, problem: s
   return { result, bytes, collecting };
 }
 
-/** The rules, or `null` and the reasons. */
 function parseRules({ dumps, problems }: CollectedRules) {
   if (problems.length > 0) return { rules: null, problems };
   try {

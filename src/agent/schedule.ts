@@ -1,7 +1,6 @@
 // The pace of the agent: after each round it rests at least a hundred times as long as the round
-// cost. The cost is the elapsed time of the programs plus the CPU time of the agent, so the agent
-// takes at most a hundredth of one core, however large the node is. The rest is jittered, so that
-// the agents of a cluster do not work at the same time.
+// cost (the programs' elapsed time and the agent's CPU time), however large the node is. The rest
+// is jittered, so that the agents of a cluster do not work at the same time.
 //
 // A child process makes each round (rules-reader.ts), answers questions for a while and ends. The
 // agent keeps only compressed dumps, from which another child process answers later questions about
@@ -35,9 +34,8 @@ type PublishedReport = NonNullable<RoundReply['result']> & {
 const lingerMs = 5000;
 
 /**
- * Flags of V8 for a process that lives for a round. It has much garbage for a moment, and room for
- * it costs less than to collect it. It ends before the thorough compiler pays off, and before a
- * compiler in another thread is done. Its first objects are not typical (pretenuring).
+ * Flags of V8 for a process that lives for a round. Room for its garbage costs less than to collect
+ * it, and it ends before optimizing compilers pay off. Its first objects are not typical.
  */
 export const readerFlags = [
   ...['--max-semi-space-size=16', '--max-opt=2', '--single-threaded'],
@@ -84,12 +82,10 @@ type State = ReturnType<typeof newState>;
 
 export type ScheduledAgent = ReturnType<typeof createAgent>;
 
-/** An agent that has made no round. */
 export function createAgent(settings: ScheduleSettings) {
   const state = newState(settings);
   return {
     round: () => makeRound(state, new AbortController().signal),
-    /** Makes rounds until `signal` is aborted. */
     async run(signal: AbortSignal): Promise<void> {
       while (!signal.aborted) {
         await makeRound(state, signal);
@@ -160,7 +156,7 @@ async function makeRound(state: State, signal: AbortSignal): Promise<void> {
   };
 }
 
-/** Asks about the rules of the last report; `null` if they are unknown. */
+/** `null` if the rules are unknown. */
 async function ask(state: State, request: ReaderRequest): Promise<ReaderReply['answer']> {
   const packed = state.published?.packed ?? null;
   if (packed === null) return null;
@@ -173,7 +169,6 @@ async function ask(state: State, request: ReaderRequest): Promise<ReaderReply['a
   return typeof answer === 'string' ? null : answer;
 }
 
-/** Starts a process that reads rules. */
 function startReader(state: { readerCpu: number }, signal?: AbortSignal) {
   const child = fork(program, {
     execArgv: readerFlags,
@@ -211,7 +206,7 @@ function startReader(state: { readerCpu: number }, signal?: AbortSignal) {
       if (child.connected) child.send(request, () => undefined);
       return promise;
     },
-    /** Ends the process when no question comes for a while. It keeps no other process alive. */
+    /** Ends the process when no question comes for a while. */
     linger(): void {
       timer = setTimeout(end, lingerMs).unref();
       child.unref();

@@ -29,7 +29,7 @@ export interface Access {
   readonly tls: { readonly cert: string; readonly key: string; readonly ca?: string } | null;
 }
 
-/** Characters of a URL with a frontend, which is an address and a port, and with packets. */
+/** Characters of a URL with a frontend, and with packets. */
 const longestPath = 256;
 const longestQuery = 12_000;
 
@@ -47,7 +47,7 @@ interface Answer {
   readonly body?: string | Buffer;
 }
 
-/** A server that answers for the agent; it does not listen yet. */
+/** It does not listen yet. */
 export function createAgentServer(agent: ScheduledAgent, { token, tls }: Access): Server {
   // The kubelet has no certificate for /livez, so each request checks for one.
   const client = tls?.ca === undefined ? {} : { requestCert: true, rejectUnauthorized: false };

@@ -2,8 +2,8 @@
 // needs the node's network namespace and CAP_NET_ADMIN, and CAP_NET_RAW for iptables-legacy. It
 // needs no API token and writes nothing.
 //
-// The agent is idle most of the time, on every node, so it must be small. The process of the
-// command line, which loads more, therefore executes another program (agent-main.ts).
+// The agent is idle most of the time, on every node. The process of the command line, which loads
+// more, therefore executes another program (agent-main.ts).
 
 import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
@@ -53,7 +53,6 @@ export function becomeAgent(options: AgentOptions): never {
   return process.execve(process.execPath, args, { ...process.env, ...environment });
 }
 
-/** Runs the agent until it is stopped. */
 export async function agent(options: AgentOptions, stop = stopSignal()): Promise<number> {
   const access = accessOf(options);
   const { node, nodeIps, podCidrs, proxyConfig, interval, deadline, maxSize, listen } = options;

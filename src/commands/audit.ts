@@ -1,8 +1,7 @@
 // The `audit` command: audits a cluster once, from a dump or live.
 //
-// Live, it lists and audits the cluster. It watches only while a difference is pending, until the
-// difference is gone, or was confirmed by a fresh read after the settle window. A cluster without
-// differences is reported at once.
+// Live, it watches only while a difference is pending, until the difference is gone, or was
+// confirmed by a fresh read after the settle window.
 
 import { createAuditor } from '../auditor/auditor.ts';
 import type { OnProblem } from '../cluster/decode/problem.ts';
@@ -51,7 +50,6 @@ export async function auditDump(paths: readonly string[], options: AuditOptions)
   return printAudit(auditor, 'audit', paths, options, problems);
 }
 
-/** Audits a live cluster once. */
 export async function auditLive(
   options: AuditOptions,
   cluster: Cluster = openCluster(options),

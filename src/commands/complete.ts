@@ -1,12 +1,10 @@
 // Completion of the command line, for shells and for kubectl, which runs
-// `kubectl_complete-audit_endpoints`. The words come from the commands and options themselves, so
-// they are never out of date. Names of a cluster are not completed, since that would take time.
+// `kubectl_complete-audit_endpoints`. Names of a cluster are not completed: that would take time.
 
 import type { Command } from 'commander';
 
 const subjects = ['service/', 'pod/', 'node/', 'ip/'];
 
-/** The flags of a command. */
 const flagsOf = ({ options }: Command): string[] =>
   options.flatMap(({ long, short }) => [long ?? [], short ?? []].flat()).concat('--help', '-h');
 
@@ -67,5 +65,4 @@ export type Shell = keyof typeof scripts;
 
 export const shells = Object.keys(scripts) as Shell[];
 
-/** The completion script of a shell. */
 export const completionScript = (shell: Shell, program: string): string => scripts[shell](program);

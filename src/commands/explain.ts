@@ -53,7 +53,6 @@ function checkUsage(options: ExplainOptions): void {
   }
 }
 
-/** Replays a recording up to `--at`, and records the history of the target on the way. */
 async function readRecorded(
   request: ParsedTarget,
   path: string,
@@ -92,7 +91,7 @@ async function readRecorded(
   return { auditor, ...state };
 }
 
-/** The target of the history: for a node, the Service. */
+/** For a node, the Service. */
 const historyTarget = (target: ExplainTarget): Parameters<typeof createTargetHistory>[0] =>
   target.kind === 'node' ? { kind: 'service', service: target.service } : target;
 

@@ -33,7 +33,6 @@ export interface RecordOptions extends ClusterFlags {
   readonly redact?: boolean;
 }
 
-/** Records until it is stopped. */
 export async function record(
   path: string,
   options: RecordOptions,
@@ -65,7 +64,6 @@ async function setAside(path: string): Promise<void> {
 /** Seconds. A longer timer would fire at once. */
 const longestTimer = 2_000_000;
 
-/** Records one file, from its first lists to its end. */
 async function recordPart(
   path: string,
   options: RecordOptions,
@@ -133,7 +131,6 @@ function openOutput(path: string, onError: () => void) {
       if (text === '' || stream.write(text)) return;
       await Promise.race([once(stream, 'drain'), ended]);
     },
-    /** Bytes in the file. */
     bytes: () => file.bytesWritten,
     async close(last: string): Promise<void> {
       clearInterval(flushing);

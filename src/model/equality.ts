@@ -1,9 +1,8 @@
-// Whether parts of objects say the same, field by field and without a look at more than is needed;
-// for label maps see selector.ts.
+// Whether parts of objects are equal, field by field; for label maps see selector.ts.
 
 import type { Endpoint, EndpointAddress, EndpointSlice, Node, ObjectRef, Port } from './objects.ts';
 
-/** Whether two lists of strings are equal, in their order; null is equal to null alone. */
+/** In their order. */
 export function equalTexts(a: readonly string[] | null, b: readonly string[] | null): boolean {
   if (a === b) return true;
   if (a?.length !== b?.length || a === null || b === null) return false;
@@ -14,7 +13,6 @@ export function equalTexts(a: readonly string[] | null, b: readonly string[] | n
 export const isOfUid = (uid: string | undefined, object: { readonly uid: string }): boolean =>
   object.uid === '' || uid === object.uid;
 
-/** Whether two references mean the same object. */
 export function equalRefs(a: ObjectRef | null, b: ObjectRef | null): boolean {
   if (a === b) return true;
   return (
@@ -22,7 +20,7 @@ export function equalRefs(a: ObjectRef | null, b: ObjectRef | null): boolean {
   );
 }
 
-/** Whether two lists are equal, in their order. */
+/** In their order. */
 export function equalLists<T extends object>(
   a: readonly T[],
   b: readonly T[],
@@ -36,7 +34,7 @@ export function equalLists<T extends object>(
   });
 }
 
-/** Whether two lists of ports are equal, in their order; as portKey. */
+/** In their order; as portKey. */
 export const equalPorts = (a: readonly Port[], b: readonly Port[]): boolean =>
   equalLists(
     a,
@@ -48,7 +46,6 @@ export const equalPorts = (a: readonly Port[], b: readonly Port[]): boolean =>
       x.appProtocol === y.appProtocol,
   );
 
-/** Whether two lists of owners are equal, in their order. */
 export const equalOwners = (a: EndpointSlice['owners'], b: EndpointSlice['owners']): boolean =>
   equalLists(
     a,
@@ -61,7 +58,7 @@ export const equalOwners = (a: EndpointSlice['owners'], b: EndpointSlice['owners
       x.controller === y.controller,
   );
 
-/** Whether two addresses of Endpoints say the same, without regard to their IPs. */
+/** Without regard to their IPs. */
 export function equalAddresses(a: EndpointAddress, b: EndpointAddress): boolean {
   if (a === b) return true;
   return (
@@ -73,7 +70,6 @@ export function equalAddresses(a: EndpointAddress, b: EndpointAddress): boolean 
   );
 }
 
-/** Whether two endpoints of slices say the same. */
 export function equalEndpoints(a: Endpoint, b: Endpoint): boolean {
   if (a === b) return true;
   return (
@@ -90,7 +86,6 @@ export function equalEndpoints(a: Endpoint, b: Endpoint): boolean {
   );
 }
 
-/** Whether two versions of a Node, null where there is none, are the same to topology hints. */
 export function isSameToHints(a: Node | null, b: Node | null): boolean {
   return (
     a?.zone === b?.zone &&

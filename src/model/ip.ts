@@ -1,7 +1,6 @@
 // IP addresses as upstream parses and prints them: k8s.io/utils/net ParseIPSloppy (leading zeros in
 // IPv4 octets are read as decimal) followed by Go's net.IP.String (RFC 5952, and an IPv4-mapped
-// IPv6 address is the IPv4 address). Zones play no role for endpoints. Objects keep texts. Rules
-// keep numbers, since a dump of a large node has half a million addresses to compare.
+// IPv6 address is the IPv4 address). Objects keep texts, and rules numbers, which are compared.
 
 /** An IPv4 address is a number, an IPv6 address a bigint: both compare with < and >. */
 export type Address = number | bigint;
@@ -77,7 +76,7 @@ function parseUnmapped(text: string): Address | null {
   return isMapped ? Number(address & 0xffffffffn) : address;
 }
 
-/** Parses an address, or says null: it is none. Reference: k8s.io/utils@v0 net/parse.go. */
+/** `null` if it is no address. Reference: k8s.io/utils@v0 net/parse.go. */
 export function parseIP(text: string): IP | null {
   const address = parseUnmapped(text);
   if (address === null) return null;
@@ -89,12 +88,10 @@ export function parseIP(text: string): IP | null {
 /** `text` in canonical form; unchanged when it is no address. */
 export const canonicalIP = (text: string): string => parseIP(text)?.text ?? text;
 
-/** A range of addresses of one family. */
 export interface CIDR extends Range {
   readonly family: 'IPv4' | 'IPv6';
 }
 
-/** The ranges of all addresses. */
 export const everything: Readonly<Record<IP['family'], CIDR>> = {
   IPv4: { family: 'IPv4', low: 0, high: 0xffffffff },
   IPv6: { family: 'IPv6', low: 0n, high: 2n ** 128n - 1n },
@@ -122,17 +119,15 @@ export function parseCIDR(text: string): CIDR | null {
   return range && { family: typeof address === 'number' ? 'IPv4' : 'IPv6', ...range };
 }
 
-/** Whether an address is in the range. */
 export const isWithin = (address: Address, { low, high }: Range): boolean =>
   address >= low && address <= high && typeof address === typeof low;
 
-/** Whether a text is an address in one of the ranges. */
 export function isWithinAny(text: string, ranges: readonly Range[]): boolean {
   const address = parseUnmapped(text);
   return address !== null && ranges.some((range) => isWithin(address, range));
 }
 
-/** The address that lies `offset` above the first of the range, in canonical form. */
+/** In canonical form. */
 export const addressIn = ({ low }: Range, offset: bigint): string =>
   formatAddress(typeof low === 'number' ? low + Number(offset) : low + offset);
 
@@ -166,7 +161,6 @@ export function joinHostPort(ip: string, port: number): string {
   return ip.includes(':') ? `[${ip}]:${String(port)}` : `${ip}:${String(port)}`;
 }
 
-/** The IP of `ip:port` or `[ip6]:port`. */
 export function ipOf(endpoint: string): string {
   const host = endpoint.slice(0, endpoint.lastIndexOf(':'));
   return host.startsWith('[') ? host.slice(1, -1) : host;

@@ -1,10 +1,9 @@
-// The nouns: API objects projected to the fields that the shadowed components read or write, and
-// nothing else. A door (cluster/project.ts) makes them, everything else only reads them; they are
-// never changed after that, so two versions of an object can be compared field by field.
+// API objects with the fields that the shadowed components read or write. cluster/decode makes
+// them, and nothing changes them later.
 //
-// Strings and label maps are interned by the door: equal values are usually the same reference, but
-// only equality is promised. Absent and null fields of the API differ where a controller
-// distinguishes them (conditions, nodeName, zone, hints), and nowhere else.
+// Strings and label maps are interned: equal values are usually the same reference. Absent and null
+// fields of the API differ only where a controller distinguishes them (conditions, nodeName, zone,
+// hints).
 
 /** `namespace/name`, as client-go's MetaNamespaceKeyFunc writes it. */
 export type Key = string;
@@ -20,7 +19,6 @@ export interface ObjectRef {
   readonly uid: string;
 }
 
-/** What every object has. */
 interface Meta {
   readonly key: Key;
   readonly namespace: string;
@@ -35,8 +33,8 @@ interface Meta {
   readonly deleting: boolean;
 }
 
-/** What has a time of its own: when this version arrived, Unix seconds on the door's clock. */
 interface Arrived extends Meta {
+  /** When this version arrived, Unix seconds. */
   readonly at: number;
 }
 
@@ -79,7 +77,6 @@ export interface Service extends Arrived {
   readonly topologyAuto: boolean;
 }
 
-/** A port that a container names; unnamed container ports play no role for any controller. */
 export interface ContainerPort {
   readonly name: string;
   readonly protocol: string;
@@ -106,7 +103,7 @@ export interface Pod extends Meta {
   readonly turnedAt: number | null;
   /** status.podIPs as written (status.podIP where there is no list), in order. */
   readonly ips: readonly string[];
-  /** When this pod was first seen with these ips, Unix seconds on the door's clock. */
+  /** When this pod was first seen with these ips, Unix seconds. */
   readonly ipsSince: number;
 }
 
@@ -137,7 +134,6 @@ export interface Port {
   readonly appProtocol: string | null;
 }
 
-/** One address of an Endpoints subset. */
 export interface EndpointAddress {
   /** Those of its subset. */
   readonly ports: readonly Port[];
@@ -162,15 +158,12 @@ export interface Endpoints extends Arrived {
   readonly bytes: number | null;
 }
 
-/** A tri-state condition: null where the object says nothing. */
-export type ConditionValue = boolean | null;
-
-/** One endpoint of an EndpointSlice. */
+/** One endpoint of an EndpointSlice. Conditions are null where the object says nothing. */
 export interface Endpoint {
   readonly addresses: readonly string[];
-  readonly ready: ConditionValue;
-  readonly serving: ConditionValue;
-  readonly terminating: ConditionValue;
+  readonly ready: boolean | null;
+  readonly serving: boolean | null;
+  readonly terminating: boolean | null;
   readonly hostname: string | null;
   readonly node: string | null;
   readonly zone: string | null;
@@ -247,7 +240,7 @@ export interface Change<R extends Resource = Resource> {
   readonly gap?: boolean;
 }
 
-/** CPU of the Nodes that topology hints count: the ready ones without a control plane. */
+/** CPU of the ready Nodes without a control plane, which topology hints count. */
 export interface ZoneCapacity {
   /** A counted Node lacks its zone or its CPU: no Service gets hints. */
   readonly insufficient: boolean;
@@ -264,7 +257,7 @@ export interface UnreadableObject {
   readonly labels: Labels | null;
 }
 
-/** The key of a loss: a later loss with the same key replaces the earlier one. */
+/** A later loss with the same key replaces the earlier one. */
 export const unreadableKey = (lost: Omit<UnreadableObject, 'labels'>): string =>
   `${lost.resource} ${lost.namespace ?? '*'}/${lost.name ?? '*'}`;
 
@@ -293,16 +286,12 @@ export type PortMapKey = string;
 
 const quoted = (value: string | null): string => (value === null ? '-' : JSON.stringify(value));
 
-/** One port in a form whose order and equality are those of its four fields. */
 export function portKey(port: Port): string {
   const [name, protocol, app] = [port.name, port.protocol, port.appProtocol].map(quoted);
   return `${name ?? ''} ${String(port.port)} ${protocol ?? ''} ${app ?? ''}`;
 }
 
-/**
- * The key of a list of ports, whatever their order; no ports and an empty list are the same.
- * k8s.io/endpointslice@v0.36.3 util/controller_utils.go NewPortMapKey.
- */
+/** In any order. k8s.io/endpointslice@v0.36.3 util/controller_utils.go NewPortMapKey. */
 export function portMapKey(ports: readonly Port[]): PortMapKey {
   const first = ports[0];
   if (first === undefined) return '';

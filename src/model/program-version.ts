@@ -1,4 +1,4 @@
 // The version of this program.
 
-/** The version of the program; package.json says the same, and a test holds them together. */
+/** package.json has the same, which a test checks. */
 export const version = '0.1.0';

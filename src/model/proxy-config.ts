@@ -7,23 +7,7 @@
 
 export const proxyModes = ['iptables', 'nftables', 'ipvs'] as const;
 
-export interface ProxyConfig {
-  readonly mode: (typeof proxyModes)[number];
-  /** Minor version of kube-proxy, which may lag behind the control plane's. */
-  readonly minor: number;
-  readonly detectLocalMode: string;
-  readonly clusterCIDRs: readonly string[];
-  readonly bridgeInterface: string;
-  readonly interfaceNamePrefix: string;
-  /** CIDRs, or `primary` alone; empty: the default of the mode. */
-  readonly nodePortAddresses: readonly string[];
-  readonly masqueradeAll: boolean;
-  /** Only of iptables mode. */
-  readonly localhostNodePorts: boolean;
-  /** '' and the unspecified addresses: none is given. */
-  readonly bindAddress: string;
-  readonly featureGates: Readonly<Record<string, boolean>>;
-}
+export type ProxyConfig = Readonly<ReturnType<typeof defaultProxyConfig>>;
 
 /** The minor version in a text such as `v1.33.13`, `1.33` or `v1.31.2-eks-4f2c`; null: in none. */
 export function minorIn(version: string): number | null {
@@ -32,21 +16,23 @@ export function minorIn(version: string): number | null {
 }
 
 /** A kube-proxy of whose configuration nothing is known but its mode and version. */
-export function defaultProxyConfig(mode: ProxyConfig['mode'], minor: number): ProxyConfig {
-  return {
-    mode,
-    minor,
-    detectLocalMode: 'ClusterCIDR',
-    clusterCIDRs: [],
-    bridgeInterface: '',
-    interfaceNamePrefix: '',
-    nodePortAddresses: mode === 'nftables' ? ['primary'] : [],
-    masqueradeAll: false,
-    localhostNodePorts: true,
-    bindAddress: '',
-    featureGates: {},
-  };
-}
+export const defaultProxyConfig = (mode: (typeof proxyModes)[number], minor: number) => ({
+  mode,
+  /** Minor version of kube-proxy, which may lag behind the control plane's. */
+  minor,
+  detectLocalMode: 'ClusterCIDR',
+  clusterCIDRs: [] as readonly string[],
+  bridgeInterface: '',
+  interfaceNamePrefix: '',
+  /** CIDRs, or `primary` alone; empty: the default of the mode. */
+  nodePortAddresses: (mode === 'nftables' ? ['primary'] : []) as readonly string[],
+  masqueradeAll: false,
+  /** Only of iptables mode. */
+  localhostNodePorts: true,
+  /** '' and the unspecified addresses: none is given. */
+  bindAddress: '',
+  featureGates: {} as Readonly<Record<string, boolean>>,
+});
 
 export type Protocol = 'tcp' | 'udp' | 'sctp';
 

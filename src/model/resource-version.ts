@@ -1,6 +1,5 @@
-// The order of resourceVersions. The API server of Kubernetes numbers the versions of all objects
-// in one sequence, that of etcd, as decimal numbers up to 2^63; they are compared exactly, and so
-// as text (KEP-5504; k8s.io/apimachinery@v0.36.3 pkg/util/resourceversion).
+// The order of resourceVersions: decimal numbers up to 2^63 in one sequence, that of etcd. They are
+// compared as text (KEP-5504; k8s.io/apimachinery@v0.36.3 pkg/util/resourceversion).
 
 const isDecimal = (text: string): boolean => /^\d+$/.test(text);
 
@@ -24,13 +23,9 @@ export function newest(a: string, b: string): string {
   return compareVersions(a, b) === -1 ? b : a;
 }
 
-/** How the version of an event compares with the one that is known. */
 export type VersionVerdict = 'new' | 'repeated' | 'stale';
 
-/**
- * The verdict on an event about an object whose newest version is `known`. Versions that are
- * not numbers are new. A deletion is new with the same version too: old servers send the last one.
- */
+/** A deletion is new with the same version, too: old servers send the last one. */
 export function versionVerdict(
   known: string,
   event: { readonly type: string; readonly object: { readonly resourceVersion: string } },

@@ -1,9 +1,9 @@
-// Runs work that is divided into steps.
+// Work that is divided into steps.
 
 /** Work that can be interrupted after every step. */
 export type Steps<T = void> = Generator<undefined, T>;
 
-/** Runs all steps without interruption and returns the result. */
+/** Runs all steps without interruption. */
 export function runToEnd<T>(steps: Steps<T>): T {
   for (;;) {
     const step = steps.next();

@@ -1,7 +1,6 @@
 // Which part of a cluster is audited: namespaces that are named, or all but some, and of these the
-// Services of one shard, so that several replicas can share a cluster. What has no say in them is
-// not kept. A Service belongs to the shard of a hash of its name, whatever else there is; pods and
-// Nodes are kept by every shard, since any Service may select any pod of its namespace.
+// Services of one shard, by a hash of their name. Every shard keeps pods and Nodes, since any
+// Service may select any pod of its namespace.
 
 import type { AnyObject, EndpointSlice, Resource } from './objects.ts';
 import { label } from './objects.ts';
@@ -35,7 +34,6 @@ export function isInNamespaces({ namespaces, excluded }: Scope, namespace: strin
   return namespaces === null || namespaces.includes(namespace);
 }
 
-/** Whether the Service of this name, or what is written for it, is in the scope. */
 export function isServiceInScope(scope: Scope, namespace: string, name: string): boolean {
   if (!isInNamespaces(scope, namespace)) return false;
   const { shard } = scope;
@@ -43,7 +41,6 @@ export function isServiceInScope(scope: Scope, namespace: string, name: string):
   return shard === null || fnv1a(`${namespace}/${name}`) % shard.count === shard.index;
 }
 
-/** Whether an object can have a say in what is audited. */
 export function isInScope(scope: Scope, resource: Resource, object: AnyObject): boolean {
   const { namespace, name } = object;
   if (resource === 'nodes') return true;

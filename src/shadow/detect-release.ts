@@ -1,13 +1,10 @@
 // Infers the Kubernetes release of a dump that does not contain the version of the control plane.
 //
-// A kubelet is never newer than its API server (kubernetes.io/releases/version-skew-policy), so the
-// newest kubelet is a lower bound. Since 1.33 the endpoints controller labels all Endpoints of
-// Services with a selector at every sync, also old ones (pkg/controller/endpoint/
-// endpoints_controller.go syncService at kubernetes@v1.33.13; without the label at v1.32.13). If
-// none has the label, the release is older.
-//
-// The newest release that remains is chosen. If none remains, a user has removed labels, and only
-// the kubelets count. A report says that the release is a guess.
+// A kubelet is never newer than its API server (kubernetes.io/releases/version-skew-policy). Since
+// 1.33 the endpoints controller labels all Endpoints of Services with a selector at every sync
+// (pkg/controller/endpoint/endpoints_controller.go syncService at kubernetes@v1.33.13; without the
+// label at v1.32.13). The newest release that remains is chosen. If none remains, a user has
+// removed labels, and only the kubelets count.
 
 import type { Listers } from '../model/objects.ts';
 import { label } from '../model/objects.ts';
@@ -21,10 +18,8 @@ export interface DetectedRelease {
   readonly by: 'option' | 'version' | 'kubelets' | 'labels' | 'kubelets and labels' | 'newest';
 }
 
-/** The newest known release, without evidence. */
 export const assumedRelease: DetectedRelease = { release: newestRelease, by: 'newest' };
 
-/** The option, else the version of the input, else the guess. */
 export function chooseRelease(
   option: Release | null,
   version: string | null,

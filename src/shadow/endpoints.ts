@@ -2,10 +2,9 @@
 // pkg/api/v1/endpoints/util.go (RepackSubsets) of k8s.io/kubernetes@v1.36.3; release.ts has the
 // differences between releases.
 //
-// The controller writes one Endpoints object per Service with a selector. It repacks (address,
-// port) pairs into subsets: ports with the same addresses share a subset. It accepts any other
-// packing of the same pairs, so the shadow expects an address with ports for each pod, and ignores
-// packing, order and hashes.
+// The controller repacks (address, port) pairs into subsets: ports with the same addresses share a
+// subset. It accepts any other packing of the same pairs, so the shadow expects an address with
+// ports for each pod, and ignores packing, order and hashes.
 //
 // Above 1,000 addresses over all subsets the object is truncated. Which addresses remain is
 // arbitrary; how many of each subset remain is not, except for the order of the subsets.
@@ -15,7 +14,7 @@
 // ports of the same name and number (the API forbids them).
 
 import { getOrInsert } from '../model/get-or-insert.ts';
-import type { EndpointAddress, Labels, Pod, Port, PortMapKey, Service } from '../model/objects.ts';
+import type { EndpointAddress, Labels, Pod, Port, Service } from '../model/objects.ts';
 import { label, manager, portKey } from '../model/objects.ts';
 import { addressesOf, carriesHostname, isListed, resolvePorts } from './pod.ts';
 import type { Release } from './release.ts';
@@ -23,18 +22,8 @@ import type { Release } from './release.ts';
 /** The limit of addresses in one Endpoints object (maxCapacity). */
 export const endpointsCapacity = 1000;
 
-/** One pod as an Endpoints object must list it: the address under each of the ports. */
-export interface ExpectedAddress {
-  readonly ip: string;
-  readonly ready: boolean;
-  readonly node: string;
-  readonly hostname: string;
-  readonly pod: Pod;
-  readonly ports: readonly Port[];
-  readonly portMap: PortMapKey;
-}
+export type ExpectedAddress = Readonly<NonNullable<ReturnType<typeof expectedAddress>>>;
 
-/** Whether the endpoints and endpointslice controllers write anything for this Service. */
 export function isSelected(service: Service): boolean {
   return service.selector !== null && service.type !== 'ExternalName';
 }
@@ -44,7 +33,7 @@ export function isHeadless(service: Service): boolean {
   return service.clusterIP === '' || service.clusterIP === 'None';
 }
 
-/** The IP family of the Service's Endpoints: `IPv6`, or anything else for IPv4. */
+/** `IPv6`, or anything else for IPv4. */
 export function primaryFamily(service: Service, pod: Pod): string {
   const first = service.ipFamilies[0];
   if (first !== undefined) return first;
@@ -57,11 +46,7 @@ export function primaryFamily(service: Service, pod: Pod): string {
  * terminating, or has no address of the primary family or none of the Service's ports.
  * `endpoints_controller.go` syncService, podToEndpointAddressForService.
  */
-export function expectedAddress(
-  service: Service,
-  pod: Pod,
-  release: Release,
-): ExpectedAddress | null {
+export function expectedAddress(service: Service, pod: Pod, release: Release) {
   if (!isListed(pod, service.publishNotReadyAddresses)) return null;
   const [ip] = addressesOf(pod, primaryFamily(service, pod) === 'IPv6' ? 'IPv6' : 'IPv4');
   if (ip === undefined) return null;

@@ -26,7 +26,7 @@ import { isHeadless } from './endpoints.ts';
 import { addressesOf, carriesHostname, isListed, resolvePorts } from './pod.ts';
 import type { Release } from './release.ts';
 
-/** Default of kube-controller-manager's --max-endpoints-per-slice. */
+/** Of kube-controller-manager's --max-endpoints-per-slice. */
 export const defaultMaxEndpointsPerSlice = 100;
 
 /** The endpoint of a pod in slices of one address type. */
@@ -123,7 +123,6 @@ export function isOwnedBy(slice: EndpointSlice, service: Service): boolean {
   );
 }
 
-/** The endpointslice controller manages the slice. */
 export function isControllers(slice: EndpointSlice): boolean {
   return slice.labels[label.sliceManagedBy] === manager.slices;
 }

@@ -3,9 +3,8 @@
 // endpointslicemirroring) and podEndpointsChanged of k8s.io/endpointslice@v0.36.3
 // util/controller_utils.go.
 //
-// A change that enqueues nothing leaves the old output until another change enqueues the Service.
-// Such a difference has a known cause. Every event of a Service enqueues it in two controllers, so
-// there is no function for that.
+// A change that enqueues nothing leaves the old output, a difference with a known cause. Every
+// event of a Service enqueues it in two controllers, so there is no function for that.
 //
 // Left out: resyncs, which enqueue all Services from the informer's cache, by default every 12 h.
 
@@ -15,10 +14,9 @@ import { annotation, label } from '../model/objects.ts';
 import { equalLabels } from '../model/selector.ts';
 
 /**
- * The Services that an update of a pod enqueues: all that select it before or after (`all`), only
- * those that select it before or after but not both (`membership`), or none. Phase, nodeName,
- * container ports and annotations enqueue nothing. Readiness and deletionTimestamp do. Upstream
- * compares the timestamps as pointers, so every update of a terminating pod enqueues its Services.
+ * The Services that an update of a pod enqueues: all that select it before or after (`all`), or
+ * before or after but not both (`membership`). Upstream compares deletionTimestamps as pointers, so
+ * every update of a terminating pod enqueues its Services.
  */
 export function wakesOfPodUpdate(before: Pod, after: Pod): 'all' | 'membership' | 'none' {
   const changed =

@@ -1,7 +1,6 @@
 // The expected outcome of a packet on a node: the rules that pkg/proxy/iptables/proxier.go and
-// pkg/proxy/nftables/proxier.go of kubernetes@v1.36.3 write, as a function from a packet to its
-// outcome. The model predicts outcomes and not rules, because both modes, all releases and other
-// implementations have the outcomes in common. The modes differ in details:
+// pkg/proxy/nftables/proxier.go of kubernetes@v1.36.3 write, as a function. Both modes, all
+// releases and other implementations have outcomes in common, but not rules. The modes differ:
 //
 //   node ports     iptables: every local address, also 127.0.0.0/8; nftables: the primary address
 //   wrong ports    of a cluster IP: iptables passes them, nftables rejects them
@@ -28,7 +27,6 @@ import type { ProxyEndpoint, UsableEndpoints } from './topology.ts';
 export type FrontendKind =
   'cluster IP' | 'external IP' | 'load balancer IP' | 'node port' | 'health check node port';
 
-/** Whether the frontend is at the node's own addresses. */
 export const isAtNode = (kind: FrontendKind): boolean =>
   kind === 'node port' || kind === 'health check node port';
 
@@ -62,7 +60,7 @@ interface PacketExpectation {
 
 export type Forwarding = ReturnType<typeof expectedForwarding>;
 
-/** Groups slices by the Service that they name. kube-proxy ignores who manages a slice. */
+/** By the Service that they name. kube-proxy ignores who manages a slice. */
 export function slicesByService(
   slices: Iterable<EndpointSlice>,
 ): ReadonlyMap<Key, readonly EndpointSlice[]> {
@@ -74,7 +72,6 @@ export function slicesByService(
   return found;
 }
 
-/** The forwarding on a node, from all Services and slices. */
 export function expectedForwarding(
   services: Iterable<Service>,
   slices: ReadonlyMap<Key, readonly EndpointSlice[]>,
@@ -194,7 +191,6 @@ const pass: ExpectedOutcome = { kind: 'pass' };
 const reject: ExpectedOutcome = { kind: 'reject' };
 const drop: ExpectedOutcome = { kind: 'drop' };
 
-/** The outcomes of a packet to an address and port that no Service has. */
 function outcomesWithoutService(
   { config, clusterIPs, thisNode }: Context,
   { dst }: Packet,
@@ -247,7 +243,6 @@ function choose(
   return { endpoints: local, isMarked: false };
 }
 
-/** Whether the source may use the load balancer IPs. */
 function isAllowed({ thisNode }: Context, { src }: Packet, port: ProxiedPort): boolean {
   const { sourceRanges, loadBalancerIPs, family } = port;
   const within = (address: string): boolean => isWithinAny(address, sourceRanges);

@@ -22,10 +22,7 @@ export function hintMode(service: Service, release: Release): HintMode {
   return wanted === 'PreferSameNode' ? 'node' : 'zone';
 }
 
-export interface Hints {
-  readonly forZones: readonly string[] | null;
-  readonly forNodes: readonly string[] | null;
-}
+export type Hints = Pick<Endpoint, 'forZones' | 'forNodes'>;
 
 const noHints: Hints = { forZones: null, forNodes: null };
 

@@ -3,8 +3,7 @@
 // before it, pkg/api/v1/endpoints/util.go.
 //
 // The controller copies Endpoints of a Service without selector into slices: one slice per port map
-// and address type, with at most 1,000 addresses of each repacked subset. The result is a function
-// of the Endpoints and of whether the Service has a selector.
+// and address type, with at most 1,000 addresses of each repacked subset.
 //
 // The shadow follows two oddities. An address keeps node and hostname of its first subset. Ports
 // with an appProtocol are compared by pointer, so no two of them merge; if such subsets disagree
@@ -40,7 +39,6 @@ export interface MirroredEndpoint {
   readonly source: EndpointAddress;
 }
 
-/** The content of one mirrored slice. */
 export interface MirroredGroup {
   readonly addressType: AddressType;
   readonly ports: readonly Port[];
@@ -56,7 +54,6 @@ export function isMirrored(service: Service | null, endpoints: Endpoints | null)
   );
 }
 
-/** The mirroring controller manages the slice. */
 export function isMirror(slice: EndpointSlice): boolean {
   return slice.labels[label.sliceManagedBy] === manager.mirroring;
 }

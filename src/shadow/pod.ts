@@ -2,8 +2,7 @@
 // k8s.io/endpointslice@v0.36.3 util/controller_utils.go (ShouldPodBeInEndpoints, ShouldSetHostname)
 // and utils.go (FindPort, getEndpointPorts).
 //
-// Restart policy, readiness gates and the phases Pending, Running and Unknown do not matter
-// upstream, so they are not decoded; of the phase only "terminal" is.
+// Of the phase, only "terminal" matters upstream. Restart policy and readiness gates do not.
 
 import { getOrInsert } from '../model/get-or-insert.ts';
 import { parseIP } from '../model/ip.ts';
@@ -16,7 +15,7 @@ export function isListed(pod: Pod, includeTerminating: boolean): boolean {
   return includeTerminating || !pod.deleting;
 }
 
-/** The addresses of a pod in one family, in canonical form. */
+/** In canonical form. */
 export function addressesOf({ ips }: Pod, family: AddressType): string[] {
   const addresses: string[] = [];
   for (const text of ips) {

@@ -8,37 +8,27 @@
 
 import { minorIn } from '../model/proxy-config.ts';
 
-export interface Release {
-  readonly minor: number;
-  /** The row was compared with a real control plane of this release. */
-  readonly verified: boolean;
-  /** Endpoints have the label endpoints.kubernetes.io/managed-by. syncService. */
-  readonly endpointsManagedBy: boolean;
-  /** Named ports of restartable init containers count. FindPort. */
-  readonly sidecarPortsInEndpoints: boolean;
-  readonly sidecarPortsInSlices: boolean;
-  /** Values of trafficDistribution that yield hints. reconciler.go validTrafficDistribution. */
-  readonly trafficDistributions: readonly string[];
-  /** A ready endpoint without zone gets a zone hint of the empty name. trafficdist.go update. */
-  readonly hintsEmptyZone: boolean;
-  /** Every sync deletes and recreates slices without ports. controller_utils.go NewPortMapKey. */
-  readonly rebuildsPortless: boolean;
-  /** The controller reverts edits of mirrored slices. onEndpointSliceUpdate. */
-  readonly mirrorRepairsEdits: boolean;
-}
+export type Release = Readonly<typeof v30>;
 
 const close = ['PreferClose'];
 const same = ['PreferClose', 'PreferSameZone', 'PreferSameNode'];
 
-const v30: Release = {
+const v30 = {
   minor: 30,
+  /** The row was compared with a real control plane of this release. */
   verified: true,
+  /** Endpoints have the label endpoints.kubernetes.io/managed-by. syncService. */
   endpointsManagedBy: false,
+  /** Named ports of restartable init containers count. FindPort. */
   sidecarPortsInEndpoints: false,
   sidecarPortsInSlices: false,
-  trafficDistributions: [],
+  /** Values of trafficDistribution that yield hints. reconciler.go validTrafficDistribution. */
+  trafficDistributions: [] as readonly string[],
+  /** A ready endpoint without zone gets a zone hint of the empty name. trafficdist.go update. */
   hintsEmptyZone: false,
+  /** Every sync deletes and recreates slices without ports. controller_utils.go NewPortMapKey. */
   rebuildsPortless: true,
+  /** The controller reverts edits of mirrored slices. onEndpointSliceUpdate. */
   mirrorRepairsEdits: false,
 };
 const v31: Release = {

@@ -11,26 +11,26 @@ import type { Protocol, ProxyConfig } from '../model/proxy-config.ts';
 import type { EndpointRules, UsableEndpoints } from './topology.ts';
 import { categorize, endpointSets } from './topology.ts';
 
-/** Differences between releases of kube-proxy that packets show. */
-export interface ProxyRules extends EndpointRules {
-  /** kube-proxy ignores a Service with the headless label and a cluster IP (up to 1.35). */
-  readonly skipsHeadlessLabel: boolean;
-  /** kube-proxy ignores slices with the label service-proxy-name (up to 1.35). */
-  readonly skipsProxiedSlices: boolean;
-  readonly externalIPs: boolean;
-  /** A hairpin is masqueraded for the node's own endpoints only (nftables mode since 1.36). */
-  readonly localHairpins: boolean;
-}
+export type ProxyRules = ReturnType<typeof proxyRules>;
 
-/** Read from the sources of 1.33.13, 1.34.3, 1.35.4 and 1.36.3; others use the nearest. */
-export function proxyRules({ mode, minor, featureGates }: ProxyConfig): ProxyRules {
+/**
+ * Differences between releases of kube-proxy that packets show. Read from the sources of 1.33.13,
+ * 1.34.3, 1.35.4 and 1.36.3; others use the nearest.
+ */
+export function proxyRules({ mode, minor, featureGates }: ProxyConfig) {
   const recent = minor >= 36;
-  return {
+  const endpointRules: EndpointRules = {
     nodeHints: minor >= 35 || (featureGates.PreferSameTrafficDistribution ?? minor >= 34),
     prefers: recent ? 'running' : 'local',
+  };
+  return {
+    ...endpointRules,
+    /** kube-proxy ignores a Service with the headless label and a cluster IP (up to 1.35). */
     skipsHeadlessLabel: !recent,
+    /** kube-proxy ignores slices with the label service-proxy-name (up to 1.35). */
     skipsProxiedSlices: !recent,
     externalIPs: !recent || (featureGates.AllowServiceExternalIPs ?? true),
+    /** A hairpin is masqueraded for the node's own endpoints only (nftables mode since 1.36). */
     localHairpins: recent && mode === 'nftables',
   };
 }
@@ -91,7 +91,6 @@ function sourceRangesOf(service: Service, family: string): readonly CIDR[] {
 
 const protocols: Readonly<Record<string, Protocol>> = { TCP: 'tcp', UDP: 'udp', SCTP: 'sctp' };
 
-/** The properties of a node that decide on endpoints. */
 export interface ProxyPlacement {
   readonly node: string;
   readonly zone: string;
@@ -126,7 +125,6 @@ export function proxiedPorts(
 
 type Shared = Omit<ProxiedPort, 'name' | 'protocol' | 'port' | 'nodePort' | 'usable'>;
 
-/** The fields that all ports of a Service have in common in one family. */
 function sharedOf(
   service: Service,
   family: 'IPv4' | 'IPv6',

@@ -10,7 +10,6 @@ import { getOrInsert } from '../model/get-or-insert.ts';
 import { joinHostPort, parseIP } from '../model/ip.ts';
 import type { Endpoint, EndpointSlice, ServicePort } from '../model/objects.ts';
 
-/** Differences between releases of kube-proxy in their endpoints. */
 export interface EndpointRules {
   /** Hints by node count: PreferSameTrafficDistribution. */
   readonly nodeHints: boolean;
@@ -18,27 +17,10 @@ export interface EndpointRules {
   readonly prefers: 'running' | 'local';
 }
 
-export interface ProxyEndpoint {
-  /** `ip:port`, or `[ip]:port`. */
-  readonly text: string;
-  readonly ip: string;
-  readonly local: boolean;
-  readonly ready: boolean;
-  /** Serving and terminating: used if no endpoint is ready. */
-  readonly lastResort: boolean;
-  readonly terminating: boolean;
-  readonly zones: readonly string[];
-  readonly nodes: readonly string[];
-}
+export type ProxyEndpoint = Readonly<NonNullable<ReturnType<typeof proxyEndpoint>>>;
 
-/** The endpoints of a Service port for one node. `any`: some node has usable endpoints. */
-export interface UsableEndpoints {
-  readonly cluster: readonly ProxyEndpoint[];
-  readonly local: readonly ProxyEndpoint[];
-  readonly any: boolean;
-  /** All endpoints, usable or not. */
-  readonly all: readonly ProxyEndpoint[];
-}
+/** The endpoints of a Service port for one node. */
+export type UsableEndpoints = Readonly<ReturnType<typeof categorize>>;
 
 /** A Service port in one family; the protocol is as the API writes it, `TCP`. */
 type FamilyPort = Pick<ServicePort, 'name' | 'protocol'> & { readonly family: 'IPv4' | 'IPv6' };
@@ -70,7 +52,6 @@ export function endpointSets(
   return sets;
 }
 
-/** The endpoints of one slice for a port, by their text. */
 function endpointsIn(
   slice: EndpointSlice,
   { name, protocol }: FamilyPort,
@@ -96,15 +77,17 @@ function proxyEndpoint(
   port: number,
   node: string,
   { nodeHints }: EndpointRules,
-): ProxyEndpoint | null {
+) {
   const ip = parseIP(endpoint.addresses[0] ?? '')?.text;
   if (ip === undefined) return null;
   const terminating = endpoint.terminating ?? false;
   return {
+    /** `ip:port`, or `[ip]:port`. */
     text: joinHostPort(ip, port),
     ip,
     local: endpoint.node === node && node !== '',
     ready: endpoint.ready ?? true,
+    /** Serving and terminating: used if no endpoint is ready. */
     lastResort: (endpoint.serving ?? true) && terminating,
     terminating,
     zones: endpoint.forZones ?? nowhere,
@@ -130,7 +113,7 @@ export function categorize(
   uses: { readonly cluster: boolean; readonly local: boolean },
   node: string,
   zone: string,
-): UsableEndpoints {
+) {
   const ready = endpoints.filter((entry) => entry.ready);
   const lastResorts = endpoints.filter((entry) => entry.lastResort);
   let cluster: readonly ProxyEndpoint[] = [];
@@ -144,6 +127,7 @@ export function categorize(
     if (local.length === 0) local = lastResorts.filter((entry) => entry.local);
   }
   const any = cluster.length > 0 || (uses.local && ready.length + lastResorts.length > 0);
+  /** `any`: some node has usable endpoints. `all`: usable or not. */
   return { cluster, local, any, all: endpoints };
 }
 

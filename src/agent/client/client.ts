@@ -1,11 +1,8 @@
-// Asks an agent over HTTP for its report, and for the outcomes of packets if the auditor needs more
-// than the report. The answers describe the start of the agent's round, or a later moment; the
-// result has the earliest possible start.
+// Asks an agent over HTTP for its report, and for outcomes of packets if the report is not enough.
 //
-// Each agent has one connection, which stays open between two rounds. A request has a deadline for
-// the whole answer and a limit of bytes. It uses a client certificate, a bearer token, or neither,
-// as the agents are configured (agent/server.ts). All agents present certificates for the name of
-// their Service, because their addresses change.
+// Each agent has one connection, which stays open between two rounds. Requests use a client
+// certificate, a bearer token, or neither, as configured (agent/server.ts). All agents present
+// certificates for the name of their Service, because their addresses change.
 
 import { Agent, request } from 'undici';
 
@@ -95,7 +92,6 @@ export function createAgentClient(
 
 export const refused = (why: string) => ({ kind: 'refused', why }) as const;
 
-/** An unexpected status and the beginning of its body. */
 const statusText = ({ status, body }: Pick<HttpAnswer, 'status' | 'body'>): string =>
   `status ${status}: ${body.trim().slice(0, 200)}`;
 
@@ -106,7 +102,7 @@ export interface Scrape extends Pick<AgentRequest, 'address' | 'signal'> {
   readonly now: () => number;
 }
 
-/** A report and its times, in Unix seconds. */
+/** Times are Unix seconds. */
 export interface ScrapedReport {
   readonly kind: 'seen';
   readonly report: AgentReport;
@@ -120,14 +116,11 @@ export interface ScrapedReport {
   readonly nextAt: number;
 }
 
-/** `early`: the first round is not complete. */
-export type ScrapeResult = ScrapedReport | { readonly kind: 'early' } | NoAnswer;
-
-/** Requests the report; `before` is the last one from this agent. */
+/** Requests the report. `before`: the agent's last one. `early`: no round is complete. */
 export async function scrapeReport(
   { client, now, ...where }: Scrape,
   before: ScrapedReport | null,
-): Promise<ScrapeResult> {
+): Promise<ScrapedReport | { readonly kind: 'early' } | NoAnswer> {
   const sent = now();
   const headers: Record<string, string> = before === null ? {} : { 'if-none-match': before.etag };
   const answer = await client.ask({ ...where, path: '/v1/report', headers });
@@ -167,10 +160,7 @@ const batchSize = 11_000;
 /** The largest number of packets in one scrape: those of a few thousand frontends. */
 const mostPackets = 32_768;
 
-/**
- * Requests the outcomes of packets, by the text of the packet. Returns a text if they are unknown:
- * why, or `another round` if the agent has begun one since.
- */
+/** By the text of the packet. Returns why they are unknown; `another round` if one has begun. */
 export async function scrapeOutcomes(
   { client, address, signal }: Scrape,
   packets: readonly Packet[],

@@ -1,7 +1,5 @@
 // Decodes the report of an agent (docs/decisions/0016): facts about its node, and a digest for each
-// frontend that its rules serve. Texts that nodes share are stored once.
-//
-// A report is untrusted input, so every field is checked.
+// frontend. It is untrusted, so every field is checked. Texts that nodes share are stored once.
 
 import { recordOf } from '../../model/counts.ts';
 import { canonicalIP } from '../../model/ip.ts';
@@ -13,7 +11,6 @@ import { check, fieldsOf, listOf } from '../../rules/report/outcome-json.ts';
 
 export type AgentReport = ReturnType<typeof readReport>;
 
-/** Frontends by their keys, which most nodes share. */
 const known = new Map<string, RuleFrontend>();
 const mostKnown = 100_000;
 

@@ -4,25 +4,23 @@
 //                                    ▲                       │
 //                                    └── when the next report should be there
 //
-// The agents are the endpoints of their own headless Service, whose EndpointSlices are watched like
-// all others. A report says for how long it is valid. A small delay per agent prevents that all are
-// asked at the same time. An agent that does not answer is asked again soon, then with growing
-// pauses. From its second failure on, its node is unknown. A node without an agent is unknown at
-// once.
+// The agents are the endpoints of their own headless Service. A report says for how long it is
+// valid. A small delay per agent prevents that all are asked at the same time. An agent that does
+// not answer is asked again soon, then with growing pauses. From its second failure on, its node
+// is unknown. A node without an agent is unknown at once.
 
 import { joinHostPort } from '../../model/ip.ts';
 import type { EndpointSlice } from '../../model/objects.ts';
 import type { Packet } from '../../model/proxy-config.ts';
 import type { PacketOutcome } from '../../rules/walk/walk.ts';
-import type { AgentClient, NoAnswer, Scrape, ScrapedReport, ScrapeResult } from './client.ts';
+import type { AgentClient, NoAnswer, Scrape, ScrapedReport } from './client.ts';
 import { refused, scrapeOutcomes, scrapeReport } from './client.ts';
 
-/** The state of an agent. */
 export const agentStates = ['answering', 'stale', 'refused', 'absent'] as const;
 
 export type AgentState = (typeof agentStates)[number];
 
-/** The last report of an agent. Times are Unix seconds. */
+/** Times are Unix seconds. */
 export interface NodeReportEntry extends Pick<ScrapedReport, 'report' | 'seenAt' | 'lasting'> {
   readonly kind: 'node-report';
   readonly at: number;
@@ -35,7 +33,6 @@ export interface NodeReportEntry extends Pick<ScrapedReport, 'report' | 'seenAt'
   readonly onNeed: (packets: readonly Packet[]) => void;
 }
 
-/** A node is unknown. */
 export interface NodeUnseenEntry {
   readonly kind: 'node-unseen';
   readonly at: number;
@@ -54,7 +51,6 @@ export interface ScraperOptions {
   readonly sleep: (seconds: number, signal: AbortSignal) => Promise<void>;
   /** The EndpointSlices of the agents' Service; `null` before they are known. */
   readonly slices: () => Iterable<EndpointSlice> | null;
-  /** The names of all Nodes. */
   readonly nodes: () => Iterable<string>;
   /** Resolves when the entry was processed. */
   readonly deliver: (entry: AgentEntry) => Promise<void>;
@@ -78,13 +74,15 @@ const newAgent = (node: string, address: string | null, since: number, nextAt: n
   isBusy: false,
 });
 
-interface State {
-  readonly options: ScraperOptions;
-  readonly known: Map<string, KnownAgent>;
-  readonly visits: Record<ScrapeResult['kind'], number>;
-}
+const createState = (options: ScraperOptions) => ({
+  options,
+  known: new Map<string, KnownAgent>(),
+  /** Scrapes so far, by their result. */
+  visits: { seen: 0, early: 0, refused: 0, silent: 0 },
+});
 
-/** Scrapes at one time. */
+type State = ReturnType<typeof createState>;
+
 const mostScrapes = 16;
 
 /** Seconds between checks for agents that are due. */
@@ -102,8 +100,7 @@ const stale = { rounds: 3, seconds: 60 };
 export type Scraper = ReturnType<typeof createScraper>;
 
 export function createScraper(options: ScraperOptions) {
-  const visits = { seen: 0, early: 0, refused: 0, silent: 0 };
-  const state: State = { options, known: new Map(), visits };
+  const state = createState(options);
   return {
     async run(signal: AbortSignal): Promise<void> {
       const broken = Promise.withResolvers<never>();
@@ -132,16 +129,14 @@ export function createScraper(options: ScraperOptions) {
           { state: name, since, seenAt: last?.seenAt ?? null },
         ]),
       ),
-    /** Scrapes so far, by their result. */
-    visits,
+    visits: state.visits,
     bytes: options.client.bytes,
   };
 }
 
 /**
- * The addresses of agents by the name of their Node. Of several endpoints on one Node, as while an
- * agent is replaced, a ready one counts, and of equals the first by address. Endpoints without a
- * Node are no agents.
+ * The addresses of agents by node. Of several endpoints on one Node, as while an agent is replaced,
+ * a ready one counts, and of equals the first by address.
  */
 export function agentsOf(slices: Iterable<EndpointSlice>): Map<string, string> {
   const found = new Map<string, { readonly address: string; readonly rank: string }>();
@@ -161,7 +156,6 @@ export function agentsOf(slices: Iterable<EndpointSlice>): Map<string, string> {
   return new Map(Array.from(found, ([node, { address }]) => [node, address]));
 }
 
-/** Follows the Nodes and the addresses of their agents. */
 async function updateAgents({ options, known }: State): Promise<void> {
   const slices = options.slices();
   if (slices === null) return;
@@ -190,7 +184,6 @@ async function updateAgents({ options, known }: State): Promise<void> {
   }
 }
 
-/** The agents to ask now, the one that is due longest first. */
 function dueAgents({ options, known }: State): KnownAgent[] {
   const now = options.now();
   return [...known.values()]

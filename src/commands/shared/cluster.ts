@@ -35,9 +35,7 @@ export function openCluster({ kubeconfig, context }: ClusterFlags) {
   const account = openAccount({ kubeconfig: kubeconfig ?? null, context: context ?? null });
   const clock = createClock();
   const environment = createConnection(account, () => clock.now());
-  /** The address of the API server, for people. */
-  const { server } = account;
-  return { server, environment, clock, close: () => environment.close() };
+  return { server: account.server, environment, clock, close: () => environment.close() };
 }
 
 type LiveFlags = AuditFlags & ClusterFlags & AgentsFlags;
@@ -116,16 +114,11 @@ function credentialsOf(flags: AgentsFlags): AgentCredentials {
   };
 }
 
-/** Seconds without any byte after which the first lists are given up. */
-const silenceLimit = 60;
-/** Seconds that confirmation may take after the settle window. */
-const confirmationLimit = 15;
-/** Seconds that agents may prolong the audit, since their rounds may be far apart. */
-const roundsLimit = 240;
-/** Seconds after which the audit does not wait for an agent without a report. */
-const agentSilenceLimit = 15;
-/** Seconds between two checks of the progress. */
-const pollInterval = 0.05;
+/**
+ * Seconds: of the first lists without any byte, of confirmation after the settle window, that
+ * agents may prolong the audit, to wait for an agent without a report, and between two checks.
+ */
+const limits = { silence: 60, confirmation: 15, rounds: 240, agentSilence: 15, poll: 0.05 };
 
 /**
  * Audits a live cluster until `isDone`, but not beyond the settle window and the time to confirm
@@ -139,14 +132,14 @@ export async function auditOnce(
 ): Promise<Auditor> {
   const stop = stopSignal();
   const { auditor, live, scraper } = createLiveAuditor(cluster, flags, onProblem);
-  const longest = flags.settle + confirmationLimit + (scraper === null ? 0 : roundsLimit);
+  const longest = flags.settle + limits.confirmation + (scraper === null ? 0 : limits.rounds);
   const { clock, server } = cluster;
   let received = { bytes: 0, at: clock.now() };
   let begunAt: number | null = null;
   const isOver = (now: number): boolean => {
     const bytes = bytesOf(live);
     if (bytes > received.bytes) received = { bytes, at: now };
-    if (auditor.serviceAuditor() === null) return now - received.at > silenceLimit;
+    if (auditor.serviceAuditor() === null) return now - received.at > limits.silence;
     begunAt ??= now;
     if (now > begunAt + longest) return true;
     if (scraper !== null && (now <= begunAt + 1 || !areAgentsDone(auditor, scraper, now))) {
@@ -156,9 +149,9 @@ export async function auditOnce(
   };
   const poll = (): void => {
     if (isOver(clock.now())) stop.abort();
-    else clock.after(pollInterval, poll);
+    else clock.after(limits.poll, poll);
   };
-  clock.after(pollInterval, poll);
+  clock.after(limits.poll, poll);
   try {
     await Promise.all([live.run(stop.signal), scraper?.run(stop.signal)]);
   } finally {
@@ -182,7 +175,7 @@ const bytesOf = ({ watches }: LiveAuditor): number =>
 const areAgentsDone = (auditor: Auditor, scraper: Scraper, now: number): boolean =>
   [...scraper.status().values()].every(
     ({ state, seenAt, since }) =>
-      state !== 'stale' || seenAt !== null || now - since >= agentSilenceLimit,
+      state !== 'stale' || seenAt !== null || now - since >= limits.agentSilence,
   ) && (auditor.nodes()?.pendingSince ?? null) === null;
 
 /** Whether every watch is synced, no difference is pending and no candidate waits. */

@@ -12,7 +12,6 @@ import { releaseOf } from '../../shadow/release.ts';
 
 export const colour = process.stdout.isTTY && (process.env.NO_COLOR ?? '') === '';
 
-/** Prints an error as one line on stderr. */
 export function fail(text: string): void {
   process.stderr.write(`endpoint-auditor: ${text}\n`);
 }
@@ -57,7 +56,6 @@ export async function* withProgress<T>(
   }
 }
 
-/** Prints a finding that opened or was resolved as one line on stdout. */
 export function printFinding(finding: Finding): void {
   process.stdout.write(`${formatFindingLine(finding, colour)}\n`);
 }
@@ -85,7 +83,6 @@ export function exitCodeOf({ unknown, services, foreign, findings }: AuditReport
   return findings.some(({ severity }) => severity !== 'info') ? 1 : 0;
 }
 
-/** Warns that an unknown release is audited as the newest known one. */
 export function warnIfReleaseUnknown(auditor: Auditor): void {
   const named = auditor.kubernetes();
   if (named === null || releaseOf(named) !== null) return;

@@ -17,20 +17,17 @@ import { defaultMaxEndpointsPerSlice } from '../../shadow/endpointslice.ts';
 import type { Release } from '../../shadow/release.ts';
 import { releaseOf, releases } from '../../shadow/release.ts';
 
-/** Parameters of the audit. */
 export interface AuditFlags {
   readonly kubernetesVersion?: Release;
   readonly maxEndpointsPerSlice: number;
   readonly settle: number;
 }
 
-/** Form of a report. */
 export interface ReportFlags {
   readonly output: ReportFormat;
   readonly namespace?: string;
 }
 
-/** A live cluster, and the part of it to audit. */
 export interface ClusterFlags {
   readonly kubeconfig?: string;
   readonly context?: string;
@@ -40,7 +37,6 @@ export interface ClusterFlags {
   readonly endpoints: boolean;
 }
 
-/** The node agents, and the credentials for them. */
 export interface AgentsFlags {
   readonly agents?: ReturnType<typeof parseService>;
   readonly agentsTokenFile?: string;
@@ -50,7 +46,6 @@ export interface AgentsFlags {
   readonly agentsServerName?: string;
 }
 
-/** Services with their own series. */
 export interface MetricsFlags {
   readonly 'metrics.perService': PerServiceOptions['mode'];
   readonly 'metrics.maxServices': number;
@@ -85,10 +80,7 @@ export const auditorOptions = (
   onProblem,
 });
 
-/**
- * A parser of values. `read` returns `undefined` for a wrong value. Commander adds the flag and the
- * value to the message.
- */
+/** `read` returns `undefined` for a wrong value. Commander adds flag and value to the message. */
 const parser =
   <T>(expected: string, read: (text: string) => T | undefined) =>
   (text: string): T => {
@@ -104,7 +96,6 @@ const formats: readonly ReportFormat[] = ['table', 'wide', 'json', 'yaml', 'juni
 
 export const parseFormat = oneOf(formats);
 
-/** Parses the format of an explanation. */
 export const parseOutput = oneOf(['text', 'json']);
 
 const decimal = /^\d+(?:\.\d+)?$/;
@@ -122,7 +113,6 @@ export const parseDuration = parser('a duration such as 30s, 1m30s or 500ms', (t
   );
 });
 
-/** Parses a factor over the recording's own speed; `max` is Infinity. */
 export const parseSpeed = parser('a factor above 0, such as 1 or 20, or max', (text) => {
   if (text === 'max') return Infinity;
   return Number(text) > 0 && Number(text) !== Infinity ? Number(text) : undefined;
@@ -146,7 +136,7 @@ export const parseCount = parser('a whole number above 0', (text) =>
   Number.isInteger(Number(text)) && Number(text) >= 1 ? Number(text) : undefined,
 );
 
-/** A parser of items separated by commas. `emptyName` is how the message names an empty item. */
+/** `emptyName` is how the message names an empty item. */
 const parserOfList =
   (what: string, isValid: (item: string) => boolean, emptyName = '""') =>
   (text: string): readonly string[] => {
@@ -192,14 +182,12 @@ export const parseRulesFile = parser('NODE=FILE', (text) => {
   return file.node === null ? undefined : file;
 });
 
-/** Parses `i/n`: the i-th of n shards, from 0. */
 export const parseShard = parser('i/n with i from 0 to n - 1, such as 0/3', (text) => {
   const [, ...numbers] = /^(\d{1,4})\/(\d{1,4})$/.exec(text) ?? [];
   const [index = 0, count = 0] = numbers.map(Number);
   return index < count ? { index, count } : undefined;
 });
 
-/** Parses bytes: a number, or with a unit: `64Mi`, `1G`. */
 export const parseSize = parser('a size such as 64Mi, 1G or 1000000', (text) => {
   const [, value, unit = ''] = /^(\d+(?:\.\d+)?)([kKMG]i?|)$/.exec(text) ?? [];
   const power = ['', 'K', 'M', 'G'].indexOf(unit.charAt(0).toUpperCase());
@@ -214,7 +202,6 @@ export const parseAddress = parser('an address such as 127.0.0.1:9465 or :9465',
   return Number(digits) <= 65_535 ? { host: host || null, port: Number(digits) } : undefined;
 });
 
-/** A parser of a flag that can be repeated. */
 const repeated =
   <T>(parse: (text: string) => T) =>
   (text: string, before: readonly T[] = []): T[] => [...before, parse(text)];
@@ -322,7 +309,6 @@ const flagGroups = {
   ],
 };
 
-/** Adds groups of flags to a command, in their order in the help. */
 export function addFlags(command: Command, ...groups: (keyof typeof flagGroups)[]): Command {
   for (const group of groups) for (const option of flagGroups[group]) command.addOption(option);
   return command;
@@ -330,10 +316,7 @@ export function addFlags(command: Command, ...groups: (keyof typeof flagGroups)[
 
 const liveFlags = new Set([...flagGroups.cluster, ...flagGroups.shard, ...flagGroups.agents]);
 
-/**
- * Rejects the flags of a live cluster, and those in `others`, when the command reads `instead`. A
- * flag without an effect must not look as if it had one.
- */
+/** Rejects flags without effect: of a live cluster and `others`, if a command reads `instead`. */
 export function refuseLive(command: Command, instead: string, others: readonly string[]): void {
   for (const option of command.options) {
     const name = option.attributeName();

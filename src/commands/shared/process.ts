@@ -1,9 +1,8 @@
 // The process of a command: its version of Node, its signals and its heap.
 //
-// The program starts with a small --heap-growing-percent (main.ts), so that garbage stays small
-// beside the live heap. While the first lists arrive, the heap doubles again and again, and each
-// collection would mark everything that arrived. So it may grow faster until it is no longer small
-// or the lists are complete. V8 reads the flag at the end of each collection.
+// While the first lists arrive, the heap doubles again and again, and each collection would mark
+// all that arrived. So it may grow faster than main.ts says until it is no longer small or the
+// lists are complete. V8 reads the flag at the end of each collection.
 
 import v8 from 'node:v8';
 
@@ -27,15 +26,11 @@ export const smallBytes = 70_000_000;
 
 const intervalMs = 50;
 
-/**
- * Makes V8 allocate all new objects in the young generation. Otherwise V8 learns from the first
- * lists, which stay in memory, to allocate decoded objects in the old generation (pretenuring).
- */
+/** Else V8 learns from the first lists to allocate in the old generation (pretenuring). */
 export function keepNewObjectsYoung(): void {
   v8.setFlagsFromString('--no-allocation-site-pretenuring');
 }
 
-/** Lets the heap grow faster until it is no longer small or `isDone` returns true. */
 export function growHeapFaster(isDone: () => boolean): void {
   v8.setFlagsFromString(`--heap-growing-percent=${growth.first}`);
   const timer = setInterval(() => {

@@ -21,7 +21,6 @@ async function read(path: string): Promise<string> {
   return (isPacked ? gunzipSync(bytes) : bytes).toString();
 }
 
-/** Why a file could not be read, in one line. */
 function reasonOf(error: unknown): string {
   if (isSystemError(error)) return `Cannot read: ${systemReason(error)}`;
   const message = error instanceof Error ? error.message : String(error);
@@ -41,9 +40,8 @@ async function readRules(path: string): Promise<Pick<GivenRules, 'text' | 'unrea
 }
 
 /**
- * Reads the files. Rejects if a configuration cannot be read or is not YAML. Rules that cannot be
- * read are returned with the reason. An empty file is omitted if its node has another file, since
- * the programs of an unused backend print nothing.
+ * Rejects if a configuration cannot be read or is not YAML. An empty file of rules is omitted if
+ * its node has another, since the programs of an unused backend print nothing.
  */
 export async function givenRules(flags: RulesFlags): Promise<GivenRules[]> {
   const { rules = [], proxyConfig = [] } = flags;
