@@ -1,5 +1,4 @@
-// The entries of a recording: the object changes and watch states that a live cluster delivers, and
-// lines about nodes, which are the configuration of kube-proxy and dumps of rules:
+// The entries of a recording: what a live cluster delivers, and lines about nodes:
 //
 //   {"kind":"node-config","at":T,"node":"node-a","mode":"iptables","clusterCIDR":"10.244.0.0/16"}
 //   {"kind":"node-rules","at":T,"node":"node-a","tool":"iptables-save","family":"IPv4","text":…}
@@ -11,15 +10,14 @@ import { proxyModes } from '../../model/proxy-config.ts';
 import type { Fields } from './json-fields.ts';
 import { oneOf, optionalFlag, optionalText, text, word, WrongType } from './json-fields.ts';
 
-/** One entry; those of a resource are in order. `at` is the arrival, Unix seconds. */
+/** `at` is the arrival, Unix seconds; the entries of a resource are in order. */
 export type LiveEntry =
   | {
       /** The first entry, and again when the control plane has changed. */
       readonly kind: 'header';
       readonly at: number;
-      /** The version of the control plane, such as `v1.36.3`; null if it is unknown. */
+      /** Of the control plane, such as `v1.36.3`; null if it is unknown. */
       readonly kubernetes: string | null;
-      /** What is watched. */
       readonly resources: readonly Resource[];
     }
   | { readonly kind: 'event'; readonly event: WatchEvent }
@@ -56,7 +54,7 @@ export type WatchState = 'listing' | 'synced' | 'stale' | 'relisting' | 'off';
 
 export interface NodeConfigEntry {
   readonly kind: 'node-config';
-  /** Unix seconds; never decreases from entry to entry. */
+  /** The arrival, Unix seconds; never decreases from entry to entry. */
   readonly at: number;
   readonly node: string;
   readonly mode: ProxyConfig['mode'];
@@ -65,26 +63,23 @@ export interface NodeConfigEntry {
 
 export interface NodeRulesEntry {
   readonly kind: 'node-rules';
-  /** As above; others may have come since the dump began. */
   readonly at: number;
   /** When the dump began. */
   readonly dumpedAt: number;
   readonly node: string;
-  /** The program that printed it. */
   readonly tool: string;
   readonly family: 'IPv4' | 'IPv6';
   /** null: the same as the one before it, of this node, tool and family. */
   readonly text: string | null;
 }
 
-/** Reads such a line. Throws WrongType, with the field, for what is no such thing. */
+/** Throws WrongType, with the field, as readNodeRules does. */
 export function readNodeConfig(fields: Fields, at: number): NodeConfigEntry {
   const mode = oneOf(fields, 'mode', proxyModes);
   const clusterCIDRs = text(fields, 'clusterCIDR').split(',').filter(Boolean);
   return { kind: 'node-config', at, node: nodeOf(fields), mode, clusterCIDRs };
 }
 
-/** As above. */
 export function readNodeRules(fields: Fields, at: number): NodeRulesEntry {
   const family = oneOf(fields, 'family', ['IPv4', 'IPv6']);
   const unchanged = optionalFlag(fields, 'unchanged') === true;

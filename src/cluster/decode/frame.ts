@@ -1,4 +1,4 @@
-// The frames of a watch or list response, decoded, and what JSON and protobuf have in common there
+// The decoded frames of a watch or list response, in JSON or protobuf
 // (k8s.io/apimachinery@v0.36.3 pkg/apis/meta/v1/types.go).
 
 import type { Key, Pod, Resource, UnreadableObject, WatchEvent } from '../../model/objects.ts';
@@ -7,7 +7,6 @@ import { isFields } from './json-fields.ts';
 import type { Projection } from './json-objects.ts';
 import type { Bytes } from './line-reader.ts';
 
-/** What a Status object says. */
 export interface ApiStatus {
   readonly code: number;
   readonly reason: string;
@@ -20,7 +19,7 @@ export interface ApiStatus {
 
 /** Decodes the responses of one media type, in lazy batches as they arrive. */
 export interface Codec {
-  /** The media type without parameters. */
+  /** Without parameters. */
   readonly mediaType: string;
   watch(body: Bytes, context: DecodeContext): AsyncIterable<Iterable<Frame>>;
   list(body: Bytes, context: DecodeContext): AsyncIterable<Iterable<Frame>>;
@@ -58,7 +57,6 @@ export type Frame =
       readonly cut: boolean;
     };
 
-/** What is known while a body is read. */
 export interface DecodeContext {
   readonly resource: Resource;
   /** Arrival of the chunk that is decoded, Unix seconds. */
@@ -68,7 +66,7 @@ export interface DecodeContext {
   readonly raw: boolean;
 }
 
-/** What an error answer or a Status event says; of other content only the code is known. */
+/** Reads a Status object; of other content only the code is known. */
 export function readStatus(value: unknown, code: number): ApiStatus {
   const status = isFields(value) ? value : {};
   const details = isFields(status.details) ? status.details : {};
@@ -83,7 +81,6 @@ export function readStatus(value: unknown, code: number): ApiStatus {
   };
 }
 
-/** The frame of a bookmark, which may end the initial events. */
 export function bookmarkFrame(object: unknown): Frame {
   const { annotations } = metadataOf(object);
   const initialEnd = isFields(annotations) && annotations['k8s.io/initial-events-end'] === 'true';

@@ -1,10 +1,8 @@
 // Interns values that repeat: one copy of each label set, port list and node name.
 //
-// 150,000 pods have few distinct label sets, port lists and nodes. The tables are emptied when they
-// are full, so equal values are not always identical. An interned value must never change.
-//
-// The tables of maps and lists are small, because they also store the JSON of each value. Objects
-// of one template arrive together, and a later version takes equal parts from the one before.
+// Full tables are emptied, so equal values are not always identical. An interned value must never
+// change. The tables of maps and lists are small, because they also store the JSON of each value:
+// objects of one template arrive together.
 
 import type { Labels } from '../../model/objects.ts';
 
@@ -15,17 +13,12 @@ const words = new Map<string, string>();
 const maps = new Map<string, Labels>();
 const lists = new Map<string, readonly unknown[]>();
 
-/** Returns the copy of a short string that repeats, as names of nodes, ports and zones do. */
 export const internWord = (text: string): string => intern(words, text, text, wordLimit);
 
-/** Returns the copy of a label map or selector. Annotations do not repeat. */
 export const internLabels = (labels: Labels): Labels =>
   intern(maps, JSON.stringify(labels), labels, textLimit);
 
-/**
- * Returns the copy of a list of plain objects. Lists of different kinds of objects are not
- * confused, for these differ in their properties.
- */
+/** Lists of different types share a table, since their objects differ in their properties. */
 export const internList = <T>(list: readonly T[]): readonly T[] =>
   intern(lists, JSON.stringify(list), list, textLimit) as readonly T[];
 

@@ -1,8 +1,5 @@
 // Reads the fields of plain objects as Go's decoder does: an absent or null field is the zero value
-// of its type, and a value of another type is an error.
-//
-// A reader takes an object and the name of a field. It throws WrongType, which collects the path of
-// the field on its way out. A reader named `optional…` returns null for an absent field.
+// of its type (null for a reader named `optional…`), and a value of another type throws WrongType.
 //
 // Go accepts a null item of a list as a zero value; here it is an error, since no API server stores
 // one. The file also reads what all kinds share in k8s.io/apimachinery: times, quantities, metadata
@@ -18,10 +15,8 @@ export const eventTypes: ReadonlyMap<unknown, WatchEvent['type']> = new Map([
   ['DELETED', 'deleted'],
 ]);
 
-/** The fields of a JSON object. */
 export type Fields = Readonly<Record<string, unknown>>;
 
-/** A field has a value of the wrong type. */
 export class WrongType extends Error {
   /** What should be there: `a string`. */
   readonly expected: string;
@@ -46,21 +41,17 @@ export class WrongType extends Error {
 }
 
 const noFields: Fields = Object.freeze({});
-/** No labels, annotations or selector. */
 export const noLabels: Labels = Object.freeze({});
 const noItems: readonly never[] = Object.freeze([]);
 
-/** Whether a value is a JSON object. */
 export function isFields(value: unknown): value is Fields {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 // --- scalars ---
 
-/** A string; '' when absent. */
 export const text = (fields: Fields, name: string): string => optionalText(fields, name) ?? '';
 
-/** A string; null when absent. */
 export function optionalText(fields: Fields, name: string): string | null {
   const value = fields[name];
   if (typeof value === 'string') return value;
@@ -68,10 +59,9 @@ export function optionalText(fields: Fields, name: string): string | null {
   throw new WrongType(name, 'a string', value);
 }
 
-/** A string that repeats from object to object, interned; '' when absent. */
+/** A string that repeats from object to object, interned. */
 export const word = (fields: Fields, name: string): string => internWord(text(fields, name));
 
-/** A string that repeats from object to object, interned; null when absent. */
 export function optionalWord(fields: Fields, name: string): string | null {
   const value = optionalText(fields, name);
   return value === null ? null : internWord(value);
@@ -91,10 +81,8 @@ export function oneOf<T extends string>(
   throw new WrongType(name, expected, fields[name]);
 }
 
-/** A boolean; false when absent. */
 export const flag = (fields: Fields, name: string): boolean => optionalFlag(fields, name) ?? false;
 
-/** A boolean; null when absent. */
 export function optionalFlag(fields: Fields, name: string): boolean | null {
   const value = fields[name];
   if (typeof value === 'boolean') return value;
@@ -102,10 +90,9 @@ export function optionalFlag(fields: Fields, name: string): boolean | null {
   throw new WrongType(name, 'a boolean', value);
 }
 
-/** An int32, as every port number is one to the decoder; 0 when absent. */
+/** An int32, as every port number is one to the decoder. */
 export const number = (fields: Fields, name: string): number => optionalNumber(fields, name) ?? 0;
 
-/** An int32; null when absent. */
 export function optionalNumber(fields: Fields, name: string): number | null {
   const value = fields[name];
   if (value === undefined || value === null) return null;
@@ -113,7 +100,7 @@ export function optionalNumber(fields: Fields, name: string): number | null {
   throw new WrongType(name, 'a 32-bit integer', value);
 }
 
-/** An int64; 0 when absent. Those above 2^53 are not exact. */
+/** An int64; not exact above 2^53. */
 export function integer(fields: Fields, name: string): number {
   const value = fields[name] ?? 0;
   if (typeof value === 'number' && Number.isInteger(value)) return value;
@@ -134,11 +121,10 @@ export function within<T>(fields: Fields, name: string, read: (part: Fields) => 
   }
 }
 
-/** What `read` makes of an object; null when absent. */
 export const optional = <T>(fields: Fields, name: string, read: (part: Fields) => T): T | null =>
   (fields[name] ?? null) === null ? null : within(fields, name, read);
 
-/** A list of what `read` makes of each object; empty when absent. */
+/** What `read` makes of each object of a list. */
 export function list<T>(fields: Fields, name: string, read: (item: Fields) => T): readonly T[] {
   return items(fields, name, (item) => {
     if (isFields(item)) return read(item);
@@ -146,11 +132,9 @@ export function list<T>(fields: Fields, name: string, read: (item: Fields) => T)
   });
 }
 
-/** A list of what `read` makes of each object; null when absent. */
 export const optionalList = <T>(fields: Fields, name: string, read: (item: Fields) => T) =>
   (fields[name] ?? null) === null ? null : list(fields, name, read);
 
-/** A list of strings; empty when absent. */
 export function texts(fields: Fields, name: string): readonly string[] {
   return items(fields, name, (item) => {
     if (typeof item === 'string') return item;
@@ -175,7 +159,7 @@ function items<T>(fields: Fields, name: string, read: (item: unknown) => T): rea
   }
 }
 
-/** A map of strings; empty when absent. A null value is the empty string, as in Go. */
+/** A map of strings. A null value is the empty string, as in Go. */
 export function stringMap(fields: Fields, name: string): Labels {
   const value = fields[name];
   if (value === undefined || value === null) return noLabels;
@@ -194,7 +178,7 @@ export function stringMap(fields: Fields, name: string): Labels {
     : (value as Labels);
 }
 
-/** A label map or selector: a map of strings, interned. */
+/** A label map or selector, interned. */
 export const labelMap = (fields: Fields, name: string): Labels =>
   internLabels(stringMap(fields, name));
 
@@ -312,7 +296,6 @@ function identity(metadata: Fields, name: 'name' | 'namespace'): string {
   return value;
 }
 
-/** An item of `ownerReferences`. */
 export function ownerReference(owner: Fields): OwnerReference {
   return {
     apiVersion: word(owner, 'apiVersion'),
@@ -323,7 +306,6 @@ export function ownerReference(owner: Fields): OwnerReference {
   };
 }
 
-/** A reference to another object. */
 export function objectRef(target: Fields): ObjectRef {
   return {
     kind: word(target, 'kind'),

@@ -1,15 +1,14 @@
 // Cuts JSON text into pieces that are small enough to parse: documents and the items of lists.
 //
-// `kubectl get pods -A -o json` of a large cluster is longer than a string may be (512 MiB), so a
-// list is never parsed whole. A scanner of brackets, strings and newlines cuts out the elements of
-// a document's `items`, and each is parsed alone. So a list that ends early, or has a broken item,
-// is readable except there. The rest of the document (apiVersion, kind, metadata) is its envelope.
+// `kubectl get pods -A -o json` of a large cluster is longer than a string may be (512 MiB). So a
+// scanner cuts out the elements of a document's `items`, and each is parsed alone; a list that ends
+// early, or has a broken item, is readable except there. The rest of the document is its envelope.
 // In invalid JSON, a string ends with its line, and text between documents is skipped by lines.
 
 import type { Bytes } from './line-reader.ts';
 import { textLimit } from './line-reader.ts';
 
-/** A piece of a file that may hold several documents, each an object or a list of objects. */
+/** A piece of a file of documents, each an object or a list of objects. */
 export interface Piece {
   /**
    * - document: an object that has no list `items`
@@ -37,7 +36,6 @@ export interface Guess {
   readonly name: string | null;
 }
 
-/** How text is written: how documents and items are cut out of it and parsed. */
 export interface Format {
   readonly name: 'JSON' | 'YAML';
   /** isDamaged is asked at the end: whether the source has ended early, whatever it looks like. */
@@ -46,7 +44,6 @@ export interface Format {
   guess(text: string): Guess;
 }
 
-/** JSON documents that may follow each other. */
 export const jsonFormat: Format = {
   name: 'JSON',
   pieces: (source) => jsonPieces(source),
@@ -69,18 +66,7 @@ export const jsonFormat: Format = {
  * follow each other; a document that is an array is a list without envelope (`{}`).
  */
 export async function* jsonPieces(source: Bytes, limit = textLimit): AsyncGenerator<Piece[]> {
-  const scan: Scan = {
-    limit,
-    pieces: [],
-    line: 1,
-    depth: 0,
-    floor: 0,
-    inString: false,
-    escaped: false,
-    isList: false,
-    capture: noCapture(1),
-    envelope: noCapture(1),
-  };
+  const scan = createScan(limit);
   for await (const chunk of source) {
     if (scan.capture.from > 0) scan.capture.from = 0;
     for (let at = 0; at < chunk.length;) {
@@ -95,32 +81,27 @@ export async function* jsonPieces(source: Bytes, limit = textLimit): AsyncGenera
   if (scan.pieces.length > 0) yield scan.pieces;
 }
 
-interface Scan {
-  readonly limit: number;
-  readonly pieces: Piece[];
-  line: number;
+type Scan = ReturnType<typeof createScan>;
+
+const createScan = (limit: number) => ({
+  limit,
+  pieces: [] as Piece[],
+  line: 1,
   /** Open brackets, and how many of them are around a value: none around a document. */
-  depth: number;
-  floor: 0 | 1 | 2;
-  inString: boolean;
+  depth: 0,
+  floor: 0 as 0 | 1 | 2,
+  inString: false,
   /** The next chunk begins with the second character of an escape. */
-  escaped: boolean;
+  escaped: false,
   /** The document has a list of items. */
-  isList: boolean;
+  isList: false,
   /** The current value, and the document around its items. */
-  capture: Capture;
-  envelope: Capture;
-}
+  capture: noCapture(1),
+  envelope: noCapture(1),
+});
 
-interface Capture {
-  /** The bytes of earlier chunks, and where the capture begins in this one (-1: there is none). */
-  parts: Uint8Array[];
-  length: number;
-  from: number;
-  readonly line: number;
-}
-
-const noCapture = (line: number): Capture => ({ parts: [], length: 0, from: -1, line });
+/** The bytes of earlier chunks, and where the capture begins in this one (-1: there is none). */
+const noCapture = (line: number) => ({ parts: [] as Uint8Array[], length: 0, from: -1, line });
 
 const newline = 0x0a;
 const quote = 0x22;
@@ -130,7 +111,6 @@ const openBracket = 0x5b;
 const closeBracket = 0x5d;
 const openBrace = 0x7b;
 const closeBrace = 0x7d;
-/** It separates the documents of a JSON text sequence. */
 const recordSeparator = 0x1e;
 
 const isSpace = (byte: number): boolean =>
@@ -162,7 +142,6 @@ function readBetween(scan: Scan, chunk: Uint8Array, at: number): number {
   return at + 1;
 }
 
-/** The bytes that mean something in nested values, where nearly all bytes are. */
 const isMeaningful = new Uint8Array(256);
 for (const byte of [newline, quote, backslash]) isMeaningful[byte] = 1;
 for (const byte of [openBrace, openBracket, closeBrace, closeBracket]) isMeaningful[byte] = 1;
@@ -223,7 +202,7 @@ function endList(scan: Scan, at: number): void {
   scan.floor = 0;
 }
 
-/** Captures the bytes of this chunk up to the next one, of a value that is not too long. */
+/** Captures the bytes of this chunk before `to`, of a value that is not too long. */
 function keep({ capture, limit }: Scan, chunk: Uint8Array, to: number): void {
   if (capture.from < 0) return;
   const part = chunk.subarray(capture.from, to);
@@ -233,7 +212,6 @@ function keep({ capture, limit }: Scan, chunk: Uint8Array, to: number): void {
   capture.from = to;
 }
 
-/** Ends the capture and emits it. */
 function emit(scan: Scan, type: Piece['type'], line = scan.capture.line): void {
   const { parts, length } = scan.capture;
   const tooLong = length > scan.limit && type !== 'unfinished';

@@ -2,10 +2,8 @@
 //
 // It reads an object as a controller does: through Go's decoder (json-fields.ts) and the defaults
 // of the API (pkg/apis/core/v1 and pkg/apis/discovery/v1 of kubernetes@v1.36.3). Fields that the
-// auditor does not use are ignored. A wrong type in another field makes the object unreadable.
-//
-// Model objects share values with the raw object and with each other (intern.ts), so the caller
-// must not change a raw object afterwards.
+// auditor does not use are ignored. Model objects share values with the raw object, so the caller
+// must not change it afterwards.
 
 import type {
   AnyObject,
@@ -60,7 +58,7 @@ import { valueText } from './problem.ts';
 import type { PreviousPod } from './read-pod.ts';
 import { readPod } from './read-pod.ts';
 
-/** A problem of an object; the caller adds the source and line. */
+/** The caller adds the source and line. */
 export type Unreadable = Omit<Problem, 'source' | 'line' | 'lost'> & {
   readonly lost: UnreadableObject;
 };
@@ -69,15 +67,12 @@ export type Projection<R extends Resource> =
   | { readonly object: ObjectOf[R]; readonly problem?: undefined }
   | { readonly object?: undefined; readonly problem: Unreadable };
 
-/** What only the caller knows. */
 export interface Known {
-  /** The latest version of the pod of this key, for `ipsSince`. */
   readonly previousPod?: PreviousPod | undefined;
   /** The size of the object in bytes: of the message, or of JSON without managedFields. */
   readonly bytes?: number | null;
 }
 
-/** The kind of the objects of each resource. */
 export const kinds: Readonly<Record<Resource, string>> = {
   nodes: 'Node',
   services: 'Service',
@@ -102,9 +97,8 @@ export function resourceOfKind(apiVersion: unknown, kind: unknown): Resource | n
 }
 
 /**
- * Projects a raw API object (parsed JSON or YAML) of this resource; `at` is its arrival, Unix
- * seconds. Never throws for content: an object that Go could not decode, or that has no name (or no
- * namespace, where its kind has one), yields a problem that names the field.
+ * Projects a raw API object; `at` is its arrival, Unix seconds. Never throws for content: an object
+ * that Go could not decode, or without a name or namespace, yields a problem that names the field.
  */
 export function project<R extends Resource>(
   resource: R,
@@ -148,7 +142,6 @@ export function jsonBytes(raw: unknown): number | null {
   }
 }
 
-/** Whether a raw object still has the managedFields that sizes leave out. */
 export function hasManagedFields(raw: unknown): boolean {
   return isFields(raw) && isFields(raw.metadata) && raw.metadata.managedFields !== undefined;
 }
@@ -297,7 +290,6 @@ function addressesOf(status: Fields): Pick<Node, 'addresses' | 'externalIPs'> {
   return { addresses: byType('InternalIP'), externalIPs: byType('ExternalIP') };
 }
 
-/** A Node's spec.podCIDRs; spec.podCIDR where there is no list. */
 function podCIDRs(spec: Fields): readonly string[] {
   const all = texts(spec, 'podCIDRs');
   const first = text(spec, 'podCIDR');

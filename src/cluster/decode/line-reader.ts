@@ -1,8 +1,7 @@
 // Cuts a stream of bytes into lines of text.
 //
-// A file may be plain or gzip, UTF-8 or UTF-16, and end anywhere. The reader delivers what it can
-// read of a damaged file, and then reports the damage. It keeps no more than a chunk and a line.
-// Only `\n` ends a line, because other separators, such as U+2028, may be content.
+// A file may be plain or gzip, UTF-8 or UTF-16, and end anywhere. The reader keeps no more than a
+// chunk and a line. Only `\n` ends a line: other separators, such as U+2028, may be content.
 
 import { createGunzip } from 'node:zlib';
 
@@ -27,7 +26,8 @@ export async function* plainBytes(source: Bytes, onDamage: OnDamage): AsyncGener
   yield* withHead(inflated, 3, (head, whole) => {
     if (head[0] === 0xff && head[1] === 0xfe) return recode(whole, 'utf-16le');
     if (head[0] === 0xfe && head[1] === 0xff) return recode(whole, 'utf-16be');
-    return head[0] === 0xef && head[1] === 0xbb && head[2] === 0xbf ? skip(whole, 3) : whole;
+    const isMarked = head[0] === 0xef && head[1] === 0xbb && head[2] === 0xbf;
+    return isMarked ? recode(whole, 'utf-8') : whole;
   });
 }
 
@@ -56,14 +56,7 @@ async function* restored(head: Uint8Array, rest: Bytes): AsyncGenerator<Uint8Arr
   yield* rest;
 }
 
-async function* skip(source: Bytes, count: number): AsyncGenerator<Uint8Array> {
-  let left = count;
-  for await (const chunk of source) {
-    if (left < chunk.length) yield chunk.subarray(left);
-    left = Math.max(left - chunk.length, 0);
-  }
-}
-
+/** A TextDecoder drops the byte order mark. */
 async function* recode(source: Bytes, encoding: string): AsyncGenerator<Uint8Array> {
   const decoder = new TextDecoder(encoding);
   for await (const chunk of source) yield Buffer.from(decoder.decode(chunk, { stream: true }));
@@ -117,7 +110,7 @@ export interface Line {
 const keptLength = 4096;
 const newline = 0x0a;
 
-/** Cuts UTF-8 text into lines and yields all that a chunk completes. */
+/** The lines of UTF-8 text that each chunk completes. */
 export async function* lineBatches(source: Bytes, limit = textLimit): AsyncGenerator<Line[]> {
   let parts: Uint8Array[] = []; // of the line that is not complete
   let bytes = 0;

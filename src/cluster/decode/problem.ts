@@ -1,8 +1,6 @@
 // Problems of the input. A reader never throws for content: it reports a Problem, for people, whose
-// `lost` names the objects that it could not read, for the audit.
-//
-// A message is a fixed text, and the other fields contain what varies, so that problems can be
-// counted by message. A reader reports the first few problems of each message and counts all.
+// `lost` names the objects that it could not read, for the audit. A message is a fixed text, so
+// that problems can be counted by message; the other fields contain what varies.
 
 import { getSystemErrorMap } from 'node:util';
 
@@ -53,17 +51,14 @@ export function problemText(problem: Problem): string {
   return parts.join(': ').replace(unprintable, '\uFFFD');
 }
 
-/**
- * An error of the operating system, for people: `dump.json: Cannot read: no such file or
- * directory`; null for other errors.
- */
+/** `dump.json: Cannot read: no such file or directory`; null: no error of the operating system. */
 export function systemErrorText(error: unknown): string | null {
   if (!isSystemError(error)) return null;
   const parts = [error.path, 'Cannot read', systemReason(error)];
   return parts.filter((part) => part !== undefined).join(': ');
 }
 
-/** The reason alone: `permission denied`. */
+/** Such as `permission denied`. */
 export function systemReason({ errno, code, message }: NodeJS.ErrnoException): string {
   const known = errno === undefined ? undefined : getSystemErrorMap().get(errno);
   return known?.[1] ?? code ?? message;
@@ -72,7 +67,6 @@ export function systemReason({ errno, code, message }: NodeJS.ErrnoException): s
 export const isSystemError = (error: unknown): error is NodeJS.ErrnoException =>
   error instanceof Error && 'syscall' in error;
 
-/** A problem of one source. */
 export function problemAt(
   source: string,
   line: number | null,
@@ -95,14 +89,13 @@ export function boundedProblems(onProblem: OnProblem, limit = 20): OnProblem {
   };
 }
 
-const wordLimit = 1000;
-
-/** Counts a word of the input; words beyond the first thousand distinct ones count as `…`. */
+/** Words beyond the first thousand distinct ones count as `…`. */
 export function countWord(counts: Map<string, number>, word: string): void {
   const short = word.slice(0, valueLimit);
-  const counted = counts.has(short) || counts.size < wordLimit ? short : '…';
+  const counted = counts.has(short) || counts.size < 1000 ? short : '…';
   counts.set(counted, (counts.get(counted) ?? 0) + 1);
 }
+
 /** The unreadable object of this resource, as far as the beginning of its JSON names it. */
 export function guessLost(resource: Resource, text: string): UnreadableObject {
   const [, name, namespace] = identityForm.exec(text) ?? [];

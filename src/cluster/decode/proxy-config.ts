@@ -7,6 +7,7 @@ import { defaultProxyConfig, minorIn, proxyModes } from '../../model/proxy-confi
 import type { Fields } from './json-fields.ts';
 import {
   isFields,
+  oneOf,
   optionalFlag,
   optionalText,
   text,
@@ -23,9 +24,7 @@ export function readProxyConfig(raw: unknown, version: string): ProxyConfig {
   if (!isFields(raw)) throw new WrongType('', 'an object', raw);
   const minor = minorIn(version);
   if (minor === null) throw new WrongType('version', 'a version of kube-proxy', version);
-  const name = text(raw, 'mode') || 'iptables';
-  const mode = proxyModes.find((known) => known === name);
-  if (mode === undefined) throw new WrongType('mode', 'iptables, nftables or ipvs', name);
+  const mode = oneOf(raw, 'mode', proxyModes, 'iptables');
   const defaults = defaultProxyConfig(mode, minor);
   const nodePortAddresses = texts(raw, 'nodePortAddresses');
   const section = mode === 'nftables' ? 'nftables' : 'iptables';

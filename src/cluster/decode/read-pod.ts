@@ -16,10 +16,9 @@ import {
   word,
 } from './json-fields.ts';
 
-/** The latest version of the pod of a key, if there is one. */
 export type PreviousPod = (key: Key) => Pod | undefined;
 
-/** Reads a pod that arrived `at`, in Unix seconds. Throws WrongType. */
+/** `at` is the arrival, Unix seconds. Throws WrongType. */
 export function readPod(raw: Fields, at: number, previousPod?: PreviousPod): Pod {
   const meta = within(raw, 'metadata', namespacedMeta);
   const latest = previousPod?.(meta.key);

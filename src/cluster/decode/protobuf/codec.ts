@@ -4,13 +4,11 @@
 // (k8s.io/apimachinery@v0.36.3 pkg/runtime/serializer/protobuf/protobuf.go); the message is
 // Unknown's field `raw`. A list is ListMeta, field 1, and then the items, field 2. A watch is a
 // sequence of frames: a length of four bytes, big-endian, and a meta.v1.WatchEvent, whose object
-// has prefix and envelope too. This file also reads a frame with prefix and envelope.
+// has prefix and envelope too. A frame may also have them.
 //
-// Chunks end anywhere. The reader keeps the part of a chunk that is not complete, and decodes an
-// object when the caller asks for it, so the caller can yield to the event loop between two. An
-// unreadable object is a problem, and the reader goes on. After a wrong length or envelope it
-// cannot find the next object: for the caller the body is cut off there. Frames have no raw
-// objects; a recording asks for JSON.
+// The reader decodes an object when the caller asks for it, so the caller can yield to the event
+// loop between two. After an unreadable object it goes on; after a wrong length or envelope it
+// cannot find the next object, and the body is cut off there. Frames have no raw objects.
 
 import type { Resource } from '../../../model/objects.ts';
 import { isOutput } from '../../../model/objects.ts';
@@ -28,7 +26,6 @@ import { readMessage } from './message.ts';
 import type { ByteSpan } from './wire.ts';
 import { lengthType, readInt64, readTag, skip, tagOf } from './wire.ts';
 
-/** The prefix of everything that Kubernetes writes as protobuf. */
 const magic = Buffer.from('k8s\0', 'latin1');
 
 export const protobufCodec: Codec = {
@@ -47,7 +44,6 @@ export const protobufCodec: Codec = {
   },
 };
 
-/** How a body is cut into parts, and which frames they are. */
 interface Framing {
   /** The part that begins here. Its end, or just an earlier place, may be behind the bytes. */
   partAt(whole: Buffer, at: number): Part;
@@ -65,21 +61,22 @@ interface Part {
   readonly to: number;
 }
 
-/** What has arrived and has not been read. */
-interface Intake {
-  parts: Buffer[];
-  length: number;
-  /** How many bytes are needed to go on. */
-  needed: number;
-  failure: WrongType | null;
-}
+type Intake = ReturnType<typeof createIntake>;
+
+/** What has arrived and has not been read; `needed` is how many bytes are needed to go on. */
+const createIntake = () => ({
+  parts: [] as Buffer[],
+  length: 0,
+  needed: 0,
+  failure: null as WrongType | null,
+});
 
 async function* readBody(
   body: Bytes,
   { now }: DecodeContext,
   framing: Framing,
 ): AsyncGenerator<Iterable<Frame>> {
-  const intake: Intake = { parts: [], length: 0, needed: 0, failure: null };
+  const intake = createIntake();
   for await (const chunk of body) {
     yield readChunk(intake, bufferOf(chunk), framing, now());
     if (intake.failure !== null) break;
@@ -250,7 +247,7 @@ function readFrame(frame: ByteSpan, { resource, previousPod }: DecodeContext, at
 const noBytes: ByteSpan = { bytes: Buffer.alloc(0), at: 0, end: 0 };
 
 /** Takes prefix and envelope off. */
-function unwrap(range: ByteSpan): { readonly kind: string; readonly message: ByteSpan } {
+function unwrap(range: ByteSpan) {
   const { bytes, at, end } = range;
   const from = Math.min(at + magic.length, end);
   if (!hasPrefix(range)) throw noPrefix(bytes, at, from);
@@ -272,24 +269,16 @@ function decode(name: string, { bytes, at, end }: ByteSpan): Raw {
   return raw;
 }
 
-interface Decoded<R extends Resource> {
-  readonly projection: Projection<R>;
-  /** metadata.resourceVersion; '' if it is absent or cannot be decoded. */
-  readonly version: string;
-}
-
 /**
- * Decodes the message of an object of this resource, which arrived `at`, in Unix seconds, by way of
- * the plain objects that the JSON of the same object would have. Never throws for content: an
- * unreadable object is a problem. The `bytes` of Endpoints and EndpointSlices are the length of the
- * message. No value refers to the bytes.
+ * Decodes an object that arrived `at`, in Unix seconds, by way of the plain objects that its JSON
+ * would have. Never throws for content. The version is '' if it is absent or cannot be decoded.
  */
 export function readObject<R extends Resource>(
   resource: R,
   { bytes, at: from, end }: ByteSpan,
   at: number,
   previousPod?: PreviousPod,
-): Decoded<R> {
+): { readonly projection: Projection<R>; readonly version: string } {
   const raw: Raw = {};
   try {
     readMessage(kinds[resource], { bytes, at: from }, end, raw);

@@ -121,7 +121,6 @@ message StatusDetails { repeated StatusCause causes = 4; int32 retryAfterSeconds
 message StatusCause { string reason = 1; }
 `;
 
-/** The fields of a message by name, as those of the JSON of the same object. */
 export type Raw = Record<string, unknown>;
 
 type Scalar = keyof typeof scalars;
@@ -136,7 +135,7 @@ interface Field {
 }
 
 interface Message {
-  /** The fields by their numbers. */
+  /** By their numbers. */
   readonly fields: (Field | undefined)[];
   /** The value in JSON, of a message that is a scalar there. */
   readonly convert: ((raw: Raw) => unknown) | undefined;

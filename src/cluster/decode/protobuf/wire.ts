@@ -6,21 +6,18 @@
 
 import { WrongType } from '../json-fields.ts';
 
-/** A position in an input. Each function that reads a value moves it behind the value. */
+/** Each function that reads a value moves `at` behind the value. */
 export interface Cursor {
   readonly bytes: Buffer;
   at: number;
 }
 
-/** A part of some bytes. */
 export interface ByteSpan extends Readonly<Cursor> {
   readonly end: number;
 }
 
-/** The bytes are no message: `expected` says what should be there. */
 const malformed = (expected: string) => new WrongType('', expected, undefined);
 
-/** The wire types that Kubernetes' objects use. */
 export const varintType = 0;
 export const lengthType = 2;
 
@@ -95,7 +92,6 @@ export function readEnd(cursor: Cursor, end: number): number {
   return to;
 }
 
-/** The place of the bytes that begin with their length. */
 export function readSpan(cursor: Cursor, end: number): ByteSpan {
   const to = readEnd(cursor, end);
   const span = { bytes: cursor.bytes, at: cursor.at, end: to };
@@ -137,7 +133,6 @@ function skipGroup(cursor: Cursor, end: number): void {
 /** Recent strings by length, first and last byte: comparing is cheaper than decoding. */
 const recent = new Array<string>(2048).fill('');
 
-/** The string that begins with its length. */
 export function readText(cursor: Cursor, end: number): string {
   const to = readEnd(cursor, end);
   const { bytes, at } = cursor;
