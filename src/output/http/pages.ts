@@ -1,5 +1,4 @@
-// The routes of the pages and their assets: each queries the auditor once and renders the answer.
-// Pages are for people, so an invalid parameter counts as absent.
+// The routes of the pages and their assets. An invalid parameter counts as absent.
 
 import { extname } from 'node:path';
 
@@ -15,7 +14,6 @@ import { renderOverview } from '../page/overview.ts';
 import { markup } from '../page/parts.ts';
 import { renderService, renderServices, serviceFields } from '../page/services.ts';
 
-/** The queries of the pages. */
 type PageQueries = Pick<AuditorQueries, 'status' | 'services' | 'servicePage' | 'nodePage'>;
 
 /** Longer than any name. */

@@ -1,8 +1,5 @@
 // The web server: Prometheus' /metrics, the probes /livez and /readyz, findings as JSON, and pages.
-// All routes are read only. Each response shows the state at its moment, and no cache stores it.
-//
-// Pages show names that others chose. So the content security policy allows only the server's own
-// scripts and no frames. There is no authentication: the listen address decides who has access.
+// All routes are read only. There is no authentication: the listen address decides who has access.
 // Left out: TLS, and routes for the scrapers of other programs.
 
 import { once } from 'node:events';
@@ -70,10 +67,7 @@ function parseMoment(text: unknown): number | null {
   return Number.isNaN(moment) ? null : moment;
 }
 
-/**
- * The filter that a query describes, or the error in it; `since` selects what was opened or
- * resolved at or after a moment.
- */
+/** The filter of a query, or the error in it; `since` compares the last opening or resolution. */
 function parseFilter(query: Request['query']): ((finding: Finding) => boolean) | string {
   const known: readonly string[] = [...filters, 'since'];
   const odd = Object.keys(query).find((name) => !known.includes(name));
@@ -95,7 +89,6 @@ function parseFilter(query: Request['query']): ((finding: Finding) => boolean) |
 /** Milliseconds of a scrape between two pauses for other work. */
 const sliceMs = 4;
 
-/** Creates a function that lets other work run if the last pause was long ago. */
 function createPause(): () => Promise<void> {
   let ends = performance.now() + sliceMs;
   return async () => {
@@ -149,7 +142,6 @@ async function sendMetrics(
   await sendPieces(response, render(step.value, format), pause);
 }
 
-/** The number of findings in one piece of text. */
 const findingsInPiece = 256;
 
 /** Renders `,"name":[…]`, a member of a JSON object, in pieces. */
@@ -185,13 +177,11 @@ async function sendFindings(
   await sendPieces(response, pieces(wanted), createPause());
 }
 
-/** The maximum number of open pages. */
 const maxSessions = 200;
 
 /**
- * Live updates of open pages, as server-sent events. Each second a page gets the input's clock,
- * whether it moves, and a revision: a text that changes if the page would look different. A page
- * with an old revision loads itself again (page/browser/). So the server renders only open pages.
+ * Sends each open page the input's clock and a revision every second, as server-sent events. A page
+ * with an old revision loads itself again (page/browser/).
  */
 export function createLiveUpdates(read: () => Readonly<Record<'revision' | 'moment', string>>) {
   const channel = createChannel();
@@ -221,7 +211,6 @@ export function createLiveUpdates(read: () => Readonly<Record<'revision' | 'mome
       timer ??= setInterval(broadcast, 1000).unref();
       return true;
     },
-    /** Ends all responses. */
     close: (): void => {
       for (const response of open) response.end();
     },
@@ -230,10 +219,7 @@ export function createLiveUpdates(read: () => Readonly<Record<'revision' | 'mome
 
 type WebApp = ReturnType<typeof createApp>;
 
-/**
- * Creates the routes. Each request queries the auditor once; if that throws, the response is 500,
- * `onError` gets the error, and the server continues.
- */
+/** Creates the routes. If a query throws, the response is 500, and `onError` gets the error. */
 export function createApp(
   answers: AuditorQueries,
   onError: (error: unknown) => void = (error) => {
@@ -292,10 +278,7 @@ const reasons: Readonly<Record<string, string>> = {
 
 const graceMs = 2000;
 
-/**
- * Starts to listen: on every address of the machine if `host` is null, and on a free port if `port`
- * is 0. Throws an error for people if that fails.
- */
+/** Listens on every address if `host` is null, on a free port if `port` is 0, or throws. */
 export async function listen(
   app: WebApp,
   { host, port }: { readonly host: string | null; readonly port: number },

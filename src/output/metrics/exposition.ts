@@ -1,8 +1,6 @@
 // The two text formats of Prometheus: text format 0.0.4 and OpenMetrics 1.0.0.
 //
-// In OpenMetrics the family of a counter has no _total in its name, bounds of buckets are floats
-// and have exemplars, units are included, and the end is marked. Left out: timestamps of samples,
-// and the protobuf format, which native histograms would require.
+// Left out: timestamps of samples, and the protobuf format, which native histograms would require.
 
 import type { Exemplar, Histogram } from '../../audit/measure/histogram.ts';
 import type { MetricFamily, SampleLabels } from './family.ts';
@@ -14,10 +12,7 @@ export const contentTypes: Readonly<Record<ExpositionFormat, string>> = {
   openmetrics: 'application/openmetrics-text; version=1.0.0; charset=utf-8',
 };
 
-/**
- * The format that an Accept header prefers; text if it accepts neither. Ranges of other versions
- * are ignored, and so are other parameters.
- */
+/** The format that an Accept header prefers; text if it accepts neither. */
 export function negotiateFormat(accept = '*/*'): ExpositionFormat {
   const ranges = accept.split(',').map((range) => {
     const [type = '', ...parameters] = range.split(';').map((part) => part.trim().toLowerCase());
@@ -36,7 +31,6 @@ export function negotiateFormat(accept = '*/*'): ExpositionFormat {
 
 const escapes: Readonly<Record<string, string>> = { '\\': '\\\\', '"': '\\"', '\n': '\\n' };
 
-/** Labels as they appear between braces. */
 export const formatLabels = (labels: Readonly<Partial<Record<string, string | number>>>): string =>
   Object.entries(labels)
     .map(
@@ -109,6 +103,5 @@ export function formatHead(
   return `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${unitLine}`;
 }
 
-/** The upper bound of a bucket, as a label. */
 export const formatBound = (bound: number, format: ExpositionFormat): string =>
   formatNumber(bound) + (format === 'openmetrics' && Number.isInteger(bound) ? '.0' : '');

@@ -1,9 +1,5 @@
-// The catalogue of metric families, from which /metrics and docs/metrics.md are both made.
-//
-// Names follow Prometheus' conventions: the prefix endpoint_auditor_, base units, counters in
-// _total, no label that is also in the name. No pod, address or object is a label: use
-// /api/v1/findings and reports for those. A Service is one only in service-rows.ts. prom-client
-// makes the families of the process (metrics.ts).
+// The catalogue of metric families, from which /metrics and docs/metrics.md are both made. No pod,
+// address or object is a label; a Service is one only in service-rows.ts.
 
 import { catalogue, severities } from '../../audit/finding/catalogue.ts';
 import { unknownReasons, verdicts } from '../../audit/finding/verdicts.ts';
@@ -69,7 +65,6 @@ const watchStates = keysOf<InputState>({ listing: 1, synced: 1, relisting: 1, st
 /** The reasons to drop input that have a series from the start. */
 const dropReasons = ['stale', 'repeated', 'unreadable', 'skipped'];
 
-/** The counters of what watches sent, by result. */
 const frameCounters = {
   delivered: 'events',
   repeated: 'repeated',
@@ -87,7 +82,6 @@ const travelLag = (lag: 'readiness' | 'removal', from: string) =>
     { output: journeyLagOutputs },
   );
 
-/** The families as the documentation groups them. */
 export const sections = Object.entries({
   'Verdicts and findings': {
     findings: findingFamily('gauge', 'Findings that stand, by code and severity.', ({ summary }) =>

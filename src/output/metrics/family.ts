@@ -1,15 +1,11 @@
-// Metric families: each is one entry of a table, with a function that collects its samples from the
-// state of a scrape. Samples are not stored, so no series outlives its object.
-//
-// /metrics and docs/metrics.md are both made from these entries. Every label has a fixed set of
-// values, and each combination has a sample from the first scrape on. So rates and alerts see the
-// first event.
+// Metric families, each with a function that collects its samples from the state of a scrape. So no
+// series outlives its object. Every label has a fixed set of values, and each combination has a
+// sample from the first scrape on, so that rates and alerts see the first event.
 
 import type { Histogram } from '../../audit/measure/histogram.ts';
 
 export type SampleLabels = Readonly<Record<string, string>>;
 
-/** One series with its value, or the series of a histogram. */
 export interface Sample {
   readonly labels: SampleLabels;
   readonly value: number | Histogram;

@@ -1,10 +1,8 @@
-// The content of /metrics: the families of families.ts, the families of single Services, and the
-// families of the process, which prom-client makes.
+// The content of /metrics: the families of families.ts, those of single Services, and those of the
+// process, which prom-client makes.
 //
-// Everything is text from the start. A registry would store each series as an object, and rendering
-// a hundred thousand series would block the process for a quarter of a second. service-rows.ts
-// caches the texts of single Services; this file joins them piece by piece, so that other work can
-// run between two pieces.
+// A registry would store each series as an object, and rendering a hundred thousand series would
+// block the process for a quarter of a second. So this file joins texts, piece by piece.
 
 import type { MetricValue } from 'prom-client';
 import { collectDefaultMetrics, Registry } from 'prom-client';
@@ -23,10 +21,7 @@ import type { MetricsState } from './state.ts';
 
 export type MetricsRenderer = ReturnType<typeof createMetricsRenderer>;
 
-/**
- * The returned function renders a scrape piece by piece. It observes the process from its first
- * call on: earlier garbage collections are not counted.
- */
+/** Returns a function that renders a scrape, and observes the process from its first call on. */
 export function createMetricsRenderer() {
   let registry: Registry | null = null;
   return async function* (state: MetricsState, format: ExpositionFormat) {

@@ -1,9 +1,5 @@
-// The metric families of single Services, with the labels namespace and service, and a cache of
-// their texts. Unlike in other families a series without news is absent: a Service has about ten.
-//
-// Time alone never changes a sample: families contain the moment since when something is so. So the
-// cache makes a text once per change of the Service, and a scrape of a hundred thousand series only
-// joins texts. A Service that is gone loses its text at the next scrape.
+// The metric families of single Services, and a cache of their texts. Time alone never changes a
+// sample. So the cache makes a text once per change of the Service, and a scrape only joins texts.
 //
 // The number of Services with series is limited. A Service keeps its series as long as it is
 // selected, so that series do not come and go; the Services above the limit are counted.
@@ -32,11 +28,9 @@ export interface ServiceNumbers {
   /** Slices of the endpointslice controller beyond the necessary ones. */
   readonly surplus: number;
   readonly bytes: Readonly<Record<OutputResource, number>>;
-  /** The number of evaluations of the Service. */
   readonly audits: number;
 }
 
-/** The state that the series of one Service are collected from. */
 export interface ServiceSeriesState {
   readonly numbers: ServiceNumbers;
   readonly findings: readonly Finding[];
@@ -94,11 +88,9 @@ export const perServiceModes = ['findings', 'all', 'off'] as const;
 export interface PerServiceOptions {
   /** The Services with open findings, all Services, or none. */
   readonly mode: (typeof perServiceModes)[number];
-  /** The maximum number of Services. */
   readonly max: number;
 }
 
-/** The series of single Services in a scrape. */
 export interface ServiceSeries {
   /** The texts of each Service, one per family; '' for a family without series. */
   readonly rows: readonly (readonly string[])[];
@@ -110,7 +102,6 @@ export const noServiceSeries: ServiceSeries = { rows: [], leftOut: 0 };
 
 export interface ServiceRowsInput {
   readonly services: ReadonlyMap<Key, ServiceNumbers>;
-  /** The Services with open findings. */
   readonly open: ReadonlySet<Key>;
   readonly findings: () => readonly Finding[];
   readonly stale: StaleResources;
@@ -124,10 +115,7 @@ function renderRow(state: ServiceSeriesState): string[] {
   );
 }
 
-/**
- * Creates the cache. The returned function updates it, and yields after each text so that other
- * work can run.
- */
+/** Returns a function that updates the cache, and yields after each text for other work. */
 export function createServiceRows({ mode, max }: PerServiceOptions) {
   const cache = new Map<Key, { numbers: ServiceNumbers; stale: string; row: string[] }>();
   return function* (input: ServiceRowsInput): Generator<undefined, ServiceSeries> {

@@ -1,5 +1,5 @@
 // The state that all samples of a scrape are collected from. Times are in Unix seconds on the clock
-// of the input: the metrics of a replayed recording show the time of the recording.
+// of the input.
 
 import type { Code, Finding, Severity } from '../../audit/finding/catalogue.ts';
 import type { OpenJourneys } from '../../audit/measure/journey.ts';
@@ -20,11 +20,9 @@ export interface MetricsState extends ServiceSums, Measurements {
   /** Dropped input by reason; the reasons are few, fixed words. */
   readonly dropped: Readonly<Record<string, number>>;
   readonly now: number;
-  /** When the input began. */
   readonly startedAt: number;
   /** The minor version of the shadowed release: 36 for 1.36. */
   readonly releaseMinor: number;
-  /** The version of endpoint-auditor. */
   readonly version: string;
   readonly ready: boolean;
   /** Empty if the input is not live. */
@@ -32,25 +30,21 @@ export interface MetricsState extends ServiceSums, Measurements {
   readonly tracing: TracingCounts;
   /** All 0 if no agents are scraped. */
   readonly agents: AgentMetrics;
-  /** The Services with series of their own. */
   readonly perService: ServiceSeries;
 }
 
 /** Findings opened since the start, by code and severity. */
 export type OpenedFindings = Partial<Record<Code, Partial<Record<Severity, number>>>>;
 
-/** Counts a finding by its code and severity. */
 export function countOpened(opened: OpenedFindings, { code, severity }: Finding): OpenedFindings {
   const bySeverity = (opened[code] ??= {});
   bySeverity[severity] = (bySeverity[severity] ?? 0) + 1;
   return opened;
 }
 
-/** The state of the agents of all nodes. */
 export type AgentMetrics = Readonly<typeof noAgents>;
 
 export const noAgents = {
-  /** The number of nodes by the state of their agent. */
   states: { answering: 0, stale: 0, refused: 0, absent: 0 },
   /** The time of the oldest report of an answering agent; null if no agent answers. */
   oldestSeenAt: null as number | null,
@@ -73,7 +67,6 @@ export const hintReasons = [
   'none',
 ] as const;
 
-/** The number of Services that request hints, by the hints in their slices. */
 export type HintCounts = ReturnType<typeof noHintCounts>;
 
 /** `all`: all ready endpoints of the Service have hints; `some`: some of them; `absent`: none. */
@@ -83,11 +76,9 @@ export const noHintCounts = () =>
     return { all: 0, some: 0, absent };
   });
 
-/** The state of the watches of a live cluster. */
 export interface WatchMetrics {
   readonly inputs: ReadonlyMap<Resource, Input>;
   readonly confirmations: Readonly<ConfirmCounts>;
-  /** Counters since the start. */
   readonly counters: ReadonlyMap<Resource, WatchCounts>;
 }
 

@@ -1,6 +1,5 @@
-// The texts that the server sends to browsers: the style sheet, the script of the pages
-// (browser/client.ts) and uPlot, which draws the charts. When the sources run, this file reads
-// them. The bundle contains the texts instead (esbuild.config.ts).
+// The style sheet, the script of the pages and uPlot, which draws charts, as texts for browsers.
+// The sources read them at the start; the bundle contains the texts instead (esbuild.config.ts).
 
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';

@@ -1,5 +1,5 @@
-// The assets of the pages: style, scripts and the icon. The address of each contains a hash of its
-// content, so browsers may cache it forever. Pages load nothing from other servers.
+// The assets of the pages. The address of each contains a hash of its content, so browsers may
+// cache it forever. Pages load nothing from other servers.
 
 import { createHash } from 'node:crypto';
 
@@ -26,6 +26,5 @@ export const assets: ReadonlyMap<string, string> = new Map(
   }),
 );
 
-/** The address of an asset. */
 export const assetPath = (name: keyof typeof contents): string =>
   [...assets.keys()].find((path) => path.endsWith(`-${name}`)) ?? '';

@@ -1,5 +1,4 @@
-// The page of findings: open and resolved ones, filtered by the query and split into pages. Below
-// them it explains their codes and causes from the catalogue.
+// The page of open and resolved findings, which also explains their codes and causes.
 
 import type { Code, Finding } from '../../audit/finding/catalogue.ts';
 import { catalogue, severities } from '../../audit/finding/catalogue.ts';
@@ -81,7 +80,6 @@ function explainAll(findings: readonly Finding[]): Html {
   return renderCard('codes', 'What the codes and causes mean', list);
 }
 
-/** Renders the page of findings. */
 export function renderFindings(status: PageStatus, query: FindingQuery): string {
   const { metrics, resolved, forgotten } = status;
   const { q, state, severity, output, code } = query;

@@ -1,8 +1,5 @@
-// The frame of every page: its head, the links to the other pages, the state of the connection, and
-// the foot.
-//
-// A page is complete without scripts; a browser without scripts reloads it every 15 seconds. With
-// the script (browser/) it follows the cluster, and a mark in the head shows whether it does.
+// The frame of every page: head, links to other pages, state of the connection, and foot. A page is
+// complete without scripts; a browser without scripts reloads it every 15 seconds.
 
 import type { PageStatus } from '../../auditor/queries.ts';
 import { formatCount, truncate } from '../text/format.ts';
@@ -31,7 +28,6 @@ function inputText({ metrics, kubernetes, source }: PageStatus): string {
   return parts.filter((part) => part !== '').join(' · ');
 }
 
-/** The links to the sections, with the number of items in each. */
 function renderSections({ metrics: { summary } }: PageStatus, place: string): Html[] {
   const sections = [
     ['/', 'Overview', null],

@@ -1,5 +1,4 @@
-// The page of all nodes with the verdicts on their Service ports, and the page of one node with its
-// findings, its ports, and the traces of packets to one port.
+// The page of all nodes, and the page of one with the traces of packets to one of its ports.
 
 import type { PacketTrace } from '../../audit/node/audit-node.ts';
 import type { NodeVerdict } from '../../audit/node/node-state.ts';
@@ -94,7 +93,6 @@ function renderWalk(port: string, traces: readonly PacketTrace[]): Html {
   return renderCard('walk', title, traces.length === 0 ? none : traces.map(renderTrace));
 }
 
-/** Renders the page of a node. */
 export function renderNode(status: PageStatus, view: NodeView): string {
   const { node, standing, resolved, asked } = view;
   const { now } = status.metrics;

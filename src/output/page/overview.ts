@@ -1,6 +1,5 @@
-// The overview: the state of the cluster on one screen, in the order of importance. It shows if all
-// is well, the newest findings, the verdicts, the lags, the watches and the nodes. Each request
-// renders it again, and its size is limited for any size of the cluster.
+// The overview: the state of the cluster on one screen, in the order of importance. Its size is
+// limited for any size of the cluster.
 
 import { severities } from '../../audit/finding/catalogue.ts';
 import type { Verdict } from '../../audit/finding/verdicts.ts';
@@ -34,7 +33,6 @@ const shownFindings = 12;
 const shownResolved = 6;
 const shownNodes = 8;
 
-/** The state of the cluster in one line, with the sign of its tone or another one. */
 function chooseHeadline({
   metrics: { summary },
   notReady,
@@ -112,7 +110,6 @@ export function sortNodes(nodes: Nodes): Nodes {
   return [...nodes].sort((a, b) => bad(b) - bad(a) || (a.node < b.node ? -1 : 1));
 }
 
-/** A link to items that are not shown; nothing if there are none. */
 const renderMore = (count: number, what: string, href: string, kind: Html): Html[] =>
   count <= 0
     ? []
@@ -208,7 +205,6 @@ function renderWatches({ metrics: { watches, now } }: PageStatus): Html {
   return renderCard('watches', 'Watches', markup`<ul class="plain">${items}</ul>`);
 }
 
-/** How full the slices are; `null` without slices. */
 function renderPacking({ metrics: { fill, duplicates } }: PageStatus): Html | null {
   const ratio = fillRatio(fill, fill.max);
   if (ratio === null) return null;
@@ -220,7 +216,6 @@ function renderPacking({ metrics: { fill, duplicates } }: PageStatus): Html | nu
   return renderCard('packing', 'Packing', markup`<p class="lead">${text}</p>`);
 }
 
-/** Renders the overview. */
 export function renderOverview(status: PageStatus): string {
   const { tone, title, text, sign = signs[tone] } = chooseHeadline(status);
   const { summary, watches } = status.metrics;

@@ -1,8 +1,5 @@
-// Parts that several pages share: a tag for templates of HTML, marks of verdicts and severities,
-// findings, cards, tables, bars, searches, links to other pages, ages and moments.
-//
-// A mark is a sign, a word and a colour. Colour is never the only sign, and the sign is hidden from
-// screen readers, which read the word once.
+// Parts that several pages share. Colour is never the only sign: a mark also has a sign, which is
+// hidden from screen readers, and a word.
 
 import type { Finding, Severity } from '../../audit/finding/catalogue.ts';
 import { catalogue, severities } from '../../audit/finding/catalogue.ts';
@@ -10,7 +7,6 @@ import type { Verdict } from '../../audit/finding/verdicts.ts';
 import { recordOf } from '../../model/counts.ts';
 import { escapeMarkup, formatTime, truncate } from '../text/format.ts';
 
-/** Markup that other markup may contain as it is. */
 export interface Html {
   readonly html: string;
 }
@@ -24,10 +20,7 @@ function render(value: MarkupValue): string {
   return 'html' in value ? value.html : value.map(render).join('');
 }
 
-/**
- * Makes HTML. Values that are not HTML themselves are escaped, so a name from the cluster is never
- * more than text. A line break after a value is omitted, so that long lines can be wrapped.
- */
+/** Makes HTML. Values that are not HTML are escaped; a line break after a value is omitted. */
 export const markup = (texts: TemplateStringsArray, ...values: readonly MarkupValue[]): Html => ({
   html: texts
     .map((text, index) =>
@@ -48,7 +41,6 @@ export function formatAge(seconds: number): string {
   return age < 172_800 ? `${Math.round(age / 3600)} h` : `${Math.round(age / 86_400)} d`;
 }
 
-/** A number with separators of thousands. */
 export const formatNumber = (count: number): string => count.toLocaleString('en');
 
 const encoded = encodeURIComponent;
@@ -80,22 +72,18 @@ export const signs: Readonly<Record<Tone, string>> = {
   quiet: '·',
 };
 
-/** A sign with its word. */
 export const renderMark = (tone: Tone, word: string = tone): Html =>
   markup`<span class="mark ${tone}"><span aria-hidden="true">${signs[tone]}</span> ${word}</span>`;
 
-/** The Service or node of a finding. */
 export function formatSubject({ namespace, service, node }: Finding): string {
   const name = service === '' ? '' : `${namespace}/${service}`;
   if (node === null) return name;
   return name === '' ? `Node ${node}` : `${name} on ${node}`;
 }
 
-/** The page with the most details of a finding. */
 export const findingPath = ({ namespace, service, node }: Finding): string =>
   node === null ? servicePath(namespace, service) : nodePath(node);
 
-/** The found and the expected value of an open finding, as far as it has them. */
 function renderSides({ actual, expected }: Finding): Html | null {
   const found = actual ?? (expected === null ? '' : 'nothing');
   const sides = Object.entries({ found, expected: expected ?? '' })
@@ -104,7 +92,6 @@ function renderSides({ actual, expected }: Finding): Html | null {
   return sides.length === 0 ? null : markup`<dl class="sides">${sides}</dl>`;
 }
 
-/** One finding as a list item. */
 export function renderFinding(finding: Finding, now: number): Html {
   const { code, severity, output, cause, since, resolvedAt } = finding;
   const subject = formatSubject(finding);
@@ -171,10 +158,7 @@ export const renderCard = (id: string, title: string | Html, content: MarkupValu
   markup`<section class="card${kind}" aria-labelledby="h-${id}"><h2 id="h-${id}">${title}</h2>
 ${content}</section>`;
 
-/**
- * A card without margins around its content. Without content it shows the text `none`, or it is
- * null if there is no such text.
- */
+/** A card without margins. Without content it shows `none`; it is null if that is null too. */
 export function renderFlushCard(
   id: string,
   title: string | Html,
@@ -187,26 +171,20 @@ export function renderFlushCard(
     : renderCard(id, title, markup`<p class="none dim">${none}</p>`, ' flush');
 }
 
-/** A list with all findings; nothing without any. */
 export const renderFindingList = (findings: readonly Finding[], now: number): Html[] =>
   findings.length === 0
     ? []
     : [markup`<ul class="findings">${findings.map((finding) => renderFinding(finding, now))}</ul>`];
 
-/** The last resolved findings of a Service or a node; `null` without any. */
 export const renderResolved = (resolved: readonly Finding[], now: number): Html | null => {
   const latest = resolved.slice(-10).reverse();
   return renderFlushCard('resolved', 'Resolved findings', renderFindingList(latest, now));
 };
 
-/** What a list without a heading shows if nothing is in it. */
 export const renderNothing = (text: string): Html =>
   markup`<p class="none dim" data-key="none"><br>${text}</p>`;
 
-/**
- * A table that can be scrolled. The columns after the first one contain numbers, apart from the
- * next `texts` ones.
- */
+/** A scrollable table. After the first column, `texts` columns have text, and others numbers. */
 export function renderTable(
   label: string,
   heads: readonly string[],
@@ -224,7 +202,6 @@ ${columns.length > 0 && markup`<thead><tr>${columns}</tr></thead>`}
 <tbody>${rows}</tbody></table></div>`;
 }
 
-/** A cell with a number. */
 export const renderNumber = (text: string): Html =>
   markup`<td${text === '0' && markup` class="zero"`}>${text}</td>`;
 
@@ -234,7 +211,6 @@ export function createSearch(query: string): (text: string) => boolean {
   return (text) => words.every((word) => text.includes(word));
 }
 
-/** A form that selects what a page lists, with a search and other fields. */
 export const renderFilter = (
   path: string,
   q: string,
@@ -260,10 +236,7 @@ export function renderSelect(
   return markup`<label>${label}<select name="${name}">${options}</select></label>`;
 }
 
-/**
- * Links to the previous and the next page, whose addresses are null without one; null without both.
- * `pages` is the text between the links.
- */
+/** Links to the neighbours of a page, with a text between them; null if neither exists. */
 export function renderPageLinks(
   what: string,
   before: string | null,
@@ -278,10 +251,7 @@ ${pages !== null && markup`<span class="dim">${pages}</span>`}
 ${after !== null && markup`<a rel="next" href="${after}">${words[1]} →</a>`}</nav>`;
 }
 
-/**
- * The page of the rows that the query names, with the links to its neighbours. `what` names the
- * rows and, in lower case, the path.
- */
+/** The rows of the queried page, and its links. `what`, in lower case, is also the path. */
 export function paginate<T>(
   what: string,
   rows: readonly T[],

@@ -1,7 +1,5 @@
-// The page of all Services, those with the worst verdict first, and the page of one: its verdicts,
-// the explanation in words, and a table of its pods and addresses. The table compares the expected
-// entry of each address with the Endpoints, the slices and the nodes. Differences have a sign and a
-// text, and come first.
+// The page of all Services, those with the worst verdict first, and the page of one. Its table
+// compares the expected entry of each pod or address with the Endpoints, the slices and the nodes.
 
 import type { EntryState } from '../../audit/explain/conditions.ts';
 import { stateWords } from '../../audit/explain/conditions.ts';
@@ -58,7 +56,6 @@ export const serviceFields = ['q', 'verdict'] as const;
 
 const servicesPerPage = 100;
 
-/** The worst verdict on an output of a Service; null if no controller writes any. */
 function worstVerdict({ share: { verdicts } }: ServiceNumbers): Verdict | null {
   const found = serviceOutputs.map((output) => verdicts[output]);
   return verdictOrder.find((verdict) => found.includes(verdict)) ?? null;
@@ -87,7 +84,6 @@ const listHeads = [
   'slices',
 ];
 
-/** The Services that match the query, those with the worst verdict first, then by name. */
 function findServices(services: Iterable<ServiceNumbers>, query: ServiceQuery): ServiceNumbers[] {
   const matches = createSearch(query.q);
   const found: { key: string; rank: number; numbers: ServiceNumbers }[] = [];
@@ -103,7 +99,6 @@ function findServices(services: Iterable<ServiceNumbers>, query: ServiceQuery): 
   return found.map(({ numbers }) => numbers);
 }
 
-/** Renders the page of Services. */
 export function renderServices(
   status: PageStatus,
   services: Iterable<ServiceNumbers>,
@@ -290,8 +285,6 @@ function renderRows(view: ServiceView) {
   );
 }
 
-// The explanation has the same signs as in a terminal (text/explain.ts).
-
 const markWords: Readonly<Record<ReasonMark, string>> = {
   yes: 'as it must be:',
   no: 'in the way:',
@@ -317,7 +310,6 @@ export const renderReasonTree = ({ answer, change, reasons }: Explanation): Html
 ${change !== null && markup`<p class="cure">→ ${change}</p>`}
 <ul class="tree">${reasons.map(renderReason)}</ul>`;
 
-/** The maximum length of the lists of slices and nodes. */
 const maxItems = 12;
 
 function renderSlices({ table: { slices }, maxEndpointsPerSlice: max }: ServiceView): Html {
@@ -366,7 +358,6 @@ function renderLag({ lag }: ServiceView) {
   ]);
 }
 
-/** Renders the page of a Service. */
 export function renderService(status: PageStatus, view: ServiceView): string {
   const { namespace, service: name, outputs, standing, resolved, now } = view.status;
   const { table, from } = view;

@@ -1,15 +1,12 @@
-// Addresses of the documentation, for links in pages and dashboards: findings by code and cause,
-// and the section of the runbook, which is that of the alert that a finding fires. A test compares
-// them with the rules of the alerts.
+// Links to the documentation: to findings by code and cause, and to the section of the runbook
+// about the alert that a finding fires. A test compares them with the rules of the alerts.
 
 import type { Code } from '../../audit/finding/catalogue.ts';
 import { catalogue } from '../../audit/finding/catalogue.ts';
 import type { Cause } from '../../audit/finding/causes.ts';
 
-/** The folder of the documents. */
 export const documents = 'https://github.com/endpoint-auditor/endpoint-auditor/blob/main/docs';
 
-/** The alerts of outputs: by the kind of the difference, or one for all. */
 const alertsByKind = {
   missing: 'EndpointsMissing',
   unexpected: 'EndpointsUnexpected',
@@ -45,10 +42,8 @@ export function findAlert(code: Code): string | null {
   return alert === null ? null : `EndpointAuditor${alert}`;
 }
 
-/** The section of a code or a cause in the list of findings. */
 export const findingUrl = (name: Code | `cause-${Cause}`): string =>
   `${documents}/findings.md#${name}`;
 
-/** The section of an alert in the runbook. */
 export const runbookUrl = (alert: string): string =>
   `${documents}/runbook.md#${alert.toLowerCase()}`;

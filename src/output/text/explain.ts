@@ -1,6 +1,5 @@
 // Renders an explanation: the verdict, the suggested change, and a tree of reasons that fits the
-// terminal. Every mark has a word beside it, so neither colour nor a font is necessary.
-// docs/explain.md describes the JSON document.
+// terminal. docs/explain.md describes the JSON document.
 
 import type { Explanation, Reason, ReasonMark } from '../../audit/explain/explanation.ts';
 import type { HistoryEntry } from '../../audit/explain/history.ts';
@@ -21,11 +20,9 @@ export interface ExplainDocument extends Explanation {
   readonly kind: 'explain';
   /** The explained moment, Unix seconds on the input's clock; null if the input has no times. */
   readonly at: number | null;
-  /** The changes of the subject; null if the input has no history. */
   readonly history: readonly HistoryEntry[] | null;
 }
 
-/** The sign of each mark, in the terminal and on pages. */
 export const reasonSigns = { yes: '✓', no: '✗', unknown: '?', note: '·' } as const;
 
 /** The object, field and upstream code that a negative reason comes from; else ''. */
@@ -174,7 +171,6 @@ function listRows(history: readonly HistoryEntry[], now: number): HistoryRow[] {
   return rows;
 }
 
-/** The latest 20 rows, and the number of the others. */
 function renderHistory(
   history: readonly HistoryEntry[],
   now: number,

@@ -1,9 +1,8 @@
 // Formats names, times, lags and tables for people, for all texts and for the pages.
 //
-// Names and values come from the cluster, and an attacker may choose the name of a Service. It may
-// contain escape sequences, carriage returns or right-to-left overrides for a terminal, an XML
-// reader or a shell user who greps lines. So no text for people contains an invisible character,
-// and only this file decides how to write one.
+// An attacker may choose a name in the cluster, with escape sequences, carriage returns or
+// right-to-left overrides. So no text for people contains an invisible character, and only this
+// file decides how to write one.
 
 import { styleText } from 'node:util';
 
@@ -33,7 +32,6 @@ export const escapeMarkup = (text: string): string =>
     (character) => markup[character as keyof typeof markup],
   );
 
-/** Shortens a text to at most `length` characters, with an ellipsis at its end. */
 export function truncate(text: string, length: number): string {
   if (text.length <= length) return text;
   const characters = Array.from(text.slice(0, 2 * length + 2));
@@ -59,17 +57,13 @@ export function formatLag(seconds: number | null): string {
   return `${Number((seconds / 60).toPrecision(2))} min`;
 }
 
-/** The length of the words that both texts begin with. */
 function sharedWords(text: string, other: string): number {
   let end = 0;
   while (end < text.length && text[end] === other[end]) end++;
   return text.lastIndexOf(' ', end - 1) + 1;
 }
 
-/**
- * The difference of a finding on one line of at most `length` characters. If it is longer, the
- * common beginning of both sides is written once, and shortened first.
- */
+/** The difference on one line of `length`: a common beginning is written once, shortened first. */
 export function formatDetail(finding: ReportedFinding, length: number): string {
   const { difference, expected, actual } = finding;
   if (actual === null)
@@ -105,7 +99,6 @@ export const formatCounts = (counts: Readonly<Record<string, number | undefined>
     .join(', ');
 
 export interface RenderOptions {
-  /** Whether to use the escape sequences of a terminal. */
   readonly colour: boolean;
   /** Columns of the terminal, or Infinity. */
   readonly width: number;
@@ -113,11 +106,9 @@ export interface RenderOptions {
 
 export type TextStyle = Parameters<typeof styleText>[0];
 
-/** Applies a style if `colour` is true. */
 export const paint = (colour: boolean, style: TextStyle, text: string): string =>
   colour ? styleText(style, text, { validateStream: false }) : text;
 
-/** The spaces between two columns of a table. */
 export const gap = '   ';
 
 /** The lines of a table with aligned columns. `style` may add escape sequences to a padded cell. */
@@ -138,7 +129,6 @@ export function formatTable(
 
 export const invisible = /[\p{Cf}\p{Cs}\p{Zl}\p{Zp}\u007f-\u009f]/gu;
 
-/** Escapes each UTF-16 code unit. */
 export const codeUnits = (text: string): string =>
   text.replace(/[^]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
 

@@ -1,8 +1,5 @@
-// The report of lags: one document for /api/v1/lag, and a table of it for people. The document has
-// the distributions, bucket by bucket, and the worst samples, so that a reader can see what a p99
-// was.
-//
-// The table of a running server is rendered from its answer, so all of its cells are escaped.
+// The report of lags: one document for /api/v1/lag, with distributions and the worst samples, and a
+// table of it for people.
 
 import type { Histogram } from '../../audit/measure/histogram.ts';
 import type {
@@ -29,7 +26,6 @@ import {
 } from './format.ts';
 import { summarizeLag } from './report.ts';
 
-/** The parts of an auditor that the report is made of. */
 interface LagSource {
   readonly startedAt: () => number | null;
   readonly now: () => number | null;
@@ -58,7 +54,6 @@ export function createLagReport({ samples, journeys, ...clock }: LagSource) {
     triggerTimes: trigger.counts,
     journeys: {
       open: journeys.openCount(),
-      /** The beginning of the oldest open journey. */
       oldestBegun: begun.length === 0 ? null : Math.min(...begun),
       begun: travel.begun,
       ended: journeys.ended,
@@ -80,7 +75,6 @@ export function createLagReport({ samples, journeys, ...clock }: LagSource) {
 
 type LagName = 'convergence' | 'trigger' | 'readiness' | 'removal' | 'programming';
 
-/** All distributions in seconds, including those without a value. */
 export function listDistributions(
   convergence: ConvergenceLag,
   trigger: TriggerLag,

@@ -1,8 +1,5 @@
 // The report of an audit or a replay: one document, and the texts that are rendered from it.
 // docs/report.md describes each field; `format` counts the incompatible versions.
-//
-// Only this file decides the layout of a finding. Colour is never the only sign. Left out: the
-// selection of what to report (namespaces, severities), which happens before.
 
 import { stringify } from 'yaml';
 
@@ -66,7 +63,6 @@ export interface AuditReport extends Omit<Summary, 'findings' | 'pendingSince'> 
   };
   /** The reported namespace; null for all. Dropped input and measures are always of all. */
   readonly namespace: string | null;
-  /** Open and resolved findings. */
   readonly findings: readonly ReportedFinding[];
   readonly dropped: Readonly<Record<string, number>>;
   readonly problems: readonly string[];
@@ -90,7 +86,6 @@ function summarizeSizes(sizes: ResourceSizes) {
   return {
     objects: objectCount(sizes),
     maxBytes: largestBytes(sizes),
-    /** The number of objects of at most this many bytes. */
     bytes: sizeBounds.map((atMost, index) => ({ atMost, objects: counts[index] ?? 0 })),
     updates: sizes.updates,
     updateBytes: sizes.updateBytes,
@@ -107,7 +102,6 @@ export function summarizeMeasures(
     fill: {
       ...summarizeFill(fill),
       ratio: fillRatio(fill, fill.max),
-      /** The Services with the largest surplus. */
       worst: mostSurplus(fills, 10).map(([key, sums]) => {
         const [namespace = '', service = ''] = key.split('/');
         return { namespace, service, ...summarizeFill(sums) };
@@ -137,10 +131,7 @@ const colours: Readonly<Record<Severity, TextStyle>> = {
 const formatOutput = ({ output, node }: Pick<Finding, 'output' | 'node'>): string =>
   node === null ? output : `${output} ${escapeInvisible(node)}`;
 
-/**
- * One line for a finding that opens or is resolved, without a newline:
- * `10:56:46 OPEN     critical shop/web endpointslices slice-endpoint-unexpected  10.1.2.3 of …`.
- */
+/** `10:56:46 OPEN     critical shop/web endpointslices slice-endpoint-unexpected  10.1.2.3 of …` */
 export function formatFindingLine(finding: Finding, colour: boolean): string {
   const { code, severity, cause, since, openedAt, resolvedAt, namespace, service } = finding;
   const isOpen = resolvedAt === null;
@@ -193,7 +184,6 @@ function renderYaml(report: AuditReport): string {
 
 const isOpen = ({ resolvedAt }: ReportedFinding): boolean => resolvedAt === null;
 
-/** Sorts open findings before resolved ones, each part worst first. */
 const sortFindings = (findings: readonly ReportedFinding[]): ReportedFinding[] => [
   ...inOrder(findings.filter(isOpen)),
   ...inOrder(findings.filter((finding) => !isOpen(finding))),
@@ -201,7 +191,6 @@ const sortFindings = (findings: readonly ReportedFinding[]): ReportedFinding[] =
 
 type Column = readonly [head: string, cell: (finding: ReportedFinding) => string];
 
-/** The columns of a report; a dump has no times. */
 function listColumns({ kind, input }: AuditReport, wide: boolean): Column[] {
   const { from, until } = input;
   const isOneDay = formatTime(from).slice(0, 10) === formatTime(until).slice(0, 10);
@@ -305,9 +294,8 @@ function summarizeReport(report: AuditReport): string[] {
 // --- JUnit XML, which CI systems show beside test results ---
 //
 // Each finding is a test case in the suite of its output, and so is each verdict without findings.
-// A finding fails if it makes the exit code of the command fail. An unknown output is an error,
-// since it is neither right nor wrong. JUnit has no official schema, so only elements and
-// attributes are written that every reader knows.
+// An unknown output is an error, since it is neither right nor wrong. JUnit has no official schema,
+// so only elements and attributes are written that every reader knows.
 
 type TestResult = 'passed' | 'failure' | 'error' | 'skipped';
 type TestCase = ReturnType<typeof testCase>;
@@ -354,7 +342,6 @@ const verdictTexts = [
   ['unknown', 'error', 'cannot be judged'],
 ] as const;
 
-/** One test case for each verdict that has outputs. */
 const verdictCases = (output: string, counts: Readonly<Record<Verdict, number>>): TestCase[] =>
   verdictTexts
     .filter(([verdict]) => counts[verdict] > 0)
@@ -371,7 +358,6 @@ function inputCases({ verdicts, unknown, services, foreign }: AuditReport): Test
   return services > 0 || foreign > 0 ? [] : error('nothing', 'No Services to judge');
 }
 
-/** An element with its name and the numbers of its test cases as attributes. */
 function suite(tag: string, name: string, cases: readonly TestCase[], children: string): string {
   const numbers = Object.entries({ failures: 'failure', errors: 'error', skipped: 'skipped' })
     .map(([key, wanted]) => [key, cases.filter(({ result }) => result === wanted).length] as const)

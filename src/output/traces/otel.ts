@@ -1,10 +1,9 @@
 // Sends traces with OpenTelemetry's SDK. Only tracing.ts imports this file, and only if traces are
-// requested, since the SDK is as large as the rest of the program. spans.ts makes the spans.
+// requested, since the SDK is as large as the rest of the program.
 //
-// The SDK batches and sends, but does not report what it drops. So this file gives the SDK only as
-// many spans as its queue has room for, and wraps its exporter: each batch has one answer, in time,
-// and is counted by its result. If a backend never answers, a few batches wait and later ones fail
-// at once. Left out: metrics and logs, and the protocols gRPC and JSON.
+// The SDK does not report what it drops. So it gets only as many spans as its queue has room for,
+// and its exporter is wrapped: each batch has one answer, in time, and is counted by its result.
+// Left out: metrics and logs, and the protocols gRPC and JSON.
 
 import { randomBytes } from 'node:crypto';
 
@@ -36,7 +35,6 @@ const maxWritings = 4096;
 /** Milliseconds that closing waits for the backend. */
 const closingMs = 2000;
 
-/** A journey with a trace. */
 export interface TracedJourney {
   readonly journey: Journey;
   /** Unix seconds on the auditor's clock. */
@@ -55,10 +53,8 @@ export function openSender(
   onAnswer: (reason: string | null) => void,
 ) {
   const tracer = trace.getTracer('endpoint-auditor', version);
-  /** The first span of each writing. */
   const writings = new Map<string, SpanContext>();
   let nextTraceId = '';
-  /** Spans in the SDK without an answer. */
   let unanswered = 0;
   const exporter = wrapExporter(settings, (spans, reason) => {
     unanswered -= spans;
@@ -127,7 +123,6 @@ function startSdk(
     // OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME override the resource.
     resourceDetectors: [resourceAttributesEnvDetector, serviceNameEnvDetector],
     spanProcessors: [processor],
-    // tracing.ts selects the journeys.
     sampler: new AlwaysOnSampler(),
     idGenerator: { generateTraceId, generateSpanId: () => randomBytes(8).toString('hex') },
     instrumentations: [],

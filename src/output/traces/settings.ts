@@ -1,15 +1,11 @@
-// The settings of traces, which the standard variables of OpenTelemetry have, and their counts.
-//
-// Left out: the variables of samplers and exporters that do not apply to a journey, such as those
-// about parents.
+// The settings of traces from OpenTelemetry's standard variables, and the counts of traces. Left
+// out: variables that do not apply to a journey, such as those about parents.
 
 export type TracingCounts = ReturnType<typeof noTracingCounts>;
 
-/** Counts since the start. */
 export const noTracingCounts = () => ({
   /** Ended journeys by the reason to trace them; `none` counts those without a trace. */
   journeys: { slow: 0, ratio: 0, none: 0 },
-  /** Spans that the backend accepted. */
   exported: 0,
   /** Lost spans by the place of the loss. */
   dropped: { queue: 0, export: 0, shutdown: 0 },
@@ -28,7 +24,6 @@ function readCount(variables: Variables, name: string, fallback: number): number
   return invalid(name, 'a whole number above 0', text);
 }
 
-/** `null` if no exporter is requested. */
 function readExporter(variables: Variables): 'otlp' | 'zipkin' | null {
   const exporter = variables.get('OTEL_TRACES_EXPORTER') ?? null;
   if (exporter === 'none') return null;
@@ -50,7 +45,6 @@ function readExporter(variables: Variables): 'otlp' | 'zipkin' | null {
   return invalid(find('PROTOCOL'), 'http/protobuf', protocol);
 }
 
-/** `null` if no journey is traced, not even a slow one. */
 function readRatio(variables: Variables): number | null {
   const sampler = variables.get('OTEL_TRACES_SAMPLER')?.replace(/^parentbased_/, '');
   if (sampler === 'always_off') return null;
@@ -77,7 +71,6 @@ export function readTracingSettings(environment: Readonly<Record<string, string 
   }
   if (variables.get('OTEL_SDK_DISABLED')?.toLowerCase() === 'true') return null;
   const exporter = readExporter(variables);
-  /** The traced share of journeys that are not slow, 0 to 1. */
   const ratio = exporter === null ? null : readRatio(variables);
   if (exporter === null || ratio === null) return null;
   /** Queue and batch sizes in spans, times in milliseconds. */

@@ -8,11 +8,7 @@
 //
 // The beginning is by the clock of its writer, all other times by the auditor's clock
 // (measure/journey.ts). If the two contradict each other, or a list hides the beginning, the trace
-// begins with the arrival. A stage before the arrival of the pod's change takes no time.
-//
-// Attributes are OpenTelemetry's for Kubernetes if they exist; others have the prefix
-// endpoint_auditor. Undefined ones are not sent. There are few names of spans, so that a backend
-// can group by them.
+// begins with the arrival. There are few names of spans, so that a backend can group by them.
 
 import type { Attributes } from '@opentelemetry/api';
 import {

@@ -4,11 +4,8 @@
 //                      │          └── full: dropped, counted
 //                      └── left out, counted
 //
-// The choice is made at the end of a journey: slow ones always have a trace, the others by the
-// ratio of OTEL_TRACES_SAMPLER_ARG. The audit only waits for the choice and one push to a bounded
-// queue. A timer makes the spans, a few at a time. A slow backend costs spans, which are counted.
-//
-// Only `startTracing` imports the SDK.
+// Slow journeys always have a trace, the others by the ratio of OTEL_TRACES_SAMPLER_ARG. The audit
+// only waits for the choice and one push to a bounded queue. A slow backend costs spans.
 
 import { randomBytes } from 'node:crypto';
 
@@ -26,7 +23,6 @@ const drainMs = 50;
 /** Journeys per attempt: some milliseconds of work. */
 const drainedAtOnce = 64;
 
-/** Whether a journey took long, or had lasted long when it ended incomplete. */
 function isSlow(journey: Journey, endedAt: number): boolean {
   const { quality, end, begun } = journey;
   // The beginning of these journeys is unknown.
@@ -55,7 +51,6 @@ export async function startTracing(
   return createTracing(settings, sender, counts);
 }
 
-/** The number of spans of a journey: the root and its stages. */
 const countSpans = ({ stages }: Journey): number => stages.length + 1;
 
 export type Tracing = ReturnType<typeof createTracing>;
@@ -69,7 +64,6 @@ export function createTracing(
   const queue: TracedJourney[] = [];
   let queued = 0;
   let timer: NodeJS.Timeout | null = null;
-  /** Sends at most this many journeys, until the sender is full. */
   function drain(most: number): void {
     let sent = 0;
     for (const traced of queue.slice(0, most)) {
@@ -89,10 +83,7 @@ export function createTracing(
     }, drainMs).unref();
   }
 
-  /**
-   * Takes a journey that ended at this moment of the auditor's clock. Returns the id of its trace;
-   * null if it has none or the queue is full.
-   */
+  /** Returns the id of the journey's trace; null if it has none or the queue is full. */
   function take(journey: Journey, endedAt: number): string | null {
     const choice = isSlow(journey, endedAt) ? 'slow' : Math.random() < ratio ? 'ratio' : 'none';
     counts.journeys[choice]++;

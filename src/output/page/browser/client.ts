@@ -1,11 +1,9 @@
-// The script of the pages. All functions of this file run in the browser. The server joins their
-// texts, which are JavaScript without types, to one script (asset-texts.ts). So all are exported,
-// and may use each other and the browser's API, but nothing else of this file. Only this folder, a
-// TypeScript project of its own, has the types of a browser.
+// The script of the pages, in a TypeScript project with the types of a browser. The server joins
+// the texts of these functions to one script (asset-texts.ts). So all are exported, and may use
+// each other and the browser's API, but nothing else of this file.
 //
-// The server renders pages, and the script keeps them up to date: after an event it loads the page
-// again and replaces the changed parts. Focus, scroll position, open parts and typed text stay. So
-// there is one way to render a page, which works without the script too.
+// After an event the script loads the page again and replaces the changed parts. Focus, scroll
+// position, open parts and typed text stay. So there is only one way to render a page.
 
 import type UPlot from 'uplot';
 
@@ -197,7 +195,6 @@ export function handleKeys(): void {
   });
 }
 
-/** Removes the charts that are no longer on the page, or all of them. */
 export function removeCharts(charts: PageState['charts'], all: boolean): void {
   for (const [figure, { plot }] of charts) {
     if (figure.isConnected && !all) continue;
@@ -226,7 +223,6 @@ export function drawAll({ charts }: PageState): void {
   }
 }
 
-/** Formats seconds for an axis of powers of ten. */
 export function secondsText(value: number | null): string {
   if (value === null) return '–';
   if (value < 0.9995) return `${Number((value * 1000).toPrecision(2))} ms`;
@@ -274,7 +270,6 @@ export function chartOptions(target: Element, names: readonly string[]): uPlot.O
   };
 }
 
-/** Adapts charts to the width and the colours of the page. */
 export function followShape(state: PageState): void {
   let timer = 0;
   addEventListener('resize', () => {
