@@ -6,8 +6,7 @@
 //     └─────► unreadable object ──► unknown outputs
 //
 // The audit begins when every resource that the input promises is complete, or when the input
-// ends. Outputs that need a missing resource are unknown. The caller passes the time in, either
-// with an entry or with `advance`.
+// ends. Outputs that need a missing resource are unknown. The caller passes the time in.
 
 import type { AgentEntry } from '../agent/client/scraper.ts';
 import type { Finding } from '../audit/finding/catalogue.ts';
@@ -59,7 +58,7 @@ export interface AuditorOptions {
   readonly onResolve: (finding: Finding) => void;
   /** Called for rules and configurations of nodes that cannot be read. */
   readonly onProblem: OnProblem;
-  /** Called when a journey ends (audit/measure/journey.ts). */
+  /** Called when a journey ends. */
   readonly onJourney: (journey: Journey) => void;
 }
 
@@ -87,9 +86,8 @@ function createState(options: AuditorOptions) {
     ...(options.live ? { burst: openedAtOnce } : {}),
     admit: (due) => (options.live ? confirmer.admit(due) : !progress.isBlind(due.item.output)),
     onOpenDifference({ namespace, service }) {
-      if (state.services !== null) {
-        markChanged(state.totals, state.services, `${namespace}/${service}`);
-      }
+      const { totals, services } = state;
+      if (services !== null) markChanged(totals, services, `${namespace}/${service}`);
     },
     onOpen(finding) {
       countOpened(samples.opened, finding);
@@ -98,9 +96,7 @@ function createState(options: AuditorOptions) {
     onResolve: options.onResolve,
   });
   const journeys = createJourneyTracker(store.listers, {
-    onStage(journey, stage) {
-      countStage(samples.travel, journey, stage);
-    },
+    onStage: (journey, stage) => countStage(samples.travel, journey, stage),
     onEnd(journey) {
       addJourney(samples, journey);
       options.onJourney(journey);
@@ -113,9 +109,7 @@ function createState(options: AuditorOptions) {
       for (const lag of reading.programmed) countProgrammed(samples.travel, lag);
       advanceJourneysOnNode(journeys, reading);
     },
-    onConvergence(sample) {
-      addConvergence(samples, sample);
-    },
+    onConvergence: (sample) => addConvergence(samples, sample),
     window: options.settle,
     minor: () => releasedOf(state).release.minor,
     onProblem: options.onProblem,
@@ -157,15 +151,11 @@ export function createAuditor(options: AuditorOptions) {
     confirmer,
     samples,
     journeys: state.journeys.journeys,
-    take(entry: AuditorEntry): void {
-      runToEnd(takeInSteps(state, entry));
-    },
+    take: (entry: AuditorEntry) => runToEnd(takeInSteps(state, entry)),
     /** Takes an entry in small steps. The caller runs all steps before it takes another entry. */
     takeInSteps: (entry: AuditorEntry) => takeInSteps(state, entry),
     /** Sets the input's clock, and opens the differences whose settle window has ended. */
-    advance(at: number): void {
-      advance(state, at);
-    },
+    advance: (at: number) => advance(state, at),
     /** When the next settle window ends; `null` if no difference is pending. */
     nextAt: () => (state.services === null ? null : findings.nextAt()),
     /** Brings the sums over all Services up to date and returns them. */
@@ -206,14 +196,12 @@ export function createAuditor(options: AuditorOptions) {
 const releasedOf = ({ options, kubernetes, guessed }: State): DetectedRelease =>
   chooseRelease(options.release, kubernetes, guessed);
 
-/** The only place that advances the clock. */
 function advance(state: State, at: number): void {
   state.startedAt ??= at;
   state.now = Math.max(state.now ?? at, at);
   if (state.services !== null) state.findings.advance(state.now);
 }
 
-/** The time of an entry on the input's clock; `null` if it has none. */
 function timeOf(entry: AuditorEntry): number | null {
   if (entry.kind === 'event') return entry.event.at;
   if ('at' in entry) return entry.at;
@@ -281,7 +269,6 @@ function* dispatch(state: State, entry: AuditorEntry): Steps {
   }
 }
 
-/** A header names the resources that follow, or a new version of the control plane. */
 function* takeHeader(
   state: State,
   { kubernetes, resources, at }: AuditorEntry & { readonly kind: 'header' },
@@ -324,51 +311,33 @@ function* takeWatchState(state: State, entry: LiveEntry & { readonly kind: 'watc
 function* takeUnreadable(
   state: State,
   type: WatchEvent['type'] | null,
-  object: UnreadableObject,
+  lost: UnreadableObject,
 ): Steps {
-  const { resource, namespace } = object;
+  const { resource, namespace, name } = lost;
   const hasNamespace = namespace !== null && resource !== 'nodes';
   if (hasNamespace && !isInNamespaces(state.options.scope, namespace)) return;
   state.unreadableCount++;
   const at = state.now ?? 0;
   // A deletion needs only the name.
-  const cached = type === 'deleted' ? cachedObject(state, object) : undefined;
+  const key = namespace === null || namespace === '' ? name : `${namespace}/${name ?? ''}`;
+  const cached = type === 'deleted' ? state.store.objects[resource].get(key ?? '') : undefined;
   if (cached !== undefined) {
-    yield* takeEvent(state, {
-      resource,
-      type: 'deleted',
-      object: { ...cached, resourceVersion: '' },
-      at,
-    });
+    const object = { ...cached, resourceVersion: '' };
+    yield* takeEvent(state, { resource, type: 'deleted', object, at });
     return;
   }
-  state.unreadable.set(unreadableKey(object), object);
-  if (state.services !== null) yield* state.services.markUnreadable(object, at);
+  state.unreadable.set(unreadableKey(lost), lost);
+  if (state.services !== null) yield* state.services.markUnreadable(lost, at);
 }
 
-function cachedObject(
-  { store }: State,
-  { resource, namespace, name }: UnreadableObject,
-): WatchEvent['object'] | undefined {
-  if (name === null) return undefined;
-  const key = namespace === null || namespace === '' ? name : `${namespace}/${name}`;
-  return store.objects[resource].get(key);
-}
-
-/** Event of an object in the scope; one that leaves the scope is deleted, others are `null`. */
-function scoped({ options, store }: State, event: WatchEvent): WatchEvent | null {
-  const { resource, object } = event;
-  if (isInScope(options.scope, resource, object)) return event;
-  return store.objects[resource].has(object.key) ? { ...event, type: 'deleted' } : null;
-}
-
-function* takeEvent(state: State, delivered: WatchEvent): Steps {
+function* takeEvent(state: State, event: WatchEvent): Steps {
   const { store, services, options, progress, unreadable } = state;
-  const { resource, object, at } = delivered;
+  const { resource, object, at } = event;
   const isLate = options.live && progress.observe(resource, object.resourceVersion, at);
-  const event = scoped(state, delivered);
-  if (event === null) return;
-  const change = store.apply(event);
+  const isInside = isInScope(options.scope, resource, object);
+  if (!isInside && !store.objects[resource].has(object.key)) return;
+  // An object that leaves the scope is deleted.
+  const change = store.apply(isInside ? event : { ...event, type: 'deleted' });
   if (change !== null) {
     services?.apply(change, isLate);
     state.nodeRules.apply(change);
@@ -384,14 +353,13 @@ function* takeEvent(state: State, delivered: WatchEvent): Steps {
 }
 
 function* finish(state: State, entry: RecordingEnd | DumpEnd): Steps {
-  const isRecording = 'at' in entry;
-  if (isRecording) {
+  if ('at' in entry) {
     state.whole = entry.complete;
   } else {
     state.guessed = detectRelease(state.store.listers, entry.kubelet);
     state.store.dropped.repeated += entry.duplicates;
   }
-  const skipped = isRecording ? entry.skipped : entry.ignored;
+  const skipped = 'at' in entry ? entry.skipped : entry.ignored;
   for (const count of skipped.values()) state.skippedCount += count;
   const now = state.now ?? 0;
   if (state.services === null) yield* begin(state, now);
@@ -410,20 +378,12 @@ function* begin(state: State, at: number): Steps {
   const services: ServiceAuditor = createServiceAuditor({
     context: { listers: store.listers, release, maxEndpointsPerSlice },
     settle: findings,
-    onChange(key) {
-      markChanged(totals, services, key);
-    },
-    onEvaluated(item, change) {
-      advanceJourneys(journeys, item, change);
-    },
-    onConvergence(sample) {
-      addConvergence(samples, sample);
-    },
+    onChange: (key) => markChanged(totals, services, key),
+    onEvaluated: (item, change) => advanceJourneys(journeys, item, change),
+    onConvergence: (sample) => addConvergence(samples, sample),
   });
   yield* services.begin(at);
-  for (const object of state.unreadable.values()) {
-    yield* services.markUnreadable(object, at);
-  }
+  for (const object of state.unreadable.values()) yield* services.markUnreadable(object, at);
   state.services = services;
   state.totals = totals;
   restartJourneys(journeys, services, release);

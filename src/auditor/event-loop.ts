@@ -7,17 +7,15 @@
 //                           fresh reads ◄── candidates that wait for confirmation
 //
 // Probes, scrapes and watches share the event loop of Node, so no slice may block it for long. A
-// single entry is interrupted too, for example the one that begins the audit. `deliver` resolves
-// when its entries are taken in, so unread events stay with the API server. While entries are
-// queued, their time is the time of the auditor: a difference does not become a finding while the
-// event that ends it is in the queue.
+// single entry is interrupted too. `deliver` resolves when its entries are taken in, so unread
+// events stay with the API server. While entries are queued, their time is the time of the auditor:
+// no difference becomes a finding while the event that ends it is in the queue.
 
 import type { FreshRead } from '../audit/pending/confirm.ts';
 import type { Key } from '../model/objects.ts';
 import type { Auditor, AuditorEntry } from './auditor.ts';
 import { openedAtOnce } from './auditor.ts';
 
-/** The clock and the timers of the event loop. */
 export interface MonotonicClock {
   /** Unix seconds that never run backwards. */
   now(): number;
@@ -41,19 +39,14 @@ export interface EventLoopOptions {
   readonly onQuiet: () => void;
 }
 
-/**
- * Unix time at the start of the program, advanced by the monotonic clock. It does not follow later
- * corrections of the wall clock, since those would change the age of every difference.
- */
+/** Does not follow corrections of the wall clock: they would change the age of differences. */
 export function createClock(): MonotonicClock {
   const offset = Date.now() - performance.now();
   return {
     now: () => (performance.now() + offset) / 1000,
     after(seconds, call) {
       const timer = setTimeout(call, seconds * 1000);
-      return () => {
-        clearTimeout(timer);
-      };
+      return () => clearTimeout(timer);
     },
     soon: (call) => void setImmediate(call),
   };
@@ -64,10 +57,7 @@ const sliceMs = 10;
 const retrySeconds = { all: 0.1, more: 0.02 };
 /** Fresh reads at one time. */
 const maxReads = 4;
-/**
- * Seconds from one fresh read to the next: after a Service, for each Pod of a namespace that is
- * read as a whole, and after a failure.
- */
+/** Seconds until the next fresh read: after a Service, per Pod of a namespace, after a failure. */
 const pause = { service: 0.025, pod: 0.0002, failure: 1 };
 /** The loop is stuck if no slice has ended for this many seconds. */
 const stuckSeconds = 60;
@@ -82,10 +72,8 @@ const createState = (options: EventLoopOptions) => ({
   cancelTimer: (): void => undefined,
   /** When the latest slice ended. */
   aliveAt: options.clock.now(),
-  /** When waiting candidates are retried, and when the next fresh read may begin. */
   retryAt: -Infinity,
   readAt: -Infinity,
-  /** Fresh reads under way. */
   reading: 0,
 });
 
@@ -119,17 +107,7 @@ function start(state: State): void {
   state.working = true;
   state.aliveAt = state.options.clock.now();
   // Later, since the caller of `deliver` has to finish its own work first.
-  state.options.clock.soon(() => {
-    processQueue(state).catch(state.options.onError);
-  });
-}
-
-async function yieldToEventLoop(state: State): Promise<void> {
-  const { clock } = state.options;
-  state.aliveAt = clock.now();
-  await new Promise<void>((resolve) => {
-    clock.soon(resolve);
-  });
+  state.options.clock.soon(() => void processQueue(state).catch(state.options.onError));
 }
 
 async function processQueue(state: State): Promise<void> {
@@ -140,7 +118,8 @@ async function processQueue(state: State): Promise<void> {
       const steps = options.auditor.takeInSteps(entry);
       for (;;) {
         if (performance.now() >= endOfSlice) {
-          await yieldToEventLoop(state);
+          state.aliveAt = options.clock.now();
+          await new Promise<void>((resolve) => options.clock.soon(resolve));
           endOfSlice = performance.now() + sliceMs;
         }
         if (state.stopped) return;
@@ -170,7 +149,7 @@ function tick(state: State): void {
     findings.retry(now);
   }
   const dueAt = auditor.nextAt() ?? Infinity;
-  // Candidates of one namespace are read together, so all due candidates are collected first.
+  // A read is of all candidates of a namespace, so every due difference is a candidate first.
   if (dueAt > now) startRead(state, now);
   const isWaiting = findings.waiting().size > 0;
   const retryAt = isWaiting ? state.retryAt : Infinity;
@@ -178,9 +157,7 @@ function tick(state: State): void {
   // At least one tick per second, for ages and readiness.
   const wait = Math.min(Math.max(Math.min(dueAt, retryAt, readAt) - now, 0.001), 1);
   state.cancelTimer();
-  state.cancelTimer = clock.after(wait, () => {
-    tick(state);
-  });
+  state.cancelTimer = clock.after(wait, () => tick(state));
 }
 
 function startRead(state: State, now: number): void {

@@ -7,12 +7,14 @@ import { serviceTable } from '../audit/explain/table.ts';
 import type { ParsedTarget } from '../audit/explain/target.ts';
 import { resolveTarget } from '../audit/explain/target.ts';
 import type { Verdict } from '../audit/finding/verdicts.ts';
+import { verdicts } from '../audit/finding/verdicts.ts';
 import { fillGroups } from '../audit/measure/endpoint-counts.ts';
 import type { NodeVerdict } from '../audit/node/node-state.ts';
 import { slicesOf } from '../audit/service/cache.ts';
 import type { ServiceAudit } from '../audit/service/reconcile.ts';
 import type { VerdictInput } from '../audit/service/verdict.ts';
 import { serviceOutputs, unknownReason, verdictOf } from '../audit/service/verdict.ts';
+import { recordOf } from '../model/counts.ts';
 import type { Key, Node } from '../model/objects.ts';
 import type { ExplainDocument } from '../output/text/explain.ts';
 import type { Auditor } from './auditor.ts';
@@ -43,46 +45,41 @@ export function explainTarget(
 const serviceOfPort = (port: string): string => port.split(/[ :]/)[0] ?? '';
 
 /**
- * The verdicts about a Service on each node. A verdict without a port is about the whole node.
- * Nodes without one are omitted.
+ * The verdicts about a Service on each node that has any, with the first of the worst; `null` if
+ * the rules of no node are known. A verdict without a port is about the whole node.
  */
-function portsOnNodes(auditor: Auditor, key: Key): Map<string, readonly NodeVerdict[]> | null {
+function nodesAbout(auditor: Auditor, key: Key, worstOf: (found: Verdict[]) => Verdict | null) {
   const nodes = auditor.nodes();
   if (nodes === null) return null;
-  const found = new Map<string, readonly NodeVerdict[]>();
-  for (const [node, verdicts] of nodes.verdicts) {
-    const own = verdicts.filter(({ port }) => port === '' || serviceOfPort(port) === key);
-    if (own.length > 0) found.set(node, own);
-  }
-  return found;
+  return [...nodes.verdicts].flatMap(([node, found]) => {
+    const ports = found.filter(({ port }) => port === '' || serviceOfPort(port) === key);
+    if (ports.length === 0) return [];
+    const verdict = worstOf(ports.map((port) => port.verdict)) ?? 'conform';
+    const reason = ports.find((port) => port.verdict === verdict)?.reason ?? null;
+    return [{ about: { node, verdict, reason }, ports }];
+  });
 }
-
-/** Why a verdict was given; `null` unless it is unknown. */
-const reasonFor = (ports: readonly NodeVerdict[], verdict: Verdict): NodeVerdict['reason'] =>
-  ports.find((port) => port.verdict === verdict)?.reason ?? null;
 
 export type NodeOfService = NonNullable<ReturnType<typeof nodesOfService>>[number];
 
 /** What each node does with a Service; null if the rules of no node are known. */
 function nodesOfService(auditor: Auditor, key: Key) {
   let walks = 0;
-  const nodes = portsOnNodes(auditor, key);
+  const nodes = nodesAbout(auditor, key, worstVerdict);
   if (nodes === null) return null;
-  return [...nodes].map(([node, ports]) => {
-    const verdict = worstVerdict(ports.map((port) => port.verdict)) ?? 'conform';
+  return nodes.map(({ about, ports }) => {
+    const { node, verdict } = about;
     const isWhole = ports.some(({ port }) => port === '');
     const isWalked = !isWhole && verdict !== 'conform' && ++walks <= mostNodes;
     const names = new Set(isWalked ? ports.map(({ port }) => port.split(' ')[0] ?? '') : []);
     /** The traces of packets to its ports, on a few nodes that do not conform; else empty. */
     const walked = [...names].flatMap((name) => auditor.walked(node, key, name) ?? []);
-    return { node, verdict, reason: reasonFor(ports, verdict), walked };
+    return { ...about, walked };
   });
 }
 
-/** The number of rows on one page. */
+/** Rows on one page, and nodes that do not conform whose packets the page of a Service shows. */
 export const rowsPerPage = 100;
-
-/** The number of nodes that do not conform whose packets the page of a Service shows. */
 export const mostNodes = 4;
 
 export type ServiceView = NonNullable<ReturnType<typeof serviceView>>;
@@ -116,25 +113,23 @@ function unsettledDifferences({ items }: ServiceAudit) {
 /** Verdicts from the worst to the best; a pending difference is known, so it comes first. */
 const worstFirst = ['different', 'pending', 'unknown', 'conform'] as const;
 
-/** At most this many nodes are listed in the status of a Service. */
+/** Nodes in the status of a Service. */
 const listedNodes = 100;
 
 /** Nodes by the worst verdict on a port of the Service, and those that do not conform. */
 function countNodes(auditor: Auditor, key: Key) {
-  const all = portsOnNodes(auditor, key);
+  const worstOf = (found: Verdict[]): Verdict | null =>
+    worstFirst.find((verdict) => found.includes(verdict)) ?? null;
+  const all = nodesAbout(auditor, key, worstOf);
   if (all === null) return { nodes: null, notConform: [] };
-  const nodes = { conform: 0, pending: 0, different: 0, unknown: 0 };
-  const notConform: Omit<NodeOfService, 'walked'>[] = [];
-  for (const [node, ports] of all) {
-    const verdict = worstFirst.find((worst) => ports.some((port) => port.verdict === worst));
-    if (verdict === undefined) continue;
-    nodes[verdict]++;
-    if (verdict !== 'conform') {
-      notConform.push({ node, verdict, reason: reasonFor(ports, verdict) });
-    }
-  }
-  const rank = ({ verdict }: { readonly verdict: Verdict }): number => worstFirst.indexOf(verdict);
-  notConform.sort((a, b) => rank(a) - rank(b));
+  const byVerdict = Map.groupBy(
+    all.map(({ about }) => about),
+    ({ verdict }) => verdict,
+  );
+  const notConform = worstFirst
+    .filter((verdict) => verdict !== 'conform')
+    .flatMap((verdict) => byVerdict.get(verdict) ?? []);
+  const nodes = recordOf(verdicts, (verdict) => byVerdict.get(verdict)?.length ?? 0);
   return { nodes, notConform: notConform.slice(0, listedNodes) };
 }
 

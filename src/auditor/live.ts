@@ -7,19 +7,18 @@ import { createReflectors } from '../cluster/api/reflector.ts';
 import type { Environment } from '../cluster/api/transport/request.ts';
 import type { OnProblem } from '../cluster/decode/problem.ts';
 import type { Key } from '../model/objects.ts';
-import type { Auditor, AuditorEntry } from './auditor.ts';
-import type { MonotonicClock } from './event-loop.ts';
+import type { AuditorEntry } from './auditor.ts';
+import type { EventLoopOptions } from './event-loop.ts';
 import { createEventLoop } from './event-loop.ts';
 
-export interface LiveAuditorOptions {
+export interface LiveAuditorOptions extends Pick<
+  EventLoopOptions,
+  'auditor' | 'clock' | 'onQuiet'
+> {
   readonly environment: Environment;
-  readonly clock: MonotonicClock;
-  readonly auditor: Auditor;
   /** Whether Endpoints are watched. */
   readonly endpoints: boolean;
   readonly onProblem: OnProblem;
-  /** Called whenever the queue is empty. */
-  readonly onQuiet: () => void;
 }
 
 export type LiveAuditor = ReturnType<typeof connectAuditor>;
@@ -32,9 +31,7 @@ export function connectAuditor(options: LiveAuditorOptions) {
     auditor,
     clock,
     reread: (namespace, names) => reread(options, namespace, names, stop.signal),
-    onError: (error) => {
-      broken.reject(error);
-    },
+    onError: (error) => broken.reject(error),
     onQuiet: options.onQuiet,
   });
   const reflectors = createReflectors({
@@ -49,9 +46,7 @@ export function connectAuditor(options: LiveAuditorOptions) {
   return {
     /** Runs until the signal is aborted. Rejects for a programming error. */
     async run(signal: AbortSignal): Promise<void> {
-      signal.addEventListener('abort', () => {
-        stop.abort();
-      });
+      signal.addEventListener('abort', () => stop.abort());
       try {
         await Promise.race([reflectors.run(signal), broken.promise]);
       } finally {
@@ -59,7 +54,6 @@ export function connectAuditor(options: LiveAuditorOptions) {
         loop.stop();
       }
     },
-    /** Why no entry is taken in any more, for people; `null` if the loop runs. */
     stuck: () => loop.stuck(),
     /** State and counters of each watch. */
     watches: reflectors.status,

@@ -1,6 +1,6 @@
-// The input of the node audit: rules and configurations of nodes from recordings, from files of the
-// command line and from agents. What arrives before the audit begins waits for it, the last entry
-// of each kind. A dump that cannot be read makes its node unknown.
+// The input of the node audit: rules and configurations of nodes from recordings, from files and
+// from agents. The last entry of each kind waits until the audit begins. A dump that cannot be read
+// makes its node unknown.
 
 import { parse, YAMLParseError } from 'yaml';
 
@@ -91,11 +91,10 @@ export function createNodeRules(options: NodeRulesOptions) {
     /** Frontends whose digest, as the agents report it, differs from the desired one. */
     divergent: () =>
       [...reports.values()].reduce((sum, { rules }) => sum + rules.report.divergent(), 0),
-    /** Takes a change that the listers contain. */
     apply: (change: Change) => state.proxied?.apply(change),
     /** `null` if the audit has not begun or no entry of a node has arrived. */
     nodes: () => state.nodes,
-    /** How many dumps could not be read. */
+    /** The number of unreadable dumps. */
     unreadable: () => state.unreadable,
   };
 }
@@ -105,7 +104,6 @@ function sourceOf(entry: NodeEntry): string {
   return entry.kind === 'node-rules' ? `${entry.tool} ${entry.family}` : entry.source;
 }
 
-/** Creates the audit of nodes with the first entry of a node. */
 function ensureNodes(state: State): Nodes {
   const { options } = state;
   state.proxied ??= createProxyCache(options.listers);
@@ -206,7 +204,6 @@ function parseConfig({ options }: State, node: string, text: string): ProxyConfi
   }
 }
 
-/** The error of a file that could not be read. */
 class UnreadFile extends Error {}
 
 /** The problem of a dump or of a configuration. Throws other errors again. */

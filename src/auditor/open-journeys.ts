@@ -1,19 +1,17 @@
-// Journeys of pod changes: which changes begin a journey, and which evaluations end its stages.
-// audit/measure/journey.ts defines a journey.
+// Journeys (audit/measure/journey.ts) of pod changes: which changes begin one, and which
+// evaluations end its stages.
 //
 //   change of a Pod ─► what each Service must list before and after ─► begin
 //   write of an output ─► the service auditor evaluates it ─► as expected? ─► endpoints, slices
 //   rules of a node ─► as expected? ─► node
 //
-// A stage ends when no difference is left at the addresses of the Pod. Differences that the API
-// allows and differences of severity info do not count. Journeys and findings use the same
-// evaluation, so they agree.
+// A stage ends when no difference is left at the addresses of the Pod, apart from those that the
+// API allows or of severity info. Findings use the same evaluation.
 
 import { legal } from '../audit/finding/verdicts.ts';
 import type {
   Journey,
   JourneyOutput,
-  JourneyStage,
   JourneyStart,
   OutputStage,
 } from '../audit/measure/journey.ts';
@@ -35,14 +33,11 @@ import type { ExpectedEndpoint } from '../shadow/endpointslice.ts';
 import { expectedEndpoints } from '../shadow/endpointslice.ts';
 import type { Release } from '../shadow/release.ts';
 
-interface JourneyListeners {
-  onStage(journey: Journey, stage: JourneyStage): void;
-  onEnd(journey: Journey): void;
-}
-
 export type JourneyTracker = ReturnType<typeof createJourneyTracker>;
 
-export const createJourneyTracker = (listers: Listers, listeners: JourneyListeners) => ({
+type Listeners = Parameters<typeof createJourneys>[0];
+
+export const createJourneyTracker = (listers: Listers, listeners: Listeners) => ({
   journeys: createJourneys(listeners),
   listers,
   /** Nodes whose rules are known. */
@@ -108,25 +103,22 @@ function arrive(
       journeys.release(key);
       return;
     }
-    if (!isSettled(audited, output, journey)) continue;
+    if (!isSettled(audited, output, journey.addresses)) continue;
     if (isOutput(change.resource)) journeys.reach(journey, stageOf(output, change), [...nodes]);
     else journeys.overtake(journey);
   }
 }
 
-/** Whether no relevant difference is left at the addresses of a journey. */
 function isSettled(
   { items }: ServiceAudit,
   output: JourneyOutput,
-  { addresses }: Pick<Journey, 'addresses'>,
+  addresses: readonly string[],
 ): boolean {
   if (items.size === 0) return true;
-  return addresses.every((address) => {
-    const differences = items.get(`${output} ${address}`) ?? [];
-    return differences.every(
-      ({ severity, difference }) => severity === 'info' || legal.has(difference.code),
-    );
-  });
+  const differences = addresses.flatMap((address) => items.get(`${output} ${address}`) ?? []);
+  return differences.every(
+    ({ severity, difference }) => severity === 'info' || legal.has(difference.code),
+  );
 }
 
 const kinds: Readonly<Record<Resource, string>> = {
@@ -174,13 +166,13 @@ export function trackPod(tracker: JourneyTracker, change: Change): void {
   }
 }
 
-/** Begins a journey. Outputs that already are as expected were written before the Pod arrived. */
+/** Outputs that already are as expected were written before the Pod arrived. */
 function begin({ journeys, audit, nodes }: JourneyTracker, start: JourneyStart, at: number): void {
   const key = `${start.namespace}/${start.service}`;
   const audited = audit?.services.audited.get(key);
   const addresses = new Set(start.addresses);
   const hasArrived = (output: JourneyOutput): boolean =>
-    audited !== undefined && isSettled(audited, output, start);
+    audited !== undefined && isSettled(audited, output, start.addresses);
   const awaiting = (output: JourneyOutput): Journey | undefined =>
     journeys.awaiting(key, output, addresses).find(({ pod }) => pod === start.pod);
   // A change that reverts one that never arrived has nothing to wait for.
@@ -194,10 +186,7 @@ function begin({ journeys, audit, nodes }: JourneyTracker, start: JourneyStart, 
   }
 }
 
-/**
- * What an output must contain for a Pod. The texts are equal if the output must contain the same,
- * apart from readiness.
- */
+/** What an output must contain for a Pod; the text is all but readiness. */
 const noEntry = { isReady: false, addresses: [] as readonly string[], text: '' };
 
 type DesiredEntries = Readonly<Record<JourneyOutput, typeof noEntry>>;
@@ -264,7 +253,7 @@ function startOf(
   };
 }
 
-/** When the change happened according to the Pod; `null` if its time is about another change. */
+/** The Pod's own time of the change; `null` if its time is about another change. */
 function ownTimeOf(before: Pod | null, after: Pod | null, operation: LagOperation): number | null {
   if (after === null || operation === 'update') return null;
   const isNew = before?.uid !== after.uid || before.turnedAt !== after.turnedAt;

@@ -1,7 +1,5 @@
-// Answers of a running auditor: readiness, the state for /metrics and pages, the report that audit
-// and replay end with, and the lag report.
-//
-// The auditor is ready when every list is complete and audited, and every required input was seen
+// Answers of a running auditor: readiness, the state for /metrics and pages, and the reports. The
+// auditor is ready when every list is complete and audited, and every required input was seen
 // within the last minute.
 
 import type { Scraper } from '../agent/client/scraper.ts';
@@ -19,7 +17,6 @@ import { noAgents, noHintCounts } from '../output/metrics/state.ts';
 import { createLagReport } from '../output/text/lag.ts';
 import type { AuditReport } from '../output/text/report.ts';
 import { summarizeMeasures } from '../output/text/report.ts';
-import type { TracingCounts } from '../output/traces/settings.ts';
 import { noTracingCounts } from '../output/traces/settings.ts';
 import type { Auditor } from './auditor.ts';
 import { explainTarget, nodeView, serviceStatus, serviceView } from './explanations.ts';
@@ -29,28 +26,19 @@ import { countHints, summaryOfTotals } from './totals.ts';
 const unseenLimit = 60;
 
 /** State of live input that the auditor does not have. */
-export interface LiveStatus {
-  readonly stuck: () => string | null;
-  readonly counters: () => WatchMetrics['counters'];
-  readonly tracing: TracingCounts;
-  /** The agents of nodes; `null` if they are not scraped. */
-  readonly fleet: Scraper | null;
-}
+export type LiveStatus = Readonly<typeof notLive>;
 
-/** The state of input that is not live. */
-export const notLive: LiveStatus = {
-  stuck: () => null,
-  counters: () => new Map(),
+export const notLive = {
+  stuck: (): string | null => null,
+  counters: (): WatchMetrics['counters'] => new Map(),
   tracing: noTracingCounts(),
-  fleet: null,
+  /** The agents of nodes; `null` if they are not scraped. */
+  fleet: null as Scraper | null,
 };
 
 export type AuditorQueries = ReturnType<typeof createQueries>;
 
-/**
- * The queries of the server. `source` describes the input to people. Probes are frequent, so they
- * have cheap queries of their own.
- */
+/** `source` describes the input to people. Probes are frequent and have cheap queries. */
 export function createQueries(
   auditor: Auditor,
   source: string,
@@ -61,7 +49,6 @@ export function createQueries(
   const rows = createServiceRows(perService);
   return {
     status: () => pageStatus(auditor, source, live),
-    /** The revision of the status, and the input's clock; called once a second. */
     beat: () => ({ revision: revisionOf(auditor), now: now() }),
     services(): Iterable<ServiceNumbers> {
       const services = [...auditor.refreshTotals().services.values()];
@@ -70,10 +57,7 @@ export function createQueries(
     /** `from` is the first row of the table; null if the Service does not exist. */
     servicePage: (namespace: string, name: string, from: number) =>
       serviceView(auditor, `${namespace}/${name}`, from),
-    /**
-     * Explains the target in `words`, as on the command line; null before the first audit. Throws
-     * an error for people if the words are invalid.
-     */
+    /** As on the command line; null before the first audit. Throws for invalid words. */
     explain: (words: readonly string[], namespace: string | null) =>
       explainTarget(auditor, parseTarget(words, namespace)),
     /** `port` is the Service port of the traced packets; null if the node is unknown. */
@@ -87,12 +71,9 @@ export function createQueries(
       const series = yield* rows({ services, open, findings, stale });
       return metricsState(auditor, live, series);
     },
-    /** The status of one Service; null if it does not exist. */
     service: (namespace: string, name: string) => serviceStatus(auditor, `${namespace}/${name}`),
     lag: () => createLagReport(auditor),
-    /** The nodes with known rules. */
     nodes: () => nodeStatuses(auditor, live.fleet),
-    /** Why the auditor is not ready, for people, one reason per line; null if it is ready. */
     notReady: () => whyNotReady(auditor, now()),
     /** Why the event loop does not progress, for people; null if it does. */
     stuck: live.stuck,
@@ -101,7 +82,6 @@ export function createQueries(
 
 export type PageStatus = ReturnType<typeof pageStatus>;
 
-/** The metrics, and what else the pages and the API show. */
 function pageStatus(auditor: Auditor, source: string, live: LiveStatus) {
   const { findings } = auditor;
   const { listers } = auditor.store;
@@ -118,13 +98,12 @@ function pageStatus(auditor: Auditor, source: string, live: LiveStatus) {
     clusterNodes: listers.knows('nodes') ? listers.nodes.size : null,
     source,
     kubernetes: auditor.kubernetes(),
-    /** A text that changes if a page may look different, apart from ages. */
     revision: revisionOf(auditor),
     lag: auditor.samples.history.series(),
   };
 }
 
-/** Changes with every entry, every finding and every watch state. */
+/** A text that changes with every entry, every finding and every watch state. */
 function revisionOf(auditor: Auditor): string {
   const { samples, findings, progress } = auditor;
   const { full, change } = samples.durations;
@@ -215,19 +194,16 @@ function nodeStatuses(auditor: Auditor, fleet: Scraper | null) {
   });
 }
 
-export interface ReportOptions {
-  readonly kind: AuditReport['kind'];
-  readonly sources: readonly string[];
-  /** The only namespace in the report; `null` for all. */
-  readonly namespace: string | null;
-  readonly problems: readonly string[];
-}
-
 const shownProblems = 20;
 
+type ReportOptions = Pick<AuditReport, 'kind' | 'namespace' | 'problems'> &
+  Pick<AuditReport['input'], 'sources'>;
+
 /** Throws if the audit has not begun. */
-export function createReport(auditor: Auditor, options: ReportOptions): AuditReport {
-  const { kind, sources, namespace, problems } = options;
+export function createReport(
+  auditor: Auditor,
+  { kind, sources, namespace, problems }: ReportOptions,
+): AuditReport {
   const { findings, samples } = auditor;
   const services = auditor.serviceAuditor();
   if (services === null) throw new Error('The input ended before it began');

@@ -1,5 +1,5 @@
 // Counts and samples that the auditor collects while input arrives: lags, sizes, durations and
-// opened findings. The files of audit/measure define how each of them is measured.
+// opened findings (audit/measure defines them).
 
 import type { Journey } from '../audit/measure/journey.ts';
 import { isMeasured, journeyLength } from '../audit/measure/journey.ts';
@@ -17,12 +17,8 @@ import type { Change, Endpoints, EndpointSlice, Key, Listers } from '../model/ob
 import { isOutput, label } from '../model/objects.ts';
 import type { OpenedFindings } from '../output/metrics/state.ts';
 
-/** A journey that ended, with its length and its end in seconds. */
-interface EndedJourney {
-  readonly journey: Journey;
-  readonly seconds: number;
-  readonly at: number;
-}
+/** An ended journey with its length, and the Unix time of its end. */
+type EndedJourney = Readonly<Record<'seconds' | 'at', number>> & { readonly journey: Journey };
 
 /** How many of the worst journeys, and of the worst convergence samples, are kept. */
 const keptWorst = 100;
@@ -42,7 +38,7 @@ export const createSamples = () => ({
   opened: {} as OpenedFindings,
 });
 
-/** Counts a change that the listers contains. Before the first audit, only sizes are counted. */
+/** Counts a change that the listers contain. Before the first audit, only sizes are counted. */
 export function countChange(
   samples: Samples,
   listers: Listers,
@@ -64,7 +60,6 @@ export function countChange(
   if (sample !== null) countTrigger(samples.trigger, sample);
 }
 
-/** The Service of an output, by its label or by its name. */
 function serviceKey(object: Endpoints | EndpointSlice): Key {
   if ('subsets' in object) return object.key;
   return `${object.namespace}/${object.labels[label.serviceName] ?? ''}`;

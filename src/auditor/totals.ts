@@ -1,11 +1,10 @@
-// Sums over all Services, for metrics and pages. They are updated Service by Service: what a
-// Service added is subtracted, and what it adds now is added. A scrape therefore costs as much as
-// the changes since the last one (docs/decisions/0017-a-scrape-recounts-only-changed-services.md).
+// Sums over all Services, for metrics and pages. Of a changed Service, what it added is subtracted
+// and what it adds now is added (docs/decisions/0017-a-scrape-recounts-only-changed-services.md).
 //
-// Changed Services wait for the next `refreshTotals`, since most of them change again. At most
-// `maxWaiting` wait. Beyond that, each change recounts the Service that has waited for longest.
+// Changed Services wait for the next `refreshTotals`, since most of them change again. Beyond
+// `maxWaiting`, each change recounts the Service that has waited for longest.
 
-import type { CapacityCounts, DuplicateCounts, Fill } from '../audit/measure/endpoint-counts.ts';
+import type { CapacityCounts } from '../audit/measure/endpoint-counts.ts';
 import {
   capacityOf,
   countConditions,
@@ -31,23 +30,10 @@ import type { HintMode } from '../shadow/hints.ts';
 import { hintMode, reasonOfNoHints } from '../shadow/hints.ts';
 import type { Release } from '../shadow/release.ts';
 
-/** What one Service adds. */
-interface ServiceCounts extends ServiceNumbers {
-  /** The slices of the controller that were counted, in the order of their names. */
-  readonly controllerSlices: readonly EndpointSlice[];
-  /** These and the mirrored slices. */
-  readonly slicesCounted: readonly EndpointSlice[];
-  /** Of the slices of the controller. */
-  readonly fill: Fill;
-  readonly duplicates: DuplicateCounts;
-  readonly capacity: CapacityCounts;
-  readonly hintMode: HintMode;
-}
-
 /** Services that may wait to be recounted: some milliseconds of work. */
 const maxWaiting = 256;
 
-/** The sums. Only functions of this file write them. */
+/** Only functions of this file write the sums. */
 export type ServiceTotals = Readonly<ReturnType<typeof createServiceTotals>>;
 
 export const createServiceTotals = (release: Release, maxEndpointsPerSlice: number) => ({
@@ -123,6 +109,30 @@ function add(totals: ServiceTotals, counts: ServiceCounts, by: 1 | -1): void {
   }
 }
 
+/** `slices` are those of the controller and then the mirrored ones. */
+function countSlices(
+  slices: readonly EndpointSlice[],
+  controllerSlices: readonly EndpointSlice[],
+  max: number,
+) {
+  const fill = fillOf(controllerSlices, max);
+  return {
+    slicesCounted: slices,
+    slices: slices.length,
+    sliceBytes: slices.reduce((sum, { bytes }) => sum + (bytes ?? 0), 0),
+    conditions: countConditions(slices),
+    fill,
+    surplus: surplusOf(fill),
+    duplicates: countDuplicates(controllerSlices),
+  };
+}
+
+/** What one Service adds. */
+interface ServiceCounts extends ServiceNumbers, Readonly<ReturnType<typeof countSlices>> {
+  readonly capacity: CapacityCounts;
+  readonly hintMode: HintMode;
+}
+
 function countService(
   totals: ServiceTotals,
   { listers }: ServiceAuditor,
@@ -135,26 +145,14 @@ function countService(
   const controllerSlices = slicesOf(listers, record, 'controller');
   const mirrored = slicesOf(listers, record, 'mirror');
   const slices = mirrored.length === 0 ? controllerSlices : [...controllerSlices, ...mirrored];
-  const known = before !== null && isSame(before.slicesCounted, slices) ? before : null;
-  const filled =
-    before !== null && isSame(before.controllerSlices, controllerSlices) ? before : null;
-  const fill = filled?.fill ?? fillOf(controllerSlices, totals.fill.max);
+  const isKnown = before !== null && isSame(before.slicesCounted, slices);
+  const counts = isKnown ? before : countSlices(slices, controllerSlices, totals.fill.max);
   return {
+    ...counts,
     namespace,
     name,
     share: shareOf(listers, audited),
-    controllerSlices,
-    slicesCounted: known?.slicesCounted ?? slices,
-    conditions: known?.conditions ?? countConditions(slices),
-    slices: slices.length,
-    fill,
-    surplus: surplusOf(fill),
-    duplicates: filled?.duplicates ?? countDuplicates(controllerSlices),
-    bytes: {
-      endpoints: endpoints?.bytes ?? 0,
-      endpointslices:
-        known?.bytes.endpointslices ?? slices.reduce((sum, { bytes }) => sum + (bytes ?? 0), 0),
-    },
+    bytes: { endpoints: endpoints?.bytes ?? 0, endpointslices: counts.sliceBytes },
     capacity: capacityOf(endpoints, slices, totals.limits),
     hintMode: service === null ? 'none' : hintMode(service, totals.release),
     audits: (before?.audits ?? 0) + audits,

@@ -31,6 +31,10 @@ describe('a Service', () => {
       'node-c different',
       'node-d conform',
     ]);
+    expect(view?.status).toMatchObject({
+      nodes: { conform: 2, pending: 0, different: 1, unknown: 0 },
+      notConform: [{ node: 'node-c', verdict: 'different', reason: null }],
+    });
     expect(view?.nodes?.find(({ node }) => node === 'node-c')?.walked.length).toBeGreaterThan(0);
     expect(view?.lag.some(({ seconds }) => seconds > 50)).toBe(true);
   });

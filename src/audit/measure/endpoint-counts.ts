@@ -64,13 +64,10 @@ export function capacityOf(
   };
 }
 
-/** Endpoints that are listed more than once, by whether their conditions agree. */
-export type DuplicateCounts = ReturnType<typeof countDuplicates>;
-
 const conditionsText = ({ ready, serving, terminating }: Endpoint): string =>
   [ready ?? true, serving ?? true, terminating ?? false].join(' ');
 
-/** Counts an address under a port map once, in however many slices it is. */
+/** Endpoints listed more than once, by whether their conditions agree; an address counts once. */
 export function countDuplicates(slices: Iterable<EndpointSlice>) {
   const first = new Map<string, Endpoint>();
   const kinds = new Map<string, 'equal' | 'conflicting'>();
