@@ -24,7 +24,6 @@ import {
 
 type ReasonCounts = Partial<Record<UnknownReason, number>>;
 
-/** The summary, with the open findings in order. */
 export interface Summary extends Readonly<ReturnType<typeof summaryOf>> {
   readonly findings: readonly Finding[];
 }
@@ -60,7 +59,6 @@ export function shareOf(listers: Listers, audited: ServiceAudit) {
     foreign: isForeign(listers, audited),
     /** null if no controller must write the output. */
     verdicts,
-    /** null unless the verdict is unknown. */
     reasons,
     pendingSince,
     /** A difference is pending, so time alone may change the share. */
@@ -104,10 +102,7 @@ interface SummaryOptions {
   readonly nodes?: NodesSummary | null;
 }
 
-/**
- * The summary without findings; `pending` are at least the shares of `totals` with a pending
- * difference. Outputs that depend on a stale resource are unknown.
- */
+/** `pending` are at least the shares of `totals` with a pending difference. */
 export function summaryOf(
   serviceAuditor: ServiceAuditor,
   totals: SummaryTotals,
@@ -151,18 +146,15 @@ export function summaryOf(
   return {
     services: totals.services,
     verdicts,
-    /** Service ports of each node by verdict. */
     nodes: byNode,
     /** Outputs with an unknown verdict, and unreadable Services, by reason. */
     unknown,
     /** Services, or names without a Service, with endpoints of another client. */
     foreign: totals.foreign,
-    /** Start of the oldest pending difference of each output. */
     pendingSince,
   };
 }
 
-/** Counts every Service, or those of the namespaces that `within` takes. */
 export function summarize(serviceAuditor: ServiceAuditor, options: SummaryOptions = {}): Summary {
   const { within = () => true } = options;
   const totals = createTotals();

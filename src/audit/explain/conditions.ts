@@ -1,9 +1,7 @@
 // Evaluates the conditions under which a Service lists a pod, in the order in which a person checks
 // them. Endpoints and the slices of each address type are separate places, because one condition
-// can have another effect at each.
-//
-// The desired state comes from shadow/endpoints.ts and shadow/endpointslice.ts. A condition fails
-// by the same predicates, and a test compares the conclusions with the desired state.
+// can have another effect at each. Conditions fail by the predicates of shadow/endpoints.ts and
+// shadow/endpointslice.ts, and a test compares them with the desired state.
 
 import { parseIP } from '../../model/ip.ts';
 import type { AddressType, Node, Pod, Service, ServicePort } from '../../model/objects.ts';
@@ -16,7 +14,6 @@ import type { Reason } from './explanation.ts';
 import { reason, servicePortText } from './explanation.ts';
 import { isNear, missedLabelText, missedPairs, wantedLabels } from './near-miss.ts';
 
-/** The objects that the conditions read; `node` as nodeOf returns it. */
 export interface PodAndService {
   readonly service: Service;
   readonly pod: Pod;
@@ -41,23 +38,18 @@ export const entryStates = Object.keys(stateWords) as EntryState[];
 export const placeName = (place: ListingPlace): string =>
   place === 'endpoints' ? 'Endpoints' : `${place} EndpointSlices`;
 
-/** The state at each place, that of the Endpoints first. */
 export type EntryStates = ReadonlyMap<ListingPlace, EntryState>;
 
 export interface Condition {
   readonly name: (typeof checks)[number][0];
   /** Marked `no` if it fails, `unknown` if the input lacks the object that decides. */
   readonly reason: Reason;
-  /** What a failed condition does to the pod; empty unless it fails. */
   readonly effects: EntryStates;
 }
 
 export type Conditions = ReturnType<typeof evaluateConditions>;
 
-/**
- * The result of one check: what differs from the usual reason. It passes without `change`. Without
- * `effects`, a failure makes the pod absent everywhere.
- */
+/** It passes without `change`. Without `effects`, a failure makes the pod absent everywhere. */
 type Result = Pick<Reason, 'text'> & Partial<Reason> & { readonly effects?: EntryStates };
 
 const pass = (text: string): Result => ({ text });
@@ -156,7 +148,6 @@ function checkReadiness({ service, pod }: PodAndService): Result {
 const hasSelector = (selector: Service['selector']): selector is Record<string, string> =>
   selector !== null && Object.keys(selector).length > 0;
 
-/** A selector that takes the pod, by one of the labels that people usually select by. */
 function selectorFor({ name, labels }: Pod): Record<string, string> {
   const usual = ['app.kubernetes.io/name', 'app', 'k8s-app'];
   const key = usual.find((label) => Object.hasOwn(labels, label)) ?? Object.keys(labels)[0];
@@ -287,7 +278,6 @@ function portResult(pod: Pod, ports: readonly ServicePort[], effects: EntryState
   return fail(`port ${which}: ${missing}${sidecar}`, change + end, effects);
 }
 
-/** How each place of the Service must list the pod. */
 export function expectedStates(pair: PodAndService, release: Release): EntryStates {
   const { service, pod, node } = pair;
   const { selector, namespace } = service;
@@ -314,7 +304,6 @@ export function stateOf(service: Service | null, ready: boolean, ports: number):
   return ports < wanted ? 'fewer-ports' : 'ready';
 }
 
-/** Evaluates everything that decides whether and how the pod is listed. */
 export function evaluateConditions(pair: PodAndService, release: Release) {
   const { service, pod } = pair;
   const conditions = checks.flatMap(([name, kind, field, source, run]): Condition[] => {

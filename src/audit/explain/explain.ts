@@ -1,6 +1,5 @@
-// Explains a Service, a pod, both together, an address, or a Service on a node: what is expected
-// and why, what exists, what differs, the cause of the difference, and the smallest change that
-// helps. The differences come from the audit, so an explanation agrees with the findings.
+// Explains a Service, a pod, both together, an address, or a Service on a node. The differences are
+// those of the audit, so an explanation agrees with the findings.
 
 import { canonicalIP, parseIP } from '../../model/ip.ts';
 import type { Key, Pod } from '../../model/objects.ts';
@@ -42,7 +41,6 @@ type Result = Omit<Explanation, 'subject'>;
 const serviceReason = (mark: ReasonMark, key: Key, text: string, rest: Partial<Reason>): Reason =>
   reason(mark, `Service ${key}${text}`, { object: `Service ${key}`, ...rest });
 
-/** Explains a target in the current state of the Service auditor and of the rules of nodes. */
 export function explain(
   context: VerdictInput,
   auditor: ServiceAuditor,
@@ -149,7 +147,6 @@ function missingNode({ listers }: AuditContext, node: string): Result | null {
   return notFound(`Node ${node} does not exist`, thereIs(near));
 }
 
-/** The entries of one Service that name a pod or have an address, with their differences. */
 function listingOf(context: VerdictInput, audited: ServiceAudit, filter: EntryFilter) {
   const { listers } = context;
   const entries = observedEntries(listers, audited.record, filter);
@@ -182,7 +179,6 @@ const worstOf = (assessed: readonly Pick<Listing, 'verdict' | 'severity'>[]) => 
   severity: worstSeverity(assessed.map(({ severity }) => severity)),
 });
 
-/** A pod that does not exist; Services may still list it. */
 function explainMissingPod(context: VerdictInput, auditor: ServiceAuditor, key: Key): Result {
   const listings = [...auditor.audited.values()]
     .filter(({ record }) => key.startsWith(`${record.namespace}/`))
@@ -336,7 +332,6 @@ function nearReasons({ listers }: AuditContext, pod: Pod): Reason[] {
   return firstReasons(services, 5, describe, (rest) => counted(rest, 'more Service'));
 }
 
-/** The fields of the pod that the controllers read. */
 function podReason(pod: Pod): Reason {
   const labels = Object.entries(pod.labels).map(([key, value]) => `${key}=${value}`);
   const facts = [

@@ -21,15 +21,12 @@ export interface Explanation {
   readonly found: boolean;
   /** The worst verdict on the outputs concerned; null if there is no output to compare. */
   readonly verdict: Verdict | null;
-  /** The worst severity of the findings concerned; null if there is none. */
   readonly severity: Severity | null;
-  /** One sentence. */
   readonly answer: string;
   readonly change: string | null;
   readonly reasons: readonly Reason[];
 }
 
-/** An explanation of an object that exists, without its target. */
 export type ExplanationBody = Omit<Explanation, 'subject' | 'found'>;
 
 /** yes: as traffic needs it; no: not so; note: worth knowing, decides nothing. */
@@ -77,7 +74,6 @@ export const markOf = (verdict: Verdict): ReasonMark =>
 
 const worstFirst: readonly Verdict[] = ['different', 'unknown', 'pending', 'conform'];
 
-/** The worst verdict; null without any. */
 export const worstVerdict = (verdicts: readonly Verdict[]): Verdict | null =>
   worstFirst.find((verdict) => verdicts.includes(verdict)) ?? null;
 

@@ -32,7 +32,7 @@ export interface HistoryEntry {
 
 export type TargetHistory = ReturnType<typeof createTargetHistory>;
 
-/** A part of the state of a target; `expected` is null if nothing is expected of it. */
+/** `expected` is null if nothing is expected of it. */
 type Topic = readonly [what: string, text: string, expected: string | null];
 
 export function createTargetHistory(target: HistoryTarget) {
@@ -78,7 +78,6 @@ export function createTargetHistory(target: HistoryTarget) {
   };
 }
 
-/** Whether an event may concern the target; that of a Node always may. */
 function mayConcern(target: HistoryTarget, { resource, object }: WatchEvent): boolean {
   if (target.kind === 'address' || target.kind === 'pair' || resource === 'nodes') return true;
   const key = target.kind === 'service' ? target.service : target.pod;

@@ -5,7 +5,6 @@
 import type { Labels, Listers, Pod, Service } from '../../model/objects.ts';
 import { selects } from '../../model/selector.ts';
 
-/** A pair of a selector that a pod lacks. */
 export type MissedPair = ReturnType<typeof missedPairs>[number];
 
 /** `label app is "thumb", the selector wants "thumbnail"`. */
@@ -32,7 +31,6 @@ function editDistance(a: string, b: string): number {
   return row[b.length] ?? 0;
 }
 
-/** Whether one text may be a misspelling of the other. */
 export function isNear(a: string, b: string): boolean {
   if (a === b || a.length > 63 || b.length > 63) return false;
   const [left, right] = [a.toLowerCase(), b.toLowerCase()];
@@ -67,10 +65,7 @@ type Ranked = Readonly<{ rank: number; name: string }>;
 
 const byRank = (a: Ranked, b: Ranked): number => a.rank - b.rank || (a.name < b.name ? -1 : 1);
 
-/**
- * The Services that nearly select a pod, nearest first; linear in the number of Services. Nothing
- * is `missed` if the selector matches, but the namespace is another.
- */
+/** Nearest first. Nothing is `missed` if the selector matches, but the namespace is another. */
 export const servicesNear = ({ services }: Listers, pod: Pod) =>
   [...services.values()]
     .flatMap((service) => {
@@ -84,10 +79,7 @@ export const servicesNear = ({ services }: Listers, pod: Pod) =>
     })
     .sort(byRank);
 
-/**
- * The pods of the Service's namespace that come closest to its selector, in groups that lack the
- * same pairs: near misses first. Linear in the pods of the namespace.
- */
+/** The pods that come closest to a selector, in groups that lack the same pairs. */
 export function podsNear(listers: Listers, { selector, namespace }: Service) {
   if (selector === null) return [];
   // Pods of one template share their labels by reference.
@@ -106,7 +98,6 @@ export function podsNear(listers: Listers, { selector, namespace }: Service) {
       const pods = group.flatMap((same) => same.pods);
       const count = pods.length;
       const pod = pods.reduce((first, other) => (other.name < first.name ? other : first));
-      // Pods that are no near miss have the keys with other values.
       const rank = near ?? 3 + missed.length + 1 / (1 + count);
       return [{ rank, name, missed, count, pod, near: near !== null }];
     })

@@ -1,6 +1,5 @@
-// Explains what a node does with a Service: what kube-proxy must do with packets to each port, what
-// the rules of the node do, and which rules decide it. Without rules, it explains what kube-proxy
-// with default flags must do.
+// Explains what kube-proxy must do on a node with packets to a Service, and what the rules do.
+// Without rules, it explains what kube-proxy with default flags must do.
 
 import { canonicalIP, ipOf, joinHostPort } from '../../model/ip.ts';
 import type { Key, Listers, Service } from '../../model/objects.ts';
@@ -26,7 +25,6 @@ export interface NodeLookup {
   walked(node: string, service: Key, port: string): readonly PacketTrace[] | null;
 }
 
-/** Explains an existing Service on a node. */
 export function explainNode(
   context: VerdictInput,
   serviceAuditor: ServiceAuditor,
@@ -87,7 +85,6 @@ function whyUnknown(
   return verdicts.length === 0 ? 'nothing is to be forwarded for it there' : null;
 }
 
-/** Open findings about the Service at the node, or about the whole node; worst first. */
 const findingsAt = ({ settle }: ServiceAuditor, node: string, key: Key): Finding[] =>
   settle
     .open()
@@ -112,7 +109,6 @@ function findingReason(finding: Finding, isWalked: boolean): Reason {
 
 type PacketGroup = ReturnType<typeof groupPackets>[number];
 
-/** Packets by frontend and result, those that differ first. */
 function groupPackets(listers: Listers, packets: readonly PacketTrace[]) {
   const isConform = ({ verdict }: PacketTrace): number => Number(verdict === 'conform');
   const compared = packets
@@ -120,7 +116,6 @@ function groupPackets(listers: Listers, packets: readonly PacketTrace[]) {
     .map((first) => ({ first, wrong: wrongEndpoints(listers, first) }));
   const groups = Map.groupBy(compared, ({ first, wrong }) => {
     const { kind, frontend, verdict, unknown, actual } = first;
-    // If the endpoints are right, the outcomes themselves differ.
     const outcome = verdict === 'different' && wrong.length === 0 ? actual : '';
     return [kind, frontend, verdict, outcome, ...wrong, ...unknown].join('\n');
   });
@@ -130,7 +125,6 @@ function groupPackets(listers: Listers, packets: readonly PacketTrace[]) {
   });
 }
 
-/** The endpoints that a packet fails to reach, and those that it reaches wrongly. */
 function wrongEndpoints(listers: Listers, packet: PacketTrace): string[] {
   const { verdict, wanted, allowed, got } = packet;
   if (verdict === 'conform') return [];
@@ -180,7 +174,6 @@ function rulesReasons({ rules, origin }: PacketTrace, origins: number): Reason[]
   return [note(`rules met${from}: ${counted(rules.length, 'rule')}`, { parts })];
 }
 
-/** What a kube-proxy with default flags must do, if the rules of the node are unknown. */
 function expectedReasons(
   { release, listers }: VerdictInput,
   { audited }: ServiceAuditor,

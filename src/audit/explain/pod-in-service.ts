@@ -22,7 +22,6 @@ import { itemChange, itemReasons, itemText, severityOf, worstItemsFirst } from '
 import type { Reason, ReasonMark } from './explanation.ts';
 import { note, reason, worstVerdict } from './explanation.ts';
 
-/** One entry at one address of the Endpoints or of a slice. */
 export interface ObservedEntry {
   /** null if the endpointslice controller does not manage the slice. */
   readonly place: ListingPlace | null;
@@ -30,7 +29,6 @@ export interface ObservedEntry {
   readonly manager: string;
   readonly object: string;
   readonly address: string;
-  /** The pod that the entry names; null if it names none. */
   readonly pod: Key | null;
   readonly state: EntryState;
   readonly text: string;
@@ -42,10 +40,7 @@ export const entryNote = ({ object, text }: ObservedEntry, end = ''): Reason =>
 /** Selects entries by address, in canonical form, and by the pod that they name. */
 export type EntryFilter = (address: string, pod: Key | null) => boolean;
 
-/**
- * The entries of a Service that the filter takes: those of its Endpoints, repacked as the
- * controller does if an address is listed twice, then those of its slices.
- */
+/** The entries of the Endpoints, repacked if an address is listed twice, then those of slices. */
 export function observedEntries(
   listers: Listers,
   record: ServiceState,
@@ -107,7 +102,6 @@ export function managerText(role: Role | null, { labels }: EndpointSlice): strin
   return `managed by ${(labels[label.sliceManagedBy] ?? '') || 'nobody'}`;
 }
 
-/** The entries that name a pod, and those at its addresses that name no pod. */
 export function entriesOfPod(listers: Listers, record: ServiceState, pod: Pod): ObservedEntry[] {
   const ips = new Set(pod.ips.map(canonicalIP));
   return observedEntries(listers, record, (address, named) =>
@@ -121,10 +115,7 @@ export function observedState(entries: readonly ObservedEntry[], place: ListingP
   return entryStates.findLast((state) => states.includes(state)) ?? 'absent';
 }
 
-/**
- * The Services that list one of these addresses, which are in canonical form. A Service without
- * differences lists only the addresses of its own pods, so its entries need no scan.
- */
+/** The Services that list one of these addresses, which are in canonical form. */
 export function servicesListing(
   listers: Listers,
   audited: Iterable<ServiceAudit>,
@@ -134,12 +125,12 @@ export function servicesListing(
   const isListed = (address: string): boolean => addresses.includes(address);
   return [...audited].filter((service) => {
     const { record } = service;
+    // It lists only the addresses of its own pods, so its entries need no scan.
     if (isConform(service) && !pods.some((pod) => isMember(record, pod))) return false;
     return observedEntries(listers, record, isListed).length > 0;
   });
 }
 
-/** Whether all entries of a Service are compared, and none differs. */
 function isConform({ record: { service, name, slices }, items, unknown }: ServiceAudit): boolean {
   if (service === null || service.deleting || !isSelected(service)) return false;
   const isCompared = (slice: EndpointSlice): boolean =>
@@ -147,10 +138,7 @@ function isConform({ record: { service, name, slices }, items, unknown }: Servic
   return items.size === 0 && unknown.size === 0 && slices.every(isCompared);
 }
 
-/**
- * The differences of a Service that concern a pod: those at its addresses and at the addresses of
- * its entries, without those of another pod at the same address.
- */
+/** The differences at a pod's addresses and entries, without those of another pod there. */
 export function itemsAbout(
   listers: Listers,
   audited: ServiceAudit,
@@ -161,7 +149,6 @@ export function itemsAbout(
   return [...audited.items].flatMap(([unit, items]) => {
     const [kind, address] = unit.split(' ');
     if (address === undefined) {
-      // A difference of the Service as a whole.
       return items.filter(({ difference: { code, subject } }) => {
         if (code === 'endpoints-missing' || subject === pod.uid) return true;
         if (code === 'left-behind' || code === 'left-behind-dead') return entries.length > 0;
@@ -217,7 +204,6 @@ export function explainPair(context: VerdictInput, audited: ServiceAudit, pod: P
     verdict: worstVerdict(places.map(({ verdict }) => verdict)) ?? 'conform',
     severity: severityOf(items),
     ...answerOf(input, places),
-    /** Whether the selector takes the pod. */
     selected: !conditions.some(
       ({ name, reason: { mark } }) => mark === 'no' && (name === 'labels' || name === 'selector'),
     ),
@@ -268,7 +254,6 @@ function comparePlace(input: PairInput, place: ListingPlace, expected: EntryStat
   return compared(isRight ? 'yes' : 'no', `${verdict}: ${states}`);
 }
 
-/** The states in an answer: as they are, and as they should be. */
 const answerWords: Readonly<Record<EntryState, readonly [is: string, should: string]>> = {
   absent: ['is not in', 'should not be in'],
   'no-ports': [

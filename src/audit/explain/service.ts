@@ -1,5 +1,5 @@
-// Explains one Service: what the controllers write for it, the pods that it selects and their
-// desired states, near misses if it selects none, and the verdict and differences of each output.
+// Explains one Service: its pods and their desired states, near misses if it selects none, and the
+// verdict and differences of each output.
 
 import type { Pod, Service } from '../../model/objects.ts';
 import { annotation, label, portText } from '../../model/objects.ts';
@@ -36,7 +36,6 @@ import {
 import { missedLabelText, namespacesMatching, podsNear, wantedLabels } from './near-miss.ts';
 import { doubtText, managerText, observedEntries } from './pod-in-service.ts';
 
-/** Explains a Service, or the objects that are left under its name. */
 export function explainService(context: VerdictInput, audited: ServiceAudit): ExplanationBody {
   const { listers, stale } = context;
   const { record } = audited;
@@ -184,7 +183,6 @@ function nearReason({ missed, count, pod, near }: ReturnType<typeof podsNear>[nu
   });
 }
 
-/** A selector that matches no pod, and the pods that come closest to it. */
 function noPodsReason({ listers }: AuditContext, service: Service): Reason {
   const groups = podsNear(listers, service);
   const countText = (rest: number): string => `${counted(rest, 'more group')} of pods`;
@@ -237,7 +235,6 @@ function outputReason(
   return reason(markOf(verdict), text, { parts });
 }
 
-/** Pods that do not exist, but that the first 20 wrong entries name. */
 function deletedPods(
   { listers }: AuditContext,
   { record, items }: ServiceAudit,
@@ -329,7 +326,6 @@ function foreignReasons({ listers }: AuditContext, record: ServiceState): Reason
   });
 }
 
-/** Findings about the input; a note if none costs traffic. */
 function inputReason(items: readonly ServiceDifference[]): Reason | null {
   const input = items.filter(({ output }) => output === 'input');
   if (input.length === 0) return null;

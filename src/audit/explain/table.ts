@@ -63,7 +63,6 @@ export function serviceTable(
         items: items.get(address) ?? [],
       };
     }),
-    /** The rows of all pages, and those of them that differ. */
     total: all.length,
     differing: all.filter(({ address }) => items.has(address)).length,
   };
@@ -78,7 +77,7 @@ function itemsByAddress({ items }: ServiceAudit): Map<string, ServiceDifference[
   return found;
 }
 
-/** Every row: those that differ, then those of selected pods by name, then the others. */
+/** Places that differ come first. */
 function placesIn(record: ServiceState, differing: Iterable<string>): Place[] {
   const pods = [...record.members.keys()].sort((a, b) => (a.name < b.name ? -1 : 1));
   const owned = pods.flatMap((pod) => pod.ips.map((ip) => ({ address: canonicalIP(ip), pod })));

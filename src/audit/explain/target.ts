@@ -26,7 +26,7 @@ const kinds = new Map<string, 'service' | 'pod' | 'address' | 'node'>([
   ['ip', 'address'],
 ]);
 
-/** Parses the words of a target; throws an Error with the usage if they name none. */
+/** Throws an Error with the usage if the words name no target. */
 export function parseTarget(words: readonly string[], namespace: string | null): ParsedTarget {
   const target: ParsedTarget = { pod: null, service: null, address: null, node: null, port: null };
   for (const word of words) {
@@ -55,10 +55,7 @@ export function parseTarget(words: readonly string[], namespace: string | null):
   return { ...target, service: key, port };
 }
 
-/**
- * The key of an object whose namespace may be ''; it becomes `*` if no object has that name. If
- * several have it, that in the namespace of `other` wins. Throws an Error if several remain.
- */
+/** `*` becomes the namespace if no object has the name. Throws an Error if several have it. */
 function resolveKey(key: Key, objects: ReadonlyMap<Key, unknown>, other: Key | null): Key {
   if (!key.startsWith('/')) return key;
   const keys = [...objects.keys()].filter((known) => known.endsWith(key));
@@ -78,6 +75,5 @@ export function resolveTarget(target: ParsedTarget, { pods, services }: Listers)
   return pod === null ? { kind: 'service', service } : { kind: 'pair', pod, service };
 }
 
-/** Whether all objects of a target have a namespace. */
 export const isResolved = (target: ExplainTarget): boolean =>
   !Object.values(target).some((value: string | null) => value?.startsWith('*/'));

@@ -16,7 +16,6 @@ export interface Histogram {
   readonly counts: number[];
   count: number;
   sum: number;
-  /** 0 without values. */
   largest: number;
   exemplars?: (Exemplar | undefined)[];
 }
@@ -56,10 +55,7 @@ export function merged(histograms: readonly Histogram[]): Histogram {
   return total;
 }
 
-/**
- * Estimates a quantile (0 to 1) as Prometheus' histogram_quantile does: linear within the bucket.
- * It never exceeds the largest value. null without values.
- */
+/** A quantile (0 to 1) as histogram_quantile of Prometheus estimates it; null without values. */
 export function quantile(histogram: Histogram, q: number): number | null {
   const { bounds, counts, count, largest } = histogram;
   if (count === 0) return null;

@@ -14,8 +14,7 @@
 // Readiness lag begins at the Ready transition of the pod, removal lag at its deletion or at its
 // becoming not ready. It may be a second too high. Journeys with a skewed beginning, or one in a
 // list, are counted and not measured. Programming lag is that of nodes, from the arrival of the
-// slice or Service. Every lag at a node ends with the first reading of its rules that shows the
-// change; programming lag counts its least and its most value.
+// slice or Service. A lag at a node ends with the first reading of its rules that shows the change.
 
 import { recordOf } from '../../model/counts.ts';
 import { getOrInsert } from '../../model/get-or-insert.ts';
@@ -28,7 +27,6 @@ import { convergenceBounds, lagOperations } from './lag.ts';
 export const journeyOutputs = ['endpoints', 'endpointslices'] as const;
 export type JourneyOutput = (typeof journeyOutputs)[number];
 
-/** The stages that are measured. */
 export const journeyLagOutputs = [...journeyOutputs, 'node'] as const;
 export type JourneyStageName = 'arrival' | (typeof journeyLagOutputs)[number];
 
@@ -63,18 +61,15 @@ export interface Journey {
   readonly service: string;
   readonly pod: string;
   readonly uid: string;
-  /** The node of the pod; '' if unknown. */
   readonly podNode: string;
   /** In canonical form, those that an output lists or must list. */
   readonly addresses: readonly string[];
-  /** What the change does to the endpoint; an update leaves it ready. */
   readonly operation: LagOperation;
   readonly begun: number;
   readonly quality: JourneyQuality;
   /** In order; the first is the arrival. Of the nodes, the first few and the last. */
   readonly stages: readonly JourneyStage[];
   readonly nodes: number;
-  /** null while it is open. */
   readonly end: JourneyEnd | null;
 }
 
@@ -98,7 +93,6 @@ export function journeyQuality(ownTime: number | null, at: number, gap: boolean)
   return at - ownTime < 1 ? 'coarse' : 'ok';
 }
 
-/** Seconds from the beginning to a stage, at least 0. */
 export const journeySeconds = ({ begun }: Journey, { at }: JourneyStage): number =>
   Math.max(0, at - begun);
 
@@ -118,7 +112,6 @@ interface Open extends Journey {
   awaitsNodes: Set<string> | null;
 }
 
-/** The open journeys, and the number of the ended ones. */
 export type OpenJourneys = ReturnType<typeof createJourneys>;
 
 interface JourneysOptions {
@@ -174,7 +167,6 @@ export function createJourneys(options: JourneysOptions = {}) {
       const open = byPod.get(podKey(journey));
       if (open === journey && open.awaits.has(stage.stage)) reach(state, open, stage, nodes);
     },
-    /** The rules of a node were read; some may still differ. */
     atNode(node: string, reading: JourneyReading): void {
       if (state.awaited > 0) reachNode(state, node, reading);
     },
@@ -183,7 +175,6 @@ export function createJourneys(options: JourneysOptions = {}) {
       if (state.awaited === 0) return;
       for (const open of [...byPod.values()]) if (leaveNode(state, open, node)) finish(state, open);
     },
-    /** Another change prevents that the output follows this journey. */
     overtake(journey: Journey): void {
       const open = byPod.get(podKey(journey));
       if (open === journey) end(state, open, 'overtaken');
@@ -232,7 +223,6 @@ function reach(state: State, open: Open, stage: OutputStage, nodes: readonly str
   finish(state, open);
 }
 
-/** The rules of a node were read at `at`, and the last time at `before`. */
 interface JourneyReading {
   readonly at: number;
   readonly before: number | null;
@@ -305,14 +295,12 @@ function histogramOf(lag: JourneyLag, journey: Journey, { stage }: JourneyStage)
   return (operation === 'add' ? lag.readiness : lag.removal)[stage];
 }
 
-/** Counts the beginning of a journey, or measures the stage that it reached. */
 export function countStage(lag: JourneyLag, journey: Journey, stage: JourneyStage): void {
   if (stage.stage === 'arrival') lag.begun[journey.operation][journey.quality]++;
   const histogram = histogramOf(lag, journey, stage);
   if (histogram !== null) observe(histogram, journeySeconds(journey, stage));
 }
 
-/** Makes the stages of a journey exemplars with the id of its trace. */
 export function exemplifyJourney(lag: JourneyLag, journey: Journey, traceId: string): void {
   for (const stage of journey.stages) {
     const histogram = histogramOf(lag, journey, stage);

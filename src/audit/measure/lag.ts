@@ -10,10 +10,8 @@
 // sync. Therefore each write has a quality, and only ok and coarse are measured:
 //
 //   - coarse: the annotation has whole seconds, so a lag below one second is only known as such
-//   - absent: a sync without such news clears the annotation, an edit by another client keeps it;
-//     pods that became Ready in one second share a value, so an equal value is an edit only if it
-//     comes long after the last version; a pod that was Ready long before the Service selected it
-//     brings its old time
+//   - absent: a sync without such news clears the annotation, an edit by another client keeps it,
+//     long after the last version; a pod that was Ready before it was selected brings its old time
 //   - restarted: it is the creation of the Service, which the controller process syncs for the
 //     first time; a first write that is over a minute late looks the same
 //   - skewed: another clock wrote it
@@ -35,7 +33,6 @@ export type LagOutput = (typeof lagOutputs)[number];
 export const lagOperations = ['add', 'remove', 'update'] as const;
 export type LagOperation = (typeof lagOperations)[number];
 
-/** The time that an output took to follow its input, at one address or in one object. */
 export interface LagSample {
   readonly output: LagOutput;
   readonly operation: LagOperation;
@@ -70,7 +67,6 @@ const longAfter = 60;
 
 const rfc3339 = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)$/;
 
-/** The trigger time of an object, Unix seconds; null if it has none that is valid. */
 function triggerTimeOf(object: Endpoints | EndpointSlice): number | null {
   const text = object.annotations[annotation.triggerTime] ?? '';
   const seconds = rfc3339.test(text) ? Date.parse(text) / 1000 : Number.NaN;
@@ -82,7 +78,6 @@ function isStamped(object: Endpoints | EndpointSlice, service: Service | null): 
   return object.labels[label.sliceManagedBy] === manager.slices;
 }
 
-/** Whether a trigger time belongs to this write and not to an older one. */
 function isNews(
   trigger: number,
   before: Endpoints | EndpointSlice | null,
@@ -129,7 +124,6 @@ export const createTriggerLag = () => ({
   counts: recordOf(outputResources, () => recordOf(triggerQualities, () => 0)),
 });
 
-/** Counts a sample by its quality, and measures it if the quality allows. */
 export function countTrigger(triggers: TriggerLag, sample: TriggerSample): void {
   const { resource, quality, seconds } = sample;
   triggers.counts[resource][quality]++;
@@ -148,7 +142,6 @@ const span = 900;
 export const createClockSkew = () => ({
   /** Start of the current interval, Unix seconds; null before the first object. */
   from: null as number | null,
-  /** The least distance of this interval and of the one before, seconds. */
   least: Infinity,
   before: Infinity,
 });

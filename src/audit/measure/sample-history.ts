@@ -11,14 +11,12 @@ import { convergenceBounds, lagOutputs } from './lag.ts';
 
 const intervalSeconds = 10;
 
-/** One change that an output of a Service followed. */
 export interface FollowedChange extends LagSample {
   readonly service: Key;
   /** When it had followed, Unix seconds on the input's clock. */
   readonly at: number;
 }
 
-/** The intervals with changes, oldest first. */
 export type LagSeries = ReturnType<typeof seriesOf>;
 
 type Interval = Partial<Record<LagOutput, Histogram>>;
@@ -35,7 +33,6 @@ export function createLagHistory() {
       trim(intervals, 360);
       observe((interval[output] ??= createHistogram(convergenceBounds)), seconds);
       const before = services.get(service) ?? [];
-      // The Services that changed last are the last in the map.
       services.delete(service);
       services.set(service, [change, ...before].slice(0, 12));
       trim(services, 2000);
@@ -46,7 +43,6 @@ export function createLagHistory() {
   };
 }
 
-/** Deletes the first entry if there are more than `most`. */
 function trim(map: Map<unknown, unknown>, most: number): void {
   const [oldest] = map.keys();
   if (map.size > most && oldest !== undefined) map.delete(oldest);

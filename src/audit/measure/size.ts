@@ -3,10 +3,9 @@
 // Each change sends the whole object to every watcher, and a kube-proxy watches on every Node
 // (KEP-752), so the fan-out is the bytes times the Nodes. It leaves out headless Services and those
 // of other proxies, as kube-proxy does (k8s.io/kubernetes@v1.36.3 cmd/kube-proxy/app/server.go).
-// For Endpoints, which kube-proxy no longer reads, it is what slices save.
-//
-// The bytes of a live object are those of its protobuf message; of a dump or recording, those of
-// its JSON without managedFields. Left out: other clients, lists, and bookmarks.
+// For Endpoints, which kube-proxy no longer reads, it is what slices save. The bytes of a live
+// object are those of its protobuf message; of a dump or recording, those of its JSON without
+// managedFields. Left out: other clients, lists, and bookmarks.
 
 import { recordOf } from '../../model/counts.ts';
 import type { Change, OutputResource } from '../../model/objects.ts';
@@ -31,7 +30,6 @@ export type ResourceSizes = ReturnType<typeof createResourceSizes>;
 const createResourceSizes = () => ({
   /** The number of existing objects of each size, null for an unknown size. */
   objects: new Map<number | null, number>(),
-  /** Every version that arrived, also those of the first list. */
   versions: createHistogram(sizeBounds),
   /** Changes, and the bytes that they send to one watcher. */
   updates: 0,
@@ -75,14 +73,11 @@ export function trackSize(sizes: Sizes, change: Change, nodes: number | null): v
 
 const sum = (numbers: readonly number[]): number => numbers.reduce((a, b) => a + b, 0);
 
-/** The number of existing objects, also of unknown size. */
 export const objectCount = ({ objects }: ResourceSizes): number => sum([...objects.values()]);
 
-/** The bytes of the largest existing object; 0 without objects. */
 export const largestBytes = ({ objects }: ResourceSizes): number =>
   [...objects.keys()].reduce<number>((largest, bytes) => Math.max(largest, bytes ?? 0), 0);
 
-/** For each of sizeBounds, the number of existing objects of at most this size. */
 export const countsByBound = ({ objects }: ResourceSizes): number[] =>
   sizeBounds.map((bound) =>
     sum([...objects].map(([bytes, count]) => (bytes !== null && bytes <= bound ? count : 0))),

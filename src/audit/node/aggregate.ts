@@ -1,7 +1,5 @@
-// Aggregates the packet differences of one node into findings, one for each cause. A difference at
-// most of the Service ports that could show it is a finding about the node. Several Services in an
-// earlier state mean stale rules. The rest becomes one finding for each Service port, with the
-// worst code of the port.
+// Aggregates the packet differences of one node into findings: about the node, if most of the ports
+// that could show one do, or several Services are in an earlier state; else one for each port.
 
 import type { RuleFrontend } from '../../rules/report/frontends.ts';
 import type { ProxiedPort } from '../../shadow/service-port.ts';
@@ -23,9 +21,8 @@ export interface PacketDifference {
   readonly actual: string;
   /** The rule that causes it; null if none does, or several do. */
   readonly rule: string | null;
-  /** No rule translated the packet: it did not reach the rules of its Service. */
+  /** The packet did not reach the rules of its Service. */
   readonly untranslated?: boolean;
-  /** Traffic does not suffer. */
   readonly harmless: boolean;
 }
 
@@ -50,8 +47,7 @@ const isIPv6 = ({ frontend }: PacketDifference): boolean => frontend.startsWith(
 const groupOf = (it: PacketDifference): string =>
   `${properties[it.code] ?? 'endpoints'} ${it.kind} ${isIPv6(it) ? 'IPv6' : 'IPv4'}`;
 
-/** From worst to least. */
-const order: readonly Code[] = [
+const worstFirst: readonly Code[] = [
   'node-foreign-rule',
   'node-frontend-missing',
   'node-frontend-blocked',
@@ -69,13 +65,11 @@ const order: readonly Code[] = [
   'node-unlike-others',
 ];
 
-/** Differences that are always about the whole node. */
 const separate: readonly Code[] = ['node-backends-both', 'node-unlike-others'];
 
 /** A packet to a frontend that is not served passes untranslated, or a stray rule rejects it. */
 const unserved: readonly Code[] = ['node-frontend-missing', 'node-frontend-blocked'];
 
-/** Differences that rules of an earlier state show. */
 const stale: readonly Code[] = [
   ...unserved,
   'node-frontend-unexpected',
@@ -85,7 +79,6 @@ const stale: readonly Code[] = [
   'node-reject-missing',
 ];
 
-/** Whether the node has no rules, or rules that no packet reaches. */
 export const areRulesGone = (findings: readonly NodeFinding[]): boolean =>
   findings.some(({ id }) => id === 'node-rules-flushed' || id === 'node-rules-unreachable');
 
@@ -141,7 +134,6 @@ function wideCode(
   frontends: readonly RuleFrontend[],
 ): Code {
   const { code } = worst(differences);
-  // Other programs cause these.
   if (code === 'node-foreign-rule' || code === 'node-endpoint-blocked') return code;
   const lost = differences.find(
     (it) => it.untranslated && it.kind === 'cluster IP' && unserved.includes(it.code),
@@ -154,7 +146,7 @@ function wideCode(
 }
 
 function worst(differences: PacketDifferences): PacketDifference {
-  const rank = ({ code }: PacketDifference): number => order.indexOf(code);
+  const rank = ({ code }: PacketDifference): number => worstFirst.indexOf(code);
   const [first] = differences.toSorted((a, b) => rank(a) - rank(b));
   if (first === undefined) throw new Error('No difference to choose from');
   return first;
@@ -187,7 +179,6 @@ export function nodeFinding(node: string, code: Code, differences: PacketDiffere
 const portFindings = (differences: PacketDifferences): NodeFinding[] =>
   [...Map.groupBy(differences, placeOf).values()].map(portFinding);
 
-/** A finding about one node, before the settle window. */
 export type NodeFinding = ReturnType<typeof portFinding>;
 
 export function portFinding(differences: PacketDifferences) {

@@ -1,7 +1,6 @@
 // Audits one node: walks probe packets through its rules and lists where the outcomes differ. The
-// packets go to every frontend that kube-proxy must serve. Others go to addresses and ports that no
-// Service has, for which its rules must do nothing: frontends of the rules, and node ports at
-// addresses that serve none. Also traces the packets of one Service port for people.
+// packets go to every frontend that kube-proxy must serve, and to frontends of the rules and node
+// ports that no Service has, for which its rules must do nothing.
 // Names of chains, comments and unreached rules are no evidence. Left out: other frontends.
 
 import { ipOf, joinHostPort, parseNetwork } from '../../model/ip.ts';
@@ -46,7 +45,7 @@ const newProgress = ({ forwarding, node, rules }: NodeInput) => ({
   mode: forwarding.config.mode,
   mayMasquerade: allowedMasquerade(forwarding, node),
   differences: [] as PacketDifference[],
-  /** Keys of Service ports with a packet whose outcome is unknown. */
+  /** Keys of Service ports. */
   unknown: new Set<string>(),
   /** Frontends with a rule that the walk could not evaluate. */
   doubtful: new Set<Frontend>(),
@@ -72,10 +71,8 @@ export function isServedAsExpected(earlier: NodeInput): boolean {
   return true;
 }
 
-/** The coverage is empty without differences. */
 export type NodeAudit = ReturnType<typeof auditNode>;
 
-/** Audits a node without interruption; the cost grows with the number of frontends. */
 export const auditNode = (input: NodeInput) => runToEnd(auditNodeInSteps(input));
 
 export function* auditNodeInSteps(input: NodeInput) {
@@ -157,14 +154,12 @@ function isAnsweredByNode({ packet, outcome }: TestedPacket): boolean {
   );
 }
 
-/** Whether packets pass and none is known to end in these ways. */
 const isPassed = ({ pass, unknown }: PacketOutcome, ...stops: readonly OutcomeShare[]): boolean =>
   pass.probability > 0 && (unknown.length > 0 || stops.every((stop) => stop.probability === 0));
 
 /**
- * Two differences are harmless. If another program accepts packets to a node port without
- * endpoints, they reach the node, where nothing listens and the kernel refuses them. If another
- * program translates packets, it decides how endpoints reach themselves.
+ * If another program accepts packets to a node port without endpoints, the kernel refuses them. If
+ * another program translates packets, it decides how endpoints reach themselves.
  */
 function isHarmless(deviation: Deviation, frontend: Frontend, tested: TestedPacket): boolean {
   const { kind, endpoint, step } = deviation;
@@ -178,10 +173,7 @@ function isHarmless(deviation: Deviation, frontend: Frontend, tested: TestedPack
   return ipOf(endpoint ?? '') === packet.src;
 }
 
-/**
- * The deviations that network policies cause; null if another cause is possible. Every stopped
- * packet was sent to an endpoint first. A missing endpoint counts if the others have equal shares.
- */
+/** The deviations that network policies cause; null if another cause is possible. */
 function policyEffects({ expected, outcome }: TestedPacket) {
   const { destinations, pass, reject, drop } = outcome;
   const stops = [reject, drop].filter(({ probability }) => probability > 0);
@@ -239,7 +231,6 @@ const isUnreachable = ({ destinations, pass, drop, reject }: PacketOutcome): boo
   destinations.size === 0 ||
   pass.probability + drop.probability + reject.probability >= 1 - rounding;
 
-/** A rule sent the packet to a destination, even if another stopped it later. */
 const isTranslated = ({ pass, drop, reject }: PacketOutcome): boolean =>
   [pass, drop, reject].some((end) => end.probability > 0 && translationStep(end) !== null);
 
@@ -298,7 +289,6 @@ const packetTo = (dst: string, { protocol, port: dport }: RuleFrontend): Packet 
   return { from: 'outside', src: '', dst, protocol, dport };
 };
 
-/** Finds what a rule of kube-proxy does with such a packet from any origin, once. */
 function probeUnserved(progress: Progress, frontend: RuleFrontend, dst: string): void {
   const { forwarding, sources, differences } = progress;
   const { pod, outside } = sources[familyOf(frontend)];
@@ -367,9 +357,7 @@ export function tracePackets(input: NodeInput, name: string) {
         /** Endpoints, `ip:port`, that every right outcome has, and that one of them has. */
         wanted: allowed.filter((endpoint) => sets.every((set) => set.has(endpoint))),
         allowed,
-        /** Endpoints that the packet reaches. */
         got: reached.map(([endpoint]) => endpoint),
-        /** Rules that decided about it, in their order, each once. */
         rules: decidingRules(outcome),
         /** Rules that decide about it and that the walk could not evaluate. */
         unknown: outcome.unknown.map(({ reason, rule }) => `${reason}: ${rule}`),

@@ -1,16 +1,14 @@
 // Compares the expected outcomes of one packet (shadow/forwarding.ts) with the outcome of a walk
 // through the node's rules (rules/walk/walk.ts), and finds the rules of other programs in it.
 //
-// If the walk met unknowns, only a deviation that holds for all of their values counts. Two
-// exceptions concern rules of other programs. A rule that sends the packet to an unknown place
-// before routing keeps it from its endpoints. And a rule that matches exactly this address counts
-// even if its source match cannot be evaluated.
+// If the walk met unknowns, only a deviation that holds for all of their values counts, with two
+// exceptions: a rule of another program that sends the packet to an unknown place before routing,
+// and one that matches exactly this address, even if its source match cannot be evaluated.
 //
-// Chain names show which program a rule belongs to, so that findings can say so; they prove nothing
-// else. Another program may masquerade a packet that leaves the pods' ranges. It may also
-// masquerade a packet of another node's pod that this node forwards again: without that, the
-// answers would take another way, and such a pod sends to cluster IPs here only if the network
-// routes the service range to nodes (pkg/proxy/nftables/proxier.go setupNFTables,
+// Chain names show only which program a rule belongs to. Another program may masquerade a packet
+// that leaves the pods' ranges, or one of another node's pod that this node forwards again: without
+// that, answers would take another way, and such a pod sends to cluster IPs here only if the
+// network routes the service range to nodes (pkg/proxy/nftables/proxier.go setupNFTables,
 // kubernetes@v1.36.3). A rule that stops what was sent to one endpoint is most likely a network
 // policy about that pod (docs/decisions/0024).
 
@@ -43,7 +41,6 @@ export interface Deviation {
 /** Probabilities are written with 31 bits, and those of 1,000 endpoints are multiplied. */
 export const rounding = 1e-6;
 
-/** The mode of kube-proxy, and which masquerades of other programs are right. */
 interface ProxySite {
   readonly mode: string;
   readonly mayMasquerade: ReturnType<typeof allowedMasquerade>;
@@ -70,7 +67,6 @@ export function comparePacket(
   if (outcome.unknown.length === 0) return { verdict: 'different', deviations };
   const anywhere = outcome.destinations.get('unknown');
   const step = anywhere && isPossible(anywhere) ? translationStep(anywhere) : null;
-  // Rules of another mode are leftovers.
   const isSentAnywhere =
     step !== null &&
     isKubernetesRule(step) &&
@@ -92,7 +88,6 @@ function isCertain(deviation: Deviation, want: ExpectedOutcome, outcome: PacketO
   if (kind === 'masqueraded' || kind === 'not masqueraded') {
     return destinations.get(endpoint ?? '')?.masqueraded !== 'unknown';
   }
-  // Packets end in another way for certain if the expected outcome is not possible at all.
   if (want.kind !== 'endpoints') return outcome[want.kind].probability <= rounding;
   return ![...destinations].some(([text, it]) => want.endpoints.has(text) && isPossible(it));
 }
@@ -173,7 +168,6 @@ export function listText(texts: readonly string[]): string {
   return texts.slice(0, 12).join(', ') + (more > 0 ? ` and ${more} more` : '');
 }
 
-/** Endpoints with the words about each; words about all of them come once. */
 function endpointsText(entries: readonly (readonly [string, readonly string[]])[]): string {
   const all = entries.length < 2 ? [] : (entries[0]?.[1] ?? []);
   const shared = all.filter((word) => entries.every(([, words]) => words.includes(word)));
@@ -227,7 +221,6 @@ const kubernetesChains = new RegExp(
   ].join('|')})$`,
 );
 
-/** The rule is kube-proxy's or the kubelet's. */
 export const isKubernetesRule = ({ chain, base }: TraceStep): boolean =>
   base.table.name === 'kube-proxy' || kubernetesChains.test(chain);
 
@@ -287,7 +280,6 @@ const isBeforeRouting = ({ base }: TraceStep): boolean =>
 const lastStep = (end: OutcomeShare, kinds: readonly string[]): TraceStep | null =>
   end.trace().findLast((step) => hasAny(step, kinds)) ?? null;
 
-/** The rule that chose the destination; null if no rule did. */
 export const translationStep = (end: OutcomeShare): TraceStep | null =>
   lastStep(end, ['dnat', 'dnat by map', 'redirect', 'netmap', 'unknown verdict']);
 

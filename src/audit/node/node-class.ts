@@ -1,7 +1,6 @@
 // Caches the expected forwarding of nodes of one class. Most Services have no endpoint on a node,
-// and need the same forwarding on every node of the zone with the same configuration of kube-proxy.
-// A class therefore has the expected digests of all frontends (rules/report/digest.ts) and updates
-// those of Services that change. Audited by node are:
+// and need the same forwarding on every node of the zone with the same configuration of kube-proxy:
+// a class has the expected digests (rules/report/digest.ts) of all frontends. Audited by node are:
 //
 //   Services with another digest than expected
 //   Services with an endpoint on the node, or a hint for it
@@ -28,12 +27,10 @@ import { ruleFrontend } from './observation.ts';
 import { coverageOf, probeSender } from './probes.ts';
 import type { ProxyCache } from './proxy-cache.ts';
 
-/** The key of Services with node ports in the index. */
 const nodePorts = 'node ports';
 
 export type ClassAudit = ReturnType<typeof createClassAudit>;
 
-/** Returns a function that audits a node by the report of its agent. */
 export function createClassAudit(proxied: ProxyCache) {
   const classes = new Map<string, NodeClass>();
   return function* auditInSteps(node: ReportingNode) {
@@ -41,7 +38,6 @@ export function createClassAudit(proxied: ProxyCache) {
     const nodeClass = classes.get(signature) ?? newClass();
     classes.delete(signature);
     classes.set(signature, nodeClass);
-    // Evicts the least recently used class.
     const [oldest] = classes.keys();
     if (classes.size > 32 && oldest !== undefined) classes.delete(oldest);
     yield* updateClass(nodeClass, proxied, node);
@@ -54,7 +50,6 @@ type ReportingNode = Pick<CurrentReading, 'node' | 'config'> & { rules: Reported
 const newClass = () => ({
   entries: new Map<Key, ClassEntry>(),
   index: new Map<string, ClassEntry[]>(),
-  /** null if ports have changed. */
   ports: null as readonly NodeVerdict[] | null,
   /** The revision of the proxy cache up to which the entries are known; -1 before the first. */
   revision: -1,

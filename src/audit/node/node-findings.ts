@@ -1,5 +1,5 @@
-// Decides which findings of a node must be open, opens them and drops the others. Open must be: the
-// finding of a stale node, open ones that still differ, and those past the settle window.
+// Opens the findings of a node that must be open, and drops the others. Open must be: that of a
+// stale node, open ones that still differ, and those past the settle window.
 
 import type { OwnedDifference, PendingDifference, PendingFindings } from '../pending/pending.ts';
 import type { NodeFinding, PacketDifference, PacketDifferences } from './aggregate.ts';
@@ -34,7 +34,6 @@ export function settledDifferences(state: NodeState, reading: CurrentReading, wi
   });
 }
 
-/** The findings that must be open. `settled`: differences past the settle window. */
 export function desiredFindings(
   { name, open, clocks }: NodeState,
   reading: CurrentReading,
@@ -54,7 +53,6 @@ export function desiredFindings(
     const list = fresh.filter((it) => keys.has(it.key));
     return list.length === 0 ? [] : [portFinding(list)];
   });
-  // When its Service diverged, if that is known.
   const beginOf = ({ nodeWide, differences }: NodeFinding): number => {
     const seen = differences.map(({ key }) => clocks.get(key)?.since ?? Infinity);
     const [first] = nodeWide ? [] : differences;
@@ -70,7 +68,6 @@ export function desiredFindings(
   const findings = [
     // Port findings that a pending node-wide finding will soon replace need not open.
     ...aggregate(rest.filter((it) => isOld.has(it))).filter((it) => it.nodeWide || ids.has(it.id)),
-    // Node-wide findings stay open while they apply.
     ...all.filter(({ nodeWide, id }) => nodeWide && open.has(id)),
     ...stillOpen,
   ].map((finding) => ({ ...finding, since: beginOf(finding) }));
@@ -79,10 +76,8 @@ export function desiredFindings(
   return [...findings, { ...finding, since: stale.since }];
 }
 
-/** A finding that must be open, and when it began, Unix seconds. */
 type DesiredFinding = ReturnType<typeof desiredFindings>[number];
 
-/** Opens desired findings that are not open, and drops open findings that are not desired. */
 export function applyFindings(
   settle: PendingFindings,
   { name, open }: NodeState,

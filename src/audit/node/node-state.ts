@@ -19,11 +19,9 @@ export const newNodeState = (name: string) => ({
   name,
   /** The known configuration of kube-proxy. */
   given: {} as Partial<ProxyConfig>,
-  /** By source. */
   dumps: new Map<string, RulesDump | 'unreadable'>(),
   /** null if it must be made from the dumps. */
   observation: null as NodeObservation | null,
-  /** Of the audited report. */
   version: null as string | null,
   /** Seconds for which the rules are known after a reading. */
   lasting: 0,
@@ -31,7 +29,6 @@ export const newNodeState = (name: string) => ({
   unknownReason: null as NodeUnknownReason | null,
   last: null as LastAudit | null,
   divergences: new Map() as Divergences,
-  /** By the keys of differences. */
   clocks: new Map<string, DifferenceClock>(),
   open: new Map<string, { readonly item: PendingDifference; finding: NodeFinding }>(),
   verdicts: [] as readonly NodeVerdict[],
@@ -44,7 +41,6 @@ export const newNodeState = (name: string) => ({
 /** When Services diverged, while the rules stay the same; null if no version until then matches. */
 type Divergences = Map<Key, { readonly at: number | null; readonly comparedUntil: number }>;
 
-/** The last audit; it is repeated only if its inputs change. */
 export interface LastAudit {
   readonly audit: NodeAudit;
   /** The conform verdicts of all ports. Nodes of a class share the list. */
@@ -68,9 +64,7 @@ export interface CurrentReading extends Pick<NodeInput, 'node' | 'rules'> {
   readonly audit: NodeAudit;
   /** Its differences by Service; null for those without one. */
   readonly byService: ReadonlyMap<Key | null, PacketDifferences>;
-  /** The rules are equal to those of the last reading. */
   readonly isSame: boolean;
-  /** Unix seconds. */
   readonly at: number;
 }
 
@@ -79,7 +73,6 @@ export interface NodeVerdict {
   readonly port: string;
   readonly namespace: string;
   readonly verdict: Verdict;
-  /** null unless the verdict is unknown. */
   readonly reason: UnknownReason | null;
 }
 

@@ -2,10 +2,9 @@
 // opens and resolves findings (node-findings.ts).
 //
 // A difference is pending until every dump of a settle window (at least two) has shown it. The
-// first dump without it resolves it. The cluster's state may be newer than the node's. A difference
-// therefore starts at the latest change of its Service at the earliest, and every later version of
-// the Service must show it (staleness.ts). Without a report a node is unknown: its findings stay
-// open, pending ones restart. Left out: rules that come and go between two dumps.
+// cluster's state may be newer than the node's, so a difference starts at the latest change of its
+// Service at the earliest, and every later version of the Service must show it. Without a report a
+// node is unknown: its findings stay open, pending ones restart.
 
 import { getOrInsert } from '../../model/get-or-insert.ts';
 import { joinHostPort } from '../../model/ip.ts';
@@ -41,7 +40,6 @@ import type { NodeReading } from './staleness.ts';
 import { noteDivergences, readingOf, serviceOf, updateClocks } from './staleness.ts';
 
 interface NodeReport extends Pick<NodeObservation, 'rules' | 'config'> {
-  /** Changes with the content of the report. */
   readonly version: string;
   /** Seconds for which the agent may send no other report. */
   readonly lasting: number;
@@ -114,7 +112,6 @@ export function createNodes(given: NodesOptions) {
 
 const allFamilies = new Set(['IPv4', 'IPv6']);
 
-/** Traces the packets of a port, as verdicts name it; null if the rules are unknown. */
 function tracePort(options: Options, state: NodeState | undefined, key: Key, name: string) {
   const service = options.proxied.services.get(key);
   if (state === undefined || service === undefined || state.dumps.size === 0) return null;
@@ -132,7 +129,6 @@ function forwardingOf(observed: Observed, services: Iterable<Service>, { slices 
   return { ...all, frontends: all.frontends.filter(({ port }) => families.has(port.family)) };
 }
 
-/** What is known of the rules, or why they cannot be audited. */
 function observe({ listers, minor }: Options, state: NodeState) {
   const { dumps, given } = state;
   const node = listers.nodes.get(state.name);
@@ -157,7 +153,6 @@ const unknownNode = (reason: NodeUnknownReason): NodeVerdict[] => [
 export type NodesSummary = ReturnType<typeof summaryOf>;
 
 function summaryOf({ window, states }: Options, now: number) {
-  /** By node, in the order of their names. */
   const verdicts = new Map<string, readonly NodeVerdict[]>();
   /** When the oldest pending difference began, Unix seconds; null if none is pending. */
   let pendingSince: number | null = null;
@@ -238,7 +233,6 @@ function* peersOf({ states }: Options, state: NodeState): Generator<NodeBehavior
   }
 }
 
-/** Audits the rules, unless the rules and the expectation are those of the last audit. */
 function* auditInSteps(
   { proxied, auditByClass }: Options,
   state: NodeState,
@@ -269,10 +263,7 @@ function dropFindings({ settle }: NodesOptions, state: NodeState, at: number): v
 const portKeys = (differences: PacketDifferences): ReadonlySet<string> =>
   new Set(differences.flatMap((it) => (it.port && !it.harmless ? proxiedPortKey(it.port) : [])));
 
-/**
- * Frontends with unknown outcomes where this node differs from most peers with the same expectation
- * and an agent. It is information only, since most nodes may be wrong.
- */
+/** Doubtful frontends where the digest differs from that of most peers, which may be wrong too. */
 export function outliersAmongPeers(
   doubtful: ReadonlySet<Frontend>,
   rules: NodeBehavior,

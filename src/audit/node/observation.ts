@@ -1,8 +1,7 @@
-// What is known of a node: what its rules do, and how its kube-proxy is configured, from dumps or
-// from an agent, which reports a digest for each frontend of the rules. A frontend with the
-// expected digest (rules/report/digest.ts) needs no walk. For the others the agent must walk
-// packets; until then their outcome is unknown. Digests cover packets from the node, a pod and
-// outside. Packets of another node's pod are taken to have the same outcome.
+// What is known of a node, from dumps or from an agent, which reports a digest for each frontend of
+// the rules. A frontend with the expected digest (rules/report/digest.ts) needs no walk; for others
+// the agent must walk packets, whose outcome is unknown until then. Digests cover packets from the
+// node, a pod and outside; those of another node's pod are taken to have the same outcome.
 
 import { canonicalIP } from '../../model/ip.ts';
 import type { Node } from '../../model/objects.ts';
@@ -28,10 +27,8 @@ export interface NodeInput {
   readonly rules: NodeBehavior;
 }
 
-/** What the rules of a node do, from its dumps or from the report of its agent. */
 export interface NodeBehavior {
   readonly frontends: readonly RuleFrontend[];
-  /** Addresses of the node's interfaces. */
   readonly localAddresses: readonly string[];
   /** null if the agent has not walked this packet. */
   walk(packet: Packet): PacketOutcome | null;
@@ -59,7 +56,6 @@ export function observeDumps(
   return {
     rules: behaviorOfRules(ruleset, { localAddresses: addresses }),
     config,
-    /** Families whose rules are known. */
     families: new Set<string>(dumps.flatMap((dump) => dump.families)),
     /** Missing parts that matter: in nftables mode, targets of leftover iptables rules do not. */
     lacks: ruleset.lacks.filter(({ kind }) => kind !== 'targets' || config.mode !== 'nftables'),
@@ -72,12 +68,10 @@ export function configOf(ruleset: RuleSet, minor: number, given: Partial<ProxyCo
   return { ...defaultProxyConfig(mode, minor), ...settingsIn(ruleset, mode), ...given };
 }
 
-/** The answers of an agent in one round. */
 export interface AgentAnswers extends Pick<NodeBehavior, 'frontends' | 'localAddresses'> {
   readonly asking: NodeSenders;
   /** By the keys of the frontends, in their order. */
   readonly digests: ReadonlyMap<string, string>;
-  /** By the text of the packet. */
   readonly outcomes: ReadonlyMap<string, PacketOutcome>;
 }
 

@@ -1,6 +1,5 @@
-// The packets with which a node's rules are tested, and how many Service ports they cover. Every
-// frontend gets packets from every source that matters to kube-proxy. One source address represents
-// its class; a rule for one address of a class is missed.
+// The packets with which a node's rules are tested, and how many Service ports they cover. One
+// source address represents its class; a rule for one address of a class is missed.
 
 import { getOrInsert } from '../../model/get-or-insert.ts';
 import type { CIDR } from '../../model/ip.ts';
@@ -15,7 +14,6 @@ type Family = 'IPv4' | 'IPv6';
 
 export interface Probe {
   readonly packet: Packet;
-  /** The source as findings show it, such as `a pod of the node`. */
   readonly origin: string;
 }
 
@@ -30,7 +28,6 @@ const podOffset: Readonly<Record<Family, bigint>> = { IPv4: 251n, IPv6: 0xfeedn 
 
 export type ProbeSender = ReturnType<typeof probeSender>;
 
-/** Source addresses in each address family. */
 export function probeSender(forwarding: Forwarding, node: Node) {
   const sourcesIn = (family: Family) => {
     const own = rangeOf(node.podCIDRs, family);
@@ -38,7 +35,6 @@ export function probeSender(forwarding: Forwarding, node: Node) {
     const inCluster = [own, all].filter((range) => range !== null);
     const free = documentation[family].find((ip) => !isWithinAny(ip, inCluster));
     return {
-      /** null if no range of pods is known. */
       pod: inCluster[0] === undefined ? null : addressIn(inCluster[0], podOffset[family]),
       /** A pod of another node; null if no such range is known. */
       elsewhere: elsewhereIn(all, own, family),
@@ -53,7 +49,6 @@ const rangeOf = (texts: readonly string[], family: Family): CIDR | null =>
 
 const sizeOf = ({ low, high }: CIDR): bigint => BigInt(high) - BigInt(low) + 1n;
 
-/** An address of the cluster outside the node's own range. */
 function elsewhereIn(cluster: CIDR | null, range: CIDR | null, family: Family): string | null {
   if (cluster === null || range === null) return null;
   const offsets = [podOffset[family], sizeOf(cluster) - 1n - podOffset[family]];
@@ -61,7 +56,6 @@ function elsewhereIn(cluster: CIDR | null, range: CIDR | null, family: Family): 
   return ips.find((ip) => !isWithinAny(ip, [range])) ?? null;
 }
 
-/** The packets for one frontend; none in ipvs mode. */
 export function probesOf(sender: ProbeSender, frontend: Frontend): Probe[] {
   const { address: dst, protocol, dport, kind, port } = frontend;
   const { node, config } = sender.forwarding;
@@ -118,7 +112,6 @@ function neighborsOf(range: CIDR): string[] {
   ];
 }
 
-/** A packet with the interface that it must come in by. */
 function probeOf({ forwarding }: ProbeSender, packet: Packet, origin: string): Probe {
   const { detectLocalMode, bridgeInterface, interfaceNamePrefix } = forwarding.config;
   const isByBridge = detectLocalMode === 'BridgeInterface';

@@ -39,13 +39,11 @@ export function createProxyCache(listers: Listers) {
   return {
     services: listers.services,
     slices: slices as ReadonlyMap<Key, readonly EndpointSlice[]>,
-    /** Earlier versions of Services that have changed, oldest first. */
     past: past as ReadonlyMap<Key, readonly ServiceVersion[]>,
     revision: (): number => revision,
     /** Changes after a revision, oldest first, as far as they are cached. */
     changesSince: (after: number) =>
       changes.slice(Math.max(0, after - (revision - changes.length))),
-    /** Applies one change, which the listers already contain. */
     apply({ resource, before, after, at }: Change): void {
       if (resource === 'services') {
         const object = after ?? before;

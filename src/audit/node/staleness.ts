@@ -2,14 +2,12 @@
 // expected diverged when that version ended. If no later change has reached the node either, the
 // node is stale: one cause, not one finding per Service.
 //
-// Programming lag: from the arrival of a slice or Service, at least to the last reading that was
-// still wrong, and at most to the first one that is right. Of several changes of a Service that a
-// node has yet to follow, the first counts. Changes that a node follows before the next reading
-// count too; otherwise only slow nodes would be measured.
+// Programming lag: from the arrival of a slice or Service (of several, the first), at least to the
+// last reading that was still wrong, and at most to the first one that is right. Changes that a
+// node follows before the next reading count too; otherwise only slow nodes would be measured.
 //
 // Convergence lag: from the change after which the node diverged to the first reading without the
-// difference. A repair of broken rules is no sample. Equal rules followed nothing.
-// Left out: earlier versions of Nodes, and changes that require nothing of a node.
+// difference. A repair of broken rules is no sample. Left out: earlier versions of Nodes.
 
 import { getOrInsert } from '../../model/get-or-insert.ts';
 import { canonicalIP, ipOf } from '../../model/ip.ts';
@@ -36,7 +34,6 @@ export function staleness(reading: CurrentReading, settled: PacketDifferences) {
     since = Math.min(since, at);
   }
   if (services.size === 0) return null;
-  // A change after that moment has reached the node.
   const hasFollowed = [...proxied.past].some(([key, versions]) => {
     const then = byService.has(key) ? undefined : versions.find(({ until }) => until > since);
     return then !== undefined && !matches(reading, key, then);
@@ -137,7 +134,6 @@ function followedChanges(state: NodeState, reading: CurrentReading) {
     // Rules that were read before a change show nothing about it.
     if (change.at > at) break;
     programming.revision = change.revision;
-    // Further late Services of a node are not measured.
     if (late.size < 1024) getOrInsert(late, change.key, () => change.at);
   }
   const done = [...late].filter(
@@ -152,7 +148,6 @@ function followedChanges(state: NodeState, reading: CurrentReading) {
   }));
 }
 
-/** What one reading of a node's rules shows. */
 export type NodeReading = ReturnType<typeof readingOf>;
 
 /** `current` is null if the rules are unknown. */
@@ -164,7 +159,6 @@ export function readingOf(state: NodeState, at: number, current: CurrentReading 
   return {
     node: state.name,
     at,
-    /** The reading before; null if there is none or it failed. */
     before: state.programming?.at ?? null,
     /** Whether the rules differ from what a Service needs at these addresses; null if unknown. */
     differs: current && differs,
@@ -181,7 +175,6 @@ function concernsAddress({ key }: PacketDifference, addresses: readonly string[]
   return addresses.some((address) => canonicalIP(address) === ip);
 }
 
-/** Starts and ends the clocks of differences; one sample for each Service and operation. */
 export function updateClocks(state: NodeState, current: CurrentReading): ConvergenceSample[] {
   const { clocks, name } = state;
   const { audit, proxied, at } = current;
