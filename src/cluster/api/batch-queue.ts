@@ -1,6 +1,5 @@
-// The queue between a reflector and the event loop. It delivers batches, each before more is read.
-// While a batch grows, the cache is behind it, so lookups search the batch first. Decoding yields
-// to the event loop after a few milliseconds.
+// The queue between a reflector and the event loop. It delivers each batch before more is read.
+// While a batch grows, the cache is behind it, so lookups search the batch first.
 
 import type { AnyObject, Key } from '../../model/objects.ts';
 import type { LiveEntry } from '../decode/entry.ts';
@@ -12,9 +11,6 @@ export type DeliverBatch = (entries: readonly LiveEntry[]) => void | Promise<voi
 /** The event loop failed to apply a batch. A reflector cannot recover from that. */
 export class Undeliverable extends Error {}
 
-/** Seconds that frames are decoded before others have the loop. */
-const sliceSeconds = 0.008;
-
 /** The cache must contain the delivered changes once `deliver` has resolved. */
 export function createBatchQueue(
   environment: Pick<Environment, 'monotonic' | 'sleep'>,
@@ -25,7 +21,6 @@ export function createBatchQueue(
   let changed = new Map<Key, AnyObject | null>();
   let batch: LiveEntry[] = [];
   let began = environment.monotonic();
-  /** Hands the batch over; rejects with Undeliverable when it is not taken. */
   const flush = async (): Promise<void> => {
     if (batch.length > 0) {
       const entries = batch;
@@ -50,17 +45,16 @@ export function createBatchQueue(
       },
       values: () => held.values(),
     },
-    /** Adds to the batch. */
     add(entry: LiveEntry): void {
       batch.push(entry);
       if (entry.kind !== 'event') return;
       const { object, type } = entry.event;
       changed.set(object.key, type === 'deleted' ? null : object);
     },
+    /** Delivers the batch; rejects with Undeliverable when it is not taken. */
     flush,
-    /** Whether decoding has lasted long enough. */
-    isDue: () => environment.monotonic() - began > sliceSeconds,
-    /** Hands the batch over and lets others have the loop. */
+    /** Whether decoding has lasted 8 ms, so that others should have the event loop. */
+    isDue: () => environment.monotonic() - began > 0.008,
     async breathe(): Promise<void> {
       await flush();
       await environment.sleep(0, signal);

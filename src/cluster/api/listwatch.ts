@@ -19,7 +19,6 @@ import { acceptOf, codecOf } from './watch-codec.ts';
 import type { WatchResult, WatchVerb } from './watch-result.ts';
 import { failed, newCounters, outcomeOf } from './watch-result.ts';
 
-/** The path of each resource. */
 export const paths: Readonly<Record<Resource, string>> = {
   nodes: '/api/v1/nodes',
   services: '/api/v1/services',
@@ -33,14 +32,12 @@ export interface ReflectorOptions {
   readonly environment: Environment;
   /** The cached objects; they contain the delivered changes once `deliver` has resolved. */
   readonly held: CachedObjects;
-  /** Nothing more is read before it resolves. */
   readonly deliver: DeliverBatch;
   readonly onProblem: OnProblem;
-  /** Resolves when a list may begin, with what ends its turn; calling that again does nothing. */
+  /** Resolves when a list may begin, with what ends its turn. */
   readonly enterGate: () => Promise<() => void>;
   /** Whether to try WatchList before pages. */
   readonly watchList: boolean;
-  /** Whether events carry the raw object. */
   readonly raw: boolean;
   /** The connection was lost: the server may be another. */
   readonly onLost: () => void;
@@ -55,7 +52,6 @@ export const newStatus = (since: number) => ({
   counters: newCounters(),
 });
 
-/** What lists and watches of a resource know of each other. */
 export type Following = ReturnType<typeof newFollowing>;
 
 export function newFollowing(options: ReflectorOptions, status: WatchStatus, signal: AbortSignal) {
@@ -73,7 +69,6 @@ export function newFollowing(options: ReflectorOptions, status: WatchStatus, sig
     /** All up to it has been delivered; null: no list was complete yet. */
     version: null as string | null,
     needsList: true,
-    /** A list in pages that is not complete. */
     paging: null as Paging | null,
     /** Answers in a row that were older than what is known, and monotonic time of the first. */
     doubts: 0,
@@ -83,26 +78,28 @@ export function newFollowing(options: ReflectorOptions, status: WatchStatus, sig
     /** Monotonic times: of the last version from the server, and of the last complete list. */
     provenAt: 0,
     listedAt: -Infinity,
-    /** The answer that is read: its place, when a watch began, and frames that were not decoded. */
+    /** The answer that is read, and the monotonic time when its watch began; null: a list. */
     answer: { place: '', began: null as number | null, bad: 0 },
-    /** Where frames could not be decoded, and how many are passed over there. */
+    /** Where frames could not be decoded, and how many are skipped there. */
     passed: { place: '', count: 0 },
     /** Failures in a row, and the monotonic time of the last. */
     failures: 0,
     failedAt: -Infinity,
-    /** Refusals for want of a permission in a row, and the one that was reported. */
+    /** Missing permissions in a row, and the one that was reported. */
     denials: 0,
     denied: '',
   };
 }
 
-interface Paging {
-  readonly listing: ListFilter;
-  /** Of the first page. */
-  version: string | null;
-  next: string;
-  readonly limit: number | null;
-}
+type Paging = ReturnType<typeof newPaging>;
+
+const newPaging = (listing: ListFilter, limit: number | null) => ({
+  listing,
+  limit,
+  /** Of the first page; null before it. */
+  version: null as string | null,
+  next: '',
+});
 
 /** Half the size that upstream once chose, so that no page lasts long. */
 const pageSize = 500;
@@ -116,14 +113,14 @@ const doubt = { answers: 2, seconds: 5 } as const;
 export async function list(following: Following): Promise<WatchResult> {
   const before = following.paging;
   // A first page that is asked for again may be of another moment: what it listed may be gone.
-  if (before?.next === '') following.paging = newPaging(following, before.limit);
+  if (before?.next === '') following.paging = newPaging(listingOf(following), before.limit);
   while (true) {
-    const paging = (following.paging ??= newPaging(following, pageSize));
+    const paging = (following.paging ??= newPaging(listingOf(following), pageSize));
     const outcome = await readPage(following, paging);
     if (outcome?.kind === 'relist' && paging.limit !== null) {
       // The continue token is too old. As upstream's pager does: all in one page then.
       following.counters.relists[outcome.reason]++;
-      following.paging = newPaging(following, null);
+      following.paging = newPaging(listingOf(following), null);
       continue;
     }
     if (outcome !== null) return outcome;
@@ -131,10 +128,6 @@ export async function list(following: Following): Promise<WatchResult> {
     const ended = await complete(following, paging.listing, paging.version ?? '');
     return ended ?? { kind: 'listed' };
   }
-}
-
-function newPaging(following: Following, limit: number | null): Paging {
-  return { listing: listingOf(following), version: null, next: '', limit };
 }
 
 const listingOf = ({ delivery, version, doubts }: Following): ListFilter =>
@@ -162,7 +155,7 @@ async function readPage(following: Following, paging: Paging): Promise<WatchResu
   return null;
 }
 
-/** Asks the server for its version; null: it is not known to be older than what is known. */
+/** Asks the server for its version; null: it is not older than what is known. */
 export async function prove(following: Following): Promise<WatchResult | null> {
   let version = '';
   const outcome = await ask(following, 'list', { limit: '1' }, {}, (frame) => {
@@ -221,10 +214,7 @@ async function complete(
 
 const initialEvents = { sendInitialEvents: 'true', resourceVersionMatch: 'NotOlderThan' };
 
-/**
- * Watches from the version on up to which all is delivered. With `leave` it lists instead, by a
- * watch that sends what there is first, and goes on with it; `leave` is called when that is done.
- */
+/** Watches from the latest version on. With `leave` it lists first (WatchList), then calls it. */
 export async function watch(
   following: Following,
   leave: (() => void) | null,
@@ -267,7 +257,7 @@ function watchTimes(environment: Environment): { seconds: number; limits: Reques
   const pings = environment.pings();
   const [least, most] = pings ? [300, 600] : [30, 40];
   const seconds = Math.floor(least + environment.random() * (most - least));
-  return { seconds, limits: { mayBeSilent: pings, total: seconds + graceSeconds } };
+  return { seconds, limits: { mayBeSilent: pings, total: seconds + 30 } };
 }
 
 /** Takes one frame of a watch, or of a listing; an outcome ends the answer. */
@@ -347,16 +337,7 @@ function readEvent(following: Following, frame: ObjectFrame): WatchEvent | null 
   return raw === undefined ? event : { ...event, raw };
 }
 
-/** Seconds after which a watch has sent what was asked for again. */
-const freshSeconds = 5;
-
-/** Seconds by which a watch may outlive its time. */
-const graceSeconds = 30;
-
-/**
- * A frame that cannot be decoded. The first time the server is asked again for what comes from
- * there on; if that cannot be decoded either, it is passed over, and what it was about is lost.
- */
+/** Asks the server again for a frame that cannot be decoded. The second time its object is lost. */
 function takeBad(following: Following, frame: Extract<Frame, { kind: 'bad' }>): WatchResult | null {
   const { resource, environment, counters, onProblem, version, answer, passed } = following;
   const { message, value, lost, cut } = frame;
@@ -364,7 +345,8 @@ function takeBad(following: Following, frame: Extract<Frame, { kind: 'bad' }>): 
   if (cut) return failed('reset');
   const place = `${answer.place} ${version ?? ''}`;
   const { began } = answer;
-  const isFresh = began === null || environment.monotonic() - began < freshSeconds;
+  // After 5 s a watch has sent what was asked for again.
+  const isFresh = began === null || environment.monotonic() - began < 5;
   const again = isFresh && passed.place === place;
   const count = ++answer.bad;
   const object = lost.name === null ? null : objectText(lost);
@@ -395,7 +377,6 @@ function deliver({ counters, delivery }: Following, events: readonly WatchEvent[
   }
 }
 
-/** Reports the state of the watch, if it is another. */
 export function enter({ status, environment, delivery, resource }: Following, state: WatchState) {
   const at = environment.now();
   if (status.state === state && state !== 'listing') return;
@@ -405,7 +386,7 @@ export function enter({ status, environment, delivery, resource }: Following, st
 
 // --- requests ---
 
-/** Sends a request, and takes frames until one has an outcome; null: the answer has ended. */
+/** Takes frames of an answer until one has an outcome; null: the answer has ended. */
 function ask(
   following: Following,
   verb: WatchVerb,
@@ -433,7 +414,6 @@ function ask(
         if (ended !== null) return ended;
         if (delivery.isDue()) await delivery.breathe();
       }
-      // What has come together is handed over together.
       if (body.hasMore?.() !== true) await delivery.flush();
     }
     return null;
@@ -443,14 +423,12 @@ function ask(
   });
 }
 
-const statusLimit = 64 * 1024;
-
-/** What an answer says that is not 200; Retry-After counts too. */
+/** The status of an answer other than 200. */
 async function statusOf({ status, headers, body }: ApiAnswer): Promise<ApiStatus> {
   let content = Buffer.alloc(0);
   for await (const chunk of body) {
     content = Buffer.concat([content, chunk]);
-    if (content.length > statusLimit) break;
+    if (content.length > 64 * 1024) break;
   }
   // Proxies answer in other languages.
   const { retryAfter, ...rest } = codecOf(headers['content-type'])?.status(content, status) ?? {

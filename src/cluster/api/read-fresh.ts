@@ -1,9 +1,7 @@
-// Reads Services and their objects again, to confirm differences before they become findings. One
-// Service is read by its name and selector. Several Services of a namespace are read by one list
-// per resource, because the API server scans all pods of the namespace for each selector.
-//
-// Every list asks for the newest state (no resourceVersion), so what it shows is not older than the
-// request. Each list has its own version. The selected pods are read after the Services.
+// Reads Services and their objects again, to confirm differences before they become findings.
+// Several Services of a namespace are read by one list per resource, because the API server scans
+// all pods of the namespace for each selector. Every list asks for the newest state (no
+// resourceVersion), and has its own version. The selected pods are read after the Services.
 
 import type { Key, Labels, ObjectOf, Pod, Resource } from '../../model/objects.ts';
 import { label } from '../../model/objects.ts';
@@ -22,13 +20,10 @@ interface FreshReaderOptions {
   readonly previousPod: (key: Key) => Pod | undefined;
 }
 
-/** Seconds for each of the lists. */
-const listSeconds = 15;
-
 /**
- * Reads Services of a namespace with their objects, by name. Of each, `version` is the oldest of
- * its lists: all that was written up to it has been seen. A list is null if it was not asked for,
- * and that of pods also if the Service is gone or has no selector. Rejects if any list fails.
+ * Reads Services by name. All that was written up to `version`, the oldest of the lists, has been
+ * seen. A list is null if it was not asked for, and that of pods also if the Service is gone or has
+ * no selector. Rejects if any list fails.
  */
 export async function readServices(
   options: FreshReaderOptions,
@@ -67,7 +62,7 @@ export async function readServices(
   return new Map(names.map((name) => [name, readOf(name)]));
 }
 
-/** Pods by selector: one pair of it leads to few, which are looked at. */
+/** Pods by selector: one pair of it leads to few candidates. */
 function podsByPair(pods: readonly Pod[]): (selector: Labels) => Pod[] {
   const pairs = pods.flatMap((pod) =>
     Object.entries(pod.labels).map(([key, value]) => ({ pair: `${key}=${value}`, pod })),
@@ -89,8 +84,8 @@ async function readList<R extends Resource>(
 ) {
   const path = paths[resource].replace(/\/(\w+)$/, `/namespaces/${namespace}/$1`);
   const request = { path, query, accept: acceptOf('list', false) };
-  const limits = { total: listSeconds };
-  return exchange(environment, request, limits, signal, async ({ status, headers, body }) => {
+  return exchange(environment, request, { total: 15 }, signal, async (answer) => {
+    const { status, headers, body } = answer;
     const codec = codecOf(headers['content-type']);
     if (status !== 200 || codec === null) throw new Error(`${path}: ${status}`);
     const objects: ObjectOf[R][] = [];

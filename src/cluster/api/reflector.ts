@@ -8,11 +8,10 @@
 //     └───────────────────────────────────────────────────────────────────────────────────────┘
 //
 // Lists ask for the newest state (no resourceVersion), unlike upstream's first list
-// (docs/decisions/0007). They go one at a time, the largest last; the API server counts each as up
-// to ten requests.
+// (docs/decisions/0007), one at a time, since the API server counts each as up to ten requests.
 //
 // The version of the control plane is read before anything else, and again after the connection was
-// lost, since an upgrade may be the reason. All who are authenticated may read it.
+// lost, since an upgrade may be the reason.
 
 import { json } from 'node:stream/consumers';
 
@@ -33,16 +32,12 @@ export interface ReflectorsOptions extends Pick<
   ReflectorOptions,
   'environment' | 'deliver' | 'onProblem' | 'watchList' | 'raw'
 > {
-  /** The cached objects; they contain the delivered changes once `deliver` has resolved. */
   readonly held: (resource: Resource) => CachedObjects;
   /** Whether Endpoints are watched. */
   readonly endpoints: boolean;
 }
 
 const order: readonly Resource[] = ['nodes', 'services', 'pods', 'endpointslices', 'endpoints'];
-
-/** Seconds: for the version to be answered, and between attempts, doubled up to the most. */
-const versionTimes = { answer: 30, first: 1, most: 30 };
 
 /** Lets one through at a time, in the order of asking. */
 export function createGate(): ReflectorOptions['enterGate'] {
@@ -81,7 +76,6 @@ export function createReflectors(options: ReflectorsOptions) {
     }
   };
   return {
-    /** The resources that are watched. */
     status: new Map(reflectors.map(({ resource, status }) => [resource, status])),
     /** Runs until the signal is aborted; rejects only when `deliver` does. */
     async run(signal: AbortSignal): Promise<void> {
@@ -102,13 +96,12 @@ export function createReflectors(options: ReflectorsOptions) {
   };
 }
 
-/** The version of the control plane; null if it has none. Retries until there is an answer. */
+/** The version of the control plane; null if it has none, or when aborted. */
 async function readVersion(environment: Environment, signal: AbortSignal): Promise<string | null> {
   const request = { path: '/version', query: {}, accept: 'application/json' };
-  const { answer, first, most } = versionTimes;
-  for (let pause = first; !signal.aborted; pause = Math.min(pause * 2, most)) {
+  const limits = { total: 30 };
+  for (let pause = 1; !signal.aborted; pause = Math.min(pause * 2, 30)) {
     try {
-      const limits = { total: answer };
       const version = await exchange(environment, request, limits, signal, readVersionAnswer);
       if (version !== undefined) return version;
     } catch {
@@ -130,9 +123,6 @@ async function readVersionAnswer({ status, body }: ApiAnswer): Promise<string | 
 
 /** Seconds, as upstream has them; after `denials` refusals in a row a reflector waits longer. */
 const backoff = { first: 0.8, most: 30, forgottenAfter: 120, relist: 60, denied: 60, denials: 3 };
-
-/** Seconds without any version from the server before one is asked for. */
-const proofSeconds = 330;
 
 export function createReflector(options: ReflectorOptions) {
   const status = newStatus(options.environment.now());
@@ -165,7 +155,7 @@ async function attempt(state: Following): Promise<WatchResult> {
   const { environment, provenAt } = state;
   // After etcd was restored the versions of the server are lower than those that are known, and a
   // watch from there on is silent: no event, no bookmark, no error.
-  const isInDoubt = state.suspicious || environment.monotonic() - provenAt > proofSeconds;
+  const isInDoubt = state.suspicious || environment.monotonic() - provenAt > 330;
   try {
     if (!state.needsList && isInDoubt) {
       const outcome = await prove(state);
@@ -186,7 +176,7 @@ async function attempt(state: Following): Promise<WatchResult> {
   }
 }
 
-/** Counts a result, reports the state that follows, and returns the seconds to wait. */
+/** Counts a result, reports the state, and returns the seconds to wait. */
 function settle(state: Following, outcome: WatchResult): number {
   const { counters } = state;
   if (outcome.kind !== 'denied') Object.assign(state, { denied: '', denials: 0 });

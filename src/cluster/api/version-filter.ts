@@ -1,13 +1,6 @@
 // Filters watch events and list items by resourceVersion, so that the cache never goes back in
-// time.
-//
-// Watches: the API server sends the changes of a resource in the order of their versions. A frame
-// that is older than the cached object, or repeats it, is dropped. A late frame about an object
-// that is not cached can be a missed creation or a deletion that was undone.
-//
-// Lists: cached objects stay until the list is complete. Items with a version above all known ones
-// are delivered at once. All others wait until the version of the list is known. If it is not older
-// than the cache, these items replace the cache, and objects that are not listed are gone.
+// time. Cached objects stay until a list is complete. Items with a version above all known ones are
+// delivered at once; all others wait until the version of the list is known.
 //
 // client-go (k8s.io/client-go@v0.36.3 tools/cache/reflector.go, the_real_fifo.go) promises the same
 // with a second copy of all objects while a list arrives.
@@ -22,8 +15,8 @@ export interface CachedObjects {
 }
 
 /**
- * The events to deliver for an event of a watch, where the cache is complete up to version `known`;
- * or why there are none: disorder if only a list can decide whether the event is news.
+ * The events to deliver for an event of a watch, or why there are none. disorder: a late event of an
+ * object that is not cached can be a missed creation or a deletion that was undone.
  */
 export function takeChange(
   held: CachedObjects,
@@ -43,12 +36,10 @@ export function takeChange(
   return type === 'deleted' ? [gone] : [gone, event];
 }
 
-/** The deletion of an object without a deletion event. */
 function deletion(object: AnyObject, { resource, at }: Pick<WatchEvent, 'resource' | 'at'>) {
   return { resource, type: 'deleted', object, at, gap: true } satisfies WatchEvent;
 }
 
-/** A list that arrives. */
 export type ListFilter = ReturnType<typeof newListing>;
 
 export function newListing(held: CachedObjects, known: string | null, doubted: boolean) {
@@ -56,18 +47,17 @@ export function newListing(held: CachedObjects, known: string | null, doubted: b
   const isFirst = anything === undefined && !doubted;
   return {
     held,
-    /** All up to this version was delivered before; null: nothing was. */
+    /** The version of the cache; null if no list was complete yet. */
     known,
     /** The server may have been restored: no item is taken for a cached object. */
     doubted,
     /** Every listed key, also of unreadable objects; null: the cache was empty before the list. */
     seen: isFirst ? null : new Set<Key>(),
-    /** Items that wait until the list is complete. */
     aside: new Map<Key, WatchEvent>(),
   };
 }
 
-/** Takes an item of the list, or an event within it (WatchList); returns what is not to wait. */
+/** Takes an item of the list, or an event within it (WatchList); returns what does not wait. */
 export function takeItem(listing: ListFilter, event: WatchEvent): readonly WatchEvent[] {
   const { held, known, doubted, seen, aside } = listing;
   const { object, type } = event;
@@ -114,7 +104,6 @@ function isBeyond({ resourceVersion }: AnyObject, version: string | null): boole
   return version === null || compareVersions(resourceVersion, version) === 1;
 }
 
-/** The events with which a listed object replaces the cached one. */
 function replacing(before: AnyObject | undefined, event: WatchEvent, gap: boolean): WatchEvent[] {
   if (before === undefined) return [{ ...event, type: 'added', ...(gap ? { gap } : {}) }];
   if (before.uid === event.object.uid) return [{ ...event, type: 'modified', gap: true }];

@@ -1,10 +1,9 @@
 // The bodies of the API server's answers, cut into frames and decoded: the events of a watch, and
 // the items of a list page (k8s.io/apimachinery@v0.36.3 pkg/apis/meta/v1/watch.go, types.go).
 //
-// The Content-Type of the answer chooses the codec. Requests prefer protobuf, which every API
-// server has and which costs a third of JSON. JSON comes from proxies that support nothing else,
-// and where raw objects are wanted. Frames are decoded when they are read, so the reader can yield
-// to the event loop. What cannot be decoded is a frame too. A body without its page was cut off.
+// The Content-Type of the answer chooses the codec. Requests prefer protobuf, which costs a third
+// of JSON. JSON comes from proxies that support nothing else, and where raw objects are wanted.
+// Frames are decoded when they are read, so the reader can yield. A body without its page was cut.
 
 import type { WatchEvent } from '../../model/objects.ts';
 import { isOutput } from '../../model/objects.ts';
@@ -36,7 +35,7 @@ const jsonCodec: Codec = {
 /** The first is preferred. */
 const codecs: readonly Codec[] = [protobufCodec, jsonCodec];
 
-/** The Accept header of a list or watch, whose frames shall carry raw objects or not. */
+/** The Accept header; `raw`: whether frames carry raw objects. */
 export function acceptOf(verb: 'list' | 'watch', raw: boolean): string {
   const suffix = verb === 'watch' ? ';stream=watch' : '';
   const accepted = raw ? [jsonCodec] : codecs;

@@ -1,42 +1,30 @@
-// How an attempt to list or watch ended, as far as what is done next depends on it: what the API
-// server's refusals mean (k8s.io/apimachinery@v0.36.3 pkg/api/errors/errors.go), and what a missing
-// permission costs.
+// How an attempt to list or watch ended, and what the API server's refusals mean
+// (k8s.io/apimachinery@v0.36.3 pkg/api/errors/errors.go).
 
 import type { Resource } from '../../model/objects.ts';
 import type { ApiStatus } from '../decode/frame.ts';
 
 export type WatchVerb = 'list' | 'watch';
 
-/** What a reflector asks for, gets and does not use; all from 0. */
 export const newCounters = () => ({
-  /** Lists that were complete, and pages of them; a WatchList has none. */
+  /** A WatchList has no pages. */
   lists: 0,
   pages: 0,
-  /** Watches that the server accepted. */
   watches: 0,
-  /** Delivered changes, and dropped ones: repeated, or older than the cached object. */
+  /** Delivered changes; then dropped ones. */
   events: 0,
   repeated: 0,
   stale: 0,
   bookmarks: 0,
-  /** Frames that could not be decoded, and objects that could not be read. */
   badFrames: 0,
   unreadable: 0,
-  /** Refusals: too many requests, not authenticated, no permission. */
   throttled: 0,
   unauthorised: 0,
   denied: 0,
   bytes: 0,
-  /**
-   * Why a list must be had again: history is compacted (gone), a continue token or version is too
-   * old (expired), the server's history went back (reset), events came out of order (disorder).
-   */
+  /** expired: a continue token or version is too old; reset: the server's history went back. */
   relists: { gone: 0, expired: 0, reset: 0, disorder: 0 },
-  /**
-   * Why a connection was lost or left: the server ended it in order (eof) or never did (timeout),
-   * the network did (reset), no byte arrived (idle), the server refused (status), a frame could not
-   * be read (frame), or the answer was older than the cache (older).
-   */
+  /** eof: the server ended it in order; idle: no byte arrived; older: than the cache. */
   reconnects: { eof: 0, timeout: 0, reset: 0, idle: 0, status: 0, frame: 0, older: 0 },
 });
 
@@ -44,9 +32,7 @@ export type RelistReason = keyof ReturnType<typeof newCounters>['relists'];
 export type ReconnectReason = keyof ReturnType<typeof newCounters>['reconnects'];
 
 export type WatchResult =
-  /** The list is complete. */
   | { readonly kind: 'listed' }
-  /** A watch ended in order. */
   | { readonly kind: 'ended' }
   | { readonly kind: 'relist'; readonly reason: RelistReason }
   /** The server does not send initial events with a watch. */
@@ -58,7 +44,7 @@ export type WatchResult =
 
 export const failed = (reason: ReconnectReason): WatchResult => ({ kind: 'failed', reason });
 
-/** The meaning of a refusal, from the status of an answer or an event in a watch. */
+/** The meaning of the status of an answer, or of an event in a watch. */
 export function outcomeOf(status: ApiStatus, verb: WatchVerb, watchList: boolean): WatchResult {
   const { code, reason, retryAfter, causes } = status;
   switch (code) {
@@ -84,7 +70,6 @@ export function outcomeOf(status: ApiStatus, verb: WatchVerb, watchList: boolean
   }
 }
 
-/** What can still be compared without a resource. */
 const without: Readonly<Record<Resource, string>> = {
   services: 'Nothing can be judged without it',
   pods: 'Without it only EndpointSlices mirrored from Endpoints are judged',
@@ -93,7 +78,6 @@ const without: Readonly<Record<Resource, string>> = {
   endpointslices: 'Without it only Endpoints are judged',
 };
 
-/** One line for people: which permission is missing, and what still works. */
 export function denialText(resource: Resource, verb: WatchVerb, status: ApiStatus): string {
   const fault = status.code === 403 ? 'Not allowed to' : 'The server does not let anyone';
   return `${fault} ${verb} ${resource}: ${without[resource]}`;

@@ -1,12 +1,8 @@
 // Reads a dump: the objects of a cluster in files, as kubectl, must-gather and people write them.
 //
-// A file contains JSON or YAML, plain or gzip, and one or more documents, each an object or a list.
-// Directories are read recursively, in order of names. Objects of other kinds are counted and
-// ignored. One fault does not hide the rest: lists are cut into items before they are parsed
-// (json-items.ts, yaml-items.ts).
-//
-// A dump covers a resource if it contains a list or an object of it. Only then does a missing
-// object not exist. Where a list is cut off or an item is broken, missing objects are unreadable.
+// A file contains JSON or YAML, plain or gzip, in one or more documents, each an object or a list.
+// One fault does not hide the rest: lists are cut into items before they are parsed. A dump covers
+// a resource if it contains a list or an object of it. Only then does a missing object not exist.
 
 import { createReadStream } from 'node:fs';
 import { readdir, realpath, stat } from 'node:fs/promises';
@@ -40,7 +36,7 @@ import {
 import { yamlFormat } from './yaml-items.ts';
 
 export type DumpEntry =
-  /** An object; `added` again with another version when a better one is found later. */
+  /** `added` again with another version when a better one is found later. */
   | { readonly kind: 'object'; readonly event: WatchEvent }
   | { readonly kind: 'unreadable'; readonly lost: UnreadableObject }
   /** The dump covers this resource: once for each, before its first object. */
@@ -49,7 +45,7 @@ export type DumpEntry =
 
 export interface DumpEnd {
   readonly kind: 'end';
-  /** The newest time in any object, Unix seconds: the dump is no older than this. */
+  /** The newest time in any object, Unix seconds; null if there is none. */
   readonly newest: number | null;
   /** The minor version of the newest kubelet of a Node, such as 36; null if no Node has one. */
   readonly kubelet: number | null;
@@ -60,9 +56,8 @@ export interface DumpEnd {
 }
 
 /**
- * Reads a dump from files, directories and `-` (stdin). Every object has the time 0. Of an object
- * that is there twice the higher resourceVersion counts, or the later one if these are no decimal
- * numbers. Content never makes it throw; a path that cannot be opened does.
+ * Reads a dump from files, directories and `-` (stdin); only a path that cannot be opened makes it
+ * throw. Every object has the time 0. Of two versions the higher or else the later one counts.
  */
 export async function* readDump(
   paths: readonly string[],
@@ -81,13 +76,14 @@ export async function* readDump(
 }
 
 const streamOptions = { highWaterMark: 256 * 1024 };
+const headLength = 512;
 
 type Dump = ReturnType<typeof newDump>;
 
 const newDump = (onProblem: OnProblem) => ({
   onProblem: boundedProblems(onProblem),
   ignored: new Map<string, number>(),
-  /** The resources that the dump holds, each with the version of every object so far. */
+  /** The resources that the dump covers, each with the version of every object so far. */
   versions: new Map<Resource, Map<Key, string>>(),
   newest: null as number | null,
   kubelet: null as number | null,
@@ -123,7 +119,7 @@ async function* readDirectory(dump: Dump, root: string): AsyncGenerator<DumpEntr
 
 type File = ReturnType<typeof newFile>;
 
-/** `found`: in a directory, where files of any other purpose are too. */
+/** `found`: in a directory, which may have files of any other purpose too. */
 const newFile = (dump: Dump, source: string, found: boolean) => ({
   dump,
   source,
@@ -132,11 +128,9 @@ const newFile = (dump: Dump, source: string, found: boolean) => ({
   damage: null as { readonly message: string; readonly value: string | null } | null,
   /** The list whose items are being read. */
   list: null as List | null,
-  /** What is to be delivered. */
   entries: [] as DumpEntry[],
 });
 
-/** A list of objects; its kind may follow its items. */
 type List = ReturnType<typeof newList>;
 
 function newList({ apiVersion, kind }: Fields) {
@@ -155,7 +149,7 @@ function newList({ apiVersion, kind }: Fields) {
   };
 }
 
-/** Reads one file. One that was found and is neither named like a dump nor looks so is none. */
+/** A file that was found and is neither named like a dump nor looks so is none. */
 async function* readFile(
   dump: Dump,
   source: string,
@@ -184,8 +178,6 @@ async function* readFile(
   }
   if (file.damage !== null) report(file, line, file.damage.message, file.damage);
 }
-
-const headLength = 512;
 
 /** null: it looks like neither. */
 function formatOf(source: string, head: string): Format | null {
@@ -314,7 +306,7 @@ function readObject(file: File, value: Fields, line: number, apiVersion: unknown
 const greater = (known: number | null, value: number | null): number | null =>
   known === null || value === null ? (known ?? value) : Math.max(known, value);
 
-/** Notes a version of an object; whether it is the first or a better one. */
+/** Stores a version of an object; whether it is the first or a better one. */
 function isBest(dump: Dump, resource: Resource, key: Key, version: string): boolean {
   const versions = dump.versions.get(resource);
   const known = versions?.get(key);
@@ -327,7 +319,6 @@ function isBest(dump: Dump, resource: Resource, key: Key, version: string): bool
   return true;
 }
 
-/** Reports, once, that the dump covers a resource. */
 function announce({ dump, entries }: File, resource: Resource | null): void {
   if (resource === null || dump.versions.has(resource)) return;
   dump.versions.set(resource, new Map());
@@ -342,7 +333,7 @@ function envelopeOf(file: File, text: string): Fields {
   return 'value' in parsed && isFields(parsed.value) ? parsed.value : {};
 }
 
-/** The list has ended, and so its kind is known, if it has any. */
+/** The kind of a list may follow its items. */
 function closeList(file: File, envelope: Fields): void {
   const { list } = file;
   const whole = newList(envelope);
@@ -367,7 +358,6 @@ function closeList(file: File, envelope: Fields): void {
 
 // --- what could not be read ---
 
-/** Any object of the resource may be lost. */
 const anyOf = (resource: Resource): UnreadableObject => ({
   resource,
   namespace: null,
@@ -399,10 +389,7 @@ function reportLost(
   for (const item of lost) file.entries.push({ kind: 'unreadable', lost: item });
 }
 
-/**
- * The resources that may be behind the latest item of a list. kubectl writes one resource after the
- * other, so if the list looks like that, the latest one, else any of those seen.
- */
+/** The resources that may follow the latest item: kubectl writes one resource after the other. */
 function behind(list: List | null, unfinished: boolean): readonly Resource[] {
   if (list === null) return [];
   const named = itemResource(list);

@@ -1,8 +1,7 @@
 // A recording made by kwok: what `kwokctl snapshot record` and `kwokctl snapshot export --record`
 // write (sigs.k8s.io/kwok pkg/kwokctl/snapshot/save.go).
 //
-// It is a YAML file: first every object as it was at the beginning, then one ResourcePatch for each
-// change, with the time since the beginning:
+// It is YAML: every object as it was at the beginning, then one ResourcePatch for each change:
 //
 //   apiVersion: action.kwok.x-k8s.io/v1alpha1
 //   kind: ResourcePatch
@@ -12,15 +11,12 @@
 //   target: { name: web-1, namespace: shop }
 //   template: { status: { phase: Running } }
 //
-// The method is create (template is the object), patch or delete. Without patches it is a dump.
-// Which resources were recorded is not said, so the file is read twice, first for the resources
-// that occur in it. Objects have no resourceVersion, all times are relative to the beginning, which
-// is taken for the Unix epoch, and changes of different resources are nearly in order of time.
+// The method is create (template is the object), patch or delete. The file does not say which
+// resources were recorded, so it is read twice, first for the resources that occur in it. Times are
+// relative to the beginning, which is taken for the Unix epoch. Objects have no resourceVersion.
 //
-// Patches are strategic merge patches. Here a patch may hold what one between two versions of an
-// object does: maps are merged, null deletes, lists are replaced except those with a merge key
-// among the fields that the audit reads ($patch, $setElementOrder). Lists of strings are replaced
-// too; $deleteFromPrimitiveList and $retainKeys concern no such field.
+// Patches are strategic merge patches with $patch and $setElementOrder. No field that the audit
+// reads needs $deleteFromPrimitiveList or $retainKeys.
 
 import type { Resource, UnreadableObject } from '../../model/objects.ts';
 import { isOutput, resources } from '../../model/objects.ts';
@@ -82,7 +78,7 @@ export async function* readKwok(
 }
 
 interface KwokReading extends Reading {
-  /** The resources whose objects of the beginning are not complete. */
+  /** Resources whose objects of the beginning are not complete. */
   readonly unsynced: Resource[];
   /** The objects as they are now, by resource and key: what patches are applied to. */
   readonly raws: Map<string, unknown>;
@@ -166,7 +162,6 @@ function readPatch(reading: KwokReading, patch: Fields): RecordingEntry | null {
   return lose(reading, null, lost, message, details);
 }
 
-/** The entry of a change, after which the object is as `raw` says. */
 function change(
   reading: KwokReading,
   resource: Resource,
@@ -182,7 +177,6 @@ function change(
   return entry;
 }
 
-/** The object of a document that cannot be parsed, as far as its text names it. */
 function lostOf(text: string, kind: string): UnreadableObject | null {
   const named = /^ {2}resource:[ \t]+["']?(\w+)/m.exec(text)?.[1];
   const resource = resourceOfKind(undefined, kind) ?? resources.find((each) => each === named);
@@ -194,7 +188,7 @@ function lostOf(text: string, kind: string): UnreadableObject | null {
 
 // --- patches ---
 
-/** The lists that are merged by a key, of those that are read, by path. */
+/** The merge keys of lists, by path. */
 const mergeKeys: ReadonlyMap<string, string> = new Map([
   ['metadata.ownerReferences', 'uid'],
   ['spec.containers', 'name'],
@@ -246,7 +240,7 @@ function mergeList(base: unknown, patch: readonly unknown[], path: string): read
   return result;
 }
 
-/** The list in the order that a list of its keys gives; items that it does not name come last. */
+/** Items that `order` does not name come last. */
 function inOrder(list: unknown, order: unknown, path: string): unknown {
   const key = mergeKeys.get(path);
   if (key === undefined || !Array.isArray(list) || !Array.isArray(order)) return list;

@@ -1,14 +1,10 @@
 // Writes a live cluster's entries as the lines that recording.ts reads, without managedFields.
 //
-// A recording must contain what a live audit knew: also which watches were interrupted, which
-// changes were missed, and which objects could not be read.
-//
 // A recording that leaves the company is redacted: names (of objects, namespaces, Nodes, zones,
 // hosts), labels and selectors become hashes, and fields that the audit does not read are left out.
 // A text has the same hash everywhere in a recording, so that a selector still matches its pods.
-// The key of the hash is not stored, so that names cannot be guessed. Words of Kubernetes stay:
-// label keys under kubernetes.io and k8s.io, values that say who manages an object, phases and
-// conditions. So do uids, versions, times, ports and IP addresses.
+// The key of the hash is not stored, so that names cannot be guessed. Words of Kubernetes stay, as
+// do uids, versions, times, ports and IP addresses.
 
 import { createHmac, randomBytes } from 'node:crypto';
 
@@ -19,7 +15,7 @@ import type { Fields } from '../decode/json-fields.ts';
 import { isFields } from '../decode/json-fields.ts';
 import { kinds } from '../decode/json-objects.ts';
 
-/** The recorder of one file, which begins with a header and the first lists. */
+/** The recorder of one file. */
 export function createRecorder(redactor: Redactor | null) {
   const synced = new Set<Resource>();
   const hide = (name: string | null) => (name === null ? null : (redactor?.name(name) ?? name));
@@ -61,7 +57,7 @@ export function createRecorder(redactor: Redactor | null) {
     }
   };
   return {
-    /** The line of an entry, with its newline. */
+    /** With its newline. */
     line: (entry: LiveEntry) => `${JSON.stringify(fieldsOf(entry))}\n`,
     /** The last line of a recording that is complete. */
     end: (at: number) => `${JSON.stringify({ kind: 'end', at: rounded(at) })}\n`,
@@ -125,8 +121,10 @@ export function createRedactor(key: Uint8Array = randomBytes(32)) {
     }
     if (!isFields(value)) return value;
     if (type === 'map') return Object.fromEntries(Object.entries(value).map(redactPair));
-    const kept = shapes.get(type)?.filter(([field]) => value[field] !== undefined) ?? [];
-    return Object.fromEntries(kept.map(([field, type]) => [field, redact(type, value[field])]));
+    const kept = shapes.get(type)?.filter(([field = '']) => value[field] !== undefined) ?? [];
+    return Object.fromEntries(
+      kept.map(([field = '', type = 'plain']) => [field, redact(type, value[field])]),
+    );
   };
   return {
     /** The object without secret parts; null for a value that is not an object. */
@@ -138,7 +136,6 @@ export function createRedactor(key: Uint8Array = randomBytes(32)) {
         resource === 'endpointslices' && addressType !== 'IPv4' && addressType !== 'IPv6';
       return redact(isNamed ? 'NamedEndpointSlice' : kinds[resource], raw);
     },
-    /** The hash of a name. */
     name,
     labels: (labels: Labels) => Object.fromEntries(Object.entries(labels).map(redactPair)),
   };
@@ -181,10 +178,5 @@ const shapes = new Map(
     Topology: `kubernetes.io/hostname:hidden ${label.zone}:hidden`,
     Hints: 'forZones:Hint[] forNodes:Hint[]',
     Hint: 'name:hidden',
-  }).map(([type, fields]) => [type, fields.split(/\s+/).map(typedField)]),
+  }).map(([type, fields]) => [type, fields.split(/\s+/).map((field) => field.split(':'))]),
 );
-
-function typedField(text: string): readonly [name: string, type: string] {
-  const [name = '', type = 'plain'] = text.split(':');
-  return [name, type];
-}

@@ -8,15 +8,12 @@
 //   {"kind":"unreadable","at":T,"resource":"pods","type":"ADDED","namespace":…,"name":…,"labels":…}
 //   {"kind":"end","at":T}
 //
-// `at` is the arrival in Unix seconds. SYNC is an object of the first list, ADDED, MODIFIED and
-// DELETED are watch events, and BOOKMARK has only a time. `"gap":true` marks an object with missed
-// changes before it. An object that is missing before `synced` does not exist. `watch` has the new
-// state of a watch, and `unreadable` an object that the recorder could not read. entry.ts
-// describes the lines about nodes.
+// `at` is the arrival in Unix seconds. SYNC is an object of the first list, and BOOKMARK has only a
+// time. `"gap":true` marks an object with missed changes before it. An object that is missing
+// before `synced` does not exist. entry.ts describes the lines about nodes.
 //
-// A recording may be damaged anywhere, above all at its end, since the recorder may have been
-// killed. A bad line is a problem, with the object as far as it can be guessed, and the next line
-// is read. Time never decreases: a line that is older, or has no time, has that of the line before.
+// A recording may be damaged anywhere, above all at its end. A bad line is a problem, and the next
+// line is read. Time never decreases: a line that is older has the time of the line before.
 
 import type {
   Key,
@@ -44,7 +41,7 @@ export interface Source {
 }
 
 export interface RecordingOptions {
-  /** The latest version of the pod of this key that was delivered, for Pod.ipsSince. */
+  /** The pod of this key as delivered last, for Pod.ipsSince. */
   readonly previousPod?: ((key: Key) => Pod | undefined) | undefined;
   /** Longer lines, in bytes, are skipped. */
   readonly lineLimit?: number;
@@ -69,9 +66,8 @@ export interface RecordingEnd {
 }
 
 /**
- * Reads a recording. Content does not make it throw: problems are reported, the first 20 of each
- * message, and what can be read is delivered. Only API objects, which are no recording at all, are
- * an Error. Errors of `source.bytes` itself pass through.
+ * Reads a recording, and reports the first 20 problems of each message. Throws an Error for API
+ * objects, which are no recording at all. Errors of `source.bytes` itself pass through.
  */
 export async function* readRecording(
   source: Source,
@@ -116,7 +112,6 @@ export const newReading = (
   damage: null as { readonly message: string; readonly value: string | null } | null,
 });
 
-/** Reports a problem of the line that is read. */
 export function report(reading: Reading, message: string, extra?: Partial<Problem>): void {
   // A file without lines has no first one to blame.
   const line = reading.line === 0 ? null : reading.line;
@@ -127,7 +122,6 @@ function reportField(reading: Reading, expected: string, field: string, value: u
   report(reading, `Expected ${expected}`, { field, value: valueText(value) });
 }
 
-/** Reports an object that cannot be read, and returns its entry. */
 export function lose(
   reading: Reading,
   type: WatchEvent['type'] | null,
@@ -140,7 +134,7 @@ export function lose(
   return { kind: 'unreadable', at: reading.at, type, lost };
 }
 
-/** The entry of one line; null for a blank one and for one that cannot be read. */
+/** null for a blank line and for one that cannot be read. */
 function readLine(reading: Reading, line: Line): RecordingEntry | null {
   if (line.tooLong) return loseLine(reading, line.text, 'Line too long', String(line.bytes));
   const text = line.text.trim();
@@ -180,7 +174,6 @@ function readLine(reading: Reading, line: Line): RecordingEntry | null {
   }
 }
 
-/** Throws WrongType for a wrong field. */
 function readFields(reading: Reading, fields: Fields, line: Line): RecordingEntry {
   const { at } = reading;
   const { kind } = fields;
@@ -214,7 +207,6 @@ const watchStates: readonly WatchState[] = ['listing', 'synced', 'relisting', 's
 /** The first lines of JSON over several lines, and of YAML. */
 const dumpStart = /^(?:[{[]|---.*|%YAML.*|(?:- )?(?:apiVersion|kind|items|metadata|spec):.*)$/;
 
-/** Whether a first line is an API object, or several. */
 const isDump = (fields: unknown): boolean =>
   Array.isArray(fields) || (isFields(fields) && ('apiVersion' in fields || 'items' in fields));
 
@@ -257,7 +249,6 @@ function wordIn<T extends string>(fields: Fields, name: string, words: readonly 
   return word;
 }
 
-/** `SYNC`: it was there when the recording began. */
 const typeOf = (name: unknown): WatchEvent['type'] | null =>
   name === 'SYNC' ? 'added' : (eventTypes.get(name) ?? null);
 
@@ -307,7 +298,7 @@ function readUnreadable(reading: Reading, fields: Fields): RecordingEntry {
 
 const envelope = /^\{"kind":"object","at":[\d.]+,"resource":"[a-z]+","type":"[A-Z]+","object":/;
 
-/** The length of the object within the line as the recorder writes it, else as JSON, in bytes. */
+/** Bytes of the object within the line as the recorder writes it, else as JSON. */
 function objectBytes(line: Line, object: unknown): number | null {
   const before = envelope.exec(line.text);
   if (before === null || !line.text.endsWith('}}') || hasManagedFields(object)) {
@@ -316,7 +307,7 @@ function objectBytes(line: Line, object: unknown): number | null {
   return line.bytes - before[0].length - 1;
 }
 
-/** A line that cannot be parsed. Its beginning may still name the object. */
+/** The beginning of a line that cannot be parsed may still name the object. */
 function loseLine(reading: Reading, text: string, message: string, value: string | null) {
   const named = /"resource":"([a-z]+)"/.exec(text)?.[1];
   const resource = resources.find((resource) => resource === named);

@@ -1,9 +1,8 @@
 // Cuts YAML text into documents and the items of lists, as json-items.ts does, and parses them.
 //
 // `---` at the beginning of a line separates documents, even within a string. In the block sequence
-// `items` of a document, a line with a dash in the column of the first dash begins an item. So a
-// broken item does not hide the rest, and a list may have any length. The parser is slow (4 MB/s),
-// so objects of other kinds are not parsed. Aliases reach only within an item.
+// `items` a line with a dash in the column of the first dash begins an item. The parser is slow
+// (4 MB/s), so objects of other kinds are not parsed. Aliases reach only within an item.
 
 import { parseDocument } from 'yaml';
 
@@ -12,7 +11,6 @@ import { resourceOfKind } from '../decode/json-objects.ts';
 import type { Bytes, Line } from '../decode/line-reader.ts';
 import { lineBatches, textLimit } from '../decode/line-reader.ts';
 
-/** YAML documents; of their objects, only what is read is parsed. */
 export const yamlFormat: Format = {
   name: 'YAML',
   pieces: yamlPieces,
@@ -21,9 +19,8 @@ export const yamlFormat: Format = {
 };
 
 /**
- * Cuts YAML text into documents and the items of their lists and yields all that a chunk completes.
- * A list without a kind before or after its items is cut off; its last item is not delivered, since
- * half an item could look like a whole one. `isDamaged` is asked at the end.
+ * Yields the documents and list items that a chunk completes. A list without a kind is cut off: its
+ * last item is not delivered, since it may be half an item. `isDamaged` is asked at the end.
  */
 export async function* yamlPieces(
   source: Bytes,
@@ -179,7 +176,7 @@ function parseKnownYaml(text: string): Parsed {
 
 // --- without a parser ---
 
-/** The unquoted value of a field of the document or item itself, or null. Cheap, and no parser. */
+/** The unquoted value of a field of the document or item itself; null if it has none. */
 export function yamlField(text: string, name: string): string | null {
   const { fields, column } = fieldsOf(text);
   return fieldAt(fields, column, name);
@@ -195,7 +192,7 @@ export function guessYaml(text: string, part = 'metadata'): Guess {
   return { kind: fieldAt(fields, column, 'kind'), namespace, name };
 }
 
-/** The text with a space for the dash of an item, and the column of its fields. */
+/** The text with a space for the dash of an item. */
 function fieldsOf(text: string): { readonly fields: string; readonly column: number } {
   const [indent = ''] = /^ *- +/.exec(text) ?? [];
   return { fields: ' '.repeat(indent.length) + text.slice(indent.length), column: indent.length };

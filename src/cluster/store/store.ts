@@ -1,13 +1,9 @@
-// Stores the newest version of every object, with the indexes that the audit needs.
+// Stores the newest version of every object, with the indexes that the audit needs. The cost of an
+// event depends on the object, not on the size of the cluster.
 //
-// The cost of an event depends on the object, not on the size of the cluster: pods are found by
-// address, Node and namespace, and Services by one pair of their selector. The listers are a view
-// of the store between two events.
-//
-// The API server orders the versions of an object by resourceVersion. An event that is older than
-// the stored version, or repeats it, changes nothing and is counted. The store remembers the last
-// deletions, so that a late event does not restore a deleted object. A version after a gap always
-// replaces the stored one, because api/version-filter.ts has checked its age.
+// An event that is older than the stored version, or repeats it, changes nothing and is counted.
+// The store remembers the last deletions, so that a late event does not restore an object. A
+// version after a gap always replaces the stored one: api/version-filter.ts has checked its age.
 
 import {
   equalAddresses,
@@ -39,8 +35,6 @@ import type {
 import { versionVerdict } from '../../model/resource-version.ts';
 import { selects } from '../../model/selector.ts';
 
-const tombstoneLimit = 4096;
-
 /** SetNodes of k8s.io/endpointslice@v0.36.3 topologycache/topologycache.go. */
 function zoneCapacityOf(nodes: Iterable<Node>): ZoneCapacity {
   const cpuMillisByZone = new Map<string, number>();
@@ -62,9 +56,6 @@ function selectorPair({ namespace, selector }: Service): readonly string[] {
   const pair = Object.entries(selector ?? {}).at(-1);
   return pair === undefined ? [] : [`${namespace} ${pair[0]}=${pair[1]}`];
 }
-
-/** The most label sets whose Services are cached: some megabytes. */
-const selectingLimit = 16_384;
 
 type State = ReturnType<typeof createState>;
 
@@ -88,7 +79,7 @@ const createState = () => ({
   dropped: { stale: 0, repeated: 0 },
   /** The Services that select some labels, in the namespace of the latest query. */
   selecting: new Map<Labels, { readonly namespace: string; readonly found: Service[] }>(),
-  /** null if it must be computed from the Nodes. */
+  /** null: to be computed from the Nodes. */
   zoneCapacity: null as ZoneCapacity | null,
 });
 
@@ -103,8 +94,10 @@ export function createStore(delivered: ReadonlySet<Resource>) {
     /** Stores the object of an event; null if the event changes nothing. */
     apply: (event: WatchEvent) => apply(state, event),
     /** A list of the resource is complete: no event that is older than the list can follow. */
-    listed: (resource: Resource): void => {
-      deleteTombstones(state, resource);
+    listed(resource: Resource): void {
+      for (const key of state.tombstones.keys()) {
+        if (key.startsWith(`${resource} `)) state.tombstones.delete(key);
+      }
     },
     /** How many events were older than the stored version, and how many repeated it. */
     dropped: state.dropped,
@@ -154,13 +147,7 @@ function addTombstone({ tombstones }: State, resource: Resource, object: AnyObje
   tombstones.delete(key);
   tombstones.set(key, object.resourceVersion);
   const oldest = tombstones.keys().next();
-  if (tombstones.size > tombstoneLimit && oldest.done !== true) tombstones.delete(oldest.value);
-}
-
-function deleteTombstones({ tombstones }: State, resource: Resource): void {
-  for (const key of tombstones.keys()) {
-    if (key.startsWith(`${resource} `)) tombstones.delete(key);
-  }
+  if (tombstones.size > 4096 && oldest.done !== true) tombstones.delete(oldest.value);
 }
 
 function replace(
@@ -220,7 +207,7 @@ function servicesSelecting(
     const candidates = indexes.servicesByPair.get(`${namespace} ${key}=${labels[key] ?? ''}`);
     for (const service of candidates) if (selects(service.selector, labels)) found.push(service);
   }
-  if (selecting.size >= selectingLimit) selecting.clear();
+  if (selecting.size >= 16_384) selecting.clear(); // some megabytes
   selecting.set(labels, { namespace, found });
   return found;
 }
@@ -229,10 +216,7 @@ function servicesSelecting(
 
 const noObjects: readonly never[] = [];
 
-/**
- * An index of objects by keys, like client-go's Indexer; `keysOf` returns each key of an object
- * once. Most keys have one object, which the map has without a list around it.
- */
+/** Like client-go's Indexer. Most keys have one object, which the map has without a list. */
 export function createIndex<T extends object>(keysOf: (object: T) => readonly string[]) {
   const entries = new Map<string, T | T[]>();
   const add = (key: string, object: T): void => {
@@ -278,24 +262,14 @@ export function createIndex<T extends object>(keysOf: (object: T) => readonly st
   };
 }
 
-// --- equal parts ---
-//
-// Nearly every endpoint has the address, name and uid of a pod, and an update of a slice changes
-// few endpoints. To share them saves memory, and comparisons often find the same reference.
+// --- equal parts, shared to save memory: comparisons often find the same reference ---
 
-/** The stored pods with an address in canonical form. */
 type PodsAt = (address: string) => readonly Pod[];
 
-/** The pod that `target` refers to; undefined if no stored pod has this address and reference. */
 const targetPod = (podsAt: PodsAt, target: ObjectRef | null, address: string): Pod | undefined =>
   target === null ? undefined : podsAt(address).find(({ ref }) => equalRefs(ref, target));
 
-const lookAhead = 16;
-
-/**
- * Finds equal items, in order, in the list of the version before: at the position behind the latest
- * one found, or a few places further, since few items come, go or change at a time.
- */
+/** Finds equal items, in order, in the list of the version before: few change at a time. */
 function createFollower<T>(
   known: readonly T[],
   isSame: (a: T, b: T) => boolean,
@@ -303,7 +277,7 @@ function createFollower<T>(
   let next = 0;
   let missed = 0;
   return (item) => {
-    const end = Math.min(next + Math.min(2 * missed + 2, lookAhead), known.length);
+    const end = Math.min(next + Math.min(2 * missed + 2, 16), known.length);
     for (let index = next; index < end; index++) {
       const candidate = known[index];
       if (candidate === undefined || !isSame(candidate, item)) continue;

@@ -4,12 +4,9 @@
 // Requests go over sockets by undici: HTTP/2 where the server offers it, as every kube-apiserver
 // does, with all watches in one connection; HTTP/1.1 elsewhere, and through proxies.
 //
-// A connection to a lost peer looks like an idle one. Over HTTP/2 undici sends pings, but does not
-// miss an answer. Here a connection without a byte is closed at the latest 42 s after the last one
-// (client-go: 45 s). HTTP/1.1 has no ping; there the reader must limit the silence.
-//
-// The windows are wider than usual, which a round trip of a millisecond would make the limit of a
-// large list. A slow reader has at most one window of unread bytes for each stream.
+// Over HTTP/2 undici sends pings, but does not miss an answer. Here a connection without a byte is
+// closed at the latest 42 s after the last one (client-go: 45 s). HTTP/1.1 has no ping; there the
+// reader must limit the silence. The windows are wider than usual, for large lists.
 
 import { on } from 'node:events';
 import type { Socket } from 'node:net';
@@ -23,13 +20,11 @@ import { Agent, buildConnector, Client } from 'undici';
 
 import type { Account, Target } from './kubeconfig.ts';
 
-/** One GET request. */
 export interface ApiRequest {
-  /** `/api/v1/pods`. */
   readonly path: string;
   readonly query: Readonly<Record<string, string>>;
   readonly accept: string;
-  /** Ends the request and its body, whenever it is aborted. */
+  /** Ends the request and its body. */
   readonly signal: AbortSignal;
 }
 
@@ -46,7 +41,6 @@ export interface Body extends AsyncIterable<Uint8Array> {
   readonly hasMore?: (() => boolean) | undefined;
 }
 
-/** Sends one request; rejects when no answer comes. */
 export type Ask = (request: ApiRequest) => Promise<ApiAnswer>;
 
 /** The environment of reflectors; `now` is the clock, Unix seconds. */
@@ -118,7 +112,7 @@ export function createTransport({ server, tls, proxy }: Target, patience = usual
     pingInterval: patience.ping * 1000,
   });
   return {
-    /** Sends a request with further headers; rejects when no answer comes. */
+    /** Rejects when no answer comes. */
     send(request: ApiRequest, headers: Readonly<Record<string, string>>): Promise<ApiAnswer> {
       const sendBy = (dispatcher: Dispatcher) => sendThrough(dispatcher, server, request, headers);
       if (plain) return sendBy(http1);
@@ -137,7 +131,7 @@ export function createTransport({ server, tls, proxy }: Target, patience = usual
   };
 }
 
-/** Closes a socket that has received no byte between three looks, not even of a ping's answer. */
+/** Closes a socket that has received no byte in two intervals, not even of a ping's answer. */
 function closeWhenSilent(socket: Socket, ping: number): void {
   let received = 0;
   let silent = 0;
@@ -180,10 +174,7 @@ async function sendThrough(
   };
 }
 
-/**
- * The chunks of a stream as they came; after 16 of at most 16 KiB the sender waits for the reader.
- * (A stream's own iterator copies all waiting chunks, which causes full collections.)
- */
+/** The chunks of a stream; its own iterator copies all waiting ones, which costs collections. */
 function chunksOf(stream: Readable): Body {
   let [arrived, taken] = [0, 0];
   stream.on('data', () => arrived++);

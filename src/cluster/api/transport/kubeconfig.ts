@@ -1,12 +1,10 @@
 // Chooses the API server and the credentials as kubectl does, by KubeConfig of
-// @kubernetes/client-node. KubeConfig reads kubeconfig files and the service account of a pod, runs
-// exec plugins and reads rotating token files.
+// @kubernetes/client-node.
 //
 // KubeConfig does not know the field tokenFile of a user, ignores a cluster's certificate authority
 // where the context names no user, refuses plain HTTP, does not look for a proxy in the environment
-// and passes exec plugins no exec information. This file adds all of that. KubeConfig keeps tokens
-// for a minute and the output of an exec plugin until it expires. To read them earlier, this file
-// loads everything again.
+// and passes exec plugins no exec information. This file adds all of that. KubeConfig caches tokens
+// and the output of exec plugins. To read them earlier, this file loads everything again.
 
 import { existsSync, readFileSync } from 'node:fs';
 import type { RequestOptions } from 'node:https';
@@ -30,12 +28,10 @@ export interface KubeconfigOptions {
   readonly context: string | null;
 }
 
-/** Where a pod finds the token of its service account. */
 const podToken = '/var/run/secrets/kubernetes.io/serviceaccount/token';
 
-/** Whether a default configuration names a cluster. */
+/** As rest.InClusterConfig of k8s.io/client-go@v0.36.3, or by a kubeconfig file. */
 export function isConfigured(environment: Readonly<Record<string, string | undefined>>): boolean {
-  // As rest.InClusterConfig of k8s.io/client-go@v0.36.3 has it.
   const { KUBERNETES_SERVICE_HOST: host = '', KUBERNETES_SERVICE_PORT: port = '' } = environment;
   const isInPod = host !== '' && port !== '' && existsSync(podToken);
   return isInPod || filesIn(environment).some((path) => existsSync(path));
@@ -86,9 +82,8 @@ async function credentialsOf({ config, cluster, proxyUrl }: ReturnType<typeof lo
 }
 
 /**
- * What sends requests through a proxy, by HTTP/1.1: no ping would find a dead connection, and only
- * there an ended request closes its own. SOCKS is left to another KubeConfig, which has only the
- * certificates of this moment, so that no exec plugin is run again.
+ * By HTTP/1.1: no ping would find a dead connection. SOCKS is left to another KubeConfig with only
+ * the current certificates, so that no exec plugin runs again.
  */
 async function proxyTo(
   proxyUrl: string,
@@ -110,7 +105,7 @@ async function proxyTo(
   return context.getDispatcher() ?? null;
 }
 
-/** Empty without a home folder, as in some pods. */
+/** Empty without a home folder. */
 function filesIn(environment: Readonly<Record<string, string | undefined>>): string[] {
   const named = (environment.KUBECONFIG ?? '').split(delimiter).filter((path) => path !== '');
   if (named.length > 0) return named;
@@ -118,7 +113,6 @@ function filesIn(environment: Readonly<Record<string, string | undefined>>): str
   return home === null ? [] : [join(home, '.kube', 'config')];
 }
 
-/** The cluster and user of the context, with what KubeConfig leaves out. */
 function load({ kubeconfig, context }: KubeconfigOptions) {
   const config = new KubeConfig();
   const paths = kubeconfig === null ? filesIn(process.env) : [kubeconfig];
@@ -151,7 +145,6 @@ function load({ kubeconfig, context }: KubeconfigOptions) {
   return { config, cluster, proxyUrl };
 }
 
-/** Makes a context the current one. Throws an Error that says what is wrong with it. */
 function choose(config: KubeConfig, context: string | null): Cluster {
   const name = context ?? config.getCurrentContext();
   const chosen = config.getContextObject(name);

@@ -3,8 +3,7 @@
 // golang.org/x/net@v0.49.0 http/httpproxy/proxy.go: HTTPS_PROXY for https and HTTP_PROXY for http,
 // in capitals first; never for localhost and loopback, nor for what NO_PROXY names: addresses,
 // ranges, domains with all below them (`.domain` only those), each with or without a port, or `*`.
-//
-// Left out: domains in other alphabets are compared as NO_PROXY writes them.
+// Domains in other alphabets are compared as NO_PROXY writes them.
 
 import { BlockList, isIP } from 'node:net';
 
@@ -33,7 +32,6 @@ function valueOf(variables: Variables, name: string): string {
   return upper === '' ? (variables[name.toLowerCase()] ?? '') : upper;
 }
 
-/** Whether a name is an address within a range. */
 function isInRange(name: string, network: string, bits: number): boolean {
   const [family, other] = [isIP(name), isIP(network)];
   if (family === 0 || family !== other || bits > (family === 4 ? 32 : 128)) return false;
@@ -56,7 +54,7 @@ function matches(entry: string, name: string, port: string): boolean {
   return name.endsWith(domain.startsWith('.') ? domain : `.${domain}`) || name === domain;
 }
 
-/** An address or a domain, and its port, '' without one. */
+/** The port is '' if there is none. */
 function split(entry: string): { readonly host: string; readonly wanted: string } {
   if (isIP(entry) === 6) return { host: entry, wanted: '' };
   // Brackets are for an address with a port.

@@ -3,7 +3,6 @@
 
 import type { ApiAnswer, ApiRequest, Ask, Body } from './connection.ts';
 
-/** What the reflector needs of the world; a simulation has another. */
 export interface Environment {
   /** Unix seconds. */
   now(): number;
@@ -25,10 +24,9 @@ export interface RequestLimits {
   readonly total?: number;
 }
 
-/** Seconds until an answer must begin, and between two bytes where silence is limited. */
+/** Until an answer must begin, and between two bytes where silence is limited. */
 const silenceSeconds = 45;
 
-/** Why an exchange was given up; the error that its body or its request ends with. */
 export class GivenUp extends Error {
   readonly reason: 'idle' | 'timeout';
   constructor(reason: 'idle' | 'timeout') {
@@ -40,10 +38,7 @@ export class GivenUp extends Error {
 /** The reason of an abort; it costs less than the DOMException of none. */
 const ended = new Error('The request was ended');
 
-/**
- * Sends a request, and ends it when `read` has read what it needs of the answer. Rejects with
- * GivenUp when the request was given up, else with what the connection says.
- */
+/** Sends a request, and ends it when `read` has resolved. Rejects with GivenUp at a limit. */
 export async function exchange<T>(
   environment: Environment,
   request: Omit<ApiRequest, 'signal'>,
@@ -54,7 +49,6 @@ export async function exchange<T>(
 ): Promise<T> {
   const controller = new AbortController();
   const began = environment.monotonic();
-  /** The time of the last byte, and whether the reader processes a chunk. */
   let [heard, answered, busy] = [began, false, false];
   const guard = async (): Promise<void> => {
     while (!controller.signal.aborted) {
@@ -84,10 +78,10 @@ export async function exchange<T>(
   try {
     controller.signal.throwIfAborted();
     // What comes before the request, a connection or a token, may know of no signal.
-    const { body, ...answer } = await Promise.race([
-      environment.ask({ ...request, signal: controller.signal }),
-      abortion(controller.signal),
-    ]);
+    const asked = environment.ask({ ...request, signal: controller.signal });
+    const aborted = Promise.withResolvers<never>();
+    controller.signal.addEventListener('abort', () => aborted.reject(ended));
+    const { body, ...answer } = await Promise.race([asked, aborted.promise]);
     answered = true;
     heard = environment.monotonic();
     const heardBody = { hasMore: body.hasMore, [Symbol.asyncIterator]: () => listen(body) };
@@ -99,10 +93,4 @@ export async function exchange<T>(
     signal.removeEventListener('abort', end);
     end();
   }
-}
-
-function abortion(signal: AbortSignal): Promise<never> {
-  return new Promise((_resolve, reject) => {
-    signal.addEventListener('abort', () => reject(ended), { once: true });
-  });
 }
