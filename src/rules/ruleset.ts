@@ -1,19 +1,15 @@
-// The rules of a node: tables, chains, rules, sets. Both parsers produce these types, and the walk
-// reads nothing else. iptables and nft have one form here: a rule is a list of statements in the
-// order in which the kernel evaluates them, matches first. A statement that a parser does not model
-// is `unknown` with its text: it is never left out and never assumed to match.
+// The rules of a node as both parsers produce them and the walk reads them. A rule is a list of
+// statements in the order in which the kernel evaluates them, matches first. A statement that a
+// parser does not model is `unknown` with its text: never left out, never assumed to match.
 //
-// Left out: families arp, bridge and netdev (no Service traffic of a node passes them), counters,
-// handles, and the times of a set's elements.
+// Left out: families arp and bridge, counters, handles, and the times of a set's elements.
 
 import type { Address, Range } from '../model/ip.ts';
 
 export type Family = 'ip' | 'ip6';
-
 export const familyOf = (address: Address): Family => (typeof address === 'number' ? 'ip' : 'ip6');
 
 export const hooks = ['prerouting', 'input', 'forward', 'output', 'postrouting'] as const;
-
 export type Hook = (typeof hooks)[number];
 
 export interface RuleSet {
@@ -32,7 +28,6 @@ export interface Lack {
    */
   readonly kind: 'table' | 'chains' | 'legacy' | 'targets';
   readonly family: Family;
-  /** Empty: several tables. */
   readonly table: string;
 }
 
@@ -45,12 +40,9 @@ export interface Table {
   readonly sets: ReadonlyMap<string, ElementSet>;
 }
 
-/** By name, in the order of the dump. */
 export interface Chains {
-  /** Those that hooks call. */
   bases(): readonly Chain[];
   readonly get: (name: string) => Chain | undefined;
-  /** All, or those whose names match. */
   values(named?: RegExp): Iterable<Chain>;
 }
 
@@ -72,7 +64,6 @@ export interface Chain {
   readonly target: DnatTarget | null;
   /** null until they are read. */
   rules: readonly Rule[] | null;
-  /** What the walker keeps about a long chain. */
   index: unknown;
 }
 
@@ -102,17 +93,14 @@ export const fieldMatch = (
   mask: number | null = null,
 ): Match => ({ kind: 'field', field, mask, ranges, negate });
 
-/** The chains of a table that has them as objects. */
 export const chainsOf = (byName: ReadonlyMap<string, Chain>): Chains => ({
   bases: () => [...byName.values()].filter(({ base }) => base !== null),
   get: (name) => byName.get(name),
   values: (named = /^/) => [...byName.values()].filter(({ name }) => named.test(name)),
 });
 
-/** A chain's rules. They are read when they are first asked for. */
 export const rulesOf = (chain: Chain): readonly Rule[] => (chain.rules ??= chain.read(chain));
 
-/** Numbers that a packet carries, or that go with it. */
 export type PacketField =
   | 'source'
   | 'destination'
@@ -130,22 +118,17 @@ export type PacketField =
   /** fin 1, syn 2, rst 4, psh 8, ack 16, urg 32, ecn 64, cwr 128. */
   | 'tcp flags';
 
-/** Conntrack's states and bits of status, in lower case, and the two of iptables: dnat, snat. */
-export type ConntrackState = string;
-
-/** What nft may look up, and by which it may choose. */
 export type LookupKey =
   | Readonly<{ kind: 'fields'; fields: readonly (PacketField | 'in' | 'out' | 'state')[] }>
   /** A number from offset to offset + modulus - 1, each as probable as the other. */
   | Readonly<{ kind: 'numgen'; modulus: number; offset: number }>
   | Readonly<{ kind: 'unknown'; text: string }>;
 
-/** One component of an element: a range of numbers, or the name of an interface. */
+/** A range of numbers, or the name of an interface. */
 export type Component = Range | string;
 
 export interface Element {
   readonly key: readonly Component[];
-  /** Of verdict maps. */
   readonly verdict: Action | null;
   /** Of maps: address and port, or what else the map yields. */
   readonly data: readonly (Address | string)[] | null;
@@ -157,7 +140,6 @@ export interface ElementSet {
   /** Rules may add elements, or they vanish by themselves: the dump shows one moment. */
   readonly dynamic: boolean;
   readonly timeoutSeconds: number | null;
-  /** What the walker keeps about a set. */
   index: unknown;
 }
 
@@ -165,15 +147,14 @@ export type Match =
   | {
       readonly kind: 'field';
       readonly field: PacketField;
-      /** The bits to look at; null: all. */
       readonly mask: number | null;
       readonly ranges: readonly Range[];
       readonly negate: boolean;
     }
   /** Names may end in `*`: any that begins so. */
   | Readonly<{ kind: 'interface'; side: 'in' | 'out'; names: readonly string[]; negate: boolean }>
-  /** One of these states holds. */
-  | Readonly<{ kind: 'state'; states: readonly ConntrackState[]; negate: boolean }>
+  /** Conntrack's states and bits of status, in lower case, and the two of iptables: dnat, snat. */
+  | Readonly<{ kind: 'state'; states: readonly string[]; negate: boolean }>
   /** Upstream's words, in lower case: local, unicast, broadcast, multicast, anycast. */
   | {
       readonly kind: 'address type';
@@ -233,17 +214,14 @@ export type Action =
 export interface Translation {
   readonly addresses: Range | null;
   readonly ports: Range<number> | null;
-  /** Ports are drawn. */
   readonly random: boolean;
 }
 
 export type Statement = Match | Action;
 
 /**
- * One rule set of several dumps of a node: both families, both backends. Where one of them is
- * iptables' own output, its tables that an nft dump shows too (`ip nat`, with matches that nft
- * cannot show) are taken from iptables alone, except those that iptables cannot show. A part that
- * one dump lacks and another has is not lacking.
+ * One rule set of several dumps of a node: both families, both backends. A table that both iptables
+ * and nft show is taken from iptables, except chains that it cannot show: nft hides some matches.
  */
 export function mergeRuleSets(rulesets: readonly RuleSet[]): RuleSet {
   const all = rulesets.flatMap((ruleset) => ruleset.tables);
@@ -281,10 +259,7 @@ function hiddenIn(table: Table, shown: Table): Table {
 
 const placeOf = ({ name, base }: Chain): string => `${name} ${base?.hook} ${base?.priority}`;
 
-/**
- * Tables of nft whose chains of endpoints translate without showing the destination.
- * Where kube-proxy has a table of its own they are what another mode has left.
- */
+/** Not where kube-proxy has a table of its own: then another mode left these chains. */
 function targetsLacking(tables: readonly Table[]): Lack[] {
   const listed = tables.filter(({ source }) => source === 'nft');
   return listed.flatMap(({ family, name: table, chains }): Lack[] => {
@@ -305,7 +280,6 @@ const hidesTarget = ({ statements }: Rule): boolean =>
       statement.text.startsWith('{"xt"'),
   );
 
-/** What is lacking, for people, and by what it would not be. */
 export function lackText({ kind, family, table: name }: Lack): string {
   const program = family === 'ip' ? 'iptables' : 'ip6tables';
   const table = `table ${family} ${name}`;

@@ -55,11 +55,9 @@ const note = /^(?:comment|nfacct)$/;
 /** They ask for headers that no first packet has; and conntrack puts fragments together first. */
 const absent = /^(?:frag|rt|hbh|dst|ah|esp|mh|icmp|icmp6|igmp)$/;
 
-/** Modules whose options are independent of each other. */
 const plain =
   /^(?:tcp|udp|udplite|sctp|dccp|multiport|iprange|conntrack|state|(?:conn)?mark|ttl|hl)$/;
 
-/** What the options of a module ask for; `text` is all of it, as it is written. */
 export function matchesOf(module: string, options: readonly Option[], text: string): Statement[] {
   if (note.test(module)) return [{ kind: 'note', text }];
   if (absent.test(module)) return [{ kind: 'never', text }];
@@ -71,7 +69,6 @@ export function matchesOf(module: string, options: readonly Option[], text: stri
   });
 }
 
-/** What one option asks for; unknown, with this text, if it is not modelled. */
 export const matchOf = (option: Option, text: string): Match =>
   optionReaders[option.name]?.(option, text) ?? { kind: 'unknown', text };
 
@@ -158,7 +155,6 @@ const optionReaders: Readonly<Record<string, OptionReader>> = {
   '--hl-eq': readHops(2),
 };
 
-/** The bits of these flags; null if one of them is none. */
 function flagsOf(names = ''): number | null {
   const bits = names.split(',').map((name) => tcpFlags[name.toLowerCase()]);
   return bits.includes(undefined) ? null : bits.reduce<number>((all, bit = 0) => all | bit, 0);

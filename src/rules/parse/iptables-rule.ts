@@ -2,16 +2,14 @@
 // extensions (iptables 1.8, extensions/libxt_*.c, libipt_*.c and libip6t_*.c). Matches are in
 // iptables-match.ts. A part that cannot be parsed becomes `unknown` with its text.
 //
-// Translations, marks and verdicts are modelled: they decide where a first packet goes. Targets
-// that write a log or change other fields (DSCP, TTL, MSS) are notes. A target that is neither, and
-// not a chain, is an unknown verdict. The walk finds out whether a name is a chain.
+// Translations, marks and verdicts are modelled. Targets that log or change other fields are notes.
+// Any other target is an unknown verdict, or a chain: the walk finds out which.
 
 import { parseNetwork } from '../../model/ip.ts';
 import type { Action, Statement } from '../ruleset.ts';
 import type { Option } from './iptables-match.ts';
 import { matchesOf, matchOf, portRange } from './iptables-match.ts';
 
-/** Statements by the text of a part: the rules of one dump share them. */
 export type PartCache = Map<string, readonly Statement[]>;
 
 const maxCachedParts = 4096;
@@ -24,7 +22,6 @@ const parts = new RegExp(`(?:${comment}|[^" ]+|${quoted}|${innerSpace})+`, 'g');
 
 const words = new RegExp(`${quoted}|[^ ]+`, 'g');
 
-/** Parses the options of a rule. Never throws. */
 export function parseRule(options: string, cache: PartCache = new Map()): readonly Statement[] {
   const jump = options.lastIndexOf(' -j ');
   const target = options.slice(jump + 4);
@@ -51,7 +48,6 @@ function cached(
 /** Nearly every address and comment is different, so these are not cached. */
 const isDistinct = (part: string): boolean => /-[sd] |--comment /.test(part);
 
-/** Whether a word is an option or the negation of one: not if it is quoted or a number. */
 const isOption = (word: string): boolean => /^[-!](?!\d)/.test(word);
 
 const withoutQuotes = (word: string): string =>
@@ -89,7 +85,6 @@ function parsePart(text: string): readonly Statement[] {
   }
 }
 
-/** The options of a match or a target: `[!] --name values`. */
 function optionsOf(all: readonly string[]): Option[] {
   const options: Option[] = [];
   for (let at = 0; at < all.length;) {
@@ -110,7 +105,6 @@ const verdicts: Readonly<Record<string, Action>> = {
   NOTRACK: { kind: 'notrack' },
 };
 
-/** They let the packet go on as it is, for all that is asked here. */
 export const noteTargets = new Set([
   ...['LOG', 'NFLOG', 'ULOG', 'TRACE', 'AUDIT', 'DSCP', 'TOS', 'TTL', 'HL', 'TCPMSS', 'ECN'],
   ...['TCPOPTSTRIP', 'CHECKSUM', 'CLASSIFY', 'LED', 'RATEEST', 'SET', 'SECMARK', 'CONNSECMARK'],

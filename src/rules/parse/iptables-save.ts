@@ -39,9 +39,7 @@ const newReading = (text: string, family: Family) => ({
   /** The first quote behind the last rule without quotes; the text's length if there is none. */
   quote: -1,
   line: 0,
-  /** Tables that the dump mentions in comments but does not show. */
   lacks: [] as RuleSet['lacks'][number][],
-  /** A comment names the nft backend. */
   isNft: false,
 });
 
@@ -104,11 +102,9 @@ const compatible = /^# Table `(\w+)' (is|contains) incompatible\b/;
 const warning = /^# Warning: (ip6?)tables-legacy tables present\b/;
 
 /**
- * Comments of iptables-nft-save: `# Table `T' is incompatible, use 'nft' tool.` in place of T, and
- * from 1.8.8 on `# Table `T' contains incompatible base-chains, use 'nft' tool to list them.`
- * before it. `# Warning: iptables-legacy tables present, use iptables-legacy-save to see them` is
- * what it writes to its other output, where both go to one file. Later releases, as 1.8.9, call
- * themselves nf_tables.
+ * Comments of iptables-nft-save: `# Table `T' is incompatible, use 'nft' tool.` in place of T, from
+ * 1.8.8 on `# Table `T' contains incompatible base-chains, use 'nft' tool to list them.` before it,
+ * and the warning, if stderr goes to the same file. From 1.8.9 on it calls itself nf_tables.
  */
 function readComment(reading: Reading, comment: string): void {
   const { family, lacks } = reading;
@@ -210,7 +206,6 @@ const minCachedRules = 256;
 /** Of the other chains this many stay cached: packets to one frontend read the same chains. */
 const maxRecentChains = 128;
 
-/** Where the name is in a line that declares a chain or has a rule of it. */
 function nameIn(text: string, line: number): number {
   const first = text.charAt(line);
   if (first === ':') return line + 1;
@@ -235,7 +230,6 @@ function slotOf(text: string, lines: OpenTable['lines'], name: string): number {
   }
 }
 
-/** The chains of a table. They are created when a walk looks for them. */
 function openChains(
   { text }: Reading,
   { bases, lines, laterStarts }: Pick<OpenTable, 'bases' | 'lines' | 'laterStarts'>,
@@ -278,7 +272,6 @@ function openChains(
   };
 }
 
-/** The rules of a chain in successive lines from `start` on. */
 function rulesAt(text: string, start: number, name: string, cache: PartCache): readonly Rule[] {
   const [prefix, rules] = [`-A ${name}`, [] as Rule[]];
   for (let at = start; at >= 0 && at < text.length;) {

@@ -24,7 +24,6 @@ export function partsOf(value: unknown, tag: string): readonly unknown[] {
 
 const etherTypes: Readonly<Record<string, number>> = { ip: 2, ip6: 10, ipv4: 2, ipv6: 10 };
 
-/** A scalar as a number: an address, a port, a mark, the number of a protocol. */
 function scalarOf(value: unknown, type: string): Component | null {
   if (typeof value === 'number') return only(value);
   if (typeof value !== 'string') return null;

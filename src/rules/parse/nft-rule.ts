@@ -212,11 +212,9 @@ function statusMatch(left: unknown, bit: unknown, { op, right }: RawMatch): Matc
   return entryMatch([bit], op === '!=');
 }
 
-/** One word or several, in a list or a set. */
 const wordsOf = (right: unknown): string[] =>
   partsOf(right, tagOf(right)[0] === '|' ? '|' : 'set').filter((word) => typeof word === 'string');
 
-/** Bits as a number, as the names of TCP's flags, or as several joined; null: it is neither. */
 function bitsOf(value: unknown): number | null {
   if (typeof value === 'number') return value;
   if (typeof value === 'string') return tcpFlags[value] ?? null;
@@ -296,7 +294,6 @@ function anonymous(raw: unknown): ElementSet {
   };
 }
 
-/** A named set or map, or one that is written on the spot; null: it is not listed. */
 function setOf(data: unknown, table: Table): ElementSet | null {
   if (typeof data !== 'string') return anonymous(data);
   return table.sets.get(data.replace(/^@/, '')) ?? null;
@@ -393,7 +390,6 @@ function mapTranslation(map: NftFields, port: unknown, table: Table, text: strin
 
 const marks = ['MARK', 'CONNMARK'];
 
-/** An extension of iptables: the listing has its name alone. */
 function extensionOf(fields: NftFields, table: NftTable, text: string): Statement {
   const name = String(fields.name);
   if (fields.type === 'match') {
@@ -417,7 +413,6 @@ export const setsMark = (rule: RawRule): boolean =>
     return tag === 'xt' && marks.includes(String(name));
   });
 
-/** The bits of marks that the rule asks for. */
 export function askedBitsOf(rule: RawRule): number {
   let bits = 0;
   for (const expression of rule.expr) {

@@ -12,7 +12,6 @@ import { readElement, tagOf } from './nft-expression.ts';
 import type { NftTable, RawRule } from './nft-rule.ts';
 import { askedBitsOf, hasExtension, readRule, setsMark } from './nft-rule.ts';
 
-/** Fields of a table, a chain and a set. */
 interface RawObject {
   readonly family: string;
   readonly table: string;
@@ -119,11 +118,9 @@ const listOf = (flags: string | readonly string[] = []): readonly string[] =>
   typeof flags === 'string' ? [flags] : flags;
 
 /**
- * Which bits a MARK target of iptables in this table may change. The listing has neither its bits
- * nor its values. A program that marks packets in iptables asks for the marks there; what is asked
- * in a table that sets marks is set there, and the rest may be set by any. All other bits stay:
- * programs that mark share them out (kube-proxy's is its own). This is the one thing that is taken
- * for granted of what cannot be seen; a dump by iptables-save beside the listing makes it needless.
+ * Which bits a MARK target of iptables in this table may change; the listing has neither its bits
+ * nor its values. Assumed: a program that marks packets in iptables also asks for the marks there,
+ * and programs that mark share the bits out. With a dump by iptables-save nothing is assumed.
  */
 function bitsSetIn(table: OpenTable, tables: readonly OpenTable[]): number {
   const others = tables.filter((other) => other !== table && !rulesIn(other).some(setsMark));
@@ -165,7 +162,6 @@ function baseOf({ hook, type, prio, policy }: RawObject, created: number): Base 
   };
 }
 
-/** What each rule of a device's chain asks for first, as if it said so. */
 function guardsOf({ hook, dev }: RawObject): readonly unknown[] {
   if (hook !== 'ingress' && hook !== 'egress') return [];
   const key = hook === 'ingress' ? 'iifname' : 'oifname';

@@ -1,7 +1,6 @@
 // Describes what a node does with one frontend: in words that are equal for equal behavior, and as
-// a digest of 64 bits. The agent computes the digest from the node's rules, and the auditor
-// computes it from the expected outcomes. Both sides must walk the same packets in the same order
-// and round equally, so this file contains all of that.
+// a digest of 64 bits. The agent (from the rules) and the auditor (from the expected outcomes) must
+// walk the same packets in the same order and round equally, so this file contains all of that.
 //
 // The senders are a process of the node, a pod of it and a client outside. The words of an outcome
 // have its share and whether it is masqueraded, and the affinity of endpoints. Shares have the form
@@ -56,7 +55,6 @@ export function readKey(key: string): RuleFrontend | null {
   return { family, address, protocol: known, port, translators: 1 };
 }
 
-/** The packets that are put to a frontend, in their order. */
 export function packetsOf(frontend: RuleFrontend, asking: NodeSenders): Packet[] {
   const { family, address, protocol, port: dport } = frontend;
   const own = asking.addresses.filter((text) => text.includes(':') === (family === 'ip6'));
@@ -76,7 +74,6 @@ export function packetsOf(frontend: RuleFrontend, asking: NodeSenders): Packet[]
   });
 }
 
-/** A packet as it is asked for: `outside,198.51.100.7,10.96.0.1,tcp,443`. */
 export function packetText({ from, src, dst, protocol, dport, iif }: Packet): string {
   return [from, src, dst, protocol, dport, ...(iif === undefined ? [] : [iif])].join(',');
 }
@@ -94,14 +91,12 @@ export function readPacket(text: string): Packet | null {
   return iif === undefined ? packet : { ...packet, iif };
 }
 
-/** What becomes of a packet, as one of the two sides knows it. */
 export interface PacketWords {
   readonly words: string;
   /** Where it may come to: `ip:port`. */
   readonly endpoints: Iterable<string>;
 }
 
-/** What becomes of all packets of a frontend, in words. */
 export function wordsAt(
   frontend: RuleFrontend,
   asking: NodeSenders,
@@ -164,7 +159,6 @@ function podsOf({ pods, addresses }: NodeSenders): (ip: string) => boolean {
   return (ip) => ranges.length > 0 && !addresses.includes(ip) && isWithinAny(ip, ranges);
 }
 
-/** One outcome in words, without what kube-proxy is free to choose. */
 export function wordsOf(outcome: PacketOutcome): string {
   const words: string[] = [];
   if (outcome.unknown.length > 0) words.push('unknown');
@@ -196,7 +190,6 @@ function shareOf(probability: number): string {
   return probability.toPrecision(6);
 }
 
-/** The expected outcome of a packet: one of these, or endpoints of equal probability. */
 export type ExpectedPacket =
   | { readonly kind: 'reject' | 'drop' | 'pass' }
   | {
@@ -217,7 +210,6 @@ export function wordsOfExpected(expected: ExpectedPacket): string {
     .join(', ');
 }
 
-/** What is expected of a frontend and what becomes of it, in 64 bits each. */
 export interface Digests {
   /** null: several things are right. */
   readonly expected: string | null;
@@ -228,10 +220,7 @@ export interface Digests {
 /** What becomes of these packets in 64 bits, as 16 hexadecimal digits. */
 export const digestOf = (words: readonly string[]): string => hash64(words.join('\n'));
 
-/**
- * FNV-1a in two halves with different beginnings, each mixed at its end as MurmurHash3 mixes. Good
- * enough to distinguish behaviors; an attacker who can choose rules need not forge it.
- */
+/** FNV-1a in two halves with different beginnings, each mixed at its end as MurmurHash3 mixes. */
 function hash64(text: string): string {
   let [high, low] = [0x811c9dc5, 0xc9dc5118];
   for (let at = 0; at < text.length; at++) {

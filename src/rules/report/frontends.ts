@@ -1,6 +1,5 @@
 // Lists the frontends of a rule set: addresses and ports at which it handles new connections before
-// routing. They are found by what rules match, not by names or comments. The search goes from the
-// base chains of type nat through every jump until rules have matched an address and a port.
+// routing. They are found by what rules match, not by names or comments.
 //
 // A frontend has one address and one port. For a rule that matches a range, the ends of the range
 // are used, and for a rule that matches no port, a port that hardly any Service has.
@@ -25,12 +24,10 @@ export interface RuleFrontend {
 
 const askedFields = ['destination', 'protocol', 'destination port'];
 
-/** What the rules on the way have asked for of these fields. */
 type MatchedFields = Readonly<Partial<Record<string, readonly Range[]>>>;
 
 const protocols: Record<number, Protocol> = { 6: 'tcp', 17: 'udp', 132: 'sctp' };
 
-/** Each once. */
 export function frontendsInRules(ruleset: RuleSet): RuleFrontend[] {
   const found: Search['found'] = new Map();
   for (const table of ruleset.tables) {
@@ -52,7 +49,6 @@ interface Search {
   readonly table: Table;
   readonly isNat: boolean;
   readonly found: Map<string, FoundFrontend>;
-  /** Chains that were searched, with what had been asked for. */
   readonly seen: Set<string>;
 }
 
@@ -118,7 +114,6 @@ const mostRanges = 16;
 const endsOf = (ranges: readonly Range[]): ReadonlySet<Address> =>
   new Set(ranges.slice(0, mostRanges).flatMap(({ low, high }) => [low, high]));
 
-/** Takes note of frontends that are complete; returns whether they are. */
 function add(at: Search, asked: MatchedFields): boolean {
   const { destination, protocol, 'destination port': port } = asked;
   if (protocol === undefined || port === undefined) return false;

@@ -27,7 +27,6 @@ export const modeIn = ({ tables }: RuleSet): ProxyConfig['mode'] =>
 const isKubeProxys = ({ source, name }: Table): boolean =>
   source === 'nft' && name === 'kube-proxy';
 
-/** What the rules of a kube-proxy of this mode show of its configuration. */
 export function settingsIn(ruleset: RuleSet, mode: ProxyConfig['mode']): InferredSettings {
   const isOwn =
     mode === 'nftables'
@@ -37,10 +36,8 @@ export function settingsIn(ruleset: RuleSet, mode: ProxyConfig['mode']): Inferre
   return { ...markingIn(tables), ...nodePortsIn(tables) };
 }
 
-/** Rules of one Service after the other say the same. */
 const enough = 20;
 
-/** A rule that marks whatever goes to a cluster IP. */
 const everything = '';
 
 /** Each address family has tables of its own. */
@@ -66,14 +63,12 @@ function firstOf(keys: Iterable<string>): string[] {
   return found;
 }
 
-/** The sender that most rules name; the first of several. */
 function winner(named: readonly string[]): string | null {
   const votes = Map.groupBy(named, (key) => key);
   const [first] = [...votes].sort(([, some], [, others]) => others.length - some.length);
   return first?.[0] ?? null;
 }
 
-/** By rule that marks what goes to cluster IPs: the senders that it spares. */
 function* marked(table: Table): Generator<string> {
   for (const chain of table.chains.values(/^KUBE-(?:SV[CL]-|SERVICES$)|^service-|^services$/)) {
     for (const rule of rulesOf(chain)) {
@@ -92,7 +87,6 @@ const marks = (statement: Statement): boolean =>
 const leadsTo = (statement: Statement, chains: RegExp): boolean =>
   (statement.kind === 'jump' || statement.kind === 'goto') && chains.test(statement.chain);
 
-/** It asks for an address, and for nothing of the sender. */
 const isForClusterIP = ({ statements }: Rule): boolean =>
   statements.some(asksAddress) && !statements.some(asksSender);
 
@@ -107,7 +101,6 @@ const asksAddress = (statement: Statement): boolean =>
 
 const shortCuts = /^KUBE-SVC-|^service-/;
 
-/** By rule that spares pods of the node a Local policy: the pods. */
 function* shortCut(table: Table): Generator<string> {
   for (const chain of table.chains.values(/^KUBE-(?:EXT|XLB)-|^external-/)) {
     for (const rule of rulesOf(chain)) {
@@ -118,7 +111,6 @@ function* shortCut(table: Table): Generator<string> {
   }
 }
 
-/** The network or the interface that a rule asks senders for; null: neither. */
 function senderIn({ statements }: Rule, negate: boolean): string | null {
   for (const one of statements) {
     if (one.kind === 'interface' && one.side === 'in' && one.negate === negate) {
@@ -138,7 +130,6 @@ function byInterface(name: string): InferredSettings {
     : { detectLocalMode: 'BridgeInterface', bridgeInterface: name };
 }
 
-/** The network that is this range; null: it is none. */
 function networkOf({ low, high }: Range): string | null {
   const size = BigInt(high) - BigInt(low) + 1n;
   const bits = size.toString(2).length - 1;

@@ -26,13 +26,11 @@ interface OutcomeJson
   readonly by: readonly number[];
 }
 
-/** By outcome: `reject`, `drop`, `pass`, or a destination; those of no probability are left out. */
 interface WalkResultJson {
   readonly fates: Readonly<Record<string, OutcomeJson>>;
   readonly unknown: readonly UnknownRule[];
 }
 
-/** Outcomes in the order of the packets. */
 export interface EncodedOutcomes {
   readonly rules: readonly RuleJson[];
   readonly outcomes: readonly WalkResultJson[];
@@ -86,7 +84,6 @@ export function encodeOutcomes(outcomes: readonly PacketOutcome[]): EncodedOutco
   return { rules, outcomes: encoded };
 }
 
-/** A report does not have the expected form. */
 export class InvalidReport extends Error {}
 
 /** @throws InvalidReport unless it holds. */
@@ -166,7 +163,6 @@ function stepOf(raw: unknown): TraceStep {
   }
 }
 
-/** The table with this one rule. */
 function tableWith({ source, family, table, chain, base, text }: RuleJson): Table | undefined {
   const chains = [...new Set([base, chain])];
   if (source === 'iptables') {

@@ -54,10 +54,9 @@ type TranslationAction = Extract<
   { kind: 'dnat' | 'snat' | 'masquerade' | 'redirect' | 'netmap' }
 >;
 
-/** More possible results than this are one that is unknown. */
+/** With more possible results than this the destination is unknown. */
 const mostWays = 16;
 
-/** Each state that the translation may bring the packet into; `state` itself if it is one. */
 export function translate(action: TranslationAction, state: PacketState): readonly PacketState[] {
   if (action.kind !== 'snat' && action.kind !== 'masquerade' && state.questions !== null) {
     askPacket(state, ({ destination, destinationPort }) => `${destination} ${destinationPort}`);
@@ -130,7 +129,6 @@ const keptPort = (ports: Range<number> | null, current: number | null): number |
     ? current
     : ports.low;
 
-/** All values of a range, or else the current one; null: it is not known, or there are too many. */
 function valuesOf<T extends Address>(range: Range<T> | null, current: T | null): T[] | null {
   if (range === null) return current === null ? null : [current];
   const { low, high }: Range = range;
@@ -156,7 +154,6 @@ function toNode(ports: Range<number> | null, state: PacketState): PacketState {
   return state;
 }
 
-/** NETMAP keeps the bits that the network leaves free. */
 function toNetwork({ low, high }: Range, state: PacketState): readonly PacketState[] {
   if (changesSource(state.hook)) {
     state.sourceTranslated = true;

@@ -15,20 +15,17 @@ export interface BaseChain {
   readonly table: Table;
 }
 
-/** All nat chains of a hook, in the orders that are possible. */
 interface NatHook {
   readonly base: Pick<Base, 'priority' | 'created'>;
   readonly table: null;
   readonly orders: readonly (readonly BaseChain[])[];
 }
 
-/** A base chain of type filter or route, or the NAT hook. */
 export type Station = BaseChain | NatHook;
 
 /** For each hook the orders in which its stations may run: nearly always one. */
 export type Hooks = Readonly<Record<Hook, readonly (readonly Station[])[]>>;
 
-/** The hooks that packets of this family meet. */
 export function hooksOf(ruleset: RuleSet, family: Family): Hooks {
   const chains = ruleset.tables
     .filter((table) => table.family === family || table.family === 'inet')
@@ -48,7 +45,6 @@ function baseChain(table: Table, chain: Chain): BaseChain[] {
   return isEmpty ? [] : [{ chain, base, table }];
 }
 
-/** Whether a hook is behind routing: there, NAT changes the source. */
 export const changesSource = (hook: Hook): boolean => hook === 'postrouting' || hook === 'input';
 
 function stationsOf(hook: Hook, chains: readonly BaseChain[]): readonly (readonly Station[])[] {
@@ -63,7 +59,6 @@ function stationsOf(hook: Hook, chains: readonly BaseChain[]): readonly (readonl
 /** More members of one priority than this are too many to try every order of. */
 const mostTried = 4;
 
-/** All orders by priority; of two tables with one priority both orders. */
 function ordersOf<T extends Station>(members: readonly T[]): readonly (readonly T[])[] {
   const byPriority = Map.groupBy(members, ({ base }) => base.priority);
   let orders: readonly (readonly T[])[] = [[]];

@@ -1,14 +1,12 @@
-// Whether a match holds for a packet: yes, no, or unknown. Unknown is an answer, not a failure:
-// the match is one that no reader models, or it asks for what is not known of the packet (its
-// source port, the interface it leaves by, an address that a rule made without saying which).
+// Whether a match holds for a packet: yes, no, or unknown. It is unknown if no parser models the
+// match, or if it asks for what is not known of the packet, such as its source port.
 //
 // The packet is the first of its connection: conntrack's state is new, of TCP's flags only SYN is
 // set, and there is no connection mark yet. Source: linux include/uapi/linux/netfilter/*.h and
 // net/netfilter/nft_*.c, xt_*.c.
 //
-// Chains may be long: KUBE-SERVICES of a large cluster has tens of thousands of rules, each for one
-// address. Such a chain is sorted once by the destination address, or else the destination port,
-// that its rules ask for; a walk then sees the rules for its own, and all that ask for neither.
+// A long chain (KUBE-SERVICES may have tens of thousands of rules) is indexed once by the
+// destination address or port that its rules ask for; a walk sees the rules that may match.
 
 import { getOrInsert } from '../../model/get-or-insert.ts';
 import type { Address } from '../../model/ip.ts';
@@ -87,7 +85,6 @@ function fieldAnswer(match: MatchOf<'field'>, state: PacketState): MatchResult {
 
 const knownValue = ({ value, known }: Bits): number | null => (known === 0xffffffff ? value : null);
 
-/** What the packet carries in a field; null: it is not known. */
 const numbers: Readonly<Record<PacketField, (state: PacketState) => Address | null>> = {
   source: ({ source }) => source,
   destination: ({ destination }) => destination,
@@ -102,7 +99,6 @@ const numbers: Readonly<Record<PacketField, (state: PacketState) => Address | nu
   'connection mark': ({ connectionMark }) => knownValue(connectionMark),
 };
 
-/** Fields of bits: some may be known and others not. */
 function bitsAnswer(
   { field, mask, ranges, negate }: MatchOf<'field'>,
   state: PacketState,
@@ -123,7 +119,6 @@ function bitsAnswer(
   return possible ? 'unknown' : answer(false, negate);
 }
 
-/** null: the packet has no such field, or it is not known. */
 function bitsOf(field: PacketField, state: PacketState): Bits | null {
   if (field === 'mark') return state.mark;
   if (field === 'connection mark') return state.connectionMark;
@@ -150,10 +145,7 @@ function interfaceAnswer(
   return names.includes('*') ? answer(true, negate) : 'unknown';
 }
 
-/**
- * The interfaces that it may leave by. To the rules of the hook output it still leaves as it
- * was sent, whatever they make of its destination: the route changes when all of them are through.
- */
+/** In the hook output the route is that of the original destination until all rules are through. */
 function interfacesOut(state: PacketState): readonly string[] | null {
   const to = state.hook === 'output' ? state.original.address : state.destination;
   return to === null ? null : state.interfacesTo(to);
@@ -216,7 +208,6 @@ const isExact = (component: Component): boolean =>
 const textOf = (component: Component): string =>
   typeof component === 'string' ? component : String(component.low);
 
-/** Elements without ranges by their components, and all others. */
 function indexOf(set: ElementSet) {
   const exact = new Map<string, Element>();
   const others: Element[] = [];
@@ -268,7 +259,6 @@ function covers(component: Component, value: Address | string | undefined): bool
   return typeof value !== 'string' && isWithin(value, component);
 }
 
-/** A shorter chain is read faster than an index is made. */
 const shortest = 256;
 
 /** The rules that may match, in order: all that are left out surely do not. */
@@ -290,7 +280,6 @@ type Places = Map<Address, number[]>;
 
 const none: readonly number[] = [];
 
-/** null: any place may be one. */
 const placesOf = (by: Places, value: Address | null): readonly number[] | null =>
   value === null ? null : (by.get(value) ?? none);
 
@@ -311,7 +300,6 @@ function placesIn(rules: readonly Rule[]) {
   return { general, generalRules, byAddress, byPort };
 }
 
-/** Statements that change nothing. */
 const passive = new Set<Statement['kind']>([
   ...(['field', 'interface', 'state', 'address type', 'lookup'] as const),
   ...(['note', 'never', 'unknown'] as const),

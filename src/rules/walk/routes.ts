@@ -3,13 +3,11 @@
 // table with interfaces, `fib_trie` the networks of every table, without them. Reference: linux
 // net/ipv4/fib_trie.c (fib_route_seq_show, fib_trie_seq_show).
 //
-// What they leave open stays so. Of an address that another table has a route to, nothing is known.
-// Of a route with several next hops they show the first: the others may be on any interface that
-// leads on, a hardware device or one that another gateway is reached by. Of several routes to one
-// network, by metric or by type of service, each may be the one.
+// Of an address that another table has a route to, nothing is known. Of a route with several next
+// hops they show the first: the others may be on any uplink, a hardware device or the interface of
+// another gateway. Of several routes to one network each may be the one.
 //
-// Packets are assumed to come in by the interface by which their answers leave. A pod's is a
-// network of the node alone.
+// Packets are assumed to come in by the interface by which their answers leave.
 //
 // Left out: IPv6, where one file shows the routes of all tables and not which table has which;
 // rules that forbid without a table.
@@ -24,7 +22,6 @@ interface Route extends Range<number> {
   readonly hasGateway: boolean;
 }
 
-/** Routes of the kernel. */
 export interface Routes {
   readonly main: readonly Route[];
   /** Networks that other tables have routes to. */
@@ -41,7 +38,6 @@ export interface RouteLookup {
   readonly from: (sender: 'pod' | 'outside', source: Address) => string | null;
 }
 
-/** More than these are a router's. */
 const mostRoutes = 4096;
 
 /** The flag of a route by a gateway: include/uapi/linux/route.h. */
@@ -60,7 +56,6 @@ export function readRoutes(route: string, trie: string, devices: readonly string
   return { main, others, uplinks: [...new Set([...devices, ...gateways])].sort() };
 }
 
-/** A line of `route`; null: it is none. */
 function routeIn(line: string): Route | null {
   const [name = '', network = '', , flags = '', , , , mask = ''] = line.split(/\s+/);
   const range = parseNetwork(`${addressIn(network)}/${addressIn(mask)}`);
@@ -77,7 +72,6 @@ const addressIn = (word: string): string =>
     .reverse()
     .join('.');
 
-/** The networks of `fib_trie` in tables other than main and local; null: it is no such file. */
 function networksIn(trie: string): Range[] | null {
   const networks: Range[] = [];
   let isOther: boolean | null = null;
@@ -106,7 +100,6 @@ export function hostsOf({ main, uplinks }: Routes): { address: number; interface
   return hosts.sort((a, b) => a.address - b.address);
 }
 
-/** By which interfaces these routes lead. */
 export function routeLookup({ main, others, uplinks }: Routes): RouteLookup {
   const bySize = new Map<number, Map<number, Set<string>>>();
   for (const { low, high, interface: name, hasGateway } of main) {

@@ -1,6 +1,5 @@
-// The way through one base chain and all chains that it calls. Rules are taken in order; a rule
-// applies when all its matches hold, and its action decides what is next. Where more than one thing
-// can happen the way forks:
+// The way through one base chain and all chains that it calls. Where more than one thing can happen
+// the way forks:
 //
 //   chance       both ways are walked, each with its share
 //   memory       `recent` and sets that rules fill: a remembered source goes one way, all others
@@ -21,18 +20,15 @@ import { addHull, addTally, count, isDestination, tallyOf } from './outcome-shar
 import { continueTranslated, forkedTooOften } from './walk-cache.ts';
 import type { PacketState, Tally, Walk } from './walk-state.ts';
 
-/** A place in a chain to come back to. */
 interface Frame {
   readonly base: BaseChain;
   readonly chain: Chain;
   readonly rules: readonly Rule[];
   readonly next: number;
   readonly parent: Frame | null;
-  /** The affinity in force when the packet was here. */
   readonly affinity: PacketState['affinity'];
   /** Something forked here, so that what follows may be asked for more than once. */
   readonly isFork: boolean;
-  /** What follows, by state. */
   rest: Map<string, Tally> | null;
 }
 
@@ -63,7 +59,6 @@ type Next = 'same rule' | 'next rule' | 'over';
 const mostSteps = 2_000_000;
 const deepest = 400;
 
-/** Walks a base chain, and on from there. */
 export function runBase(walk: Walk, base: BaseChain, state: PacketState): void {
   const { chain } = base;
   const rules = candidatesOf(chain, state);
@@ -116,7 +111,6 @@ function enter(run: Run, chain: Chain, rules: readonly Rule[], parent: Frame | n
   run.forked = false;
 }
 
-/** What follows from a place on, for one packet as it is there. */
 function restOf(walk: Walk, frame: Frame, before: PacketState): Tally {
   const { base, chain, rules, next, parent, affinity } = frame;
   const key = keyOf({ ...before, affinity });
@@ -186,7 +180,6 @@ function applyRule(run: Run, rule: Rule, from: number, before: Pending): Next {
   return 'next rule';
 }
 
-/** The place that a run is at, to come back to from a fork. */
 function frameOf(run: Run): Frame {
   if (run.forked && run.parent !== null && run.next >= run.rules.length) return run.parent;
   return frameAt(run, true);
@@ -196,7 +189,6 @@ function frameAt({ base, chain, rules, next, parent, state }: Run, isFork: boole
   return { base, chain, rules, next, parent, affinity: state.affinity, isFork, rest: null };
 }
 
-/** Takes a packet beside this run, and back to the frame. */
 function branch(run: Run, frame: Frame, state: PacketState, take: (beside: Run) => Next): void {
   const { walk, base, chain } = run;
   const beside: Run = { walk, base, chain, rules: [], next: 0, parent: frame, forked: true, state };
@@ -231,7 +223,6 @@ function addWays({ walk, state }: Run, ways: readonly Tally[], rule: Rule, reaso
   return 'over';
 }
 
-/** The run itself takes what a fork left, unless that is worked out already. */
 function goOn({ walk, state }: Run, frame: Frame, share: number): Next {
   if (share <= 0) return 'over';
   state.weight *= share;
@@ -325,7 +316,6 @@ function callerOf(run: Run): Frame | null {
 const outerFrame = (run: Run): Frame | null =>
   run.forked ? (run.parent?.parent ?? null) : run.parent;
 
-/** A verdict that is not modelled may be any. */
 function performUnknown(run: Run, rule: Rule, text: string): Next {
   const { walk, state } = run;
   const ways = ['drop', 'reject', 'unknown'].map((outcome) =>
@@ -338,7 +328,6 @@ function performUnknown(run: Run, rule: Rule, text: string): Next {
 
 type MapAction = Extract<Action, { kind: 'verdict map' | 'dnat by map' }>;
 
-/** How many of the numbers that are drawn lead to the element. */
 function drawn({ key }: Element, { modulus, offset }: { modulus: number; offset: number }): number {
   const [component] = key;
   if (component === undefined || typeof component === 'string') return 0;
@@ -347,7 +336,6 @@ function drawn({ key }: Element, { modulus, offset }: { modulus: number; offset:
   return Math.max(0, high - low + 1);
 }
 
-/** A branch for every element that may be found, and the rest for those that find none. */
 function performMap(run: Run, rule: Rule, action: MapAction): Next {
   const { key, set } = action;
   const { walk, state } = run;

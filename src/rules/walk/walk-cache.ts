@@ -1,26 +1,21 @@
 // Caches the outcomes of packets whose destination was just translated. A Service with many
 // endpoints translates packets that differ only in their destination, and the rules behind rarely
-// depend on it. The first packet is walked in full. The cache records each question that depends on
-// its destination (`askPacket`), the answer, and the outcome: a path in a decision tree, with
-// questions as nodes, answers as branches and outcomes as leaves. A packet that reaches a leaf
-// takes the outcome recorded there, with its own destination. A packet whose answers match no
-// recorded branch is walked in full and adds a branch.
+// depend on it. The first packet is walked in full. Each question that depends on its destination
+// (`askPacket`), the answer and the outcome become a path in a decision tree. A packet whose
+// answers lead to a leaf takes the outcome there; another is walked in full and adds a branch.
 
 import { addShare, tallyOf } from './outcome-shares.ts';
 import type { DecisionLeaf, DecisionNode, DecisionTree, PacketState, Walk } from './walk-state.ts';
 
-/** A node needs few trees: by sender, protocol and mark. */
 const maxTrees = 16;
 
 /** Where rules ask for each destination by itself, there are many ways, each for a few packets. */
 const maxLeaves = 64;
 
-/** Why a walk is given up: of that, how a packet came here is the reason. */
 export const forkedTooOften = 'the rules fork too often';
 
 const newNode = (): DecisionNode => ({ question: null, branches: new Map(), leaf: null });
 
-/** Takes a packet on that was translated just now. */
 export function continueTranslated(walk: Walk, state: PacketState): void {
   const { destination, destinationPort, goal, remembered, affinity, questions } = state;
   const isKnown = destination !== null && destinationPort !== null && goal !== null;
@@ -40,14 +35,12 @@ function treeOf({ trees }: Walk, state: PacketState): DecisionTree {
   return tree;
 }
 
-/** The leaf that the packet reaches; null: there is none yet. */
 function leafOf({ root }: DecisionTree, state: PacketState): DecisionLeaf | null {
   let node: DecisionNode | undefined = root;
   while (node?.question) node = node.branches.get(node.question(state));
   return node?.leaf ?? null;
 }
 
-/** Walks a packet in full; null: the tree has enough leaves. */
 function addLeaf(walk: Walk, tree: DecisionTree, state: PacketState): DecisionLeaf | null {
   if (tree.leaves >= maxLeaves) return null;
   const { goal, trace } = state;
@@ -97,7 +90,6 @@ export function isSameButDestination(state: PacketState, other: PacketState): bo
   );
 }
 
-/** Adds the outcomes of another packet as those of this one. */
 function follow(walk: Walk, leaf: DecisionLeaf, { tally, weight, trace, goal }: PacketState): void {
   for (const [outcome, share] of leaf.tally) {
     addShare(tally, outcome === leaf.goal ? (goal ?? outcome) : outcome, {

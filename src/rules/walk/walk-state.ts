@@ -21,7 +21,6 @@ export function holds(list: List<string> | null, name: string): boolean {
 
 export interface TraceStep {
   readonly chain: string;
-  /** The base chain that led here. */
   readonly base: BaseChain;
   readonly rule: Rule;
 }
@@ -31,28 +30,24 @@ export interface PassedRule extends Omit<TraceStep, 'rule'> {
   rule: Rule | null;
 }
 
-/** A mark: some of its bits may not be known. */
 export interface Bits {
   readonly value: number;
   readonly known: number;
 }
 
-/** What brings a source here again. */
 interface Affinity {
   readonly name: string;
   readonly seconds: number | null;
 }
 
-/** What came of some packets: the least and the greatest share of any answer. */
+/** The least and the greatest share of some packets. */
 export interface Share {
   low: number;
   high: number;
   /** Bits: 1 some are not masqueraded, 2 some are, 4 some may be. */
   masquerade: number;
   trace: List<PassedRule> | null;
-  /** Names under which those without affinity were remembered. */
   remembered: List<string> | null;
-  /** What brings a source here again, and remembers it here. */
   affinity: Affinity | null;
 }
 
@@ -98,7 +93,7 @@ export function packetState(packet: Packet, node: NodeContext, localAddresses: r
     protocol: protocols[packet.protocol],
     /** The node's addresses, without those of its loopback interface. */
     localAddresses,
-    /** All interfaces of the node; null: not known. */
+    /** null: not known. */
     interfaces: interfaces?.all ?? null,
     /** The interfaces that may reach an address; null: not known. */
     interfacesTo: interfaces?.routes?.to ?? (() => null),
@@ -126,7 +121,6 @@ export function packetState(packet: Packet, node: NodeContext, localAddresses: r
     /** Whether it goes elsewhere than it was sent: NAT to the same place leaves no DNAT status. */
     rewritten: false,
     masqueraded: false as boolean | 'unknown',
-    /** The names under which rules remembered the source on the way. */
     remembered: null as List<string> | null,
     /** On the way of a source that is remembered: under which name, for how long. */
     affinity: null as Affinity | null,
@@ -159,10 +153,7 @@ const nowhere = {
   original: { address: null, port: null },
 };
 
-/**
- * Asks a packet something. An answer that is certain, and the same for an unknown destination of
- * the packet, is the same for every destination.
- */
+/** Asks a packet something, and records the question if the answer depends on its destination. */
 export function askPacket<Answer>(
   state: PacketState,
   question: (packet: PacketState) => Answer,
@@ -189,7 +180,6 @@ const isLoopback = (address: Address): boolean =>
 
 export interface UnknownRule {
   readonly reason: string;
-  /** The rule as the dump has it. */
   readonly rule: string;
 }
 
@@ -197,7 +187,6 @@ export interface Walk {
   readonly hooks: Hooks;
   /** The base chain let a packet pass, or NAT is settled: takes it to its next station. */
   readonly onward: (walk: Walk, state: PacketState) => void;
-  /** Unknowns that matter. */
   unknown: Map<string, UnknownRule>;
   /** What became of packets that were translated. */
   readonly trees: DecisionTree[];
@@ -207,20 +196,17 @@ export interface Walk {
 
 /** Outcomes of packets that differ only in their destination. */
 export interface DecisionTree {
-  /** The first of them, as it was translated. */
   readonly first: PacketState;
   readonly root: DecisionNode;
   leaves: number;
 }
 
-/** What a packet is asked next, or where its way ends. */
 export interface DecisionNode {
   question: MatchQuestion['question'] | null;
   readonly branches: Map<unknown, DecisionNode>;
   leaf: DecisionLeaf | null;
 }
 
-/** What became of one packet. */
 export interface DecisionLeaf extends Pick<PacketState, 'goal' | 'trace' | 'tally'> {
   readonly unknown: Walk['unknown'];
 }

@@ -67,7 +67,7 @@ export interface PacketOutcome {
 }
 
 /**
- * Walks packets through a rule set. Packets that follow others take what is known of those.
+ * Walks packets through a rule set.
  *
  * @throws TypeError where an address of the node is none; the result, where one of the packet is.
  */
@@ -100,9 +100,8 @@ const walkOf = ({ hooks, trees }: Pick<Walk, 'hooks' | 'trees'>): Walk => ({
 });
 
 /**
- * Whether what the node answers where a rule rejects is surely dropped on its way out: then the
- * sender receives nothing. The answer is a packet of the node itself, related to what it is about.
- * A process of the node receives it in any case, as with real kernels.
+ * Whether the node's answer to a rejected packet is surely dropped on its way out. The answer is a
+ * related packet of the node itself; a process of the node receives it in any case.
  */
 function isAnswerDropped(
   { src, dst }: Packet,
@@ -161,7 +160,6 @@ function eachOrder<T>(
   }
 }
 
-/** From one station of a hook to the next, and on to the next hook. */
 function onward(walk: Walk, state: PacketState): void {
   const settled = changesSource(state.hook) ? 'sourceTranslated' : 'translated';
   if (state.nat !== null) {
@@ -189,7 +187,6 @@ function onward(walk: Walk, state: PacketState): void {
   }
 }
 
-/** Whether the packet is for the node itself; null: its destination is not known. */
 const isLocal = (state: PacketState): boolean | null =>
   askPacket(state, (packet) => {
     const { toNode, destination } = packet;
@@ -216,7 +213,6 @@ function leaveHook(walk: Walk, state: PacketState): void {
 
 const end = (state: PacketState): void => count(state, state.goal ?? 'pass');
 
-/** By the destination to the node or past it: both ways, when that is not known. */
 function routed(state: PacketState, take: (way: PacketState, local: boolean) => void): void {
   const local = isLocal(state);
   if (local !== null) {
@@ -265,7 +261,6 @@ function stepsOf(trace: List<PassedRule> | null): readonly TraceStep[] {
   return steps.reverse();
 }
 
-/** A rule that was not read on the way is read now, once. */
 function isRead(step: PassedRule): step is PassedRule & TraceStep {
   const chain = step.base.table.chains.get(step.chain);
   step.rule ??= (chain === undefined ? undefined : rulesOf(chain).at(-1)) ?? null;
