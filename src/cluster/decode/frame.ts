@@ -13,7 +13,6 @@ export interface ApiStatus {
   readonly message: string;
   /** Seconds; null: it names none. */
   readonly retryAfter: number | null;
-  /** Reasons of the causes in its details. */
   readonly causes: readonly string[];
 }
 

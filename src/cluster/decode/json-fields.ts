@@ -48,8 +48,6 @@ export function isFields(value: unknown): value is Fields {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-// --- scalars ---
-
 export const text = (fields: Fields, name: string): string => optionalText(fields, name) ?? '';
 
 export function optionalText(fields: Fields, name: string): string | null {
@@ -106,8 +104,6 @@ export function integer(fields: Fields, name: string): number {
   if (typeof value === 'number' && Number.isInteger(value)) return value;
   throw new WrongType(name, 'an integer', value);
 }
-
-// --- objects, lists and maps ---
 
 /** What `read` makes of an object; of an empty object when absent. */
 export function within<T>(fields: Fields, name: string, read: (part: Fields) => T): T {
@@ -182,8 +178,6 @@ export function stringMap(fields: Fields, name: string): Labels {
 export const labelMap = (fields: Fields, name: string): Labels =>
   internLabels(stringMap(fields, name));
 
-// --- moments and quantities ---
-
 /** The time of a field (RFC 3339, or a Date from protobuf), Unix seconds; null if there is none. */
 function moment(fields: Fields, name: string): number | null {
   const value = fields[name];
@@ -196,10 +190,7 @@ const small = (seconds: number): number => (seconds === (seconds | 0) ? seconds 
 const rfc3339 =
   /^(\d{4}-\d\d-\d\d)(T(?!2[4-9])[0-2]\d(?::[0-5]\d){2})(\.\d+)?(Z|[+-](?!2[4-9])[0-2]\d:[0-5]\d)$/;
 
-/**
- * An RFC 3339 time as Unix seconds, with its fraction; null for anything else. Go's decoder would
- * refuse the object; but times serve to measure only, so a strange one is as good as none.
- */
+/** From RFC 3339; null for anything else, which Go refuses: here times only serve to measure. */
 export function unixSeconds(text: string): number | null {
   const [, date = '', time = '', fraction, zone = ''] = rfc3339.exec(text) ?? [];
   const whole = Date.parse(date + time + zone) / 1000;
@@ -214,10 +205,7 @@ const quantityForm =
 const decimalSuffixes = 'num kMGTPE';
 const binarySuffixes = ['Ki', 'Mi', 'Gi', 'Ti', 'Pi', 'Ei'];
 
-/**
- * A quantity as k8s.io/apimachinery@v0.36.3 pkg/api/resource reads it, in thousandths, rounded away
- * from zero as MilliValue does; 0 when absent.
- */
+/** Thousandths, rounded away from zero (MilliValue of apimachinery@v0.36.3 pkg/api/resource). */
 export function quantity(fields: Fields, name: string): number {
   const value = fields[name];
   if (value === undefined || value === null) return 0;
@@ -236,18 +224,12 @@ export function quantity(fields: Fields, name: string): number {
   return sign === '-' ? -bounded : bounded;
 }
 
-// --- what kinds have in common ---
-
 /** The metadata of every object. */
-export interface Meta extends Pick<
+export type Meta = Pick<
   Node,
   'key' | 'namespace' | 'name' | 'uid' | 'resourceVersion' | 'labels' | 'created' | 'deleting'
-> {
-  /** When a client requested the deletion, Unix seconds; null if that is unknown. */
-  readonly deletionAsked: number | null;
-}
+>;
 
-/** The metadata of an object without namespace; an error where it has no name. */
 export function clusterMeta(metadata: Fields): Meta {
   const common = meta(metadata, '');
   // Pods refer to their Node by the same string.
@@ -255,10 +237,8 @@ export function clusterMeta(metadata: Fields): Meta {
   return { ...common, key: name, name };
 }
 
-/** The metadata of an object; an error where it has no name or no namespace. */
-export function namespacedMeta(metadata: Fields): Meta {
-  return meta(metadata, internWord(identity(metadata, 'namespace')));
-}
+export const namespacedMeta = (metadata: Fields): Meta =>
+  meta(metadata, internWord(identity(metadata, 'namespace')));
 
 function meta(metadata: Fields, namespace: string): Meta {
   const name = identity(metadata, 'name');
@@ -272,15 +252,17 @@ function meta(metadata: Fields, namespace: string): Meta {
     labels: stringMap(metadata, 'labels'),
     created: moment(metadata, 'creationTimestamp'),
     deleting: isDeleting(metadata),
-    deletionAsked: deletionAsked(metadata),
   };
 }
 
 const isDeleting = (metadata: Fields): boolean =>
   metadata.deletionTimestamp instanceof Date || text(metadata, 'deletionTimestamp') !== '';
 
-/** deletionTimestamp minus the grace period (BeforeDelete of pkg/registry/rest/delete.go). */
-function deletionAsked(metadata: Fields): number | null {
+/**
+ * When a client requested the deletion, Unix seconds; null if that is unknown: deletionTimestamp
+ * minus the grace period (BeforeDelete of pkg/registry/rest/delete.go).
+ */
+export function deletionAsked(metadata: Fields): number | null {
   const at = moment(metadata, 'deletionTimestamp');
   const grace = metadata.deletionGracePeriodSeconds ?? null;
   return at === null || grace === null

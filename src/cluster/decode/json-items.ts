@@ -61,10 +61,7 @@ export const jsonFormat: Format = {
   },
 };
 
-/**
- * Cuts JSON text into documents and items and yields all that a chunk completes. Documents may
- * follow each other; a document that is an array is a list without envelope (`{}`).
- */
+/** What each chunk completes. A document that is an array is a list with the envelope `{}`. */
 export async function* jsonPieces(source: Bytes, limit = textLimit): AsyncGenerator<Piece[]> {
   const scan = createScan(limit);
   for await (const chunk of source) {
@@ -110,7 +107,6 @@ const backslash = 0x5c;
 const openBracket = 0x5b;
 const closeBracket = 0x5d;
 const openBrace = 0x7b;
-const closeBrace = 0x7d;
 const recordSeparator = 0x1e;
 
 const isSpace = (byte: number): boolean =>
@@ -143,8 +139,7 @@ function readBetween(scan: Scan, chunk: Uint8Array, at: number): number {
 }
 
 const isMeaningful = new Uint8Array(256);
-for (const byte of [newline, quote, backslash]) isMeaningful[byte] = 1;
-for (const byte of [openBrace, openBracket, closeBrace, closeBracket]) isMeaningful[byte] = 1;
+for (const byte of Buffer.from('\n"\\{}[]')) isMeaningful[byte] = 1;
 
 /** Takes bytes of a string, object or list up to its end, or to the items of a document. */
 function skipNested(scan: Scan, chunk: Uint8Array, from: number): number {

@@ -84,11 +84,7 @@ export const kinds: Readonly<Record<Resource, string>> = {
 const sliceV1 = 'discovery.k8s.io/v1';
 const sliceVersions: readonly unknown[] = [sliceV1, 'discovery.k8s.io/v1beta1'];
 
-/**
- * The resource of objects with this apiVersion and kind; null: none that is read. Other API groups
- * have Services and Nodes too. An absent apiVersion is taken for the right one, since the items of
- * a list have none.
- */
+/** null: none that is read. Other API groups have Services too; items of a list lack apiVersion. */
 export function resourceOfKind(apiVersion: unknown, kind: unknown): Resource | null {
   const resource = resources.find((resource) => kinds[resource] === kind) ?? null;
   if (resource === null || apiVersion === undefined) return resource;
@@ -116,10 +112,7 @@ export function project<R extends Resource>(
   }
 }
 
-/**
- * The newest time in an object (creation, Ready transition, deletion, trigger time), Unix seconds;
- * null if it has none. The object cannot have been read before that.
- */
+/** The newest time in an object, Unix seconds, which it was read after; null if it has none. */
 export function newestTimestamp(object: AnyObject): number | null {
   const trigger = 'annotations' in object ? object.annotations[annotation.triggerTime] : '';
   const times = [
@@ -145,8 +138,6 @@ export function jsonBytes(raw: unknown): number | null {
 export function hasManagedFields(raw: unknown): boolean {
   return isFields(raw) && isFields(raw.metadata) && raw.metadata.managedFields !== undefined;
 }
-
-// --- kinds ---
 
 type Reader<R extends Resource> = (raw: Fields, at: number, known: Known) => ObjectOf[R];
 
@@ -181,7 +172,12 @@ function readService(raw: Fields, at: number): Service {
       created: meta.created,
       deleting: meta.deleting,
       at,
-      type: oneOf(spec, 'type', serviceTypes, 'ClusterIP'),
+      type: oneOf(
+        spec,
+        'type',
+        ['ClusterIP', 'NodePort', 'LoadBalancer', 'ExternalName'],
+        'ClusterIP',
+      ),
       // One copy of equal text.
       clusterIP: clusterIPs.find((ip) => ip === clusterIP) ?? clusterIP,
       clusterIPs,
@@ -202,12 +198,7 @@ function readService(raw: Fields, at: number): Service {
   });
 }
 
-const serviceTypes = ['ClusterIP', 'NodePort', 'LoadBalancer', 'ExternalName'] as const;
-
-/**
- * The ingress IPs that nodes answer for: not those of ipMode Proxy (IsVIPMode of
- * pkg/proxy/util/utils.go). An ingress may have only a hostname.
- */
+/** Those that nodes answer for (IsVIPMode of pkg/proxy/util/utils.go); some have only hostnames. */
 function virtualIPs(loadBalancer: Fields): readonly string[] {
   const ips = list(loadBalancer, 'ingress', (ingress) => {
     const ipMode = text(ingress, 'ipMode');
@@ -260,18 +251,14 @@ function readNode(raw: Fields): Node {
   const { labels } = meta;
   const cidrs = within(raw, 'spec', podCIDRs);
   return within(raw, 'status', (status) => ({
-    key: meta.key,
-    namespace: meta.namespace,
-    name: meta.name,
-    uid: meta.uid,
-    resourceVersion: meta.resourceVersion,
+    ...meta,
     // Left out to save memory: the audit needs only the labels below.
     labels: noLabels,
-    created: meta.created,
-    deleting: meta.deleting,
     zone: internWord(labels[label.zone] ?? ''),
     ready: readyCondition(status)?.status === 'True',
-    controlPlane: controlPlaneLabels.some((name) => Object.hasOwn(labels, name)),
+    controlPlane: ['control-plane', 'master'].some((role) =>
+      Object.hasOwn(labels, `node-role.kubernetes.io/${role}`),
+    ),
     cpuMillis: within(status, 'allocatable', (allocatable) => quantity(allocatable, 'cpu')),
     ...addressesOf(status),
     podCIDRs: cidrs,
@@ -295,10 +282,6 @@ function podCIDRs(spec: Fields): readonly string[] {
   const first = text(spec, 'podCIDR');
   return all.length === 0 && first !== '' ? [first] : all;
 }
-
-const controlPlaneLabels = ['control-plane', 'master'].map(
-  (role) => `node-role.kubernetes.io/${role}`,
-);
 
 function readEndpoints(raw: Fields, at: number, known: Known): Endpoints {
   const meta = within(raw, 'metadata', namespacedMeta);
@@ -356,7 +339,7 @@ function readEndpointSlice(raw: Fields, at: number, known: Known): EndpointSlice
     annotations: stringMap(metadata, 'annotations'),
     owners: list(metadata, 'ownerReferences', ownerReference),
   }));
-  const addressType = oneOf(raw, 'addressType', addressTypes);
+  const addressType = oneOf(raw, 'addressType', ['IPv4', 'IPv6', 'FQDN']);
   const ports = internList(list(raw, 'ports', slicePort));
   // Only an object that names its version is known to be v1; the items of a list do not.
   const endpoints = list(raw, 'endpoints', raw.apiVersion === sliceV1 ? endpoint : betaEndpoint);
@@ -381,8 +364,6 @@ function readEndpointSlice(raw: Fields, at: number, known: Known): EndpointSlice
   };
 }
 
-const addressTypes = ['IPv4', 'IPv6', 'FQDN'] as const;
-
 /** The API server fills in the protocol; a null name is left, for that is how it is then stored. */
 function slicePort(port: Fields): Port {
   return {
@@ -394,8 +375,15 @@ function slicePort(port: Fields): Port {
 }
 
 function endpoint(endpoint: Fields): Endpoint {
-  const conditions = within(endpoint, 'conditions', endpointConditions);
-  const hints = within(endpoint, 'hints', endpointHints);
+  const conditions = within(endpoint, 'conditions', (conditions) => ({
+    ready: optionalFlag(conditions, 'ready'),
+    serving: optionalFlag(conditions, 'serving'),
+    terminating: optionalFlag(conditions, 'terminating'),
+  }));
+  const hints = within(endpoint, 'hints', (hints) => ({
+    forZones: optionalList(hints, 'forZones', (hint) => word(hint, 'name')),
+    forNodes: optionalList(hints, 'forNodes', (hint) => word(hint, 'name')),
+  }));
   return {
     addresses: texts(endpoint, 'addresses'),
     ready: conditions.ready,
@@ -420,19 +408,6 @@ function betaEndpoint(raw: Fields): Endpoint {
     zone: read.zone ?? optionalWord(topology, label.zone),
   }));
 }
-
-const endpointConditions = (conditions: Fields) => ({
-  ready: optionalFlag(conditions, 'ready'),
-  serving: optionalFlag(conditions, 'serving'),
-  terminating: optionalFlag(conditions, 'terminating'),
-});
-
-const endpointHints = (hints: Fields) => ({
-  forZones: optionalList(hints, 'forZones', (hint) => word(hint, 'name')),
-  forNodes: optionalList(hints, 'forNodes', (hint) => word(hint, 'name')),
-});
-
-// --- what could not be read ---
 
 export function unreadable(resource: Resource, raw: unknown, error: WrongType): Unreadable {
   const lost = lostOf(resource, isFields(raw) && isFields(raw.metadata) ? raw.metadata : {});

@@ -10,15 +10,10 @@ export type Bytes = AsyncIterable<Uint8Array>;
 /** Longer lines, documents and items are skipped: 64 MiB. */
 export const textLimit = 64 * 1024 * 1024;
 
-// --- plain bytes ---
-
 /** How the compressed data ended, if not well. `message` is fixed, `detail` is zlib's own. */
 export type OnDamage = (message: string, detail: string | null) => void;
 
-/**
- * The bytes as UTF-8 without byte order mark, from gzip or UTF-16 if they begin so. When compressed
- * data end early or are damaged, it delivers what it could inflate, and then calls onDamage.
- */
+/** As UTF-8 without byte order mark; onDamage comes after what could be inflated. */
 export async function* plainBytes(source: Bytes, onDamage: OnDamage): AsyncGenerator<Uint8Array> {
   const inflated = withHead(source, 2, (head, whole) =>
     head[0] === 0x1f && head[1] === 0x8b ? inflate(whole, onDamage) : whole,
@@ -63,10 +58,7 @@ async function* recode(source: Bytes, encoding: string): AsyncGenerator<Uint8Arr
   yield Buffer.from(decoder.decode());
 }
 
-/**
- * Writes one chunk at a time and yields all that results: the iterator of the stream would drop
- * inflated data when an error occurs.
- */
+/** Without the iterator of the stream, which would drop inflated data when an error occurs. */
 async function* inflate(source: Bytes, onDamage: OnDamage): AsyncGenerator<Uint8Array> {
   const gunzip = createGunzip({ chunkSize: 64 * 1024 });
   const inflated: Buffer[] = [];
@@ -92,8 +84,6 @@ async function* inflate(source: Bytes, onDamage: OnDamage): AsyncGenerator<Uint8
   if (error.code === 'Z_BUF_ERROR') onDamage('Unexpected end of gzip data', null);
   else onDamage('Damaged gzip data', error.message);
 }
-
-// --- lines ---
 
 export interface Line {
   /** From 1. */

@@ -32,7 +32,6 @@ const unprintable = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g;
 /** A value as JSON, cut to 80 characters; null for a value that is absent. */
 export function valueText(value: unknown): string | null {
   if (value === undefined) return null;
-  // Only the beginning of a long string will be seen.
   const short = typeof value === 'string' ? value.slice(0, valueLimit) : value;
   let text = '(too deep to show)';
   try {

@@ -16,10 +16,7 @@ import {
   WrongType,
 } from './json-fields.ts';
 
-/**
- * The configuration of a kube-proxy of this version, such as `v1.36.3`. Throws WrongType, with the
- * field's path, for a value that kube-proxy would not take.
- */
+/** Of a kube-proxy of a version such as `v1.36.3`; throws WrongType for what it would not take. */
 export function readProxyConfig(raw: unknown, version: string): ProxyConfig {
   if (!isFields(raw)) throw new WrongType('', 'an object', raw);
   const minor = minorIn(version);

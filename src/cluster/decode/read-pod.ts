@@ -6,6 +6,7 @@ import { equalLabels } from '../../model/selector.ts';
 import { internLabels, internList } from './intern.ts';
 import type { Fields } from './json-fields.ts';
 import {
+  deletionAsked,
   flag,
   list,
   namespacedMeta,
@@ -47,7 +48,7 @@ export function readPod(raw: Fields, at: number, previousPod?: PreviousPod): Pod
     ports: spec.ports,
     terminal: phase === 'Succeeded' || phase === 'Failed',
     ready: ready?.status === 'True',
-    turnedAt: meta.deleting ? meta.deletionAsked : (ready?.since ?? null),
+    turnedAt: meta.deleting ? within(raw, 'metadata', deletionAsked) : (ready?.since ?? null),
     ips: hasSameIPs ? previous.ips : ips,
     ipsSince: hasSameIPs ? previous.ipsSince : previous === undefined ? (meta.created ?? at) : at,
   };

@@ -4,6 +4,7 @@ import { describe, expect, test } from 'vitest';
 import type { Fields } from '../../../src/cluster/decode/json-fields.ts';
 import {
   clusterMeta,
+  deletionAsked,
   flag,
   integer,
   isFields,
@@ -262,7 +263,6 @@ describe('what kinds have in common', () => {
       labels: {},
       created: null,
       deleting: false,
-      deletionAsked: null,
     };
     expect(clusterMeta({ name: 'a', namespace: 'shop' })).toEqual({
       ...common,
@@ -287,23 +287,18 @@ describe('what kinds have in common', () => {
       key: 'shop/a',
       created,
       deleting: true,
-      deletionAsked: null,
     });
   });
 
   test('a deletion was asked for a grace period before its timestamp', () => {
-    const asked = (more: object): number | null =>
-      namespacedMeta({ name: 'a', namespace: 'shop', ...more }).deletionAsked;
     const deletionTimestamp = '2026-11-21T10:53:36Z';
-    expect(asked({ deletionTimestamp, deletionGracePeriodSeconds: 30 })).toBe(created - 30);
-    expect(asked({ deletionTimestamp, deletionGracePeriodSeconds: 0 })).toBe(created);
-    expect(asked({ deletionTimestamp })).toBeNull();
-    expect(asked({ deletionGracePeriodSeconds: 30 })).toBeNull();
-    expect(wrong(() => asked({ deletionTimestamp, deletionGracePeriodSeconds: '30' }))).toEqual([
-      'deletionGracePeriodSeconds',
-      'an integer',
-      '30',
-    ]);
+    expect(deletionAsked({ deletionTimestamp, deletionGracePeriodSeconds: 30 })).toBe(created - 30);
+    expect(deletionAsked({ deletionTimestamp, deletionGracePeriodSeconds: 0 })).toBe(created);
+    expect(deletionAsked({ deletionTimestamp })).toBeNull();
+    expect(deletionAsked({ deletionGracePeriodSeconds: 30 })).toBeNull();
+    expect(
+      wrong(() => deletionAsked({ deletionTimestamp, deletionGracePeriodSeconds: '30' })),
+    ).toEqual(['deletionGracePeriodSeconds', 'an integer', '30']);
   });
 
   test('a strange time is none', () => {

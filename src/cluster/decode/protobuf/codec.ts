@@ -121,7 +121,6 @@ function* readChunk(
   intake.needed = needed;
 }
 
-/** The frame of something unreadable, which may be any object of the resource. */
 function badFrame(resource: Resource, error: unknown, cut: boolean): Frame {
   if (!(error instanceof WrongType)) throw error;
   const [message, value] = [`Expected ${error.expected}`, valueText(error.value)];
@@ -129,8 +128,6 @@ function badFrame(resource: Resource, error: unknown, cut: boolean): Frame {
 }
 
 const endedEarly = () => new WrongType('', 'more: the answer ended early', undefined);
-
-// --- lists ---
 
 function listFraming({ resource, previousPod }: DecodeContext): Framing {
   let listMeta: Raw = {};
@@ -202,8 +199,6 @@ function readEnvelope(whole: Buffer): Part | null {
 const noPrefix = (bytes: Buffer, from: number, to: number): WrongType =>
   new WrongType('', 'the prefix of protobuf', bytes.toString('latin1', from, to));
 
-// --- watches ---
-
 /** The length before each frame. */
 const frameHead = 4;
 
@@ -242,11 +237,8 @@ function readFrame(frame: ByteSpan, { resource, previousPod }: DecodeContext, at
   }
 }
 
-// --- messages ---
-
 const noBytes: ByteSpan = { bytes: Buffer.alloc(0), at: 0, end: 0 };
 
-/** Takes prefix and envelope off. */
 function unwrap(range: ByteSpan) {
   const { bytes, at, end } = range;
   const from = Math.min(at + magic.length, end);
@@ -262,7 +254,6 @@ function unwrap(range: ByteSpan) {
 const hasPrefix = ({ bytes, at, end }: ByteSpan): boolean =>
   end - at >= magic.length && bytes.readUInt32BE(at) === magic.readUInt32BE(0);
 
-/** Decodes the message of this name in the schema. */
 function decode(name: string, { bytes, at, end }: ByteSpan): Raw {
   const raw: Raw = {};
   readMessage(name, { bytes, at }, end, raw);

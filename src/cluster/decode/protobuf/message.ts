@@ -135,7 +135,6 @@ interface Field {
 }
 
 interface Message {
-  /** By their numbers. */
   readonly fields: (Field | undefined)[];
   /** The value in JSON, of a message that is a scalar there. */
   readonly convert: ((raw: Raw) => unknown) | undefined;
@@ -195,10 +194,7 @@ for (const [, messageName = '', body = ''] of schema.matchAll(/message (\w+) \{(
   }
 }
 
-/**
- * Reads the message of this name that ends at `end` into `raw`, which keeps the fields before an
- * error. Throws WrongType, with the path of the field, if the bytes are wrong.
- */
+/** `raw` keeps the fields before an error, a WrongType with the path of the field. */
 export function readMessage(name: string, cursor: Cursor, end: number, raw: Raw): void {
   readFields(messageNamed(name), cursor, end, raw);
 }

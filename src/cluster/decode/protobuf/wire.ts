@@ -99,7 +99,6 @@ export function readSpan(cursor: Cursor, end: number): ByteSpan {
   return span;
 }
 
-/** Passes over the value of the field that has this tag. */
 export function skip(cursor: Cursor, tag: number, end: number): void {
   switch (tag & 7) {
     case lengthType:
