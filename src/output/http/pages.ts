@@ -6,7 +6,7 @@ import type { Express, Request, Response } from 'express';
 
 import type { AuditorQueries, PageStatus } from '../../auditor/queries.ts';
 import { recordOf } from '../../model/counts.ts';
-import { assets } from '../page/assets.ts';
+import { assets } from '../page/frame.ts';
 import { findingFields, renderFindings } from '../page/findings.ts';
 import { renderFrame } from '../page/frame.ts';
 import { renderNode, renderNodes } from '../page/nodes.ts';

@@ -222,9 +222,7 @@ type WebApp = ReturnType<typeof createApp>;
 /** Creates the routes. If a query throws, the response is 500, and `onError` gets the error. */
 export function createApp(
   answers: AuditorQueries,
-  onError: (error: unknown) => void = (error) => {
-    console.error(error);
-  },
+  onError: (error: unknown) => void = console.error,
 ) {
   const app = express();
   const render = createMetricsRenderer();
@@ -276,8 +274,6 @@ const reasons: Readonly<Record<string, string>> = {
   ENOTFOUND: 'the host is not known',
 };
 
-const graceMs = 2000;
-
 /** Listens on every address if `host` is null, on a free port if `port` is 0, or throws. */
 export async function listen(
   app: WebApp,
@@ -311,7 +307,7 @@ async function closeServer(app: WebApp, server: Server): Promise<void> {
   const done = once(server, 'close');
   app.endStreams();
   server.close();
-  const grace = setTimeout(() => server.closeAllConnections(), graceMs);
+  const grace = setTimeout(() => server.closeAllConnections(), 2000);
   await done;
   clearTimeout(grace);
 }

@@ -8,7 +8,7 @@ import type { PageStatus } from '../../auditor/queries.ts';
 import { findAlert, findingUrl, runbookUrl } from '../text/documentation-links.ts';
 import { formatCount } from '../text/format.ts';
 import { renderFrame } from './frame.ts';
-import type { Html } from './parts.ts';
+import type { Html, PageQuery } from './parts.ts';
 import {
   createSearch,
   formatNumber,
@@ -23,11 +23,7 @@ import {
   sortNewestFirst,
 } from './parts.ts';
 
-/** The query of the page; '' for parameters that are absent. */
-export type FindingQuery = Readonly<Record<(typeof findingFields)[number], string>> & {
-  /** From 1. */
-  readonly page: number;
-};
+export type FindingQuery = PageQuery<(typeof findingFields)[number]>;
 
 /** `q` are words that must all be in the name, the code or the texts. */
 export const findingFields = ['q', 'state', 'severity', 'output', 'code'] as const;

@@ -1,11 +1,37 @@
-// The frame of every page: head, links to other pages, state of the connection, and foot. A page is
+// The frame of every page with the assets that it loads: none is from another server. A page is
 // complete without scripts; a browser without scripts reloads it every 15 seconds.
+
+import { createHash } from 'node:crypto';
 
 import type { PageStatus } from '../../auditor/queries.ts';
 import { formatCount, truncate } from '../text/format.ts';
-import { assetPath } from './assets.ts';
+import { clientScript, style, uplotScript } from './asset-texts.ts';
 import type { Html } from './parts.ts';
 import { formatMoment, markup } from './parts.ts';
+
+const icon =
+  '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" ' +
+  'rx="8" fill="#0f766e"/><g fill="none" stroke="#fff" stroke-width="3" stroke-linecap="round" ' +
+  'stroke-linejoin="round"><path d="M7 11h9"/><path d="M7 21h6"/><path d="m17 20 3.5 3.5L26 ' +
+  '13"/></g></svg>';
+
+const contents = {
+  'style.css': style,
+  'page.js': clientScript,
+  'charts.js': uplotScript,
+  'icon.svg': icon,
+};
+
+/** Texts by address, which has a hash of the text, so that browsers may cache it forever. */
+export const assets: ReadonlyMap<string, string> = new Map(
+  Object.entries(contents).map(([name, text]) => {
+    const hash = createHash('sha256').update(text).digest('hex').slice(0, 12);
+    return [`/assets/${hash}-${name}`, text];
+  }),
+);
+
+export const assetPath = (name: keyof typeof contents): string =>
+  [...assets.keys()].find((path) => path.endsWith(`-${name}`)) ?? '';
 
 /** One sentence for each resource whose watch is interrupted. */
 function warningsOf({ metrics, notReady }: PageStatus): string[] {

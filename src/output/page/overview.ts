@@ -73,13 +73,11 @@ const outputWords = {
   node: 'Service ports on nodes',
 } as const;
 
-/** Seconds without a change that interrupt a line. */
-const quietSeconds = 40;
-
 /** The data of the chart, as JSON for the script of the page; '' without data. */
 export function lagDrawing({ at, longest }: LagSeries): string {
   if (at.length < 2) return '';
-  const breaks = at.map((moment, index) => moment - (at[index - 1] ?? moment) > quietSeconds);
+  // 40 seconds without a change interrupt a line.
+  const breaks = at.map((moment, index) => moment - (at[index - 1] ?? moment) > 40);
   const spread = <T>(values: readonly T[], gap: (before: T) => T): T[] =>
     values.flatMap((value, index) =>
       breaks[index] === true ? [gap(values[index - 1] ?? value), value] : [value],
@@ -110,10 +108,10 @@ export function sortNodes(nodes: Nodes): Nodes {
   return [...nodes].sort((a, b) => bad(b) - bad(a) || (a.node < b.node ? -1 : 1));
 }
 
-const renderMore = (count: number, what: string, href: string, kind: Html): Html[] =>
-  count <= 0
-    ? []
-    : [markup`<p${kind}><a href="${href}">${formatNumber(count)} more ${what}</a></p>`];
+function renderMore(count: number, what: string, href: string, kind: Html | null): Html[] {
+  const link = markup`<a href="${href}">${formatNumber(count)} more ${what}</a>`;
+  return count <= 0 ? [] : [markup`<p${kind}>${link}</p>`];
+}
 
 const inList = markup` class="more"`;
 
@@ -188,11 +186,9 @@ function renderNodes({ metrics: { summary } }: PageStatus): Html {
     const { node } = counts;
     return renderVerdicts(markup`<a href="${nodePath(node)}">${node}</a>`, `Node ${node}`, counts);
   });
-  const more = renderMore(nodes.length - shownNodes, 'nodes', '/nodes', markup``);
-  return renderCard('nodes', markup`Nodes <small>Service ports by verdict</small>`, [
-    markup`<ul class="verdicts">${items}</ul>`,
-    more,
-  ]);
+  const more = renderMore(nodes.length - shownNodes, 'nodes', '/nodes', null);
+  const title = markup`Nodes <small>Service ports by verdict</small>`;
+  return renderCard('nodes', title, markup`<ul class="verdicts">${items}</ul>${more}`);
 }
 
 function renderWatches({ metrics: { watches, now } }: PageStatus): Html {

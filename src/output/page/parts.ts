@@ -21,13 +21,10 @@ function render(value: MarkupValue): string {
 }
 
 /** Makes HTML. Values that are not HTML are escaped; a line break after a value is omitted. */
-export const markup = (texts: TemplateStringsArray, ...values: readonly MarkupValue[]): Html => ({
-  html: texts
-    .map((text, index) =>
-      index === 0 ? text : render(values[index - 1] ?? null) + text.replace(/^\n/, ''),
-    )
-    .join(''),
-});
+export function markup(texts: TemplateStringsArray, ...values: readonly MarkupValue[]): Html {
+  const raw = texts.map((text, index) => (index === 0 ? text : text.replace(/^\n/, '')));
+  return { html: String.raw({ raw }, ...values.map(render)) };
+}
 
 /** A moment as `2026-11-21 10:56:46 UTC`. */
 export const formatMoment = (seconds: number): string =>
@@ -165,10 +162,9 @@ export function renderFlushCard(
   content: readonly Html[],
   none: string | null = null,
 ): Html | null {
-  if (content.length > 0) return renderCard(id, title, content, ' flush');
-  return none === null
-    ? null
-    : renderCard(id, title, markup`<p class="none dim">${none}</p>`, ' flush');
+  if (content.length === 0 && none === null) return null;
+  const shown = content.length > 0 ? content : markup`<p class="none dim">${none}</p>`;
+  return renderCard(id, title, shown, ' flush');
 }
 
 export const renderFindingList = (findings: readonly Finding[], now: number): Html[] =>
@@ -251,12 +247,15 @@ ${pages !== null && markup`<span class="dim">${pages}</span>`}
 ${after !== null && markup`<a rel="next" href="${after}">${words[1]} →</a>`}</nav>`;
 }
 
+/** The parameters of a page, '' for absent ones; `page` counts from 1. */
+export type PageQuery<Field extends string> = Readonly<Record<Field, string> & { page: number }>;
+
 /** The rows of the queried page, and its links. `what`, in lower case, is also the path. */
 export function paginate<T>(
   what: string,
   rows: readonly T[],
   perPage: number,
-  query: Readonly<Record<string, string | number>> & { readonly page: number },
+  query: PageQuery<never>,
   words?: readonly [string, string],
 ) {
   const last = Math.max(1, Math.ceil(rows.length / perPage));

@@ -18,7 +18,7 @@ import type { ServiceNumbers } from '../metrics/service-rows.ts';
 import { formatOrigin, reasonSigns } from '../text/explain.ts';
 import { formatLag, truncate } from '../text/format.ts';
 import { renderFrame } from './frame.ts';
-import type { Html } from './parts.ts';
+import type { Html, PageQuery } from './parts.ts';
 import {
   createSearch,
   formatMoment,
@@ -45,11 +45,7 @@ import {
 
 // --- all Services ---
 
-/** The query of the page; '' for parameters that are absent. */
-export type ServiceQuery = Readonly<Record<(typeof serviceFields)[number], string>> & {
-  /** From 1. */
-  readonly page: number;
-};
+export type ServiceQuery = PageQuery<(typeof serviceFields)[number]>;
 
 /** `q` are words that must all be in `namespace/name`. */
 export const serviceFields = ['q', 'verdict'] as const;
@@ -74,27 +70,17 @@ function renderListed({ namespace, name, share, conditions, slices }: ServiceNum
  href="${servicePath(namespace, name)}">${name}</a></th>${marks}${numbers}</tr>`;
 }
 
-const listHeads = [
-  'Service',
-  'Endpoints',
-  'EndpointSlices',
-  'mirrored',
-  'ready',
-  'not ready',
-  'slices',
-];
+const listHeads = 'Service|Endpoints|EndpointSlices|mirrored|ready|not ready|slices'.split('|');
 
 function findServices(services: Iterable<ServiceNumbers>, query: ServiceQuery): ServiceNumbers[] {
   const matches = createSearch(query.q);
-  const found: { key: string; rank: number; numbers: ServiceNumbers }[] = [];
-  for (const numbers of services) {
+  const found = [...services].flatMap((numbers) => {
     const key = `${numbers.namespace}/${numbers.name}`;
-    if (!matches(key)) continue;
     const worst = worstVerdict(numbers);
-    if (query.verdict !== '' && query.verdict !== worst) continue;
+    if (!matches(key) || !['', worst].includes(query.verdict)) return [];
     const rank = worst === null ? verdictOrder.length : verdictOrder.indexOf(worst);
-    found.push({ key, rank, numbers });
-  }
+    return [{ key, rank, numbers }];
+  });
   found.sort((a, b) => a.rank - b.rank || (a.key < b.key ? -1 : 1));
   return found.map(({ numbers }) => numbers);
 }
@@ -212,10 +198,7 @@ function sliceCell(row: ServiceTableRow, name: string, index: number): Cell {
     : entryCell(row, found, 'absent', []);
 }
 
-interface Column {
-  readonly head: string;
-  readonly cellOf: (row: ServiceTableRow) => Cell;
-}
+type Column = readonly [head: string, cellOf: (row: ServiceTableRow) => Cell];
 
 /** The columns of Endpoints, of slices, and of the first nodes that do not conform. */
 function listColumns({ table, nodes, status }: ServiceView): Column[] {
@@ -223,24 +206,18 @@ function listColumns({ table, nodes, status }: ServiceView): Column[] {
   const hasEndpoints =
     status.outputs.some(({ output }) => output === 'endpoints') ||
     table.rows.some((row) => endpointsEntries(row).length > 0);
-  const endpoints: Column = {
-    head: 'Endpoints',
-    cellOf: (row) => entryCell(row, endpointsEntries(row), row.expected.endpoints, ['endpoints']),
-  };
-  const slices: Column = {
-    head: `EndpointSlices (${names.length === 0 ? 'none' : names.length})`,
-    cellOf: slicesCell,
-  };
+  const endpoints: Column = [
+    'Endpoints',
+    (row) => entryCell(row, endpointsEntries(row), row.expected.endpoints, ['endpoints']),
+  ];
+  const slices: Column = [`EndpointSlices (${names.length || 'none'})`, slicesCell];
   const shown = (nodes ?? []).filter(({ verdict }) => verdict !== 'conform').slice(0, mostNodes);
   return [
     ...(hasEndpoints ? [endpoints] : []),
     ...(names.length === 0 || names.length > mostColumns
       ? [slices]
-      : names.map((head, index): Column => ({
-          head,
-          cellOf: (row) => sliceCell(row, head, index),
-        }))),
-    ...shown.map((on): Column => ({ head: `node ${on.node}`, cellOf: (row) => nodeCell(row, on) })),
+      : names.map((name, index): Column => [name, (row) => sliceCell(row, name, index)])),
+    ...shown.map((on): Column => [`node ${on.node}`, (row) => nodeCell(row, on)]),
   ];
 }
 
@@ -268,13 +245,13 @@ function renderRow(row: ServiceTableRow, columns: readonly Column[]): Html {
  <small class="mono">${address === '' ? 'no address' : address}</small>
 ${node !== '' && markup` <small>on ${node}</small>`}</th>
 <td>${describeExpected(endpoints, slices)}${why !== '' && markup`<small>${why}</small>`}</td>
-${columns.map(({ cellOf }) => renderCell(cellOf(row)))}</tr>`;
+${columns.map(([, cellOf]) => renderCell(cellOf(row)))}</tr>`;
 }
 
 function renderRows(view: ServiceView) {
   const { rows, total, differing } = view.table;
   const columns = listColumns(view);
-  const heads = ['pod', 'expected', ...columns.map(({ head }) => head)];
+  const heads = ['pod', 'expected', ...columns.map(([head]) => head)];
   const cells = rows.map((row) => renderRow(row, columns));
   const table = renderTable('Pods and addresses', heads, cells, 0, 'matrix');
   return renderFlushCard(
@@ -340,11 +317,8 @@ function renderNodes({ nodes }: ServiceView): Html {
 <a href="${nodePath(node)}">${node}</a><span>${renderMark(verdict)}
 <span class="dim">${reason}</span></span></li>`,
   );
-  return renderCard(
-    'nodes',
-    'Nodes',
-    markup`<p class="dim">${text}</p><ul class="plain">${items}</ul>`,
-  );
+  const content = markup`<p class="dim">${text}</p><ul class="plain">${items}</ul>`;
+  return renderCard('nodes', 'Nodes', content);
 }
 
 function renderLag({ lag }: ServiceView) {

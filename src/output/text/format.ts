@@ -45,9 +45,8 @@ export function formatTime(seconds: number | null): string {
 }
 
 /** The time of day of a moment, UTC: `10:56:46`. */
-export function formatClock(seconds: number | null): string {
-  return /T(.*)Z$/.exec(formatTime(seconds))?.[1] ?? '-';
-}
+export const formatClock = (seconds: number | null): string =>
+  /T(.*)Z$/.exec(formatTime(seconds))?.[1] ?? '-';
 
 /** A lag for people: `21 ms`, `1.2 s`, `3.5 min`. */
 export function formatLag(seconds: number | null): string {
@@ -88,9 +87,8 @@ export function formatDetail(finding: ReportedFinding, length: number): string {
 }
 
 /** `1 finding`, `2 findings`. */
-export function formatCount(count: number, noun: string, plural = `${noun}s`): string {
-  return `${count} ${count === 1 ? noun : plural}`;
-}
+export const formatCount = (count: number, noun: string, plural = `${noun}s`): string =>
+  `${count} ${count === 1 ? noun : plural}`;
 
 /** `3 different, 1 unknown`, without the counts that are 0. */
 export const formatCounts = (counts: Readonly<Record<string, number | undefined>>): string =>

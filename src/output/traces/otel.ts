@@ -32,8 +32,6 @@ import { planTrace } from './spans.ts';
 const maxUnanswered = 4;
 /** The maximum number of writings with a cached span, for links. */
 const maxWritings = 4096;
-/** Milliseconds that closing waits for the backend. */
-const closingMs = 2000;
 
 export interface TracedJourney {
   readonly journey: Journey;
@@ -94,7 +92,7 @@ export function openSender(
     /** Sends the queue within two seconds, and counts the rest as lost. */
     async close(): Promise<void> {
       const late = Promise.withResolvers<undefined>();
-      const timer = setTimeout(() => late.resolve(undefined), closingMs);
+      const timer = setTimeout(() => late.resolve(undefined), 2000);
       await Promise.race([sdk.shutdown().catch(() => undefined), late.promise]);
       clearTimeout(timer);
       trace.disable();

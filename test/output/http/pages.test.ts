@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 
 import { addPages } from '../../../src/output/http/pages.ts';
 import { listen } from '../../../src/output/http/server.ts';
-import { assetPath } from '../../../src/output/page/assets.ts';
+import { assetPath } from '../../../src/output/page/frame.ts';
 import { numbersOf, statusOf, wordsIn } from '../samples.ts';
 
 const asked: unknown[] = [];

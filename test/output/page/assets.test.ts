@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 
-import { assetPath, assets } from '../../../src/output/page/assets.ts';
+import { assetPath, assets } from '../../../src/output/page/frame.ts';
 
 const names = ['style.css', 'page.js', 'charts.js', 'icon.svg'] as const;
 
