@@ -64,9 +64,6 @@ export interface AuditorOptions {
 
 export type AuditorEntry = RecordingEntry | DumpEntry | LiveEntry | GivenRules | AgentEntry;
 
-/** How many resolved findings are kept for reports and pages. Older ones are counted. */
-const keptFindings = 10_000;
-
 /** Live, at most this many differences are evaluated at once. */
 export const openedAtOnce = 256;
 
@@ -82,7 +79,7 @@ function createState(options: AuditorOptions) {
   const confirmer = createConfirmer(progress, () => state.services);
   const findings = createPendingFindings({
     window: options.settle,
-    keep: keptFindings,
+    keep: 10_000,
     ...(options.live ? { burst: openedAtOnce } : {}),
     admit: (due) => (options.live ? confirmer.admit(due) : !progress.isBlind(due.item.output)),
     onOpenDifference({ namespace, service }) {
@@ -158,7 +155,6 @@ export function createAuditor(options: AuditorOptions) {
     advance: (at: number) => advance(state, at),
     /** When the next settle window ends; `null` if no difference is pending. */
     nextAt: () => (state.services === null ? null : findings.nextAt()),
-    /** Brings the sums over all Services up to date and returns them. */
     refreshTotals() {
       if (state.services !== null) refreshTotals(state.totals, state.services);
       return state.totals;
@@ -172,20 +168,18 @@ export function createAuditor(options: AuditorOptions) {
     divergent: () => nodeRules.divergent(),
     /** Resources whose watch has been lost for long enough that verdicts are unknown. */
     stale: () => progress.unseenFor(staleGrace, state.now ?? 0),
-    /** Resources whose first list is not complete. */
     awaited: () => (state.promised ?? []).filter((resource) => !state.complete.has(resource)),
     /** `null` until the input has named its release and every resource is complete. */
     serviceAuditor: () => state.services,
-    /** The release that is shadowed, and where it comes from. */
     released: () => releasedOf(state),
-    /** The version that the input names; `null` if it names none. */
+    /** `null` if the input names no version. */
     kubernetes: () => state.kubernetes,
     /** The input's clock; `null` before the first entry with a time. */
     now: () => state.now,
     startedAt: () => state.startedAt,
     /** Whether a recording has the end that its recorder wrote; `null` if no end was read. */
     complete: () => state.whole,
-    /** Input that was not used, by reason. */
+    /** By reason. */
     dropped(): Readonly<Record<string, number>> {
       const unreadable = state.unreadableCount + nodeRules.unreadable();
       return { ...store.dropped, unreadable, skipped: state.skippedCount };
@@ -279,7 +273,7 @@ function* takeHeader(
   if (state.services !== null && releasedOf(state).release !== before) yield* begin(state, at);
 }
 
-/** The first list of a resource is complete, perhaps of one that became permitted later. */
+/** Also for a resource that became permitted later. */
 function* completeList(state: State, resource: Resource, at: number): Steps {
   const isNew = !state.complete.has(resource);
   state.store.listed(resource);
@@ -288,15 +282,12 @@ function* completeList(state: State, resource: Resource, at: number): Steps {
   if (isReady && (state.services === null || isNew)) yield* begin(state, at);
 }
 
-/** A difference must be seen for this many seconds after its watch was lost. */
-const leastSight = 5;
-
 function* takeWatchState(state: State, entry: LiveEntry & { readonly kind: 'watch' }): Steps {
   const { progress, findings, services } = state;
   const { resource, at } = entry;
   for (const { output, from, to, missed } of progress.setState(resource, entry.state, at)) {
-    // Any change may have been missed, so the settle window restarts.
-    const least = missed ? state.options.settle : leastSight;
+    // Any change may have been missed, so the settle window restarts; else 5 s of sight suffice.
+    const least = missed ? state.options.settle : 5;
     if (missed || to - from >= staleGrace) findings.delay(new Set([output]), from, to, least);
   }
   if (services !== null || state.promised === null) return;

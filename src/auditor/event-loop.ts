@@ -134,7 +134,6 @@ async function processQueue(state: State): Promise<void> {
   tick(state);
 }
 
-/** Advances the auditor, retries candidates, starts a fresh read, and sets the timer. */
 function tick(state: State): void {
   const { options, stopped, working } = state;
   // A queued event may end a pending difference. The next tick follows when it is taken in.

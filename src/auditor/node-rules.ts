@@ -24,11 +24,11 @@ import type { Steps } from '../model/run-to-end.ts';
 import { readRulesDump } from '../rules/parse/rules-dump.ts';
 import { DumpError, lackText } from '../rules/ruleset.ts';
 
-/** The rules of a node in a file that the command line names. */
+/** A file that the command line names. */
 export interface GivenRules {
   readonly kind: 'given-rules';
   readonly node: string;
-  /** The path of the file. */
+  /** The path. */
   readonly source: string;
   readonly text: string;
   /** Why there is no text, as a sentence; `null` if there is one. */
@@ -60,7 +60,6 @@ type State = ReturnType<typeof createState>;
 
 const createState = (options: NodeRulesOptions) => ({
   options,
-  /** Entries that arrived before the audit began. */
   waiting: new Map<string, NodeEntry>(),
   isBegun: false,
   proxied: null as ProxyCache | null,
@@ -80,13 +79,12 @@ export function createNodeRules(options: NodeRulesOptions) {
       if (state.isBegun) applyEntries(state, [entry], at);
       else if (!isUnchanged) waiting.set(`${entry.kind} ${entry.node} ${sourceOf(entry)}`, entry);
     },
-    /** Begins the audit with the entries that wait. */
     begin(at: number): void {
       state.isBegun = true;
       applyEntries(state, [...waiting.values()], at);
       waiting.clear();
     },
-    /** Takes an entry of an agent. The audit must have begun. */
+    /** The audit must have begun. */
     takeAgentEntry: (entry: AgentEntry) => takeAgentEntry(state, entry),
     /** Frontends whose digest, as the agents report it, differs from the desired one. */
     divergent: () =>
@@ -144,7 +142,7 @@ function applyEntry(state: State, entry: NodeEntry, now: number): void {
 
 const versionOf = ({ minor }: NodeRulesOptions): string => `v1.${String(minor())}.0`;
 
-/** Reports the missing parts of the dumps of a node, once until they change. */
+/** Reports missing parts of dumps, once until they change. */
 function reportLacking({ options, nodes, lacking }: State, node: string): void {
   const text = [...new Set((nodes?.lacks(node) ?? []).map(lackText))].join('; ');
   if (text !== '' && text !== lacking.get(node)) {
@@ -206,7 +204,7 @@ function parseConfig({ options }: State, node: string, text: string): ProxyConfi
 
 class UnreadFile extends Error {}
 
-/** The problem of a dump or of a configuration. Throws other errors again. */
+/** Throws other errors than those of dumps and configurations again. */
 function problemOf(error: unknown, source: string, node: string): Problem {
   const object = `Node ${node}`;
   if (error instanceof DumpError) return problemAt(source, error.line, error.message, { object });

@@ -23,9 +23,10 @@ import { nodeOf } from '../audit/service/cache.ts';
 import type { WorkItem } from '../audit/service/enqueue.ts';
 import type { ServiceAudit } from '../audit/service/reconcile.ts';
 import { isUnknown } from '../audit/service/verdict.ts';
+import { kinds } from '../cluster/decode/json-objects.ts';
 import { equalTexts } from '../model/equality.ts';
 import { canonicalIP } from '../model/ip.ts';
-import type { Change, Listers, Pod, Resource, Service } from '../model/objects.ts';
+import type { Change, Listers, Pod, Service } from '../model/objects.ts';
 import { isOutput } from '../model/objects.ts';
 import { equalLabels, selects } from '../model/selector.ts';
 import { expectedAddress, isSelected } from '../shadow/endpoints.ts';
@@ -46,7 +47,7 @@ export const createJourneyTracker = (listers: Listers, listeners: Listeners) => 
   audit: null as { readonly services: ServiceAuditor; readonly release: Release } | null,
 });
 
-/** Releases all journeys, because the audit begins or restarts. */
+/** The audit begins or restarts. */
 export function restartJourneys(
   tracker: JourneyTracker,
   services: ServiceAuditor,
@@ -59,7 +60,6 @@ export function restartJourneys(
   tracker.audit = { services, release };
 }
 
-/** Advances the journeys of a Service that was evaluated after a change. */
 export function advanceJourneys(tracker: JourneyTracker, item: WorkItem, change: Change): void {
   if (change.resource === 'services') takeService(tracker, change as Change<'services'>);
   for (const output of journeyOutputs) {
@@ -69,7 +69,6 @@ export function advanceJourneys(tracker: JourneyTracker, item: WorkItem, change:
   }
 }
 
-/** Advances the journeys to a node whose rules were read. */
 export function advanceJourneysOnNode(
   { journeys, nodes }: JourneyTracker,
   { node, at, before, differs }: NodeReading,
@@ -87,7 +86,7 @@ export function advanceJourneysOnNode(
   });
 }
 
-/** Ends the stages of journeys of one Service whose output is now as they want it. */
+/** Ends the stages of journeys whose output is now as they want it. */
 function arrive(
   { journeys, nodes, audit }: JourneyTracker,
   output: JourneyOutput,
@@ -120,14 +119,6 @@ function isSettled(
     ({ severity, difference }) => severity === 'info' || legal.has(difference.code),
   );
 }
-
-const kinds: Readonly<Record<Resource, string>> = {
-  nodes: 'Node',
-  services: 'Service',
-  pods: 'Pod',
-  endpoints: 'Endpoints',
-  endpointslices: 'EndpointSlice',
-};
 
 function stageOf(output: JourneyOutput, { resource, before, after, at }: Change): OutputStage {
   const { key = '', resourceVersion = '' } = after ?? before ?? {};

@@ -34,7 +34,6 @@ export const createSamples = () => ({
     journeys: createTopSamples<EndedJourney>(keptWorst),
     convergence: createTopSamples<ConvergenceSample>(keptWorst),
   },
-  /** Findings opened since the start. */
   opened: {} as OpenedFindings,
 });
 
@@ -65,7 +64,6 @@ function serviceKey(object: Endpoints | EndpointSlice): Key {
   return `${object.namespace}/${object.labels[label.serviceName] ?? ''}`;
 }
 
-/** Counts an output that became correct. */
 export function addConvergence(samples: Samples, sample: ConvergenceSample): void {
   countConvergence(samples.convergence, sample);
   samples.worst.convergence.note(sample);

@@ -42,17 +42,15 @@ export const createServiceTotals = (release: Release, maxEndpointsPerSlice: numb
   /** Services to recount, with the number of their audits. */
   waiting: new Map<Key, number>(),
   services: new Map<Key, ServiceCounts>(),
-  /** Services with open findings. */
+  /** Services with open findings, with pending differences, and that ask for topology hints. */
   open: new Set<Key>(),
-  /** Services with pending differences. */
   pending: new Set<Key>(),
-  /** Services that ask for topology hints. */
   hinting: new Set<Key>(),
   verdicts: createTotals(),
   ...createServiceSums(maxEndpointsPerSlice),
 });
 
-/** Notes that a Service, or a name without a Service, has changed. */
+/** Notes a change of a Service, or of a name without a Service. */
 export function markChanged(totals: ServiceTotals, services: ServiceAuditor, key: Key): void {
   const { waiting } = totals;
   waiting.set(key, (waiting.get(key) ?? 0) + 1);
@@ -61,7 +59,6 @@ export function markChanged(totals: ServiceTotals, services: ServiceAuditor, key
   if (oldest !== undefined) recount(totals, services, ...oldest);
 }
 
-/** Recounts all changed Services. */
 export function refreshTotals(totals: ServiceTotals, services: ServiceAuditor): void {
   for (const [key, audits] of totals.waiting) recount(totals, services, key, audits);
 }
@@ -159,10 +156,7 @@ function countService(
   };
 }
 
-/**
- * Services that ask for hints, by the hints that their endpoints have. Why hints are absent depends
- * on Nodes that belong to no Service, so it is evaluated here and not in `recount`.
- */
+/** Not part of `recount`: why hints are absent depends on Nodes, which belong to no Service. */
 export function countHints(
   { hinting, services: counts }: ServiceTotals,
   { listers }: ServiceAuditor,

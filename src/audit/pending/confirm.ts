@@ -5,10 +5,8 @@
 // streams have reached that version, the difference existed throughout. A stream without events
 // shows its version about once a minute, so the Service itself is read. If the cache is at least as
 // new and still differs, the difference existed at the time of the read. If reads fail, streams are
-// trusted once none can lag any more.
-//
-// Streams may diverge again after that version. So all that an output depends on must also be known
-// up to the newest cached version of the Service.
+// trusted once none can lag any more. All that an output depends on must also be known up to the
+// newest cached version of the Service, since streams may diverge again.
 //
 // Only a candidate for a finding causes a read. Many Services of a namespace are read together.
 // Nodes are not read. A finding about a whole node is confirmed by one of its Services.
@@ -19,10 +17,10 @@ import type {
   Endpoints,
   EndpointSlice,
   Key,
+  Listers,
   Pod,
   Resource,
   Service,
-  Listers,
 } from '../../model/objects.ts';
 import { label } from '../../model/objects.ts';
 import { compareVersions, isAtLeast, newest } from '../../model/resource-version.ts';
@@ -31,9 +29,9 @@ import type { Candidate } from './pending.ts';
 import type { WatchProgress } from './progress.ts';
 import { restsOn } from './progress.ts';
 
-/** The objects of a list, and the version at which the list is complete. */
 interface FreshList<T> {
   readonly objects: readonly T[];
+  /** The version at which the list is complete. */
   readonly version: string;
 }
 
@@ -42,9 +40,8 @@ export interface FreshRead {
   readonly service: Service | null;
   /** `null` if they were not read. */
   readonly endpoints: FreshList<Endpoints> | null;
-  /** The slices that are labelled with its name. */
   readonly slices: FreshList<EndpointSlice>;
-  /** The pods that its selector matches; `null` if it has no selector. */
+  /** `null` without a selector. */
   readonly pods: FreshList<Pod> | null;
   /** The oldest of the versions: everything up to it has been read. */
   readonly version: string;
@@ -65,7 +62,7 @@ interface ReadRequest {
   read: FreshRead | null;
   /** Whether the Service was read together with others. */
   readonly joint: boolean;
-  /** The outputs for which the answer was compared with the cache. */
+  /** The outputs that were compared with the cache. */
   readonly compared: Set<Output>;
 }
 
@@ -85,7 +82,7 @@ interface ConfirmCache {
 const keyOf = ({ namespace, service, item }: Candidate): Key =>
   item.witness ?? `${namespace}/${service}`;
 
-/** Computes values once per change of the cache: a Service may have thousands of differences. */
+/** Computes once per change of the cache: a Service may have thousands of differences. */
 function createMemo<T>({ count }: WatchProgress): (key: string, compute: () => T) => T {
   const known = new Map<string, T>();
   let countedAt = -1;
@@ -103,7 +100,6 @@ function createComparison(
 ) {
   const versions = createMemo<string>(progress);
   const proofs = createMemo<boolean>(progress);
-  /** The newest cached version of what an output of a Service depends on. */
   const newestCached = (key: Key, output: Output): string =>
     versions(`${output} ${key}`, () => newestIn(cache()?.audited.get(key)?.record, output));
   /** Whether a read after the window proves a difference. */
@@ -125,14 +121,13 @@ function createComparison(
   return { newestCached, isProven };
 }
 
-/** Creates a confirmer; `cache` returns `null` before the audit has started. */
+/** `cache` returns `null` before the audit has started. */
 export function createConfirmer(progress: WatchProgress, cache: () => ConfirmCache | null) {
   const requests = new Map<Key, ReadRequest>();
   const counts = noCounts();
   const { newestCached, isProven } = createComparison(progress, cache, counts);
   /** The latest read of any Service, and the newest version in it. */
   let latest = { at: -Infinity, version: '' };
-
   /** Whether the streams have shown all that a difference depends on, up to the window's end. */
   function isKnown(candidate: Candidate): boolean {
     const { output } = candidate.item;
@@ -146,14 +141,13 @@ export function createConfirmer(progress: WatchProgress, cache: () => ConfirmCac
 
   return {
     counts: counts as Readonly<ConfirmCounts>,
-    /** Whether a difference is proven to have existed at the end of its window. */
     admit(candidate: Candidate): boolean {
       if (progress.isBlind(candidate.item.output)) return false;
       // A difference of no Service depends only on the streams: no object can be read for it.
       if (candidate.item.output === 'node' && keyOf(candidate) === '/') return true;
       return isKnown(candidate) || isProven(candidate, requests.get(keyOf(candidate)));
     },
-    /** Requests the reads that are due: of one Service, or of all in a namespace that wait. */
+    /** Requests the reads that are due: of one Service, or of many in a namespace. */
     next(waiting: Iterable<Candidate>, now: number): readonly Key[] {
       for (const [key, { at }] of requests) if (now - at > 60) requests.delete(key);
       const keys = dueKeys(requests, waiting, now, progress, cache()?.listers);
@@ -165,7 +159,7 @@ export function createConfirmer(progress: WatchProgress, cache: () => ConfirmCac
       }
       return keys;
     },
-    /** Stores the result of a read; `null` if it failed. */
+    /** `null` if the read failed. */
     answer(key: Key, read: FreshRead | null): void {
       if (read === null) counts.failed++;
       const request = requests.get(key);

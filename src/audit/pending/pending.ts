@@ -1,8 +1,8 @@
 // The settle window: a difference is pending for its length, then it opens a finding. When the
 // difference ends, the finding is resolved. The caller passes the time, on the clock of the input.
-//
 // The clock starts when a unit is no longer as expected, and again when an event wakes a
 // controller. So a controller that keeps up with many changes, each a little late, is not reported.
+//
 // Differences of one output and cause are one finding, under the code of the worst of them.
 // Findings of the output `input` are one per code.
 
@@ -37,8 +37,8 @@ export interface OwnedDifference {
   readonly service: string;
 }
 
-/** A difference and the end of its window. */
 export interface Candidate extends OwnedDifference {
+  /** The end of its window. */
   at: number;
   /** The clock when the window started; a restart makes the candidate obsolete. */
   readonly since: number;
@@ -47,13 +47,13 @@ export interface Candidate extends OwnedDifference {
 }
 
 interface PendingFindingsOptions {
-  /** The length of the settle window in seconds. */
+  /** Seconds of the settle window. */
   readonly window: number;
-  /** The number of resolved findings to keep. */
+  /** Resolved findings to keep. */
   readonly keep: number;
   /** Whether all is known that a difference depends on. If not, it waits and is tried again. */
   admit?(candidate: Candidate): boolean;
-  /** The number of differences to open at once; without it, all. */
+  /** Differences to open at once; without it, all. */
   readonly burst?: number;
   onOpenDifference?(candidate: Candidate): void;
   onOpen?(finding: Finding): void;
@@ -103,7 +103,7 @@ function render(open: OpenFinding, resolvedAt: number | null): Finding {
   };
 }
 
-/** Differences with the same key are one finding. */
+/** Of equal keys, one finding. */
 function keyOf({ item, namespace, service }: Candidate): string {
   const { output, cause, node = '', difference } = item;
   const isByCode = output === 'input' || (node !== '' && service === '');
@@ -113,7 +113,6 @@ function keyOf({ item, namespace, service }: Candidate): string {
 
 type OpenFinding = ReturnType<typeof newFinding>;
 
-/** A finding while its differences come and go. */
 const newFinding = ({ item, namespace, service }: Candidate, key: string, openedAt: number) => ({
   key,
   owner: { namespace, service },
@@ -170,7 +169,7 @@ function createFindings(options: PendingFindingsOptions) {
       }
       for (const open of fresh) options.onOpen?.(rendered(open));
     },
-    /** Updates the finding of a changed difference; it keeps the worst severity that it had. */
+    /** Updates the finding of a difference; it keeps the worst severity that it had. */
     reweigh(item: PendingDifference): void {
       const open = findingOf.get(item);
       if (open === undefined) return;
@@ -202,7 +201,7 @@ function createFindings(options: PendingFindingsOptions) {
   };
 }
 
-/** Whether a candidate is still pending and its clock was not restarted. */
+/** Whether it is still pending and its clock was not restarted. */
 const isCurrent = ({ item, since }: Candidate): boolean =>
   !item.gone && item.openedAt === null && item.since === since;
 
@@ -215,7 +214,7 @@ export function createPendingFindings(options: PendingFindingsOptions) {
   let queue: Candidate[] = [];
   return {
     ...findings,
-    /** Adds a new or restarted difference; it opens at the end of its window, not before `now`. */
+    /** Adds a new or restarted difference; it does not open before `now`. */
     watch(item: PendingDifference, namespace: string, service: string, now: number): void {
       const { since } = item;
       const at = Math.max(since + item.unseen + window, now);

@@ -7,7 +7,6 @@
 //
 // An object is late if another stream has shown newer versions a second before, or just before if
 // none was shown for a second. The order of events is unknown then: a difference may have ended.
-//
 // An output is blind while a stream that it depends on is not connected. The windows of its pending
 // differences become longer by that time. Dumps and recordings have no streams.
 
@@ -22,7 +21,6 @@ import type { Output } from '../finding/catalogue.ts';
  */
 export type InputState = 'listing' | 'synced' | 'stale' | 'relisting' | 'off';
 
-/** The resources that each output depends on. */
 export const restsOn: Readonly<Record<Output, readonly Resource[]>> = {
   endpoints: ['services', 'pods', 'endpoints'],
   endpointslices: ['services', 'pods', 'nodes', 'endpointslices'],
@@ -54,7 +52,7 @@ function createVersionHistory() {
   /** The newest version `lateness` ago, and the later ones, oldest first, a few per second. */
   let marks = [never];
   return {
-    /** Notes that a version exists. */
+    /** Notes that the cluster has reached a version. */
     shown: (version: string, at: number): void => {
       const newer = newest(top, version);
       if (newer === top) return;
@@ -72,7 +70,6 @@ function createVersionHistory() {
       const from = marks[next - 1] ?? never;
       return from !== never && (marks[next]?.at ?? at) - from.at >= lateness;
     },
-    /** Forgets all versions except this one. */
     restart(version: string): void {
       top = version;
       marks = [never];
@@ -102,7 +99,7 @@ function createBlindOutputs(isSeen: (output: Output) => boolean) {
   };
 }
 
-/** Whether a resource was never known. One that was known before is blind instead. */
+/** Whether a resource was never known; one that was known is blind instead. */
 const isAbsent = ({ state, version }: Pick<Input, 'state' | 'version'>): boolean =>
   state === 'off' && version === '';
 
@@ -148,7 +145,6 @@ export function createWatchProgress() {
       if (isList) past.restart([...inputs.values()].map((it) => it.version).reduce(newest, ''));
       past.shown(version, at);
     },
-    /** Notes that a read has shown that the cluster has reached a version. */
     shown: past.shown,
     /** Sets the state of a watch; returns the spells of blindness that end with it. */
     setState(resource: Resource, state: InputState, at: number) {
