@@ -3,7 +3,7 @@
 import { explain } from '../audit/explain/explain.ts';
 import type { ExplainTarget } from '../audit/explain/explanation.ts';
 import { worstVerdict } from '../audit/explain/explanation.ts';
-import { serviceTable } from '../audit/explain/table.ts';
+import { serviceTable } from '../audit/explain/service.ts';
 import type { ParsedTarget } from '../audit/explain/target.ts';
 import { resolveTarget } from '../audit/explain/target.ts';
 import type { Verdict } from '../audit/finding/verdicts.ts';

@@ -87,12 +87,7 @@ export function countDuplicates(slices: Iterable<EndpointSlice>) {
   return counts;
 }
 
-export interface Fill {
-  readonly endpoints: number;
-  readonly slices: number;
-  /** The fewest slices that could list these endpoints. */
-  readonly minimum: number;
-}
+export type Fill = Readonly<ReturnType<typeof fillOf>>;
 
 /** Groups the slices of one Service and controller by address type and port map. */
 export function fillGroups(slices: readonly EndpointSlice[], max: number) {
@@ -119,7 +114,8 @@ export const surplusOf = (fill: Fill): number => fill.slices - fill.minimum;
 export const fillRatio = (fill: Fill, max: number): number | null =>
   fill.slices === 0 ? null : fill.endpoints / (fill.slices * max);
 
-export function fillOf(slices: readonly EndpointSlice[], max: number): Fill {
+/** `minimum` is the fewest slices that could list these endpoints. */
+export function fillOf(slices: readonly EndpointSlice[], max: number) {
   const sum = { endpoints: 0, slices: 0, minimum: 0 };
   for (const { endpoints, slices: count, minimum } of fillGroups(slices, max)) {
     addCounts(sum, { endpoints, slices: count, minimum }, 1);

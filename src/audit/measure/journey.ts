@@ -126,13 +126,15 @@ const mostAwaited = 65_536;
 
 const shownNodes = 8;
 
-interface State {
-  readonly options: JourneysOptions;
-  readonly byPod: Map<string, Open>;
-  readonly byService: Map<Key, Set<Open>>;
-  awaited: number;
-  readonly ended: Record<JourneyEnd, number>;
-}
+type State = ReturnType<typeof createState>;
+
+const createState = (options: JourneysOptions) => ({
+  options,
+  byPod: new Map<string, Open>(),
+  byService: new Map<Key, Set<Open>>(),
+  awaited: 0,
+  ended: recordOf(journeyEnds, () => 0),
+});
 
 type Named = Pick<Journey, 'namespace' | 'service' | 'pod'>;
 
@@ -140,16 +142,13 @@ const serviceKey = ({ namespace, service }: Named): Key => `${namespace}/${servi
 const podKey = (journey: Named): string => `${serviceKey(journey)} ${journey.pod}`;
 
 export function createJourneys(options: JourneysOptions = {}) {
-  const ended: Record<JourneyEnd, number> = { complete: 0, overtaken: 0, gone: 0, dropped: 0 };
-  const state: State = { options, byPod: new Map(), byService: new Map(), awaited: 0, ended };
-  const { byPod, byService } = state;
+  const state = createState(options);
+  const { byPod, byService, ended } = state;
   return {
     ended: ended as Readonly<typeof ended>,
     open: (): Iterable<Journey> => byPod.values(),
     openCount: () => byPod.size,
-    begin(start: JourneyStart): void {
-      begin(state, start);
-    },
+    begin: (start: JourneyStart): void => begin(state, start),
     /** Open journeys of a Service that await this output, at these addresses; `null` for any. */
     awaiting(
       service: Key,
@@ -255,8 +254,7 @@ function leaveNode(state: State, open: Open, node: string): boolean {
 }
 
 function finish(state: State, open: Open): void {
-  if (open.awaits.size > 0 || (open.awaitsNodes?.size ?? 0) > 0) return;
-  end(state, open, 'complete');
+  if (open.awaits.size === 0 && !open.awaitsNodes?.size) end(state, open, 'complete');
 }
 
 function end(state: State, open: Open, how: JourneyEnd): void {

@@ -5,7 +5,7 @@ import type { EntryState } from '../../audit/explain/conditions.ts';
 import { stateWords } from '../../audit/explain/conditions.ts';
 import type { Explanation, Reason, ReasonMark } from '../../audit/explain/explanation.ts';
 import type { ObservedEntry } from '../../audit/explain/pod-in-service.ts';
-import type { ServiceTableRow } from '../../audit/explain/table.ts';
+import type { ServiceTableRow } from '../../audit/explain/service.ts';
 import { catalogue } from '../../audit/finding/catalogue.ts';
 import type { Verdict } from '../../audit/finding/verdicts.ts';
 import { legal } from '../../audit/finding/verdicts.ts';

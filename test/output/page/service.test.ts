@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 
 import { explain } from '../../../src/audit/explain/explain.ts';
-import { serviceTable } from '../../../src/audit/explain/table.ts';
+import { serviceTable } from '../../../src/audit/explain/service.ts';
 import type { NodeOfService, ServiceView } from '../../../src/auditor/explanations.ts';
 import type { AnyObject } from '../../../src/model/objects.ts';
 import { renderService } from '../../../src/output/page/services.ts';
