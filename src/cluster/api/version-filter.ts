@@ -15,8 +15,8 @@ export interface CachedObjects {
 }
 
 /**
- * The events to deliver for an event of a watch, or why there are none. disorder: a late event of an
- * object that is not cached can be a missed creation or a deletion that was undone.
+ * The events to deliver for an event of a watch, or why there are none. disorder: a late event of
+ * an object that is not cached can be a missed creation or a deletion that was undone.
  */
 export function takeChange(
   held: CachedObjects,
