@@ -5,7 +5,6 @@
 //   {"kind":"node-rules","at":T,"node":"node-a","tool":…,"family":"IPv4","unchanged":true}
 
 import type { Resource, UnreadableObject, WatchEvent } from '../../model/objects.ts';
-import type { ProxyConfig } from '../../model/proxy-config.ts';
 import { proxyModes } from '../../model/proxy-config.ts';
 import type { Fields } from './json-fields.ts';
 import { oneOf, optionalFlag, optionalText, text, word, WrongType } from './json-fields.ts';
@@ -52,46 +51,31 @@ export type LiveEntry =
  */
 export type WatchState = 'listing' | 'synced' | 'stale' | 'relisting' | 'off';
 
-export interface NodeConfigEntry {
-  readonly kind: 'node-config';
-  /** The arrival, Unix seconds; never decreases from entry to entry. */
-  readonly at: number;
-  readonly node: string;
-  readonly mode: ProxyConfig['mode'];
-  readonly clusterCIDRs: readonly string[];
-}
-
-export interface NodeRulesEntry {
-  readonly kind: 'node-rules';
-  readonly at: number;
-  /** When the dump began. */
-  readonly dumpedAt: number;
-  readonly node: string;
-  readonly tool: string;
-  readonly family: 'IPv4' | 'IPv6';
-  /** null: the same as the one before it, of this node, tool and family. */
-  readonly text: string | null;
-}
+/** `at` is the arrival, Unix seconds; it never decreases from entry to entry. */
+export type NodeConfigEntry = ReturnType<typeof readNodeConfig>;
+export type NodeRulesEntry = ReturnType<typeof readNodeRules>;
 
 /** Throws WrongType, with the field, as readNodeRules does. */
-export function readNodeConfig(fields: Fields, at: number): NodeConfigEntry {
+export function readNodeConfig(fields: Fields, at: number) {
   const mode = oneOf(fields, 'mode', proxyModes);
-  const clusterCIDRs = text(fields, 'clusterCIDR').split(',').filter(Boolean);
-  return { kind: 'node-config', at, node: nodeOf(fields), mode, clusterCIDRs };
+  const clusterCIDRs: readonly string[] = text(fields, 'clusterCIDR').split(',').filter(Boolean);
+  return { kind: 'node-config' as const, at, node: nodeOf(fields), mode, clusterCIDRs };
 }
 
-export function readNodeRules(fields: Fields, at: number): NodeRulesEntry {
+export function readNodeRules(fields: Fields, at: number) {
   const family = oneOf(fields, 'family', ['IPv4', 'IPv6']);
   const unchanged = optionalFlag(fields, 'unchanged') === true;
   const dump = optionalText(fields, 'text');
   if (!unchanged && dump === null) throw new WrongType('text', 'a dump', fields.text);
   return {
-    kind: 'node-rules',
+    kind: 'node-rules' as const,
     at,
+    /** When the dump began. */
     dumpedAt: typeof fields.at === 'number' && fields.at < at ? fields.at : at,
     node: nodeOf(fields),
     tool: text(fields, 'tool'),
     family,
+    /** null: the same as the one before it, of this node, tool and family. */
     text: unchanged ? null : dump,
   };
 }

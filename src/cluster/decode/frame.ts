@@ -7,14 +7,7 @@ import { isFields } from './json-fields.ts';
 import type { Projection } from './json-objects.ts';
 import type { Bytes } from './line-reader.ts';
 
-export interface ApiStatus {
-  readonly code: number;
-  readonly reason: string;
-  readonly message: string;
-  /** Seconds; null: it names none. */
-  readonly retryAfter: number | null;
-  readonly causes: readonly string[];
-}
+export type ApiStatus = ReturnType<typeof readStatus>;
 
 /** Decodes the responses of one media type, in lazy batches as they arrive. */
 export interface Codec {
@@ -66,7 +59,7 @@ export interface DecodeContext {
 }
 
 /** Reads a Status object; of other content only the code is known. */
-export function readStatus(value: unknown, code: number): ApiStatus {
+export function readStatus(value: unknown, code: number) {
   const status = isFields(value) ? value : {};
   const details = isFields(status.details) ? status.details : {};
   const { retryAfterSeconds: seconds } = details;
@@ -75,6 +68,7 @@ export function readStatus(value: unknown, code: number): ApiStatus {
     code: typeof status.code === 'number' && status.code !== 0 ? status.code : code,
     reason: textOf(status.reason),
     message: textOf(status.message),
+    /** Seconds; null: it names none. */
     retryAfter: typeof seconds === 'number' && seconds > 0 ? seconds : null,
     causes: causes.filter(isFields).map(({ reason }) => textOf(reason)),
   };

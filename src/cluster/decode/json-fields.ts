@@ -44,9 +44,8 @@ const noFields: Fields = Object.freeze({});
 export const noLabels: Labels = Object.freeze({});
 const noItems: readonly never[] = Object.freeze([]);
 
-export function isFields(value: unknown): value is Fields {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
+export const isFields = (value: unknown): value is Fields =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 export const text = (fields: Fields, name: string): string => optionalText(fields, name) ?? '';
 
@@ -278,24 +277,20 @@ function identity(metadata: Fields, name: 'name' | 'namespace'): string {
   return value;
 }
 
-export function ownerReference(owner: Fields): OwnerReference {
-  return {
-    apiVersion: word(owner, 'apiVersion'),
-    kind: word(owner, 'kind'),
-    name: text(owner, 'name'),
-    uid: text(owner, 'uid'),
-    controller: flag(owner, 'controller'),
-  };
-}
+export const ownerReference = (owner: Fields): OwnerReference => ({
+  apiVersion: word(owner, 'apiVersion'),
+  kind: word(owner, 'kind'),
+  name: text(owner, 'name'),
+  uid: text(owner, 'uid'),
+  controller: flag(owner, 'controller'),
+});
 
-export function objectRef(target: Fields): ObjectRef {
-  return {
-    kind: word(target, 'kind'),
-    namespace: word(target, 'namespace'),
-    name: text(target, 'name'),
-    uid: text(target, 'uid'),
-  };
-}
+export const objectRef = (target: Fields): ObjectRef => ({
+  kind: word(target, 'kind'),
+  namespace: word(target, 'namespace'),
+  name: text(target, 'name'),
+  uid: text(target, 'uid'),
+});
 
 /** The status and time of the first condition Ready (GetPodCondition of pkg/api/v1/pod/util.go). */
 export function readyCondition(status: Fields) {

@@ -8,7 +8,6 @@
 import type {
   AnyObject,
   Endpoint,
-  EndpointAddress,
   Endpoints,
   EndpointSlice,
   EndpointSubset,
@@ -135,9 +134,8 @@ export function jsonBytes(raw: unknown): number | null {
   }
 }
 
-export function hasManagedFields(raw: unknown): boolean {
-  return isFields(raw) && isFields(raw.metadata) && raw.metadata.managedFields !== undefined;
-}
+export const hasManagedFields = (raw: unknown): boolean =>
+  isFields(raw) && isFields(raw.metadata) && raw.metadata.managedFields !== undefined;
 
 type Reader<R extends Resource> = (raw: Fields, at: number, known: Known) => ObjectOf[R];
 
@@ -228,16 +226,14 @@ function isTopologyAuto(annotations: Fields): boolean {
   return value === 'Auto' || value === 'auto';
 }
 
-function servicePort(port: Fields): ServicePort {
-  return {
-    name: word(port, 'name'),
-    protocol: text(port, 'protocol') || 'TCP',
-    port: number(port, 'port'),
-    targetPort: targetPort(port),
-    appProtocol: optionalWord(port, 'appProtocol'),
-    nodePort: number(port, 'nodePort'),
-  };
-}
+const servicePort = (port: Fields): ServicePort => ({
+  name: word(port, 'name'),
+  protocol: text(port, 'protocol') || 'TCP',
+  port: number(port, 'port'),
+  targetPort: targetPort(port),
+  appProtocol: optionalWord(port, 'appProtocol'),
+  nodePort: number(port, 'nodePort'),
+});
 
 /** The API server stores the port itself for 0 and ''. */
 function targetPort(port: Fields): number | string {
@@ -305,32 +301,26 @@ function readEndpoints(raw: Fields, at: number, known: Known): Endpoints {
 
 function endpointSubset(subset: Fields): EndpointSubset {
   const ports = internList(list(subset, 'ports', subsetPort));
-  const read = (ready: boolean) => (item: Fields) => endpointAddress(item, ready, ports);
-  const ready = list(subset, 'addresses', read(true));
-  const notReady = list(subset, 'notReadyAddresses', read(false));
-  const addresses = notReady.length === 0 ? ready : [...ready, ...notReady];
-  return { ports, addresses, readyCount: ready.length };
-}
-
-function endpointAddress(address: Fields, ready: boolean, ports: readonly Port[]): EndpointAddress {
-  return {
+  const read = (ready: boolean) => (address: Fields) => ({
     ip: text(address, 'ip'),
     ready,
     ports,
     node: optionalWord(address, 'nodeName'),
     hostname: text(address, 'hostname'),
     target: optional(address, 'targetRef', objectRef),
-  };
+  });
+  const ready = list(subset, 'addresses', read(true));
+  const notReady = list(subset, 'notReadyAddresses', read(false));
+  const addresses = notReady.length === 0 ? ready : [...ready, ...notReady];
+  return { ports, addresses, readyCount: ready.length };
 }
 
-function subsetPort(port: Fields): Port {
-  return {
-    name: word(port, 'name'),
-    protocol: text(port, 'protocol') || 'TCP',
-    port: number(port, 'port'),
-    appProtocol: optionalWord(port, 'appProtocol'),
-  };
-}
+const subsetPort = (port: Fields): Port => ({
+  name: word(port, 'name'),
+  protocol: text(port, 'protocol') || 'TCP',
+  port: number(port, 'port'),
+  appProtocol: optionalWord(port, 'appProtocol'),
+});
 
 function readEndpointSlice(raw: Fields, at: number, known: Known): EndpointSlice {
   const meta = within(raw, 'metadata', namespacedMeta);
@@ -365,14 +355,12 @@ function readEndpointSlice(raw: Fields, at: number, known: Known): EndpointSlice
 }
 
 /** The API server fills in the protocol; a null name is left, for that is how it is then stored. */
-function slicePort(port: Fields): Port {
-  return {
-    name: optionalWord(port, 'name'),
-    protocol: text(port, 'protocol') || 'TCP',
-    port: optionalNumber(port, 'port'),
-    appProtocol: optionalWord(port, 'appProtocol'),
-  };
-}
+const slicePort = (port: Fields): Port => ({
+  name: optionalWord(port, 'name'),
+  protocol: text(port, 'protocol') || 'TCP',
+  port: optionalNumber(port, 'port'),
+  appProtocol: optionalWord(port, 'appProtocol'),
+});
 
 function endpoint(endpoint: Fields): Endpoint {
   const conditions = within(endpoint, 'conditions', (conditions) => ({

@@ -80,9 +80,8 @@ const isSamePort = (port: ContainerPort, other: ContainerPort | undefined): bool
   port.protocol === other.protocol &&
   port.sidecar === other.sidecar;
 
-function containerPorts(container: Fields): readonly ContainerPort[] {
-  return list(container, 'ports', containerPort).filter((port) => port.name !== '');
-}
+const containerPorts = (container: Fields): readonly ContainerPort[] =>
+  list(container, 'ports', containerPort).filter((port) => port.name !== '');
 
 /** The ports of an init container if it is restartable: others do not run with the pod. */
 function sidecarPorts(container: Fields): readonly ContainerPort[] {
@@ -90,14 +89,12 @@ function sidecarPorts(container: Fields): readonly ContainerPort[] {
   return containerPorts(container).map((port) => ({ ...port, sidecar: true }));
 }
 
-function containerPort(port: Fields): ContainerPort {
-  return {
-    name: word(port, 'name'),
-    protocol: text(port, 'protocol') || 'TCP',
-    port: number(port, 'containerPort'),
-    sidecar: false,
-  };
-}
+const containerPort = (port: Fields): ContainerPort => ({
+  name: word(port, 'name'),
+  protocol: text(port, 'protocol') || 'TCP',
+  port: number(port, 'containerPort'),
+  sidecar: false,
+});
 
 function podStatus(status: Fields) {
   const podIP = text(status, 'podIP');

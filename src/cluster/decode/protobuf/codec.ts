@@ -53,13 +53,8 @@ interface Framing {
   end(failure: WrongType | null, rest: number): Frame | null;
 }
 
-interface Part {
-  /** The tag of a field; 0 for what is none. */
-  readonly tag: number;
-  /** Where the value begins, and where it ends. */
-  readonly from: number;
-  readonly to: number;
-}
+/** A value from one place to another; the tag is 0 for what is no field. */
+type Part = ReturnType<typeof readPart>;
 
 type Intake = ReturnType<typeof createIntake>;
 
@@ -168,7 +163,7 @@ function listFraming({ resource, previousPod }: DecodeContext): Framing {
 const headLimit = 15;
 
 /** The field that begins here, with a value of a length up to `limit`. */
-function readPart(whole: Buffer, at: number, limit: number): Part {
+function readPart(whole: Buffer, at: number, limit: number) {
   const cursor = { bytes: whole, at };
   const tag = readTag(cursor, whole.length);
   const isLong = (tag & 7) === lengthType;

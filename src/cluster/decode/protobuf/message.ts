@@ -149,7 +149,6 @@ const scalars = {
   int64: readInt64,
   bool: readBool,
 };
-const varints = ['int32', 'int64', 'bool'];
 
 /** Go's zero time, the first second of the year 1. */
 const zeroTime = -62_135_596_800;
@@ -183,7 +182,7 @@ const fieldForm = /(repeated |map<string, )?(\w+)>? (\w+) = (\d+);/g;
 for (const [, messageName = '', body = ''] of schema.matchAll(/message (\w+) \{([^}]*)\}/g)) {
   const { fields } = messageNamed(messageName);
   for (const [, prefix, type = '', name = '', digits] of body.matchAll(fieldForm)) {
-    const isVarint = prefix === undefined && varints.includes(type);
+    const isVarint = prefix === undefined && ['int32', 'int64', 'bool'].includes(type);
     const number = Number(digits);
     fields[number] = {
       tag: (number << 3) | (isVarint ? varintType : lengthType),
