@@ -42,7 +42,6 @@ export const emptySummary: Summary = {
 
 export type ServiceShare = ReturnType<typeof shareOf>;
 
-/** The share of one Service, or of a name without a Service, without stale resources. */
 export function shareOf(listers: Listers, audited: ServiceAudit) {
   const verdicts = recordOf(serviceOutputs, (output) => verdictOf(listers, audited, output));
   const reasons = recordOf(serviceOutputs, (output) =>

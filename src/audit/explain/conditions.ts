@@ -174,7 +174,6 @@ function checkAddress({ pod: { ips, node } }: PodAndService): Result {
   return fail(`the pod has no address: ${why}`, `${wait}; its events say what keeps it`);
 }
 
-/** One result for each family of the Service, that of the Endpoints first. */
 function checkFamilies({ service, pod }: PodAndService): Result[] {
   if (pod.ips.length === 0) return [];
   const primary = primaryFamily(service, pod) === 'IPv6' ? 'IPv6' : 'IPv4';
@@ -227,7 +226,6 @@ function checkPortless({ service }: PodAndService): Result[] {
   return [fail('the Service has no ports', 'give the Service a port', effects)];
 }
 
-/** One result for each container port that the Service's ports target. */
 function checkPorts({ service, pod }: PodAndService, release: Release): Result[] {
   const byTarget = Map.groupBy(
     service.ports,

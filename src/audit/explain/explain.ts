@@ -115,7 +115,6 @@ const notFound = (answer: string, reasons: readonly Reason[] = []): Result => ({
 const thereIs = (names: readonly string[]): Reason[] =>
   names.length === 0 ? [] : [note(`there is ${fewOf(names.toSorted())}`)];
 
-/** Keys that may be meant: of that name in another namespace, or spelled nearly the same. */
 function meantKeys(namespace: string, name: string, keys: Iterable<Key>): Key[] {
   const all = [...keys];
   const elsewhere = all.filter((key) => key.endsWith(`/${name}`));

@@ -6,12 +6,12 @@ import type { Severity } from '../finding/catalogue.ts';
 import { severities } from '../finding/catalogue.ts';
 import type { Verdict } from '../finding/verdicts.ts';
 
-/** The object of an explanation; a null port means all ports. */
 export type ExplainTarget = Readonly<
   | { kind: 'service'; service: Key }
   | { kind: 'pod'; pod: Key }
   | { kind: 'pair'; pod: Key; service: Key }
   | { kind: 'address'; address: string }
+  /** A null port means all ports. */
   | { kind: 'node'; node: string; service: Key; port: string | null }
 >;
 

@@ -15,13 +15,11 @@ import type { ExplainTarget } from './explanation.ts';
 import { entriesOfPod, observedState, servicesListing } from './pod-in-service.ts';
 import { outputNames } from './service.ts';
 
-/** The rules of a node are read only now and then, so a node has no history. */
 type HistoryTarget = Exclude<ExplainTarget, { kind: 'node' }>;
 
 export interface HistoryEntry {
   /** Unix seconds on the input's clock. */
   readonly at: number;
-  /** What changed: `Pod shop/web-1`, `Service shop/web, Endpoints`. */
   readonly what: string;
   /** null for the first state. */
   readonly before: string | null;

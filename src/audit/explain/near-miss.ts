@@ -104,7 +104,6 @@ export function podsNear(listers: Listers, { selector, namespace }: Service) {
     .sort(byRank);
 }
 
-/** Up to five other namespaces with pods that the Service's selector matches. */
 export function namespacesMatching(listers: Listers, service: Service): string[] {
   const found = new Set<string>();
   let last: Labels | null = null;

@@ -164,7 +164,6 @@ function packetReasons(port: string, groups: readonly PacketGroup[], isFull: boo
   });
 }
 
-/** The rules that a packet met; `origins` is the size of its group. */
 function rulesReasons({ rules, origin }: PacketTrace, origins: number): Reason[] {
   if (rules.length === 0) return [];
   const countText = (rest: number): string =>

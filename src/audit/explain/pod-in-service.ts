@@ -184,7 +184,7 @@ type PairInput = NonNullable<ReturnType<typeof pairInput>>;
 
 export type PairExplanation = NonNullable<ReturnType<typeof explainPair>>;
 
-/** Explains a pod and a Service; null if the Service does not exist. */
+/** null if the Service does not exist. */
 export function explainPair(context: VerdictInput, audited: ServiceAudit, pod: Pod) {
   const input = pairInput(context, audited, pod);
   if (input === null) return null;
@@ -211,7 +211,6 @@ export function explainPair(context: VerdictInput, audited: ServiceAudit, pod: P
     decides,
     places,
     reasons: [...checked, ...listed],
-    /** The reasons without the conditions that pass. */
     brief: [...checked.filter(({ mark }) => mark !== 'yes'), ...listed],
   };
 }

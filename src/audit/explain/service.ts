@@ -290,7 +290,7 @@ function sizeText({ listers }: AuditContext, record: ServiceState, output: Servi
   return `${count}, ${ready} ready of ${all}, ${[...ports].join(', ') || 'no ports'}`;
 }
 
-/** Why no slice is mirrored. endpointslicemirroring_controller.go syncEndpoints. */
+/** endpointslicemirroring_controller.go syncEndpoints. */
 function whyNotMirrored({ service, endpoints }: ServiceState): string {
   if (service !== null && service.selector !== null) return 'since the Service has a selector';
   if (endpoints === null) return 'since there are no Endpoints to mirror';

@@ -2,10 +2,10 @@
 
 import { addCounts } from '../../model/counts.ts';
 
-/** The latest traced value of a bucket; `at` in Unix seconds. */
 export interface Exemplar {
   readonly traceId: string;
   readonly value: number;
+  /** Unix seconds. */
   readonly at: number;
 }
 

@@ -96,7 +96,6 @@ export function journeyQuality(ownTime: number | null, at: number, gap: boolean)
 export const journeySeconds = ({ begun }: Journey, { at }: JourneyStage): number =>
   Math.max(0, at - begun);
 
-/** The last stage of that name; undefined if the journey did not reach it. */
 export const lastOf = ({ stages }: Journey, name: JourneyStageName): JourneyStage | undefined =>
   stages.findLast(({ stage }) => stage === name);
 
@@ -161,7 +160,7 @@ export function createJourneys(options: JourneysOptions = {}) {
           (addresses === null || open.addresses.some((address) => addresses.has(address))),
       );
     },
-    /** An output followed. After the slices, these nodes must follow. */
+    /** After the slices, these nodes must follow. */
     reach(journey: Journey, stage: OutputStage, nodes: readonly string[]): void {
       const open = byPod.get(podKey(journey));
       if (open === journey && open.awaits.has(stage.stage)) reach(state, open, stage, nodes);

@@ -148,7 +148,6 @@ export const createClockSkew = () => ({
 
 export type ClockSkew = ReturnType<typeof createClockSkew>;
 
-/** Observes a new object; objects of a list are older, and do no harm. */
 export function observeCreated(skew: ClockSkew, created: number, at: number): void {
   skew.from ??= at;
   if (at - skew.from >= span) {

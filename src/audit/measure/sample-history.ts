@@ -75,7 +75,6 @@ export function createTopSamples<T extends Pick<FollowedChange, 'seconds' | 'at'
         .sort((a, b) => b.seconds - a.seconds)
         .slice(0, most);
     },
-    /** Longest first, none older than a day. */
     list: (now: number): readonly T[] => samples.filter(({ at }) => now - at < day),
   };
 }

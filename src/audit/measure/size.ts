@@ -15,7 +15,6 @@ import { createHistogram, observe } from './histogram.ts';
 /** What the API server accepts in one request: etcd's default --max-request-bytes, 1.5 MiB. */
 export const objectBytesLimit = 1.5 * 1024 * 1024;
 
-/** Upper bounds in bytes; the last two are 80 % of the limit and the limit. */
 export const sizeBounds: readonly number[] = [
   1024,
   10 * 1024,

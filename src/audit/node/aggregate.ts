@@ -28,7 +28,6 @@ export interface PacketDifference {
 
 export type PacketDifferences = readonly PacketDifference[];
 
-/** The number of tested Service ports by coverage group. */
 export type Coverage = ReadonlyMap<string, number>;
 
 /** A property of a packet's outcome, and the codes of differences that show it. */
@@ -67,7 +66,6 @@ const worstFirst: readonly Code[] = [
 
 const separate: readonly Code[] = ['node-backends-both', 'node-unlike-others'];
 
-/** A packet to a frontend that is not served passes untranslated, or a stray rule rejects it. */
 const unserved: readonly Code[] = ['node-frontend-missing', 'node-frontend-blocked'];
 
 const stale: readonly Code[] = [

@@ -47,13 +47,11 @@ const newProgress = ({ forwarding, node, rules }: NodeInput) => ({
   differences: [] as PacketDifference[],
   /** Keys of Service ports. */
   unknown: new Set<string>(),
-  /** Frontends with a rule that the walk could not evaluate. */
   doubtful: new Set<Frontend>(),
 });
 
 type Progress = ReturnType<typeof newProgress>;
 
-/** What the rules do otherwise than an earlier state of some Services expected. */
 export function differencesFrom(earlier: NodeInput): PacketDifferences {
   const progress = newProgress(earlier);
   runToEnd(probeFrontends(progress, false));

@@ -224,7 +224,6 @@ const kubernetesChains = new RegExp(
 export const isKubernetesRule = ({ chain, base }: TraceStep): boolean =>
   base.table.name === 'kube-proxy' || kubernetesChains.test(chain);
 
-/** The rule is another program's and matches exactly this destination address. */
 export function isForeignRuleAbout(step: TraceStep, address: string): boolean {
   if (isKubernetesRule(step)) return false;
   const destination = onlyValue(step, 'destination');

@@ -25,7 +25,6 @@ export const newNodeState = (name: string) => ({
   version: null as string | null,
   /** Seconds for which the rules are known after a reading. */
   lasting: 0,
-  /** Why the node cannot be observed; null if it can. */
   unknownReason: null as NodeUnknownReason | null,
   last: null as LastAudit | null,
   divergences: new Map() as Divergences,
@@ -43,7 +42,7 @@ type Divergences = Map<Key, { readonly at: number | null; readonly comparedUntil
 
 export interface LastAudit {
   readonly audit: NodeAudit;
-  /** The conform verdicts of all ports. Nodes of a class share the list. */
+  /** Nodes of a class share the list. */
   readonly ports: readonly NodeVerdict[];
   /** What it was made from, in addition to the rules. */
   readonly inputs: string;

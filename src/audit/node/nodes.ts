@@ -297,6 +297,5 @@ function isOutlier(frontend: Frontend, rules: NodeBehavior, peers: NodeBehavior[
   const groups = Map.groupBy(others, (other) => other?.actual ?? null);
   groups.delete(digests.actual);
   const largest = Math.max(0, ...[...groups.values()].map(({ length }) => length));
-  // Some peers, and most nodes, must do the same.
   return largest >= 3 && largest >= 0.75 * (others.length + 1);
 }

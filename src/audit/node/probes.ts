@@ -137,7 +137,6 @@ export function strayProbes(sender: ProbeSender, frontend: Frontend): Probe[] {
 export const proxiedPortKey = ({ name, protocol, family }: ProxiedPort): string =>
   `${name} ${protocol} ${family}`;
 
-/** Counts the Service ports whose packets can show a difference, by coverage group. */
 export function coverageOf(sender: ProbeSender): Coverage {
   const { frontends, expect } = sender.forwarding;
   const covered = new Map<string, Set<string>>();

@@ -28,7 +28,6 @@ export function createProxyCache(listers: Listers) {
     changes.push({ key, at: until, revision });
     if (changes.length > 2 * limits.changes) changes = changes.slice(-limits.changes);
     const versions = past.get(key) ?? [];
-    // The map is in the order of the last changes.
     past.delete(key);
     past.set(key, versions);
     versions.push({ service, slices: slices.get(key) ?? [], until });
