@@ -1,26 +1,15 @@
-// What the Endpoints and the slices of a Service list at an address in canonical form.
-//
-// One pass over the objects indexes the addresses that a change affects; the index is dropped
-// afterwards. Only the indexes of large objects are kept, so that a change of one address of a
-// Service with thousands of pods does not cost a pass over all of them.
+// What the Endpoints and the slices of a Service list at an address in canonical form. Only the
+// indexes of large objects are kept, so that one change of thousands of pods costs no full pass.
 
 import { equalAddresses, equalEndpoints, equalLists } from '../../model/equality.ts';
 import { getOrInsert } from '../../model/get-or-insert.ts';
 import { canonicalIP } from '../../model/ip.ts';
-import type {
-  Endpoint,
-  EndpointAddress,
-  Endpoints,
-  EndpointSlice,
-  Listers,
-  Pod,
-} from '../../model/objects.ts';
+import type { Endpoint, Endpoints, EndpointSlice, Listers } from '../../model/objects.ts';
 import type { SubsetAddress } from '../../shadow/endpoints.ts';
 import { repack } from '../../shadow/endpoints.ts';
 import type { ServiceState } from './cache.ts';
 import { isMember, isOfSameRole } from './cache.ts';
 
-/** An endpoint and the slice that lists it. */
 export interface SlicedEndpoint {
   readonly slice: EndpointSlice;
   readonly endpoint: Endpoint;
@@ -29,24 +18,8 @@ export interface SlicedEndpoint {
 type Listings = Map<string, SubsetAddress[]>;
 type Slicings = ReadonlyMap<string, readonly SlicedEndpoint[]>;
 
-/** The entries of a Service by address. */
-export interface AddressIndex {
-  readonly listings: ReadonlyMap<string, readonly SubsetAddress[]>;
-  readonly slicings: Slicings;
-}
-
-/** The pods and the entries of a Service at one address. */
-export interface AddressEntries {
-  readonly ip: string;
-  /** All pods at the address, of any namespace. */
-  readonly pods: readonly Pod[];
-  /** Those that the Service selects, in the order of their uids. */
-  readonly members: readonly Pod[];
-  /** Of the Endpoints, repacked: one per pod and readiness. */
-  readonly listed: readonly EndpointAddress[];
-  /** Of all slices of the Service, in the order of the slices' names. */
-  readonly sliced: readonly SlicedEndpoint[];
-}
+export type AddressIndex = ReturnType<typeof buildIndex>;
+export type AddressEntries = ReturnType<typeof entriesAt>;
 
 /** The addresses to index; `null` for all. */
 type Addresses = ReadonlySet<string> | null;
@@ -99,12 +72,6 @@ const keptSlicings = new WeakMap<EndpointSlice, Slicings>();
 const isLarge = ({ subsets }: Endpoints): boolean =>
   subsets.reduce((sum, { addresses }) => sum + addresses.length, 0) > fewAddresses;
 
-function listingsIn(endpoints: Endpoints | null, addresses: Addresses): Listings {
-  return endpoints !== null && addresses !== null && isLarge(endpoints)
-    ? getOrInsert(keptListings, endpoints, () => indexEndpoints(endpoints, null))
-    : indexEndpoints(endpoints, addresses);
-}
-
 function slicingsIn(slices: readonly EndpointSlice[], addresses: Addresses): Slicings {
   if (addresses === null || slices.length <= fewSlices) return indexSlices(slices, addresses);
   const indexes = slices.map((slice) =>
@@ -118,26 +85,30 @@ function slicingsIn(slices: readonly EndpointSlice[], addresses: Addresses): Sli
 export const buildIndex = (
   { endpoints, slices }: Pick<ServiceState, 'endpoints' | 'slices'>,
   addresses: Addresses,
-): AddressIndex => ({
-  listings: listingsIn(endpoints, addresses),
+) => ({
+  listings:
+    endpoints !== null && addresses !== null && isLarge(endpoints)
+      ? getOrInsert(keptListings, endpoints, () => indexEndpoints(endpoints, null))
+      : indexEndpoints(endpoints, addresses),
   slicings: slicingsIn(slices, addresses),
 });
 
-/** What is at an address of the index. */
 export function entriesAt(
   listers: Listers,
   record: ServiceState,
   { listings, slicings }: AddressIndex,
   ip: string,
-): AddressEntries {
+) {
+  /** All pods at the address, of any namespace. */
   const pods = listers.podsAt(ip);
+  /** Those that the Service selects, in the order of their uids. */
   const members = pods.filter((pod) => isMember(record, pod));
   if (members.length > 1) members.sort((a, b) => (a.uid < b.uid ? -1 : 1));
+  /** Of the Endpoints, repacked: one per pod and readiness. */
   const listed = repack(listings.get(ip) ?? none);
   return { ip, pods, members, listed, sliced: slicings.get(ip) ?? none };
 }
 
-/** The addresses that a slice lists. */
 export const addressesIn = (slice: EndpointSlice | null): Set<string> =>
   new Set(slice?.endpoints.flatMap(canonicalIPs));
 
@@ -189,26 +160,18 @@ export function changedInEndpoints(before: Endpoints | null, after: Endpoints | 
   const changed = [...addresses].filter(
     (ip) => !equalLists(repack(was.get(ip) ?? none), repack(is.get(ip) ?? none), equalAddresses),
   );
-  if (kept !== undefined && before !== null) handOn(kept, before, after, addresses, is);
-  return new Set(changed);
-}
-
-/** Makes the index of Endpoints that of the version after. */
-function handOn(
-  kept: Listings,
-  before: Endpoints,
-  after: Endpoints | null,
-  changed: ReadonlySet<string>,
-  listings: Listings,
-): void {
+  if (kept === undefined || before === null) return new Set(changed);
+  // The index becomes that of the version after.
   keptListings.delete(before);
-  if (after === null || !isLarge(after)) return;
-  for (const ip of changed) {
-    const places = listings.get(ip);
-    if (places === undefined) kept.delete(ip);
-    else kept.set(ip, places);
+  if (after !== null && isLarge(after)) {
+    for (const ip of addresses) {
+      const places = is.get(ip);
+      if (places === undefined) kept.delete(ip);
+      else kept.set(ip, places);
+    }
+    keptListings.set(after, kept);
   }
-  keptListings.set(after, kept);
+  return new Set(changed);
 }
 
 /** The addresses whose entries differ between two versions of a slice, or all if it differs. */
@@ -223,8 +186,7 @@ export function changedInSlice(
   const [was, is] = [indexSlices([before], addresses), indexSlices([after], addresses)];
   const isSame = (a: SlicedEndpoint, b: SlicedEndpoint): boolean =>
     equalEndpoints(a.endpoint, b.endpoint);
-  const changed = [...addresses].filter(
-    (ip) => !equalLists(was.get(ip) ?? none, is.get(ip) ?? none, isSame),
+  return new Set(
+    [...addresses].filter((ip) => !equalLists(was.get(ip) ?? none, is.get(ip) ?? none, isSame)),
   );
-  return new Set(changed);
 }

@@ -1,12 +1,6 @@
-// Audits the Services of a cluster: it follows the listers one change at a time.
-//
-//   change ─► cache.ts ─► enqueue.ts: work items ─► compare the outputs (pure)
-//                                                               │
-//             reconcile.ts: differences appear and end ◄────────┘
-//                 │                     │
-//                 ▼                     ▼
-//             pending.ts: pending ─►   lag samples
-//             finding ─► resolved
+// Audits the Services of a cluster, one change of the listers at a time: the cache is updated
+// (cache.ts), work items state what to compare (enqueue.ts), differences appear and end
+// (reconcile.ts).
 //
 // A start from nothing and following every change give the same differences. Only the history, and
 // with it some causes, is known to an auditor that followed the changes.
@@ -49,29 +43,29 @@ export interface ServiceAuditorOptions extends FindingSink {
   onEvaluated?(item: WorkItem, change: Change): void;
 }
 
-interface State {
-  readonly options: ServiceAuditorOptions;
-  readonly cache: ServiceCache;
-  readonly audited: Map<Key, ServiceAudit>;
-  readonly unreadable: Map<string, UnreadableObject>;
-}
+type State = ReturnType<typeof createState>;
 
-export function createServiceAuditor(options: ServiceAuditorOptions) {
-  const { context, settle } = options;
+function createState(options: ServiceAuditorOptions) {
   const audited = new Map<Key, ServiceAudit>();
   const unreadable = new Map<string, UnreadableObject>();
   const cache: ServiceCache = {
-    context,
+    context: options.context,
     get: (key) => audited.get(key)?.record,
     getOrCreate: (key) => getOrCreate(state, key).record,
     autoHinted: new Set(),
     foreign: new Set(),
     leftBehind: new Map(),
   };
-  const state: State = { options, cache, audited, unreadable };
+  const state = { options, cache, audited, unreadable };
+  return state;
+}
+
+export function createServiceAuditor(options: ServiceAuditorOptions) {
+  const { context, settle } = options;
+  const state = createState(options);
+  const { cache, audited, unreadable } = state;
   return {
     audited: audited as ReadonlyMap<Key, ServiceAudit>,
-    /** The unreadable objects, each once. */
     unreadable: unreadable as ReadonlyMap<string, UnreadableObject>,
     listers: context.listers,
     settle,
@@ -120,7 +114,6 @@ function* begin(state: State, at: number): Steps {
   }
 }
 
-/** Evaluates the Services again whose outputs became unknown, or known again. */
 function* updateUnknown(state: State, unreadable: UnreadableObject, at: number): Steps {
   for (const audit of state.audited.values()) {
     if (!isWithin(unreadable, audit.record)) continue;
@@ -172,21 +165,18 @@ function evaluateUnit(
   reconcile(evaluation, unit, found);
 }
 
-const noComparison = (): Difference[] => [];
-
-const addressComparisons = {
-  endpoints: compareEndpointsAddress,
-  endpointslices: compareSlicesAddress,
-  input: checkInputAddress,
-};
+const addressComparisons = [
+  ['endpoints', compareEndpointsAddress],
+  ['endpointslices', compareSlicesAddress],
+  ['input', checkInputAddress],
+] as const;
 
 function evaluateAddress(evaluation: Evaluation, index: AddressIndex, ip: string): void {
   const { sink, audit } = evaluation;
   const { record, unknown } = audit;
   const entries = entriesAt(sink.context.listers, record, index, ip);
-  for (const output of ['endpoints', 'endpointslices', 'input'] as const) {
-    const compare = isUnknown(unknown, output) ? noComparison : addressComparisons[output];
-    const found = compare(sink.context, record, entries);
+  for (const [output, compare] of addressComparisons) {
+    const found = isUnknown(unknown, output) ? [] : compare(sink.context, record, entries);
     if (found.length > 0 || audit.items.size > 0) reconcile(evaluation, [output, ip], found);
   }
 }
@@ -227,7 +217,6 @@ function evaluateWhole(evaluation: Evaluation): void {
   evaluateOutputs(evaluation, true);
 }
 
-/** The other addresses of entries in slices, of pods and of known differences. */
 function unlistedAddresses({ record, items }: ServiceAudit, index: AddressIndex): Set<string> {
   const addresses = new Set<string>();
   const add = (ip: string): void => {

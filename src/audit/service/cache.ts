@@ -1,7 +1,5 @@
 // The cached state of one Service: its objects, its selected pods with what the controllers expect
-// of them, and its slices by role. All of it is derived from the listers and can be rebuilt;
-// enqueue.ts reads it
-// after a change is written.
+// of them, and its slices by role. All of it is derived from the listers and can be rebuilt.
 
 import { equalOwners } from '../../model/equality.ts';
 import type {
@@ -26,15 +24,13 @@ import { isMirror } from '../../shadow/mirroring.ts';
 import { isListed } from '../../shadow/pod.ts';
 import type { Release } from '../../shadow/release.ts';
 
-/** The objects of the cluster, and the parameters that the controllers were started with. */
 export interface AuditContext {
   readonly listers: Listers;
   readonly release: Release;
   readonly maxEndpointsPerSlice: number;
 }
 
-/** What each pod of a kind adds to the expected outputs of a Service. */
-export interface PodKind extends PortGroup {
+interface PodKind extends PortGroup {
   /** `null` if Endpoints do not list the pods. */
   readonly portMap: PortMapKey | null;
   /** Endpoints must list the pod, but it has no node: the API server refuses the object. */
@@ -48,27 +44,7 @@ export interface PodKind extends PortGroup {
 export type Role = 'controller' | 'mirror' | 'foreign' | 'unmanaged' | 'unmanaged mirror';
 
 /** The cached state of one Service, or of a name that only Endpoints or slices use. */
-export interface ServiceState {
-  readonly key: Key;
-  readonly namespace: string;
-  readonly name: string;
-  service: Service | null;
-  endpoints: Endpoints | null;
-  /** The selected pods, each with its kind. */
-  readonly members: Map<Pod, PodKind>;
-  /** The kinds of the members: few, even for many pods. */
-  kinds: readonly PodKind[];
-  /** The truncation of the Endpoints; `null` if they fit, `undefined` until it is computed. */
-  truncation: Truncation | null | undefined;
-  /** In the order of their names. */
-  slices: readonly EndpointSlice[];
-  /** `slices` by their roles; `null` until it is computed. */
-  roles: ReadonlyMap<Role | null, readonly EndpointSlice[]> | null;
-  /** The uids of the controller's slices that lost the labels of this Service. */
-  relabelled: ReadonlySet<string>;
-  /** The same for mirrored slices. */
-  relabelledMirrors: ReadonlySet<string>;
-}
+export type ServiceState = ReturnType<typeof createServiceState>;
 
 /** The cached states of all Services, and those that objects without their labels affect. */
 export interface ServiceCache {
@@ -87,32 +63,37 @@ export interface ServiceCache {
 const none: readonly never[] = [];
 const noUids: ReadonlySet<string> = new Set();
 
-export function createServiceState(key: Key): ServiceState {
+export function createServiceState(key: Key) {
   const slash = key.indexOf('/');
   return {
     key,
     namespace: key.slice(0, slash),
     name: key.slice(slash + 1),
-    service: null,
-    endpoints: null,
-    members: new Map(),
-    kinds: none,
-    truncation: undefined,
-    slices: none,
-    roles: null,
+    service: null as Service | null,
+    endpoints: null as Endpoints | null,
+    /** The selected pods. */
+    members: new Map<Pod, PodKind>(),
+    /** The kinds of the members: few, even for many pods. */
+    kinds: none as readonly PodKind[],
+    /** The truncation of the Endpoints; `null` if they fit, `undefined` until it is computed. */
+    truncation: undefined as Truncation | null | undefined,
+    /** In the order of their names. */
+    slices: none as readonly EndpointSlice[],
+    /** `slices` by their roles; `null` until it is computed. */
+    roles: null as ReadonlyMap<Role | null, readonly EndpointSlice[]> | null,
+    /** The uids of the controller's slices that lost the labels of this Service. */
     relabelled: noUids,
+    /** The same for mirrored slices. */
     relabelledMirrors: noUids,
   };
 }
 
-/** Whether a member is of a kind that hinders a controller. */
 export const hasKind = ({ kinds }: ServiceState, property: 'nodeless' | 'stranded'): boolean =>
   kinds.some((kind) => kind[property]);
 
 /** Whether no object of this name exists. */
-export function isEmpty(record: ServiceState): boolean {
-  return record.service === null && record.endpoints === null && record.slices.length === 0;
-}
+export const isEmpty = ({ service, endpoints, slices }: ServiceState): boolean =>
+  service === null && endpoints === null && slices.length === 0;
 
 /** The Node of a pod; `null` if it does not exist, `undefined` if the input has no Nodes. */
 export function nodeOf(listers: Listers, pod: Pod): Node | null | undefined {
@@ -120,7 +101,6 @@ export function nodeOf(listers: Listers, pod: Pod): Node | null | undefined {
   return listers.nodes.get(pod.node) ?? null;
 }
 
-/** Whether the Service selects a pod of the listers. */
 export function isMember({ service }: ServiceState, pod: Pod): boolean {
   if (service?.namespace !== pod.namespace || !isSelected(service)) return false;
   return selects(service.selector, pod.labels);
@@ -202,7 +182,6 @@ export function setSlice(record: ServiceState, key: Key, slice: EndpointSlice | 
   record.roles = isKept ? new Map([[role, record.slices]]) : null;
 }
 
-/** Whether two versions of a slice have the same role. */
 export const isOfSameRole = (a: EndpointSlice | undefined, b: EndpointSlice): boolean =>
   a?.deleting === b.deleting && equalLabels(a.labels, b.labels) && equalOwners(a.owners, b.owners);
 
@@ -229,22 +208,19 @@ export function roleOf(listers: Listers, record: ServiceState, slice: EndpointSl
   return mirrored ? 'unmanaged mirror' : null;
 }
 
-/** The slices of one role, in the order of their names. */
 export function slicesOf(
   listers: Listers,
   record: ServiceState,
   role: Role,
 ): readonly EndpointSlice[] {
   if (record.slices.length === 0) return none;
-  record.roles ??= groupByRole(listers, record);
+  if (record.roles === null) {
+    const { slices } = record;
+    const roles = Map.groupBy(slices, (slice) => roleOf(listers, record, slice));
+    // Nearly always all slices have one role: the map then shares their list.
+    record.roles = roles.size > 1 ? roles : new Map([...roles.keys()].map((key) => [key, slices]));
+  }
   return record.roles.get(role) ?? none;
-}
-
-function groupByRole(listers: Listers, record: ServiceState): NonNullable<ServiceState['roles']> {
-  const { slices } = record;
-  const roles = Map.groupBy(slices, (slice) => roleOf(listers, record, slice));
-  // Nearly always all slices have one role: the map then shares their list.
-  return roles.size > 1 ? roles : new Map([...roles.keys()].map((role) => [role, slices]));
 }
 
 /** Whether labels took a slice away from the controller, so that its syncs return an error. */
@@ -253,12 +229,9 @@ export function isWedged(listers: Listers, record: ServiceState): boolean {
   return record.relabelled.size > 0 || slicesOf(listers, record, 'unmanaged').length > 0;
 }
 
-/** Whether the label managed-by names the endpoints controller. */
-export function isWrittenByController(endpoints: Endpoints): boolean {
-  return endpoints.labels[label.endpointsManagedBy] === manager.endpoints;
-}
+export const isWrittenByController = ({ labels }: Endpoints): boolean =>
+  labels[label.endpointsManagedBy] === manager.endpoints;
 
-/** Fills an empty cache with all objects of the listers, in small steps. */
 export function* loadCache(cache: ServiceCache): Steps {
   const { context } = cache;
   const { listers } = context;
@@ -302,7 +275,6 @@ export function updateCache(cache: ServiceCache, change: Change): void {
   updaters[change.resource](cache, change as never);
 }
 
-/** The keys of the Services that select a pod. */
 export function keysSelecting({ context }: ServiceCache, pod: Pod | null): Set<Key> {
   if (pod === null) return new Set();
   const services = context.listers.servicesSelecting(pod.namespace, pod.labels);
@@ -361,23 +333,14 @@ function updateSlice(cache: ServiceCache, { before, after }: Change<'endpointsli
     const record = cache.getOrCreate(service);
     setSlice(record, key, named.has(service) ? after : null);
     if (after === null || before?.uid !== after.uid) continue;
-    const track = (uids: ReadonlySet<string>, isTheirs: typeof isMirror): ReadonlySet<string> =>
-      trackLabels(uids, before, after, (slice) => {
-        return isTheirs(slice) && slice.labels[label.serviceName] === record.name;
-      });
+    // Adds the uid of a slice whose labels took it away from a controller, or removes it again.
+    const track = (uids: ReadonlySet<string>, isTheirs: typeof isMirror): ReadonlySet<string> => {
+      const isOurs = (slice: EndpointSlice): boolean =>
+        isTheirs(slice) && slice.labels[label.serviceName] === record.name;
+      if (!isOurs(after)) return isOurs(before) ? new Set(uids).add(after.uid) : uids;
+      return uids.has(after.uid) ? new Set([...uids].filter((uid) => uid !== after.uid)) : uids;
+    };
     record.relabelled = track(record.relabelled, isControllers);
     record.relabelledMirrors = track(record.relabelledMirrors, isMirror);
   }
-}
-
-/** Adds the uid of a slice whose labels took it away from a controller, or removes it again. */
-function trackLabels(
-  uids: ReadonlySet<string>,
-  before: EndpointSlice,
-  after: EndpointSlice,
-  isTheirs: (slice: EndpointSlice) => boolean,
-): ReadonlySet<string> {
-  const { uid } = after;
-  if (!isTheirs(after)) return isTheirs(before) ? new Set(uids).add(uid) : uids;
-  return uids.has(uid) ? new Set([...uids].filter((other) => other !== uid)) : uids;
 }

@@ -1,5 +1,4 @@
-// What the comparisons of all outputs have in common: pairs of expected and actual entries, fields,
-// labels, and texts. The texts name the address, the pod and the fields as in the API.
+// What the comparisons of all outputs have in common: pairs of entries, fields, labels and texts.
 
 import { isOfUid } from '../../model/equality.ts';
 import type { Endpoint, EndpointSlice, Labels, ObjectRef, Pod, Port } from '../../model/objects.ts';
@@ -39,10 +38,9 @@ export function comparePairs<E, A>(
   return [...found, ...left.map(unexpected)];
 }
 
-/** A field with its expected and its actual value, `null` if it is absent. */
+/** The values are `null` if the field is absent. */
 export type ComparedField = readonly [name: string, expected: string | null, actual: string | null];
 
-/** The difference between the fields of one entry; none if all are equal. */
 export function compareFields(
   code: Code,
   object: string,
@@ -77,7 +75,6 @@ const labelsText = (labels: Labels, keys: readonly string[]): string =>
     .map((key) => (Object.hasOwn(labels, key) ? `${key}=${labels[key] ?? ''}` : `${key} absent`))
     .join(', ');
 
-/** The keys in which two label maps differ. */
 export function differingKeys(a: Labels, b: Labels): string[] {
   const keys = new Set([...Object.keys(a), ...Object.keys(b)]);
   return [...keys].filter(
@@ -85,7 +82,6 @@ export function differingKeys(a: Labels, b: Labels): string[] {
   );
 }
 
-/** The difference between two label maps; none if they are equal. */
 export function compareLabels(
   code: 'endpoints-labels-different' | 'slice-labels-different' | 'mirror-labels-different',
   object: string,
@@ -110,7 +106,6 @@ export const readyText = (ready: boolean): string => (ready ? 'ready' : 'not rea
 export const targetText = (target: ObjectRef | null): string =>
   target === null ? 'no target' : `${target.kind.toLowerCase()} ${target.name}`;
 
-/** The text of an entry: its addresses, whose they are, its readiness and its ports. */
 export const entryText = (
   ips: string,
   whose: string,
@@ -118,16 +113,13 @@ export const entryText = (
   ports: readonly Port[],
 ): string => `${ips} of ${whose}, ${readyText(ready)}, ${portsText(ports)}`;
 
-/** The object of a difference in a slice. */
 export const sliceObject = (slice: EndpointSlice): string => `EndpointSlice ${slice.key}`;
 
 /** The ready condition as clients read it: absent means ready. */
 export const isReady = (endpoint: Endpoint): boolean => endpoint.ready !== false;
 
-/** An endpoint of a slice with its target, readiness and ports. */
 export const endpointText = (endpoint: Endpoint, { ports }: EndpointSlice): string =>
   entryText(endpoint.addresses.join(', '), targetText(endpoint.target), isReady(endpoint), ports);
 
-/** The owners of a slice as the API names them. */
 export const ownersText = ({ owners }: EndpointSlice): string =>
   owners.map(({ kind, name, uid }) => `${kind} ${name} (uid ${uid})`).join(', ') || 'none';

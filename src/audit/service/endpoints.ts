@@ -1,5 +1,4 @@
-// Compares the output of the endpoints controller: the Endpoints of a Service as a whole, and each
-// address in it. shadow/endpoints.ts computes what is expected.
+// Compares the output of the endpoints controller, as shadow/endpoints.ts expects it.
 //
 // If the object does not exist, that is the only difference. Above the capacity, addresses may be
 // absent, or listed under some of their ports: then the sizes of the subsets are compared instead.
@@ -38,7 +37,7 @@ import {
 
 const objectOf = (record: ServiceState): string => `Endpoints ${record.key}`;
 
-/** The expected truncation of the Endpoints; `null` if they fit. */
+/** `null` if the Endpoints fit. */
 export function truncationOf(record: ServiceState): Truncation | null {
   // A subset lists a pod at most once, but subsets of different ports may list the same pods.
   const most = Math.max(1, record.service?.ports.length ?? 1);
@@ -102,11 +101,7 @@ const sizesText = (counts: readonly { ready: number; notReady: number }[]): stri
     .map(({ ready, notReady }) => `${String(ready)} ready and ${String(notReady)} not ready`)
     .join('; ');
 
-/** The number of addresses in the subsets with exactly these ports. */
-function sizeOf(
-  subsets: Endpoints['subsets'],
-  portKeys: readonly string[],
-): { ready: number; notReady: number } {
+function sizeOf(subsets: Endpoints['subsets'], portKeys: readonly string[]) {
   const size = { ready: 0, notReady: 0 };
   for (const { ports, addresses, readyCount } of subsets) {
     const keys = ports.map(portKey);
@@ -131,7 +126,6 @@ function isHandWritten({ release }: AuditContext, { endpoints }: ServiceState): 
 /** Whether Endpoints list an address without a pod. Asked for each difference in one version. */
 const listsOthers = new WeakMap<Endpoints, boolean>();
 
-/** One address of the object. */
 export function compareEndpointsAddress(
   context: AuditContext,
   record: ServiceState,
@@ -180,7 +174,7 @@ function packedPorts(ports: readonly Port[]): string[] {
     .sort();
 }
 
-/** The fast path: nearly every entry is as expected. */
+/** The fast path. */
 const isListedAs = (want: ExpectedAddress, got: EndpointAddress): boolean =>
   want.ready === got.ready &&
   want.node === got.node &&

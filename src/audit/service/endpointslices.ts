@@ -1,6 +1,5 @@
-// Compares the output of the endpointslice controller: each address over all slices of a Service,
-// each slice as a whole, and all slices together (placeholder, hints by topology-mode).
-// shadow/endpointslice.ts and shadow/hints.ts compute what is expected.
+// Compares the output of the endpointslice controller, as shadow/endpointslice.ts and
+// shadow/hints.ts expect it: addresses over all slices, each slice, and all slices together.
 //
 // A slice belongs to the Service of its service-name label, as for nodes. Packing is no difference.
 
@@ -46,7 +45,6 @@ import {
   targetText,
 } from './compare.ts';
 
-/** The entries at an address in slices of one role. */
 export function entriesInRole(
   { listers }: AuditContext,
   record: ServiceState,
@@ -73,7 +71,6 @@ function withHindrance(
   return found.map((item) => ({ ...item, hindrance: 'node-missing-retried' }));
 }
 
-/** One address over all slices of the controller. */
 export function compareSlicesAddress(
   context: AuditContext,
   record: ServiceState,
@@ -107,7 +104,6 @@ export function compareSlicesAddress(
   return withHindrance(context, record, found);
 }
 
-/** How well an entry fits a pod: by the name of the pod, then by ports, uid and conditions. */
 function scoreEndpoint(want: ExpectedEndpoint, { slice, endpoint }: SlicedEndpoint): number {
   if (endpoint.target?.name !== want.pod.name) return 0;
   let score = 1;
@@ -148,7 +144,6 @@ function duplicate(got: SlicedEndpoint, twin: SlicedEndpoint): Difference {
   return difference(code, sliceObject(got.slice), 'endpoints', text(twin), text(got), more);
 }
 
-/** An endpoint without a selected pod, and why it may still exist. */
 function unexpectedEndpoint(
   { listers }: AuditContext,
   entries: AddressEntries,
@@ -256,7 +251,6 @@ function compareHints(
   return [difference(code, sliceObject(slice), 'endpoints.hints', e, a, more)];
 }
 
-/** One slice as a whole. */
 export function compareSlice(
   context: AuditContext,
   record: ServiceState,
@@ -314,7 +308,6 @@ function compareShape(context: AuditContext, service: Service, slice: EndpointSl
   return found;
 }
 
-/** All slices of the controller together. */
 export function compareSlices(context: AuditContext, record: ServiceState): Difference[] {
   const { service } = record;
   if (service === null || !isSelected(service)) return [];
@@ -352,19 +345,17 @@ function surplusEmpty(slices: readonly EndpointSlice[]): Difference[] {
   });
 }
 
-interface HintCounts {
-  readonly without: string[];
-  readonly zones: Set<string>;
-  /** Those of `without` that have hints for Nodes. */
-  readonly toNodes: string[];
-  ready: number;
-  /** Ready endpoints without a zone: a single one prevents all hints. */
-  zoneless: number;
-}
-
-/** Counts ready endpoints with and without hints, and collects the zones of the hints. */
-export function countHints(slices: Iterable<EndpointSlice>): HintCounts {
-  const counts: HintCounts = { without: [], zones: new Set(), toNodes: [], ready: 0, zoneless: 0 };
+/** The ready endpoints with and without hints for zones, and the zones of the hints. */
+export function countHints(slices: Iterable<EndpointSlice>) {
+  const counts = {
+    without: [] as string[],
+    zones: new Set<string>(),
+    /** Those of `without` that have hints for Nodes. */
+    toNodes: [] as string[],
+    ready: 0,
+    /** Ready endpoints without a zone: a single one prevents all hints. */
+    zoneless: 0,
+  };
   for (const slice of slices) {
     for (const { ready, addresses, forZones, forNodes, zone } of slice.endpoints) {
       if (ready !== true) continue;

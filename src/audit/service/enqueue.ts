@@ -1,8 +1,5 @@
-// Which Services a change of one object affects: the addresses and slices to evaluate again, the
-// controllers that the change wakes, and the blind spot that hides it from the others. It reads the
-// cache, which the change is written to before.
-//
-// Shadows the event handlers of the three controllers through shadow/event-handlers.ts.
+// Which Services a change of one object affects: what to evaluate again, the controllers that the
+// change wakes (shadow/event-handlers.ts), and the blind spot that hides it from the others.
 
 import { equalTexts, isSameToHints } from '../../model/equality.ts';
 import { getOrInsert } from '../../model/get-or-insert.ts';
@@ -28,45 +25,32 @@ import type { ServiceCache, ServiceState } from './cache.ts';
 import { keysNamed, keysSelecting } from './cache.ts';
 import { countHints } from './endpointslices.ts';
 
-/** The outputs that a controller writes. */
 export type ServiceOutput = 'endpoints' | 'endpointslices' | 'mirrored';
 
 /** What to evaluate of one Service after a change, and what the change means for it. */
-export interface WorkItem {
-  readonly record: ServiceState;
-  readonly addresses: Set<string>;
-  readonly slices: Set<EndpointSlice>;
-  /** Evaluate all of the Service. */
-  whole: boolean;
-  /** The controllers that the change wakes for this Service. */
-  readonly wakes: Set<ServiceOutput>;
-  /** The blind spot that hides the change from the outputs that are not in `wakes`. */
-  blindSpot: Cause | null;
-  /** The outputs that the change itself wrote; empty for a change of the input. */
-  writes: ReadonlySet<ServiceOutput>;
-  /** Why the controller does not notice the write; `null` if it does. */
-  unseen: Cause | null;
-}
+export type WorkItem = ReturnType<typeof createWorkItem>;
 
-export function createWorkItem(record: ServiceState): WorkItem {
-  return {
-    record,
-    addresses: new Set(),
-    slices: new Set(),
-    whole: false,
-    wakes: new Set(),
-    blindSpot: null,
-    writes: new Set(),
-    unseen: null,
-  };
-}
+export const createWorkItem = (record: ServiceState) => ({
+  record,
+  addresses: new Set<string>(),
+  slices: new Set<EndpointSlice>(),
+  /** Evaluate all of the Service. */
+  whole: false,
+  /** The controllers that the change wakes for this Service. */
+  wakes: new Set<ServiceOutput>(),
+  /** The blind spot that hides the change from the outputs that are not in `wakes`. */
+  blindSpot: null as Cause | null,
+  /** The outputs that the change itself wrote; empty for a change of the input. */
+  writes: new Set() as ReadonlySet<ServiceOutput>,
+  /** Why the controller does not notice the write; `null` if it does. */
+  unseen: null as Cause | null,
+});
 
 type Queue = Map<Key, WorkItem>;
 
 const itemOf = (queue: Queue, record: ServiceState): WorkItem =>
   getOrInsert(queue, record.key, () => createWorkItem(record));
 
-/** The items of those keys that are Services. */
 const itemsOf = (queue: Queue, cache: ServiceCache, keys: Iterable<Key>): WorkItem[] =>
   [...keys].flatMap((key) => {
     const record = cache.get(key);
@@ -90,7 +74,6 @@ const handlers: {
   endpointslices: enqueueSlice,
 };
 
-/** The work that a change causes, one item per affected Service. */
 export function enqueue(cache: ServiceCache, change: Change): WorkItem[] {
   const queue: Queue = new Map();
   handlers[change.resource](queue, cache, change as never);
@@ -212,7 +195,7 @@ function enqueueService(queue: Queue, cache: ServiceCache, change: Change<'servi
   enqueueSharing(queue, cache, shared, record);
 }
 
-/** The selector for which the controllers write outputs; `null` if there is none. */
+/** `null` if the controllers write no outputs for a selector. */
 const selectorOf = (service: Service | null): Service['selector'] =>
   service !== null && isSelected(service) ? service.selector : null;
 

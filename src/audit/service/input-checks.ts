@@ -1,5 +1,4 @@
-// Checks the input itself: faults that no controller can fix, because the controllers must follow
-// what users and other managers wrote. Its findings have the output `input`.
+// Checks the input itself for faults that no controller can fix.
 
 import { isOfUid } from '../../model/equality.ts';
 import { getOrInsert } from '../../model/get-or-insert.ts';
@@ -18,21 +17,15 @@ import { isReady, sliceObject } from './compare.ts';
 import { truncationOf } from './endpoints.ts';
 import { countHints, entriesInRole } from './endpointslices.ts';
 
-/** The size in bytes from which an object is close to the limit of the API server. */
+/** In bytes. */
 const nearLimit = 0.8 * objectBytesLimit;
 
-interface LeftBehind {
-  readonly endpoints: Endpoints | null;
-  readonly slices: readonly EndpointSlice[];
-}
-
-function leftBehind({ listers }: AuditContext, record: ServiceState): LeftBehind {
+function leftBehind({ listers }: AuditContext, record: ServiceState) {
   const { service, endpoints } = record;
-  if (service === null || isSelected(service)) return { endpoints: null, slices: [] };
-  const isTheirs = endpoints !== null && isWrittenByController(endpoints);
+  const isLeft = service !== null && !isSelected(service);
   return {
-    endpoints: isTheirs ? endpoints : null,
-    slices: slicesOf(listers, record, 'controller'),
+    endpoints: isLeft && endpoints !== null && isWrittenByController(endpoints) ? endpoints : null,
+    slices: isLeft ? slicesOf(listers, record, 'controller') : [],
   };
 }
 
@@ -126,7 +119,6 @@ function checkHints(
   });
 }
 
-/** The pods that make the API server refuse the Endpoints of the Service. */
 function checkNodes(record: ServiceState): Difference[] {
   if (!hasKind(record, 'nodeless')) return [];
   const { key, members } = record;
@@ -139,7 +131,6 @@ function checkNodes(record: ServiceState): Difference[] {
     });
 }
 
-/** Checks the input of a Service as a whole. */
 export function checkInput(context: AuditContext, record: ServiceState): Difference[] {
   const { service } = record;
   const found = [...checkLeftBehind(context, record), ...checkSizes(context, record)];
@@ -160,7 +151,6 @@ export function checkInput(context: AuditContext, record: ServiceState): Differe
   return [...found, ...checkHints(context, record, service)];
 }
 
-/** Checks one address: whether pods share it, and what other managers list at it. */
 export function checkInputAddress(
   context: AuditContext,
   record: ServiceState,

@@ -1,6 +1,5 @@
-// Compares the output of the endpointslicemirroring controller: all mirrored slices of one name
-// together, since they depend on one Endpoints object. shadow/mirroring.ts computes what is
-// expected.
+// Compares the output of the endpointslicemirroring controller, all slices of one name together, as
+// shadow/mirroring.ts expects it.
 
 import { isOfUid } from '../../model/equality.ts';
 import { canonicalIP } from '../../model/ip.ts';

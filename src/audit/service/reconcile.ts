@@ -16,16 +16,11 @@ import type { PendingDifference, PendingFindings } from '../pending/pending.ts';
 import type { AuditContext, ServiceState } from './cache.ts';
 import type { ServiceOutput, WorkItem } from './enqueue.ts';
 
-/** What an output must do to become as expected. */
-export type Operation = 'add' | 'remove' | 'update';
-
-/** A known difference of a Service, with its history. */
 export interface ServiceDifference extends PendingDifference {
   /** Whether the state of the input shows the cause, which ends with that state. */
   readonly shown: boolean;
   /** Whether the auditor saw the cause happen; otherwise it is only likely. */
   readonly proven: boolean;
-  /** When the cause happened. */
   readonly causeAt: number;
   /** Whether a change of the input made the difference, so that its end is a sample of lag. */
   readonly byInput: boolean;
@@ -50,13 +45,12 @@ export interface ConvergenceSample {
 /** What is evaluated by itself: an output as a whole, one address in it, or one slice. */
 export type Unit = readonly [Output | 'slice', addressOrName?: string];
 
-/** The address of a unit by its key; `null` if the unit is no address. */
+/** `null` if the unit of the key is no address. */
 export function unitAddress(key: string): string | null {
   const [kind, address] = key.split(' ');
   return kind === 'slice' ? null : (address ?? null);
 }
 
-/** The known differences of a Service, and why its outputs may be unknown. */
 export interface ServiceAudit {
   readonly record: ServiceState;
   /** By the key of the unit; units without differences are absent. */
@@ -66,7 +60,6 @@ export interface ServiceAudit {
   regime: number;
 }
 
-/** The evaluation of a Service at a time, and the work item that caused it. */
 export interface Evaluation {
   readonly sink: FindingSink;
   readonly audit: ServiceAudit;
@@ -78,7 +71,6 @@ export interface Evaluation {
   readonly gap: boolean;
 }
 
-/** Receives the differences and the samples. */
 export interface FindingSink {
   readonly context: AuditContext;
   readonly settle: PendingFindings;
@@ -89,8 +81,8 @@ export interface FindingSink {
 export const noItems = new Map<string, ServiceDifference[]>();
 
 const operations = { missing: 'add', unexpected: 'remove', different: 'update' } as const;
+export type Operation = (typeof operations)[keyof typeof operations];
 
-/** What ends a difference of this code. */
 export const operationOf = (code: Code): Operation => operations[catalogue[code].difference];
 
 /** Blind spots that the next event ends, without an edit by anyone. */
@@ -107,7 +99,6 @@ function severityOf(difference: Difference, cause: Cause | null, proven: boolean
   return isQuiet ? 'info' : catalogue[difference.code].severity;
 }
 
-/** Replaces the known differences of one unit by those that an evaluation found. */
 export function reconcile(evaluation: Evaluation, unit: Unit, found: readonly Difference[]): void {
   const { sink, audit, at, gap } = evaluation;
   if (found.length === 0 && audit.items.size === 0) return;
@@ -213,7 +204,6 @@ function isHidden({ output }: ServiceDifference, { writes }: WorkItem): boolean 
   return writes.has(output);
 }
 
-/** Updates a difference that continues; its expected and actual state may have changed. */
 function carryOn(
   evaluation: Evaluation,
   item: ServiceDifference,

@@ -27,7 +27,6 @@ import type { ServiceAudit } from './reconcile.ts';
 
 export const serviceOutputs: readonly ServiceOutput[] = ['endpoints', 'endpointslices', 'mirrored'];
 
-/** Outputs that have verdicts. */
 export type VerdictOutput = ServiceOutput | 'node';
 
 export const verdictOutputs: readonly VerdictOutput[] = [...serviceOutputs, 'node'];
@@ -72,7 +71,6 @@ function isAbout(lost: UnreadableObject, record: ServiceState, output: ServiceOu
   }
 }
 
-/** The outputs of a Service that are unknown, each with the reason. */
 export function unknownOutputs(
   listers: Listers,
   record: ServiceState,
@@ -121,16 +119,14 @@ export type StaleResources = ReadonlySet<Resource>;
 
 export const noStaleResources: StaleResources = new Set();
 
-/** A context, with the stale resources if there are any. */
 export interface VerdictInput extends AuditContext {
   readonly stale?: StaleResources;
 }
 
-/** Whether an output depends on a stale resource. */
 export const isStale = (output: VerdictOutput, stale: StaleResources): boolean =>
   stale.size > 0 && restsOn[output].some((resource) => stale.has(resource));
 
-/** Why an output is unknown; `null` if it is not. */
+/** `null` if the output is not unknown. */
 export function unknownReason(
   audited: ServiceAudit,
   output: ServiceOutput,

@@ -38,7 +38,7 @@ const listed = (more: Partial<EndpointAddress> = {}, ports = [port()]): Endpoint
 const entriesOf = (members: readonly Pod[], entries: Partial<AddressEntries>): AddressEntries => ({
   ip: '10.0.0.1',
   pods: members,
-  members,
+  members: [...members],
   listed: [],
   sliced: [],
   ...entries,
@@ -51,7 +51,7 @@ function compared(members: readonly Pod[], actual: readonly EndpointAddress[], t
   for (const other of others) record.members.set(other, kind);
   if (truncated) record.truncation = { subsets: [], cutsReady: true, kept: 1000 };
   Object.assign(record, { service: service(), endpoints: endpoints() });
-  const entries = entriesOf(members, { listed: actual });
+  const entries = entriesOf(members, { listed: [...actual] });
   return compareEndpointsAddress(contextOf(storeOf([])), record, entries);
 }
 
