@@ -112,10 +112,7 @@ export function entriesAt(
 export const addressesIn = (slice: EndpointSlice | null): Set<string> =>
   new Set(slice?.endpoints.flatMap(canonicalIPs));
 
-/**
- * The items of two lists except those that both contain in the same order. The store makes equal
- * items the same object. One that came or went, or took the place of another, is found.
- */
+/** What came or went between two lists. The store makes equal items the same object. */
 function unshared<T extends object>(before: readonly T[], after: readonly T[]): T[] {
   const found: T[] = [];
   let old = 0;
@@ -142,7 +139,6 @@ function unshared<T extends object>(before: readonly T[], after: readonly T[]): 
   return found;
 }
 
-/** Whether two versions of a slice list the same endpoints in the same order. */
 export const hasSameEndpoints = (a: EndpointSlice, b: EndpointSlice): boolean =>
   equalLists(a.endpoints, b.endpoints, equalEndpoints);
 
@@ -161,7 +157,6 @@ export function changedInEndpoints(before: Endpoints | null, after: Endpoints | 
     (ip) => !equalLists(repack(was.get(ip) ?? none), repack(is.get(ip) ?? none), equalAddresses),
   );
   if (kept === undefined || before === null) return new Set(changed);
-  // The index becomes that of the version after.
   keptListings.delete(before);
   if (after !== null && isLarge(after)) {
     for (const ip of addresses) {

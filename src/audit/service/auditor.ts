@@ -37,9 +37,7 @@ import { isUnknown, isWithin, unknownOutputs } from './verdict.ts';
 export type ServiceAuditor = ReturnType<typeof createServiceAuditor>;
 
 export interface ServiceAuditorOptions extends FindingSink {
-  /** Called when the audit of a Service may have changed. */
   onChange?(key: Key): void;
-  /** Called for each work item of a change after its evaluation. */
   onEvaluated?(item: WorkItem, change: Change): void;
 }
 
@@ -79,12 +77,10 @@ export function createServiceAuditor(options: ServiceAuditorOptions) {
         options.onEvaluated?.(item, change);
       }
     },
-    /** Notes that a version of an object cannot be read. */
     *markUnreadable(lost: UnreadableObject, at: number): Steps {
       unreadable.set(unreadableKey(lost), lost);
       yield* updateUnknown(state, lost, at);
     },
-    /** Notes that a later version can be read. */
     *markReadable(lost: UnreadableObject, at: number): Steps {
       if (unreadable.delete(unreadableKey(lost))) yield* updateUnknown(state, lost, at);
     },
@@ -153,7 +149,6 @@ function evaluate(state: State, item: WorkItem, at: number, gap: boolean): void 
   options.onChange?.(record.key);
 }
 
-/** Replaces the differences of one unit of an output; it has none if the output is unknown. */
 function evaluateUnit(
   evaluation: Evaluation,
   output: Output,
@@ -231,7 +226,6 @@ function unlistedAddresses({ record, items }: ServiceAudit, index: AddressIndex)
   return addresses;
 }
 
-/** Updates the sets of Services that pods and Nodes affect without being selected. */
 function updateAffected(cache: ServiceCache, record: ServiceState): void {
   const { context, autoHinted, foreign, leftBehind } = cache;
   const { service } = record;

@@ -46,7 +46,6 @@ export type Role = 'controller' | 'mirror' | 'foreign' | 'unmanaged' | 'unmanage
 /** The cached state of one Service, or of a name that only Endpoints or slices use. */
 export type ServiceState = ReturnType<typeof createServiceState>;
 
-/** The cached states of all Services, and those that objects without their labels affect. */
 export interface ServiceCache {
   readonly context: AuditContext;
   get(key: Key): ServiceState | undefined;
@@ -71,7 +70,6 @@ export function createServiceState(key: Key) {
     name: key.slice(slash + 1),
     service: null as Service | null,
     endpoints: null as Endpoints | null,
-    /** The selected pods. */
     members: new Map<Pod, PodKind>(),
     /** The kinds of the members: few, even for many pods. */
     kinds: none as readonly PodKind[],
@@ -91,22 +89,18 @@ export function createServiceState(key: Key) {
 export const hasKind = ({ kinds }: ServiceState, property: 'nodeless' | 'stranded'): boolean =>
   kinds.some((kind) => kind[property]);
 
-/** Whether no object of this name exists. */
 export const isEmpty = ({ service, endpoints, slices }: ServiceState): boolean =>
   service === null && endpoints === null && slices.length === 0;
 
 /** The Node of a pod; `null` if it does not exist, `undefined` if the input has no Nodes. */
-export function nodeOf(listers: Listers, pod: Pod): Node | null | undefined {
-  if (!listers.knows('nodes')) return undefined;
-  return listers.nodes.get(pod.node) ?? null;
-}
+export const nodeOf = (listers: Listers, pod: Pod): Node | null | undefined =>
+  listers.knows('nodes') ? (listers.nodes.get(pod.node) ?? null) : undefined;
 
 export function isMember({ service }: ServiceState, pod: Pod): boolean {
   if (service?.namespace !== pod.namespace || !isSelected(service)) return false;
   return selects(service.selector, pod.labels);
 }
 
-/** The kind of this state that equals what a pod adds, or a new one. */
 function findKind(
   { listers, release }: AuditContext,
   record: ServiceState,
@@ -137,7 +131,6 @@ function count(record: ServiceState, kind: PodKind, by: 1 | -1): void {
   if (kind.pods === 0) record.kinds = record.kinds.filter((other) => other !== kind);
 }
 
-/** Adds a pod of the listers to the members if the Service selects it. */
 export function addMember(context: AuditContext, record: ServiceState, pod: Pod): void {
   const { service } = record;
   if (service === null || !isMember(record, pod)) return;
@@ -146,7 +139,6 @@ export function addMember(context: AuditContext, record: ServiceState, pod: Pod)
   count(record, kind, 1);
 }
 
-/** Removes a version of a pod from the members if it is one. */
 export function removeMember(record: ServiceState, pod: Pod): void {
   const kind = record.members.get(pod);
   if (kind !== undefined) count(record, kind, -1);
@@ -185,10 +177,7 @@ export function setSlice(record: ServiceState, key: Key, slice: EndpointSlice | 
 export const isOfSameRole = (a: EndpointSlice | undefined, b: EndpointSlice): boolean =>
   a?.deleting === b.deleting && equalLabels(a.labels, b.labels) && equalOwners(a.owners, b.owners);
 
-/**
- * The role of a slice: of the controller, of the mirroring controller, of another manager, or
- * unmanaged: owned by this Service but labelled for another one. `null` if it is none of these.
- */
+/** Unmanaged are slices of this Service that are labelled for another one; `null` if unrelated. */
 export function roleOf(listers: Listers, record: ServiceState, slice: EndpointSlice): Role | null {
   const { service, endpoints } = record;
   if (slice.labels[label.serviceName] === record.name) {
@@ -270,7 +259,6 @@ const updaters: {
   endpointslices: updateSlice,
 };
 
-/** Writes one change, which the listers already contain, to the cache. */
 export function updateCache(cache: ServiceCache, change: Change): void {
   updaters[change.resource](cache, change as never);
 }

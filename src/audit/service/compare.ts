@@ -9,10 +9,7 @@ import type { Difference } from '../finding/difference.ts';
 import { difference } from '../finding/difference.ts';
 import type { AddressEntries } from './address-index.ts';
 
-/**
- * Compares entries in pairs, by the highest score and then by position, so that a wrong targetRef
- * is one difference and not two. `compare` gets `null` for the actual entry of a missing one.
- */
+/** Pairs entries by score, then by position: a wrong targetRef is one difference and not two. */
 export function comparePairs<E, A>(
   expected: readonly E[],
   actual: readonly A[],
@@ -64,7 +61,6 @@ export function targetField(pod: Pod, target: ObjectRef | null): ComparedField {
   return ['targetRef', text('Pod', pod, pod.uid), actual];
 }
 
-/** The selected pod that an entry at an address refers to, if the pod has that address. */
 export const referredPod = (
   { members }: AddressEntries,
   target: ObjectRef | null,

@@ -47,7 +47,6 @@ export function truncationOf(record: ServiceState): Truncation | null {
   ));
 }
 
-/** The object as a whole: whether it exists, its labels, its truncation. */
 export function compareEndpoints(context: AuditContext, record: ServiceState): Difference[] {
   const { service, endpoints } = record;
   const object = objectOf(record);
@@ -123,7 +122,6 @@ function isHandWritten({ release }: AuditContext, { endpoints }: ServiceState): 
   );
 }
 
-/** Whether Endpoints list an address without a pod. Asked for each difference in one version. */
 const listsOthers = new WeakMap<Endpoints, boolean>();
 
 export function compareEndpointsAddress(
@@ -163,10 +161,7 @@ function scoreAddress({ pod }: ExpectedAddress, { target }: EndpointAddress): nu
   return target.uid === pod.uid ? 2 : 1;
 }
 
-/**
- * The ports of an Endpoints address as repacking compares them: duplicates count once, except those
- * with an appProtocol, which the controller compares by pointer.
- */
+/** Repacking drops duplicates, except with an appProtocol, which it compares by pointer. */
 function packedPorts(ports: readonly Port[]): string[] {
   const keys = ports.map(portKey);
   return keys
@@ -174,7 +169,6 @@ function packedPorts(ports: readonly Port[]): string[] {
     .sort();
 }
 
-/** The fast path. */
 const isListedAs = (want: ExpectedAddress, got: EndpointAddress): boolean =>
   want.ready === got.ready &&
   want.node === got.node &&

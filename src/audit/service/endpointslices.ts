@@ -1,7 +1,5 @@
 // Compares the output of the endpointslice controller, as shadow/endpointslice.ts and
-// shadow/hints.ts expect it: addresses over all slices, each slice, and all slices together.
-//
-// A slice belongs to the Service of its service-name label, as for nodes. Packing is no difference.
+// shadow/hints.ts expect it. Packing is no difference.
 
 import { equalRefs } from '../../model/equality.ts';
 import type {
@@ -57,7 +55,6 @@ export function entriesInRole(
     : sliced.filter(({ slice }) => slices.includes(slice));
 }
 
-/** Adds what keeps the controller from writing any slice of the Service. */
 function withHindrance(
   { listers }: AuditContext,
   record: ServiceState,
@@ -274,7 +271,6 @@ export function compareSlice(
   return withHindrance(context, record, found);
 }
 
-/** Whether a slice has the form in which the controller keeps a Service without endpoints. */
 const isPlaceholder = (slice: EndpointSlice): boolean =>
   slice.endpoints.length === 0 && slice.portMap === '';
 
@@ -345,7 +341,6 @@ function surplusEmpty(slices: readonly EndpointSlice[]): Difference[] {
   });
 }
 
-/** The ready endpoints with and without hints for zones, and the zones of the hints. */
 export function countHints(slices: Iterable<EndpointSlice>) {
   const counts = {
     without: [] as string[],
@@ -370,10 +365,7 @@ export function countHints(slices: Iterable<EndpointSlice>) {
   return counts;
 }
 
-/**
- * Either all ready endpoints of an address type have a hint, or none has. Upstream ignores hints
- * for Nodes next to those for zones, but removes them if they are alone.
- */
+/** Upstream ignores hints for Nodes next to those for zones, but removes them if alone. */
 function compareAutoHints(
   { listers }: AuditContext,
   record: ServiceState,

@@ -27,16 +27,13 @@ import { countHints } from './endpointslices.ts';
 
 export type ServiceOutput = 'endpoints' | 'endpointslices' | 'mirrored';
 
-/** What to evaluate of one Service after a change, and what the change means for it. */
 export type WorkItem = ReturnType<typeof createWorkItem>;
 
 export const createWorkItem = (record: ServiceState) => ({
   record,
   addresses: new Set<string>(),
   slices: new Set<EndpointSlice>(),
-  /** Evaluate all of the Service. */
   whole: false,
-  /** The controllers that the change wakes for this Service. */
   wakes: new Set<ServiceOutput>(),
   /** The blind spot that hides the change from the outputs that are not in `wakes`. */
   blindSpot: null as Cause | null,
@@ -83,7 +80,6 @@ export function enqueue(cache: ServiceCache, change: Change): WorkItem[] {
   return items;
 }
 
-/** Whether two versions of a pod are the same to every controller. */
 export function isSamePod(a: Pod, b: Pod): boolean {
   return (
     a.uid === b.uid &&

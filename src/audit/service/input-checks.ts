@@ -17,7 +17,6 @@ import { isReady, sliceObject } from './compare.ts';
 import { truncationOf } from './endpoints.ts';
 import { countHints, entriesInRole } from './endpointslices.ts';
 
-/** In bytes. */
 const nearLimit = 0.8 * objectBytesLimit;
 
 function leftBehind({ listers }: AuditContext, record: ServiceState) {
@@ -100,7 +99,6 @@ function checkHints(
   return addressTypesOf(service).flatMap((type) => {
     const slices = all.filter(({ addressType }) => addressType === type);
     const { zones, toNodes, ready, zoneless } = countHints(slices);
-    // endpointslices.ts compares hints of another kind.
     if (zones.size > 0 || toNodes.length > 0 || ready === 0) return [];
     const reason = !listers.knows('nodes')
       ? 'Nodes are not known'
@@ -183,11 +181,7 @@ export function checkInputAddress(
   return found;
 }
 
-/**
- * Running pods that report one address, except host-network pods of one Node. The finding belongs
- * to the Services of the later pod. If none selects it, it belongs to those of the earlier pod,
- * since its traffic may reach the other one.
- */
+/** The Services of the later pod have the finding, or those of the earlier if none selects it. */
 function checkShared(
   listers: Listers,
   record: ServiceState,
@@ -213,7 +207,6 @@ function checkShared(
   });
 }
 
-/** Whether two entries share a port but differ in readiness. */
 function isConflict(a: SlicedEndpoint, b: SlicedEndpoint): boolean {
   const isShared = a.slice.ports.some((port) =>
     b.slice.ports.some((other) => other.port === port.port && other.protocol === port.protocol),

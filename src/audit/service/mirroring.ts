@@ -34,7 +34,6 @@ import {
 const groupKey = (group: { addressType: string; portMap: string }): string =>
   `${group.addressType} ${group.portMap}`;
 
-/** All mirrored slices that name this Service or its Endpoints. */
 export function compareMirrored(context: AuditContext, record: ServiceState): Difference[] {
   const { service, endpoints } = record;
   const serving = slicesOf(context.listers, record, 'mirror');
@@ -63,9 +62,8 @@ export function compareMirrored(context: AuditContext, record: ServiceState): Di
 }
 
 /**
- * Whether every next sync may fail: slices to create reuse the names of slices to delete, but
- * upstream removes them from its list by a name that none of them has yet. With both address types
- * to create it may remove the wrong slice and then create a name that exists.
+ * Whether every next sync may fail: slices to create reuse the names of slices to delete, and with
+ * both address types to create upstream may create a name that exists.
  */
 function mayFail(groups: readonly MirroredGroup[], slices: readonly EndpointSlice[]): boolean {
   const wanted = new Set(groups.map(groupKey));
@@ -111,7 +109,6 @@ interface MirroredEntry extends SlicedEndpoint {
 const entryKey = (address: string, target: Endpoint['target']): string =>
   `${address}|${target?.name ?? ''}`;
 
-/** Compares endpoints with those of their own group first, then with those under other ports. */
 function compareGroups(
   record: ServiceState,
   groups: readonly MirroredGroup[],

@@ -1,11 +1,8 @@
-// Reconciles the known differences of one unit with those that an evaluation found: which appear,
-// continue or end, their cause, and how long an output took to follow its input.
+// Reconciles the known differences of one unit with those that an evaluation found.
 //
-// The cause comes from history: a unit was as expected, one change followed, and now it differs. If
-// that change wakes no controller (shadow/event-handlers.ts), or wrote the object itself, it is the
-// cause. A later wake clears the cause and restarts the clock. Differences found at the start have
-// no history: the conditions of the catalogue suggest the cause, which is not proven. The same is
-// true after a gap in the input. A gap may hide the end of a difference, so its clock restarts.
+// A change after which a unit differs is the cause if it wakes no controller
+// (shadow/event-handlers.ts) or wrote the object itself, until a later wake. At the start and after
+// a gap in the input there is no history: the catalogue suggests a cause, which is not proven.
 
 import type { Code, Output, Severity } from '../finding/catalogue.ts';
 import { catalogue } from '../finding/catalogue.ts';
@@ -24,13 +21,11 @@ export interface ServiceDifference extends PendingDifference {
   readonly causeAt: number;
   /** Whether a change of the input made the difference, so that its end is a sample of lag. */
   readonly byInput: boolean;
-  /** The operation that would have ended the difference when it began. */
   readonly operation: Operation;
   /** When the change of the input came, or a later event that woke the controller. */
   readonly lateSince: number;
 }
 
-/** How long an output took to follow its input, at one address or in one object. */
 export interface ConvergenceSample {
   readonly output: ServiceOutput | 'node';
   readonly operation: Operation;
@@ -42,7 +37,6 @@ export interface ConvergenceSample {
   readonly at: number;
 }
 
-/** What is evaluated by itself: an output as a whole, one address in it, or one slice. */
 export type Unit = readonly [Output | 'slice', addressOrName?: string];
 
 /** `null` if the unit of the key is no address. */
@@ -85,7 +79,6 @@ export type Operation = (typeof operations)[keyof typeof operations];
 
 export const operationOf = (code: Code): Operation => operations[catalogue[code].difference];
 
-/** Blind spots that the next event ends, without an edit by anyone. */
 const asleep: readonly (Cause | null)[] = [
   'pod-phase-unnoticed',
   'pod-change-unnoticed',
@@ -182,7 +175,6 @@ function createItem(
   };
 }
 
-/** The cause that history shows: the unit was as expected before this change. */
 function causeOf(
   { release }: AuditContext,
   item: WorkItem,
@@ -249,7 +241,6 @@ function restart(
   return next;
 }
 
-/** Ends a difference; `isCured` if the unit is as expected now, and not wrong in another way. */
 function end(
   { sink, audit, at, item: work }: Evaluation,
   item: ServiceDifference,

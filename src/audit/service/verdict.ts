@@ -1,12 +1,6 @@
-// The verdict on each output of a Service:
-//
-//   conform    the controller may leave the output in this state
-//   pending    it differs, for less than the settle window
-//   different  it differs for longer: there is a finding
-//   unknown    the input does not allow a comparison
-//
-// An output that no controller has to write has no verdict. Slices of other managers are foreign:
-// they are counted, but not compared, and make no output unknown.
+// The verdict on each output of a Service: conform, pending (different for less than the settle
+// window), different (a finding), or unknown (the input allows no comparison). Slices of other
+// managers are foreign: they are counted, but not compared, and make no output unknown.
 //
 // While a watch is not connected (progress.ts), known findings stay open, but the verdict is
 // unknown: the difference may have ended, or another may have begun.
@@ -35,7 +29,6 @@ export const verdictOutputs: readonly VerdictOutput[] = [...serviceOutputs, 'nod
 export const isWithin = ({ namespace }: UnreadableObject, record: ServiceState): boolean =>
   namespace === null || namespace === '' || namespace === record.namespace;
 
-/** Whether an unreadable object, or its cached version, could affect an output of this Service. */
 function concerns(
   { pods, slices }: Listers,
   lost: UnreadableObject,
@@ -99,7 +92,6 @@ export function isUnknown(unknown: ReadonlyMap<Output, UnknownReason>, output: O
   return reason !== undefined && reason !== 'nodes-not-known';
 }
 
-/** Whether a controller has to write this output for the Service, or already did. */
 function applies(
   listers: Listers,
   { record, items }: ServiceAudit,
@@ -114,7 +106,6 @@ function applies(
   return isMirror && slicesOf(listers, record, 'mirror').length > 0;
 }
 
-/** Resources whose watches are not connected. */
 export type StaleResources = ReadonlySet<Resource>;
 
 export const noStaleResources: StaleResources = new Set();
@@ -146,7 +137,6 @@ export function verdictOf(
   return verdictOn(audited, [...audited.items.values()].flat(), output, stale);
 }
 
-/** The verdict on some of the differences of an output. */
 export function verdictOn(
   { unknown }: ServiceAudit,
   items: readonly PendingDifference[],
