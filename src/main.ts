@@ -3,8 +3,7 @@
 // file in commands/, which is loaded when it runs, so that an agent does not load the server.
 //
 // Exit codes: 0 conform, 1 a finding above information is open (audit) or was opened (replay), 2 an
-// output is unknown, or bad usage; 2 overrides 1. serve and record exit with 0 when they are
-// stopped.
+// output is unknown, or bad usage; 2 overrides 1. Commands that are stopped exit with 0.
 //
 // The flags in the first line keep garbage small beside the live heap. Without them, the program
 // needs half as much memory again (docs/performance.md).
@@ -38,7 +37,7 @@ import {
 import { nodeProblem } from './commands/shared/process.ts';
 import { version } from './model/program-version.ts';
 
-/** The name of the executable, which differs for plugins of kubectl. */
+// Plugins of kubectl have other names.
 const invoked = basename(process.argv[1] ?? '');
 
 const programName = invoked.startsWith('kubectl-') ? 'kubectl audit-endpoints' : 'endpoint-auditor';

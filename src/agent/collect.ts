@@ -40,7 +40,6 @@ type ProgramResult =
   | { readonly state: 'absent' }
   | { readonly state: 'failed'; readonly problem: string };
 
-/** The output of a program, which is not empty. */
 export interface CollectedDump {
   readonly program: RulesProgram;
   readonly bytes: Buffer;
@@ -169,7 +168,6 @@ export function fingerprintOf(
   return hash.digest('base64url');
 }
 
-/** A dump by iptables-save without what changes by itself. */
 function* lastingIn(bytes: Buffer): Generator<Buffer> {
   let from = 0;
   let at = 0;

@@ -63,7 +63,6 @@ function interfaceNames(): string[] | null {
 }
 
 async function routesOf(interfaces: readonly string[]): Promise<Routes | null> {
-  // An interface that was removed since is not a device.
   const devices = interfaces.filter((name) => existsSync(join(links, name, 'device')));
   try {
     return readRoutes(await readShort('route'), await readShort('fib_trie'), devices);
@@ -72,7 +71,7 @@ async function routesOf(interfaces: readonly string[]): Promise<Routes | null> {
   }
 }
 
-/** Bytes of a routing table. Only a router has more. */
+/** Only a router has more. */
 const mostBytes = 1 << 20;
 
 /** Reads a file of procfs, which has no size. Rejects if it is too long. */

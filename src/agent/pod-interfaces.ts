@@ -1,9 +1,7 @@
-// Walks packets on a node where each pod has an interface, as with Calico and other networks
-// without a bridge. A rule that matches the interface of one pod is a policy of that pod, and no
-// property of a Service. So the walk uses a pod that no policy blocks. If a rule for one pod's
-// interface blocks a packet on either side, the interfaces of the packet are unknown.
-//
-// A route to a single address without a gateway shows the interface of a pod.
+// Walks packets on a node where each pod has an interface, as with Calico: that of a route to a
+// single address without a gateway. A rule that matches the interface of one pod is a policy of
+// that pod, and no property of a Service. So the walk uses a pod that no policy blocks. If a rule
+// for one pod's interface blocks a packet on either side, its interfaces are unknown.
 
 import { formatAddress, isWithin, parseAddress, parseNetwork } from '../model/ip.ts';
 import type { Packet } from '../model/proxy-config.ts';

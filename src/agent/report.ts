@@ -1,5 +1,4 @@
-// Makes a report from dumps: the backends that contain rules, the mode of kube-proxy, and a digest
-// for every frontend that the rules serve (rules/report/digest.ts).
+// Makes a report from dumps, with a digest for every frontend (rules/report/digest.ts).
 //
 // The backend is found as kubernetes-sigs/iptables-wrappers finds it: by the chains that kubelet
 // leaves in mangle, KUBE-IPTABLES-HINT (since 1.24) or KUBE-KUBELET-CANARY (since 1.17), else by
@@ -20,11 +19,6 @@ import type { CollectedDump, CollectedRules } from './collect.ts';
 import type { NodeFacts } from './node-facts.ts';
 import type { Walker } from './pod-interfaces.ts';
 import { outsideAddress, walkerOf } from './pod-interfaces.ts';
-
-export interface ProxyConfigFile {
-  readonly source: string;
-  readonly text: string;
-}
 
 export type NodeRuleSet = ReturnType<typeof readDumps>;
 
@@ -137,7 +131,7 @@ export function detailsOf(rules: NodeRuleSet, facts: NodeFacts, key: string) {
 
 /** What GET /v1/report answers, without anything that changes by itself from round to round. */
 export const createReport = (
-  proxyConfig: ProxyConfigFile | null,
+  proxyConfig: { readonly source: string; readonly text: string } | null,
   facts: NodeFacts,
   { states, problems }: Pick<CollectedRules, 'states' | 'problems'>,
   rules: NodeRuleSet | null,

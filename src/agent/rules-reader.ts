@@ -15,17 +15,18 @@ import type { CollectedRules, ProgramLimits } from './collect.ts';
 import { collect, fingerprintOf } from './collect.ts';
 import type { NodeFacts, NodeIdentity } from './node-facts.ts';
 import { readNodeFacts } from './node-facts.ts';
-import type { FrontendDetail, NodeRuleSet, ProxyConfigFile } from './report.ts';
+import type { FrontendDetail, NodeRuleSet } from './report.ts';
 import { createReport, detailsOf, readDumps, walkerAt } from './report.ts';
 
 export interface NodeSettings extends NodeIdentity {
-  readonly proxyConfig: ProxyConfigFile | null;
+  /** The text of kube-proxy's configuration file, and its path. */
+  readonly proxyConfig: Parameters<typeof createReport>[0];
   readonly limits: ProgramLimits;
 }
 
 export type RoundReply = Awaited<ReturnType<typeof makeRound>>;
 
-/** The first request is `round` or `unpack`; the others are about its rules. */
+/** First `round` or `unpack`. */
 export type ReaderRequest =
   | {
       readonly kind: 'round';
@@ -83,7 +84,6 @@ async function makeRound(settings: NodeSettings, last: string | null, problem: s
   const packed = rules && { dumps: recoded(collected.dumps, pack), facts };
   const result = {
     text,
-    /** The same text while the report is the same. */
     etag: `"${createHash('sha256').update(text).digest('base64url').slice(0, 22)}"`,
     frontends: Object.keys(report.frontends).length,
     /** `null` if the rules of the node are unknown, as is the fingerprint. */

@@ -2,9 +2,8 @@
 // cost (the programs' elapsed time and the agent's CPU time), however large the node is. The rest
 // is jittered, so that the agents of a cluster do not work at the same time.
 //
-// A child process makes each round (rules-reader.ts), answers questions for a while and ends. The
-// agent keeps only compressed dumps, from which another child process answers later questions about
-// the same moment as the report.
+// A child process makes each round (rules-reader.ts) and answers questions for a while. The agent
+// keeps only compressed dumps, from which another child process answers later questions.
 
 import { fork } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -41,9 +40,6 @@ export const readerFlags = [
   ...['--max-semi-space-size=16', '--max-opt=2', '--single-threaded'],
   '--no-allocation-site-pretenuring',
 ];
-
-/** Replaces settings that keep the agent small (commands/agent.ts) and the reader slow. */
-const environment = { MALLOC_MMAP_THRESHOLD_: undefined };
 
 /** The program of the reader: in the bundle, a file beside this one. */
 const program = join(
@@ -172,7 +168,8 @@ async function ask(state: State, request: ReaderRequest): Promise<ReaderReply['a
 function startReader(state: { readerCpu: number }, signal?: AbortSignal) {
   const child = fork(program, {
     execArgv: readerFlags,
-    env: { ...process.env, ...environment },
+    // Without the setting that keeps the agent small (commands/agent.ts) and the reader slow.
+    env: { ...process.env, MALLOC_MMAP_THRESHOLD_: undefined },
     serialization: 'advanced',
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
     ...(signal === undefined ? {} : { signal, killSignal: 'SIGKILL' }),

@@ -1,6 +1,5 @@
-// The HTTP server of the agent. It is read-only. The auditor authenticates with a client
-// certificate or with a shared token. Without either, the agent listens on loopback only. Only
-// /livez needs no authentication.
+// The HTTP server of the agent. The auditor authenticates with a client certificate or a token.
+// Without either, the agent listens on loopback only. Only /livez needs no authentication.
 //
 //   GET /v1/report            digests of all frontends; 304 while its ETag is current. In both, Age
 //                             is the seconds since the start of the round, Round names the round,

@@ -1,6 +1,5 @@
 // The `agent` command: evaluates the rules of its node and serves the results to the auditor. It
-// needs the node's network namespace and CAP_NET_ADMIN, and CAP_NET_RAW for iptables-legacy. It
-// needs no API token and writes nothing.
+// needs the node's network namespace and CAP_NET_ADMIN, and CAP_NET_RAW for iptables-legacy.
 //
 // The agent is idle most of the time, on every node. The process of the command line, which loads
 // more, therefore executes another program (agent-main.ts).
@@ -37,9 +36,6 @@ const flags = [
   ...['--max-semi-space-size=1', '--no-opt', '--no-maglev', '--no-sparkplug', '--expose-gc'],
 ];
 
-/** Returns freed memory to the kernel instead of keeping holes in the heap (mallopt(3)). */
-const environment = { MALLOC_MMAP_THRESHOLD_: '4096' };
-
 /** Replaces this process by the agent. Throws on platforms without execve, which have no rules. */
 export function becomeAgent(options: AgentOptions): never {
   accessOf(options);
@@ -50,7 +46,9 @@ export function becomeAgent(options: AgentOptions): never {
     throw new Error(`${program} is missing: the agent needs the *.cjs files of dist beside it`);
   }
   const args = [process.execPath, ...flags, program, JSON.stringify(options)];
-  return process.execve(process.execPath, args, { ...process.env, ...environment });
+  // Freed memory returns to the kernel instead of leaving holes in the heap (mallopt(3)).
+  const environment = { ...process.env, MALLOC_MMAP_THRESHOLD_: '4096' };
+  return process.execve(process.execPath, args, environment);
 }
 
 export async function agent(options: AgentOptions, stop = stopSignal()): Promise<number> {

@@ -19,7 +19,6 @@ import { givenRules } from './shared/rules-files.ts';
 
 export type AuditOptions = AuditFlags & ReportFlags & ClusterFlags & RulesFlags & AgentsFlags;
 
-/** An auditor of a dump, and the rules of nodes that the flags name. */
 export async function auditorOfDump(
   entries: AsyncIterable<DumpEntry>,
   options: AuditFlags & RulesFlags,

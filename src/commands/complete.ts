@@ -3,8 +3,6 @@
 
 import type { Command } from 'commander';
 
-const subjects = ['service/', 'pod/', 'node/', 'ip/'];
-
 const flagsOf = ({ options }: Command): string[] =>
   options.flatMap(({ long, short }) => [long ?? [], short ?? []].flat()).concat('--help', '-h');
 
@@ -12,13 +10,9 @@ const flagsOf = ({ options }: Command): string[] =>
 function valuesOf(command: Command, flag: string): readonly string[] | null {
   const option = command.options.find(({ long, short }) => flag === long || flag === short);
   if (option === undefined || option.isBoolean()) return null;
-  return option.argChoices ?? wordsIn(option.description);
-}
-
-/** The values in a description such as `one of table, wide, json` or `text or json`. */
-function wordsIn(text: string): readonly string[] {
-  const list = /^(?:one of )?((?:[a-z]+(?:, | or ))+[a-z]+)$/.exec(text)?.[1];
-  return list?.split(/, | or /) ?? [];
+  // The values in a description such as `one of table, wide, json` or `text or json`.
+  const list = /^(?:one of )?((?:[a-z]+(?:, | or ))+[a-z]+)$/.exec(option.description)?.[1];
+  return option.argChoices ?? list?.split(/, | or /) ?? [];
 }
 
 /** Completions of the last word. The first word is the one after the program's name. */
@@ -37,7 +31,7 @@ export function completionsOf(program: Command, words: readonly string[]): strin
   const values = valuesOf(command, before.at(-1) ?? '');
   if (values !== null) return starting(values);
   if (typed.startsWith('-')) return starting(flagsOf(command));
-  return command.name() === 'explain' ? starting(subjects) : [];
+  return command.name() === 'explain' ? starting(['service/', 'pod/', 'node/', 'ip/']) : [];
 }
 
 const scripts = {

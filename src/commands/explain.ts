@@ -1,9 +1,8 @@
 // The `explain` command: explains why a Pod is or is not in a Service, or what a node does with a
 // Service. Its input is a live cluster, a dump, a moment of a recording, or a running server.
 //
-// Exit codes: 0 the state is as expected (also for a Pod that must not be in the Service), 1 an
-// open finding above information concerns it, 2 the target does not exist or is unknown, or bad
-// usage.
+// Exit codes: 0 the state is as expected, 1 an open finding above information concerns it, 2 the
+// target does not exist or is unknown, or bad usage.
 
 import type { ExplainTarget } from '../audit/explain/explanation.ts';
 import type { TargetHistory } from '../audit/explain/history.ts';
@@ -72,7 +71,11 @@ async function readRecorded(
     }
     if (state.target === undefined) return;
     const change = state.history === undefined ? null : event;
-    state.history ??= createTargetHistory(historyTarget(state.target));
+    const { target } = state;
+    // For a node, the history is of the Service.
+    state.history ??= createTargetHistory(
+      target.kind === 'node' ? { kind: 'service', service: target.service } : target,
+    );
     state.history.observe(verdictInput(auditor), services, change, auditor.now() ?? 0);
   };
   async function* watched(): AsyncGenerator<RecordingEntry> {
@@ -90,10 +93,6 @@ async function readRecorded(
   observe(null);
   return { auditor, ...state };
 }
-
-/** For a node, the Service. */
-const historyTarget = (target: ExplainTarget): Parameters<typeof createTargetHistory>[0] =>
-  target.kind === 'node' ? { kind: 'service', service: target.service } : target;
 
 /** Prints the explanation and returns the exit code. `open` connects to the cluster. */
 export async function explainSubject(

@@ -1,6 +1,5 @@
 // The `lag` command: prints how long outputs took to follow their input, and the worst cases, of a
-// recording or of a running server. Exit codes: 0, or 2 if there is no report, or bad usage. A long
-// lag is not a finding, so it does not change the exit code.
+// recording or of a running server. Exit codes: 0 (a long lag is no finding), 2 without a report.
 
 import { createAuditor } from '../auditor/auditor.ts';
 import { replay } from '../auditor/replay.ts';
@@ -89,7 +88,6 @@ const isListOf = (list: unknown, texts: readonly string[], numbers: readonly str
       numbers.every((name) => item[name] === null || typeof item[name] === 'number'),
   );
 
-/** Whether the document has every field that the table shows. */
 function isLagReport(document: unknown): document is LagReport {
   if (!isFields(document) || document.format !== 1) return false;
   const { distributions, journeys, triggerTimes, worst } = document;

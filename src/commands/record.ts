@@ -1,9 +1,8 @@
 // The `record` command: writes the entries of a live cluster to a file until it is stopped.
-// `replay` audits the file as the live cluster was audited, so a bug report is one file.
 //
 // A file that is too large or too old is renamed to the time of its end, and the next file begins
-// with its own lists, so each file can be replayed alone. Existing files are renamed too, and never
-// overwritten. Compressed output is flushed every second, so a killed recorder loses little.
+// with its own lists, so each can be replayed alone. Existing files are renamed too. Compressed
+// output is flushed every second, so a killed recorder loses little.
 
 import { once } from 'node:events';
 import { createWriteStream } from 'node:fs';
@@ -114,8 +113,6 @@ async function recordPart(
   }
 }
 
-const flushMs = 1000;
-
 /** Errors of the file reject the next write, and `close`. */
 function openOutput(path: string, onError: () => void) {
   const file = createWriteStream(path, { flags: 'wx' });
@@ -123,7 +120,7 @@ function openOutput(path: string, onError: () => void) {
   const stream = gzip ?? file;
   const ended = gzip === null ? finished(file) : pipeline(gzip, file);
   ended.catch(onError);
-  const flushing = setInterval(() => gzip?.flush(constants.Z_SYNC_FLUSH), flushMs);
+  const flushing = setInterval(() => gzip?.flush(constants.Z_SYNC_FLUSH), 1000);
   return {
     /** Resolves when the next text may be written. */
     async write(text: string): Promise<void> {

@@ -1,6 +1,5 @@
 // The `serve` command: audits a live cluster until it is stopped, or replays a recording, and
-// serves the findings. SIGTERM and SIGINT stop it: it closes the watches and idle connections at
-// once, and requests under way within two seconds.
+// serves the findings.
 
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';

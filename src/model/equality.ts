@@ -34,17 +34,15 @@ export function equalLists<T extends object>(
   });
 }
 
+const isSamePort = (a: Port, b: Port): boolean =>
+  a.port === b.port &&
+  a.name === b.name &&
+  a.protocol === b.protocol &&
+  a.appProtocol === b.appProtocol;
+
 /** In their order; as portKey. */
 export const equalPorts = (a: readonly Port[], b: readonly Port[]): boolean =>
-  equalLists(
-    a,
-    b,
-    (x, y) =>
-      x.port === y.port &&
-      x.name === y.name &&
-      x.protocol === y.protocol &&
-      x.appProtocol === y.appProtocol,
-  );
+  equalLists(a, b, isSamePort);
 
 export const equalOwners = (a: EndpointSlice['owners'], b: EndpointSlice['owners']): boolean =>
   equalLists(
@@ -86,11 +84,8 @@ export function equalEndpoints(a: Endpoint, b: Endpoint): boolean {
   );
 }
 
-export function isSameToHints(a: Node | null, b: Node | null): boolean {
-  return (
-    a?.zone === b?.zone &&
-    a?.ready === b?.ready &&
-    a?.cpuMillis === b?.cpuMillis &&
-    a?.controlPlane === b?.controlPlane
-  );
-}
+export const isSameToHints = (a: Node | null, b: Node | null): boolean =>
+  a?.zone === b?.zone &&
+  a?.ready === b?.ready &&
+  a?.cpuMillis === b?.cpuMillis &&
+  a?.controlPlane === b?.controlPlane;

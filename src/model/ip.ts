@@ -11,12 +11,6 @@ export interface Range<T = Address> {
   readonly high: T;
 }
 
-export interface IP {
-  readonly family: 'IPv4' | 'IPv6';
-  /** The form that upstream writes. */
-  readonly text: string;
-}
-
 /** The address between two offsets of a text; null if the text there is no address. */
 export function parseAddress(text: string, from = 0, to = text.length): Address | null {
   let value = 0;
@@ -69,20 +63,19 @@ export function formatAddress(address: Address): string {
   return `:${groups}:`.replace(longest, ':').replace(/^:(?!:)|(?<!:):$/g, '');
 }
 
-/** As upstream: an IPv4-mapped address is the IPv4 address. */
 function parseUnmapped(text: string): Address | null {
   const address = parseAddress(text);
   const isMapped = typeof address === 'bigint' && address >> 32n === 0xffffn;
   return isMapped ? Number(address & 0xffffffffn) : address;
 }
 
-/** `null` if it is no address. Reference: k8s.io/utils@v0 net/parse.go. */
-export function parseIP(text: string): IP | null {
+/** As upstream writes it; `null` if it is no address. Reference: k8s.io/utils@v0 net/parse.go. */
+export function parseIP(text: string) {
   const address = parseUnmapped(text);
   if (address === null) return null;
-  if (typeof address === 'bigint') return { family: 'IPv6', text: formatAddress(address) };
+  if (typeof address === 'bigint') return { family: 'IPv6' as const, text: formatAddress(address) };
   const isCanonical = !/:|\b0\d/.test(text);
-  return { family: 'IPv4', text: isCanonical ? text : formatAddress(address) };
+  return { family: 'IPv4' as const, text: isCanonical ? text : formatAddress(address) };
 }
 
 /** `text` in canonical form; unchanged when it is no address. */
@@ -92,7 +85,7 @@ export interface CIDR extends Range {
   readonly family: 'IPv4' | 'IPv6';
 }
 
-export const everything: Readonly<Record<IP['family'], CIDR>> = {
+export const everything: Readonly<Record<CIDR['family'], CIDR>> = {
   IPv4: { family: 'IPv4', low: 0, high: 0xffffffff },
   IPv6: { family: 'IPv6', low: 0n, high: 2n ** 128n - 1n },
 };
@@ -127,7 +120,6 @@ export function isWithinAny(text: string, ranges: readonly Range[]): boolean {
   return address !== null && ranges.some((range) => isWithin(address, range));
 }
 
-/** In canonical form. */
 export const addressIn = ({ low }: Range, offset: bigint): string =>
   formatAddress(typeof low === 'number' ? low + Number(offset) : low + offset);
 
@@ -157,9 +149,8 @@ function bitsOfMask(text: string): number {
 }
 
 /** `ip:port`, with brackets around IPv6: net.JoinHostPort. */
-export function joinHostPort(ip: string, port: number): string {
-  return ip.includes(':') ? `[${ip}]:${String(port)}` : `${ip}:${String(port)}`;
-}
+export const joinHostPort = (ip: string, port: number): string =>
+  ip.includes(':') ? `[${ip}]:${String(port)}` : `${ip}:${String(port)}`;
 
 export function ipOf(endpoint: string): string {
   const host = endpoint.slice(0, endpoint.lastIndexOf(':'));

@@ -1,9 +1,8 @@
 // API objects with the fields that the shadowed components read or write. cluster/decode makes
 // them, and nothing changes them later.
 //
-// Strings and label maps are interned: equal values are usually the same reference. Absent and null
-// fields of the API differ only where a controller distinguishes them (conditions, nodeName, zone,
-// hints).
+// Strings and label maps are interned. Absent and null fields of the API differ only where a
+// controller distinguishes them (conditions, nodeName, zone, hints).
 
 /** `namespace/name`, as client-go's MetaNamespaceKeyFunc writes it. */
 export type Key = string;
@@ -64,7 +63,6 @@ export interface Service extends Arrived {
   readonly externalTrafficPolicy: 'Cluster' | 'Local';
   /** Seconds for which ClientIP affinity holds; null: no affinity. */
   readonly affinitySeconds: number | null;
-  /** 0: none. */
   readonly healthCheckNodePort: number;
   /** null: no selector. The API keeps no empty selector: `{}` is stored as absent. */
   readonly selector: Labels | null;
@@ -205,7 +203,6 @@ export type Resource = keyof ObjectOf;
 
 export const resources = ['nodes', 'services', 'pods', 'endpoints', 'endpointslices'] as const;
 
-/** The resources that the shadowed controllers write. */
 export type OutputResource = 'endpoints' | 'endpointslices';
 
 export const outputResources: readonly OutputResource[] = ['endpoints', 'endpointslices'];
@@ -215,7 +212,7 @@ export const isOutput = (resource: Resource): resource is OutputResource =>
 
 export type AnyObject = ObjectOf[Resource];
 
-/** A change of one object, as a watch or a file delivers it. Bookmarks change nothing. */
+/** A change of one object, as a watch or a file delivers it. */
 export interface WatchEvent<R extends Resource = Resource> {
   readonly resource: R;
   /** `added` also for the objects of a first list. */
@@ -234,7 +231,6 @@ export interface Change<R extends Resource = Resource> {
   readonly resource: R;
   readonly before: ObjectOf[R] | null;
   readonly after: ObjectOf[R] | null;
-  /** Arrival, Unix seconds. */
   readonly at: number;
   /** Versions between the two may have been missed, of this object and of others (a relist). */
   readonly gap?: boolean;
@@ -247,7 +243,7 @@ export interface ZoneCapacity {
   readonly cpuMillisByZone: ReadonlyMap<string, number>;
 }
 
-/** Part of the cluster's state that is not known, since it could not be read; null: any. */
+/** Objects that could not be read; null: any. */
 export interface UnreadableObject {
   readonly resource: Resource;
   /** null: not known; empty: that of objects of the whole cluster. */
@@ -261,7 +257,6 @@ export interface UnreadableObject {
 export const unreadableKey = (lost: Omit<UnreadableObject, 'labels'>): string =>
   `${lost.resource} ${lost.namespace ?? '*'}/${lost.name ?? '*'}`;
 
-/** The cached objects of the cluster at one moment, with the look-ups that audits need. */
 export interface Listers {
   /** Whether the input delivers this resource at all. */
   knows(resource: Resource): boolean;
@@ -305,7 +300,6 @@ export function portText(port: Port): string {
   return `${name}${String(port.port)}/${String(port.protocol)}${app}`;
 }
 
-// The names that Kubernetes gives to labels, annotations and managers of these objects.
 export const label = {
   headless: 'service.kubernetes.io/headless',
   serviceName: 'kubernetes.io/service-name',

@@ -2,8 +2,7 @@
 // to rules. Fields of the KubeProxyConfiguration (k8s.io/kubernetes@v1.36.3 pkg/proxy/apis/config)
 // and the defaults of its v1alpha1 form and of cmd/kube-proxy/app/server_linux.go.
 //
-// Left out: everything about connections, timing, logging and metrics; IPVS, whose rules are in
-// no dump.
+// Left out: connections, timing, logging and metrics; IPVS, whose rules are in no dump.
 
 export const proxyModes = ['iptables', 'nftables', 'ipvs'] as const;
 
@@ -15,7 +14,6 @@ export function minorIn(version: string): number | null {
   return minor === undefined ? null : Number(minor);
 }
 
-/** A kube-proxy of whose configuration nothing is known but its mode and version. */
 export const defaultProxyConfig = (mode: (typeof proxyModes)[number], minor: number) => ({
   mode,
   /** Minor version of kube-proxy, which may lag behind the control plane's. */

@@ -3,7 +3,6 @@
 /** Work that can be interrupted after every step. */
 export type Steps<T = void> = Generator<undefined, T>;
 
-/** Runs all steps without interruption. */
 export function runToEnd<T>(steps: Steps<T>): T {
   for (;;) {
     const step = steps.next();

@@ -1,21 +1,15 @@
 // Which part of a cluster is audited: namespaces that are named, or all but some, and of these the
-// Services of one shard, by a hash of their name. Every shard keeps pods and Nodes, since any
-// Service may select any pod of its namespace.
+// Services of one shard. Every shard keeps pods and Nodes, which any Service may need.
 
 import type { AnyObject, EndpointSlice, Resource } from './objects.ts';
 import { label } from './objects.ts';
-
-/** One of `count` shards, from 0. */
-export interface Shard {
-  readonly index: number;
-  readonly count: number;
-}
 
 export interface Scope {
   /** null: all. */
   readonly namespaces: readonly string[] | null;
   readonly excluded: readonly string[];
-  readonly shard: Shard | null;
+  /** One of `count` shards, from 0. */
+  readonly shard: { readonly index: number; readonly count: number } | null;
 }
 
 export const wholeCluster: Scope = { namespaces: null, excluded: [], shard: null };

@@ -1,6 +1,6 @@
 // Label selectors of Services: equality of every pair, as labels.Set.AsSelectorPreValidated of
-// k8s.io/apimachinery@v0.36.3. Services know no set-based requirements. An absent or empty selector
-// selects nothing (pkg/controller/endpoint and k8s.io/endpointslice return before they list pods).
+// k8s.io/apimachinery@v0.36.3. An absent or empty selector selects nothing (pkg/controller/endpoint
+// and k8s.io/endpointslice return before they list pods).
 
 import type { Labels } from './objects.ts';
 

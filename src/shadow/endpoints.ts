@@ -24,14 +24,12 @@ export const endpointsCapacity = 1000;
 
 export type ExpectedAddress = Readonly<NonNullable<ReturnType<typeof expectedAddress>>>;
 
-export function isSelected(service: Service): boolean {
-  return service.selector !== null && service.type !== 'ExternalName';
-}
+export const isSelected = (service: Service): boolean =>
+  service.selector !== null && service.type !== 'ExternalName';
 
 /** Whether no IP is set: such a Service is headless for the labels of what is written. */
-export function isHeadless(service: Service): boolean {
-  return service.clusterIP === '' || service.clusterIP === 'None';
-}
+export const isHeadless = (service: Service): boolean =>
+  service.clusterIP === '' || service.clusterIP === 'None';
 
 /** `IPv6`, or anything else for IPv4. */
 export function primaryFamily(service: Service, pod: Pod): string {
@@ -172,28 +170,24 @@ export function subsetCounts(groups: readonly PortGroup[]): SubsetCounts[] {
   return [...subsets.values()];
 }
 
-export interface Truncation {
-  /** The most addresses that remain of each subset. */
-  readonly subsets: readonly SubsetCounts[];
-  /** Ready addresses are cut too, and no other remains. */
-  readonly cutsReady: boolean;
-  /** How many addresses of the cut kind (ready or not) remain over all subsets. */
-  readonly kept: number;
-}
+export type Truncation = NonNullable<ReturnType<typeof truncation>>;
 
 /**
  * How upstream truncates subsets of these sizes; null if they fit. Each subset keeps its share,
  * rounded up, until the capacity is used up. The order of subsets is by hash, so any is allowed.
  * `endpoints_controller.go` truncateEndpoints.
  */
-export function truncation(subsets: readonly SubsetCounts[]): Truncation | null {
+export function truncation(subsets: readonly SubsetCounts[]) {
   const ready = subsets.reduce((sum, subset) => sum + subset.ready, 0);
   const notReady = subsets.reduce((sum, subset) => sum + subset.notReady, 0);
   if (ready + notReady <= endpointsCapacity) return null;
+  /** Ready addresses are cut too, and no other remains. */
   const cutsReady = ready > endpointsCapacity;
+  /** How many addresses of the cut kind (ready or not) remain over all subsets. */
   const kept = cutsReady ? endpointsCapacity : endpointsCapacity - ready;
   const share = (count: number): number =>
     Math.ceil((count / (cutsReady ? ready : notReady)) * kept);
+  /** The most addresses that remain of each subset. */
   const shares = subsets.map((subset) => ({
     portKeys: subset.portKeys,
     ready: cutsReady ? share(subset.ready) : subset.ready,

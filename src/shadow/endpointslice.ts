@@ -59,9 +59,8 @@ export function addressTypesOf(service: Service): readonly AddressType[] {
 }
 
 /** Whether slices omit a pod because its Node does not exist (null); the controller retries it. */
-export function isStranded(service: Service, node: Node | null | undefined): boolean {
-  return node === null && !service.publishNotReadyAddresses;
-}
+export const isStranded = (service: Service, node: Node | null | undefined): boolean =>
+  node === null && !service.publishNotReadyAddresses;
 
 /**
  * The endpoints of a selected pod, one per address type that the Service and the pod share. `node`
@@ -113,16 +112,14 @@ export function expectedSliceLabels(service: Service): Labels {
 }
 
 /** `utils.go` ownedBy, which ignores the controller flag; a Service without uid has its name. */
-export function isOwnedBy(slice: EndpointSlice, service: Service): boolean {
-  return slice.owners.some(
+export const isOwnedBy = (slice: EndpointSlice, service: Service): boolean =>
+  slice.owners.some(
     (owner) =>
       isOfUid(owner.uid, service) &&
       (service.uid !== '' || owner.name === service.name) &&
       owner.kind === 'Service' &&
       owner.apiVersion === 'v1',
   );
-}
 
-export function isControllers(slice: EndpointSlice): boolean {
-  return slice.labels[label.sliceManagedBy] === manager.slices;
-}
+export const isControllers = (slice: EndpointSlice): boolean =>
+  slice.labels[label.sliceManagedBy] === manager.slices;

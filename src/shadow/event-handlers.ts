@@ -33,12 +33,9 @@ export function wakesOfPodUpdate(before: Pod, after: Pod): 'all' | 'membership' 
 }
 
 /** Whether Endpoints may be mirrored, without regard to their Service. `shouldMirror`. */
-export function isMirrorable(endpoints: Endpoints): boolean {
-  return (
-    endpoints.labels[label.skipMirror] !== 'true' &&
-    !Object.hasOwn(endpoints.annotations, annotation.leader)
-  );
-}
+export const isMirrorable = (endpoints: Endpoints): boolean =>
+  endpoints.labels[label.skipMirror] !== 'true' &&
+  !Object.hasOwn(endpoints.annotations, annotation.leader);
 
 /** Whether a change of a Service enqueues it for mirroring; null if it did or does not exist. */
 export function mirroringWokenByService(before: Service | null, after: Service | null): boolean {

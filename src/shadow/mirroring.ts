@@ -48,15 +48,11 @@ export interface MirroredGroup {
 }
 
 /** Whether the controller mirrors these Endpoints: syncEndpoints. */
-export function isMirrored(service: Service | null, endpoints: Endpoints | null): boolean {
-  return (
-    endpoints !== null && service !== null && service.selector === null && isMirrorable(endpoints)
-  );
-}
+export const isMirrored = (service: Service | null, endpoints: Endpoints | null): boolean =>
+  endpoints !== null && service !== null && service.selector === null && isMirrorable(endpoints);
 
-export function isMirror(slice: EndpointSlice): boolean {
-  return slice.labels[label.sliceManagedBy] === manager.mirroring;
-}
+export const isMirror = (slice: EndpointSlice): boolean =>
+  slice.labels[label.sliceManagedBy] === manager.mirroring;
 
 /** The identity of an endpoint within one port map. `util/endpointset.go` hashEndpoint. */
 export function endpointIdentity(
@@ -119,19 +115,16 @@ export function expectedMirror(endpoints: Endpoints): MirroredGroup[] {
 }
 
 /** The labels of every mirrored slice: those of the Endpoints, two overwritten. */
-export function expectedMirrorLabels(endpoints: Endpoints): Labels {
-  return {
-    ...endpoints.labels,
-    [label.serviceName]: endpoints.name,
-    [label.sliceManagedBy]: manager.mirroring,
-  };
-}
+export const expectedMirrorLabels = (endpoints: Endpoints): Labels => ({
+  ...endpoints.labels,
+  [label.serviceName]: endpoints.name,
+  [label.sliceManagedBy]: manager.mirroring,
+});
 
 /** The annotations of every mirrored slice: those of the Endpoints but two. */
-export function expectedMirrorAnnotations(endpoints: Endpoints): Labels {
-  return Object.fromEntries(
+export const expectedMirrorAnnotations = (endpoints: Endpoints): Labels =>
+  Object.fromEntries(
     Object.entries(endpoints.annotations).filter(
       ([key]) => key !== annotation.triggerTime && key !== annotation.lastApplied,
     ),
   );
-}

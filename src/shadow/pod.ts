@@ -26,11 +26,8 @@ export function addressesOf({ ips }: Pod, family: AddressType): string[] {
 }
 
 /** Whether an endpoint of this pod has the pod's hostname; the Service may have a cluster IP. */
-export function carriesHostname(service: Service, pod: Pod): boolean {
-  return (
-    pod.hostname !== '' && pod.subdomain === service.name && pod.namespace === service.namespace
-  );
-}
+export const carriesHostname = (service: Service, pod: Pod): boolean =>
+  pod.hostname !== '' && pod.subdomain === service.name && pod.namespace === service.namespace;
 
 /** The container port of a Service port; null if the pod has no such port. */
 export function findPort(pod: Pod, servicePort: ServicePort, sidecars: boolean): number | null {

@@ -36,26 +36,13 @@ export function proxyRules({ mode, minor, featureGates }: ProxyConfig) {
 }
 
 /** A port of a Service in one address family, as kube-proxy serves it. */
-export interface ProxiedPort {
+export interface ProxiedPort extends Readonly<ReturnType<typeof sharedOf>> {
   /** `namespace/name:port`; without a colon where the port has no name. */
   readonly name: string;
-  readonly namespace: string;
-  readonly service: string;
-  readonly family: 'IPv4' | 'IPv6';
   readonly protocol: Protocol;
   readonly port: number;
-  /** Addresses in canonical form. */
-  readonly clusterIP: string;
-  readonly externalIPs: readonly string[];
-  readonly loadBalancerIPs: readonly string[];
-  /** Sources that may use the load balancer IPs; empty for all. */
-  readonly sourceRanges: readonly CIDR[];
   /** 0: none. */
   readonly nodePort: number;
-  readonly healthCheckNodePort: number;
-  readonly affinitySeconds: number | null;
-  readonly internalLocal: boolean;
-  readonly externalLocal: boolean;
   /** Possible sets of endpoints; the node uses one of them. null if there are too many. */
   readonly usable: readonly UsableEndpoints[] | null;
 }
@@ -123,14 +110,12 @@ export function proxiedPorts(
   });
 }
 
-type Shared = Omit<ProxiedPort, 'name' | 'protocol' | 'port' | 'nodePort' | 'usable'>;
-
 function sharedOf(
   service: Service,
   family: 'IPv4' | 'IPv6',
   clusterIP: string,
   { externalIPs }: ProxyRules,
-): Shared {
+) {
   const accessible =
     service.type === 'LoadBalancer' ||
     service.type === 'NodePort' ||
@@ -141,9 +126,11 @@ function sharedOf(
     namespace: service.namespace,
     service: service.name,
     family,
+    /** Addresses in canonical form. */
     clusterIP,
     externalIPs: externalIPs ? ofFamily(service.externalIPs, family) : [],
     loadBalancerIPs: ofFamily(service.loadBalancerIPs, family),
+    /** Sources that may use the load balancer IPs; empty for all. */
     sourceRanges: sourceRangesOf(service, family),
     healthCheckNodePort: checked ? service.healthCheckNodePort : 0,
     affinitySeconds: service.affinitySeconds,
@@ -153,7 +140,7 @@ function sharedOf(
 }
 
 function usableOf(
-  shared: Shared,
+  shared: ReturnType<typeof sharedOf>,
   slices: readonly EndpointSlice[],
   { name, protocol, nodePort }: ServicePort,
   { node, zone }: ProxyPlacement,

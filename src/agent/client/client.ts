@@ -19,20 +19,13 @@ export interface AgentCredentials {
   readonly tls: Readonly<Record<'ca' | 'cert' | 'key' | 'servername', string | undefined>> | null;
 }
 
-interface HttpAnswer {
-  readonly kind: 'answer';
-  readonly status: number;
-  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
-  readonly body: string;
-}
-
 /** `refused`: the agent rejects the request. `silent`: no answer arrives. */
 export interface NoAnswer {
   readonly kind: 'refused' | 'silent';
   readonly why: string;
 }
 
-export type AgentAnswer = HttpAnswer | NoAnswer;
+export type AgentAnswer = Awaited<ReturnType<AgentClient['ask']>>;
 
 interface AgentRequest {
   /** `ip:port`. */
@@ -44,15 +37,13 @@ interface AgentRequest {
 
 export type AgentClient = ReturnType<typeof createAgentClient>;
 
-/** Limits of an answer, in seconds and bytes. A report of 10,000 frontends is half a megabyte. */
-const usualLimits = { deadline: 10, maxBytes: 16 * 1024 * 1024 };
-
 /** Codes of errors by which one side rejects the certificate of the other. */
 const untrusted = /^ERR_(?:TLS|SSL)|CERT|SELF_SIGNED|UNABLE_TO_|^EPROTO$|HOSTNAME/;
 
 export function createAgentClient(
   { token, tls }: AgentCredentials,
-  { deadline, maxBytes } = usualLimits,
+  /** In seconds. A report of 10,000 frontends is half a megabyte. */
+  { deadline, maxBytes } = { deadline: 10, maxBytes: 16 * 1024 * 1024 },
 ) {
   const connect = { ...tls, minVersion: 'TLSv1.2' } as const;
   const dispatcher = new Agent({ connections: 1, maxResponseSize: maxBytes, connect });
@@ -60,7 +51,7 @@ export function createAgentClient(
   let bytes = 0;
   return {
     /** Never rejects. */
-    async ask({ address, path, headers, signal }: AgentRequest): Promise<AgentAnswer> {
+    async ask({ address, path, headers, signal }: AgentRequest) {
       if (token !== null && tls === null && !/^(?:\[::1\]|127\.)/.test(address)) {
         return refused('a token is not sent beyond loopback without TLS');
       }
@@ -74,7 +65,7 @@ export function createAgentClient(
         bytes += Buffer.byteLength(body);
         const answer = { status: response.statusCode, headers: response.headers, body };
         if (answer.status === 401 || answer.status === 403) return refused(statusText(answer));
-        return { kind: 'answer', ...answer };
+        return { kind: 'answer', ...answer } as const;
       } catch (error) {
         const { code = '', name, message } = error as NodeJS.ErrnoException;
         if (code === 'UND_ERR_RES_EXCEEDED_MAX_SIZE') {
@@ -82,7 +73,8 @@ export function createAgentClient(
         }
         if (untrusted.test(code)) return refused(message);
         const isLate = name === 'TimeoutError' || name === 'AbortError';
-        return { kind: 'silent', why: isLate ? `no answer within ${deadline} s` : message };
+        const why = isLate ? `no answer within ${deadline} s` : message;
+        return { kind: 'silent', why } as const;
       }
     },
     /** Bytes of all answers. */
@@ -92,7 +84,7 @@ export function createAgentClient(
 
 export const refused = (why: string) => ({ kind: 'refused', why }) as const;
 
-const statusText = ({ status, body }: Pick<HttpAnswer, 'status' | 'body'>): string =>
+const statusText = ({ status, body }: { status: number; body: string }): string =>
   `status ${status}: ${body.trim().slice(0, 200)}`;
 
 /** Where and how an agent is asked. */
@@ -144,7 +136,10 @@ export async function scrapeReport(
 }
 
 /** Decodes the JSON of an answer. Returns a text if that is impossible: why. */
-function readBody<T>(answer: HttpAnswer, read: (raw: unknown) => T): T | string {
+function readBody<T>(
+  answer: { status: number; body: string },
+  read: (raw: unknown) => T,
+): T | string {
   if (answer.status !== 200) return statusText(answer);
   try {
     return read(JSON.parse(answer.body));

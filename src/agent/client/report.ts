@@ -50,7 +50,7 @@ export function readReport(raw: unknown) {
         ? null
         : text(fieldsOf(proxyConfig, 'proxyConfig: an object').text, 'text of proxyConfig'),
     settings: settingsOf(fields.settings),
-    /** Reasons why the rules of the node are unknown; empty if they are known. */
+    /** Why the rules of the node are unknown; empty if they are known. */
     problems: texts(fields.problems, 'problems'),
     asking: askingOf(fields.asking),
     frontends: [...digests.keys()].map((key) =>

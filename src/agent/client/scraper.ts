@@ -4,10 +4,9 @@
 //                                    ▲                       │
 //                                    └── when the next report should be there
 //
-// The agents are the endpoints of their own headless Service. A report says for how long it is
-// valid. A small delay per agent prevents that all are asked at the same time. An agent that does
-// not answer is asked again soon, then with growing pauses. From its second failure on, its node
-// is unknown. A node without an agent is unknown at once.
+// The agents are the endpoints of their own headless Service. A small delay per agent prevents that
+// all are asked at the same time. An agent that does not answer is asked again soon, then with
+// growing pauses. From its second failure on, or without an agent, its node is unknown.
 
 import { joinHostPort } from '../../model/ip.ts';
 import type { EndpointSlice } from '../../model/objects.ts';
@@ -88,9 +87,6 @@ const mostScrapes = 16;
 /** Seconds between checks for agents that are due. */
 const tick = 0.25;
 
-/** Seconds over which the first scrapes are spread for each hundred agents. */
-const spread = 1;
-
 /** Seconds until an agent is asked again that had no other report, or gave none. */
 const again = { same: 1, most: 60 };
 
@@ -166,7 +162,8 @@ async function updateAgents({ options, known }: State): Promise<void> {
     const address = addresses.get(node) ?? null;
     const agent = known.get(node);
     if (agent === undefined) {
-      const nextAt = now + options.random() * spread * (addresses.size / 100);
+      // The first scrapes are spread over a second for each hundred agents.
+      const nextAt = now + options.random() * (addresses.size / 100);
       const added = newAgent(node, address, now, nextAt);
       known.set(node, added);
       await markUnseen(options, added, address === null ? 'absent' : 'stale');

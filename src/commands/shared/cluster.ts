@@ -1,5 +1,4 @@
-// Commands on a live cluster: how they find it, connect to it and to its node agents, and audit it
-// once or until they are stopped.
+// How commands find a live cluster, connect to it and to its node agents, and audit it once.
 
 import { readFileSync } from 'node:fs';
 
@@ -40,7 +39,6 @@ export function openCluster({ kubeconfig, context }: ClusterFlags) {
 
 type LiveFlags = AuditFlags & ClusterFlags & AgentsFlags;
 
-/** Listeners of `serve`. Commands that audit once have none. */
 type LiveListeners = Partial<Pick<AuditorOptions, 'onOpen' | 'onResolve' | 'onJourney'>> & {
   readonly onQuiet?: () => void;
 };
@@ -137,7 +135,7 @@ export async function auditOnce(
   let received = { bytes: 0, at: clock.now() };
   let begunAt: number | null = null;
   const isOver = (now: number): boolean => {
-    const bytes = bytesOf(live);
+    const bytes = [...live.watches.values()].reduce((sum, { counters }) => sum + counters.bytes, 0);
     if (bytes > received.bytes) received = { bytes, at: now };
     if (auditor.serviceAuditor() === null) return now - received.at > limits.silence;
     begunAt ??= now;
@@ -167,9 +165,6 @@ export async function auditOnce(
   warnIfReleaseUnknown(auditor);
   return auditor;
 }
-
-const bytesOf = ({ watches }: LiveAuditor): number =>
-  [...watches.values()].reduce((sum, { counters }) => sum + counters.bytes, 0);
 
 /** Whether every agent has reported or failed, and no difference on a node is pending. */
 const areAgentsDone = (auditor: Auditor, scraper: Scraper, now: number): boolean =>

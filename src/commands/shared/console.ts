@@ -1,5 +1,4 @@
-// The output of commands: problems and progress on stderr, findings and reports on stdout, and the
-// exit code of a report.
+// The output of commands: problems and progress on stderr, findings and reports on stdout.
 
 import type { Finding } from '../../audit/finding/catalogue.ts';
 import type { Auditor } from '../../auditor/auditor.ts';
@@ -30,7 +29,7 @@ export function problemLog(): { problems: string[]; onProblem: (problem: Problem
   };
 }
 
-/** Passes entries on, and shows on a terminal how many of a long input were read. */
+/** Shows on a terminal how many entries of a long input were read. */
 export async function* withProgress<T>(
   what: string,
   entries: AsyncIterable<T>,
@@ -67,7 +66,6 @@ function screenWidth(): number | null {
   return Number.isSafeInteger(columns) && columns > 0 ? columns : null;
 }
 
-/** Columns at which sentences wrap. */
 export const terminalWidth = (): number => screenWidth() ?? 120;
 
 /** Prints to stdout. A pipe or a file gets whole lines, as from kubectl. */

@@ -1,5 +1,4 @@
-// The flags that several commands share, the parsers of their values, and the options that the
-// auditor makes of them. Each flag is defined once.
+// The flags that several commands share, the parsers of their values, and the auditor's options.
 
 import { isIP } from 'node:net';
 
@@ -8,7 +7,7 @@ import { InvalidArgumentError, Option } from 'commander';
 
 import type { AuditorOptions } from '../../auditor/auditor.ts';
 import type { OnProblem } from '../../cluster/decode/problem.ts';
-import type { Scope, Shard } from '../../model/scope.ts';
+import type { Scope } from '../../model/scope.ts';
 import { wholeCluster } from '../../model/scope.ts';
 import type { PerServiceOptions } from '../../output/metrics/service-rows.ts';
 import { perServiceModes } from '../../output/metrics/service-rows.ts';
@@ -33,7 +32,7 @@ export interface ClusterFlags {
   readonly context?: string;
   readonly namespaces?: readonly string[];
   readonly excludeNamespaces?: readonly string[];
-  readonly shard?: Shard;
+  readonly shard?: ReturnType<typeof parseShard>;
   readonly endpoints: boolean;
 }
 
@@ -165,14 +164,10 @@ export const parseService = parser('a Service as NAMESPACE/NAME', (text) => {
   return namespace === undefined || name === undefined ? undefined : { namespace, name };
 });
 
-/** A file and its node; `null` for all nodes. */
-export interface NodeFile {
-  readonly node: string | null;
-  readonly path: string;
-}
+export type NodeFile = ReturnType<typeof parseNodeFile>;
 
-/** Parses `NODE=FILE` or `FILE`, which applies to all nodes. */
-export function parseNodeFile(text: string): NodeFile {
+/** Parses `NODE=FILE` or `FILE`, which applies to all nodes (`null`). */
+export function parseNodeFile(text: string) {
   const [, node, path] = /^([a-z0-9][a-z0-9.-]*)=(.+)$/s.exec(text) ?? [];
   return { node: node ?? null, path: path ?? text };
 }

@@ -21,10 +21,7 @@ export function stopSignal(): AbortController {
 /** Growth between two collections in percent: while the heap is small, and afterwards. */
 export const growth = { first: 100, then: 40 } as const;
 
-/** A heap of at least this many bytes is not small. */
 export const smallBytes = 70_000_000;
-
-const intervalMs = 50;
 
 /** Else V8 learns from the first lists to allocate in the old generation (pretenuring). */
 export function keepNewObjectsYoung(): void {
@@ -37,7 +34,7 @@ export function growHeapFaster(isDone: () => boolean): void {
     if (v8.getHeapStatistics().used_heap_size < smallBytes && !isDone()) return;
     v8.setFlagsFromString(`--heap-growing-percent=${growth.then}`);
     clearInterval(timer);
-  }, intervalMs);
+  }, 50);
   timer.unref();
 }
 

@@ -1,5 +1,4 @@
-// Files with the rules of nodes: `--rules NODE=FILE`, which can be repeated, and `--proxy-config
-// NODE=FILE`, or one FILE for all nodes, with the KubeProxyConfiguration. Files can be gzipped.
+// Files with the rules of nodes (`--rules`) and their KubeProxyConfigurations (`--proxy-config`).
 
 import { readFile } from 'node:fs/promises';
 import { gunzipSync } from 'node:zlib';
