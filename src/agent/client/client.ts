@@ -25,8 +25,6 @@ export interface NoAnswer {
   readonly why: string;
 }
 
-export type AgentAnswer = Awaited<ReturnType<AgentClient['ask']>>;
-
 interface AgentRequest {
   /** `ip:port`. */
   readonly address: string;

@@ -2,11 +2,13 @@
 
 import { expect, test } from 'vitest';
 
-import type { AgentAnswer } from '../../../src/agent/client/client.ts';
+import type { AgentClient } from '../../../src/agent/client/client.ts';
 import type { AgentEntry, NodeReportEntry } from '../../../src/agent/client/scraper.ts';
 import { agentStates, createScraper } from '../../../src/agent/client/scraper.ts';
 import type { Packet } from '../../../src/model/proxy-config.ts';
 import { endpoint, port, slice } from '../../build.ts';
+
+type AgentAnswer = Awaited<ReturnType<AgentClient['ask']>>;
 
 const asking = {
   ip: { node: null, pod: null, outside: null },
