@@ -21,11 +21,7 @@ export interface RuleSet {
 }
 
 export interface Lack {
-  /**
-   * `table`, `chains`: iptables-nft-save cannot show the table, or some of its base chains.
-   * `legacy`: there are tables of iptables-legacy. `targets`: nft does not show where rules of
-   * kube-proxy in the table, which iptables-nft wrote, send packets.
-   */
+  /** What is lacking (`lackText`): the table, or base chains, or where its rules send packets. */
   readonly kind: 'table' | 'chains' | 'legacy' | 'targets';
   readonly family: Family;
   readonly table: string;
@@ -34,7 +30,6 @@ export interface Lack {
 export interface Table {
   readonly family: Family | 'inet';
   readonly name: string;
-  /** Which program shows the rules. */
   readonly source: 'iptables' | 'nft';
   readonly chains: Chains;
   readonly sets: ReadonlyMap<string, ElementSet>;
@@ -73,7 +68,6 @@ export interface Rule {
   readonly text: string;
 }
 
-/** Where a chain translates all packets to, of a protocol and not from one source. */
 export interface DnatTarget {
   readonly address: Address;
   readonly port: number;
@@ -124,7 +118,6 @@ export type LookupKey =
   | Readonly<{ kind: 'numgen'; modulus: number; offset: number }>
   | Readonly<{ kind: 'unknown'; text: string }>;
 
-/** A range of numbers, or the name of an interface. */
 export type Component = Range | string;
 
 export interface Element {
@@ -200,7 +193,6 @@ export type Action =
   /** null: the dump does not show it. */
   | Readonly<{ kind: 'dnat'; to: Translation | null; text: string }>
   | Readonly<{ kind: 'dnat by map'; key: LookupKey; set: ElementSet }>
-  /** To the node itself. */
   | Readonly<{ kind: 'redirect'; ports: Range<number> | null; text: string }>
   /** Address by address into another network of the same size. */
   | Readonly<{ kind: 'netmap'; to: Range; text: string }>
@@ -249,7 +241,6 @@ const nameOf = ({ family, name }: Pick<Table, 'family' | 'name'>): string => `${
 
 const lackName = ({ family, table: name }: Lack): string => nameOf({ family, name });
 
-/** The base chains of a table that iptables does not show, or has in another place. */
 function hiddenIn(table: Table, shown: Table): Table {
   const places = new Set(shown.chains.bases().map(placeOf));
   const hidden = table.chains.bases().filter((chain) => !places.has(placeOf(chain)));

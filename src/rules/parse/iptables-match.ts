@@ -35,16 +35,11 @@ export const protocolNumbers: Readonly<Record<string, number>> = {
   udplite: 136,
 };
 
+const flagNames = ['fin', 'syn', 'rst', 'psh', 'ack', 'urg', 'ecn', 'cwr'];
+
 /** Bits of TCP's flags, and iptables' words for the first six of them. */
 export const tcpFlags: Readonly<Record<string, number>> = {
-  fin: 1,
-  syn: 2,
-  rst: 4,
-  psh: 8,
-  ack: 16,
-  urg: 32,
-  ecn: 64,
-  cwr: 128,
+  ...Object.fromEntries(flagNames.map((name, at) => [name, 1 << at])),
   all: 63,
   none: 0,
 };

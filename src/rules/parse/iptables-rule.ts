@@ -77,8 +77,7 @@ function parsePart(text: string): readonly Statement[] {
       return [targetOf(value, optionsOf(rest), part)];
     case '-g':
       return [{ kind: 'goto', chain: value }];
-    case '-f':
-      // `-f` matches fragments after the first, `! -f` all other packets.
+    case '-f': // fragments after the first
       return [negate ? { kind: 'note', text: '! -f' } : { kind: 'never', text: '-f' }];
     default:
       return [{ kind: 'unknown', text: part }];
@@ -179,10 +178,7 @@ function translation(
   return { kind, to: { addresses, ports, random: has(options, '--random') }, text };
 }
 
-/**
- * libxt_MARK: `--set-xmark V/M` clears the bits of M and flips those of V; the others are short
- * for it, and old iptables prints them. The mark becomes (mark & keep) ^ flip.
- */
+/** libxt_MARK: `--set-xmark V/M` clears the bits of M and flips V's; others are short for it. */
 const markOptions: Readonly<Record<string, (value: number, mask: number) => [number, number]>> = {
   '--set-xmark': (value, mask) => [~mask, value],
   '--set-mark': (value, mask) => [~(mask | value), value],

@@ -200,7 +200,6 @@ function checkQuotes(reading: Reading, at: number, end: number): void {
   if (!paired.test(rule)) throw new DumpError('a quote without end', line, rule);
 }
 
-/** A chain of this many rules stays cached when it was read. */
 const minCachedRules = 256;
 
 /** Of the other chains this many stay cached: packets to one frontend read the same chains. */
@@ -290,9 +289,8 @@ const comment = String.raw`(?:-m comment --comment (?:"[^"\\\n]*"|[^ "\n]+) )?`;
 const protocols = 'tcp|udp|sctp';
 
 /**
- * KUBE-SEP in pkg/proxy/iptables/proxier.go, kubernetes@v1.36.3: a node of a large cluster has
- * hundreds of thousands, and finding the address is faster than parsing the rules. One rule
- * translates; before it there may be one for packets of the endpoint itself.
+ * KUBE-SEP in pkg/proxy/iptables/proxier.go, kubernetes@v1.36.3: one rule translates; before it
+ * there may be one for packets of the endpoint itself. This is faster than parsing the rules.
  */
 const endpointChain = new RegExp(
   String.raw`-A (\S+) (?:-s (\S+) ${comment}-j \S+\n-A \1 )?(?:-p (${protocols}) )?${comment}` +

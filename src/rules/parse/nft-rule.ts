@@ -1,7 +1,6 @@
 // Parses rules of nft's JSON (libnftables-json(5), "statements"). An unknown statement is an
-// unknown verdict, since it may do anything. An unknown expression makes its match unknown. Rules
-// that iptables-nft wrote have their extensions as `xt` with the name alone: the listing contains
-// neither the options of such a match nor the destination of such a target.
+// unknown verdict; an unknown expression makes its match unknown. Extensions of iptables appear as
+// `xt` with the name alone, without options of a match or the destination of a target.
 
 import type { Range } from '../../model/ip.ts';
 import { everything } from '../../model/ip.ts';
@@ -42,7 +41,6 @@ export function readRule(raw: RawRule, table: NftTable): Rule {
   return { statements: shown, text };
 }
 
-/** In a table of one family its packets need not be asked for theirs. */
 const isFamily = (statement: Statement): boolean =>
   statement.kind === 'field' && statement.field === 'nfproto' && !statement.negate;
 
@@ -194,17 +192,13 @@ const addressType = (
   negate: boolean,
 ): Match[] => [{ kind: 'address type', side, types, negate }];
 
-/**
- * Where a packet has no entry of conntrack there is no status and no direction, and a negation does
- * not make one: nft_ct_get_eval of the kernel's net/netfilter/nft_ct.c.
- */
+/** Without an entry of conntrack a negation matches nothing either: nft_ct_get_eval (nft_ct.c). */
 function entryMatch(states: readonly string[], negate: boolean): Match[] {
   const match: Match = { kind: 'state', states, negate };
   if (!negate) return [match];
   return [{ kind: 'state', states: ['invalid', 'untracked'], negate }, match];
 }
 
-/** `ct status & dnat == dnat`, or `!= dnat`. */
 function statusMatch(left: unknown, bit: unknown, { op, right }: RawMatch): Match[] | null {
   const [tag, , { key }] = tagOf(left);
   const isStatus = tag === 'ct' && key === 'status' && (op === '==' || op === '!=');

@@ -1,6 +1,5 @@
-// Parses `nft -j list ruleset`: libnftables-json(5), nftables 0.9 to 1.1. Tables, base chains and
-// sets are parsed at once. Rules are parsed when a walk first reads their chain (nft-rule.ts),
-// since they may name sets that come later.
+// Parses `nft -j list ruleset`: libnftables-json(5), nftables 0.9 to 1.1. Rules are parsed when a
+// walk first reads their chain (nft-rule.ts), since they may name sets that come later.
 //
 // Chains of a device (hooks ingress and egress) run before and after all others here, behind a
 // match of the device. Left out: families arp and bridge, and objects that decide nothing

@@ -14,8 +14,7 @@ export interface RulesDump {
 }
 
 /**
- * `family` is that of an iptables dump; null: read it from the dump.
- *
+ * `family`: of an iptables dump; null: read it from the dump.
  * @throws DumpError where the text is no such dump, or is cut off.
  */
 export function readRulesDump(text: string, family: Family | null): RulesDump {

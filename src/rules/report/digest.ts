@@ -2,10 +2,9 @@
 // a digest of 64 bits. The agent (from the rules) and the auditor (from the expected outcomes) must
 // walk the same packets in the same order and round equally, so this file contains all of that.
 //
-// The senders are a process of the node, a pod of it and a client outside. The words of an outcome
-// have its share and whether it is masqueraded, and the affinity of endpoints. Shares have the form
-// 1/n: kube-proxy writes probabilities with 31 bits (iptables/proxier.go, kubernetes@v1.36.3), so
-// their product is off by at most n roundings. The word `unknown` differs from every expectation.
+// The senders are a process of the node, a pod of it and a client outside. Shares are 1/n:
+// kube-proxy writes probabilities with 31 bits (iptables/proxier.go, kubernetes@v1.36.3), so their
+// product is off by at most n roundings. The word `unknown` differs from every expectation.
 //
 // A frontend with an address of its own has two more packets. If its endpoints may be pods of the
 // node, each endpoint calls itself, which may be masqueraded. If the mode rejects wrong ports of a
@@ -93,7 +92,6 @@ export function readPacket(text: string): Packet | null {
 
 export interface PacketWords {
   readonly words: string;
-  /** Where it may come to: `ip:port`. */
   readonly endpoints: Iterable<string>;
 }
 
@@ -217,7 +215,6 @@ export interface Digests {
   readonly actual: string | null;
 }
 
-/** What becomes of these packets in 64 bits, as 16 hexadecimal digits. */
 export const digestOf = (words: readonly string[]): string => hash64(words.join('\n'));
 
 /** FNV-1a in two halves with different beginnings, each mixed at its end as MurmurHash3 mixes. */

@@ -43,12 +43,10 @@ export function frontendsInRules(ruleset: RuleSet): RuleFrontend[] {
   return [...found.values()].map(({ by, ...frontend }) => ({ ...frontend, translators: by.size }));
 }
 
-type FoundFrontend = Omit<RuleFrontend, 'translators'> & { readonly by: Set<Table> };
-
 interface Search {
   readonly table: Table;
   readonly isNat: boolean;
-  readonly found: Map<string, FoundFrontend>;
+  readonly found: Map<string, Omit<RuleFrontend, 'translators'> & { readonly by: Set<Table> }>;
   readonly seen: Set<string>;
 }
 

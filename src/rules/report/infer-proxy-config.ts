@@ -6,9 +6,8 @@
 // One rule may be broken, so rules of one kind vote. A setting that no rule shows is left out, and
 // so is one that the address families disagree about.
 //
-// Left out: masqueradeAll of releases whose KUBE-SERVICES marks cluster IPs (up to v1.22), since
-// they mark external IPs in the same way; node port addresses that the node does not have, since
-// then no rule leads to node ports.
+// Left out: masqueradeAll up to v1.22, whose KUBE-SERVICES marks external IPs in the same way; node
+// port addresses that the node does not have: no rule leads to them.
 
 import type { ProxyConfig } from '../../model/proxy-config.ts';
 import { formatAddress } from '../../model/ip.ts';

@@ -20,26 +20,9 @@ interface RuleJson extends Pick<Table, 'source' | 'family'> {
   readonly text: string;
 }
 
-/** Affinity is that of destinations only; `by` are places in the list of rules. */
-interface OutcomeJson
-  extends Omit<OutcomeShare, 'trace'>, Partial<Pick<Destination, 'affinity' | 'affinitySeconds'>> {
-  readonly by: readonly number[];
-}
+export type EncodedOutcomes = ReturnType<typeof encodeOutcomes>;
 
-interface WalkResultJson {
-  readonly fates: Readonly<Record<string, OutcomeJson>>;
-  readonly unknown: readonly UnknownRule[];
-}
-
-export interface EncodedOutcomes {
-  readonly rules: readonly RuleJson[];
-  readonly outcomes: readonly WalkResultJson[];
-}
-
-/**
- * Rules that merely lead on, or ask, are left out, unless they say for which destination a filter's
- * chain is called; the last rule shows that no other came after it.
- */
+/** Rules that only ask or lead on are left out, except calls of a filter's chain by destination. */
 const decides: ReadonlySet<Statement['kind']> = new Set<Statement['kind']>([
   ...(['accept', 'drop', 'reject', 'return', 'notrack', 'unknown verdict'] as const),
   ...(['dnat', 'dnat by map', 'redirect', 'netmap', 'snat', 'masquerade', 'verdict map'] as const),
@@ -52,7 +35,8 @@ const isCallFor = ({ rule, base }: TraceStep): boolean =>
 
 const stops = ['reject', 'drop', 'pass'] as const;
 
-export function encodeOutcomes(outcomes: readonly PacketOutcome[]): EncodedOutcomes {
+/** Outcomes in the order of the packets; in each `by`, places in the list of rules. */
+export function encodeOutcomes(outcomes: readonly PacketOutcome[]) {
   const rules: RuleJson[] = [];
   const places = new Map<string, number>();
   const placeOf = ({ chain, base, rule: { text } }: TraceStep): number => {
@@ -67,15 +51,16 @@ export function encodeOutcomes(outcomes: readonly PacketOutcome[]): EncodedOutco
   };
   const isDecisive = (step: TraceStep): boolean =>
     step.rule.statements.some(({ kind }) => decides.has(kind)) || isCallFor(step);
-  const encode = ({ probability, masqueraded, trace, ...affinity }: OutcomeShare): OutcomeJson => ({
+  const encode = ({ probability, masqueraded, trace, ...affinity }: OutcomeShare) => ({
     probability,
     masqueraded,
     by: trace()
+      // The last rule shows that no other came after it.
       .filter((step, at, all) => isDecisive(step) || at === all.length - 1)
       .map(placeOf),
     ...affinity,
   });
-  const encoded = outcomes.map((outcome): WalkResultJson => {
+  const encoded = outcomes.map((outcome) => {
     const met = stops.filter((name) => outcome[name].probability > 0);
     const all = [...met.map((name) => [name, outcome[name]] as const), ...outcome.destinations];
     const fates = Object.fromEntries(all.map(([name, share]) => [name, encode(share)]));

@@ -123,7 +123,6 @@ function portsOf({ ports, random }: Translation, current: number | null): readon
   return [port];
 }
 
-/** The packet's own port, unless it is none of these. */
 const keptPort = (ports: Range<number> | null, current: number | null): number | null =>
   ports === null || (current !== null && current >= ports.low && current <= ports.high)
     ? current

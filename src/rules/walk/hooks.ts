@@ -2,9 +2,9 @@
 // one that was registered last comes first (linux net/netfilter/core.c). Inside a table, the dump
 // has the order of creation. Across tables it has no order, so the walk tries both.
 //
-// Chains of type nat are no hooks of their own: the kernel has one NAT hook in each place, at the
-// priority of destination NAT before routing and of source NAT after it, and calls the nat chains
-// from there, by their own priority, until one of them translates (nf_nat_core.c).
+// The kernel has one NAT hook in each place, at the priority of destination NAT before routing and
+// of source NAT after it. It calls the nat chains by their own priority until one translates
+// (nf_nat_core.c).
 
 import type { Base, Chain, Family, Hook, RuleSet, Table } from '../ruleset.ts';
 import { hooks, rulesOf } from '../ruleset.ts';

@@ -44,8 +44,8 @@ function answerTo(match: Match, state: PacketState): MatchResult {
       return interfaceAnswer(match, state);
     case 'state': {
       const holds = match.states.some((name) => stateHolds(name, state));
-      if (holds || !needsSource(match.states, state)) return answer(holds, match.negate);
-      return 'unknown';
+      const isOpen = match.states.includes('snat') && state.masqueraded === 'unknown';
+      return isOpen && !holds ? 'unknown' : answer(holds, match.negate);
     }
     case 'address type':
       return addressTypeAnswer(match, state);
@@ -108,10 +108,11 @@ function bitsAnswer(
   const asked = mask ?? 0xffffffff;
   const sure = (bits.known & asked) >>> 0;
   const seen = (bits.value & asked) >>> 0;
-  if (sure === asked) {
-    const isIn = ranges.some((range) => isWithin(seen, range));
-    return answer(isIn, negate);
-  }
+  if (sure === asked)
+    return answer(
+      ranges.some((range) => isWithin(seen, range)),
+      negate,
+    );
   // One known bit that differs is enough for no.
   const possible = ranges.some(
     ({ low, high }) => low !== high || ((seen ^ Number(low)) & sure) === 0,
@@ -168,9 +169,6 @@ function stateHolds(name: string, { entry, rewritten, masqueraded }: PacketState
   if (name === 'dnat') return rewritten;
   return name === 'snat' ? masqueraded === true : entries[name] === entry;
 }
-
-const needsSource = (states: readonly string[], state: PacketState): boolean =>
-  states.includes('snat') && state.masqueraded === 'unknown';
 
 function addressTypeAnswer(
   { side, types, negate }: MatchOf<'address type'>,
@@ -254,9 +252,8 @@ function valueOf(
 function covers(component: Component, value: Address | string | undefined): boolean {
   if (value === undefined) return false;
   if (component === '*') return true;
-  if (typeof component === 'string')
-    return typeof value === 'string' && matchesName([component], value);
-  return typeof value !== 'string' && isWithin(value, component);
+  if (typeof component !== 'string') return typeof value !== 'string' && isWithin(value, component);
+  return typeof value === 'string' && matchesName([component], value);
 }
 
 const shortest = 256;
@@ -283,7 +280,6 @@ const none: readonly number[] = [];
 const placesOf = (by: Places, value: Address | null): readonly number[] | null =>
   value === null ? null : (by.get(value) ?? none);
 
-/** Places of rules by what they ask for; general are those that every packet must see. */
 function placesIn(rules: readonly Rule[]) {
   const general: number[] = [];
   const byAddress: Places = new Map();

@@ -1,7 +1,6 @@
-// Finds the interface by which a node reaches an IPv4 address, and so the one by which packets
-// leave and come in. Two files of /proc/net have the routes: `route` has the main
-// table with interfaces, `fib_trie` the networks of every table, without them. Reference: linux
-// net/ipv4/fib_trie.c (fib_route_seq_show, fib_trie_seq_show).
+// Finds the interface by which a node reaches an IPv4 address. Two files of /proc/net have the
+// routes: `route` the main table with interfaces, `fib_trie` the networks of every table, without
+// them. Reference: linux net/ipv4/fib_trie.c (fib_route_seq_show, fib_trie_seq_show).
 //
 // Of an address that another table has a route to, nothing is known. Of a route with several next
 // hops they show the first: the others may be on any uplink, a hardware device or the interface of
@@ -9,8 +8,7 @@
 //
 // Packets are assumed to come in by the interface by which their answers leave.
 //
-// Left out: IPv6, where one file shows the routes of all tables and not which table has which;
-// rules that forbid without a table.
+// Left out: IPv6, whose file does not show which table has a route; rules that forbid.
 
 import { getOrInsert } from '../../model/get-or-insert.ts';
 import type { Address, Range } from '../../model/ip.ts';
@@ -30,17 +28,10 @@ export interface Routes {
   readonly uplinks: readonly string[];
 }
 
-/** Ways of packets; null: not known. */
-export interface RouteLookup {
-  /** The interfaces that may reach the address, the likeliest first. */
-  readonly to: (address: Address) => readonly string[] | null;
-  /** The interface by which a packet with this source comes in. */
-  readonly from: (sender: 'pod' | 'outside', source: Address) => string | null;
-}
+export type RouteLookup = ReturnType<typeof routeLookup>;
 
 const mostRoutes = 4096;
-
-/** The flag of a route by a gateway: include/uapi/linux/route.h. */
+/** include/uapi/linux/route.h: RTF_GATEWAY. */
 const byGateway = 0x2;
 
 /** `devices`: the hardware interfaces. null: a file is of another form, or too long. */
@@ -100,7 +91,8 @@ export function hostsOf({ main, uplinks }: Routes): { address: number; interface
   return hosts.sort((a, b) => a.address - b.address);
 }
 
-export function routeLookup({ main, others, uplinks }: Routes): RouteLookup {
+/** The ways of packets by these routes; null: not known. */
+export function routeLookup({ main, others, uplinks }: Routes) {
   const bySize = new Map<number, Map<number, Set<string>>>();
   for (const { low, high, interface: name, hasGateway } of main) {
     const networks = getOrInsert(bySize, high - low + 1, () => new Map<number, Set<string>>());
@@ -109,6 +101,7 @@ export function routeLookup({ main, others, uplinks }: Routes): RouteLookup {
     if (hasGateway) for (const uplink of uplinks) names.add(uplink);
   }
   const sizes = [...bySize.keys()].sort((a, b) => a - b);
+  /** The interfaces that may reach the address, the likeliest first. */
   const to = (address: Address): readonly string[] | null => {
     if (typeof address !== 'number') return null;
     if (others.some((range) => isWithin(address, range))) return null;
@@ -118,6 +111,7 @@ export function routeLookup({ main, others, uplinks }: Routes): RouteLookup {
     }
     return null;
   };
+  /** The interface by which a packet with this source comes in. */
   const from = (sender: 'pod' | 'outside', source: Address): string | null => {
     const [first, ...more] = to(source) ?? [];
     if (first === undefined || sender === 'outside') return first ?? null;

@@ -2,13 +2,11 @@
 // the way forks:
 //
 //   chance       both ways are walked, each with its share
-//   memory       `recent` and sets that rules fill: a remembered source goes one way, all others
-//                the other. The outcome is that of the others; memory shows as affinity. Where more
-//                than the destination hangs on it, it is unknown
+//   memory       `recent` and sets that rules fill: the outcome is that of a source that is not
+//                remembered; memory shows as affinity, or as unknown if it rejects or drops
 //   unknown      both ways are walked, and the hull of both is kept
 //
-// A fork that comes back to the chain it left finds the rest of the chain walked already: what
-// follows a place, for a packet in the same state, is worked out once (`restOf`). Without this, n
+// What follows a place, for a packet in the same state, is worked out once (`restOf`): otherwise n
 // forks one behind the other would make 2ⁿ ways.
 
 import type { Action, Chain, DnatTarget, Element, Match, Rule } from '../ruleset.ts';
@@ -52,7 +50,6 @@ interface Pending {
 
 const nothing: Pending = { share: 1, unknown: null, memory: null };
 
-/** What an action leaves: the rule goes on, the next rule is due, or the run is over. */
 type Next = 'same rule' | 'next rule' | 'over';
 
 /** More than this, and the rules are no node's. */
@@ -217,7 +214,6 @@ function fork(run: Run, rule: Rule, at: number, { unknown, memory, share }: Pend
   return addWays(run, [matched, restOf(walk, frame, state)], rule, reason);
 }
 
-/** Ends the run with the hull of these; where they differ, `reason` is what is unknown. */
 function addWays({ walk, state }: Run, ways: readonly Tally[], rule: Rule, reason: string): Next {
   if (addHull(state, ways)) addUnknown(walk, rule, reason);
   return 'over';
@@ -284,9 +280,7 @@ function performReturn(run: Run): Next {
   return 'next rule';
 }
 
-type Call = Extract<Action, { kind: 'jump' | 'goto' }>;
-
-function call(run: Run, rule: Rule, action: Call): Next {
+function call(run: Run, rule: Rule, action: Extract<Action, { kind: 'jump' | 'goto' }>): Next {
   const { kind, chain: name } = action;
   const chain = action.endpoint ?? run.base.table.chains.get(name);
   if (chain === undefined) return performUnknown(run, rule, `no chain ${name}`);
@@ -326,8 +320,6 @@ function performUnknown(run: Run, rule: Rule, text: string): Next {
   return 'over';
 }
 
-type MapAction = Extract<Action, { kind: 'verdict map' | 'dnat by map' }>;
-
 function drawn({ key }: Element, { modulus, offset }: { modulus: number; offset: number }): number {
   const [component] = key;
   if (component === undefined || typeof component === 'string') return 0;
@@ -336,7 +328,7 @@ function drawn({ key }: Element, { modulus, offset }: { modulus: number; offset:
   return Math.max(0, high - low + 1);
 }
 
-function performMap(run: Run, rule: Rule, action: MapAction): Next {
+function performMap(run: Run, rule: Rule, action: Extract<Action, { set: unknown }>): Next {
   const { key, set } = action;
   const { walk, state } = run;
   const { weight } = state;

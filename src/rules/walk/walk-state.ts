@@ -127,13 +127,10 @@ export function packetState(packet: Packet, node: NodeContext, localAddresses: r
     trace: null as List<PassedRule> | null,
     /** Takes up what is asked of where it goes; null: questions are not recorded. */
     questions: null as MatchQuestion[] | null,
-    /** The stations of its hook, and the next of them. */
     stations: [] as readonly Station[],
     station: 0,
-    /** While it is in the NAT hook: its chains, and the next of them. */
     nat: null as readonly BaseChain[] | null,
     natNext: 0,
-    /** Where its outcome is added, and with which share. */
     tally: new Map() as Tally,
     weight: 1,
   };
@@ -141,7 +138,6 @@ export function packetState(packet: Packet, node: NodeContext, localAddresses: r
 
 export type PacketState = ReturnType<typeof packetState>;
 
-/** A question that was asked of a packet, as it is asked of another, and its answer. */
 export interface MatchQuestion {
   readonly question: (other: PacketState) => unknown;
   readonly answer: unknown;
@@ -188,7 +184,6 @@ export interface Walk {
   /** The base chain let a packet pass, or NAT is settled: takes it to its next station. */
   readonly onward: (walk: Walk, state: PacketState) => void;
   unknown: Map<string, UnknownRule>;
-  /** What became of packets that were translated. */
   readonly trees: DecisionTree[];
   steps: number;
   depth: number;

@@ -6,9 +6,8 @@
 //   node           output ─ postrouting ─┬─ (leaves)
 //                                        └─ prerouting ─ input  (over lo; NAT is settled by then)
 //
-// Base chains run by priority, and NAT is one of them (hooks.ts). Where several things can happen
-// the way forks (run-chain.ts). An unknown that changes nothing leaves no trace in the outcome.
-// Without the node's routes (routes.ts) all interfaces except lo are unknown.
+// Where several things can happen the way forks (run-chain.ts). Without the node's routes
+// (routes.ts) all interfaces except lo are unknown.
 //
 // Left out: fragments, ICMP, packets that conntrack knows already, and what sysctls forbid.
 // Reference: linux net/netfilter/core.c, nf_nat_core.c, nf_tables_core.c, net/ipv4/ip_input.c,
@@ -53,9 +52,9 @@ export interface Destination extends OutcomeShare {
 
 export interface PacketOutcome {
   /**
-   * By `ip:port` or `[ip6]:port`. `node:PORT` is the node itself, at the address of the interface
-   * by which the packet came in; `unknown` is a destination that the dump does not show. Of
-   * probability 0 are those that only a source reaches which is remembered for them.
+   * By `ip:port` or `[ip6]:port`; `node:PORT`: the node itself, at the address of the interface by
+   * which the packet came in; `unknown`: the dump does not show it. Of probability 0: only for
+   * sources that are remembered.
    */
   readonly destinations: ReadonlyMap<string, Destination>;
   readonly reject: OutcomeShare;
@@ -66,11 +65,7 @@ export interface PacketOutcome {
   readonly unknown: readonly UnknownRule[];
 }
 
-/**
- * Walks packets through a rule set.
- *
- * @throws TypeError where an address of the node is none; the result, where one of the packet is.
- */
+/** @throws TypeError where an address of the node is none; the result, where one of a packet is. */
 export function createWalk(ruleset: RuleSet, node: NodeContext): (packet: Packet) => PacketOutcome {
   const localAddresses = node.localAddresses.map((text) => addressOf('localAddresses', text));
   const setups = new Map<Family, Pick<Walk, 'hooks' | 'trees'>>();
@@ -90,14 +85,9 @@ export function createWalk(ruleset: RuleSet, node: NodeContext): (packet: Packet
   };
 }
 
-const walkOf = ({ hooks, trees }: Pick<Walk, 'hooks' | 'trees'>): Walk => ({
-  hooks,
-  trees,
-  onward,
-  unknown: new Map(),
-  steps: 0,
-  depth: 0,
-});
+function walkOf({ hooks, trees }: Pick<Walk, 'hooks' | 'trees'>): Walk {
+  return { hooks, trees, onward, unknown: new Map(), steps: 0, depth: 0 };
+}
 
 /**
  * Whether the node's answer to a rejected packet is surely dropped on its way out. The answer is a
