@@ -16,12 +16,10 @@ import { renderService, renderServices, serviceFields } from '../page/services.t
 
 type PageQueries = Pick<AuditorQueries, 'status' | 'services' | 'servicePage' | 'nodePage'>;
 
-/** Longer than any name. */
-const maxLength = 300;
-
 function readText(request: Request, name: string): string {
   const value = request.query[name];
-  return typeof value === 'string' ? value.slice(0, maxLength) : '';
+  // No name has more than 300 characters.
+  return typeof value === 'string' ? value.slice(0, 300) : '';
 }
 
 function readCount(request: Request, name: string, minimum: number): number {

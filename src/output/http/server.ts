@@ -15,7 +15,6 @@ import express from 'express';
 import type { Finding } from '../../audit/finding/catalogue.ts';
 import type { AuditorQueries } from '../../auditor/queries.ts';
 import { contentTypes, negotiateFormat } from '../metrics/exposition.ts';
-import type { MetricsRenderer } from '../metrics/metrics.ts';
 import { createMetricsRenderer } from '../metrics/metrics.ts';
 import { formatMoment } from '../page/parts.ts';
 import { addPages } from './pages.ts';
@@ -131,7 +130,7 @@ async function sendMetrics(
   { headers }: Request,
   response: Response,
   answers: AuditorQueries,
-  render: MetricsRenderer,
+  render: ReturnType<typeof createMetricsRenderer>,
 ): Promise<void> {
   const pause = createPause();
   const steps = answers.scrape();

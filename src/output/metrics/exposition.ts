@@ -55,7 +55,6 @@ export function formatSeries(
   return `${series} # {trace_id="${traceId}"} ${formatNumber(observed)} ${formatNumber(at)}\n`;
 }
 
-/** The series of a family; `common` are labels of all of them. */
 export const formatSamples = <State>(
   { name, collect }: MetricFamily<State>,
   state: State,

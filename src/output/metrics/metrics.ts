@@ -19,8 +19,6 @@ import { families } from './families.ts';
 import { serviceFamilies } from './service-rows.ts';
 import type { MetricsState } from './state.ts';
 
-export type MetricsRenderer = ReturnType<typeof createMetricsRenderer>;
-
 /** Returns a function that renders a scrape, and observes the process from its first call on. */
 export function createMetricsRenderer() {
   let registry: Registry | null = null;

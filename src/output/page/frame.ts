@@ -33,11 +33,9 @@ export const assets: ReadonlyMap<string, string> = new Map(
 export const assetPath = (name: keyof typeof contents): string =>
   [...assets.keys()].find((path) => path.endsWith(`-${name}`)) ?? '';
 
-/** One sentence for each resource whose watch is interrupted. */
 function warningsOf({ metrics, notReady }: PageStatus): string[] {
   if (notReady !== null) return [];
-  const { inputs } = metrics.watches;
-  return [...inputs].flatMap(([resource, { state, blindSince }]) => {
+  return [...metrics.watches.inputs].flatMap(([resource, { state, blindSince }]) => {
     if (state !== 'stale' && state !== 'relisting') return [];
     const seconds = Math.round(metrics.now - (blindSince ?? metrics.now));
     return `${resource} have not been seen for ${seconds} s: what rests on them is unknown`;

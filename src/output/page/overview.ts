@@ -101,7 +101,6 @@ const watchTones: Readonly<Record<InputState, Tone>> = {
 
 type Nodes = PageStatus['metrics']['summary']['nodes'];
 
-/** Sorts nodes by the number of ports that do not conform, the most first. */
 export function sortNodes(nodes: Nodes): Nodes {
   const bad = ({ different, unknown, pending }: Nodes[number]): number =>
     different + unknown + pending;
@@ -118,12 +117,11 @@ const inList = markup` class="more"`;
 function renderStanding({ metrics: { summary, now }, notReady }: PageStatus) {
   const open = sortNewestFirst(summary.findings);
   const more = renderMore(open.length - shownFindings, 'findings', '/findings', inList);
-  return renderFlushCard(
-    'standing',
-    markup`Standing findings <small>${formatNumber(open.length)}, newest first</small>`,
-    [...renderFindingList(open.slice(0, shownFindings), now), ...more],
-    notReady === null ? 'None. What should be written is what stands.' : 'Not judged yet.',
-  );
+  const title = markup`Standing findings <small>${formatNumber(open.length)}, newest first</small>`;
+  const content = [...renderFindingList(open.slice(0, shownFindings), now), ...more];
+  const none =
+    notReady === null ? 'None. What should be written is what stands.' : 'Not judged yet.';
+  return renderFlushCard('standing', title, content, none);
 }
 
 function renderResolved({ metrics, resolved, forgotten }: PageStatus) {
@@ -151,12 +149,10 @@ function renderLag({ metrics: { convergence }, lag }: PageStatus) {
 <div class="plot" data-keep></div></figure>`;
   const heads = ['output', 'changes', 'p50', 'p99', 'longest'];
   const table = renderTable('Convergence lag', heads, rows);
-  return renderFlushCard(
-    'lag',
-    markup`Convergence lag <small>from the change to the writing that follows it</small>`,
-    rows.length === 0 ? [] : [...(drawing === '' ? [] : [chart]), table],
-    'Nothing measured yet.',
-  );
+  const span = 'from the change to the writing that follows it';
+  const title = markup`Convergence lag <small>${span}</small>`;
+  const content = rows.length === 0 ? [] : [...(drawing === '' ? [] : [chart]), table];
+  return renderFlushCard('lag', title, content, 'Nothing measured yet.');
 }
 
 /** The verdicts on an output or a node, whose name is `what` in the label of the bar. */

@@ -134,7 +134,6 @@ export function renderBar(shares: Readonly<Partial<Record<Tone, number>>>, label
  aria-label="${label}">${bars}</svg>`;
 }
 
-/** The verdicts in the order of pages, the worst first. */
 export const verdictOrder: readonly Verdict[] = ['different', 'unknown', 'pending', 'conform'];
 
 /** The numbers of each verdict, as text and as a bar with a label that names `what`. */
@@ -201,7 +200,6 @@ ${columns.length > 0 && markup`<thead><tr>${columns}</tr></thead>`}
 export const renderNumber = (text: string): Html =>
   markup`<td${text === '0' && markup` class="zero"`}>${text}</td>`;
 
-/** A test for texts that contain all words of a search. */
 export function createSearch(query: string): (text: string) => boolean {
   const words = query.toLowerCase().split(/\s+/);
   return (text) => words.every((word) => text.includes(word));

@@ -151,7 +151,6 @@ function entryCell(
     : cell(`wrong${suffix}`, '✗', words, title);
 }
 
-/** The traffic of an address on a node that does not conform, by the traces of packets. */
 function nodeCell({ address }: ServiceTableRow, { verdict, reason, walked }: NodeOfService): Cell {
   if (verdict === 'unknown') return cell('absent', '?', 'unknown', reason ?? '');
   const isAddress = (endpoint: string): boolean => ipOf(endpoint) === address;
@@ -200,7 +199,6 @@ function sliceCell(row: ServiceTableRow, name: string, index: number): Cell {
 
 type Column = readonly [head: string, cellOf: (row: ServiceTableRow) => Cell];
 
-/** The columns of Endpoints, of slices, and of the first nodes that do not conform. */
 function listColumns({ table, nodes, status }: ServiceView): Column[] {
   const names = table.slices.map(({ name }) => name);
   const hasEndpoints =
@@ -254,12 +252,10 @@ function renderRows(view: ServiceView) {
   const heads = ['pod', 'expected', ...columns.map(([head]) => head)];
   const cells = rows.map((row) => renderRow(row, columns));
   const table = renderTable('Pods and addresses', heads, cells, 0, 'matrix');
-  return renderFlushCard(
-    'matrix',
-    markup`Pods and addresses <small>${formatNumber(total)}, ${differing} differ</small>`,
-    rows.length === 0 ? [] : [table],
-    'It selects no pod, and nothing is listed.',
-  );
+  const counts = `${formatNumber(total)}, ${differing} differ`;
+  const title = markup`Pods and addresses <small>${counts}</small>`;
+  const content = rows.length === 0 ? [] : [table];
+  return renderFlushCard('matrix', title, content, 'It selects no pod, and nothing is listed.');
 }
 
 const markWords: Readonly<Record<ReasonMark, string>> = {

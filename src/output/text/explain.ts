@@ -14,7 +14,6 @@ import {
   paint,
 } from './format.ts';
 
-/** The document of `-o json`. */
 export interface ExplainDocument extends Explanation {
   readonly format: 1;
   readonly kind: 'explain';
@@ -37,7 +36,6 @@ const styles = { yes: 'green', no: 'red', unknown: 'yellow', note: 'dim' } as co
 const formatMark = (mark: ReasonMark, { colour }: RenderOptions): string =>
   paint(colour, styles[mark], reasonSigns[mark]);
 
-/** Wraps a text, with `first` before the first line and `rest` before the others. */
 function wrap(text: string, first: string, rest: string, { width }: RenderOptions): string[] {
   const most = Math.max(24, width - rest.length);
   const lines: string[] = [];

@@ -2,12 +2,7 @@
 // table of it for people.
 
 import type { Histogram } from '../../audit/measure/histogram.ts';
-import type {
-  Journey,
-  JourneyLag,
-  JourneyStageName,
-  OpenJourneys,
-} from '../../audit/measure/journey.ts';
+import type { Journey, JourneyLag, OpenJourneys } from '../../audit/measure/journey.ts';
 import { journeyLagOutputs, programmingBounds } from '../../audit/measure/journey.ts';
 import type { ConvergenceLag, TriggerLag } from '../../audit/measure/lag.ts';
 import { lagOperations, lagOutputs, skewSeconds } from '../../audit/measure/lag.ts';
@@ -126,12 +121,9 @@ const distributionRow = (distribution: LagReport['distributions'][number]): stri
   return [lag, output, bound ?? '-', String(count), ...[p50, p99, max].map(formatLag)];
 };
 
-const stageNames: readonly JourneyStageName[] = ['arrival', 'endpoints', 'endpointslices', 'node'];
-
-/** A journey with the time from its beginning to each stage; for nodes, to the last one. */
 function journeyRow(journey: LagReport['worst']['journeys'][number]): string[] {
   const { namespace, service, pod, operation, quality, begun, seconds, end } = journey;
-  const stages = stageNames.map((name) => {
+  const stages = (['arrival', ...journeyLagOutputs] as const).map((name) => {
     const stage = journey.stages.findLast((reached) => reached.stage === name);
     if (stage === undefined) return '-';
     const where = stage.node === null ? '' : ` ${stage.node}`;

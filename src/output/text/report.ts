@@ -297,13 +297,12 @@ function summarizeReport(report: AuditReport): string[] {
 // An unknown output is an error, since it is neither right nor wrong. JUnit has no official schema,
 // so only elements and attributes are written that every reader knows.
 
-type TestResult = 'passed' | 'failure' | 'error' | 'skipped';
 type TestCase = ReturnType<typeof testCase>;
 
 function testCase(
   output: string,
   name: string,
-  result: TestResult,
+  result: 'passed' | 'failure' | 'error' | 'skipped',
   message: string,
   body: readonly string[] = [],
   severity: string | null = null,
@@ -349,7 +348,6 @@ const verdictCases = (output: string, counts: Readonly<Record<Verdict, number>>)
       testCase(output, verdict, result, `${formatCount(counts[verdict], 'output')} ${text}`),
     );
 
-/** An error for unreadable Services, or for an input without Services. */
 function inputCases({ verdicts, unknown, services, foreign }: AuditReport): TestCase[] {
   const error = (name: string, text: string) => [testCase('input', name, 'error', text)];
   const outputs = verdictOutputs.reduce((sum, output) => sum + verdicts[output].unknown, 0);

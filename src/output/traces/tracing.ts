@@ -31,10 +31,7 @@ function isSlow(journey: Journey, endedAt: number): boolean {
   return seconds >= slowSeconds;
 }
 
-/**
- * Loads the SDK and starts to trace. `onTrouble` is called once when the backend stops accepting
- * traces, and once when it accepts them again.
- */
+/** `onTrouble` is called once when the backend stops accepting traces, and once when it resumes. */
 export async function startTracing(
   settings: TracingSettings,
   version: string,
@@ -55,7 +52,6 @@ const countSpans = ({ stages }: Journey): number => stages.length + 1;
 
 export type Tracing = ReturnType<typeof createTracing>;
 
-/** Selects journeys and queues them for the sender. */
 export function createTracing(
   { ratio, limits }: TracingSettings,
   sender: TraceSender,
