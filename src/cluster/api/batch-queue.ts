@@ -8,7 +8,7 @@ import type { CachedObjects } from './version-filter.ts';
 
 export type DeliverBatch = (entries: readonly LiveEntry[]) => void | Promise<void>;
 
-/** The event loop failed to apply a batch. A reflector cannot recover from that. */
+/** The event loop failed to apply a batch: a reflector cannot recover from that. */
 export class Undeliverable extends Error {}
 
 /** The cache must contain the delivered changes once `deliver` has resolved. */
@@ -30,8 +30,7 @@ export function createBatchQueue(
       } catch (cause) {
         throw new Undeliverable('A batch was not taken', { cause });
       }
-      // Not cleared: V8 links what a map was to what it becomes, so that one old piece of it would
-      // keep all that ever comes after, until the heap is collected.
+      // Not cleared: V8 links a map to what it becomes, so one old piece would keep all later ones.
       changed = new Map();
     }
     began = environment.monotonic();

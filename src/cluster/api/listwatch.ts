@@ -101,21 +101,16 @@ const newPaging = (listing: ListFilter, limit: number | null) => ({
   next: '',
 });
 
-/** Half the size that upstream once chose, so that no page lasts long. */
-const pageSize = 500;
-
 /** Older answers before one is believed that the history went back, and seconds since the first. */
 const doubt = { answers: 2, seconds: 5 } as const;
 
-// --- lists ---
-
-/** Lists page by page, going on where an earlier attempt was interrupted. */
+/** Lists by pages, from where an earlier attempt was interrupted. */
 export async function list(following: Following): Promise<WatchResult> {
   const before = following.paging;
   // A first page that is asked for again may be of another moment: what it listed may be gone.
   if (before?.next === '') following.paging = newPaging(listingOf(following), before.limit);
   while (true) {
-    const paging = (following.paging ??= newPaging(listingOf(following), pageSize));
+    const paging = (following.paging ??= newPaging(listingOf(following), 500));
     const outcome = await readPage(following, paging);
     if (outcome?.kind === 'relist' && paging.limit !== null) {
       // The continue token is too old. As upstream's pager does: all in one page then.
@@ -133,7 +128,7 @@ export async function list(following: Following): Promise<WatchResult> {
 const listingOf = ({ delivery, version, doubts }: Following): ListFilter =>
   newListing(delivery.current, version, doubts > 0);
 
-/** Reads one page; null: it is complete. */
+/** null: the page is complete. */
 async function readPage(following: Following, paging: Paging): Promise<WatchResult | null> {
   const query = {
     ...(paging.limit === null ? {} : { limit: String(paging.limit) }),
@@ -210,8 +205,6 @@ async function complete(
   return null;
 }
 
-// --- watches ---
-
 const initialEvents = { sendInitialEvents: 'true', resourceVersionMatch: 'NotOlderThan' };
 
 /** Watches from the latest version on. With `leave` it lists first (WatchList), then calls it. */
@@ -252,7 +245,7 @@ export async function watch(
   return outcome ?? (isShort ? failed('eof') : { kind: 'ended' });
 }
 
-/** How long a watch may last: without pings, it ends before silence means a lost server. */
+/** Without pings, a watch ends before silence means a lost server. */
 function watchTimes(environment: Environment): { seconds: number; limits: RequestLimits } {
   const pings = environment.pings();
   const [least, most] = pings ? [300, 600] : [30, 40];
@@ -260,7 +253,6 @@ function watchTimes(environment: Environment): { seconds: number; limits: Reques
   return { seconds, limits: { mayBeSilent: pings, total: seconds + 30 } };
 }
 
-/** Takes one frame of a watch, or of a listing; an outcome ends the answer. */
 function take(following: Following, frame: Frame, listing: ListFilter | null): WatchResult | null {
   switch (frame.kind) {
     case 'page':
@@ -318,8 +310,6 @@ function takeObject(following: Following, frame: ObjectFrame): WatchResult | nul
   if (frame.version !== '') following.version = newest(known, frame.version);
   return null;
 }
-
-// --- frames ---
 
 type ObjectFrame = Extract<Frame, { kind: 'object' }>;
 
@@ -384,8 +374,6 @@ export function enter({ status, environment, delivery, resource }: Following, st
   delivery.add({ kind: 'watch', at, resource, state });
 }
 
-// --- requests ---
-
 /** Takes frames of an answer until one has an outcome; null: the answer has ended. */
 function ask(
   following: Following,
@@ -423,7 +411,6 @@ function ask(
   });
 }
 
-/** The status of an answer other than 200. */
 async function statusOf({ status, headers, body }: ApiAnswer): Promise<ApiStatus> {
   let content = Buffer.alloc(0);
   for await (const chunk of body) {

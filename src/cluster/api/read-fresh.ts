@@ -14,7 +14,6 @@ import { acceptOf, codecOf } from './watch-codec.ts';
 
 interface FreshReaderOptions {
   readonly environment: Environment;
-  /** Whether Endpoints and pods are read. */
   readonly endpoints: boolean;
   readonly pods: boolean;
   readonly previousPod: (key: Key) => Pod | undefined;
@@ -62,7 +61,6 @@ export async function readServices(
   return new Map(names.map((name) => [name, readOf(name)]));
 }
 
-/** Pods by selector: one pair of it leads to few candidates. */
 function podsByPair(pods: readonly Pod[]): (selector: Labels) => Pod[] {
   const pairs = pods.flatMap((pod) =>
     Object.entries(pod.labels).map(([key, value]) => ({ pair: `${key}=${value}`, pod })),

@@ -39,7 +39,6 @@ export interface ReflectorsOptions extends Pick<
 
 const order: readonly Resource[] = ['nodes', 'services', 'pods', 'endpointslices', 'endpoints'];
 
-/** Lets one through at a time, in the order of asking. */
 export function createGate(): ReflectorOptions['enterGate'] {
   let last = Promise.resolve();
   return async () => {
@@ -105,7 +104,7 @@ async function readVersion(environment: Environment, signal: AbortSignal): Promi
       const version = await exchange(environment, request, limits, signal, readVersionAnswer);
       if (version !== undefined) return version;
     } catch {
-      // No answer is final.
+      // Not final.
     }
     await environment.sleep(pause * (1 + environment.random()), signal);
   }
@@ -118,8 +117,6 @@ async function readVersionAnswer({ status, body }: ApiAnswer): Promise<string | 
   const info: unknown = await json(body);
   return isFields(info) && typeof info.gitVersion === 'string' ? info.gitVersion : null;
 }
-
-// --- one reflector ---
 
 /** Seconds, as upstream has them; after `denials` refusals in a row a reflector waits longer. */
 const backoff = { first: 0.8, most: 30, forgottenAfter: 120, relist: 60, denied: 60, denials: 3 };
@@ -176,7 +173,7 @@ async function attempt(state: Following): Promise<WatchResult> {
   }
 }
 
-/** Counts a result, reports the state, and returns the seconds to wait. */
+/** Returns the seconds to wait. */
 function settle(state: Following, outcome: WatchResult): number {
   const { counters } = state;
   if (outcome.kind !== 'denied') Object.assign(state, { denied: '', denials: 0 });

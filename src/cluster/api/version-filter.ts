@@ -47,7 +47,7 @@ export function newListing(held: CachedObjects, known: string | null, doubted: b
   const isFirst = anything === undefined && !doubted;
   return {
     held,
-    /** The version of the cache; null if no list was complete yet. */
+    /** The version of the cache; null if no list was complete. */
     known,
     /** The server may have been restored: no item is taken for a cached object. */
     doubted,
@@ -100,9 +100,8 @@ export function* completeListing(
 const isHeld = (before: AnyObject | undefined, { uid, resourceVersion }: AnyObject): boolean =>
   before?.uid === uid && before.resourceVersion === resourceVersion && resourceVersion !== '';
 
-function isBeyond({ resourceVersion }: AnyObject, version: string | null): boolean {
-  return version === null || compareVersions(resourceVersion, version) === 1;
-}
+const isBeyond = ({ resourceVersion }: AnyObject, version: string | null): boolean =>
+  version === null || compareVersions(resourceVersion, version) === 1;
 
 function replacing(before: AnyObject | undefined, event: WatchEvent, gap: boolean): WatchEvent[] {
   if (before === undefined) return [{ ...event, type: 'added', ...(gap ? { gap } : {}) }];

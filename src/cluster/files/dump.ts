@@ -43,16 +43,8 @@ export type DumpEntry =
   | { readonly kind: 'list'; readonly resource: Resource }
   | DumpEnd;
 
-export interface DumpEnd {
+export interface DumpEnd extends Pick<Dump, 'newest' | 'kubelet' | 'duplicates' | 'ignored'> {
   readonly kind: 'end';
-  /** The newest time in any object, Unix seconds; null if there is none. */
-  readonly newest: number | null;
-  /** The minor version of the newest kubelet of a Node, such as 36; null if no Node has one. */
-  readonly kubelet: number | null;
-  /** Objects that were there more than once, with every repetition counted. */
-  readonly duplicates: number;
-  /** Objects of kinds that are not read, by kind. */
-  readonly ignored: ReadonlyMap<string, number>;
 }
 
 /**
@@ -82,15 +74,17 @@ type Dump = ReturnType<typeof newDump>;
 
 const newDump = (onProblem: OnProblem) => ({
   onProblem: boundedProblems(onProblem),
+  /** Objects of kinds that are not read, by kind. */
   ignored: new Map<string, number>(),
   /** The resources that the dump covers, each with the version of every object so far. */
   versions: new Map<Resource, Map<Key, string>>(),
+  /** The newest time in any object, Unix seconds; null if there is none. */
   newest: null as number | null,
+  /** The minor version of the newest kubelet of a Node, such as 36; null if no Node has one. */
   kubelet: null as number | null,
+  /** Repetitions of objects. */
   duplicates: 0,
 });
-
-// --- files ---
 
 const dumpName = /\.(?:json|ya?ml)(?:\.gz)?$/i;
 
@@ -126,7 +120,6 @@ const newFile = (dump: Dump, source: string, found: boolean) => ({
   found,
   format: yamlFormat,
   damage: null as { readonly message: string; readonly value: string | null } | null,
-  /** The list whose items are being read. */
   list: null as List | null,
   entries: [] as DumpEntry[],
 });
@@ -179,7 +172,6 @@ async function* readFile(
   if (file.damage !== null) report(file, line, file.damage.message, file.damage);
 }
 
-/** null: it looks like neither. */
 function formatOf(source: string, head: string): Format | null {
   const begin = head.trimStart();
   if (/^[[{]/.test(begin) || /\.json(?:\.gz)?$/i.test(source)) return jsonFormat;
@@ -197,8 +189,6 @@ function alien(file: File, line: number, message: string, value: string | null):
 function report(file: File, line: number | null, message: string, extra?: Partial<Problem>): void {
   file.dump.onProblem(problemAt(file.source, line, message, extra));
 }
-
-// --- documents and lists ---
 
 function readPiece(file: File, piece: Piece): void {
   const { type, line, text } = piece;
@@ -306,7 +296,6 @@ function readObject(file: File, value: Fields, line: number, apiVersion: unknown
 const greater = (known: number | null, value: number | null): number | null =>
   known === null || value === null ? (known ?? value) : Math.max(known, value);
 
-/** Stores a version of an object; whether it is the first or a better one. */
 function isBest(dump: Dump, resource: Resource, key: Key, version: string): boolean {
   const versions = dump.versions.get(resource);
   const known = versions?.get(key);
@@ -355,8 +344,6 @@ function closeList(file: File, envelope: Fields): void {
   }
   file.list = null;
 }
-
-// --- what could not be read ---
 
 const anyOf = (resource: Resource): UnreadableObject => ({
   resource,

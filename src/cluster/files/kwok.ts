@@ -14,9 +14,7 @@
 // The method is create (template is the object), patch or delete. The file does not say which
 // resources were recorded, so it is read twice, first for the resources that occur in it. Times are
 // relative to the beginning, which is taken for the Unix epoch. Objects have no resourceVersion.
-//
-// Patches are strategic merge patches with $patch and $setElementOrder. No field that the audit
-// reads needs $deleteFromPrimitiveList or $retainKeys.
+// Patches are strategic merge patches with $patch and $setElementOrder.
 
 import type { Resource, UnreadableObject } from '../../model/objects.ts';
 import { isOutput, resources } from '../../model/objects.ts';
@@ -78,9 +76,8 @@ export async function* readKwok(
 }
 
 interface KwokReading extends Reading {
-  /** Resources whose objects of the beginning are not complete. */
   readonly unsynced: Resource[];
-  /** The objects as they are now, by resource and key: what patches are applied to. */
+  /** The current objects, by resource and key. */
   readonly raws: Map<string, unknown>;
 }
 
@@ -117,7 +114,6 @@ function* readPiece(reading: KwokReading, { type, line, text }: Piece): Generato
   if (lost !== null) yield { kind: 'unreadable', at: reading.at, type: null, lost };
 }
 
-/** null: it is of a kind that is not read. */
 function readInitial(reading: KwokReading, raw: Fields): RecordingEntry | null {
   const resource = resourceOfKind(raw.apiVersion ?? undefined, raw.kind);
   if (resource !== null) return change(reading, resource, 'ADDED', raw);
@@ -125,7 +121,6 @@ function readInitial(reading: KwokReading, raw: Fields): RecordingEntry | null {
   return null;
 }
 
-/** null: it is of a resource that is not read. */
 function readPatch(reading: KwokReading, patch: Fields): RecordingEntry | null {
   const { durationNanosecond: duration, resource: version, target, method, template } = patch;
   if (typeof duration === 'number' && Number.isFinite(duration)) {

@@ -15,7 +15,6 @@ import type { Fields } from '../decode/json-fields.ts';
 import { isFields } from '../decode/json-fields.ts';
 import { kinds } from '../decode/json-objects.ts';
 
-/** The recorder of one file. */
 export function createRecorder(redactor: Redactor | null) {
   const synced = new Set<Resource>();
   const hide = (name: string | null) => (name === null ? null : (redactor?.name(name) ?? name));
@@ -57,14 +56,11 @@ export function createRecorder(redactor: Redactor | null) {
     }
   };
   return {
-    /** With its newline. */
     line: (entry: LiveEntry) => `${JSON.stringify(fieldsOf(entry))}\n`,
-    /** The last line of a recording that is complete. */
     end: (at: number) => `${JSON.stringify({ kind: 'end', at: rounded(at) })}\n`,
   };
 }
 
-/** Whole milliseconds, in seconds. */
 const rounded = (at: number): number => Math.round(at * 1000) / 1000;
 
 function withoutManagedFields(raw: unknown): unknown {
@@ -73,8 +69,6 @@ function withoutManagedFields(raw: unknown): unknown {
   delete metadata.managedFields;
   return { ...raw, metadata };
 }
-
-// --- redaction ---
 
 export type Redactor = ReturnType<typeof createRedactor>;
 
@@ -92,7 +86,6 @@ const publicValues: ReadonlySet<string> = new Set([
 
 const isPublicKey = (key: string): boolean => /^(?:[\w.-]+\.)?(?:kubernetes|k8s)\.io\//.test(key);
 
-/** A redactor with a key of its own, or with one that a test gives. */
 export function createRedactor(key: Uint8Array = randomBytes(32)) {
   const known = new Map<string, string>();
   const name = (text: string): string => {

@@ -56,13 +56,8 @@ export type RecordingEntry =
   | RecordingEnd;
 
 /** The last entry, also of a recording without a line for it. */
-export interface RecordingEnd {
+export interface RecordingEnd extends Readonly<Pick<Reading, 'at' | 'complete' | 'skipped'>> {
   readonly kind: 'end';
-  readonly at: number;
-  /** The last line is the recorder's own end, so nothing is missing behind it. */
-  readonly complete: boolean;
-  /** Lines that were not read, by kind. */
-  readonly skipped: ReadonlyMap<string, number>;
 }
 
 /**
@@ -89,8 +84,6 @@ export async function* readRecording(
   yield { kind: 'end', at, complete, skipped };
 }
 
-// --- lines ---
-
 export type Reading = ReturnType<typeof newReading>;
 
 export const newReading = (
@@ -101,6 +94,7 @@ export const newReading = (
   source,
   previousPod,
   onProblem: boundedProblems(onProblem),
+  /** Lines that were not read, by kind. */
   skipped: new Map<string, number>(),
   /** The time of the latest line; 0 before the first. */
   at: 0,
@@ -108,6 +102,7 @@ export const newReading = (
   /** A line that is not blank was met, and one with fields. */
   begun: false,
   header: false,
+  /** Whether the last line is the recorder's own end. */
   complete: false,
   damage: null as { readonly message: string; readonly value: string | null } | null,
 });
@@ -146,7 +141,7 @@ function readLine(reading: Reading, line: Line): RecordingEntry | null {
     fields = JSON.parse(text);
   } catch {
     if (first && dumpStart.test(text)) refuseDump(reading);
-    // What is left of a file that was cut off is half a line, about which nothing more is to say.
+    // The damage reports the half line at the end of a file that was cut off.
     if (!line.ended && reading.damage !== null) return null;
     const message = line.ended ? 'Expected JSON' : 'Unexpected end of line';
     return loseLine(reading, line.text, message, valueText(text));

@@ -124,8 +124,6 @@ function emit({ pieces, lines, length, start }: Cut, type: Piece['type'], line =
   pieces.push({ type: isTooLong ? 'tooLong' : type, line, text: lines.join('\n') });
 }
 
-// --- parsing ---
-
 const yamlOptions = {
   // As Go does: the last of equal keys counts, and `<<` merges.
   uniqueKeys: false,
@@ -174,8 +172,6 @@ function parseKnownYaml(text: string): Parsed {
   return isRead ? parseYaml(text) : { value: { apiVersion, kind } };
 }
 
-// --- without a parser ---
-
 /** The unquoted value of a field of the document or item itself; null if it has none. */
 export function yamlField(text: string, name: string): string | null {
   const { fields, column } = fieldsOf(text);
@@ -192,7 +188,6 @@ export function guessYaml(text: string, part = 'metadata'): Guess {
   return { kind: fieldAt(fields, column, 'kind'), namespace, name };
 }
 
-/** The text with a space for the dash of an item. */
 function fieldsOf(text: string): { readonly fields: string; readonly column: number } {
   const [indent = ''] = /^ *- +/.exec(text) ?? [];
   return { fields: ' '.repeat(indent.length) + text.slice(indent.length), column: indent.length };

@@ -114,11 +114,11 @@ function apply(state: State, event: WatchEvent): Change | null {
   }
   const after = type === 'deleted' ? null : withSharedParts(state, event, before);
   if (after === null) addTombstone(state, resource, object);
-  replace(state, resource, before, after);
-  return { resource, before, after, at, ...(gap === true ? { gap } : {}) };
+  const change = { resource, before, after, at, ...(gap === true ? { gap } : {}) };
+  replace(state, change);
+  return change;
 }
 
-/** An object that is equal to that of the event, and shares equal parts with stored objects. */
 function withSharedParts(
   { indexes }: State,
   { resource, object }: WatchEvent,
@@ -133,7 +133,6 @@ function withSharedParts(
     : object;
 }
 
-/** The version of an event, compared with that of the stored or deleted object. */
 function verdictOn({ tombstones }: State, event: WatchEvent, before: AnyObject | null) {
   const { resource, object, type, gap } = event;
   if (before === null && type === 'deleted') return 'repeated';
@@ -150,12 +149,7 @@ function addTombstone({ tombstones }: State, resource: Resource, object: AnyObje
   if (tombstones.size > 4096 && oldest.done !== true) tombstones.delete(oldest.value);
 }
 
-function replace(
-  state: State,
-  resource: Resource,
-  before: AnyObject | null,
-  after: AnyObject | null,
-): void {
+function replace(state: State, { resource, before, after }: Change): void {
   const { cache, indexes } = state;
   if (resource === 'pods') {
     const { podsByNamespace, podsByNode, podsByAddress } = indexes;
@@ -194,11 +188,7 @@ function viewOf(state: State, delivered: ReadonlySet<Resource>): Listers {
   };
 }
 
-function servicesSelecting(
-  { indexes, selecting }: State,
-  namespace: string,
-  labels: Labels,
-): Service[] {
+function servicesSelecting({ indexes, selecting }: State, namespace: string, labels: Labels) {
   // Pods of one template share their labels by reference.
   const known = selecting.get(labels);
   if (known?.namespace === namespace) return known.found;
@@ -211,8 +201,6 @@ function servicesSelecting(
   selecting.set(labels, { namespace, found });
   return found;
 }
-
-// --- indexes ---
 
 const noObjects: readonly never[] = [];
 
@@ -243,7 +231,6 @@ export function createIndex<T extends object>(keysOf: (object: T) => readonly st
     else entries.set(key, after);
   };
   return {
-    /** Adds an object, removes one, or replaces a version by the next. */
     replace(before: T | null, after: T | null): void {
       const oldKeys = before === null ? noObjects : keysOf(before);
       const newKeys = after === null ? noObjects : keysOf(after);
@@ -289,7 +276,6 @@ function createFollower<T>(
   };
 }
 
-/** The slice, with the equal parts of the version before and of pods. */
 export function sharedSlice(
   slice: EndpointSlice,
   before: EndpointSlice | null,
@@ -314,7 +300,6 @@ function sharedEndpoint(endpoint: Endpoint, podsAt: PodsAt): Endpoint {
 
 const sameText = (ip: string, pod: Pod): string => pod.ips.find((text) => text === ip) ?? ip;
 
-/** The Endpoints, with the equal parts of the version before and of pods. */
 export function sharedEndpoints(
   endpoints: Endpoints,
   before: Endpoints | null,
@@ -328,7 +313,6 @@ export function sharedEndpoints(
   return { ...endpoints, subsets };
 }
 
-/** The addresses of a subset share its list of ports by reference. */
 const isSame = (a: EndpointAddress, b: EndpointAddress): boolean =>
   a.ports === b.ports && a.ip === b.ip && equalAddresses(a, b);
 

@@ -30,7 +30,6 @@ export interface ApiRequest {
 
 export interface ApiAnswer {
   readonly status: number;
-  /** content-type and retry-after. */
   readonly headers: Readonly<Record<string, string | undefined>>;
   /** Throws when the connection is lost before the body is complete. */
   readonly body: Body;
@@ -52,7 +51,6 @@ export function createConnection(account: Account, now: () => number) {
     // What a connection is bound to. Tokens are not: they go with each request.
     const bound = [server, tls.ca, tls.cert, tls.key, tls.servername].map(String).join('\n');
     if (transport === null || bound !== current) {
-      // Answers that are still being read end in their own time.
       transport?.close();
       transport = createTransport({ server, tls, proxy: await openProxy() });
       current = bound;

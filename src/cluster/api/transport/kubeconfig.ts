@@ -1,10 +1,7 @@
 // Chooses the API server and the credentials as kubectl does, by KubeConfig of
-// @kubernetes/client-node.
-//
-// KubeConfig does not know the field tokenFile of a user, ignores a cluster's certificate authority
-// where the context names no user, refuses plain HTTP, does not look for a proxy in the environment
-// and passes exec plugins no exec information. This file adds all of that. KubeConfig caches tokens
-// and the output of exec plugins. To read them earlier, this file loads everything again.
+// @kubernetes/client-node. This file adds what KubeConfig lacks: the field tokenFile of a user, a
+// certificate authority for a context without a user, plain HTTP, a proxy from the environment, and
+// information for exec plugins. To read cached tokens early, it loads everything again.
 
 import { existsSync, readFileSync } from 'node:fs';
 import type { RequestOptions } from 'node:https';
@@ -24,7 +21,7 @@ import { proxyFor } from './proxy.ts';
 export interface KubeconfigOptions {
   /** A kubeconfig file; null: what $KUBECONFIG names, ~/.kube/config, or the pod's own account. */
   readonly kubeconfig: string | null;
-  /** null: the current one. */
+  /** null: the current context. */
   readonly context: string | null;
 }
 
@@ -55,7 +52,6 @@ export function openAccount(options: KubeconfigOptions) {
   let loaded = load(options);
   return {
     server: loaded.cluster.server,
-    /** Forgets what is cached. */
     refresh: () => void (loaded = load(options)),
     /** Reads certificates and tokens that may have changed; rejects where one cannot be had. */
     credentials: () => credentialsOf(loaded),
@@ -76,7 +72,6 @@ async function credentialsOf({ config, cluster, proxyUrl }: ReturnType<typeof lo
     server: cluster.server,
     headers: Object.fromEntries(trimmed),
     tls,
-    /** Resolves with null where no proxy is needed. */
     openProxy: async () => (proxyUrl === null ? null : proxyTo(proxyUrl, cluster, tls)),
   };
 }
@@ -85,11 +80,7 @@ async function credentialsOf({ config, cluster, proxyUrl }: ReturnType<typeof lo
  * By HTTP/1.1: no ping would find a dead connection. SOCKS is left to another KubeConfig with only
  * the current certificates, so that no exec plugin runs again.
  */
-async function proxyTo(
-  proxyUrl: string,
-  cluster: Cluster,
-  tls: Target['tls'],
-): Promise<Target['proxy']> {
+async function proxyTo(proxyUrl: string, cluster: Cluster, tls: Target['tls']) {
   if (!proxyUrl.startsWith('socks')) {
     const requestTls = tls as buildConnector.BuildOptions;
     return new ProxyAgent({ uri: proxyUrl, requestTls, allowH2: false });
@@ -105,7 +96,6 @@ async function proxyTo(
   return context.getDispatcher() ?? null;
 }
 
-/** Empty without a home folder. */
 function filesIn(environment: Readonly<Record<string, string | undefined>>): string[] {
   const named = (environment.KUBECONFIG ?? '').split(delimiter).filter((path) => path !== '');
   if (named.length > 0) return named;
