@@ -153,6 +153,7 @@ function addQueries(program: Command): void {
     });
 }
 
+/** Commands that run until they are stopped. */
 function addServers(program: Command): void {
   addFlags(program.command('serve'), 'audit', 'cluster', 'shard', 'metrics', 'agents')
     .description('audit a live cluster, or replay a recording, and serve what is found')

@@ -40,6 +40,7 @@ type ProgramResult =
   | { readonly state: 'absent' }
   | { readonly state: 'failed'; readonly problem: string };
 
+/** The output of a program, which is not empty. */
 export interface CollectedDump {
   readonly program: RulesProgram;
   readonly bytes: Buffer;
@@ -81,6 +82,7 @@ function problemOf(error: ExecFileException, stderr: Buffer, limits: ProgramLimi
 
 export type CollectedRules = Awaited<ReturnType<typeof collect>>;
 
+/** Reads all rules of the node. */
 export async function collect(limits: ProgramLimits) {
   const dumps: CollectedDump[] = [];
   const problems: string[] = [];

@@ -14,6 +14,7 @@ import { createWalk } from '../rules/walk/walk.ts';
 
 export type Walker = (packet: Packet) => PacketOutcome;
 
+/** The largest number of pods to try until the packets of one pass. */
 const mostTried = 16;
 
 /** Addresses for documentation, which no host has: RFC 5737 and RFC 3849. */

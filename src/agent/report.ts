@@ -98,6 +98,7 @@ export const contextOf = ({ localAddresses, interfaces, nodeIPs }: NodeFacts): N
 export const walkerAt = (rules: NodeRuleSet, facts: NodeFacts): Walker =>
   walkerOf(rules.ruleset, contextOf(facts), facts.routes, podRangesOf(facts, rules));
 
+/** Digests by frontend. */
 export function digestsOf(rules: NodeRuleSet, facts: NodeFacts): Map<string, string> {
   const asking = askingOf(facts, rules);
   const walk = walkerAt(rules, facts);

@@ -93,6 +93,7 @@ async function makeRound(settings: NodeSettings, last: string | null, problem: s
   return { result, bytes, collecting };
 }
 
+/** The rules, or `null` and the reasons. */
 function parseRules({ dumps, problems }: CollectedRules) {
   if (problems.length > 0) return { rules: null, problems };
   try {

@@ -78,10 +78,12 @@ type State = ReturnType<typeof newState>;
 
 export type ScheduledAgent = ReturnType<typeof createAgent>;
 
+/** An agent that has made no round. */
 export function createAgent(settings: ScheduleSettings) {
   const state = newState(settings);
   return {
     round: () => makeRound(state, new AbortController().signal),
+    /** Makes rounds until `signal` is aborted. */
     async run(signal: AbortSignal): Promise<void> {
       while (!signal.aborted) {
         await makeRound(state, signal);

@@ -42,6 +42,7 @@ export const emptySummary: Summary = {
 
 export type ServiceShare = ReturnType<typeof shareOf>;
 
+/** The share of one Service, or of a name without a Service, without stale resources. */
 export function shareOf(listers: Listers, audited: ServiceAudit) {
   const verdicts = recordOf(serviceOutputs, (output) => verdictOf(listers, audited, output));
   const reasons = recordOf(serviceOutputs, (output) =>
@@ -58,6 +59,7 @@ export function shareOf(listers: Listers, audited: ServiceAudit) {
     foreign: isForeign(listers, audited),
     /** null if no controller must write the output. */
     verdicts,
+    /** null unless the verdict is unknown. */
     reasons,
     pendingSince,
     /** A difference is pending, so time alone may change the share. */
@@ -154,6 +156,7 @@ export function summaryOf(
   };
 }
 
+/** Counts every Service, or those of the namespaces that `within` takes. */
 export function summarize(serviceAuditor: ServiceAuditor, options: SummaryOptions = {}): Summary {
   const { within = () => true } = options;
   const totals = createTotals();

@@ -196,6 +196,7 @@ function advance(state: State, at: number): void {
   if (state.services !== null) state.findings.advance(state.now);
 }
 
+/** The time of an entry on the input's clock; `null` if it has none. */
 function timeOf(entry: AuditorEntry): number | null {
   if (entry.kind === 'event') return entry.event.at;
   if ('at' in entry) return entry.at;

@@ -54,6 +54,7 @@ export function connectAuditor(options: LiveAuditorOptions) {
         loop.stop();
       }
     },
+    /** Why no entry is taken in any more, for people; `null` if the loop runs. */
     stuck: () => loop.stuck(),
     /** State and counters of each watch. */
     watches: reflectors.status,

@@ -60,6 +60,7 @@ export function restartJourneys(
   tracker.audit = { services, release };
 }
 
+/** Advances the journeys of a Service that was evaluated after a change. */
 export function advanceJourneys(tracker: JourneyTracker, item: WorkItem, change: Change): void {
   if (change.resource === 'services') takeService(tracker, change as Change<'services'>);
   for (const output of journeyOutputs) {
@@ -69,6 +70,7 @@ export function advanceJourneys(tracker: JourneyTracker, item: WorkItem, change:
   }
 }
 
+/** Advances the journeys to a node whose rules were read. */
 export function advanceJourneysOnNode(
   { journeys, nodes }: JourneyTracker,
   { node, at, before, differs }: NodeReading,

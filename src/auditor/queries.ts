@@ -49,6 +49,7 @@ export function createQueries(
   const rows = createServiceRows(perService);
   return {
     status: () => pageStatus(auditor, source, live),
+    /** The revision of the status, and the input's clock; called once a second. */
     beat: () => ({ revision: revisionOf(auditor), now: now() }),
     services(): Iterable<ServiceNumbers> {
       const services = [...auditor.refreshTotals().services.values()];
@@ -71,9 +72,11 @@ export function createQueries(
       const series = yield* rows({ services, open, findings, stale });
       return metricsState(auditor, live, series);
     },
+    /** The status of one Service; null if it does not exist. */
     service: (namespace: string, name: string) => serviceStatus(auditor, `${namespace}/${name}`),
     lag: () => createLagReport(auditor),
     nodes: () => nodeStatuses(auditor, live.fleet),
+    /** Why the auditor is not ready, for people, one reason per line; null if it is ready. */
     notReady: () => whyNotReady(auditor, now()),
     /** Why the event loop does not progress, for people; null if it does. */
     stuck: live.stuck,

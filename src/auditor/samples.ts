@@ -64,6 +64,7 @@ function serviceKey(object: Endpoints | EndpointSlice): Key {
   return `${object.namespace}/${object.labels[label.serviceName] ?? ''}`;
 }
 
+/** Counts an output that became correct. */
 export function addConvergence(samples: Samples, sample: ConvergenceSample): void {
   countConvergence(samples.convergence, sample);
   samples.worst.convergence.note(sample);

@@ -59,6 +59,7 @@ export function markChanged(totals: ServiceTotals, services: ServiceAuditor, key
   if (oldest !== undefined) recount(totals, services, ...oldest);
 }
 
+/** Recounts all changed Services. */
 export function refreshTotals(totals: ServiceTotals, services: ServiceAuditor): void {
   for (const [key, audits] of totals.waiting) recount(totals, services, key, audits);
 }

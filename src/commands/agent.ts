@@ -51,6 +51,7 @@ export function becomeAgent(options: AgentOptions): never {
   return process.execve(process.execPath, args, environment);
 }
 
+/** Runs the agent until it is stopped. */
 export async function agent(options: AgentOptions, stop = stopSignal()): Promise<number> {
   const access = accessOf(options);
   const { node, nodeIps, podCidrs, proxyConfig, interval, deadline, maxSize, listen } = options;

@@ -19,6 +19,7 @@ import { givenRules } from './shared/rules-files.ts';
 
 export type AuditOptions = AuditFlags & ReportFlags & ClusterFlags & RulesFlags & AgentsFlags;
 
+/** An auditor of a dump, and the rules of nodes that the flags name. */
 export async function auditorOfDump(
   entries: AsyncIterable<DumpEntry>,
   options: AuditFlags & RulesFlags,
@@ -49,6 +50,7 @@ export async function auditDump(paths: readonly string[], options: AuditOptions)
   return printAudit(auditor, 'audit', paths, options, problems);
 }
 
+/** Audits a live cluster once. */
 export async function auditLive(
   options: AuditOptions,
   cluster: Cluster = openCluster(options),

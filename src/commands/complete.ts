@@ -59,4 +59,5 @@ export type Shell = keyof typeof scripts;
 
 export const shells = Object.keys(scripts) as Shell[];
 
+/** The completion script of a shell. */
 export const completionScript = (shell: Shell, program: string): string => scripts[shell](program);

@@ -32,6 +32,7 @@ export interface RecordOptions extends ClusterFlags {
   readonly redact?: boolean;
 }
 
+/** Records until it is stopped. */
 export async function record(
   path: string,
   options: RecordOptions,

@@ -29,6 +29,7 @@ export interface ReplayOptions extends AuditFlags, ReportFlags {
   readonly until?: number;
 }
 
+/** Entries of a recording of this program or of kwok. */
 export async function recordingOf(
   path: string,
   auditor: Auditor,
@@ -67,6 +68,7 @@ export async function replayFile(path: string, options: ReplayOptions): Promise<
   return printAudit(auditor, 'replay', [path], options, problems);
 }
 
+/** Prints the report of an audit that has ended, and returns the exit code. */
 export function printAudit(
   auditor: Auditor,
   kind: AuditReport['kind'],

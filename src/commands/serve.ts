@@ -39,6 +39,7 @@ export interface ServeOptions extends AuditFlags, ClusterFlags, MetricsFlags, Ag
   readonly once?: boolean;
 }
 
+/** Audits a live cluster, or replays a recording if the options name one. */
 export async function serve(options: ServeOptions): Promise<number> {
   const { recording } = options;
   if (recording === undefined) return serveLive(options);
@@ -68,6 +69,7 @@ async function serveDuring(
   return 0;
 }
 
+/** Audits a live cluster until it is stopped. */
 export async function serveLive(
   options: ServeOptions,
   cluster: Cluster = openCluster(options),
@@ -113,6 +115,7 @@ function embeddedRecording(): string {
   throw new Error(`${missing} is missing: it comes with the program; or name another recording`);
 }
 
+/** Replays a recording, prints its findings, and serves them until it is stopped. */
 async function serveRecording(path: string, options: ServeOptions): Promise<number> {
   const { onProblem } = problemLog();
   const tracing = await tracingOf(process.env);

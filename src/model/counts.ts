@@ -1,5 +1,6 @@
 // Records with one value for each of some names, and sums of named numbers.
 
+/** A record with the value of each name. */
 export const recordOf = <K extends string, V>(
   names: readonly K[],
   value: (name: K) => V,

@@ -13,6 +13,7 @@ export function equalTexts(a: readonly string[] | null, b: readonly string[] | n
 export const isOfUid = (uid: string | undefined, object: { readonly uid: string }): boolean =>
   object.uid === '' || uid === object.uid;
 
+/** Whether two references mean the same object. */
 export function equalRefs(a: ObjectRef | null, b: ObjectRef | null): boolean {
   if (a === b) return true;
   return (
@@ -44,6 +45,7 @@ const isSamePort = (a: Port, b: Port): boolean =>
 export const equalPorts = (a: readonly Port[], b: readonly Port[]): boolean =>
   equalLists(a, b, isSamePort);
 
+/** Whether two lists of owners are equal, in their order. */
 export const equalOwners = (a: EndpointSlice['owners'], b: EndpointSlice['owners']): boolean =>
   equalLists(
     a,
@@ -68,6 +70,7 @@ export function equalAddresses(a: EndpointAddress, b: EndpointAddress): boolean 
   );
 }
 
+/** Whether two endpoints of slices say the same. */
 export function equalEndpoints(a: Endpoint, b: Endpoint): boolean {
   if (a === b) return true;
   return (

@@ -63,6 +63,7 @@ export function formatAddress(address: Address): string {
   return `:${groups}:`.replace(longest, ':').replace(/^:(?!:)|(?<!:):$/g, '');
 }
 
+/** As upstream: an IPv4-mapped address is the IPv4 address. */
 function parseUnmapped(text: string): Address | null {
   const address = parseAddress(text);
   const isMapped = typeof address === 'bigint' && address >> 32n === 0xffffn;
@@ -112,14 +113,17 @@ export function parseCIDR(text: string): CIDR | null {
   return range && { family: typeof address === 'number' ? 'IPv4' : 'IPv6', ...range };
 }
 
+/** Whether an address is in the range. */
 export const isWithin = (address: Address, { low, high }: Range): boolean =>
   address >= low && address <= high && typeof address === typeof low;
 
+/** Whether a text is an address in one of the ranges. */
 export function isWithinAny(text: string, ranges: readonly Range[]): boolean {
   const address = parseUnmapped(text);
   return address !== null && ranges.some((range) => isWithin(address, range));
 }
 
+/** The address that lies `offset` above the first of the range, in canonical form. */
 export const addressIn = ({ low }: Range, offset: bigint): string =>
   formatAddress(typeof low === 'number' ? low + Number(offset) : low + offset);
 
@@ -152,6 +156,7 @@ function bitsOfMask(text: string): number {
 export const joinHostPort = (ip: string, port: number): string =>
   ip.includes(':') ? `[${ip}]:${String(port)}` : `${ip}:${String(port)}`;
 
+/** The IP of `ip:port` or `[ip6]:port`. */
 export function ipOf(endpoint: string): string {
   const host = endpoint.slice(0, endpoint.lastIndexOf(':'));
   return host.startsWith('[') ? host.slice(1, -1) : host;

@@ -33,7 +33,7 @@ interface Meta {
 }
 
 interface Arrived extends Meta {
-  /** When this version arrived, Unix seconds. */
+  /** When this version arrived, in Unix seconds on the clock of the input. */
   readonly at: number;
 }
 
@@ -281,6 +281,7 @@ export type PortMapKey = string;
 
 const quoted = (value: string | null): string => (value === null ? '-' : JSON.stringify(value));
 
+/** One port in a form whose order and equality are those of its four fields. */
 export function portKey(port: Port): string {
   const [name, protocol, app] = [port.name, port.protocol, port.appProtocol].map(quoted);
   return `${name ?? ''} ${String(port.port)} ${protocol ?? ''} ${app ?? ''}`;

@@ -11,6 +11,7 @@ export function compareVersions(a: string, b: string): number | null {
   return a < b ? -1 : 1;
 }
 
+/** Whether a version is known to be `b` or newer. */
 export function isAtLeast(a: string, b: string): boolean {
   const order = compareVersions(a, b);
   return order !== null && order >= 0;

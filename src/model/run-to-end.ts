@@ -3,6 +3,7 @@
 /** Work that can be interrupted after every step. */
 export type Steps<T = void> = Generator<undefined, T>;
 
+/** Runs all steps without interruption and returns the result. */
 export function runToEnd<T>(steps: Steps<T>): T {
   for (;;) {
     const step = steps.next();

@@ -28,6 +28,7 @@ export function isInNamespaces({ namespaces, excluded }: Scope, namespace: strin
   return namespaces === null || namespaces.includes(namespace);
 }
 
+/** Whether the Service of this name, or what is written for it, is in the scope. */
 export function isServiceInScope(scope: Scope, namespace: string, name: string): boolean {
   if (!isInNamespaces(scope, namespace)) return false;
   const { shard } = scope;
@@ -35,6 +36,7 @@ export function isServiceInScope(scope: Scope, namespace: string, name: string):
   return shard === null || fnv1a(`${namespace}/${name}`) % shard.count === shard.index;
 }
 
+/** Whether an object can have a say in what is audited. */
 export function isInScope(scope: Scope, resource: Resource, object: AnyObject): boolean {
   const { namespace, name } = object;
   if (resource === 'nodes') return true;

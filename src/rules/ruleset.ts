@@ -87,12 +87,14 @@ export const fieldMatch = (
   mask: number | null = null,
 ): Match => ({ kind: 'field', field, mask, ranges, negate });
 
+/** The chains of a table that has them as objects. */
 export const chainsOf = (byName: ReadonlyMap<string, Chain>): Chains => ({
   bases: () => [...byName.values()].filter(({ base }) => base !== null),
   get: (name) => byName.get(name),
   values: (named = /^/) => [...byName.values()].filter(({ name }) => named.test(name)),
 });
 
+/** A chain's rules. They are read when they are first asked for. */
 export const rulesOf = (chain: Chain): readonly Rule[] => (chain.rules ??= chain.read(chain));
 
 export type PacketField =
@@ -140,6 +142,7 @@ export type Match =
   | {
       readonly kind: 'field';
       readonly field: PacketField;
+      /** The bits to look at; null: all. */
       readonly mask: number | null;
       readonly ranges: readonly Range[];
       readonly negate: boolean;
@@ -271,6 +274,7 @@ const hidesTarget = ({ statements }: Rule): boolean =>
       statement.text.startsWith('{"xt"'),
   );
 
+/** What is lacking, for people, and by what it would not be. */
 export function lackText({ kind, family, table: name }: Lack): string {
   const program = family === 'ip' ? 'iptables' : 'ip6tables';
   const table = `table ${family} ${name}`;

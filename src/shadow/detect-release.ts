@@ -20,6 +20,7 @@ export interface DetectedRelease {
 
 export const assumedRelease: DetectedRelease = { release: newestRelease, by: 'newest' };
 
+/** The option, else the version of the input, else the guess. */
 export function chooseRelease(
   option: Release | null,
   version: string | null,

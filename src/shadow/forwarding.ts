@@ -27,6 +27,7 @@ import type { ProxyEndpoint, UsableEndpoints } from './topology.ts';
 export type FrontendKind =
   'cluster IP' | 'external IP' | 'load balancer IP' | 'node port' | 'health check node port';
 
+/** Whether the frontend is at the node's own addresses. */
 export const isAtNode = (kind: FrontendKind): boolean =>
   kind === 'node port' || kind === 'health check node port';
 
@@ -72,6 +73,7 @@ export function slicesByService(
   return found;
 }
 
+/** The forwarding on a node, from all Services and slices. */
 export function expectedForwarding(
   services: Iterable<Service>,
   slices: ReadonlyMap<Key, readonly EndpointSlice[]>,

@@ -1,6 +1,9 @@
 // The live auditor on the simulated API server: random lives, and by hand those stories that went
 // wrong when lives were random first. `npm run simulate` runs many more.
 
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+
 import { describe, expect, test } from 'vitest';
 
 import type { Resource } from '../../src/model/objects.ts';
@@ -8,6 +11,7 @@ import type { Simulation } from './auditing.ts';
 import { auditSeed, createSimulation, settle } from './auditing.ts';
 import { statusAnswer } from './server.ts';
 import { sync } from './life.ts';
+import { mutants } from './mutants.ts';
 
 test('random lives of an API server cause no wrong finding', async () => {
   const failed: string[] = [];
@@ -23,6 +27,11 @@ test('random lives of an API server cause no wrong finding', async () => {
   expect(sums.opened).toBeGreaterThan(100);
   expect(sums.resolved).toBeGreaterThan(50);
   expect(sums.found).toBeGreaterThan(1000);
+});
+
+test.each(mutants)('the mutant "$name" finds its text once', ({ file, from }) => {
+  const text = readFileSync(join(import.meta.dirname, '..', '..', file), 'utf8');
+  expect(text.split(from)).toHaveLength(2);
 });
 
 interface Story {

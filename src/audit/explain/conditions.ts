@@ -44,6 +44,7 @@ export interface Condition {
   readonly name: (typeof checks)[number][0];
   /** Marked `no` if it fails, `unknown` if the input lacks the object that decides. */
   readonly reason: Reason;
+  /** What a failed condition does to the pod; empty unless it fails. */
   readonly effects: EntryStates;
 }
 
@@ -276,6 +277,7 @@ function portResult(pod: Pod, ports: readonly ServicePort[], effects: EntryState
   return fail(`port ${which}: ${missing}${sidecar}`, change + end, effects);
 }
 
+/** How each place of the Service must list the pod. */
 export function expectedStates(pair: PodAndService, release: Release): EntryStates {
   const { service, pod, node } = pair;
   const { selector, namespace } = service;
@@ -302,6 +304,7 @@ export function stateOf(service: Service | null, ready: boolean, ports: number):
   return ports < wanted ? 'fewer-ports' : 'ready';
 }
 
+/** Evaluates everything that decides whether and how the pod is listed. */
 export function evaluateConditions(pair: PodAndService, release: Release) {
   const { service, pod } = pair;
   const conditions = checks.flatMap(([name, kind, field, source, run]): Condition[] => {

@@ -54,6 +54,7 @@ export const sideNotes = ({ expected, actual }: Pick<Finding, 'expected' | 'actu
   note(`found: ${actual ?? 'nothing'}`),
 ];
 
+/** A difference in one clause, with its cause if it has one. */
 export function itemText({ difference, cause }: ServiceDifference): string {
   const { code, expected, actual } = difference;
   const got = actual ?? `missing is ${expected ?? 'all of it'}`;

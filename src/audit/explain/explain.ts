@@ -41,6 +41,7 @@ type Result = Omit<Explanation, 'subject'>;
 const serviceReason = (mark: ReasonMark, key: Key, text: string, rest: Partial<Reason>): Reason =>
   reason(mark, `Service ${key}${text}`, { object: `Service ${key}`, ...rest });
 
+/** Explains a target in the current state of the Service auditor and of the rules of nodes. */
 export function explain(
   context: VerdictInput,
   auditor: ServiceAuditor,

@@ -6,6 +6,7 @@ import type { Severity } from '../finding/catalogue.ts';
 import { severities } from '../finding/catalogue.ts';
 import type { Verdict } from '../finding/verdicts.ts';
 
+/** The object of an explanation; a null port means all ports. */
 export type ExplainTarget = Readonly<
   | { kind: 'service'; service: Key }
   | { kind: 'pod'; pod: Key }
@@ -21,6 +22,7 @@ export interface Explanation {
   readonly found: boolean;
   /** The worst verdict on the outputs concerned; null if there is no output to compare. */
   readonly verdict: Verdict | null;
+  /** The worst severity of the findings concerned; null if there is none. */
   readonly severity: Severity | null;
   readonly answer: string;
   readonly change: string | null;
@@ -74,6 +76,7 @@ export const markOf = (verdict: Verdict): ReasonMark =>
 
 const worstFirst: readonly Verdict[] = ['different', 'unknown', 'pending', 'conform'];
 
+/** The worst verdict; null without any. */
 export const worstVerdict = (verdicts: readonly Verdict[]): Verdict | null =>
   worstFirst.find((verdict) => verdicts.includes(verdict)) ?? null;
 

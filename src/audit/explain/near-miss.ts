@@ -31,6 +31,7 @@ function editDistance(a: string, b: string): number {
   return row[b.length] ?? 0;
 }
 
+/** Whether one text may be a misspelling of the other. */
 export function isNear(a: string, b: string): boolean {
   if (a === b || a.length > 63 || b.length > 63) return false;
   const [left, right] = [a.toLowerCase(), b.toLowerCase()];
@@ -104,6 +105,7 @@ export function podsNear(listers: Listers, { selector, namespace }: Service) {
     .sort(byRank);
 }
 
+/** Up to five other namespaces with pods that the Service's selector matches. */
 export function namespacesMatching(listers: Listers, service: Service): string[] {
   const found = new Set<string>();
   let last: Labels | null = null;

@@ -25,6 +25,7 @@ export interface NodeLookup {
   walked(node: string, service: Key, port: string): readonly PacketTrace[] | null;
 }
 
+/** Explains an existing Service on a node. */
 export function explainNode(
   context: VerdictInput,
   serviceAuditor: ServiceAuditor,

@@ -29,6 +29,7 @@ export interface ObservedEntry {
   readonly manager: string;
   readonly object: string;
   readonly address: string;
+  /** The pod that the entry names; null if it names none. */
   readonly pod: Key | null;
   readonly state: EntryState;
   readonly text: string;
@@ -102,6 +103,7 @@ export function managerText(role: Role | null, { labels }: EndpointSlice): strin
   return `managed by ${(labels[label.sliceManagedBy] ?? '') || 'nobody'}`;
 }
 
+/** The entries that name a pod, and those at its addresses that name no pod. */
 export function entriesOfPod(listers: Listers, record: ServiceState, pod: Pod): ObservedEntry[] {
   const ips = new Set(pod.ips.map(canonicalIP));
   return observedEntries(listers, record, (address, named) =>

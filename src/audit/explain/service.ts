@@ -40,6 +40,7 @@ import {
 import { missedLabelText, namespacesMatching, podsNear, wantedLabels } from './near-miss.ts';
 import { doubtText, managerText, observedEntries } from './pod-in-service.ts';
 
+/** Explains a Service, or the objects that are left under its name. */
 export function explainService(context: VerdictInput, audited: ServiceAudit): ExplanationBody {
   const { listers, stale } = context;
   const { record } = audited;

@@ -75,5 +75,6 @@ export function resolveTarget(target: ParsedTarget, { pods, services }: Listers)
   return pod === null ? { kind: 'service', service } : { kind: 'pair', pod, service };
 }
 
+/** Whether all objects of a target have a namespace. */
 export const isResolved = (target: ExplainTarget): boolean =>
   !Object.values(target).some((value: string | null) => value?.startsWith('*/'));

@@ -2,6 +2,7 @@
 
 import { addCounts } from '../../model/counts.ts';
 
+/** The latest traced value of a bucket; `at` in Unix seconds. */
 export interface Exemplar {
   readonly traceId: string;
   readonly value: number;
@@ -16,6 +17,7 @@ export interface Histogram {
   readonly counts: number[];
   count: number;
   sum: number;
+  /** 0 without values. */
   largest: number;
   exemplars?: (Exemplar | undefined)[];
 }

@@ -61,6 +61,7 @@ export interface Journey {
   readonly service: string;
   readonly pod: string;
   readonly uid: string;
+  /** The node of the pod; '' if unknown. */
   readonly podNode: string;
   /** In canonical form, those that an output lists or must list. */
   readonly addresses: readonly string[];
@@ -70,6 +71,7 @@ export interface Journey {
   /** In order; the first is the arrival. Of the nodes, the first few and the last. */
   readonly stages: readonly JourneyStage[];
   readonly nodes: number;
+  /** null while it is open. */
   readonly end: JourneyEnd | null;
 }
 
@@ -93,9 +95,11 @@ export function journeyQuality(ownTime: number | null, at: number, gap: boolean)
   return at - ownTime < 1 ? 'coarse' : 'ok';
 }
 
+/** Seconds from the beginning to a stage, at least 0. */
 export const journeySeconds = ({ begun }: Journey, { at }: JourneyStage): number =>
   Math.max(0, at - begun);
 
+/** The last stage of that name; undefined if the journey did not reach it. */
 export const lastOf = ({ stages }: Journey, name: JourneyStageName): JourneyStage | undefined =>
   stages.findLast(({ stage }) => stage === name);
 
@@ -292,12 +296,14 @@ function histogramOf(lag: JourneyLag, journey: Journey, { stage }: JourneyStage)
   return (operation === 'add' ? lag.readiness : lag.removal)[stage];
 }
 
+/** Counts the beginning of a journey, or measures the stage that it reached. */
 export function countStage(lag: JourneyLag, journey: Journey, stage: JourneyStage): void {
   if (stage.stage === 'arrival') lag.begun[journey.operation][journey.quality]++;
   const histogram = histogramOf(lag, journey, stage);
   if (histogram !== null) observe(histogram, journeySeconds(journey, stage));
 }
 
+/** Makes the stages of a journey exemplars with the id of its trace. */
 export function exemplifyJourney(lag: JourneyLag, journey: Journey, traceId: string): void {
   for (const stage of journey.stages) {
     const histogram = histogramOf(lag, journey, stage);

@@ -67,6 +67,7 @@ const longAfter = 60;
 
 const rfc3339 = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)$/;
 
+/** The trigger time of an object, Unix seconds; null if it has none that is valid. */
 function triggerTimeOf(object: Endpoints | EndpointSlice): number | null {
   const text = object.annotations[annotation.triggerTime] ?? '';
   const seconds = rfc3339.test(text) ? Date.parse(text) / 1000 : Number.NaN;
@@ -124,6 +125,7 @@ export const createTriggerLag = () => ({
   counts: recordOf(outputResources, () => recordOf(triggerQualities, () => 0)),
 });
 
+/** Counts a sample by its quality, and measures it if the quality allows. */
 export function countTrigger(triggers: TriggerLag, sample: TriggerSample): void {
   const { resource, quality, seconds } = sample;
   triggers.counts[resource][quality]++;
@@ -142,12 +144,14 @@ const span = 900;
 export const createClockSkew = () => ({
   /** Start of the current interval, Unix seconds; null before the first object. */
   from: null as number | null,
+  /** The least distance of this interval and of the one before, seconds. */
   least: Infinity,
   before: Infinity,
 });
 
 export type ClockSkew = ReturnType<typeof createClockSkew>;
 
+/** Observes a new object; objects of a list are older, and do no harm. */
 export function observeCreated(skew: ClockSkew, created: number, at: number): void {
   skew.from ??= at;
   if (at - skew.from >= span) {

@@ -15,6 +15,7 @@ import { createHistogram, observe } from './histogram.ts';
 /** What the API server accepts in one request: etcd's default --max-request-bytes, 1.5 MiB. */
 export const objectBytesLimit = 1.5 * 1024 * 1024;
 
+/** Upper bounds in bytes; the last two are 80 % of the limit and the limit. */
 export const sizeBounds: readonly number[] = [
   1024,
   10 * 1024,
@@ -72,11 +73,14 @@ export function trackSize(sizes: Sizes, change: Change, nodes: number | null): v
 
 const sum = (numbers: readonly number[]): number => numbers.reduce((a, b) => a + b, 0);
 
+/** The number of existing objects, also of unknown size. */
 export const objectCount = ({ objects }: ResourceSizes): number => sum([...objects.values()]);
 
+/** The bytes of the largest existing object; 0 without objects. */
 export const largestBytes = ({ objects }: ResourceSizes): number =>
   [...objects.keys()].reduce<number>((largest, bytes) => Math.max(largest, bytes ?? 0), 0);
 
+/** For each of sizeBounds, the number of existing objects of at most this size. */
 export const countsByBound = ({ objects }: ResourceSizes): number[] =>
   sizeBounds.map((bound) =>
     sum([...objects].map(([bytes, count]) => (bytes !== null && bytes <= bound ? count : 0))),

@@ -66,6 +66,7 @@ const worstFirst: readonly Code[] = [
 
 const separate: readonly Code[] = ['node-backends-both', 'node-unlike-others'];
 
+/** A packet to a frontend that is not served passes untranslated, or a stray rule rejects it. */
 const unserved: readonly Code[] = ['node-frontend-missing', 'node-frontend-blocked'];
 
 const stale: readonly Code[] = [
@@ -77,6 +78,7 @@ const stale: readonly Code[] = [
   'node-reject-missing',
 ];
 
+/** Whether the node has no rules, or rules that no packet reaches. */
 export const areRulesGone = (findings: readonly NodeFinding[]): boolean =>
   findings.some(({ id }) => id === 'node-rules-flushed' || id === 'node-rules-unreachable');
 

@@ -52,6 +52,7 @@ const newProgress = ({ forwarding, node, rules }: NodeInput) => ({
 
 type Progress = ReturnType<typeof newProgress>;
 
+/** What the rules do otherwise than an earlier state of some Services expected. */
 export function differencesFrom(earlier: NodeInput): PacketDifferences {
   const progress = newProgress(earlier);
   runToEnd(probeFrontends(progress, false));
@@ -69,8 +70,10 @@ export function isServedAsExpected(earlier: NodeInput): boolean {
   return true;
 }
 
+/** The coverage is empty without differences. */
 export type NodeAudit = ReturnType<typeof auditNode>;
 
+/** Audits a node without interruption; the cost grows with the number of frontends. */
 export const auditNode = (input: NodeInput) => runToEnd(auditNodeInSteps(input));
 
 export function* auditNodeInSteps(input: NodeInput) {

@@ -221,9 +221,11 @@ const kubernetesChains = new RegExp(
   ].join('|')})$`,
 );
 
+/** The rule is kube-proxy's or the kubelet's. */
 export const isKubernetesRule = ({ chain, base }: TraceStep): boolean =>
   base.table.name === 'kube-proxy' || kubernetesChains.test(chain);
 
+/** The rule is another program's and matches exactly this destination address. */
 export function isForeignRuleAbout(step: TraceStep, address: string): boolean {
   if (isKubernetesRule(step)) return false;
   const destination = onlyValue(step, 'destination');
@@ -279,6 +281,7 @@ const isBeforeRouting = ({ base }: TraceStep): boolean =>
 const lastStep = (end: OutcomeShare, kinds: readonly string[]): TraceStep | null =>
   end.trace().findLast((step) => hasAny(step, kinds)) ?? null;
 
+/** The rule that chose the destination; null if no rule did. */
 export const translationStep = (end: OutcomeShare): TraceStep | null =>
   lastStep(end, ['dnat', 'dnat by map', 'redirect', 'netmap', 'unknown verdict']);
 

@@ -31,6 +31,7 @@ const nodePorts = 'node ports';
 
 export type ClassAudit = ReturnType<typeof createClassAudit>;
 
+/** Returns a function that audits a node by the report of its agent. */
 export function createClassAudit(proxied: ProxyCache) {
   const classes = new Map<string, NodeClass>();
   return function* auditInSteps(node: ReportingNode) {
@@ -50,6 +51,7 @@ type ReportingNode = Pick<CurrentReading, 'node' | 'config'> & { rules: Reported
 const newClass = () => ({
   entries: new Map<Key, ClassEntry>(),
   index: new Map<string, ClassEntry[]>(),
+  /** null if ports have changed. */
   ports: null as readonly NodeVerdict[] | null,
   /** The revision of the proxy cache up to which the entries are known; -1 before the first. */
   revision: -1,

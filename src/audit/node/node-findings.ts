@@ -34,6 +34,7 @@ export function settledDifferences(state: NodeState, reading: CurrentReading, wi
   });
 }
 
+/** The findings that must be open. `settled`: differences past the settle window. */
 export function desiredFindings(
   { name, open, clocks }: NodeState,
   reading: CurrentReading,
@@ -76,8 +77,10 @@ export function desiredFindings(
   return [...findings, { ...finding, since: stale.since }];
 }
 
+/** A finding that must be open, and when it began, Unix seconds. */
 type DesiredFinding = ReturnType<typeof desiredFindings>[number];
 
+/** Opens desired findings that are not open, and drops open findings that are not desired. */
 export function applyFindings(
   settle: PendingFindings,
   { name, open }: NodeState,

@@ -25,6 +25,7 @@ export const newNodeState = (name: string) => ({
   version: null as string | null,
   /** Seconds for which the rules are known after a reading. */
   lasting: 0,
+  /** Why the node cannot be observed; null if it can. */
   unknownReason: null as NodeUnknownReason | null,
   last: null as LastAudit | null,
   divergences: new Map() as Divergences,
@@ -64,6 +65,7 @@ export interface CurrentReading extends Pick<NodeInput, 'node' | 'rules'> {
   /** Its differences by Service; null for those without one. */
   readonly byService: ReadonlyMap<Key | null, PacketDifferences>;
   readonly isSame: boolean;
+  /** Unix seconds. */
   readonly at: number;
 }
 
@@ -72,6 +74,7 @@ export interface NodeVerdict {
   readonly port: string;
   readonly namespace: string;
   readonly verdict: Verdict;
+  /** null unless the verdict is unknown. */
   readonly reason: UnknownReason | null;
 }
 

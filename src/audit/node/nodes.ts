@@ -112,6 +112,7 @@ export function createNodes(given: NodesOptions) {
 
 const allFamilies = new Set(['IPv4', 'IPv6']);
 
+/** Traces the packets of a port, as verdicts name it; null if the rules are unknown. */
 function tracePort(options: Options, state: NodeState | undefined, key: Key, name: string) {
   const service = options.proxied.services.get(key);
   if (state === undefined || service === undefined || state.dumps.size === 0) return null;

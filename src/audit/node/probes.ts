@@ -28,6 +28,7 @@ const podOffset: Readonly<Record<Family, bigint>> = { IPv4: 251n, IPv6: 0xfeedn 
 
 export type ProbeSender = ReturnType<typeof probeSender>;
 
+/** Source addresses in each address family. */
 export function probeSender(forwarding: Forwarding, node: Node) {
   const sourcesIn = (family: Family) => {
     const own = rangeOf(node.podCIDRs, family);
@@ -35,6 +36,7 @@ export function probeSender(forwarding: Forwarding, node: Node) {
     const inCluster = [own, all].filter((range) => range !== null);
     const free = documentation[family].find((ip) => !isWithinAny(ip, inCluster));
     return {
+      /** null if no range of pods is known. */
       pod: inCluster[0] === undefined ? null : addressIn(inCluster[0], podOffset[family]),
       /** A pod of another node; null if no such range is known. */
       elsewhere: elsewhereIn(all, own, family),
@@ -56,6 +58,7 @@ function elsewhereIn(cluster: CIDR | null, range: CIDR | null, family: Family): 
   return ips.find((ip) => !isWithinAny(ip, [range])) ?? null;
 }
 
+/** The packets for one frontend; none in ipvs mode. */
 export function probesOf(sender: ProbeSender, frontend: Frontend): Probe[] {
   const { address: dst, protocol, dport, kind, port } = frontend;
   const { node, config } = sender.forwarding;
@@ -137,6 +140,7 @@ export function strayProbes(sender: ProbeSender, frontend: Frontend): Probe[] {
 export const proxiedPortKey = ({ name, protocol, family }: ProxiedPort): string =>
   `${name} ${protocol} ${family}`;
 
+/** Counts the Service ports whose packets can show a difference, by coverage group. */
 export function coverageOf(sender: ProbeSender): Coverage {
   const { frontends, expect } = sender.forwarding;
   const covered = new Map<string, Set<string>>();

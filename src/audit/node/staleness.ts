@@ -159,6 +159,7 @@ export function readingOf(state: NodeState, at: number, current: CurrentReading 
   return {
     node: state.name,
     at,
+    /** The reading before; null if there is none or it failed. */
     before: state.programming?.at ?? null,
     /** Whether the rules differ from what a Service needs at these addresses; null if unknown. */
     differs: current && differs,
@@ -175,6 +176,7 @@ function concernsAddress({ key }: PacketDifference, addresses: readonly string[]
   return addresses.some((address) => canonicalIP(address) === ip);
 }
 
+/** Starts and ends the clocks of differences; one sample for each Service and operation. */
 export function updateClocks(state: NodeState, current: CurrentReading): ConvergenceSample[] {
   const { clocks, name } = state;
   const { audit, proxied, at } = current;

@@ -93,6 +93,7 @@ export const buildIndex = (
   slicings: slicingsIn(slices, addresses),
 });
 
+/** What is at an address of the index. */
 export function entriesAt(
   listers: Listers,
   record: ServiceState,
@@ -109,6 +110,7 @@ export function entriesAt(
   return { ip, pods, members, listed, sliced: slicings.get(ip) ?? none };
 }
 
+/** The addresses that a slice lists. */
 export const addressesIn = (slice: EndpointSlice | null): Set<string> =>
   new Set(slice?.endpoints.flatMap(canonicalIPs));
 
@@ -139,6 +141,7 @@ function unshared<T extends object>(before: readonly T[], after: readonly T[]): 
   return found;
 }
 
+/** Whether two versions of a slice list the same endpoints in the same order. */
 export const hasSameEndpoints = (a: EndpointSlice, b: EndpointSlice): boolean =>
   equalLists(a.endpoints, b.endpoints, equalEndpoints);
 

@@ -86,6 +86,7 @@ export function createServiceState(key: Key) {
   };
 }
 
+/** Whether a member is of a kind that hinders a controller. */
 export const hasKind = ({ kinds }: ServiceState, property: 'nodeless' | 'stranded'): boolean =>
   kinds.some((kind) => kind[property]);
 
@@ -96,6 +97,7 @@ export const isEmpty = ({ service, endpoints, slices }: ServiceState): boolean =
 export const nodeOf = (listers: Listers, pod: Pod): Node | null | undefined =>
   listers.knows('nodes') ? (listers.nodes.get(pod.node) ?? null) : undefined;
 
+/** Whether the Service selects a pod of the listers. */
 export function isMember({ service }: ServiceState, pod: Pod): boolean {
   if (service?.namespace !== pod.namespace || !isSelected(service)) return false;
   return selects(service.selector, pod.labels);
@@ -131,6 +133,7 @@ function count(record: ServiceState, kind: PodKind, by: 1 | -1): void {
   if (kind.pods === 0) record.kinds = record.kinds.filter((other) => other !== kind);
 }
 
+/** Adds a pod of the listers to the members if the Service selects it. */
 export function addMember(context: AuditContext, record: ServiceState, pod: Pod): void {
   const { service } = record;
   if (service === null || !isMember(record, pod)) return;
@@ -139,6 +142,7 @@ export function addMember(context: AuditContext, record: ServiceState, pod: Pod)
   count(record, kind, 1);
 }
 
+/** Removes a version of a pod from the members if it is one. */
 export function removeMember(record: ServiceState, pod: Pod): void {
   const kind = record.members.get(pod);
   if (kind !== undefined) count(record, kind, -1);
@@ -174,6 +178,7 @@ export function setSlice(record: ServiceState, key: Key, slice: EndpointSlice | 
   record.roles = isKept ? new Map([[role, record.slices]]) : null;
 }
 
+/** Whether two versions of a slice have the same role. */
 export const isOfSameRole = (a: EndpointSlice | undefined, b: EndpointSlice): boolean =>
   a?.deleting === b.deleting && equalLabels(a.labels, b.labels) && equalOwners(a.owners, b.owners);
 
@@ -197,6 +202,7 @@ export function roleOf(listers: Listers, record: ServiceState, slice: EndpointSl
   return mirrored ? 'unmanaged mirror' : null;
 }
 
+/** The slices of one role, in the order of their names. */
 export function slicesOf(
   listers: Listers,
   record: ServiceState,
@@ -221,6 +227,7 @@ export function isWedged(listers: Listers, record: ServiceState): boolean {
 export const isWrittenByController = ({ labels }: Endpoints): boolean =>
   labels[label.endpointsManagedBy] === manager.endpoints;
 
+/** Fills an empty cache with all objects of the listers, in small steps. */
 export function* loadCache(cache: ServiceCache): Steps {
   const { context } = cache;
   const { listers } = context;
@@ -259,10 +266,12 @@ const updaters: {
   endpointslices: updateSlice,
 };
 
+/** Writes one change, which the listers already contain, to the cache. */
 export function updateCache(cache: ServiceCache, change: Change): void {
   updaters[change.resource](cache, change as never);
 }
 
+/** The keys of the Services that select a pod. */
 export function keysSelecting({ context }: ServiceCache, pod: Pod | null): Set<Key> {
   if (pod === null) return new Set();
   const services = context.listers.servicesSelecting(pod.namespace, pod.labels);

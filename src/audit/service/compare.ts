@@ -38,6 +38,7 @@ export function comparePairs<E, A>(
 /** The values are `null` if the field is absent. */
 export type ComparedField = readonly [name: string, expected: string | null, actual: string | null];
 
+/** The difference between the fields of one entry; none if all are equal. */
 export function compareFields(
   code: Code,
   object: string,
@@ -61,6 +62,7 @@ export function targetField(pod: Pod, target: ObjectRef | null): ComparedField {
   return ['targetRef', text('Pod', pod, pod.uid), actual];
 }
 
+/** The selected pod that an entry at an address refers to, if the pod has that address. */
 export const referredPod = (
   { members }: AddressEntries,
   target: ObjectRef | null,
@@ -71,6 +73,7 @@ const labelsText = (labels: Labels, keys: readonly string[]): string =>
     .map((key) => (Object.hasOwn(labels, key) ? `${key}=${labels[key] ?? ''}` : `${key} absent`))
     .join(', ');
 
+/** The keys in which two label maps differ. */
 export function differingKeys(a: Labels, b: Labels): string[] {
   const keys = new Set([...Object.keys(a), ...Object.keys(b)]);
   return [...keys].filter(
@@ -78,6 +81,7 @@ export function differingKeys(a: Labels, b: Labels): string[] {
   );
 }
 
+/** The difference between two label maps; none if they are equal. */
 export function compareLabels(
   code: 'endpoints-labels-different' | 'slice-labels-different' | 'mirror-labels-different',
   object: string,
@@ -102,6 +106,7 @@ export const readyText = (ready: boolean): string => (ready ? 'ready' : 'not rea
 export const targetText = (target: ObjectRef | null): string =>
   target === null ? 'no target' : `${target.kind.toLowerCase()} ${target.name}`;
 
+/** The text of an entry: its addresses, whose they are, its readiness and its ports. */
 export const entryText = (
   ips: string,
   whose: string,
@@ -109,13 +114,16 @@ export const entryText = (
   ports: readonly Port[],
 ): string => `${ips} of ${whose}, ${readyText(ready)}, ${portsText(ports)}`;
 
+/** The object of a difference in a slice. */
 export const sliceObject = (slice: EndpointSlice): string => `EndpointSlice ${slice.key}`;
 
 /** The ready condition as clients read it: absent means ready. */
 export const isReady = (endpoint: Endpoint): boolean => endpoint.ready !== false;
 
+/** An endpoint of a slice with its target, readiness and ports. */
 export const endpointText = (endpoint: Endpoint, { ports }: EndpointSlice): string =>
   entryText(endpoint.addresses.join(', '), targetText(endpoint.target), isReady(endpoint), ports);
 
+/** The owners of a slice as the API names them. */
 export const ownersText = ({ owners }: EndpointSlice): string =>
   owners.map(({ kind, name, uid }) => `${kind} ${name} (uid ${uid})`).join(', ') || 'none';

@@ -47,6 +47,7 @@ export function truncationOf(record: ServiceState): Truncation | null {
   ));
 }
 
+/** The object as a whole: whether it exists, its labels, its truncation. */
 export function compareEndpoints(context: AuditContext, record: ServiceState): Difference[] {
   const { service, endpoints } = record;
   const object = objectOf(record);
@@ -124,6 +125,7 @@ function isHandWritten({ release }: AuditContext, { endpoints }: ServiceState): 
 
 const listsOthers = new WeakMap<Endpoints, boolean>();
 
+/** One address of the object. */
 export function compareEndpointsAddress(
   context: AuditContext,
   record: ServiceState,

@@ -43,6 +43,7 @@ import {
   targetText,
 } from './compare.ts';
 
+/** The entries at an address in slices of one role. */
 export function entriesInRole(
   { listers }: AuditContext,
   record: ServiceState,
@@ -68,6 +69,7 @@ function withHindrance(
   return found.map((item) => ({ ...item, hindrance: 'node-missing-retried' }));
 }
 
+/** One address over all slices of the controller. */
 export function compareSlicesAddress(
   context: AuditContext,
   record: ServiceState,
@@ -248,6 +250,7 @@ function compareHints(
   return [difference(code, sliceObject(slice), 'endpoints.hints', e, a, more)];
 }
 
+/** One slice as a whole. */
 export function compareSlice(
   context: AuditContext,
   record: ServiceState,
@@ -304,6 +307,7 @@ function compareShape(context: AuditContext, service: Service, slice: EndpointSl
   return found;
 }
 
+/** All slices of the controller together. */
 export function compareSlices(context: AuditContext, record: ServiceState): Difference[] {
   const { service } = record;
   if (service === null || !isSelected(service)) return [];

@@ -71,6 +71,7 @@ const handlers: {
   endpointslices: enqueueSlice,
 };
 
+/** The work that a change causes, one item per affected Service. */
 export function enqueue(cache: ServiceCache, change: Change): WorkItem[] {
   const queue: Queue = new Map();
   handlers[change.resource](queue, cache, change as never);
@@ -80,6 +81,7 @@ export function enqueue(cache: ServiceCache, change: Change): WorkItem[] {
   return items;
 }
 
+/** Whether two versions of a pod are the same to every controller. */
 export function isSamePod(a: Pod, b: Pod): boolean {
   return (
     a.uid === b.uid &&

@@ -17,6 +17,7 @@ import { isReady, sliceObject } from './compare.ts';
 import { truncationOf } from './endpoints.ts';
 import { countHints, entriesInRole } from './endpointslices.ts';
 
+/** The size in bytes from which an object is close to the limit of the API server. */
 const nearLimit = 0.8 * objectBytesLimit;
 
 function leftBehind({ listers }: AuditContext, record: ServiceState) {
@@ -129,6 +130,7 @@ function checkNodes(record: ServiceState): Difference[] {
     });
 }
 
+/** Checks the input of a Service as a whole. */
 export function checkInput(context: AuditContext, record: ServiceState): Difference[] {
   const { service } = record;
   const found = [...checkLeftBehind(context, record), ...checkSizes(context, record)];
@@ -149,6 +151,7 @@ export function checkInput(context: AuditContext, record: ServiceState): Differe
   return [...found, ...checkHints(context, record, service)];
 }
 
+/** Checks one address: whether pods share it, and what other managers list at it. */
 export function checkInputAddress(
   context: AuditContext,
   record: ServiceState,

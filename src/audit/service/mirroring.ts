@@ -34,6 +34,7 @@ import {
 const groupKey = (group: { addressType: string; portMap: string }): string =>
   `${group.addressType} ${group.portMap}`;
 
+/** All mirrored slices that name this Service or its Endpoints. */
 export function compareMirrored(context: AuditContext, record: ServiceState): Difference[] {
   const { service, endpoints } = record;
   const serving = slicesOf(context.listers, record, 'mirror');

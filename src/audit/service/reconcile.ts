@@ -77,6 +77,7 @@ export const noItems = new Map<string, ServiceDifference[]>();
 const operations = { missing: 'add', unexpected: 'remove', different: 'update' } as const;
 export type Operation = (typeof operations)[keyof typeof operations];
 
+/** What ends a difference of this code. */
 export const operationOf = (code: Code): Operation => operations[catalogue[code].difference];
 
 const asleep: readonly (Cause | null)[] = [
@@ -92,6 +93,7 @@ function severityOf(difference: Difference, cause: Cause | null, proven: boolean
   return isQuiet ? 'info' : catalogue[difference.code].severity;
 }
 
+/** Replaces the known differences of one unit by those that an evaluation found. */
 export function reconcile(evaluation: Evaluation, unit: Unit, found: readonly Difference[]): void {
   const { sink, audit, at, gap } = evaluation;
   if (found.length === 0 && audit.items.size === 0) return;

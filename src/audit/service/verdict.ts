@@ -64,6 +64,7 @@ function isAbout(lost: UnreadableObject, record: ServiceState, output: ServiceOu
   }
 }
 
+/** The outputs of a Service that are unknown, each with the reason. */
 export function unknownOutputs(
   listers: Listers,
   record: ServiceState,
@@ -114,6 +115,7 @@ export interface VerdictInput extends AuditContext {
   readonly stale?: StaleResources;
 }
 
+/** Whether an output depends on a stale resource. */
 export const isStale = (output: VerdictOutput, stale: StaleResources): boolean =>
   stale.size > 0 && restsOn[output].some((resource) => stale.has(resource));
 
@@ -137,6 +139,7 @@ export function verdictOf(
   return verdictOn(audited, [...audited.items.values()].flat(), output, stale);
 }
 
+/** The verdict on some of the differences of an output. */
 export function verdictOn(
   { unknown }: ServiceAudit,
   items: readonly PendingDifference[],

@@ -367,6 +367,7 @@ function deliver({ counters, delivery }: Following, events: readonly WatchEvent[
   }
 }
 
+/** Reports the state of the watch, if it is another. */
 export function enter({ status, environment, delivery, resource }: Following, state: WatchState) {
   const at = environment.now();
   if (status.state === state && state !== 'listing') return;

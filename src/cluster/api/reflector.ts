@@ -39,6 +39,7 @@ export interface ReflectorsOptions extends Pick<
 
 const order: readonly Resource[] = ['nodes', 'services', 'pods', 'endpointslices', 'endpoints'];
 
+/** Lets one through at a time, in the order of asking. */
 export function createGate(): ReflectorOptions['enterGate'] {
   let last = Promise.resolve();
   return async () => {

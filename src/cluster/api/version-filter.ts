@@ -53,6 +53,7 @@ export function newListing(held: CachedObjects, known: string | null, doubted: b
     doubted,
     /** Every listed key, also of unreadable objects; null: the cache was empty before the list. */
     seen: isFirst ? null : new Set<Key>(),
+    /** Items that wait until the list is complete. */
     aside: new Map<Key, WatchEvent>(),
   };
 }

@@ -6,6 +6,7 @@ import type { ApiStatus } from '../decode/frame.ts';
 
 export type WatchVerb = 'list' | 'watch';
 
+/** What a reflector asks for, gets and does not use; all from 0. */
 export const newCounters = () => ({
   /** A WatchList has no pages. */
   lists: 0,
@@ -78,6 +79,7 @@ const without: Readonly<Record<Resource, string>> = {
   endpointslices: 'Without it only Endpoints are judged',
 };
 
+/** One line for people: which permission is missing, and what still works. */
 export function denialText(resource: Resource, verb: WatchVerb, status: ApiStatus): string {
   const fault = status.code === 403 ? 'Not allowed to' : 'The server does not let anyone';
   return `${fault} ${verb} ${resource}: ${without[resource]}`;

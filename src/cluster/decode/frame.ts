@@ -74,6 +74,7 @@ export function readStatus(value: unknown, code: number) {
   };
 }
 
+/** The frame of a bookmark, which may end the initial events. */
 export function bookmarkFrame(object: unknown): Frame {
   const { annotations } = metadataOf(object);
   const initialEnd = isFields(annotations) && annotations['k8s.io/initial-events-end'] === 'true';

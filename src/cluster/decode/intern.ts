@@ -13,8 +13,10 @@ const words = new Map<string, string>();
 const maps = new Map<string, Labels>();
 const lists = new Map<string, readonly unknown[]>();
 
+/** Returns the copy of a short string that repeats, as names of nodes, ports and zones do. */
 export const internWord = (text: string): string => intern(words, text, text, wordLimit);
 
+/** Returns the copy of a label map or selector. Annotations do not repeat. */
 export const internLabels = (labels: Labels): Labels =>
   intern(maps, JSON.stringify(labels), labels, textLimit);
 

@@ -47,8 +47,10 @@ const noItems: readonly never[] = Object.freeze([]);
 export const isFields = (value: unknown): value is Fields =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
+/** A string; '' when absent. */
 export const text = (fields: Fields, name: string): string => optionalText(fields, name) ?? '';
 
+/** A string; null when absent. */
 export function optionalText(fields: Fields, name: string): string | null {
   const value = fields[name];
   if (typeof value === 'string') return value;
@@ -59,6 +61,7 @@ export function optionalText(fields: Fields, name: string): string | null {
 /** A string that repeats from object to object, interned. */
 export const word = (fields: Fields, name: string): string => internWord(text(fields, name));
 
+/** A string that repeats from object to object, interned; null when absent. */
 export function optionalWord(fields: Fields, name: string): string | null {
   const value = optionalText(fields, name);
   return value === null ? null : internWord(value);
@@ -78,8 +81,10 @@ export function oneOf<T extends string>(
   throw new WrongType(name, expected, fields[name]);
 }
 
+/** A boolean; false when absent. */
 export const flag = (fields: Fields, name: string): boolean => optionalFlag(fields, name) ?? false;
 
+/** A boolean; null when absent. */
 export function optionalFlag(fields: Fields, name: string): boolean | null {
   const value = fields[name];
   if (typeof value === 'boolean') return value;
@@ -90,6 +95,7 @@ export function optionalFlag(fields: Fields, name: string): boolean | null {
 /** An int32, as every port number is one to the decoder. */
 export const number = (fields: Fields, name: string): number => optionalNumber(fields, name) ?? 0;
 
+/** An int32; null when absent. */
 export function optionalNumber(fields: Fields, name: string): number | null {
   const value = fields[name];
   if (value === undefined || value === null) return null;
@@ -116,6 +122,7 @@ export function within<T>(fields: Fields, name: string, read: (part: Fields) => 
   }
 }
 
+/** What `read` makes of an object; null when absent. */
 export const optional = <T>(fields: Fields, name: string, read: (part: Fields) => T): T | null =>
   (fields[name] ?? null) === null ? null : within(fields, name, read);
 
@@ -127,9 +134,11 @@ export function list<T>(fields: Fields, name: string, read: (item: Fields) => T)
   });
 }
 
+/** A list of what `read` makes of each object; null when absent. */
 export const optionalList = <T>(fields: Fields, name: string, read: (item: Fields) => T) =>
   (fields[name] ?? null) === null ? null : list(fields, name, read);
 
+/** A list of strings; empty when absent. */
 export function texts(fields: Fields, name: string): readonly string[] {
   return items(fields, name, (item) => {
     if (typeof item === 'string') return item;
@@ -229,6 +238,7 @@ export type Meta = Pick<
   'key' | 'namespace' | 'name' | 'uid' | 'resourceVersion' | 'labels' | 'created' | 'deleting'
 >;
 
+/** The metadata of an object without namespace; an error where it has no name. */
 export function clusterMeta(metadata: Fields): Meta {
   const common = meta(metadata, '');
   // Pods refer to their Node by the same string.

@@ -138,6 +138,7 @@ function readBetween(scan: Scan, chunk: Uint8Array, at: number): number {
   return at + 1;
 }
 
+/** The bytes that mean something in nested values, where nearly all bytes are. */
 const isMeaningful = new Uint8Array(256);
 for (const byte of Buffer.from('\n"\\{}[]')) isMeaningful[byte] = 1;
 

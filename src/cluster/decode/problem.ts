@@ -66,6 +66,7 @@ export function systemReason({ errno, code, message }: NodeJS.ErrnoException): s
 export const isSystemError = (error: unknown): error is NodeJS.ErrnoException =>
   error instanceof Error && 'syscall' in error;
 
+/** A problem of one source. */
 export function problemAt(
   source: string,
   line: number | null,

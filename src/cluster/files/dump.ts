@@ -172,6 +172,7 @@ async function* readFile(
   if (file.damage !== null) report(file, line, file.damage.message, file.damage);
 }
 
+/** null if it looks like neither. */
 function formatOf(source: string, head: string): Format | null {
   const begin = head.trimStart();
   if (/^[[{]/.test(begin) || /\.json(?:\.gz)?$/i.test(source)) return jsonFormat;

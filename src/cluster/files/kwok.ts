@@ -114,6 +114,7 @@ function* readPiece(reading: KwokReading, { type, line, text }: Piece): Generato
   if (lost !== null) yield { kind: 'unreadable', at: reading.at, type: null, lost };
 }
 
+/** null if it is of a kind that is not read. */
 function readInitial(reading: KwokReading, raw: Fields): RecordingEntry | null {
   const resource = resourceOfKind(raw.apiVersion ?? undefined, raw.kind);
   if (resource !== null) return change(reading, resource, 'ADDED', raw);
@@ -121,6 +122,7 @@ function readInitial(reading: KwokReading, raw: Fields): RecordingEntry | null {
   return null;
 }
 
+/** null if it is of a resource that is not read. */
 function readPatch(reading: KwokReading, patch: Fields): RecordingEntry | null {
   const { durationNanosecond: duration, resource: version, target, method, template } = patch;
   if (typeof duration === 'number' && Number.isFinite(duration)) {

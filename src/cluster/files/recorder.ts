@@ -15,6 +15,7 @@ import type { Fields } from '../decode/json-fields.ts';
 import { isFields } from '../decode/json-fields.ts';
 import { kinds } from '../decode/json-objects.ts';
 
+/** The recorder of one file, which begins with a header and the first lists. */
 export function createRecorder(redactor: Redactor | null) {
   const synced = new Set<Resource>();
   const hide = (name: string | null) => (name === null ? null : (redactor?.name(name) ?? name));
@@ -61,6 +62,7 @@ export function createRecorder(redactor: Redactor | null) {
   };
 }
 
+/** Whole milliseconds, in seconds. */
 const rounded = (at: number): number => Math.round(at * 1000) / 1000;
 
 function withoutManagedFields(raw: unknown): unknown {
@@ -86,6 +88,7 @@ const publicValues: ReadonlySet<string> = new Set([
 
 const isPublicKey = (key: string): boolean => /^(?:[\w.-]+\.)?(?:kubernetes|k8s)\.io\//.test(key);
 
+/** A redactor with a key of its own, or with one that a test gives. */
 export function createRedactor(key: Uint8Array = randomBytes(32)) {
   const known = new Map<string, string>();
   const name = (text: string): string => {

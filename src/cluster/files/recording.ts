@@ -107,6 +107,7 @@ export const newReading = (
   damage: null as { readonly message: string; readonly value: string | null } | null,
 });
 
+/** Reports a problem of the line that is read. */
 export function report(reading: Reading, message: string, extra?: Partial<Problem>): void {
   // A file without lines has no first one to blame.
   const line = reading.line === 0 ? null : reading.line;
@@ -117,6 +118,7 @@ function reportField(reading: Reading, expected: string, field: string, value: u
   report(reading, `Expected ${expected}`, { field, value: valueText(value) });
 }
 
+/** Reports an object that cannot be read, and returns its entry. */
 export function lose(
   reading: Reading,
   type: WatchEvent['type'] | null,
@@ -169,6 +171,7 @@ function readLine(reading: Reading, line: Line): RecordingEntry | null {
   }
 }
 
+/** Throws WrongType for a wrong field. */
 function readFields(reading: Reading, fields: Fields, line: Line): RecordingEntry {
   const { at } = reading;
   const { kind } = fields;

@@ -253,6 +253,7 @@ export function createIndex<T extends object>(keysOf: (object: T) => readonly st
 
 type PodsAt = (address: string) => readonly Pod[];
 
+/** The pod that `target` refers to; undefined if no stored pod has this address and reference. */
 const targetPod = (podsAt: PodsAt, target: ObjectRef | null, address: string): Pod | undefined =>
   target === null ? undefined : podsAt(address).find(({ ref }) => equalRefs(ref, target));
 
@@ -276,6 +277,7 @@ function createFollower<T>(
   };
 }
 
+/** The slice, with the equal parts of the version before and of pods. */
 export function sharedSlice(
   slice: EndpointSlice,
   before: EndpointSlice | null,
@@ -300,6 +302,7 @@ function sharedEndpoint(endpoint: Endpoint, podsAt: PodsAt): Endpoint {
 
 const sameText = (ip: string, pod: Pod): string => pod.ips.find((text) => text === ip) ?? ip;
 
+/** The Endpoints, with the equal parts of the version before and of pods. */
 export function sharedEndpoints(
   endpoints: Endpoints,
   before: Endpoints | null,

@@ -11,6 +11,7 @@ import { releaseOf } from '../../shadow/release.ts';
 
 export const colour = process.stdout.isTTY && (process.env.NO_COLOR ?? '') === '';
 
+/** Prints an error as one line on stderr. */
 export function fail(text: string): void {
   process.stderr.write(`endpoint-auditor: ${text}\n`);
 }
@@ -55,6 +56,7 @@ export async function* withProgress<T>(
   }
 }
 
+/** Prints a finding that opened or was resolved as one line on stdout. */
 export function printFinding(finding: Finding): void {
   process.stdout.write(`${formatFindingLine(finding, colour)}\n`);
 }
@@ -66,6 +68,7 @@ function screenWidth(): number | null {
   return Number.isSafeInteger(columns) && columns > 0 ? columns : null;
 }
 
+/** Columns at which sentences wrap. */
 export const terminalWidth = (): number => screenWidth() ?? 120;
 
 /** Prints to stdout. A pipe or a file gets whole lines, as from kubectl. */
@@ -81,6 +84,7 @@ export function exitCodeOf({ unknown, services, foreign, findings }: AuditReport
   return findings.some(({ severity }) => severity !== 'info') ? 1 : 0;
 }
 
+/** Warns that an unknown release is audited as the newest known one. */
 export function warnIfReleaseUnknown(auditor: Auditor): void {
   const named = auditor.kubernetes();
   if (named === null || releaseOf(named) !== null) return;

@@ -112,6 +112,7 @@ export const parseDuration = parser('a duration such as 30s, 1m30s or 500ms', (t
   );
 });
 
+/** Parses a factor over the recording's own speed; `max` is Infinity. */
 export const parseSpeed = parser('a factor above 0, such as 1 or 20, or max', (text) => {
   if (text === 'max') return Infinity;
   return Number(text) > 0 && Number(text) !== Infinity ? Number(text) : undefined;
@@ -177,12 +178,14 @@ export const parseRulesFile = parser('NODE=FILE', (text) => {
   return file.node === null ? undefined : file;
 });
 
+/** Parses `i/n`: the i-th of n shards, from 0. */
 export const parseShard = parser('i/n with i from 0 to n - 1, such as 0/3', (text) => {
   const [, ...numbers] = /^(\d{1,4})\/(\d{1,4})$/.exec(text) ?? [];
   const [index = 0, count = 0] = numbers.map(Number);
   return index < count ? { index, count } : undefined;
 });
 
+/** Parses bytes: a number, or with a unit: `64Mi`, `1G`. */
 export const parseSize = parser('a size such as 64Mi, 1G or 1000000', (text) => {
   const [, value, unit = ''] = /^(\d+(?:\.\d+)?)([kKMG]i?|)$/.exec(text) ?? [];
   const power = ['', 'K', 'M', 'G'].indexOf(unit.charAt(0).toUpperCase());
@@ -304,6 +307,7 @@ const flagGroups = {
   ],
 };
 
+/** Adds groups of flags to a command, in their order in the help. */
 export function addFlags(command: Command, ...groups: (keyof typeof flagGroups)[]): Command {
   for (const group of groups) for (const option of flagGroups[group]) command.addOption(option);
   return command;

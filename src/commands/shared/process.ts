@@ -21,6 +21,7 @@ export function stopSignal(): AbortController {
 /** Growth between two collections in percent: while the heap is small, and afterwards. */
 export const growth = { first: 100, then: 40 } as const;
 
+/** A heap of at least this many bytes is not small. */
 export const smallBytes = 70_000_000;
 
 /** Else V8 learns from the first lists to allocate in the old generation (pretenuring). */
@@ -28,6 +29,7 @@ export function keepNewObjectsYoung(): void {
   v8.setFlagsFromString('--no-allocation-site-pretenuring');
 }
 
+/** Lets the heap grow faster until it is no longer small or `isDone` returns true. */
 export function growHeapFaster(isDone: () => boolean): void {
   v8.setFlagsFromString(`--heap-growing-percent=${growth.first}`);
   const timer = setInterval(() => {

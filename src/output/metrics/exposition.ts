@@ -31,6 +31,7 @@ export function negotiateFormat(accept = '*/*'): ExpositionFormat {
 
 const escapes: Readonly<Record<string, string>> = { '\\': '\\\\', '"': '\\"', '\n': '\\n' };
 
+/** Labels as they appear between braces. */
 export const formatLabels = (labels: Readonly<Partial<Record<string, string | number>>>): string =>
   Object.entries(labels)
     .map(
@@ -55,6 +56,7 @@ export function formatSeries(
   return `${series} # {trace_id="${traceId}"} ${formatNumber(observed)} ${formatNumber(at)}\n`;
 }
 
+/** The series of a family; `common` are labels of all of them. */
 export const formatSamples = <State>(
   { name, collect }: MetricFamily<State>,
   state: State,
@@ -102,5 +104,6 @@ export function formatHead(
   return `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${unitLine}`;
 }
 
+/** The upper bound of a bucket, as a label. */
 export const formatBound = (bound: number, format: ExpositionFormat): string =>
   formatNumber(bound) + (format === 'openmetrics' && Number.isInteger(bound) ? '.0' : '');

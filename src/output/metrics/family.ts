@@ -43,6 +43,7 @@ function collector<State, L extends LabelValues>(
     });
 }
 
+/** The functions that make families without a name, for states of one type. */
 export function familiesOf<State>(stability: MetricFamily<State>['stability'] = 'stable') {
   /** For samples whose labels only the state knows. */
   const samples = (
@@ -67,6 +68,7 @@ export function familiesOf<State>(stability: MetricFamily<State>['stability'] = 
   };
 }
 
+/** Adds names with a prefix, and the units that names end with. */
 export const nameFamilies = <State>(
   prefix: string,
   families: Readonly<Record<string, UnnamedFamily<State>>>,

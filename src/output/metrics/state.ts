@@ -36,6 +36,7 @@ export interface MetricsState extends ServiceSums, Measurements {
 /** Findings opened since the start, by code and severity. */
 export type OpenedFindings = Partial<Record<Code, Partial<Record<Severity, number>>>>;
 
+/** Counts a finding by its code and severity. */
 export function countOpened(opened: OpenedFindings, { code, severity }: Finding): OpenedFindings {
   const bySeverity = (opened[code] ??= {});
   bySeverity[severity] = (bySeverity[severity] ?? 0) + 1;

@@ -76,6 +76,7 @@ function explainAll(findings: readonly Finding[]): Html {
   return renderCard('codes', 'What the codes and causes mean', list);
 }
 
+/** Renders the page of findings. */
 export function renderFindings(status: PageStatus, query: FindingQuery): string {
   const { metrics, resolved, forgotten } = status;
   const { q, state, severity, output, code } = query;

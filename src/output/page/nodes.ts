@@ -93,6 +93,7 @@ function renderWalk(port: string, traces: readonly PacketTrace[]): Html {
   return renderCard('walk', title, traces.length === 0 ? none : traces.map(renderTrace));
 }
 
+/** Renders the page of a node. */
 export function renderNode(status: PageStatus, view: NodeView): string {
   const { node, standing, resolved, asked } = view;
   const { now } = status.metrics;

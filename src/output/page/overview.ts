@@ -101,6 +101,7 @@ const watchTones: Readonly<Record<InputState, Tone>> = {
 
 type Nodes = PageStatus['metrics']['summary']['nodes'];
 
+/** Sorts nodes by the number of ports that do not conform, the most first. */
 export function sortNodes(nodes: Nodes): Nodes {
   const bad = ({ different, unknown, pending }: Nodes[number]): number =>
     different + unknown + pending;
@@ -197,6 +198,7 @@ function renderWatches({ metrics: { watches, now } }: PageStatus): Html {
   return renderCard('watches', 'Watches', markup`<ul class="plain">${items}</ul>`);
 }
 
+/** How full the slices are; `null` without slices. */
 function renderPacking({ metrics: { fill, duplicates } }: PageStatus): Html | null {
   const ratio = fillRatio(fill, fill.max);
   if (ratio === null) return null;
@@ -208,6 +210,7 @@ function renderPacking({ metrics: { fill, duplicates } }: PageStatus): Html | nu
   return renderCard('packing', 'Packing', markup`<p class="lead">${text}</p>`);
 }
 
+/** Renders the overview. */
 export function renderOverview(status: PageStatus): string {
   const { tone, title, text, sign = signs[tone] } = chooseHeadline(status);
   const { summary, watches } = status.metrics;

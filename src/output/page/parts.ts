@@ -38,6 +38,7 @@ export function formatAge(seconds: number): string {
   return age < 172_800 ? `${Math.round(age / 3600)} h` : `${Math.round(age / 86_400)} d`;
 }
 
+/** A number with separators of thousands. */
 export const formatNumber = (count: number): string => count.toLocaleString('en');
 
 const encoded = encodeURIComponent;
@@ -69,15 +70,18 @@ export const signs: Readonly<Record<Tone, string>> = {
   quiet: '·',
 };
 
+/** A sign with its word. */
 export const renderMark = (tone: Tone, word: string = tone): Html =>
   markup`<span class="mark ${tone}"><span aria-hidden="true">${signs[tone]}</span> ${word}</span>`;
 
+/** The Service or node of a finding. */
 export function formatSubject({ namespace, service, node }: Finding): string {
   const name = service === '' ? '' : `${namespace}/${service}`;
   if (node === null) return name;
   return name === '' ? `Node ${node}` : `${name} on ${node}`;
 }
 
+/** The page with the most details of a finding. */
 export const findingPath = ({ namespace, service, node }: Finding): string =>
   node === null ? servicePath(namespace, service) : nodePath(node);
 
@@ -89,6 +93,7 @@ function renderSides({ actual, expected }: Finding): Html | null {
   return sides.length === 0 ? null : markup`<dl class="sides">${sides}</dl>`;
 }
 
+/** One finding as a list item. */
 export function renderFinding(finding: Finding, now: number): Html {
   const { code, severity, output, cause, since, resolvedAt } = finding;
   const subject = formatSubject(finding);
@@ -166,16 +171,19 @@ export function renderFlushCard(
   return renderCard(id, title, shown, ' flush');
 }
 
+/** A list with all findings; nothing without any. */
 export const renderFindingList = (findings: readonly Finding[], now: number): Html[] =>
   findings.length === 0
     ? []
     : [markup`<ul class="findings">${findings.map((finding) => renderFinding(finding, now))}</ul>`];
 
+/** The last resolved findings of a Service or a node; `null` without any. */
 export const renderResolved = (resolved: readonly Finding[], now: number): Html | null => {
   const latest = resolved.slice(-10).reverse();
   return renderFlushCard('resolved', 'Resolved findings', renderFindingList(latest, now));
 };
 
+/** What a list without a heading shows if nothing is in it. */
 export const renderNothing = (text: string): Html =>
   markup`<p class="none dim" data-key="none"><br>${text}</p>`;
 
@@ -197,14 +205,17 @@ ${columns.length > 0 && markup`<thead><tr>${columns}</tr></thead>`}
 <tbody>${rows}</tbody></table></div>`;
 }
 
+/** A cell with a number. */
 export const renderNumber = (text: string): Html =>
   markup`<td${text === '0' && markup` class="zero"`}>${text}</td>`;
 
+/** A test for texts that contain all words of a search. */
 export function createSearch(query: string): (text: string) => boolean {
   const words = query.toLowerCase().split(/\s+/);
   return (text) => words.every((word) => text.includes(word));
 }
 
+/** A form that selects what a page lists, with a search and other fields. */
 export const renderFilter = (
   path: string,
   q: string,

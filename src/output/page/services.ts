@@ -52,6 +52,7 @@ export const serviceFields = ['q', 'verdict'] as const;
 
 const servicesPerPage = 100;
 
+/** The worst verdict on an output of a Service; null if no controller writes any. */
 function worstVerdict({ share: { verdicts } }: ServiceNumbers): Verdict | null {
   const found = serviceOutputs.map((output) => verdicts[output]);
   return verdictOrder.find((verdict) => found.includes(verdict)) ?? null;
@@ -85,6 +86,7 @@ function findServices(services: Iterable<ServiceNumbers>, query: ServiceQuery): 
   return found.map(({ numbers }) => numbers);
 }
 
+/** Renders the page of Services. */
 export function renderServices(
   status: PageStatus,
   services: Iterable<ServiceNumbers>,
@@ -328,6 +330,7 @@ function renderLag({ lag }: ServiceView) {
   ]);
 }
 
+/** Renders the page of a Service. */
 export function renderService(status: PageStatus, view: ServiceView): string {
   const { namespace, service: name, outputs, standing, resolved, now } = view.status;
   const { table, from } = view;

@@ -42,8 +42,10 @@ export function findAlert(code: Code): string | null {
   return alert === null ? null : `EndpointAuditor${alert}`;
 }
 
+/** The section of a code or a cause in the list of findings. */
 export const findingUrl = (name: Code | `cause-${Cause}`): string =>
   `${documents}/findings.md#${name}`;
 
+/** The section of an alert in the runbook. */
 export const runbookUrl = (alert: string): string =>
   `${documents}/runbook.md#${alert.toLowerCase()}`;

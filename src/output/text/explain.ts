@@ -19,6 +19,7 @@ export interface ExplainDocument extends Explanation {
   readonly kind: 'explain';
   /** The explained moment, Unix seconds on the input's clock; null if the input has no times. */
   readonly at: number | null;
+  /** The changes of the subject; null if the input has no history. */
   readonly history: readonly HistoryEntry[] | null;
 }
 

@@ -32,6 +32,7 @@ export const escapeMarkup = (text: string): string =>
     (character) => markup[character as keyof typeof markup],
   );
 
+/** Shortens a text to at most `length` characters, with an ellipsis at its end. */
 export function truncate(text: string, length: number): string {
   if (text.length <= length) return text;
   const characters = Array.from(text.slice(0, 2 * length + 2));
@@ -104,6 +105,7 @@ export interface RenderOptions {
 
 export type TextStyle = Parameters<typeof styleText>[0];
 
+/** Applies a style if `colour` is true. */
 export const paint = (colour: boolean, style: TextStyle, text: string): string =>
   colour ? styleText(style, text, { validateStream: false }) : text;
 
@@ -127,6 +129,7 @@ export function formatTable(
 
 export const invisible = /[\p{Cf}\p{Cs}\p{Zl}\p{Zp}\u007f-\u009f]/gu;
 
+/** Escapes each UTF-16 code unit. */
 export const codeUnits = (text: string): string =>
   text.replace(/[^]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
 

@@ -70,6 +70,7 @@ export function createLagReport({ samples, journeys, ...clock }: LagSource) {
 
 type LagName = 'convergence' | 'trigger' | 'readiness' | 'removal' | 'programming';
 
+/** All distributions in seconds, including those without a value. */
 export function listDistributions(
   convergence: ConvergenceLag,
   trigger: TriggerLag,

@@ -86,6 +86,7 @@ function summarizeSizes(sizes: ResourceSizes) {
   return {
     objects: objectCount(sizes),
     maxBytes: largestBytes(sizes),
+    /** The number of objects of at most this many bytes. */
     bytes: sizeBounds.map((atMost, index) => ({ atMost, objects: counts[index] ?? 0 })),
     updates: sizes.updates,
     updateBytes: sizes.updateBytes,

@@ -3,6 +3,7 @@
 
 export type TracingCounts = ReturnType<typeof noTracingCounts>;
 
+/** Counts since the start. */
 export const noTracingCounts = () => ({
   /** Ended journeys by the reason to trace them; `none` counts those without a trace. */
   journeys: { slow: 0, ratio: 0, none: 0 },
@@ -24,6 +25,7 @@ function readCount(variables: Variables, name: string, fallback: number): number
   return invalid(name, 'a whole number above 0', text);
 }
 
+/** `null` if no exporter is requested. */
 function readExporter(variables: Variables): 'otlp' | 'zipkin' | null {
   const exporter = variables.get('OTEL_TRACES_EXPORTER') ?? null;
   if (exporter === 'none') return null;
@@ -45,6 +47,7 @@ function readExporter(variables: Variables): 'otlp' | 'zipkin' | null {
   return invalid(find('PROTOCOL'), 'http/protobuf', protocol);
 }
 
+/** `null` if no journey is traced, not even a slow one. */
 function readRatio(variables: Variables): number | null {
   const sampler = variables.get('OTEL_TRACES_SAMPLER')?.replace(/^parentbased_/, '');
   if (sampler === 'always_off') return null;
@@ -71,6 +74,7 @@ export function readTracingSettings(environment: Readonly<Record<string, string 
   }
   if (variables.get('OTEL_SDK_DISABLED')?.toLowerCase() === 'true') return null;
   const exporter = readExporter(variables);
+  /** The traced share of journeys that are not slow, 0 to 1. */
   const ratio = exporter === null ? null : readRatio(variables);
   if (exporter === null || ratio === null) return null;
   /** Queue and batch sizes in spans, times in milliseconds. */

@@ -52,6 +52,7 @@ const countSpans = ({ stages }: Journey): number => stages.length + 1;
 
 export type Tracing = ReturnType<typeof createTracing>;
 
+/** Selects journeys and queues them for the sender. */
 export function createTracing(
   { ratio, limits }: TracingSettings,
   sender: TraceSender,
@@ -60,6 +61,7 @@ export function createTracing(
   const queue: TracedJourney[] = [];
   let queued = 0;
   let timer: NodeJS.Timeout | null = null;
+  /** Sends at most this many journeys, until the sender is full. */
   function drain(most: number): void {
     let sent = 0;
     for (const traced of queue.slice(0, most)) {

@@ -53,6 +53,7 @@ const absent = /^(?:frag|rt|hbh|dst|ah|esp|mh|icmp|icmp6|igmp)$/;
 const plain =
   /^(?:tcp|udp|udplite|sctp|dccp|multiport|iprange|conntrack|state|(?:conn)?mark|ttl|hl)$/;
 
+/** What the options of a module ask for; `text` is all of it, as it is written. */
 export function matchesOf(module: string, options: readonly Option[], text: string): Statement[] {
   if (note.test(module)) return [{ kind: 'note', text }];
   if (absent.test(module)) return [{ kind: 'never', text }];
@@ -64,6 +65,7 @@ export function matchesOf(module: string, options: readonly Option[], text: stri
   });
 }
 
+/** What one option asks for; unknown, with this text, if it is not modelled. */
 export const matchOf = (option: Option, text: string): Match =>
   optionReaders[option.name]?.(option, text) ?? { kind: 'unknown', text };
 
@@ -150,6 +152,7 @@ const optionReaders: Readonly<Record<string, OptionReader>> = {
   '--hl-eq': readHops(2),
 };
 
+/** The bits of these flags; null if one of them is none. */
 function flagsOf(names = ''): number | null {
   const bits = names.split(',').map((name) => tcpFlags[name.toLowerCase()]);
   return bits.includes(undefined) ? null : bits.reduce<number>((all, bit = 0) => all | bit, 0);

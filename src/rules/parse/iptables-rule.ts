@@ -22,6 +22,7 @@ const parts = new RegExp(`(?:${comment}|[^" ]+|${quoted}|${innerSpace})+`, 'g');
 
 const words = new RegExp(`${quoted}|[^ ]+`, 'g');
 
+/** Parses the options of a rule. Never throws. */
 export function parseRule(options: string, cache: PartCache = new Map()): readonly Statement[] {
   const jump = options.lastIndexOf(' -j ');
   const target = options.slice(jump + 4);
@@ -48,6 +49,7 @@ function cached(
 /** Nearly every address and comment is different, so these are not cached. */
 const isDistinct = (part: string): boolean => /-[sd] |--comment /.test(part);
 
+/** Whether a word is an option or the negation of one: not if it is quoted or a number. */
 const isOption = (word: string): boolean => /^[-!](?!\d)/.test(word);
 
 const withoutQuotes = (word: string): string =>

@@ -209,6 +209,7 @@ function statusMatch(left: unknown, bit: unknown, { op, right }: RawMatch): Matc
 const wordsOf = (right: unknown): string[] =>
   partsOf(right, tagOf(right)[0] === '|' ? '|' : 'set').filter((word) => typeof word === 'string');
 
+/** Bits as a number, as the names of TCP's flags, or as several joined; null if it is neither. */
 function bitsOf(value: unknown): number | null {
   if (typeof value === 'number') return value;
   if (typeof value === 'string') return tcpFlags[value] ?? null;
@@ -288,6 +289,7 @@ function anonymous(raw: unknown): ElementSet {
   };
 }
 
+/** A named set or map, or one that is written on the spot; null if it is not listed. */
 function setOf(data: unknown, table: Table): ElementSet | null {
   if (typeof data !== 'string') return anonymous(data);
   return table.sets.get(data.replace(/^@/, '')) ?? null;
@@ -407,6 +409,7 @@ export const setsMark = (rule: RawRule): boolean =>
     return tag === 'xt' && marks.includes(String(name));
   });
 
+/** The bits of marks that the rule asks for. */
 export function askedBitsOf(rule: RawRule): number {
   let bits = 0;
   for (const expression of rule.expr) {

@@ -161,6 +161,7 @@ function baseOf({ hook, type, prio, policy }: RawObject, created: number): Base 
   };
 }
 
+/** What each rule of a device's chain asks for first, as if it said so. */
 function guardsOf({ hook, dev }: RawObject): readonly unknown[] {
   if (hook !== 'ingress' && hook !== 'egress') return [];
   const key = hook === 'ingress' ? 'iifname' : 'oifname';

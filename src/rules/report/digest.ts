@@ -54,6 +54,7 @@ export function readKey(key: string): RuleFrontend | null {
   return { family, address, protocol: known, port, translators: 1 };
 }
 
+/** The packets that are put to a frontend, in their order. */
 export function packetsOf(frontend: RuleFrontend, asking: NodeSenders): Packet[] {
   const { family, address, protocol, port: dport } = frontend;
   const own = asking.addresses.filter((text) => text.includes(':') === (family === 'ip6'));
@@ -73,6 +74,7 @@ export function packetsOf(frontend: RuleFrontend, asking: NodeSenders): Packet[]
   });
 }
 
+/** A packet as it is asked for: `outside,198.51.100.7,10.96.0.1,tcp,443`. */
 export function packetText({ from, src, dst, protocol, dport, iif }: Packet): string {
   return [from, src, dst, protocol, dport, ...(iif === undefined ? [] : [iif])].join(',');
 }
@@ -95,6 +97,7 @@ export interface PacketWords {
   readonly endpoints: Iterable<string>;
 }
 
+/** What becomes of all packets of a frontend, in words. */
 export function wordsAt(
   frontend: RuleFrontend,
   asking: NodeSenders,
@@ -157,6 +160,7 @@ function podsOf({ pods, addresses }: NodeSenders): (ip: string) => boolean {
   return (ip) => ranges.length > 0 && !addresses.includes(ip) && isWithinAny(ip, ranges);
 }
 
+/** One outcome in words, without what kube-proxy is free to choose. */
 export function wordsOf(outcome: PacketOutcome): string {
   const words: string[] = [];
   if (outcome.unknown.length > 0) words.push('unknown');
@@ -215,6 +219,7 @@ export interface Digests {
   readonly actual: string | null;
 }
 
+/** What becomes of these packets in 64 bits, as 16 hexadecimal digits. */
 export const digestOf = (words: readonly string[]): string => hash64(words.join('\n'));
 
 /** FNV-1a in two halves with different beginnings, each mixed at its end as MurmurHash3 mixes. */

@@ -28,6 +28,7 @@ type MatchedFields = Readonly<Partial<Record<string, readonly Range[]>>>;
 
 const protocols: Record<number, Protocol> = { 6: 'tcp', 17: 'udp', 132: 'sctp' };
 
+/** Each once. */
 export function frontendsInRules(ruleset: RuleSet): RuleFrontend[] {
   const found: Search['found'] = new Map();
   for (const table of ruleset.tables) {

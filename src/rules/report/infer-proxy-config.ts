@@ -26,6 +26,7 @@ export const modeIn = ({ tables }: RuleSet): ProxyConfig['mode'] =>
 const isKubeProxys = ({ source, name }: Table): boolean =>
   source === 'nft' && name === 'kube-proxy';
 
+/** What the rules of a kube-proxy of this mode show of its configuration. */
 export function settingsIn(ruleset: RuleSet, mode: ProxyConfig['mode']): InferredSettings {
   const isOwn =
     mode === 'nftables'
@@ -110,6 +111,7 @@ function* shortCut(table: Table): Generator<string> {
   }
 }
 
+/** The network or the interface that a rule asks senders for; null: neither. */
 function senderIn({ statements }: Rule, negate: boolean): string | null {
   for (const one of statements) {
     if (one.kind === 'interface' && one.side === 'in' && one.negate === negate) {
@@ -129,6 +131,7 @@ function byInterface(name: string): InferredSettings {
     : { detectLocalMode: 'BridgeInterface', bridgeInterface: name };
 }
 
+/** The network that is this range; null if it is none. */
 function networkOf({ low, high }: Range): string | null {
   const size = BigInt(high) - BigInt(low) + 1n;
   const bits = size.toString(2).length - 1;

@@ -57,6 +57,7 @@ type TranslationAction = Extract<
 /** With more possible results than this the destination is unknown. */
 const mostWays = 16;
 
+/** Each state that the translation may bring the packet into; `state` itself if it is one. */
 export function translate(action: TranslationAction, state: PacketState): readonly PacketState[] {
   if (action.kind !== 'snat' && action.kind !== 'masquerade' && state.questions !== null) {
     askPacket(state, ({ destination, destinationPort }) => `${destination} ${destinationPort}`);
@@ -128,6 +129,7 @@ const keptPort = (ports: Range<number> | null, current: number | null): number |
     ? current
     : ports.low;
 
+/** All values of a range, or else the current one; null if it is unknown or there are too many. */
 function valuesOf<T extends Address>(range: Range<T> | null, current: T | null): T[] | null {
   if (range === null) return current === null ? null : [current];
   const { low, high }: Range = range;

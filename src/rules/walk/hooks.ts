@@ -26,6 +26,7 @@ export type Station = BaseChain | NatHook;
 /** For each hook the orders in which its stations may run: nearly always one. */
 export type Hooks = Readonly<Record<Hook, readonly (readonly Station[])[]>>;
 
+/** The hooks that packets of this family meet. */
 export function hooksOf(ruleset: RuleSet, family: Family): Hooks {
   const chains = ruleset.tables
     .filter((table) => table.family === family || table.family === 'inet')
@@ -45,6 +46,7 @@ function baseChain(table: Table, chain: Chain): BaseChain[] {
   return isEmpty ? [] : [{ chain, base, table }];
 }
 
+/** Whether a hook is behind routing: there, NAT changes the source. */
 export const changesSource = (hook: Hook): boolean => hook === 'postrouting' || hook === 'input';
 
 function stationsOf(hook: Hook, chains: readonly BaseChain[]): readonly (readonly Station[])[] {

@@ -85,6 +85,7 @@ function fieldAnswer(match: MatchOf<'field'>, state: PacketState): MatchResult {
 
 const knownValue = ({ value, known }: Bits): number | null => (known === 0xffffffff ? value : null);
 
+/** What the packet carries in a field; null if it is not known. */
 const numbers: Readonly<Record<PacketField, (state: PacketState) => Address | null>> = {
   source: ({ source }) => source,
   destination: ({ destination }) => destination,
@@ -120,6 +121,7 @@ function bitsAnswer(
   return possible ? 'unknown' : answer(false, negate);
 }
 
+/** null if the packet has no such field, or it is not known. */
 function bitsOf(field: PacketField, state: PacketState): Bits | null {
   if (field === 'mark') return state.mark;
   if (field === 'connection mark') return state.connectionMark;
@@ -277,6 +279,7 @@ type Places = Map<Address, number[]>;
 
 const none: readonly number[] = [];
 
+/** null if any place may be one. */
 const placesOf = (by: Places, value: Address | null): readonly number[] | null =>
   value === null ? null : (by.get(value) ?? none);
 

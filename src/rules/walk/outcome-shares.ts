@@ -7,6 +7,7 @@ import { holds } from './walk-state.ts';
 
 export const isDestination = (outcome: string): boolean => outcome.includes(':');
 
+/** The outcomes of a copy of a packet, which `take` walks on. */
 export function tallyOf(state: PacketState, take: (copy: PacketState) => void): Tally {
   const tally: Tally = new Map();
   take({ ...state, tally, weight: 1 });
@@ -32,6 +33,7 @@ export function addTally(tally: Tally, part: Tally, weight: number): void {
   }
 }
 
+/** Adds one share, which becomes the tally's own. */
 export function addShare(tally: Tally, outcome: string, part: Share): void {
   const share = tally.get(outcome);
   if (share === undefined) {

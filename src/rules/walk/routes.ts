@@ -47,6 +47,7 @@ export function readRoutes(route: string, trie: string, devices: readonly string
   return { main, others, uplinks: [...new Set([...devices, ...gateways])].sort() };
 }
 
+/** A line of `route`; null if it is none. */
 function routeIn(line: string): Route | null {
   const [name = '', network = '', , flags = '', , , , mask = ''] = line.split(/\s+/);
   const range = parseNetwork(`${addressIn(network)}/${addressIn(mask)}`);
@@ -63,6 +64,7 @@ const addressIn = (word: string): string =>
     .reverse()
     .join('.');
 
+/** The networks of `fib_trie` in tables other than main and local; null if it is no such file. */
 function networksIn(trie: string): Range[] | null {
   const networks: Range[] = [];
   let isOther: boolean | null = null;

@@ -56,6 +56,7 @@ type Next = 'same rule' | 'next rule' | 'over';
 const mostSteps = 2_000_000;
 const deepest = 400;
 
+/** Walks a base chain, and on from there. */
 export function runBase(walk: Walk, base: BaseChain, state: PacketState): void {
   const { chain } = base;
   const rules = candidatesOf(chain, state);

@@ -16,6 +16,7 @@ export const forkedTooOften = 'the rules fork too often';
 
 const newNode = (): DecisionNode => ({ question: null, branches: new Map(), leaf: null });
 
+/** Takes a packet on that was translated just now. */
 export function continueTranslated(walk: Walk, state: PacketState): void {
   const { destination, destinationPort, goal, remembered, affinity, questions } = state;
   const isKnown = destination !== null && destinationPort !== null && goal !== null;
@@ -35,12 +36,14 @@ function treeOf({ trees }: Walk, state: PacketState): DecisionTree {
   return tree;
 }
 
+/** The leaf that the packet reaches; null if there is none yet. */
 function leafOf({ root }: DecisionTree, state: PacketState): DecisionLeaf | null {
   let node: DecisionNode | undefined = root;
   while (node?.question) node = node.branches.get(node.question(state));
   return node?.leaf ?? null;
 }
 
+/** Walks a packet in full; null if the tree has enough leaves. */
 function addLeaf(walk: Walk, tree: DecisionTree, state: PacketState): DecisionLeaf | null {
   if (tree.leaves >= maxLeaves) return null;
   const { goal, trace } = state;

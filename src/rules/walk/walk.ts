@@ -177,6 +177,7 @@ function onward(walk: Walk, state: PacketState): void {
   }
 }
 
+/** Whether the packet is for the node itself; null: its destination is not known. */
 const isLocal = (state: PacketState): boolean | null =>
   askPacket(state, (packet) => {
     const { toNode, destination } = packet;

@@ -40,6 +40,7 @@ export interface Body extends AsyncIterable<Uint8Array> {
   readonly hasMore?: (() => boolean) | undefined;
 }
 
+/** Sends one request; rejects when no answer comes. */
 export type Ask = (request: ApiRequest) => Promise<ApiAnswer>;
 
 /** The environment of reflectors; `now` is the clock, Unix seconds. */

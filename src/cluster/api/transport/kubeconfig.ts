@@ -72,6 +72,7 @@ async function credentialsOf({ config, cluster, proxyUrl }: ReturnType<typeof lo
     server: cluster.server,
     headers: Object.fromEntries(trimmed),
     tls,
+    /** Resolves with null where no proxy is needed. */
     openProxy: async () => (proxyUrl === null ? null : proxyTo(proxyUrl, cluster, tls)),
   };
 }
@@ -135,6 +136,7 @@ function load({ kubeconfig, context }: KubeconfigOptions) {
   return { config, cluster, proxyUrl };
 }
 
+/** Makes a context the current one. Throws an Error that says what is wrong with it. */
 function choose(config: KubeConfig, context: string | null): Cluster {
   const name = context ?? config.getCurrentContext();
   const chosen = config.getContextObject(name);

@@ -12,10 +12,12 @@ export interface Cursor {
   at: number;
 }
 
+/** A part of some bytes. */
 export interface ByteSpan extends Readonly<Cursor> {
   readonly end: number;
 }
 
+/** The bytes are no message: `expected` says what should be there. */
 const malformed = (expected: string) => new WrongType('', expected, undefined);
 
 export const varintType = 0;
@@ -92,6 +94,7 @@ export function readEnd(cursor: Cursor, end: number): number {
   return to;
 }
 
+/** The place of the bytes that begin with their length. */
 export function readSpan(cursor: Cursor, end: number): ByteSpan {
   const to = readEnd(cursor, end);
   const span = { bytes: cursor.bytes, at: cursor.at, end: to };
@@ -99,6 +102,7 @@ export function readSpan(cursor: Cursor, end: number): ByteSpan {
   return span;
 }
 
+/** Passes over the value of the field that has this tag. */
 export function skip(cursor: Cursor, tag: number, end: number): void {
   switch (tag & 7) {
     case lengthType:
@@ -132,6 +136,7 @@ function skipGroup(cursor: Cursor, end: number): void {
 /** Recent strings by length, first and last byte: comparing is cheaper than decoding. */
 const recent = new Array<string>(2048).fill('');
 
+/** The string that begins with its length. */
 export function readText(cursor: Cursor, end: number): string {
   const to = readEnd(cursor, end);
   const { bytes, at } = cursor;

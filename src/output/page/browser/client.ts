@@ -195,6 +195,7 @@ export function handleKeys(): void {
   });
 }
 
+/** Removes the charts that are no longer on the page, or all of them. */
 export function removeCharts(charts: PageState['charts'], all: boolean): void {
   for (const [figure, { plot }] of charts) {
     if (figure.isConnected && !all) continue;
@@ -223,6 +224,7 @@ export function drawAll({ charts }: PageState): void {
   }
 }
 
+/** Formats seconds for an axis of powers of ten. */
 export function secondsText(value: number | null): string {
   if (value === null) return '–';
   if (value < 0.9995) return `${Number((value * 1000).toPrecision(2))} ms`;
@@ -270,6 +272,7 @@ export function chartOptions(target: Element, names: readonly string[]): uPlot.O
   };
 }
 
+/** Adapts charts to the width and the colours of the page. */
 export function followShape(state: PageState): void {
   let timer = 0;
   addEventListener('resize', () => {
