@@ -137,8 +137,8 @@ async function firstWrong(folder: string, count: number): Promise<string | null>
     child.kill();
     return line;
   }
-  const [code] = child.exitCode === null ? await once(child, 'exit') : [child.exitCode];
-  if (code !== 0) throw new Error(`The lives cannot be run: exit code ${String(code)}`);
+  if (child.exitCode === null) await once(child, 'exit');
+  if (child.exitCode !== 0) throw new Error('The lives cannot be run');
   return null;
 }
 
