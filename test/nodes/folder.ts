@@ -14,7 +14,7 @@ import type { Family, Rule, RuleSet } from '../../src/rules/ruleset.ts';
 import { mergeRuleSets, rulesOf } from '../../src/rules/ruleset.ts';
 import type { NodeContext } from '../../src/rules/walk/walk-state.ts';
 import type { Destination, OutcomeShare, PacketOutcome } from '../../src/rules/walk/walk.ts';
-import { walk } from '../rules/walking.ts';
+import { walk } from '../rules/rulesets.ts';
 
 export interface PacketLine {
   readonly about: string;

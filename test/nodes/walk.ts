@@ -37,7 +37,7 @@ import { frontendsInRules } from '../../src/rules/report/frontends.ts';
 import { decodeOutcomes, encodeOutcomes } from '../../src/rules/report/outcome-json.ts';
 import type { Forwarding } from '../../src/shadow/forwarding.ts';
 import { expectedForwarding, slicesByService } from '../../src/shadow/forwarding.ts';
-import { walk } from '../rules/walking.ts';
+import { walk } from '../rules/rulesets.ts';
 import type { Folder, PacketCounts } from './folder.ts';
 import { checkPackets, foldersBelow, readBytes, readFolder } from './folder.ts';
 

@@ -8,7 +8,7 @@ import { expect, test } from 'vitest';
 import { readRulesDump } from '../../../src/rules/parse/rules-dump.ts';
 import type { RuleSet } from '../../../src/rules/ruleset.ts';
 import type { PacketOutcome } from '../../../src/rules/walk/walk.ts';
-import { walk } from '../../rules/walking.ts';
+import { walk } from '../../rules/rulesets.ts';
 import type { Api, ServiceObject, SliceObject } from '../../scenarios/api.ts';
 import { createApi } from '../../scenarios/api.ts';
 import { readBytes, readFolder } from '../folder.ts';

@@ -18,7 +18,7 @@ import type { RuleSet } from '../../../src/rules/ruleset.ts';
 import type { PacketOutcome } from '../../../src/rules/walk/walk.ts';
 import type { ExpectedOutcome } from '../../../src/shadow/forwarding.ts';
 import { expectedForwarding, slicesByService } from '../../../src/shadow/forwarding.ts';
-import { walk } from '../../rules/walking.ts';
+import { walk } from '../../rules/rulesets.ts';
 import type { Api, NodeObject } from '../../scenarios/api.ts';
 import { createApi, epoch } from '../../scenarios/api.ts';
 import type { Scenario, Statement, Step } from '../../scenarios/parse.ts';

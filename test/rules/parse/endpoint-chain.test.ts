@@ -10,7 +10,7 @@ import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
 import type { Chains, DnatTarget, Family, RuleSet, Table } from '../../../src/rules/ruleset.ts';
 import { chainsOf, rulesOf } from '../../../src/rules/ruleset.ts';
 import { foldersBelow, readFolder } from '../../nodes/folder.ts';
-import { walk } from '../walking.ts';
+import { walk } from '../rulesets.ts';
 
 /** The chains of a table without their targets, so that a walk parses all their rules. */
 const withoutTargets = (chains: Chains): Chains =>

@@ -8,7 +8,7 @@ import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
 import type { RuleSet } from '../../../src/rules/ruleset.ts';
 import { DumpError, rulesOf } from '../../../src/rules/ruleset.ts';
 import { foldersBelow, readBytes } from '../../nodes/folder.ts';
-import { printIptables } from '../print.ts';
+import { printIptables } from '../rulesets.ts';
 
 const nodes = `${import.meta.dirname}/../../nodes`;
 

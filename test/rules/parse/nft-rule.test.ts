@@ -9,7 +9,7 @@ import {
 import type { ElementSet, Match, Statement } from '../../../src/rules/ruleset.ts';
 import { chainsOf } from '../../../src/rules/ruleset.ts';
 import { evaluate } from '../../../src/rules/walk/match.ts';
-import { stateOf } from '../print.ts';
+import { stateOf } from '../rulesets.ts';
 
 const set = (name: string, dynamic = false): ElementSet => ({
   name,

@@ -18,7 +18,7 @@ import {
 } from '../../../src/rules/report/outcome-json.ts';
 import type { OutcomeShare, PacketOutcome } from '../../../src/rules/walk/walk.ts';
 import { foldersBelow, readFolder } from '../../nodes/folder.ts';
-import { walk } from '../walking.ts';
+import { walk } from '../rulesets.ts';
 
 const decisive = new Set([
   ...['accept', 'drop', 'reject', 'return', 'notrack', 'unknown verdict', 'dnat', 'dnat by map'],

@@ -5,7 +5,7 @@ import { parseNetwork } from '../../../src/model/ip.ts';
 import type { Translation } from '../../../src/rules/ruleset.ts';
 import { changeMark, translate } from '../../../src/rules/walk/actions.ts';
 import type { Bits, PacketState } from '../../../src/rules/walk/walk-state.ts';
-import { stateOf } from '../print.ts';
+import { stateOf } from '../rulesets.ts';
 
 const range = (low: number, high = low): { low: number; high: number } => ({ low, high });
 

@@ -4,7 +4,7 @@ import { parseRule } from '../../../src/rules/parse/iptables-rule.ts';
 import type { ElementSet, Match } from '../../../src/rules/ruleset.ts';
 import { evaluate, lookup } from '../../../src/rules/walk/match.ts';
 import type { PacketState } from '../../../src/rules/walk/walk-state.ts';
-import { stateOf } from '../print.ts';
+import { stateOf } from '../rulesets.ts';
 
 function matchOf(text: string): Match {
   const [match] = parseRule(text);

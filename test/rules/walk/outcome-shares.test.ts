@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { addHull, addTally, count, isDestination } from '../../../src/rules/walk/outcome-shares.ts';
 import type { Tally } from '../../../src/rules/walk/walk-state.ts';
 import { holds } from '../../../src/rules/walk/walk-state.ts';
-import { stateOf } from '../print.ts';
+import { stateOf } from '../rulesets.ts';
 
 function tallyOf(shares: Readonly<Record<string, number>>, masqueraded = false): Tally {
   const tally: Tally = new Map();

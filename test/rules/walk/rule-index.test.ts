@@ -5,7 +5,7 @@ import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
 import type { Match } from '../../../src/rules/ruleset.ts';
 import { rulesOf } from '../../../src/rules/ruleset.ts';
 import { candidatesOf, evaluate } from '../../../src/rules/walk/match.ts';
-import { stateOf } from '../print.ts';
+import { stateOf } from '../rulesets.ts';
 
 const address = fc.integer({ min: 1, max: 4 }).map((host) => `10.96.0.${host}`);
 const port = fc.integer({ min: 1, max: 4 });

@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest';
 import type { Packet } from '../../../src/model/proxy-config.ts';
 import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
 import type { PacketOutcome } from '../../../src/rules/walk/walk.ts';
-import { walk } from '../walking.ts';
+import { walk } from '../rulesets.ts';
 
 const packet: Packet = {
   from: 'outside',

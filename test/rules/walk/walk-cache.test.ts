@@ -8,7 +8,7 @@ import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
 import { isSameButDestination } from '../../../src/rules/walk/walk-cache.ts';
 import type { OutcomeShare, PacketOutcome } from '../../../src/rules/walk/walk.ts';
 import { createWalk } from '../../../src/rules/walk/walk.ts';
-import { stateOf } from '../print.ts';
+import { stateOf } from '../rulesets.ts';
 
 const endpoint = fc.constantFrom(
   ...['10.244.0.5:80', '10.244.0.5:81', '10.244.0.6:80', '10.244.1.6:80'],

@@ -13,7 +13,7 @@ import { mergeRuleSets } from '../../../src/rules/ruleset.ts';
 import { routeLookup } from '../../../src/rules/walk/routes.ts';
 import type { NodeContext } from '../../../src/rules/walk/walk-state.ts';
 import type { PacketOutcome } from '../../../src/rules/walk/walk.ts';
-import { walk } from '../walking.ts';
+import { walk } from '../rulesets.ts';
 
 /** The names of the table are addresses here, of either family. */
 const addresses = {

@@ -1,11 +1,25 @@
-// Writes a rule set of iptables back as iptables-save would, from what was read, not from its
-// text: what a reader lost or misread cannot come back.
+// What tests do with rule sets. One function writes a rule set as iptables-save does, from what was
+// read, so that a mistake of the reader shows. The other walks packets: those with the same rule
+// set and node share one walk, so that later ones use what earlier ones have found.
 
-import { formatAddress } from '../../src/model/ip.ts';
 import type { Range } from '../../src/model/ip.ts';
+import { formatAddress } from '../../src/model/ip.ts';
+import type { Packet } from '../../src/model/proxy-config.ts';
 import type { Rule, RuleSet, Statement } from '../../src/rules/ruleset.ts';
 import { rulesOf } from '../../src/rules/ruleset.ts';
-import type { PacketState } from '../../src/rules/walk/walk-state.ts';
+import type { NodeContext, PacketState } from '../../src/rules/walk/walk-state.ts';
+import type { PacketOutcome } from '../../src/rules/walk/walk.ts';
+import { createWalk } from '../../src/rules/walk/walk.ts';
+
+const walks = new WeakMap<RuleSet, WeakMap<NodeContext, ReturnType<typeof createWalk>>>();
+
+export function walk(ruleset: RuleSet, node: NodeContext, packet: Packet): PacketOutcome {
+  const byNode = walks.get(ruleset) ?? new WeakMap<NodeContext, ReturnType<typeof createWalk>>();
+  walks.set(ruleset, byNode);
+  const known = byNode.get(node) ?? createWalk(ruleset, node);
+  byNode.set(node, known);
+  return known(packet);
+}
 
 /** The whole dump. */
 export function printIptables(ruleset: RuleSet): string {
