@@ -6,7 +6,6 @@ import { collect, programs, runProgram } from '../../src/agent/collect.ts';
 import { withPrograms } from '../processes.ts';
 
 const [save] = programs;
-if (save === undefined) throw new Error('There are no programs');
 
 const ruled = "printf '*nat\\n:PREROUTING ACCEPT [0:0]\\nCOMMIT\\n'";
 const commented = `printf '# by iptables\\n'; ${ruled}`;
