@@ -2,7 +2,8 @@
 // statements in the order in which the kernel evaluates them, matches first. A statement that a
 // parser does not model is `unknown` with its text: never left out, never assumed to match.
 //
-// Left out: families arp and bridge, counters, handles, and the times of a set's elements.
+// Left out: families arp, bridge and netdev (no Service traffic of a node passes them), counters,
+// handles, and the times of a set's elements.
 
 import type { Address, Range } from '../model/ip.ts';
 

@@ -2,6 +2,9 @@
 // them. Endpoints and the slices of each address type are separate places, because one condition
 // can have another effect at each. Conditions fail by the predicates of shadow/endpoints.ts and
 // shadow/endpointslice.ts, and a test compares them with the desired state.
+//
+// Left out, because no controller reads it: the exact phase, the container or readiness gate that
+// keeps a pod from being ready, and container ports without a name.
 
 import { parseIP } from '../../model/ip.ts';
 import type { AddressType, Node, Pod, Service, ServicePort } from '../../model/objects.ts';

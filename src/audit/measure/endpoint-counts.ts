@@ -3,7 +3,8 @@
 //
 // Conditions have the defaults of kube-proxy (k8s.io/kubernetes@v1.36.3
 // pkg/proxy/endpointslicecache.go addEndpoints). It takes one of equal addresses under one port
-// map, often by Go's map order, so nodes may differ where the conditions differ.
+// map, often by Go's map order, so nodes may differ where the conditions differ. Absent conditions
+// mean ready, serving and not terminating.
 //
 // The fill follows metrics/cache.go (numDesiredSlices, totals) of k8s.io/endpointslice@v0.36.3:
 // endpoints with equal ports share slices of at most `max` endpoints, and a Service without

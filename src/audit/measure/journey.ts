@@ -225,6 +225,7 @@ function reach(state: State, open: Open, stage: OutputStage, nodes: readonly str
   finish(state, open);
 }
 
+/** Rules of a node, read at `at` in Unix seconds; `before`: the reading before, null if none. */
 interface JourneyReading {
   readonly at: number;
   readonly before: number | null;

@@ -156,6 +156,7 @@ function isStale(differences: PacketDifferences): boolean {
   const services = differences
     .filter(({ code }) => stale.includes(code))
     .map(({ port, frontend }) => (port === null ? frontend : `${port.namespace}/${port.service}`));
+  // Of fewer than 4 Services in an earlier state, each is a finding of its own.
   return new Set(services).size >= 4;
 }
 

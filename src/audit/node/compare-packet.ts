@@ -11,6 +11,8 @@
 // network routes the service range to nodes (pkg/proxy/nftables/proxier.go setupNFTables,
 // kubernetes@v1.36.3). A rule that stops what was sent to one endpoint is most likely a network
 // policy about that pod (docs/decisions/0024).
+//
+// Left out: frontends of other programs.
 
 import type { Address } from '../../model/ip.ts';
 import { formatAddress, ipOf, isWithinAny, parseCIDR } from '../../model/ip.ts';

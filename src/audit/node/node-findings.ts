@@ -7,7 +7,10 @@ import { aggregateFindings, areRulesGone, nodeFinding, portFinding } from './agg
 import type { CurrentReading, DifferenceClock, NodeState } from './node-state.ts';
 import { divergedAt, persistedSince, serviceOf, staleness } from './staleness.ts';
 
-/** Whether all dumps of a window have shown it, and at least two. Dumps are not quite regular. */
+/**
+ * Whether all dumps of a window have shown it, and at least two. A window may be 0.25 seconds
+ * shorter, since dumps are not quite regular.
+ */
 export const isPastWindow = (clock: DifferenceClock, at: number, window: number): boolean =>
   window === 0 || (at > clock.since && at - clock.before >= window - 0.25);
 

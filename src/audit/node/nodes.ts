@@ -5,6 +5,8 @@
 // cluster's state may be newer than the node's, so a difference starts at the latest change of its
 // Service at the earliest, and every later version of the Service must show it. Without a report a
 // node is unknown: its findings stay open, pending ones restart.
+//
+// Left out: rules that come and go between two dumps.
 
 import { getOrInsert } from '../../model/get-or-insert.ts';
 import { joinHostPort } from '../../model/ip.ts';
@@ -163,6 +165,7 @@ function summaryOf({ window, states }: Options, now: number) {
       if (isPastWindow(clock, at ?? 0, window)) continue;
       pendingSince = Math.min(pendingSince ?? Infinity, clock.since);
     }
+    // Rules are unknown after 3 windows without a reading, and after 60 seconds at the earliest.
     const longest = Math.max(3 * Math.max(window, lasting), 60);
     const isUnseen = at !== null && now - at > longest && window > 0;
     const reason = unknownReason ?? (isUnseen ? 'rules-not-known' : null);
@@ -298,5 +301,6 @@ function isOutlier(frontend: Frontend, rules: NodeBehavior, peers: NodeBehavior[
   const groups = Map.groupBy(others, (other) => other?.actual ?? null);
   groups.delete(digests.actual);
   const largest = Math.max(0, ...[...groups.values()].map(({ length }) => length));
+  // At least 3 peers, and three quarters of all nodes, must do the same.
   return largest >= 3 && largest >= 0.75 * (others.length + 1);
 }

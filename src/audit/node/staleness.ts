@@ -114,6 +114,7 @@ export function persistedSince(reading: CurrentReading) {
       return new Set(differences.map(({ key }) => key));
     });
   return (service: Key, difference: string, since: number): number | null => {
+    // A frontend that no Service has (audit-node.ts) depends on no version of a Service.
     if (difference.endsWith(' claim')) return null;
     const versions = reading.proxied.past.get(service) ?? [];
     const isAbsent = (version: ServiceVersion) => !keysAt(service, version).has(difference);

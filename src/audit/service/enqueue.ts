@@ -168,7 +168,10 @@ function enqueueNode(queue: Queue, cache: ServiceCache, change: Change<'nodes'>)
   for (const item of queue.values()) item.blindSpot = 'node-change-unnoticed';
 }
 
-/** Whether hints are no longer possible, so that Node events queue it: GetOverloadedServices. */
+/**
+ * Whether some zone has too few endpoints for hints, so that Node events queue the Service.
+ * `topologycache.go` GetOverloadedServices.
+ */
 function isOverloaded({ context }: ServiceCache, record: ServiceState): boolean {
   const { ready, zones } = countHints(record.slices);
   return zones.size > 0 && reasonOfNoHints(context.listers.zoneCapacity, ready) !== null;

@@ -64,7 +64,8 @@ export function compareMirrored(context: AuditContext, record: ServiceState): Di
 
 /**
  * Whether every next sync may fail: slices to create reuse the names of slices to delete, and with
- * both address types to create upstream may create a name that exists.
+ * both address types to create upstream may create a name that exists: `reconciler_helpers.go`
+ * recycleSlices removes them from its list by a name that none has yet.
  */
 function mayFail(groups: readonly MirroredGroup[], slices: readonly EndpointSlice[]): boolean {
   const wanted = new Set(groups.map(groupKey));

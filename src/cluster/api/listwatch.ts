@@ -250,6 +250,7 @@ function watchTimes(environment: Environment): { seconds: number; limits: Reques
   const pings = environment.pings();
   const [least, most] = pings ? [300, 600] : [30, 40];
   const seconds = Math.floor(least + environment.random() * (most - least));
+  // A watch may outlive the time that it asked for by 30 seconds.
   return { seconds, limits: { mayBeSilent: pings, total: seconds + 30 } };
 }
 

@@ -153,6 +153,7 @@ async function attempt(state: Following): Promise<WatchResult> {
   const { environment, provenAt } = state;
   // After etcd was restored the versions of the server are lower than those that are known, and a
   // watch from there on is silent: no event, no bookmark, no error.
+  // A version is doubted after 330 seconds without a proof of it.
   const isInDoubt = state.suspicious || environment.monotonic() - provenAt > 330;
   try {
     if (!state.needsList && isInDoubt) {

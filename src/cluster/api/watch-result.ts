@@ -23,9 +23,15 @@ export const newCounters = () => ({
   unauthorised: 0,
   denied: 0,
   bytes: 0,
-  /** expired: a continue token or version is too old; reset: the server's history went back. */
+  /**
+   * gone: history is compacted; expired: a continue token or version is too old; reset: the
+   * server's history went back; disorder: versions arrived in a wrong order.
+   */
   relists: { gone: 0, expired: 0, reset: 0, disorder: 0 },
-  /** eof: the server ended it in order; idle: no byte arrived; older: than the cache. */
+  /**
+   * eof: the server ended it in order; timeout: it did not end in time; reset: the network ended
+   * it; idle: no byte arrived; status: the server refused; frame: unreadable; older: than the cache.
+   */
   reconnects: { eof: 0, timeout: 0, reset: 0, idle: 0, status: 0, frame: 0, older: 0 },
 });
 

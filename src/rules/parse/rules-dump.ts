@@ -1,4 +1,5 @@
 // One dump of a node's rules, by iptables-save, ip6tables-save or `nft -j list ruleset`.
+// Left out: what `nft list ruleset` prints without -j.
 
 import type { RuleSet } from '../ruleset.ts';
 import { DumpError } from '../ruleset.ts';

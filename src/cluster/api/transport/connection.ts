@@ -6,7 +6,8 @@
 //
 // Over HTTP/2 undici sends pings, but does not miss an answer. Here a connection without a byte is
 // closed at the latest 42 s after the last one (client-go: 45 s). HTTP/1.1 has no ping; there the
-// reader must limit the silence. The windows are wider than usual, for large lists.
+// reader must limit the silence. The windows are wider than usual: with those, a round trip of 1 ms
+// would limit large lists.
 
 import { on } from 'node:events';
 import type { Socket } from 'node:net';
@@ -177,6 +178,7 @@ async function sendThrough(
 function chunksOf(stream: Readable): Body {
   let [arrived, taken] = [0, 0];
   stream.on('data', () => arrived++);
+  // The sender waits after 16 chunks, each of at most 16 KiB.
   const limits = { highWaterMark: 16, lowWaterMark: 8 };
   const chunks = on(stream, 'data', { ...limits, close: ['end'] }) as AsyncIterable<[Uint8Array]>;
   return {

@@ -257,7 +257,8 @@ function decode(name: string, { bytes, at, end }: ByteSpan): Raw {
 
 /**
  * Decodes an object that arrived `at`, in Unix seconds, by way of the plain objects that its JSON
- * would have. Never throws for content. The version is '' if it is absent or cannot be decoded.
+ * would have. No value of the object refers to the bytes. Never throws for content. The version is
+ * '' if it is absent or cannot be decoded.
  */
 export function readObject<R extends Resource>(
   resource: R,
