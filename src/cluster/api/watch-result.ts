@@ -30,7 +30,7 @@ export const newCounters = () => ({
   relists: { gone: 0, expired: 0, reset: 0, disorder: 0 },
   /**
    * eof: the server ended it in order; timeout: it did not end in time; reset: the network ended
-   * it; idle: no byte arrived; status: the server refused; frame: unreadable; older: than the cache.
+   * it; idle: no byte arrived; status: the server refused; frame: unreadable; older than the cache.
    */
   reconnects: { eof: 0, timeout: 0, reset: 0, idle: 0, status: 0, frame: 0, older: 0 },
 });
