@@ -125,7 +125,7 @@ interface ZipkinSpan {
  */
 function textOf(name: string, start: number, length: number, tags: object): string {
   const sorted = Object.entries(tags)
-    .filter(([key]) => /^(?:k8s|endpoint_auditor)\./.test(key))
+    .filter(([key, value]) => value !== undefined && /^(?:k8s|endpoint_auditor)\./.test(key))
     .map(([key, value]) => `${key}=${String(value)}`);
   const micros = `${start} +${Math.max(1, length)}`;
   return `${name.toLowerCase()} ${micros} ${sorted.sort().join(' ')}`;
