@@ -78,7 +78,7 @@ export async function serveLive(
   const stop = stopSignal();
   const tracing = await tracingOf(process.env);
   let named: string | null = null;
-  const { auditor, live, scraper } = createLiveAuditor(cluster, options, onProblem, {
+  const { auditor, live, scraper, run } = createLiveAuditor(cluster, options, onProblem, {
     onOpen: printFinding,
     onResolve: printFinding,
     onJourney: traceJourneys(tracing, () => auditor),
@@ -95,12 +95,7 @@ export async function serveLive(
   return serveDuring(served, options, tracing, status, async () => {
     keepNewObjectsYoung();
     growHeapFaster(() => auditor.serviceAuditor() !== null);
-    try {
-      await Promise.all([live.run(stop.signal), scraper?.run(stop.signal)]);
-    } finally {
-      stop.abort();
-      cluster.close();
-    }
+    await run(stop);
   });
 }
 

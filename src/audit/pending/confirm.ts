@@ -102,8 +102,8 @@ function createComparison(
   const proofs = createMemo<boolean>(progress);
   const newestCached = (key: Key, output: Output): string =>
     versions(`${output} ${key}`, () => newestIn(cache()?.audited.get(key)?.record, output));
-  /** Whether a read after the window proves a difference. */
-  const isProven = (candidate: Candidate, request: ReadRequest | undefined): boolean => {
+  /** Compares a read after the window with the cache; returns whether it proves a difference. */
+  const prove = (candidate: Candidate, request: ReadRequest | undefined): boolean => {
     const [key, { output }, read, now] = [keyOf(candidate), candidate.item, request?.read, cache()];
     if (!request || !read || request.at < candidate.at || now === null) return false;
     return proofs(`${output} ${key} ${String(request.at)}`, () => {
@@ -118,25 +118,23 @@ function createComparison(
       return isReached;
     });
   };
-  return { newestCached, isProven };
+  return { newestCached, prove };
 }
 
 /** `cache` returns `null` before the audit has started. */
 export function createConfirmer(progress: WatchProgress, cache: () => ConfirmCache | null) {
   const requests = new Map<Key, ReadRequest>();
   const counts = noCounts();
-  const { newestCached, isProven } = createComparison(progress, cache, counts);
+  const { newestCached, prove } = createComparison(progress, cache, counts);
   /** The latest read of any Service, and the newest version in it. */
   let latest = { at: -Infinity, version: '' };
   /** Whether the streams have shown all that a difference depends on, up to the window's end. */
   function isKnown(candidate: Candidate): boolean {
-    const { output } = candidate.item;
-    if (candidate.point === null && latest.at >= candidate.at) candidate.point = latest.version;
-    const cached = newestCached(keyOf(candidate), output);
-    const { point } = candidate;
+    const { point, item } = candidate;
+    const cached = newestCached(keyOf(candidate), item.output);
     // Pings and idle limits end the lag of a stream within a minute.
-    if (point === null) return progress.hasReached(output, cached, candidate.at + 60);
-    return progress.hasReached(output, newest(point, cached), -Infinity);
+    if (point === null) return progress.hasReached(item.output, cached, candidate.at + 60);
+    return progress.hasReached(item.output, newest(point, cached), -Infinity);
   }
 
   return {
@@ -145,7 +143,8 @@ export function createConfirmer(progress: WatchProgress, cache: () => ConfirmCac
       if (progress.isBlind(candidate.item.output)) return false;
       // A difference of no Service depends only on the streams: no object can be read for it.
       if (candidate.item.output === 'node' && keyOf(candidate) === '/') return true;
-      return isKnown(candidate) || isProven(candidate, requests.get(keyOf(candidate)));
+      if (candidate.point === null && latest.at >= candidate.at) candidate.point = latest.version;
+      return isKnown(candidate) || prove(candidate, requests.get(keyOf(candidate)));
     },
     /** Requests the reads that are due: of one Service, or of many in a namespace. */
     next(waiting: Iterable<Candidate>, now: number): readonly Key[] {

@@ -59,7 +59,17 @@ export function createLiveAuditor(
   const { environment, clock } = cluster;
   const { endpoints } = flags;
   const live = connectAuditor({ environment, clock, auditor, endpoints, onProblem, onQuiet });
-  return { auditor, live, scraper: createAgentScraper(flags, cluster, auditor, live, onProblem) };
+  const scraper = createAgentScraper(flags, cluster, auditor, live, onProblem);
+  /** Runs until `stop` is aborted, then closes the cluster. Rejects for a programming error. */
+  const run = async (stop: AbortController): Promise<void> => {
+    try {
+      await Promise.all([live.run(stop.signal), scraper?.run(stop.signal)]);
+    } finally {
+      stop.abort();
+      cluster.close();
+    }
+  };
+  return { auditor, live, scraper, run };
 }
 
 /** Scrapes the agents and delivers their reports to the auditor; `null` without --agents. */
@@ -129,7 +139,7 @@ export async function auditOnce(
   isDone: (auditor: Auditor) => boolean,
 ): Promise<Auditor> {
   const stop = stopSignal();
-  const { auditor, live, scraper } = createLiveAuditor(cluster, flags, onProblem);
+  const { auditor, live, scraper, run } = createLiveAuditor(cluster, flags, onProblem);
   const longest = flags.settle + limits.confirmation + (scraper === null ? 0 : limits.rounds);
   const { clock, server } = cluster;
   let received = { bytes: 0, at: clock.now() };
@@ -150,12 +160,7 @@ export async function auditOnce(
     else clock.after(limits.poll, poll);
   };
   clock.after(limits.poll, poll);
-  try {
-    await Promise.all([live.run(stop.signal), scraper?.run(stop.signal)]);
-  } finally {
-    stop.abort();
-    cluster.close();
-  }
+  await run(stop);
   if (!auditor.store.listers.knows('services')) {
     throw new Error(`No Services could be read from ${server}: there is nothing to judge`);
   }

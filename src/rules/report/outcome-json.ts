@@ -63,8 +63,8 @@ export function encodeOutcomes(outcomes: readonly PacketOutcome[]) {
   const encoded = outcomes.map((outcome) => {
     const met = stops.filter((name) => outcome[name].probability > 0);
     const all = [...met.map((name) => [name, outcome[name]] as const), ...outcome.destinations];
-    const fates = Object.fromEntries(all.map(([name, share]) => [name, encode(share)]));
-    return { fates, unknown: outcome.unknown };
+    const shares = all.map(([name, share]) => [name, encode(share)] as const);
+    return { fates: Object.fromEntries(shares), unknown: outcome.unknown };
   });
   return { rules, outcomes: encoded };
 }

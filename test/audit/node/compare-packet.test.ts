@@ -229,8 +229,8 @@ describe('comparePacket', () => {
     };
     const verdict = (from: 'node' | 'pod', steps: readonly (typeof step)[]): string => {
       const one = { ...whole, masqueraded: 'unknown', trace: () => steps } as const;
-      const fates = [endpoints({ 'a:1': true })];
-      return comparePacket(fates, outcome({ 'a:1': one }), { ...packet, from }, site).verdict;
+      const desired = [endpoints({ 'a:1': true })];
+      return comparePacket(desired, outcome({ 'a:1': one }), { ...packet, from }, site).verdict;
     };
     expect(verdict('node', [step])).toBe('conform');
     expect(verdict('node', [])).toBe('different');
@@ -264,15 +264,15 @@ describe('comparePacket', () => {
       base: { chain, table, base: chain.base },
     };
     const got = outcome({ unknown: { ...whole, trace: () => [step] } }, { pass: 1, ...open });
-    const fates = [endpoints({ 'a:1': false })];
+    const desired = [endpoints({ 'a:1': false })];
     const verdicts = ['iptables', 'nftables'].map(
-      (mode) => comparePacket(fates, got, packet, { ...site, mode }).verdict,
+      (mode) => comparePacket(desired, got, packet, { ...site, mode }).verdict,
     );
     expect(verdicts).toEqual(['unknown', 'different']);
   });
 
-  test.each([...certain, ...uncertain])('%s', (_, fates, got, verdict, kinds) => {
-    const comparison = comparePacket(fates, got, packet, site);
+  test.each([...certain, ...uncertain])('%s', (_, desired, got, verdict, kinds) => {
+    const comparison = comparePacket(desired, got, packet, site);
     expect(comparison.verdict).toBe(verdict);
     expect(comparison.deviations.map(({ kind }) => kind)).toEqual(kinds);
   });

@@ -308,10 +308,10 @@ function expectedOutcomes(world: World, { packet, place }: PacketStatement): str
     clusterCIDRs: [clusterCIDR],
   };
   const byService = slicesByService(slices.values());
-  const { outcomes: fates } = expectedForwarding(services.values(), byService, node, config).expect(
+  const { outcomes } = expectedForwarding(services.values(), byService, node, config).expect(
     packet,
   );
-  return fates.map(expectedText);
+  return outcomes.map(expectedText);
 }
 
 const kinds = { reject: 'rejected', drop: 'dropped', pass: 'untranslated' } as const;
