@@ -18,6 +18,7 @@ const maxCachedParts = 4096;
 const quoted = '"[^"\\\\]*(?:\\\\.[^"\\\\]*)*"?';
 const comment = `-m comment --comment (?:${quoted}|[^ ]+)`;
 const innerSpace = ' (?!(?:! )?-[A-Za-z])|(?<=(?:^| )!) ';
+const leadingComment = new RegExp(` ${comment}(?= |$)`, 'y');
 const parts = new RegExp(`(?:${comment}|[^" ]+|${quoted}|${innerSpace})+`, 'g');
 
 const words = new RegExp(`${quoted}|[^ ]+`, 'g');
@@ -26,10 +27,12 @@ const words = new RegExp(`${quoted}|[^ ]+`, 'g');
 export function parseRule(options: string, cache: PartCache = new Map()): readonly Statement[] {
   const jump = options.lastIndexOf(' -j ');
   const target = options.slice(jump + 4);
-  const isLast = jump >= 0 && !/[ "]/.test(target);
+  const isLast = jump >= 0 && !target.includes(' ') && !target.includes('"');
   const matches = isLast ? options.slice(0, jump) : options;
-  const statements = cached(matches, cache, () =>
-    (matches.match(parts) ?? []).flatMap((part) => cached(part, cache, parsePart)),
+  leadingComment.lastIndex = 0;
+  const from = leadingComment.test(matches) ? leadingComment.lastIndex : 0;
+  const statements = cached(matches.slice(from), cache, (text) =>
+    (text.match(parts) ?? []).flatMap((part) => cached(part, cache, parsePart)),
   );
   return isLast ? [...statements, targetOf(target, [], `-j ${target}`)] : statements;
 }

@@ -5,7 +5,7 @@
 // finds the lines of each chain. The rules of a chain are parsed (iptables-rule.ts) when a walk
 // first reads it. A line in another form, an open quote or a table without COMMIT is an error.
 
-import { parseAddress, parseNetwork } from '../../model/ip.ts';
+import { parseAddress } from '../../model/ip.ts';
 import type { Base, Chain, Chains, DnatTarget, Family, Rule, RuleSet, Table } from '../ruleset.ts';
 import { DumpError, hooks } from '../ruleset.ts';
 import { protocolNumbers } from './iptables-match.ts';
@@ -202,8 +202,11 @@ function checkQuotes(reading: Reading, at: number, end: number): void {
 
 const minCachedRules = 256;
 
-/** Of the other chains this many stay cached: packets to one frontend read the same chains. */
-const maxRecentChains = 128;
+/**
+ * Of the other chains this many stay cached: packets to one frontend read the same chains. More
+ * would live so long that V8 copies them to the old generation.
+ */
+const maxRecentChains = 31;
 
 function nameIn(text: string, line: number): number {
   const first = text.charAt(line);
@@ -244,16 +247,15 @@ function openChains(
     return rules;
   };
   const get = (name: string): Chain | undefined => {
-    const slot = slotOf(text, lines, name);
-    const last = recent[slot % maxRecentChains];
-    if (last?.name === name) return last;
-    const line = lines.get(slot);
+    const line = lines.get(slotOf(text, lines, name));
     if (line === undefined) return undefined;
+    const last = recent[line % maxRecentChains];
+    if (last?.name === name) return last;
     const target = laterStarts.has(name) ? null : targetAt(text, line, name);
     const base = bases.get(name) ?? null;
     const chain = cached.get(name) ?? { name, base, target, read, rules: null, index: null };
     if (chain.base !== null) cached.set(name, chain);
-    if (target === null) recent[slot % maxRecentChains] = chain;
+    if (target === null) recent[line % maxRecentChains] = chain;
     return chain;
   };
   function* values(named = /^/): Generator<Chain> {
@@ -302,14 +304,15 @@ const endpointChain = new RegExp(
 /** The target of a chain whose rules begin at `start`; null if it is not exactly such a chain. */
 function targetAt(text: string, start: number, name: string): DnatTarget | null {
   endpointChain.lastIndex = start;
-  const [, chain, source, protocol = '', six, four = '', digits] = endpointChain.exec(text) ?? [];
-  if (chain !== name) return null;
-  const host = six ?? four;
-  const [address, range] = [parseAddress(host), parseNetwork(source ?? host)];
-  if (address === null || range === null || range.low !== range.high) return null;
-  const isSix = typeof address === 'bigint';
-  const isOfFamily = isSix === (six !== undefined) && isSix === (typeof range.low === 'bigint');
-  if (!isOfFamily || Number(digits) > 65_535) return null;
-  const except = source === undefined ? null : range.low;
-  return { address, port: Number(digits), protocol: protocolNumbers[protocol] ?? null, except };
+  const found = endpointChain.exec(text);
+  if (found?.[1] !== name) return null;
+  const [source, six, port] = [found[2], found[4], Number(found[6])];
+  const host = six ?? found[5] ?? '';
+  const bits = six === undefined ? '/32' : '/128';
+  if (source !== undefined && source !== host + bits) return null;
+  const address = parseAddress(host);
+  if (address === null || (typeof address === 'bigint') !== (six !== undefined)) return null;
+  if (port > 65_535) return null;
+  const except = source === undefined ? null : address;
+  return { address, port, protocol: protocolNumbers[found[3] ?? ''] ?? null, except };
 }
