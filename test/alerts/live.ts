@@ -13,12 +13,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 import { parse } from 'yaml';
 
+import { newestVersion } from '../controlplane/binaries.ts';
 import {
   awaitSettled,
   clientOf,
   createAccount,
   liveFlags,
-  newestVersion,
   startControlPlane,
 } from '../controlplane/controlplane.ts';
 import type { Auditor, Tally } from '../controlplane/auditor.ts';

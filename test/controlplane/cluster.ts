@@ -4,7 +4,8 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 
-import type { Client, Version } from './controlplane.ts';
+import type { Version } from './binaries.ts';
+import type { Client } from './controlplane.ts';
 
 export interface Node {
   readonly name: string;

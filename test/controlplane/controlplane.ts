@@ -1,43 +1,25 @@
 // A real control plane on loopback: etcd, kube-apiserver and kube-controller-manager with only the
-// controllers that write Endpoints and EndpointSlices and the garbage collector. The binaries are
-// built by Go from the modules beside this file, once per version, and kept in the user's cache.
-// What KUBEBUILDER_ASSETS holds is taken instead where it is of the wanted version.
+// controllers that write Endpoints and EndpointSlices and the garbage collector. binaries.ts builds them.
 
 import type { ChildProcess } from 'node:child_process';
 import { execFile, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { closeSync, existsSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { mkdir, mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { closeSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { Agent, request as httpsRequest } from 'node:https';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 
-import { cacheFolder, freePort, goProgram } from '../processes.ts';
+import { freePort } from '../processes.ts';
+import type { Version } from './binaries.ts';
+import { findEtcd, findPrograms, newestVersion } from './binaries.ts';
 
 const run = promisify(execFile);
 
-/** The Go module that names the control plane of a version. */
-const modules = {
-  'v1.36.3': import.meta.dirname,
-  'v1.33.13': join(import.meta.dirname, 'v1.33.13'),
-} as const;
-
-export type Version = keyof typeof modules;
-
-export const versions = Object.keys(modules) as readonly Version[];
-
-export const newestVersion: Version = 'v1.36.3';
-
-const tools = {
-  etcd: 'go.etcd.io/etcd/server/v3',
-  'kube-apiserver': 'k8s.io/kubernetes/cmd/kube-apiserver',
-  'kube-controller-manager': 'k8s.io/kubernetes/cmd/kube-controller-manager',
-} as const;
-
-type Tool = keyof typeof tools;
+type Tool = 'etcd' | 'kube-apiserver' | 'kube-controller-manager';
 
 /** Paths of the binaries. */
 type Binaries = Readonly<Record<Tool, string>>;
@@ -81,51 +63,6 @@ export interface ControlPlane {
   /** Ends etcd and starts it on the same data; the API server finds it again by itself. */
   readonly restartEtcd: () => Promise<void>;
   readonly stop: () => Promise<void>;
-}
-
-/** Where binaries of a version are kept. */
-const cacheOf = (version: Version): string => cacheFolder('controlplane', version);
-
-/** The binary of KUBEBUILDER_ASSETS, if there is one of this version; etcd may be of any. */
-async function assetOf(tool: Tool, version: Version): Promise<string | null> {
-  const assets = process.env.KUBEBUILDER_ASSETS ?? '';
-  const path = join(assets, tool);
-  if (assets === '' || !existsSync(path)) return null;
-  if (tool === 'etcd') return path;
-  const { stdout } = await run(path, ['--version']);
-  return stdout.trim() === `Kubernetes ${version}` ? path : null;
-}
-
-/** Builds in a temporary folder and renames, so that no process finds an incomplete binary. */
-async function build(tool: Tool, version: Version, path: string): Promise<void> {
-  const directory = await mkdtemp(join(cacheOf(version), 'build-'));
-  const [major = '', minor = ''] = version.slice(1).split('.');
-  const facts = { gitVersion: version, gitMajor: major, gitMinor: minor };
-  const stamp = Object.entries(facts)
-    .map(([name, value]) => `-X k8s.io/component-base/version.${name}=${value}`)
-    .join(' ');
-  const cwd = tool === 'etcd' ? join(import.meta.dirname, 'etcd') : modules[version];
-  const built = join(directory, tool);
-  const flags = tool === 'etcd' ? [] : ['-ldflags', stamp];
-  try {
-    const args = ['build', '-buildvcs=false', ...flags, '-o', built, tools[tool]];
-    await run(goProgram(), args, { cwd });
-    await rename(built, path);
-  } finally {
-    await rm(directory, { recursive: true, force: true });
-  }
-}
-
-/** Finds the binaries of a version and builds those that are nowhere yet, which takes minutes. */
-async function ensureBinaries(version: Version = newestVersion): Promise<Binaries> {
-  await mkdir(cacheOf(version), { recursive: true });
-  const paths: Partial<Record<Tool, string>> = {};
-  for (const tool of Object.keys(tools) as Tool[]) {
-    const path = (await assetOf(tool, version)) ?? join(cacheOf(version), tool);
-    if (!existsSync(path)) await build(tool, version, path);
-    paths[tool] = path;
-  }
-  return paths as Binaries;
 }
 
 const certificates = {
@@ -340,7 +277,10 @@ async function portsOf(): Promise<Ports> {
 /** Starts a control plane; it ends with stop() or, at the latest, with this process. */
 export async function startControlPlane(options: Options = {}): Promise<ControlPlane> {
   const version = options.version ?? newestVersion;
-  const binaries = await ensureBinaries(version);
+  const [etcd, binaries] = await Promise.all([
+    findEtcd(version),
+    findPrograms(version, ['kube-apiserver', 'kube-controller-manager']),
+  ]);
   const directory = await mkdtemp(join(tmpdir(), 'controlplane-'));
   const programs = new Map<Tool, Program>();
   const entry = { programs, directory };
@@ -354,7 +294,7 @@ export async function startControlPlane(options: Options = {}): Promise<ControlP
     unguard();
   };
   try {
-    return await startIn(directory, programs, binaries, { ...options, version }, stop);
+    return await startIn(directory, programs, { etcd, ...binaries }, { ...options, version }, stop);
   } catch (error) {
     await stop();
     throw error;
@@ -711,20 +651,6 @@ export async function createAccount(
     write,
     revoke: (secret) => client.call('DELETE', `${within}/secrets/${secret}`),
   };
-}
-
-// The binary of the real kube-proxy, built by Go from the module beside this file, once, and kept
-// where the binaries of the control plane are.
-
-/** Its path; takes minutes when it is not built yet. There is one of the newest version only. */
-export async function kubeProxyOf(version: Version): Promise<string> {
-  const path = join(cacheOf(version), 'kube-proxy');
-  if (existsSync(path)) return path;
-  const stamp = `-X k8s.io/component-base/version.gitVersion=${version}`;
-  const flags = ['-buildvcs=false', '-ldflags', stamp, '-o', path];
-  const cwd = join(import.meta.dirname, 'kube-proxy');
-  await run(goProgram(), ['build', ...flags, 'k8s.io/kubernetes/cmd/kube-proxy'], { cwd });
-  return path;
 }
 
 /** So that the controllers can be as quick as their work allows. */

@@ -3,6 +3,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 
+import type { Version } from './binaries.ts';
 import type { Found, Stage, Tally } from './auditor.ts';
 import { loudSince, report, textOf } from './auditor.ts';
 import {
@@ -14,7 +15,7 @@ import {
   inParallel,
   isLater,
 } from './cluster.ts';
-import type { Client, Thing, Version } from './controlplane.ts';
+import type { Client, Thing } from './controlplane.ts';
 import { awaitSettled } from './controlplane.ts';
 import type { Address, Endpoints, Injected, Shape, Slice } from './faults.ts';
 import {

@@ -12,10 +12,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 import type { Tally } from './auditor.ts';
 import { awaitSoon, program, report, say, secondsSince, textOfError } from './auditor.ts';
+import { findPrograms } from './binaries.ts';
 import { startChurn } from './churn.ts';
 import { createMembersOf, createNode, createNodesOf } from './cluster.ts';
 import type { Account, Client, ControlPlane } from './controlplane.ts';
-import { awaitSettled, clientOf, createAccount, kubeProxyOf } from './controlplane.ts';
+import { awaitSettled, clientOf, createAccount } from './controlplane.ts';
 import type { QuickAgent } from './inside.ts';
 import { carry } from './inside.ts';
 
@@ -736,7 +737,7 @@ export async function withNodes(
   const folder = join(plane.directory, 'nodes');
   mkdirSync(folder);
   const client = clientOf(plane);
-  const kubeProxy = await kubeProxyOf(plane.version);
+  const kubeProxy = (await findPrograms(plane.version, ['kube-proxy']))['kube-proxy'];
   const keys = writeKeys(folder);
   const socket = join(folder, 'api.sock');
   const carrier = await carry(socket, new URL(plane.server).host);

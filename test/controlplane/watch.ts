@@ -20,16 +20,9 @@ import type { Store } from '../../src/cluster/store/store.ts';
 import { createStore } from '../../src/cluster/store/store.ts';
 import { resources } from '../../src/model/objects.ts';
 import { heldIn } from '../apiserver/life.ts';
+import { newestVersion, versions } from './binaries.ts';
 import type { Client, ControlPlane, Thing } from './controlplane.ts';
-import {
-  clientOf,
-  core,
-  createAccount,
-  newestVersion,
-  permit,
-  startControlPlane,
-  versions,
-} from './controlplane.ts';
+import { clientOf, core, createAccount, permit, startControlPlane } from './controlplane.ts';
 
 const shop = '/api/v1/namespaces/shop';
 async function createPod(client: Client, index: number): Promise<void> {

@@ -10,14 +10,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 
 import { carry } from '../controlplane/inside.ts';
+import { findPrograms, newestVersion } from '../controlplane/binaries.ts';
 import type { Client, ControlPlane } from '../controlplane/controlplane.ts';
-import {
-  awaitSettled,
-  clientOf,
-  kubeProxyOf,
-  newestVersion,
-  startControlPlane,
-} from '../controlplane/controlplane.ts';
+import { awaitSettled, clientOf, startControlPlane } from '../controlplane/controlplane.ts';
 import { createCluster } from '../controlplane/cluster.ts';
 import type { ProxiedSpace, Running, Space } from '../controlplane/nodes.ts';
 import { createProxiedSpace, createSpace, proxyConfig, script } from '../controlplane/nodes.ts';
@@ -227,7 +222,7 @@ const agentPort = 9466;
 async function createPair(plane: ControlPlane, client: Client, folder: string): Promise<Pair> {
   mkdirSync(folder, { recursive: true });
   const file = (name: string): string => join(folder, name);
-  const kubeProxy = await kubeProxyOf(plane.version);
+  const kubeProxy = (await findPrograms(plane.version, ['kube-proxy']))['kube-proxy'];
   const api = await carry(file('api.sock'), new URL(plane.server).host);
   const outside = createSpace(`ea-${process.pid}-server`);
   const of = await createProxiedSpace(

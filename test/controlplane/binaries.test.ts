@@ -1,0 +1,49 @@
+// Which versions can be built, and the modules that they are built from.
+
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+import { expect, test } from 'vitest';
+
+import { buildModule, newestVersion, versions } from './binaries.ts';
+
+test('the go.mod of a build is that of upstream with published modules', () => {
+  const upstream = `module k8s.io/kubernetes
+
+go 1.26.0
+
+require k8s.io/api v0.0.0
+
+replace (
+	k8s.io/api => ./staging/src/k8s.io/api
+	k8s.io/endpointslice => ./staging/src/k8s.io/endpointslice
+)
+`;
+  expect(buildModule(upstream, 'v1.37.2')).toBe(`module controlplane
+
+require k8s.io/kubernetes v1.37.2
+
+go 1.26.0
+
+require k8s.io/api v0.0.0
+
+replace (
+	k8s.io/api => k8s.io/api v0.37.2
+	k8s.io/endpointslice => k8s.io/endpointslice v0.37.2
+)
+`);
+});
+
+test.each(versions)('the sums of %s name modules of that release only', (version) => {
+  const path = join(import.meta.dirname, 'sums', `${version}.sum`);
+  const lines = readFileSync(path, 'utf8').trim().split('\n');
+  const named = lines.map((line) => (line.split(' ')[1] ?? '').replace('/go.mod', ''));
+  const published = version.replace('v1.', 'v0.');
+  expect([...new Set(named)].sort()).toEqual([published, version]);
+});
+
+test('versions are sorted, the newest last', () => {
+  const minors = versions.map((version) => Number(version.split('.')[1]));
+  expect(minors).toEqual(minors.toSorted((a, b) => a - b));
+  expect(newestVersion).toBe(versions.at(-1));
+});
