@@ -187,7 +187,7 @@ function link(outside: Space, inside: Space, n: number): string {
   return `172.18.${n}.2`;
 }
 
-const kubeconfigOf = ({ ca, token }: ControlPlane): string =>
+export const kubeconfigOf = ({ ca, token }: ControlPlane): string =>
   JSON.stringify({
     'current-context': 'it',
     clusters: [

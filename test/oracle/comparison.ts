@@ -1,0 +1,136 @@
+// What two releases write differently for the same case: vectors of the same cases, and rules of the
+// same Services, without what differs from run to run.
+
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
+
+import { foldersBelow, readBytes } from '../nodes/folder.ts';
+import type { CaseRecord, VectorRecord } from './controllers.ts';
+
+/** A difference in words, with what each release has alone. */
+interface Different {
+  readonly at: string;
+  readonly only: readonly string[];
+  readonly before: readonly string[];
+}
+
+export interface Comparison {
+  /** Snapshots or dumps that both have. */
+  readonly compared: number;
+  readonly different: readonly Different[];
+}
+
+/** The lines of a vector file. */
+export const readRecords = (path: string): VectorRecord[] =>
+  gunzipSync(readFileSync(path))
+    .toString()
+    .split('\n')
+    .filter(Boolean)
+    .map((line) => JSON.parse(line) as VectorRecord);
+
+/** Fields that differ between two runs of one release. */
+const volatile = new Set([
+  ...['uid', 'resourceVersion', 'creationTimestamp', 'generation', 'generateName', 'managedFields'],
+  'endpoints.kubernetes.io/last-change-trigger-time',
+]);
+
+/** Sorted by key and, in lists, by content. */
+function canonical(value: unknown): unknown {
+  if (Array.isArray(value)) {
+    const items = value.map(canonical);
+    return items.sort((a, b) => JSON.stringify(a).localeCompare(JSON.stringify(b)));
+  }
+  if (typeof value !== 'object' || value === null) return value;
+  const entries = Object.entries(value)
+    .filter(([key, field]) => !volatile.has(key) && !isEmpty(field))
+    .map(([key, field]) => [key, canonical(field)] as const);
+  return Object.fromEntries(
+    entries.filter(([, field]) => !isEmpty(field)).sort(([a], [b]) => a.localeCompare(b)),
+  );
+}
+
+const isEmpty = (value: unknown): boolean =>
+  value === null || (typeof value === 'object' && Object.keys(value).length === 0);
+
+/** What the controllers wrote in a snapshot, one text per object. */
+function writtenIn({ endpoints, endpointSlices }: CaseRecord): string[] {
+  const slices = endpointSlices.map((slice) => {
+    const { name, ...metadata } = slice.metadata;
+    // Names of slices are generated, except those of a user.
+    const kept = name.endsWith('-mine') ? { name, ...metadata } : metadata;
+    return { ...slice, metadata: kept };
+  });
+  return [...endpoints, ...slices].map((object) => JSON.stringify(canonical(object))).sort();
+}
+
+/** Without what the API server refuses in words of its own. */
+const didTheSame = (a: CaseRecord, b: CaseRecord): boolean => {
+  const words = ({ ops }: CaseRecord): string =>
+    ops.map((text) => text.replace(/^(?<done>REJECTED .*?): .*$/, '$<done>')).join('\n');
+  return words(a) === words(b);
+};
+
+const alone = (these: readonly string[], those: readonly string[]): string[] => {
+  const left = [...those];
+  return these.filter((text) => {
+    const at = left.indexOf(text);
+    if (at >= 0) left.splice(at, 1);
+    return at < 0;
+  });
+};
+
+const compared = (at: string, now: readonly string[], before: readonly string[]): Different[] => {
+  const different = { at, only: alone(now, before), before: alone(before, now) };
+  return different.only.length + different.before.length === 0 ? [] : [different];
+};
+
+/** Compares what controllers wrote for the cases and steps that both files have. */
+export function compareVectors(
+  now: readonly VectorRecord[],
+  before: readonly VectorRecord[],
+): Comparison {
+  const casesIn = (records: readonly VectorRecord[]): CaseRecord[] =>
+    records.filter((record) => record.kind === 'case');
+  const keyOf = ({ case: name, step }: CaseRecord): string => `${name} step ${step}`;
+  const old = new Map(casesIn(before).map((record) => [keyOf(record), record]));
+  const pairs = casesIn(now).flatMap((record) => {
+    const other = old.get(keyOf(record));
+    return other === undefined ? [] : [[record, other] as const];
+  });
+  const different = pairs.flatMap(([record, other]) => {
+    const at = keyOf(record);
+    if (didTheSame(record, other)) return compared(at, writtenIn(record), writtenIn(other));
+    return compared(`${at}: operations`, record.ops, other.ops);
+  });
+  return { compared: pairs.length, different };
+}
+
+const dumps = ['iptables-save.txt', 'ip6tables-save.txt', 'nft.txt'];
+
+/** Rules without counters and times, in any order. */
+const rulesIn = (dump: string): string[] =>
+  dump
+    .split('\n')
+    .map((line) => line.replace(/\[\d+:\d+\]| # handle \d+| expires \w+/g, '').trim())
+    .filter((line) => line !== '' && !line.startsWith('#'))
+    .sort();
+
+/** Compares the rules of nodes of the same name and mode. */
+export function compareRules(now: string, before: string): Comparison {
+  const different: Different[] = [];
+  let count = 0;
+  for (const folder of foldersBelow(now)) {
+    const node = folder.slice(now.length + 1);
+    for (const dump of dumps) {
+      const [these, those] = [now, before].map(
+        (root) => readBytes(join(root, node, dump))?.toString() ?? null,
+      ) as [string | null, string | null];
+      if (these === null || those === null) continue;
+      count++;
+      const at = `${node} ${dump}`;
+      different.push(...compared(at, rulesIn(these), rulesIn(those)));
+    }
+  }
+  return { compared: count, different };
+}

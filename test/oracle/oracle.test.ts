@@ -1,0 +1,95 @@
+// The parts of the oracle that need no control plane: cases, faults and comparisons.
+
+import { join } from 'node:path';
+
+import { describe, expect, test } from 'vitest';
+
+import { casesOf } from './cases.ts';
+import { compareVectors, readRecords } from './comparison.ts';
+import { makeFaults } from './object-faults.ts';
+
+const sample = readRecords(join(import.meta.dirname, '../vectors/data/v1.36.3-oracle.ndjson.gz'));
+
+describe('casesOf', () => {
+  const wordsOf = (seed: number) =>
+    casesOf(seed, 40).map(({ name, steps }) => [
+      name,
+      steps.map((step) => step.map(({ words }) => words)),
+    ]);
+
+  test('the same seed gives the same operations', () => {
+    expect(wordsOf(3)).toEqual(wordsOf(3));
+  });
+
+  test('another seed gives other random cases', () => {
+    expect(wordsOf(3).slice(-40)).not.toEqual(wordsOf(4).slice(-40));
+  });
+
+  test('no two cases have a name or an address of pods in common', () => {
+    const names = casesOf(1, 400).map(({ name }) => name);
+    expect(new Set(names).size).toBe(names.length);
+    const owners = new Map<string, Set<string>>();
+    for (const { name, steps } of casesOf(1, 400)) {
+      for (const address of JSON.stringify(steps).matchAll(/10\.1[2-9]\d\.\d+\.\d+/g)) {
+        const set = owners.get(address[0]) ?? new Set();
+        owners.set(address[0], set.add(name));
+      }
+    }
+    expect(owners.size).toBeGreaterThan(1000);
+    expect([...owners].filter(([, set]) => set.size > 1)).toEqual([]);
+  });
+});
+
+describe('makeFaults', () => {
+  const faults = makeFaults('base', sample, { seed: 1, count: 2 }).slice(1) as {
+    fault: string;
+    base: { case: string; step: number };
+    endpoints: unknown;
+    endpointSlices: unknown;
+  }[];
+
+  test('the sample has a place for more than 70 classes', () => {
+    expect(new Set(faults.map(({ fault }) => fault)).size).toBeGreaterThan(70);
+  });
+
+  test('every fault changes the lists of its base', () => {
+    const bases = new Map(
+      sample
+        .filter((record) => record.kind === 'case')
+        .map((record) => [`${record.case} ${record.step}`, record]),
+    );
+    const same = faults.filter(({ base, endpoints, endpointSlices }) => {
+      const record = bases.get(`${base.case} ${base.step}`);
+      const was = JSON.stringify([record?.endpoints, record?.endpointSlices]);
+      return was === JSON.stringify([endpoints, endpointSlices]);
+    });
+    expect(same.map(({ fault }) => fault)).toEqual([]);
+  });
+});
+
+describe('compareVectors', () => {
+  test('a file does not differ from itself', () => {
+    const { compared, different } = compareVectors(sample, sample);
+    expect(compared).toBeGreaterThan(400);
+    expect(different).toEqual([]);
+  });
+
+  test('a run with other uids, times and names of slices does not differ', () => {
+    const text = JSON.stringify(sample).replace(/"(uid|resourceVersion)":"/g, '"$1":"x');
+    const renamed = text.replace(/"name":"web-[a-z0-9]{5}"/g, '"name":"web-zzzzz"');
+    expect(compareVectors(sample, JSON.parse(renamed) as typeof sample).different).toEqual([]);
+  });
+
+  test('an endpoint that one side lacks is named with its case and step', () => {
+    const changed = structuredClone(sample);
+    const record = changed.find(
+      (one) => one.kind === 'case' && one.case === 'rolling-update' && one.step === 1,
+    );
+    if (record?.kind !== 'case') throw new Error('No such record');
+    (record.endpointSlices[0] as { endpoints?: unknown[] }).endpoints?.pop();
+    const { different } = compareVectors(changed, sample);
+    expect(different).toMatchObject([
+      { at: 'rolling-update step 1', only: [expect.any(String)], before: [expect.any(String)] },
+    ]);
+  });
+});

@@ -1,0 +1,3 @@
+module endpoint-auditor.test/oracle/packets
+
+go 1.26.0
