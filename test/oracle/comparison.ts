@@ -1,5 +1,5 @@
-// What two releases write differently for the same case: vectors of the same cases, and rules of the
-// same Services, without what differs from run to run.
+// What two releases write differently for the same case: vectors of the same cases, and rules of
+// the same Services, without what differs from run to run.
 
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,6 +1,6 @@
-// Records nodes: network namespaces in which a real kube-proxy of a release writes rules for the same
-// Services in both modes, what the kernel does with packets under them, and under rules that are
-// broken on purpose. The folders are those of test/nodes/README.md. Needs root.
+// Records nodes: network namespaces in which a real kube-proxy of a release writes rules for the
+// same Services in both modes, what the kernel does with packets under them, and under rules that
+// are broken on purpose. The folders are those of test/nodes/README.md. Needs root.
 
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -10,9 +10,10 @@ import { gzipSync } from 'node:zlib';
 
 import { stringify } from 'yaml';
 
+import { findPrograms } from '../controlplane/binaries.ts';
 import { inParallel } from '../controlplane/cluster.ts';
 import type { Client, ControlPlane, Thing } from '../controlplane/controlplane.ts';
-import { awaitSettled, clientOf, kubeProxyOf } from '../controlplane/controlplane.ts';
+import { awaitSettled, clientOf } from '../controlplane/controlplane.ts';
 import { carry } from '../controlplane/inside.ts';
 import type { Running, Space } from '../controlplane/nodes.ts';
 import { createSpace, kubeconfigOf, proxyConfig, script } from '../controlplane/nodes.ts';
@@ -227,8 +228,9 @@ const wire = (node: Space, outside: Space, pod: Space, n: number): void => {
   };
   pair('eth0', 'far0', outside);
   pair('veth0a1b2c3d', 'eth0', pod);
-  run(node, 'link add sink0 type dummy');
-  run(node, 'link set sink0 up');
+  // No one answers there, and no one is asked for an address first.
+  pair('sink0', 'sink1', outside);
+  run(node, 'link set sink0 arp off');
   const give = (at: Space, dev: string, addresses: readonly string[]): void => {
     for (const address of addresses) {
       run(at, `addr add ${address} dev ${dev}${address.includes(':') ? ' nodad' : ''}`);
@@ -467,7 +469,7 @@ function senderProgram(): string {
   return path;
 }
 
-/** Sends packets on a node and tells what the kernel did with them. */
+/** Sends packets on a node and shows what the kernel did with them. */
 function askKernel(place: Place, asked: readonly Asked[], program: string): PacketLine[] {
   const { node, outside, pod, n } = place;
   const spaces = { node, outside, pod };
@@ -484,7 +486,7 @@ function askKernel(place: Place, asked: readonly Asked[], program: string): Pack
   );
 }
 
-/** What was seen, and what the method could not tell apart. */
+/** What was seen, and what the method could not distinguish. */
 function lineOf(asked: Asked, attempts: readonly string[], n: number): PacketLine {
   const { packet } = asked;
   const seen = new Map<string, { count: number; masqueraded: number }>();
@@ -501,16 +503,13 @@ function lineOf(asked: Asked, attempts: readonly string[], n: number): PacketLin
   const outcomes = Object.fromEntries(
     [...seen].map(([name, { count, masqueraded }]) => {
       const is = masqueraded === 0 ? false : masqueraded === count ? true : ('some' as const);
-      return [
-        name === 'refused' ? 'reject' : name,
-        name.includes(':') || name === 'pass' ? { count, masqueraded: is } : { count },
-      ];
+      return [name, name.includes(':') || name === 'pass' ? { count, masqueraded: is } : { count }];
     }),
   );
   const passed = seen.get('pass');
   return {
     ...asked,
-    outcomes: isPlain ? (first === 'refused' ? 'reject' : first) : outcomes,
+    outcomes: isPlain ? first : outcomes,
     ...(isPlain && passed !== undefined ? { passMasqueraded: passed.masqueraded > 0 } : {}),
     ...(inconclusive === null ? {} : { inconclusive }),
   };
@@ -526,7 +525,7 @@ function inconclusiveOf(
   if (from === 'node' && own.includes(dst) && seen.has('pass')) return ['pass', 'reject', 'drop'];
   // The error goes to the sink.
   if (src === '10.244.9.77' && seen.has('drop')) return ['reject', 'drop'];
-  return seen.has('refused') ? ['reject', 'drop'] : null;
+  return null;
 }
 
 // Folders.
@@ -629,7 +628,8 @@ export async function recordNodes(
   const client = clientOf(plane);
   const socket = join(plane.directory, 'api.sock');
   const carrier = await carry(socket, new URL(plane.server).host);
-  const recording = { plane, client, socket, kubeProxy: await kubeProxyOf(plane.version) };
+  const { 'kube-proxy': kubeProxy } = await findPrograms(plane.version, ['kube-proxy']);
+  const recording = { plane, client, socket, kubeProxy };
   const places: Place[] = [];
   const root = join(out.folder, 'recordings', out.version);
   const folders = [root];

@@ -112,7 +112,7 @@ const aboutSlice = ({ metadata }: Slice, more: About = {}): About => ({
 const aboutPlace = ({ slice, endpoint, pod }: Place): About =>
   aboutSlice(slice, { addresses: [...endpoint.addresses], pod: pod.metadata.name });
 
-/** Changes the first endpoint of which `fits` is true. */
+/** Changes the first endpoint that `fits` accepts. */
 const atEndpoint =
   (
     change: (place: Place, scene: Scene) => unknown,
@@ -351,7 +351,7 @@ const isSteered = ({ endpoint }: Place, { service }: Scene): boolean =>
 
 const filled = ({ endpoints }: Slice): boolean => (endpoints ?? []).length > 0;
 
-/** Changes the first slice of which `fits` is true. */
+/** Changes the first slice that `fits` accepts. */
 const atSlice =
   (
     change: (slice: Slice, scene: Scene) => unknown,

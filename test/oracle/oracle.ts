@@ -1,38 +1,48 @@
-// Verifies a release: `npm run -s oracle -- v1.37.2` builds its control plane and kube-proxy, records
-// what they write for directed and random cases, breaks some of it on purpose, compares all of it
-// with the program, and says what the release before writes differently. Ends with 0 when all is
-// conform, with 1 when something disagrees, with 2 when nothing ran. README.md has the flags.
+// Verifies a release: `npm run -s oracle -- v1.37.2` builds its control plane and kube-proxy,
+// records what they write for directed and random cases, breaks some of it on purpose, compares
+// all of it with the program, and says what the release before writes differently. Ends with 0
+// when all is conform, with 1 when something disagrees, with 2 when nothing ran. README.md has the
+// flags.
 
-import { existsSync, mkdirSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 
-import type { Version } from '../controlplane/controlplane.ts';
-import { startControlPlane, versions } from '../controlplane/controlplane.ts';
+import type { Version } from '../controlplane/binaries.ts';
+import { versions } from '../controlplane/binaries.ts';
+import { startControlPlane } from '../controlplane/controlplane.ts';
+import { isTrue, walkFolders } from '../nodes/walk.ts';
 import { isConform, judgeFiles } from '../vectors/conform.ts';
 import { casesOf } from './cases.ts';
 import type { Comparison } from './comparison.ts';
-import { compareVectors, readRecords } from './comparison.ts';
 import { recordCases, writeRecords } from './controllers.ts';
+import { recordNodes } from './nodes.ts';
 import { makeFaults } from './object-faults.ts';
-
-const samples = join(import.meta.dirname, '..');
+import {
+  compareSamples,
+  previousOf,
+  releasesDocument,
+  releasesPath,
+  samples,
+  vectorFile,
+} from './releases.ts';
 
 interface Run {
   readonly version: Version;
   readonly seed: number;
+  /** null: both. */
+  readonly part: 'controllers' | 'nodes' | null;
   readonly cases: number;
   readonly faults: number;
   readonly nodes: number;
   /** Where vectors, recordings and faults of nodes go. */
   readonly vectors: string;
-  readonly recordings: string;
+  readonly nodesIn: string;
 }
 
 const say = (line: string): void => void process.stderr.write(`${line}\n`);
 const print = (value: unknown): void => void process.stdout.write(`${JSON.stringify(value)}\n`);
-
-const fileOf = (version: string, kind = ''): string => `${version}-oracle${kind}.ndjson.gz`;
 
 async function recordVectors(run: Run): Promise<string[]> {
   const { version, seed, faults, vectors } = run;
@@ -41,7 +51,7 @@ async function recordVectors(run: Run): Promise<string[]> {
   try {
     const size = { directed: cases.length - run.cases, random: run.cases };
     const records = await recordCases(plane, cases, { seed, size }, say);
-    const [file, broken] = [fileOf(version), fileOf(version, '-faults')];
+    const [file, broken] = [vectorFile(version), vectorFile(version, '-faults')];
     await writeRecords(join(vectors, file), records);
     const made = makeFaults(file, records, { seed, count: faults });
     await writeRecords(join(vectors, broken), made);
@@ -52,7 +62,9 @@ async function recordVectors(run: Run): Promise<string[]> {
 }
 
 /** Prints what differs from the release before, and returns how much. */
-function tell(title: string, { compared, different }: Comparison) {
+function tell(title: string, comparison: Comparison | null) {
+  if (comparison === null) return null;
+  const { compared, different } = comparison;
   say(`${title}: ${different.length} of ${compared} differ`);
   for (const { at, only, before } of different.slice(0, 20)) {
     say(`  ${at}`);
@@ -62,38 +74,56 @@ function tell(title: string, { compared, different }: Comparison) {
   return { compared, different: different.length };
 }
 
+/** Records and checks nodes of a release; returns also the folder of its recordings. */
+async function recordAndWalk({ version, nodes, nodesIn }: Run) {
+  const plane = await startControlPlane({ version });
+  try {
+    const folders = await recordNodes(plane, nodes, { folder: nodesIn, version }, say);
+    const summary = walkFolders(folders, (line) => {
+      process.stdout.write(`${line}\n`);
+    });
+    return { summary, recordings: folders[0] ?? null };
+  } finally {
+    await plane.stop();
+  }
+}
+
+/** Records and checks what is asked for; whether all of it is conform. */
 async function verify(run: Run): Promise<boolean> {
-  const { version, seed } = run;
+  const { version, seed, part } = run;
   const began = performance.now();
-  const files = await recordVectors(run);
-  const vectors = await judgeFiles(files, print);
-  const previous = versions[versions.indexOf(version) - 1] ?? null;
-  const sample = join(samples, 'vectors', 'data', fileOf(String(previous)));
-  const [own = ''] = files;
-  const differences = existsSync(sample)
-    ? tell(
-        `${version} and ${String(previous)}`,
-        compareVectors(readRecords(own), readRecords(sample)),
-      )
-    : null;
+  const files = part === 'nodes' ? [] : await recordVectors(run);
+  const controllers = files.length === 0 ? null : await judgeFiles(files, print);
+  const nodes = part === 'controllers' ? null : await recordAndWalk(run);
+  const previous = previousOf(version);
+  const own = { vectors: files[0] ?? null, nodes: nodes?.recordings ?? null };
+  const compared = compareSamples(own, previous);
+  const differences = {
+    controllers: tell(`controllers since ${previous}`, compared.controllers),
+    kubeProxy: tell(`kube-proxy since ${previous}`, compared.kubeProxy),
+  };
   const seconds = Math.round((performance.now() - began) / 1000);
-  print({ version, seed, vectors, previous, differences, seconds });
-  return isConform(vectors);
+  const facts = { version, seed, controllers, nodes: nodes?.summary ?? null };
+  print({ ...facts, previous, differences, seconds });
+  return (
+    (controllers === null || isConform(controllers)) && (nodes === null || isTrue(nodes.summary))
+  );
 }
 
 const usage = `Usage: npm run -s oracle -- VERSION [--seed N] [--cases N] [--faults N] [--nodes N]
-       [--out DIR | --sample]
+       [--part controllers|nodes] [--out DIR | --sample]
+       npm run -s oracle -- --table
 VERSION is one of ${versions.join(', ')}`;
 
 /** null: the arguments make no run. */
 function runOf(args: readonly string[]): Run | null {
-  const number = { type: 'string' } as const;
+  const text = { type: 'string' } as const;
   const { values, positionals } = parseArgs({
     args: [...args],
     allowPositionals: true,
     options: {
-      ...{ seed: number, cases: number, faults: number, nodes: number },
-      ...{ out: { type: 'string' }, sample: { type: 'boolean' } },
+      ...{ seed: text, cases: text, faults: text, nodes: text },
+      ...{ out: text, part: text, sample: { type: 'boolean' } },
     },
   });
   const version = versions.find((known) => known === positionals[0]);
@@ -108,18 +138,30 @@ function runOf(args: readonly string[]): Run | null {
   const numbers = [seed, cases, faults, nodes];
   if (version === undefined || positionals.length > 1 || !numbers.every(Number.isInteger))
     return null;
-  const out = values.out ?? join('oracle', version);
-  const vectors = values.sample === true ? join(samples, 'vectors', 'data') : join(out, 'vectors');
-  const recordings = join(values.sample === true ? samples : out, 'nodes');
-  return { version, seed, cases, faults, nodes, vectors, recordings };
+  const part = (['controllers', 'nodes'] as const).find((known) => known === values.part) ?? null;
+  if (part === null && values.part !== undefined) return null;
+  const out = values.out ?? join(tmpdir(), 'oracle', version);
+  const isSample = values.sample === true;
+  const vectors = isSample ? samples.vectors : join(out, 'vectors');
+  const nodesIn = isSample ? samples.nodes : join(out, 'nodes');
+  return { version, seed, part, cases, faults, nodes, vectors, nodesIn };
+}
+
+async function main(args: readonly string[]): Promise<boolean> {
+  if (args.join() === '--table') {
+    writeFileSync(releasesPath, await releasesDocument());
+    return true;
+  }
+  const run = runOf(args);
+  if (run === null) throw new Error(usage);
+  mkdirSync(run.vectors, { recursive: true });
+  mkdirSync(run.nodesIn, { recursive: true });
+  return verify(run);
 }
 
 if (import.meta.main) {
   try {
-    const run = runOf(process.argv.slice(2));
-    if (run === null) throw new Error(usage);
-    mkdirSync(run.vectors, { recursive: true });
-    process.exitCode = (await verify(run)) ? 0 : 1;
+    process.exitCode = (await main(process.argv.slice(2))) ? 0 : 1;
   } catch (error) {
     say(error instanceof Error ? error.message : String(error));
     process.exitCode = 2;

@@ -209,7 +209,8 @@ export const iptablesFaults: Readonly<Record<string, IptablesFault>> = {
     (dump) =>
       before(
         'nat',
-        `-A PREROUTING -d ${addressAt(dump, web)}/32 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.9.9.9:80`,
+        `-A PREROUTING -d ${addressAt(dump, web)}/32 -p tcp -m tcp --dport 80 ` +
+          '-j DNAT --to-destination 10.9.9.9:80',
       )(dump),
   ),
   'foreign-drop-raw': violation(web, 'a rule drops what comes from pods and from outside', (dump) =>
@@ -297,10 +298,11 @@ const breaks = (about: string, note: string, script: NftablesFault['script']): N
   violation: true,
 });
 
-/** A table of somebody else with one chain at a hook. */
+/** A table of another program with one chain at a hook. */
 const foreign = (hook: string, rule: (ips: ReadonlyMap<string, string>) => string) =>
   ((_, ips) =>
-    `table ip other { chain early { type ${hook}; policy accept; ${rule(ips)}; }; }\n`) satisfies NftablesFault['script'];
+    `table ip other { chain early {\ntype ${hook}; policy accept;\n` +
+    `${rule(ips)}\n}\n}\n`) satisfies NftablesFault['script'];
 
 export const nftablesFaults: Readonly<Record<string, NftablesFault>> = {
   'map-element-missing': breaks(
