@@ -267,7 +267,7 @@ const wire = (node: Space, outside: Space, pod: Space, n: number): void => {
 /** Forwarding, no filter of sources, and no limit of errors. */
 const kernel = [
   ...['ipv4/ip_forward=1', 'ipv6/conf/all/forwarding=1', 'ipv4/icmp_ratelimit=0'],
-  ...['ipv6/icmp/ratelimit=0', 'ipv4/icmp_msgs_per_sec=1000000'],
+  ...['ipv6/icmp/ratelimit=0', 'ipv4/icmp_msgs_per_sec=1000000', 'ipv4/icmp_msgs_burst=1000000'],
   ...['ipv4/conf/all/rp_filter=0', 'ipv4/conf/default/rp_filter=0'],
   'ipv4/conf/all/send_redirects=0',
 ];
@@ -366,7 +366,9 @@ function restore({ mode, node }: Place, dump: Dump): void {
     node.run(['nft', '-f', '-'], `flush ruleset\n${dump['nft.txt'] ?? ''}`);
     return;
   }
-  node.run(['iptables-restore'], dump['iptables-save.txt']);
+  // A dump without table raw leaves it as it is.
+  const raw = '*raw\n:PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n';
+  node.run(['iptables-restore'], `${raw}${dump['iptables-save.txt'] ?? ''}`);
   node.run(['ip6tables-restore'], dump['ip6tables-save.txt']);
 }
 
@@ -487,11 +489,14 @@ function askKernel(place: Place, asked: readonly Asked[], program: string): Pack
 }
 
 /** What was seen, and what the method could not distinguish. */
-function lineOf(asked: Asked, attempts: readonly string[], n: number): PacketLine {
-  const { packet } = asked;
+function lineOf(
+  { about, packet, attempts }: Asked,
+  answers: readonly string[],
+  n: number,
+): PacketLine {
   const seen = new Map<string, { count: number; masqueraded: number }>();
-  for (const attempt of attempts) {
-    const [name = '', mark] = attempt.split(' ');
+  for (const answer of answers) {
+    const [name = '', mark] = answer.split(' ');
     const entry = seen.get(name) ?? { count: 0, masqueraded: 0 };
     entry.count++;
     if (mark === 'm') entry.masqueraded++;
@@ -508,7 +513,7 @@ function lineOf(asked: Asked, attempts: readonly string[], n: number): PacketLin
   );
   const passed = seen.get('pass');
   return {
-    ...asked,
+    ...{ about, packet, attempts },
     outcomes: isPlain ? first : outcomes,
     ...(isPlain && passed !== undefined ? { passMasqueraded: passed.masqueraded > 0 } : {}),
     ...(inconclusive === null ? {} : { inconclusive }),
