@@ -10,6 +10,7 @@ import { gzipSync } from 'node:zlib';
 
 import { stringify } from 'yaml';
 
+import { chanceFrom } from '../apiserver/life.ts';
 import { findPrograms } from '../controlplane/binaries.ts';
 import { inParallel } from '../controlplane/cluster.ts';
 import type { Client, ControlPlane, Thing } from '../controlplane/controlplane.ts';
@@ -582,6 +583,10 @@ interface Out {
   /** Folder of recordings and faults. */
   readonly folder: string;
   readonly version: string;
+  /** Classes of faults in each mode. */
+  readonly classes: number;
+  /** Chooses the classes. */
+  readonly seed: number;
 }
 
 /** Breaks the rules of a node in every way and records what comes of it. */
@@ -591,9 +596,13 @@ function recordFaults(base: Base, out: Out, program: string, say: (line: string)
     place.mode === 'iptables' ? iptablesFaults : nftablesFaults;
   const known = new Map(lines.map((line) => [JSON.stringify(line.packet), line]));
   const at = `${backends[place.mode]}-${nodeName(place.n)}`;
+  const random = chanceFrom(out.seed);
+  const order = Object.entries(faults).map((entry) => ({ entry, rank: random() }));
+  const chosen = order.sort((a, b) => a.rank - b.rank).slice(0, out.classes);
   let count = 0;
   place.proxy.child.kill('SIGSTOP');
-  for (const [name, { about, violation, note }] of Object.entries(faults)) {
+  for (const { entry } of chosen) {
+    const [name, { about, violation, note }] = entry;
     if (!breakRules(base, name)) {
       say(`${at}: no place for ${name}`);
       continue;
@@ -608,7 +617,8 @@ function recordFaults(base: Base, out: Out, program: string, say: (line: string)
     });
     const folder = join(out.folder, 'faults', `${out.version}-${at}`, name);
     mkdirSync(folder, { recursive: true });
-    writeDump(folder, dumpOf(place), fates);
+    const shown = Object.entries(dumpOf(place)).filter(([file]) => file !== 'nft.txt');
+    writeDump(folder, Object.fromEntries(shown), fates);
     const packetsWithAnotherFate = fates.filter((line) => 'changed' in line).length;
     const fault = {
       ...{ class: name, about, violation, note },

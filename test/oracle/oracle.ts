@@ -36,6 +36,8 @@ interface Run {
   readonly cases: number;
   readonly faults: number;
   readonly nodes: number;
+  /** Classes of faults of rules in each mode. */
+  readonly ruleFaults: number;
   /** Where vectors, recordings and faults of nodes go. */
   readonly vectors: string;
   readonly nodesIn: string;
@@ -75,10 +77,13 @@ function tell(title: string, comparison: Comparison | null) {
 }
 
 /** Records and checks nodes of a release; returns also the folder of its recordings. */
-async function recordAndWalk({ version, nodes, nodesIn }: Run) {
+async function recordAndWalk({ version, seed, nodes, nodesIn, ruleFaults }: Run) {
   const plane = await startControlPlane({ version });
   try {
-    const folders = await recordNodes(plane, nodes, { folder: nodesIn, version }, say);
+    // Other classes for other releases, so that the samples together have many.
+    const chosen = seed + versions.indexOf(version);
+    const out = { folder: nodesIn, version, classes: ruleFaults, seed: chosen };
+    const folders = await recordNodes(plane, nodes, out, say);
     const summary = walkFolders(folders, (line) => {
       process.stdout.write(`${line}\n`);
     });
@@ -111,7 +116,7 @@ async function verify(run: Run): Promise<boolean> {
 }
 
 const usage = `Usage: npm run -s oracle -- VERSION [--seed N] [--cases N] [--faults N] [--nodes N]
-       [--part controllers|nodes] [--out DIR | --sample]
+       [--rule-faults N] [--part controllers|nodes] [--out DIR | --sample]
        npm run -s oracle -- --table
 VERSION is one of ${versions.join(', ')}`;
 
@@ -123,19 +128,27 @@ function runOf(args: readonly string[]): Run | null {
     allowPositionals: true,
     options: {
       ...{ seed: text, cases: text, faults: text, nodes: text },
+      ...{ 'rule-faults': text },
       ...{ out: text, part: text, sample: { type: 'boolean' } },
     },
   });
   const version = versions.find((known) => known === positionals[0]);
-  const [seed, cases, faults, nodes] = (
+  const [seed, cases, faults, nodes, ruleFaults] = (
     [
       [values.seed, 1],
       [values.cases, 300],
       [values.faults, 4],
       [values.nodes, 2],
+      [values['rule-faults'], 100],
     ] as const
-  ).map(([given, otherwise]) => Number(given ?? otherwise)) as [number, number, number, number];
-  const numbers = [seed, cases, faults, nodes];
+  ).map(([given, otherwise]) => Number(given ?? otherwise)) as [
+    number,
+    number,
+    number,
+    number,
+    number,
+  ];
+  const numbers = [seed, cases, faults, nodes, ruleFaults];
   if (version === undefined || positionals.length > 1 || !numbers.every(Number.isInteger))
     return null;
   const part = (['controllers', 'nodes'] as const).find((known) => known === values.part) ?? null;
@@ -144,7 +157,7 @@ function runOf(args: readonly string[]): Run | null {
   const isSample = values.sample === true;
   const vectors = isSample ? samples.vectors : join(out, 'vectors');
   const nodesIn = isSample ? samples.nodes : join(out, 'nodes');
-  return { version, seed, part, cases, faults, nodes, vectors, nodesIn };
+  return { version, seed, part, ruleFaults, cases, faults, nodes, vectors, nodesIn };
 }
 
 async function main(args: readonly string[]): Promise<boolean> {
