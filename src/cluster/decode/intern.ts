@@ -5,6 +5,7 @@
 // objects of one template arrive together.
 
 import type { Labels } from '../../model/objects.ts';
+import { equalLabels } from '../../model/selector.ts';
 
 const wordLimit = 50_000;
 const textLimit = 2000;
@@ -16,9 +17,15 @@ const lists = new Map<string, readonly unknown[]>();
 /** Returns the copy of a short string that repeats, as names of nodes, ports and zones do. */
 export const internWord = (text: string): string => intern(words, text, text, wordLimit);
 
+let latest: Labels = {};
+
 /** Returns the copy of a label map or selector. Annotations do not repeat. */
-export const internLabels = (labels: Labels): Labels =>
-  intern(maps, JSON.stringify(labels), labels, textLimit);
+export function internLabels(labels: Labels): Labels {
+  // Objects of one template arrive together, and to compare costs less than a key of the map.
+  if (!equalLabels(labels, latest))
+    latest = intern(maps, JSON.stringify(labels), labels, textLimit);
+  return latest;
+}
 
 /** Lists of different types share a table, since their objects differ in their properties. */
 export const internList = <T>(list: readonly T[]): readonly T[] =>

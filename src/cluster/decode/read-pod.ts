@@ -63,12 +63,16 @@ function podSpec(spec: Fields, previousPorts: Pod['ports'] | undefined) {
     hostNetwork: flag(spec, 'hostNetwork'),
     hostname: text(spec, 'hostname'),
     subdomain: word(spec, 'subdomain'),
-    // To compare costs less than to intern.
-    ports:
-      previousPorts !== undefined && areSamePorts(ports, previousPorts)
-        ? previousPorts
-        : internList(ports),
+    ports: sharedPorts(ports, previousPorts ?? latestPorts),
   };
+}
+
+let latestPorts: Pod['ports'] = [];
+
+/** Pods of one template arrive together, and to compare costs less than to intern. */
+function sharedPorts(ports: Pod['ports'], others: Pod['ports']): Pod['ports'] {
+  latestPorts = areSamePorts(ports, others) ? others : internList(ports);
+  return latestPorts;
 }
 
 const areSamePorts = (ports: Pod['ports'], others: Pod['ports']): boolean =>
