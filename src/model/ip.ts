@@ -75,12 +75,26 @@ export function parseIP(text: string) {
   const address = parseUnmapped(text);
   if (address === null) return null;
   if (typeof address === 'bigint') return { family: 'IPv6' as const, text: formatAddress(address) };
-  const isCanonical = !/:|\b0\d/.test(text);
-  return { family: 'IPv4' as const, text: isCanonical ? text : formatAddress(address) };
+  return { family: 'IPv4' as const, text: isPlain(text) ? text : formatAddress(address) };
+}
+
+/** Digits and dots without leading zeros: if this is an address, it is in canonical form. */
+function isPlain(text: string): boolean {
+  let wasDot = true;
+  let wasLeadingZero = false;
+  for (let at = 0; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    const isDot = code === 46;
+    if (!isDot && (wasLeadingZero || code < 48 || code > 57)) return false;
+    wasLeadingZero = wasDot && code === 48;
+    wasDot = isDot;
+  }
+  return true;
 }
 
 /** `text` in canonical form; unchanged when it is no address. */
-export const canonicalIP = (text: string): string => parseIP(text)?.text ?? text;
+export const canonicalIP = (text: string): string =>
+  isPlain(text) ? text : (parseIP(text)?.text ?? text);
 
 export interface CIDR extends Range {
   readonly family: 'IPv4' | 'IPv6';

@@ -16,7 +16,7 @@ export interface SlicedEndpoint {
 }
 
 type Listings = Map<string, SubsetAddress[]>;
-type Slicings = ReadonlyMap<string, readonly SlicedEndpoint[]>;
+type EndpointsByAddress = Map<string, Endpoint[]>;
 
 export type AddressIndex = ReturnType<typeof buildIndex>;
 export type AddressEntries = ReturnType<typeof entriesAt>;
@@ -44,20 +44,17 @@ function indexEndpoints(endpoints: Endpoints | null, only: Addresses): Listings 
   return listings;
 }
 
-function indexSlices(slices: readonly EndpointSlice[], addresses: Addresses): Slicings {
-  const slicings = new Map<string, SlicedEndpoint[]>();
-  for (const slice of slices) {
-    for (const endpoint of slice.endpoints) {
-      for (const address of endpoint.addresses) {
-        const ip = canonicalIP(address);
-        if (addresses?.has(ip) === false) continue;
-        const isRepeated =
-          endpoint.addresses.length > 1 && slicings.get(ip)?.at(-1)?.endpoint === endpoint;
-        if (!isRepeated) append(slicings, ip, { slice, endpoint });
-      }
+function indexSlice(slice: EndpointSlice | null, only: Addresses): EndpointsByAddress {
+  const index: EndpointsByAddress = new Map();
+  for (const endpoint of slice?.endpoints ?? none) {
+    for (const address of endpoint.addresses) {
+      const ip = canonicalIP(address);
+      if (only?.has(ip) === false) continue;
+      const isRepeated = endpoint.addresses.length > 1 && index.get(ip)?.at(-1) === endpoint;
+      if (!isRepeated) append(index, ip, endpoint);
     }
   }
-  return slicings;
+  return index;
 }
 
 const canonicalIPs = ({ addresses }: Endpoint): string[] => addresses.map(canonicalIP);
@@ -67,18 +64,26 @@ const fewAddresses = 64;
 const fewSlices = 1;
 
 const keptListings = new WeakMap<Endpoints, Listings>();
-const keptSlicings = new WeakMap<EndpointSlice, Slicings>();
+const keptSlices = new WeakMap<EndpointSlice, EndpointsByAddress>();
 
 const isLarge = ({ subsets }: Endpoints): boolean =>
   subsets.reduce((sum, { addresses }) => sum + addresses.length, 0) > fewAddresses;
 
-function slicingsIn(slices: readonly EndpointSlice[], addresses: Addresses): Slicings {
-  if (addresses === null || slices.length <= fewSlices) return indexSlices(slices, addresses);
-  const indexes = slices.map((slice) =>
-    getOrInsert(keptSlicings, slice, () => indexSlices([slice], null)),
-  );
-  const at = (ip: string): SlicedEndpoint[] => indexes.flatMap((index) => index.get(ip) ?? none);
-  return new Map([...addresses].map((ip) => [ip, at(ip)]));
+/** The endpoints of slices at some addresses, or at all if `addresses` is `null`. */
+function sliced(slices: readonly EndpointSlice[], addresses: Addresses) {
+  const found = new Map<string, SlicedEndpoint[]>();
+  const isKept = addresses !== null && slices.length > fewSlices;
+  for (const slice of slices) {
+    const kept = isKept ? keptSlices.get(slice) : undefined;
+    const index = kept ?? indexSlice(slice, isKept ? null : addresses);
+    if (isKept && kept === undefined) keptSlices.set(slice, index);
+    for (const ip of (isKept ? addresses : index).keys()) {
+      const endpoints = index.get(ip);
+      if (endpoints === undefined) continue;
+      for (const endpoint of endpoints) append(found, ip, { slice, endpoint });
+    }
+  }
+  return found;
 }
 
 /** The entries of a Service at some addresses at least, or at all if `addresses` is `null`. */
@@ -90,7 +95,7 @@ export const buildIndex = (
     endpoints !== null && addresses !== null && isLarge(endpoints)
       ? getOrInsert(keptListings, endpoints, () => indexEndpoints(endpoints, null))
       : indexEndpoints(endpoints, addresses),
-  slicings: slicingsIn(slices, addresses),
+  slicings: sliced(slices, addresses),
 });
 
 /** What is at an address of the index. */
@@ -153,22 +158,34 @@ export function changedInEndpoints(before: Endpoints | null, after: Endpoints | 
     const [a, b] = [old[index]?.addresses ?? none, next[index]?.addresses ?? none];
     for (const { ip } of unshared(a, b)) addresses.add(canonicalIP(ip));
   }
-  const kept = before === null ? undefined : keptListings.get(before);
-  const was = kept ?? indexEndpoints(before, addresses);
-  const is = indexEndpoints(after, addresses);
-  const changed = [...addresses].filter(
-    (ip) => !equalLists(repack(was.get(ip) ?? none), repack(is.get(ip) ?? none), equalAddresses),
-  );
-  if (kept === undefined || before === null) return new Set(changed);
-  keptListings.delete(before);
-  if (after !== null && isLarge(after)) {
-    for (const ip of addresses) {
-      const places = is.get(ip);
-      if (places === undefined) kept.delete(ip);
-      else kept.set(ip, places);
-    }
-    keptListings.set(after, kept);
+  const isSame = (a: readonly SubsetAddress[], b: readonly SubsetAddress[]): boolean =>
+    equalLists(repack(a), repack(b), equalAddresses);
+  const changed = changedAmong(addresses, keptListings, before, after, indexEndpoints, isSame);
+  if (after !== null && !isLarge(after)) keptListings.delete(after);
+  return changed;
+}
+
+/** Of some addresses those whose entries differ. An index of `before` becomes that of `after`. */
+function changedAmong<T extends object, E>(
+  addresses: ReadonlySet<string>,
+  kept: WeakMap<T, Map<string, E[]>>,
+  before: T | null,
+  after: T | null,
+  index: (object: T | null, only: Addresses) => Map<string, E[]>,
+  isSame: (a: readonly E[], b: readonly E[]) => boolean,
+): Set<string> {
+  const known = before === null ? undefined : kept.get(before);
+  const was = known ?? index(before, addresses);
+  const is = index(after, addresses);
+  const changed = [...addresses].filter((ip) => !isSame(was.get(ip) ?? none, is.get(ip) ?? none));
+  if (known === undefined || before === null) return new Set(changed);
+  kept.delete(before);
+  for (const ip of addresses) {
+    const entries = is.get(ip);
+    if (entries === undefined) known.delete(ip);
+    else known.set(ip, entries);
   }
+  if (after !== null) kept.set(after, known);
   return new Set(changed);
 }
 
@@ -181,10 +198,7 @@ export function changedInSlice(
     before !== null && after?.portMap === before.portMap && isOfSameRole(before, after);
   if (!isSameSlice) return new Set([...addressesIn(before), ...addressesIn(after)]);
   const addresses = new Set(unshared(before.endpoints, after.endpoints).flatMap(canonicalIPs));
-  const [was, is] = [indexSlices([before], addresses), indexSlices([after], addresses)];
-  const isSame = (a: SlicedEndpoint, b: SlicedEndpoint): boolean =>
-    equalEndpoints(a.endpoint, b.endpoint);
-  return new Set(
-    [...addresses].filter((ip) => !equalLists(was.get(ip) ?? none, is.get(ip) ?? none, isSame)),
-  );
+  const isSame = (a: readonly Endpoint[], b: readonly Endpoint[]): boolean =>
+    equalLists(a, b, equalEndpoints);
+  return changedAmong(addresses, keptSlices, before, after, indexSlice, isSame);
 }
