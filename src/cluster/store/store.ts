@@ -49,7 +49,9 @@ function zoneCapacityOf(nodes: Iterable<Node>): ZoneCapacity {
 }
 
 const canonicalIPs = ({ ips }: Pod): readonly string[] =>
-  ips.length < 2 ? ips.map(canonicalIP) : [...new Set(ips.map(canonicalIP))];
+  ips.length === 1 && canonicalIP(ips[0] ?? '') === ips[0]
+    ? ips
+    : [...new Set(ips.map(canonicalIP))];
 
 /** Namespace and one pair of the selector, `namespace key=value`: a match needs all pairs. */
 function selectorPair({ namespace, selector }: Service): readonly string[] {
@@ -234,12 +236,14 @@ export function createIndex<T extends object>(keysOf: (object: T) => readonly st
     replace(before: T | null, after: T | null): void {
       const oldKeys = before === null ? noObjects : keysOf(before);
       const newKeys = after === null ? noObjects : keysOf(after);
-      for (const key of oldKeys) {
-        if (before === null) continue;
-        if (after !== null && newKeys.includes(key)) swap(key, before, after);
-        else remove(key, before);
+      if (before !== null) {
+        for (const key of oldKeys) {
+          if (after !== null && newKeys.includes(key)) swap(key, before, after);
+          else remove(key, before);
+        }
       }
-      for (const key of newKeys) if (after !== null && !oldKeys.includes(key)) add(key, after);
+      if (after === null) return;
+      for (const key of newKeys) if (before === null || !oldKeys.includes(key)) add(key, after);
     },
     /** The objects of a key, in no order; valid until the next change. */
     get(key: string): readonly T[] {
