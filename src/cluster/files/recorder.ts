@@ -24,8 +24,10 @@ export function createRecorder(redactor: Redactor | null) {
       const { resource, object, raw, gap } = entry.event;
       const type = synced.has(resource) ? entry.event.type.toUpperCase() : 'SYNC';
       const { name, namespace, uid, resourceVersion, labels } = object;
-      // A deletion that was not seen has no object; its name is enough.
-      const whole = raw ?? { metadata: { name, namespace, uid, resourceVersion, labels } };
+      // A deletion that was not seen has no object: its name is enough, and what a reader requires.
+      const addressType = 'addressType' in object ? object.addressType : undefined;
+      const metadata = { name, namespace, uid, resourceVersion, labels };
+      const whole = raw ?? { metadata, addressType };
       const shown =
         redactor === null ? withoutManagedFields(whole) : redactor.object(resource, whole);
       const at = rounded(entry.event.at);

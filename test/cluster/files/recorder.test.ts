@@ -8,6 +8,7 @@ import { createRecorder, createRedactor } from '../../../src/cluster/files/recor
 import type { RecordingEntry } from '../../../src/cluster/files/recording.ts';
 import { readRecording } from '../../../src/cluster/files/recording.ts';
 import type { Pod, WatchEvent } from '../../../src/model/objects.ts';
+import { slice } from '../../build.ts';
 import { rawPod } from '../../live-cluster.ts';
 
 const raw = { ...rawPod, metadata: { ...rawPod.metadata, uid: 'u', resourceVersion: '7' } };
@@ -88,6 +89,28 @@ describe('a recording', () => {
       kind: 'event',
       event: { type: 'deleted', gap: true, object: { key: 'shop/web-1', resourceVersion: '7' } },
     });
+  });
+
+  test('reads back the deletion of a slice that no watch delivered, also redacted', async () => {
+    const object = slice({ resourceVersion: '7' });
+    const event = {
+      resource: 'endpointslices',
+      type: 'deleted',
+      object,
+      at: 8,
+      gap: true,
+    } as const;
+    for (const redactor of [null, createRedactor()]) {
+      const synced = { kind: 'synced', at: 1, resource: 'endpointslices' } as const;
+      const all = [synced, { kind: 'event', event } as const];
+      const recorder = createRecorder(redactor);
+      const text = all.map((entry) => recorder.line(entry)).join('');
+      const [, read] = await readBack(text);
+      expect(read).toMatchObject({
+        kind: 'event',
+        event: { type: 'deleted', gap: true, object: { uid: object.uid, addressType: 'IPv4' } },
+      });
+    }
   });
 
   test('that is redacted names nothing', () => {
