@@ -6,7 +6,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
 import type { Stage } from './auditor.ts';
-import { awaitSoon, loudSince, report, say, secondsSince, textOf } from './auditor.ts';
+import { awaitSoon, loudSince, report, say, secondsSince } from './auditor.ts';
+import { callWitness } from './chaos/witness.ts';
 import type { Fleet, Member, Node, Pod, Size } from './cluster.ts';
 import {
   above,
@@ -42,7 +43,7 @@ interface ChurnOptions {
   readonly seed: number;
 }
 
-interface State {
+export interface ChurnState {
   /** Waits for its turn, counts, and calls. */
   readonly client: Client;
   readonly fleet: Fleet;
@@ -52,7 +53,7 @@ interface State {
 }
 
 /** A generator of numbers that a seed repeats (mulberry32). */
-function randomBy(seed: number): () => number {
+export function randomBy(seed: number): () => number {
   let state = seed;
   return () => {
     state = (state + 0x6d2b79f5) | 0;
@@ -62,13 +63,14 @@ function randomBy(seed: number): () => number {
   };
 }
 
-const below = ({ random }: State, count: number): number => Math.floor(random() * count);
+export const below = ({ random }: ChurnState, count: number): number =>
+  Math.floor(random() * count);
 
-function oneOf<T>(state: State, list: readonly [T, ...T[]]): T {
+export function oneOf<T>(state: ChurnState, list: readonly [T, ...T[]]): T {
   return list[below(state, list.length)] ?? list[0];
 }
 
-function anyNode(state: State): Node {
+function anyNode(state: ChurnState): Node {
   const { nodes } = state.fleet;
   const node = nodes[below(state, nodes.length)];
   if (node === undefined) throw new Error('No node is left');
@@ -76,7 +78,7 @@ function anyNode(state: State): Node {
 }
 
 /** A pod that a node deletion has taken meanwhile cannot be changed any more. */
-async function ifThere(work: Promise<unknown>): Promise<void> {
+export async function ifThere(work: Promise<unknown>): Promise<void> {
   try {
     await work;
   } catch (error) {
@@ -84,7 +86,7 @@ async function ifThere(work: Promise<unknown>): Promise<void> {
   }
 }
 
-async function startPod(state: State, member: Member): Promise<void> {
+export async function startPod(state: ChurnState, member: Member): Promise<void> {
   const { client, fleet } = state;
   const pod = newPod(fleet, member, anyNode(state));
   await bindPod(client, pod);
@@ -93,7 +95,11 @@ async function startPod(state: State, member: Member): Promise<void> {
   await ifThere(reportState(client, pod, 'ready'));
 }
 
-async function endPod(state: State, member: Member, pod: Pod | undefined): Promise<void> {
+export async function endPod(
+  state: ChurnState,
+  member: Member,
+  pod: Pod | undefined,
+): Promise<void> {
   if (pod === undefined) return;
   const { client } = state;
   member.pods.splice(member.pods.indexOf(pod), 1);
@@ -102,14 +108,14 @@ async function endPod(state: State, member: Member, pod: Pod | undefined): Promi
   await ifThere(deletePod(client, pod, true));
 }
 
-async function roll(state: State, member: Member): Promise<void> {
+async function roll(state: ChurnState, member: Member): Promise<void> {
   for (const pod of member.pods.slice(0, 5)) {
     await startPod(state, member);
     await endPod(state, member, pod);
   }
 }
 
-async function scale(state: State, member: Member): Promise<void> {
+async function scale(state: ChurnState, member: Member): Promise<void> {
   const count = 1 + below(state, 4);
   const more = member.pods.length < 8 || (member.pods.length < 16 && state.random() < 0.5);
   for (let index = 0; index < count; index++) {
@@ -118,7 +124,7 @@ async function scale(state: State, member: Member): Promise<void> {
   }
 }
 
-async function flip(state: State, member: Member): Promise<void> {
+async function flip(state: ChurnState, member: Member): Promise<void> {
   const { client } = state;
   const pod = member.pods[below(state, member.pods.length)];
   if (pod === undefined) return;
@@ -128,7 +134,7 @@ async function flip(state: State, member: Member): Promise<void> {
 }
 
 /** It is evicted, stays there for a while, and is replaced. */
-async function fail(state: State, member: Member): Promise<void> {
+async function fail(state: ChurnState, member: Member): Promise<void> {
   const pod = member.pods[0];
   if (pod === undefined) return;
   await ifThere(reportState(state.client, pod, 'failed'));
@@ -136,7 +142,7 @@ async function fail(state: State, member: Member): Promise<void> {
   await endPod(state, member, pod);
 }
 
-async function relabel(state: State, member: Member): Promise<void> {
+async function relabel(state: ChurnState, member: Member): Promise<void> {
   const pod = member.pods[0];
   if (pod === undefined) return;
   const path = `/api/v1/namespaces/${pod.namespace}/pods/${pod.name}`;
@@ -146,7 +152,7 @@ async function relabel(state: State, member: Member): Promise<void> {
   }
 }
 
-async function edit(state: State, member: Member): Promise<void> {
+async function edit(state: ChurnState, member: Member): Promise<void> {
   const ports = [{ name: 'http', port: 80, targetPort: 8080 }];
   const more = { name: 'more', port: 81, targetPort: 8081 };
   const change = oneOf<object>(state, [
@@ -164,7 +170,7 @@ async function edit(state: State, member: Member): Promise<void> {
   await state.client.call('PATCH', servicePath(member), change);
 }
 
-async function recreate({ client }: State, member: Member): Promise<void> {
+export async function recreate({ client }: ChurnState, member: Member): Promise<void> {
   const path = servicePath(member);
   await client.call('DELETE', path);
   await client.call('POST', above(path), member.manifest);
@@ -175,7 +181,7 @@ async function recreate({ client }: State, member: Member): Promise<void> {
   await ifThere(client.call('POST', above(endpointsPath(member)), handWritten(member, 0)));
 }
 
-async function writeByHand(state: State, member: Member): Promise<void> {
+export async function writeByHand(state: ChurnState, member: Member): Promise<void> {
   const { client } = state;
   for (let count = 0; count < 3; count++) {
     await ifThere(client.call('PUT', endpointsPath(member), handWritten(member, below(state, 99))));
@@ -183,7 +189,7 @@ async function writeByHand(state: State, member: Member): Promise<void> {
 }
 
 /** A node goes, then its pods, as their garbage collector would have it; another node comes. */
-async function loseNode(state: State): Promise<void> {
+export async function loseNode(state: ChurnState): Promise<void> {
   const { client, fleet } = state;
   const node = anyNode(state);
   fleet.nodes.splice(fleet.nodes.indexOf(node), 1);
@@ -199,10 +205,10 @@ async function loseNode(state: State): Promise<void> {
   await inParallel(lost, 4, ({ member }) => startPod(state, member));
 }
 
-type Act = (state: State, member: Member) => Promise<void>;
+export type Act = (state: ChurnState, member: Member) => Promise<void>;
 
 /** Changes of Services with a selector, each as often as it is listed here. */
-const acts: Readonly<Record<string, readonly [Act, number]>> = {
+export const acts: Readonly<Record<string, readonly [Act, number]>> = {
   roll: [roll, 3],
   scale: [scale, 4],
   flip: [flip, 8],
@@ -217,7 +223,7 @@ const weighted = Object.entries(acts).flatMap(([name, [act, weight]]) =>
 ) as [{ name: string; act: Act }, ...{ name: string; act: Act }[]];
 
 /** One change after the other, each of a Service that no other worker changes. */
-async function work(state: State, counting: (name: string) => State): Promise<void> {
+async function work(state: ChurnState, counting: (name: string) => ChurnState): Promise<void> {
   while (!state.end.aborted) {
     const idle = state.fleet.members.filter(({ busy }) => !busy);
     const member = idle[below(state, idle.length)];
@@ -239,7 +245,7 @@ async function work(state: State, counting: (name: string) => State): Promise<vo
 /** Seconds from one node that goes to the next. */
 const betweenNodes = 10;
 
-async function takeNodes(state: State): Promise<void> {
+async function takeNodes(state: ChurnState): Promise<void> {
   const next = (): number => performance.now() + betweenNodes * 1000;
   let at = next();
   while (!state.end.aborted) {
@@ -263,8 +269,8 @@ export function startChurn({ client, fleet, rate, seed }: ChurnOptions): Churn {
     return answer;
   };
   const end = new AbortController();
-  const state: State = { client, fleet, random, end: end.signal };
-  const counting = (name: string): State => ({
+  const state: ChurnState = { client, fleet, random, end: end.signal };
+  const counting = (name: string): ChurnState => ({
     ...state,
     client: { ...client, call: (...given) => call(name, ...given) },
   });
@@ -426,9 +432,10 @@ function watchReadiness({ auditor }: Stage, wrong: string[]): () => void {
 }
 
 async function check(stage: Stage, fleet: Fleet, one: Disturbance, seed: number): Promise<void> {
-  const { client, auditor, tally, settle } = stage;
+  const { plane, client, auditor, tally, settle } = stage;
   const from = Date.now() / 1000;
   const before = await countedIn(stage, one);
+  const witness = await callWitness(plane);
   const wrong: string[] = [];
   const stopWatching = watchReadiness(stage, wrong);
   const churn = one.churns ? startChurn({ client, fleet, rate, seed }) : null;
@@ -448,9 +455,9 @@ async function check(stage: Stage, fleet: Fleet, one: Disturbance, seed: number)
   if (took === null) wrong.push(`not all is seen again after ${within} s`);
   const unknown = await auditor.metric('outputs', { verdict: 'unknown' });
   if (unknown !== 0) wrong.push(`${unknown} outputs unknown`);
-  wrong.push(...(await loudSince(auditor, from)).map(textOf));
+  wrong.push(...(await witness.falseOf(await loudSince(auditor, from), settle)));
   const seen = took === null ? '' : `, all is seen again after ${took.toFixed(1)} s`;
-  report(tally, `${one.title}: no finding${seen}`, wrong);
+  report(tally, `${one.title}: no false finding${seen}`, wrong);
 }
 
 /** `long`: as long as may be, where the others save time. */

@@ -1,5 +1,6 @@
 // A real control plane on loopback: etcd, kube-apiserver and kube-controller-manager with only the
-// controllers that write Endpoints and EndpointSlices and the garbage collector. binaries.ts builds them.
+// controllers that write Endpoints and EndpointSlices and the garbage collector. binaries.ts builds
+// them.
 
 import type { ChildProcess } from 'node:child_process';
 import { execFile, spawn } from 'node:child_process';
@@ -41,6 +42,8 @@ export interface ControlPlane {
   readonly directory: string;
   readonly kubeconfig: string;
   readonly server: string;
+  /** Where etcd answers its clients: `http://127.0.0.1:1234`. */
+  readonly etcd: string;
   /** Bearer token of a cluster administrator. */
   readonly token: string;
   /** Client certificate of a cluster administrator, and its key. */
@@ -380,6 +383,7 @@ async function startIn(
     directory,
     kubeconfig,
     server,
+    etcd: `http://127.0.0.1:${ports.etcd}`,
     token,
     certificate: await readFile(file('admin.crt'), 'utf8'),
     key: await readFile(file('admin.key'), 'utf8'),

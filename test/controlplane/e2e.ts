@@ -32,9 +32,11 @@ import {
   secondsSince,
   startAuditor,
   startProxy,
-  textOf,
   textOfError,
 } from './auditor.ts';
+import { checkChaos, shrinkChaos, testChaos } from './chaos.ts';
+import { storeFlags } from './chaos/store-log.ts';
+import { callWitness } from './chaos/witness.ts';
 import { disturb, populate, startChurn } from './churn.ts';
 import type { Fleet, Size } from './cluster.ts';
 import { addressing, createCluster, createNodes, deletePod, reportState } from './cluster.ts';
@@ -347,7 +349,8 @@ async function testLags(plane: ControlPlane, tally: Tally): Promise<void> {
 // asks for and no other, while the cluster changes, is spoilt, sleeps and is disturbed. All that is
 // looked at is what the program serves.
 //
-//   churn        hundreds of Services and thousands of pods change all the time: no finding
+//   churn        hundreds of Services and thousands of pods change all the time: no finding, but of
+//                what really lasted, by the log of the store (chaos/witness.ts)
 //   faults       with the controllers asleep, objects are spoilt, a class each: found within the
 //                settle window and two seconds, gone within two seconds of the repair
 //   lag          the controllers sleep for a while: the lag is measured within half a second
@@ -377,11 +380,12 @@ const sizes = {
 } satisfies Record<string, Size>;
 
 async function checkChurn(stage: Stage, fleet: Fleet, seconds: number): Promise<void> {
-  const { client, auditor, tally } = stage;
+  const { plane, client, auditor, tally } = stage;
   const from = Date.now() / 1000;
   const begun = performance.now();
   const cpuBefore = auditor.cpuSeconds();
   const samplesBefore = await auditor.metric('convergence_lag_seconds_count');
+  const witness = await callWitness(plane);
   const churn = startChurn({ client, fleet, rate: rate.aim, seed: 1 });
   while (secondsSince(begun) < seconds && churn.error() === null) await sleep(100);
   const lasted = secondsSince(begun);
@@ -392,14 +396,17 @@ async function checkChurn(stage: Stage, fleet: Fleet, seconds: number): Promise<
   const changes = [...churn.changes.values()].reduce((sum, count) => sum + count, 0);
   const perSecond = changes / secondsSince(begun);
   const samples = (await auditor.metric('convergence_lag_seconds_count')) - samplesBefore;
-  const wrong = (await loudSince(auditor, from)).map(textOf);
+  const found = await loudSince(auditor, from);
+  const untrue = await witness.falseOf(found, liveSettle);
+  const wrong = [...untrue];
   const error = churn.error();
   if (error !== null) wrong.push(String(error.stack));
   if (changes < rate.least * lasted) wrong.push(`only ${perSecond.toFixed(1)} changes a second`);
   if (samples < changes / 10) wrong.push(`only ${samples} samples of lag`);
   const unknown = await auditor.metric('outputs', { verdict: 'unknown' });
   if (unknown !== 0) wrong.push(`${unknown} outputs unknown`);
-  report(tally, `churn: ${changes} changes in ${lasted.toFixed(0)} s, no finding`, wrong);
+  const title = `churn: ${changes} changes in ${lasted.toFixed(0)} s, no false finding`;
+  report(tally, `${title}, ${found.length - untrue.length} true ones`, wrong);
   const kinds = [...churn.changes].map(([name, count]) => `${name} ${count}`).join(', ');
   say(`     ${kinds}`);
   const mebibytes = (auditor.residentBytes() / 2 ** 20).toFixed(0);
@@ -454,11 +461,14 @@ async function testLive(plane: ControlPlane, options: LiveOptions, tally: Tally)
 //   --churn 10m      how long the live cluster changes (60s)
 //   --version V      only this control plane (several times)
 //   --part dumps     only this part: dumps, live, lags or nodes, which needs root (several times)
-//   --keep FOLDER    keeps the dumps, whose names are then printed
+//   --keep FOLDER    keeps the dumps, whose names are then printed, and recordings
+//   --part chaos --seed 1 --minutes 10 --pods 3000 --services 150 [--with-nodes]
+//   --check FOLDER   only checks a run of chaos again that was kept
+//   --shrink FILE    only shrinks such a recording to what its replay disagrees with
 //
 // Without --version: everything on the newest, and a short live test on the oldest release that
 // upstream maintains beside it. Ends with 1 if a check failed, and with 2
-// if no check ran, or none of a part that --part names.
+// if no check ran, or none of a part that --part names. Chaos takes place only if it is asked for.
 
 const tally: Tally = { passed: 0, failed: 0 };
 
@@ -490,6 +500,13 @@ const { values } = parseArgs({
     version: { type: 'string', multiple: true },
     part: { type: 'string', multiple: true },
     keep: { type: 'string' },
+    seed: { type: 'string', default: '1' },
+    minutes: { type: 'string', default: '10' },
+    pods: { type: 'string', default: '3000' },
+    services: { type: 'string', default: '150' },
+    'with-nodes': { type: 'boolean', default: false },
+    check: { type: 'string' },
+    shrink: { type: 'string' },
   },
 });
 
@@ -502,7 +519,7 @@ const wanted = values.version?.map((name) => {
   const version = versions.find((one) => one === name);
   return version ?? usage(`--version ${name}: expected ${versions.join(' or ')}`);
 });
-const parts = ['dumps', 'live', 'lags', 'nodes'];
+const parts = ['dumps', 'live', 'lags', 'nodes', 'chaos'];
 const unknown = values.part?.find((part) => !parts.includes(part));
 if (unknown !== undefined) usage(`--part ${unknown}: expected ${parts.join(', ')}`);
 const churn = parseDuration(values.churn);
@@ -526,17 +543,39 @@ async function testNodesOf(version: Version): Promise<void> {
   } else say(`     Left out: nodes (${why})`);
 }
 
+function numberOf(flag: 'seed' | 'minutes' | 'pods' | 'services'): number {
+  const value = Number(values[flag]);
+  return value > 0 ? value : usage(`--${flag} ${values[flag]}: expected a positive number`);
+}
+
+const chaos = {
+  seed: numberOf('seed'),
+  minutes: numberOf('minutes'),
+  pods: numberOf('pods'),
+  services: numberOf('services'),
+  nodes: 40,
+  folder: values.keep ?? null,
+  withNodes: values['with-nodes'],
+};
+
+const loggedFlags = { ...liveFlags, apiserverFlags: storeFlags };
+
 /** What is run of a version, one after the other. */
 async function testVersion(version: Version, short: boolean): Promise<void> {
   await runPart('live', () => {
     const options = { churn: short ? Math.min(churn, 10) : churn, short };
-    return within({ version, ...liveFlags }, 'live', (plane) => testLive(plane, options, tally));
+    return within({ version, ...loggedFlags }, 'live', (plane) => testLive(plane, options, tally));
   });
   if (short) return;
   await runPart('lags', () =>
     within({ version, ...liveFlags }, 'lags', (plane) => testLags(plane, tally)),
   );
   await runPart('nodes', () => testNodesOf(version));
+  if (values.part?.includes('chaos') === true) {
+    await runPart('chaos', () =>
+      within({ version, ...loggedFlags }, 'chaos', (plane) => testChaos(plane, chaos, tally)),
+    );
+  }
   await runPart('dumps', () =>
     within({ version }, 'dumps', (plane) => testDumps(plane, values.keep ?? null, tally)),
   );
@@ -545,7 +584,11 @@ async function testVersion(version: Version, short: boolean): Promise<void> {
 /** Upstream maintains the newest three releases. */
 const maintained = versions.slice(-3);
 
-for (const version of wanted ?? [...new Set([newestVersion, ...maintained.slice(0, 1)])]) {
+if (values.check !== undefined) await checkChaos(values.check, tally);
+if (values.shrink !== undefined) await shrinkChaos(values.shrink, tally);
+const isOnlyFiles = values.check !== undefined || values.shrink !== undefined;
+const usual = wanted ?? [...new Set([newestVersion, ...maintained.slice(0, 1)])];
+for (const version of isOnlyFiles ? [] : usual) {
   await testVersion(version, wanted === undefined && version !== newestVersion);
 }
 const idle = (values.part ?? []).filter((part) => !ran.has(part));

@@ -25,6 +25,8 @@ type Mode = 'iptables' | 'nftables';
 /** A program that runs, with the end of what it says. */
 export interface Running {
   readonly child: ChildProcess;
+  /** All that it has said. */
+  readonly log: () => string;
   readonly tail: () => string;
   readonly stop: () => Promise<void>;
 }
@@ -57,6 +59,7 @@ export function createSpace(name: string): Space {
       process.once('exit', kill);
       return {
         child,
+        log: () => readFileSync(log, 'utf8'),
         tail: () => readFileSync(log, 'utf8').split('\n').slice(-30).join('\n'),
         async stop() {
           process.off('exit', kill);
@@ -728,11 +731,15 @@ function accessOf(keys: Keys, mode: Mode, token: string) {
     : { token, tls: { cert, key } };
 }
 
-/** Nodes of some modes, with the auditor that asks their agents, for as long as they are used. */
+/**
+ * Nodes of some modes, with the auditor that asks their agents, for as long as they are used;
+ * `window` is its settle window in seconds.
+ */
 export async function withNodes(
   plane: ControlPlane,
   modes: readonly Mode[],
   use: (all: Omit<Nodes, 'tally'>) => Promise<void>,
+  window = settle,
 ): Promise<void> {
   const folder = join(plane.directory, 'nodes');
   mkdirSync(folder);
@@ -759,7 +766,7 @@ export async function withNodes(
     const account = await createAccount(plane, client, folder, 'https://127.0.0.1:6443');
     const targets = await createTargets(client);
     await createAgents(client, nodes);
-    outside = startOutside({ space, folder, keys, token, account, settle });
+    outside = startOutside({ space, folder, keys, token, account, settle: window });
     await use({ client, nodes, outside, targets });
   } catch (error) {
     say(outside?.running.tail() ?? '');

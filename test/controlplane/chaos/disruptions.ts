@@ -1,0 +1,283 @@
+// What goes wrong in the chaos test, one disruption after the other: the controllers sleep, are
+// slow or die, the API server dies, etcd forgets, Nodes go and move, and objects are spoilt by
+// hand.
+
+import type { ChurnState } from '../churn.ts';
+import { below, ifThere, loseNode } from '../churn.ts';
+import type { Member, Node } from '../cluster.ts';
+import { createNode, endpointsPath, servicePath } from '../cluster.ts';
+import type { Client, ControlPlane, Thing } from '../controlplane.ts';
+import type { Endpoints, Slice } from '../faults.ts';
+import { first, toNotReady } from '../faults.ts';
+import { rest } from './operations.ts';
+import type { InjectedFault, Outage } from './oracle.ts';
+import { compact } from './store-log.ts';
+
+export interface Disrupted {
+  /** Each disruption with its times, in Unix seconds. */
+  readonly log: { readonly name: string; readonly from: number; readonly to: number }[];
+  readonly faults: InjectedFault[];
+  readonly outages: Outage[];
+}
+
+interface Scene {
+  readonly plane: ControlPlane;
+  readonly client: Client;
+  readonly state: ChurnState;
+  readonly disrupted: Disrupted;
+  /** Seconds of the settle window. */
+  readonly settle: number;
+}
+
+type Disruption = (scene: Scene) => Promise<void>;
+
+interface Spoil {
+  readonly title: string;
+  readonly output: 'endpoints' | 'endpointslices';
+  readonly codes: readonly string[];
+  /** null: the object is deleted. */
+  readonly change: ((object: Thing) => void) | null;
+}
+
+const inSlice = (
+  title: string,
+  codes: readonly string[],
+  change: ((slice: Slice) => void) | null,
+): Spoil => ({
+  title: `slice, ${title}`,
+  output: 'endpointslices',
+  codes,
+  change: change === null ? null : (object) => change(object as Slice),
+});
+
+const inEndpoints = (
+  title: string,
+  codes: readonly string[],
+  change: ((endpoints: Endpoints) => void) | null,
+): Spoil => ({
+  title: `Endpoints, ${title}`,
+  output: 'endpoints',
+  codes,
+  change: change === null ? null : (object) => change(object as Endpoints),
+});
+
+/** They stay only while the controllers sleep. */
+const sliceSpoils: readonly Spoil[] = [
+  inSlice('deleted', ['slice-endpoint-missing'], null),
+  inSlice('endpoint removed', ['slice-endpoint-missing'], (slice) => void slice.endpoints?.shift()),
+  inSlice('stale address', ['slice-endpoint-unexpected'], (slice) => {
+    const address = slice.addressType === 'IPv4' ? '10.99.0.1' : 'fd00:99::1';
+    first(slice.endpoints).addresses = [address];
+  }),
+  inSlice('not ready', ['slice-conditions-different'], (slice) => {
+    const { conditions } = first(slice.endpoints);
+    conditions.ready = conditions.ready !== true;
+  }),
+  inSlice('wrong port', ['slice-ports-different'], (slice) => void (first(slice.ports).port += 1)),
+  inSlice('label removed', ['slice-labels-different'], ({ metadata }) => {
+    delete metadata.labels?.team;
+  }),
+];
+
+/** An address with several ports may be in several subsets, and only one is spoilt. */
+const inPart = ['endpoints-ports-different', 'endpoints-address-unexpected'];
+
+/** The endpoints controller notices no edit of Endpoints. */
+const endpointsSpoils: readonly Spoil[] = [
+  inEndpoints('address removed', ['endpoints-address-missing', ...inPart], ({ subsets }) => {
+    const subset = first(subsets);
+    subset.addresses = subset.addresses?.slice(1) ?? [];
+  }),
+  inEndpoints('not ready', ['endpoints-readiness-different', ...inPart], ({ subsets }) => {
+    toNotReady(first(subsets));
+  }),
+  inEndpoints('label removed', ['endpoints-labels-different'], ({ metadata }) => {
+    delete metadata.labels?.team;
+  }),
+];
+
+async function pathOf(client: Client, member: Member, spoil: Spoil): Promise<string> {
+  if (spoil.output === 'endpoints') return endpointsPath(member);
+  const base = `/apis/discovery.k8s.io/v1/namespaces/${member.namespace}/endpointslices`;
+  const query = `?labelSelector=kubernetes.io/service-name=${member.name}`;
+  const { items } = (await client.call('GET', base + query)) as { items: Slice[] };
+  // Ports of no number belong to pods without the named port.
+  const filled = items.filter(
+    ({ endpoints, ports }) => first([endpoints ?? []]).length * ports.length,
+  );
+  return `${base}/${first(filled).metadata.name}`;
+}
+
+const versionOf = (answer: unknown): number =>
+  Number((answer as { metadata: { resourceVersion: string } }).metadata.resourceVersion);
+
+/** Spoils an object of a Service; nothing, if the Service has none that is so. */
+async function spoilOne({ client, disrupted }: Scene, member: Member, spoil: Spoil): Promise<void> {
+  const { title, output, codes, change } = spoil;
+  try {
+    const path = await pathOf(client, member, spoil);
+    const object = (await client.call('GET', path)) as Thing;
+    let revision: number;
+    if (change === null) {
+      await client.call('DELETE', path);
+      revision = versionOf(await client.call('GET', '/api/v1/nodes?limit=1'));
+    } else {
+      change(object);
+      revision = versionOf(await client.call('PUT', path, object));
+    }
+    const service = `${member.namespace}/${member.name}`;
+    const place = `${output} ${member.namespace}/${object.metadata.name}`;
+    disrupted.faults.push({ title, service, output, codes, object: place, revision });
+  } catch (error) {
+    // Between reading and writing it, the controllers may write it, or delete it.
+    if (!/is there to be spoilt|: (404|409) /.test(String(error))) throw error;
+  }
+}
+
+/** Spoils an object each of some Services that nothing else changes, and returns the Services. */
+async function spoilSome(scene: Scene, spoils: readonly Spoil[], count: number): Promise<Member[]> {
+  const { state } = scene;
+  const taken: Member[] = [];
+  for (let index = 0; index < count; index++) {
+    const idle = state.fleet.members.filter(({ busy, selectorless }) => !busy && !selectorless);
+    const member = idle[below(state, idle.length)];
+    const spoil = spoils[below(state, spoils.length)];
+    if (member === undefined || spoil === undefined) break;
+    member.busy = true;
+    taken.push(member);
+    await spoilOne(scene, member, spoil);
+  }
+  return taken;
+}
+
+async function sleepWhile(scene: Scene, least: number, most: number): Promise<void> {
+  const { state } = scene;
+  await rest(state, least + (most - least) * state.random());
+}
+
+/** Seconds for which a spoilt object must stay, so that it must be found. */
+const longOf = ({ settle }: Scene): number => 2 * settle + 8;
+
+async function pauseBriefly(scene: Scene): Promise<void> {
+  scene.plane.pauseControllerManager();
+  await sleepWhile(scene, 1, scene.settle - 2);
+  scene.plane.resumeControllerManager();
+}
+
+async function pauseForLong(scene: Scene): Promise<void> {
+  const { plane } = scene;
+  plane.pauseControllerManager();
+  const taken = await spoilSome(scene, [...sliceSpoils, ...endpointsSpoils], 8);
+  await sleepWhile(scene, longOf(scene), longOf(scene) + scene.settle);
+  plane.resumeControllerManager();
+  await release(scene, taken);
+}
+
+/** Has the controllers see to Services again that were spoilt. */
+async function release({ client }: Scene, members: readonly Member[]): Promise<void> {
+  for (const member of members) {
+    const metadata = { annotations: { touched: String(Date.now()) } };
+    await ifThere(client.call('PATCH', servicePath(member), { metadata }));
+    member.busy = false;
+  }
+}
+
+async function spoilEndpoints(scene: Scene): Promise<void> {
+  const taken = await spoilSome(scene, endpointsSpoils, 4);
+  await sleepWhile(scene, longOf(scene), longOf(scene) + 5);
+  await release(scene, taken);
+}
+
+async function restartControllers({ plane }: Scene): Promise<void> {
+  await plane.restartControllerManager();
+}
+
+/** The controllers may write a few objects a second, and fall behind. */
+async function slowControllers(scene: Scene): Promise<void> {
+  const limit = String(2 + below(scene.state, 8));
+  await scene.plane.restartControllerManager([`--kube-api-qps=${limit}`, '--kube-api-burst=5']);
+  await sleepWhile(scene, scene.settle, 4 * scene.settle);
+  await scene.plane.restartControllerManager();
+}
+
+async function killApiserver(scene: Scene): Promise<void> {
+  const from = Date.now() / 1000;
+  await scene.plane.killApiserver();
+  await sleepWhile(scene, 0, 8);
+  await scene.plane.startApiserver();
+  scene.disrupted.outages.push({ from, to: Date.now() / 1000 });
+}
+
+async function restartEtcd(scene: Scene): Promise<void> {
+  const from = Date.now() / 1000;
+  await scene.plane.restartEtcd();
+  await scene.client.call('GET', '/api/v1/nodes?limit=1');
+  scene.disrupted.outages.push({ from, to: Date.now() / 1000 });
+}
+
+async function compactEtcd({ plane }: Scene): Promise<void> {
+  await compact(plane.etcd);
+}
+
+function anyNode({ state }: Scene): Node {
+  const { nodes } = state.fleet;
+  return first(nodes.slice(below(state, nodes.length)));
+}
+
+/** A Node moves to another zone, and back. */
+async function moveNode(scene: Scene): Promise<void> {
+  const node = anyNode(scene);
+  const path = `/api/v1/nodes/${node.name}`;
+  const key = 'topology.kubernetes.io/zone';
+  const other = `zone-${'abc'.charAt(below(scene.state, 3))}`;
+  await scene.client.call('PATCH', path, { metadata: { labels: { [key]: other } } });
+  await sleepWhile(scene, 2, longOf(scene));
+  await scene.client.call('PATCH', path, { metadata: { labels: { [key]: node.zone } } });
+}
+
+/** A Node goes without its pods, and comes back. */
+async function forgetNode(scene: Scene): Promise<void> {
+  const node = anyNode(scene);
+  await scene.client.call('DELETE', `/api/v1/nodes/${node.name}`);
+  await sleepWhile(scene, 1, 2 * scene.settle);
+  await createNode(scene.client, node);
+}
+
+/** In a deck, each is as often as it is listed here. */
+const disruptions: readonly (readonly [name: string, disruption: Disruption])[] = [
+  ['pause for long', pauseForLong],
+  ['pause briefly', pauseBriefly],
+  ['lose a Node', ({ state }) => loseNode(state)],
+  ['spoil Endpoints', spoilEndpoints],
+  ['restart the controllers', restartControllers],
+  ['move a Node', moveNode],
+  ['compact etcd', compactEtcd],
+  ['kill the API server', killApiserver],
+  ['slow controllers', slowControllers],
+  ['pause for long', pauseForLong],
+  ['forget a Node', forgetNode],
+  ['restart etcd', restartEtcd],
+  ['lose a Node', ({ state }) => loseNode(state)],
+];
+
+function shuffled<T>(state: ChurnState, list: readonly T[]): T[] {
+  const left = [...list];
+  return list.map(() => left.splice(below(state, left.length), 1)[0] as T);
+}
+
+/** One disruption after the other, in the order that the seed gives, until the end. */
+export async function disrupt(scene: Scene): Promise<void> {
+  const { state, disrupted } = scene;
+  let deck: typeof disruptions = [];
+  while (!state.end.aborted) {
+    if (deck.length === 0) deck = shuffled(state, disruptions);
+    const [next, ...rest] = deck;
+    deck = rest;
+    if (next === undefined) return;
+    const [name, disruption] = next;
+    const from = Date.now() / 1000;
+    await disruption(scene);
+    disrupted.log.push({ name, from, to: Date.now() / 1000 });
+    await sleepWhile(scene, 1, 6);
+  }
+}
