@@ -74,6 +74,12 @@ const outputs: readonly (readonly [Output, string])[] = [
 ];
 
 const entries = Object.entries(catalogue) as [Code, CatalogueEntry][];
+const codesOf = ({ codes }: CauseEntry): string =>
+  Object.keys(catalogue)
+    .filter((code) => codes.test(code))
+    .map((code) => `\`${code}\``)
+    .join(', ');
+
 const causeEntries: readonly (readonly [string, CauseEntry])[] = Object.entries(causes);
 
 // Examples come from the scenarios, which are played as tests.
@@ -220,6 +226,7 @@ function causeSection([name, entry]: readonly [string, CauseEntry]): string {
     `**${entry.title}.**`,
     [
       `- Condition: ${entry.condition}`,
+      `- Differences: ${codesOf(entry)}`,
       `- Cure: ${entry.cure}`,
       `- Upstream: \`${entry.upstream}\``,
       ...exampleText((example) => example.cause === name),

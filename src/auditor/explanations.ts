@@ -103,10 +103,12 @@ export function serviceView(auditor: Auditor, key: Key, from: number) {
 }
 
 function unsettledDifferences({ items }: ServiceAudit) {
-  return [...items.values()].flat().flatMap(({ difference, openedAt, output, cause, since }) => {
+  return [...items.values()].flat().flatMap((item) => {
+    const { difference, openedAt, output, cause, proven, since } = item;
     if (openedAt !== null) return [];
     const { code, object, field, expected, actual } = difference;
-    return [{ code, output, object, field, expected, actual, cause, since }];
+    const why = { cause, causeProven: cause !== null && proven };
+    return [{ code, output, object, field, expected, actual, ...why, since }];
   });
 }
 

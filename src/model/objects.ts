@@ -301,6 +301,14 @@ export function portText(port: Port): string {
   return `${name}${String(port.port)}/${String(port.protocol)}${app}`;
 }
 
+export const kinds: Readonly<Record<Resource, string>> = {
+  nodes: 'Node',
+  services: 'Service',
+  pods: 'Pod',
+  endpoints: 'Endpoints',
+  endpointslices: 'EndpointSlice',
+};
+
 export const label = {
   headless: 'service.kubernetes.io/headless',
   serviceName: 'kubernetes.io/service-name',

@@ -146,6 +146,7 @@ describe('inOrder', () => {
     expected: null,
     actual: null,
     cause: null,
+    causeProven: false,
     since: 0,
     openedAt: 0,
     resolvedAt: null,

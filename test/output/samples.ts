@@ -43,6 +43,7 @@ export function findingOf(more: Partial<Finding> = {}): Finding {
     expected: null,
     actual: '10.1.2.3 of pod web-1, ready',
     cause: null,
+    causeProven: (more.cause ?? null) !== null,
     since: moment - 30,
     openedAt: moment,
     resolvedAt: null,

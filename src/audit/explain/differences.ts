@@ -3,6 +3,7 @@
 import type { Finding, Severity } from '../finding/catalogue.ts';
 import { bySeverity, catalogue } from '../finding/catalogue.ts';
 import { causes } from '../finding/causes.ts';
+import type { ObjectChange } from '../service/object-changes.ts';
 import type { ServiceDifference } from '../service/reconcile.ts';
 import type { Reason } from './explanation.ts';
 import { counted, firstReasons, note, reason, worstSeverity } from './explanation.ts';
@@ -17,8 +18,8 @@ export const severityOf = (items: readonly ServiceDifference[]): Severity | null
 
 /** One reason for each group of differences with equal code, object and cause, worst first. */
 export function itemReasons(items: readonly ServiceDifference[]): Reason[] {
-  const groups = Map.groupBy(worstItemsFirst(items), ({ difference, cause, openedAt }) =>
-    [difference.code, cause, openedAt === null, difference.object].join(' '),
+  const groups = Map.groupBy(worstItemsFirst(items), ({ difference, cause, proven, openedAt }) =>
+    [difference.code, cause, proven, openedAt === null, difference.object].join(' '),
   );
   const countText = (rest: number): string => `${counted(rest, 'more kind')} of difference`;
   return firstReasons([...groups.values()], 5, groupReasons, countText);
@@ -33,9 +34,11 @@ function groupReasons(items: readonly ServiceDifference[]): Reason[] {
   const sides = (item: ServiceDifference): Reason[] => sideNotes(item.difference);
   const countText = (rest: number): string => `${rest} more of the same kind`;
   const parts = [note(meaning), ...firstReasons(items, 3, sides, countText)];
+  const changes = [...new Set(items.flatMap((item) => item.changes))];
+  const countChanges = (rest: number): string => counted(rest, 'more change');
+  parts.push(...firstReasons(changes, 4, changeNote, countChanges));
   if (cause !== null) {
-    const known = proven ? 'cause' : 'likely cause, as the state looks';
-    const text = `${known}: ${causes[cause].title} (${cause})`;
+    const text = `${proven ? 'cause' : 'likely cause'}: ${causes[cause].title} (${cause})`;
     parts.push(note(text, { source: causes[cause].upstream }));
   }
   const hope = output === 'input' ? 'too new to be a finding' : 'it may be on its way';
@@ -44,6 +47,23 @@ function groupReasons(items: readonly ServiceDifference[]): Reason[] {
   const change = itemChange(first);
   const details = { object, field, source: upstream, change, since, parts };
   return [reason('no', `${title} (${code}${pending})`, details)];
+}
+
+/** A change that made a difference: `pod shop/web-1: label app changed from web to api`. */
+function changeNote(changed: ObjectChange): Reason {
+  const { kind, namespace, name, field, from, to } = changed;
+  const key = namespace === '' ? name : `${namespace}/${name}`;
+  const isWhole = field === 'metadata.uid';
+  const label = field.replace(/^metadata\.(label|annotation)s /, '$1 ');
+  const created = isWhole ? 'was created' : `${label} was set to ${to ?? ''}`;
+  const gone = isWhole ? 'was deleted' : `${label} was removed (it was ${from ?? ''})`;
+  const both = `${isWhole ? 'uid' : label} changed from ${from ?? ''} to ${to ?? ''}`;
+  const text = from === null ? created : to === null ? gone : both;
+  return note(`${kind.toLowerCase()} ${key}: ${text}`, {
+    object: `${kind} ${key}`,
+    field,
+    changed,
+  });
 }
 
 export const itemChange = ({ difference: { object, code }, cause }: ServiceDifference): string =>
@@ -55,9 +75,10 @@ export const sideNotes = ({ expected, actual }: Pick<Finding, 'expected' | 'actu
 ];
 
 /** A difference in one clause, with its cause if it has one. */
-export function itemText({ difference, cause }: ServiceDifference): string {
+export function itemText({ difference, cause, proven }: ServiceDifference): string {
   const { code, expected, actual } = difference;
   const got = actual ?? `missing is ${expected ?? 'all of it'}`;
-  const why = cause === null ? '' : `. Cause: ${causes[cause].title}`;
+  const why =
+    cause === null ? '' : `. ${proven ? 'Cause' : 'Likely cause'}: ${causes[cause].title}`;
   return `${catalogue[code].title}: ${got}${why}`;
 }

@@ -5,6 +5,7 @@ import type { Key, ServicePort } from '../../model/objects.ts';
 import type { Severity } from '../finding/catalogue.ts';
 import { severities } from '../finding/catalogue.ts';
 import type { Verdict } from '../finding/verdicts.ts';
+import type { ObjectChange } from '../service/object-changes.ts';
 
 /** The object of an explanation; a null port means all ports. */
 export type ExplainTarget = Readonly<
@@ -44,13 +45,15 @@ export interface Reason {
   readonly change: string | null;
   /** Unix seconds on the input's clock; null if unknown. */
   readonly since: number | null;
+  /** The change of an object that the text describes. */
+  readonly changed: ObjectChange | null;
   readonly parts: readonly Reason[];
 }
 
 const bare = { object: null, field: null, source: null, change: null, since: null, parts: [] };
 
 export function reason(mark: ReasonMark, text: string, rest: Partial<Reason> = {}): Reason {
-  return { mark, text, ...bare, ...rest };
+  return { mark, text, ...bare, changed: null, ...rest };
 }
 
 export const note = (text: string, rest: Partial<Reason> = {}): Reason =>

@@ -731,6 +731,8 @@ export interface Finding {
   readonly expected: string | null;
   readonly actual: string | null;
   readonly cause: Cause | null;
+  /** Whether the cause is certain; else it is only likely, or not known. */
+  readonly causeProven: boolean;
   /** When the difference began. */
   readonly since: number;
   /** When it had lasted for the settle window. */

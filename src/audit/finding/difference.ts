@@ -19,7 +19,7 @@ export interface Difference {
   readonly quiet: boolean;
   /** The cause that the current input shows. */
   readonly cause: Cause | null;
-  /** A cause that the current input shows as well; a cause from history takes precedence. */
+  /** A cause that the current input makes likely; a cause from history takes precedence. */
   readonly hindrance: Cause | null;
   /** The cause if no history can show another one. */
   readonly likelyCause: Cause | null;

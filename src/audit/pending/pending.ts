@@ -22,6 +22,8 @@ export interface PendingDifference {
   readonly witness?: string;
   severity: Severity;
   cause: Cause | null;
+  /** Whether the cause is certain, not only likely; absent if there never is one. */
+  readonly proven?: boolean;
   /** When the clock was started last. */
   since: number;
   /** Seconds since then that do not count, because no watch could show the end. */
@@ -97,6 +99,7 @@ function render(open: OpenFinding, resolvedAt: number | null): Finding {
     expected: joined(items, 'expected'),
     actual: joined(items, 'actual'),
     cause: first?.cause ?? null,
+    causeProven: items.every(({ cause, proven }) => cause !== null && proven === true),
     since: items.reduce((least, { since }) => Math.min(least, since), Infinity),
     openedAt,
     resolvedAt,

@@ -19,6 +19,7 @@ import {
   createServiceState,
   hasKind,
   isEmpty,
+  isRetried,
   isWedged,
   loadCache,
   slicesOf,
@@ -135,14 +136,20 @@ function evaluate(state: State, item: WorkItem, at: number, gap: boolean): void 
   const { record } = item;
   const audit = getOrCreate(state, record.key);
   const evaluation: Evaluation = { sink: options, audit, at, item, beginning: false, gap };
+  if (item.wakes.has('endpoints') || item.wakes.has('endpointslices')) record.wokenAt = at;
+  if (item.writes.has('endpointslices')) record.slicesChangedAt = at;
   wake(evaluation);
+  // A slice that was kept as a placeholder is none any more once there are endpoints.
+  if (audit.items.size > 0 && item.wakes.has('endpointslices')) {
+    for (const slice of record.slices) if (slice.endpoints.length === 0) item.slices.add(slice);
+  }
   // An affected address may no longer be in the Service, so that a full evaluation would miss it.
   if (item.addresses.size > 0) {
     const index = buildIndex(record, item.addresses);
     for (const ip of item.addresses) evaluateAddress(evaluation, index, ip);
   }
   for (const slice of item.slices) evaluateSlice(evaluation, slice);
-  if (item.whole || regimeOf(options.context, record) !== audit.regime) evaluateWhole(evaluation);
+  if (item.whole || regimeOf(options.context, audit) !== audit.regime) evaluateWhole(evaluation);
   else evaluateOutputs(evaluation, item.writes.size > 0);
   updateAffected(state.cache, record);
   if (isEmpty(record) && audit.items.size === 0) state.audited.delete(record.key);
@@ -192,11 +199,11 @@ function evaluateOutputs(evaluation: Evaluation, withMirrored: boolean): void {
 }
 
 /** What affects every address of a Service: truncation, wedges, and pods that make syncs fail. */
-function regimeOf({ listers }: AuditContext, record: ServiceState): number {
+function regimeOf({ listers }: AuditContext, { record, items }: ServiceAudit): number {
   return (
     (truncationOf(record) === null ? 0 : 1) +
     (hasKind(record, 'nodeless') ? 2 : 0) +
-    (hasKind(record, 'stranded') ? 4 : 0) +
+    (items.size > 0 && isRetried(record) ? 4 : 0) +
     (isWedged(listers, record) ? 8 : 0)
   );
 }
@@ -204,7 +211,7 @@ function regimeOf({ listers }: AuditContext, record: ServiceState): number {
 function evaluateWhole(evaluation: Evaluation): void {
   const { sink, audit } = evaluation;
   const { record } = audit;
-  audit.regime = regimeOf(sink.context, record);
+  audit.regime = regimeOf(sink.context, audit);
   const index = buildIndex(record, null);
   for (const ip of index.listings.keys()) evaluateAddress(evaluation, index, ip);
   for (const ip of unlistedAddresses(audit, index)) evaluateAddress(evaluation, index, ip);

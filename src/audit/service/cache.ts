@@ -83,6 +83,9 @@ export function createServiceState(key: Key) {
     relabelled: noUids,
     /** The same for mirrored slices. */
     relabelledMirrors: noUids,
+    /** When an event last woke the controllers of its pods, and when its slices last changed. */
+    wokenAt: -Infinity,
+    slicesChangedAt: -Infinity,
   };
 }
 
@@ -218,6 +221,16 @@ export function slicesOf(
   return record.roles.get(role) ?? none;
 }
 
+/** Seconds within which the controller may not yet have seen its own write. */
+const cacheLag = 2;
+
+/**
+ * Whether the last sync may have found a cache older than its own write. Then it is retried, and
+ * after many syncs that failed for a pod without a Node, only after up to 1,000 s.
+ */
+export const isRetried = (record: ServiceState): boolean =>
+  Math.abs(record.slicesChangedAt - record.wokenAt) <= cacheLag && hasKind(record, 'stranded');
+
 /** Whether labels took a slice away from the controller, so that its syncs return an error. */
 export function isWedged(listers: Listers, record: ServiceState): boolean {
   if (record.service === null) return false;
@@ -329,7 +342,13 @@ function updateSlice(cache: ServiceCache, { before, after }: Change<'endpointsli
   for (const service of new Set([...keysNamed(before), ...named])) {
     const record = cache.getOrCreate(service);
     setSlice(record, key, named.has(service) ? after : null);
-    if (after === null || before?.uid !== after.uid) continue;
+    if (after === null) continue;
+    if (before?.uid !== after.uid) {
+      // A controller that creates a slice is not refused its syncs, or no longer.
+      if (isControllers(after)) record.relabelled = noUids;
+      if (isMirror(after)) record.relabelledMirrors = noUids;
+      continue;
+    }
     // Adds the uid of a slice whose labels took it away from a controller, or removes it again.
     const track = (uids: ReadonlySet<string>, isTheirs: typeof isMirror): ReadonlySet<string> => {
       const isOurs = (slice: EndpointSlice): boolean =>

@@ -17,6 +17,7 @@ import {
   subsetCounts,
   truncation,
 } from '../../shadow/endpoints.ts';
+import type { Cause } from '../finding/causes.ts';
 import type { Difference } from '../finding/difference.ts';
 import { difference } from '../finding/difference.ts';
 import type { AddressEntries } from './address-index.ts';
@@ -28,6 +29,7 @@ import {
   compareLabels,
   comparePairs,
   entryText,
+  leftOutCause,
   portsText,
   readyText,
   referredPod,
@@ -144,13 +146,19 @@ export function compareEndpointsAddress(
     expected,
     entries.listed,
     scoreAddress,
-    (want, got) => compareAddress(object, want, got, isTruncated),
+    (want, got) =>
+      compareAddress(object, want, got, isTruncated, leftOutCause(entries, want.pod, record)),
     (got) => {
-      const isTerminal = referredPod(entries, got.target)?.terminal === true;
+      const pod = referredPod(entries, got.target);
+      const isTerminal = pod?.terminal === true;
+      // Every update of a terminating pod wakes the controller.
+      const isAsleep = isTerminal && !pod.deleting;
+      const before = isAsleep ? { ...pod, terminal: false } : null;
+      const was = before && expectedAddress(service, before, context.release);
       const text = entryText(got.ip, targetText(got.target), got.ready, got.ports);
       return difference('endpoints-address-unexpected', object, 'subsets', null, text, {
         subject: got.target?.uid ?? '',
-        likelyCause: isTerminal ? 'pod-phase-unnoticed' : null,
+        likelyCause: was !== null && isListedAs(was, got) ? 'pod-phase-unnoticed' : null,
         severity: isTerminal && !got.ready ? 'info' : null,
       });
     },
@@ -183,12 +191,14 @@ function compareAddress(
   want: ExpectedAddress,
   got: EndpointAddress | null,
   truncated: boolean,
+  likelyCause: Cause | null,
 ): Difference[] {
   const more = { subject: want.pod.name, quiet: got === null && !want.ready };
   if (got === null) {
     if (truncated) return [];
     const text = entryText(want.ip, `pod ${want.pod.name}`, want.ready, want.ports);
-    return [difference('endpoints-address-missing', object, 'subsets', text, null, more)];
+    const all = { ...more, likelyCause };
+    return [difference('endpoints-address-missing', object, 'subsets', text, null, all)];
   }
   if (isListedAs(want, got)) return [];
   const found: Difference[] = [];

@@ -21,11 +21,13 @@ import {
 import type { HintMode } from '../../shadow/hints.ts';
 import { expectedHints, hintMode, whyNoHints } from '../../shadow/hints.ts';
 import type { Release } from '../../shadow/release.ts';
+import type { Cause } from '../finding/causes.ts';
+import { explains } from '../finding/causes.ts';
 import type { Difference } from '../finding/difference.ts';
 import { difference } from '../finding/difference.ts';
 import type { AddressEntries, SlicedEndpoint } from './address-index.ts';
 import type { AuditContext, Role, ServiceState } from './cache.ts';
-import { hasKind, isWedged, nodeOf, roleOf, slicesOf } from './cache.ts';
+import { isRetried, isWedged, nodeOf, roleOf, slicesOf } from './cache.ts';
 import type { ComparedField } from './compare.ts';
 import {
   compareFields,
@@ -35,6 +37,7 @@ import {
   endpointText,
   entryText,
   isReady,
+  leftOutCause,
   ownersText,
   portsText,
   referredPod,
@@ -62,11 +65,13 @@ function withHindrance(
   found: Difference[],
 ): Difference[] {
   if (found.length === 0) return found;
-  if (isWedged(listers, record)) {
+  if (record.relabelled.size > 0 && record.service !== null) {
     return found.map((item) => ({ ...item, cause: item.cause ?? 'slice-relabelled' }));
   }
-  if (!hasKind(record, 'stranded')) return found;
-  return found.map((item) => ({ ...item, hindrance: 'node-missing-retried' }));
+  // Without history, the controller may have been restarted since.
+  const hindrance = isWedged(listers, record) ? 'slice-relabelled' : 'node-missing-retried';
+  if (hindrance === 'node-missing-retried' && !isRetried(record)) return found;
+  return found.map((item) => ({ ...item, hindrance }));
 }
 
 /** One address over all slices of the controller. */
@@ -93,11 +98,13 @@ export function compareSlicesAddress(
     (want, got) => {
       if (got !== null) return compareEndpoint(want, got, mode, release);
       // The controller adds no endpoints for a Service that is being deleted.
-      return service.deleting ? [] : [missingEndpoint(record, want)];
+      return service.deleting ? [] : [missingEndpoint(record, entries, want)];
     },
     (got) => {
       const twin = actual.find((other) => other !== got && isTwin(other, got));
-      return twin === undefined ? unexpectedEndpoint(context, entries, got) : duplicate(got, twin);
+      return twin === undefined
+        ? unexpectedEndpoint(context, service, entries, got)
+        : duplicate(got, twin);
     },
   );
   return withHindrance(context, record, found);
@@ -112,11 +119,16 @@ function scoreEndpoint(want: ExpectedEndpoint, { slice, endpoint }: SlicedEndpoi
   return score;
 }
 
-function missingEndpoint(record: ServiceState, want: ExpectedEndpoint): Difference {
+function missingEndpoint(
+  record: ServiceState,
+  entries: AddressEntries,
+  want: ExpectedEndpoint,
+): Difference {
   const { addresses, pod, ready, ports } = want;
   const object = `EndpointSlices of Service ${record.key}`;
   const text = entryText(addresses.join(', '), `pod ${pod.name}`, ready, ports);
-  const more = { subject: pod.name, quiet: !ready };
+  const likelyCause = leftOutCause(entries, pod, record);
+  const more = { subject: pod.name, quiet: !ready, likelyCause };
   return difference('slice-endpoint-missing', object, 'endpoints', text, null, more);
 }
 
@@ -143,19 +155,36 @@ function duplicate(got: SlicedEndpoint, twin: SlicedEndpoint): Difference {
   return difference(code, sliceObject(got.slice), 'endpoints', text(twin), text(got), more);
 }
 
+/** The change of a pod or its Node after which the entry stayed as it had to be before. */
+function unnoticedChange(
+  { listers, release }: AuditContext,
+  service: Service,
+  pod: Pod,
+  got: SlicedEndpoint,
+): Cause | null {
+  const isNodeGone = pod.node !== '' && nodeOf(listers, pod) === null;
+  // Every update of a terminating pod wakes the controller.
+  if (pod.terminal ? pod.deleting : !isNodeGone) return null;
+  const before = expectedEndpoints(service, { ...pod, terminal: false }, undefined, release);
+  if (!before.some((want) => isSlicedAs(want, got))) return null;
+  return pod.terminal ? 'pod-phase-unnoticed' : 'node-change-unnoticed';
+}
+
 function unexpectedEndpoint(
-  { listers }: AuditContext,
+  context: AuditContext,
+  service: Service,
   entries: AddressEntries,
-  { slice, endpoint }: SlicedEndpoint,
+  got: SlicedEndpoint,
 ): Difference {
+  const { slice, endpoint } = got;
   const pod = referredPod(entries, endpoint.target);
   const isTerminal = pod?.terminal === true;
-  const isNodeGone = pod !== undefined && !isTerminal && nodeOf(listers, pod) === null;
+  const isNodeGone = pod !== undefined && !isTerminal && nodeOf(context.listers, pod) === null;
   const unready = isReady(endpoint) ? null : isTerminal ? 'info' : 'warning';
   const text = endpointText(endpoint, slice);
   return difference('slice-endpoint-unexpected', sliceObject(slice), 'endpoints', null, text, {
     subject: `${slice.name} ${endpoint.target?.uid ?? ''}`,
-    likelyCause: isTerminal ? 'pod-phase-unnoticed' : isNodeGone ? 'node-change-unnoticed' : null,
+    likelyCause: pod === undefined ? null : unnoticedChange(context, service, pod, got),
     // A terminal pod that is not ready gets no traffic.
     severity: isNodeGone ? 'warning' : unready,
   });
@@ -267,19 +296,53 @@ export function compareSlice(
   }
   if (!isSelected(service) || (role !== 'controller' && role !== 'unmanaged')) return [];
   const want = expectedSliceLabels(service);
-  const isKept = isPlaceholder(slice) && differOnlyEmpty(want, slice.labels);
-  const more = isKept ? ({ cause: 'placeholder-taken-over' } as const) : {};
-  const found = compareLabels('slice-labels-different', object, want, slice.labels, more);
+  const found = compareLabels('slice-labels-different', object, want, slice.labels);
   if (role === 'controller') found.push(...compareShape(context, service, slice));
-  return withHindrance(context, record, found);
+  if (found.length === 0 || !isPlaceholder(context, record, service, slice)) {
+    return withHindrance(context, record, found);
+  }
+  const cause = 'placeholder-taken-over';
+  return found.map((item) => (explains(cause, item.code) ? { ...item, cause } : item));
 }
 
-const isPlaceholder = (slice: EndpointSlice): boolean =>
-  slice.endpoints.length === 0 && slice.portMap === '';
+/**
+ * Whether upstream takes a slice for the placeholder of a Service without endpoints: owners and
+ * labels of empty value do not count. `reconciler.go` placeholderSliceCompare.
+ */
+export function isTakenFor(service: Service, slice: EndpointSlice): boolean {
+  const { endpoints, portMap, labels } = slice;
+  if (endpoints.length > 0 || portMap !== '') return false;
+  const want: Labels = expectedSliceLabels(service);
+  const keys = differingKeys(want, labels);
+  return keys.every((key) => (want[key] ?? '') === '' && (labels[key] ?? '') === '');
+}
 
-/** Whether label maps differ only in empty values, which upstream ignores in placeholders. */
-const differOnlyEmpty = (want: Labels, got: Labels): boolean =>
-  differingKeys(want, got).every((key) => (want[key] ?? '') === '' && (got[key] ?? '') === '');
+/** Whether the controller keeps a slice as it is, for lack of other slices and of endpoints. */
+function isPlaceholder(
+  context: AuditContext,
+  record: ServiceState,
+  service: Service,
+  slice: EndpointSlice,
+): boolean {
+  const { addressType: type } = slice;
+  const slices = slicesOf(context.listers, record, 'controller');
+  const alike = slices.filter(({ addressType }) => addressType === type);
+  if (!isTakenFor(service, slice) || !alike.includes(slice) || alike.length > 1) return false;
+  return addressTypesOf(service).includes(type) && !hasEndpoints(context, record, service, type);
+}
+
+/** Whether the Service must have endpoints of an address type. */
+const hasEndpoints = (
+  { listers, release }: AuditContext,
+  { members }: ServiceState,
+  service: Service,
+  type: AddressType,
+): boolean =>
+  [...members.keys()].some((pod) =>
+    expectedEndpoints(service, pod, nodeOf(listers, pod), release).some(
+      ({ addressType }) => addressType === type,
+    ),
+  );
 
 function compareShape(context: AuditContext, service: Service, slice: EndpointSlice): Difference[] {
   const object = sliceObject(slice);
@@ -287,10 +350,7 @@ function compareShape(context: AuditContext, service: Service, slice: EndpointSl
   if (service.uid !== '' && !isOwnedBy(slice, service)) {
     const want = `Service ${service.name} (uid ${service.uid})`;
     const field = 'metadata.ownerReferences';
-    const all = {
-      cause: isPlaceholder(slice) ? 'placeholder-taken-over' : null,
-      likelyCause: slice.owners.length === 0 ? 'hand-edited' : null,
-    } as const;
+    const all = { likelyCause: slice.owners.length === 0 ? 'hand-edited' : null } as const;
     const code = 'slice-owner-different';
     found.push(difference(code, object, field, want, ownersText(slice), all));
   }
@@ -316,11 +376,7 @@ export function compareSlices(context: AuditContext, record: ServiceState): Diff
   const all = slicesOf(listers, record, 'controller');
   const found = addressTypesOf(service).flatMap((type) => {
     const slices = all.filter(({ addressType }) => addressType === type);
-    const isListed = (pod: Pod): boolean =>
-      expectedEndpoints(service, pod, nodeOf(listers, pod), release).some(
-        ({ addressType }) => addressType === type,
-      );
-    const hasNone = slices.length === 0 && ![...record.members.keys()].some(isListed);
+    const hasNone = slices.length === 0 && !hasEndpoints(context, record, service, type);
     const object = `EndpointSlices of Service ${record.key}`;
     const want = `an empty slice of address type ${type}`;
     const found = surplusEmpty(slices);

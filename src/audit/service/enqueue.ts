@@ -23,7 +23,8 @@ import {
 } from './address-index.ts';
 import type { ServiceCache, ServiceState } from './cache.ts';
 import { keysNamed, keysSelecting } from './cache.ts';
-import { countHints } from './endpointslices.ts';
+import { countHints, isTakenFor } from './endpointslices.ts';
+import type { ObjectChange } from './object-changes.ts';
 
 export type ServiceOutput = 'endpoints' | 'endpointslices' | 'mirrored';
 
@@ -41,6 +42,10 @@ export const createWorkItem = (record: ServiceState) => ({
   writes: new Set() as ReadonlySet<ServiceOutput>,
   /** Why the controller does not notice the write; `null` if it does. */
   unseen: null as Cause | null,
+  /** The change; `null` for a start without history. */
+  change: null as Change | null,
+  /** What it changed (object-changes.ts); `null` until a difference needs it. */
+  changes: null as readonly ObjectChange[] | null,
 });
 
 type Queue = Map<Key, WorkItem>;
@@ -76,8 +81,11 @@ export function enqueue(cache: ServiceCache, change: Change): WorkItem[] {
   const queue: Queue = new Map();
   handlers[change.resource](queue, cache, change as never);
   const items = [...queue.values()];
-  // After missed versions any address may have been as expected in between.
-  if (change.gap === true) for (const item of items) item.whole = true;
+  for (const item of items) {
+    item.change = change;
+    // After missed versions any address may have been as expected in between.
+    if (change.gap === true) item.whole = true;
+  }
   return items;
 }
 
@@ -115,8 +123,8 @@ function enqueuePod(queue: Queue, cache: ServiceCache, change: Change<'pods'>): 
     addAll(item.addresses, addresses);
     const isWoken = wakes === 'all' || (wakes === 'membership' && was.has(key) !== is.has(key));
     if (isWoken) item.wakes.add('endpoints').add('endpointslices');
-    if (changesPhase) item.blindSpot = 'pod-phase-unnoticed';
-    else if (!isWoken && !isSame) item.blindSpot = 'pod-change-unnoticed';
+    else if (!isSame)
+      item.blindSpot = changesPhase ? 'pod-phase-unnoticed' : 'pod-change-unnoticed';
   }
   if (!isSame) enqueueSharing(queue, cache, addresses);
   if (isReplaced) enqueueReferring(queue, cache, pod);
@@ -251,10 +259,12 @@ function unseenWrite(
   if (before === null) return null;
   if (after === null) {
     // The controller does not track a slice that it did not write for this Service. Of those, it
-    // takes only an empty one for the placeholder of the new Service.
-    const isTracked = service === null || isOwnedBy(before, service);
-    const isTaken = !isTracked && isControllers(before) && before.endpoints.length === 0;
-    return isTaken ? 'service-recreated' : null;
+    // takes only one that looks like the placeholder of the new Service.
+    if (service === null || !isControllers(before) || !isTakenFor(service, before)) return null;
+    const isOthers = before.owners.some(
+      ({ kind, name, uid }) => kind === 'Service' && name === service.name && uid !== service.uid,
+    );
+    return isOthers && !isOwnedBy(before, service) ? 'service-recreated' : null;
   }
   // The controller compares generations, which edits of owners or annotations do not raise.
   if (before.generation !== after.generation || before.portMap !== after.portMap) return null;

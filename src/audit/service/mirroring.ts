@@ -59,7 +59,7 @@ export function compareMirrored(context: AuditContext, record: ServiceState): Di
     return found.map((item) => ({ ...item, cause: 'slice-relabelled' }));
   }
   if (!mayFail(groups, serving)) return found;
-  return found.map((item) => ({ ...item, cause: 'mirror-recycling-fails' }));
+  return found.map((item) => ({ ...item, hindrance: 'mirror-recycling-fails' }));
 }
 
 /**

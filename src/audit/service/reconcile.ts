@@ -1,27 +1,32 @@
 // Reconciles the known differences of one unit with those that an evaluation found.
 //
 // A change after which a unit differs is the cause if it wakes no controller
-// (shadow/event-handlers.ts) or wrote the object itself, until a later wake. At the start and after
-// a gap in the input there is no history: the catalogue suggests a cause, which is not proven.
+// (shadow/event-handlers.ts) or wrote the object itself, until a later wake, and if it makes such a
+// difference (finding/causes.ts). At the start and after a gap in the input there is no history:
+// the comparison suggests a cause, which is only likely.
 
 import type { Code, Output, Severity } from '../finding/catalogue.ts';
 import { catalogue } from '../finding/catalogue.ts';
 import type { Cause } from '../finding/causes.ts';
+import { explains } from '../finding/causes.ts';
 import type { Difference } from '../finding/difference.ts';
 import type { UnknownReason } from '../finding/verdicts.ts';
 import type { PendingDifference, PendingFindings } from '../pending/pending.ts';
 import type { AuditContext, ServiceState } from './cache.ts';
 import type { ServiceOutput, WorkItem } from './enqueue.ts';
+import type { ObjectChange } from './object-changes.ts';
+import { changedFields } from './object-changes.ts';
 
 export interface ServiceDifference extends PendingDifference {
   /** Whether the state of the input shows the cause, which ends with that state. */
   readonly shown: boolean;
-  /** Whether the auditor saw the cause happen; otherwise it is only likely. */
   readonly proven: boolean;
   readonly causeAt: number;
   /** Whether a change of the input made the difference, so that its end is a sample of lag. */
   readonly byInput: boolean;
   readonly operation: Operation;
+  /** The changes that made it what it is, oldest first, at most `mostChanges`. */
+  changes: readonly ObjectChange[];
   /** When the change of the input came, or a later event that woke the controller. */
   readonly lateSince: number;
 }
@@ -80,16 +85,10 @@ export type Operation = (typeof operations)[keyof typeof operations];
 /** What ends a difference of this code. */
 export const operationOf = (code: Code): Operation => operations[catalogue[code].difference];
 
-const asleep: readonly (Cause | null)[] = [
-  'pod-phase-unnoticed',
-  'pod-change-unnoticed',
-  'node-change-unnoticed',
-];
-
 /** Severity by the effect on traffic: `info` for a quiet difference with a proven blind spot. */
 function severityOf(difference: Difference, cause: Cause | null, proven: boolean): Severity {
   if (difference.severity !== null) return difference.severity;
-  const isQuiet = difference.quiet && proven && asleep.includes(cause);
+  const isQuiet = difference.quiet && proven && cause?.endsWith('-unnoticed') === true;
   return isQuiet ? 'info' : catalogue[difference.code].severity;
 }
 
@@ -111,7 +110,7 @@ export function reconcile(evaluation: Evaluation, unit: Unit, found: readonly Di
     );
     const known = index < 0 ? undefined : left.splice(index, 1)[0];
     if (known === undefined) fresh.push(difference);
-    else after.push(carryOn(evaluation, known, difference));
+    else after.push(carryOn(evaluation, unit, known, difference));
   }
   // An address or slice is as expected only if it has no difference at all.
   const isOneThing = unit.length > 1;
@@ -122,7 +121,7 @@ export function reconcile(evaluation: Evaluation, unit: Unit, found: readonly Di
     );
     const [oldest] = replaced.sort((a, b) => a.since - b.since);
     const first = gap ? null : (oldest ?? null);
-    const item = createItem(evaluation, difference, before, first);
+    const item = createItem(evaluation, unit, difference, before, first);
     // An address that is wrong in another way has been wrong since the first difference.
     if (isOneThing && first !== null) {
       item.since = first.since;
@@ -143,21 +142,29 @@ export function reconcile(evaluation: Evaluation, unit: Unit, found: readonly Di
   }
 }
 
+/** The most seconds from an event to the write that answers it. */
+const lateWrite = 60;
+
 /** A new difference; `first` is the oldest one that it replaces, whose lag it continues. */
 function createItem(
-  { sink, at, item, beginning, gap }: Evaluation,
+  evaluation: Evaluation,
+  unit: Unit,
   difference: Difference,
   existing: readonly ServiceDifference[],
   first: ServiceDifference | null,
 ): ServiceDifference {
+  const { audit, at, item, beginning, gap } = evaluation;
   const { output } = catalogue[difference.code];
   const isWrite = item.writes.has(output as ServiceOutput);
-  const seen = beginning ? null : causeOf(sink.context, item, output, existing);
-  const known = difference.cause ?? seen ?? difference.hindrance;
-  // A missed change may have woken the controller before the change that wakes no controller.
-  const guess = gap && output !== 'input' && !isWrite ? item.blindSpot : null;
-  const cause = known ?? guess ?? (beginning || gap ? difference.likelyCause : null);
-  const proven = known !== null;
+  const seen = beginning ? null : causeOf(evaluation, unit, difference, existing);
+  // Endpoints that the API server refuses to the controller were written by another client.
+  const isFrozen = isWrite && seen !== null && difference.cause === 'pod-without-node';
+  const known = (isFrozen ? null : difference.cause) ?? seen;
+  const likely = difference.hindrance ?? (beginning || gap ? difference.likelyCause : null);
+  const cause = known ?? likely;
+  // The controller itself may answer an event late, with what is no longer as expected.
+  const isDoubtful = isWrite && known === seen && (gap || at - audit.record.wokenAt <= lateWrite);
+  const proven = known !== null && !isDoubtful;
   return {
     difference,
     output,
@@ -171,6 +178,7 @@ function createItem(
     lateSince: first?.lateSince ?? at,
     // A controller that writes in several steps responds to the change before the first of them.
     byInput: first?.byInput ?? (!beginning && !isWrite),
+    changes: changesOf(evaluation, unit, first?.changes),
     operation: first?.operation ?? operationOf(difference.code),
     openedAt: null,
     gone: false,
@@ -178,18 +186,44 @@ function createItem(
 }
 
 function causeOf(
-  { release }: AuditContext,
-  item: WorkItem,
-  output: Output,
+  evaluation: Evaluation,
+  unit: Unit,
+  { code }: Difference,
   existing: readonly ServiceDifference[],
 ): Cause | null {
+  const { sink, item } = evaluation;
+  const { output } = catalogue[code];
   if (output === 'input' || output === 'node') return null;
-  const [first] = existing;
-  if (first !== undefined) {
-    return existing.every(({ cause }) => cause !== null) ? first.cause : null;
-  }
-  if (!item.writes.has(output)) return item.wakes.has(output) ? null : item.blindSpot;
-  return output === 'mirrored' && !release.mirrorRepairsEdits ? 'hand-edited' : item.unseen;
+  // What differed without a cause may differ for the same reason still.
+  if (existing.some(({ cause }) => cause === null)) return null;
+  const { release } = sink.context;
+  const written =
+    output === 'mirrored' && !release.mirrorRepairsEdits ? 'hand-edited' : item.unseen;
+  const asleep = item.wakes.has(output) ? null : (item.blindSpot ?? existing[0]?.cause ?? null);
+  const cause = item.writes.has(output) ? written : asleep;
+  const isClaimed = cause !== null && !isElsewhere(evaluation, unit) && explains(cause, code);
+  return isClaimed ? cause : null;
+}
+
+/** After a gap the whole Service is compared, but a change of a pod affects its own addresses. */
+const isElsewhere = ({ gap, item: { addresses } }: Evaluation, [, address]: Unit): boolean =>
+  gap && address !== undefined && addresses.size > 0 && !addresses.has(address);
+
+const mostChanges = 8;
+const noChanges: readonly ObjectChange[] = [];
+
+/** The changes that made a difference: of those before, the first and the last ones, and this. */
+function changesOf(
+  evaluation: Evaluation,
+  unit: Unit,
+  before: readonly ObjectChange[] = noChanges,
+): readonly ObjectChange[] {
+  const { item, audit } = evaluation;
+  if (item.change === null || isElsewhere(evaluation, unit)) return before;
+  item.changes ??= changedFields(item.change, audit.record.service?.selector ?? null);
+  if (before.length === 0) return item.changes;
+  const all = [...before, ...item.changes.filter((change) => !before.includes(change))];
+  return all.length > mostChanges ? [...all.slice(0, 1), ...all.slice(1 - mostChanges)] : all;
 }
 
 /** Whether missed changes may hide the end of a difference: a write hides only its own output. */
@@ -200,18 +234,25 @@ function isHidden({ output }: ServiceDifference, { writes }: WorkItem): boolean 
 
 function carryOn(
   evaluation: Evaluation,
+  unit: Unit,
   item: ServiceDifference,
   difference: Difference,
 ): ServiceDifference {
   const { sink, at, gap, item: work } = evaluation;
   const likely = gap && item.causeAt === at ? difference.likelyCause : null;
+  const kept = item.shown ? null : item.cause;
   // A change that wakes no controller may end what the input showed as the cause.
   const isWoken = item.output === 'input' || work.wakes.has(item.output as ServiceOutput);
-  const kept = !item.shown ? item.cause : isWoken ? null : work.blindSpot;
-  const cause = difference.cause ?? kept ?? difference.hindrance ?? likely;
+  const asleep = item.shown && !isWoken ? work.blindSpot : null;
+  const known = kept ?? difference.cause ?? asleep;
+  const cause = known ?? difference.hindrance ?? likely;
   const isOtherCause = cause !== item.cause;
-  const proven = item.proven || isOtherCause;
+  const proven = isOtherCause ? known !== null : item.proven;
   const severity = severityOf(difference, cause, proven);
+  const { expected, actual } = item.difference;
+  if (difference.expected !== expected || difference.actual !== actual) {
+    item.changes = changesOf(evaluation, unit, item.changes);
+  }
   const isMissed = gap && isHidden(item, work) && item.openedAt === null && item.since < at;
   if (!isOtherCause && !isMissed) {
     item.difference = difference;
@@ -221,7 +262,7 @@ function carryOn(
   }
   const next: ServiceDifference = { ...item, difference, severity };
   if (isOtherCause) {
-    const shown = cause !== null && cause !== kept && cause !== likely;
+    const shown = cause !== null && (cause === difference.cause || cause === difference.hindrance);
     Object.assign(next, { cause, shown, proven, causeAt: at });
     // The cause in the input is gone: the controller has the full window from now on.
     if (item.shown && cause === null) Object.assign(next, { since: at, unseen: 0 });

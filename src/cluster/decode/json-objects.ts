@@ -19,7 +19,7 @@ import type {
   Service,
   ServicePort,
 } from '../../model/objects.ts';
-import { annotation, label, portMapKey, resources } from '../../model/objects.ts';
+import { annotation, kinds, label, portMapKey, resources } from '../../model/objects.ts';
 import { minorIn } from '../../model/proxy-config.ts';
 import { internLabels, internList, internWord } from './intern.ts';
 import type { Fields } from './json-fields.ts';
@@ -71,14 +71,6 @@ export interface Known {
   /** The size of the object in bytes: of the message, or of JSON without managedFields. */
   readonly bytes?: number | null;
 }
-
-export const kinds: Readonly<Record<Resource, string>> = {
-  nodes: 'Node',
-  services: 'Service',
-  pods: 'Pod',
-  endpoints: 'Endpoints',
-  endpointslices: 'EndpointSlice',
-};
 
 const sliceV1 = 'discovery.k8s.io/v1';
 const sliceVersions: readonly unknown[] = [sliceV1, 'discovery.k8s.io/v1beta1'];

@@ -17,11 +17,11 @@
 // Patches are strategic merge patches with $patch and $setElementOrder.
 
 import type { Resource, UnreadableObject } from '../../model/objects.ts';
-import { isOutput, resources } from '../../model/objects.ts';
+import { isOutput, kinds, resources } from '../../model/objects.ts';
 import type { Fields } from '../decode/json-fields.ts';
 import { isFields } from '../decode/json-fields.ts';
 import type { Parsed, Piece } from '../decode/json-items.ts';
-import { jsonBytes, kinds, objectText, resourceOfKind } from '../decode/json-objects.ts';
+import { jsonBytes, objectText, resourceOfKind } from '../decode/json-objects.ts';
 import type { Bytes } from '../decode/line-reader.ts';
 import { lineBatches, plainBytes } from '../decode/line-reader.ts';
 import type { OnProblem } from '../decode/problem.ts';

@@ -95,7 +95,7 @@ function renderSides({ actual, expected }: Finding): Html | null {
 
 /** One finding as a list item. */
 export function renderFinding(finding: Finding, now: number): Html {
-  const { code, severity, output, cause, since, resolvedAt } = finding;
+  const { code, severity, output, cause, causeProven, since, resolvedAt } = finding;
   const subject = formatSubject(finding);
   const age = formatAge((resolvedAt ?? now) - since);
   const tone = resolvedAt === null ? severity : 'resolved';
@@ -105,7 +105,8 @@ export function renderFinding(finding: Finding, now: number): Html {
       ? `for ${age}, since ${formatMoment(since)}`
       : `resolved at ${formatMoment(resolvedAt)} after ${age}`;
   const key = `${code} ${subject} ${since} ${String(resolvedAt !== null)}`;
-  const because = markup` · cause: <a href="/findings?code=${code}#cause-${cause}">${cause}</a>`;
+  const known = causeProven ? 'cause' : 'likely cause';
+  const because = markup` · ${known}: <a href="/findings?code=${code}#cause-${cause}">${cause}</a>`;
   return markup`
 <li class="finding ${tone}" data-row data-key="${key}">
 <p class="line">${mark}${' '}

@@ -268,12 +268,14 @@ const markWords: Readonly<Record<ReasonMark, string>> = {
 };
 
 function renderReason(reason: Reason): Html {
-  const { mark, text, change, since, parts } = reason;
+  const { mark, text, change, changed, since, parts } = reason;
   const [word, origin] = [markWords[mark], formatOrigin(reason)];
   return markup`<li class="${mark}">
 <span class="sign" aria-hidden="true">${reasonSigns[mark]}</span>
 ${word !== '' && markup`<span class="sr">${word}</span> `}
-<span>${text}${since !== null && `, since ${formatMoment(since)}`}</span>
+<span>${text}${since !== null && `, since ${formatMoment(since)}`}${
+    changed !== null && ` at ${formatMoment(changed.at)}`
+  }</span>
 ${origin !== '' && markup`<small>${origin}</small>`}
 ${change !== null && markup`<span class="cure">→ ${change}</span>`}
 ${parts.length > 0 && markup`<ul>${parts.map(renderReason)}</ul>`}</li>

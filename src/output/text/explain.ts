@@ -57,11 +57,12 @@ function renderReasons(
   options: RenderOptions,
 ): string[] {
   return reasons.flatMap((reason, index) => {
-    const { mark, text, since, change, parts } = reason;
+    const { mark, text, since, change, changed, parts } = reason;
     const isLast = index === reasons.length - 1;
     const [branch, below] = isLast ? ['└─ ', '   '] : ['├─ ', '│  '];
     const stem = `${prefix}${below}${parts.length > 0 ? '│ ' : '  '}`;
-    const suffix = since === null || at === null ? '' : `, since ${formatMoment(since, at)}`;
+    const begun = since === null || at === null ? '' : `, since ${formatMoment(since, at)}`;
+    const suffix = changed === null ? begun : ` at ${formatMoment(changed.at, at ?? 0)}`;
     const notes = [formatOrigin(reason), change === null ? '' : `→ ${change}`];
     return [
       ...wrap(text + suffix, `${prefix}${branch}${formatMark(mark, options)} `, stem, options),

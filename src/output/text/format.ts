@@ -87,6 +87,10 @@ export function formatDetail(finding: ReportedFinding, length: number): string {
   return before + truncate(gotRest, forGot) + between + truncate(wantRest, forWant);
 }
 
+/** The cause, marked if it is only likely; '' if none is known. */
+export const formatCause = ({ cause, causeProven }: ReportedFinding): string =>
+  cause === null ? '' : `${causeProven ? '' : 'likely '}${cause}`;
+
 /** `1 finding`, `2 findings`. */
 export const formatCount = (count: number, noun: string, plural = `${noun}s`): string =>
   `${count} ${count === 1 ? noun : plural}`;

@@ -26,6 +26,7 @@ import {
   codeUnits,
   escapeInvisible,
   escapeMarkup,
+  formatCause,
   formatClock,
   formatCount,
   formatCounts,
@@ -134,7 +135,7 @@ const formatOutput = ({ output, node }: Pick<Finding, 'output' | 'node'>): strin
 
 /** `10:56:46 OPEN     critical shop/web endpointslices slice-endpoint-unexpected  10.1.2.3 of …` */
 export function formatFindingLine(finding: Finding, colour: boolean): string {
-  const { code, severity, cause, since, openedAt, resolvedAt, namespace, service } = finding;
+  const { code, severity, since, openedAt, resolvedAt, namespace, service } = finding;
   const isOpen = resolvedAt === null;
   const padded = severity.padEnd(8);
   const state = isOpen
@@ -143,7 +144,8 @@ export function formatFindingLine(finding: Finding, colour: boolean): string {
   const name = service === '' ? '' : `${escapeInvisible(`${namespace}/${service}`)} `;
   const text = isOpen ? formatDetail(finding, 200) : `after ${formatLag(resolvedAt - since)}`;
   const clock = formatClock(isOpen ? openedAt : resolvedAt);
-  const end = cause === null ? '' : ` (${cause})`;
+  const cause = formatCause(finding);
+  const end = cause === '' ? '' : ` (${cause})`;
   return `${clock} ${state} ${name}${formatOutput(finding)} ${code}  ${text}${end}`;
 }
 
@@ -203,7 +205,7 @@ function listColumns({ kind, input }: AuditReport, wide: boolean): Column[] {
     ['SERVICE', ({ service }) => text(service)],
     ['OUTPUT', formatOutput],
     ['CODE', ({ code }) => code],
-    ['CAUSE', ({ cause }) => cause ?? '-'],
+    ['CAUSE', (finding) => formatCause(finding) || '-'],
     kind === 'audit' ? null : ['OPENED', ({ openedAt }) => moment(openedAt)],
     kind === 'audit' ? null : ['RESOLVED', ({ resolvedAt }) => moment(resolvedAt)],
     wide ? ['FIELD', ({ field }) => text(field)] : null,
@@ -320,7 +322,8 @@ function testCase(
 }
 
 function findingCase(finding: ReportedFinding): TestCase {
-  const { code, severity, output, namespace, service, cause, resolvedAt } = finding;
+  const { code, severity, output, namespace, service, resolvedAt } = finding;
+  const cause = formatCause(finding);
   const body = [
     `object: ${finding.object}`,
     `field: ${finding.field}`,
@@ -328,7 +331,7 @@ function findingCase(finding: ReportedFinding): TestCase {
     `actual: ${finding.actual ?? '-'}`,
     `since: ${formatTime(finding.since)}`,
   ];
-  const name = `${code} ${namespace}/${service}${cause === null ? '' : ` (${cause})`}`;
+  const name = `${code} ${namespace}/${service}${cause === '' ? '' : ` (${cause})`}`;
   const resolved = resolvedAt === null ? '' : ` (resolved at ${formatTime(resolvedAt)})`;
   const text = formatDetail(finding, 500) + resolved;
   return severity === 'info'

@@ -47,7 +47,7 @@ test('a cause is named, with its cure as the change', () => {
   const [reason] = itemReasons(edited.items);
   expect(reason?.parts.at(-1)?.text).toMatch(/^likely cause.*\(hand-edited\)$/);
   const texts = edited.items.map(itemText);
-  expect(texts[0]).toContain('Cause: Somebody else changed the object');
+  expect(texts[0]).toContain('Likely cause: Somebody else changed the object');
 });
 
 test('only open findings have a severity, and the worst counts', () => {

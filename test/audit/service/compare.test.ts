@@ -141,13 +141,14 @@ describe('compareEndpointsAddress', () => {
     expect(quiet(false)).toEqual([true]);
   });
 
-  test('a terminal pod is the likely cause of an unexpected address', () => {
-    const [got] = atAddress({ terminal: true }, [listed({ ready: false })]);
-    expect(got).toMatchObject({
-      likelyCause: 'pod-phase-unnoticed',
-      cause: null,
-      severity: 'info',
-    });
+  test.each([
+    [{ terminal: true, ready: false }, 'pod-phase-unnoticed'],
+    // What became not ready, or terminates, woke the controller.
+    [{ terminal: true, ready: true }, null],
+    [{ terminal: true, ready: false, deleting: true }, null],
+  ])('the likely cause of an unexpected address of a pod with %o is %s', (change, likelyCause) => {
+    const [got] = atAddress(change, [listed({ ready: false })]);
+    expect(got).toMatchObject({ likelyCause, cause: null, severity: 'info' });
   });
 });
 

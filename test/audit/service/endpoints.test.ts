@@ -116,10 +116,16 @@ describe('addresses', () => {
       [`${unexpected} info pod-phase-unnoticed`],
     ],
     [
-      'of a terminal pod, shown ready',
-      [terminal],
+      'of a terminal pod that is ready',
+      [{ ...terminal, ready: true }],
       [address(), ofTerminal(true)],
       [`${unexpected} warning pod-phase-unnoticed`],
+    ],
+    [
+      'of a terminal pod that is not ready, shown ready',
+      [terminal],
+      [address(), ofTerminal(true)],
+      [`${unexpected} warning`],
     ],
     [
       'of a terminal pod that is not selected',

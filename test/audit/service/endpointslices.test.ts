@@ -76,15 +76,27 @@ describe('addresses of no pod', () => {
     ],
     [
       'a terminal pod, not ready',
-      { ...ofOther, ready: false },
-      [{ ...other, terminal: true }],
+      { ...ofOther, ready: false, serving: false },
+      [{ ...other, terminal: true, ready: false }],
       [`${unexpected} info pod-phase-unnoticed`],
     ],
     [
+      'a terminal pod that became not ready, which wakes the controller',
+      ofOther,
+      [{ ...other, terminal: true, ready: false }],
+      [`${unexpected} critical`],
+    ],
+    [
       'a pod whose Node is gone',
+      { ...ofOther, node: 'node-z' },
+      [{ ...other, node: 'node-z' }],
+      [`${unexpected} warning node-change-unnoticed`],
+    ],
+    [
+      'a pod that moved to a missing Node',
       ofOther,
       [{ ...other, node: 'node-z' }],
-      [`${unexpected} warning node-missing-retried`],
+      [`${unexpected} warning`],
     ],
     ['a pod that is not selected', ofOther, [{ ...other, labels: {} }], [`${unexpected} critical`]],
     [

@@ -341,10 +341,16 @@ describe('a change of a slice', () => {
   });
 
   test.each([
-    ['an empty slice of an earlier Service', [], 'web: outputs; service-recreated'],
-    ['a slice of an earlier Service with endpoints', [endpoint()], 'web: 10.0.0.1; none'],
-  ])('the deletion of %s, which the controller does not track', (_, endpoints, want) => {
-    const old = slice({ owners: [owner({ uid: 'old' })], endpoints });
+    ['an empty slice', { endpoints: [], ports: [] }, 'web: outputs; service-recreated'],
+    ['an empty slice with ports', { endpoints: [] }, 'web: outputs; none'],
+    [
+      'an empty slice with other labels',
+      { endpoints: [], ports: [], labels: { ...sliceLabels, a: '1' } },
+      'web: outputs; none',
+    ],
+    ['a slice with endpoints', { endpoints: [endpoint()] }, 'web: 10.0.0.1; none'],
+  ])('the deletion of %s of an earlier Service', (_, more, want) => {
+    const old = slice({ owners: [owner({ uid: 'old' })], ...more });
     check([...settled, old], ['', 'deleted', old, [want]]);
   });
 

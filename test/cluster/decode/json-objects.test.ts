@@ -4,14 +4,13 @@ import { describe, expect, test } from 'vitest';
 import {
   hasManagedFields,
   jsonBytes,
-  kinds,
   newestTimestamp,
   objectText,
   project,
   resourceOfKind,
 } from '../../../src/cluster/decode/json-objects.ts';
 import type { ObjectOf, Pod, Resource } from '../../../src/model/objects.ts';
-import { resources } from '../../../src/model/objects.ts';
+import { kinds, resources } from '../../../src/model/objects.ts';
 
 const at = 1_800_000_000.5;
 const created = Date.UTC(2026, 10, 21, 10, 53, 36) / 1000;

@@ -59,6 +59,8 @@ test('a finding shows its title, its age and its cause', () => {
   );
   expect(text).toContain('expected nothing there');
   expect(text).toContain('for 30 s, since 2026-11-21 10:56:16 UTC · cause: hand-edited');
+  const likely = renderFinding({ ...finding, causeProven: false }, moment);
+  expect(wordsIn(likely.html)).toContain('· likely cause: hand-edited');
 });
 
 test('a missing value is shown as nothing', () => {

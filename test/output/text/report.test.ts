@@ -32,6 +32,8 @@ const table = (report: AuditReport, width = 80): string[] =>
 
 describe('one line for each finding that opens or is resolved', () => {
   test('open', () => {
+    const likely = findingOf({ cause: 'hand-edited', causeProven: false });
+    expect(formatFindingLine(likely, false)).toMatch(/ \(likely hand-edited\)$/);
     expect(formatFindingLine(findingOf({ cause: 'hand-edited' }), false)).toBe(
       '10:56:46 OPEN     critical shop/web endpointslices slice-endpoint-unexpected  ' +
         '10.1.2.3 of pod web-1, ready (hand-edited)',

@@ -11,12 +11,12 @@
 // cannot find the next object, and the body is cut off there. Frames have no raw objects.
 
 import type { Resource } from '../../../model/objects.ts';
-import { isOutput } from '../../../model/objects.ts';
+import { isOutput, kinds } from '../../../model/objects.ts';
 import type { Codec, DecodeContext, Frame } from '../frame.ts';
 import { bookmarkFrame, pageFrame, readStatus, versionOf } from '../frame.ts';
 import { eventTypes, WrongType } from '../json-fields.ts';
 import type { Projection } from '../json-objects.ts';
-import { kinds, project, unreadable } from '../json-objects.ts';
+import { project, unreadable } from '../json-objects.ts';
 import type { Bytes } from '../line-reader.ts';
 import { textLimit } from '../line-reader.ts';
 import { guessLost, valueText } from '../problem.ts';
