@@ -4,9 +4,11 @@ import { join } from 'node:path';
 
 import { describe, expect, test } from 'vitest';
 
+import { readBytes } from '../nodes/folder.ts';
 import { casesOf } from './cases.ts';
 import { compareVectors, readRecords } from './comparison.ts';
 import { makeFaults } from './object-faults.ts';
+import { iptablesFaults, nftablesFaults } from './rule-faults.ts';
 
 const sample = readRecords(join(import.meta.dirname, '../vectors/data/v1.36.3-oracle.ndjson.gz'));
 
@@ -64,6 +66,32 @@ describe('makeFaults', () => {
       return was === JSON.stringify([endpoints, endpointSlices]);
     });
     expect(same.map(({ fault }) => fault)).toEqual([]);
+  });
+});
+
+describe('rule faults', () => {
+  const recording = join(import.meta.dirname, '../nodes/recordings/v1.36.3');
+  const readDump = (name: string): string => readBytes(join(recording, name))?.toString() ?? '';
+
+  test('every class for iptables changes the dump of a real node', () => {
+    const dump = readDump('iptables-nft/node-a/iptables-save.txt').split('\n');
+    const idle = Object.entries(iptablesFaults).filter(([, { edit }]) => {
+      const edited = edit(dump);
+      return edited === null || edited.join('\n') === dump.join('\n');
+    });
+    expect(idle.map(([name]) => name)).toEqual([]);
+  });
+
+  test('every class for nftables makes a script for a real node', () => {
+    const { services } = JSON.parse(readDump('objects.json')) as {
+      services: { metadata: { name: string }; spec: { clusterIP: string } }[];
+    };
+    const ips = new Map(services.map(({ metadata, spec }) => [metadata.name, spec.clusterIP]));
+    const listing = readDump('nftables/node-a/nft.txt');
+    const idle = Object.entries(nftablesFaults).filter(
+      ([, { script }]) => (script(listing, ips) ?? '') === '',
+    );
+    expect(idle.map(([name]) => name)).toEqual([]);
   });
 });
 

@@ -100,6 +100,9 @@ async function verify(run: Run): Promise<boolean> {
   const files = part === 'nodes' ? [] : await recordVectors(run);
   const controllers = files.length === 0 ? null : await judgeFiles(files, print);
   const nodes = part === 'controllers' ? null : await recordAndWalk(run);
+  if ((controllers?.cases ?? 0) + (nodes?.summary.recordings ?? 0) === 0) {
+    throw new Error('Nothing was recorded');
+  }
   const previous = previousOf(version);
   const own = { vectors: files[0] ?? null, nodes: nodes?.recordings ?? null };
   const compared = compareSamples(own, previous);
@@ -119,6 +122,8 @@ const usage = `Usage: npm run -s oracle -- VERSION [--seed N] [--cases N] [--fau
        [--rule-faults N] [--part controllers|nodes] [--out DIR | --sample]
        npm run -s oracle -- --table
 VERSION is one of ${versions.join(', ')}`;
+
+const isCount = (value: number): boolean => Number.isInteger(value) && value >= 0;
 
 /** null: the arguments make no run. */
 function runOf(args: readonly string[]): Run | null {
@@ -149,8 +154,7 @@ function runOf(args: readonly string[]): Run | null {
     number,
   ];
   const numbers = [seed, cases, faults, nodes, ruleFaults];
-  if (version === undefined || positionals.length > 1 || !numbers.every(Number.isInteger))
-    return null;
+  if (version === undefined || positionals.length > 1 || !numbers.every(isCount)) return null;
   const part = (['controllers', 'nodes'] as const).find((known) => known === values.part) ?? null;
   if (part === null && values.part !== undefined) return null;
   const out = values.out ?? join(tmpdir(), 'oracle', version);
