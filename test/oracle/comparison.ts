@@ -113,6 +113,8 @@ const rulesIn = (dump: string): string[] =>
   dump
     .split('\n')
     .map((line) => line.replace(/\[\d+:\d+\]| # handle \d+| expires \w+/g, '').trim())
+    // The first and the last element of a set differ by their place only.
+    .map((line) => line.replace(/^elements = \{ |,$| \}$/g, ''))
     .filter((line) => line !== '' && !line.startsWith('#'))
     .sort();
 

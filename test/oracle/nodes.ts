@@ -56,7 +56,6 @@ const port = (more: object = {}) => [{ name: 'http', port: 80, targetPort: 8080,
 const local = { externalTrafficPolicy: 'Local' };
 const of = (app: string) => ({ selector: { app } });
 const balancer = (nodePort: number) => ({ type: 'LoadBalancer', ports: port({ nodePort }) });
-const ip = (last: number): string => `10.96.1.${last}`;
 
 const services: readonly (readonly [string, object])[] = [
   ['web', { ports: port() }],
@@ -151,14 +150,25 @@ async function createNodes({ call }: Client): Promise<void> {
   }
 }
 
+/** The same addresses in every run, so that rules can be compared. */
+function clusterIPsOf(spec: object, last: number): object {
+  if ('clusterIP' in spec) return {};
+  const [four, six] = [`10.96.1.${last}`, `fd00:10:96::${last}`];
+  if ('ipFamilies' in spec) return { clusterIP: six };
+  return 'ipFamilyPolicy' in spec ? { clusterIPs: [four, six] } : { clusterIP: four };
+}
+
 /** Creates everything and waits until the controllers have written the slices. */
 async function createObjects(client: Client): Promise<void> {
   await createNodes(client);
   await client.call('POST', '/api/v1/namespaces', { metadata: { name: namespace } });
   const ask = askIn(client, namespace);
   for (const [index, [name, spec]] of services.entries()) {
-    const fixed = 'clusterIP' in spec || 'ipFamilies' in spec ? {} : { clusterIP: ip(index + 10) };
-    await createService(name, { spec: { ...fixed, ...spec } }).run(ask);
+    const fixed = clusterIPsOf(spec, index + 10);
+    const made = createService(name, { spec: { ...fixed, ...spec } }).run(ask);
+    // Older releases refuse some values of trafficDistribution, and go without that Service.
+    if ('trafficDistribution' in spec) await made.catch(() => undefined);
+    else await made;
     const given = ingress[name];
     if (given === undefined) continue;
     await ask('PATCH', `/services/${name}/status`, {
