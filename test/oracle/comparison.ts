@@ -19,6 +19,8 @@ export interface Comparison {
   /** Snapshots or dumps that both have. */
   readonly compared: number;
   readonly different: readonly Different[];
+  /** Fields or kinds of rules that one side alone has (`+` now, `-` before), with how often. */
+  readonly changes: ReadonlyMap<string, number>;
 }
 
 /** The lines of a vector file. */
@@ -85,6 +87,47 @@ const compared = (at: string, now: readonly string[], before: readonly string[])
   return different.only.length + different.before.length === 0 ? [] : [different];
 };
 
+/** Counts the parts of what differs that one side alone has. */
+function changesIn(
+  different: readonly Different[],
+  partsOf: (text: string) => readonly string[],
+): Map<string, number> {
+  const changes = new Map<string, number>();
+  const count = (sign: string, parts: readonly string[]): void => {
+    for (const part of new Set(parts)) {
+      const text = `${sign} ${part}`;
+      changes.set(text, (changes.get(text) ?? 0) + 1);
+    }
+  };
+  for (const { only, before } of different) {
+    const [now, old] = [only, before].map((texts) => texts.flatMap(partsOf)) as [
+      string[],
+      string[],
+    ];
+    count('+', alone(now, old));
+    count('-', alone(old, now));
+  }
+  return new Map([...changes].sort(([, a], [, b]) => b - a));
+}
+
+/** `path=value` of every leaf of an object, without the places in lists. */
+function leavesOf(value: unknown, path = ''): string[] {
+  if (typeof value !== 'object' || value === null) return [`${path}=${String(value)}`];
+  const step = (key: string): string => (Array.isArray(value) ? path : `${path}.${key}`);
+  return Object.entries(value).flatMap(([key, field]) => leavesOf(field, step(key)));
+}
+
+/** Leaves of an object as text; addresses and names are those of the case. */
+const fieldsOf = (text: string): string[] => {
+  const object = JSON.parse(text) as object;
+  const kind = 'addressType' in object ? 'EndpointSlice' : 'Endpoints';
+  return leavesOf(object)
+    .map((leaf) =>
+      leaf.replace(/(?<=namespace)=.*$|=(?:[\d.]+|[\da-f]*:[\da-f:]+|p\d+|\S+-s\d+-\S+)$/i, ''),
+    )
+    .map((leaf) => `${kind}${leaf}`);
+};
+
 /** Compares what controllers wrote for the cases and steps that both files have. */
 export function compareVectors(
   now: readonly VectorRecord[],
@@ -98,12 +141,17 @@ export function compareVectors(
     const other = old.get(keyOf(record));
     return other === undefined ? [] : [[record, other] as const];
   });
-  const different = pairs.flatMap(([record, other]) => {
-    const at = keyOf(record);
-    if (didTheSame(record, other)) return compared(at, writtenIn(record), writtenIn(other));
-    return compared(`${at}: operations`, record.ops, other.ops);
-  });
-  return { compared: pairs.length, different };
+  // What one API server refused and the other did not makes the rest of a case incomparable.
+  const apart = new Set<string>();
+  const different: Different[] = [];
+  let count = 0;
+  for (const [record, other] of pairs) {
+    if (!didTheSame(record, other)) apart.add(record.case);
+    if (apart.has(record.case)) continue;
+    count++;
+    different.push(...compared(keyOf(record), writtenIn(record), writtenIn(other)));
+  }
+  return { compared: count, different, changes: changesIn(different, fieldsOf) };
 }
 
 const dumps = ['iptables-save.txt', 'ip6tables-save.txt', 'nft.txt'];
@@ -117,6 +165,20 @@ const rulesIn = (dump: string): string[] =>
     .map((line) => line.replace(/^elements = \{ |,$| \}$/g, ''))
     .filter((line) => line !== '' && !line.startsWith('#'))
     .sort();
+
+/** A rule without what is particular to a Service or an endpoint. */
+const shapeOf = (line: string): string[] => [
+  line
+    .replace(/"[^"]*"/g, '"…"')
+    .replace(/(?<kind>KUBE-[A-Z]{2,3})-[A-Z0-9]{16}/g, '$<kind>-…')
+    .replace(
+      /(?<kind>service|external|local|firewall|endpoint|affinity)-[A-Z0-9]{8}-\S+/g,
+      '$<kind>-…',
+    )
+    .replace(/\b\d+\.\d+\.\d+\.\d+\b/g, 'ADDRESS')
+    .replace(/\b[\da-f]{1,4}:[\da-f:]*::?[\da-f]*/g, 'ADDRESS')
+    .replace(/\b\d+\b/g, 'N'),
+];
 
 /** Compares the rules of nodes of the same name and mode. */
 export function compareRules(now: string, before: string): Comparison {
@@ -134,5 +196,5 @@ export function compareRules(now: string, before: string): Comparison {
       different.push(...compared(at, rulesIn(these), rulesIn(those)));
     }
   }
-  return { compared: count, different };
+  return { compared: count, different, changes: changesIn(different, shapeOf) };
 }

@@ -155,7 +155,8 @@ function clusterIPsOf(spec: object, last: number): object {
   if ('clusterIP' in spec) return {};
   const [four, six] = [`10.96.1.${last}`, `fd00:10:96::${last}`];
   if ('ipFamilies' in spec) return { clusterIP: six };
-  return 'ipFamilyPolicy' in spec ? { clusterIPs: [four, six] } : { clusterIP: four };
+  const both = 'ipFamilyPolicy' in spec ? { clusterIPs: [four, six] } : {};
+  return { clusterIP: four, ...both };
 }
 
 /** Creates everything and waits until the controllers have written the slices. */

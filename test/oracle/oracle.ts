@@ -66,14 +66,15 @@ async function recordVectors(run: Run): Promise<string[]> {
 /** Prints what differs from the release before, and returns how much. */
 function tell(title: string, comparison: Comparison | null) {
   if (comparison === null) return null;
-  const { compared, different } = comparison;
+  const { compared, different, changes } = comparison;
   say(`${title}: ${different.length} of ${compared} differ`);
-  for (const { at, only, before } of different.slice(0, 20)) {
+  for (const { at, only, before } of different.slice(0, 5)) {
     say(`  ${at}`);
-    for (const text of only.slice(0, 3)) say(`    + ${text.slice(0, 400)}`);
-    for (const text of before.slice(0, 3)) say(`    - ${text.slice(0, 400)}`);
+    for (const text of only.slice(0, 2)) say(`    + ${text.slice(0, 400)}`);
+    for (const text of before.slice(0, 2)) say(`    - ${text.slice(0, 400)}`);
   }
-  return { compared, different: different.length };
+  for (const [change, count] of [...changes].slice(0, 20)) say(`  ${count} ${change}`);
+  return { compared, different: different.length, changes: Object.fromEntries(changes) };
 }
 
 /** Records and checks nodes of a release; returns also the folder of its recordings. */

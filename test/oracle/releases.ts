@@ -55,8 +55,23 @@ const shareOf = (comparison: Comparison | null): string =>
 
 const thousands = (count: number): string => count.toLocaleString('en');
 
-/** The row of a release that has a sample. */
-async function rowOf(version: Version): Promise<string> {
+/** What a release writes differently, as a list. */
+function changesOf(version: Version, compared: ReturnType<typeof compareSamples>): string {
+  const parts = Object.entries({
+    'Endpoints and EndpointSlices': compared.controllers,
+    'Rules of kube-proxy': compared.kubeProxy,
+  }).flatMap(([title, comparison]) => {
+    const changes = [...(comparison?.changes ?? [])].slice(0, 8);
+    if (changes.length === 0) return [];
+    const items = changes.map(([change, count]) => `- ${count} × \`${change}\``);
+    return [`${title}:\n\n${items.join('\n')}`];
+  });
+  if (parts.length === 0) return '';
+  return `## ${version.slice(1)} since ${previousOf(version).slice(1)}\n\n${parts.join('\n\n')}\n`;
+}
+
+/** The row of a release that has a sample, and what it writes differently. */
+async function describe(version: Version): Promise<{ row: string; changes: string }> {
   const files = [vectorPath(version), vectorPath(version, '-faults')];
   const [header] = readRecords(vectorPath(version)) as unknown as { recorded: string }[];
   const objects = await judgeFiles(files, () => undefined);
@@ -84,7 +99,7 @@ async function rowOf(version: Version): Promise<string> {
     shareOf(compared.controllers),
     shareOf(compared.kubeProxy),
   ];
-  return `| ${cells.join(' | ')} |`;
+  return { row: `| ${cells.join(' | ')} |`, changes: changesOf(version, compared) };
 }
 
 const columns = [
@@ -106,7 +121,8 @@ The sample of each release was recorded from its own binaries by \`npm run -s or
   **Broken nodes**: nodes with one labelled change of the rules. **Wrong**: packets whose outcome
   the program predicts otherwise, and findings as above.
 - **Differ**: snapshots, and dumps of rules, that differ from the sample of the release before,
-  apart from uids, times, generated names and order. Some operations race with the controllers, so
+  apart from uids, times, generated names and order. Below the table is what one side alone has:
+  plus for the release, minus for the one before. Some operations race with the controllers, so
   a few snapshots also differ between two runs of one release.
 
 | ${columns.join(' | ')} |
@@ -115,11 +131,13 @@ The sample of each release was recorded from its own binaries by \`npm run -s or
 
 /** docs/releases.md as the samples have it. */
 export async function releasesDocument(): Promise<string> {
-  const rows: string[] = [];
+  const described: Awaited<ReturnType<typeof describe>>[] = [];
   for (const version of versions.toReversed()) {
-    if (existsSync(vectorPath(version))) rows.push(await rowOf(version));
+    if (existsSync(vectorPath(version))) described.push(await describe(version));
   }
-  return format(`${introduction}${rows.join('\n')}\n`, { parser: 'markdown' });
+  const rows = described.map(({ row }) => `${row}\n`).join('');
+  const changes = described.map(({ changes: list }) => list).join('\n');
+  return format(`${introduction}${rows}\n${changes}`, { parser: 'markdown' });
 }
 
 export const releasesPath = join(tests, '..', 'docs', 'releases.md');
