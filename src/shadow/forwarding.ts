@@ -228,7 +228,7 @@ function outcomeAt(
 
 /** The endpoints at a frontend, and whether kube-proxy marks the packet for masquerading. */
 function choose(
-  { config, thisNode }: Context,
+  { config, thisNode, rules }: Context,
   packet: Packet,
   { kind, port }: Frontend,
   { cluster, local }: UsableEndpoints,
@@ -239,6 +239,9 @@ function choose(
     return { endpoints: port.internalLocal ? local : cluster, isMarked };
   }
   if (!port.externalLocal) return { endpoints: cluster, isMarked: true };
+  if (rules.checksNodeFirst && packet.from === 'node' && kind !== 'node port' && !local.length) {
+    return { endpoints: local, isMarked: false };
+  }
   // A Local policy does not apply to pods and to the node itself.
   if (thisNode.isFromPod(packet)) return { endpoints: cluster, isMarked: false };
   if (thisNode.isLocal(packet.src)) return { endpoints: cluster, isMarked: true };

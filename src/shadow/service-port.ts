@@ -14,8 +14,8 @@ import { categorize, endpointSets } from './topology.ts';
 export type ProxyRules = ReturnType<typeof proxyRules>;
 
 /**
- * Differences between releases of kube-proxy that packets show. Read from the sources of 1.33.13,
- * 1.34.3, 1.35.4 and 1.36.3; others use the nearest.
+ * Differences between releases of kube-proxy that packets show. Read from the sources of 1.32.13,
+ * 1.33.13, 1.34.3, 1.35.4 and 1.36.3; others use the nearest.
  */
 export function proxyRules({ mode, minor, featureGates }: ProxyConfig) {
   const recent = minor >= 36;
@@ -32,6 +32,8 @@ export function proxyRules({ mode, minor, featureGates }: ProxyConfig) {
     externalIPs: !recent || (featureGates.AllowServiceExternalIPs ?? true),
     /** A hairpin is masqueraded for the node's own endpoints only (nftables mode since 1.36). */
     localHairpins: recent && mode === 'nftables',
+    /** Packets of the node are checked for endpoints before DNAT (nftables mode up to 1.32). */
+    checksNodeFirst: minor <= 32 && mode === 'nftables',
   };
 }
 
