@@ -13,6 +13,7 @@ import {
   rawService,
   stream,
   synced,
+  watches,
 } from '../build.ts';
 
 describe('a replay', () => {
@@ -43,5 +44,48 @@ describe('a replay', () => {
     stop.abort();
     await running;
     expect(auditor.now()).toBe(130);
+  });
+});
+
+describe('a watch that is lost in a recording', () => {
+  const start = [
+    header(100),
+    ...watches(100, 'listing'),
+    added('services', rawService, 100),
+    ...synced(100),
+    ...watches(100, 'synced'),
+  ];
+
+  test('for a moment at the end of a window delays the finding until it is back', () => {
+    const { auditor, opened } = auditorOf(30);
+    const entries = [...start, ...watches(128, 'stale', ['pods']), clock(131)];
+    for (const entry of entries) auditor.take(entry);
+    expect(opened).toEqual([]);
+    for (const entry of watches(132, 'synced', ['pods'])) auditor.take(entry);
+    expect(opened.map(({ openedAt }) => openedAt)).toEqual([132, 132]);
+  });
+
+  test('because a permission was revoked opens no finding', () => {
+    const { auditor, opened } = auditorOf(30);
+    for (const entry of [...start, ...watches(120, 'off', ['pods']), end(200)]) auditor.take(entry);
+    expect(opened).toEqual([]);
+    expect([...auditor.stale()]).toEqual(['pods']);
+  });
+
+  test('without a permission from the start leaves the other outputs judged', () => {
+    const { auditor, opened } = auditorOf(30);
+    const others = watches(100, 'synced', ['nodes', 'services', 'endpoints', 'endpointslices']);
+    const entries = [
+      header(100),
+      ...watches(100, 'listing'),
+      added('services', rawService, 100),
+      ...watches(100, 'off', ['pods']),
+      ...synced(100, ['pods']),
+      ...others,
+      end(200),
+    ];
+    for (const entry of entries) auditor.take(entry);
+    expect([...auditor.stale()]).toEqual([]);
+    expect(opened).toEqual([]);
   });
 });

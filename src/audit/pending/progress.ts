@@ -151,6 +151,8 @@ export function createWatchProgress() {
       const before = inputs.get(resource);
       const isConnected = state === 'synced' || isAbsent({ state, version: before?.version ?? '' });
       set(resource, { state, blindSince: isConnected ? null : (before?.blindSince ?? at) });
+      // Recordings show no versions, but the resource is known now.
+      if (state === 'synced' && (before?.version ?? '') === '') set(resource, { version: '0' });
       return blind.update(resource, state, at);
     },
     /** The number of observed objects: the cache is unchanged while it is. */
