@@ -575,12 +575,16 @@ async function hurry(sim: Simulation, life: Life, random: Random): Promise<void>
   }
 }
 
-/** One life, from a seed; what was not as it must be. */
-export async function auditSeed(seed: number): Promise<Simulation> {
+/** One life, from a seed; `watch` is called before it begins. */
+export async function auditSeed(
+  seed: number,
+  watch: (sim: Simulation) => void = () => undefined,
+): Promise<Simulation> {
   const random = chanceFrom(seed + 1_000_000);
   let life: Life | undefined;
   const sim = createSimulation(seed, (made) => {
     const { server, clock, truth } = made;
+    watch(made);
     made.pings = random() < 0.7;
     // What controllers write comes late all the time.
     const late = oneOf<Resource>(random, ['endpoints', 'endpointslices']);

@@ -72,7 +72,7 @@ describe('a watch that is lost in a recording', () => {
     expect([...auditor.stale()]).toEqual(['pods']);
   });
 
-  test('without a permission from the start leaves the other outputs judged', () => {
+  test('without a permission from the start leaves no output unseen', () => {
     const { auditor, opened } = auditorOf(30);
     const others = watches(100, 'synced', ['nodes', 'services', 'endpoints', 'endpointslices']);
     const entries = [

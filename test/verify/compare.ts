@@ -1,0 +1,340 @@
+// Runs the auditor beside the reference auditor, on a replay or on a random life of a cluster
+// (test/apiserver), and compares every difference after every event, and every finding at the end.
+
+import type { Finding } from '../../src/audit/finding/catalogue.ts';
+import type { PendingDifference } from '../../src/audit/pending/pending.ts';
+import type { Auditor, AuditorEntry } from '../../src/auditor/auditor.ts';
+import { createAuditor } from '../../src/auditor/auditor.ts';
+import { replay } from '../../src/auditor/replay.ts';
+import type { RecordingEntry, Source } from '../../src/cluster/files/recording.ts';
+import { readRecording } from '../../src/cluster/files/recording.ts';
+import type { Simulation } from '../apiserver/auditing.ts';
+import { auditSeed } from '../apiserver/auditing.ts';
+import { auditorDefaults } from '../build.ts';
+import type { ExpectedFinding } from './findings.ts';
+import { findingText } from './findings.ts';
+import { createNodeHistory } from './nodes.ts';
+import type { Reference, ReferenceOptions } from './reference.ts';
+import { createReference } from './reference.ts';
+
+export interface Result {
+  events: number;
+  findings: number;
+  disagreements: string[];
+}
+
+/** A finding of the auditor, with what it said when it opened. */
+interface Observed {
+  readonly opened: Finding;
+  resolved: Finding | null;
+}
+
+interface Run {
+  readonly reference: Reference;
+  readonly auditor: Auditor;
+  readonly observed: Observed[];
+  /** What happened, for people. */
+  readonly log: { readonly at: number; readonly namespace: string; readonly text: string }[];
+  /** Units that already disagree. */
+  readonly wrong: Map<string, string>;
+  readonly result: Result;
+}
+
+const timeText = (at: number | null): string =>
+  at === null ? 'never' : new Date(at * 1000).toISOString().slice(11, 23);
+
+/** A fault of the auditor that a comparison must report. */
+export interface Mutant {
+  readonly settle?: number;
+  readonly prepare?: (auditor: Auditor) => void;
+  readonly skips?: (entry: RecordingEntry) => boolean;
+}
+
+/** Changes every difference before its window starts. */
+const changed =
+  (change: (item: PendingDifference) => void) =>
+  ({ findings }: Auditor): void => {
+    const watch = findings.watch.bind(findings);
+    findings.watch = (item, ...words) => {
+      change(item);
+      watch(item, ...words);
+    };
+  };
+
+const isChange = (entry: RecordingEntry): boolean =>
+  entry.kind === 'event' && entry.event.type !== 'added';
+
+/** Called for each run, since some remember what they did. */
+export const mutants: Readonly<Record<string, () => Mutant>> = {
+  'another settle window': () => ({ settle: 2 }),
+  'a skipped event': () => {
+    let skipped = false;
+    const skips = (entry: RecordingEntry): boolean => !skipped && (skipped = isChange(entry));
+    return { skips };
+  },
+  'a wrong cause': () => ({
+    prepare: changed((item) => {
+      Object.assign(item, { cause: item.cause === null ? 'hand-edited' : null });
+    }),
+  }),
+  'a stale clock': () => ({
+    prepare: changed((item) => {
+      Object.assign(item, { since: item.since - 5 });
+    }),
+  }),
+};
+
+function createRun(options: ReferenceOptions, settle = options.settle): Run {
+  const observed: Observed[] = [];
+  const result: Result = { events: 0, findings: 0, disagreements: [] };
+  const auditor = createAuditor({
+    ...auditorDefaults,
+    settle,
+    release: options.release ?? null,
+    ...(options.maxEndpointsPerSlice === undefined
+      ? {}
+      : { maxEndpointsPerSlice: options.maxEndpointsPerSlice }),
+    live: options.live === true,
+    onOpen: (opened) => void observed.push({ opened, resolved: null }),
+    onResolve(resolved) {
+      const one = observed.findLast(
+        (it) =>
+          it.resolved === null &&
+          it.opened.openedAt === resolved.openedAt &&
+          findingText(it.opened) === findingText(resolved) &&
+          it.opened.node === resolved.node,
+      );
+      if (one !== undefined) one.resolved = resolved;
+      else {
+        result.disagreements.push(`${findingText(resolved)} is resolved and was never opened so`);
+      }
+    },
+  });
+  const reference = createReference(options);
+  return { reference, auditor, observed, log: [], wrong: new Map(), result };
+}
+
+/** What the latest events were about, of one namespace and of Nodes. */
+function around({ log }: Run, key: string, from: number, to: number): string {
+  const namespace = key.slice(0, key.indexOf('/'));
+  const lines = log.filter(
+    (it) => it.at >= from - 1 && it.at <= to + 1 && ['', namespace].includes(it.namespace),
+  );
+  return lines
+    .slice(-12)
+    .map(({ at, text }) => `\n      ${timeText(at)} ${text}`)
+    .join('');
+}
+
+function note(run: Run, entry: AuditorEntry, late = false): void {
+  if (entry.kind === 'event') {
+    run.result.events++;
+    const { resource, type, object, at, gap } = entry.event;
+    const order = gap === true ? ' gap' : late ? ' late' : '';
+    const text = `${resource} ${type} ${object.key}${order}`;
+    run.log.push({ at, namespace: object.namespace, text });
+  } else if (entry.kind === 'watch' || entry.kind === 'synced') {
+    const text = `${entry.kind} ${entry.resource} ${'state' in entry ? entry.state : ''}`;
+    run.log.push({ at: entry.at, namespace: '', text });
+  }
+  if (run.log.length > 20_000) run.log.splice(0, 10_000);
+}
+
+/** Compares the differences of the Services that the latest entry may have touched. */
+function compareDifferences(run: Run): void {
+  const { reference, auditor, wrong, result } = run;
+  const { state } = reference;
+  for (const key of state.touched) {
+    const known = state.known.get(key) ?? [];
+    const audited = auditor.serviceAuditor()?.audited.get(key);
+    const items = [...(audited?.items ?? [])].flatMap(([unit, all]) =>
+      all.map((item) => ({ unit, item })),
+    );
+    const text = (at: number | null): string => (at === null ? '-' : at.toFixed(3));
+    const want = known.map(
+      (it) =>
+        `${it.unit} ${it.difference.code} ${it.difference.subject} cause ${it.cause ?? '-'} ` +
+        `severity ${it.severity} clock ${text(it.clock)} opened ${text(it.openedAt)}`,
+    );
+    const got = items.map(
+      ({ unit, item }) =>
+        `${unit} ${item.difference.code} ${item.difference.subject} cause ${item.cause ?? '-'} ` +
+        `severity ${item.severity} clock ${text(item.since)} opened ${text(item.openedAt)}`,
+    );
+    const missing = want.filter((line) => !got.includes(line)).sort();
+    const surplus = got.filter((line) => !want.includes(line)).sort();
+    const both = [...missing.map((it) => `- ${it}`), ...surplus.map((it) => `+ ${it}`)].join('\n');
+    if ((wrong.get(key) ?? '') === both) continue;
+    wrong.set(key, both);
+    if (both === '') continue;
+    const { now } = state;
+    result.disagreements.push(
+      `${timeText(now)} ${key}: differences (- reference, + auditor)\n${both}\n` +
+        `    events:${around(run, key, now - 2, now)}`,
+    );
+  }
+}
+
+const near = (a: number | null, b: number | null): boolean =>
+  a === b || (a !== null && b !== null && Math.abs(a - b) < 1e-6);
+
+/** Compares all findings, when the input has ended. */
+function compareFindings(run: Run): void {
+  const { reference, observed, result } = run;
+  const left = observed.filter(({ opened }) => opened.output !== 'node');
+  result.findings += reference.findings.length;
+  for (const want of reference.findings) {
+    const index = left.findIndex(
+      ({ opened }) =>
+        findingText(opened) === findingText(want) && near(opened.openedAt, want.openedAt),
+    );
+    const [got] = index < 0 ? [] : left.splice(index, 1);
+    const wrong = got === undefined ? ['the auditor did not open it'] : wrongIn(want, got);
+    if (wrong.length > 0) report(run, findingText(want), want, wrong);
+  }
+  for (const { opened, resolved } of left) {
+    const { since, openedAt } = opened;
+    const text = `the auditor opened it, resolved ${timeText(resolved?.resolvedAt ?? null)}`;
+    report(run, findingText(opened), { since, openedAt, resolvedAt: null }, [text]);
+  }
+}
+
+function report(
+  run: Run,
+  name: string,
+  times: Pick<ExpectedFinding, 'since' | 'openedAt' | 'resolvedAt'>,
+  wrong: readonly string[],
+): void {
+  const { since, openedAt, resolvedAt } = times;
+  const begin = `since ${timeText(since)} opened ${timeText(openedAt)}`;
+  const text = `${begin} resolved ${timeText(resolvedAt)}`;
+  run.result.disagreements.push(
+    `${timeText(openedAt)} ${name}\n    ${text}\n    ${wrong.join('; ')}\n` +
+      `    events:${around(run, name, since, openedAt)}`,
+  );
+}
+
+function wrongIn(want: ExpectedFinding, { opened, resolved }: Observed): string[] {
+  const wrong: string[] = [];
+  const check = (name: string, expected: number | null, got: number | null): void => {
+    if (near(expected, got)) return;
+    wrong.push(`${name}: reference ${timeText(expected)}, auditor ${timeText(got)}`);
+  };
+  if (opened !== resolved) check('since', want.sinceAtOpen, opened.since);
+  check('resolvedAt', want.resolvedAt, resolved?.resolvedAt ?? null);
+  // A finding keeps the times of its first hundred differences.
+  if (resolved !== null && want.differences <= 100) check('since', want.since, resolved.since);
+  const { severity } = resolved ?? opened;
+  if (resolved !== null && severity !== want.severity) {
+    wrong.push(`severity: reference ${want.severity}, auditor ${severity}`);
+  }
+  return wrong;
+}
+
+/** Replays a recording with both auditors. */
+export async function verifyRecording(
+  source: Source,
+  options: ReferenceOptions,
+  { settle, prepare, skips }: Mutant = {},
+): Promise<Result> {
+  const run = createRun(options, settle === undefined ? options.settle : options.settle + settle);
+  const { reference, auditor } = run;
+  const nodes = createNodeHistory(reference);
+  prepare?.(auditor);
+  const entries = readRecording(source, () => undefined, {
+    previousPod: (key) => reference.state.cluster.pods.get(key),
+  });
+  async function* both(): AsyncGenerator<RecordingEntry> {
+    for await (const entry of entries) {
+      note(run, entry);
+      reference.take(entry);
+      nodes.take(entry);
+      if (skips?.(entry) !== true) yield entry;
+      compareDifferences(run);
+    }
+  }
+  await replay(auditor, both(), { speed: Infinity, until: null });
+  compareFindings(run);
+  const onNodes = run.observed.filter(({ opened }) => opened.output === 'node');
+  run.result.findings += onNodes.length;
+  run.result.disagreements.push(...nodes.check(onNodes, options.settle));
+  return run.result;
+}
+
+/** Lets differences open in the reference that the auditor has opened, if they may. */
+function adopt({ reference, auditor, result }: Run): void {
+  const { known } = reference.state;
+  const { settle } = reference.state.options;
+  for (const [key, all] of known) {
+    const items = auditor.serviceAuditor()?.audited.get(key)?.items;
+    for (const one of all) {
+      if (one.openedAt !== null) continue;
+      const item = items
+        ?.get(one.unit)
+        ?.find(
+          ({ difference: { code, subject } }) =>
+            code === one.difference.code && subject === one.difference.subject,
+        );
+      // A late event restarts what it is about, and may restart the rest of the Service.
+      if (item?.since === reference.state.lateAt.get(key) && item?.since !== one.clock) {
+        reference.restart(one);
+      }
+      const at = item?.openedAt ?? null;
+      if (at === null) continue;
+      const name = `${key} ${one.unit} ${one.difference.code}`;
+      if (at < one.due - 1e-6) {
+        const seconds = (settle - one.due + at).toFixed(2);
+        result.disagreements.push(`${timeText(at)} ${name} opens after ${seconds} s`);
+      }
+      if (reference.isBlind(one.output)) {
+        result.disagreements.push(`${timeText(at)} ${name} opens without a watch`);
+      }
+      reference.open([one], at);
+    }
+  }
+}
+
+/** Lives a random life, and compares the auditor in it with the reference. */
+export async function verifyLife(seed: number): Promise<Result> {
+  let run: Run | undefined;
+  const { violations } = await auditSeed(seed, (sim) => {
+    run = follow(sim);
+  });
+  if (run === undefined) throw new Error('There is no life');
+  const { findings } = run.auditor;
+  for (const opened of findings.open()) run.observed.push({ opened, resolved: null });
+  for (const one of findings.resolved()) run.observed.push({ opened: one, resolved: one });
+  compareFindings(run);
+  run.result.disagreements.push(...violations);
+  return run.result;
+}
+
+function follow({ auditor }: Simulation): Run {
+  const { options, findings, progress } = auditor;
+  const run = { ...createRun({ settle: options.settle, live: true }), auditor };
+  const { reference } = run;
+  let late = false;
+  const observe = progress.observe.bind(progress);
+  progress.observe = (...words) => (late = observe(...words));
+  const takeInSteps = auditor.takeInSteps.bind(auditor);
+  auditor.takeInSteps = function* (entry) {
+    late = false;
+    yield* takeInSteps(entry);
+    note(run, entry, late);
+    reference.take(entry, late);
+    adopt(run);
+    compareDifferences(run);
+  };
+  const advance = findings.advance.bind(findings);
+  const retry = findings.retry.bind(findings);
+  findings.advance = (now) => {
+    advance(now);
+    reference.advance(now);
+    adopt(run);
+  };
+  findings.retry = (now) => {
+    retry(now);
+    adopt(run);
+  };
+  return run;
+}
