@@ -1,5 +1,6 @@
 // The parts of the oracle that need no control plane: cases, faults and comparisons.
 
+import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 
 import { describe, expect, test } from 'vitest';
@@ -11,6 +12,25 @@ import { makeFaults } from './object-faults.ts';
 import { iptablesFaults, nftablesFaults } from './rule-faults.ts';
 
 const sample = readRecords(join(import.meta.dirname, '../vectors/data/v1.36.3-oracle.ndjson.gz'));
+
+describe('the command', () => {
+  const program = join(import.meta.dirname, 'oracle.ts');
+  const unusable: [string, string[], string][] = [
+    ['no release', [], 'Usage'],
+    ['a release that nothing builds', ['v1.20.0'], 'Usage'],
+    ['a part that does not exist', ['v1.36.3', '--part', 'users'], 'Usage'],
+    ['a number that is none', ['v1.36.3', '--cases', 'many'], 'Usage'],
+    ['a flag that does not exist', ['v1.36.3', '--all'], '--all'],
+  ];
+
+  test.each(unusable)('%s exits with 2', (_, args, want) => {
+    const { status, stderr } = spawnSync(process.execPath, [program, ...args], {
+      encoding: 'utf8',
+    });
+    expect(status).toBe(2);
+    expect(stderr).toContain(want);
+  });
+});
 
 describe('casesOf', () => {
   const wordsOf = (seed: number) =>

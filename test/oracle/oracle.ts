@@ -172,6 +172,8 @@ async function main(args: readonly string[]): Promise<boolean> {
   }
   const run = runOf(args);
   if (run === null) throw new Error(usage);
+  // Every program in a namespace has a listener that ends it.
+  process.setMaxListeners(64);
   mkdirSync(run.vectors, { recursive: true });
   mkdirSync(run.nodesIn, { recursive: true });
   return verify(run);
