@@ -7,7 +7,7 @@ import { canonicalIP } from '../../model/ip.ts';
 import type { Change, EndpointSlice, Key, Pod, Resource, Service } from '../../model/objects.ts';
 import { equalLabels, selects } from '../../model/selector.ts';
 import { isSelected } from '../../shadow/endpoints.ts';
-import { isControllers, isOwnedBy } from '../../shadow/endpointslice.ts';
+import { isControllers } from '../../shadow/endpointslice.ts';
 import {
   isMirrorable,
   mirroringWokenByService,
@@ -262,9 +262,9 @@ function unseenWrite(
     // takes only one that looks like the placeholder of the new Service.
     if (service === null || !isControllers(before) || !isTakenFor(service, before)) return null;
     const isOthers = before.owners.some(
-      ({ kind, name, uid }) => kind === 'Service' && name === service.name && uid !== service.uid,
+      ({ kind, uid }) => kind === 'Service' && uid !== service.uid,
     );
-    return isOthers && !isOwnedBy(before, service) ? 'service-recreated' : null;
+    return isOthers ? 'service-recreated' : null;
   }
   // The controller compares generations, which edits of owners or annotations do not raise.
   if (before.generation !== after.generation || before.portMap !== after.portMap) return null;

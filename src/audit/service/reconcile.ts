@@ -160,8 +160,7 @@ function createItem(
   // Endpoints that the API server refuses to the controller were written by another client.
   const isFrozen = isWrite && seen !== null && difference.cause === 'pod-without-node';
   const known = (isFrozen ? null : difference.cause) ?? seen;
-  const likely = difference.hindrance ?? (beginning || gap ? difference.likelyCause : null);
-  const cause = known ?? likely;
+  const cause = known ?? difference.hindrance ?? (beginning || gap ? difference.likelyCause : null);
   // The controller itself may answer an event late, with what is no longer as expected.
   const isDoubtful = isWrite && known === seen && (gap || at - audit.record.wokenAt <= lateWrite);
   const proven = known !== null && !isDoubtful;
