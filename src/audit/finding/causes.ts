@@ -40,7 +40,7 @@ export const causes = {
   'pod-without-node': {
     title: 'A selected pod has an address but no Node, so the API server refuses the Endpoints',
     condition: 'A pod that must be listed has an address and an empty spec.nodeName.',
-    codes: /^endpoints-/,
+    codes: /^endpoints-(?!orphaned|truncated)/,
     cure: 'Delete the pod or clear its address.',
     upstream: 'pkg/apis/core/validation/validation.go validateEndpointAddress',
   },
@@ -49,7 +49,7 @@ export const causes = {
     condition:
       'The object was as expected, then changed while its input did not, or holds what the ' +
       'controller never writes and does not look for; for slices, only in its metadata.',
-    codes: /^(endpoints-|slice-owner-|slice-orphaned|mirror-)/,
+    codes: /^(endpoints-(?!missing|orphaned|truncated)|slice-owner-|slice-orphaned|mirror-)/,
     cure:
       'See that kube-controller-manager runs, then change a label of the Service. Delete the ' +
       'object last, and only while it runs: until it is written anew, endpoints get no traffic.',
@@ -61,7 +61,7 @@ export const causes = {
       'A pod that should be listed names a Node that does not exist, or none. Such a sync writes ' +
       'the rest, unless it finds a cache older than its last write: so the slices changed within ' +
       '2 s of the last event that woke the controller. This cause is never more than likely.',
-    codes: /^slice-/,
+    codes: /^slice-(?!orphaned)/,
     cure: 'Delete the pod or bring the Node back; retries come at 1 s to 1,000 s, then never.',
     upstream: 'pkg/controller/endpointslice/endpointslice_controller.go handleErr',
   },
@@ -104,7 +104,7 @@ export const causes = {
       'A slice that the Service owns lost its service-name or managed-by label: the controller ' +
       'answers every sync with “informer cache is out of date”. Mirrored slices the same. It is ' +
       'only likely if nobody saw the loss: the controller may have been restarted since.',
-    codes: /^(slice|mirror)-/,
+    codes: /^(slice-(?!orphaned)|mirror-)/,
     cure:
       'Restart kube-controller-manager, which then writes another slice. Once that stands, ' +
       'delete this one.',
