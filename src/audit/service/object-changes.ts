@@ -45,10 +45,14 @@ const mostText = 200;
 
 /** `null` for what is absent: no value, an empty text, no items. */
 function textOf(value: unknown): string | null {
-  if (typeof value !== 'object' || value === null) return String(value ?? '') || null;
   if (Array.isArray(value)) return value.map(textOf).join(', ') || null;
-  const entries = Object.entries(value).filter(([, it]) => it !== null && it !== 0 && it !== false);
-  return entries.map(([key, it]) => `${key}=${String(it)}`).join(',') || null;
+  if (typeof value === 'object' && value !== null) {
+    const entries = Object.entries(value).filter(
+      ([, it]) => ![null, 0, false].includes(it as null),
+    );
+    return entries.map(([key, it]) => `${key}=${String(it)}`).join(',') || null;
+  }
+  return String((value as string | number | boolean | null | undefined) ?? '') || null;
 }
 
 /** What a change changed; of the labels of a pod, only those that the selector has count. */

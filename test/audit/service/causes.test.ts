@@ -44,7 +44,8 @@ function causeAfter(start: readonly AnyObject[], changes: readonly Happening[], 
   }
   const items = [...(serviceAuditor.audited.get('shop/web')?.items.values() ?? [])].flat();
   const found = items.find(({ difference }) => difference.code === code);
-  if (found === undefined) throw new Error(`No ${code}: ${items.map((it) => it.difference.code)}`);
+  if (found === undefined)
+    throw new Error(`No ${code}: ${items.map((it) => it.difference.code).join()}`);
   if (found.cause === null) return 'none';
   return `${found.proven ? 'certain' : 'likely'} ${found.cause}`;
 }
