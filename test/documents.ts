@@ -15,6 +15,7 @@ import { behaviorOfRules } from '../src/audit/node/observation.ts';
 import { families, sections } from '../src/output/metrics/families.ts';
 import type { MetricFamily } from '../src/output/metrics/family.ts';
 import { serviceFamilies } from '../src/output/metrics/service-rows.ts';
+import { isVerified, nameOf, releases } from '../src/shadow/release.ts';
 import { findAlert } from '../src/output/text/documentation-links.ts';
 import { readFolder } from './nodes/folder.ts';
 import { forwardingOf, summarizeNode } from './nodes/walk.ts';
@@ -256,6 +257,27 @@ export async function findingsDocument(): Promise<string> {
     ...causeEntries.map(causeSection),
   ];
   return await format(parts.join('\n\n'), { parser: 'markdown' });
+}
+
+// The table of releases in README.md, from src/shadow/release.ts.
+
+/** The releases, grouped by what was compared with real output; the newest first. */
+export function releasesTable(): Promise<string> {
+  const cell = (isCompared: boolean, what: string): string =>
+    isCompared ? `verified: compared with ${what}` : "audited by upstream's source, not verified";
+  const groups = Map.groupBy(releases.toReversed(), ({ minor }) =>
+    [
+      cell(isVerified('controllers', minor), 'what real controllers wrote'),
+      cell(isVerified('kubeProxy', minor), 'real rules and packets'),
+      'unknown: rules are not read',
+    ].join(' | '),
+  );
+  const rows = [...groups].map(
+    ([cells, group]) => `| ${group.map(nameOf).join(', ')} | ${cells} |`,
+  );
+  const head =
+    '| Kubernetes | Endpoints, EndpointSlices | nodes with iptables, nftables | IPVS, eBPF |';
+  return format([head, '|---|---|---|---|', ...rows].join('\n'), { parser: 'markdown' });
 }
 
 // docs/metrics.md as the catalogue renders to it.

@@ -10,6 +10,7 @@ import { gunzipSync, gzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 
 import { version } from '../src/model/program-version.ts';
+import { nameOf, newestRelease } from '../src/shadow/release.ts';
 import type { AuditReport } from '../src/output/text/report.ts';
 
 const main = fileURLToPath(new URL('../src/main.ts', import.meta.url));
@@ -265,7 +266,8 @@ describe('replay', () => {
     const lines = gunzipSync(readFileSync(recording)).toString().replace('v1.36.3', 'v1.99.0');
     const path = save('future.ndjson', lines);
     const ran = await run(['replay', path, '--until', '1795258560']);
-    expect(ran.err).toContain('v1.99.0 is not known; judged as 1.36');
+    const newest = nameOf(newestRelease);
+    expect(ran.err).toContain(`not verified: the cluster is v1.99.0, not ${newest}`);
   });
 });
 

@@ -10,7 +10,7 @@ import { describe, expect, test } from 'vitest';
 
 import { catalogue } from '../src/audit/finding/catalogue.ts';
 import { causes } from '../src/audit/finding/causes.ts';
-import { findingsDocument } from './documents.ts';
+import { findingsDocument, releasesTable } from './documents.ts';
 import { bannedPattern } from './words.ts';
 
 const root = join(import.meta.dirname, '..');
@@ -546,6 +546,16 @@ describe('words', () => {
     const tags = /^- \[(?:CHANGE|FEATURE|ENHANCEMENT|BUGFIX)\] \S/;
     const items = lines.filter((line) => line.startsWith('-'));
     expect(items.filter((line) => !tags.test(line))).toEqual([]);
+  });
+});
+
+describe('README.md', () => {
+  test('has the table of releases that release.ts renders to', async () => {
+    const table = /^\| Kubernetes +\|[\s\S]*?\n(?=\n)/m;
+    const want = await releasesTable();
+    const path = join(root, 'README.md');
+    if (process.env.UPDATE === '1') writeFileSync(path, read('README.md').replace(table, want));
+    expect(table.exec(readFileSync(path, 'utf8'))?.[0]).toBe(want);
   });
 });
 

@@ -18,6 +18,7 @@ import { createLagReport } from '../output/text/lag.ts';
 import type { AuditReport } from '../output/text/report.ts';
 import { summarizeMeasures } from '../output/text/report.ts';
 import { noTracingCounts } from '../output/traces/settings.ts';
+import { nameOf, unverifiedReasons } from '../shadow/release.ts';
 import type { Auditor } from './auditor.ts';
 import { explainTarget, nodeView, serviceStatus, serviceView } from './explanations.ts';
 import { countHints, summaryOfTotals } from './totals.ts';
@@ -106,6 +107,18 @@ function pageStatus(auditor: Auditor, source: string, live: LiveStatus) {
   };
 }
 
+/** Why the verdicts are not verified; empty if they are. A pass over all Nodes. */
+export function unverifiedIn(auditor: Auditor): string[] {
+  const nodes = [...auditor.store.listers.nodes.values()];
+  const { release } = auditor.released();
+  const audited = auditor.nodes()?.verdicts;
+  const kubelets = nodes.flatMap(({ kubeletMinor }) => kubeletMinor ?? []);
+  const proxies = nodes.flatMap(({ name, kubeletMinor }) =>
+    audited?.has(name) === true ? [kubeletMinor ?? release.minor] : [],
+  );
+  return unverifiedReasons(release, auditor.kubernetes(), kubelets, proxies);
+}
+
 /** A text that changes with every entry, every finding and every watch state. */
 function revisionOf(auditor: Auditor): string {
   const { samples, findings, progress } = auditor;
@@ -143,7 +156,8 @@ function metricsState(
     dropped: auditor.dropped(),
     now,
     startedAt: auditor.startedAt() ?? now,
-    releaseMinor: auditor.released().release.minor,
+    release: nameOf(auditor.released().release),
+    unverified: unverifiedIn(auditor),
     version,
     ready: whyNotReady(auditor, now) === null,
     agents: fleet === null ? noAgents : agentMetrics(auditor, fleet),
@@ -217,6 +231,7 @@ export function createReport(
   const totals = auditor.refreshTotals();
   const fills = [...totals.services].map(([key, { fill }]) => [key, fill] as const);
   const { release, by } = auditor.released();
+  const unverified = unverifiedIn(auditor);
   // A dump shows one moment, so the age of its differences is unknown.
   const timeless = kind === 'audit' && !auditor.options.live;
   return {
@@ -225,9 +240,10 @@ export function createReport(
     input: {
       sources,
       kubernetes: auditor.kubernetes(),
-      release: `1.${String(release.minor)}`,
+      release: nameOf(release),
       releaseBy: by,
-      verified: release.verified,
+      verified: unverified.length === 0,
+      unverified,
       from: timeless ? null : auditor.startedAt(),
       until: auditor.now(),
       complete: auditor.complete(),

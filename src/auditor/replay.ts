@@ -13,12 +13,13 @@ export interface ReplayPace {
   readonly until: number | null;
   /** Aborts the waiting and the replay. */
   readonly signal?: AbortSignal;
+  readonly onHeader?: () => void;
 }
 
 export async function replay(
   auditor: Auditor,
   entries: AsyncIterable<RecordingEntry>,
-  { speed, until, signal }: ReplayPace,
+  { speed, until, signal, onHeader }: ReplayPace,
 ): Promise<void> {
   const started = performance.now();
   let origin: number | null = null;
@@ -40,6 +41,7 @@ export async function replay(
     }
     if (signal?.aborted === true) return;
     auditor.take(entry);
+    if (entry.kind === 'header') onHeader?.();
   }
 }
 

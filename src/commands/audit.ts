@@ -11,7 +11,7 @@ import { readDump } from '../cluster/files/dump.ts';
 import { printAudit } from './replay.ts';
 import type { Cluster } from './shared/cluster.ts';
 import { auditOnce, isSettled, openCluster } from './shared/cluster.ts';
-import { problemLog, withProgress } from './shared/console.ts';
+import { problemLog, warnIfUnverified, withProgress } from './shared/console.ts';
 import type { AgentsFlags, AuditFlags, ClusterFlags, ReportFlags } from './shared/options.ts';
 import { auditorOptions } from './shared/options.ts';
 import type { RulesFlags } from './shared/rules-files.ts';
@@ -47,6 +47,7 @@ export async function auditDump(paths: readonly string[], options: AuditOptions)
     const object = `Node ${node}`;
     onProblem(problemAt(source, null, `There is no such Node in ${paths.join(', ')}`, { object }));
   }
+  warnIfUnverified(auditor);
   return printAudit(auditor, 'audit', paths, options, problems);
 }
 

@@ -18,7 +18,7 @@ import {
   printFinding,
   printReport,
   problemLog,
-  warnIfReleaseUnknown,
+  warnIfUnverified,
   withProgress,
 } from './shared/console.ts';
 import type { AuditFlags, ReportFlags } from './shared/options.ts';
@@ -63,7 +63,7 @@ export async function replayFile(path: string, options: ReplayOptions): Promise<
   const recording = await recordingOf(path, auditor, onProblem);
   const entries = withProgress(path, recording, () => auditor.now());
   await replay(auditor, entries, { speed: options.speed, until: options.until ?? null });
-  warnIfReleaseUnknown(auditor);
+  warnIfUnverified(auditor);
   if (isText) process.stdout.write('\n');
   return printAudit(auditor, 'replay', [path], options, problems);
 }

@@ -20,13 +20,7 @@ import { startTracing } from '../output/traces/tracing.ts';
 import { recordingOf } from './replay.ts';
 import type { Cluster } from './shared/cluster.ts';
 import { createLiveAuditor, openCluster } from './shared/cluster.ts';
-import {
-  fail,
-  printFinding,
-  printReport,
-  problemLog,
-  warnIfReleaseUnknown,
-} from './shared/console.ts';
+import { fail, printFinding, printReport, problemLog, warnIfUnverified } from './shared/console.ts';
 import type { AgentsFlags, AuditFlags, ClusterFlags, MetricsFlags } from './shared/options.ts';
 import { auditorOptions, perServiceOf } from './shared/options.ts';
 import { growHeapFaster, keepNewObjectsYoung, stopSignal } from './shared/process.ts';
@@ -85,7 +79,7 @@ export async function serveLive(
     onQuiet() {
       if (auditor.kubernetes() === named) return;
       named = auditor.kubernetes();
-      warnIfReleaseUnknown(auditor);
+      warnIfUnverified(auditor);
     },
   });
   const counters = () =>
@@ -126,7 +120,8 @@ async function serveRecording(path: string, options: ServeOptions): Promise<numb
   const pace = speed === Infinity ? 'full speed' : `${String(speed)} times its speed`;
   const served = [auditor, path, `Replaying ${path} at ${pace}`] as const;
   return serveDuring(served, options, tracing, {}, async () => {
-    await replay(auditor, entries, { speed, until: null, signal });
+    const onHeader = () => warnIfUnverified(auditor);
+    await replay(auditor, entries, { speed, until: null, signal, onHeader });
     if (signal.aborted) return;
     const shown = { kind: 'replay', sources: [path], namespace: null, problems: [] } as const;
     const report = createReport(auditor, shown);

@@ -3,8 +3,8 @@
 // differences between releases.
 //
 // The controller repacks (address, port) pairs into subsets: ports with the same addresses share a
-// subset. It accepts any other packing of the same pairs, so the shadow expects an address with
-// ports for each pod, and ignores packing, order and hashes.
+// subset. Since 1.35 it accepts any other packing of the same pairs; before, it writes its own. So
+// the shadow expects an address with ports for each pod, and ignores order and hashes.
 //
 // Above 1,000 addresses over all subsets the object is truncated. Which addresses remain is
 // arbitrary; how many of each subset remain is not, except for the order of the subsets.
@@ -14,7 +14,7 @@
 // ports of the same name and number (the API forbids them).
 
 import { getOrInsert } from '../model/get-or-insert.ts';
-import type { EndpointAddress, Labels, Pod, Port, Service } from '../model/objects.ts';
+import type { EndpointAddress, Endpoints, Labels, Pod, Port, Service } from '../model/objects.ts';
 import { label, manager, portKey } from '../model/objects.ts';
 import { addressesOf, carriesHostname, isListed, resolvePorts } from './pod.ts';
 import type { Release } from './release.ts';
@@ -132,6 +132,22 @@ export function repack(entries: readonly SubsetAddress[]): EndpointAddress[] {
       return address === undefined ? [] : [{ ...address, ready, ports }];
     }),
   );
+}
+
+/**
+ * Whether subsets are as repacking leaves them, apart from order: no pod twice under a port, no
+ * contradiction, no two subsets with the same addresses. `util.go` RepackSubsets.
+ */
+export function isPacked({ subsets }: Endpoints): boolean {
+  const idOf = (address: EndpointAddress): string => `${address.ip} ${uidOf(address)}`;
+  const all = subsets.flatMap(({ addresses }) => addresses);
+  const lists = subsets.map(({ addresses }) => addresses.map(idOf).sort().join());
+  const pairs = all.flatMap((it) =>
+    (it.ports.length === 0 ? [''] : it.ports.map(portKey)).map((key) => `${idOf(it)} ${key}`),
+  );
+  const facts = all.map((address) => JSON.stringify({ ...address, ports: null }));
+  const [a, b, c, d] = [lists, pairs, facts, all.map(idOf)].map((keys) => new Set(keys).size);
+  return a === lists.length && b === pairs.length && c === d;
 }
 
 /** Pods with one list of ports, as resolvePorts names them, that are ready or that are not. */

@@ -340,6 +340,16 @@ async function checkNode(theatre: Theatre, scene: Scene): Promise<void> {
     begin: async () => stopped.begin(scene),
     repair: async () => stopped.end?.(scene),
   });
+  const report = (kubeletVersion: string) => async () => {
+    const status = { nodeInfo: { kubeletVersion } };
+    await scene.client.call('PATCH', `/api/v1/nodes/${of.node}/status`, { status });
+  };
+  await play(theatre, {
+    title: 'a kubelet is newer than every known release',
+    expected: [{ alertname: 'EndpointAuditorReleaseNotVerified' }],
+    begin: report('v1.999.0'),
+    repair: report(newestVersion),
+  });
   const signal = (name: NodeJS.Signals) => () => Promise.resolve(of.agent.child.kill(name));
   await play(theatre, {
     title: 'the agent hangs',

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 
 import { expect, test } from 'vitest';
 
+import { newestRelease } from '../../src/shadow/release.ts';
 import { buildModule, newestVersion, versions } from './binaries.ts';
 
 test('the go.mod of a build is that of upstream with published modules', () => {
@@ -42,8 +43,9 @@ test.each(versions)('the sums of %s name modules of that release only', (version
   expect([...new Set(named)].sort()).toEqual([published, version]);
 });
 
-test('versions are sorted, the newest last', () => {
+test('versions are sorted, and the last is of the newest release', () => {
   const minors = versions.map((version) => Number(version.split('.')[1]));
   expect(minors).toEqual(minors.toSorted((a, b) => a - b));
   expect(newestVersion).toBe(versions.at(-1));
+  expect(minors.at(-1)).toBe(newestRelease.minor);
 });

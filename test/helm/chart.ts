@@ -8,6 +8,7 @@ import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { promisify } from 'node:util';
 
+import { newestVersion } from '../controlplane/binaries.ts';
 import { folder as alerts, ruleFiles } from '../alerts/alertmanager.ts';
 import { cacheFolder, goProgram } from '../processes.ts';
 import { programOf } from '../prometheus/server.ts';
@@ -94,7 +95,7 @@ async function checkAlerts(): Promise<void> {
 const render = (helm: string, values: string): Ran =>
   run(helm, [
     ...['template', 'endpoint-auditor', chart, '--namespace', 'monitoring'],
-    ...['--kube-version', 'v1.36.0', '--values', values],
+    ...['--kube-version', newestVersion, '--values', values],
   ]);
 
 function checkExample(helm: string, example: string): void {

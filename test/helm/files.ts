@@ -8,6 +8,7 @@ import { dirname, join } from 'node:path';
 import { format } from 'prettier';
 import { parse, parseAllDocuments } from 'yaml';
 
+import { newestVersion } from '../controlplane/binaries.ts';
 import { goProgram } from '../processes.ts';
 
 export const root = join(import.meta.dirname, '../..');
@@ -163,7 +164,7 @@ export function startPod(folder: string, pod: Pod, space?: string): ChildProcess
 // from the CRDs in their modules. A field that a schema does not know is an error.
 
 const modules = {
-  kubernetes: 'k8s.io/kubernetes@v1.36.3',
+  kubernetes: `k8s.io/kubernetes@${newestVersion}`,
   'prometheus-operator': 'github.com/prometheus-operator/prometheus-operator@v0.85.0',
   'cert-manager': 'github.com/cert-manager/cert-manager@v1.21.2',
 } as const;

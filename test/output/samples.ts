@@ -89,7 +89,8 @@ export function stateOf(more: Partial<MetricsState> = {}): MetricsState {
     dropped: { stale: 3 },
     now: moment,
     startedAt: moment - 300,
-    releaseMinor: 36,
+    release: '1.36',
+    unverified: [],
     version: '1.2.3',
     ready: true,
     watches: noWatches,
@@ -200,6 +201,7 @@ export function reportOf(state: MetricsState, more: Partial<AuditReport> = {}): 
       release: '1.36',
       releaseBy: 'version',
       verified: true,
+      unverified: [],
       from: moment - 300,
       until: moment,
       complete: true,
@@ -456,7 +458,13 @@ export const hostileReport: fc.Arbitrary<AuditReport> = fc
       findings,
       problems: [text],
       dropped: { [text]: 3 },
-      input: { ...reportOf(stateOf()).input, sources: [text], release: text, verified: false },
+      input: {
+        ...reportOf(stateOf()).input,
+        sources: [text],
+        release: text,
+        verified: false,
+        unverified: [text],
+      },
     }),
   );
 

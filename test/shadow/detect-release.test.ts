@@ -4,33 +4,42 @@ import { describe, expect, test } from 'vitest';
 
 import { label, manager } from '../../src/model/objects.ts';
 import { assumedRelease, chooseRelease, detectRelease } from '../../src/shadow/detect-release.ts';
-import { newestRelease, releaseOf } from '../../src/shadow/release.ts';
+import { newestRelease, oldestRelease, releaseOf } from '../../src/shadow/release.ts';
 import { endpoints, service, storeOf } from '../build.ts';
 
 const labelled = endpoints({ labels: { [label.endpointsManagedBy]: manager.endpoints } });
 const plain = endpoints({ labels: {} });
 const other = service({ name: 'api' });
+const newest = newestRelease.minor;
+const oldest = oldestRelease.minor;
 const unselected = service({ selector: null });
 
 describe('detectRelease', () => {
   const cases: [string, Parameters<typeof storeOf>[0], number | null, string][] = [
-    ['no evidence', [], null, '36 newest'],
-    ['the label is there', [service(), labelled], null, '36 labels'],
+    ['no evidence', [], null, `${newest} newest`],
+    ['the label is there', [service(), labelled], null, `${newest} labels`],
     ['it is not', [service(), plain], null, '32 labels'],
     [
       'of some it is',
       [service(), plain, other, { ...labelled, key: 'shop/api' }],
       null,
-      '36 labels',
+      `${newest} labels`,
     ],
-    ['Endpoints that people write have none', [unselected, plain], null, '36 newest'],
-    ['Endpoints without a Service neither', [plain], null, '36 newest'],
+    ['Endpoints that people write have none', [unselected, plain], null, `${newest} newest`],
+    ['Endpoints without a Service neither', [plain], null, `${newest} newest`],
     ['an old kubelet and no label', [service(), plain], 30, '32 kubelets and labels'],
-    ['a kubelet too old to be known', [service(), plain], 28, '32 kubelets and labels'],
-    ['a new kubelet and the label', [service(), labelled], 34, '36 kubelets and labels'],
-    ['a kubelet newer than the label is', [service(), plain], 33, '36 kubelets'],
-    ['kubelets alone', [], 30, '36 kubelets'],
-    ['a kubelet newer than all that is known', [service(), plain], 37, '36 newest'],
+    ['a kubelet of the release before', [], oldest - 1, `${newest} kubelets`],
+    ['a kubelet too old for all that is known', [service(), plain], 20, `${oldest} oldest`],
+    [
+      'one with Endpoints that have the label',
+      [service(), labelled],
+      20,
+      `${newest} kubelets and labels`,
+    ],
+    ['a new kubelet and the label', [service(), labelled], 34, `${newest} kubelets and labels`],
+    ['a kubelet newer than the label is', [service(), plain], 33, `${newest} kubelets`],
+    ['kubelets alone', [], 30, `${newest} kubelets`],
+    ['a kubelet newer than all that is known', [service(), plain], newest + 1, `${newest} newest`],
   ];
   test.each(cases)('%s', (_, objects, kubelet, want) => {
     const { release, by } = detectRelease(storeOf(objects).listers, kubelet);
@@ -38,13 +47,15 @@ describe('detectRelease', () => {
   });
 });
 
-describe('releasedAs', () => {
+describe('chooseRelease', () => {
   const old = releaseOf('v1.31.0');
   const cases: [string, typeof old, string | null, string][] = [
     ['the option goes before the version', old, 'v1.33.1', '31 option'],
     ['the version before what is guessed', null, 'v1.33.1', '33 version'],
-    ['a version that is not known is guessed', null, 'v1.99.0', '36 newest'],
-    ['no version is guessed', null, null, '36 newest'],
+    ['a version that is not known is guessed', null, 'v1.99.0', `${newest} newest`],
+    ['a version older than all known is the oldest', null, 'v1.20.15', `${oldest} oldest`],
+    ['the release before the oldest too', null, `v1.${oldest - 1}.0`, `${oldest} oldest`],
+    ['no version is guessed', null, null, `${newest} newest`],
   ];
   test.each(cases)('%s', (_, option, version, want) => {
     const { release, by } = chooseRelease(option, version, assumedRelease);

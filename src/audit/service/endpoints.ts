@@ -12,6 +12,7 @@ import {
   endpointsCapacity,
   expectedAddress,
   expectedLabels,
+  isPacked,
   isSelected,
   isTruncationOf,
   subsetCounts,
@@ -72,7 +73,19 @@ export function compareEndpoints(context: AuditContext, record: ServiceState): D
       likelyCause: isForeign ? 'hand-edited' : null,
     }),
     ...compareCapacity(endpoints, truncationOf(record)),
+    ...(truncationOf(record) === null ? comparePacking(context, endpoints) : []),
   ]);
+}
+
+const isPackedIn = new WeakMap<Endpoints, boolean>();
+
+function comparePacking({ release }: AuditContext, endpoints: Endpoints): Difference[] {
+  if (release.repacksEndpoints) return [];
+  if (getOrInsert(isPackedIn, endpoints, () => isPacked(endpoints))) return [];
+  const texts = ['each pod once under each port', 'another packing'] as const;
+  const more = { subject: 'packing', likelyCause: 'hand-edited' } as const;
+  const object = `Endpoints ${endpoints.key}`;
+  return [difference('endpoints-address-different', object, 'subsets', ...texts, more)];
 }
 
 const ownLabels: readonly string[] = [label.headless, label.endpointsManagedBy];

@@ -15,7 +15,7 @@ import { createConnection } from '../../cluster/api/transport/connection.ts';
 import { isConfigured, openAccount } from '../../cluster/api/transport/kubeconfig.ts';
 import type { OnProblem } from '../../cluster/decode/problem.ts';
 import { problemAt } from '../../cluster/decode/problem.ts';
-import { warnIfReleaseUnknown } from './console.ts';
+import { warnIfUnverified } from './console.ts';
 import type { AgentsFlags, AuditFlags, ClusterFlags } from './options.ts';
 import { auditorOptions, scopeOf } from './options.ts';
 import { stopSignal } from './process.ts';
@@ -167,7 +167,7 @@ export async function auditOnce(
   if (auditor.serviceAuditor() === null) {
     throw new Error(`${server}: not all lists are complete: ${auditor.awaited().join(', ')}`);
   }
-  warnIfReleaseUnknown(auditor);
+  warnIfUnverified(auditor);
   return auditor;
 }
 

@@ -2,12 +2,13 @@
 
 import type { Finding } from '../../audit/finding/catalogue.ts';
 import type { Auditor } from '../../auditor/auditor.ts';
+import { unverifiedIn } from '../../auditor/queries.ts';
 import type { Problem } from '../../cluster/decode/problem.ts';
 import { problemText } from '../../cluster/decode/problem.ts';
-import { formatTime } from '../../output/text/format.ts';
+import { formatTime, formatUnverified } from '../../output/text/format.ts';
 import type { AuditReport, ReportFormat } from '../../output/text/report.ts';
 import { formatFindingLine, renderReport } from '../../output/text/report.ts';
-import { releaseOf } from '../../shadow/release.ts';
+import { nameOf } from '../../shadow/release.ts';
 
 export const colour = process.stdout.isTTY && (process.env.NO_COLOR ?? '') === '';
 
@@ -84,10 +85,10 @@ export function exitCodeOf({ unknown, services, foreign, findings }: AuditReport
   return findings.some(({ severity }) => severity !== 'info') ? 1 : 0;
 }
 
-/** Warns that an unknown release is audited as the newest known one. */
-export function warnIfReleaseUnknown(auditor: Auditor): void {
-  const named = auditor.kubernetes();
-  if (named === null || releaseOf(named) !== null) return;
-  const minor = String(auditor.released().release.minor);
-  fail(`Kubernetes ${named} is not known; judged as 1.${minor} (see --kubernetes-version)`);
+/** Warns if the verdicts on the cluster's release are not verified. */
+export function warnIfUnverified(auditor: Auditor): void {
+  const unverified = formatUnverified(unverifiedIn(auditor));
+  if (unverified === '') return;
+  const name = nameOf(auditor.released().release);
+  fail(`Audited as Kubernetes ${name}, ${unverified} (see --kubernetes-version)`);
 }

@@ -14,7 +14,7 @@ import { perServiceModes } from '../../output/metrics/service-rows.ts';
 import type { ReportFormat } from '../../output/text/report.ts';
 import { defaultMaxEndpointsPerSlice } from '../../shadow/endpointslice.ts';
 import type { Release } from '../../shadow/release.ts';
-import { releaseOf, releases } from '../../shadow/release.ts';
+import { nameOf, releaseOf, releases } from '../../shadow/release.ts';
 
 export interface AuditFlags {
   readonly kubernetesVersion?: Release;
@@ -125,7 +125,7 @@ export const parseTime = parser('Unix seconds or RFC 3339: 2026-11-21T10:56:46Z'
   return Number.isNaN(time) ? undefined : time;
 });
 
-const releaseNames = releases.map(({ minor }) => `1.${String(minor)}`).join(', ');
+const releaseNames = releases.map(nameOf).join(', ');
 
 export const parseRelease = parser(
   `a release among ${releaseNames}`,

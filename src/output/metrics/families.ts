@@ -396,9 +396,11 @@ export const sections = Object.entries({
     ),
     release_info: samples(
       'gauge',
-      'Always 1; the label is the Kubernetes release whose controllers are shadowed.',
-      ({ releaseMinor }) => [{ labels: { release: `1.${releaseMinor}` }, value: 1 }],
-      { release: [] },
+      'Always 1; the audited Kubernetes release, and whether verdicts on the cluster are verified.',
+      ({ release, unverified }) => [
+        { labels: { release, verified: String(unverified.length === 0) }, value: 1 },
+      ],
+      { release: [], verified: [] },
     ),
   },
 }).map(([title, section]) => [title, nameFamilies('endpoint_auditor_', section)] as const);

@@ -22,7 +22,9 @@ export interface MetricsState extends ServiceSums, Measurements {
   readonly now: number;
   readonly startedAt: number;
   /** The minor version of the shadowed release: 36 for 1.36. */
-  readonly releaseMinor: number;
+  readonly release: string;
+  /** Why the verdicts are not verified; empty if they are. */
+  readonly unverified: readonly string[];
   readonly version: string;
   readonly ready: boolean;
   /** Empty if the input is not live. */

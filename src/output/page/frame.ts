@@ -4,7 +4,7 @@
 import { createHash } from 'node:crypto';
 
 import type { PageStatus } from '../../auditor/queries.ts';
-import { formatCount, truncate } from '../text/format.ts';
+import { formatCount, formatUnverified, truncate } from '../text/format.ts';
 import { clientScript, style, uplotScript } from './asset-texts.ts';
 import type { Html } from './parts.ts';
 import { formatMoment, markup } from './parts.ts';
@@ -46,7 +46,8 @@ function inputText({ metrics, kubernetes, source }: PageStatus): string {
   const parts = [
     truncate(source, 200),
     kubernetes === null ? '' : `Kubernetes ${truncate(kubernetes, 40)}`,
-    `shadowed as 1.${metrics.releaseMinor}`,
+    `shadowed as ${metrics.release}`,
+    formatUnverified(metrics.unverified.map((reason) => truncate(reason, 80))),
     formatCount(metrics.summary.services, 'Service'),
   ];
   return parts.filter((part) => part !== '').join(' · ');

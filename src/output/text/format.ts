@@ -95,6 +95,10 @@ export const formatCause = ({ cause, causeProven }: ReportedFinding): string =>
 export const formatCount = (count: number, noun: string, plural = `${noun}s`): string =>
   `${count} ${count === 1 ? noun : plural}`;
 
+/** `not verified: the cluster is v1.99.0, not 1.36`; '' without reasons. */
+export const formatUnverified = (reasons: readonly string[]): string =>
+  reasons.length === 0 ? '' : `not verified: ${escapeInvisible(reasons.join(', '))}`;
+
 /** `3 different, 1 unknown`, without the counts that are 0. */
 export const formatCounts = (counts: Readonly<Record<string, number | undefined>>): string =>
   Object.entries(counts)

@@ -35,6 +35,7 @@ import {
   formatLag,
   formatTable,
   formatTime,
+  formatUnverified,
   gap,
   invisible,
   paint,
@@ -55,8 +56,9 @@ export interface AuditReport extends Omit<Summary, 'findings' | 'pendingSince'> 
     readonly release: string;
     /** The source of the release; `newest` if the input does not contain one. */
     readonly releaseBy: DetectedRelease['by'];
-    /** The release was compared with a real control plane. */
+    /** Whether all verdicts on the cluster are verified, and why not. */
     readonly verified: boolean;
+    readonly unverified: readonly string[];
     readonly from: number | null;
     readonly until: number | null;
     /** Whether a recording has the end that its recorder writes; null for a dump. */
@@ -259,7 +261,8 @@ function formatHeadline({ findings, services, unknown, verdicts }: AuditReport):
 /** The assumed release and its source; '' if the input or the user names the release. */
 function formatRelease({ release, releaseBy }: AuditReport['input']): string {
   if (releaseBy === 'option' || releaseBy === 'version') return '';
-  const by = releaseBy === 'newest' ? 'the newest known: none is told' : `by its ${releaseBy}`;
+  const isAssumed = releaseBy === 'newest' || releaseBy === 'oldest';
+  const by = isAssumed ? `the ${releaseBy} known` : `by its ${releaseBy}`;
   return `judged as ${escapeInvisible(release)}, ${by}`;
 }
 
@@ -278,7 +281,7 @@ function summarizeReport(report: AuditReport): string[] {
     foreign === 0 ? '' : `written by others: ${formatCount(foreign, 'Service')}`,
     drops === '' ? '' : `input dropped${all}: ${drops}`,
     formatRelease(input),
-    input.verified ? '' : `release ${escapeInvisible(input.release)} is not verified`,
+    formatUnverified(input.unverified),
   ].filter((note) => note !== '');
   const lags = verdictOutputs.flatMap((output) => {
     const { count, p50, p99 } = measures.convergenceLag[output].all;

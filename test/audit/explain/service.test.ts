@@ -3,6 +3,7 @@
 
 import { describe, expect, test } from 'vitest';
 
+import { nameOf, newestRelease } from '../../../src/shadow/release.ts';
 import type { Reason } from '../../../src/audit/explain/explanation.ts';
 import { explainService } from '../../../src/audit/explain/service.ts';
 import type { AnyObject } from '../../../src/model/objects.ts';
@@ -131,7 +132,12 @@ describe('hints', () => {
     ['auto, none', service({ topologyAuto: true }), slice(), 'no hints although topology-mode'],
     ['auto, some', service({ topologyAuto: true }), hinted, 'hints for zone-a'],
     ['by zone', service({ trafficDistribution: 'PreferClose' }), hinted, 'for its own zone'],
-    ['unknown', service({ trafficDistribution: 'Odd' }), slice(), 'Odd is not served by 1.36'],
+    [
+      'unknown',
+      service({ trafficDistribution: 'Odd' }),
+      slice(),
+      `Odd is not served by ${nameOf(newestRelease)}`,
+    ],
   ])('%s', (_, of, one, want) => {
     const texts = textsOf(explained(of, pod(), endpoints(), one).reasons);
     expect(texts.join('\n')).toContain(want);

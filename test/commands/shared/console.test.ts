@@ -8,8 +8,9 @@ import {
   printReport,
   problemLog,
   printFinding,
-  warnIfReleaseUnknown,
+  warnIfUnverified,
 } from '../../../src/commands/shared/console.ts';
+import { nameOf, newestRelease, oldestRelease, verified } from '../../../src/shadow/release.ts';
 import { auditorOf, header } from '../../build.ts';
 import { conformState, findingOf, reportOf, stateOf } from '../../output/samples.ts';
 import { printed } from '../../live-cluster.ts';
@@ -51,12 +52,24 @@ test('a finding is one line', () => {
   expect(out()).toMatch(/^10:56:46 OPEN +critical shop\/web .*\n$/);
 });
 
-test('an unknown release is named in a warning', () => {
+test.each([
+  ['v1.99.0', nameOf(newestRelease)],
+  ['v1.20.3', nameOf(oldestRelease)],
+])('the unknown release %s is in a warning, and the audited %s', (version, audited) => {
   const { err } = printed();
   const { auditor } = auditorOf(0);
-  auditor.take(header(1, 'v1.99.0'));
-  warnIfReleaseUnknown(auditor);
-  expect(err()).toContain('Kubernetes v1.99.0 is not known; judged as 1.36');
+  auditor.take(header(1, version));
+  warnIfUnverified(auditor);
+  const reason = `the cluster is ${version}, not ${audited}`;
+  expect(err()).toContain(`Audited as Kubernetes ${audited}, not verified: ${reason}`);
+});
+
+test('a verified release causes no warning', () => {
+  const { err } = printed();
+  const { auditor } = auditorOf(0);
+  auditor.take(header(1, verified.controllers.at(-1)));
+  warnIfUnverified(auditor);
+  expect(err()).toBe('');
 });
 
 test.each<[string | undefined, boolean]>([

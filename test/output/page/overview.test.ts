@@ -22,6 +22,16 @@ import {
 const codes = Object.keys(catalogue) as Code[];
 
 describe('the overview', () => {
+  test('names the reasons why a release is not verified', () => {
+    const unverified = ['controllers of 1.29 were not compared'];
+    const status = statusOf();
+    const metrics = { ...status.metrics, release: '1.29', unverified };
+    const text = wordsIn(renderOverview({ ...status, metrics }));
+    expect(text).toContain(
+      'shadowed as 1.29 · not verified: controllers of 1.29 were not compared',
+    );
+  });
+
   test('shows the headline and the open findings', () => {
     const text = wordsIn(renderOverview(statusOf()));
     expect(text).toContain('2 findings 1 critical, 1 info, among 21 Services');

@@ -212,9 +212,10 @@ describe('the headline', () => {
     }
     countConvergence(state.convergence, { output: 'endpoints', operation: 'remove', seconds: 3 });
     const { input } = reportOf(state);
-    const lines = table(reportOf(state, { input: { ...input, release: '1.34', verified: false } }));
+    const unverified = ['controllers of 1.34 were not compared'];
+    const lines = table(reportOf(state, { input: { ...input, verified: false, unverified } }));
     expect(lines.slice(-2)).toEqual([
-      'Besides: release 1.34 is not verified',
+      'Besides: not verified: controllers of 1.34 were not compared',
       'Convergence lag p50 / p99: endpoints 18 ms / 25 ms of 101',
     ]);
   });
@@ -222,11 +223,17 @@ describe('the headline', () => {
 
 test('an assumed release is shown with its source', () => {
   const { input } = reportOf(conformState());
-  const said = (releaseBy: AuditReport['input']['releaseBy']): string =>
-    table(reportOf(conformState(), { input: { ...input, release: '1.33', releaseBy } })).at(-1) ??
-    '';
+  const said = (
+    releaseBy: AuditReport['input']['releaseBy'],
+    kubernetes: string | null = null,
+  ): string => {
+    const chosen = { ...input, release: '1.33', releaseBy, kubernetes };
+    return table(reportOf(conformState(), { input: chosen })).at(-1) ?? '';
+  };
   expect(said('kubelets and labels')).toBe('Besides: judged as 1.33, by its kubelets and labels');
-  expect(said('newest')).toBe('Besides: judged as 1.33, the newest known: none is told');
+  expect(said('newest')).toBe('Besides: judged as 1.33, the newest known');
+  expect(said('newest', 'v1.99.0')).toBe('Besides: judged as 1.33, the newest known');
+  expect(said('oldest', 'v1.20.0')).toBe('Besides: judged as 1.33, the oldest known');
   expect(said('version')).not.toContain('1.33');
   expect(said('option')).not.toContain('1.33');
 });
