@@ -66,8 +66,8 @@ const createState = (options: NodeRulesOptions) => ({
   nodes: null as Nodes | null,
   unreadable: 0,
   reports: new Map<string, LastReport>(),
-  /** Missing parts of the dumps of a node, as they were reported last. */
-  lacking: new Map<string, string>(),
+  /** What makes a node unknown, as it was reported last. */
+  obstacles: new Map<string, string>(),
 });
 
 export function createNodeRules(options: NodeRulesOptions) {
@@ -110,7 +110,7 @@ function ensureNodes(state: State): Nodes {
 
 function applyEntries(state: State, entries: readonly NodeEntry[], at: number): void {
   for (const entry of entries) applyEntry(state, entry, at);
-  for (const node of new Set(entries.map((entry) => entry.node))) reportLacking(state, node);
+  for (const node of new Set(entries.map((entry) => entry.node))) reportObstacles(state, node);
 }
 
 function applyEntry(state: State, entry: NodeEntry, now: number): void {
@@ -142,13 +142,19 @@ function applyEntry(state: State, entry: NodeEntry, now: number): void {
 
 const versionOf = ({ minor }: NodeRulesOptions): string => `v1.${String(minor())}.0`;
 
-/** Reports missing parts of dumps, once until they change. */
-function reportLacking({ options, nodes, lacking }: State, node: string): void {
-  const text = [...new Set((nodes?.lacks(node) ?? []).map(lackText))].join('; ');
-  if (text !== '' && text !== lacking.get(node)) {
-    options.onProblem(problemAt(`rules of ${node}`, null, text, { object: `Node ${node}` }));
+/** Reports what makes a node unknown, once until that changes. */
+function reportObstacles({ options, nodes, obstacles }: State, node: string): void {
+  const { lacks = [], refused = null } = nodes?.obstacles(node) ?? {};
+  const object = `Node ${node}`;
+  const missing = [...new Set(lacks.map(lackText))].join('; ');
+  const message = refused === null ? missing : `kube-proxy of this release takes ${refused.taken}`;
+  const details = refused && { field: refused.field, value: valueText(refused.value) };
+  const source = refused === null ? `rules of ${node}` : `kube-proxy's configuration on ${node}`;
+  const text = JSON.stringify([message, details]);
+  if (message !== '' && text !== obstacles.get(node)) {
+    options.onProblem(problemAt(source, null, message, { object, ...details }));
   }
-  lacking.set(node, text);
+  obstacles.set(node, text);
 }
 
 function* takeAgentEntry(state: State, entry: AgentEntry): Steps {
@@ -170,6 +176,7 @@ function* takeAgentEntry(state: State, entry: AgentEntry): Steps {
   const { lasting, seenAt, outcomes, onNeed } = entry;
   const isLast = outcomes !== null;
   onNeed(yield* nodes.applyReport(node, { rules, version, config, lasting }, seenAt, isLast));
+  reportObstacles(state, node);
 }
 
 function readReport(

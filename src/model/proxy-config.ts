@@ -22,7 +22,7 @@ export const defaultProxyConfig = (mode: (typeof proxyModes)[number], minor: num
   clusterCIDRs: [] as readonly string[],
   bridgeInterface: '',
   interfaceNamePrefix: '',
-  /** CIDRs, or `primary` alone; empty: the default of the mode. */
+  /** CIDRs and the keywords of kube-proxy; empty: the default of the mode. */
   nodePortAddresses: (mode === 'nftables' ? ['primary'] : []) as readonly string[],
   masqueradeAll: false,
   /** Only of iptables mode. */

@@ -1,7 +1,10 @@
 // What kube-proxy derives from its Node: local addresses, addresses with node ports, sources that
 // are pods, and node IPs. util/nodeport_addresses.go, util/localdetector.go of pkg/proxy,
-// detectNodeIPs of cmd/kube-proxy/app/server.go and getLocalDetectors of server_linux.go,
-// kubernetes@v1.36.3.
+// detectNodeIPs and expandNodePortAddressKeywords of cmd/kube-proxy/app/server.go and
+// getLocalDetectors of server_linux.go, kubernetes@v1.37.2.
+//
+// Left out: KubeProxyNFTablesLocalhostNodePorts, which is off: its rules reject packets of the node
+// itself to node ports of loopback addresses, where nftables mode has no frontends.
 
 import type { CIDR } from '../model/ip.ts';
 import { everything, isWithinAny, parseCIDR, parseIP } from '../model/ip.ts';
@@ -63,18 +66,37 @@ function nodeIPsOf(node: Node, { bindAddress }: ProxyConfig): Record<Family, str
   return found;
 }
 
-/** NewNodePortAddresses and GetNodeIPs, for addresses that are local. */
+const keywords: readonly string[] = ['primary', 'localhost', 'all'];
+
+/** The item that a kube-proxy of this release refuses: validateKubeProxyNodePortAddress. */
+export function refusedNodePortAddress({ minor, nodePortAddresses: list }: ProxyConfig) {
+  const hasKeywords = minor >= 37;
+  const isTaken = (text: string, at: number): boolean => {
+    if (hasKeywords && keywords.includes(text)) return list.indexOf(text) === at;
+    if (!hasKeywords && text === 'primary') return list.length === 1;
+    return text === text.trim() && parseCIDR(text) !== null;
+  };
+  const at = list.findIndex((text, at) => !isTaken(text, at));
+  if (at < 0) return null;
+  const words = hasKeywords ? 'each of primary, localhost and all once' : 'primary alone';
+  return { field: `nodePortAddresses[${at}]`, value: list[at] ?? '', taken: `CIDRs, or ${words}` };
+}
+
+/** expandNodePortAddressKeywords, NewNodePortAddresses and GetNodeIPs, for local addresses. */
 function nodePortsAt(
   { mode, nodePortAddresses, localhostNodePorts }: ProxyConfig,
   nodeIP: Readonly<Record<Family, string>>,
 ): (address: string) => boolean {
-  const isDefault = nodePortAddresses.length === 0;
-  const primary = isDefault ? mode === 'nftables' : nodePortAddresses.join() === 'primary';
-  const own = [`${nodeIP.IPv4}/32`, `${nodeIP.IPv6}/128`];
-  const isOwn = (text: string): boolean => !isLoopback(text.split('/')[0] ?? '');
-  const given = (primary ? own.filter(isOwn) : nodePortAddresses)
-    .map(parseCIDR)
-    .filter((cidr) => cidr !== null);
+  const own = [nodeIP.IPv4, nodeIP.IPv6].filter((address) => !isLoopback(address));
+  const rangesOf = (text: string): readonly (CIDR | null)[] => {
+    if (text === 'localhost') return loopbacks;
+    if (text === 'all') return Object.values(everything);
+    if (text !== 'primary') return [parseCIDR(text)];
+    return own.map((address) => parseCIDR(`${address}/${address.includes(':') ? 128 : 32}`));
+  };
+  const isDefault = nodePortAddresses.length === 0 && mode === 'nftables';
+  const texts = isDefault ? ['primary'] : nodePortAddresses;
+  const given = texts.flatMap(rangesOf).filter((range) => range !== null);
   const served = { IPv4: ofFamily(given, 'IPv4'), IPv6: ofFamily(given, 'IPv6') };
   const onLocalhost =
     mode === 'iptables' && localhostNodePorts && served.IPv4.some(reachesLocalhost);

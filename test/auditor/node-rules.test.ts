@@ -141,6 +141,26 @@ test('a node in a mode without a model is unknown', () => {
   expect(reasons()).toEqual(['proxy-mode-not-modelled']);
 });
 
+test('a node is unknown if its kube-proxy refuses a node port address', () => {
+  const config = { nodePortAddresses: ['primary', 'localhost'] };
+  const { rules, reasons, problems } = begun({ ...node, kubeletMinor: 36 });
+  rules.begin(0);
+  rules.take(file('iptables-save.txt', { config }), 0);
+  rules.take(file('iptables-save.txt', { config }), 1);
+  expect(reasons()).toEqual(['proxy-config-refused']);
+  expect(problems).toMatchObject([
+    {
+      ...{ object: 'Node node-a', field: 'nodePortAddresses[0]', value: '"primary"' },
+      message: 'kube-proxy of this release takes CIDRs, or primary alone',
+    },
+  ]);
+  const later = begun({ ...node, kubeletMinor: 37 });
+  later.rules.begin(0);
+  later.rules.take(file('iptables-save.txt', { config }), 0);
+  expect(later.reasons()).not.toContain('proxy-config-refused');
+  expect(later.problems).toEqual([]);
+});
+
 describe.each(['iptables-nft', 'nftables'])(
   'a kube-proxy of 1.33 with %s under 1.36',
   (backend) => {

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 
 import type { Packet, ProxyConfig } from '../../src/model/proxy-config.ts';
 import { defaultProxyConfig } from '../../src/model/proxy-config.ts';
-import { isLoopback, proxyNode } from '../../src/shadow/proxy-node.ts';
+import { isLoopback, proxyNode, refusedNodePortAddress } from '../../src/shadow/proxy-node.ts';
 import { node } from '../build.ts';
 
 const own = node({
@@ -39,10 +39,41 @@ describe('node ports', () => {
       [first, outer, gateway, six],
     ],
     ['everything', 'nftables', { nodePortAddresses: ['0.0.0.0/0'] }, [first, outer, gateway, six]],
+    ['localhost by its keyword', 'iptables', { nodePortAddresses: ['localhost'] }, [home]],
+    ['no keyword for IPv6 localhost', 'nftables', { nodePortAddresses: ['localhost'] }, []],
+    [
+      'two keywords',
+      'iptables',
+      { nodePortAddresses: ['localhost', 'primary'] },
+      [first, six, home],
+    ],
+    [
+      'a keyword and a range',
+      'nftables',
+      { nodePortAddresses: ['primary', '10.244.1.0/24'] },
+      [first, gateway, six],
+    ],
+    ['all', 'nftables', { nodePortAddresses: ['all'] }, [first, outer, gateway, six]],
   ])('%s (%s, %j)', (_, mode, more, want) => {
     const { servesNodePorts } = nodeOf(more, mode);
     expect(addresses.filter((address) => servesNodePorts(address))).toEqual(want);
   });
+});
+
+test.each<[number, string[], string | null]>([
+  [36, ['primary'], null],
+  [36, ['10.0.0.0/8', 'fd00::/8'], null],
+  [36, ['primary', '10.0.0.0/8'], 'nodePortAddresses[0]'],
+  [36, ['10.0.0.0/8', 'primary'], 'nodePortAddresses[1]'],
+  [36, ['localhost'], 'nodePortAddresses[0]'],
+  [37, ['localhost', '10.0.0.0/8', 'all', 'primary'], null],
+  [37, ['primary', '10.0.0.0/8', 'primary'], 'nodePortAddresses[2]'],
+  [37, ['10.0.0.0/8', 'nonsense'], 'nodePortAddresses[1]'],
+  [37, ['10.0.0.1'], 'nodePortAddresses[0]'],
+  [37, [' 10.0.0.0/8'], 'nodePortAddresses[0]'],
+])('kube-proxy 1.%i with nodePortAddresses %j refuses %s', (minor, nodePortAddresses, field) => {
+  const config = { ...defaultProxyConfig('iptables', minor), nodePortAddresses };
+  expect(refusedNodePortAddress(config)?.field ?? null).toBe(field);
 });
 
 test('an ExternalIP is local where an interface has it, and may be the node IP', () => {

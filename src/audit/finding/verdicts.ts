@@ -7,6 +7,7 @@ export type Verdict = 'conform' | 'pending' | 'different' | 'unknown';
 const nodeUnknownText = {
   'node-not-known': 'the input has no such Node',
   'proxy-mode-not-modelled': 'the mode of kube-proxy there is not modelled',
+  'proxy-config-refused': 'kube-proxy of that release refuses its configuration',
   'rules-not-known': 'the rules of the node are not known',
   'rules-not-whole': 'the dumps do not tell all rules of the node',
   'rules-not-understood': 'rules of the node are not understood',

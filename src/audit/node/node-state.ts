@@ -3,6 +3,7 @@
 import type { Key } from '../../model/objects.ts';
 import type { ProxyConfig } from '../../model/proxy-config.ts';
 import type { RulesDump } from '../../rules/parse/rules-dump.ts';
+import type { refusedNodePortAddress } from '../../shadow/proxy-node.ts';
 import type { ProxiedPort } from '../../shadow/service-port.ts';
 import type { NodeUnknownReason, UnknownReason, Verdict } from '../finding/verdicts.ts';
 import type { PendingDifference } from '../pending/pending.ts';
@@ -27,6 +28,7 @@ export const newNodeState = (name: string) => ({
   lasting: 0,
   /** Why the node cannot be observed; null if it can. */
   unknownReason: null as NodeUnknownReason | null,
+  refused: null as ReturnType<typeof refusedNodePortAddress>,
   last: null as LastAudit | null,
   divergences: new Map() as Divergences,
   clocks: new Map<string, DifferenceClock>(),

@@ -15,9 +15,9 @@ import type { Packet, ProxyConfig } from '../../model/proxy-config.ts';
 import type { Steps } from '../../model/run-to-end.ts';
 import { runToEnd } from '../../model/run-to-end.ts';
 import type { RulesDump } from '../../rules/parse/rules-dump.ts';
-import type { Lack } from '../../rules/ruleset.ts';
 import type { Frontend } from '../../shadow/forwarding.ts';
 import { expectedForwarding } from '../../shadow/forwarding.ts';
+import { refusedNodePortAddress } from '../../shadow/proxy-node.ts';
 import type { NodeUnknownReason } from '../finding/verdicts.ts';
 import type { PendingFindings } from '../pending/pending.ts';
 import type { ConvergenceSample } from '../service/reconcile.ts';
@@ -108,7 +108,11 @@ export function createNodes(given: NodesOptions) {
     summary: (now: number) => summaryOf(options, now),
     tracePort: (node: string, service: Key, name: string) =>
       tracePort(options, states.get(node), service, name),
-    lacks: (name: string): readonly Lack[] => states.get(name)?.observation?.lacks ?? [],
+    /** What makes the node unknown, at the last reading. */
+    obstacles(name: string) {
+      const { observation = null, refused = null } = states.get(name) ?? {};
+      return { lacks: observation?.lacks ?? [], refused };
+    },
   };
 }
 
@@ -140,11 +144,14 @@ function observe({ listers, minor }: Options, state: NodeState) {
   if (read.length < dumps.size) return 'rules-not-known';
   state.observation ??= observeDumps(read, node, minor(), given);
   const { rules, families, lacks } = state.observation;
-  const config = { ...state.observation.config, ...given };
-  if (config.mode === 'ipvs') return 'proxy-mode-not-modelled';
-  if (lacks.length > 0) return 'rules-not-whole';
+  const merged = { ...state.observation.config, ...given };
   // Dumps and configurations do not show the minor version; the Node may have the kubelet's.
-  return { node, rules, families, config: { ...config, minor: node.kubeletMinor ?? config.minor } };
+  const config = { ...merged, minor: node.kubeletMinor ?? merged.minor };
+  if (config.mode === 'ipvs') return 'proxy-mode-not-modelled';
+  state.refused = refusedNodePortAddress(config);
+  if (state.refused !== null) return 'proxy-config-refused';
+  if (lacks.length > 0) return 'rules-not-whole';
+  return { node, rules, families, config };
 }
 
 type Observed = Exclude<ReturnType<typeof observe>, string>;

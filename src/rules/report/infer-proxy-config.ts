@@ -6,8 +6,11 @@
 // One rule may be broken, so rules of one kind vote. A setting that no rule shows is left out, and
 // so is one that the address families disagree about.
 //
-// Left out: masqueradeAll up to v1.22, whose KUBE-SERVICES marks external IPs in the same way; node
-// port addresses that the node does not have: no rule leads to them.
+// Node ports at loopback addresses only have no rule in IPv6, and none at all in nftables mode. That
+// is a setting if no family has a rule for another address: one broken rule is of one family.
+//
+// Left out: masqueradeAll up to v1.22, whose KUBE-SERVICES marks external IPs in the same way; other
+// node port addresses that the node does not have: no rule leads to them.
 
 import type { ProxyConfig } from '../../model/proxy-config.ts';
 import { formatAddress } from '../../model/ip.ts';
@@ -143,10 +146,16 @@ function networkOf({ low, high }: Range): string | null {
 function nodePortsIn(tables: readonly Table[]): InferredSettings {
   const addresses = new Set<string>();
   let localhostNodePorts = true;
+  let isFilled = false;
+  let families = 0;
   for (const table of tables) {
     const chain = table.chains.get(isKubeProxys(table) ? 'services' : 'KUBE-SERVICES');
-    for (const { statements } of chain === undefined ? [] : rulesOf(chain)) {
-      if (!statements.some(leadsToNodePorts)) continue;
+    const rules = chain === undefined ? [] : rulesOf(chain);
+    const ways = rules.filter(({ statements }) => statements.some(leadsToNodePorts));
+    isFilled ||= rules.length > 0;
+    // iptables mode has one rule for each address, nftables mode one for a set of them.
+    if (chain !== undefined && (ways.length > 0 || !isKubeProxys(table))) families++;
+    for (const { statements } of ways) {
       if (!statements.some(asksLocal)) {
         const networks = statements.flatMap(destinationsOf).map(networkOf);
         for (const network of networks) if (network !== null) addresses.add(network);
@@ -157,7 +166,12 @@ function nodePortsIn(tables: readonly Table[]): InferredSettings {
       }
     }
   }
-  return addresses.size === 0 ? {} : { nodePortAddresses: [...addresses], localhostNodePorts };
+  const found = [...addresses];
+  if (families === 2 && isFilled && found.every((text) => text.startsWith('127.'))) {
+    localhostNodePorts = found.length > 0;
+    return { nodePortAddresses: ['127.0.0.0/8', '::1/128'], localhostNodePorts };
+  }
+  return found.length === 0 ? {} : { nodePortAddresses: found, localhostNodePorts };
 }
 
 const asksLocal = (statement: Statement): boolean =>

@@ -97,6 +97,40 @@ describe('addresses of node ports, by what leads there', () => {
   test('nothing that leads there is no setting', () => {
     expect(settingsIn(nat('ip', '-A KUBE-SERVICES -d 10.0.0.1/32 -j KUBE-SVC-X'))).toEqual({});
   });
+
+  const cluster = '-A KUBE-SERVICES -d 10.0.0.1/32 -j KUBE-SVC-X';
+  const six = '-A KUBE-SERVICES -d fd00::1/128 -j KUBE-SVC-X';
+  const localhost = ['127.0.0.0/8', '::1/128'];
+  test.each<[string, readonly string[], readonly string[], object]>([
+    [
+      'only localhost in IPv4, and nothing in IPv6, is localhost',
+      [cluster, way('-d 127.0.0.1/32')],
+      [six],
+      { nodePortAddresses: localhost, localhostNodePorts: true },
+    ],
+    [
+      'nothing in both families is localhost without node ports',
+      [cluster],
+      [six],
+      { nodePortAddresses: localhost, localhostNodePorts: false },
+    ],
+    [
+      'nothing in IPv4 alone is a broken rule',
+      [cluster],
+      [six, way('-m addrtype --dst-type LOCAL')],
+      { nodePortAddresses: ['::/0'], localhostNodePorts: true },
+    ],
+    [
+      'nothing in IPv6 alone is a broken rule',
+      [cluster, way('-d 172.18.0.3/32')],
+      [six],
+      { nodePortAddresses: ['172.18.0.3/32'], localhostNodePorts: true },
+    ],
+    ['flushed chains are no setting', [], [], {}],
+  ])('%s', (_, four, others, want) => {
+    const ruleset = mergeRuleSets([nat('ip', ...four), nat('ip6', ...others)]);
+    expect(settingsIn(ruleset)).toEqual(want);
+  });
 });
 
 describe('of nftables', () => {
