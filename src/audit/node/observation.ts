@@ -53,8 +53,11 @@ export function observeDumps(
 ) {
   const ruleset = mergeRuleSets(dumps.map((dump) => dump.ruleset));
   const config = configOf(ruleset, minor, given);
+  // kube-proxy takes these addresses from interfaces. The Node does not list all.
+  const served = settingsIn(ruleset, config.mode).nodePortAddresses ?? [];
+  const own = served.flatMap((text) => /^(?!127\.|::1\/)(.*)\/(?:32|128)$/.exec(text)?.[1] ?? []);
   return {
-    rules: behaviorOfRules(ruleset, { localAddresses: addresses }),
+    rules: behaviorOfRules(ruleset, { localAddresses: [...new Set([...addresses, ...own])] }),
     config,
     families: new Set<string>(dumps.flatMap((dump) => dump.families)),
     /** Missing parts that matter: in nftables mode, targets of leftover iptables rules do not. */

@@ -35,6 +35,14 @@ test.each([
   expect(observation.rules.localAddresses).toEqual(node.addresses);
 });
 
+test('addresses of node ports are local even if the Node does not list them', () => {
+  const names = ['iptables-save.txt', 'ip6tables-save.txt'].map(
+    (name) => `iptables-nft/node-b/${name}`,
+  );
+  const { rules } = observeDumps(names.map(dump), { addresses: [] }, 36);
+  expect(rules.localAddresses).toEqual(['172.18.0.3', 'fd00:18::3']);
+});
+
 const below = (path: string): string[] =>
   foldersBelow(join(import.meta.dirname, '../../nodes', path));
 
