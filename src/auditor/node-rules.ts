@@ -15,14 +15,14 @@ import { createProxyCache } from '../audit/node/proxy-cache.ts';
 import type { NodeConfigEntry, NodeRulesEntry } from '../cluster/decode/entry.ts';
 import { WrongType } from '../cluster/decode/json-fields.ts';
 import type { OnProblem, Problem } from '../cluster/decode/problem.ts';
-import { problemAt, valueText } from '../cluster/decode/problem.ts';
+import { problemAt, problemText, valueText } from '../cluster/decode/problem.ts';
 import { readProxyConfig } from '../cluster/decode/proxy-config.ts';
 import type { Change } from '../model/objects.ts';
 import type { ProxyConfig } from '../model/proxy-config.ts';
 import { defaultProxyConfig } from '../model/proxy-config.ts';
 import type { Steps } from '../model/run-to-end.ts';
 import { readRulesDump } from '../rules/parse/rules-dump.ts';
-import { DumpError, lackText } from '../rules/ruleset.ts';
+import { DumpError } from '../rules/ruleset.ts';
 
 /** A file that the command line names. */
 export interface GivenRules {
@@ -110,7 +110,7 @@ function ensureNodes(state: State): Nodes {
 
 function applyEntries(state: State, entries: readonly NodeEntry[], at: number): void {
   for (const entry of entries) applyEntry(state, entry, at);
-  for (const node of new Set(entries.map((entry) => entry.node))) reportObstacles(state, node);
+  for (const node of new Set(entries.map((entry) => entry.node))) reportObstacle(state, node);
 }
 
 function applyEntry(state: State, entry: NodeEntry, now: number): void {
@@ -143,17 +143,11 @@ function applyEntry(state: State, entry: NodeEntry, now: number): void {
 const versionOf = ({ minor }: NodeRulesOptions): string => `v1.${String(minor())}.0`;
 
 /** Reports what makes a node unknown, once until that changes. */
-function reportObstacles({ options, nodes, obstacles }: State, node: string): void {
-  const { lacks = [], refused = null } = nodes?.obstacles(node) ?? {};
-  const object = `Node ${node}`;
-  const missing = [...new Set(lacks.map(lackText))].join('; ');
-  const message = refused === null ? missing : `kube-proxy of this release takes ${refused.taken}`;
-  const details = refused && { field: refused.field, value: valueText(refused.value) };
-  const source = refused === null ? `rules of ${node}` : `kube-proxy's configuration on ${node}`;
-  const text = JSON.stringify([message, details]);
-  if (message !== '' && text !== obstacles.get(node)) {
-    options.onProblem(problemAt(source, null, message, { object, ...details }));
-  }
+function reportObstacle({ options, nodes, obstacles }: State, node: string): void {
+  const { message, ...details } = nodes?.obstacle(node) ?? { message: '' };
+  const problem = problemAt(`Node ${node}`, null, message, details);
+  const text = problemText(problem);
+  if (message !== '' && text !== obstacles.get(node)) options.onProblem(problem);
   obstacles.set(node, text);
 }
 
@@ -176,7 +170,7 @@ function* takeAgentEntry(state: State, entry: AgentEntry): Steps {
   const { lasting, seenAt, outcomes, onNeed } = entry;
   const isLast = outcomes !== null;
   onNeed(yield* nodes.applyReport(node, { rules, version, config, lasting }, seenAt, isLast));
-  reportObstacles(state, node);
+  reportObstacle(state, node);
 }
 
 function readReport(

@@ -79,7 +79,8 @@ export function refusedNodePortAddress({ minor, nodePortAddresses: list }: Proxy
   const at = list.findIndex((text, at) => !isTaken(text, at));
   if (at < 0) return null;
   const words = hasKeywords ? 'each of primary, localhost and all once' : 'primary alone';
-  return { field: `nodePortAddresses[${at}]`, value: list[at] ?? '', taken: `CIDRs, or ${words}` };
+  const message = `kube-proxy of this release takes CIDRs, or ${words}`;
+  return { message, field: `nodePortAddresses[${at}]`, value: JSON.stringify(list[at]) };
 }
 
 /** expandNodePortAddressKeywords, NewNodePortAddresses and GetNodeIPs, for local addresses. */

@@ -150,7 +150,7 @@ test('a node is unknown if its kube-proxy refuses a node port address', () => {
   expect(reasons()).toEqual(['proxy-config-refused']);
   expect(problems).toMatchObject([
     {
-      ...{ object: 'Node node-a', field: 'nodePortAddresses[0]', value: '"primary"' },
+      ...{ source: 'Node node-a', field: 'nodePortAddresses[0]', value: '"primary"' },
       message: 'kube-proxy of this release takes CIDRs, or primary alone',
     },
   ]);

@@ -60,7 +60,8 @@ interface ProxyFile {
 }
 
 interface Fault {
-  readonly about: string;
+  /** A Service port, '' if it is about the node; of several faults, a list. */
+  readonly about: string | readonly string[];
   readonly violation: boolean;
   readonly base: string;
 }
@@ -210,11 +211,16 @@ export function checkAudit(
 
 /** How a violation was not met; null: it was. Where both backends hold rules, unknown is met. */
 function missOf(
-  about: string,
+  about: Fault['about'],
   found: readonly FindingSummary[],
   isUnknown: boolean,
 ): 'missed' | 'misplaced' | null {
   const isMet = (): boolean => {
+    if (typeof about !== 'string') {
+      return about.every((place) =>
+        found.some(({ nodeWide, port }) => (place === '' ? nodeWide : port === place)),
+      );
+    }
     // One Service port, or no one; a list of many is a node that is not kept up to date.
     if (about === '') return found.length > 0;
     if (about.includes(' ')) return found.length === 1 && found[0]?.service === '';

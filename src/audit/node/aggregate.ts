@@ -2,49 +2,11 @@
 // that could show one do, or several Services are in an earlier state; else one for each port.
 
 import type { RuleFrontend } from '../../rules/report/frontends.ts';
-import type { ProxiedPort } from '../../shadow/service-port.ts';
 import type { Code, Severity } from '../finding/catalogue.ts';
 import { bySeverity, catalogue } from '../finding/catalogue.ts';
 import { difference } from '../finding/difference.ts';
-
-export interface PacketDifference {
-  readonly code: Code;
-  /** null if no Service has the frontend. */
-  readonly port: ProxiedPort | null;
-  readonly frontend: string;
-  /** Identifies it from one dump to the next. Its last word is the endpoint if it is about one. */
-  readonly key: string;
-  readonly kind: string;
-  /** '' if it does not depend on the origin of packets. */
-  readonly origin: string;
-  readonly expected: string;
-  readonly actual: string;
-  /** The rule that causes it; null if none does, or several do. */
-  readonly rule: string | null;
-  /** The packet did not reach the rules of its Service. */
-  readonly untranslated?: boolean;
-  readonly harmless: boolean;
-}
-
-export type PacketDifferences = readonly PacketDifference[];
-
-export type Coverage = ReadonlyMap<string, number>;
-
-/** A property of a packet's outcome, and the codes of differences that show it. */
-export type CoveredProperty =
-  'endpoints' | 'stopped' | 'masqueraded' | 'not masqueraded' | 'affinity';
-
-const properties: Readonly<Partial<Record<Code, CoveredProperty>>> = {
-  'node-reject-missing': 'stopped',
-  'node-masquerade-missing': 'masqueraded',
-  'node-masquerade-unexpected': 'not masqueraded',
-  'node-affinity-different': 'affinity',
-};
-
-const isIPv6 = ({ frontend }: PacketDifference): boolean => frontend.startsWith('[');
-
-const groupOf = (it: PacketDifference): string =>
-  `${properties[it.code] ?? 'endpoints'} ${it.kind} ${isIPv6(it) ? 'IPv6' : 'IPv4'}`;
+import { isIPv6, nodeWideEffects, packetClassOf, placeOf } from './node-wide.ts';
+import type { Coverage, PacketDifference, PacketDifferences } from './packet-difference.ts';
 
 const worstFirst: readonly Code[] = [
   'node-foreign-rule',
@@ -90,43 +52,26 @@ export function aggregateFindings(
   frontends: readonly RuleFrontend[],
 ): NodeFinding[] {
   const [apart, known] = partition(differences, ({ code }) => separate.includes(code));
-  const wideGroups = wideGroupsOf(known, coverage);
-  const [wide, single] = partition(known, (it) => !it.harmless && wideGroups.has(groupOf(it)));
+  const isNodeWide = nodeWideEffects(known, coverage);
+  const [wide, single] = partition(known, (it) => !it.harmless && isNodeWide(it));
   const findings = [...Map.groupBy(apart, ({ code }) => code)].map(([code, list]) =>
     nodeFinding(node, code, list),
   );
   if (wide.length > 0) findings.push(nodeFinding(node, wideCode(wide, coverage, frontends), wide));
-  const isGone = areRulesGone(findings);
-  const [harmless, real] = partition(isGone ? [] : unexplained(single, wide), (it) => it.harmless);
-  if (isStale(real)) findings.push(nodeFinding(node, 'node-rules-stale', real));
+  const [harmless, real] = partition(single, (it) => it.harmless);
+  // Beside a fault of the node, differences of several Services may have several causes.
+  if (wide.length === 0 && isStale(real))
+    findings.push(nodeFinding(node, 'node-rules-stale', real));
   else findings.push(...portFindings(real));
-  findings.push(...portFindings(harmless));
-  return findings.sort(bySeverity);
-}
-
-function unexplained(single: PacketDifferences, wide: PacketDifferences): PacketDifferences {
-  const codes = new Set(wide.map(({ code }) => code));
-  if (unserved.some((code) => codes.has(code))) for (const code of unserved) codes.add(code);
   const ports = new Set(wide.map(({ port }) => port?.name));
-  return single.filter(({ code, port }) => !codes.has(code) && !ports.has(port?.name));
+  findings.push(...portFindings(harmless.filter(({ port }) => !ports.has(port?.name))));
+  return findings.sort(bySeverity);
 }
 
 const partition = <T>(list: readonly T[], matches: (item: T) => boolean): [T[], T[]] => [
   list.filter(matches),
   list.filter((item) => !matches(item)),
 ];
-
-const placeOf = ({ port, frontend }: PacketDifference): string => port?.name ?? frontend;
-
-function wideGroupsOf(differences: PacketDifferences, coverage: Coverage): Set<string> {
-  const real = differences.filter(({ port, harmless }) => port !== null && !harmless);
-  const wide = [...Map.groupBy(real, groupOf)].filter(([group, list]) => {
-    const { size } = new Set(list.map((it) => `${placeOf(it)} ${it.port?.protocol ?? ''}`));
-    // Some ports, and half of the tested ones.
-    return size >= 3 && size >= 0.5 * (coverage.get(group) ?? 0);
-  });
-  return new Set(wide.map(([group]) => group));
-}
 
 function wideCode(
   differences: PacketDifferences,
@@ -141,7 +86,8 @@ function wideCode(
   if (lost === undefined) return 'node-rules-different';
   const family = isIPv6(lost) ? 'ip6' : 'ip';
   const translated = frontends.filter((it) => it.family === family && it.translators > 0).length;
-  const isFlushed = translated < (coverage.get(groupOf(lost)) ?? 0) / 10;
+  const tested = coverage.get(packetClassOf(lost, 'endpoints')) ?? 0;
+  const isFlushed = translated < tested / 10;
   return isFlushed ? 'node-rules-flushed' : 'node-rules-unreachable';
 }
 

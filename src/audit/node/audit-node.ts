@@ -12,7 +12,7 @@ import type { OutcomeShare, PacketOutcome } from '../../rules/walk/walk.ts';
 import type { Forwarding, Frontend } from '../../shadow/forwarding.ts';
 import type { ProxiedPort } from '../../shadow/service-port.ts';
 import type { Code } from '../finding/catalogue.ts';
-import type { Coverage, PacketDifference, PacketDifferences } from './aggregate.ts';
+import type { Coverage, PacketDifference, PacketDifferences } from './packet-difference.ts';
 import type { Deviation } from './compare-packet.ts';
 import {
   allowedMasquerade,
@@ -26,8 +26,8 @@ import {
   outcomeText,
   policyRule,
   rounding,
-  translationStep,
 } from './compare-packet.ts';
+import { effectsOn, isForeign, isTranslated } from './node-wide.ts';
 import type { NodeInput } from './observation.ts';
 import type { Probe } from './probes.ts';
 import {
@@ -128,16 +128,22 @@ function probeFrontend(progress: Progress, frontend: Frontend, probe: Probe): vo
   const texts = tested.texts();
   const isLocal = isAnsweredByNode(tested);
   const policies = policyEffects(tested);
+  const { packet, want, deviations } = tested;
+  const isStray = packet.dport !== frontend.dport || packet.protocol !== frontend.protocol;
+  const effectOf = effectsOn(want, outcome, deviations);
   for (const deviation of tested.deviations) {
     const { endpoint, step } = deviation;
     const policy = policies?.kinds.has(deviation.kind) === true ? policies : null;
     const isIntended = policy?.isIntended ?? isHarmless(deviation, frontend, tested);
+    const { effect, properties } = effectOf(deviation);
     progress.differences.push({
       ...texts,
       code: policy ? 'node-endpoint-blocked' : codeOf(deviation, tested, port),
       key: [texts.frontend, texts.origin, deviation.kind, endpoint ?? []].flat().join(' '),
       port,
       kind,
+      effect: policy?.rule ?? effect,
+      properties: isStray ? ['stray'] : properties,
       rule: step?.rule.text ?? policy?.rule ?? null,
       untranslated: isUnreachable(outcome) && !isTranslated(outcome),
       harmless: isLocal || isIntended,
@@ -212,9 +218,8 @@ function codeOf(
   { expected, outcome }: TestedPacket,
   port: ProxiedPort,
 ): Code {
-  const { kind, endpoint, step } = deviation;
-  const isForeign = kind !== 'missing' && kind !== 'not masqueraded' && step !== null;
-  if (isForeign && !isKubernetesRule(step)) return 'node-foreign-rule';
+  const { kind, endpoint } = deviation;
+  if (isForeign(deviation)) return 'node-foreign-rule';
   if (kind === 'unexpected') {
     const isListed = (port.usable ?? []).some(({ all }) =>
       all.some(({ text }) => text === endpoint),
@@ -232,9 +237,6 @@ const isUnreachable = ({ destinations, pass, drop, reject }: PacketOutcome): boo
   destinations.size === 0 ||
   pass.probability + drop.probability + reject.probability >= 1 - rounding;
 
-const isTranslated = ({ pass, drop, reject }: PacketOutcome): boolean =>
-  [pass, drop, reject].some((end) => end.probability > 0 && translationStep(end) !== null);
-
 /** Finds frontends that two tables translate. The dump does not show which table is first. */
 function probeBackends({ forwarding, rules, differences }: Progress): void {
   const places = rules.frontends.flatMap((it) => {
@@ -251,6 +253,8 @@ function probeBackends({ forwarding, rules, differences }: Progress): void {
     key: 'several tables',
     kind: 'none',
     origin: '',
+    effect: '',
+    properties: [],
     expected: 'one table',
     actual: 'several tables',
     rule: null,
@@ -314,6 +318,8 @@ function probeUnserved(progress: Progress, frontend: RuleFrontend, dst: string):
       port: ofClusterIP ?? (destination && portInRange(forwarding, frontend, destination)),
       key: `${texts.frontend} ${origin} claim`,
       kind: 'none',
+      effect: 'claim',
+      properties: ['endpoints'],
       rule: own.rule.text,
       harmless: destination === null,
     });

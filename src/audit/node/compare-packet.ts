@@ -48,13 +48,13 @@ interface ProxySite {
   readonly mayMasquerade: ReturnType<typeof allowedMasquerade>;
 }
 
-/** Compares with the expected outcome that is nearest; has deviations only if it is different. */
+/** Compares with the nearest expected outcome, `want`; has deviations only if it is different. */
 export function comparePacket(
   expected: readonly ExpectedOutcome[],
   outcome: PacketOutcome,
   packet: Packet,
   site: ProxySite,
-): { readonly verdict: 'conform' | 'different' | 'unknown'; deviations: readonly Deviation[] } {
+) {
   const comparisons = expected.map((want) => ({
     want,
     deviations:
@@ -63,10 +63,10 @@ export function comparePacket(
         : deviationsFromEnd(want.kind, outcome),
   }));
   const [nearest] = comparisons.sort((a, b) => a.deviations.length - b.deviations.length);
-  if (nearest === undefined) return { verdict: 'unknown', deviations: [] };
+  if (nearest === undefined) return { verdict: 'unknown' as const, want: null, deviations: [] };
   const { want, deviations } = nearest;
-  if (deviations.length === 0) return { verdict: 'conform', deviations };
-  if (outcome.unknown.length === 0) return { verdict: 'different', deviations };
+  if (deviations.length === 0) return { verdict: 'conform' as const, want, deviations };
+  if (outcome.unknown.length === 0) return { verdict: 'different' as const, want, deviations };
   const anywhere = outcome.destinations.get('unknown');
   const step = anywhere && isPossible(anywhere) ? translationStep(anywhere) : null;
   const isSentAnywhere =
@@ -78,7 +78,8 @@ export function comparePacket(
       (deviation.step !== null && isForeignRuleAbout(deviation.step, packet.dst)) ||
       (!isSentAnywhere && isCertain(deviation, want, outcome)),
   );
-  return { verdict: certain.length === 0 ? 'unknown' : 'different', deviations: certain };
+  const verdict = certain.length === 0 ? ('unknown' as const) : ('different' as const);
+  return { verdict, want, deviations: certain };
 }
 
 function isCertain(deviation: Deviation, want: ExpectedOutcome, outcome: PacketOutcome): boolean {
@@ -97,7 +98,7 @@ function isCertain(deviation: Deviation, want: ExpectedOutcome, outcome: PacketO
 const isPossible = ({ probability, affinity }: Destination): boolean =>
   probability > rounding || affinity;
 
-const ends = ['reject', 'drop', 'pass'] as const;
+export const ends = ['reject', 'drop', 'pass'] as const;
 
 const endsOf = (outcome: PacketOutcome, except: string) =>
   ends

@@ -19,6 +19,7 @@ import { digestOf, expectedWordsAt, keyOf } from '../../rules/report/digest.ts';
 import type { Forwarding, Frontend } from '../../shadow/forwarding.ts';
 import { expectedForwarding, isAtNode } from '../../shadow/forwarding.ts';
 import { isLoopback, proxyNode } from '../../shadow/proxy-node.ts';
+import type { Coverage } from './packet-difference.ts';
 import { auditNodeInSteps } from './audit-node.ts';
 import type { CurrentReading, LastAudit, NodeVerdict } from './node-state.ts';
 import { conformVerdicts } from './node-state.ts';
@@ -51,6 +52,8 @@ type ReportingNode = Pick<CurrentReading, 'node' | 'config'> & { rules: Reported
 const newClass = () => ({
   entries: new Map<Key, ClassEntry>(),
   index: new Map<string, ClassEntry[]>(),
+  /** Of Services, by content: nearly all have one of few. */
+  coverages: new Map<string, Coverage>(),
   /** null if ports have changed. */
   ports: null as readonly NodeVerdict[] | null,
   /** The revision of the proxy cache up to which the entries are known; -1 before the first. */
@@ -90,11 +93,17 @@ function* updateClass(nodeClass: NodeClass, proxied: ProxyCache, node: Reporting
       : [...proxied.services.keys(), ...nodeClass.entries.keys()];
     for (const key of new Set(changed)) {
       const service = proxied.services.get(key);
-      setEntry(nodeClass, key, service === undefined ? null : entryOf(service, proxied, node));
+      const entry = service && entryOf(service, proxied, node);
+      setEntry(nodeClass, key, entry ? { ...entry, coverage: shared(nodeClass, entry) } : null);
       yield;
     }
     nodeClass.revision = revision;
   }
+}
+
+function shared({ coverages }: NodeClass, { coverage }: ClassEntry): Coverage {
+  if (coverages.size >= 1024) coverages.clear();
+  return getOrInsert(coverages, JSON.stringify([...coverage]), () => coverage);
 }
 
 function setEntry(nodeClass: NodeClass, key: Key, entry: ClassEntry | null): void {
@@ -199,10 +208,10 @@ function* auditByClass(
   const audit = yield* auditNodeInSteps({ forwarding, node, rules: { ...rules, frontends } });
   if (audit.differences.length === 0) return { audit, ports };
   const coverage = new Map(audit.coverage);
-  for (const entry of entries.values()) {
-    if (individual.has(entry.key)) continue;
-    for (const [group, size] of entry.coverage) {
-      coverage.set(group, (coverage.get(group) ?? 0) + size);
+  const others = [...entries.values()].filter(({ key }) => !individual.has(key));
+  for (const [each, list] of Map.groupBy(others, (entry) => entry.coverage)) {
+    for (const [name, size] of each) {
+      coverage.set(name, (coverage.get(name) ?? 0) + size * list.length);
     }
   }
   return { audit: { ...audit, coverage }, ports };

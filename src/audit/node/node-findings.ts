@@ -2,7 +2,8 @@
 // stale node, open ones that still differ, and those past the settle window.
 
 import type { OwnedDifference, PendingDifference, PendingFindings } from '../pending/pending.ts';
-import type { NodeFinding, PacketDifference, PacketDifferences } from './aggregate.ts';
+import type { NodeFinding } from './aggregate.ts';
+import type { PacketDifference, PacketDifferences } from './packet-difference.ts';
 import { aggregateFindings, areRulesGone, nodeFinding, portFinding } from './aggregate.ts';
 import type { CurrentReading, DifferenceClock, NodeState } from './node-state.ts';
 import { divergedAt, persistedSince, serviceOf, staleness } from './staleness.ts';

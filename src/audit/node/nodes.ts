@@ -15,13 +15,14 @@ import type { Packet, ProxyConfig } from '../../model/proxy-config.ts';
 import type { Steps } from '../../model/run-to-end.ts';
 import { runToEnd } from '../../model/run-to-end.ts';
 import type { RulesDump } from '../../rules/parse/rules-dump.ts';
+import { lackText } from '../../rules/ruleset.ts';
 import type { Frontend } from '../../shadow/forwarding.ts';
 import { expectedForwarding } from '../../shadow/forwarding.ts';
 import { refusedNodePortAddress } from '../../shadow/proxy-node.ts';
 import type { NodeUnknownReason } from '../finding/verdicts.ts';
 import type { PendingFindings } from '../pending/pending.ts';
 import type { ConvergenceSample } from '../service/reconcile.ts';
-import type { PacketDifference, PacketDifferences } from './aggregate.ts';
+import type { PacketDifference, PacketDifferences } from './packet-difference.ts';
 import { auditNodeInSteps, tracePackets } from './audit-node.ts';
 import type { ClassAudit } from './node-class.ts';
 import { createClassAudit } from './node-class.ts';
@@ -108,10 +109,11 @@ export function createNodes(given: NodesOptions) {
     summary: (now: number) => summaryOf(options, now),
     tracePort: (node: string, service: Key, name: string) =>
       tracePort(options, states.get(node), service, name),
-    /** What makes the node unknown, at the last reading. */
-    obstacles(name: string) {
+    /** What makes the node unknown, at the last reading; its message is '' if nothing does. */
+    obstacle(name: string) {
       const { observation = null, refused = null } = states.get(name) ?? {};
-      return { lacks: observation?.lacks ?? [], refused };
+      const texts = new Set((observation?.lacks ?? []).map(lackText));
+      return refused ?? { message: [...texts].join('; ') };
     },
   };
 }
@@ -292,6 +294,8 @@ export function outliersAmongPeers(
       frontend: `${joinHostPort(address, dport)}/${protocol}`,
       key: `${joinHostPort(address, dport)}/${protocol} anywhere unlike`,
       origin: 'anywhere',
+      effect: '',
+      properties: [],
       expected: 'what most nodes do',
       actual: 'something else, by rules that are not understood',
       rule: null,

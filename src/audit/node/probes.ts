@@ -8,7 +8,8 @@ import type { Node } from '../../model/objects.ts';
 import type { Packet } from '../../model/proxy-config.ts';
 import type { ExpectedOutcome, Forwarding, Frontend } from '../../shadow/forwarding.ts';
 import type { ProxiedPort } from '../../shadow/service-port.ts';
-import type { Coverage, CoveredProperty } from './aggregate.ts';
+import type { Coverage, CoveredProperty } from './packet-difference.ts';
+import { packetClass } from './node-wide.ts';
 
 type Family = 'IPv4' | 'IPv6';
 
@@ -140,25 +141,27 @@ export function strayProbes(sender: ProbeSender, frontend: Frontend): Probe[] {
 export const proxiedPortKey = ({ name, protocol, family }: ProxiedPort): string =>
   `${name} ${protocol} ${family}`;
 
-/** Counts the Service ports whose packets can show a difference, by coverage group. */
+/** Counts the Service ports whose packets can show a difference, by class of packets. */
 export function coverageOf(sender: ProbeSender): Coverage {
   const { frontends, expect } = sender.forwarding;
   const covered = new Map<string, Set<string>>();
   for (const frontend of frontends) {
     const { port, kind } = frontend;
-    const probes = probesOf(sender, frontend);
-    const found = new Set(probes.flatMap(({ packet }) => expect(packet).outcomes.flatMap(shownBy)));
-    if (strayProbes(sender, frontend).length > 0) found.add('stopped');
-    for (const property of found) {
-      const group = `${property} ${kind} ${port.family}`;
-      getOrInsert(covered, group, () => new Set()).add(proxiedPortKey(port));
+    const add = (property: CoveredProperty, origin: string): void => {
+      const name = packetClass(property, kind, port.family, origin);
+      getOrInsert(covered, name, () => new Set()).add(proxiedPortKey(port));
+    };
+    for (const { packet, origin } of probesOf(sender, frontend)) {
+      for (const property of expect(packet).outcomes.flatMap(shownBy)) add(property, origin);
     }
+    for (const { origin } of strayProbes(sender, frontend)) add('stray', origin);
   }
-  return new Map([...covered].map(([group, { size }]) => [group, size]));
+  return new Map([...covered].map(([name, { size }]) => [name, size]));
 }
 
 function shownBy(outcome: ExpectedOutcome): CoveredProperty[] {
-  if (outcome.kind !== 'endpoints') return outcome.kind === 'pass' ? [] : ['stopped'];
+  if (outcome.kind === 'pass') return [];
+  if (outcome.kind !== 'endpoints') return [outcome.kind === 'reject' ? 'rejected' : 'dropped'];
   const { endpoints, affinitySeconds } = outcome;
   const shown: CoveredProperty[] = ['endpoints'];
   for (const it of new Set(endpoints.values())) shown.push(it ? 'masqueraded' : 'not masqueraded');

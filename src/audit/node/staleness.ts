@@ -16,7 +16,7 @@ import type { Frontend } from '../../shadow/forwarding.ts';
 import { expectedForwarding } from '../../shadow/forwarding.ts';
 import type { ConvergenceSample } from '../service/reconcile.ts';
 import { operationOf } from '../service/reconcile.ts';
-import type { PacketDifference, PacketDifferences } from './aggregate.ts';
+import type { PacketDifference, PacketDifferences } from './packet-difference.ts';
 import { differencesFrom, isServedAsExpected } from './audit-node.ts';
 import type { CurrentReading, DifferenceClock, NodeState } from './node-state.ts';
 import type { NodeInput } from './observation.ts';

@@ -6,11 +6,11 @@
 // One rule may be broken, so rules of one kind vote. A setting that no rule shows is left out, and
 // so is one that the address families disagree about.
 //
-// Node ports at loopback addresses only have no rule in IPv6, and none at all in nftables mode. That
-// is a setting if no family has a rule for another address: one broken rule is of one family.
+// Node ports at loopback addresses only have no rule in IPv6, and none at all in nftables mode. If
+// no family has a rule for another address, that is a setting: one broken rule is of one family.
 //
-// Left out: masqueradeAll up to v1.22, whose KUBE-SERVICES marks external IPs in the same way; other
-// node port addresses that the node does not have: no rule leads to them.
+// Left out: masqueradeAll up to v1.22, whose KUBE-SERVICES marks external IPs in the same way, and
+// other node port addresses that the node does not have: no rule leads to them.
 
 import type { ProxyConfig } from '../../model/proxy-config.ts';
 import { formatAddress } from '../../model/ip.ts';

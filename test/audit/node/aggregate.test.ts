@@ -3,19 +3,29 @@
 import { describe, expect, test } from 'vitest';
 
 import type { Code } from '../../../src/audit/finding/catalogue.ts';
+import type { NodeFinding } from '../../../src/audit/node/aggregate.ts';
 import type {
   Coverage,
   CoveredProperty,
-  NodeFinding,
   PacketDifference,
-} from '../../../src/audit/node/aggregate.ts';
+} from '../../../src/audit/node/packet-difference.ts';
 import { aggregateFindings } from '../../../src/audit/node/aggregate.ts';
+import { packetClass } from '../../../src/audit/node/node-wide.ts';
 import type { RuleFrontend } from '../../../src/rules/report/frontends.ts';
 import { defaultProxyConfig } from '../../../src/model/proxy-config.ts';
 import { proxiedPorts, proxyRules } from '../../../src/shadow/service-port.ts';
 import { service, times } from '../../build.ts';
 
+const outside = 'outside the cluster';
+
 const rules = proxyRules(defaultProxyConfig('iptables', 36));
+
+const propertyOf: Readonly<Partial<Record<Code, CoveredProperty>>> = {
+  'node-reject-missing': 'rejected',
+  'node-masquerade-missing': 'masqueraded',
+  'node-masquerade-unexpected': 'not masqueraded',
+  'node-affinity-different': 'affinity',
+};
 
 function difference(
   name: string,
@@ -26,11 +36,13 @@ function difference(
   if (port === undefined) throw new Error('No port');
   return {
     code,
+    effect: code,
+    properties: [propertyOf[code] ?? 'endpoints'],
     port,
     frontend: '10.96.0.1:80/tcp',
     key: '',
     kind: 'cluster IP',
-    origin: 'outside the cluster',
+    origin: outside,
     expected: '10.0.0.1:8080',
     actual: 'pass 100%',
     rule: null,
@@ -48,7 +60,9 @@ const claims = times(100, (n): RuleFrontend => {
 /** This many Services are tested for each property. */
 function coverageOf(count: number, ...properties: readonly CoveredProperty[]): Coverage {
   const all: readonly CoveredProperty[] = ['endpoints', ...properties];
-  return new Map(all.map((property) => [`${property} cluster IP IPv4`, count]));
+  return new Map(
+    all.map((property) => [packetClass(property, 'cluster IP', 'IPv4', outside), count]),
+  );
 }
 
 const shown = ({ nodeWide, difference: { code, object } }: NodeFinding): string =>
@@ -123,15 +137,41 @@ describe('aggregateFindings', () => {
     expect(codesOf(missing(2), coverageOf(2))).toHaveLength(2);
   });
 
-  test('missing rules explain all differences, other causes those with their code', () => {
+  test('a difference with another effect is no part of a node-wide finding', () => {
     const other = difference('api', 'node-affinity-different');
     const all = coverageOf(5, 'masqueraded');
-    expect(codesOf([...missing(5), other], all)).toEqual(['node-rules-unreachable']);
+    expect(codesOf([...missing(5), other], all)).toEqual([
+      'node-rules-unreachable',
+      'node-affinity-different shop/api:http',
+    ]);
     const marks = times(5, (n) => difference(`web-${n}`, 'node-masquerade-missing'));
     expect(codesOf([...marks, other], all)).toEqual([
       'node-rules-different',
       'node-affinity-different shop/api:http',
     ]);
+  });
+
+  const inClass = (kind: string, origin: string) => ({ kind, origin });
+  const at = (kind: string, origin: string, count: number): [string, number] => [
+    packetClass('endpoints', kind, 'IPv4', origin),
+    count,
+  ];
+
+  test('few ports of a kind follow all kinds with more ports', () => {
+    const pod = 'a pod of the node';
+    const few = difference('api', 'node-frontend-missing', inClass('external IP', outside));
+    const all = new Map([at('cluster IP', outside, 5), at('external IP', outside, 1)]);
+    expect(codesOf([...missing(5), few], all)).toEqual(['node-rules-unreachable']);
+    const others = new Map([...all, at('node port', outside, 5)]);
+    expect(codesOf([...missing(5), few], others)).toEqual([
+      'node-rules-unreachable',
+      'node-frontend-missing shop/api:http',
+    ]);
+    const half = new Map([...all, at('external IP', outside, 2)]);
+    expect(codesOf([...missing(5), few], half)).toHaveLength(2);
+    const elsewhere = difference('api', 'node-frontend-missing', inClass('cluster IP', pod));
+    const both = new Map([...all, at('cluster IP', pod, 5)]);
+    expect(codesOf([...missing(5), elsewhere], both)).toHaveLength(2);
   });
 
   test('makes one stale node of several Services in an earlier state', () => {
@@ -141,9 +181,9 @@ describe('aggregateFindings', () => {
       'node-reject-missing',
     ];
     const differences = old.map((code, n) => difference(`web-${n}`, code));
-    expect(codesOf(differences, coverageOf(99, 'stopped'))).toHaveLength(3);
+    expect(codesOf(differences, coverageOf(99, 'rejected'))).toHaveLength(3);
     const gone = difference('', 'node-frontend-unexpected', { port: null, frontend: 'x' });
-    expect(codesOf([...differences, gone], coverageOf(99, 'stopped'))).toEqual([
+    expect(codesOf([...differences, gone], coverageOf(99, 'rejected'))).toEqual([
       'node-rules-stale',
     ]);
   });
@@ -165,7 +205,7 @@ describe('aggregateFindings', () => {
     const harmless = times(5, (n) =>
       difference(`web-${n}`, 'node-reject-missing', { harmless: true }),
     );
-    const findings = aggregateFindings('node-a', harmless, coverageOf(5, 'stopped'), claims);
+    const findings = aggregateFindings('node-a', harmless, coverageOf(5, 'rejected'), claims);
     expect(findings.map(({ severity }) => severity)).toEqual(times(5, () => 'info'));
   });
 });

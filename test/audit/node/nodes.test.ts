@@ -184,6 +184,26 @@ test('missing rules are one finding', () => {
   expect(opened).toMatchObject([{ code: 'node-rules-flushed', since: 5, openedAt: 30 }]);
 });
 
+test('a later fault of one Service is a finding beside the open one about the node', () => {
+  const { opened, resolved, take } = begun();
+  const dumpOf = (path: string): RulesDump => {
+    const { ruleset } = readFolder(join(import.meta.dirname, '../../nodes', path));
+    return { ruleset, families: ['IPv4', 'IPv6'] };
+  };
+  const codes = (): string[] =>
+    opened.map(({ code, namespace, service }) => `${code} ${namespace}/${service}`);
+  take(0, dump);
+  take(5, dumpOf('faults/iptables-nft-node-a/mark-wrong'));
+  for (let at = 10; at <= 40; at += 5) take(at);
+  expect(codes()).toEqual(['node-rules-different /']);
+  take(45, dumpOf('pairs/iptables-nft-node-a/mark-wrong+dnat-port-range'));
+  for (let at = 50; at <= 80; at += 5) take(at);
+  expect(codes()).toEqual(['node-rules-different /', 'node-endpoint-unexpected shop/web']);
+  expect(resolved).toEqual([]);
+  take(85, dumpOf('faults/iptables-nft-node-a/mark-wrong'));
+  expect(resolved).toMatchObject([{ code: 'node-endpoint-unexpected' }]);
+});
+
 test('unknown verdicts have a reason', () => {
   const { nodes, take, counts } = begun();
   take(0, { ...dump, families: ['IPv4'] });

@@ -62,7 +62,10 @@ function bothOf(path: string) {
 }
 
 /** Every third broken node; each takes a while. */
-const paths = [...below('recordings'), ...below('faults').filter((_, at) => at % 3 === 0)];
+const paths = [
+  ...[...below('recordings'), ...below('pairs')],
+  ...below('faults').filter((_, at) => at % 3 === 0),
+];
 
 describe('recorded nodes', () => {
   test('give the same audit by digests as by walks', () => {

@@ -112,15 +112,22 @@ test('a stray port is one without a Service', () => {
 test('a Service port is covered once for each property that a packet to it shows', () => {
   const lb: Of<Service> = { type: 'LoadBalancer', loadBalancerIPs: ['192.0.2.1'] };
   const { sender } = probed({ ...lb, affinitySeconds: 60 });
-  expect([...coverageOf(sender)].map(([group, count]) => `${count} ${group}`)).toEqual([
-    '1 endpoints cluster IP IPv4',
-    '1 masqueraded cluster IP IPv4',
-    '1 affinity cluster IP IPv4',
-    '1 not masqueraded cluster IP IPv4',
-    '1 endpoints load balancer IP IPv4',
-    '1 masqueraded load balancer IP IPv4',
-    '1 affinity load balancer IP IPv4',
+  const covered = [...coverageOf(sender)];
+  const withoutOrigin = covered.map(([name]) => name.split(', ').slice(0, 3).join(' '));
+  expect([...new Set(withoutOrigin)]).toEqual([
+    'endpoints cluster IP IPv4',
+    'masqueraded cluster IP IPv4',
+    'affinity cluster IP IPv4',
+    'not masqueraded cluster IP IPv4',
+    'endpoints load balancer IP IPv4',
+    'masqueraded load balancer IP IPv4',
+    'affinity load balancer IP IPv4',
   ]);
+  expect(new Set(covered.map(([, count]) => count))).toEqual(new Set([1]));
+  const origins = covered.flatMap(([name]) =>
+    name.startsWith('not masqueraded, cluster IP') ? name.split(', ')[3] : [],
+  );
+  expect(origins).toEqual(['a pod of the node', 'a pod of another node']);
 });
 
 test.each([
@@ -128,5 +135,5 @@ test.each([
   ['nftables', 1],
 ] as const)('in %s mode, wrong ports of a cluster IP cover %i ports', (mode, count) => {
   const { sender } = probed({}, { mode });
-  expect(coverageOf(sender).get('stopped cluster IP IPv4') ?? 0).toBe(count);
+  expect(coverageOf(sender).get('stray, cluster IP, IPv4, outside the cluster') ?? 0).toBe(count);
 });

@@ -3,7 +3,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 
-import type { PacketDifference } from '../../../src/audit/node/aggregate.ts';
+import type { PacketDifference } from '../../../src/audit/node/packet-difference.ts';
 import type { CurrentReading } from '../../../src/audit/node/node-state.ts';
 import { newNodeState } from '../../../src/audit/node/node-state.ts';
 import { createProxyCache } from '../../../src/audit/node/proxy-cache.ts';

@@ -1,0 +1,163 @@
+// Separates differences that one fault of a whole node produces from those that it leaves over. A
+// fault of the node has one effect on a class of packets: those with a property from one origin to
+// one kind of frontend. At least 3 ports of several Services, and half of the class, must show it.
+// What has too few packets to show it follows what has more: small classes, single rules of other
+// programs, and other origins of the same packets.
+
+import { getOrInsert } from '../../model/get-or-insert.ts';
+import type { PacketOutcome } from '../../rules/walk/walk.ts';
+import type { ExpectedOutcome } from '../../shadow/forwarding.ts';
+import type {
+  Coverage,
+  CoveredProperty,
+  PacketDifference,
+  PacketDifferences,
+} from './packet-difference.ts';
+import type { Deviation } from './compare-packet.ts';
+import { ends, isKubernetesRule, rounding, translationStep } from './compare-packet.ts';
+
+/** Whether a rule of another program causes it. */
+export const isForeign = ({ kind, step }: Deviation): boolean =>
+  kind !== 'missing' && kind !== 'not masqueraded' && step !== null && !isKubernetesRule(step);
+
+const ofKind: Readonly<Partial<Record<Deviation['kind'], readonly CoveredProperty[]>>> = {
+  'not masqueraded': ['masqueraded'],
+  masqueraded: ['not masqueraded'],
+  affinity: ['affinity'],
+};
+
+export const isTranslated = ({ pass, drop, reject }: PacketOutcome): boolean =>
+  [pass, drop, reject].some((end) => end.probability > 0 && translationStep(end) !== null);
+
+/**
+ * Returns the effect of a deviation, without its endpoint, and the properties of packets that it
+ * may depend on. An endpoint that gets no packets, since those are stopped or sent elsewhere, has
+ * the effect of that. A packet that must be translated and is not has the effect of that, whatever
+ * filters do with it after routing.
+ */
+export function effectsOn(
+  want: ExpectedOutcome,
+  outcome: PacketOutcome,
+  deviations: readonly Deviation[],
+) {
+  const endpoints = want.kind === 'endpoints' ? want.endpoints : new Map<string, boolean>();
+  const isUntranslated = want.kind === 'endpoints' && !isTranslated(outcome);
+  const stops = ends.filter((end) => end !== want.kind && outcome[end].probability > rounding);
+  const effectOf = ({ kind, step }: Deviation): string => {
+    if (kind === 'not rejected' || kind === 'not dropped') {
+      const [sent] = deviations;
+      return stops.length > 0 || !sent || sent.kind === kind ? stops.join() : effectOf(sent);
+    }
+    if (step !== null && isForeign({ kind, step, endpoint: null })) return step.rule.text;
+    const isStop = kind === 'reject' || kind === 'drop' || kind === 'pass';
+    const isEarly = step?.base.base.hook === 'prerouting';
+    return isStop && isUntranslated && !isEarly ? 'untranslated' : kind;
+  };
+  const diverted = deviations.filter((it) => !/^missing|share|masq|affinity/.test(it.kind));
+  // Beside unknown rules, an end may be no deviation.
+  const effects = new Set(diverted.length > 0 ? diverted.map(effectOf) : stops);
+  const shareOf = (name: string): number => outcome.destinations.get(name)?.probability ?? 0;
+  const isEven = [...endpoints.keys()].every((name) => {
+    return shareOf(name) <= rounding || Math.abs(shareOf(name) - 1 / endpoints.size) <= rounding;
+  });
+  const [missing = 'missing'] = isEven && effects.size === 1 ? effects : [];
+  const areLost = (is: boolean): boolean =>
+    [...endpoints].every(
+      ([name, masqueraded]) => shareOf(name) > rounding === (masqueraded !== is),
+    );
+  const properties: CoveredProperty[] = [
+    want.kind === 'reject' ? 'rejected' : want.kind === 'drop' ? 'dropped' : 'endpoints',
+    ...(areLost(true) ? (['masqueraded'] as const) : []),
+    ...(areLost(false) ? (['not masqueraded'] as const) : []),
+  ];
+  return (deviation: Deviation) => ({
+    effect: deviation.kind === 'missing' ? missing : effectOf(deviation),
+    properties:
+      ofKind[deviation.kind] ?? (endpoints.size > 0 ? properties : properties.slice(0, 1)),
+  });
+}
+
+export const placeOf = ({ port, frontend }: PacketDifference): string => port?.name ?? frontend;
+
+export const isIPv6 = ({ frontend }: PacketDifference): boolean => frontend.startsWith('[');
+
+/** The class of packets that have a property, as coverage counts it. */
+export const packetClass = (
+  ...parts: readonly [property: CoveredProperty, kind: string, family: string, origin: string]
+): string => parts.join(', ');
+
+export const packetClassOf = (it: PacketDifference, property: CoveredProperty): string =>
+  packetClass(property, it.kind, isIPv6(it) ? 'IPv6' : 'IPv4', it.origin);
+
+const least = 3;
+
+/** Returns a function that says whether a fault of the whole node produces a difference. */
+export function nodeWideEffects(differences: PacketDifferences, coverage: Coverage) {
+  const real = differences.filter(({ port, harmless }) => port !== null && !harmless);
+  const found = new Map<string, Set<string>>();
+  const portsWith = (effect: string, name: string): Set<string> =>
+    getOrInsert(found, `${effect} of ${name}`, () => new Set());
+  for (const it of real) {
+    for (const property of it.properties) {
+      const ports = portsWith(it.effect, packetClassOf(it, property));
+      ports.add(`${placeOf(it)} ${it.port?.protocol ?? ''}`);
+    }
+  }
+  const sizeOf = (name: string): number => coverage.get(name) ?? 0;
+  const isWideIn = (effect: string, name: string): boolean => {
+    const ports = portsWith(effect, name);
+    const services = new Set([...ports].map((port) => port.split(':')[0]));
+    return services.size > 1 && ports.size >= Math.max(least, 0.5 * sizeOf(name));
+  };
+  const isComplete = (effect: string, name: string): boolean =>
+    portsWith(effect, name).size >= sizeOf(name);
+  const names = [...coverage.keys()];
+  const large = names.filter((name) => sizeOf(name) >= least);
+  const follows = (effect: string, name: string): boolean => {
+    if (sizeOf(name) >= least || !isComplete(effect, name)) return false;
+    const sets = alikeClasses(large, name).filter((alike) => alike.length > 0);
+    if (sets.some((alike) => alike.every((other) => isWideIn(effect, other)))) return true;
+    // Nothing is stopped any more: few ports of each class, but all of all.
+    const family = name.split(', ')[2];
+    const stops = names.filter((other) => isStop(other) && other.split(', ')[2] === family);
+    const ports = stops.flatMap((other) => [...portsWith(effect, other)]);
+    const isAll = isStop(name) && stops.every((other) => isComplete(effect, other));
+    return isAll && new Set(ports).size >= least;
+  };
+  const known = new Map<string, boolean>();
+  const isWide = ({ effect }: PacketDifference, name: string): boolean =>
+    getOrInsert(known, `${effect} of ${name}`, () => {
+      return isWideIn(effect, name) || follows(effect, name);
+    });
+  const isWideAt = (it: PacketDifference): boolean =>
+    it.properties.some((property) => isWide(it, packetClassOf(it, property)));
+  const wide = real.filter(isWideAt);
+  const rules = new Set(wide.map(({ effect, rule }) => (effect === rule ? rule : null)));
+  const alike = new Set(wide.flatMap(effectsAtFrontend));
+  return (it: PacketDifference): boolean =>
+    isWideAt(it) || rules.has(it.effect) || effectsAtFrontend(it).some((key) => alike.has(key));
+}
+
+const itself = 'the node itself';
+
+const effectsAtFrontend = ({ properties, origin, frontend, effect }: PacketDifference): string[] =>
+  properties
+    .filter((property) => property.endsWith('masqueraded') && origin !== itself)
+    .map((property) => `${frontend} ${effect} ${property}`);
+
+/** Sets of classes that are alike: each may show what becomes of a smaller one. */
+function alikeClasses(large: readonly string[], name: string): string[][] {
+  const [property, kind, family, origin] = name.split(', ');
+  const near = large.filter((other) => other.endsWith(itself) === (origin === itself));
+  const related = near.filter(
+    (it) => it.startsWith(`${property ?? ''},`) || (isStop(it) && isStop(name)),
+  );
+  const sameKind = related.filter((it) => it.includes(`, ${kind ?? ''}, ${family ?? ''}, `));
+  const alike = near.filter(
+    (it) => it.startsWith(`${property ?? ''},`) && it.includes(`, ${family ?? ''}, `),
+  );
+  const same = alike.filter((it) => it.endsWith(`, ${origin ?? ''}`));
+  return [sameKind, same.length > 0 ? same : alike, alike.length > 0 ? [] : related];
+}
+
+const isStop = (name: string): boolean => /^(?:rejected|dropped),/.test(name);
