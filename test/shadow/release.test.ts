@@ -1,5 +1,8 @@
 // Which release is meant, and what differs between the known ones.
 
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+
 import { describe, expect, test } from 'vitest';
 
 import type { Release } from '../../src/shadow/release.ts';
@@ -55,6 +58,10 @@ describe('releases', () => {
 
   test('every verified version is of a known release', () => {
     for (const version of Object.values(verified).flat()) expect(releaseOf(version)).not.toBeNull();
+  });
+
+  test.each(verified.kubeProxy)('there are recordings of kube-proxy %s', (version) => {
+    expect(readdirSync(join(import.meta.dirname, '../nodes/recordings'))).toContain(version);
   });
 
   test.each([28, 29])('1.%i is known and not verified', (minor) => {
