@@ -68,7 +68,7 @@ const longAfter = 60;
 const rfc3339 = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)$/;
 
 /** The trigger time of an object, Unix seconds; null if it has none that is valid. */
-export function triggerTimeOf(object: Endpoints | EndpointSlice): number | null {
+function triggerTimeOf(object: Endpoints | EndpointSlice): number | null {
   const text = object.annotations[annotation.triggerTime] ?? '';
   const seconds = rfc3339.test(text) ? Date.parse(text) / 1000 : Number.NaN;
   return Number.isNaN(seconds) ? null : seconds;

@@ -5,12 +5,9 @@ import type { Endpoint, EndpointSlice, Labels, ObjectRef, Pod, Port } from '../.
 import { label, portText } from '../../model/objects.ts';
 import { equalLabels } from '../../model/selector.ts';
 import type { Code } from '../finding/catalogue.ts';
-import type { Cause } from '../finding/causes.ts';
 import type { Difference } from '../finding/difference.ts';
 import { difference } from '../finding/difference.ts';
-import { triggerTimeOf } from '../measure/lag.ts';
 import type { AddressEntries } from './address-index.ts';
-import type { ServiceState } from './cache.ts';
 
 /** Pairs entries by score, then by position: a wrong targetRef is one difference and not two. */
 export function comparePairs<E, A>(
@@ -70,20 +67,6 @@ export const referredPod = (
   { members }: AddressEntries,
   target: ObjectRef | null,
 ): Pod | undefined => members.find((pod) => isOfUid(target?.uid, pod) && pod.name === target?.name);
-
-/**
- * The likely cause if no output lists a pod that the controller knew as ready as it is: what it
- * wrote has a trigger time not before the pod's last change of readiness. A phase kept it out.
- */
-export function leftOutCause(
-  { listed, sliced }: AddressEntries,
-  { turnedAt, deleting }: Pod,
-  { endpoints }: ServiceState,
-): Cause | null {
-  if (listed.length > 0 || sliced.length > 0 || deleting || endpoints === null) return null;
-  const isKnown = (triggerTimeOf(endpoints) ?? -Infinity) >= (turnedAt ?? Infinity);
-  return isKnown ? 'pod-phase-unnoticed' : null;
-}
 
 const labelsText = (labels: Labels, keys: readonly string[]): string =>
   keys

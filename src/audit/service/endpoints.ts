@@ -18,7 +18,6 @@ import {
   subsetCounts,
   truncation,
 } from '../../shadow/endpoints.ts';
-import type { Cause } from '../finding/causes.ts';
 import type { Difference } from '../finding/difference.ts';
 import { difference } from '../finding/difference.ts';
 import type { AddressEntries } from './address-index.ts';
@@ -30,7 +29,6 @@ import {
   compareLabels,
   comparePairs,
   entryText,
-  leftOutCause,
   portsText,
   readyText,
   referredPod,
@@ -159,8 +157,7 @@ export function compareEndpointsAddress(
     expected,
     entries.listed,
     scoreAddress,
-    (want, got) =>
-      compareAddress(object, want, got, isTruncated, leftOutCause(entries, want.pod, record)),
+    (want, got) => compareAddress(object, want, got, isTruncated),
     (got) => {
       const pod = referredPod(entries, got.target);
       const isTerminal = pod?.terminal === true;
@@ -204,14 +201,12 @@ function compareAddress(
   want: ExpectedAddress,
   got: EndpointAddress | null,
   truncated: boolean,
-  likelyCause: Cause | null,
 ): Difference[] {
   const more = { subject: want.pod.name, quiet: got === null && !want.ready };
   if (got === null) {
     if (truncated) return [];
     const text = entryText(want.ip, `pod ${want.pod.name}`, want.ready, want.ports);
-    const all = { ...more, likelyCause };
-    return [difference('endpoints-address-missing', object, 'subsets', text, null, all)];
+    return [difference('endpoints-address-missing', object, 'subsets', text, null, more)];
   }
   if (isListedAs(want, got)) return [];
   const found: Difference[] = [];

@@ -37,7 +37,6 @@ import {
   endpointText,
   entryText,
   isReady,
-  leftOutCause,
   ownersText,
   portsText,
   referredPod,
@@ -98,7 +97,7 @@ export function compareSlicesAddress(
     (want, got) => {
       if (got !== null) return compareEndpoint(want, got, mode, release);
       // The controller adds no endpoints for a Service that is being deleted.
-      return service.deleting ? [] : [missingEndpoint(record, entries, want)];
+      return service.deleting ? [] : [missingEndpoint(record, want)];
     },
     (got) => {
       const twin = actual.find((other) => other !== got && isTwin(other, got));
@@ -119,16 +118,11 @@ function scoreEndpoint(want: ExpectedEndpoint, { slice, endpoint }: SlicedEndpoi
   return score;
 }
 
-function missingEndpoint(
-  record: ServiceState,
-  entries: AddressEntries,
-  want: ExpectedEndpoint,
-): Difference {
+function missingEndpoint(record: ServiceState, want: ExpectedEndpoint): Difference {
   const { addresses, pod, ready, ports } = want;
   const object = `EndpointSlices of Service ${record.key}`;
   const text = entryText(addresses.join(', '), `pod ${pod.name}`, ready, ports);
-  const likelyCause = leftOutCause(entries, pod, record);
-  const more = { subject: pod.name, quiet: !ready, likelyCause };
+  const more = { subject: pod.name, quiet: !ready };
   return difference('slice-endpoint-missing', object, 'endpoints', text, null, more);
 }
 

@@ -9,7 +9,7 @@ import { explains } from '../../../src/audit/finding/causes.ts';
 import { createPendingFindings } from '../../../src/audit/pending/pending.ts';
 import { createServiceAuditor } from '../../../src/audit/service/auditor.ts';
 import type { AnyObject } from '../../../src/model/objects.ts';
-import { annotation, label } from '../../../src/model/objects.ts';
+import { label } from '../../../src/model/objects.ts';
 import { runToEnd } from '../../../src/model/run-to-end.ts';
 import {
   address,
@@ -64,12 +64,6 @@ const none = [service(), node(), endpoints({ subsets: [] }), empty];
 const unselected = pod({ labels: {} });
 const lost = pod({ name: 'web-3', ips: ['10.0.0.3'], node: 'node-z' });
 const renamed = slice({ labels: { ...sliceLabels, [label.serviceName]: 'api' } });
-const unready = slice({ endpoints: [endpoint({ ready: false, serving: false })] });
-const written = Date.UTC(2026, 10, 21, 12);
-const stamped = endpoints({
-  subsets: [],
-  annotations: { [annotation.triggerTime]: new Date(written).toISOString() },
-});
 const byHand = endpoints({
   labels: {},
   subsets: [
@@ -105,12 +99,6 @@ const cases: Readonly<Record<Cause, { certain?: Case[]; likely?: Case[]; not: Ca
     ],
     likely: [
       [
-        'the last write, which left the pod out, answers its change of readiness',
-        'endpoints-address-missing',
-        [pod({ ready: false, turnedAt: written / 1000 }), ...none.slice(0, 2), stamped, empty],
-        [],
-      ],
-      [
         'the listed pod is finished at the start',
         'slice-endpoint-unexpected',
         [pod({ terminal: true }), ...one.filter((object) => object.name !== 'web-1')],
@@ -119,15 +107,9 @@ const cases: Readonly<Record<Cause, { certain?: Case[]; likely?: Case[]; not: Ca
     ],
     not: [
       [
-        'a pod that is not ready is missing, and the last write is older than it, at the start',
+        'a pod is missing at the start, whose earlier phase nothing tells',
         'endpoints-address-missing',
-        [pod({ ready: false, turnedAt: 2e9 }), ...none.slice(0, 2), stamped, empty],
-        [],
-      ],
-      [
-        'only the Endpoints miss the pod at the start',
-        'endpoints-address-missing',
-        [pod({ ready: false, turnedAt: 1e9 }), ...none.slice(0, 2), stamped, unready],
+        [pod({ ready: false }), ...none],
         [],
       ],
       [
