@@ -383,15 +383,25 @@ export const lively = (without: readonly Resource[] = []): AuditorEntry[] => {
   ];
 };
 
-/** Another Service is read, as of a version; what waits needs to be known up to that. */
-export function readAnother(auditor: Auditor, at: number, version: string): void {
+/** Everything that waits is read, as of a version, and equals the cache. */
+export function readAgain(auditor: Auditor, at: number, version: string): void {
   auditor.advance(at);
-  const dues = [...auditor.findings.waiting()];
-  const others = dues.map((due) => ({ ...due, service: `another-${String(at)}` }));
-  const keys = auditor.confirmer.next(others, at);
-  const slices = { objects: [], version };
-  const read = { service: null, endpoints: null, slices, pods: null, version };
-  for (const key of keys) auditor.confirmer.answer(key, read);
+  const listed = <T>(objects: Iterable<T>) => ({ objects: [...objects], version });
+  const { listers } = auditor.store;
+  const next = () => auditor.confirmer.next(auditor.findings.waiting(), at);
+  for (let keys = next(); keys.length > 0; keys = next()) {
+    for (const key of keys) {
+      const [namespace = '', name = ''] = key.split('/');
+      const isOwn = (object: { readonly namespace: string; readonly name: string }): boolean =>
+        object.namespace === namespace && object.name === name;
+      const nodes = listed(listers.nodes.values());
+      const services = listed([...listers.services.values()].filter(isOwn));
+      const endpoints = listed([...listers.endpoints.values()].filter(isOwn));
+      const rest = { endpointslices: listed([]), pods: listed([]) };
+      const read = { services, endpoints, ...rest, version };
+      auditor.confirmer.answer(key, key === '/' ? { nodes, version } : read);
+    }
+  }
 }
 
 // What tests do with problems that they do not expect.

@@ -12,7 +12,7 @@
 // no difference becomes a finding while the event that ends it is in the queue.
 
 import type { FreshRead } from '../audit/pending/confirm.ts';
-import type { Key } from '../model/objects.ts';
+import type { Key, Resource } from '../model/objects.ts';
 import type { Auditor, AuditorEntry } from './auditor.ts';
 import { openedAtOnce } from './auditor.ts';
 
@@ -28,11 +28,13 @@ export interface MonotonicClock {
 export interface EventLoopOptions {
   readonly auditor: Auditor;
   readonly clock: MonotonicClock;
-  /** Reads the objects of some Services of a namespace. Rejects if a read fails. */
+  /** Reads the objects of some Services of a namespace, or all Nodes. Rejects if a read fails. */
   readonly reread: (
     namespace: string,
     names: readonly string[],
   ) => Promise<ReadonlyMap<string, FreshRead>>;
+  /** Called when a watch has lost an event. */
+  readonly onGap: (resource: Resource, key: Key) => void;
   /** Called for a programming error: the loop cannot continue. */
   readonly onError: (error: unknown) => void;
   /** Called whenever the queue is empty. */
@@ -150,6 +152,8 @@ function tick(state: State): void {
   const dueAt = auditor.nextAt() ?? Infinity;
   // A read is of all candidates of a namespace, so every due difference is a candidate first.
   if (dueAt > now) startRead(state, now);
+  for (const [resource, key] of auditor.confirmer.gaps) options.onGap(resource, key);
+  auditor.confirmer.gaps.clear();
   const isWaiting = findings.waiting().size > 0;
   const retryAt = isWaiting ? state.retryAt : Infinity;
   const readAt = isWaiting && state.reading < maxReads ? state.readAt : Infinity;

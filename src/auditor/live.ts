@@ -2,7 +2,7 @@
 // differences by fresh reads over the same connection.
 
 import type { FreshRead } from '../audit/pending/confirm.ts';
-import { readServices } from '../cluster/api/read-fresh.ts';
+import { readNodes, readServices } from '../cluster/api/read-fresh.ts';
 import { createReflectors } from '../cluster/api/reflector.ts';
 import type { Environment } from '../cluster/api/transport/request.ts';
 import type { OnProblem } from '../cluster/decode/problem.ts';
@@ -31,6 +31,7 @@ export function connectAuditor(options: LiveAuditorOptions) {
     auditor,
     clock,
     reread: (namespace, names) => reread(options, namespace, names, stop.signal),
+    onGap: (resource, key) => reflectors.relist(resource, key),
     onError: (error) => broken.reject(error),
     onQuiet: options.onQuiet,
   });
@@ -63,8 +64,8 @@ export function connectAuditor(options: LiveAuditorOptions) {
   };
 }
 
-/** Rejects if the Services cannot be read. */
-function reread(
+/** Without a namespace it reads all Nodes. Rejects if a list fails. */
+async function reread(
   { environment, endpoints, auditor }: LiveAuditorOptions,
   namespace: string,
   names: readonly string[],
@@ -77,5 +78,6 @@ function reread(
     pods: listers.knows('pods'),
     previousPod: (key: Key) => listers.pods.get(key),
   };
+  if (namespace === '') return new Map([['', await readNodes(reading, signal)]]);
   return readServices(reading, namespace, names, signal);
 }

@@ -12,7 +12,9 @@
 // - In the end the cache and the findings equal those of a fresh auditor, nothing is pending,
 //   and no watch and no timer is left.
 //
-// Not simulated: lists that are older than earlier events, which no API server sends.
+// In lives with odd seeds, streams and servers break their promises (`spoil`): a watch loses an
+// event, or sends a bookmark before it, or nothing at all; a WatchList does not end; two servers of
+// different age answer; reads are slow or refused. A finding that opens must be true then, too.
 
 import type { PendingDifference } from '../../src/audit/pending/pending.ts';
 import type { ServiceOutput } from '../../src/audit/service/enqueue.ts';
@@ -43,8 +45,10 @@ import {
   refuse,
   truthOf,
 } from './life.ts';
-import type { FakeServer, Saved, VirtualClock } from './server.ts';
-import { createServer, createStream, statusAnswer, virtualClock } from './server.ts';
+import type { FakeServer, LostEvent, Saved, VirtualClock } from './server.ts';
+import { createServer, createStream, statusAnswer, statusOf, virtualClock } from './server.ts';
+
+const namespace = 'shop';
 
 /** Seconds; short, so that much happens in few. */
 export const settle = 10;
@@ -76,10 +80,16 @@ export interface Simulation {
   readonly lags: Map<Resource, number>;
   /** What was not as it must be. */
   readonly violations: string[];
-  readonly counts: { opened: number; resolved: number; checked: number; found: number };
+  readonly counts: typeof noCounts;
   pings: boolean;
   /** Whether a Service can be read by itself. */
   readable: boolean;
+  /** Ends the spoils that end by themselves later. */
+  readonly undo: Set<() => void>;
+  /** Seconds until a read of a Service is answered. */
+  readSeconds: number;
+  /** Whether a lost event still makes the cache differ in what is audited. */
+  isIncomplete(): boolean;
   /** Something happens to the streams. */
   disturbed(): void;
   /** The server's history went back. */
@@ -99,6 +109,12 @@ interface State extends Simulation {
   /** Chunks that are on their way. */
   readonly chunks: Map<Resource, number>;
   readonly owed: Owed;
+  /** Events that watches did not send, until the cache is as new, and since when. */
+  readonly lost: Map<string, LostEvent & { readonly at: number }>;
+  /** The Services that each change concerns, by its version. */
+  readonly concerned: Map<number, readonly string[]>;
+  /** When an event that concerns a Service was lost last. */
+  readonly lostAt: Map<string, number>;
 }
 
 /** The chunks of a watch, each as late as its resource's stream is when it is written. */
@@ -140,6 +156,10 @@ function delayed(
   return { ...answer, body };
 }
 
+/** Whether a request is a read of a Service or of the Nodes, not one of a reflector. */
+const isRead = ({ path, query }: ApiRequest): boolean =>
+  path.includes('/namespaces/') || (path.endsWith('/nodes') && Object.keys(query).length === 0);
+
 const resourceIn = (path: string): Resource | undefined =>
   resources.find((resource) => path.endsWith(`/${resource}`));
 
@@ -158,14 +178,15 @@ function environmentOf(
     async ask(request) {
       const state = stateOf();
       // One Service is not read in no time.
-      if (request.path.includes('/namespaces/')) {
-        await clock.sleep(0.005, request.signal);
+      const isReread = isRead(request);
+      if (isReread) {
+        await clock.sleep(state.readSeconds, request.signal);
         if (!state.readable) return statusAnswer(429, 'TooManyRequests');
       }
       const answer = await server.ask(request);
       const resource = resourceIn(request.path);
       const isList = request.query.watch !== 'true' || 'sendInitialEvents' in request.query;
-      if (isList && !request.path.includes('/namespaces/')) state.disturbed();
+      if (isList && !isReread) state.disturbed();
       const isWatch = request.query.watch === 'true' && answer.status === 200;
       if (!isWatch || resource === undefined) return answer;
       state.unwatched.delete(resource);
@@ -191,13 +212,23 @@ const followed = (auditor: Auditor, owed: Owed): Auditor => ({
   },
 });
 
-const noCounts = { opened: 0, resolved: 0, checked: 0, found: 0 };
+const noCounts = {
+  ...{ opened: 0, resolved: 0, checked: 0, found: 0 },
+  /** How often each spoil was used; events that were lost, and were noticed by a list. */
+  ...{ early: 0, endless: 0, replica: 0, starved: 0, slow: 0, unread: 0, forbidden: 0 },
+  ...{ lostAdded: 0, lostModified: 0, lostDeleted: 0, healed: 0, healedSeconds: 0 },
+};
 
 /** What nothing has happened to yet. */
 const untouched = () => ({
   lags: new Map<Resource, number>(),
   pings: true,
   readable: true,
+  readSeconds: 0.005,
+  lost: new Map<string, LostEvent & { readonly at: number }>(),
+  concerned: new Map<number, readonly string[]>(),
+  lostAt: new Map<string, number>(),
+  undo: new Set<() => void>(),
   seen: new WeakSet<PendingDifference>(),
   unwatched: new Map<Resource, number>(),
   unseen: new Map<Resource, number>(),
@@ -257,7 +288,9 @@ export function createSimulation(seed: number, prepare: (sim: Simulation) => voi
     },
     restored: () => {
       owed.restored(truth.restored());
+      state.lost.clear();
     },
+    isIncomplete: () => isIncomplete(state),
     pass: (seconds) => clock.runUntil(clock.now() + seconds),
     async end() {
       await checkEnd(state);
@@ -268,6 +301,7 @@ export function createSimulation(seed: number, prepare: (sim: Simulation) => voi
       await checkLeft(state);
     },
   };
+  followLost(state);
   prepare(state);
   const run = attached.run(controller.signal);
   const look = (): void => {
@@ -280,16 +314,70 @@ export function createSimulation(seed: number, prepare: (sim: Simulation) => voi
 
 // --- what must always hold ---
 
+/** Notes which events watches do not send. */
+function followLost(state: State): void {
+  const { server, truth, clock, counts, lost, concerned, lostAt } = state;
+  const note = ({ version, type, resource, key }: LostEvent): void => {
+    if (!server.lost.some((event) => event.version === version)) return;
+    for (const name of concerned.get(version) ?? []) lostAt.set(name, clock.now());
+    const counter = {
+      ADDED: 'lostAdded',
+      MODIFIED: 'lostModified',
+      DELETED: 'lostDeleted',
+    } as const;
+    counts[counter[type]]++;
+    lost.set(`${resource} ${key}`, { version, type, resource, key, at: clock.now() });
+  };
+  // An event is lost before or after the truth follows it.
+  truth.onChange((event, _before, names) => {
+    concerned.set(event.version, names);
+    note(event);
+  });
+  server.onLost = (event) => {
+    if (concerned.has(event.version)) note(event);
+  };
+}
+
 const violate = (state: State, text: string): void => {
   state.violations.push(`at ${(state.clock.now() - 1_700_000_000).toFixed(2)} s: ${text}`);
 };
 
-function isDisturbed({ server, lags, chunks, attached, readable }: State): boolean {
-  if (!readable) return true;
+/** Whether an object is among those that any Service has to do with. */
+function isRelevant({ truth, auditor }: State, { resource, key }: LostEvent): boolean {
+  if (resource !== 'pods') return true;
+  const raw = truth.held.pods.get(key);
+  const apps = [raw?.metadata.labels?.app, auditor.store.objects.pods.get(key)?.labels.app];
+  return [...truth.held.services.values()].some((service) => {
+    const { selector } = service.spec as { selector?: { app: string } };
+    return selector !== undefined && apps.includes(selector.app);
+  });
+}
+
+/** Forgets the lost events that the cache has caught up with; whether others matter. */
+function isIncomplete(state: State): boolean {
+  const { lost, auditor, server, counts, clock } = state;
+  for (const [id, { resource, key, version, at }] of lost) {
+    const cached = auditor.store.objects[resource].get(key);
+    const isNew = Number(cached?.resourceVersion ?? 0) >= version;
+    if (!isNew && (cached !== undefined || server.objects.get(resource, key) !== undefined))
+      continue;
+    lost.delete(id);
+    counts.healed++;
+    counts.healedSeconds += clock.now() - at;
+  }
+  return [...lost.values()].some((event) => isRelevant(state, event));
+}
+
+function isDisturbed(state: State): boolean {
+  const { server, lags, chunks, attached, readable, readSeconds } = state;
+  const { starved, forbidden } = server.faults;
+  if (!readable || readSeconds > 0.1 || isIncomplete(state)) return true;
+  if (starved.size > 0 || forbidden.size > 0 || server.faults.replica !== noReplica) return true;
   if ([...lags.values(), ...chunks.values()].some((one) => one > 0)) return true;
   if (server.faults.before !== noFault) return true;
-  for (const { frozen, spoils, held } of server.watches) {
+  for (const { frozen, spoils, held, delayed, behind } of server.watches) {
     if (frozen || spoils.length > 0 || held !== null) return true;
+    if (delayed.length > 0 || behind > 0) return true;
   }
   const { watches } = attached;
   return resources.some((resource) => watches.get(resource)?.state !== 'synced');
@@ -297,6 +385,9 @@ function isDisturbed({ server, lags, chunks, attached, readable }: State): boole
 
 /** Replaces a server that answers every request itself. */
 const noFault = (): null => null;
+
+/** Only one server answers. */
+const noReplica = (): number => 0;
 
 function* itemsOf({
   auditor,
@@ -356,7 +447,9 @@ function checkOpened(state: State): void {
     const stood = (isApart ? lasting(all) : all).some(({ from, to }) =>
       [known, now].some((end) => from <= end - settle + 0.01 && to >= end),
     );
-    if (stood || (all.at(-1)?.to === Infinity && isPassed(state, missing))) continue;
+    // A lost event leaves no trace when another event of the object follows.
+    const isLost = (state.lostAt.get(name) ?? -Infinity) >= item.since - late;
+    if (stood || (all.at(-1)?.to === Infinity && (isLost || isPassed(state, missing)))) continue;
     const text = all
       .slice(-4)
       .map((one) => `${(one.from - now).toFixed(2)}..${(one.to - now).toFixed(2)}`);
@@ -463,11 +556,14 @@ async function fresh({ clock, environment }: State): Promise<Auditor> {
 async function checkEnd(state: State): Promise<void> {
   const { auditor, truth } = state;
   for (const resource of resources) {
-    const want = [...truth.held[resource].values()].map(
-      ({ metadata: { name, uid, resourceVersion } }) => `${name} ${uid} ${resourceVersion}`,
+    // A lost event of a pod that no Service selects need not be noticed.
+    const isLost = (name: string) => state.lost.has(`${resource} ${namespace}/${name}`);
+    const want = [...truth.held[resource].values()].flatMap(
+      ({ metadata: { name, uid, resourceVersion } }) =>
+        isLost(name) ? [] : `${name} ${uid} ${resourceVersion}`,
     );
-    const got = [...auditor.store.objects[resource].values()].map(
-      ({ name, uid, resourceVersion }) => `${name} ${uid} ${resourceVersion}`,
+    const got = [...auditor.store.objects[resource].values()].flatMap(
+      ({ name, uid, resourceVersion }) => (isLost(name) ? [] : `${name} ${uid} ${resourceVersion}`),
     );
     if (got.sort().join() !== want.sort().join()) {
       violate(state, `${resource}: ${got.join()} instead of ${want.join()}`);
@@ -543,10 +639,69 @@ function withhold(sim: Simulation, life: Life, random: Random): void {
   });
 }
 
+/** A stream or a server breaks a promise, or a read fails. */
+function spoil(sim: Simulation, random: Random): void {
+  const { server, clock, counts } = sim;
+  const { faults } = server;
+  const watches = [...server.watches];
+  if (watches.length === 0) return;
+  sim.disturbed();
+  const watch = oneOf(random, watches);
+  const { resource } = watch;
+  const chance = random();
+  const later = (seconds: number, call: () => void): void => {
+    sim.undo.add(clock.after(random() * seconds, call));
+  };
+  if (chance < 0.4) watch.spoils.push('lost');
+  else if (chance < 0.5) {
+    counts.early++;
+    watch.spoils.push('early');
+  } else if (chance < 0.6) {
+    counts.endless++;
+    faults.initialEnd = oneOf(random, ['missing', 'low', 'twice']);
+    watch.refuse(statusOf(410, 'Expired'));
+    later(200, () => (faults.initialEnd = 'once'));
+  } else if (chance < 0.7) {
+    counts.replica++;
+    const seconds = 0.2 + random() * 4;
+    faults.replica = () => (random() < 0.5 ? seconds : 0);
+    if (random() < 0.5) server.reset();
+    later(120, () => {
+      faults.replica = noReplica;
+      for (const { behind, stream } of [...server.watches]) if (behind > 0) stream.end();
+    });
+  } else if (chance < 0.8) {
+    counts.starved++;
+    faults.starved.add(resource);
+    watch.freeze();
+    later(300, () => faults.starved.delete(resource));
+  } else if (chance < 0.87) {
+    counts.slow++;
+    sim.readSeconds = random() * 20;
+    later(120, () => (sim.readSeconds = 0.005));
+  } else if (chance < 0.94) {
+    counts.unread++;
+    sim.readable = false;
+    later(120, () => (sim.readable = true));
+  } else {
+    counts.forbidden++;
+    const verbs = oneOf(random, [['list'], ['list', 'watch']]);
+    for (const verb of verbs) faults.forbidden.add(`${verb} ${resource}`);
+    if (random() < 0.5) watch.stream.end();
+    later(300, () => {
+      for (const verb of verbs) faults.forbidden.delete(`${verb} ${resource}`);
+    });
+  }
+}
+
 function calm(sim: Simulation): void {
   heal(sim.server);
   sim.server.faults.before = noFault;
+  for (const undo of sim.undo) undo();
+  sim.undo.clear();
+  sim.server.faults.replica = noReplica;
   sim.readable = true;
+  sim.readSeconds = 0.005;
   sim.lags.clear();
   sim.disturbed();
 }
@@ -575,6 +730,24 @@ async function hurry(sim: Simulation, life: Life, random: Random): Promise<void>
   }
 }
 
+/** The cache has caught up with all lost events, at the latest by the next read of the Nodes. */
+async function recover(sim: Simulation): Promise<void> {
+  const isFrozen = (): boolean => [...sim.server.watches].some(({ frozen }) => frozen);
+  for (let waited = 0; sim.isIncomplete() || isFrozen(); waited += patience) {
+    if (waited > 3 * 3600) {
+      sim.violations.push('a lost event is not noticed');
+      return;
+    }
+    // A Service is noticed with what is written for it.
+    if (!sim.auditor.store.objects.endpoints.has('shop/manual')) {
+      const subsets = [{ addresses: [{ ip: '10.9.0.9' }], ports: [{ port: 8080 }] }];
+      const metadata = { name: 'manual', namespace: 'shop' };
+      sim.server.objects.put('endpoints', { metadata, subsets });
+    }
+    await sim.pass(patience);
+  }
+}
+
 /** One life, from a seed; `watch` is called before it begins. */
 export async function auditSeed(
   seed: number,
@@ -597,6 +770,7 @@ export async function auditSeed(
     server.bookmarkEvery = oneOf(random, [1, 5, 60, 100_000]);
     server.faults.pageSize = oneOf(random, [1, 2, 500]);
     server.faults.before = noFault;
+    server.faults.replica = noReplica;
     if (random() < 0.1) server.faults.chunks = (bytes) => cut(random, bytes);
     const isSmall = random() < 0.5;
     life = createLife(server, clock, truth, random, {
@@ -607,9 +781,12 @@ export async function auditSeed(
   });
   if (life === undefined) throw new Error('There is no life');
   const isCalm = random() < 0.1;
+  const isSpoilt = seed % 2 === 1;
+  const extra = chanceFrom(seed + 2_000_000);
   const restores = random() < 0.08;
   let saved: Saved | null = null;
   for (let steps = 8 + below(random, 18); steps > 0; steps--) {
+    if (isSpoilt && extra() < 0.3) spoil(sim, extra);
     if (isCalm || random() < 0.75) life.step();
     else {
       if (random() < 0.4) await hurry(sim, life, random);
@@ -631,6 +808,7 @@ export async function auditSeed(
   calm(sim);
   life.recover();
   await sim.pass(patience);
+  if (isSpoilt) await recover(sim);
   life.step();
   await sim.pass(2 * settle);
   await sim.end();

@@ -222,6 +222,9 @@ export function heal(server: FakeServer): void {
   for (const watch of server.watches) watch.heal();
   server.faults.forbidden.clear();
   server.faults.lag = { versions: 0, until: 0 };
+  server.faults.starved.clear();
+  server.faults.initialEnd = 'once';
+  server.faults.replica = () => 0;
 }
 
 interface Chaos {

@@ -104,8 +104,12 @@ export function addCounters(sums: Map<string, number>, counters: object, name = 
 
 /** The whole auditor, counted as a watch is. */
 async function audit(seed: number): Promise<Pick<Run, 'violations'> & { counters: object }> {
-  const { violations, counts, auditor } = await auditSeed(seed);
-  return { violations, counters: { ...counts, ...auditor.confirmer.counts } };
+  const { violations, counts, auditor, attached } = await auditSeed(seed);
+  const sums = new Map<string, number>();
+  for (const { counters } of attached.watches.values()) addCounters(sums, counters);
+  const noticed = ['relists.gap', 'relists.starved', 'reconnects.endless'];
+  const watches = Object.fromEntries([...sums].filter(([name]) => noticed.includes(name)));
+  return { violations, counters: { ...counts, ...auditor.confirmer.counts, ...watches } };
 }
 
 async function reflect(seed: number): Promise<Pick<Run, 'violations'> & { counters: object }> {

@@ -24,8 +24,11 @@ import { join } from 'node:path';
 import type { ApiAnswer, ApiRequest, Ask } from '../../src/cluster/api/transport/connection.ts';
 import type { Resource } from '../../src/model/objects.ts';
 
-/** How the next frame of a watch is spoilt. */
-export type Spoil = 'garbled' | 'cut' | 'twice' | 'swapped';
+/**
+ * How the next frame of a watch is spoilt; `lost`: the next event is not sent; `early`: a bookmark
+ * of its version is sent at once, and the event up to ten seconds later.
+ */
+export type Spoil = 'garbled' | 'cut' | 'twice' | 'swapped' | 'lost' | 'early';
 
 export interface Watch {
   readonly resource: Resource;
@@ -35,6 +38,10 @@ export interface Watch {
   readonly frozen: boolean;
   /** A frame that the next one is to overtake. */
   readonly held: string | null;
+  /** Frames that are sent later than a bookmark of their version. */
+  readonly delayed: readonly string[];
+  /** Seconds by which the server is behind that sends it. */
+  readonly behind: number;
   /** No byte comes any more, and no error, as over a connection whose peer has gone. */
   freeze(): void;
   /** Sends an error event and ends. */
@@ -64,7 +71,16 @@ interface Faults {
   pageSize: number;
   /** Cuts a body into chunks. */
   chunks: (bytes: Uint8Array) => Iterable<Uint8Array>;
+  /** What WatchList sends at the end of its initial events instead of one bookmark. */
+  initialEnd: 'once' | 'missing' | 'low' | 'twice';
+  /** Resources whose watches are accepted and send nothing. */
+  readonly starved: Set<Resource>;
+  /** Whether another server answers a request, and seconds by which it is behind. */
+  replica: () => number;
 }
+
+/** An event that a watch did not send. */
+export type LostEvent = Pick<Event, 'resource' | 'key' | 'version' | 'type'>;
 
 export interface FakeServer {
   readonly objects: Objects;
@@ -79,6 +95,10 @@ export interface FakeServer {
   /** Seconds between bookmarks. */
   bookmarkEvery: number;
   readonly ask: (request: ApiRequest) => Promise<ApiAnswer>;
+  /** Events that watches did not send, oldest first. */
+  readonly lost: LostEvent[];
+  /** Calls back when a watch drops an event. */
+  onLost: (event: LostEvent) => void;
   /** All connections are lost. */
   reset(): void;
 }
@@ -131,21 +151,38 @@ export function createServer(clock: Clock): FakeServer {
       lag: { versions: 0, until: 0 },
       pageSize: Infinity,
       chunks: (bytes) => [bytes],
+      initialEnd: 'once',
+      starved: new Set(),
+      replica: () => 0,
     },
     watches: new Set(),
     asked: [],
     version: 'v1.36.3',
     watchList: true,
     bookmarkEvery: 60,
+    lost: [],
+    onLost: () => undefined,
     ask: (request) => answer(server, clock, request),
     reset() {
       for (const { stream } of [...server.watches]) stream.fail(new Error('connection reset'));
     },
   };
   server.objects.onChange((event) => {
+    writtenAt.set(event, clock.now());
     for (const watching of server.watches) sendEvent(watching as Watching, event);
   });
   return server;
+}
+
+/** When each change was written, Unix seconds. */
+const writtenAt = new WeakMap<Event, number>();
+
+/** The version that a server has reached which is some seconds behind. */
+function versionOf({ objects }: FakeServer, now: number, behind: number): number {
+  const version = objects.version();
+  if (behind === 0) return version;
+  const news = objects.history().find((event) => (writtenAt.get(event) ?? 0) > now - behind);
+  return news === undefined ? version : Math.min(version, news.version - 1);
 }
 
 async function answer(server: FakeServer, clock: Clock, request: ApiRequest): Promise<ApiAnswer> {
@@ -169,9 +206,10 @@ async function answer(server: FakeServer, clock: Clock, request: ApiRequest): Pr
     const message = `${resource} is forbidden: ${user} cannot ${verb} resource "${resource}"`;
     return statusAnswer(403, 'Forbidden', message);
   }
-  if (watching) return watch(server, clock, resource, request);
+  const behind = server.faults.replica();
+  if (watching) return watch(server, clock, resource, request, behind);
   if (name !== undefined) return get(server, resource, `${namespace ?? ''}/${name}`);
-  return list(server, resource, namespace ?? null, request.query, clock.now());
+  return list(server, resource, namespace ?? null, request.query, clock.now(), behind);
 }
 
 function hang(signal: AbortSignal): Promise<never> {
@@ -214,9 +252,11 @@ function list(
   namespace: string | null,
   query: ApiRequest['query'],
   now: number,
+  behind: number,
 ): ApiAnswer {
   const { objects, faults } = server;
-  let at = objects.version() - (now < faults.lag.until ? faults.lag.versions : 0);
+  const lag = now < faults.lag.until ? faults.lag.versions : 0;
+  let at = versionOf(server, now, behind) - lag;
   let from = '';
   if (query.continue !== undefined) {
     const token = JSON.parse(query.continue) as { at: number; from: string };
@@ -252,6 +292,8 @@ interface Watching extends Watch {
   from: number;
   frozen: boolean;
   held: string | null;
+  delayed: string[];
+  readonly clock: Clock;
 }
 
 function watch(
@@ -259,6 +301,7 @@ function watch(
   clock: Clock,
   resource: Resource,
   request: ApiRequest,
+  behind: number,
 ): ApiAnswer {
   const { query } = request;
   const initial = query.sendInitialEvents === 'true';
@@ -266,16 +309,18 @@ function watch(
     const message = 'sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch';
     return statusAnswer(422, 'Invalid', message);
   }
-  const from = initial ? server.objects.version() : Number(query.resourceVersion);
+  const current = versionOf(server, clock.now(), behind);
+  const from = initial ? current : Number(query.resourceVersion);
   const missed = server.objects.after(from);
   const stream = createStream(request.signal);
-  const watching = newWatching(server, resource, stream, from);
+  const watching = newWatching({ server, resource, stream, from, behind, clock });
   if (missed === null) {
     watching.refuse(statusOf(410, 'Expired', `too old resource version: ${from}`));
   } else {
     server.watches.add(watching);
+    if (server.faults.starved.has(resource)) watching.freeze();
     if (initial) sendInitial(watching);
-    else for (const event of missed) sendEvent(watching, event);
+    for (const event of missed) sendEvent(watching, event);
     keepTime(watching, clock, Number(query.timeoutSeconds ?? '3600'));
   }
   const headers = { 'content-type': 'application/json' };
@@ -283,23 +328,21 @@ function watch(
 }
 
 function newWatching(
-  server: FakeServer,
-  resource: Resource,
-  stream: Stream,
-  from: number,
+  made: Pick<Watching, 'server' | 'resource' | 'stream' | 'from' | 'behind' | 'clock'>,
 ): Watching {
+  const { stream } = made;
   const watching: Watching = {
-    server,
-    resource,
-    stream,
+    ...made,
     spoils: [],
-    from,
     frozen: false,
     held: null,
+    delayed: [],
     freeze: () => (watching.frozen = true),
     heal() {
       watching.spoils.length = 0;
       release(watching);
+      sendDelayed(watching);
+      if (watching.behind > 0) stream.end();
     },
     refuse(status) {
       send(watching, JSON.stringify({ type: 'ERROR', object: status }));
@@ -310,33 +353,68 @@ function newWatching(
 }
 
 function sendEvent(watching: Watching, event: Event): void {
-  if (event.resource !== watching.resource || event.version <= watching.from) return;
-  watching.from = event.version;
-  send(watching, JSON.stringify({ type: event.type, object: event.raw }));
+  const { clock, behind, resource, stream } = watching;
+  if (event.resource !== resource) return;
+  const sendNow = () => {
+    if (event.version <= watching.from) return;
+    watching.from = event.version;
+    send(watching, JSON.stringify({ type: event.type, object: event.raw }));
+  };
+  const wait = behind === 0 ? 0 : (writtenAt.get(event) ?? 0) + behind - clock.now();
+  if (wait <= 0) sendNow();
+  else stream.onClose(clock.after(wait, sendNow));
 }
 
 function sendInitial(watching: Watching): void {
-  const { server, resource } = watching;
-  for (const { raw } of server.objects.list(resource)) {
+  const { server, resource, from } = watching;
+  for (const { raw } of server.objects.list(resource, from)) {
     send(watching, JSON.stringify({ type: 'ADDED', object: raw }));
   }
-  sendBookmark(watching, { 'k8s.io/initial-events-end': 'true' });
+  const { initialEnd } = server.faults;
+  if (initialEnd === 'missing') return;
+  const end = bookmarkOf(watching, from - (initialEnd === 'low' ? 3 : 0), {
+    'k8s.io/initial-events-end': 'true',
+  });
+  send(watching, end);
+  if (initialEnd === 'twice') send(watching, end);
 }
 
-function sendBookmark(watching: Watching, annotations?: Record<string, string>): void {
-  const { server, resource, from } = watching;
-  const version = server.objects.version();
-  if (version < from) return;
-  watching.from = version;
+function bookmarkOf({ resource }: Watching, version: number, annotations?: object): string {
   const metadata = { resourceVersion: String(version), annotations };
   const object = { kind: kindOf[resource], apiVersion: apiVersionOf(resource), metadata };
+  return JSON.stringify({ type: 'BOOKMARK', object });
+}
+
+function sendBookmark(watching: Watching): void {
+  const { server, from, clock, behind } = watching;
+  const version = versionOf(server, clock.now(), behind);
+  if (version < from) return;
+  watching.from = version;
   release(watching);
-  send(watching, JSON.stringify({ type: 'BOOKMARK', object }));
+  send(watching, bookmarkOf(watching, version));
 }
 
 function send(watching: Watching, frame: string): void {
   if (watching.frozen) return;
-  const spoil = watching.spoils.shift();
+  const isEvent = /^\{"type":"(?:ADDED|MODIFIED|DELETED)"/.test(frame);
+  if (watching.delayed.length > 0 && isEvent) {
+    watching.delayed.push(frame);
+    return;
+  }
+  const [next] = watching.spoils;
+  const isKept = !isEvent && (next === 'lost' || next === 'early');
+  const spoil = isKept ? undefined : watching.spoils.shift();
+  if (spoil === 'lost') {
+    lose(watching, frame);
+    return;
+  }
+  if (spoil === 'early') {
+    send(watching, bookmarkOf(watching, watching.from));
+    watching.delayed.push(frame);
+    const { clock, from, stream } = watching;
+    stream.onClose(clock.after(1 + (from % 10), () => sendDelayed(watching)));
+    return;
+  }
   const swaps = watching.held === null && !frame.startsWith('{"type":"BOOKMARK"');
   if (spoil === 'swapped' && swaps) {
     watching.held = frame;
@@ -347,6 +425,19 @@ function send(watching: Watching, frame: string): void {
   if (spoil === 'cut') watching.stream.end();
   if (spoil === 'twice') write(watching, `${text}\n`);
   release(watching);
+}
+
+function lose({ server, resource }: Watching, frame: string): void {
+  const { type, object } = JSON.parse(frame) as { type: LostEvent['type']; object: Raw };
+  const { metadata } = object;
+  const version = Number(metadata.resourceVersion);
+  const event = { resource, key: keyOf(metadata), version, type };
+  server.lost.push(event);
+  server.onLost(event);
+}
+
+function sendDelayed(watching: Watching): void {
+  for (const frame of watching.delayed.splice(0)) send(watching, frame);
 }
 
 /** Sends the frame that another was to overtake. */
@@ -508,6 +599,8 @@ interface Objects {
   readonly after: (version: number) => readonly Event[] | null;
   /** Forgets the history up to now. */
   compact(): void;
+  /** Every change, oldest first; also those that are compacted. */
+  history(): readonly Event[];
   save(): Saved;
   /** The history goes back to what was saved, as when etcd is restored from a backup. */
   restore(saved: Saved): void;
@@ -610,6 +703,7 @@ function createObjects(): Objects {
       // Older versions stay for listAt: a lagging server answers from its memory.
       state.compacted = state.version;
     },
+    history: () => state.history,
     save: () => ({ version: state.version, objects: new Map(state.objects) }),
     restore(saved) {
       state.objects = new Map(saved.objects);

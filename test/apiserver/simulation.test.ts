@@ -15,18 +15,20 @@ import { mutants } from './mutants.ts';
 
 test('random lives of an API server cause no wrong finding', async () => {
   const failed: string[] = [];
-  const sums = { opened: 0, resolved: 0, found: 0 };
+  const sums = { opened: 0, resolved: 0, found: 0, healed: 0 };
   for (let seed = 0; seed < 300; seed++) {
     const { violations, counts } = await auditSeed(seed);
     sums.opened += counts.opened;
     sums.resolved += counts.resolved;
     sums.found += counts.found;
+    sums.healed += counts.healed;
     if (violations.length > 0) failed.push(`seed ${seed}: ${violations.slice(0, 3).join('\n')}`);
   }
   expect(failed).toEqual([]);
   expect(sums.opened).toBeGreaterThan(100);
   expect(sums.resolved).toBeGreaterThan(50);
   expect(sums.found).toBeGreaterThan(1000);
+  expect(sums.healed).toBeGreaterThan(30);
 });
 
 test.each(mutants)('the mutant "$name" finds its text once', ({ file, from }) => {
@@ -202,7 +204,7 @@ describe('what was missed or late once', () => {
     expect(open(one).sort()).toEqual(['endpoints-missing', 'slice-conditions-different']);
   });
 
-  test('reads fail: the streams decide', async () => {
+  test('reads fail for five minutes: the streams decide', async () => {
     const one = await story();
     const { sim, pod } = one;
     sim.server.faults.before = ({ request }) =>
@@ -210,9 +212,114 @@ describe('what was missed or late once', () => {
     pod(false);
     await sim.pass(settle + 1);
     expect(open(one)).toEqual([]);
-    await bookmarks(one); // which may have been sent before the window ended
+    await sim.pass(285);
     expect(open(one)).toEqual([]);
     await bookmarks(one);
+    await bookmarks(one);
     expect(open(one).length).toBeGreaterThan(0);
+  });
+});
+
+describe('a lost event', () => {
+  const lose = ({ sim }: Story, ...lost: Resource[]): void => {
+    for (const { resource, spoils } of sim.server.watches) {
+      if (lost.includes(resource)) spoils.push('lost');
+    }
+  };
+  const relists = ({ sim }: Story): Record<string, number> =>
+    Object.fromEntries(
+      [...sim.attached.watches].flatMap(([resource, { counters }]) =>
+        counters.relists.gap === 0 ? [] : [[resource, counters.relists.gap]],
+      ),
+    );
+  const zone = ({ sim }: Story, value: string): void => {
+    const metadata = { name: 'node-a', labels: { 'topology.kubernetes.io/zone': value } };
+    sim.server.objects.put('nodes', { metadata, status: {} });
+  };
+  const second = ({ sim }: Story): void => {
+    const raw = sim.server.objects.get('pods', 'shop/p0');
+    if (raw === undefined) throw new Error('No pod');
+    const metadata = { ...raw.metadata, name: 'p1' };
+    sim.server.objects.put('pods', {
+      ...raw,
+      metadata,
+      status: { ...(raw.status as object), podIPs: [{ ip: '10.0.0.2' }] },
+    });
+  };
+
+  const stories: [string, Resource, (one: Story) => void][] = [
+    ['of a changed pod', 'pods', ({ pod }) => pod(false)],
+    ['of a deleted pod', 'pods', ({ sim }) => sim.server.objects.remove('pods', 'shop/p0')],
+    ['of a new pod', 'pods', second],
+    [
+      'of a Service with another port',
+      'services',
+      ({ sim }) => {
+        const raw = sim.server.objects.get('services', 'shop/s0');
+        const ports = [{ name: 'http', port: 80, targetPort: 9090, protocol: 'TCP' }];
+        if (raw !== undefined) {
+          sim.server.objects.put('services', { ...raw, spec: { ...(raw.spec as object), ports } });
+        }
+      },
+    ],
+  ];
+  test.each(stories)('%s opens no finding, and leads to a list', async (_name, resource, act) => {
+    const one = await story();
+    await bookmarks(one);
+    lose(one, resource);
+    act(one);
+    one.work('endpoints', 'endpointslices');
+    for (let passed = 0; passed < 5400; passed += 60) {
+      await one.sim.pass(60);
+      expect(open(one)).toEqual([]);
+    }
+    expect(relists(one)).toEqual({ [resource]: 1 });
+    expect(one.sim.violations).toEqual([]);
+  });
+
+  test.each(['endpoints', 'endpointslices'] as const)(
+    'of %s opens no finding, and leads to a list',
+    async (resource) => {
+      const one = await story();
+      lose(one, resource);
+      one.pod(false);
+      one.work('endpoints', 'endpointslices');
+      for (let passed = 0; passed < 600; passed += 10) {
+        await one.sim.pass(10);
+        expect(open(one)).toEqual([]);
+      }
+      expect(relists(one)).toEqual({ [resource]: 1 });
+    },
+  );
+
+  test('of a Node opens no finding, and leads to a list', async () => {
+    const one = await story();
+    lose(one, 'nodes');
+    zone(one, 'zone-b');
+    one.pod(false);
+    one.work('endpoints', 'endpointslices');
+    await one.sim.pass(120);
+    expect(one.sim.counts.opened).toBe(0);
+    expect(relists(one)).toEqual({ nodes: 1 });
+  });
+
+  test('that hides a difference is noticed, and the difference is found', async () => {
+    const one = await story();
+    lose(one, 'pods');
+    one.pod(false); // and the controllers do nothing
+    await one.sim.pass(240);
+    expect(relists(one)).toEqual({ pods: 1 });
+    expect(open(one).length).toBeGreaterThan(0);
+  });
+
+  test('that hides the end of a difference is noticed, and the finding is resolved', async () => {
+    const one = await story();
+    one.pod(false);
+    await one.sim.pass(settle + 5);
+    expect(open(one).length).toBeGreaterThan(0);
+    lose(one, 'endpoints', 'endpointslices');
+    one.work('endpoints', 'endpointslices');
+    await one.sim.pass(240);
+    expect(open(one)).toEqual([]);
   });
 });

@@ -16,7 +16,7 @@ import {
   header,
   lively,
   progress,
-  readAnother,
+  readAgain,
   report,
   rawService,
   synced,
@@ -141,7 +141,7 @@ test('a deletion with an unreadable object deletes the cached object', () => {
 
 /** Each stream but some comes to what was read, and what waits is asked for again. */
 function hear(auditor: Auditor, at: number, without: readonly Resource[] = []): void {
-  readAnother(auditor, at, '80');
+  readAgain(auditor, at, '80');
   const others = resources.filter((resource) => !without.includes(resource));
   for (const entry of progress(at, '80', others)) auditor.take(entry);
   auditor.findings.retry(at);
@@ -150,19 +150,21 @@ function hear(auditor: Auditor, at: number, without: readonly Resource[] = []): 
 describe('a live cluster', () => {
   const codes = ['endpoints-missing', 'slice-placeholder-missing'];
 
-  test('a difference opens when its watches have passed the end of its window', () => {
+  test('a difference opens when a read after its window equals the cache', () => {
     const { auditor, opened } = auditorOf(30, { live: true });
     for (const entry of lively()) auditor.take(entry);
     auditor.take(added('services', { ...rawService, metadata: other('60') }, 110));
     auditor.advance(140);
-    readAnother(auditor, 140, '60');
-    auditor.findings.retry(140);
-    expect(opened).toEqual([]);
-    for (const entry of progress(141, '60', ['services', 'pods', 'endpoints'])) auditor.take(entry);
+    for (const entry of progress(141, '60')) auditor.take(entry);
     auditor.findings.retry(141);
-    expect(opened.map(({ code, openedAt }) => [code, openedAt])).toEqual([
-      ['endpoints-missing', 141],
-      ['endpoints-missing', 141],
+    expect(opened).toEqual([]);
+    readAgain(auditor, 141, '60');
+    auditor.findings.retry(141);
+    expect(opened.map(({ service, code, openedAt }) => [service, code, openedAt])).toEqual([
+      ['web', 'endpoints-missing', 141],
+      ['web', 'slice-placeholder-missing', 141],
+      ['api', 'endpoints-missing', 141],
+      ['api', 'slice-placeholder-missing', 141],
     ]);
   });
   const other = (resourceVersion: string) => ({

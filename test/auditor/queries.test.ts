@@ -11,7 +11,7 @@ import {
   header,
   lively,
   progress,
-  readAnother,
+  readAgain,
   report,
   rawService,
   synced,
@@ -49,7 +49,7 @@ describe('one Service', () => {
   test('has its own findings after the window', () => {
     const { auditor } = auditorOf(30, { live: true });
     for (const entry of lively()) auditor.take(entry);
-    readAnother(auditor, 140, '80');
+    readAgain(auditor, 140, '80');
     for (const entry of progress(140, '80')) auditor.take(entry);
     auditor.findings.retry(140);
     for (const entry of watches(141, 'stale', ['endpoints'])) auditor.take(entry);

@@ -1,15 +1,17 @@
-// Confirms a difference before it becomes a finding: whether all that it depends on is known up to
-// the end of its window (progress.ts).
+// Confirms a difference before it becomes a finding, and proves that a watch has lost an event.
 //
-// An object that is read after the window has a version that is not older than its end. When all
-// streams have reached that version, the difference existed throughout. A stream without events
-// shows its version about once a minute, so the Service itself is read. If the cache is at least as
-// new and still differs, the difference existed at the time of the read. If reads fail, streams are
-// trusted once none can lag any more. All that an output depends on must also be known up to the
-// newest cached version of the Service, since streams may diverge again.
+// A difference is confirmed if the Service was read after the window, and the cache has the same or
+// newer versions of all that the output depends on. All of it must also be known up to the newest
+// cached version of the Service, since streams may diverge. Nodes are read together, after the
+// difference began. If reads fail for five minutes, the streams are trusted.
 //
-// Only a candidate for a finding causes a read. Many Services of a namespace are read together.
-// Nodes are not read. A finding about a whole node is confirmed by one of its Services.
+// Each list has a version, and each stream has a version up to which it claims to be complete
+// (progress.ts). If a list has an object that the stream claims to have delivered, and the cache
+// lacks it, then an event was lost: a gap. The same is true if a stream does not deliver for two
+// minutes what a list has. The difference does not open, and the resource is listed again.
+//
+// Many Services of a namespace are read together. A finding about a whole node is confirmed by one
+// of its Services. A lost event can also hide a difference, so Services are read in turn.
 
 import { getOrInsert } from '../../model/get-or-insert.ts';
 import type {
@@ -18,14 +20,15 @@ import type {
   EndpointSlice,
   Key,
   Listers,
+  ObjectOf,
   Pod,
   Resource,
   Service,
 } from '../../model/objects.ts';
-import { label } from '../../model/objects.ts';
+import { label, resources } from '../../model/objects.ts';
 import { compareVersions, isAtLeast, newest } from '../../model/resource-version.ts';
 import type { Output } from '../finding/catalogue.ts';
-import type { Candidate } from './pending.ts';
+import type { Candidate, PendingDifference } from './pending.ts';
 import type { WatchProgress } from './progress.ts';
 import { restsOn } from './progress.ts';
 
@@ -35,35 +38,51 @@ interface FreshList<T> {
   readonly version: string;
 }
 
-/** The objects of one Service, read after the request. */
-export interface FreshRead {
-  readonly service: Service | null;
-  /** `null` if they were not read. */
-  readonly endpoints: FreshList<Endpoints> | null;
-  readonly slices: FreshList<EndpointSlice>;
-  /** `null` without a selector. */
-  readonly pods: FreshList<Pod> | null;
+/** The objects of one Service, or all Nodes, read after the request; absent: not read. */
+export type FreshRead = {
+  readonly [R in Resource]?: FreshList<ObjectOf[R]> | null;
+} & {
   /** The oldest of the versions: everything up to it has been read. */
   readonly version: string;
-}
+};
 
 export type ConfirmCounts = ReturnType<typeof noCounts>;
 
-/** Reads by result; `lagging`: the objects that were read are newer than the cache. */
+/** Reads by result; `lagging`: the cache lacks something that was read. */
 const noCounts = () => ({ asked: 0, confirmed: 0, lagging: 0, failed: 0 });
 
 /** Services of a namespace are read together from this number on, unless it has too many pods. */
 const together = { services: 5, mostPods: 5000 };
 
+/** Seconds between two reads without a difference; every 60th is of the Nodes. */
+const turn = { seconds: 10, nodes: 60 };
+
+/** Seconds after which a stream is trusted without a read, or has lost what it did not deliver. */
+const patience = { unread: 300, undelivered: 120 };
+
+/** Nodes are read as if they were a Service without a name. */
+const nodesKey = '/';
+
+/** How the cache compares with a list; `overtaken`: it is newer, so nothing is proven. */
+const comparisons = ['equal', 'overtaken', 'behind', 'gap'] as const;
+type Comparison = (typeof comparisons)[number];
+
+const worseOf = (a: Comparison, b: Comparison): Comparison =>
+  comparisons.indexOf(a) < comparisons.indexOf(b) ? b : a;
+
 interface ReadRequest {
-  /** `requested` also if the read failed; `overtaken`: the cache is newer, so nothing is proven. */
-  state: 'requested' | 'read' | 'overtaken';
+  /** `overtaken`: nothing is proven. */
+  state: 'requested' | 'failed' | 'read' | 'overtaken';
   readonly at: number;
-  read: FreshRead | null;
+  /** The newest version that was known at the request. */
+  readonly known: string;
   /** Whether the Service was read together with others. */
   readonly joint: boolean;
-  /** The outputs that were compared with the cache. */
-  readonly compared: Set<Output>;
+  /** The latest read, and when it was requested. */
+  read: FreshRead | null;
+  readAt: number;
+  /** Whether the cache was not equal to the read at the latest comparison. */
+  isOpen: boolean;
 }
 
 interface ConfirmedService {
@@ -74,9 +93,14 @@ interface ConfirmedService {
   readonly members: ReadonlyMap<Pod, unknown>;
 }
 
+interface ConfirmedAudit {
+  readonly record: ConfirmedService;
+  readonly items: ReadonlyMap<string, readonly PendingDifference[]>;
+}
+
 interface ConfirmCache {
   readonly listers: Listers;
-  readonly audited: ReadonlyMap<Key, { readonly record: ConfirmedService }>;
+  readonly audited: ReadonlyMap<Key, ConfirmedAudit>;
 }
 
 const keyOf = ({ namespace, service, item }: Candidate): Key =>
@@ -93,87 +117,214 @@ function createMemo<T>({ count }: WatchProgress): (key: string, compute: () => T
   };
 }
 
-function createComparison(
-  progress: WatchProgress,
-  cache: () => ConfirmCache | null,
-  counts: ConfirmCounts,
-) {
+/** Compares a list with the cached objects that should be in it; yields each key and its result. */
+function* compareList(
+  resource: Resource,
+  list: FreshList<AnyObject>,
+  [cached, lister]: readonly [Iterable<AnyObject>, ReadonlyMap<Key, AnyObject>],
+  /** The version up to which the stream claims to be complete. */
+  shown: string,
+  /** For how long the cache has lacked something, in seconds, and before this read. */
+  lacking: (lack: string) => { readonly seconds: number; readonly isBefore: boolean },
+): Generator<readonly [Key, Comparison]> {
+  // The Pods were listed by the selector of the Service that was read.
+  const newer = resource === 'services' ? 'overtaken' : 'equal';
+  const isLate = (lack: string): boolean => lacking(lack).seconds >= patience.undelivered;
+  const listed = new Set<Key>();
+  for (const { key, uid, resourceVersion: version } of list.objects) {
+    listed.add(key);
+    const known = lister.get(key);
+    const age = compareVersions(known?.resourceVersion ?? '', version);
+    const isShown = isAtLeast(shown, version);
+    const isOwing = compareVersions(shown, version) === -1;
+    // An absent object may have been deleted after the list, but not if it is listed again.
+    const isAgain = isShown && (known !== undefined || lacking(`${key} ${version} +`).isBefore);
+    if (age === 0 && known?.uid === uid) yield [key, 'equal'];
+    else if (age === 1) yield [key, newer];
+    else if (isAgain || (isOwing && isLate(`${key} ${version}`))) yield [key, 'gap'];
+    else yield [key, isShown ? 'overtaken' : 'behind'];
+  }
+  for (const { key, resourceVersion: version } of cached) {
+    if (listed.has(key)) continue;
+    const order = compareVersions(shown, list.version);
+    if (compareVersions(version, list.version) === 1) yield [key, newer];
+    else if (order !== null && (order >= 0 || isLate(`${key} ${version} -`))) yield [key, 'gap'];
+    else yield [key, 'behind'];
+  }
+}
+
+function createComparison(progress: WatchProgress, cache: () => ConfirmCache | null) {
   const versions = createMemo<string>(progress);
-  const proofs = createMemo<boolean>(progress);
-  const newestCached = (key: Key, output: Output): string =>
-    versions(`${output} ${key}`, () => newestIn(cache()?.audited.get(key)?.record, output));
-  /** Compares a read after the window with the cache; returns whether it proves a difference. */
-  const prove = (candidate: Candidate, request: ReadRequest | undefined): boolean => {
-    const [key, { output }, read, now] = [keyOf(candidate), candidate.item, request?.read, cache()];
-    if (!request || !read || request.at < candidate.at || now === null) return false;
-    return proofs(`${output} ${key} ${String(request.at)}`, () => {
-      const cached = newestCached(key, output);
-      const isMatched = isCaughtUp(now.listers, now.audited.get(key)?.record, output, read);
-      const isOneMoment =
-        isAtLeast(read.version, cached) || progress.hasReached(output, cached, -Infinity);
-      request.state = isMatched && !isOneMoment ? 'overtaken' : 'read';
-      const isReached = isMatched && isOneMoment;
-      if (!request.compared.has(output)) counts[isReached ? 'confirmed' : 'lagging']++;
-      request.compared.add(output);
-      return isReached;
+  const results = createMemo<Comparison>(progress);
+  /** When the cache was first seen to lack a version of an object. */
+  const lacks = new Map<string, number>();
+  /** The resources that have lost an event, each with an object. */
+  const gaps = new Map<Resource, Key>();
+  const compareOne = (key: Key, request: ReadRequest, resource: Resource, now: number) => {
+    const [list, current] = [request.read?.[resource], cache()];
+    if (!list || current === null) return 'equal';
+    const { state, version: shown = '' } = progress.inputs.get(resource) ?? {};
+    if (state !== 'synced') return 'behind';
+    const lacking = (lack: string) => {
+      const since = getOrInsert(lacks, `${resource} ${lack}`, () => now);
+      return { seconds: now - since, isBefore: since < request.readAt };
+    };
+    // Time alone can make a result a gap.
+    const memo = `${resource} ${key} ${request.readAt} ${Math.floor(now / 10)}`;
+    return results(memo, () => {
+      const cached = cachedOf(current, key)[resource];
+      let worst: Comparison = 'equal';
+      for (const [object, result] of compareList(resource, list, cached, shown, lacking)) {
+        worst = worseOf(worst, result);
+        if (result === 'gap') gaps.set(resource, object);
+      }
+      if (lacks.size > 10_000) lacks.clear();
+      return worst;
     });
   };
-  return { newestCached, prove };
+  return {
+    gaps,
+    newestCached: (key: Key, output: Output): string =>
+      versions(`${output} ${key}`, () => {
+        const current = cache();
+        const cached = current && cachedOf(current, key);
+        const objects = restsOn[output].flatMap((resource) =>
+          resource === 'nodes' ? [] : [...(cached?.[resource][0] ?? [])],
+        );
+        return objects.reduce((version, object) => newest(version, object.resourceVersion), '');
+      }),
+    /** How the cache compares with a read, in some resources. */
+    compare: (key: Key, request: ReadRequest, from: readonly Resource[], now: number) =>
+      from.map((resource) => compareOne(key, request, resource, now)).reduce(worseOf, 'equal'),
+  };
+}
+
+/** The reads without a difference: of Services in turn, every other one with a finding. */
+function createTurns(requests: ReadonlyMap<Key, ReadRequest>, found: Set<Key>) {
+  let keys = new Set<Key>().values();
+  let turns = 0;
+  let latest: number | null = null;
+  return ({ audited, listers }: ConfirmCache, now: number): readonly Key[] => {
+    latest ??= now;
+    if (now - latest < turn.seconds) return [];
+    latest = now;
+    if (++turns % turn.nodes === 0 && listers.knows('nodes')) return [nodesKey];
+    const isOpen = (key: Key): boolean =>
+      [...(audited.get(key)?.items.values() ?? [])].flat().some((item) => item.openedAt !== null);
+    let key =
+      turns % 2 === 0 ? [...found].find((it) => isOpen(it) || !found.delete(it)) : undefined;
+    if (key !== undefined && found.delete(key)) found.add(key);
+    key ??= keys.next().value ?? (keys = audited.keys()).next().value;
+    return key === undefined || now - (requests.get(key)?.at ?? 0) < 30 ? [] : [key];
+  };
+}
+
+/** Whether a read after the window, and one of the Nodes, shows that a difference exists. */
+function isAdmitted(
+  candidate: Candidate,
+  requests: ReadonlyMap<Key, ReadRequest>,
+  { newestCached, compare }: ReturnType<typeof createComparison>,
+  progress: WatchProgress,
+  listers: Listers | undefined,
+  now: number,
+): boolean {
+  const [{ item, at, since }, key] = [candidate, keyOf(candidate)];
+  if (progress.isBlind(item.output)) return false;
+  // A difference of no Service depends only on the streams: no object can be read for it.
+  if (item.output === 'node' && key === nodesKey) return true;
+  const [request, nodes] = [requests.get(key), requests.get(nodesKey)];
+  const cached = newestCached(key, item.output);
+  if (request === undefined || request.readAt < at) {
+    return progress.hasReached(item.output, cached, at + patience.unread);
+  }
+  if (compare(key, request, restsOn[item.output], now) !== 'equal') return false;
+  const isOneMoment = isAtLeast(request.read?.version ?? '', cached);
+  if (!isOneMoment && !progress.hasReached(item.output, cached, -Infinity)) {
+    request.state = 'overtaken';
+    return false;
+  }
+  if (!needsNodes(candidate, listers)) return true;
+  const isRead = nodes !== undefined && nodes.readAt >= since;
+  return isRead && compare(nodesKey, nodes, ['nodes'], now) === 'equal';
 }
 
 /** `cache` returns `null` before the audit has started. */
 export function createConfirmer(progress: WatchProgress, cache: () => ConfirmCache | null) {
   const requests = new Map<Key, ReadRequest>();
   const counts = noCounts();
-  const { newestCached, prove } = createComparison(progress, cache, counts);
-  /** The latest read of any Service, and the newest version in it. */
-  let latest = { at: -Infinity, version: '' };
-  /** Whether the streams have shown all that a difference depends on, up to the window's end. */
-  function isKnown(candidate: Candidate): boolean {
-    const { point, item } = candidate;
-    const cached = newestCached(keyOf(candidate), item.output);
-    // Pings and idle limits end the lag of a stream within a minute.
-    if (point === null) return progress.hasReached(item.output, cached, candidate.at + 60);
-    return progress.hasReached(item.output, newest(point, cached), -Infinity);
+  const comparison = createComparison(progress, cache);
+  const found = new Set<Key>();
+  const nextTurn = createTurns(requests, found);
+  let clock = -Infinity;
+  function inspect(key: Key, request: ReadRequest): Comparison {
+    const result = comparison.compare(key, request, resources, clock);
+    request.isOpen = result === 'behind' || result === 'gap';
+    if (result === 'overtaken') request.state = result;
+    return result;
+  }
+  /** Compares reads again that the cache lacked something of, and forgets old ones. */
+  function review(now: number): void {
+    clock = now;
+    for (const [key, request] of requests) {
+      if (request.isOpen) inspect(key, request);
+      const kept = request.isOpen ? 150 : 60;
+      if (now - request.at > kept && key !== nodesKey) requests.delete(key);
+    }
   }
 
   return {
     counts: counts as Readonly<ConfirmCounts>,
+    /** The resources that have lost an event, each with an object, to be cleared by the caller. */
+    gaps: comparison.gaps,
     admit(candidate: Candidate): boolean {
-      if (progress.isBlind(candidate.item.output)) return false;
-      // A difference of no Service depends only on the streams: no object can be read for it.
-      if (candidate.item.output === 'node' && keyOf(candidate) === '/') return true;
-      if (candidate.point === null && latest.at >= candidate.at) candidate.point = latest.version;
-      return isKnown(candidate) || prove(candidate, requests.get(keyOf(candidate)));
+      const listers = cache()?.listers;
+      const isOpened = isAdmitted(candidate, requests, comparison, progress, listers, clock);
+      if (isOpened) found.add(keyOf(candidate));
+      return isOpened;
     },
-    /** Requests the reads that are due: of one Service, or of many in a namespace. */
+    /** Requests the reads that are due: of one Service, of many in a namespace, or of all Nodes. */
     next(waiting: Iterable<Candidate>, now: number): readonly Key[] {
-      for (const [key, { at }] of requests) if (now - at > 60) requests.delete(key);
-      const keys = dueKeys(requests, waiting, now, progress, cache()?.listers);
-      const joint = keys.length > 1;
-      for (const key of keys) {
-        const compared = new Set<Output>();
-        requests.set(key, { state: 'requested', at: now, read: null, joint, compared });
+      review(now);
+      const current = cache();
+      const due = dueKeys(requests, waiting, now, progress, current?.listers);
+      const isDue = due.length > 0 || current === null;
+      const asked = isDue ? due : nextTurn(current, now);
+      for (const key of asked) {
+        const { read = null, readAt = -Infinity, isOpen = false } = requests.get(key) ?? {};
+        // A read in turn does not delay one that is due.
+        const request = {
+          at: isDue ? now : now - 1,
+          joint: asked.length > 1,
+          read,
+          readAt,
+          isOpen,
+        };
+        requests.set(key, { ...request, state: 'requested', known: progress.newest() });
         counts.asked++;
       }
-      return keys;
+      return asked;
     },
     /** `null` if the read failed. */
     answer(key: Key, read: FreshRead | null): void {
-      if (read === null) counts.failed++;
       const request = requests.get(key);
-      if (request === undefined || read === null) return;
-      Object.assign(request, { read, state: 'read' });
+      // A server that is behind proves nothing.
+      const isOld = compareVersions(read?.version ?? '', request?.known ?? '') === -1;
+      if (read === null || isOld) counts.failed++;
+      if (request === undefined) return;
+      request.state = 'failed';
+      if (read === null || isOld) return;
+      Object.assign(request, { read, readAt: request.at, state: 'read' });
       progress.shown(read.version, request.at);
-      if (request.at < latest.at) return;
-      const { endpoints, slices, pods } = read;
-      const lists = [endpoints, slices, pods].map((list) => list?.version ?? '');
-      latest = { at: request.at, version: lists.reduce(newest, '') };
+      counts[inspect(key, request) === 'equal' ? 'confirmed' : 'lagging']++;
     },
   };
 }
 
-/** The Service that has waited longest, and the others of its namespace if they are many. */
+/** Whether a difference can be due to a Node. */
+const needsNodes = ({ item }: Candidate, listers: Listers | undefined): boolean =>
+  restsOn[item.output].includes('nodes') && listers?.knows('nodes') === true;
+
+/** The Nodes, or the Service that has waited longest with its namespace if many of it wait. */
 function dueKeys(
   requests: ReadonlyMap<Key, ReadRequest>,
   waiting: Iterable<Candidate>,
@@ -188,67 +339,45 @@ function dueKeys(
   for (const candidate of waiting) {
     const key = keyOf(candidate);
     const request = requests.get(key);
+    const { item, since, at } = candidate;
+    if (item.gone || progress.isBlind(item.output)) continue;
+    const nodes = requests.get(nodesKey);
+    const isNodesRead = nodes !== undefined && nodes.readAt >= since && !nodes.isOpen;
+    if (needsNodes(candidate, listers) && !isNodesRead && isDue(nodes, since, now)) {
+      return [nodesKey];
+    }
     if (namespace !== null && candidate.namespace !== namespace) continue;
-    if (keys.has(key) || candidate.item.gone || progress.isBlind(candidate.item.output)) continue;
-    if (!isDue(request, candidate, now)) continue;
+    if (keys.has(key) || !isDue(request, at, now)) continue;
     keys.add(key);
     // The namespace may contain an object that no client can read, or be too large.
-    const isReadAlone = request?.joint === true && request.state === 'requested';
+    const isReadAlone = request?.joint === true && request.state === 'failed';
     if (namespace === null && (isReadAlone || isLarge(candidate.namespace))) break;
     namespace = candidate.namespace;
   }
   return keys.size < together.services ? [...keys].slice(0, 1) : [...keys];
 }
 
-/** Whether a Service may be read, again only some seconds after its last read. */
-function isDue(request: ReadRequest | undefined, candidate: Candidate, now: number): boolean {
+/** Whether a read that was requested after a time is due, some seconds after the last one. */
+function isDue(request: ReadRequest | undefined, since: number, now: number): boolean {
   if (request === undefined) return true;
   const { state, at } = request;
-  if (state === 'requested') return now - at >= 5;
-  // A read before the end of the window proves nothing.
-  const isUseless = state === 'overtaken' || at < candidate.at;
+  // An answer takes at most half a minute.
+  if (state === 'requested') return now - at >= 40;
+  if (state === 'failed') return now - at >= 5;
+  // A read before that time proves nothing.
+  const isUseless = state === 'overtaken' || at < since;
   return now - at >= (isUseless ? 1 : 30);
 }
 
-function newestIn(record: ConfirmedService | undefined, output: Output): string {
-  if (record === undefined) return '';
-  const objects: Partial<Record<Resource, Iterable<AnyObject | null>>> = {
-    services: [record.service],
-    endpoints: [record.endpoints],
-    endpointslices: record.slices,
-    pods: record.members.keys(),
-  };
-  const all = restsOn[output].flatMap((resource) => [...(objects[resource] ?? [])]);
-  return all.map((object) => object?.resourceVersion ?? '').reduce(newest, '');
-}
-
-/** Whether the streams have delivered all that was read of what an output depends on. */
-function isCaughtUp(
-  listers: Listers,
-  record: ConfirmedService | undefined,
-  output: Output,
-  { service: read, endpoints, slices, pods }: FreshRead,
-): boolean {
-  const { uid, resourceVersion } = record?.service ?? {};
-  if (uid !== read?.uid || resourceVersion !== read?.resourceVersion) return false;
-  const cachedSlices = (record?.slices ?? []).filter(
-    ({ labels }) => labels[label.serviceName] === record?.name,
-  );
-  const lists = [
-    ['endpoints', endpoints, record?.endpoints ? [record.endpoints] : [], listers.endpoints],
-    ['endpointslices', slices, cachedSlices, listers.slices],
-    ['pods', pods, record?.members.keys() ?? [], listers.pods],
-  ] as const;
-  return lists.every(([resource, list, cached, lister]) => {
-    if (list === null || !restsOn[output].includes(resource)) return true;
-    const keys = new Set(list.objects.map(({ key }) => key));
-    const isComplete = list.objects.every(({ key, uid, resourceVersion }) => {
-      const known = lister.get(key);
-      return known?.uid === uid && isAtLeast(known.resourceVersion, resourceVersion);
-    });
-    const others = [...cached].filter(({ key }) => !keys.has(key));
-    return (
-      isComplete && others.every((it) => compareVersions(it.resourceVersion, list.version) === 1)
-    );
-  });
+/** The cached objects that a read of a Service, or of the Nodes, should have; all of them. */
+function cachedOf({ listers, audited }: ConfirmCache, key: Key) {
+  const { service, endpoints, slices, members, name } = audited.get(key)?.record ?? {};
+  const labelled = slices?.filter(({ labels }) => labels[label.serviceName] === name);
+  return {
+    nodes: [listers.nodes.values(), listers.nodes],
+    services: [service ? [service] : [], listers.services],
+    endpoints: [endpoints ? [endpoints] : [], listers.endpoints],
+    pods: [members?.keys() ?? [], listers.pods],
+    endpointslices: [labelled ?? [], listers.slices],
+  } as Record<Resource, [Iterable<AnyObject>, ReadonlyMap<Key, AnyObject>]>;
 }

@@ -44,8 +44,6 @@ export interface Candidate extends OwnedDifference {
   at: number;
   /** The clock when the window started; a restart makes the candidate obsolete. */
   readonly since: number;
-  /** The version up to which the input must be known; `null` until that is determined. */
-  point: string | null;
 }
 
 interface PendingFindingsOptions {
@@ -223,11 +221,11 @@ export function createPendingFindings(options: PendingFindingsOptions) {
       const at = Math.max(since + item.unseen + window, now);
       // Nearly always at the end.
       const before = queue.findLastIndex((candidate) => candidate.at <= at);
-      queue.splice(before + 1, 0, { at, since, item, namespace, service, point: null });
+      queue.splice(before + 1, 0, { at, since, item, namespace, service });
     },
     /** Opens differences whose windows the caller has measured. */
     openNow(items: readonly OwnedDifference[], at: number): void {
-      const candidates = items.map((it) => ({ ...it, at, since: it.item.since, point: null }));
+      const candidates = items.map((it) => ({ ...it, at, since: it.item.since }));
       openAll(candidates, at);
     },
     /** Opens differences whose window has ended by `now`, at most `burst`. */
@@ -261,7 +259,6 @@ export function createPendingFindings(options: PendingFindingsOptions) {
         const end = since + item.unseen + window;
         candidate.at = Math.max(end + to - Math.max(from, since), to + least);
         item.unseen = candidate.at - window - since;
-        candidate.point = null;
       }
       queue = candidates.sort((a, b) => a.at - b.at);
     },

@@ -52,6 +52,7 @@ function createVersionHistory() {
   /** The newest version `lateness` ago, and the later ones, oldest first, a few per second. */
   let marks = [never];
   return {
+    newest: (): string => top,
     /** Notes that the cluster has reached a version. */
     shown: (version: string, at: number): void => {
       const newer = newest(top, version);
@@ -146,6 +147,8 @@ export function createWatchProgress() {
       past.shown(version, at);
     },
     shown: past.shown,
+    /** The newest version that the cluster is known to have reached; empty if there is none. */
+    newest: past.newest,
     /** Sets the state of a watch; returns the spells of blindness that end with it. */
     setState(resource: Resource, state: InputState, at: number) {
       const before = inputs.get(resource);

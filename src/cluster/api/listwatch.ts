@@ -62,6 +62,8 @@ export function newFollowing(options: ReflectorOptions, status: WatchStatus, sig
   return {
     ...options,
     signal,
+    /** Ends the request that runs. */
+    cut: new AbortController(),
     status,
     counters: status.counters,
     delivery,
@@ -69,6 +71,10 @@ export function newFollowing(options: ReflectorOptions, status: WatchStatus, sig
     /** All up to it has been delivered; null: no list was complete yet. */
     version: null as string | null,
     needsList: true,
+    /** Whether an event was lost; the monotonic time after which that leads to a list. */
+    gap: { isOpen: false, after: -Infinity, pause: 0 },
+    /** Monotonic time until which pages are listed, since a WatchList did not end. */
+    pagesUntil: -Infinity,
     paging: null as Paging | null,
     /** Answers in a row that were older than what is known, and monotonic time of the first. */
     doubts: 0,
@@ -213,7 +219,7 @@ export async function watch(
   leave: (() => void) | null,
 ): Promise<WatchResult> {
   const { environment, version } = following;
-  const { seconds, limits } = watchTimes(environment);
+  const { seconds, limits } = watchTimes(following, () => pending !== null);
   const query = {
     ...(leave === null ? { resourceVersion: version ?? '' } : initialEvents),
     watch: 'true',
@@ -233,25 +239,38 @@ export async function watch(
   };
   const outcome = await ask(following, 'watch', query, limits, (frame) => {
     frames++;
-    if (frame.kind !== 'bookmark' || !frame.initialEnd || pending === null) {
-      return take(following, frame, pending);
+    if (frame.kind !== 'bookmark' || !frame.initialEnd) {
+      const isEndless =
+        pending !== null && environment.monotonic() - began > silence.listing + frames / 200;
+      return isEndless ? { kind: 'endless' } : take(following, frame, pending);
     }
+    if (pending === null) return null; // sent twice
     const listing = pending;
     pending = null;
-    return end(listing, frame.version);
+    return end(listing, newest(listing.newest, frame.version));
   });
+  if (outcome === null && pending !== null) return { kind: 'endless' };
   // A watch without any frame must not be repeated at once.
   const isShort = frames === 0 && environment.monotonic() - began < 1;
   return outcome ?? (isShort ? failed('eof') : { kind: 'ended' });
 }
 
+/** Seconds that a WatchList may be silent, and a watch: it has a bookmark per minute. */
+const silence = { listing: 60, watching: 130 } as const;
+
 /** Without pings, a watch ends before silence means a lost server. */
-function watchTimes(environment: Environment): { seconds: number; limits: RequestLimits } {
+function watchTimes(
+  { environment, counters }: Following,
+  isListing: () => boolean,
+): { seconds: number; limits: RequestLimits } {
   const pings = environment.pings();
   const [least, most] = pings ? [300, 600] : [30, 40];
   const seconds = Math.floor(least + environment.random() * (most - least));
   // A watch may outlive the time that it asked for by 30 seconds.
-  return { seconds, limits: { mayBeSilent: pings, total: seconds + 30 } };
+  // Some servers send no bookmarks.
+  const watching = () => (counters.bookmarks > 0 ? silence.watching : Infinity);
+  const quiet = () => (isListing() ? silence.listing : watching());
+  return { seconds, limits: { ...(pings ? { silence: quiet } : {}), total: seconds + 30 } };
 }
 
 function take(following: Following, frame: Frame, listing: ListFilter | null): WatchResult | null {
@@ -408,7 +427,8 @@ function ask(
     }
     return null;
   };
-  return exchange(environment, request, limits, signal, readAnswer, (count) => {
+  const either = AbortSignal.any([signal, following.cut.signal]);
+  return exchange(environment, request, limits, either, readAnswer, (count) => {
     counters.bytes += count;
   });
 }

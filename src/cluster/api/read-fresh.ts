@@ -1,7 +1,8 @@
 // Reads Services and their objects again, to confirm differences before they become findings.
 // Several Services of a namespace are read by one list per resource, because the API server scans
 // all pods of the namespace for each selector. Every list asks for the newest state (no
-// resourceVersion), and has its own version. The selected pods are read after the Services.
+// resourceVersion), and has its own version. The selected pods are read after the Services. All
+// Nodes are read together, since a Service may have a pod on each.
 
 import type { Key, Labels, ObjectOf, Pod, Resource } from '../../model/objects.ts';
 import { label } from '../../model/objects.ts';
@@ -50,15 +51,22 @@ export async function readServices(
     const service = servicesByName.get(name) ?? null;
     const selector = service?.selector ?? null;
     const parts = {
+      services: { ...services, objects: service === null ? [] : [service] },
       endpoints: endpoints && { ...endpoints, objects: endpointsByName.get(name) ?? [] },
-      slices: { ...slices, objects: slicesOf.get(name) ?? [] },
+      endpointslices: { ...slices, objects: slicesOf.get(name) ?? [] },
       pods: selector && pods && { ...pods, objects: podsOf(selector) },
     };
-    const versions = [services, ...Object.values(parts)].flatMap((read) => read?.version ?? []);
+    const versions = Object.values(parts).flatMap((read) => read?.version ?? []);
     const version = versions.reduce((a, b) => (compareVersions(b, a) === -1 ? b : a));
-    return { service, ...parts, version };
+    return { ...parts, version };
   };
   return new Map(names.map((name) => [name, readOf(name)]));
+}
+
+/** Reads all Nodes. Rejects if the list fails. */
+export async function readNodes(options: FreshReaderOptions, signal: AbortSignal) {
+  const nodes = await readList(options, 'nodes', null, {}, signal);
+  return { nodes, version: nodes.version };
 }
 
 function podsByPair(pods: readonly Pod[]): (selector: Labels) => Pod[] {
@@ -76,11 +84,12 @@ function podsByPair(pods: readonly Pod[]): (selector: Labels) => Pod[] {
 async function readList<R extends Resource>(
   { environment, previousPod }: FreshReaderOptions,
   resource: R,
-  namespace: string,
+  namespace: string | null,
   query: Record<string, string>,
   signal: AbortSignal,
 ) {
-  const path = paths[resource].replace(/\/(\w+)$/, `/namespaces/${namespace}/$1`);
+  const prefix = namespace === null ? '' : `/namespaces/${namespace}`;
+  const path = paths[resource].replace(/\/\w+$/, `${prefix}$&`);
   const request = { path, query, accept: acceptOf('list', false) };
   return exchange(environment, request, { total: 15 }, signal, async (answer) => {
     const { status, headers, body } = answer;

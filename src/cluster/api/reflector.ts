@@ -15,7 +15,7 @@
 
 import { json } from 'node:stream/consumers';
 
-import type { Resource } from '../../model/objects.ts';
+import type { Key, Resource } from '../../model/objects.ts';
 import { isFields } from '../decode/json-fields.ts';
 import { problemAt, valueText } from '../decode/problem.ts';
 import { Undeliverable } from './batch-queue.ts';
@@ -77,6 +77,10 @@ export function createReflectors(options: ReflectorsOptions) {
   };
   return {
     status: new Map(reflectors.map(({ resource, status }) => [resource, status])),
+    /** Lists a resource again, since its watch has lost an event of an object. */
+    relist(resource: Resource, key: Key): void {
+      reflectors.find((it) => it.resource === resource)?.relist(key);
+    },
     /** Runs until the signal is aborted; rejects only when `deliver` does. */
     async run(signal: AbortSignal): Promise<void> {
       const end = new AbortController();
@@ -122,14 +126,31 @@ async function readVersionAnswer({ status, body }: ApiAnswer): Promise<string | 
 /** Seconds, as upstream has them; after `denials` refusals in a row a reflector waits longer. */
 const backoff = { first: 0.8, most: 30, forgottenAfter: 120, relist: 60, denied: 60, denials: 3 };
 
+/** Seconds between two lists after lost events, at first and at most; of pages after a WatchList. */
+const pauses = { gap: 60, gapMost: 3600, pages: 600 };
+
 export function createReflector(options: ReflectorOptions) {
   const status = newStatus(options.environment.now());
+  let following: Following | null = null;
   return {
     resource: options.resource,
     status,
     /** Runs until the signal is aborted; rejects only when `deliver` does. */
-    run: (signal: AbortSignal) => run(newFollowing(options, status, signal)),
+    run: (signal: AbortSignal) => run((following = newFollowing(options, status, signal))),
+    /** Lists again, since an event of an object was lost; less and less often in an hour. */
+    relist: (key: Key) => following !== null && closeGap(following, key),
   };
+}
+
+function closeGap(state: Following, key: Key): void {
+  const { gap, environment, resource } = state;
+  const now = environment.monotonic();
+  if (state.needsList || gap.isOpen || now < gap.after) return;
+  const pause = now - gap.after > pauses.gapMost ? pauses.gap : 2 * gap.pause;
+  state.gap = { isOpen: true, after: now + pause, pause: Math.min(pause, pauses.gapMost) };
+  const message = 'The watch has lost an event of an object. Listing again';
+  state.onProblem(problemAt(paths[resource], null, message, { object: key }));
+  state.cut.abort();
 }
 
 async function run(state: Following): Promise<void> {
@@ -151,11 +172,13 @@ const isAborted = ({ signal }: Following): boolean => signal.aborted;
 
 async function attempt(state: Following): Promise<WatchResult> {
   const { environment, provenAt } = state;
+  state.cut = new AbortController();
   // After etcd was restored the versions of the server are lower than those that are known, and a
   // watch from there on is silent: no event, no bookmark, no error.
   // A version is doubted after 330 seconds without a proof of it.
   const isInDoubt = state.suspicious || environment.monotonic() - provenAt > 330;
   try {
+    if (state.gap.isOpen) throw new Error('An event was lost');
     if (!state.needsList && isInDoubt) {
       const outcome = await prove(state);
       // Who may not list has to do without.
@@ -164,14 +187,21 @@ async function attempt(state: Following): Promise<WatchResult> {
     if (!state.needsList) return await watch(state, null);
     const leave = await state.enterGate();
     try {
-      const byWatch = state.watchList && environment.pings() && state.paging === null;
+      const isWatchList = state.watchList && environment.monotonic() >= state.pagesUntil;
+      const byWatch = isWatchList && environment.pings() && state.paging === null;
       return await (byWatch ? watch(state, leave) : list(state));
     } finally {
       leave();
     }
   } catch (error) {
     if (error instanceof Undeliverable) throw error;
-    return failed(error instanceof GivenUp ? error.reason : 'reset');
+    if (state.gap.isOpen) {
+      state.gap.isOpen = false;
+      return { kind: 'relist', reason: 'gap' };
+    }
+    const reason = error instanceof GivenUp ? error.reason : 'reset';
+    if (reason !== 'silent') return failed(reason);
+    return state.needsList ? { kind: 'endless' } : { kind: 'relist', reason: 'starved' };
   }
 }
 
@@ -191,6 +221,13 @@ function settle(state: Following, outcome: WatchResult): number {
     case 'no-watch-list':
       state.watchList = false;
       return 0;
+    case 'endless': {
+      counters.reconnects.endless++;
+      state.pagesUntil = state.environment.monotonic() + pauses.pages;
+      const message = 'A WatchList did not end. Listing in pages';
+      state.onProblem(problemAt(paths[state.resource], null, message));
+      return 0;
+    }
     case 'throttled': {
       counters.throttled++;
       interrupt(state);

@@ -6,7 +6,12 @@
 // with a second copy of all objects while a list arrives.
 
 import type { AnyObject, Key, WatchEvent } from '../../model/objects.ts';
-import { compareVersions, isAtLeast, versionVerdict } from '../../model/resource-version.ts';
+import {
+  compareVersions,
+  isAtLeast,
+  newest,
+  versionVerdict,
+} from '../../model/resource-version.ts';
 
 /** The cached objects of a resource, with all delivered changes. */
 export interface CachedObjects {
@@ -53,6 +58,8 @@ export function newListing(held: CachedObjects, known: string | null, doubted: b
     doubted,
     /** Every listed key, also of unreadable objects; null: the cache was empty before the list. */
     seen: isFirst ? null : new Set<Key>(),
+    /** The newest version of an item; the list is at least as new. */
+    newest: '',
     /** Items that wait until the list is complete. */
     aside: new Map<Key, WatchEvent>(),
   };
@@ -62,6 +69,7 @@ export function newListing(held: CachedObjects, known: string | null, doubted: b
 export function takeItem(listing: ListFilter, event: WatchEvent): readonly WatchEvent[] {
   const { held, known, doubted, seen, aside } = listing;
   const { object, type } = event;
+  listing.newest = newest(listing.newest, object.resourceVersion);
   if (aside.size > 0) aside.delete(object.key);
   const before = held.get(object.key);
   if (type === 'deleted') {

@@ -25,14 +25,16 @@ export const newCounters = () => ({
   bytes: 0,
   /**
    * gone: history is compacted; expired: a continue token or version is too old; reset: the
-   * server's history went back; disorder: versions arrived in a wrong order.
+   * server's history went back; disorder: versions arrived in a wrong order; gap: an event was
+   * lost; starved: no event and no bookmark arrived.
    */
-  relists: { gone: 0, expired: 0, reset: 0, disorder: 0 },
+  relists: { gone: 0, expired: 0, reset: 0, disorder: 0, gap: 0, starved: 0 },
   /**
    * eof: the server ended it in order; timeout: it did not end in time; reset: the network ended
-   * it; idle: no byte arrived; status: the server refused; frame: unreadable; older than the cache.
+   * it; idle: no byte arrived; status: the server refused; frame: unreadable; older than the cache;
+   * endless: a WatchList without the end of its initial events.
    */
-  reconnects: { eof: 0, timeout: 0, reset: 0, idle: 0, status: 0, frame: 0, older: 0 },
+  reconnects: { eof: 0, timeout: 0, reset: 0, idle: 0, status: 0, frame: 0, older: 0, endless: 0 },
 });
 
 export type RelistReason = keyof ReturnType<typeof newCounters>['relists'];
@@ -44,6 +46,8 @@ export type WatchResult =
   | { readonly kind: 'relist'; readonly reason: RelistReason }
   /** The server does not send initial events with a watch. */
   | { readonly kind: 'no-watch-list' }
+  /** A WatchList ended, or was silent, without the end of its initial events. */
+  | { readonly kind: 'endless' }
   | { readonly kind: 'throttled'; readonly seconds: number | null }
   | { readonly kind: 'unauthorised' }
   | { readonly kind: 'denied'; readonly verb: WatchVerb; readonly status: ApiStatus }

@@ -303,8 +303,8 @@ export const sections = Object.entries({
       { resource: resources },
     ),
     confirm_reads_total: counter(
-      'Reads of a Service before a difference of it becomes a finding: it stands (confirmed), ' +
-        'the watch is behind what was read (lagging), or the read failed.',
+      'Reads of Services, before a finding opens and in turn, and of all Nodes: the cache has ' +
+        'all that was read (confirmed), it lacks something (lagging), or the read failed.',
       ({ watches }, { result }) => watches.confirmations[result],
       { result: ['confirmed', 'lagging', 'failed'] },
     ),
@@ -326,7 +326,7 @@ export const sections = Object.entries({
       { resource: resources, reason: ['throttled', 'unauthorised', 'denied'] },
     ),
     watch_relists_total: experimental.counter(
-      'New lists since history was lost.',
+      'New lists since history or an event was lost.',
       ({ watches }, { resource, reason }) => watches.counters.get(resource)?.relists[reason] ?? 0,
       { resource: resources, reason: relistReasons },
     ),

@@ -85,7 +85,7 @@ export interface WatchMetrics {
   readonly counters: ReadonlyMap<Resource, WatchCounts>;
 }
 
-export const relistReasons = ['gone', 'expired', 'reset', 'disorder'] as const;
+export const relistReasons = ['gone', 'expired', 'reset', 'disorder', 'gap', 'starved'] as const;
 export const reconnectReasons = [
   'eof',
   'timeout',
@@ -94,6 +94,7 @@ export const reconnectReasons = [
   'status',
   'frame',
   'older',
+  'endless',
 ] as const;
 
 type Counts<Name extends string> = Readonly<Record<Name, number>>;

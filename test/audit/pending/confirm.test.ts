@@ -69,12 +69,19 @@ function listed<T>(version: string, ...objects: T[]): { objects: T[]; version: s
 }
 
 const asHeld: FreshRead = {
-  service: web,
-  endpoints: listed('60', written),
-  slices: listed('60', sliced),
-  pods: listed('60', one),
-  version: '60',
+  services: listed('80', web),
+  endpoints: listed('80', written),
+  endpointslices: listed('80', sliced),
+  pods: listed('80', one),
+  version: '80',
 };
+
+/** The Nodes are read, and equal the cache. */
+function readNodes({ confirmer, serviceAuditor }: Confirming, at: number): void {
+  expect(confirmer.next(serviceAuditor.settle.waiting(), at)).toEqual(['/']);
+  const nodes = listed('80', node({ resourceVersion: '5' }));
+  confirmer.answer('/', { nodes, version: '80' });
+}
 
 describe('streams', () => {
   /** What each stream says. */
@@ -82,105 +89,35 @@ describe('streams', () => {
     for (const resource of resources) cut.bookmark(resource, version, at);
   };
 
-  /** A read of the Service at a version that is newer than the cache. */
-  const read = (
-    { confirmer }: Confirming,
-    dues: Iterable<Candidate>,
-    at: number,
-    version: string,
-  ) => {
-    expect(confirmer.next(dues, at)).toEqual(['shop/web']);
-    const newer = listed(version, { ...one, resourceVersion: '59' });
-    confirmer.answer('shop/web', { ...asHeld, pods: newer, version });
-  };
-
-  test('that reached the version of a read confirm a difference, also earlier', () => {
-    const made = confirming();
-    heard(made, '90', 125);
-    expect(made.opened(130)).toEqual([]);
-    read(made, waiting(made), 130, '90');
-    expect(made.opened(131)).toEqual(['slice-endpoint-missing 131']);
-  });
-
-  test('without a read confirm no difference, since all of them may lag', () => {
+  test('confirm a difference without a read only if reads have failed for five minutes', () => {
     const made = confirming();
     expect(made.opened(130)).toEqual([]);
-    heard(made, '77', 131);
-    expect(made.opened(189)).toEqual([]);
-    heard(made, '78', 189);
-    expect(made.opened(189)).toEqual([]);
-  });
-
-  test('without a read confirm a difference once none of them can lag any more', () => {
-    const made = confirming();
-    expect(made.opened(130)).toEqual([]);
-    heard(made, '50', 190);
-    expect(made.opened(190)).toEqual(['slice-endpoint-missing 190']);
+    heard(made, '77', 429);
+    expect(made.opened(429)).toEqual([]);
+    heard(made, '77', 430);
+    expect(made.opened(430)).toEqual(['slice-endpoint-missing 430']);
   });
 
   test('confirm no difference while the cache of the Service is newer than one of them', () => {
-    const made = confirming([
-      ...all.slice(0, 3),
-      { ...sliced, resourceVersion: '80' },
-      ...all.slice(4),
-    ]);
+    const later = { ...sliced, resourceVersion: '90' };
+    const made = confirming([...all.slice(0, 3), later, ...all.slice(4)]);
     expect(made.opened(130)).toEqual([]);
-    read(made, waiting(made), 130, '60');
-    heard(made, '79', 131);
+    readNodes(made, 130);
+    expect(made.confirmer.next(waiting(made), 130)).toEqual(['shop/web']);
+    made.confirmer.answer('shop/web', { ...asHeld, endpointslices: listed('90', later) });
+    heard(made, '89', 131);
     expect(made.opened(131)).toEqual([]);
-    heard(made, '80', 132);
+    heard(made, '90', 132);
     expect(made.opened(132)).toEqual(['slice-endpoint-missing 132']);
-  });
-
-  test('must reach the newest version of a read after the window', () => {
-    const made = confirming();
-    expect(made.opened(130)).toEqual([]);
-    const [first] = waiting(made);
-    if (first === undefined) throw new Error('Nothing waits');
-    expect(made.confirmer.next([{ ...first, service: 'api' }], 129)).toEqual(['shop/api']);
-    made.confirmer.answer('shop/api', asHeld);
-    heard(made, '84', 135);
-    expect(made.opened(135)).toEqual([]);
-    read(made, waiting(made), 135, '90');
-    expect(made.opened(136)).toEqual([]);
-    heard(made, '89', 140);
-    expect(made.opened(140)).toEqual([]);
-    heard(made, '90', 141);
-    expect(made.opened(141)).toEqual(['slice-endpoint-missing 141']);
-  });
-
-  test('confirm a difference after a read of any Service', () => {
-    const made = confirming();
-    expect(made.opened(130)).toEqual([]);
-    const [first] = waiting(made);
-    if (first === undefined) throw new Error('Nothing waits');
-    expect(made.confirmer.next([{ ...first, service: 'api' }], 130)).toEqual(['shop/api']);
-    made.confirmer.answer('shop/api', { ...asHeld, version: '50', slices: listed('70') });
-    heard(made, '69', 131);
-    expect(made.opened(131)).toEqual([]);
-    heard(made, '70', 132);
-    expect(made.opened(132)).toEqual(['slice-endpoint-missing 132']);
-  });
-
-  test('confirm no difference until the last of them has reached the version', () => {
-    const made = confirming();
-    const { opened, cut } = made;
-    expect(opened(130)).toEqual([]);
-    read(made, waiting(made), 130, '77');
-    cut.observe('pods', '90', 140);
-    cut.observe('services', '80', 140);
-    cut.observe('endpointslices', '81', 140);
-    expect(opened(140)).toEqual([]);
-    cut.bookmark('nodes', '77', 141);
-    expect(opened(141)).toEqual(['slice-endpoint-missing 141']);
   });
 
   test('that are not connected confirm no difference', () => {
     const made = confirming();
     const { opened, cut, confirmer, serviceAuditor } = made;
     expect(opened(130)).toEqual([]);
+    readNodes(made, 130);
     cut.setState('nodes', 'stale', 131);
-    heard(made, '90', 132);
+    heard(made, '79', 132);
     const [first] = serviceAuditor.settle.waiting();
     if (first === undefined) throw new Error('Nothing waits');
     expect(confirmer.next([first], 132)).toEqual([]);
@@ -197,6 +134,7 @@ describe('a read', () => {
     const made = confirming(objects);
     made.cut.observe('pods', '77', 120);
     expect(made.opened(130)).toEqual([]);
+    readNodes(made, 130);
     return made;
   };
 
@@ -205,42 +143,130 @@ describe('a read', () => {
     resourceVersion,
   });
   const other = slice({ name: 'web-y', resourceVersion: '59', endpoints: [] });
-  const cases: [string, Partial<FreshRead>, boolean][] = [
-    ['of what is held confirms', {}, true],
+  // The stream of pods claims to be complete up to 77, the others up to 50.
+  const cases: [string, Partial<FreshRead>, boolean, string?][] = [
+    ['of what is cached confirms', {}, true],
     [
-      'of an older version confirms: more has come since',
-      { pods: listed('60', newer(one, '19')) },
+      'of an older version confirms: a newer one has come since',
+      { pods: listed('80', newer(one, '19')) },
       true,
     ],
-    ['of a newer slice does not', { slices: listed('60', newer(sliced, '23')) }, false],
-    ['of newer Endpoints confirms: slices do not rest on them', { endpoints: listed('60') }, true],
-    ['of a newer pod does not', { pods: listed('60', newer(one, '23')) }, false],
-    ['of another Service does not', { service: { ...web, uid: 'other' } }, false],
-    ['of a changed Service does not', { service: newer(web, '11') }, false],
-    ['of one slice more does not', { slices: listed('60', sliced, other) }, false],
-    ['without the pod does not: its deletion is on its way', { pods: listed('60') }, false],
-    ['without the slice, which was written after it, confirms', { slices: listed('21') }, true],
+    [
+      'of a newer slice that the stream has yet to deliver does not',
+      { endpointslices: listed('80', newer(sliced, '51')) },
+      false,
+    ],
+    [
+      'of a newer slice that the stream claims to have delivered proves a gap',
+      { endpointslices: listed('80', newer(sliced, '23')) },
+      false,
+      'endpointslices shop/web-abcde',
+    ],
+    ['of newer Endpoints confirms: slices do not rest on them', { endpoints: listed('80') }, true],
+    [
+      'of a newer pod that the stream claims to have delivered proves a gap',
+      { pods: listed('80', newer(one, '23')) },
+      false,
+      'pods shop/web-1',
+    ],
+    [
+      'of a Service with another uid proves a gap',
+      { services: listed('80', { ...web, uid: 'other' }) },
+      false,
+      'services shop/web',
+    ],
+    ['of a changed Service does not', { services: listed('80', newer(web, '51')) }, false],
+    ['of one slice more does not', { endpointslices: listed('80', sliced, other) }, false],
+    [
+      'without the pod proves a gap: its deletion should have come',
+      { pods: listed('77') },
+      false,
+      'pods shop/web-1',
+    ],
+    ['without the pod does not while its deletion may come', { pods: listed('78') }, false],
+    [
+      'without the slice, which was written after it, confirms',
+      { endpointslices: listed('21') },
+      true,
+    ],
     ['that leaves the Endpoints out confirms', { endpoints: null }, true],
-    ['of no Service at all does not', { service: null }, false],
+    ['of no Service at all does not', { services: listed('80') }, false],
+    [
+      'of a version that cannot be compared does not',
+      { pods: listed('x', newer(one, 'y')) },
+      false,
+    ],
   ];
-  test.each(cases)('%s', (_name, more, want) => {
+  test.each(cases)('%s', (_name, changes, want, gap) => {
     const made = lagging();
     expect(made.confirmer.next(waiting(made), 130)).toEqual(['shop/web']);
-    made.confirmer.answer('shop/web', { ...asHeld, ...more });
+    made.confirmer.answer('shop/web', { ...asHeld, ...changes });
     expect(made.opened(130.2)).toEqual(want ? ['slice-endpoint-missing 130.2'] : []);
-    expect(made.confirmer.counts).toEqual({
-      asked: 1,
-      confirmed: want ? 1 : 0,
-      lagging: want ? 0 : 1,
-      failed: 0,
-    });
+    const gaps = [...made.confirmer.gaps].map((words) => words.join(' '));
+    expect(gaps).toEqual(gap === undefined ? [] : [gap]);
+    const { asked, confirmed, lagging: behind, failed } = made.confirmer.counts;
+    expect([asked, confirmed + behind, failed]).toEqual([2, 2, 0]);
+  });
+
+  test('with a pod that is not cached proves a gap only if it is read again', () => {
+    const made = lagging();
+    const added = pod({ name: 'web-9', resourceVersion: '59' });
+    const read = { ...asHeld, pods: listed('80', one, added) };
+    made.confirmer.next(waiting(made), 130);
+    made.confirmer.answer('shop/web', read);
+    expect([...made.confirmer.gaps]).toEqual([]); // it may have been deleted since
+    made.confirmer.next(waiting(made), 131);
+    made.confirmer.answer('shop/web', read);
+    expect(made.opened(131)).toEqual([]);
+    expect([...made.confirmer.gaps]).toEqual([['pods', 'shop/web-9']]);
+  });
+
+  test('proves a gap if a stream does not deliver for two minutes what was read', () => {
+    const made = lagging();
+    made.confirmer.next(waiting(made), 130);
+    const slices = listed('80', newer(sliced, '51'));
+    made.confirmer.answer('shop/web', { ...asHeld, endpointslices: slices });
+    for (let now = 131; now < 250; now++) made.confirmer.next([], now);
+    expect([...made.confirmer.gaps]).toEqual([]);
+    made.confirmer.next([], 251);
+    expect([...made.confirmer.gaps]).toEqual([['endpointslices', 'shop/web-abcde']]);
+  });
+
+  test('that is older than what a stream has shown is a failure', () => {
+    const made = lagging();
+    made.confirmer.next(waiting(made), 130);
+    made.confirmer.answer('shop/web', asHeld);
+    expect(made.confirmer.counts.failed).toBe(0);
+    made.cut.observe('pods', '90', 131);
+    made.confirmer.next(waiting(made), 160);
+    made.confirmer.answer('shop/web', { ...asHeld, version: '89' });
+    expect(made.confirmer.counts.failed).toBe(1);
+  });
+
+  test('comes in turn without a difference, every ten seconds', () => {
+    const manual = service({ resourceVersion: '10', selector: null });
+    const made = confirming([manual, node({ resourceVersion: '5' })]);
+    const turns = (from: number, to: number): string[] => {
+      const keys: string[] = [];
+      for (let now = from; now < to; now++) keys.push(...made.confirmer.next([], now));
+      return keys;
+    };
+    expect(turns(100, 110)).toEqual([]);
+    expect(turns(110, 111)).toEqual(['shop/web']);
+    const services = listed('80', newer(manual, '59'));
+    made.confirmer.answer('shop/web', { services, version: '80' });
+    expect([...made.confirmer.gaps]).toEqual([]);
+    made.cut.bookmark('services', '77', 112);
+    made.confirmer.next([], 112);
+    expect([...made.confirmer.gaps]).toEqual([['services', 'shop/web']]);
+    expect(new Set(turns(113, 1000))).toEqual(new Set(['shop/web', '/']));
   });
 
   test('that is newer than the cache confirms once the stream has reached it', () => {
     const later = newer(sliced, '23');
     const made = lagging([web, one, written, later, node({ resourceVersion: '5' })]);
     made.confirmer.next(waiting(made), 130);
-    made.confirmer.answer('shop/web', { ...asHeld, slices: listed('60', later) });
+    made.confirmer.answer('shop/web', { ...asHeld, endpointslices: listed('80', later) });
     expect(made.opened(131)).toEqual(['slice-endpoint-missing 131']);
   });
 
@@ -251,19 +277,23 @@ describe('a read', () => {
     made.confirmer.answer('shop/web', null);
     expect(made.confirmer.counts.failed).toBe(1);
     expect(next(135)).toBe('shop/web');
-    made.confirmer.answer('shop/web', { ...asHeld, pods: listed('60') });
+    made.confirmer.answer('shop/web', { ...asHeld, pods: listed('80') });
     expect([next(140), next(164.9), next(165)]).toEqual([null, null, 'shop/web']);
   });
 
   test('that the cache has overtaken proves nothing and is soon repeated', () => {
-    const later = { ...sliced, resourceVersion: '70' };
+    const later = { ...sliced, resourceVersion: '90' };
     const made = lagging([web, one, written, later, node({ resourceVersion: '5' })]);
     const next = (now: number): string | null => made.confirmer.next(waiting(made), now)[0] ?? null;
     next(130);
     made.confirmer.answer('shop/web', asHeld);
     expect(made.opened(130.1)).toEqual([]);
     expect([next(130.9), next(131)]).toEqual([null, 'shop/web']);
-    made.confirmer.answer('shop/web', { ...asHeld, slices: listed('71', later), version: '71' });
+    made.confirmer.answer('shop/web', {
+      ...asHeld,
+      endpointslices: listed('91', later),
+      version: '91',
+    });
     expect(made.opened(131.1)).toEqual(['slice-endpoint-missing 131.1']);
   });
 

@@ -45,9 +45,8 @@ test.each([
 ])('%s (Endpoints %s, pods %s)', async (name, endpoints, pods, want) => {
   const world = shop();
   const got = await read(world, name, endpoints, pods);
-  expect([got.service?.name ?? null, ...[got.endpoints, got.slices, got.pods].map(names)]).toEqual(
-    want,
-  );
+  const others = [got.endpoints, got.endpointslices, got.pods].map(names);
+  expect([got.services.objects[0]?.name ?? null, ...others]).toEqual(want);
   expect(got.version).toBe(String(world.server.objects.version()));
   // Only the newest state will do.
   expect(world.server.asked.filter(({ request }) => 'resourceVersion' in request.query)).toEqual(

@@ -553,6 +553,109 @@ describe('time never runs backwards', () => {
   });
 });
 
+describe('a server that breaks its promises', () => {
+  test('an event that was lost is in the next list, which comes less and less often', async () => {
+    const made = await scene();
+    made.watch().spoils.push('lost', 'lost');
+    made.put('a', '10.0.0.1');
+    made.remove('b');
+    made.put('c');
+    await made.pass(100);
+    made.delivered();
+    made.reflector.relist('shop/a');
+    await made.pass(0);
+    expect(made.delivered()).toEqual([
+      ...['relisting', 'deleted b gap', 'modified a 103 gap', 'complete', 'up to 105', 'synced'],
+    ]);
+    expect(made.problems).toEqual([
+      '/api/v1/pods: shop/a: The watch has lost an event of an object. Listing again',
+    ]);
+    const lists = async (seconds: number): Promise<number> => {
+      const before = made.reflector.status.counters.relists.gap;
+      for (let left = seconds; left > 0; left--) {
+        made.reflector.relist('shop/a');
+        await made.pass(1);
+      }
+      return made.reflector.status.counters.relists.gap - before;
+    };
+    expect([await lists(59), await lists(2), await lists(118)]).toEqual([0, 1, 0]);
+    expect(await lists(20 * 3600)).toBeLessThan(30);
+    expect(made.reflector.status.state).toBe('synced');
+  });
+
+  test.each([
+    ['is silent', () => undefined],
+    ['ends', ({ watch }: Scene) => watch().stream.end()],
+    [
+      'goes on with events',
+      ({ world, put, reflector }: Scene) => {
+        const again = (): void => {
+          if (reflector.status.state === 'synced') return;
+          put('a');
+          world.clock.after(20, again);
+        };
+        again();
+      },
+    ],
+  ])('a WatchList without its end that %s is followed by pages', async (_name, act) => {
+    const made = await scene({
+      prepare: ({ world }) => (world.server.faults.initialEnd = 'missing'),
+    });
+    expect(made.reflector.status.state).toBe('listing');
+    act(made);
+    await made.pass(125);
+    expect(made.reflector.status.state).toBe('synced');
+    expect(made.reflector.status.counters.reconnects.endless).toBe(1);
+    expect(made.problems).toEqual(['/api/v1/pods: A WatchList did not end. Listing in pages']);
+    expectSame(made);
+    const isInitial = (): boolean => asked(made).at(-1)?.endsWith('true') === true;
+    const relist = async (): Promise<void> => {
+      made.watch().refuse(statusOf(410, 'Expired'));
+      await made.pass(3);
+    };
+    await relist();
+    expect(isInitial()).toBe(false);
+    made.world.server.faults.initialEnd = 'once';
+    await made.pass(600);
+    await relist();
+    expect(isInitial()).toBe(true);
+  });
+
+  test.each(['low', 'twice'] as const)(
+    'an end of a WatchList that comes %s is harmless',
+    async (end) => {
+      const made = await scene({ prepare: ({ world }) => (world.server.faults.initialEnd = end) });
+      expect(made.delivered()).toEqual(first);
+      made.put('a', '10.0.0.1');
+      await made.pass(0);
+      expect(made.delivered()).toEqual(['modified a 103']);
+      expect(made.reflector.status.state).toBe('synced');
+    },
+  );
+
+  test('a watch that sends nothing is left, and the resource is listed again', async () => {
+    const made = await scene({ prepare: ({ world }) => (world.server.bookmarkEvery = 60) });
+    await made.pass(60);
+    made.delivered();
+    made.watch().freeze();
+    made.put('a', '10.0.0.1');
+    await made.pass(129);
+    expect(made.delivered()).toEqual([]);
+    await made.pass(4);
+    expect(made.delivered()).toEqual([
+      ...['relisting', 'modified a 103 gap', 'complete', 'up to 103', 'synced'],
+    ]);
+    expect(made.reflector.status.counters.relists.starved).toBe(1);
+  });
+
+  test('a watch that sends nothing is kept where the server sends no bookmarks', async () => {
+    const made = await scene();
+    made.delivered();
+    await made.pass(299);
+    expect(made.delivered()).toEqual([]);
+  });
+});
+
 describe('permissions', () => {
   const forbid = (world: World, ...what: string[]) => {
     for (const one of what) world.server.faults.forbidden.add(one);
@@ -655,5 +758,6 @@ test('random lives, and all that can go wrong in them', async () => {
   }
   // What never happened was not tested; frames that stay bad and 410 Gone have tests of their own.
   const never = [...sums].filter(([, sum]) => sum === 0).map(([name]) => name);
-  expect(never).toEqual(['unreadable', 'relists.gone']);
+  const broken = ['relists.gap', 'relists.starved', 'reconnects.endless'];
+  expect(never).toEqual(['unreadable', 'relists.gone', ...broken]);
 });

@@ -91,8 +91,11 @@ const counts: WatchCounts = {
   throttled: 10,
   unauthorised: 11,
   denied: 12,
-  relists: { gone: 13, expired: 14, reset: 15, disorder: 16 },
-  reconnects: { eof: 17, timeout: 18, reset: 19, idle: 20, status: 21, frame: 22, older: 23 },
+  relists: { gone: 13, expired: 14, reset: 15, disorder: 16, gap: 24, starved: 25 },
+  reconnects: {
+    ...{ eof: 17, timeout: 18, reset: 19, idle: 20, status: 21, frame: 22, older: 23 },
+    endless: 26,
+  },
 };
 
 test('a lost watch has the seconds since its loss, and each counter its series', async () => {
@@ -124,13 +127,13 @@ test('a lost watch has the seconds since its loss, and each counter its series',
   expect(names.get(16)).toBe('relists_total{resource="nodes",reason="disorder"} 16');
   expect(names.get(8)).toBe('frames_total{resource="nodes",result="garbled"} 8');
   expect([...names.keys()].sort((a, b) => a - b)).toEqual(
-    Array.from({ length: 23 }, (_, index) => index + 1),
+    Array.from({ length: 26 }, (_, index) => index + 1),
   );
 });
 
 test('input that is not live has every series of watches, all 0', async () => {
   const got = await watchSeries();
-  expect(got).toHaveLength(5 * (5 + 1 + 23) + 3);
+  expect(got).toHaveLength(5 * (5 + 1 + 26) + 3);
   expect(got.filter((line) => !line.endsWith(' 0'))).toEqual([]);
 });
 

@@ -18,8 +18,8 @@ export interface Environment {
 }
 
 export interface RequestLimits {
-  /** Whether silence is no sign of a lost connection, once the answer has begun. */
-  readonly mayBeSilent?: boolean;
+  /** Seconds without a byte, once the answer has begun, after which it is `silent`. */
+  readonly silence?: () => number;
   /** Seconds from the request to the end of the answer. */
   readonly total?: number;
 }
@@ -28,9 +28,9 @@ export interface RequestLimits {
 const silenceSeconds = 45;
 
 export class GivenUp extends Error {
-  readonly reason: 'idle' | 'timeout';
-  constructor(reason: 'idle' | 'timeout') {
-    super(reason === 'idle' ? 'Nothing heard for too long' : 'No end within its time');
+  readonly reason: 'idle' | 'silent' | 'timeout';
+  constructor(reason: GivenUp['reason']) {
+    super(reason === 'timeout' ? 'No end within its time' : 'No byte arrived for too long');
     this.reason = reason;
   }
 }
@@ -42,7 +42,7 @@ const ended = new Error('The request was ended');
 export async function exchange<T>(
   environment: Environment,
   request: Omit<ApiRequest, 'signal'>,
-  { mayBeSilent = false, total = Infinity }: RequestLimits,
+  { silence, total = Infinity }: RequestLimits,
   signal: AbortSignal,
   read: (answer: ApiAnswer) => T | Promise<T>,
   onBytes: (count: number) => void = () => undefined,
@@ -52,13 +52,14 @@ export async function exchange<T>(
   let [heard, answered, busy] = [began, false, false];
   const guard = async (): Promise<void> => {
     while (!controller.signal.aborted) {
-      const silence = answered && mayBeSilent ? Infinity : silenceSeconds;
+      const allowed = answered && silence !== undefined ? silence() : silenceSeconds;
       const now = environment.monotonic();
       if (busy) heard = now;
       // Late by up to a second where the reader is busy just then.
-      const quiet = heard + silence - now;
+      const quiet = heard + allowed - now;
       const left = busy ? 1 : Math.min(quiet, began + total - now);
-      if (left <= 0) controller.abort(new GivenUp(quiet <= 0 ? 'idle' : 'timeout'));
+      const quietly = answered && silence !== undefined ? 'silent' : 'idle';
+      if (left <= 0) controller.abort(new GivenUp(quiet <= 0 ? quietly : 'timeout'));
       else await environment.sleep(Math.min(left, silenceSeconds), controller.signal);
     }
   };

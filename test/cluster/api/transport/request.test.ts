@@ -38,23 +38,23 @@ const hanging: Ask = ({ signal }) =>
 describe('an exchange is given up', () => {
   test('when no answer begins', async () => {
     const { clock, environment } = world(hanging);
-    const limits = { mayBeSilent: true, total: 1000 };
+    const limits = { silence: () => Infinity, total: 1000 };
     const began = clock.now();
     const sent = exchange(environment, asked, limits, new AbortController().signal, () => null);
     const ended = sent.catch((error: unknown) => [clock.now() - began, String(error)]);
     await clock.runUntil(began + 100);
-    expect(await ended).toEqual([45, 'Error: Nothing heard for too long']);
+    expect(await ended).toEqual([45, 'Error: No byte arrived for too long']);
   });
 
   test.each([
+    ['when nothing is heard', { total: 1000 }, 10, 55, 'No byte arrived for too long'],
     [
-      'when nothing is heard',
-      { mayBeSilent: false, total: 1000 },
+      'when it lasts too long',
+      { silence: () => Infinity, total: 35 },
       10,
-      55,
-      'Nothing heard for too long',
+      35,
+      'No end within its time',
     ],
-    ['when it lasts too long', { mayBeSilent: true, total: 35 }, 10, 35, 'No end within its time'],
   ])('%s', async (_name, limits, step, after, message) => {
     const { clock, environment, stream } = streaming();
     const began = clock.now();
@@ -82,7 +82,7 @@ describe('an exchange is given up', () => {
 
 test('a busy reader does not count as silence', async () => {
   const { clock, environment, stream } = streaming();
-  const limits = { mayBeSilent: false, total: Infinity };
+  const limits = { total: Infinity };
   const never = new AbortController().signal;
   const chunks: string[] = [];
   const ended = exchange(environment, asked, limits, never, async ({ body }) => {
@@ -104,7 +104,7 @@ test('a busy reader does not count as silence', async () => {
 test('an aborted signal rejects a request, and every later one', async () => {
   const controller = new AbortController();
   const { clock, environment } = world(hanging);
-  const limits = { mayBeSilent: false, total: Infinity };
+  const limits = { total: Infinity };
   const sent = exchange(environment, asked, limits, controller.signal, () => null);
   controller.abort();
   await expect(sent).rejects.toThrow('aborted');
