@@ -49,7 +49,7 @@ export const causes = {
     condition:
       'The object was as expected, then changed while its input did not, or holds what the ' +
       'controller never writes and does not look for; for slices, only in its metadata.',
-    codes: /^(endpoints-(?!missing|orphaned|truncated)|slice-owner-|slice-orphaned|mirror-)/,
+    codes: /^(endpoints-(?!missing|truncated)|slice-owner-|slice-orphaned|mirror-)/,
     cure:
       'See that kube-controller-manager runs, then change a label of the Service. Delete the ' +
       'object last, and only while it runs: until it is written anew, endpoints get no traffic.',

@@ -223,6 +223,12 @@ const cases: Readonly<Record<Cause, { certain?: Case[]; likely?: Case[]; not: Ca
         [[99, listed({ ready: false })]],
       ],
       ['a slice loses its owner', 'slice-owner-different', one, [[9, slice({ owners: [] })]]],
+      [
+        'Endpoints of no Service get the label of the controller',
+        'endpoints-orphaned',
+        [endpoints({ labels: {} })],
+        [[9, endpoints()]],
+      ],
     ],
     likely: [
       [
