@@ -276,8 +276,9 @@ function adopt({ reference, auditor, result }: Run): void {
             code === one.difference.code && subject === one.difference.subject,
         );
       // A late event restarts what it is about, and may restart the rest of the Service.
-      if (item?.since === reference.state.lateAt.get(key) && item?.since !== one.clock) {
-        reference.restart(one);
+      const lateAt = reference.state.lateAt.get(key);
+      if (lateAt !== undefined && item?.since === lateAt && lateAt > one.clock) {
+        reference.restart(one, lateAt);
       }
       const at = item?.openedAt ?? null;
       if (at === null) continue;

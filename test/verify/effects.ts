@@ -84,10 +84,15 @@ function podEffect({ listers }: View, change: Change<'pods'>, key: Key): Effect 
     pod !== null && service?.namespace === pod.namespace && selects(service.selector, pod.labels);
   const ips = new Set([before, after].flatMap((pod) => pod?.ips.map(canonicalIP) ?? []));
   const [was, is] = [isOf(before), isOf(after)];
-  const slices = [...listers.slices.values()].filter((it) => servicesNamedBy(it).includes(key));
-  const refers = slices.some(({ endpoints }) =>
-    endpoints.some(({ target }) => target?.name === (after ?? before)?.name),
-  );
+  // Slices of other managers are compared with the pods that they refer to.
+  const refers =
+    before?.uid !== after?.uid &&
+    [...listers.slices.values()].some(
+      ({ namespace, labels, endpoints }) =>
+        `${namespace}/${labels[label.serviceName] ?? ''}` === key &&
+        ![manager.slices, manager.mirroring].includes(labels[label.sliceManagedBy] as never) &&
+        endpoints.some(({ target }) => target?.name === (after ?? before)?.name),
+    );
   const shares = [...ips].some((ip) => listers.podsAt(ip).some((pod) => isOf(pod)));
   // A repeated version that comes late hides nothing.
   const isSame = change.gap !== true && isDeepStrictEqual(contentOf(before), contentOf(after));
@@ -222,7 +227,7 @@ function sliceEffect(
     writes,
     unnoticed: unnoticedWrite(listers.services.get(key) ?? null, before, after),
     isConcerned: true,
-    addresses: changedAddresses(before, after, slicingsIn),
+    addresses: changedAddresses(before, after, slicingsIn).add((after ?? before)?.name ?? ''),
   };
 }
 

@@ -102,9 +102,9 @@ export function createReference(options: ReferenceOptions) {
     findings: state.findings,
     /** Opens differences at a moment, in live mode. */
     open: (all: readonly Known[], at: number): void => openAll(state.findings, all, at),
-    /** Restarts the clock of a difference at the latest entry. */
-    restart: (one: Known): void => {
-      restart(state, one, newClock(state.at));
+    /** Restarts the clock of a difference. */
+    restart: (one: Known, at: number): void => {
+      restart(state, one, newClock(at));
     },
     isBlind: (output: Output) => state.blind.has(output),
   };
@@ -369,8 +369,10 @@ function carryOn(state: State, one: Known, difference: Difference, effect: Effec
   const { at: now } = state;
   const { wakes, blindSpot, gap, writes, isConcerned, addresses, late } = effect;
   const [, ip] = one.unit.split(' ');
-  const isAbout =
-    isConcerned && (!late || addresses === null || (ip !== undefined && addresses.has(ip)));
+  // An output as a whole is compared at each event, mirrored slices at writes.
+  const isWhole = ip === undefined && (one.unit !== 'mirrored' || writes.size > 0);
+  const isListed = addresses === null || (ip !== undefined && addresses.has(ip));
+  const isAbout = isConcerned && (!late || isWhole || isListed);
   const likely = gap && isAbout && one.causeAt === now ? difference.likelyCause : null;
   const isWoken = one.output === 'input' || wakes.has(one.output);
   const kept = one.shown ? null : one.cause;
