@@ -139,8 +139,10 @@ function evaluate(state: State, item: WorkItem, at: number, gap: boolean): void 
   if (item.wakes.has('endpoints') || item.wakes.has('endpointslices')) record.wokenAt = at;
   if (item.writes.has('endpointslices')) record.slicesChangedAt = at;
   wake(evaluation);
-  // A slice that was kept as a placeholder is none any more once there are endpoints.
-  if (audit.items.size > 0 && item.wakes.has('endpointslices')) {
+  // What hinders every sync is the likely cause of all that had another one until now.
+  if (item.wakes.size > 0 && isRetried(record)) audit.regime = -1;
+  // A slice that was kept as a placeholder is none any more beside endpoints or another slice.
+  if (audit.items.size > 0) {
     for (const slice of record.slices) if (slice.endpoints.length === 0) item.slices.add(slice);
   }
   // An affected address may no longer be in the Service, so that a full evaluation would miss it.
