@@ -4,6 +4,8 @@
 // It shares the shadows, the comparisons and the types with the program. Its store, its listers,
 // the state of a Service and the entries at an address are its own.
 
+import { isDeepStrictEqual } from 'node:util';
+
 import type { Output } from '../../src/audit/finding/catalogue.ts';
 import type { Difference } from '../../src/audit/finding/difference.ts';
 import type { AddressEntries, SlicedEndpoint } from '../../src/audit/service/address-index.ts';
@@ -308,6 +310,13 @@ const addressesIn = (object: Pod | EndpointSlice | Endpoints): string[] => {
   return object.endpoints.flatMap(({ addresses }) => addresses.map(canonicalIP));
 };
 
+/** Heartbeats change nothing but the version. */
+const isSameNode = ({ before, after, gap }: Change<'nodes'>): boolean => {
+  if (before === null || after === null || gap === true) return false;
+  const { resourceVersion } = after;
+  return isDeepStrictEqual({ ...before, resourceVersion }, after);
+};
+
 /**
  * The Services that an event can touch: of a Node all, of other objects those of its namespace. A
  * pod or Service also touches the namespaces that have one of its addresses.
@@ -315,7 +324,7 @@ const addressesIn = (object: Pod | EndpointSlice | Endpoints): string[] => {
 export function servicesTouched(before: View, after: View, change: Change): Set<Key> {
   const all = new Set([...serviceKeys(before), ...serviceKeys(after)]);
   const { resource } = change;
-  if (resource === 'nodes') return all;
+  if (resource === 'nodes') return isSameNode(change as Change<'nodes'>) ? new Set() : all;
   const namespace = (change.after ?? change.before)?.namespace ?? '';
   const namespaces = new Set([namespace]);
   const { listers } = after;
