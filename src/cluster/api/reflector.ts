@@ -126,7 +126,7 @@ async function readVersionAnswer({ status, body }: ApiAnswer): Promise<string | 
 /** Seconds, as upstream has them; after `denials` refusals in a row a reflector waits longer. */
 const backoff = { first: 0.8, most: 30, forgottenAfter: 120, relist: 60, denied: 60, denials: 3 };
 
-/** Seconds between two lists after lost events, at first and at most; of pages after a WatchList. */
+/** Seconds between two lists after lost events, first and most; of pages after a WatchList. */
 const pauses = { gap: 60, gapMost: 3600, pages: 600 };
 
 export function createReflector(options: ReflectorOptions) {
