@@ -292,7 +292,7 @@ function* takeWatchState(state: State, entry: LiveEntry & { readonly kind: 'watc
     if (missed || to - from >= staleGrace) findings.delay(new Set([output]), from, to, least);
   }
   // A recording has no event loop that tries again what a short loss has kept from opening.
-  findings.retry(at);
+  if (!state.options.live) findings.retry(at);
   if (services !== null || state.promised === null) return;
   // The audit begins without a resource that is not permitted. It may become permitted later.
   const others = state.promised.filter((promised) => promised !== resource);
