@@ -15,8 +15,8 @@ import { behaviorOfRules } from '../src/audit/node/observation.ts';
 import { families, sections } from '../src/output/metrics/families.ts';
 import type { MetricFamily } from '../src/output/metrics/family.ts';
 import { serviceFamilies } from '../src/output/metrics/service-rows.ts';
-import { findAlert } from '../src/output/text/documentation-links.ts';
 import { isVerified, nameOf, releases } from '../src/shadow/release.ts';
+import { findAlert } from '../src/output/text/documentation-links.ts';
 import { readFolder } from './nodes/folder.ts';
 import { forwardingOf, summarizeNode } from './nodes/walk.ts';
 import { boundsOf } from './output/samples.ts';
@@ -38,9 +38,9 @@ the two equal.
   is how long a difference may stand before it counts. _Upstream_ is the code of Kubernetes.
 - **pending → open → resolved.** A difference is pending until it has stood for the settle window.
   Then a finding is opened; it is resolved when the last difference that belongs to it is gone.
-- **One output and one cause, one finding.** All differences of a Service at one output that have
-  the same cause are one finding, under the code of the worst of them, which lists the others.
-  Findings about the input are one per code.
+- **One code and one cause, one finding.** All differences of a Service, of a node, or of a Service
+  on a node that have the same code and cause are one finding. Its code and cause never change while
+  it is open; its severity is that of the worst difference it has now.
 - **missing, unexpected, different.** Missing: it must be there and is not. Unexpected: it is
   there and must not be. Different: it is there, and says something else than it must.
 - **A cause is no excuse.** It explains why the difference stands although every controller works,

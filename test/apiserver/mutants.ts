@@ -126,8 +126,8 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'a difference that goes on in another way forgets what nobody saw',
     file: 'src/audit/service/reconcile.ts',
-    from: 'item.unseen = first.unseen;',
-    to: 'item.unseen = 0;',
+    from: 'return { since, unseen, lesser',
+    to: 'return { since, unseen: 0, lesser',
   },
   {
     name: 'no resource is ever stale',

@@ -8,8 +8,8 @@ import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { promisify } from 'node:util';
 
-import { folder as alerts, ruleFiles } from '../alerts/alertmanager.ts';
 import { newestVersion } from '../controlplane/binaries.ts';
+import { folder as alerts, ruleFiles } from '../alerts/alertmanager.ts';
 import { cacheFolder, goProgram } from '../processes.ts';
 import { programOf } from '../prometheus/server.ts';
 import {

@@ -236,7 +236,9 @@ type Found = ReturnType<ReturnType<typeof sceneOf>['findingsWith']>;
 
 /** Whether findings about both faults include this one, at its place. */
 const isFound = ({ about, ids }: Single, found: Found): boolean =>
-  found.some(({ id, nodeWide, port }) => (about === '' ? nodeWide || ids.has(id) : port === about));
+  found.some(({ id, nodeWide, ports }) =>
+    about === '' ? nodeWide || ids.has(id) : ports.has(about),
+  );
 
 function checkPairs(path: string, every = 1, nth = 0, report = console.log) {
   const counts = { faults: 0, pairs: 0, overlapping: 0, judged: 0, hidden: 0, missed: 0 };

@@ -129,15 +129,17 @@ export function forwardingOf(folder: Folder): { forwarding: Forwarding; node: No
 /** A finding, with the Service port and the rule that its texts name. */
 interface FindingSummary extends NodeFinding, Difference {
   readonly severity: Severity;
-  /** '' if the finding is about no Service port. */
-  readonly port: string;
+  /** Empty if the finding is about no Service port. */
+  readonly ports: ReadonlySet<string>;
   readonly rule: string | null;
 }
 
 const summaryOf = (finding: NodeFinding): FindingSummary => ({
   ...finding.difference,
   ...finding,
-  port: finding.nodeWide ? '' : (finding.differences[0]?.port?.name ?? ''),
+  ports: new Set(
+    finding.nodeWide ? [] : finding.differences.flatMap(({ port }) => port?.name ?? []),
+  ),
   rule: / by (?<rule>.*)$/.exec(finding.difference.actual ?? '')?.groups?.rule ?? null,
 });
 
@@ -218,13 +220,13 @@ function missOf(
   const isMet = (): boolean => {
     if (typeof about !== 'string') {
       return about.every((place) =>
-        found.some(({ nodeWide, port }) => (place === '' ? nodeWide : port === place)),
+        found.some(({ nodeWide, ports }) => (place === '' ? nodeWide : ports.has(place))),
       );
     }
     // One Service port, or no one; a list of many is a node that is not kept up to date.
     if (about === '') return found.length > 0;
     if (about.includes(' ')) return found.length === 1 && found[0]?.service === '';
-    return found.some(({ port }) => port === about);
+    return found.some(({ ports }) => ports.has(about));
   };
   if (isMet() || (found.length === 0 && isUnknown)) return null;
   return found.length === 0 ? 'missed' : 'misplaced';

@@ -2,8 +2,8 @@
 
 import { isDeepStrictEqual } from 'node:util';
 
-import type { Code, Finding, Output, Severity } from '../../src/audit/finding/catalogue.ts';
-import { catalogue, isWorse } from '../../src/audit/finding/catalogue.ts';
+import type { Finding, Output } from '../../src/audit/finding/catalogue.ts';
+import { bySeverity } from '../../src/audit/finding/catalogue.ts';
 import type { Cause } from '../../src/audit/finding/causes.ts';
 import type { Journey } from '../../src/audit/measure/journey.ts';
 import { triggerSample } from '../../src/audit/measure/lag.ts';
@@ -295,10 +295,8 @@ export function standing(world: World): string[] {
 export interface Settled {
   /** Differences with their severity. */
   readonly differences: string[];
-  /** The places of findings, each as often as it has one. */
-  readonly places: string[];
-  /** Findings with severity and code; which of several differences names one depends on the way. */
-  readonly names: string[];
+  /** Findings with severity and code. */
+  readonly findings: string[];
 }
 
 /** null where something is pending or has a cause. */
@@ -309,44 +307,35 @@ export function settled(world: World): Settled | null {
     ({ key, item: { severity, output, difference } }) =>
       `${severity} ${standingText(key, output, difference.code)}`,
   );
-  const open = world.serviceAuditor.settle.open();
-  return {
-    differences: [...new Set(differences)].sort(),
-    places: open
-      .map(({ namespace, service, output }) => `${namespace}/${service} ${output}`)
-      .sort(),
-    names: open
-      .map(
-        ({ severity, namespace, service, output, code }) =>
-          `${severity} ${standingText(`${namespace}/${service}`, output, code)}`,
-      )
-      .sort(),
-  };
+  const findings = world.serviceAuditor.settle
+    .open()
+    .map(
+      ({ severity, namespace, service, output, code }) =>
+        `${severity} ${standingText(`${namespace}/${service}`, output, code)}`,
+    );
+  return { differences: [...new Set(differences)].sort(), findings: findings.sort() };
 }
 
-/**
- * What findings must be named that all opened together: one for each output, and each code of the
- * input, by the worst of its differences, and of equals by the first of the catalogue.
- */
-export function namesByState(world: World): string[] {
-  const worst = new Map<string, { severity: Severity; code: Code; text: string }>();
-  for (const { key, item } of itemsOf(world)) {
-    const { severity, output, difference } = item;
-    const { code } = difference;
-    const place = output === 'input' ? standingText(key, output, code) : `${key} ${output}`;
-    const one = { severity, code, text: `${severity} ${standingText(key, output, code)}` };
-    const known = worst.get(place);
-    const first = known !== undefined && codes.indexOf(code) < codes.indexOf(known.code);
-    const takes =
-      known === undefined ||
-      isWorse(severity, known.severity) ||
-      (severity === known.severity && first);
-    if (takes) worst.set(place, one);
-  }
-  return [...worst.values()].map(({ text }) => text).sort();
+/** One finding for each Service, code and cause with an open difference, as bad as the worst. */
+export function findingsByState(world: World): string[] {
+  const open = itemsOf(world).filter(({ item }) => item.openedAt !== null);
+  const groups = Map.groupBy(open, ({ key, item: { output, difference, cause } }) =>
+    [standingText(key, output, difference.code), orDash(cause)].join(' '),
+  );
+  return [...groups]
+    .map(([text, all]) => `${all.map(({ item }) => item).sort(bySeverity)[0]?.severity} ${text}`)
+    .sort();
 }
 
-const codes = Object.keys(catalogue);
+/** All open findings, as `findingsByState` has them. */
+export const openFindings = (world: World): string[] =>
+  world.serviceAuditor.settle
+    .open()
+    .map(({ severity, namespace, service, output, code, cause }) => {
+      const key = `${namespace}/${service}`;
+      return [severity, standingText(key, output, code), orDash(cause)].join(' ');
+    })
+    .sort();
 
 /** Codes with severity and state, of differences without a cause. */
 export function causeless(world: World): string[] {

@@ -1,5 +1,6 @@
 // Aggregates the packet differences of one node into findings: about the node, if most of the ports
-// that could show one do, or several Services are in an earlier state; else one for each port.
+// that could show one do, or several Services are in an earlier state; else one for each Service
+// and code (docs/decisions/0029-one-finding-per-code-and-cause.md).
 
 import type { RuleFrontend } from '../../rules/report/frontends.ts';
 import type { Code, Severity } from '../finding/catalogue.ts';
@@ -60,15 +61,15 @@ export function aggregateFindings(
   if (wide.length > 0) findings.push(nodeFinding(node, wideCode(wide, coverage, frontends), wide));
   const [harmless, real] = partition(single, (it) => it.harmless);
   // Beside a fault of the node, differences of several Services may have several causes.
-  if (wide.length === 0 && isStale(real))
-    findings.push(nodeFinding(node, 'node-rules-stale', real));
-  else findings.push(...portFindings(real));
+  const areStale = wide.length === 0 && isStale(real);
+  if (areStale) findings.push(nodeFinding(node, 'node-rules-stale', real));
   const ports = new Set(wide.map(({ port }) => port?.name));
-  findings.push(...portFindings(harmless.filter(({ port }) => !ports.has(port?.name))));
+  const quiet = harmless.filter(({ port }) => !ports.has(port?.name));
+  findings.push(...portFindings(areStale ? quiet : [...real, ...quiet]));
   return findings.sort(bySeverity);
 }
 
-const partition = <T>(list: readonly T[], matches: (item: T) => boolean): [T[], T[]] => [
+export const partition = <T>(list: readonly T[], matches: (item: T) => boolean): [T[], T[]] => [
   list.filter(matches),
   list.filter((item) => !matches(item)),
 ];
@@ -123,22 +124,47 @@ export function nodeFinding(node: string, code: Code, differences: PacketDiffere
   };
 }
 
-const portFindings = (differences: PacketDifferences): NodeFinding[] =>
-  [...Map.groupBy(differences, placeOf).values()].map(portFinding);
+/** The severity of a packet difference by itself. */
+export const severityOf = ({ code, harmless }: PacketDifference): Severity =>
+  harmless ? 'info' : catalogue[code].severity;
+
+const ownerOf = ({ port }: PacketDifference): string =>
+  port === null ? '' : `${port.namespace}/${port.service}`;
+
+const packetOf = ({ frontend, origin, harmless }: PacketDifference): string =>
+  `${frontend} ${origin} ${String(harmless)}`;
+
+/** Codes, each with those that follow from it for the same packet. */
+const consequences: readonly [code: Code, implied: readonly Code[]][] = [
+  ['node-foreign-rule', [...unserved, 'node-endpoint-missing', 'node-reject-missing']],
+  ['node-endpoint-unexpected', ['node-reject-missing']],
+  ['node-policy-different', ['node-reject-missing']],
+];
+
+/** One finding for each Service and code, and for each code of frontends without a Service. */
+export function portFindings(differences: PacketDifferences): NodeFinding[] {
+  const found = new Set(differences.map((it) => `${it.code} ${packetOf(it)}`));
+  const codeFor = (it: PacketDifference): Code =>
+    consequences.find(
+      ([code, implied]) => implied.includes(it.code) && found.has(`${code} ${packetOf(it)}`),
+    )?.[0] ?? it.code;
+  return [...Map.groupBy(differences, (it) => `${ownerOf(it)} ${codeFor(it)}`)].map(portFinding);
+}
 
 export type NodeFinding = ReturnType<typeof portFinding>;
 
-export function portFinding(differences: PacketDifferences) {
-  const first = worst(differences);
+function portFinding([id, differences]: readonly [id: string, PacketDifferences]) {
+  const harmful = differences.filter(({ harmless }) => !harmless);
+  const first = worst(harmful.length > 0 ? harmful : differences);
   const { port, frontend, origin } = first;
   const others = new Set(differences.map((it) => `${it.frontend} from ${it.origin}`)).size - 1;
   const rest = others === 0 ? '' : ` and ${others} more way${others === 1 ? '' : 's'}`;
   const object = `${port === null ? '' : `${port.name} at `}${frontend} from ${origin}${rest}`;
   return {
     ...findingOf(first, object),
-    /** The same while the finding is open: its code if it is node-wide, else port or frontend. */
-    id: placeOf(first),
-    /** Both are '' if it is about the node, or about a frontend without a Service. */
+    /** The same while the finding is open: its code if it is node-wide, else Service and code. */
+    id,
+    /** Both are '' if it is about the node, or about frontends without a Service. */
     namespace: port?.namespace ?? '',
     service: port?.service ?? '',
     nodeWide: false,
@@ -146,9 +172,10 @@ export function portFinding(differences: PacketDifferences) {
   };
 }
 
-function findingOf({ code, expected, actual, rule, harmless }: PacketDifference, object: string) {
+function findingOf(packet: PacketDifference, object: string) {
+  const { code, expected, actual, rule } = packet;
   const found = rule === null ? actual : `${actual} by ${rule}`;
-  const severity: Severity = harmless ? 'info' : catalogue[code].severity;
+  const severity = severityOf(packet);
   return { difference: difference(code, object, fieldOf(code), expected, found), severity };
 }
 

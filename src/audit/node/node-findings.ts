@@ -1,10 +1,18 @@
 // Opens the findings of a node that must be open, and drops the others. Open must be: that of a
 // stale node, open ones that still differ, and those past the settle window.
 
+import { isWorse } from '../finding/catalogue.ts';
 import type { OwnedDifference, PendingDifference, PendingFindings } from '../pending/pending.ts';
 import type { NodeFinding } from './aggregate.ts';
 import type { PacketDifference, PacketDifferences } from './packet-difference.ts';
-import { aggregateFindings, areRulesGone, nodeFinding, portFinding } from './aggregate.ts';
+import {
+  aggregateFindings,
+  areRulesGone,
+  nodeFinding,
+  partition,
+  portFindings,
+  severityOf,
+} from './aggregate.ts';
 import type { CurrentReading, DifferenceClock, NodeState } from './node-state.ts';
 import { divergedAt, persistedSince, serviceOf, staleness } from './staleness.ts';
 
@@ -53,32 +61,54 @@ export function desiredFindings(
   const isStale = (it: PacketDifference): boolean =>
     stale?.services.has(serviceOf(proxied, it) ?? '') === true;
   const fresh = audit.differences.filter((it) => !isStale(it));
-  const stillOpen = [...open.values()].flatMap(({ finding }) => {
-    const keys = new Set(finding.nodeWide ? [] : finding.differences.map(({ key }) => key));
-    const list = fresh.filter((it) => keys.has(it.key));
-    return list.length === 0 ? [] : [portFinding(list)];
+  // What belongs to an open finding stays in it while it does no more harm than it did there.
+  const inPorts = [...open.values()].flatMap(({ finding }) =>
+    finding.nodeWide ? [] : finding.differences,
+  );
+  const known = new Map(inPorts.map((it) => [`${it.code} ${it.key}`, severityOf(it)]));
+  const [stillOpen, rest] = partition(fresh, (it) => {
+    const severity = known.get(`${it.code} ${it.key}`);
+    return severity !== undefined && !isWorse(severityOf(it), severity);
   });
-  const beginOf = ({ nodeWide, differences }: NodeFinding): number => {
-    const seen = differences.map(({ key }) => clocks.get(key)?.since ?? Infinity);
-    const [first] = nodeWide ? [] : differences;
-    const service = first === undefined ? null : serviceOf(proxied, first);
-    const diverged = service === null ? null : divergedAt(reading, service);
-    return Math.min(...seen, diverged ?? Infinity);
-  };
-  const explained = new Set(stillOpen.flatMap((finding) => finding.differences));
-  const rest = fresh.filter((it) => !explained.has(it));
   const isOld = new Set(settled);
   const all = aggregate(rest);
   const ids = new Set(all.map(({ id }) => id));
+  const [wide, ports] = partition(
+    aggregate(rest.filter((it) => isOld.has(it))),
+    ({ nodeWide }) => nodeWide,
+  );
+  // Port findings that a pending node-wide finding will soon replace need not open.
+  const single = ports.filter(({ id }) => ids.has(id)).flatMap(({ differences }) => differences);
+  setBegins(clocks, reading, single);
   const findings = [
-    // Port findings that a pending node-wide finding will soon replace need not open.
-    ...aggregate(rest.filter((it) => isOld.has(it))).filter((it) => it.nodeWide || ids.has(it.id)),
+    ...wide,
     ...all.filter(({ nodeWide, id }) => nodeWide && open.has(id)),
-    ...stillOpen,
-  ].map((finding) => ({ ...finding, since: beginOf(finding) }));
+    ...portFindings([...stillOpen, ...single]),
+  ].map((finding) => {
+    const begins = finding.differences.map(({ key }) => clocks.get(key)?.since ?? Infinity);
+    return { ...finding, since: Math.min(...begins) };
+  });
   if (stale === null) return findings;
   const finding = nodeFinding(name, 'node-rules-stale', settled.filter(isStale));
   return [...findings, { ...finding, since: stale.since }];
+}
+
+/** Moves clocks back to the change since which all versions of the Service show the difference. */
+function setBegins(
+  clocks: NodeState['clocks'],
+  reading: CurrentReading,
+  differences: PacketDifferences,
+): void {
+  const findPersistence = persistedSince(reading);
+  for (const difference of differences) {
+    const { key } = difference;
+    const clock = clocks.get(key);
+    const service = serviceOf(reading.proxied, difference);
+    const diverged = service === null ? null : divergedAt(reading, service);
+    if (clock === undefined || service === null || diverged === null) continue;
+    const since = findPersistence(service, key, diverged) ?? diverged;
+    if (since < clock.since) clocks.set(key, { ...clock, since });
+  }
 }
 
 /** A finding that must be open, and when it began, Unix seconds. */
@@ -99,7 +129,7 @@ export function applyFindings(
   }
   const opened: OwnedDifference[] = [];
   for (const [id, finding] of desired) {
-    const { difference, severity, namespace, service } = finding;
+    const { difference, severity, since, namespace, service } = finding;
     const known = open.get(id);
     if (known === undefined) {
       const item = pendingItem(name, finding);
@@ -107,7 +137,9 @@ export function applyFindings(
       opened.push({ item, namespace, service });
     } else {
       known.finding = finding;
-      settle.reweigh(Object.assign(known.item, { difference, severity }));
+      // Another clock would make a candidate obsolete that waits for its confirmation.
+      if (known.item.openedAt !== null) known.item.since = since;
+      settle.update(Object.assign(known.item, { difference, severity }));
     }
   }
   settle.openNow(opened, at);

@@ -5,6 +5,7 @@ import type { ProxyConfig } from '../../model/proxy-config.ts';
 import type { RulesDump } from '../../rules/parse/rules-dump.ts';
 import type { refusedNodePortAddress } from '../../shadow/proxy-node.ts';
 import type { ProxiedPort } from '../../shadow/service-port.ts';
+import type { Severity } from '../finding/catalogue.ts';
 import type { NodeUnknownReason, UnknownReason, Verdict } from '../finding/verdicts.ts';
 import type { PendingDifference } from '../pending/pending.ts';
 import type { Operation } from '../service/reconcile.ts';
@@ -56,6 +57,8 @@ export interface LastAudit {
 export interface DifferenceClock {
   readonly before: number;
   readonly since: number;
+  /** At the last reading. */
+  readonly severity: Severity;
   /** The change of the cluster that caused the difference; null if none did. */
   readonly lag: { divergedAt: number; service: Key; operation: Operation } | null;
 }

@@ -16,7 +16,9 @@ import type { Frontend } from '../../shadow/forwarding.ts';
 import { expectedForwarding } from '../../shadow/forwarding.ts';
 import type { ConvergenceSample } from '../service/reconcile.ts';
 import { operationOf } from '../service/reconcile.ts';
+import { isWorse } from '../finding/catalogue.ts';
 import type { PacketDifference, PacketDifferences } from './packet-difference.ts';
+import { severityOf } from './aggregate.ts';
 import { differencesFrom, isServedAsExpected } from './audit-node.ts';
 import type { CurrentReading, DifferenceClock, NodeState } from './node-state.ts';
 import type { NodeInput } from './observation.ts';
@@ -191,8 +193,14 @@ export function updateClocks(state: NodeState, current: CurrentReading): Converg
     if (lag.divergedAt < (ended.get(group)?.divergedAt ?? Infinity)) ended.set(group, lag);
   }
   for (const [key, difference] of found) {
-    if (clocks.has(key)) continue;
     const { code, harmless } = difference;
+    const severity = severityOf(difference);
+    const known = clocks.get(key);
+    // What does more harm than before is other trouble, with a clock of its own.
+    if (known !== undefined && !isWorse(severity, known.severity)) {
+      if (severity !== known.severity) clocks.set(key, { ...known, severity });
+      continue;
+    }
     const service = serviceOf(proxied, difference) ?? '';
     // The latest change may have caused the difference, and be newer than the rules.
     const changed = proxied.past.get(service)?.at(-1)?.until ?? -Infinity;
@@ -200,7 +208,7 @@ export function updateClocks(state: NodeState, current: CurrentReading): Converg
     const operation = operationOf(code);
     const lag = diverged === null ? null : { divergedAt: diverged, service, operation };
     const before = Math.max(state.at ?? at, changed);
-    clocks.set(key, { before, since: Math.max(at, changed), lag });
+    clocks.set(key, { before, since: Math.max(at, changed), severity, lag });
   }
   return [...ended.values()].map(({ divergedAt, service: key, operation }) => {
     const [namespace = '', service = ''] = key.split('/');

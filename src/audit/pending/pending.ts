@@ -3,8 +3,8 @@
 // The clock starts when a unit is no longer as expected, and again when an event wakes a
 // controller. So a controller that keeps up with many changes, each a little late, is not reported.
 //
-// Differences of one output and cause are one finding, under the code of the worst of them.
-// Findings of the output `input` are one per code.
+// The differences of one owner, code and cause are one finding
+// (docs/decisions/0029-one-finding-per-code-and-cause.md).
 
 import { getOrInsert } from '../../model/get-or-insert.ts';
 import type { Finding, Output, Severity } from '../finding/catalogue.ts';
@@ -21,13 +21,15 @@ export interface PendingDifference {
   /** The key of one Service by which a difference of many Services can be confirmed. */
   readonly witness?: string;
   severity: Severity;
-  cause: Cause | null;
+  readonly cause: Cause | null;
   /** Whether the cause is certain, not only likely; absent if there never is one. */
   readonly proven?: boolean;
   /** When the clock was started last. */
   since: number;
   /** Seconds since then that do not count, because no watch could show the end. */
   unseen: number;
+  /** Differences of less harm that it replaced. A later one of their harm continues their clock. */
+  readonly lesser?: readonly PendingDifference[];
   openedAt: number | null;
   gone: boolean;
 }
@@ -63,8 +65,6 @@ interface PendingFindingsOptions {
 /** A finding has the texts of this many differences. */
 const shownItems = 100;
 
-const codes = Object.keys(catalogue);
-
 function joined(
   items: readonly PendingDifference[],
   field: 'object' | 'field' | 'expected' | 'actual',
@@ -75,67 +75,60 @@ function joined(
   return texts.length === 0 ? null : [...texts.slice(0, shownItems), ...rest].join('; ');
 }
 
-/** The finding with its current differences or, when it is resolved, with all that it had. */
+/** Its current differences or, when it is resolved, the first of all that it had; worst first. */
 function render(open: OpenFinding, resolvedAt: number | null): Finding {
-  const { code, severity, owner, openedAt } = open;
+  const { code, cause, node, namespace, service, openedAt } = open;
+  const items = [...(resolvedAt === null ? open.items : open.all)].sort(bySeverity);
   const { difference, output } = catalogue[code];
-  // The worst first, so that object and field begin with those of the code.
-  const items = [...(resolvedAt === null ? open.items : open.all)].sort(
-    (a, b) =>
-      bySeverity(a, b) || Number(b.difference.code === code) - Number(a.difference.code === code),
-  );
-  const [first] = items;
   return {
     code,
-    severity,
+    severity: resolvedAt === null ? (items[0]?.severity ?? open.worst) : open.worst,
     difference,
     output,
-    ...owner,
-    node: first?.node ?? null,
+    namespace,
+    service,
+    node,
     object: joined(items, 'object') ?? '',
     field: joined(items, 'field') ?? '',
     expected: joined(items, 'expected'),
     actual: joined(items, 'actual'),
-    cause: first?.cause ?? null,
-    causeProven: items.every(({ cause, proven }) => cause !== null && proven === true),
+    cause,
+    causeProven: cause !== null && items.every(({ proven }) => proven === true),
     since: items.reduce((least, { since }) => Math.min(least, since), Infinity),
     openedAt,
     resolvedAt,
   };
 }
 
-/** Of equal keys, one finding. */
-function keyOf({ item, namespace, service }: Candidate): string {
-  const { output, cause, node = '', difference } = item;
-  const isByCode = output === 'input' || (node !== '' && service === '');
-  const group = isByCode ? difference.code : (cause ?? '');
-  return `${namespace}/${service} ${output} ${node} ${group}`;
-}
-
 type OpenFinding = ReturnType<typeof newFinding>;
 
 const newFinding = ({ item, namespace, service }: Candidate, key: string, openedAt: number) => ({
   key,
-  owner: { namespace, service },
+  code: item.difference.code,
+  cause: item.cause,
+  node: item.node ?? null,
+  namespace,
+  service,
+  openedAt,
   items: new Set<PendingDifference>(),
   /** The first differences that belonged to it at any time, up to the number that is shown. */
   all: [] as PendingDifference[],
-  code: item.difference.code,
-  severity: item.severity,
-  openedAt,
+  /** The worst severity that it ever had. */
+  worst: item.severity,
   /** `null` if it has changed since it was rendered. */
   rendered: null as Finding | null,
 });
 
+/** Differences with equal keys are one finding. */
+const keyOf = ({ item, namespace, service }: Candidate): string =>
+  `${namespace}/${service} ${item.node ?? ''} ${item.difference.code} ${item.cause ?? ''}`;
+
 const rendered = (open: OpenFinding): Finding => (open.rendered ??= render(open, null));
 
-/** The worst difference gives the code; of equal ones that open together, the catalogue decides. */
-function weigh(open: OpenFinding, { severity, difference, openedAt }: PendingDifference): void {
-  const isEqual = severity === open.severity && openedAt === open.openedAt;
-  const isFirst = codes.indexOf(difference.code) < codes.indexOf(open.code);
-  if (!isWorse(severity, open.severity) && !(isEqual && isFirst)) return;
-  open.severity = severity;
-  open.code = difference.code;
+/** Notes that a finding has another difference, or that one of its differences has changed. */
+function noteChange(open: OpenFinding, { severity }: PendingDifference): void {
+  open.rendered = null;
+  if (isWorse(severity, open.worst)) open.worst = severity;
 }
 
 function createFindings(options: PendingFindingsOptions) {
@@ -162,20 +155,17 @@ function createFindings(options: PendingFindingsOptions) {
         const open = getOrInsert(findings, key, () => newFinding(candidate, key, at));
         if (open.all.length === 0) fresh.add(open);
         findingOf.set(item, open);
-        open.rendered = null;
         open.items.add(item);
         if (open.all.length < shownItems) open.all.push(item);
-        weigh(open, item);
+        noteChange(open, item);
         options.onOpenDifference?.(candidate);
       }
       for (const open of fresh) options.onOpen?.(rendered(open));
     },
-    /** Updates the finding of a difference; it keeps the worst severity that it had. */
-    reweigh(item: PendingDifference): void {
+    /** Updates the finding of a difference whose texts or severity have changed. */
+    update(item: PendingDifference): void {
       const open = findingOf.get(item);
-      if (open === undefined) return;
-      open.rendered = null;
-      weigh(open, item);
+      if (open !== undefined) noteChange(open, item);
     },
     /** Removes a difference; its finding is resolved if that was the last one. */
     drop(item: PendingDifference, at: number): void {
@@ -259,6 +249,7 @@ export function createPendingFindings(options: PendingFindingsOptions) {
         const end = since + item.unseen + window;
         candidate.at = Math.max(end + to - Math.max(from, since), to + least);
         item.unseen = candidate.at - window - since;
+        for (const it of item.lesser ?? []) it.unseen += to - Math.max(from, it.since);
       }
       queue = candidates.sort((a, b) => a.at - b.at);
     },

@@ -4,9 +4,12 @@
 // (shadow/event-handlers.ts) or wrote the object itself, until a later wake, and if it makes such a
 // difference (finding/causes.ts). At the start and after a gap in the input there is no history:
 // the comparison suggests a cause, which is only likely.
+//
+// A difference continues the clock of one that it replaces only if both are the same trouble
+// (docs/decisions/0002-settle-window-per-address.md).
 
 import type { Code, Output, Severity } from '../finding/catalogue.ts';
-import { catalogue } from '../finding/catalogue.ts';
+import { catalogue, severities } from '../finding/catalogue.ts';
 import type { Cause } from '../finding/causes.ts';
 import { explains } from '../finding/causes.ts';
 import type { Difference } from '../finding/difference.ts';
@@ -29,6 +32,7 @@ export interface ServiceDifference extends PendingDifference {
   changes: readonly ObjectChange[];
   /** When the change of the input came, or a later event that woke the controller. */
   readonly lateSince: number;
+  readonly lesser: readonly ServiceDifference[];
 }
 
 export interface ConvergenceSample {
@@ -119,14 +123,10 @@ export function reconcile(evaluation: Evaluation, unit: Unit, found: readonly Di
     const replaced = left.filter(
       (item) => isOneThing || (subject !== '' && item.difference.subject === subject),
     );
-    const [oldest] = replaced.sort((a, b) => a.since - b.since);
-    const first = gap ? null : (oldest ?? null);
-    const item = createItem(evaluation, unit, difference, before, first);
-    // An address that is wrong in another way has been wrong since the first difference.
-    if (isOneThing && first !== null) {
-      item.since = first.since;
-      item.unseen = first.unseen;
-    }
+    const known = gap ? [] : replaced;
+    const item = createItem(evaluation, unit, difference, before, known);
+    // Nothing writes the input, so each of its differences has a clock of its own.
+    if (isOneThing && item.output !== 'input') Object.assign(item, continuedClock(item, known));
     sink.settle.watch(item, audit.record.namespace, audit.record.name, at);
     after.push(item);
   }
@@ -145,13 +145,34 @@ export function reconcile(evaluation: Evaluation, unit: Unit, found: readonly Di
 /** The most seconds from an event to the write that answers it. */
 const lateWrite = 60;
 
-/** A new difference; `first` is the oldest one that it replaces, whose lag it continues. */
+/** Whether traffic goes where it must, although something else is wrong. */
+const isMetadata = (code: Code): boolean =>
+  catalogue[code].difference === 'different' && !/-(readiness|conditions|ports)-/.test(code);
+
+/** Harm to traffic, most harm first: the severity, then whether it goes where it must. */
+const harmRank = ({ severity, difference: { code } }: PendingDifference): number =>
+  2 * severities.indexOf(severity) + (isMetadata(code) ? 1 : 0);
+
+const newClock = (at: number) => ({ since: at, unseen: 0, lesser: [] });
+
+/** The clock of a new difference: that of the oldest with the same cause and no less harm. */
+function continuedClock(item: ServiceDifference, replaced: readonly ServiceDifference[]) {
+  const known = replaced
+    .flatMap((it) => [it, ...it.lesser])
+    .filter(({ cause }) => cause === item.cause)
+    .sort((a, b) => a.since - b.since);
+  const isLesser = (it: ServiceDifference): boolean => harmRank(it) > harmRank(item);
+  const { since, unseen } = known.find((it) => !isLesser(it)) ?? item;
+  return { since, unseen, lesser: known.filter(isLesser).map((it) => ({ ...it })) };
+}
+
+/** A new difference, which continues the lag and the clock of those that it replaces. */
 function createItem(
   evaluation: Evaluation,
   unit: Unit,
   difference: Difference,
   existing: readonly ServiceDifference[],
-  first: ServiceDifference | null,
+  replaced: readonly ServiceDifference[],
 ): ServiceDifference {
   const { audit, at, item, beginning, gap } = evaluation;
   const { output } = catalogue[difference.code];
@@ -164,6 +185,10 @@ function createItem(
   // The controller itself may answer an event late, with what is no longer as expected.
   const isDoubtful = isWrite && known === seen && (gap || at - audit.record.wokenAt <= lateWrite);
   const proven = known !== null && !isDoubtful;
+  // No controller is late with what has another cause, or with what does no harm.
+  const [first] = replaced
+    .filter((it) => it.cause === cause && it.severity !== 'info')
+    .sort((a, b) => a.lateSince - b.lateSince);
   return {
     difference,
     output,
@@ -172,8 +197,7 @@ function createItem(
     shown: cause !== null && (cause === difference.cause || cause === difference.hindrance),
     proven,
     causeAt: at,
-    since: at,
-    unseen: 0,
+    ...newClock(at),
     lateSince: first?.lateSince ?? at,
     // A controller that writes in several steps responds to the change before the first of them.
     byInput: first?.byInput ?? (!beginning && !isWrite),
@@ -253,21 +277,24 @@ function carryOn(
     item.changes = changesOf(evaluation, unit, item.changes);
   }
   const isMissed = gap && isHidden(item, work) && item.openedAt === null && item.since < at;
-  if (!isOtherCause && !isMissed) {
+  // What did no harm, or had a cause that is gone: the controller has the full window from now on.
+  const isRestarted =
+    (item.severity === 'info' && severity !== 'info') ||
+    (isOtherCause && item.shown && cause === null);
+  if (!isOtherCause && !isRestarted && !isMissed) {
     item.difference = difference;
     item.severity = severity;
-    sink.settle.reweigh(item);
+    sink.settle.update(item);
     return item;
   }
   const next: ServiceDifference = { ...item, difference, severity };
   if (isOtherCause) {
     const shown = cause !== null && (cause === difference.cause || cause === difference.hindrance);
     Object.assign(next, { cause, shown, proven, causeAt: at });
-    // The cause in the input is gone: the controller has the full window from now on.
-    if (item.shown && cause === null) Object.assign(next, { since: at, unseen: 0 });
   }
+  if (isRestarted) Object.assign(next, { ...newClock(at), lateSince: at });
   // The difference may have ended in between, so that its end is no measure of lag.
-  if (isMissed) Object.assign(next, { since: at, unseen: 0, byInput: false });
+  if (isMissed) Object.assign(next, { ...newClock(at), byInput: false });
   return restart(evaluation, next, item);
 }
 
@@ -309,7 +336,7 @@ export function wake(evaluation: Evaluation): void {
       if (!isExcused || !wakes.has(item.output as ServiceOutput)) return item;
       const severity = severityOf(item.difference, null, false);
       const cleared = { cause: null, causeAt: at, proven: false, byInput: true };
-      const clock = { since: at, lateSince: at, unseen: 0 };
+      const clock = { ...newClock(at), lateSince: at };
       return restart(evaluation, { ...item, severity, ...cleared, ...clock }, item);
     });
     audit.items.set(key, next);

@@ -89,7 +89,7 @@ export const sections = Object.entries({
     ),
     findings_opened_total: findingFamily(
       'counter',
-      'Findings opened since the start, those that are resolved included.',
+      'Findings opened since the start, by their severity at that time; resolved ones too.',
       ({ opened }) => opened,
     ),
     services: gauge('Services that exist.', ({ summary }) => summary.services),

@@ -104,7 +104,7 @@ export function renderFinding(finding: Finding, now: number): Html {
     resolvedAt === null
       ? `for ${age}, since ${formatMoment(since)}`
       : `resolved at ${formatMoment(resolvedAt)} after ${age}`;
-  const key = `${code} ${subject} ${since} ${String(resolvedAt !== null)}`;
+  const key = `${code} ${cause ?? ''} ${subject} ${since} ${String(resolvedAt !== null)}`;
   const known = causeProven ? 'cause' : 'likely cause';
   const because = markup` · ${known}: <a href="/findings?code=${code}#cause-${cause}">${cause}</a>`;
   return markup`

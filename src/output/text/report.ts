@@ -325,7 +325,7 @@ function testCase(
 }
 
 function findingCase(finding: ReportedFinding): TestCase {
-  const { code, severity, output, namespace, service, resolvedAt } = finding;
+  const { code, severity, output, namespace, service, node, resolvedAt } = finding;
   const cause = formatCause(finding);
   const body = [
     `object: ${finding.object}`,
@@ -334,7 +334,8 @@ function findingCase(finding: ReportedFinding): TestCase {
     `actual: ${finding.actual ?? '-'}`,
     `since: ${formatTime(finding.since)}`,
   ];
-  const name = `${code} ${namespace}/${service}${cause === '' ? '' : ` (${cause})`}`;
+  const owner = [node ?? [], service === '' ? [] : `${namespace}/${service}`].flat().join(' ');
+  const name = `${code} ${owner}${cause === '' ? '' : ` (${cause})`}`;
   const resolved = resolvedAt === null ? '' : ` (resolved at ${formatTime(resolvedAt)})`;
   const text = formatDetail(finding, 500) + resolved;
   return severity === 'info'

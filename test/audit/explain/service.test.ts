@@ -3,11 +3,11 @@
 
 import { describe, expect, test } from 'vitest';
 
+import { nameOf, newestRelease } from '../../../src/shadow/release.ts';
 import type { Reason } from '../../../src/audit/explain/explanation.ts';
 import { explainService } from '../../../src/audit/explain/service.ts';
 import type { AnyObject } from '../../../src/model/objects.ts';
 import { annotation, label } from '../../../src/model/objects.ts';
-import { nameOf, newestRelease } from '../../../src/shadow/release.ts';
 import {
   endpoint,
   endpoints,

@@ -108,21 +108,36 @@ describe('aggregateFindings', () => {
     expect(codesOf([], coverageOf(9))).toEqual([]);
   });
 
-  test('makes one finding for each Service port, with its worst code', () => {
+  test('makes one finding for each Service and code', () => {
+    const elsewhere = { origin: 'a pod of the node' };
     const differences = [
       difference('web', 'node-share-different'),
-      difference('web', 'node-endpoint-unexpected', { origin: 'a pod of the node' }),
-      difference('api', 'node-affinity-different'),
+      difference('web', 'node-endpoint-unexpected', elsewhere),
+      difference('web', 'node-share-different', elsewhere),
+      difference('api', 'node-share-different'),
     ];
     const findings = aggregateFindings('node-a', differences, coverageOf(9), claims);
-    expect(findings.map(shown)).toEqual([
-      'node-endpoint-unexpected shop/web:http',
-      'node-affinity-different shop/api:http',
+    expect(findings.map(({ id, severity }) => `${id} ${severity}`)).toEqual([
+      'shop/web node-endpoint-unexpected critical',
+      'shop/web node-share-different warning',
+      'shop/api node-share-different warning',
     ]);
-    expect(findings[0]).toMatchObject({ severity: 'critical', service: 'web' });
-    expect(findings[0]?.difference.object).toBe(
-      'shop/web:http at 10.96.0.1:80/tcp from a pod of the node and 1 more way',
-    );
+    expect(findings.map(({ difference: { object } }) => object)).toEqual([
+      'shop/web:http at 10.96.0.1:80/tcp from a pod of the node',
+      'shop/web:http at 10.96.0.1:80/tcp from outside the cluster and 1 more way',
+      'shop/api:http at 10.96.0.1:80/tcp from outside the cluster',
+    ]);
+  });
+
+  test('makes one finding of harmful and harmless differences, as severe as the worst', () => {
+    const differences = [
+      difference('web', 'node-foreign-rule', { harmless: true, origin: 'the node' }),
+      difference('web', 'node-foreign-rule'),
+    ];
+    const [finding, ...others] = aggregateFindings(node, differences, coverageOf(9), claims);
+    expect(others).toEqual([]);
+    expect(finding).toMatchObject({ severity: 'critical', differences: { length: 2 } });
+    expect(finding?.difference.object).toContain('from outside the cluster and 1 more way');
   });
 
   test('makes one node-wide finding of most tested ports', () => {

@@ -122,7 +122,10 @@ describe('packets that NodeLocal DNSCache exempts from conntrack', () => {
     const forwarding = expectedOf(folder, input);
     const { findings } = summarizeNode({ forwarding, node: input.node, rules: rulesNow });
     const own = findings.filter(({ service }) => service === 'kube-dns');
-    return own.map(({ code, severity, port }) => `${severity} ${code} ${port}`).sort();
+    const at = own.flatMap(({ code, severity, ports }) =>
+      [...ports].map((port) => `${severity} ${code} ${port}`),
+    );
+    return at.sort();
   };
 
   test('are information', () => {

@@ -3,13 +3,18 @@
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { auditNode } from '../../../src/audit/node/audit-node.ts';
-import { desiredFindings, pendingItem } from '../../../src/audit/node/node-findings.ts';
+import {
+  applyFindings,
+  desiredFindings,
+  pendingItem,
+} from '../../../src/audit/node/node-findings.ts';
 import type { CurrentReading, NodeState } from '../../../src/audit/node/node-state.ts';
 import { newNodeState } from '../../../src/audit/node/node-state.ts';
 import type { NodeInput } from '../../../src/audit/node/observation.ts';
 import { behaviorOfRules } from '../../../src/audit/node/observation.ts';
+import { createPendingFindings } from '../../../src/audit/pending/pending.ts';
 import { createProxyCache } from '../../../src/audit/node/proxy-cache.ts';
-import { serviceOf } from '../../../src/audit/node/staleness.ts';
+import { serviceOf, updateClocks } from '../../../src/audit/node/staleness.ts';
 import { storeOf } from '../../build.ts';
 import { readFolder } from '../../nodes/folder.ts';
 import { forwardingOf, inputOf } from '../../nodes/walk.ts';
@@ -28,7 +33,7 @@ function readingOf(name: string): { reading: CurrentReading; state: NodeState } 
   const observed = { node, rules: given.rules, config, proxied, divergences: new Map() };
   const state = newNodeState('node-a');
   for (const it of differences) {
-    state.clocks.set(it.key, { before: 5, since: 7, lag: null });
+    state.clocks.set(it.key, { before: 5, since: 7, severity: 'critical', lag: null });
   }
   return { reading: { ...observed, audit, byService, isSame: false, at: 9 }, state };
 }
@@ -39,8 +44,9 @@ describe('a difference past the settle window', () => {
   test('is a desired finding since it was first seen', () => {
     const { differences } = reading.audit;
     const desired = desiredFindings(state, reading, differences);
-    const port = differences[0]?.port?.name;
-    expect(desired).toMatchObject([{ id: port, since: 7, nodeWide: false }]);
+    const { code, port } = differences[0] ?? {};
+    const id = `${port?.namespace}/${port?.service} ${code}`;
+    expect(desired[0]).toMatchObject({ id, since: 7, nodeWide: false });
   });
 
   test('is required for a finding', () => {
@@ -48,12 +54,63 @@ describe('a difference past the settle window', () => {
   });
 });
 
+describe('the clock of a difference', () => {
+  test.each([
+    ['critical', 7],
+    ['info', 9],
+  ] as const)('that was %s before continues since %i', (severity, since) => {
+    const { reading, state } = readingOf('iptables-nft-node-a/dnat-address-wrong');
+    for (const [key, clock] of state.clocks) state.clocks.set(key, { ...clock, severity });
+    updateClocks(state, reading);
+    expect(state.clocks.size).toBeGreaterThan(0);
+    for (const clock of state.clocks.values()) {
+      expect(clock).toMatchObject({ severity: 'critical', since });
+    }
+  });
+
+  test('that does more harm than in its open finding leaves it', () => {
+    const { reading, state } = readingOf('iptables-nft-node-a/dnat-address-wrong');
+    const { differences } = reading.audit;
+    const harmless = differences.map((it) => ({ ...it, harmless: true }));
+    const before = { ...reading, audit: { ...reading.audit, differences: harmless } };
+    for (const finding of desiredFindings(state, before, harmless)) {
+      state.open.set(finding.id, { item: pendingItem('node-a', finding), finding });
+    }
+    expect(desiredFindings(state, before, [])).not.toEqual([]);
+    expect(desiredFindings(state, reading, [])).toEqual([]);
+  });
+});
+
+test('a finding that waits for confirmation opens though its oldest difference has ended', () => {
+  const { reading, state } = readingOf('iptables-nft-node-a/dnat-address-wrong');
+  const desired = desiredFindings(state, reading, reading.audit.differences).slice(0, 1);
+  let isConfirmed = false;
+  const settle = createPendingFindings({ window: 0, keep: 9, admit: () => isConfirmed });
+  const openSince = (since: number, at: number): void =>
+    applyFindings(
+      settle,
+      state,
+      desired.map((finding) => ({ ...finding, since })),
+      at,
+    );
+  openSince(7, 9);
+  openSince(8, 10);
+  expect(settle.open()).toEqual([]);
+  isConfirmed = true;
+  settle.retry(11);
+  openSince(8, 12);
+  expect(settle.open()).toMatchObject([{ since: 8, openedAt: 11, node: 'node-a' }]);
+});
+
 test('an open finding stays open while its differences exist', () => {
   const { reading, state } = readingOf('iptables-nft-node-a/dnat-address-wrong');
-  const [finding] = desiredFindings(state, reading, reading.audit.differences);
-  if (finding === undefined) throw new Error('No finding');
-  state.open.set(finding.id, { item: pendingItem('node-a', finding), finding });
-  expect(desiredFindings(state, reading, []).map(({ id }) => id)).toEqual([finding.id]);
+  const all = desiredFindings(state, reading, reading.audit.differences);
+  for (const finding of all) {
+    state.open.set(finding.id, { item: pendingItem('node-a', finding), finding });
+  }
+  const ids = all.map(({ id }) => id);
+  expect(ids).not.toEqual([]);
+  expect(desiredFindings(state, reading, []).map(({ id }) => id)).toEqual(ids);
 });
 
 test('missing rules are flushed, although they match the time before the Services', () => {

@@ -48,8 +48,8 @@ const below = (path: string): string[] =>
 
 const shownOf = ({ findings, ...counts }: NodeAuditSummary): unknown => ({
   ...counts,
-  findings: findings.map(({ code, severity, port, object, expected, actual, rule }) => {
-    return { code, severity, port, object, expected, actual, rule };
+  findings: findings.map(({ code, severity, ports, object, expected, actual, rule }) => {
+    return { code, severity, ports, object, expected, actual, rule };
   }),
 });
 

@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
 import type { Code, Finding } from '../../../src/audit/finding/catalogue.ts';
-import { catalogue } from '../../../src/audit/finding/catalogue.ts';
+import { bySeverity, catalogue } from '../../../src/audit/finding/catalogue.ts';
 import { difference } from '../../../src/audit/finding/difference.ts';
 import type { PendingDifference, PendingFindings } from '../../../src/audit/pending/pending.ts';
 import { createPendingFindings } from '../../../src/audit/pending/pending.ts';
@@ -124,12 +124,28 @@ describe('the settle window', () => {
 
 const togetherCases: [string, [Code, Partial<PendingDifference>][], number][] = [
   [
-    'two addresses',
+    'two addresses of one code',
+    [
+      ['slice-endpoint-missing', {}],
+      ['slice-endpoint-missing', {}],
+    ],
+    1,
+  ],
+  [
+    'two severities of one code',
+    [
+      ['slice-conditions-different', {}],
+      ['slice-conditions-different', { severity: 'critical' }],
+    ],
+    1,
+  ],
+  [
+    'two codes',
     [
       ['slice-endpoint-missing', {}],
       ['slice-endpoint-unexpected', {}],
     ],
-    1,
+    2,
   ],
   [
     'two outputs',
@@ -151,9 +167,17 @@ const togetherCases: [string, [Code, Partial<PendingDifference>][], number][] = 
     'one cause',
     [
       ['slice-endpoint-missing', { cause: 'hand-edited' }],
-      ['slice-labels-different', { cause: 'hand-edited' }],
+      ['slice-endpoint-missing', { cause: 'hand-edited' }],
     ],
     1,
+  ],
+  [
+    'two nodes',
+    [
+      ['node-endpoint-missing', { node: 'a' }],
+      ['node-endpoint-missing', { node: 'b' }],
+    ],
+    2,
   ],
   [
     'two codes of the input',
@@ -173,7 +197,7 @@ const togetherCases: [string, [Code, Partial<PendingDifference>][], number][] = 
   ],
 ];
 
-describe('differences of one output and cause are one finding', () => {
+describe('differences of one code and cause are one finding', () => {
   test.each(togetherCases)('%s', (_, items, want) => {
     const { settle, said, watch } = watching();
     for (const [code, more] of items) watch(item(code, 0, more));
@@ -203,43 +227,119 @@ describe('differences of one output and cause are one finding', () => {
 });
 
 describe('the severity of a finding', () => {
-  test('is that of the worst difference, which gives the code and the first text', () => {
+  test('is that of the worst difference that it has, whose text is the first', () => {
     const { settle, watch } = watching();
-    const worst = item('slice-endpoint-unexpected', 5, {}, ' worst');
-    watch(item('slice-endpoint-missing', 0, {}, ' first'));
+    const worst = item('slice-conditions-different', 5, { severity: 'critical' }, ' worst');
+    watch(item('slice-conditions-different', 0, {}, ' first'));
     watch(worst);
-    settle.advance(100);
-    const bad = {
-      code: 'slice-endpoint-unexpected',
-      severity: 'critical',
-      difference: 'unexpected',
-    };
-    expect(settle.open()).toMatchObject([{ ...bad, expected: 'want worst; want first' }]);
+    settle.advance(30);
+    expect(settle.open()).toMatchObject([{ severity: 'warning', expected: 'want first' }]);
+    settle.advance(35);
+    const both = { severity: 'critical', expected: 'want worst; want first', since: 0 };
+    expect(settle.open()).toMatchObject([both]);
     settle.drop(worst, 110);
-    expect(settle.open()).toMatchObject([{ ...bad, expected: 'want first' }]);
+    expect(settle.open()).toMatchObject([{ severity: 'warning', expected: 'want first' }]);
   });
 
-  test('rises with a difference that becomes worse, and never falls', () => {
+  test('follows its differences and is the worst that it had once it is resolved', () => {
     const { settle, watch } = watching();
     const one = item('slice-conditions-different', 0);
     watch(one);
     settle.advance(30);
-    for (const [now, want] of [
-      ['critical', 'critical'],
-      ['info', 'critical'],
-    ] as const) {
-      one.severity = now;
-      settle.reweigh(one);
-      expect(settle.open()[0]?.severity).toBe(want);
+    for (const severity of ['critical', 'info'] as const) {
+      one.severity = severity;
+      settle.update(one);
+      expect(settle.open()[0]?.severity).toBe(severity);
     }
+    settle.drop(one, 50);
+    expect(settle.resolved()[0]?.severity).toBe('critical');
   });
 
   test('does not depend on pending differences', () => {
     const { settle, watch } = watching();
     const one = item('slice-endpoint-missing', 0);
     watch(one);
-    settle.reweigh(one);
+    settle.update(one);
     expect(settle.open()).toEqual([]);
+  });
+});
+
+describe('any history of differences', () => {
+  const choices = {
+    code: ['slice-endpoint-missing', 'slice-conditions-different', 'address-shared'],
+    cause: [null, 'hand-edited', 'pod-phase-unnoticed'],
+    severity: ['critical', 'warning', 'info'],
+    service: ['web', 'api'],
+  } as const;
+  const action = fc.record({
+    kind: fc.constantFrom('watch', 'drop', 'update', 'cause'),
+    code: fc.constantFrom(...choices.code),
+    cause: fc.constantFrom(...choices.cause),
+    severity: fc.constantFrom(...choices.severity),
+    service: fc.constantFrom(...choices.service),
+    which: fc.nat(20),
+    seconds: fc.nat(20),
+  });
+
+  const nameOf = ({ namespace, service, output, node, code, cause, openedAt }: Finding): string =>
+    [namespace, service, output, node, code, cause, openedAt].join(' ');
+
+  test('has one finding for each owner, code and cause, which never change', () => {
+    const property = fc.property(fc.array(action, { maxLength: 60 }), (actions) => {
+      const standing = new Map<string, Finding>();
+      const counts = { opened: 0, resolved: 0 };
+      const settle = createPendingFindings({
+        window: 10,
+        keep: 1000,
+        onOpen(finding) {
+          counts.opened++;
+          standing.set(nameOf(finding), finding);
+        },
+        onResolve(finding) {
+          counts.resolved++;
+          expect(standing.delete(nameOf(finding))).toBe(true);
+        },
+      });
+      const watched: { one: PendingDifference; service: string }[] = [];
+      let now = 0;
+      for (const { kind, which, seconds, service, severity, ...more } of actions) {
+        now += seconds;
+        settle.advance(now);
+        const index = which % Math.max(1, watched.length);
+        const known = watched[index];
+        if (kind === 'watch') {
+          const one = item(more.code, now, { cause: more.cause, severity });
+          watched.push({ one, service });
+          settle.watch(one, 'shop', service, now);
+        } else if (known !== undefined && kind === 'update') {
+          known.one.severity = severity;
+          settle.update(known.one);
+        } else if (known !== undefined) {
+          settle.drop(known.one, now);
+          watched.splice(index, 1);
+          if (kind === 'cause') {
+            const one = { ...known.one, cause: more.cause, openedAt: null, gone: false };
+            watched.push({ ...known, one });
+            settle.watch(one, 'shop', known.service, now);
+          }
+        }
+        const open = watched.filter(({ one }) => one.openedAt !== null);
+        const groups = Map.groupBy(open, ({ one: { difference, cause }, service: owner }) =>
+          [owner, difference.code, cause].join(' '),
+        );
+        const wanted = [...groups].map(([name, all]) => {
+          const [worst] = all.map(({ one }) => one).sort(bySeverity);
+          return `${name} ${worst?.severity} ${Math.min(...all.map(({ one }) => one.since))}`;
+        });
+        const got = settle
+          .open()
+          .map((it) => [it.service, it.code, it.cause, it.severity, it.since].join(' '));
+        expect(got.sort()).toEqual(wanted.sort());
+        expect(settle.open().map(nameOf).sort()).toEqual([...standing.keys()].sort());
+        expect(counts.opened).toBe(counts.resolved + settle.open().length);
+      }
+    });
+    fc.assert(property);
   });
 });
 

@@ -192,7 +192,14 @@ describe('a wake clears a cause', () => {
     cluster.settle.advance(54);
     expect(cluster.settle.open()).toEqual([]);
     cluster.settle.advance(55);
-    expect(cluster.settle.open().map(({ cause }) => cause)).toEqual([null, null]);
+    expect(
+      cluster.settle.open().map(({ code, cause, since }) => `${code} ${cause} ${since}`),
+    ).toEqual([
+      'endpoints-address-unexpected null 25',
+      'slice-endpoint-unexpected null 25',
+      'slice-labels-different null 25',
+      'endpoints-labels-different null 25',
+    ]);
   });
 
   test('but not that of another Service', () => {
@@ -236,6 +243,67 @@ describe('the clock of a unit', () => {
     expect(settle.open().map(({ output }) => output)).toEqual(['endpoints']);
     settle.advance(50);
     expect(settle.open().map(({ code }) => code)).toContain('slice-endpoint-unexpected');
+  });
+
+  test('starts again where the difference before had a cause', () => {
+    const cluster = following();
+    cluster.put(10, node({ zone: 'zone-b' }));
+    expect(cluster.find('slice-endpoint-different')).toMatchObject({ since: 10, severity: 'info' });
+    cluster.put(100, slice({ generation: 2, endpoints: [] }));
+    expect(cluster.find('slice-endpoint-missing')).toMatchObject({ cause: null, since: 100 });
+    cluster.put(106, slice({ generation: 3, endpoints: [endpoint({ zone: 'zone-b' })] }));
+    expect(cluster.texts()).toEqual([]);
+    expect(cluster.samples).toEqual([]);
+  });
+
+  const hinted = slice({ generation: 2, endpoints: [endpoint({ forZones: ['zone-z'] })] });
+  const empty = slice({ generation: 3, endpoints: [] });
+
+  test('starts again where only what the slice says of the endpoint was wrong before', () => {
+    const cluster = following();
+    cluster.put(10, hinted);
+    expect(cluster.texts()).toEqual(['slice-hints-different warning']);
+    cluster.put(100, empty);
+    expect(cluster.find('slice-endpoint-missing')).toMatchObject({ cause: null, since: 100 });
+    cluster.put(105, { ...hinted, generation: 4 });
+    expect(cluster.find('slice-hints-different')).toMatchObject({ since: 10 });
+  });
+
+  test('starts again for a worse severity, and later goes on for the lesser one', () => {
+    const cluster = following([service(), notReady, node(), endpointsNotReady, sliceNotReady]);
+    cluster.put(10, empty);
+    cluster.put(20, slice({ generation: 4 }));
+    expect(cluster.find(conditions)).toMatchObject({ severity: 'critical', since: 20 });
+    cluster.put(25, { ...empty, generation: 5 });
+    expect(cluster.find('slice-endpoint-missing')).toMatchObject({ since: 10 });
+  });
+
+  test('does not count what was not seen while a worse difference was there', () => {
+    const { put, settle } = following([
+      service(),
+      notReady,
+      node(),
+      endpointsNotReady,
+      sliceNotReady,
+    ]);
+    put(10, empty);
+    put(15, slice({ generation: 4 }));
+    settle.delay(new Set(['endpointslices']), 15, 25, 5);
+    put(30, { ...empty, generation: 5 });
+    settle.advance(49.9);
+    expect(settle.open()).toEqual([]);
+    settle.advance(50);
+    expect(settle.open()).toMatchObject([{ code: 'slice-endpoint-missing', since: 10 }]);
+  });
+
+  test('starts again when a difference without harm begins to do harm', () => {
+    const unready = (ready: boolean) =>
+      slice({ generation: 2, endpoints: [endpoint({ ready, serving: ready, forZones: ['z'] })] });
+    const near = service({ trafficDistribution: 'PreferClose' });
+    const cluster = following([near, notReady, node(), endpointsNotReady, unready(false)]);
+    expect(cluster.texts()).toEqual(['slice-hints-different info']);
+    cluster.put(100, unready(true), pod());
+    expect(cluster.find('slice-hints-different')).toMatchObject({ since: 100 });
   });
 
   test('restarts once the address was as expected', () => {
