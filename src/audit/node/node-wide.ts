@@ -65,15 +65,15 @@ export function effectsOn(
     [...endpoints].every(
       ([name, masqueraded]) => shareOf(name) > rounding === (masqueraded !== is),
     );
+  const isExact = endpoints.size > 0 && !isUntranslated;
   const properties: CoveredProperty[] = [
     want.kind === 'reject' ? 'rejected' : want.kind === 'drop' ? 'dropped' : 'endpoints',
-    ...(areLost(true) ? (['masqueraded'] as const) : []),
-    ...(areLost(false) ? (['not masqueraded'] as const) : []),
+    ...(isExact && areLost(true) ? (['masqueraded'] as const) : []),
+    ...(isExact && areLost(false) ? (['not masqueraded'] as const) : []),
   ];
   return (deviation: Deviation) => ({
     effect: deviation.kind === 'missing' ? missing : effectOf(deviation),
-    properties:
-      ofKind[deviation.kind] ?? (endpoints.size > 0 ? properties : properties.slice(0, 1)),
+    properties: ofKind[deviation.kind] ?? properties,
   });
 }
 
