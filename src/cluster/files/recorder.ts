@@ -17,6 +17,9 @@ import { isFields } from '../decode/json-fields.ts';
 /** The recorder of one file, which begins with a header and the first lists. */
 export function createRecorder(redactor: Redactor | null) {
   const synced = new Set<Resource>();
+  let latest = 0;
+  /** Whole milliseconds, in seconds. Streams are read in turn, but the time never decreases. */
+  const timeOf = (at: number): number => (latest = Math.max(latest, Math.round(at * 1000) / 1000));
   const hide = (name: string | null) => (name === null ? null : (redactor?.name(name) ?? name));
   const fieldsOf = (entry: LiveEntry): Fields => {
     if (entry.kind === 'event') {
@@ -29,10 +32,10 @@ export function createRecorder(redactor: Redactor | null) {
       const whole = raw ?? { metadata, addressType };
       const shown =
         redactor === null ? withoutManagedFields(whole) : redactor.object(resource, whole);
-      const at = rounded(entry.event.at);
+      const at = timeOf(entry.event.at);
       return { kind: 'object', at, resource, type, gap: gap === true || undefined, object: shown };
     }
-    const at = rounded(entry.at);
+    const at = timeOf(entry.at);
     switch (entry.kind) {
       case 'header': {
         const { kind, kubernetes, resources } = entry;
@@ -59,12 +62,9 @@ export function createRecorder(redactor: Redactor | null) {
   };
   return {
     line: (entry: LiveEntry) => `${JSON.stringify(fieldsOf(entry))}\n`,
-    end: (at: number) => `${JSON.stringify({ kind: 'end', at: rounded(at) })}\n`,
+    end: (at: number) => `${JSON.stringify({ kind: 'end', at: timeOf(at) })}\n`,
   };
 }
-
-/** Whole milliseconds, in seconds. */
-const rounded = (at: number): number => Math.round(at * 1000) / 1000;
 
 function withoutManagedFields(raw: unknown): unknown {
   if (!isFields(raw) || !isFields(raw.metadata) || !('managedFields' in raw.metadata)) return raw;
