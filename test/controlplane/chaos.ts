@@ -252,6 +252,23 @@ async function performWithNodes(cast: Cast, folder: string, tally: Tally): Promi
 
 const sum = (counts: readonly number[]): number => counts.reduce((all, count) => all + count, 0);
 
+/**
+ * Findings without a cause that no disruption and no spoilt object explains. They are no error if
+ * they are true: the machine was slow. But where the machine was not, the shadows are wrong.
+ */
+function unexplained({ findings, faults, log }: Notes): Found[] {
+  const spoilt = new Set(faults.map(({ service }) => service));
+  return findings.filter(
+    ({ cause, output, severity, namespace, service, since, openedAt }) =>
+      cause === null &&
+      output !== 'node' &&
+      output !== 'input' &&
+      severity !== 'info' &&
+      !spoilt.has(`${namespace}/${service}`) &&
+      !log.some(({ from, to }) => from <= openedAt && to >= since),
+  );
+}
+
 /** What a run has left, compared with what was the case. */
 interface Checked {
   readonly line: string;
@@ -276,7 +293,8 @@ async function check(folder: string): Promise<Checked[]> {
     `chaos, seed ${notes.seed}: ${sum(Object.values(notes.operations))} operations, ` +
     `${notes.log.length} disruptions, ${notes.faults.length} faults by hand, ` +
     `${history.stamps.length} versions, ${history.spells.length} differences, ` +
-    `${notes.findings.length} findings, ${counted(live)}`;
+    `${notes.findings.length} findings, ${counted(live)}, ` +
+    `${unexplained(notes).length} that no disruption explains`;
   const texts = (all: readonly Disagreement[]) => all.map(({ kind, text }) => `${kind}: ${text}`);
   const checked = [{ line, wrong: texts(live) }];
   for (const name of [files.store, files.record]) {

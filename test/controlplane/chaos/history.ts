@@ -21,6 +21,8 @@ import {
 } from '../../../src/audit/service/endpointslices.ts';
 import { checkInput, checkInputAddress } from '../../../src/audit/service/input-checks.ts';
 import { compareMirrored } from '../../../src/audit/service/mirroring.ts';
+import type { Problem } from '../../../src/cluster/decode/problem.ts';
+import { problemText } from '../../../src/cluster/decode/problem.ts';
 import type { Source } from '../../../src/cluster/files/recording.ts';
 import { readRecording } from '../../../src/cluster/files/recording.ts';
 import { createStore } from '../../../src/cluster/store/store.ts';
@@ -206,7 +208,7 @@ const isSameNode = (a: Node | null, b: Node | null): boolean =>
   a.cpuMillis === b.cpuMillis;
 
 /**
- * Reads a recording; throws for a line that is not understood. The log of a store is in the order
+ * Reads a recording; throws for an object that cannot be read. The log of a store is in the order
  * of its versions. In another recording, of five watches, the order of arrival counts: a version is
  * then the number of a line.
  */
@@ -216,8 +218,8 @@ export async function readHistory(source: Source, isStore: boolean): Promise<His
   let begin = 0;
   let end = 0;
   const left = new Set<string>(resources);
-  const onProblem = (problem: object): never => {
-    throw new Error(JSON.stringify(problem));
+  const onProblem = (problem: Problem): void => {
+    if (problem.lost !== null) throw new Error(problemText(problem));
   };
   const previousPod = (key: string) => truth.store.listers.pods.get(key);
   for await (const entry of readRecording(source, onProblem, { previousPod })) {
