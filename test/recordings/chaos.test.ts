@@ -1,0 +1,74 @@
+// Short recordings of a disturbed control plane (test/controlplane/README.md) in which the program
+// was wrong once. Their findings must be exactly those of differences that lasted.
+
+import { createReadStream, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+import { describe, expect, test } from 'vitest';
+
+import type { Source } from '../../src/cluster/files/recording.ts';
+import type { Found } from '../controlplane/auditor.ts';
+import { arrivalsOf, readHistory } from '../controlplane/chaos/history.ts';
+import { disagreements } from '../controlplane/chaos/oracle.ts';
+import { checkReplay } from '../controlplane/chaos/replayed.ts';
+
+const folder = join(import.meta.dirname, 'chaos');
+const files = readdirSync(folder).filter((name) => name.endsWith('.ndjson.gz'));
+
+/** By recording, the findings in the order in which they open: seconds, place, code and cause. */
+const expected = JSON.parse(readFileSync(join(folder, 'findings.json'), 'utf8')) as Readonly<
+  Record<string, readonly string[]>
+>;
+
+/** Seconds of the settle window. */
+const settle = 10;
+
+const open = (name: string) => (): Source => ({
+  name,
+  bytes: createReadStream(join(folder, name)),
+});
+
+function textOf({ namespace, service, output, code, cause, since, openedAt }: Found): string {
+  const lasted = (openedAt - since).toFixed(1);
+  return `${namespace}/${service} ${output} ${code} after ${lasted} s, ${cause ?? 'no cause'}`;
+}
+
+test('the recordings and the expectations are about the same files', () => {
+  expect(Object.keys(expected).sort()).toEqual(files.sort());
+  expect(files).not.toEqual([]);
+});
+
+describe.each(files)('%s', (name) => {
+  test('has the findings of the differences that lasted, and no other', async () => {
+    const { findings, wrong } = await checkReplay(open(name), settle);
+    expect(wrong).toEqual([]);
+    expect(findings.map(textOf)).toEqual(expected[name]);
+  });
+});
+
+describe('the oracle', () => {
+  const name = 'masked-hints.ndjson.gz';
+  const ask = async (change: (findings: Found[]) => Found[]) => {
+    const { findings } = await checkReplay(open(name), settle);
+    const history = await readHistory(open(name)(), false);
+    const evidence = { history, times: arrivalsOf(history), faults: [], outages: [], settle };
+    return disagreements({ ...evidence, findings: change([...findings]) }).map(({ kind }) => kind);
+  };
+  const withFirst = (change: Partial<Found>) => ([first, ...rest]: Found[]) =>
+    first === undefined ? [] : [{ ...first, ...change }, ...rest];
+
+  test('misses a finding that is left out', async () => {
+    expect(await ask(() => [])).toContain('missed');
+  });
+
+  test('calls a finding of another code or of another Service false', async () => {
+    expect(await ask(withFirst({ code: 'endpoints-missing' }))).toContain('false');
+    expect(await ask(withFirst({ service: 'another' }))).toContain('false');
+  });
+
+  test('calls a finding false whose beginning is before that of its difference', async () => {
+    const early = (findings: Found[]) =>
+      findings.map((found) => ({ ...found, since: found.since - 1000 }));
+    expect(await ask(early)).toContain('false');
+  });
+});
