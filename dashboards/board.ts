@@ -16,9 +16,9 @@ import {
   VariableSort,
 } from '@grafana/grafana-foundation-sdk/dashboard';
 
+import { documents, runbookUrl } from '../src/output/page/lists.ts';
 import type { Link, PanelSpec } from './panel.ts';
 import { datasource, inSight, panelOf } from './panel.ts';
-import { documents, runbookUrl } from '../src/output/text/documentation-links.ts';
 
 export interface Board {
   /** Of the file, and the end of its uid. */

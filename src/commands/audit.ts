@@ -3,19 +3,29 @@
 // Live, it watches only while a difference is pending, until the difference is gone, or was
 // confirmed by a fresh read after the settle window.
 
+import { readFile } from 'node:fs/promises';
+import { gunzipSync } from 'node:zlib';
+
+import { parse } from 'yaml';
+
 import { createAuditor } from '../auditor/auditor.ts';
+import type { GivenRules } from '../auditor/node-rules.ts';
 import type { OnProblem } from '../cluster/decode/problem.ts';
-import { problemAt } from '../cluster/decode/problem.ts';
+import { isSystemError, problemAt, systemReason } from '../cluster/decode/problem.ts';
 import type { DumpEntry } from '../cluster/files/dump.ts';
 import { readDump } from '../cluster/files/dump.ts';
 import { printAudit } from './replay.ts';
 import type { Cluster } from './shared/cluster.ts';
 import { auditOnce, isSettled, openCluster } from './shared/cluster.ts';
 import { problemLog, warnIfUnverified, withProgress } from './shared/console.ts';
-import type { AgentsFlags, AuditFlags, ClusterFlags, ReportFlags } from './shared/options.ts';
+import type {
+  AgentsFlags,
+  AuditFlags,
+  ClusterFlags,
+  ReportFlags,
+  RulesFlags,
+} from './shared/options.ts';
 import { auditorOptions } from './shared/options.ts';
-import type { RulesFlags } from './shared/rules-files.ts';
-import { givenRules } from './shared/rules-files.ts';
 
 export type AuditOptions = AuditFlags & ReportFlags & ClusterFlags & RulesFlags & AgentsFlags;
 
@@ -62,4 +72,54 @@ export async function auditLive(
   const { problems, onProblem } = problemLog();
   const auditor = await auditOnce(options, cluster, onProblem, isSettled);
   return printAudit(auditor, 'audit', [cluster.server], options, problems);
+}
+
+// --- files with the rules of nodes (--rules) and their configurations (--proxy-config) ---
+
+async function read(path: string): Promise<string> {
+  const bytes = await readFile(path);
+  const isPacked = bytes[0] === 0x1f && bytes[1] === 0x8b;
+  return (isPacked ? gunzipSync(bytes) : bytes).toString();
+}
+
+function reasonOf(error: unknown): string {
+  if (isSystemError(error)) return `Cannot read: ${systemReason(error)}`;
+  const message = error instanceof Error ? error.message : String(error);
+  return message.split('\n', 1)[0] ?? '';
+}
+
+const empty = 'The file is empty';
+
+/** The text, or why there is none. An empty file does not mean that a node has no rules. */
+async function readRules(path: string): Promise<Pick<GivenRules, 'text' | 'unread'>> {
+  try {
+    const text = await read(path);
+    return { text, unread: text.trim() === '' ? empty : null };
+  } catch (error) {
+    return { text: '', unread: reasonOf(error) };
+  }
+}
+
+/**
+ * Rejects if a configuration cannot be read or is not YAML. An empty file of rules is omitted if
+ * its node has another, since the programs of an unused backend print nothing.
+ */
+export async function givenRules(flags: RulesFlags): Promise<GivenRules[]> {
+  const { rules = [], proxyConfig = [] } = flags;
+  const configs = new Map<string | null, unknown>();
+  for (const { node, path } of proxyConfig) {
+    try {
+      configs.set(node, parse(await read(path)));
+    } catch (error) {
+      throw new Error(`${path}: ${reasonOf(error)}`, { cause: error });
+    }
+  }
+  const given: GivenRules[] = [];
+  for (const { node, path } of rules) {
+    const config = configs.get(node) ?? configs.get(null) ?? null;
+    const kind = 'given-rules' as const;
+    given.push({ kind, node: node ?? '', source: path, ...(await readRules(path)), config });
+  }
+  const readable = new Set(given.flatMap(({ node, unread }) => (unread === null ? [node] : [])));
+  return given.filter(({ node, unread }) => unread !== empty || !readable.has(node));
 }

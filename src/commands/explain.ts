@@ -24,9 +24,8 @@ import { recordingOf } from './replay.ts';
 import type { Cluster } from './shared/cluster.ts';
 import { auditOnce, openCluster } from './shared/cluster.ts';
 import { colour, problemLog, terminalWidth } from './shared/console.ts';
-import type { AuditFlags, ClusterFlags } from './shared/options.ts';
+import type { AuditFlags, ClusterFlags, RulesFlags } from './shared/options.ts';
 import { auditorOptions } from './shared/options.ts';
-import type { RulesFlags } from './shared/rules-files.ts';
 
 export interface ExplainOptions extends AuditFlags, ClusterFlags, RulesFlags {
   readonly input?: readonly string[];

@@ -6,7 +6,6 @@
 //
 // Everything is on the loopback and ends with the test.
 
-import { auditorDefaults } from '../build.ts';
 import type { ChildProcess } from 'node:child_process';
 import { execFile, spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -21,9 +20,10 @@ import { journeyLength } from '../../src/audit/measure/journey.ts';
 import { createAuditor } from '../../src/auditor/auditor.ts';
 import { replay } from '../../src/auditor/replay.ts';
 import { recordingOf } from '../../src/commands/replay.ts';
-import type { SpanPlan } from '../../src/output/traces/spans.ts';
-import { planTrace } from '../../src/output/traces/spans.ts';
+import type { SpanPlan } from '../../src/output/traces/otel.ts';
+import { planTrace } from '../../src/output/traces/otel.ts';
 import { startTracing } from '../../src/output/traces/tracing.ts';
+import { auditorDefaults } from '../build.ts';
 import { cacheFolder, endProgram, freePort } from '../processes.ts';
 
 const run = promisify(execFile);

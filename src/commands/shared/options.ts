@@ -45,6 +45,12 @@ export interface AgentsFlags {
   readonly agentsServerName?: string;
 }
 
+/** Files of the rules of nodes, and of their KubeProxyConfigurations. */
+export interface RulesFlags {
+  readonly rules?: readonly NodeFile[];
+  readonly proxyConfig?: readonly NodeFile[];
+}
+
 export interface MetricsFlags {
   readonly 'metrics.perService': PerServiceOptions['mode'];
   readonly 'metrics.maxServices': number;

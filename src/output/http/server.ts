@@ -5,19 +5,30 @@
 import { once } from 'node:events';
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { extname } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 
 import { createChannel, createSession } from 'better-sse';
 import compression from 'compression';
-import type { NextFunction, Request, Response } from 'express';
+import type { Express, NextFunction, Request, Response } from 'express';
 import express from 'express';
 
 import type { Finding } from '../../audit/finding/catalogue.ts';
-import type { AuditorQueries } from '../../auditor/queries.ts';
+import type { AuditorQueries, PageStatus } from '../../auditor/queries.ts';
+import { recordOf } from '../../model/counts.ts';
 import { contentTypes, negotiateFormat } from '../metrics/exposition.ts';
 import { createMetricsRenderer } from '../metrics/metrics.ts';
-import { formatMoment } from '../page/parts.ts';
-import { addPages } from './pages.ts';
+import { renderNode, renderService } from '../page/details.ts';
+import { assets, renderFrame } from '../page/frame.ts';
+import {
+  findingFields,
+  renderFindings,
+  renderNodes,
+  renderServices,
+  serviceFields,
+} from '../page/lists.ts';
+import { renderOverview } from '../page/overview.ts';
+import { formatMoment, markup } from '../page/parts.ts';
 
 const policy = [
   "default-src 'none'",
@@ -215,6 +226,74 @@ export function createLiveUpdates(read: () => Readonly<Record<'revision' | 'mome
     },
   };
 }
+
+// --- pages; an invalid parameter counts as absent ---
+
+type PageQueries = Pick<AuditorQueries, 'status' | 'services' | 'servicePage' | 'nodePage'>;
+
+function readText(request: Request, name: string): string {
+  const value = request.query[name];
+  // No name has more than 300 characters.
+  return typeof value === 'string' ? value.slice(0, 300) : '';
+}
+
+function readCount(request: Request, name: string, minimum: number): number {
+  const value = Number(readText(request, name));
+  return Number.isSafeInteger(value) && value >= minimum ? value : minimum;
+}
+
+const readQuery = <Name extends string>(request: Request, names: readonly Name[]) => ({
+  ...recordOf(names, (name) => readText(request, name)),
+  page: readCount(request, 'page', 1),
+});
+
+function sendMissing(response: Response, status: PageStatus, what: string): void {
+  const main = markup`
+<h1>Not there</h1><p class="lead">${what}</p>
+<p><a href="/services">All Services</a> · <a href="/nodes">all nodes</a> ·
+ <a href="/">overview</a></p>`;
+  const page = renderFrame(status, '/', 'Not there', main);
+  response.status(404).type('html').send(page);
+}
+
+export function addPages(app: Express, answers: PageQueries): void {
+  for (const [path, text] of assets) {
+    app.get(path, (_request, response) => {
+      response.set('Cache-Control', 'public, max-age=31536000, immutable');
+      response.type(extname(path)).send(text);
+    });
+  }
+  app.get('/', (_request, response) =>
+    response.type('html').send(renderOverview(answers.status())),
+  );
+  app.get('/findings', (request, response) => {
+    const query = readQuery(request, findingFields);
+    response.type('html').send(renderFindings(answers.status(), query));
+  });
+  app.get('/services', (request, response) => {
+    const query = readQuery(request, serviceFields);
+    response.type('html').send(renderServices(answers.status(), answers.services(), query));
+  });
+  app.get('/services/:namespace/:name', (request, response) => {
+    const { namespace, name } = request.params;
+    const view = answers.servicePage(namespace, name, readCount(request, 'from', 0));
+    const status = answers.status();
+    if (view !== null) response.type('html').send(renderService(status, view));
+    else sendMissing(response, status, `There is no Service ${namespace}/${name}.`);
+  });
+  app.get('/nodes', (request, response) =>
+    response.type('html').send(renderNodes(answers.status(), readText(request, 'q'))),
+  );
+  app.get('/nodes/:name', (request, response) => {
+    const { name } = request.params;
+    const view = answers.nodePage(name, readText(request, 'port') || null);
+    const status = answers.status();
+    if (view !== null) response.type('html').send(renderNode(status, view));
+    else sendMissing(response, status, `There is no Node ${name}, and nothing is told of one.`);
+  });
+}
+
+// --- the server ---
 
 type WebApp = ReturnType<typeof createApp>;
 

@@ -21,7 +21,7 @@ import type { InputState } from '../../audit/pending/progress.ts';
 import { verdictOutputs } from '../../audit/service/verdict.ts';
 import { outputResources, resources } from '../../model/objects.ts';
 import { noTracingCounts } from '../traces/settings.ts';
-import { familiesOf, nameFamilies } from './family.ts';
+import { familiesOf, nameFamilies } from './exposition.ts';
 import type { MetricsState, OpenedFindings } from './state.ts';
 import {
   countOpened,

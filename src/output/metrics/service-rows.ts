@@ -14,8 +14,7 @@ import { isStale, serviceOutputs } from '../../audit/service/verdict.ts';
 import type { ServiceShare } from '../../audit/summary.ts';
 import type { Key, OutputResource } from '../../model/objects.ts';
 import { outputResources } from '../../model/objects.ts';
-import { formatSamples } from './exposition.ts';
-import { familiesOf, nameFamilies } from './family.ts';
+import { familiesOf, formatSamples, nameFamilies } from './exposition.ts';
 
 /** The numbers of one Service; a change makes another object. */
 export interface ServiceNumbers {

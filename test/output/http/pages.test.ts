@@ -1,8 +1,7 @@
 import express from 'express';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
-import { addPages } from '../../../src/output/http/pages.ts';
-import { listen } from '../../../src/output/http/server.ts';
+import { addPages, listen } from '../../../src/output/http/server.ts';
 import { assetPath } from '../../../src/output/page/frame.ts';
 import { numbersOf, statusOf, wordsIn } from '../samples.ts';
 

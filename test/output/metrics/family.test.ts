@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 
-import { familiesOf, nameFamilies } from '../../../src/output/metrics/family.ts';
+import { familiesOf, nameFamilies } from '../../../src/output/metrics/exposition.ts';
 
 const { gauge, counter } = familiesOf<{ readonly counts: Record<string, number> }>();
 

@@ -3,9 +3,8 @@ import { describe, expect, test } from 'vitest';
 import type { Finding } from '../../../src/audit/finding/catalogue.ts';
 import { catalogue } from '../../../src/audit/finding/catalogue.ts';
 import { causes } from '../../../src/audit/finding/causes.ts';
-import type { FindingQuery } from '../../../src/output/page/findings.ts';
-import { renderFindings } from '../../../src/output/page/findings.ts';
-import { findingUrl, runbookUrl } from '../../../src/output/text/documentation-links.ts';
+import type { FindingQuery } from '../../../src/output/page/lists.ts';
+import { findingUrl, renderFindings, runbookUrl } from '../../../src/output/page/lists.ts';
 import { times } from '../../build.ts';
 import { findingOf, hostileNames, moment, stateOf, statusOf, tagsIn, wordsIn } from '../samples.ts';
 

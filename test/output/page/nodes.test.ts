@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
 
 import type { NodeView } from '../../../src/auditor/explanations.ts';
-import { renderNode, renderNodes } from '../../../src/output/page/nodes.ts';
+import { renderNode } from '../../../src/output/page/details.ts';
+import { renderNodes } from '../../../src/output/page/lists.ts';
 import { findingOf, hostileNames, stateOf, statusOf, tagsIn, wordsIn } from '../samples.ts';
 
 const countsOf = (node: string, different: number) => ({

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 
 import type { Explanation } from '../../../src/audit/explain/explanation.ts';
 import { reason } from '../../../src/audit/explain/explanation.ts';
-import { renderReasonTree } from '../../../src/output/page/services.ts';
+import { renderReasonTree } from '../../../src/output/page/details.ts';
 import { hostileNames, moment, tagsIn, wordsIn } from '../samples.ts';
 
 const explanationOf = (text: string): Explanation => ({

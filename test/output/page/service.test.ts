@@ -4,7 +4,7 @@ import { explain } from '../../../src/audit/explain/explain.ts';
 import { serviceTable } from '../../../src/audit/explain/service.ts';
 import type { NodeOfService, ServiceView } from '../../../src/auditor/explanations.ts';
 import type { AnyObject } from '../../../src/model/objects.ts';
-import { renderService } from '../../../src/output/page/services.ts';
+import { renderService } from '../../../src/output/page/details.ts';
 import { endpoint, endpoints, judged, node, pod, service, slice, times } from '../../build.ts';
 import { findingOf, hostileNames, moment, statusOf, tagsIn, wordsIn } from '../samples.ts';
 

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 
 import type { Verdict } from '../../../src/audit/finding/verdicts.ts';
-import type { ServiceQuery } from '../../../src/output/page/services.ts';
-import { renderServices } from '../../../src/output/page/services.ts';
+import type { ServiceQuery } from '../../../src/output/page/lists.ts';
+import { renderServices } from '../../../src/output/page/lists.ts';
 import { times } from '../../build.ts';
 import { hostileNames, numbersOf, statusOf, tagsIn, wordsIn } from '../samples.ts';
 

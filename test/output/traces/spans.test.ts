@@ -3,8 +3,8 @@ import { expect, test } from 'vitest';
 
 import type { Journey } from '../../../src/audit/measure/journey.ts';
 import { journeyQualities } from '../../../src/audit/measure/journey.ts';
-import type { SpanPlan } from '../../../src/output/traces/spans.ts';
-import { planTrace } from '../../../src/output/traces/spans.ts';
+import type { SpanPlan } from '../../../src/output/traces/otel.ts';
+import { planTrace } from '../../../src/output/traces/otel.ts';
 import { journeyOf, moment, stageOf, usualStages } from '../samples.ts';
 
 /** Milliseconds from `moment`, so that tables can be read. */

@@ -1,5 +1,6 @@
-// The page of all Services, those with the worst verdict first, and the page of one. Its table
-// compares the expected entry of each pod or address with the Endpoints, the slices and the nodes.
+// The pages of one Service and of one node. The table of a Service compares the expected entry of
+// each pod or address with the Endpoints, the slices and the nodes. The page of a node traces
+// packets to one of its ports.
 
 import type { EntryState } from '../../audit/explain/conditions.ts';
 import { stateWords } from '../../audit/explain/conditions.ts';
@@ -7,105 +8,35 @@ import type { Explanation, Reason, ReasonMark } from '../../audit/explain/explan
 import type { ObservedEntry } from '../../audit/explain/pod-in-service.ts';
 import type { ServiceTableRow } from '../../audit/explain/service.ts';
 import { catalogue } from '../../audit/finding/catalogue.ts';
-import type { Verdict } from '../../audit/finding/verdicts.ts';
 import { legal } from '../../audit/finding/verdicts.ts';
-import { serviceOutputs } from '../../audit/service/verdict.ts';
-import type { NodeOfService, ServiceView } from '../../auditor/explanations.ts';
+import type { PacketTrace } from '../../audit/node/audit-node.ts';
+import type { NodeVerdict } from '../../audit/node/node-state.ts';
+import type { NodeOfService, NodeView, ServiceView } from '../../auditor/explanations.ts';
 import { mostNodes, rowsPerPage } from '../../auditor/explanations.ts';
 import type { PageStatus } from '../../auditor/queries.ts';
 import { ipOf } from '../../model/ip.ts';
-import type { ServiceNumbers } from '../metrics/service-rows.ts';
 import { formatOrigin, reasonSigns } from '../text/explain.ts';
 import { formatLag, truncate } from '../text/format.ts';
 import { renderFrame } from './frame.ts';
-import type { Html, PageQuery } from './parts.ts';
+import type { Html } from './parts.ts';
 import {
-  createSearch,
+  describeVerdicts,
   formatMoment,
   formatNumber,
   formatQuery,
   markup,
   nodePath,
-  paginate,
   renderBar,
   renderCard,
-  renderFilter,
   renderFindingList,
   renderFlushCard,
   renderMark,
-  renderNothing,
-  renderNumber,
   renderPageLinks,
   renderResolved,
-  renderSelect,
   renderTable,
   servicePath,
   verdictOrder,
 } from './parts.ts';
-
-// --- all Services ---
-
-export type ServiceQuery = PageQuery<(typeof serviceFields)[number]>;
-
-/** `q` are words that must all be in `namespace/name`. */
-export const serviceFields = ['q', 'verdict'] as const;
-
-const servicesPerPage = 100;
-
-/** The worst verdict on an output of a Service; null if no controller writes any. */
-function worstVerdict({ share: { verdicts } }: ServiceNumbers): Verdict | null {
-  const found = serviceOutputs.map((output) => verdicts[output]);
-  return verdictOrder.find((verdict) => found.includes(verdict)) ?? null;
-}
-
-function renderListed({ namespace, name, share, conditions, slices }: ServiceNumbers): Html {
-  const { ready, terminating } = conditions;
-  const notReady = conditions['not-ready'] + terminating + conditions['terminating-serving'];
-  const marks = serviceOutputs.map((output) => {
-    const verdict = share.verdicts[output];
-    return markup`<td class="left">${verdict !== null && renderMark(verdict)}</td>`;
-  });
-  const numbers = [ready, notReady, slices].map((count) => renderNumber(formatNumber(count)));
-  return markup`<tr data-row data-key="${namespace}/${name}">
-<th scope="row"><span class="dim">${namespace}/</span><a class="name"
- href="${servicePath(namespace, name)}">${name}</a></th>${marks}${numbers}</tr>`;
-}
-
-const listHeads = 'Service|Endpoints|EndpointSlices|mirrored|ready|not ready|slices'.split('|');
-
-function findServices(services: Iterable<ServiceNumbers>, query: ServiceQuery): ServiceNumbers[] {
-  const matches = createSearch(query.q);
-  const found = [...services].flatMap((numbers) => {
-    const key = `${numbers.namespace}/${numbers.name}`;
-    const worst = worstVerdict(numbers);
-    if (!matches(key) || !['', worst].includes(query.verdict)) return [];
-    const rank = worst === null ? verdictOrder.length : verdictOrder.indexOf(worst);
-    return [{ key, rank, numbers }];
-  });
-  found.sort((a, b) => a.rank - b.rank || (a.key < b.key ? -1 : 1));
-  return found.map(({ numbers }) => numbers);
-}
-
-/** Renders the page of Services. */
-export function renderServices(
-  status: PageStatus,
-  services: Iterable<ServiceNumbers>,
-  query: ServiceQuery,
-): string {
-  const { q, verdict } = query;
-  const found = findServices(services, query);
-  const { shown, links } = paginate('Services', found, servicesPerPage, query);
-  const none = renderNothing(status.notReady ?? 'None of that name and verdict.');
-  const table = renderTable('Services', listHeads, shown.map(renderListed), 3);
-  const select = renderSelect(['verdict', 'Verdict'], verdictOrder, verdict);
-  const main = markup`
-<h1>Services <small>${formatNumber(found.length)}</small></h1>
-<p class="lead">Each with the verdict on what the controllers wrote for it, the worst first.</p>
-${renderFilter('/services', q, 'namespace/name', [select])}
-<section class="card flush">${shown.length === 0 ? none : table}</section>
-${links}`;
-  return renderFrame(status, '/services', 'Services', main);
-}
 
 // --- one Service ---
 
@@ -355,4 +286,67 @@ ${renderFlushCard('standing', 'Standing findings', renderFindingList(standing, n
 ${renderResolved(resolved, now)}`;
   const title = truncate(`${namespace}/${name}`, 120);
   return renderFrame(status, '/services', title, main);
+}
+
+// --- one node ---
+
+/** More ports are only counted. */
+const mostPorts = 200;
+
+const rank = ({ verdict }: NodeVerdict): number => verdictOrder.indexOf(verdict);
+
+function renderPort(node: string, { port, verdict, reason }: NodeVerdict): Html {
+  const path = `${nodePath(node)}?port=${encodeURIComponent(port.split(' ')[0] ?? '')}`;
+  // `shop/web:http TCP IPv4` is a port of shop/web.
+  const [namespace = '', name = ''] = (port.split(/[ :]/)[0] ?? '').split('/');
+  return markup`<tr data-row data-key="${port}"><th scope="row">
+<a class="name" href="${path}">${port}</a></th><td class="left">${renderMark(verdict)}</td>
+<td class="left dim">${reason}</td>
+<td><a href="${servicePath(namespace, name)}">Service</a></td></tr>`;
+}
+
+function renderTrace({ frontend, origin, verdict, expected, actual, rules }: PacketTrace): Html {
+  const met = markup`<details><summary>Rules met</summary>
+<ul class="rules" tabindex="0">${rules.map((rule) => markup`<li>${rule}</li>`)}</ul></details>`;
+  return markup`<article data-key="${frontend} ${origin}">
+<p>${renderMark(verdict)} <b class="mono">${frontend}</b>
+ <span class="dim">from ${origin}</span></p>
+<dl class="sides"><div><dt>expected</dt><dd>${expected}</dd></div>
+<div><dt>found</dt><dd>${actual}</dd></div></dl>${rules.length > 0 && met}</article>`;
+}
+
+function renderWalk(port: string, traces: readonly PacketTrace[]): Html {
+  const none = markup`<p class="dim">No such port is served there, or its rules are not known.</p>`;
+  const title = markup`Packets to ${port} <small>walked through the rules that stand</small>`;
+  return renderCard('walk', title, traces.length === 0 ? none : traces.map(renderTrace));
+}
+
+/** Renders the page of a node. */
+export function renderNode(status: PageStatus, view: NodeView): string {
+  const { node, standing, resolved, asked } = view;
+  const { now } = status.metrics;
+  const verdicts = [...(view.verdicts ?? [])].sort((a, b) => rank(a) - rank(b));
+  const ports = verdicts.filter(({ port }) => port !== '');
+  const whole = verdicts.find(({ port }) => port === '');
+  const counts = { conform: 0, pending: 0, different: 0, unknown: 0 };
+  for (const { verdict } of verdicts) counts[verdict]++;
+  const { bar, text } = describeVerdicts(`Node ${node}`, counts);
+  const more = ports.length - mostPorts;
+  const unknown = view.verdicts === null ? 'nothing is told of its rules' : whole?.reason;
+  const none = unknown === undefined ? 'Nothing: packets fare as they must.' : 'It is not known.';
+  const rows = ports.slice(0, mostPorts).map((port) => renderPort(node, port));
+  const table = [
+    renderTable('Ports', [], rows),
+    ...(more > 0 ? [markup`<p class="more dim">and ${more} more</p>`] : []),
+  ];
+  const title = markup`Ports <small>what is not conform first</small>`;
+  const main = markup`
+<p class="crumbs"><a href="/nodes">Nodes</a> /</p>
+<h1>${node}</h1><p class="lead">${view.facts.join(' · ')}</p>
+${renderCard('all', markup`Service ports <small>${unknown ?? text}</small>`, bar)}
+${asked !== null && asked !== '' && renderWalk(asked, view.walked ?? [])}
+${renderFlushCard('standing', 'What differs', renderFindingList(standing, now), none)}
+${renderFlushCard('ports', title, ports.length === 0 ? [] : table, 'None is judged.')}
+${renderResolved(resolved, now)}`;
+  return renderFrame(status, '/nodes', truncate(`Node ${node}`, 120), main);
 }

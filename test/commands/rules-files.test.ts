@@ -7,11 +7,10 @@ import { gzipSync } from 'node:zlib';
 
 import { afterEach, describe, expect, test, vi } from 'vitest';
 
-import { auditDump } from '../../../src/commands/audit.ts';
-import type { NodeFile } from '../../../src/commands/shared/options.ts';
-import { givenRules } from '../../../src/commands/shared/rules-files.ts';
-import type { AuditReport } from '../../../src/output/text/report.ts';
-import { printed, usual } from '../../live-cluster.ts';
+import { printed, usual } from '../live-cluster.ts';
+import { auditDump, givenRules } from '../../src/commands/audit.ts';
+import type { NodeFile } from '../../src/commands/shared/options.ts';
+import type { AuditReport } from '../../src/output/text/report.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'rules-'));
 const file = (name: string, bytes: string | Uint8Array): string => {

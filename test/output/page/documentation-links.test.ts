@@ -7,12 +7,7 @@ import type { Code } from '../../../src/audit/finding/catalogue.ts';
 import { catalogue } from '../../../src/audit/finding/catalogue.ts';
 import type { Cause } from '../../../src/audit/finding/causes.ts';
 import { causes } from '../../../src/audit/finding/causes.ts';
-import {
-  findAlert,
-  documents,
-  findingUrl,
-  runbookUrl,
-} from '../../../src/output/text/documentation-links.ts';
+import { documents, findAlert, findingUrl, runbookUrl } from '../../../src/output/page/lists.ts';
 import { alerts, codesOf } from '../../alerts/alertmanager.ts';
 
 const docs = join(import.meta.dirname, '../../../docs');
