@@ -102,8 +102,8 @@ const seen = truth.faults.flatMap((fault) =>
     ...fault,
     want,
     at: `${want.output} of ${want.service ?? want.node ?? ''}`,
-    /** Seconds until it can be seen at all. */
-    sight: want.output === 'node' ? dumpInterval : 0,
+    /** Seconds until it can be seen; rules are stale only after changes of several Services. */
+    sight: want.output !== 'node' ? 0 : dumpInterval * (want.service === undefined ? 2 : 1),
   })),
 );
 

@@ -7,7 +7,7 @@ import type { AnyObject, Change } from '../../../src/model/objects.ts';
 import { endpoints, node, pod, resourceOf, service, slice } from '../../build.ts';
 
 const between = (before: AnyObject | null, after: AnyObject | null): Change =>
-  ({ resource: resourceOf(after ?? before ?? pod()), before, after, at: 5 }) as Change;
+  ({ resource: resourceOf(after ?? before ?? pod()), before, after, at: 5 });
 
 const texts = (before: AnyObject | null, after: AnyObject | null): string[] =>
   changedFields(between(before, after), { app: 'web' }).map(
