@@ -150,10 +150,8 @@ export async function auditOnce(
     if (auditor.serviceAuditor() === null) return now - received.at > limits.silence;
     begunAt ??= now;
     if (now > begunAt + longest) return true;
-    if (scraper !== null && (now <= begunAt + 1 || !areAgentsDone(auditor, scraper, now))) {
-      return false;
-    }
-    return isDone(auditor);
+    const areDone = scraper === null || (now > begunAt + 1 && areAgentsDone(auditor, scraper, now));
+    return areDone && isDone(auditor);
   };
   const poll = (): void => {
     if (isOver(clock.now())) stop.abort();

@@ -196,32 +196,27 @@ const maxSessions = 200;
 export function createLiveUpdates(read: () => Readonly<Record<'revision' | 'moment', string>>) {
   const channel = createChannel();
   const open = new Set<ServerResponse>();
-  let timer: NodeJS.Timeout | undefined;
   let last = '';
-  const broadcast = (): void => {
+  const timer = setInterval(() => {
+    if (open.size === 0) return;
     const now = read();
     channel.broadcast({ ...now, moving: now.moment !== last }, 'beat');
     last = now.moment;
-  };
+  }, 1000).unref();
   return {
     /** Sends events until the request is closed; false if too many pages are open. */
     async follow(request: IncomingMessage, response: ServerResponse): Promise<boolean> {
       if (open.size >= maxSessions) return false;
       open.add(response);
-      response.once('close', () => {
-        open.delete(response);
-        if (open.size > 0) return;
-        clearInterval(timer);
-        timer = undefined;
-      });
+      response.once('close', () => open.delete(response));
       const session = await createSession(request, response, { keepAlive: null });
       if (!session.isConnected) return true;
       channel.register(session);
       session.push({ ...read(), moving: true }, 'beat');
-      timer ??= setInterval(broadcast, 1000).unref();
       return true;
     },
     close: (): void => {
+      clearInterval(timer);
       for (const response of open) response.end();
     },
   };

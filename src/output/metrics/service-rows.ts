@@ -106,14 +106,6 @@ export interface ServiceRowsInput {
   readonly stale: StaleResources;
 }
 
-function renderRow(state: ServiceSeriesState): string[] {
-  const { namespace, name: service } = state.numbers;
-  // One flat string: V8 stores a concatenation as a tree, which is ten times slower to join.
-  return serviceFamilies.map((family) =>
-    Buffer.from(formatSamples(family, state, 'text', { namespace, service })).toString(),
-  );
-}
-
 /** Returns a function that updates the cache, and yields after each text for other work. */
 export function createServiceRows({ mode, max }: PerServiceOptions) {
   const cache = new Map<Key, { numbers: ServiceNumbers; stale: string; row: string[] }>();
@@ -134,7 +126,12 @@ export function createServiceRows({ mode, max }: PerServiceOptions) {
       if (cached === undefined && cache.size >= max) continue;
       if (cached?.numbers === numbers && cached.stale === staleText) continue;
       byService ??= Map.groupBy(findings(), (finding) => `${finding.namespace}/${finding.service}`);
-      const row = renderRow({ numbers, findings: byService.get(key) ?? [], stale });
+      const state = { numbers, findings: byService.get(key) ?? [], stale };
+      const labels = { namespace: numbers.namespace, service: numbers.name };
+      // One flat string: V8 stores a concatenation as a tree, which is ten times slower to join.
+      const row = serviceFamilies.map((family) =>
+        Buffer.from(formatSamples(family, state, 'text', labels)).toString(),
+      );
       cache.set(key, { numbers, stale: staleText, row });
       yield;
     }

@@ -104,24 +104,21 @@ function nodeCell({ address }: ServiceTableRow, { verdict, reason, walked }: Nod
   return wanted > 0 ? cell('ready', '●', 'gets traffic') : cell('absent', '–', 'gets none');
 }
 
-const endpointsEntries = ({ entries }: ServiceTableRow): ObservedEntry[] =>
-  entries.filter(({ object }) => object.startsWith('Endpoints '));
-
-const sliceEntries = ({ entries }: ServiceTableRow): ObservedEntry[] =>
-  entries.filter(({ object }) => object.startsWith('EndpointSlice'));
+const entriesIn = (kind: 'Endpoints' | 'EndpointSlice', { entries }: ServiceTableRow) =>
+  entries.filter(({ object }) => object.startsWith(`${kind} `));
 
 const nameOf = ({ object }: ObservedEntry): string => object.split('/').at(-1) ?? '';
 
 /** The state of an address in all slices, with their names. */
 function slicesCell(row: ServiceTableRow): Cell {
-  const entries = sliceEntries(row);
+  const entries = entriesIn('EndpointSlice', row);
   const all = entryCell(row, entries, row.expected.slices, sliceOutputs);
   const detail = [entries.map(nameOf).join(', '), all.detail].filter(Boolean).join(': ');
   return { ...all, detail };
 }
 
 function sliceCell(row: ServiceTableRow, name: string, index: number): Cell {
-  const entries = sliceEntries(row);
+  const entries = entriesIn('EndpointSlice', row);
   const found = entries.filter((entry) => nameOf(entry) === name);
   // Any slice could contain a missing address, so its mark is in the first column.
   const isMarked = found.length > 0 || (entries.length === 0 && index === 0);
@@ -136,10 +133,10 @@ function listColumns({ table, nodes, status }: ServiceView): Column[] {
   const names = table.slices.map(({ name }) => name);
   const hasEndpoints =
     status.outputs.some(({ output }) => output === 'endpoints') ||
-    table.rows.some((row) => endpointsEntries(row).length > 0);
+    table.rows.some((row) => entriesIn('Endpoints', row).length > 0);
   const endpoints: Column = [
     'Endpoints',
-    (row) => entryCell(row, endpointsEntries(row), row.expected.endpoints, ['endpoints']),
+    (row) => entryCell(row, entriesIn('Endpoints', row), row.expected.endpoints, ['endpoints']),
   ];
   const slices: Column = [`EndpointSlices (${names.length || 'none'})`, slicesCell];
   const shown = (nodes ?? []).filter(({ verdict }) => verdict !== 'conform').slice(0, mostNodes);
@@ -315,12 +312,6 @@ function renderTrace({ frontend, origin, verdict, expected, actual, rules }: Pac
 <div><dt>found</dt><dd>${actual}</dd></div></dl>${rules.length > 0 && met}</article>`;
 }
 
-function renderWalk(port: string, traces: readonly PacketTrace[]): Html {
-  const none = markup`<p class="dim">No such port is served there, or its rules are not known.</p>`;
-  const title = markup`Packets to ${port} <small>walked through the rules that stand</small>`;
-  return renderCard('walk', title, traces.length === 0 ? none : traces.map(renderTrace));
-}
-
 /** Renders the page of a node. */
 export function renderNode(status: PageStatus, view: NodeView): string {
   const { node, standing, resolved, asked } = view;
@@ -340,11 +331,15 @@ export function renderNode(status: PageStatus, view: NodeView): string {
     ...(more > 0 ? [markup`<p class="more dim">and ${more} more</p>`] : []),
   ];
   const title = markup`Ports <small>what is not conform first</small>`;
+  const walked = markup`Packets to ${asked} <small>walked through the rules that stand</small>`;
+  const unwalked = 'No such port is served there, or its rules are not known.';
+  const traces = view.walked?.map(renderTrace) ?? [];
+  const packets = traces.length === 0 ? markup`<p class="dim">${unwalked}</p>` : traces;
   const main = markup`
 <p class="crumbs"><a href="/nodes">Nodes</a> /</p>
 <h1>${node}</h1><p class="lead">${view.facts.join(' · ')}</p>
 ${renderCard('all', markup`Service ports <small>${unknown ?? text}</small>`, bar)}
-${asked !== null && asked !== '' && renderWalk(asked, view.walked ?? [])}
+${asked !== null && asked !== '' && renderCard('walk', walked, packets)}
 ${renderFlushCard('standing', 'What differs', renderFindingList(standing, now), none)}
 ${renderFlushCard('ports', title, ports.length === 0 ? [] : table, 'None is judged.')}
 ${renderResolved(resolved, now)}`;

@@ -39,15 +39,10 @@ import {
 
 export const documents = 'https://github.com/endpoint-auditor/endpoint-auditor/blob/main/docs';
 
-const alertsByKind = {
-  missing: 'EndpointsMissing',
-  unexpected: 'EndpointsUnexpected',
-  different: 'EndpointsStale',
-} as const;
-const alertsByOutput = { mirrored: 'MirroredEndpointsStale', node: 'NodeRulesBroken' } as const;
+type Alerts = Readonly<Partial<Record<Code | Finding['output' | 'difference'], string | null>>>;
 
-/** The alerts of the other codes, or of the measurement behind them; null if there is none. */
-const otherAlerts: Partial<Readonly<Record<Code, string | null>>> = {
+/** The alert of a code, else of its output, else of its difference; null if there is none. */
+const alerts: Alerts = {
   'endpoints-orphaned': null,
   'slice-duplicate': null,
   'slice-surplus-empty': null,
@@ -63,15 +58,20 @@ const otherAlerts: Partial<Readonly<Record<Code, string | null>>> = {
   'object-near-size-limit': 'ObjectNearSizeLimit',
   'hints-absent': 'HintsMissing',
   'node-rules-stale': 'NodeStale',
+  mirrored: 'MirroredEndpointsStale',
+  node: 'NodeRulesBroken',
+  missing: 'EndpointsMissing',
+  unexpected: 'EndpointsUnexpected',
+  different: 'EndpointsStale',
 };
 
 /** The alert that a finding of this code fires; null if there is none. */
 export function findAlert(code: Code): string | null {
   const { output, difference } = catalogue[code];
-  const usual =
-    output === 'mirrored' || output === 'node' ? alertsByOutput[output] : alertsByKind[difference];
-  const alert = code in otherAlerts ? (otherAlerts[code] ?? null) : usual;
-  return alert === null ? null : `EndpointAuditor${alert}`;
+  const alert = [code, output, difference]
+    .map((key) => alerts[key])
+    .find((name) => name !== undefined);
+  return alert ? `EndpointAuditor${alert}` : null;
 }
 
 /** The section of a code or a cause in the list of findings. */
@@ -119,21 +119,16 @@ function renderEntry(
  · <a href="${findingUrl(id)}">documentation</a>${alert !== null && runbook}</dd>`;
 }
 
-function explainCode(code: Code): Html {
-  const { title, meaning, remedy, upstream } = catalogue[code];
-  return renderEntry(code, `${title}. ${meaning}`, remedy, upstream, findAlert(code));
-}
-
-function explainCause(cause: Cause): Html {
-  const { title, condition, cure, upstream } = causes[cause];
-  return renderEntry(`cause-${cause}`, `${title}. ${condition}`, cure, upstream, null);
-}
-
 function explainAll(findings: readonly Finding[]): Html {
-  const codes = new Set(findings.map(({ code }) => code));
-  const named = new Set(findings.map(({ cause }) => cause).filter((cause) => cause !== null));
-  const entries = [...[...codes].sort().map(explainCode), ...[...named].sort().map(explainCause)];
-  const list = markup`<dl class="codes">${entries}</dl>`;
+  const codes = [...new Set(findings.map(({ code }) => code))].sort().map((code) => {
+    const { title, meaning, remedy, upstream } = catalogue[code];
+    return renderEntry(code, `${title}. ${meaning}`, remedy, upstream, findAlert(code));
+  });
+  const named = [...new Set(findings.flatMap(({ cause }) => cause ?? []))].sort().map((cause) => {
+    const { title, condition, cure, upstream } = causes[cause];
+    return renderEntry(`cause-${cause}`, `${title}. ${condition}`, cure, upstream, null);
+  });
+  const list = markup`<dl class="codes">${[codes, named]}</dl>`;
   return renderCard('codes', 'What the codes and causes mean', list);
 }
 
@@ -238,16 +233,6 @@ ${links}`;
 
 const mostNodes = 200;
 
-type NodeCounts = PageStatus['metrics']['summary']['nodes'][number];
-
-function renderNodeRow(counts: NodeCounts): Html {
-  const { node } = counts;
-  return markup`<tr data-row data-key="${node}"><th scope="row">
-<a class="name" href="${nodePath(node)}">${node}</a></th>
-<td>${describeVerdicts(`Node ${node}`, counts).bar}</td>
-${verdictOrder.map((verdict) => renderNumber(String(counts[verdict])))}</tr>`;
-}
-
 /** Renders the page of nodes; each word of `query` must be in the name. */
 export function renderNodes(status: PageStatus, query: string): string {
   const { nodes } = status.metrics.summary;
@@ -261,7 +246,13 @@ export function renderNodes(status: PageStatus, query: string): string {
       ? 'No node’s rules are known: nobody has told of any, so nothing is judged on nodes.'
       : 'None of that name.';
   const heads = ['Node', 'Service ports', ...verdictOrder];
-  const rows = found.slice(0, mostNodes).map(renderNodeRow);
+  const rows = found.slice(0, mostNodes).map((counts) => {
+    const { node } = counts;
+    return markup`<tr data-row data-key="${node}"><th scope="row">
+<a class="name" href="${nodePath(node)}">${node}</a></th>
+<td>${describeVerdicts(`Node ${node}`, counts).bar}</td>
+${verdictOrder.map((verdict) => renderNumber(String(counts[verdict])))}</tr>`;
+  });
   const table = renderTable('Nodes', heads, rows, 1);
   const main = markup`
 <h1>Nodes

@@ -2,9 +2,8 @@
 // table of it for people.
 
 import type { Histogram } from '../../audit/measure/histogram.ts';
-import type { Journey, JourneyLag, OpenJourneys } from '../../audit/measure/journey.ts';
+import type { Journey, OpenJourneys } from '../../audit/measure/journey.ts';
 import { journeyLagOutputs, programmingBounds } from '../../audit/measure/journey.ts';
-import type { ConvergenceLag, TriggerLag } from '../../audit/measure/lag.ts';
 import { lagOperations, lagOutputs, skewSeconds } from '../../audit/measure/lag.ts';
 import type { Measurements } from '../../audit/measure/measurements.ts';
 import type { ConvergenceSample } from '../../audit/service/reconcile.ts';
@@ -37,14 +36,14 @@ export type LagReport = ReturnType<typeof createLagReport>;
 
 /** Times in Unix seconds on the input's clock. */
 export function createLagReport({ samples, journeys, ...clock }: LagSource) {
-  const { convergence, trigger, travel, skew, worst } = samples;
+  const { trigger, travel, skew, worst } = samples;
   const [from, now] = [clock.startedAt(), clock.now()];
   const begun = [...journeys.open()].map((journey) => journey.begun);
   return {
     format: 1 as const,
     from,
     now,
-    distributions: listDistributions(convergence, trigger, travel),
+    distributions: listDistributions(samples),
     /** Writings of the controllers by the quality of their trigger time. */
     triggerTimes: trigger.counts,
     journeys: {
@@ -68,15 +67,13 @@ export function createLagReport({ samples, journeys, ...clock }: LagSource) {
   };
 }
 
-type LagName = 'convergence' | 'trigger' | 'readiness' | 'removal' | 'programming';
-
 /** All distributions in seconds, including those without a value. */
-export function listDistributions(
-  convergence: ConvergenceLag,
-  trigger: TriggerLag,
-  travel: JourneyLag,
-) {
-  const distribution = (lag: LagName, output: string, bound: string | null, values: Histogram) => {
+export function listDistributions({
+  convergence,
+  trigger,
+  travel,
+}: Pick<Measurements, 'convergence' | 'trigger' | 'travel'>) {
+  const distribution = (lag: string, output: string, bound: string | null, values: Histogram) => {
     const { bounds, counts, sum } = values;
     return {
       lag,
@@ -117,11 +114,6 @@ function section(title: string, head: string, rows: readonly (readonly string[])
   return [title, ...formatTable(cells)];
 }
 
-const distributionRow = (distribution: LagReport['distributions'][number]): string[] => {
-  const { lag, output, of: bound, count, p50, p99, max } = distribution;
-  return [lag, output, bound ?? '-', String(count), ...[p50, p99, max].map(formatLag)];
-};
-
 function journeyRow(journey: LagReport['worst']['journeys'][number]): string[] {
   const { namespace, service, pod, operation, quality, begun, seconds, end } = journey;
   const stages = (['arrival', ...journeyLagOutputs] as const).map((name) => {
@@ -134,12 +126,6 @@ function journeyRow(journey: LagReport['worst']['journeys'][number]): string[] {
   return [formatLag(seconds), ...name, ...stages, end ?? 'open'];
 }
 
-const sampleRow = (sample: ConvergenceSample): string[] => {
-  const { seconds, namespace, service, output, node, operation, at } = sample;
-  const where = node === null ? output : `${output} ${node}`;
-  return [formatLag(seconds), `${namespace}/${service}`, where, operation, formatTime(at)];
-};
-
 /** Counts by a name: `add: 3 ok, 1 coarse; remove: none`. */
 const formatGroups = (groups: Readonly<Record<string, Readonly<Record<string, number>>>>): string =>
   Object.entries(groups)
@@ -148,9 +134,17 @@ const formatGroups = (groups: Readonly<Record<string, Readonly<Record<string, nu
 
 function renderTables(report: LagReport): string {
   const { distributions, worst, journeys, triggerTimes, clockAheadSeconds: ahead } = report;
-  const measured = distributions.filter(({ count }) => count > 0).map(distributionRow);
+  const measured = distributions
+    .filter(({ count }) => count > 0)
+    .map(({ lag, output, of: bound, count, p50, p99, max }) => {
+      return [lag, output, bound ?? '-', String(count), ...[p50, p99, max].map(formatLag)];
+    });
   const travels = worst.journeys.slice(0, 10).map(journeyRow);
-  const late = worst.convergence.slice(0, 10).map(sampleRow);
+  const late = worst.convergence.slice(0, 10).map((sample) => {
+    const { seconds, namespace, service, output, node, operation, at } = sample;
+    const where = node === null ? output : `${output} ${node}`;
+    return [formatLag(seconds), `${namespace}/${service}`, where, operation, formatTime(at)];
+  });
   const since = journeys.oldestBegun;
   const oldest = since === null ? '' : `, the oldest since ${formatTime(since)}`;
   const clock =

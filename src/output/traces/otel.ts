@@ -199,14 +199,7 @@ const serviceName = 'k8s.service.name';
 const addressType = 'k8s.service.endpoint.address_type';
 
 /** A future span; times in Unix seconds. */
-export interface SpanPlan {
-  readonly name: string;
-  readonly start: number;
-  readonly end: number;
-  readonly attributes: Attributes;
-  /** The writing at its end; spans of other journeys with the same writing are linked. */
-  readonly writing: string | null;
-}
+export type SpanPlan = ReturnType<typeof planTrace>['stages'][number];
 
 const names: Readonly<Record<JourneyStageName, string>> = {
   arrival: 'pod seen',
@@ -258,18 +251,19 @@ export function planTrace(journey: Journey, endedAt: number) {
     endpointslices: arrival,
     node: written,
   };
-  const stages = journey.stages.map((stage): SpanPlan => {
+  const stages = journey.stages.map((stage) => {
     const { object, resourceVersion, at } = stage;
     return {
       name: names[stage.stage],
       start: Math.min(follows[stage.stage], at),
       end: at,
       attributes: stageAttributes(journey, stage),
+      /** The writing at its end; spans of other journeys with the same writing are linked. */
       writing: object === '' || resourceVersion === '' ? null : `${object} ${resourceVersion}`,
     };
   });
   const last = journey.end === 'complete' ? begun : endedAt;
-  const root: SpanPlan = {
+  const root = {
     name: `endpoint ${journey.operation}`,
     start: Math.min(begun, ...stages.map(({ start }) => start)),
     end: Math.max(last, ...stages.map(({ end }) => end)),

@@ -27,8 +27,7 @@ function isSlow(journey: Journey, endedAt: number): boolean {
   const { quality, end, begun } = journey;
   // The beginning of these journeys is unknown.
   if (quality === 'gap' || quality === 'skewed') return false;
-  const seconds = end === 'complete' ? journeyLength(journey) : endedAt - begun;
-  return seconds >= slowSeconds;
+  return (end === 'complete' ? journeyLength(journey) : endedAt - begun) >= slowSeconds;
 }
 
 /** `onTrouble` is called once when the backend stops accepting traces, and once when it resumes. */

@@ -68,7 +68,11 @@ test('every distribution has its buckets, which add up', () => {
   for (const seconds of [0.001, 0.3, 0.3, 7, 1000]) {
     countConvergence(convergence, { output: 'node', operation: 'remove', seconds });
   }
-  const all = listDistributions(convergence, createTriggerLag(), createJourneyLag());
+  const all = listDistributions({
+    convergence,
+    trigger: createTriggerLag(),
+    travel: createJourneyLag(),
+  });
   // 4 outputs by 3 operations, 2 resources, twice 3 outputs, and 2 bounds.
   expect(all).toHaveLength(12 + 2 + 6 + 2);
   const names = all.map(({ lag, output, of }) => `${lag} ${output} ${of ?? ''}`);

@@ -81,14 +81,12 @@ export async function refresh(state: PageState, isAsked: boolean): Promise<void>
     const response = await fetch(location.href);
     const text = await response.text();
     const next = new DOMParser().parseFromString(text, 'text/html');
-    const [shown, loaded] = [document.querySelector('main'), next.querySelector('main')];
-    if (shown === null || loaded === null) throw new Error('no page');
-    document.title = next.title;
-    for (const part of ['header nav', 'footer']) {
-      const [old, now] = [document.querySelector(part), next.querySelector(part)];
-      if (old !== null && now !== null) morph(old, now);
+    for (const part of ['header nav', 'footer', 'main']) {
+      const [shown, loaded] = [document.querySelector(part), next.querySelector(part)];
+      if (shown === null || loaded === null) throw new Error('no page');
+      morph(shown, loaded);
     }
-    morph(shown, loaded);
+    document.title = next.title;
     state.revision = next.body.dataset.revision ?? '';
     drawAll(state);
   } catch {
