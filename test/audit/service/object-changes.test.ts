@@ -6,8 +6,12 @@ import { changedFields } from '../../../src/audit/service/object-changes.ts';
 import type { AnyObject, Change } from '../../../src/model/objects.ts';
 import { endpoints, node, pod, resourceOf, service, slice } from '../../build.ts';
 
-const between = (before: AnyObject | null, after: AnyObject | null): Change =>
-  ({ resource: resourceOf(after ?? before ?? pod()), before, after, at: 5 });
+const between = (before: AnyObject | null, after: AnyObject | null): Change => ({
+  resource: resourceOf(after ?? before ?? pod()),
+  before,
+  after,
+  at: 5,
+});
 
 const texts = (before: AnyObject | null, after: AnyObject | null): string[] =>
   changedFields(between(before, after), { app: 'web' }).map(
