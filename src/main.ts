@@ -26,7 +26,7 @@ import type { ServeOptions } from './commands/serve.ts';
 import {
   addFlags,
   flag,
-  parseAddress,
+  listenFlag,
   parseDuration,
   parseOutput,
   parseSize,
@@ -158,12 +158,7 @@ function addServers(program: Command): void {
   addFlags(program.command('serve'), 'audit', 'cluster', 'shard', 'metrics', 'agents')
     .description('audit a live cluster, or replay a recording, and serve what is found')
     .option('--recording [file]', 'replay this instead (without a file: the one of the program)')
-    .addOption(
-      flag('--listen <address>', 'where to serve the page and /metrics', parseAddress).default(
-        { host: '127.0.0.1', port: 9465 },
-        '127.0.0.1:9465',
-      ),
-    )
+    .addOption(listenFlag('where to serve the page and /metrics', 9465))
     .addOption(speedFlag(20, '20'))
     .option('--once', 'end with the recording')
     .action((options: ServeOptions, command: Command) => {

@@ -223,6 +223,13 @@ export function flag<T>(
 const duration = (flags: string, description: string, seconds: number): Option =>
   flag(flags, description, parseDuration).default(seconds, `${seconds}s`);
 
+/** The flag of a server's address, on loopback by default. */
+export const listenFlag = (description: string, port: number): Option =>
+  flag('--listen <address>', description, parseAddress).default(
+    { host: '127.0.0.1', port },
+    `127.0.0.1:${port}`,
+  );
+
 const flagGroups = {
   audit: [
     flag(
@@ -288,10 +295,7 @@ const flagGroups = {
     ).default(1000),
   ],
   agent: [
-    flag('--listen <address>', 'where to answer', parseAddress).default(
-      { host: '127.0.0.1', port: 9466 },
-      '127.0.0.1:9466',
-    ),
+    listenFlag('where to answer', 9466),
     flag('--node <name>', 'name of the Node object (default: the name of the host)'),
     flag(
       '--node-ips <addresses>',
