@@ -23,7 +23,7 @@ import { auditorOfDump } from './audit.ts';
 import { recordingOf } from './replay.ts';
 import type { Cluster } from './shared/cluster.ts';
 import { auditOnce, openCluster } from './shared/cluster.ts';
-import { colour, problemLog, terminalWidth } from './shared/console.ts';
+import { colour, problemLog, screenWidth } from './shared/console.ts';
 import type { AuditFlags, ClusterFlags, RulesFlags } from './shared/options.ts';
 import { auditorOptions } from './shared/options.ts';
 
@@ -127,7 +127,9 @@ export async function explainSubject(
 }
 
 function printed(document: ExplainDocument, { output }: ExplainOptions): 0 | 1 | 2 {
-  process.stdout.write(renderExplanation(document, output, { colour, width: terminalWidth() }));
+  // Sentences wrap in a pipe, too.
+  const width = screenWidth() ?? 120;
+  process.stdout.write(renderExplanation(document, output, { colour, width }));
   const { found, verdict, severity } = document;
   if (!found || verdict === 'unknown') return 2;
   return severity === null || severity === 'info' ? 0 : 1;

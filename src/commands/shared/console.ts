@@ -63,14 +63,11 @@ export function printFinding(finding: Finding): void {
 }
 
 /** Columns of the terminal, else COLUMNS; `null` if the output is a pipe or a file. */
-function screenWidth(): number | null {
+export function screenWidth(): number | null {
   if (process.stdout.isTTY) return process.stdout.columns;
   const columns = Number(process.env.COLUMNS ?? '');
   return Number.isSafeInteger(columns) && columns > 0 ? columns : null;
 }
-
-/** Columns at which sentences wrap. */
-export const terminalWidth = (): number => screenWidth() ?? 120;
 
 /** Prints to stdout. A pipe or a file gets whole lines, as from kubectl. */
 export function printReport(report: AuditReport, format: ReportFormat): void {
