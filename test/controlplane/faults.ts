@@ -94,6 +94,9 @@ async function sliceOf(
 
 const split = (key: string): [string, string] => key.split('/') as [string, string];
 
+/** `, ` is between codes, which are sorted. */
+const codesIn = (found: string): readonly string[] => (found === '' ? [] : found.split(', '));
+
 export function inSlice(
   service: string,
   title: string,
@@ -103,7 +106,7 @@ export function inSlice(
 ): Fault {
   return {
     title: `slice of ${service}: ${title}`,
-    finds: [`${service} ${output} ${code}`],
+    finds: codesIn(code).map((each) => `${service} ${output} ${each}`),
     at: (client) => sliceOf(client, ...split(service), type),
     change: change === null ? null : (object) => change(object as Slice),
   };
@@ -158,9 +161,14 @@ const inSlices: readonly Fault[] = [
   inSlice('shop/api', 'wrong port', 'slice-ports-different', (slice) => {
     first(slice.ports).port += 1;
   }),
-  inSlice('shop/db', 'stale address', 'slice-endpoint-unexpected', (slice) => {
-    first(slice.endpoints).addresses = ['10.244.9.9'];
-  }),
+  inSlice(
+    'shop/db',
+    'stale address',
+    'slice-endpoint-missing, slice-endpoint-unexpected',
+    (slice) => {
+      first(slice.endpoints).addresses = ['10.244.9.9'];
+    },
+  ),
   inSlice('shop/web', 'wrong zone', 'slice-endpoint-different', (slice) => {
     first(slice.endpoints).zone = 'zone-z';
   }),
@@ -332,9 +340,6 @@ export function planOf(name: string, shape: Shape): Plan {
   };
 }
 
-const outputOf = (found: string): string => found.slice(0, found.indexOf(' '));
-const codeOf = (found: string): string => found.slice(found.indexOf(' ') + 1);
-
 function of(name: string, finds: readonly string[], fault: Fault, shape: Shape): Injected {
   return {
     namespace,
@@ -355,7 +360,8 @@ export function slice(
 ): Injected {
   const { type = 'IPv4', output = 'endpointslices' } = shape;
   const fault = inSlice(`${namespace}/${name}`, name, '', change, { output, type });
-  return of(name, found === '' ? [] : [`${output} ${found}`], fault, shape);
+  const finds = codesIn(found).map((code) => `${output} ${code}`);
+  return of(name, finds, fault, shape);
 }
 
 /** Endpoints are spoilt; `found` is what it makes of them, or with the output before it. */
@@ -365,9 +371,9 @@ export function endpoints(
   change: Spoil<Endpoints>,
   shape: Shape = {},
 ): Injected {
-  const full = found.includes(' ') || found === '' ? found : `endpoints ${found}`;
-  const fault = inEndpoints(`${namespace}/${name}`, name, full, change);
-  return of(name, full === '' ? [] : [`${outputOf(full)} ${codeOf(full)}`], fault, shape);
+  const finds = codesIn(found).map((each) => (each.includes(' ') ? each : `endpoints ${each}`));
+  const fault = inEndpoints(`${namespace}/${name}`, name, '', change);
+  return of(name, finds, fault, shape);
 }
 
 export const headless = { clusterIP: 'None' };
@@ -433,7 +439,7 @@ export function surplus(
   return {
     namespace,
     plan: planOf(name, shape),
-    finds: found === '' ? [] : [`${output} ${found}`],
+    finds: codesIn(found).map((code) => `${output} ${code}`),
     async spoil(client) {
       const { addressType, endpoints, ports, metadata } = await sliceNamed(client, name);
       const { labels, ownerReferences } = metadata;

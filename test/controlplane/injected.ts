@@ -54,9 +54,13 @@ const inEndpointsObjects: readonly Injected[] = [
   endpoints('endpoints-address-missing', 'endpoints-address-missing', ({ subsets }) => {
     first(subsets).addresses?.shift();
   }),
-  endpoints('endpoints-address-of-another-pod', 'endpoints-address-unexpected', (object) => {
-    address(object).ip = '10.240.0.1';
-  }),
+  endpoints(
+    'endpoints-address-of-another-pod',
+    'endpoints-address-missing, endpoints-address-unexpected',
+    (object) => {
+      address(object).ip = '10.240.0.1';
+    },
+  ),
   endpoints('endpoints-address-of-deleted-pod', 'endpoints-address-unexpected', (object) => {
     const one = address(object);
     const targetRef = { ...one.targetRef, name: 'ghost', uid: gone };
@@ -215,10 +219,14 @@ const inConditions: readonly Injected[] = [
 ];
 
 const inEndpointsOfSlices: readonly Injected[] = [
-  slice('slice-address-of-another-pod', 'slice-endpoint-unexpected', (object) => {
-    readyIn(object).addresses = ['10.240.0.1'];
-  }),
-  slice('slice-address-stale', 'slice-endpoint-unexpected', (object) => {
+  slice(
+    'slice-address-of-another-pod',
+    'slice-endpoint-missing, slice-endpoint-unexpected',
+    (object) => {
+      readyIn(object).addresses = ['10.240.0.1'];
+    },
+  ),
+  slice('slice-address-stale', 'slice-endpoint-missing, slice-endpoint-unexpected', (object) => {
     readyIn(object).addresses = ['10.99.0.1'];
   }),
   slice('slice-all-missing', 'slice-endpoint-missing', null),
@@ -350,12 +358,20 @@ const inMetadata: readonly Injected[] = [
   slice('slice-propagated-label-stale', 'slice-labels-different', ({ metadata }) => {
     metadata.labels = { ...metadata.labels, earlier: 'label' };
   }),
-  slice('slice-service-name-label-missing', 'slice-endpoint-missing', ({ metadata }) => {
-    delete metadata.labels?.[serviceName];
-  }),
-  slice('slice-service-name-label-wrong', 'slice-endpoint-missing', ({ metadata }) => {
-    metadata.labels = { ...metadata.labels, [serviceName]: 'somebody' };
-  }),
+  slice(
+    'slice-service-name-label-missing',
+    'slice-endpoint-missing, slice-labels-different',
+    ({ metadata }) => {
+      delete metadata.labels?.[serviceName];
+    },
+  ),
+  slice(
+    'slice-service-name-label-wrong',
+    'slice-endpoint-missing, slice-labels-different',
+    ({ metadata }) => {
+      metadata.labels = { ...metadata.labels, [serviceName]: 'somebody' };
+    },
+  ),
 ];
 
 const inHints = (later: boolean): readonly Injected[] => [
@@ -405,10 +421,14 @@ const wrongSurplus: readonly Injected[] = [
   surplus('slice-extra-unknown-endpoints', 'slice-endpoint-unexpected', (object) => {
     object.endpoints = [ghost(readyIn(object))];
   }),
-  surplus('slice-of-unsupported-family', 'slice-endpoint-unexpected', (object) => {
-    object.addressType = 'IPv6';
-    object.endpoints = [{ ...readyIn(object), addresses: ['fd00:10:99::1'] }];
-  }),
+  surplus(
+    'slice-of-unsupported-family',
+    'slice-endpoint-unexpected, slice-family-unexpected',
+    (object) => {
+      object.addressType = 'IPv6';
+      object.endpoints = [{ ...readyIn(object), addresses: ['fd00:10:99::1'] }];
+    },
+  ),
 ];
 
 /** Two slices become one of more endpoints than the controller puts into one. */
