@@ -444,12 +444,13 @@ function checkOpened(state: State): void {
     const all = truth.intervals(name, truthUnit(unit));
     const missing = owed.of(name, resources);
     const known = missing.reduce((least, { at }) => Math.min(least, at), now);
-    const stood = (isApart ? lasting(all) : all).some(({ from, to }) =>
+    const hasLasted = (isApart ? lasting(all) : all).some(({ from, to }) =>
       [known, now].some((end) => from <= end - settle + 0.01 && to >= end),
     );
     // A lost event leaves no trace when another event of the object follows.
     const isLost = (state.lostAt.get(name) ?? -Infinity) >= item.since - late;
-    if (stood || (all.at(-1)?.to === Infinity && (isLost || isPassed(state, missing)))) continue;
+    if (hasLasted || (all.at(-1)?.to === Infinity && (isLost || isPassed(state, missing))))
+      continue;
     const text = all
       .slice(-4)
       .map((one) => `${(one.from - now).toFixed(2)}..${(one.to - now).toFixed(2)}`);

@@ -63,8 +63,8 @@ export function buildModule(upstream: string, version: Version): string {
 
 /** Writes go.mod and go.sum to a folder; returns upstream's go.sum. Fetches the module. */
 async function writeModule(version: Version, folder: string, sums: string): Promise<string> {
-  const told = await go(['mod', 'download', '-json', `k8s.io/kubernetes@${version}`], folder);
-  const { Dir: source } = JSON.parse(told) as { Dir: string };
+  const output = await go(['mod', 'download', '-json', `k8s.io/kubernetes@${version}`], folder);
+  const { Dir: source } = JSON.parse(output) as { Dir: string };
   const upstream = await readFile(join(source, 'go.sum'), 'utf8');
   const module = await readFile(join(source, 'go.mod'), 'utf8');
   await writeFile(join(folder, 'go.mod'), buildModule(module, version));

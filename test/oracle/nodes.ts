@@ -621,7 +621,7 @@ function recordFaults(base: Base, out: Out, program: string, say: (line: string)
     const asked = lines.filter(
       (line, index) => index % 8 === 0 || (about !== '' && line.about.startsWith(`${about} `)),
     );
-    const fates = askKernel(place, asked, program).map((line) => {
+    const outcomes = askKernel(place, asked, program).map((line) => {
       const was = known.get(JSON.stringify(line.packet));
       const changed = was !== undefined && fateOf(was) !== fateOf(line);
       return changed ? { ...line, changed } : line;
@@ -629,13 +629,13 @@ function recordFaults(base: Base, out: Out, program: string, say: (line: string)
     const folder = join(out.folder, 'faults', `${out.version}-${at}`, name);
     mkdirSync(folder, { recursive: true });
     const shown = Object.entries(dumpOf(place)).filter(([file]) => file !== 'nft.txt');
-    writeDump(folder, Object.fromEntries(shown), fates);
-    const packetsWithAnotherFate = fates.filter((line) => 'changed' in line).length;
+    writeDump(folder, Object.fromEntries(shown), outcomes);
+    const packetsWithAnotherFate = outcomes.filter((line) => 'changed' in line).length;
     const fault = {
       ...{ class: name, about, violation, note },
       ...{ mode: backends[place.mode], node: nodeName(place.n) },
       base: `../../../recordings/${out.version}/${backends[place.mode]}/${nodeName(place.n)}`,
-      ...{ packetsWithAnotherFate, packetsTried: fates.length },
+      ...{ packetsWithAnotherFate, packetsTried: outcomes.length },
     };
     writeFileSync(join(folder, 'fault.json'), `${JSON.stringify(fault, null, 1)}\n`);
     restore(place, dump);

@@ -515,6 +515,14 @@ const aboutEndpoints = ({ metadata }: Endpoints, more: About = {}): About => ({
   ...more,
 });
 
+/** Changes the number of a port, and returns the port before the change. */
+function raisePort<T extends { port: number }>(port: T | undefined) {
+  if (port === undefined) return false;
+  const about = { port: { ...port } };
+  port.port++;
+  return about;
+}
+
 const atEndpoints =
   (change: (endpoints: Endpoints, scene: Scene) => About | false): Apply =>
   (scene) => {
@@ -597,11 +605,7 @@ const ofEndpointsObjects: Record<string, [string, Apply]> = {
     'port number off by one',
     atEndpoints((endpoints) => {
       const [subset] = subsetsOf(endpoints);
-      const port = subset?.ports?.[0];
-      if (port === undefined) return false;
-      const about = { port: { ...port } };
-      port.port++;
-      return about;
+      return raisePort(subset?.ports?.[0]);
     }),
   ],
   'endpoints-headless-label-missing': [
@@ -680,12 +684,7 @@ const ofMirrored: Record<string, [string, Apply]> = {
   ],
   'mirror-port-wrong': [
     'port number differs from the subset of Endpoints',
-    atMirrored(({ ports: [port] }) => {
-      if (port === undefined) return false;
-      const about = { port: { ...port } };
-      port.port++;
-      return about;
-    }),
+    atMirrored(({ ports: [port] }) => raisePort(port)),
   ],
   'mirror-owner-uid-of-old-endpoints': [
     'owned by an earlier Endpoints object',

@@ -103,7 +103,7 @@ export const causes = {
     condition:
       'A slice that the Service owns lost its service-name or managed-by label: the controller ' +
       'answers every sync with “informer cache is out of date”. Mirrored slices the same. It is ' +
-      'only likely if nobody saw the loss: the controller may have been restarted since.',
+      'only likely if the loss was not seen: the controller may have been restarted since.',
     codes: /^(slice-(?!orphaned)|mirror-)/,
     cure:
       'Restart kube-controller-manager, which then writes another slice. Once that stands, ' +

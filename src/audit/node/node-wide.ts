@@ -26,8 +26,8 @@ const ofKind: Readonly<Partial<Record<Deviation['kind'], readonly CoveredPropert
   affinity: ['affinity'],
 };
 
-export const isTranslated = ({ pass, drop, reject }: PacketOutcome): boolean =>
-  [pass, drop, reject].some((end) => end.probability > 0 && translationStep(end) !== null);
+export const isTranslated = (outcome: PacketOutcome): boolean =>
+  ends.some((end) => outcome[end].probability > 0 && translationStep(outcome[end]) !== null);
 
 /**
  * Returns the effect of a deviation, without its endpoint, and the properties of packets that it

@@ -204,6 +204,22 @@ function createTurns(requests: ReadonlyMap<Key, ReadRequest>, found: Set<Key>) {
   let keys = new Set<Key>().values();
   let turns = 0;
   let latest: number | null = null;
+  const nextOf = (audited: ConfirmCache['audited']): Key | undefined => {
+    const { value } = keys.next();
+    if (value !== undefined) return value;
+    keys = audited.keys();
+    return keys.next().value;
+  };
+  /** Moves the Service to the end, and forgets those before it that have no finding any more. */
+  const nextFound = (isOpen: (key: Key) => boolean): Key | undefined => {
+    for (const key of found) {
+      found.delete(key);
+      if (!isOpen(key)) continue;
+      found.add(key);
+      return key;
+    }
+    return undefined;
+  };
   return ({ audited, listers }: ConfirmCache, now: number): readonly Key[] => {
     latest ??= now;
     if (now - latest < turn.seconds) return [];
@@ -211,10 +227,7 @@ function createTurns(requests: ReadonlyMap<Key, ReadRequest>, found: Set<Key>) {
     if (++turns % turn.nodes === 0 && listers.knows('nodes')) return [nodesKey];
     const isOpen = (key: Key): boolean =>
       [...(audited.get(key)?.items.values() ?? [])].flat().some((item) => item.openedAt !== null);
-    let key =
-      turns % 2 === 0 ? [...found].find((it) => isOpen(it) || !found.delete(it)) : undefined;
-    if (key !== undefined && found.delete(key)) found.add(key);
-    key ??= keys.next().value ?? (keys = audited.keys()).next().value;
+    const key = (turns % 2 === 0 ? nextFound(isOpen) : undefined) ?? nextOf(audited);
     return key === undefined || now - (requests.get(key)?.at ?? 0) < 30 ? [] : [key];
   };
 }

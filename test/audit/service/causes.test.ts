@@ -107,7 +107,7 @@ const cases: Readonly<Record<Cause, { certain?: Case[]; likely?: Case[]; not: Ca
     ],
     not: [
       [
-        'a pod is missing at the start, whose earlier phase nothing tells',
+        'a pod is missing at the start, and its earlier phase is not known',
         'endpoints-address-missing',
         [pod({ ready: false }), ...none],
         [],

@@ -39,27 +39,27 @@ interface Spoil {
   readonly change: ((object: Thing) => void) | null;
 }
 
-const inSlice = (
-  title: string,
-  codes: readonly string[],
-  change: ((slice: Slice) => void) | null,
-): Spoil => ({
-  title: `slice, ${title}`,
-  output: 'endpointslices',
-  codes,
-  change: change === null ? null : (object) => change(object as Slice),
-});
+interface Spoilable {
+  readonly endpointslices: Slice;
+  readonly endpoints: Endpoints;
+}
 
-const inEndpoints = (
-  title: string,
-  codes: readonly string[],
-  change: ((endpoints: Endpoints) => void) | null,
-): Spoil => ({
-  title: `Endpoints, ${title}`,
-  output: 'endpoints',
-  codes,
-  change: change === null ? null : (object) => change(object as Endpoints),
-});
+/** Spoils of one output. */
+const spoilIn =
+  <O extends keyof Spoilable>(output: O, kind: string) =>
+  (
+    title: string,
+    codes: readonly string[],
+    change: ((object: Spoilable[O]) => void) | null,
+  ): Spoil => ({
+    title: `${kind}, ${title}`,
+    output,
+    codes,
+    change: change === null ? null : (object) => change(object as Spoilable[O]),
+  });
+
+const inSlice = spoilIn('endpointslices', 'slice');
+const inEndpoints = spoilIn('endpoints', 'Endpoints');
 
 /** They stay only while the controllers sleep. */
 const sliceSpoils: readonly Spoil[] = [
