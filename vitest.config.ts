@@ -1,4 +1,14 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { defineConfig } from 'vitest/config';
+
+// Tests create their temporary files in one folder, which is removed when the run ends.
+const temporary = mkdtempSync(join(tmpdir(), 'endpoint-auditor-test-'));
+process.env.TMPDIR = temporary;
+process.once('exit', () => {
+  rmSync(temporary, { recursive: true, force: true });
+});
 
 /** Slow suites by the ends of their file names; `npm test` leaves them out. */
 const slow = {
