@@ -42,13 +42,18 @@ export function effectsOn(
 ) {
   const endpoints = want.kind === 'endpoints' ? want.endpoints : new Map<string, boolean>();
   const isUntranslated = want.kind === 'endpoints' && !isTranslated(outcome);
+  // What the rules do with a packet that they do not drop differs by Service.
+  const isKept =
+    want.kind === 'drop' && outcome.drop.probability + outcome.pass.probability <= rounding;
   const stops = ends.filter((end) => end !== want.kind && outcome[end].probability > rounding);
   const effectOf = ({ kind, step }: Deviation): string => {
     if (kind === 'not rejected' || kind === 'not dropped') {
       const [sent] = deviations;
-      return stops.length > 0 || !sent || sent.kind === kind ? stops.join() : effectOf(sent);
+      if (stops.length === 0 && sent && sent.kind !== kind) return effectOf(sent);
+      return isKept ? 'not dropped' : stops.join();
     }
     if (step !== null && isForeign({ kind, step, endpoint: null })) return step.rule.text;
+    if (isKept) return 'not dropped';
     const isStop = kind === 'reject' || kind === 'drop' || kind === 'pass';
     const isEarly = step?.base.base.hook === 'prerouting';
     return isStop && isUntranslated && !isEarly ? 'untranslated' : kind;
@@ -139,6 +144,7 @@ export function nodeWideEffects(differences: PacketDifferences, coverage: Covera
 }
 
 const itself = 'the node itself';
+const nodePort = 'node port';
 
 const effectsAtFrontend = ({ properties, origin, frontend, effect }: PacketDifference): string[] =>
   properties
@@ -157,7 +163,9 @@ function alikeClasses(large: readonly string[], name: string): string[][] {
     (it) => it.startsWith(`${property ?? ''},`) && it.includes(`, ${family ?? ''}, `),
   );
   const same = alike.filter((it) => it.endsWith(`, ${origin ?? ''}`));
-  return [sameKind, same.length > 0 ? same : alike, alike.length > 0 ? [] : related];
+  // One map or chain has all addresses of Services, and another one the node ports.
+  const byAddress = kind === nodePort ? [] : same.filter((it) => !it.includes(`, ${nodePort}, `));
+  return [sameKind, byAddress, same.length > 0 ? same : alike, alike.length > 0 ? [] : related];
 }
 
 const isStop = (name: string): boolean => /^(?:rejected|dropped),/.test(name);

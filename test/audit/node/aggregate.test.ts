@@ -172,12 +172,14 @@ describe('aggregateFindings', () => {
     count,
   ];
 
-  test('few ports of a kind follow all kinds with more ports', () => {
+  test('few ports of a kind follow all kinds with more ports, apart from node ports', () => {
     const pod = 'a pod of the node';
     const few = difference('api', 'node-frontend-missing', inClass('external IP', outside));
     const all = new Map([at('cluster IP', outside, 5), at('external IP', outside, 1)]);
     expect(codesOf([...missing(5), few], all)).toEqual(['node-rules-unreachable']);
-    const others = new Map([...all, at('node port', outside, 5)]);
+    const nodePorts = new Map([...all, at('node port', outside, 5)]);
+    expect(codesOf([...missing(5), few], nodePorts)).toEqual(['node-rules-unreachable']);
+    const others = new Map([...all, at('load balancer IP', outside, 5)]);
     expect(codesOf([...missing(5), few], others)).toEqual([
       'node-rules-unreachable',
       'node-frontend-missing shop/api:http',
