@@ -136,7 +136,7 @@ function evaluate(state: State, item: WorkItem, at: number, gap: boolean): void 
   const { record } = item;
   const audit = getOrCreate(state, record.key);
   const evaluation: Evaluation = { sink: options, audit, at, item, beginning: false, gap };
-  if (item.wakes.has('endpoints') || item.wakes.has('endpointslices')) record.wokenAt = at;
+  if (item.wakes.has('endpointslices')) record.wokenAt = at;
   if (item.writes.has('endpointslices')) record.slicesChangedAt = at;
   wake(evaluation);
   // What hinders every sync is the likely cause of all that had another one until now.

@@ -276,6 +276,15 @@ const cases: Readonly<Record<Cause, { certain?: Case[]; likely?: Case[]; not: Ca
       ],
       ['a label changes', 'slice-endpoint-unexpected', [...one, lost], [[9, unselected]]],
       ['a pod is missing at the start', 'slice-endpoint-missing', [...one, other, lost], []],
+      [
+        'Endpoints are deleted before a slice is edited',
+        'slice-endpoint-missing',
+        [...both, lost],
+        [
+          [9, listed({}, ofOther), 'deleted'],
+          [9.1, listing({})],
+        ],
+      ],
     ],
   },
   'placeholder-taken-over': {

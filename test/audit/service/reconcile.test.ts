@@ -269,6 +269,16 @@ describe('the clock of a unit', () => {
     expect(cluster.find('slice-hints-different')).toMatchObject({ since: 10 });
   });
 
+  test('continues where an endpoint that was missing is listed with wrong hints', () => {
+    const cluster = following();
+    cluster.put(10, empty);
+    cluster.put(15, { ...hinted, generation: 4 });
+    expect(cluster.find('slice-hints-different')).toMatchObject({ cause: null, since: 10 });
+    cluster.put(17, slice({ generation: 5 }));
+    cluster.put(18, { ...hinted, generation: 6 });
+    expect(cluster.find('slice-hints-different')).toMatchObject({ since: 18 });
+  });
+
   test('starts again for a worse severity, and later goes on for the lesser one', () => {
     const cluster = following([service(), notReady, node(), endpointsNotReady, sliceNotReady]);
     cluster.put(10, empty);
