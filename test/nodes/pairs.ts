@@ -3,7 +3,12 @@
 // beside the other, unless no packet shows it there: every packet that it changes alone has the
 // same outcome with both faults as with the other one.
 //
-//   node test/nodes/pairs.ts test/nodes/faults/iptables-nft-node-a [--of 8 --nth 0]
+//   npm run -s pairs -- test/nodes/faults/iptables-nft-node-a [--of 8 --nth 0]
+//   npm run -s pairs -- --objects test/nodes/faults/v1.37.2-nftables-node-a
+//
+// With --objects, pairs of a fault of the rules and a change of the slices of one Service
+// (test/oracle/object-faults.ts) that kube-proxy has not followed: both must be found, and nothing
+// else. The recordings have no pods, so each endpoint of a slice gets one.
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { basename, join, resolve } from 'node:path';
@@ -11,14 +16,21 @@ import { parseArgs } from 'node:util';
 
 import { behaviorOfRules } from '../../src/audit/node/observation.ts';
 import { probeSender, probesOf, strayProbes } from '../../src/audit/node/probes.ts';
+import { joinHostPort } from '../../src/model/ip.ts';
 import type { Packet } from '../../src/model/proxy-config.ts';
 import { parseIptablesSave } from '../../src/rules/parse/iptables-save.ts';
 import { parseNft } from '../../src/rules/parse/nft-ruleset.ts';
 import { wordsOf } from '../../src/rules/report/digest.ts';
 import type { RuleSet } from '../../src/rules/ruleset.ts';
 import { mergeRuleSets } from '../../src/rules/ruleset.ts';
+import { chanceFrom } from '../apiserver/life.ts';
+import type { Thing } from '../controlplane/controlplane.ts';
+import type { Slice } from '../controlplane/faults.ts';
+import { serviceName } from '../controlplane/faults.ts';
+import { spoil, verdicts } from '../oracle/object-faults.ts';
+import type { Folder } from './folder.ts';
 import { readBytes, readFolder } from './folder.ts';
-import { forwardingOf, summarizeNode } from './walk.ts';
+import { expectedOf, forwardingOf, inputOf, summarizeNode } from './walk.ts';
 
 const files = ['iptables-save.txt', 'ip6tables-save.txt', 'nft.json'] as const;
 
@@ -198,8 +210,8 @@ function sceneOf(basePath: string) {
   const behaviorOf = (dump: DumpLines) => behaviorOfRules(rulesetOf(dump), folder.node);
   const base = behaviorOf(lines);
   const before = new Map(packets.map(({ packet }) => [packet, wordsIn(base, packet)]));
-  const findingsWith = (rules: Single['behavior']) =>
-    summarizeNode({ forwarding, node, rules }).findings.filter(
+  const findingsWith = (rules: Single['behavior'], wanted = forwarding) =>
+    summarizeNode({ forwarding: wanted, node, rules }).findings.filter(
       ({ severity }) => severity !== 'info',
     );
   const singleOf = (path: string): Single | null => {
@@ -277,16 +289,195 @@ function checkPairs(path: string, every = 1, nth = 0, report = console.log) {
   return counts;
 }
 
+/** A change of the slices of a Service, and what the node must do after it. */
+interface ObjectChange {
+  readonly name: string;
+  /** `namespace/name`. */
+  readonly service: string;
+  readonly forwarding: NonNullable<ReturnType<typeof forwardingOf>>['forwarding'];
+}
+
+type RawList = readonly Thing[];
+
+/** The pods of the endpoints of a namespace, each with the labels that select it. */
+function podsOf(services: RawList, slices: RawList): Thing[] {
+  const pods = new Map<string, Thing>();
+  for (const { metadata, endpoints } of slices as readonly Slice[]) {
+    const service = services.find(
+      ({ metadata: { name } }) => name === metadata.labels?.[serviceName],
+    );
+    const { selector } = (service?.spec ?? {}) as { selector?: Record<string, string> };
+    for (const { addresses, nodeName, targetRef, conditions } of endpoints ?? []) {
+      const uid = targetRef?.uid;
+      if (selector === undefined || uid === undefined) continue;
+      const known = pods.get(uid)?.metadata;
+      const ready = { type: 'Ready', status: conditions.ready === true ? 'True' : 'False' };
+      const podIPs = addresses.map((ip) => ({ ip }));
+      pods.set(uid, {
+        metadata: {
+          ...{ name: targetRef?.name ?? uid, namespace: metadata.namespace ?? '', uid },
+          ...(conditions.terminating === true ? { deletionTimestamp: '2026-01-01T00:00:00Z' } : {}),
+          labels: { ...known?.labels, ...selector },
+        },
+        spec: { nodeName },
+        status: { phase: 'Running', podIPs, conditions: [ready] },
+      });
+    }
+  }
+  return [...pods.values()];
+}
+
+/** Every fault of an object that a Service of the recording can have, each at one Service. */
+function objectChanges(folder: Folder, seed: number): ObjectChange[] {
+  const random = chanceFrom(seed);
+  const found: ObjectChange[] = [];
+  inputOf(folder, (lists) => {
+    const listOf = (resource: 'services' | 'endpointslices' | 'nodes'): RawList => {
+      const list = lists[resource] ?? [];
+      return ('items' in list ? list.items : list) as RawList;
+    };
+    const [services, slices, nodes] = [
+      listOf('services'),
+      listOf('endpointslices'),
+      listOf('nodes'),
+    ];
+    for (const [fault] of verdicts) {
+      const order = services.map((service) => ({ service, rank: random() }));
+      for (const { service } of order.sort((a, b) => a.rank - b.rank)) {
+        const { name, namespace = '' } = service.metadata;
+        const within = (list: RawList): Thing[] =>
+          list.filter(({ metadata }) => metadata.namespace === namespace);
+        const [own, near] = [within(slices), within(services)];
+        const base = {
+          kind: 'case',
+          case: namespace,
+          step: 0,
+          ops: [],
+          services: near,
+          pods: podsOf(near, own),
+          endpoints: [],
+          endpointSlices: own,
+        } as const;
+        const spoilt = spoil(fault, { base, service: name, nodes }, 1);
+        if (spoilt === null) continue;
+        const others = slices.filter((slice) => !own.includes(slice));
+        const endpointslices = [...others, ...spoilt.endpointSlices];
+        const input = inputOf(folder, (all) => ({ ...all, endpointslices }));
+        if (input === null) throw new Error(`${folder.path} has no objects`);
+        const forwarding = expectedOf(folder, input);
+        found.push({ name: fault, service: `${namespace}/${name}`, forwarding });
+        break;
+      }
+    }
+    return lists;
+  });
+  return found;
+}
+
+/** The differences in findings above information, by what identifies them. */
+const differencesIn = (found: Found): Set<string> =>
+  new Set(
+    found.flatMap(({ differences }) =>
+      differences.flatMap(({ code, port, frontend, origin, harmless }) =>
+        harmless ? [] : [[port?.name ?? '', frontend, origin, code].join(' ')],
+      ),
+    ),
+  );
+
+const lacks = (all: ReadonlySet<string>, known: ReadonlySet<string>): string[] =>
+  [...all].filter((key) => !known.has(key));
+
+const frontendText = ({ dst, dport, protocol }: Packet): string =>
+  `${joinHostPort(dst, dport)}/${protocol}`;
+
+/** Pairs of each fault of the rules with each change of an object. */
+export function checkObjectPairs(
+  path: string,
+  seed: number,
+  report: (text: string) => unknown = console.log,
+) {
+  const counts = {
+    faults: 0,
+    objects: 0,
+    pairs: 0,
+    followed: 0,
+    hidden: 0,
+    split: 0,
+    missed: 0,
+    false: 0,
+  };
+  const paths = readdirSync(path).map((name) => join(path, name));
+  const [first = ''] = paths;
+  const { base } = JSON.parse(readFileSync(join(first, 'fault.json'), 'utf8')) as { base: string };
+  const basePath = resolve(first, base);
+  const scene = sceneOf(basePath);
+  const singles = paths.flatMap((name) => scene.singleOf(name) ?? []);
+  const changes = objectChanges(readFolder(basePath), seed);
+  Object.assign(counts, { faults: singles.length, objects: changes.length });
+  const sound = scene.behaviorOf(scene.lines);
+  const alone = new Map(singles.map((one) => [one, scene.findingsWith(one.behavior)]));
+  for (const { name, service, forwarding } of changes) {
+    const ofObject = scene.findingsWith(sound, forwarding);
+    for (const [one, ofRules] of alone) {
+      counts.pairs++;
+      const changed = new Set(one.changed.map(({ packet }) => frontendText(packet)));
+      const found = scene.findingsWith(one.behavior, forwarding);
+      const all = differencesIn(found);
+      const ids = new Set([...ofRules, ...ofObject].map(({ id }) => id));
+      const say = (problem: string): void => {
+        const texts = found.map(({ code, id, ports }) => `${code} ${id} ${[...ports].join()}`);
+        report(
+          JSON.stringify({ problem, rules: one.name, object: `${name} of ${service}`, texts }),
+        );
+      };
+      // What the other fault alone does not show, at packets that it does not change.
+      const byObject = lacks(all, differencesIn(ofRules)).filter(
+        (text) => !changed.has(text.split(' ')[1] ?? ''),
+      );
+      const byRules = lacks(all, differencesIn(ofObject));
+      const isOfService = (text: string): boolean => text.startsWith(`${service}:`);
+      const isFoundThere = found.some(({ ports }) => [...ports].some(isOfService));
+      if (ofObject.length === 0) counts.followed++;
+      else if (!byObject.some(isOfService)) counts.hidden++;
+      else if (!isFoundThere) {
+        counts.missed++;
+        say('the change of the object is missed');
+      }
+      if (!byRules.some((text) => one.about === '' || text.startsWith(one.about))) counts.hidden++;
+      else if (!isFound(one, found)) {
+        counts.missed++;
+        say('the fault of the rules is missed');
+      }
+      // A fault of the node may have several findings beside a change of an object.
+      const isSplit = found.some(({ id, nodeWide }) => !nodeWide && !ids.has(id));
+      const strange = lacks(new Set(byRules), differencesIn(ofRules));
+      if (isSplit) counts.split++;
+      if (strange.some((text) => !isOfService(text))) {
+        counts.false++;
+        say(`false: ${strange.join(', ')}`);
+      }
+    }
+  }
+  return counts;
+}
+
 if (import.meta.main) {
   const { positionals, values } = parseArgs({
     allowPositionals: true,
-    options: { of: { type: 'string', default: '1' }, nth: { type: 'string', default: '0' } },
+    options: {
+      of: { type: 'string', default: '1' },
+      nth: { type: 'string', default: '0' },
+      objects: { type: 'boolean', default: false },
+      seed: { type: 'string', default: '1' },
+    },
   });
-  let missed = 0;
+  let wrong = 0;
   for (const path of positionals) {
-    const counts = checkPairs(path, Number(values.of), Number(values.nth));
-    missed += counts.missed;
+    const counts = values.objects
+      ? checkObjectPairs(path, Number(values.seed))
+      : checkPairs(path, Number(values.of), Number(values.nth));
+    wrong += counts.missed + ('false' in counts ? counts.false : 0);
     console.log(JSON.stringify({ path, ...counts }));
   }
-  if (missed > 0) process.exitCode = 1;
+  if (wrong > 0) process.exitCode = 1;
 }

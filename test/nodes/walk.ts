@@ -69,7 +69,7 @@ interface Fault {
 /** A list as the API has it, or its items alone. */
 type List = readonly unknown[] | { readonly items: readonly unknown[] };
 
-type Lists = Readonly<Partial<Record<Resource, List>>>;
+export type Lists = Readonly<Partial<Record<Resource, List>>>;
 
 const textOf = (path: string): string | null => readBytes(path)?.toString() ?? null;
 
@@ -97,13 +97,16 @@ export interface Input {
 }
 
 /** The expected state of the node of a folder; null if the folder does not contain it. */
-export function inputOf({ path }: Folder): Input | null {
+export function inputOf(
+  { path }: Folder,
+  change: (lists: Lists) => Lists = (lists) => lists,
+): Input | null {
   const fault = faultIn(path);
   const base = fault === null ? path : resolve(path, fault.base);
   const proxy = parse(textOf(join(base, 'proxy-config.yaml')) ?? '{}') as ProxyFile;
   if (proxy.objects === undefined) return null;
   const own = textOf(join(path, 'objects.json')) ?? textOf(join(base, proxy.objects));
-  const lists = JSON.parse(own ?? '{}') as Lists;
+  const lists = change(JSON.parse(own ?? '{}') as Lists);
   const node = objectsOf(lists, 'nodes').find(({ name }) => name === proxy.nodeName);
   if (node === undefined) throw new Error(`${path}: no Node ${proxy.nodeName} in its objects`);
   return {

@@ -366,7 +366,7 @@ const atSlice =
   };
 
 const hasPorts = (slice: Slice): boolean => filled(slice) && portsOf(slice).length > 0;
-const firstPort = ({ ports }: Slice): About => ({ port: { ...ports[0] } });
+const firstPort = (slice: Slice): About => ({ port: { ...portsOf(slice)[0] } });
 
 /** Changes the first port of a slice with endpoints. */
 const atPort = (change: (port: Slice['ports'][number]) => unknown): Apply =>
@@ -684,7 +684,7 @@ const ofMirrored: Record<string, [string, Apply]> = {
   ],
   'mirror-port-wrong': [
     'port number differs from the subset of Endpoints',
-    atMirrored(({ ports: [port] }) => raisePort(port)),
+    atMirrored((slice) => raisePort(portsOf(slice)[0])),
   ],
   'mirror-owner-uid-of-old-endpoints': [
     'owned by an earlier Endpoints object',
@@ -840,13 +840,15 @@ function sceneOf(base: CaseRecord, name: string, nodes: readonly Thing[], number
 const disturbs = (words: string): boolean =>
   /^user edits|^user deletes|REJECTED|node=(?:node-gone)? /.test(words);
 
-/** `count` faults of every class, made from the case lines of a file. */
-export function makeFaults(
-  file: string,
-  records: readonly VectorRecord[],
-  { seed, count }: { readonly seed: number; readonly count: number },
-): object[] {
-  const random = chanceFrom(seed);
+/** A Service of a snapshot, and the Nodes of that moment. */
+export interface Target {
+  readonly base: CaseRecord;
+  readonly service: string;
+  readonly nodes: readonly Thing[];
+}
+
+/** The Services of the case lines of a file that can be spoilt. */
+export function targetsIn(records: readonly VectorRecord[]): Target[] {
   const lines = records.filter((record) => record.kind === 'case');
   const nodes = new Map(
     records.filter((record) => record.kind === 'nodes').map(({ step, items }) => [step, items]),
@@ -854,24 +856,57 @@ export function makeFaults(
   const disturbed = new Set(
     lines.filter(({ ops }) => ops.some(disturbs)).map((record) => record.case),
   );
-  const places = lines
+  return lines
     .filter((record) => !disturbed.has(record.case) && !/external|reserved|x[12]/.test(record.case))
-    .flatMap((base) => base.services.map(({ metadata: { name } }) => ({ base, name })));
+    .flatMap((base) =>
+      base.services
+        .filter(({ spec }) => (spec as Service['spec']).type !== 'ExternalName')
+        .map(({ metadata: { name: service } }) => {
+          return { base, service, nodes: nodes.get(base.step) ?? [] };
+        }),
+    );
+}
+
+/** The outputs of a snapshot with one thing changed, and what that is about. */
+export interface Spoilt extends Readonly<Scene['lists']> {
+  readonly about: About;
+}
+
+/** Applies a fault to a Service; null: the snapshot has nothing that it could be about. */
+export function spoil(fault: string, target: Target, number: number): Spoilt | null {
+  const { base, service, nodes } = target;
+  const scene = sceneOf(base, service, nodes, number);
+  const about = classes.get(fault)?.apply(scene) ?? null;
+  return about === null ? null : { about, ...scene.lists };
+}
+
+/** The names of all classes, with their verdicts. */
+export const verdicts: ReadonlyMap<string, Verdict> = new Map(
+  [...classes].map(([name, { verdict }]) => [name, verdict]),
+);
+
+/** `count` faults of every class, made from the case lines of a file. */
+export function makeFaults(
+  file: string,
+  records: readonly VectorRecord[],
+  { seed, count }: { readonly seed: number; readonly count: number },
+): object[] {
+  const random = chanceFrom(seed);
+  const targets = targetsIn(records);
   const faults: object[] = [];
-  for (const [fault, { verdict, apply }] of classes) {
-    const order = places.map((place) => ({ place, rank: random() }));
+  for (const [fault, verdict] of verdicts) {
+    const order = targets.map((target) => ({ target, rank: random() }));
     const used = new Set<string>();
-    for (const { place } of order.sort((a, b) => a.rank - b.rank)) {
+    for (const { target } of order.sort((a, b) => a.rank - b.rank)) {
       if (used.size >= count) break;
-      const { base, name } = place;
-      if (used.has(base.case)) continue;
-      const scene = sceneOf(base, name, nodes.get(base.step) ?? [], used.size + 1);
-      const about = scene.service.spec.type === 'ExternalName' ? null : apply(scene);
-      if (about === null) continue;
-      used.add(base.case);
-      const { case: of, step } = base;
+      const { case: of, step } = target.base;
+      if (used.has(of)) continue;
+      const spoilt = spoil(fault, target, used.size + 1);
+      if (spoilt === null) continue;
+      used.add(of);
+      const { about, ...lists } = spoilt;
       const where = { file, case: of, step };
-      faults.push({ kind: 'fault', fault, verdict, base: where, about, ...scene.lists });
+      faults.push({ kind: 'fault', fault, verdict, base: where, about, ...lists });
     }
   }
   const described = [...classes].map(

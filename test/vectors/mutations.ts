@@ -3,12 +3,13 @@
 // where upstream has it, and is counted.
 //
 //   npm run -s mutate -- [--count 100000] [--seed 1] [VECTORS...]
+//   npm run -s mutate -- --pairs 2000 [--seed 1] [VECTORS...]     pairs of faults (pairs.ts)
 //
 // The bases are the states in test/vectors/data without a difference in any controller's output.
 // The last line is JSON: {"mutations":…,"found":…,"legal":{RULE:…},"missed":…}. It ends with 1 if
 // a mutation is missed, and with 2 for wrong usage or without a base.
 
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { gunzipSync } from 'node:zlib';
@@ -22,6 +23,7 @@ import { defaultMaxEndpointsPerSlice } from '../../src/shadow/endpointslice.ts';
 import type { Release } from '../../src/shadow/release.ts';
 import { newestRelease, releaseOf } from '../../src/shadow/release.ts';
 import { chanceFrom } from '../apiserver/life.ts';
+import { runPairs } from './pairs.ts';
 import type { Cluster } from '../verify/cluster.ts';
 import {
   createCluster,
@@ -343,28 +345,34 @@ export function run(paths: readonly string[], count: number, seed: number, allow
 
 const dataFolder = join(import.meta.dirname, 'data');
 
+/** The files of states by default: for pairs also the samples of all releases. */
+const isUsual = (name: string, arePairs: boolean): boolean =>
+  (arePairs && name.endsWith('-oracle.ndjson.gz')) || /^v1.3\d.\d+-(core|zoneless)\./.test(name);
+
 function main(): 0 | 1 | 2 {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
     options: {
       count: { type: 'string', default: '100000' },
+      pairs: { type: 'string', default: '0' },
       seed: { type: 'string', default: '1' },
     },
   });
-  const [count, seed] = [Number(values.count), Number(values.seed)];
-  const sets = ['v1.30.14-core', 'v1.33.13-core', 'v1.36.3-core', 'v1.36.3-zoneless'];
-  const files = sets.map((name) => join(dataFolder, `${name}.ndjson.gz`));
-  const given = positionals.length > 0 ? positionals : files;
-  if (!(count > 0) || !(seed >= 0)) {
+  const [count, pairs, seed] = [Number(values.count), Number(values.pairs), Number(values.seed)];
+  const names = readdirSync(dataFolder).filter((name) => isUsual(name, pairs > 0));
+  const usual = names.sort().map((name) => join(dataFolder, name));
+  const paths = positionals.length > 0 ? positionals : usual;
+  if (!(count > 0) || !(seed >= 0) || !(pairs >= 0)) {
     console.error('Expected numbers');
     return 2;
   }
-  const { bases, mutations, found, legal, missed } = run(given, count, seed);
+  const { missed, legal, ...counts } =
+    pairs > 0 ? runPairs(paths, pairs, seed) : run(paths, count, seed);
   for (const text of missed.slice(0, 40)) console.log(text);
   console.log(
-    JSON.stringify({ mutations, found, legal: Object.fromEntries(legal), missed: missed.length }),
+    JSON.stringify({ ...counts, legal: Object.fromEntries(legal), missed: missed.length }),
   );
-  if (bases === 0) return 2;
+  if (counts.bases === 0) return 2;
   return missed.length === 0 ? 0 : 1;
 }
 

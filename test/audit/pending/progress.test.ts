@@ -112,6 +112,16 @@ describe('an object is late', () => {
     expect(cut.observe('pods', '140', 31)).toBe(true);
   });
 
+  test.each([
+    ['within a quarter of a second count as shown at once', 10.24, true],
+    ['a quarter of a second apart do not', 10.25, false],
+  ])('versions %s', (_, at, isLate) => {
+    const cut = cutOf();
+    cut.observe('services', '110', 10);
+    cut.observe('services', '120', at);
+    expect(cut.observe('pods', '115', 11)).toBe(isLate);
+  });
+
   test('but not after a list with older versions', () => {
     const cut = cutOf();
     cut.observe('pods', '120', 10);

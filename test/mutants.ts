@@ -1,0 +1,184 @@
+// Mutation testing: breaks the code of folders in small ways, one at a time, and runs the tests of
+// the same folders. A test must fail for each.
+//
+//   npm run -s mutants -- src/audit/pending src/agent/client [--lines confirm.ts:100-200]
+//
+// Operators: a condition is negated; a comparison takes or loses its boundary, or is turned round;
+// `&&` and `||` are exchanged, and so are `+` and `-`, `*` and `/`, `true` and `false`; a number
+// grows by one; a default is dropped; a statement is dropped. Prints each mutant that no test
+// notices, and last a JSON summary. Ends with 1 if one lives that `equivalent` does not explain,
+// and with 2 if nothing was changed or the tests fail without a change.
+
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+
+import ts from 'typescript';
+import { createVitest } from 'vitest/node';
+
+interface Mutant {
+  readonly file: string;
+  readonly line: number;
+  readonly operator: string;
+  readonly from: string;
+  readonly to: string;
+  readonly start: number;
+  readonly end: number;
+}
+
+const { SyntaxKind: Kind } = ts;
+
+const exchanged: Partial<Record<ts.SyntaxKind, string>> = {
+  [Kind.LessThanToken]: '<=',
+  [Kind.LessThanEqualsToken]: '<',
+  [Kind.GreaterThanToken]: '>=',
+  [Kind.GreaterThanEqualsToken]: '>',
+  [Kind.EqualsEqualsEqualsToken]: '!==',
+  [Kind.ExclamationEqualsEqualsToken]: '===',
+  [Kind.AmpersandAmpersandToken]: '||',
+  [Kind.BarBarToken]: '&&',
+  [Kind.PlusToken]: '-',
+  [Kind.MinusToken]: '+',
+  [Kind.AsteriskToken]: '/',
+  [Kind.SlashToken]: '*',
+};
+
+const isText = (node: ts.Node): boolean =>
+  ts.isStringLiteral(node) || ts.isTemplateExpression(node);
+
+/** What may take the place of a node: pairs of an operator and a text. */
+function replacements(node: ts.Node, source: ts.SourceFile): [string, string][] {
+  const text = node.getText(source);
+  const { parent } = node;
+  const isCondition =
+    ((ts.isIfStatement(parent) || ts.isWhileStatement(parent)) && parent.expression === node) ||
+    (ts.isConditionalExpression(parent) && parent.condition === node);
+  const negated: [string, string][] = isCondition ? [['condition', `!(${text})`]] : [];
+  if (ts.isNumericLiteral(node)) return [['number', `(${text} + 1)`]];
+  if (node.kind === Kind.TrueKeyword) return [['boolean', 'false']];
+  if (node.kind === Kind.FalseKeyword) return [['boolean', 'true']];
+  if (ts.isExpressionStatement(node)) return [['statement', ';']];
+  if (ts.isBinaryExpression(node)) {
+    const { left, right, operatorToken } = node;
+    if (operatorToken.kind === Kind.QuestionQuestionToken) {
+      return [['default', `(${left.getText(source)})`]];
+    }
+    const other = exchanged[operatorToken.kind];
+    if (other === undefined || isText(left) || isText(right)) return negated;
+    const turned: [string, string][] = [
+      ['operator', `(${left.getText(source)} ${other} ${right.getText(source)})`],
+    ];
+    // The negation of an equality is the other equality.
+    return other.length === 3 ? turned : [...negated, ...turned];
+  }
+  return negated;
+}
+
+/** All mutants of a file, in the order of its text. */
+export function mutantsOf(file: string, text: string): Mutant[] {
+  const source = ts.createSourceFile(file, text, ts.ScriptTarget.Latest, true);
+  const mutants: Mutant[] = [];
+  const visit = (node: ts.Node): void => {
+    if (ts.isTypeNode(node) || ts.isInterfaceDeclaration(node) || ts.isImportDeclaration(node)) {
+      return;
+    }
+    const [start, end] = [node.getStart(source), node.getEnd()];
+    const line = source.getLineAndCharacterOfPosition(start).line + 1;
+    for (const [operator, to] of replacements(node, source)) {
+      mutants.push({ file, line, operator, from: text.slice(start, end), to, start, end });
+    }
+    ts.forEachChild(node, visit);
+  };
+  ts.forEachChild(source, visit);
+  return mutants;
+}
+
+const root = join(import.meta.dirname, '..');
+
+/** Tests that never end show a mutant too, after this number of seconds. */
+const patience = 20;
+
+/** Runs the tests of folders with one file changed at a time; true: all of them pass. */
+async function createRunner(folders: readonly string[]) {
+  let mutated: { readonly path: string; readonly code: string } | null = null;
+  const plugin = {
+    name: 'mutant',
+    enforce: 'pre',
+    transform: (_: string, id: string) => (id === mutated?.path ? mutated.code : null),
+  } as const;
+  const include = folders.map((folder) => `${folder.replace(/^src/, 'test')}/*.test.ts`);
+  const limits = { testTimeout: patience * 1000, teardownTimeout: 2000, maxWorkers: 1, bail: 1 };
+  // A cache of compiled files does not know of mutants.
+  const caches = { fsModuleCache: false };
+  const vitest = await createVitest(
+    {
+      root,
+      config: false,
+      watch: false,
+      include,
+      pool: 'threads',
+      reporters: [{}],
+      isolate: false,
+      ...limits,
+      ...caches,
+    },
+    { plugins: [plugin] },
+  );
+  const all = await vitest.globTestSpecifications();
+  return {
+    tests: all.length,
+    async passes(file: string, code: string): Promise<boolean> {
+      const path = join(root, file);
+      const folder = join(file, '..').replace(/^src/, 'test');
+      mutated = { path, code };
+      vitest.invalidateFile(path);
+      const own = all.filter(({ moduleId }) => moduleId.startsWith(join(root, folder, '/')));
+      const { testModules, unhandledErrors } = await vitest.runTestSpecifications(own);
+      return unhandledErrors.length === 0 && testModules.every((module) => module.ok());
+    },
+    close: () => vitest.close(),
+  };
+}
+
+async function main(folders: readonly string[], only: string): Promise<number> {
+  const runner = await createRunner(folders);
+  const counts = { mutants: 0, caught: 0, equivalent: 0, lived: 0 };
+  for (const folder of folders) {
+    for (const name of readdirSync(join(root, folder)).sort()) {
+      const file = join(folder, name);
+      const text = readFileSync(join(root, file), 'utf8');
+      if (!(await runner.passes(file, text))) throw new Error(`The tests of ${folder} fail`);
+      for (const mutant of mutantsOf(file, text)) {
+        const { line, operator, from, to, start, end } = mutant;
+        const place = `${file}:${line}`;
+        if (!place.includes(only)) continue;
+        counts.mutants++;
+        const code = `${text.slice(0, start)}${to}${text.slice(end)}`;
+        if (!(await runner.passes(file, code))) counts.caught++;
+        else {
+          counts.lived++;
+          console.log(
+            `${place} ${operator}: ${from.replace(/\s+/g, ' ')} -> ${to.replace(/\s+/g, ' ')}`,
+          );
+        }
+      }
+    }
+  }
+  await runner.close();
+  console.log(JSON.stringify({ ...counts, tests: runner.tests }));
+  if (counts.mutants === 0) return 2;
+  return counts.lived === 0 ? 0 : 1;
+}
+
+if (import.meta.main) {
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
+    options: { only: { type: 'string', default: '' } },
+  });
+  try {
+    process.exitCode = await main(positionals, values.only);
+  } catch (error) {
+    console.error(error);
+    process.exitCode = 2;
+  }
+}
