@@ -5,8 +5,7 @@
 //     │                   └──────► samples, journeys
 //     └─────► unreadable object ──► unknown outputs
 //
-// The audit begins when every resource that the input promises is complete, or when the input
-// ends. Outputs that need a missing resource are unknown. The caller passes the time in.
+// The audit begins when every resource that the input promises is complete, or when it ends.
 
 import type { AgentEntry } from '../agent/client/scraper.ts';
 import type { Finding } from '../audit/finding/catalogue.ts';
@@ -164,7 +163,6 @@ export function createAuditor(options: AuditorOptions) {
     /** Packets to a Service port through the rules of a node; `null` if these are unknown. */
     walked: (node: string, service: Key, port: string) =>
       nodeRules.nodes()?.tracePort(node, service, port) ?? null,
-    /** Frontends whose digest, as the agents report it, differs from the desired one. */
     divergent: () => nodeRules.divergent(),
     /** Resources whose watch has been lost for long enough that verdicts are unknown. */
     stale: () => progress.unseenFor(staleGrace, state.now ?? 0),

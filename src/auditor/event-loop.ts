@@ -6,10 +6,9 @@
 //                                                         ▼
 //                           fresh reads ◄── candidates that wait for confirmation
 //
-// Probes, scrapes and watches share the event loop of Node, so no slice may block it for long. A
-// single entry is interrupted too. `deliver` resolves when its entries are taken in, so unread
-// events stay with the API server. While entries are queued, their time is the time of the auditor:
-// no difference becomes a finding while the event that ends it is in the queue.
+// Probes, scrapes and watches share the event loop of Node, so no slice may block it for long.
+// Unread events stay with the API server. While entries are queued, no difference becomes a
+// finding, since an event that ends it may be among them.
 
 import type { FreshRead } from '../audit/pending/confirm.ts';
 import type { Key, Resource } from '../model/objects.ts';

@@ -124,10 +124,8 @@ function countNodes(auditor: Auditor, key: Key) {
     worstFirst.find((verdict) => found.includes(verdict)) ?? null;
   const all = nodesAbout(auditor, key, worstOf);
   if (all === null) return { nodes: null, notConform: [] };
-  const byVerdict = Map.groupBy(
-    all.map(({ about }) => about),
-    ({ verdict }) => verdict,
-  );
+  const found = all.map(({ about }) => about);
+  const byVerdict = Map.groupBy(found, ({ verdict }) => verdict);
   const notConform = worstFirst
     .filter((verdict) => verdict !== 'conform')
     .flatMap((verdict) => byVerdict.get(verdict) ?? []);
@@ -150,7 +148,6 @@ export function serviceStatus(auditor: Auditor, key: Key) {
     now,
     namespace,
     service: name,
-    /** The outputs that a controller must write, with their verdicts. */
     outputs: serviceOutputs.flatMap((output) => {
       const verdict = verdictOf(store.listers, audited, output, stale);
       if (verdict === null) return [];

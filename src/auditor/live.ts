@@ -16,7 +16,6 @@ export interface LiveAuditorOptions extends Pick<
   'auditor' | 'clock' | 'onQuiet'
 > {
   readonly environment: Environment;
-  /** Whether Endpoints are watched. */
   readonly endpoints: boolean;
   readonly onProblem: OnProblem;
 }
@@ -55,7 +54,6 @@ export function connectAuditor(options: LiveAuditorOptions) {
         loop.stop();
       }
     },
-    /** Why no entry is taken in any more, for people; `null` if the loop runs. */
     stuck: () => loop.stuck(),
     /** State and counters of each watch. */
     watches: reflectors.status,

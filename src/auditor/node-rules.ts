@@ -1,6 +1,5 @@
 // The input of the node audit: rules and configurations of nodes from recordings, from files and
-// from agents. The last entry of each kind waits until the audit begins. A dump that cannot be read
-// makes its node unknown.
+// from agents. The last entry of each kind waits until the audit begins.
 
 import { parse, YAMLParseError } from 'yaml';
 
@@ -28,7 +27,6 @@ import { DumpError } from '../rules/ruleset.ts';
 export interface GivenRules {
   readonly kind: 'given-rules';
   readonly node: string;
-  /** The path. */
   readonly source: string;
   readonly text: string;
   /** Why there is no text, as a sentence; `null` if there is one. */
@@ -92,7 +90,6 @@ export function createNodeRules(options: NodeRulesOptions) {
     apply: (change: Change) => state.proxied?.apply(change),
     /** `null` if the audit has not begun or no entry of a node has arrived. */
     nodes: () => state.nodes,
-    /** The number of unreadable dumps. */
     unreadable: () => state.unreadable,
   };
 }

@@ -1,33 +1,24 @@
 // Journeys (audit/measure/journey.ts) of pod changes: which changes begin one, and which
 // evaluations end its stages.
 //
-//   change of a Pod ─► what each Service must list before and after ─► begin
-//   write of an output ─► the service auditor evaluates it ─► as expected? ─► endpoints, slices
-//   rules of a node ─► as expected? ─► node
-//
 // A stage ends when no difference is left at the addresses of the Pod, apart from those that the
 // API allows or of severity info. Findings use the same evaluation.
 
 import { legal } from '../audit/finding/verdicts.ts';
-import type {
-  Journey,
-  JourneyOutput,
-  JourneyStart,
-  OutputStage,
-} from '../audit/measure/journey.ts';
+import type { Journey, JourneyOutput, JourneyStart } from '../audit/measure/journey.ts';
 import { createJourneys, journeyOutputs } from '../audit/measure/journey.ts';
 import type { LagOperation } from '../audit/measure/lag.ts';
 import type { NodeReading } from '../audit/node/staleness.ts';
 import type { ServiceAuditor } from '../audit/service/auditor.ts';
 import { nodeOf } from '../audit/service/cache.ts';
 import type { WorkItem } from '../audit/service/enqueue.ts';
+import { isInSameState } from '../audit/service/enqueue.ts';
 import type { ServiceAudit } from '../audit/service/reconcile.ts';
 import { isUnknown } from '../audit/service/verdict.ts';
-import { equalTexts } from '../model/equality.ts';
 import { canonicalIP } from '../model/ip.ts';
 import type { Change, Listers, Pod, Service } from '../model/objects.ts';
 import { isOutput, kinds } from '../model/objects.ts';
-import { equalLabels, selects } from '../model/selector.ts';
+import { selects } from '../model/selector.ts';
 import { expectedAddress, isSelected } from '../shadow/endpoints.ts';
 import type { ExpectedEndpoint } from '../shadow/endpointslice.ts';
 import { expectedEndpoints } from '../shadow/endpointslice.ts';
@@ -46,7 +37,6 @@ export const createJourneyTracker = (listers: Listers, listeners: Listeners) => 
   audit: null as { readonly services: ServiceAuditor; readonly release: Release } | null,
 });
 
-/** The audit begins or restarts. */
 export function restartJourneys(
   tracker: JourneyTracker,
   services: ServiceAuditor,
@@ -109,19 +99,13 @@ function arrive(
   }
 }
 
-function isSettled(
-  { items }: ServiceAudit,
-  output: JourneyOutput,
-  addresses: readonly string[],
-): boolean {
+function isSettled({ items }: ServiceAudit, output: JourneyOutput, addresses: readonly string[]) {
   if (items.size === 0) return true;
   const differences = addresses.flatMap((address) => items.get(`${output} ${address}`) ?? []);
-  return differences.every(
-    ({ severity, difference }) => severity === 'info' || legal.has(difference.code),
-  );
+  return differences.every((it) => it.severity === 'info' || legal.has(it.difference.code));
 }
 
-function stageOf(output: JourneyOutput, { resource, before, after, at }: Change): OutputStage {
+function stageOf(output: JourneyOutput, { resource, before, after, at }: Change) {
   const { key = '', resourceVersion = '' } = after ?? before ?? {};
   const object = `${kinds[resource]} ${key}`;
   return { stage: output, at, within: 0, object, resourceVersion, node: null };
@@ -134,20 +118,11 @@ function takeService({ journeys }: JourneyTracker, { before, after }: Change<'se
   if (service !== null && (isReplaced || !isSelected(service))) journeys.release(service.key);
 }
 
-/** Whether two versions of a Pod require the same of every output. */
-const isSame = (a: Pod, b: Pod): boolean =>
-  a.uid === b.uid &&
-  a.ready === b.ready &&
-  a.deleting === b.deleting &&
-  a.terminal === b.terminal &&
-  equalTexts(a.ips, b.ips) &&
-  equalLabels(a.labels, b.labels);
-
 /** Begins the journeys of a change of a Pod that the service auditor has evaluated. */
 export function trackPod(tracker: JourneyTracker, change: Change): void {
   if (change.resource !== 'pods' || tracker.audit === null) return;
   const { before, after } = change as Change<'pods'>;
-  if (before !== null && after !== null && isSame(before, after)) return;
+  if (before !== null && after !== null && isInSameState(before, after)) return;
   const selecting = [before, after].flatMap((pod) =>
     pod === null ? [] : tracker.listers.servicesSelecting(pod.namespace, pod.labels),
   );
@@ -183,12 +158,7 @@ const noEntry = { isReady: false, addresses: [] as readonly string[], text: '' }
 
 type DesiredEntries = Readonly<Record<JourneyOutput, typeof noEntry>>;
 
-function desiredEntries(
-  listers: Listers,
-  release: Release,
-  service: Service,
-  pod: Pod | null,
-): DesiredEntries {
+function desiredEntries(listers: Listers, release: Release, service: Service, pod: Pod | null) {
   if (pod === null || !selects(service.selector, pod.labels)) {
     return { endpoints: noEntry, endpointslices: noEntry };
   }
@@ -222,8 +192,7 @@ function startOf(
   const desired = desiredEntries(listers, audit.release, service, after);
   const changed = journeyOutputs.filter((output) => differs(old[output], desired[output]));
   if (changed.length === 0) return null;
-  const isReady = (entries: DesiredEntries): boolean =>
-    changed.some((output) => entries[output].isReady);
+  const isReady = (entries: DesiredEntries) => changed.some((output) => entries[output].isReady);
   const operation = !isReady(old) ? 'add' : isReady(desired) ? 'update' : 'remove';
   const unknown = audit.services.audited.get(service.key)?.unknown;
   const addresses = [old, desired].flatMap((entries) =>

@@ -1,6 +1,4 @@
-// Answers of a running auditor: readiness, the state for /metrics and pages, and the reports. The
-// auditor is ready when every list is complete and audited, and every required input was seen
-// within the last minute.
+// Answers of a running auditor: readiness, the state for /metrics and pages, and the reports.
 
 import type { Scraper } from '../agent/client/scraper.ts';
 import { parseTarget } from '../audit/explain/target.ts';
@@ -79,7 +77,6 @@ export function createQueries(
     nodes: () => nodeStatuses(auditor, live.fleet),
     /** Why the auditor is not ready, for people, one reason per line; null if it is ready. */
     notReady: () => whyNotReady(auditor, now()),
-    /** Why the event loop does not progress, for people; null if it does. */
     stuck: live.stuck,
   };
 }
@@ -183,7 +180,6 @@ function agentMetrics(auditor: Auditor, { status, visits, bytes }: Scraper): Age
   };
 }
 
-/** Why the auditor is not ready, one reason per line; `null` if it is ready. */
 function whyNotReady(auditor: Auditor, now: number): string | null {
   const { progress } = auditor;
   if (auditor.serviceAuditor() === null) {

@@ -29,7 +29,6 @@ export const createSamples = () => ({
   ...createMeasurements(),
   /** Convergence samples of the last hours, for charts. */
   history: createLagHistory(),
-  /** The worst lags of the last day. */
   worst: {
     journeys: createTopSamples<EndedJourney>(keptWorst),
     convergence: createTopSamples<ConvergenceSample>(keptWorst),

@@ -1,8 +1,6 @@
 // Sums over all Services, for metrics and pages. Of a changed Service, what it added is subtracted
 // and what it adds now is added (docs/decisions/0017-a-scrape-recounts-only-changed-services.md).
-//
-// Changed Services wait for the next `refreshTotals`, since most of them change again. Beyond
-// `maxWaiting`, each change recounts the Service that has waited for longest.
+// Changed Services wait for the next `refreshTotals`, since most of them change again.
 
 import type { CapacityCounts } from '../audit/measure/endpoint-counts.ts';
 import {
@@ -21,6 +19,7 @@ import type { StaleResources } from '../audit/service/verdict.ts';
 import type { Summary } from '../audit/summary.ts';
 import { addShare, createTotals, shareOf, summaryOf } from '../audit/summary.ts';
 import { addCounts } from '../model/counts.ts';
+import { equalLists } from '../model/equality.ts';
 import type { EndpointSlice, Key } from '../model/objects.ts';
 import type { ServiceNumbers } from '../output/metrics/service-rows.ts';
 import type { HintCounts } from '../output/metrics/state.ts';
@@ -78,8 +77,7 @@ function recount(totals: ServiceTotals, services: ServiceAuditor, key: Key, audi
   totals.waiting.delete(key);
   const before = totals.services.get(key) ?? null;
   const audited = services.audited.get(key);
-  const after =
-    audited === undefined ? null : countService(totals, services, audited, before, audits);
+  const after = audited ? countService(totals, services, audited, before, audits) : null;
   if (before !== null) add(totals, before, -1);
   if (after === null) totals.services.delete(key);
   else {
@@ -95,10 +93,6 @@ function setMember(keys: Set<Key>, key: Key, isMember: boolean): void {
   if (isMember) keys.add(key);
   else keys.delete(key);
 }
-
-/** Objects never change, so lists of the same objects are equal. */
-const isSame = (a: readonly EndpointSlice[], b: readonly EndpointSlice[]): boolean =>
-  a === b || (a.length === b.length && a.every((slice, index) => slice === b[index]));
 
 function add(totals: ServiceTotals, counts: ServiceCounts, by: 1 | -1): void {
   addShare(totals.verdicts, counts.share, by);
@@ -143,7 +137,8 @@ function countService(
   const controllerSlices = slicesOf(listers, record, 'controller');
   const mirrored = slicesOf(listers, record, 'mirror');
   const slices = mirrored.length === 0 ? controllerSlices : [...controllerSlices, ...mirrored];
-  const isKnown = before !== null && isSame(before.slicesCounted, slices);
+  // Objects never change, so lists of the same objects are equal.
+  const isKnown = before !== null && equalLists(before.slicesCounted, slices, Object.is);
   const counts = isKnown ? before : countSlices(slices, controllerSlices, totals.fill.max);
   return {
     ...counts,

@@ -45,18 +45,10 @@ const isSamePort = (a: Port, b: Port): boolean =>
 export const equalPorts = (a: readonly Port[], b: readonly Port[]): boolean =>
   equalLists(a, b, isSamePort);
 
-/** Whether two lists of owners are equal, in their order. */
+const ownerFields = ['uid', 'kind', 'name', 'apiVersion', 'controller'] as const;
+
 export const equalOwners = (a: EndpointSlice['owners'], b: EndpointSlice['owners']): boolean =>
-  equalLists(
-    a,
-    b,
-    (x, y) =>
-      x.uid === y.uid &&
-      x.kind === y.kind &&
-      x.name === y.name &&
-      x.apiVersion === y.apiVersion &&
-      x.controller === y.controller,
-  );
+  equalLists(a, b, (x, y) => ownerFields.every((field) => x[field] === y[field]));
 
 /** Without regard to their IPs. */
 export function equalAddresses(a: EndpointAddress, b: EndpointAddress): boolean {
@@ -70,7 +62,6 @@ export function equalAddresses(a: EndpointAddress, b: EndpointAddress): boolean 
   );
 }
 
-/** Whether two endpoints of slices say the same. */
 export function equalEndpoints(a: Endpoint, b: Endpoint): boolean {
   if (a === b) return true;
   return (
@@ -88,7 +79,4 @@ export function equalEndpoints(a: Endpoint, b: Endpoint): boolean {
 }
 
 export const isSameToHints = (a: Node | null, b: Node | null): boolean =>
-  a?.zone === b?.zone &&
-  a?.ready === b?.ready &&
-  a?.cpuMillis === b?.cpuMillis &&
-  a?.controlPlane === b?.controlPlane;
+  (['zone', 'ready', 'cpuMillis', 'controlPlane'] as const).every((it) => a?.[it] === b?.[it]);

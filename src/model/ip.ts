@@ -96,11 +96,17 @@ function isPlain(text: string): boolean {
 export const canonicalIP = (text: string): string =>
   isPlain(text) ? text : (parseIP(text)?.text ?? text);
 
+/** `v1.IPFamily`. */
+export type IPFamily = 'IPv4' | 'IPv6';
+
+/** The family of a text that is an address. */
+export const familyOf = (address: string): IPFamily => (address.includes(':') ? 'IPv6' : 'IPv4');
+
 export interface CIDR extends Range {
-  readonly family: 'IPv4' | 'IPv6';
+  readonly family: IPFamily;
 }
 
-export const everything: Readonly<Record<CIDR['family'], CIDR>> = {
+export const everything: Readonly<Record<IPFamily, CIDR>> = {
   IPv4: { family: 'IPv4', low: 0, high: 0xffffffff },
   IPv6: { family: 'IPv6', low: 0n, high: 2n ** 128n - 1n },
 };
@@ -127,7 +133,6 @@ export function parseCIDR(text: string): CIDR | null {
   return range && { family: typeof address === 'number' ? 'IPv4' : 'IPv6', ...range };
 }
 
-/** Whether an address is in the range. */
 export const isWithin = (address: Address, { low, high }: Range): boolean =>
   address >= low && address <= high && typeof address === typeof low;
 

@@ -23,13 +23,11 @@ export function newest(a: string, b: string): string {
   return compareVersions(a, b) === -1 ? b : a;
 }
 
-export type VersionVerdict = 'new' | 'repeated' | 'stale';
-
 /** A deletion is new with the same version, too: old servers send the last one. */
 export function versionVerdict(
   known: string,
   event: { readonly type: string; readonly object: { readonly resourceVersion: string } },
-): VersionVerdict {
+): 'new' | 'repeated' | 'stale' {
   const order = compareVersions(event.object.resourceVersion, known);
   if (order === -1) return 'stale';
   return order === 0 && event.type !== 'deleted' ? 'repeated' : 'new';

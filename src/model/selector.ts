@@ -15,7 +15,6 @@ export function selects(selector: Labels | null, labels: Labels): boolean {
   return pairs > 0;
 }
 
-/** Whether two label maps hold the same pairs. */
 export function equalLabels(a: Labels, b: Labels): boolean {
   if (a === b) return true;
   const keys = Object.keys(a);

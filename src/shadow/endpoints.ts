@@ -14,6 +14,7 @@
 // ports of the same name and number (the API forbids them).
 
 import { getOrInsert } from '../model/get-or-insert.ts';
+import { familyOf } from '../model/ip.ts';
 import type { EndpointAddress, Endpoints, Labels, Pod, Port, Service } from '../model/objects.ts';
 import { label, manager, portKey } from '../model/objects.ts';
 import { addressesOf, carriesHostname, isListed, resolvePorts } from './pod.ts';
@@ -36,7 +37,7 @@ export function primaryFamily(service: Service, pod: Pod): string {
   const first = service.ipFamilies[0];
   if (first !== undefined) return first;
   const address = isHeadless(service) ? (pod.ips[0] ?? '') : service.clusterIP;
-  return address.includes(':') ? 'IPv6' : 'IPv4';
+  return familyOf(address);
 }
 
 /**
@@ -201,8 +202,7 @@ export function truncation(subsets: readonly SubsetCounts[]) {
   const cutsReady = ready > endpointsCapacity;
   /** How many addresses of the cut kind (ready or not) remain over all subsets. */
   const kept = cutsReady ? endpointsCapacity : endpointsCapacity - ready;
-  const share = (count: number): number =>
-    Math.ceil((count / (cutsReady ? ready : notReady)) * kept);
+  const share = (size: number): number => Math.ceil((size / (cutsReady ? ready : notReady)) * kept);
   /** The most addresses that remain of each subset. */
   const shares = subsets.map((subset) => ({
     portKeys: subset.portKeys,

@@ -11,16 +11,9 @@
 // meaning upstream), and hints (hints.ts).
 
 import { isOfUid } from '../model/equality.ts';
-import type {
-  AddressType,
-  EndpointSlice,
-  Labels,
-  Node,
-  Pod,
-  Port,
-  PortMapKey,
-  Service,
-} from '../model/objects.ts';
+import type { IPFamily } from '../model/ip.ts';
+import { familyOf } from '../model/ip.ts';
+import type { AddressType, EndpointSlice, Labels, Node, Pod, Service } from '../model/objects.ts';
 import { label, manager } from '../model/objects.ts';
 import { isHeadless } from './endpoints.ts';
 import { addressesOf, carriesHostname, isListed, resolvePorts } from './pod.ts';
@@ -30,23 +23,9 @@ import type { Release } from './release.ts';
 export const defaultMaxEndpointsPerSlice = 100;
 
 /** The endpoint of a pod in slices of one address type. */
-export interface ExpectedEndpoint {
-  readonly addressType: AddressType;
-  readonly addresses: readonly string[];
-  readonly ready: boolean;
-  readonly serving: boolean;
-  readonly terminating: boolean;
-  readonly hostname: string | null;
-  readonly node: string | null;
-  /** null if the Node has no zone; undefined if Nodes are not known and any zone may be right. */
-  readonly zone: string | null | undefined;
-  readonly pod: Pod;
-  readonly ports: readonly Port[];
-  readonly portMap: PortMapKey;
-}
+export type ExpectedEndpoint = Readonly<ReturnType<typeof expectedEndpoints>[number]>;
 
-const isFamily = (family: string): family is 'IPv4' | 'IPv6' =>
-  family === 'IPv4' || family === 'IPv6';
+const isFamily = (name: string): name is IPFamily => name === 'IPv4' || name === 'IPv6';
 
 /** The address types that the Service's slices must have. `utils.go` getAddressTypesForService. */
 export function addressTypesOf(service: Service): readonly AddressType[] {
@@ -55,7 +34,7 @@ export function addressTypesOf(service: Service): readonly AddressType[] {
   const types = ipFamilies.filter(isFamily);
   if (types.length > 0) return types;
   if (isHeadless(service)) return ['IPv4', 'IPv6'];
-  return [service.clusterIP.includes(':') ? 'IPv6' : 'IPv4'];
+  return [familyOf(service.clusterIP)];
 }
 
 /** Whether slices omit a pod because its Node does not exist (null); the controller retries it. */
@@ -72,14 +51,13 @@ export function expectedEndpoints(
   pod: Pod,
   node: Node | null | undefined,
   release: Release,
-): ExpectedEndpoint[] {
+) {
   if (!isListed(pod, true) || isStranded(service, node)) return [];
   const { ports, portMap } = resolvePorts(service, pod, release.sidecarPortsInSlices);
-  const expected: ExpectedEndpoint[] = [];
-  for (const addressType of addressTypesOf(service)) {
-    const addresses = addressesOf(pod, addressType);
-    if (addresses.length === 0) continue;
-    expected.push({
+  return addressTypesOf(service).flatMap((addressType) => {
+    const addresses: readonly string[] = addressesOf(pod, addressType);
+    if (addresses.length === 0) return [];
+    return {
       addressType,
       addresses,
       ready: service.publishNotReadyAddresses || (pod.ready && !pod.deleting),
@@ -87,13 +65,13 @@ export function expectedEndpoints(
       terminating: pod.deleting,
       hostname: carriesHostname(service, pod) ? pod.hostname : null,
       node: pod.node === '' ? null : pod.node,
+      /** null if the Node has no zone; undefined if Nodes are not known: any may be right. */
       zone: node === undefined ? undefined : node === null || node.zone === '' ? null : node.zone,
       pod,
       ports,
       portMap,
-    });
-  }
-  return expected;
+    };
+  });
 }
 
 /** Labels of slices that are never taken from the Service. `utils.go` isReservedLabelKey. */

@@ -38,7 +38,7 @@ export const isMirrorable = (endpoints: Endpoints): boolean =>
   !Object.hasOwn(endpoints.annotations, annotation.leader);
 
 /** Whether a change of a Service enqueues it for mirroring; null if it did or does not exist. */
-export function mirroringWokenByService(before: Service | null, after: Service | null): boolean {
+export function wakesMirroring(before: Service | null, after: Service | null): boolean {
   if (before === null || after === null) return (after ?? before)?.selector === null;
   return (before.selector === null) !== (after.selector === null);
 }

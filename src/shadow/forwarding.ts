@@ -14,7 +14,7 @@
 // names here, so both outcomes are right; IPVS; which of two Services with one address and port
 // comes first (each is right).
 
-import { isWithinAny } from '../model/ip.ts';
+import { familyOf, isWithinAny } from '../model/ip.ts';
 import type { EndpointSlice, Key, Node, Service } from '../model/objects.ts';
 import { label } from '../model/objects.ts';
 import type { Packet, Protocol, ProxyConfig } from '../model/proxy-config.ts';
@@ -81,11 +81,10 @@ export function expectedForwarding(
   config: ProxyConfig,
   localAddresses?: readonly string[],
 ) {
-  const rules = proxyRules(config);
-  const place = { node: node.name, zone: node.zone };
+  const rules = proxyRules(config, node);
   const ports: ProxiedPort[] = [];
   for (const service of services) {
-    ports.push(...proxiedPorts(service, slices.get(service.key) ?? [], place, rules));
+    ports.push(...proxiedPorts(service, slices.get(service.key) ?? [], rules));
   }
   const thisNode = proxyNode(node, config, localAddresses);
   const context: Context = {
@@ -143,8 +142,7 @@ function frontendsAtAddresses(port: ProxiedPort): Frontend[] {
 function frontendsAtNode(port: ProxiedPort, { thisNode, config }: Context): Frontend[] {
   const loopback = port.family === 'IPv4' ? '127.0.0.1' : '::1';
   const addresses = [...thisNode.addresses, loopback].filter(
-    (address) =>
-      address.includes(':') === (port.family === 'IPv6') && thisNode.servesNodePorts(address),
+    (address) => familyOf(address) === port.family && thisNode.servesNodePorts(address),
   );
   const at = (kind: FrontendKind, protocol: Protocol, dport: number): Frontend[] =>
     dport === 0 ? [] : addresses.map((address) => ({ port, kind, address, protocol, dport }));
@@ -184,8 +182,7 @@ function outcomeKey(outcome: ExpectedOutcome): string {
 function nodePortFrontends({ thisNode, byNodePort }: Context, packet: Packet): readonly Frontend[] {
   const { dst: address, protocol, dport } = packet;
   if (!thisNode.isLocal(address)) return [];
-  const family = address.includes(':') ? 'IPv6' : 'IPv4';
-  const ports = byNodePort.get(nodePortKey(family, protocol, dport)) ?? [];
+  const ports = byNodePort.get(nodePortKey(familyOf(address), protocol, dport)) ?? [];
   return ports.map((port) => ({ port, kind: 'node port', address, protocol, dport }));
 }
 
@@ -193,10 +190,7 @@ const pass: ExpectedOutcome = { kind: 'pass' };
 const reject: ExpectedOutcome = { kind: 'reject' };
 const drop: ExpectedOutcome = { kind: 'drop' };
 
-function outcomesWithoutService(
-  { config, clusterIPs, thisNode }: Context,
-  { dst }: Packet,
-): readonly ExpectedOutcome[] {
+function outcomesWithoutService({ config, clusterIPs, thisNode }: Context, { dst }: Packet) {
   if (config.mode !== 'nftables' || thisNode.isLocal(dst)) return [pass];
   return clusterIPs.has(dst) ? [reject] : [pass, drop];
 }
@@ -208,7 +202,7 @@ function outcomeAt(
   frontend: Frontend,
   usable: UsableEndpoints,
 ): ExpectedOutcome {
-  const { thisNode, config } = context;
+  const { thisNode, config, rules } = context;
   const { port, kind } = frontend;
   if (kind === 'load balancer IP' && !isAllowed(context, packet, port)) {
     if (config.mode === 'nftables' || usable.any) return drop;
@@ -218,10 +212,12 @@ function outcomeAt(
   }
   const { endpoints, isMarked } = choose(context, packet, frontend, usable);
   if (endpoints.length === 0) return untranslated(context, packet, frontend, usable);
-  const masqueraded = endpoints.map((endpoint): [string, boolean] => [
-    endpoint.text,
-    isMasqueraded(context, packet, endpoint, isMarked),
-  ]);
+  const isMasqueraded = ({ ip, local }: ProxyEndpoint): boolean => {
+    // A packet from elsewhere to the node itself goes to INPUT, never to POSTROUTING.
+    if (packet.from !== 'node' && thisNode.isLocal(ip)) return false;
+    return isMarked || (packet.src === ip && (local || !rules.localHairpins));
+  };
+  const masqueraded = endpoints.map((it) => [it.text, isMasqueraded(it)] as const);
   const { affinitySeconds } = port;
   return { kind: 'endpoints', endpoints: new Map(masqueraded), affinitySeconds };
 }
@@ -267,15 +263,4 @@ function untranslated(
   if (kind === 'cluster IP' || config.mode === 'nftables') return outcome;
   // INPUT and FORWARD jump to KUBE-EXTERNAL-SERVICES, OUTPUT does not.
   return packet.from === 'node' && !thisNode.isLocal(packet.dst) ? pass : outcome;
-}
-
-function isMasqueraded(
-  { thisNode, rules }: Context,
-  { src, from }: Packet,
-  { ip, local }: ProxyEndpoint,
-  isMarked: boolean,
-): boolean {
-  // A packet from elsewhere to the node itself goes to INPUT, never to POSTROUTING.
-  if (from !== 'node' && thisNode.isLocal(ip)) return false;
-  return isMarked || (src === ip && (local || !rules.localHairpins));
 }

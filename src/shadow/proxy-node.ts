@@ -6,12 +6,10 @@
 // Left out: KubeProxyNFTablesLocalhostNodePorts, which is off: its rules reject packets of the node
 // itself to node ports of loopback addresses, where nftables mode has no frontends.
 
-import type { CIDR } from '../model/ip.ts';
-import { everything, isWithinAny, parseCIDR, parseIP } from '../model/ip.ts';
+import type { CIDR, IPFamily } from '../model/ip.ts';
+import { everything, familyOf, isWithinAny, parseCIDR, parseIP } from '../model/ip.ts';
 import type { Node } from '../model/objects.ts';
 import type { Packet, ProxyConfig } from '../model/proxy-config.ts';
-
-type Family = 'IPv4' | 'IPv6';
 
 export type ProxyNode = ReturnType<typeof proxyNode>;
 
@@ -48,8 +46,6 @@ export function proxyNode(
   };
 }
 
-const familyOf = (address: string): Family => (address.includes(':') ? 'IPv6' : 'IPv4');
-
 const nodeAddressesOf = ({ addresses, externalIPs }: Node): readonly string[] =>
   canonical([...addresses, ...externalIPs]);
 
@@ -58,8 +54,8 @@ const canonical = (texts: readonly string[]): string[] => [
 ];
 
 /** GetNodeHostIPs; an address to bind to comes first. */
-function nodeIPsOf(node: Node, { bindAddress }: ProxyConfig): Record<Family, string> {
-  const found: Record<Family, string> = { ...loopback };
+function nodeIPsOf(node: Node, { bindAddress }: ProxyConfig): Record<IPFamily, string> {
+  const found: Record<IPFamily, string> = { ...loopback };
   for (const ip of [...nodeAddressesOf(node)].reverse()) found[familyOf(ip)] = ip;
   const bound = parseIP(bindAddress);
   if (bound !== null && !['0.0.0.0', '::'].includes(bound.text)) found[bound.family] = bound.text;
@@ -86,7 +82,7 @@ export function refusedNodePortAddress({ minor, nodePortAddresses: list }: Proxy
 /** expandNodePortAddressKeywords, NewNodePortAddresses and GetNodeIPs, for local addresses. */
 function nodePortsAt(
   { mode, nodePortAddresses, localhostNodePorts }: ProxyConfig,
-  nodeIP: Readonly<Record<Family, string>>,
+  nodeIP: Readonly<Record<IPFamily, string>>,
 ): (address: string) => boolean {
   const own = [nodeIP.IPv4, nodeIP.IPv6].filter((address) => !isLoopback(address));
   const rangesOf = (text: string): readonly (CIDR | null)[] => {
@@ -109,18 +105,17 @@ function nodePortsAt(
   };
 }
 
-function ofFamily(cidrs: readonly CIDR[], family: Family): readonly CIDR[] {
+function ofFamily(cidrs: readonly CIDR[], family: IPFamily): readonly CIDR[] {
   const own = cidrs.filter((cidr) => cidr.family === family);
   return own.length === 0 ? [everything[family]] : own;
 }
 
-/** Whether the range has an address of 127.0.0.0/8. */
 const reachesLocalhost = ({ low, high }: CIDR): boolean => low <= 0x7fffffff && high >= 0x7f000000;
 
 type Detector = (packet: Packet) => boolean;
 
 /** The first range of each family counts, as upstream. */
-function detectorsOf(node: Node, config: ProxyConfig): Record<Family, Detector | null> {
+function detectorsOf(node: Node, config: ProxyConfig): Record<IPFamily, Detector | null> {
   switch (config.detectLocalMode) {
     case 'ClusterCIDR':
     case '':
@@ -136,9 +131,9 @@ function detectorsOf(node: Node, config: ProxyConfig): Record<Family, Detector |
   }
 }
 
-function byRange(texts: readonly string[]): Record<Family, Detector | null> {
+function byRange(texts: readonly string[]): Record<IPFamily, Detector | null> {
   const cidrs = texts.map(parseCIDR).filter((cidr) => cidr !== null);
-  const detector = (family: Family): Detector | null => {
+  const detector = (family: IPFamily): Detector | null => {
     const range = cidrs.find((cidr) => cidr.family === family);
     if (range === undefined) return null;
     return ({ src }) => isWithinAny(src, [range]);
@@ -147,7 +142,7 @@ function byRange(texts: readonly string[]): Record<Family, Detector | null> {
 }
 
 /** Packets of the node's own processes have no input interface. */
-function byInterface(fits: (name: string) => boolean): Record<Family, Detector> {
+function byInterface(fits: (name: string) => boolean): Record<IPFamily, Detector> {
   const detector: Detector = ({ from, iif }) => from !== 'node' && iif !== undefined && fits(iif);
   return { IPv4: detector, IPv6: detector };
 }

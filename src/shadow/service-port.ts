@@ -3,13 +3,15 @@
 // informers' selectors of cmd/kube-proxy/app/server.go, kubernetes@v1.36.3. `proxyRules` has the
 // differences of older releases.
 
-import type { CIDR } from '../model/ip.ts';
+import type { CIDR, IPFamily } from '../model/ip.ts';
 import { everything, parseCIDR, parseIP } from '../model/ip.ts';
-import type { EndpointSlice, Service, ServicePort } from '../model/objects.ts';
+import type { EndpointSlice, Node, Service, ServicePort } from '../model/objects.ts';
 import { label } from '../model/objects.ts';
 import type { Protocol, ProxyConfig } from '../model/proxy-config.ts';
-import type { EndpointRules, UsableEndpoints } from './topology.ts';
+import type { UsableEndpoints } from './topology.ts';
 import { categorize, endpointSets } from './topology.ts';
+
+type Place = Pick<Node, 'name' | 'zone'>;
 
 export type ProxyRules = ReturnType<typeof proxyRules>;
 
@@ -17,14 +19,13 @@ export type ProxyRules = ReturnType<typeof proxyRules>;
  * Differences between releases of kube-proxy that packets show. Read from the sources of 1.32.13,
  * 1.33.13, 1.34.3, 1.35.4 and 1.36.3; others use the nearest.
  */
-export function proxyRules({ mode, minor, featureGates }: ProxyConfig) {
+export function proxyRules({ mode, minor, featureGates }: ProxyConfig, { name, zone }: Place) {
   const recent = minor >= 36;
-  const endpointRules: EndpointRules = {
-    nodeHints: minor >= 35 || (featureGates.PreferSameTrafficDistribution ?? minor >= 34),
-    prefers: recent ? 'running' : 'local',
-  };
   return {
-    ...endpointRules,
+    node: name,
+    zone,
+    nodeHints: minor >= 35 || (featureGates.PreferSameTrafficDistribution ?? minor >= 34),
+    prefers: recent ? ('running' as const) : ('local' as const),
     /** kube-proxy ignores a Service with the headless label and a cluster IP (up to 1.35). */
     skipsHeadlessLabel: !recent,
     /** kube-proxy ignores slices with the label service-proxy-name (up to 1.35). */
@@ -38,16 +39,7 @@ export function proxyRules({ mode, minor, featureGates }: ProxyConfig) {
 }
 
 /** A port of a Service in one address family, as kube-proxy serves it. */
-export interface ProxiedPort extends Readonly<ReturnType<typeof sharedOf>> {
-  /** `namespace/name:port`; without a colon where the port has no name. */
-  readonly name: string;
-  readonly protocol: Protocol;
-  readonly port: number;
-  /** 0: none. */
-  readonly nodePort: number;
-  /** Possible sets of endpoints; the node uses one of them. null if there are too many. */
-  readonly usable: readonly UsableEndpoints[] | null;
-}
+export type ProxiedPort = Readonly<ReturnType<typeof proxiedPorts>[number]>;
 
 function isServed(service: Service, rules: ProxyRules): boolean {
   if (service.clusterIP === '' || service.clusterIP === 'None') return false;
@@ -57,7 +49,7 @@ function isServed(service: Service, rules: ProxyRules): boolean {
 }
 
 /** GetClusterIPByFamily. */
-function clusterIPOf(service: Service, family: 'IPv4' | 'IPv6'): string | null {
+function clusterIPOf(service: Service, family: IPFamily): string | null {
   if (service.ipFamilies.length === 0) {
     const ip = parseIP(service.clusterIP);
     return ip?.family === family ? ip.text : null;
@@ -80,18 +72,12 @@ function sourceRangesOf(service: Service, family: string): readonly CIDR[] {
 
 const protocols: Readonly<Record<string, Protocol>> = { TCP: 'tcp', UDP: 'udp', SCTP: 'sctp' };
 
-export interface ProxyPlacement {
-  readonly node: string;
-  readonly zone: string;
-}
-
 /** The ports of a Service that kube-proxy serves; `slices` are those that name it. */
 export function proxiedPorts(
   service: Service,
   slices: readonly EndpointSlice[],
-  place: ProxyPlacement,
   rules: ProxyRules,
-): ProxiedPort[] {
+) {
   if (!isServed(service, rules)) return [];
   const seen = slices.filter(
     ({ labels }) =>
@@ -106,18 +92,23 @@ export function proxiedPorts(
       const protocol = protocols[port.protocol];
       if (protocol === undefined) return [];
       const name = port.name === '' ? service.key : `${service.key}:${port.name}`;
-      const usable = usableOf(shared, seen, port, place, rules);
-      return { ...shared, name, protocol, port: port.port, nodePort: port.nodePort, usable };
+      return {
+        ...shared,
+        key: `${name} ${protocol} ${family}`,
+        /** `namespace/name:port`; without a colon where the port has no name. */
+        name,
+        protocol,
+        port: port.port,
+        /** 0: none. */
+        nodePort: port.nodePort,
+        /** Possible sets of endpoints; the node uses one of them. null if there are too many. */
+        usable: usableOf(shared, seen, port, rules),
+      };
     });
   });
 }
 
-function sharedOf(
-  service: Service,
-  family: 'IPv4' | 'IPv6',
-  clusterIP: string,
-  { externalIPs }: ProxyRules,
-) {
+function sharedOf(service: Service, family: IPFamily, clusterIP: string, rules: ProxyRules) {
   const accessible =
     service.type === 'LoadBalancer' ||
     service.type === 'NodePort' ||
@@ -130,7 +121,7 @@ function sharedOf(
     family,
     /** Addresses in canonical form. */
     clusterIP,
-    externalIPs: externalIPs ? ofFamily(service.externalIPs, family) : [],
+    externalIPs: rules.externalIPs ? ofFamily(service.externalIPs, family) : [],
     loadBalancerIPs: ofFamily(service.loadBalancerIPs, family),
     /** Sources that may use the load balancer IPs; empty for all. */
     sourceRanges: sourceRangesOf(service, family),
@@ -145,7 +136,6 @@ function usableOf(
   shared: ReturnType<typeof sharedOf>,
   slices: readonly EndpointSlice[],
   { name, protocol, nodePort }: ServicePort,
-  { node, zone }: ProxyPlacement,
   rules: ProxyRules,
 ): readonly UsableEndpoints[] | null {
   const { family, internalLocal, externalLocal, externalIPs, loadBalancerIPs } = shared;
@@ -154,6 +144,6 @@ function usableOf(
     cluster: !internalLocal || external,
     local: internalLocal || (externalLocal && external),
   };
-  const sets = endpointSets(slices, { name, protocol, family }, node, rules);
-  return sets?.map((endpoints) => categorize(endpoints, uses, node, zone)) ?? null;
+  const sets = endpointSets(slices, { name, protocol, family }, rules);
+  return sets?.map((endpoints) => categorize(endpoints, uses, rules)) ?? null;
 }

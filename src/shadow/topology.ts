@@ -7,10 +7,14 @@
 // possible sets; nearly always it has one member.
 
 import { getOrInsert } from '../model/get-or-insert.ts';
+import type { IPFamily } from '../model/ip.ts';
 import { joinHostPort, parseIP } from '../model/ip.ts';
 import type { Endpoint, EndpointSlice, ServicePort } from '../model/objects.ts';
 
+/** A kube-proxy, as far as its choice of endpoints depends on it. */
 export interface EndpointRules {
+  readonly node: string;
+  readonly zone: string;
   /** Hints by node count: PreferSameTrafficDistribution. */
   readonly nodeHints: boolean;
   /** The preferred entry of a duplicate address: a running one (since 1.36) or a local one. */
@@ -23,7 +27,7 @@ export type ProxyEndpoint = Readonly<NonNullable<ReturnType<typeof proxyEndpoint
 export type UsableEndpoints = Readonly<ReturnType<typeof categorize>>;
 
 /** A Service port in one family; the protocol is as the API writes it, `TCP`. */
-type FamilyPort = Pick<ServicePort, 'name' | 'protocol'> & { readonly family: 'IPv4' | 'IPv6' };
+type FamilyPort = Pick<ServicePort, 'name' | 'protocol'> & { readonly family: IPFamily };
 
 /** The limit of possible sets. */
 const possibleSets = 64;
@@ -32,13 +36,12 @@ const possibleSets = 64;
 export function endpointSets(
   slices: readonly EndpointSlice[],
   port: FamilyPort,
-  node: string,
   rules: EndpointRules,
 ): readonly (readonly ProxyEndpoint[])[] | null {
   const listed = new Map<string, ProxyEndpoint[][]>();
   for (const slice of slices) {
     if (slice.addressType !== port.family) continue;
-    for (const [text, entries] of endpointsIn(slice, port, node, rules)) {
+    for (const [text, entries] of endpointsIn(slice, port, rules)) {
       getOrInsert(listed, text, () => []).push(entries);
     }
   }
@@ -52,17 +55,12 @@ export function endpointSets(
   return sets;
 }
 
-function endpointsIn(
-  slice: EndpointSlice,
-  { name, protocol }: FamilyPort,
-  node: string,
-  rules: EndpointRules,
-): Map<string, ProxyEndpoint[]> {
+function endpointsIn(slice: EndpointSlice, { name, protocol }: FamilyPort, rules: EndpointRules) {
   const found = new Map<string, ProxyEndpoint[]>();
   for (const { name: portName, protocol: portProtocol, port } of slice.ports) {
     if (portName !== name || portProtocol !== protocol || port === null || port === 0) continue;
     for (const endpoint of slice.endpoints) {
-      const entry = proxyEndpoint(endpoint, port, node, rules);
+      const entry = proxyEndpoint(endpoint, port, rules);
       if (entry !== null) getOrInsert(found, entry.text, () => []).push(entry);
     }
   }
@@ -72,12 +70,7 @@ function endpointsIn(
 const nowhere: readonly string[] = [];
 
 /** null conditions mean ready, serving and not terminating, as upstream. */
-function proxyEndpoint(
-  endpoint: Endpoint,
-  port: number,
-  node: string,
-  { nodeHints }: EndpointRules,
-) {
+function proxyEndpoint(endpoint: Endpoint, port: number, { node, nodeHints }: EndpointRules) {
   const ip = parseIP(endpoint.addresses[0] ?? '')?.text;
   if (ip === undefined) return null;
   const terminating = endpoint.terminating ?? false;
@@ -111,32 +104,22 @@ function keptOf(lists: readonly ProxyEndpoint[][], rules: EndpointRules): ProxyE
 export function categorize(
   endpoints: readonly ProxyEndpoint[],
   uses: { readonly cluster: boolean; readonly local: boolean },
-  node: string,
-  zone: string,
+  rules: EndpointRules,
 ) {
   const ready = endpoints.filter((entry) => entry.ready);
   const lastResorts = endpoints.filter((entry) => entry.lastResort);
-  let cluster: readonly ProxyEndpoint[] = [];
-  let local: readonly ProxyEndpoint[] = [];
-  if (uses.cluster) {
-    cluster = hinted(ready, node, zone);
-    if (cluster.length === 0) cluster = lastResorts;
-  }
-  if (uses.local) {
-    local = ready.filter((entry) => entry.local);
-    if (local.length === 0) local = lastResorts.filter((entry) => entry.local);
-  }
+  const orElse = (list: readonly ProxyEndpoint[], others: readonly ProxyEndpoint[]) =>
+    list.length > 0 ? list : others;
+  const isLocal = ({ local }: ProxyEndpoint): boolean => local;
+  const cluster = uses.cluster ? orElse(hinted(ready, rules), lastResorts) : [];
+  const local = uses.local ? orElse(ready.filter(isLocal), lastResorts.filter(isLocal)) : [];
   const any = cluster.length > 0 || (uses.local && ready.length + lastResorts.length > 0);
   /** `any`: some node has usable endpoints. `all`: usable or not. */
   return { cluster, local, any, all: endpoints };
 }
 
 /** Endpoints with a hint for this node, or for its zone; all if one has none, or none fits. */
-function hinted(
-  ready: readonly ProxyEndpoint[],
-  node: string,
-  zone: string,
-): readonly ProxyEndpoint[] {
+function hinted(ready: readonly ProxyEndpoint[], { node, zone }: EndpointRules) {
   for (const [key, here] of [
     ['nodes', node],
     ['zones', zone],

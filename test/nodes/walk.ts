@@ -18,7 +18,6 @@ import type {
   ReportedBehavior,
 } from '../../src/audit/node/observation.ts';
 import { behaviorOfReport, behaviorOfRules, configOf } from '../../src/audit/node/observation.ts';
-import { proxiedPortKey } from '../../src/audit/node/probes.ts';
 import { project } from '../../src/cluster/decode/json-objects.ts';
 import { readProxyConfig } from '../../src/cluster/decode/proxy-config.ts';
 import { addressIn, parseCIDR } from '../../src/model/ip.ts';
@@ -161,9 +160,9 @@ export function summarizeNode(input: NodeInput): NodeAuditSummary {
   const { differences, coverage, unknown } = auditNode(input);
   const { frontends } = input.rules;
   const findings = aggregateFindings(node.name, differences, coverage, frontends).map(summaryOf);
-  const names = new Set(forwarding.ports.map(proxiedPortKey));
+  const names = new Set(forwarding.ports.map(({ key }) => key));
   const harmful = differences.filter(({ harmless }) => !harmless);
-  const different = new Set(harmful.flatMap(({ port }) => (port ? proxiedPortKey(port) : [])));
+  const different = new Set(harmful.flatMap(({ port }) => port?.key ?? []));
   const unknowns = [...unknown].filter((name) => !different.has(name)).length;
   const conform = names.size - different.size - unknowns;
   return { findings, conform, different: different.size, unknown: unknowns };

@@ -4,11 +4,7 @@ import { describe, expect, test } from 'vitest';
 
 import type { Labels } from '../../src/model/objects.ts';
 import { annotation, label } from '../../src/model/objects.ts';
-import {
-  isMirrorable,
-  mirroringWokenByService,
-  wakesOfPodUpdate,
-} from '../../src/shadow/event-handlers.ts';
+import { isMirrorable, wakesMirroring, wakesOfPodUpdate } from '../../src/shadow/event-handlers.ts';
 import { containerPort, endpoints, pod, service } from '../build.ts';
 
 type Pods = Parameters<typeof pod>[0];
@@ -59,7 +55,7 @@ describe('isMirrorable', () => {
   });
 });
 
-describe('mirroringWokenByService', () => {
+describe('wakesMirroring', () => {
   const selected = service();
   const selectorless = service({ selector: null });
   const cases: [string, typeof selected | null, typeof selected | null, boolean][] = [
@@ -73,6 +69,6 @@ describe('mirroringWokenByService', () => {
     ['something else', selectorless, service({ selector: null, ports: [] }), false],
   ];
   test.each(cases)('%s', (_, before, after, want) => {
-    expect(mirroringWokenByService(before, after)).toBe(want);
+    expect(wakesMirroring(before, after)).toBe(want);
   });
 });

@@ -9,11 +9,11 @@ import { proxiedPorts, proxyRules } from '../../src/shadow/service-port.ts';
 import type { Of } from '../build.ts';
 import { service, servicePort, slice } from '../build.ts';
 
-const place = { node: 'node-a', zone: 'zone-a' };
+const place = { name: 'node-a', zone: 'zone-a' };
 const rulesOf = (minor: number, mode: 'iptables' | 'nftables' = 'iptables') =>
-  proxyRules(defaultProxyConfig(mode, minor));
+  proxyRules(defaultProxyConfig(mode, minor), place);
 const read = (more: Of<Service>, minor = 36) =>
-  proxiedPorts(service(more), [slice()], place, rulesOf(minor));
+  proxiedPorts(service(more), [slice()], rulesOf(minor));
 
 describe('proxyRules', () => {
   test.each<[number, boolean, string, boolean, boolean]>([
@@ -30,7 +30,7 @@ describe('proxyRules', () => {
 
   test('gates count while they can be set', () => {
     const gated = (minor: number, gates: Record<string, boolean>) =>
-      proxyRules({ ...defaultProxyConfig('iptables', minor), featureGates: gates });
+      proxyRules({ ...defaultProxyConfig('iptables', minor), featureGates: gates }, place);
     expect(gated(33, { PreferSameTrafficDistribution: true }).nodeHints).toBe(true);
     expect(gated(34, { PreferSameTrafficDistribution: false }).nodeHints).toBe(false);
     expect(gated(35, { PreferSameTrafficDistribution: false }).nodeHints).toBe(true);
@@ -94,7 +94,7 @@ describe('proxiedPorts', () => {
 
   test('slices with the headless label are left out, once also those of another proxy', () => {
     const of = (labels: Record<string, string>, minor: number) =>
-      proxiedPorts(service(), [slice({ labels })], place, rulesOf(minor))[0]?.usable?.[0]?.any;
+      proxiedPorts(service(), [slice({ labels })], rulesOf(minor))[0]?.usable?.[0]?.any;
     const named = { [label.serviceName]: 'web' };
     expect(of(named, 36)).toBe(true);
     expect(of({ ...named, [label.headless]: '' }, 36)).toBe(false);

@@ -9,14 +9,15 @@ import type { EndpointRules, ProxyEndpoint } from '../../src/shadow/topology.ts'
 import { categorize, endpointSets } from '../../src/shadow/topology.ts';
 import { endpoint, port, slice } from '../build.ts';
 
-const rules: EndpointRules = { nodeHints: true, prefers: 'running' };
+const place = { node: 'node-a', zone: 'zone-a' };
+const rules: EndpointRules = { ...place, nodeHints: true, prefers: 'running' };
 const http = { name: 'http', protocol: 'TCP', family: 'IPv4' } as const;
 
 const of = (...lists: readonly Partial<Endpoint>[][]) =>
   lists.map((list) => slice({ endpoints: list.map((one) => endpoint(one)) }));
 
 const setsOf = (lists: readonly Partial<Endpoint>[][], more: Partial<EndpointRules> = {}) =>
-  endpointSets(of(...lists), http, 'node-a', { ...rules, ...more });
+  endpointSets(of(...lists), http, { ...rules, ...more });
 
 const at = (ip: string, more: Partial<Endpoint> = {}): Partial<Endpoint> => ({
   addresses: [ip],
@@ -35,9 +36,7 @@ describe('endpointSets', () => {
       endpoints: [endpoint(), endpoint({ addresses: [] }), endpoint({ addresses: ['web'] })],
     });
     const texts = (name: string, protocol: string): unknown =>
-      endpointSets([one], { ...http, name, protocol }, 'node-a', rules)?.[0]?.map(
-        ({ text }) => text,
-      );
+      endpointSets([one], { ...http, name, protocol }, rules)?.[0]?.map(({ text }) => text);
     expect(texts('http', 'TCP')).toEqual(['10.0.0.1:8080']);
     expect(texts('dns', 'UDP')).toEqual(['10.0.0.1:53']);
     expect(texts('dns', 'TCP')).toEqual([]);
@@ -45,8 +44,8 @@ describe('endpointSets', () => {
 
   test('slices of another family are of no account', () => {
     const six = slice({ addressType: 'IPv6', endpoints: [endpoint({ addresses: ['fd00::1'] })] });
-    expect(endpointSets([six], http, 'node-a', rules)).toEqual([[]]);
-    const sets = endpointSets([six], { ...http, family: 'IPv6' }, 'node-a', rules);
+    expect(endpointSets([six], http, rules)).toEqual([[]]);
+    const sets = endpointSets([six], { ...http, family: 'IPv6' }, rules);
     expect(sets?.[0]?.[0]?.text).toBe('[fd00::1]:8080');
   });
 
@@ -121,14 +120,14 @@ describe('categorize', () => {
     ['those that serve to the end, where none is ready', [dying], ['10.0.0.4']],
     ['ready ones before those', [dying, far], ['10.0.0.2']],
   ])('%s', (_, endpoints, want) => {
-    const { cluster } = categorize(endpoints, uses, 'node-a', 'zone-a');
+    const { cluster } = categorize(endpoints, uses, rules);
     expect(cluster.map(({ ip }) => ip)).toEqual(want);
   });
 
   test('what is used is listed, local is local, and something is used if anything is', () => {
     fc.assert(
       fc.property(members, (endpoints) => {
-        const { cluster, local, any } = categorize(endpoints, uses, 'node-a', 'zone-a');
+        const { cluster, local, any } = categorize(endpoints, uses, rules);
         expect(local.every((one) => one.local)).toBe(true);
         expect(cluster.every((one) => endpoints.includes(one))).toBe(true);
         const usable = endpoints.some(({ ready, lastResort }) => ready || lastResort);
@@ -141,8 +140,8 @@ describe('categorize', () => {
   });
 
   test('a policy that is not in use yields nothing', () => {
-    expect(categorize([near], { cluster: true, local: false }, 'node-a', '').local).toEqual([]);
-    const { cluster, any } = categorize([far], { cluster: false, local: true }, 'node-a', '');
+    expect(categorize([near], { cluster: true, local: false }, rules).local).toEqual([]);
+    const { cluster, any } = categorize([far], { cluster: false, local: true }, rules);
     expect([cluster, any]).toEqual([[], true]);
   });
 });

@@ -263,8 +263,8 @@ function entriesByAddress(listers: Listers, state: ServiceState): AddressEntries
     const pods = listers.podsAt(ip);
     const ours = pods.filter((pod) => members.has(pod));
     ours.sort((a, b) => (a.uid < b.uid ? -1 : 1));
-    const places = listed.get(ip) ?? [];
-    return { ip, pods, members: ours, listed: repack(places), sliced: sliced.get(ip) ?? [] };
+    const [places, entries] = [listed.get(ip) ?? [], sliced.get(ip) ?? []];
+    return { ip, record: state, pods, members: ours, listed: repack(places), sliced: entries };
   });
 }
 
@@ -285,11 +285,9 @@ export function differencesOf(
   };
   for (const entries of entriesByAddress(context.listers, state)) {
     const { ip } = entries;
-    add('endpoints', `endpoints ${ip}`, () => compareEndpointsAddress(context, state, entries));
-    add('endpointslices', `endpointslices ${ip}`, () =>
-      compareSlicesAddress(context, state, entries),
-    );
-    add('input', `input ${ip}`, () => checkInputAddress(context, state, entries));
+    add('endpoints', `endpoints ${ip}`, () => compareEndpointsAddress(context, entries));
+    add('endpointslices', `endpointslices ${ip}`, () => compareSlicesAddress(context, entries));
+    add('input', `input ${ip}`, () => checkInputAddress(context, entries));
   }
   for (const slice of state.slices) {
     add('endpointslices', `slice ${slice.name}`, () => compareSlice(context, state, slice));

@@ -3,23 +3,14 @@
 //
 // Conditions have the defaults of kube-proxy (k8s.io/kubernetes@v1.36.3
 // pkg/proxy/endpointslicecache.go addEndpoints). It takes one of equal addresses under one port
-// map, often by Go's map order, so nodes may differ where the conditions differ. Absent conditions
-// mean ready, serving and not terminating.
+// map, often by Go's map order, so nodes may differ where the conditions differ.
 //
-// The fill follows metrics/cache.go (numDesiredSlices, totals) of k8s.io/endpointslice@v0.36.3:
-// endpoints with equal ports share slices of at most `max` endpoints, and a Service without
-// endpoints has one empty slice, the placeholder. Unlike upstream, it counts duplicate endpoints,
-// and both families of a dual-stack Service. A surplus is legal.
+// The fill follows metrics/cache.go (numDesiredSlices, totals) of k8s.io/endpointslice@v0.36.3.
+// Unlike upstream, it counts duplicate endpoints, and both families of a dual-stack Service.
 
 import { addCounts, recordOf } from '../../model/counts.ts';
 import { canonicalIP } from '../../model/ip.ts';
-import type {
-  Endpoint,
-  Endpoints,
-  EndpointSlice,
-  Key,
-  OutputResource,
-} from '../../model/objects.ts';
+import type { Endpoint, Endpoints, EndpointSlice, OutputResource } from '../../model/objects.ts';
 import { annotation } from '../../model/objects.ts';
 
 export const endpointConditions = [
@@ -125,10 +116,7 @@ export function fillOf(slices: readonly EndpointSlice[], max: number) {
 }
 
 /** At most `count` Services with the largest surplus. */
-export const mostSurplus = (
-  fills: Iterable<readonly [Key, Fill]>,
-  count: number,
-): (readonly [Key, Fill])[] =>
+export const mostSurplus = (fills: Iterable<readonly [key: string, fill: Fill]>, count: number) =>
   [...fills]
     .filter(([, fill]) => surplusOf(fill) > 0)
     .sort(([a, fillA], [b, fillB]) => surplusOf(fillB) - surplusOf(fillA) || (a < b ? -1 : 1))

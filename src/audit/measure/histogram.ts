@@ -6,7 +6,6 @@ import { addCounts } from '../../model/counts.ts';
 export interface Exemplar {
   readonly traceId: string;
   readonly value: number;
-  /** Unix seconds. */
   readonly at: number;
 }
 

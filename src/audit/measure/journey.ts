@@ -4,17 +4,13 @@
 //                                                      └─► endpointslices ─► node, node, …
 //
 // A change has one journey for each Service of the pod. It begins at the pod's own time (the
-// lastTransitionTime of Ready, or the deletion), in whole seconds of another clock. Later times are
-// arrivals on the auditor's clock, or readings of rules.
+// lastTransitionTime of Ready, or the deletion), in whole seconds of another clock: readiness and
+// removal lag may be a second too high. Later times are arrivals on the auditor's clock, or times
+// of readings. Journeys with a skewed beginning, or one in a list, are counted and not measured.
 //
 // A journey ends `complete` if it reached everything that it awaits; `overtaken` if the pod or the
 // Service changed again before; `gone` if no controller must write the outputs any more; `dropped`
 // if too many are open. lag.ts measures changes of Services, which concern all pods at once.
-//
-// Readiness lag begins at the Ready transition of the pod, removal lag at its deletion or at its
-// becoming not ready. It may be a second too high. Journeys with a skewed beginning, or one in a
-// list, are counted and not measured. Programming lag is that of nodes, from the arrival of the
-// slice or Service. A lag at a node ends with the first reading of its rules that shows the change.
 
 import { recordOf } from '../../model/counts.ts';
 import { getOrInsert } from '../../model/get-or-insert.ts';
@@ -42,7 +38,7 @@ export interface JourneyStage {
   readonly node: string | null;
 }
 
-export type OutputStage = JourneyStage & { readonly stage: JourneyOutput };
+type OutputStage = JourneyStage & { readonly stage: JourneyOutput };
 
 /**
  * The quality of the beginning. `coarse`: the pod's time is less than a second before the arrival.
@@ -55,8 +51,8 @@ export type JourneyQuality = (typeof journeyQualities)[number];
 export const journeyEnds = ['complete', 'overtaken', 'gone', 'dropped'] as const;
 export type JourneyEnd = (typeof journeyEnds)[number];
 
-/** A change on its way, or at its end; times are Unix seconds. */
-export interface Journey {
+/** A change that begins a journey; times are Unix seconds. */
+export interface JourneyStart {
   readonly namespace: string;
   readonly service: string;
   readonly pod: string;
@@ -66,25 +62,38 @@ export interface Journey {
   /** In canonical form, those that an output lists or must list. */
   readonly addresses: readonly string[];
   readonly operation: LagOperation;
-  readonly begun: number;
-  readonly quality: JourneyQuality;
-  /** In order; the first is the arrival. Of the nodes, the first few and the last. */
-  readonly stages: readonly JourneyStage[];
-  readonly nodes: number;
-  /** null while it is open. */
-  readonly end: JourneyEnd | null;
-}
-
-export interface JourneyStart extends Pick<
-  Journey,
-  'namespace' | 'service' | 'pod' | 'uid' | 'podNode' | 'addresses' | 'operation'
-> {
   /** The pod's own time of the change; null if it has none. */
   readonly ownTime: number | null;
   readonly at: number;
   readonly gap: boolean;
   readonly resourceVersion: string;
   readonly awaits: readonly JourneyOutput[];
+}
+
+type Open = ReturnType<typeof newJourney>;
+
+/** A change on its way, or at its end; times are Unix seconds. */
+export type Journey = Readonly<Omit<Open, 'awaits' | 'awaitsNodes' | 'stages'>> & {
+  /** In order; the first is the arrival. Of the nodes, the first few and the last. */
+  readonly stages: readonly JourneyStage[];
+};
+
+function newJourney({ ownTime, at, gap, resourceVersion, awaits, ...rest }: JourneyStart) {
+  const object = `Pod ${rest.namespace}/${rest.pod}`;
+  const when = { at, within: 0 };
+  const arrival: JourneyStage = { stage: 'arrival', ...when, object, resourceVersion, node: null };
+  return {
+    ...rest,
+    begun: ownTime ?? at,
+    quality: journeyQuality(ownTime, at, gap),
+    stages: [arrival],
+    nodes: 0,
+    /** null while it is open. */
+    end: null as JourneyEnd | null,
+    awaits: new Set(awaits),
+    /** Nodes whose rules must follow; null until the slices did. */
+    awaitsNodes: null as Set<string> | null,
+  };
 }
 
 /** The quality of a pod's own time, which has whole seconds, for a change that arrived at `at`. */
@@ -105,15 +114,6 @@ export const lastOf = ({ stages }: Journey, name: JourneyStageName): JourneyStag
 
 export const journeyLength = ({ begun, stages }: Journey): number =>
   Math.max(0, ...stages.map(({ at }) => at - begun));
-
-interface Open extends Journey {
-  stages: JourneyStage[];
-  nodes: number;
-  end: JourneyEnd | null;
-  readonly awaits: Set<JourneyOutput>;
-  /** Nodes whose rules must follow; null until the slices did. */
-  awaitsNodes: Set<string> | null;
-}
 
 export type OpenJourneys = ReturnType<typeof createJourneys>;
 
@@ -190,26 +190,13 @@ export function createJourneys(options: JourneysOptions = {}) {
 
 function begin(state: State, start: JourneyStart): void {
   const { byPod, byService, options } = state;
-  const { ownTime, at, gap, resourceVersion, awaits, ...rest } = start;
   const overtaken = byPod.get(podKey(start));
   if (overtaken !== undefined) end(state, overtaken, 'overtaken');
-  if (awaits.length === 0) return;
-  const object = `Pod ${start.namespace}/${start.pod}`;
-  const when = { at, within: 0 };
-  const arrival: JourneyStage = { stage: 'arrival', ...when, object, resourceVersion, node: null };
-  const open: Open = {
-    ...rest,
-    begun: ownTime ?? at,
-    quality: journeyQuality(ownTime, at, gap),
-    stages: [arrival],
-    nodes: 0,
-    end: null,
-    awaits: new Set(awaits),
-    awaitsNodes: null,
-  };
+  if (start.awaits.length === 0) return;
+  const open = newJourney(start);
   byPod.set(podKey(open), open);
   getOrInsert(byService, serviceKey(open), () => new Set<Open>()).add(open);
-  options.onStage?.(open, arrival);
+  for (const arrival of open.stages) options.onStage?.(open, arrival);
   const [oldest] = byPod.values();
   if (oldest && byPod.size > (options.most ?? 4096)) end(state, oldest, 'dropped');
 }

@@ -1,8 +1,7 @@
 // Measures how long outputs take to follow their input, and the skew of clocks.
 //
 // Convergence lag goes from the arrival of the change that made an output wrong to the arrival of
-// the write that made it right, by the auditor's clock. The audit makes the samples, by address and
-// by object. At a node it ends with the first reading of rules that is right.
+// the write, or at a node the first reading of rules, that made it right. The audit makes samples.
 //
 // Trigger lag goes from the annotation endpoints.kubernetes.io/last-change-trigger-time to the
 // arrival of the object. k8s.io/endpointslice@v0.36.3 util/trigger_time_tracker.go writes the least

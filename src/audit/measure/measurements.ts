@@ -1,6 +1,5 @@
-// The measurements that metrics and reports show: sums over all Services, and what is counted from
-// the changes of the input. A new measurement needs a field here, a call in src/auditor that feeds
-// it, and an entry in src/output/metrics.
+// The measurements that metrics and reports show. A new one needs a field here, a call in
+// src/auditor that feeds it, and an entry in src/output/metrics.
 
 import { capacityOf, countConditions, countDuplicates, fillOf } from './endpoint-counts.ts';
 import { createHistogram } from './histogram.ts';

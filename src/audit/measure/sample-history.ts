@@ -1,9 +1,9 @@
 // Stores convergence lag over time: for each output and ten seconds the number of changes, their
-// median and longest lag; for each Service the last samples; and the longest lags of a day. An hour
-// of intervals with changes and the Services that changed last are stored.
+// median and longest lag; for each Service the last samples; and the longest lags of a day.
 
 import { recordOf } from '../../model/counts.ts';
 import type { Key } from '../../model/objects.ts';
+import { setLatest } from '../../model/set-latest.ts';
 import type { Histogram } from './histogram.ts';
 import { createHistogram, observe, quantile } from './histogram.ts';
 import type { LagOutput, LagSample } from './lag.ts';
@@ -29,23 +29,15 @@ export function createLagHistory() {
       const { output, seconds, at, service } = change;
       const start = Math.floor(at / intervalSeconds) * intervalSeconds;
       const interval = intervals.get(start) ?? {};
-      intervals.set(start, interval);
-      trim(intervals, 360);
+      setLatest(intervals, start, interval, 360);
       observe((interval[output] ??= createHistogram(convergenceBounds)), seconds);
       const before = services.get(service) ?? [];
-      services.delete(service);
-      services.set(service, [change, ...before].slice(0, 12));
-      trim(services, 2000);
+      setLatest(services, service, [change, ...before].slice(0, 12), 2000);
     },
     series: () => seriesOf([...intervals].sort(([a], [b]) => a - b)),
     /** The last samples of one Service, latest first. */
     ofService: (key: Key): readonly FollowedChange[] => services.get(key) ?? [],
   };
-}
-
-function trim(map: Map<unknown, unknown>, most: number): void {
-  const [oldest] = map.keys();
-  if (map.size > most && oldest !== undefined) map.delete(oldest);
 }
 
 function seriesOf(intervals: readonly (readonly [number, Interval])[]) {

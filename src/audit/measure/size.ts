@@ -3,9 +3,8 @@
 // Each change sends the whole object to every watcher, and a kube-proxy watches on every Node
 // (KEP-752), so the fan-out is the bytes times the Nodes. It leaves out headless Services and those
 // of other proxies, as kube-proxy does (k8s.io/kubernetes@v1.36.3 cmd/kube-proxy/app/server.go).
-// For Endpoints, which kube-proxy no longer reads, it is what slices save. The bytes of a live
-// object are those of its protobuf message; of a dump or recording, those of its JSON without
-// managedFields. Left out: other clients, lists, and bookmarks.
+// For Endpoints, which kube-proxy no longer reads, it is what slices save. Left out: other clients,
+// lists, and bookmarks.
 
 import { recordOf } from '../../model/counts.ts';
 import type { Change, OutputResource } from '../../model/objects.ts';
@@ -42,8 +41,6 @@ export type Sizes = Readonly<Record<OutputResource, ResourceSizes>>;
 
 export const createSizes = (): Sizes => recordOf(outputResources, createResourceSizes);
 
-const serviceProxyName = 'service.kubernetes.io/service-proxy-name';
-
 /**
  * Counts the objects that exist after a change, and what it sends to watchers: the last version
  * after a deletion. `nodes` is the number of Nodes, 0 if unknown; null for the first list.
@@ -67,7 +64,7 @@ export function trackSize(sizes: Sizes, change: Change, nodes: number | null): v
   const bytes = sent.bytes ?? 0;
   resource.updates++;
   resource.updateBytes += bytes;
-  const isIgnored = label.headless in sent.labels || serviceProxyName in sent.labels;
+  const isIgnored = label.headless in sent.labels || label.serviceProxyName in sent.labels;
   if (!isIgnored) resource.fanoutBytes += bytes * nodes;
 }
 

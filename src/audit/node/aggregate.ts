@@ -6,7 +6,7 @@ import type { RuleFrontend } from '../../rules/report/frontends.ts';
 import type { Code, Severity } from '../finding/catalogue.ts';
 import { bySeverity, catalogue } from '../finding/catalogue.ts';
 import { difference } from '../finding/difference.ts';
-import { isIPv6, nodeWideEffects, packetClassOf, placeOf } from './node-wide.ts';
+import { familyOf, nodeWideEffects, packetClassOf, placeOf } from './node-wide.ts';
 import type { Coverage, PacketDifference, PacketDifferences } from './packet-difference.ts';
 
 const worstFirst: readonly Code[] = [
@@ -85,7 +85,7 @@ function wideCode(
     (it) => it.untranslated && it.kind === 'cluster IP' && unserved.includes(it.code),
   );
   if (lost === undefined) return 'node-rules-different';
-  const family = isIPv6(lost) ? 'ip6' : 'ip';
+  const family = familyOf(lost) === 'IPv6' ? 'ip6' : 'ip';
   const translated = frontends.filter((it) => it.family === family && it.translators > 0).length;
   const tested = coverage.get(packetClassOf(lost, 'endpoints')) ?? 0;
   const isFlushed = translated < tested / 10;
@@ -124,7 +124,6 @@ export function nodeFinding(node: string, code: Code, differences: PacketDiffere
   };
 }
 
-/** The severity of a packet difference by itself. */
 export const severityOf = ({ code, harmless }: PacketDifference): Severity =>
   harmless ? 'info' : catalogue[code].severity;
 

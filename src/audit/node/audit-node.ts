@@ -1,7 +1,6 @@
 // Audits one node: walks probe packets through its rules and lists where the outcomes differ. The
 // packets go to every frontend that kube-proxy must serve, and to frontends of the rules and node
 // ports that no Service has, for which its rules must do nothing.
-// Names of chains, comments and unreached rules are no evidence. Left out: other frontends.
 
 import { ipOf, joinHostPort, parseNetwork } from '../../model/ip.ts';
 import type { Packet } from '../../model/proxy-config.ts';
@@ -30,14 +29,7 @@ import {
 import { effectsOn, isForeign, isTranslated } from './node-wide.ts';
 import type { NodeInput } from './observation.ts';
 import type { Probe } from './probes.ts';
-import {
-  coverageOf,
-  probeSender,
-  probesOf,
-  proxiedPortKey,
-  rangeProbes,
-  strayProbes,
-} from './probes.ts';
+import { coverageOf, probeSender, probesOf, rangeProbes, strayProbes } from './probes.ts';
 
 const newProgress = ({ forwarding, node, rules }: NodeInput) => ({
   ...probeSender(forwarding, node),
@@ -121,17 +113,16 @@ function testPacket(progress: Progress, { packet, origin }: Probe) {
 function probeFrontend(progress: Progress, frontend: Frontend, probe: Probe): void {
   const { port, kind } = frontend;
   const tested = testPacket(progress, probe);
-  if (tested === null || tested.verdict === 'unknown') progress.unknown.add(proxiedPortKey(port));
+  if (tested === null || tested.verdict === 'unknown') progress.unknown.add(port.key);
   if (tested?.verdict === 'unknown') progress.doubtful.add(frontend);
   if (tested?.verdict !== 'different') return;
-  const { outcome } = tested;
+  const { packet, want, outcome, deviations } = tested;
   const texts = tested.texts();
   const isLocal = isAnsweredByNode(tested);
   const policies = policyEffects(tested);
-  const { packet, want, deviations } = tested;
   const isStray = packet.dport !== frontend.dport || packet.protocol !== frontend.protocol;
   const effectOf = effectsOn(want, outcome, deviations);
-  for (const deviation of tested.deviations) {
+  for (const deviation of deviations) {
     const { endpoint, step } = deviation;
     const policy = policies?.kinds.has(deviation.kind) === true ? policies : null;
     const isIntended = policy?.isIntended ?? isHarmless(deviation, frontend, tested);
@@ -213,18 +204,12 @@ const codes: Readonly<Partial<Record<Deviation['kind'], Code>>> = {
   masqueraded: 'node-masquerade-unexpected',
 };
 
-function codeOf(
-  deviation: Deviation,
-  { expected, outcome }: TestedPacket,
-  port: ProxiedPort,
-): Code {
+function codeOf(deviation: Deviation, { expected, outcome }: TestedPacket, port: ProxiedPort) {
   const { kind, endpoint } = deviation;
   if (isForeign(deviation)) return 'node-foreign-rule';
   if (kind === 'unexpected') {
-    const isListed = (port.usable ?? []).some(({ all }) =>
-      all.some(({ text }) => text === endpoint),
-    );
-    return isListed ? 'node-policy-different' : 'node-endpoint-unexpected';
+    const listed = (port.usable ?? []).flatMap(({ all }) => all.map(({ text }) => text));
+    return listed.includes(endpoint ?? '') ? 'node-policy-different' : 'node-endpoint-unexpected';
   }
   const isStop =
     isUnreachable(outcome) || (kind !== 'missing' && expected.some((it) => it.kind === 'pass'));

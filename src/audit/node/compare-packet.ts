@@ -224,7 +224,6 @@ const kubernetesChains = new RegExp(
   ].join('|')})$`,
 );
 
-/** The rule is kube-proxy's or the kubelet's. */
 export const isKubernetesRule = ({ chain, base }: TraceStep): boolean =>
   base.table.name === 'kube-proxy' || kubernetesChains.test(chain);
 
@@ -256,9 +255,8 @@ export function allowedMasquerade({ config, ports }: Forwarding, { podCIDRs }: N
     if (step === null || isKubernetesRule(step)) return false;
     const ip = ipOf(endpoint);
     if (!isPod(ip)) return true;
-    const isFromOtherNode =
-      from === 'outside' && podCIDRs.length > 0 && isPod(src) && !isOnNode(src);
-    return isFromOtherNode && (clusterIPs.has(dst) || !isOnNode(ip));
+    const isForwarded = from === 'outside' && podCIDRs.length > 0 && isPod(src) && !isOnNode(src);
+    return isForwarded && (clusterIPs.has(dst) || !isOnNode(ip));
   };
 }
 

@@ -15,6 +15,7 @@ import { canonicalIP } from '../../model/ip.ts';
 import type { Key, Service } from '../../model/objects.ts';
 import type { Packet } from '../../model/proxy-config.ts';
 import type { Steps } from '../../model/run-to-end.ts';
+import { setLatest } from '../../model/set-latest.ts';
 import { digestOf, expectedWordsAt, keyOf } from '../../rules/report/digest.ts';
 import type { Forwarding, Frontend } from '../../shadow/forwarding.ts';
 import { expectedForwarding, isAtNode } from '../../shadow/forwarding.ts';
@@ -38,10 +39,7 @@ export function createClassAudit(proxied: ProxyCache) {
   return function* auditInSteps(node: ReportingNode) {
     const signature = signatureOf(node);
     const nodeClass = classes.get(signature) ?? newClass();
-    classes.delete(signature);
-    classes.set(signature, nodeClass);
-    const [oldest] = classes.keys();
-    if (classes.size > 32 && oldest !== undefined) classes.delete(oldest);
+    setLatest(classes, signature, nodeClass, 32);
     yield* updateClass(nodeClass, proxied, node);
     return yield* auditByClass(nodeClass, proxied, node);
   };

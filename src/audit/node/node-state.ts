@@ -13,7 +13,6 @@ import type { NodeFinding } from './aggregate.ts';
 import type { PacketDifferences } from './packet-difference.ts';
 import type { NodeAudit } from './audit-node.ts';
 import type { NodeInput, NodeObservation } from './observation.ts';
-import { proxiedPortKey } from './probes.ts';
 import type { ProxyCache } from './proxy-cache.ts';
 
 export type NodeState = ReturnType<typeof newNodeState>;
@@ -85,10 +84,7 @@ export interface NodeVerdict {
 }
 
 export const conformVerdicts = (ports: readonly ProxiedPort[]): readonly NodeVerdict[] =>
-  ports.map((port) => {
-    const { namespace } = port;
-    return { port: proxiedPortKey(port), namespace, verdict: 'conform', reason: null };
-  });
+  ports.map(({ key: port, namespace }) => ({ port, namespace, verdict: 'conform', reason: null }));
 
 /** Replaces the verdicts of ports with these keys, and of families whose rules are unknown. */
 export function portVerdicts(

@@ -7,14 +7,16 @@
 import { getOrInsert } from '../../model/get-or-insert.ts';
 import type { PacketOutcome } from '../../rules/walk/walk.ts';
 import type { ExpectedOutcome } from '../../shadow/forwarding.ts';
+import type { Deviation } from './compare-packet.ts';
+import { ends, isKubernetesRule, rounding, translationStep } from './compare-packet.ts';
 import type {
   Coverage,
   CoveredProperty,
+  PacketClass,
   PacketDifference,
   PacketDifferences,
 } from './packet-difference.ts';
-import type { Deviation } from './compare-packet.ts';
-import { ends, isKubernetesRule, rounding, translationStep } from './compare-packet.ts';
+import { packetClass } from './packet-difference.ts';
 
 /** Whether a rule of another program causes it. */
 export const isForeign = ({ kind, step }: Deviation): boolean =>
@@ -84,58 +86,56 @@ export function effectsOn(
 
 export const placeOf = ({ port, frontend }: PacketDifference): string => port?.name ?? frontend;
 
-export const isIPv6 = ({ frontend }: PacketDifference): boolean => frontend.startsWith('[');
+export const familyOf = ({ frontend }: PacketDifference): 'IPv4' | 'IPv6' =>
+  frontend.startsWith('[') ? 'IPv6' : 'IPv4';
 
-/** The class of packets that have a property, as coverage counts it. */
-export const packetClass = (
-  ...parts: readonly [property: CoveredProperty, kind: string, family: string, origin: string]
-): string => parts.join(', ');
-
-export const packetClassOf = (it: PacketDifference, property: CoveredProperty): string =>
-  packetClass(property, it.kind, isIPv6(it) ? 'IPv6' : 'IPv4', it.origin);
+export const packetClassOf = (it: PacketDifference, property: CoveredProperty): PacketClass =>
+  packetClass({ property, kind: it.kind, family: familyOf(it), origin: it.origin });
 
 const least = 3;
+
+/** A value for each effect on a class of packets, which is created when it is first asked for. */
+function createByEffect<V>(create: (effect: string, packets: PacketClass) => V) {
+  const values = new Map<string, Map<PacketClass, V>>();
+  return (effect: string, packets: PacketClass): V => {
+    const ofEffect = getOrInsert(values, effect, () => new Map<PacketClass, V>());
+    return getOrInsert(ofEffect, packets, () => create(effect, packets));
+  };
+}
 
 /** Returns a function that says whether a fault of the whole node produces a difference. */
 export function nodeWideEffects(differences: PacketDifferences, coverage: Coverage) {
   const real = differences.filter(({ port, harmless }) => port !== null && !harmless);
-  const found = new Map<string, Set<string>>();
-  const portsWith = (effect: string, name: string): Set<string> =>
-    getOrInsert(found, `${effect} of ${name}`, () => new Set());
+  const portsWith = createByEffect(() => new Set<string>());
   for (const it of real) {
     for (const property of it.properties) {
       const ports = portsWith(it.effect, packetClassOf(it, property));
       ports.add(`${placeOf(it)} ${it.port?.protocol ?? ''}`);
     }
   }
-  const sizeOf = (name: string): number => coverage.get(name) ?? 0;
-  const isWideIn = (effect: string, name: string): boolean => {
-    const ports = portsWith(effect, name);
+  const sizeOf = (packets: PacketClass): number => coverage.get(packets) ?? 0;
+  const isWideIn = (effect: string, packets: PacketClass): boolean => {
+    const ports = portsWith(effect, packets);
     const services = new Set([...ports].map((port) => port.split(':')[0]));
-    return services.size > 1 && ports.size >= Math.max(least, 0.5 * sizeOf(name));
+    return services.size > 1 && ports.size >= Math.max(least, 0.5 * sizeOf(packets));
   };
-  const isComplete = (effect: string, name: string): boolean =>
-    portsWith(effect, name).size >= sizeOf(name);
-  const names = [...coverage.keys()];
-  const large = names.filter((name) => sizeOf(name) >= least);
-  const follows = (effect: string, name: string): boolean => {
-    if (sizeOf(name) >= least || !isComplete(effect, name)) return false;
-    const sets = alikeClasses(large, name).filter((alike) => alike.length > 0);
+  const isComplete = (effect: string, packets: PacketClass): boolean =>
+    portsWith(effect, packets).size >= sizeOf(packets);
+  const classes = [...coverage.keys()];
+  const large = classes.filter((packets) => sizeOf(packets) >= least);
+  const follows = (effect: string, packets: PacketClass): boolean => {
+    if (sizeOf(packets) >= least || !isComplete(effect, packets)) return false;
+    const sets = alikeClasses(large, packets).filter((alike) => alike.length > 0);
     if (sets.some((alike) => alike.every((other) => isWideIn(effect, other)))) return true;
     // Nothing is stopped any more: few ports of each class, but all of all.
-    const family = name.split(', ')[2];
-    const stops = names.filter((other) => isStop(other) && other.split(', ')[2] === family);
+    const stops = classes.filter((other) => isStop(other) && other.family === packets.family);
     const ports = stops.flatMap((other) => [...portsWith(effect, other)]);
-    const isAll = isStop(name) && stops.every((other) => isComplete(effect, other));
+    const isAll = isStop(packets) && stops.every((other) => isComplete(effect, other));
     return isAll && new Set(ports).size >= least;
   };
-  const known = new Map<string, boolean>();
-  const isWide = ({ effect }: PacketDifference, name: string): boolean =>
-    getOrInsert(known, `${effect} of ${name}`, () => {
-      return isWideIn(effect, name) || follows(effect, name);
-    });
+  const isWide = createByEffect((...on) => isWideIn(...on) || follows(...on));
   const isWideAt = (it: PacketDifference): boolean =>
-    it.properties.some((property) => isWide(it, packetClassOf(it, property)));
+    it.properties.some((property) => isWide(it.effect, packetClassOf(it, property)));
   const wide = real.filter(isWideAt);
   const rules = new Set(wide.map(({ effect, rule }) => (effect === rule ? rule : null)));
   const alike = new Set(wide.flatMap(effectsAtFrontend));
@@ -152,20 +152,17 @@ const effectsAtFrontend = ({ properties, origin, frontend, effect }: PacketDiffe
     .map((property) => `${frontend} ${effect} ${property}`);
 
 /** Sets of classes that are alike: each may show what becomes of a smaller one. */
-function alikeClasses(large: readonly string[], name: string): string[][] {
-  const [property, kind, family, origin] = name.split(', ');
-  const near = large.filter((other) => other.endsWith(itself) === (origin === itself));
-  const related = near.filter(
-    (it) => it.startsWith(`${property ?? ''},`) || (isStop(it) && isStop(name)),
-  );
-  const sameKind = related.filter((it) => it.includes(`, ${kind ?? ''}, ${family ?? ''}, `));
-  const alike = near.filter(
-    (it) => it.startsWith(`${property ?? ''},`) && it.includes(`, ${family ?? ''}, `),
-  );
-  const same = alike.filter((it) => it.endsWith(`, ${origin ?? ''}`));
+function alikeClasses(large: readonly PacketClass[], small: PacketClass): PacketClass[][] {
+  const { property, kind, family, origin } = small;
+  const near = large.filter((it) => (it.origin === itself) === (origin === itself));
+  const related = near.filter((it) => it.property === property || (isStop(it) && isStop(small)));
+  const sameKind = related.filter((it) => it.kind === kind && it.family === family);
+  const alike = near.filter((it) => it.property === property && it.family === family);
+  const same = alike.filter((it) => it.origin === origin);
   // One map or chain has all addresses of Services, and another one the node ports.
-  const byAddress = kind === nodePort ? [] : same.filter((it) => !it.includes(`, ${nodePort}, `));
+  const byAddress = kind === nodePort ? [] : same.filter((it) => it.kind !== nodePort);
   return [sameKind, byAddress, same.length > 0 ? same : alike, alike.length > 0 ? [] : related];
 }
 
-const isStop = (name: string): boolean => /^(?:rejected|dropped),/.test(name);
+const isStop = ({ property }: PacketClass): boolean =>
+  property === 'rejected' || property === 'dropped';

@@ -1,10 +1,9 @@
 // Compares each dump or report of a node's rules with the expected forwarding (audit-node.ts), and
 // opens and resolves findings (node-findings.ts).
 //
-// A difference is pending until every dump of a settle window (at least two) has shown it. The
-// cluster's state may be newer than the node's, so a difference starts at the latest change of its
-// Service at the earliest, and every later version of the Service must show it. Without a report a
-// node is unknown: its findings stay open, pending ones restart.
+// The cluster's state may be newer than the node's, so a difference starts at the latest change of
+// its Service at the earliest, and every later version of the Service must show it. Without a
+// report a node is unknown: its findings stay open, pending ones restart.
 //
 // Left out: rules that come and go between two dumps.
 
@@ -37,7 +36,6 @@ import type { CurrentReading, LastAudit, NodeState, NodeVerdict } from './node-s
 import { conformVerdicts, newNodeState, portVerdicts } from './node-state.ts';
 import type { NodeBehavior, NodeObservation } from './observation.ts';
 import { observeDumps } from './observation.ts';
-import { proxiedPortKey } from './probes.ts';
 import type { ProxyCache } from './proxy-cache.ts';
 import type { NodeReading } from './staleness.ts';
 import { noteDivergences, readingOf, serviceOf, updateClocks } from './staleness.ts';
@@ -274,7 +272,7 @@ function dropFindings({ settle }: NodesOptions, state: NodeState, at: number): v
 }
 
 const portKeys = (differences: PacketDifferences): ReadonlySet<string> =>
-  new Set(differences.flatMap((it) => (it.port && !it.harmless ? proxiedPortKey(it.port) : [])));
+  new Set(differences.flatMap((it) => (it.port && !it.harmless ? it.port.key : [])));
 
 /** Doubtful frontends where the digest differs from that of most peers, which may be wrong too. */
 export function outliersAmongPeers(

@@ -1,5 +1,6 @@
 // A difference between what packets must do on a node and what its rules do with them.
 
+import { getOrInsert } from '../../model/get-or-insert.ts';
 import type { ProxiedPort } from '../../shadow/service-port.ts';
 import type { Code } from '../finding/catalogue.ts';
 
@@ -28,8 +29,23 @@ export interface PacketDifference {
 
 export type PacketDifferences = readonly PacketDifference[];
 
-export type Coverage = ReadonlyMap<string, number>;
+/** The number of Service ports whose packets can show a difference, by class of packets. */
+export type Coverage = ReadonlyMap<PacketClass, number>;
 
 /** A property of a packet's expected outcome; stray: the packet is for a wrong port. */
 export type CoveredProperty =
   'endpoints' | 'rejected' | 'dropped' | 'stray' | 'masqueraded' | 'not masqueraded' | 'affinity';
+
+/** Packets with a property, from one origin to one kind of frontend. */
+export interface PacketClass {
+  readonly property: CoveredProperty;
+  readonly kind: string;
+  readonly family: string;
+  readonly origin: string;
+}
+
+const classes = new Map<string, PacketClass>();
+
+/** The same object for the same class, so that it can be the key of a map. */
+export const packetClass = (it: PacketClass): PacketClass =>
+  getOrInsert(classes, [it.property, it.kind, it.family, it.origin].join(), () => it);

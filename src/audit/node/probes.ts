@@ -2,16 +2,13 @@
 // source address represents its class; a rule for one address of a class is missed.
 
 import { getOrInsert } from '../../model/get-or-insert.ts';
-import type { CIDR } from '../../model/ip.ts';
+import type { CIDR, IPFamily } from '../../model/ip.ts';
 import { addressIn, everything, isWithinAny, parseCIDR } from '../../model/ip.ts';
 import type { Node } from '../../model/objects.ts';
 import type { Packet } from '../../model/proxy-config.ts';
 import type { ExpectedOutcome, Forwarding, Frontend } from '../../shadow/forwarding.ts';
-import type { ProxiedPort } from '../../shadow/service-port.ts';
-import type { Coverage, CoveredProperty } from './packet-difference.ts';
-import { packetClass } from './node-wide.ts';
-
-type Family = 'IPv4' | 'IPv6';
+import type { Coverage, CoveredProperty, PacketClass } from './packet-difference.ts';
+import { packetClass } from './packet-difference.ts';
 
 export interface Probe {
   readonly packet: Packet;
@@ -25,13 +22,13 @@ const documentation = {
 } as const;
 
 /** Offset of a pod in its range; gateways have low or round numbers. */
-const podOffset: Readonly<Record<Family, bigint>> = { IPv4: 251n, IPv6: 0xfeedn };
+const podOffset: Readonly<Record<IPFamily, bigint>> = { IPv4: 251n, IPv6: 0xfeedn };
 
 export type ProbeSender = ReturnType<typeof probeSender>;
 
 /** Source addresses in each address family. */
 export function probeSender(forwarding: Forwarding, node: Node) {
-  const sourcesIn = (family: Family) => {
+  const sourcesIn = (family: IPFamily) => {
     const own = rangeOf(node.podCIDRs, family);
     const all = rangeOf(forwarding.config.clusterCIDRs, family);
     const inCluster = [own, all].filter((range) => range !== null);
@@ -47,12 +44,12 @@ export function probeSender(forwarding: Forwarding, node: Node) {
   return { forwarding, sources: { IPv4: sourcesIn('IPv4'), IPv6: sourcesIn('IPv6') } };
 }
 
-const rangeOf = (texts: readonly string[], family: Family): CIDR | null =>
+const rangeOf = (texts: readonly string[], family: IPFamily): CIDR | null =>
   texts.map(parseCIDR).find((range) => range?.family === family) ?? null;
 
 const sizeOf = ({ low, high }: CIDR): bigint => BigInt(high) - BigInt(low) + 1n;
 
-function elsewhereIn(cluster: CIDR | null, range: CIDR | null, family: Family): string | null {
+function elsewhereIn(cluster: CIDR | null, range: CIDR | null, family: IPFamily): string | null {
   if (cluster === null || range === null) return null;
   const offsets = [podOffset[family], sizeOf(cluster) - 1n - podOffset[family]];
   const ips = offsets.filter((offset) => offset > 0n).map((offset) => addressIn(cluster, offset));
@@ -92,9 +89,7 @@ export function rangeProbes(sender: ProbeSender, frontend: Frontend): Probe[] {
   const { address: dst, protocol, dport, kind, port } = frontend;
   if (kind !== 'load balancer IP' || forwarding.config.mode === 'ipvs') return [];
   const ranges = port.sourceRanges;
-  const ends = ranges.flatMap((range) =>
-    [0n, sizeOf(range) - 1n].map((offset) => addressIn(range, offset)),
-  );
+  const ends = ranges.flatMap((it) => [addressIn(it, 0n), addressIn(it, sizeOf(it) - 1n)]);
   // A rule with a wider range accepts one of its neighbors.
   const neighbors = ranges.flatMap(neighborsOf).filter((src) => !isWithinAny(src, ranges));
   const probe = (src: string, origin: string): Probe => {
@@ -138,18 +133,14 @@ export function strayProbes(sender: ProbeSender, frontend: Frontend): Probe[] {
   return probesOf(sender, { ...frontend, protocol: 'tcp', dport, kind: 'external IP' });
 }
 
-export const proxiedPortKey = ({ name, protocol, family }: ProxiedPort): string =>
-  `${name} ${protocol} ${family}`;
-
-/** Counts the Service ports whose packets can show a difference, by class of packets. */
 export function coverageOf(sender: ProbeSender): Coverage {
   const { frontends, expect } = sender.forwarding;
-  const covered = new Map<string, Set<string>>();
+  const covered = new Map<PacketClass, Set<string>>();
   for (const frontend of frontends) {
     const { port, kind } = frontend;
     const add = (property: CoveredProperty, origin: string): void => {
-      const name = packetClass(property, kind, port.family, origin);
-      getOrInsert(covered, name, () => new Set()).add(proxiedPortKey(port));
+      const name = packetClass({ property, kind, family: port.family, origin });
+      getOrInsert(covered, name, () => new Set()).add(port.key);
     };
     for (const { packet, origin } of probesOf(sender, frontend)) {
       for (const property of expect(packet).outcomes.flatMap(shownBy)) add(property, origin);

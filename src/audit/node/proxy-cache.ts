@@ -3,6 +3,7 @@
 // Objects are immutable, so a version costs only what has changed.
 
 import type { Change, EndpointSlice, Key, Service, Listers } from '../../model/objects.ts';
+import { setLatest } from '../../model/set-latest.ts';
 import { slicesByService } from '../../shadow/forwarding.ts';
 
 export interface ServiceVersion {
@@ -28,12 +29,9 @@ export function createProxyCache(listers: Listers) {
     changes.push({ key, at: until, revision });
     if (changes.length > 2 * limits.changes) changes = changes.slice(-limits.changes);
     const versions = past.get(key) ?? [];
-    past.delete(key);
-    past.set(key, versions);
+    setLatest(past, key, versions, limits.services);
     versions.push({ service, slices: slices.get(key) ?? [], until });
     if (versions.length > limits.versions) versions.shift();
-    const [oldest] = past.keys();
-    if (past.size > limits.services && oldest !== undefined) past.delete(oldest);
   };
   return {
     services: listers.services,

@@ -5,9 +5,7 @@
 // Programming lag: from the arrival of a slice or Service (of several, the first), at least to the
 // last reading that was still wrong, and at most to the first one that is right. Changes that a
 // node follows before the next reading count too; otherwise only slow nodes would be measured.
-//
-// Convergence lag: from the change after which the node diverged to the first reading without the
-// difference. A repair of broken rules is no sample. Left out: earlier versions of Nodes.
+// A repair of broken rules is no sample of convergence lag. Left out: earlier versions of Nodes.
 
 import { getOrInsert } from '../../model/get-or-insert.ts';
 import { canonicalIP, ipOf } from '../../model/ip.ts';
@@ -104,8 +102,7 @@ function matches(reading: CurrentReading, key: Key, version: ServiceVersion): bo
   return isServedAsExpected({ ...then, forwarding: { ...then.forwarding, frontends } });
 }
 
-const frontendKey = ({ address, protocol, dport }: Frontend): string =>
-  `${address} ${protocol} ${String(dport)}`;
+const frontendKey = ({ address, protocol, dport }: Frontend) => `${address} ${protocol} ${dport}`;
 
 /** Finds when a difference of a Service began after `since`; null if all versions show it. */
 export function persistedSince(reading: CurrentReading) {

@@ -1,7 +1,6 @@
-// The settle window: a difference is pending for its length, then it opens a finding. When the
-// difference ends, the finding is resolved. The caller passes the time, on the clock of the input.
-// The clock starts when a unit is no longer as expected, and again when an event wakes a
-// controller. So a controller that keeps up with many changes, each a little late, is not reported.
+// The settle window: a difference is pending for its length, then it opens a finding. The clock
+// starts when a unit is no longer as expected, and again when an event wakes a controller. So a
+// controller that keeps up with many changes, each a little late, is not reported.
 //
 // The differences of one owner, code and cause are one finding
 // (docs/decisions/0029-one-finding-per-code-and-cause.md).
@@ -51,7 +50,6 @@ export interface Candidate extends OwnedDifference {
 interface PendingFindingsOptions {
   /** Seconds of the settle window. */
   readonly window: number;
-  /** Resolved findings to keep. */
   readonly keep: number;
   /** Whether all is known that a difference depends on. If not, it waits and is tried again. */
   admit?(candidate: Candidate): boolean;
@@ -125,7 +123,6 @@ const keyOf = ({ item, namespace, service }: Candidate): string =>
 
 const rendered = (open: OpenFinding): Finding => (open.rendered ??= render(open, null));
 
-/** Notes that a finding has another difference, or that one of its differences has changed. */
 function noteChange(open: OpenFinding, { severity }: PendingDifference): void {
   open.rendered = null;
   if (isWorse(severity, open.worst)) open.worst = severity;

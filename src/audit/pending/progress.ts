@@ -1,14 +1,12 @@
 // The progress of the watches: up to which version each resource is known, and which watches are
 // not connected.
 //
-// Each resource has a stream of its own, and one may lag behind another. So every stream that an
-// output depends on must have reached a version before a difference opens (confirm.ts). Versions of
-// all resources are one sequence, since the API server takes them from the revision of etcd.
+// Each resource has a stream of its own, and one may lag behind another. Versions of all resources
+// are one sequence, since the API server takes them from the revision of etcd.
 //
 // An object is late if another stream has shown newer versions a second before, or just before if
 // none was shown for a second. The order of events is unknown then: a difference may have ended.
-// An output is blind while a stream that it depends on is not connected. The windows of its pending
-// differences become longer by that time. Dumps and recordings have no streams.
+// An output is blind while a stream that it depends on is not connected. Dumps have no streams.
 
 import type { Resource } from '../../model/objects.ts';
 import { resources } from '../../model/objects.ts';

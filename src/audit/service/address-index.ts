@@ -98,7 +98,7 @@ export const buildIndex = (
   slicings: sliced(slices, addresses),
 });
 
-/** What is at an address of the index. */
+/** What is at an address of the index of a Service. */
 export function entriesAt(
   listers: Listers,
   record: ServiceState,
@@ -112,7 +112,7 @@ export function entriesAt(
   if (members.length > 1) members.sort((a, b) => (a.uid < b.uid ? -1 : 1));
   /** Of the Endpoints, repacked: one per pod and readiness. */
   const listed = repack(listings.get(ip) ?? none);
-  return { ip, pods, members, listed, sliced: slicings.get(ip) ?? none };
+  return { ip, record, pods, members, listed, sliced: slicings.get(ip) ?? none };
 }
 
 /** The addresses that a slice lists. */
@@ -145,10 +145,6 @@ function unshared<T extends object>(before: readonly T[], after: readonly T[]): 
   }
   return found;
 }
-
-/** Whether two versions of a slice list the same endpoints in the same order. */
-export const hasSameEndpoints = (a: EndpointSlice, b: EndpointSlice): boolean =>
-  equalLists(a.endpoints, b.endpoints, equalEndpoints);
 
 /** The addresses whose entries differ between two versions of the Endpoints. */
 export function changedInEndpoints(before: Endpoints | null, after: Endpoints | null): Set<string> {
@@ -190,10 +186,7 @@ function changedAmong<T extends object, E>(
 }
 
 /** The addresses whose entries differ between two versions of a slice, or all if it differs. */
-export function changedInSlice(
-  before: EndpointSlice | null,
-  after: EndpointSlice | null,
-): Set<string> {
+export function changedInSlice(before: EndpointSlice | null, after: EndpointSlice | null) {
   const isSameSlice =
     before !== null && after?.portMap === before.portMap && isOfSameRole(before, after);
   if (!isSameSlice) return new Set([...addressesIn(before), ...addressesIn(after)]);

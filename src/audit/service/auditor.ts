@@ -1,10 +1,8 @@
 // Audits the Services of a cluster, one change of the listers at a time: the cache is updated
 // (cache.ts), work items state what to compare (enqueue.ts), differences appear and end
-// (reconcile.ts).
-//
-// A start from nothing and following every change give the same differences. Only the history, and
-// with it some causes, is known to an auditor that followed the changes.
+// (reconcile.ts). A start from nothing gives the same differences, but not the causes of history.
 
+import { getOrInsert } from '../../model/get-or-insert.ts';
 import { canonicalIP } from '../../model/ip.ts';
 import type { Change, EndpointSlice, Key, UnreadableObject } from '../../model/objects.ts';
 import { unreadableKey } from '../../model/objects.ts';
@@ -89,14 +87,10 @@ export function createServiceAuditor(options: ServiceAuditorOptions) {
 }
 
 const getOrCreate = (state: State, key: Key): ServiceAudit =>
-  state.audited.get(key) ?? createAudit(state, key);
-
-function createAudit(state: State, key: Key): ServiceAudit {
-  const record = createServiceState(key);
-  const audit = { record, items: noItems, unknown: unknownOf(state, record), regime: -1 };
-  state.audited.set(key, audit);
-  return audit;
-}
+  getOrInsert(state.audited, key, () => {
+    const record = createServiceState(key);
+    return { record, items: noItems, unknown: unknownOf(state, record), regime: -1 };
+  });
 
 const unknownOf = ({ options, unreadable }: State, record: ServiceState): ServiceAudit['unknown'] =>
   unknownOutputs(options.context.listers, record, unreadable.values());
@@ -180,7 +174,7 @@ function evaluateAddress(evaluation: Evaluation, index: AddressIndex, ip: string
   const { record, unknown } = audit;
   const entries = entriesAt(sink.context.listers, record, index, ip);
   for (const [output, compare] of addressComparisons) {
-    const found = isUnknown(unknown, output) ? [] : compare(sink.context, record, entries);
+    const found = isUnknown(unknown, output) ? [] : compare(sink.context, entries);
     if (found.length > 0 || audit.items.size > 0) reconcile(evaluation, [output, ip], found);
   }
 }

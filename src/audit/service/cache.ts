@@ -206,11 +206,7 @@ export function roleOf(listers: Listers, record: ServiceState, slice: EndpointSl
 }
 
 /** The slices of one role, in the order of their names. */
-export function slicesOf(
-  listers: Listers,
-  record: ServiceState,
-  role: Role,
-): readonly EndpointSlice[] {
+export function slicesOf(listers: Listers, record: ServiceState, role: Role) {
   if (record.slices.length === 0) return none;
   if (record.roles === null) {
     const { slices } = record;

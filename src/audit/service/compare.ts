@@ -63,10 +63,8 @@ export function targetField(pod: Pod, target: ObjectRef | null): ComparedField {
 }
 
 /** The selected pod that an entry at an address refers to, if the pod has that address. */
-export const referredPod = (
-  { members }: AddressEntries,
-  target: ObjectRef | null,
-): Pod | undefined => members.find((pod) => isOfUid(target?.uid, pod) && pod.name === target?.name);
+export const referredPod = ({ members }: AddressEntries, target: ObjectRef | null) =>
+  members.find((pod) => isOfUid(target?.uid, pod) && pod.name === target?.name);
 
 const labelsText = (labels: Labels, keys: readonly string[]): string =>
   keys

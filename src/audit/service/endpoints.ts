@@ -43,9 +43,8 @@ export function truncationOf(record: ServiceState): Truncation | null {
   // A subset lists a pod at most once, but subsets of different ports may list the same pods.
   const most = Math.max(1, record.service?.ports.length ?? 1);
   if (record.members.size * most <= endpointsCapacity) return null;
-  return (record.truncation ??= truncation(
-    subsetCounts(record.kinds.filter(({ portMap }) => portMap !== null)),
-  ));
+  const groups = record.kinds.filter(({ portMap }) => portMap !== null);
+  return (record.truncation ??= truncation(subsetCounts(groups)));
 }
 
 /** The object as a whole: whether it exists, its labels, its truncation. */
@@ -110,9 +109,7 @@ function compareCapacity(endpoints: Endpoints, truncated: Truncation | null): Di
 }
 
 const sizesText = (counts: readonly { ready: number; notReady: number }[]): string =>
-  counts
-    .map(({ ready, notReady }) => `${String(ready)} ready and ${String(notReady)} not ready`)
-    .join('; ');
+  counts.map(({ ready, notReady }) => `${ready} ready and ${notReady} not ready`).join('; ');
 
 function sizeOf(subsets: Endpoints['subsets'], portKeys: readonly string[]) {
   const size = { ready: 0, notReady: 0 };
@@ -139,11 +136,8 @@ function isHandWritten({ release }: AuditContext, { endpoints }: ServiceState): 
 const listsOthers = new WeakMap<Endpoints, boolean>();
 
 /** One address of the object. */
-export function compareEndpointsAddress(
-  context: AuditContext,
-  record: ServiceState,
-  entries: AddressEntries,
-): Difference[] {
+export function compareEndpointsAddress(context: AuditContext, entries: AddressEntries) {
+  const { record } = entries;
   const { service, endpoints } = record;
   if (service === null || endpoints === null || !isSelected(service)) return [];
   const expected: ExpectedAddress[] = [];

@@ -2,14 +2,7 @@
 // shadow/hints.ts expect it. Packing is no difference.
 
 import { equalRefs } from '../../model/equality.ts';
-import type {
-  AddressType,
-  Endpoint,
-  EndpointSlice,
-  Labels,
-  Pod,
-  Service,
-} from '../../model/objects.ts';
+import type { AddressType, Endpoint, EndpointSlice, Pod, Service } from '../../model/objects.ts';
 import { isSelected } from '../../shadow/endpoints.ts';
 import type { ExpectedEndpoint } from '../../shadow/endpointslice.ts';
 import {
@@ -46,16 +39,11 @@ import {
 } from './compare.ts';
 
 /** The entries at an address in slices of one role. */
-export function entriesInRole(
-  { listers }: AuditContext,
-  record: ServiceState,
-  { sliced }: AddressEntries,
-  role: Role,
-): readonly SlicedEndpoint[] {
+export function entriesInRole({ listers }: AuditContext, entries: AddressEntries, role: Role) {
+  const { record, sliced } = entries;
   const slices = slicesOf(listers, record, role);
-  return slices.length === record.slices.length
-    ? sliced
-    : sliced.filter(({ slice }) => slices.includes(slice));
+  if (slices.length === record.slices.length) return sliced;
+  return sliced.filter(({ slice }) => slices.includes(slice));
 }
 
 function withHindrance(
@@ -74,11 +62,8 @@ function withHindrance(
 }
 
 /** One address over all slices of the controller. */
-export function compareSlicesAddress(
-  context: AuditContext,
-  record: ServiceState,
-  entries: AddressEntries,
-): Difference[] {
+export function compareSlicesAddress(context: AuditContext, entries: AddressEntries): Difference[] {
+  const { record } = entries;
   const { service } = record;
   if (service === null || !isSelected(service)) return [];
   const { listers, release } = context;
@@ -88,7 +73,7 @@ export function compareSlicesAddress(
       if (endpoint.addresses.includes(entries.ip)) expected.push(endpoint);
     }
   }
-  const actual = entriesInRole(context, record, entries, 'controller');
+  const actual = entriesInRole(context, entries, 'controller');
   const mode = hintMode(service, release);
   const found = comparePairs(
     expected,
@@ -101,9 +86,8 @@ export function compareSlicesAddress(
     },
     (got) => {
       const twin = actual.find((other) => other !== got && isTwin(other, got));
-      return twin === undefined
-        ? unexpectedEndpoint(context, service, entries, got)
-        : duplicate(got, twin);
+      if (twin !== undefined) return duplicate(got, twin);
+      return unexpectedEndpoint(context, service, entries, got);
     },
   );
   return withHindrance(context, record, found);
@@ -262,8 +246,8 @@ function compareHints(
   const { ready, node, zone = endpoint.zone } = want;
   const expected = hintsText(expectedHints(mode, { ...endpoint, ready, node, zone }, release));
   const actual = hintsText(endpoint);
-  if (actual === expected || actual === hintsText(expectedHints(mode, endpoint, release)))
-    return [];
+  if (actual === expected) return [];
+  if (actual === hintsText(expectedHints(mode, endpoint, release))) return [];
   const name = nameOf(want);
   // Neither the controller nor kube-proxy reads hints of endpoints that are not ready.
   const severity = endpoint.ready === true || mode === 'none' ? null : 'info';
@@ -306,7 +290,7 @@ export function compareSlice(
 export function isTakenFor(service: Service, slice: EndpointSlice): boolean {
   const { endpoints, portMap, labels } = slice;
   if (endpoints.length > 0 || portMap !== '') return false;
-  const want: Labels = expectedSliceLabels(service);
+  const want = expectedSliceLabels(service);
   const keys = differingKeys(want, labels);
   return keys.every((key) => (want[key] ?? '') === '' && (labels[key] ?? '') === '');
 }

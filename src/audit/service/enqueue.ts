@@ -1,26 +1,17 @@
 // Which Services a change of one object affects: what to evaluate again, the controllers that the
 // change wakes (shadow/event-handlers.ts), and the blind spot that hides it from the others.
 
-import { equalTexts, isSameToHints } from '../../model/equality.ts';
+import { equalEndpoints, equalLists, equalTexts, isSameToHints } from '../../model/equality.ts';
 import { getOrInsert } from '../../model/get-or-insert.ts';
 import { canonicalIP } from '../../model/ip.ts';
 import type { Change, EndpointSlice, Key, Pod, Resource, Service } from '../../model/objects.ts';
 import { equalLabels, selects } from '../../model/selector.ts';
 import { isSelected } from '../../shadow/endpoints.ts';
 import { isControllers } from '../../shadow/endpointslice.ts';
-import {
-  isMirrorable,
-  mirroringWokenByService,
-  wakesOfPodUpdate,
-} from '../../shadow/event-handlers.ts';
+import { isMirrorable, wakesMirroring, wakesOfPodUpdate } from '../../shadow/event-handlers.ts';
 import { reasonOfNoHints } from '../../shadow/hints.ts';
 import type { Cause } from '../finding/causes.ts';
-import {
-  addressesIn,
-  changedInEndpoints,
-  changedInSlice,
-  hasSameEndpoints,
-} from './address-index.ts';
+import { addressesIn, changedInEndpoints, changedInSlice } from './address-index.ts';
 import type { ServiceCache, ServiceState } from './cache.ts';
 import { keysNamed, keysSelecting } from './cache.ts';
 import { countHints, isTakenFor } from './endpointslices.ts';
@@ -89,21 +80,22 @@ export function enqueue(cache: ServiceCache, change: Change): WorkItem[] {
   return items;
 }
 
+/** Whether two versions of a pod are in the same state, and selected by the same Services. */
+export const isInSameState = (a: Pod, b: Pod): boolean =>
+  a.uid === b.uid &&
+  a.ready === b.ready &&
+  a.terminal === b.terminal &&
+  a.deleting === b.deleting &&
+  equalTexts(a.ips, b.ips) &&
+  equalLabels(a.labels, b.labels);
+
 /** Whether two versions of a pod are the same to every controller. */
-export function isSamePod(a: Pod, b: Pod): boolean {
-  return (
-    a.uid === b.uid &&
-    a.ready === b.ready &&
-    a.terminal === b.terminal &&
-    a.deleting === b.deleting &&
-    a.node === b.node &&
-    a.hostname === b.hostname &&
-    a.subdomain === b.subdomain &&
-    a.ports === b.ports &&
-    equalTexts(a.ips, b.ips) &&
-    equalLabels(a.labels, b.labels)
-  );
-}
+export const isSamePod = (a: Pod, b: Pod): boolean =>
+  a.node === b.node &&
+  a.hostname === b.hostname &&
+  a.subdomain === b.subdomain &&
+  a.ports === b.ports &&
+  isInSameState(a, b);
 
 function enqueuePod(queue: Queue, cache: ServiceCache, change: Change<'pods'>): void {
   const { before, after, gap } = change;
@@ -117,14 +109,14 @@ function enqueuePod(queue: Queue, cache: ServiceCache, change: Change<'pods'>): 
   if (isSame && wakes === 'none' && gap !== true) return;
   const [was, is] = [keysSelecting(cache, before), keysSelecting(cache, after)];
   const addresses = addressesOf([before, after]);
-  const changesPhase = isUpdate && before.terminal !== after.terminal;
+  const isOfPhase = isUpdate && before.terminal !== after.terminal;
+  const blindSpot = isOfPhase ? 'pod-phase-unnoticed' : 'pod-change-unnoticed';
   for (const item of itemsOf(queue, cache, new Set([...was, ...is]))) {
     const { key } = item.record;
     addAll(item.addresses, addresses);
     const isWoken = wakes === 'all' || (wakes === 'membership' && was.has(key) !== is.has(key));
     if (isWoken) item.wakes.add('endpoints').add('endpointslices');
-    else if (!isSame)
-      item.blindSpot = changesPhase ? 'pod-phase-unnoticed' : 'pod-change-unnoticed';
+    else if (!isSame) item.blindSpot = blindSpot;
   }
   if (!isSame) enqueueSharing(queue, cache, addresses);
   if (isReplaced) enqueueReferring(queue, cache, pod);
@@ -192,7 +184,7 @@ function enqueueService(queue: Queue, cache: ServiceCache, change: Change<'servi
   const { record } = item;
   item.whole = true;
   item.wakes.add('endpoints').add('endpointslices');
-  if (mirroringWokenByService(before, after)) item.wakes.add('mirrored');
+  if (wakesMirroring(before, after)) item.wakes.add('mirrored');
   if (before?.uid !== after?.uid) enqueueOwned(queue, cache, record);
   const [was, is] = [selectorOf(before), selectorOf(after)];
   if (was === is || (was !== null && is !== null && equalLabels(was, is))) return;
@@ -261,13 +253,11 @@ function unseenWrite(
     // The controller does not track a slice that it did not write for this Service. Of those, it
     // takes only one that looks like the placeholder of the new Service.
     if (service === null || !isControllers(before) || !isTakenFor(service, before)) return null;
-    const isOthers = before.owners.some(
-      ({ kind, uid }) => kind === 'Service' && uid !== service.uid,
-    );
-    return isOthers ? 'service-recreated' : null;
+    const isOld = before.owners.some(({ kind, uid }) => kind === 'Service' && uid !== service.uid);
+    return isOld ? 'service-recreated' : null;
   }
   // The controller compares generations, which edits of owners or annotations do not raise.
   if (before.generation !== after.generation || before.portMap !== after.portMap) return null;
-  const isSame = hasSameEndpoints(before, after) && equalLabels(before.labels, after.labels);
-  return isSame ? 'hand-edited' : null;
+  if (!equalLists(before.endpoints, after.endpoints, equalEndpoints)) return null;
+  return equalLabels(before.labels, after.labels) ? 'hand-edited' : null;
 }

@@ -30,10 +30,7 @@ function leftBehind({ listers }: AuditContext, record: ServiceState) {
 }
 
 /** The addresses in outputs for a selector that is gone, with the uids of their target pods. */
-export function leftBehindAddresses(
-  context: AuditContext,
-  record: ServiceState,
-): Map<string, Set<string>> {
+export function leftBehindAddresses(context: AuditContext, record: ServiceState) {
   const addresses = new Map<string, Set<string>>();
   const add = (address: string, uid: string | undefined): void => {
     getOrInsert(addresses, canonicalIP(address), () => new Set()).add(uid ?? '');
@@ -79,9 +76,7 @@ function checkSizes({ listers }: AuditContext, record: ServiceState): Difference
   const large: [object: string, bytes: number | null][] = slices
     .filter((slice) => isLarge(slice) && roleOf(listers, record, slice) !== null)
     .map((slice) => [sliceObject(slice), slice.bytes]);
-  if (endpoints !== null && isLarge(endpoints)) {
-    large.push([`Endpoints ${record.key}`, endpoints.bytes]);
-  }
+  if (endpoints && isLarge(endpoints)) large.push([`Endpoints ${record.key}`, endpoints.bytes]);
   const most = `at most ${String(objectBytesLimit)} bytes`;
   return large.map(([object, bytes]) => {
     const more = { subject: object };
@@ -90,11 +85,7 @@ function checkSizes({ listers }: AuditContext, record: ServiceState): Difference
   });
 }
 
-function checkHints(
-  { listers, release }: AuditContext,
-  record: ServiceState,
-  service: Service,
-): Difference[] {
+function checkHints({ listers, release }: AuditContext, record: ServiceState, service: Service) {
   if (hintMode(service, release) !== 'auto') return [];
   const all = slicesOf(listers, record, 'controller');
   return addressTypesOf(service).flatMap((type) => {
@@ -152,19 +143,15 @@ export function checkInput(context: AuditContext, record: ServiceState): Differe
 }
 
 /** Checks one address: whether pods share it, and what other managers list at it. */
-export function checkInputAddress(
-  context: AuditContext,
-  record: ServiceState,
-  entries: AddressEntries,
-): Difference[] {
+export function checkInputAddress(context: AuditContext, entries: AddressEntries): Difference[] {
   const { listers } = context;
-  const { ip } = entries;
-  const found = checkShared(listers, record, entries);
-  const foreign = entriesInRole(context, record, entries, 'foreign');
+  const { ip, record } = entries;
+  const found = checkShared(listers, entries);
+  const foreign = entriesInRole(context, entries, 'foreign');
   if (foreign.length === 0) return found;
   const others = [
-    ...entriesInRole(context, record, entries, 'controller'),
-    ...entriesInRole(context, record, entries, 'mirror'),
+    ...entriesInRole(context, entries, 'controller'),
+    ...entriesInRole(context, entries, 'mirror'),
   ];
   for (const entry of foreign) {
     const conflict = others.find((other) => isConflict(entry, other));
@@ -175,21 +162,15 @@ export function checkInputAddress(
     const pod = listers.pods.get(`${record.namespace}/${target.name}`);
     if (pod !== undefined && (target.uid === '' || isOfUid(target.uid, pod))) continue;
     const object = sliceObject(entry.slice);
-    const text = `${ip} of pod ${target.name} (uid ${target.uid}), which does not exist`;
+    const got = `${ip} of pod ${target.name} (uid ${target.uid}), which does not exist`;
     const more = { subject: `${entry.slice.name} ${target.name}` };
-    found.push(
-      difference('foreign-endpoint-dead', object, 'endpoints.targetRef', null, text, more),
-    );
+    found.push(difference('foreign-endpoint-dead', object, 'endpoints.targetRef', null, got, more));
   }
   return found;
 }
 
 /** The Services of the later pod have the finding, or those of the earlier if none selects it. */
-function checkShared(
-  listers: Listers,
-  record: ServiceState,
-  { ip, pods }: AddressEntries,
-): Difference[] {
+function checkShared(listers: Listers, { ip, record, pods }: AddressEntries): Difference[] {
   if (pods.length < 2) return [];
   const alive = pods
     .filter(isAlive)
@@ -219,11 +200,7 @@ function isConflict(a: SlicedEndpoint, b: SlicedEndpoint): boolean {
   return isReady(a.endpoint) !== isReady(b.endpoint) || serving(a) !== serving(b);
 }
 
-function conflictDifference(
-  address: string,
-  entry: SlicedEndpoint,
-  other: SlicedEndpoint,
-): Difference {
+function conflictDifference(address: string, entry: SlicedEndpoint, other: SlicedEndpoint) {
   const text = ({ endpoint, slice }: SlicedEndpoint): string =>
     `${address} ${isReady(endpoint) ? 'ready' : 'not ready'} in ${slice.name}`;
   const [object, more] = [sliceObject(entry.slice), { subject: entry.slice.name }];

@@ -146,10 +146,7 @@ function compareGroups(
 }
 
 /** Slices of a group that another slice has, and empty slices of no expected group. */
-function duplicateSlices(
-  groups: readonly MirroredGroup[],
-  slices: readonly EndpointSlice[],
-): Difference[] {
+function duplicateSlices(groups: readonly MirroredGroup[], slices: readonly EndpointSlice[]) {
   const wanted = new Set(groups.map(groupKey));
   const seen = new Set<string>();
   return slices.flatMap((slice) => {

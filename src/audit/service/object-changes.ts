@@ -47,10 +47,8 @@ const mostText = 200;
 function textOf(value: unknown): string | null {
   if (Array.isArray(value)) return value.map(textOf).join(', ') || null;
   if (typeof value === 'object' && value !== null) {
-    const entries = Object.entries(value).filter(
-      ([, it]) => ![null, 0, false].includes(it as null),
-    );
-    return entries.map(([key, it]) => `${key}=${String(it)}`).join(',') || null;
+    const shown = Object.entries(value).filter(([, it]) => ![null, 0, false].includes(it as null));
+    return shown.map(([key, it]) => `${key}=${String(it)}`).join(',') || null;
   }
   return String((value as string | number | boolean | null | undefined) ?? '') || null;
 }

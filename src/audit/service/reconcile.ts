@@ -2,11 +2,9 @@
 //
 // A change after which a unit differs is the cause if it wakes no controller
 // (shadow/event-handlers.ts) or wrote the object itself, until a later wake, and if it makes such a
-// difference (finding/causes.ts). At the start and after a gap in the input there is no history:
-// the comparison suggests a cause, which is only likely.
-//
-// A difference continues the clock of one that it replaces only if both are the same trouble
-// (docs/decisions/0002-settle-window-per-address.md).
+// difference (finding/causes.ts). Without history the comparison suggests a cause, which is only
+// likely. A difference continues the clock of one that it replaces only if both are the same
+// trouble (docs/decisions/0002-settle-window-per-address.md).
 
 import type { Code, Output, Severity } from '../finding/catalogue.ts';
 import { catalogue, severities } from '../finding/catalogue.ts';
@@ -74,6 +72,12 @@ export interface Evaluation {
   readonly gap: boolean;
 }
 
+/** The evaluation of one unit, with the differences that it had. */
+interface UnitEvaluation extends Evaluation {
+  readonly unit: Unit;
+  readonly existing: readonly ServiceDifference[];
+}
+
 export interface FindingSink {
   readonly context: AuditContext;
   readonly settle: PendingFindings;
@@ -102,10 +106,11 @@ export function reconcile(evaluation: Evaluation, unit: Unit, found: readonly Di
   if (found.length === 0 && audit.items.size === 0) return;
   // The name of an output as a whole has no space.
   const key = unit.join(' ');
-  const before = audit.items.get(key) ?? [];
-  if (before.length === 0 && found.length === 0) return;
+  const existing = audit.items.get(key) ?? [];
+  if (existing.length === 0 && found.length === 0) return;
+  const evaluated = { ...evaluation, unit, existing };
   const after: ServiceDifference[] = [];
-  const left = [...before];
+  const left = [...existing];
   const fresh: Difference[] = [];
   for (const difference of found) {
     const index = left.findIndex(
@@ -114,7 +119,7 @@ export function reconcile(evaluation: Evaluation, unit: Unit, found: readonly Di
     );
     const known = index < 0 ? undefined : left.splice(index, 1)[0];
     if (known === undefined) fresh.push(difference);
-    else after.push(carryOn(evaluation, unit, known, difference));
+    else after.push(carryOn(evaluated, known, difference));
   }
   // An address or slice is as expected only if it has no difference at all.
   const isOneThing = unit.length > 1;
@@ -124,7 +129,7 @@ export function reconcile(evaluation: Evaluation, unit: Unit, found: readonly Di
       (item) => isOneThing || (subject !== '' && item.difference.subject === subject),
     );
     const known = gap ? [] : replaced;
-    const item = createItem(evaluation, unit, difference, before, known);
+    const item = createItem(evaluated, difference, known);
     // Nothing writes the input, so each of its differences has a clock of its own.
     if (isOneThing && item.output !== 'input') Object.assign(item, continuedClock(item, known));
     sink.settle.watch(item, audit.record.namespace, audit.record.name, at);
@@ -168,16 +173,14 @@ function continuedClock(item: ServiceDifference, replaced: readonly ServiceDiffe
 
 /** A new difference, which continues the lag and the clock of those that it replaces. */
 function createItem(
-  evaluation: Evaluation,
-  unit: Unit,
+  evaluation: UnitEvaluation,
   difference: Difference,
-  existing: readonly ServiceDifference[],
   replaced: readonly ServiceDifference[],
 ): ServiceDifference {
   const { audit, at, item, beginning, gap } = evaluation;
   const { output } = catalogue[difference.code];
   const isWrite = item.writes.has(output as ServiceOutput);
-  const seen = beginning ? null : causeOf(evaluation, unit, difference, existing);
+  const seen = beginning ? null : causeOf(evaluation, difference);
   // Endpoints that the API server refuses to the controller were written by another client.
   const isFrozen = isWrite && seen !== null && difference.cause === 'pod-without-node';
   const known = (isFrozen ? null : difference.cause) ?? seen;
@@ -201,48 +204,42 @@ function createItem(
     lateSince: first?.lateSince ?? at,
     // A controller that writes in several steps responds to the change before the first of them.
     byInput: first?.byInput ?? (!beginning && !isWrite),
-    changes: changesOf(evaluation, unit, first?.changes),
+    changes: changesOf(evaluation, first?.changes),
     operation: first?.operation ?? operationOf(difference.code),
     openedAt: null,
     gone: false,
   };
 }
 
-function causeOf(
-  evaluation: Evaluation,
-  unit: Unit,
-  { code }: Difference,
-  existing: readonly ServiceDifference[],
-): Cause | null {
-  const { sink, item } = evaluation;
+function causeOf(evaluation: UnitEvaluation, { code }: Difference): Cause | null {
+  const { sink, item, existing } = evaluation;
   const { output } = catalogue[code];
   if (output === 'input' || output === 'node') return null;
   // What differed without a cause may differ for the same reason still.
   if (existing.some(({ cause }) => cause === null)) return null;
   const { release } = sink.context;
-  const written =
-    output === 'mirrored' && !release.mirrorRepairsEdits ? 'hand-edited' : item.unseen;
+  const edited = output === 'mirrored' && !release.mirrorRepairsEdits ? 'hand-edited' : item.unseen;
   const asleep = item.wakes.has(output) ? null : (item.blindSpot ?? existing[0]?.cause ?? null);
-  const cause = item.writes.has(output) ? written : asleep;
-  const isClaimed = cause !== null && !isElsewhere(evaluation, unit) && explains(cause, code);
+  const cause = item.writes.has(output) ? edited : asleep;
+  const isClaimed = cause !== null && !isElsewhere(evaluation) && explains(cause, code);
   return isClaimed ? cause : null;
 }
 
 /** After a gap the whole Service is compared, but a change of a pod affects its own addresses. */
-const isElsewhere = ({ gap, item: { addresses } }: Evaluation, [, address]: Unit): boolean =>
-  gap && address !== undefined && addresses.size > 0 && !addresses.has(address);
+function isElsewhere({ gap, item: { addresses }, unit: [, address] }: UnitEvaluation): boolean {
+  return gap && address !== undefined && addresses.size > 0 && !addresses.has(address);
+}
 
 const mostChanges = 8;
 const noChanges: readonly ObjectChange[] = [];
 
 /** The changes that made a difference: of those before, the first and the last ones, and this. */
 function changesOf(
-  evaluation: Evaluation,
-  unit: Unit,
+  evaluation: UnitEvaluation,
   before: readonly ObjectChange[] = noChanges,
 ): readonly ObjectChange[] {
   const { item, audit } = evaluation;
-  if (item.change === null || isElsewhere(evaluation, unit)) return before;
+  if (item.change === null || isElsewhere(evaluation)) return before;
   item.changes ??= changedFields(item.change, audit.record.service?.selector ?? null);
   if (before.length === 0) return item.changes;
   const all = [...before, ...item.changes.filter((change) => !before.includes(change))];
@@ -255,12 +252,7 @@ function isHidden({ output }: ServiceDifference, { writes }: WorkItem): boolean 
   return writes.has(output);
 }
 
-function carryOn(
-  evaluation: Evaluation,
-  unit: Unit,
-  item: ServiceDifference,
-  difference: Difference,
-): ServiceDifference {
+function carryOn(evaluation: UnitEvaluation, item: ServiceDifference, difference: Difference) {
   const { sink, at, gap, item: work } = evaluation;
   const likely = gap && item.causeAt === at ? difference.likelyCause : null;
   const kept = item.shown ? null : item.cause;
@@ -274,7 +266,7 @@ function carryOn(
   const severity = severityOf(difference, cause, proven);
   const { expected, actual } = item.difference;
   if (difference.expected !== expected || difference.actual !== actual) {
-    item.changes = changesOf(evaluation, unit, item.changes);
+    item.changes = changesOf(evaluation, item.changes);
   }
   const isMissed = gap && isHidden(item, work) && item.openedAt === null && item.since < at;
   // What did no harm, or had a cause that is gone: the controller has the full window from now on.

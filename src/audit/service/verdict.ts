@@ -1,11 +1,9 @@
-// The verdict on each output of a Service: conform, pending (different for less than the settle
-// window), different (a finding), or unknown (the input allows no comparison). Slices of other
-// managers are foreign: they are counted, but not compared, and make no output unknown.
-//
-// While a watch is not connected (progress.ts), known findings stay open, but the verdict is
-// unknown: the difference may have ended, or another may have begun.
+// The verdict on each output of a Service. Slices of other managers are foreign: they are counted,
+// but not compared, and make no output unknown. While a watch is not connected, known findings stay
+// open, but the verdict is unknown: the difference may have ended, or another may have begun.
 
 import type { Listers, Resource, UnreadableObject } from '../../model/objects.ts';
+import { label } from '../../model/objects.ts';
 import { selects } from '../../model/selector.ts';
 import { isSelected } from '../../shadow/endpoints.ts';
 import { isMirrored } from '../../shadow/mirroring.ts';
@@ -44,24 +42,14 @@ function concerns(
 }
 
 function isAbout(lost: UnreadableObject, record: ServiceState, output: ServiceOutput): boolean {
-  switch (lost.resource) {
-    case 'services':
-      return lost.name === null || lost.name === record.name;
-    case 'endpoints':
-      return output !== 'endpointslices' && (lost.name === null || lost.name === record.name);
-    case 'endpointslices': {
-      const name = lost.labels?.['kubernetes.io/service-name'];
-      return output !== 'endpoints' && (name === undefined || name === record.name);
-    }
-    case 'pods':
-      if (output === 'mirrored' || record.service === null) return false;
-      return lost.labels === null
-        ? isSelected(record.service)
-        : selects(record.service.selector, lost.labels);
-    case 'nodes':
-      // Any pod may come to be on it.
-      return output === 'endpointslices';
-  }
+  const { resource, labels } = lost;
+  const { name, service } = record;
+  if (!restsOn[output].includes(resource)) return false;
+  if (resource === 'nodes') return true; // any pod may come to be on it
+  if (resource === 'endpointslices') return (labels?.[label.serviceName] ?? name) === name;
+  if (resource !== 'pods') return lost.name === null || lost.name === name;
+  if (service === null) return false;
+  return labels === null ? isSelected(service) : selects(service.selector, labels);
 }
 
 /** The outputs of a Service that are unknown, each with the reason. */
@@ -93,16 +81,11 @@ export function isUnknown(unknown: ReadonlyMap<Output, UnknownReason>, output: O
   return reason !== undefined && reason !== 'nodes-not-known';
 }
 
-function applies(
-  listers: Listers,
-  { record, items }: ServiceAudit,
-  output: ServiceOutput,
-): boolean {
+function applies(listers: Listers, { record, items }: ServiceAudit, output: ServiceOutput) {
   const { service, endpoints } = record;
   const isMirror = output === 'mirrored';
-  if (isMirror ? isMirrored(service, endpoints) : service !== null && isSelected(service)) {
-    return true;
-  }
+  const isOwned = isMirror ? isMirrored(service, endpoints) : service && isSelected(service);
+  if (isOwned === true) return true;
   if ([...items.values()].flat().some((item) => item.output === output)) return true;
   return isMirror && slicesOf(listers, record, 'mirror').length > 0;
 }

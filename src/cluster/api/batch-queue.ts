@@ -21,7 +21,6 @@ export function createBatchQueue(
   let changed = new Map<Key, AnyObject | null>();
   let batch: LiveEntry[] = [];
   let began = environment.monotonic();
-  /** Hands the batch over; rejects with Undeliverable when it is not taken. */
   const flush = async (): Promise<void> => {
     if (batch.length > 0) {
       const entries = batch;

@@ -180,18 +180,13 @@ function doubtOnce(following: Following): void {
 }
 
 /** Delivers what a complete list changes; not null: it is older than what is known. */
-async function complete(
-  following: Following,
-  listing: ListFilter,
-  version: string,
-): Promise<WatchResult | null> {
+async function complete(following: Following, listing: ListFilter, version: string) {
   const { delivery, environment, resource, counters } = following;
   const older = compareVersions(version, listing.known ?? '') === -1;
   const { doubts, doubtedAt } = following;
-  const isBelieved =
-    doubts >= doubt.answers && environment.monotonic() - doubtedAt >= doubt.seconds;
+  const isTrusted = doubts >= doubt.answers && environment.monotonic() - doubtedAt >= doubt.seconds;
   following.paging = null;
-  if (older && !isBelieved) {
+  if (older && !isTrusted) {
     doubtOnce(following);
     return failed('older');
   }
@@ -259,17 +254,14 @@ export async function watch(
 const silence = { listing: 60, watching: 130 } as const;
 
 /** Without pings, a watch ends before silence means a lost server. */
-function watchTimes(
-  { environment, counters }: Following,
-  isListing: () => boolean,
-): { seconds: number; limits: RequestLimits } {
+function watchTimes({ environment, counters }: Following, isListing: () => boolean) {
   const pings = environment.pings();
   const [least, most] = pings ? [300, 600] : [30, 40];
   const seconds = Math.floor(least + environment.random() * (most - least));
-  // A watch may outlive the time that it asked for by 30 seconds.
   // Some servers send no bookmarks.
   const watching = () => (counters.bookmarks > 0 ? silence.watching : Infinity);
   const quiet = () => (isListing() ? silence.listing : watching());
+  // A watch may outlive the time that it asked for by 30 seconds.
   return { seconds, limits: { ...(pings ? { silence: quiet } : {}), total: seconds + 30 } };
 }
 

@@ -1,8 +1,7 @@
 // Reads Services and their objects again, to confirm differences before they become findings.
 // Several Services of a namespace are read by one list per resource, because the API server scans
 // all pods of the namespace for each selector. Every list asks for the newest state (no
-// resourceVersion), and has its own version. The selected pods are read after the Services. All
-// Nodes are read together, since a Service may have a pod on each.
+// resourceVersion), and has its own version.
 
 import type { Key, Labels, ObjectOf, Pod, Resource } from '../../model/objects.ts';
 import { label } from '../../model/objects.ts';

@@ -9,9 +9,6 @@
 //
 // Lists ask for the newest state (no resourceVersion), unlike upstream's first list
 // (docs/decisions/0007), one at a time, since the API server counts each as up to ten requests.
-//
-// The version of the control plane is read before anything else, and again after the connection was
-// lost, since an upgrade may be the reason.
 
 import { json } from 'node:stream/consumers';
 
@@ -33,7 +30,6 @@ export interface ReflectorsOptions extends Pick<
   'environment' | 'deliver' | 'onProblem' | 'watchList' | 'raw'
 > {
   readonly held: (resource: Resource) => CachedObjects;
-  /** Whether Endpoints are watched. */
   readonly endpoints: boolean;
 }
 
@@ -70,6 +66,7 @@ export function createReflectors(options: ReflectorsOptions) {
   const followVersion = async (signal: AbortSignal) => {
     signal.addEventListener('abort', onLost);
     while (!signal.aborted) {
+      // An upgrade may be why the connection was lost.
       await lost.promise;
       lost = Promise.withResolvers();
       await deliverVersion(signal);
@@ -135,7 +132,6 @@ export function createReflector(options: ReflectorOptions) {
   return {
     resource: options.resource,
     status,
-    /** Runs until the signal is aborted; rejects only when `deliver` does. */
     run: (signal: AbortSignal) => run((following = newFollowing(options, status, signal))),
     /** Lists again, since an event of an object was lost; less and less often in an hour. */
     relist: (key: Key) => following !== null && closeGap(following, key),
@@ -262,10 +258,7 @@ function relist(state: Following, reason: RelistReason): number {
 }
 
 /** An API server that has just started knows of no permissions yet, so one refusal says little. */
-function deny(
-  state: Following,
-  { verb, status }: Extract<WatchResult, { kind: 'denied' }>,
-): number {
+function deny(state: Following, { verb, status }: Extract<WatchResult, { kind: 'denied' }>) {
   const { resource, counters, environment, onProblem } = state;
   counters.denied++;
   if (++state.denials < backoff.denials) {

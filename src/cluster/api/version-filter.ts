@@ -1,17 +1,9 @@
 // Filters watch events and list items by resourceVersion, so that the cache never goes back in
-// time. Cached objects stay until a list is complete. Items with a version above all known ones are
-// delivered at once; all others wait until the version of the list is known.
-//
-// client-go (k8s.io/client-go@v0.36.3 tools/cache/reflector.go, the_real_fifo.go) promises the same
-// with a second copy of all objects while a list arrives.
+// time. client-go (k8s.io/client-go@v0.36.3 tools/cache/reflector.go, the_real_fifo.go) promises
+// the same with a second copy of all objects while a list arrives.
 
 import type { AnyObject, Key, WatchEvent } from '../../model/objects.ts';
-import {
-  compareVersions,
-  isAtLeast,
-  newest,
-  versionVerdict,
-} from '../../model/resource-version.ts';
+import { isAtLeast, newest, versionVerdict } from '../../model/resource-version.ts';
 
 /** The cached objects of a resource, with all delivered changes. */
 export interface CachedObjects {
@@ -110,7 +102,7 @@ const isHeld = (before: AnyObject | undefined, { uid, resourceVersion }: AnyObje
   before?.uid === uid && before.resourceVersion === resourceVersion && resourceVersion !== '';
 
 const isBeyond = ({ resourceVersion }: AnyObject, version: string | null): boolean =>
-  version === null || compareVersions(resourceVersion, version) === 1;
+  version === null || (resourceVersion !== version && isAtLeast(resourceVersion, version));
 
 function replacing(before: AnyObject | undefined, event: WatchEvent, gap: boolean): WatchEvent[] {
   if (before === undefined) return [{ ...event, type: 'added', ...(gap ? { gap } : {}) }];

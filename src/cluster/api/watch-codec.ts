@@ -1,9 +1,7 @@
 // The bodies of the API server's answers, cut into frames and decoded: the events of a watch, and
 // the items of a list page (k8s.io/apimachinery@v0.36.3 pkg/apis/meta/v1/watch.go, types.go).
-//
-// The Content-Type of the answer chooses the codec. Requests prefer protobuf, which costs a third
-// of JSON. JSON comes from proxies that support nothing else, and where raw objects are wanted.
-// Frames are decoded when they are read, so the reader can yield. A body without its page was cut.
+// Requests prefer protobuf, which costs a third of JSON. JSON comes from proxies that support
+// nothing else, and where raw objects are wanted. Frames are decoded when they are read.
 
 import type { WatchEvent } from '../../model/objects.ts';
 import { isOutput } from '../../model/objects.ts';
@@ -119,10 +117,8 @@ function objectFrame(
   raw: unknown,
   at: number,
 ): Frame {
-  const projection = project(resource, raw, at, {
-    previousPod,
-    bytes: isOutput(resource) ? jsonBytes(raw) : null,
-  });
+  const bytes = isOutput(resource) ? jsonBytes(raw) : null;
+  const projection = project(resource, raw, at, { previousPod, bytes });
   const version = versionOf(raw);
   return { kind: 'object', type, projection, version, ...(wanted ? { raw } : {}) };
 }

@@ -1,6 +1,5 @@
 // Reads a dump: the objects of a cluster in files, as kubectl, must-gather and people write them.
 //
-// A file contains JSON or YAML, plain or gzip, in one or more documents, each an object or a list.
 // One fault does not hide the rest: lists are cut into items before they are parsed. A dump covers
 // a resource if it contains a list or an object of it. Only then does a missing object not exist.
 
@@ -82,7 +81,6 @@ const newDump = (onProblem: OnProblem) => ({
   newest: null as number | null,
   /** The minor version of the newest kubelet of a Node, such as 36; null if no Node has one. */
   kubelet: null as number | null,
-  /** Repetitions of objects. */
   duplicates: 0,
 });
 
@@ -143,12 +141,7 @@ function newList({ apiVersion, kind }: Fields) {
 }
 
 /** A file that was found and is neither named like a dump nor looks so is none. */
-async function* readFile(
-  dump: Dump,
-  source: string,
-  bytes: Bytes,
-  found = false,
-): AsyncGenerator<DumpEntry> {
+async function* readFile(dump: Dump, source: string, bytes: Bytes, found = false) {
   const file = newFile(dump, source, found);
   const plain = plainBytes(bytes, (message, value) => (file.damage = { message, value }));
   const pieces = withHead<Piece[]>(plain, headLength, (head, whole) => {
@@ -211,23 +204,24 @@ function readPiece(file: File, piece: Piece): void {
       report(file, line, 'Expected JSON', { value: valueText(text.trim()) });
       break;
     case 'tooLong':
-      reportLost(file, line, 'Object too long', text, null);
+      reportLost(file, piece, 'Object too long', null);
       break;
     case 'unfinished': {
       const { message, value } = file.damage ?? { message: 'Unexpected end', value: null };
       file.damage = null;
-      reportLost(file, line, message, text, value, true);
+      reportLost(file, piece, message, value);
       closeList(file, {});
       break;
     }
   }
 }
 
-function readText(file: File, { type, line, text }: Piece) {
+function readText(file: File, piece: Piece): void {
+  const { type, line, text } = piece;
   const parsed = file.format.parse(text);
   if ('fault' in parsed) {
-    const message = `Expected ${file.format.name}`;
-    reportLost(file, line + parsed.line, message, text, valueText(parsed.fault));
+    const place = { ...piece, line: line + parsed.line };
+    reportLost(file, place, `Expected ${file.format.name}`, valueText(parsed.fault));
     return;
   }
   const { value } = parsed;
@@ -276,9 +270,8 @@ function readObject(file: File, value: Fields, line: number, apiVersion: unknown
     return;
   }
   announce(file, resource);
-  const projection = project(resource, value, 0, {
-    bytes: isOutput(resource) ? jsonBytes(value) : null,
-  });
+  const bytes = isOutput(resource) ? jsonBytes(value) : null;
+  const projection = project(resource, value, 0, { bytes });
   if (projection.problem !== undefined) {
     const { message, ...more } = projection.problem;
     report(file, line, message, more);
@@ -346,22 +339,13 @@ function closeList(file: File, envelope: Fields): void {
   file.list = null;
 }
 
-const anyOf = (resource: Resource): UnreadableObject => ({
-  resource,
-  namespace: null,
-  name: null,
-  labels: null,
-});
+const unnamed = { namespace: null, name: null, labels: null };
+const anyOf = (resource: Resource): UnreadableObject => ({ resource, ...unnamed });
 
 /** Reports unreadable text, and yields the objects that it may contain. */
-function reportLost(
-  file: File,
-  line: number,
-  message: string,
-  text: string,
-  value: string | null,
-  unfinished = false,
-): void {
+function reportLost(file: File, piece: Piece, message: string, value: string | null): void {
+  const { type, line, text } = piece;
+  const unfinished = type === 'unfinished';
   const { kind, namespace, name } = file.format.guess(text);
   const resource = kind === null ? null : resourceOfKind(undefined, kind.replace(/List$/, ''));
   const lost: UnreadableObject[] = [];

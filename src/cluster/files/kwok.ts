@@ -152,11 +152,9 @@ function readPatch(reading: KwokReading, patch: Fields): RecordingEntry | null {
     name: typeof name === 'string' ? name : null,
     labels: null,
   };
-  const message = isKnown
-    ? 'Expected a patch of a known object'
-    : 'Expected create, patch or delete';
+  const text = isKnown ? 'Expected a patch of a known object' : 'Expected create, patch or delete';
   const details = { object: objectText(lost), field: 'method', value: valueText(method) };
-  return lose(reading, null, lost, message, details);
+  return lose(reading, null, lost, text, details);
 }
 
 function change(

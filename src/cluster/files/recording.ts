@@ -10,22 +10,14 @@
 //
 // `at` is the arrival in Unix seconds. SYNC is an object of the first list, and BOOKMARK has only a
 // time. `"gap":true` marks an object with missed changes before it. An object that is missing
-// before `synced` does not exist. entry.ts describes the lines about nodes.
-//
-// A recording may be damaged anywhere, above all at its end. A bad line is a problem, and the next
-// line is read. Time never decreases: a line that is older has the time of the line before.
+// before `synced` does not exist. entry.ts describes the lines about nodes. A recording may be
+// damaged anywhere, above all at its end: a bad line is a problem, and the next line is read.
 
-import type {
-  Key,
-  Labels,
-  Pod,
-  Resource,
-  UnreadableObject,
-  WatchEvent,
-} from '../../model/objects.ts';
+import type { Labels, Resource, UnreadableObject, WatchEvent } from '../../model/objects.ts';
 import { isOutput, resources } from '../../model/objects.ts';
 import type { LiveEntry, NodeConfigEntry, NodeRulesEntry, WatchState } from '../decode/entry.ts';
 import { readNodeConfig, readNodeRules } from '../decode/entry.ts';
+import type { DecodeContext } from '../decode/frame.ts';
 import type { Fields } from '../decode/json-fields.ts';
 import { eventTypes, isFields, WrongType } from '../decode/json-fields.ts';
 import { hasManagedFields, jsonBytes, objectText, project } from '../decode/json-objects.ts';
@@ -42,7 +34,7 @@ export interface Source {
 
 export interface RecordingOptions {
   /** The pod of this key as delivered last, for Pod.ipsSince. */
-  readonly previousPod?: ((key: Key) => Pod | undefined) | undefined;
+  readonly previousPod?: DecodeContext['previousPod'] | undefined;
   /** Longer lines, in bytes, are skipped. */
   readonly lineLimit?: number;
 }
@@ -107,7 +99,6 @@ export const newReading = (
   damage: null as { readonly message: string; readonly value: string | null } | null,
 });
 
-/** Reports a problem of the line that is read. */
 export function report(reading: Reading, message: string, extra?: Partial<Problem>): void {
   // A file without lines has no first one to blame.
   const line = reading.line === 0 ? null : reading.line;
@@ -256,9 +247,8 @@ function readObject(reading: Reading, fields: Fields, line: Line): RecordingEntr
   if (type === 'BOOKMARK') return { kind: 'clock', at: reading.at };
   const bytes = isOutput(resource) ? objectBytes(line, raw) : null;
   const entry = readChange(reading, resource, type, raw, bytes);
-  return entry.kind === 'event' && gap === true
-    ? { ...entry, event: { ...entry.event, gap } }
-    : entry;
+  if (entry.kind !== 'event' || gap !== true) return entry;
+  return { ...entry, event: { ...entry.event, gap } };
 }
 
 /** The entry of a change of this type, as watches name it; what cannot be read is reported. */
@@ -283,8 +273,7 @@ export function readChange(
 function readUnreadable(reading: Reading, fields: Fields): RecordingEntry {
   const textOf = (value: unknown) => (typeof value === 'string' ? value : null);
   const { namespace, name, labels } = fields;
-  const isMap =
-    isFields(labels) && Object.values(labels).every((value) => typeof value === 'string');
+  const isMap = isFields(labels) && Object.values(labels).every((it) => typeof it === 'string');
   const lost = {
     resource: wordIn(fields, 'resource', resources),
     namespace: textOf(namespace),
@@ -299,9 +288,8 @@ const envelope = /^\{"kind":"object","at":[\d.]+,"resource":"[a-z]+","type":"[A-
 /** Bytes of the object within the line as the recorder writes it, else as JSON. */
 function objectBytes(line: Line, object: unknown): number | null {
   const before = envelope.exec(line.text);
-  if (before === null || !line.text.endsWith('}}') || hasManagedFields(object)) {
-    return jsonBytes(object);
-  }
+  const isWhole = line.text.endsWith('}}') && !hasManagedFields(object);
+  if (before === null || !isWhole) return jsonBytes(object);
   return line.bytes - before[0].length - 1;
 }
 

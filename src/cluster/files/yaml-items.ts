@@ -1,7 +1,5 @@
 // Cuts YAML text into documents and the items of lists, as json-items.ts does, and parses them.
-//
-// `---` at the beginning of a line separates documents, even within a string. In the block sequence
-// `items` a line with a dash in the column of the first dash begins an item. The parser is slow
+// `---` at the beginning of a line separates documents, even within a string. The parser is slow
 // (4 MB/s), so objects of other kinds are not parsed. Aliases reach only within an item.
 
 import { parseDocument } from 'yaml';
@@ -22,10 +20,7 @@ export const yamlFormat: Format = {
  * Yields the documents and list items that a chunk completes. A list without a kind is cut off: its
  * last item is not delivered, since it may be half an item. `isDamaged` is asked at the end.
  */
-export async function* yamlPieces(
-  source: Bytes,
-  isDamaged: () => boolean = () => false,
-): AsyncGenerator<Piece[]> {
+export async function* yamlPieces(source: Bytes, isDamaged: () => boolean = () => false) {
   const cut = newCut();
   let end = 1;
   for await (const batch of lineBatches(source)) {

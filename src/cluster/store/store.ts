@@ -1,9 +1,6 @@
 // Stores the newest version of every object, with the indexes that the audit needs. The cost of an
-// event depends on the object, not on the size of the cluster.
-//
-// An event that is older than the stored version, or repeats it, changes nothing and is counted.
-// The store remembers the last deletions, so that a late event does not restore an object. A
-// version after a gap always replaces the stored one: api/version-filter.ts has checked its age.
+// event depends on the object, not on the size of the cluster. The store remembers the last
+// deletions, so that a late event does not restore an object.
 
 import {
   equalAddresses,
@@ -34,16 +31,15 @@ import type {
 } from '../../model/objects.ts';
 import { versionVerdict } from '../../model/resource-version.ts';
 import { selects } from '../../model/selector.ts';
+import { setLatest } from '../../model/set-latest.ts';
 
 /** SetNodes of k8s.io/endpointslice@v0.36.3 topologycache/topologycache.go. */
 function zoneCapacityOf(nodes: Iterable<Node>): ZoneCapacity {
   const cpuMillisByZone = new Map<string, number>();
-  for (const node of nodes) {
-    if (node.controlPlane || !node.ready) continue;
-    if (node.zone === '' || node.cpuMillis === 0) {
-      return { insufficient: true, cpuMillisByZone: new Map() };
-    }
-    cpuMillisByZone.set(node.zone, (cpuMillisByZone.get(node.zone) ?? 0) + node.cpuMillis);
+  for (const { controlPlane, ready, zone, cpuMillis } of nodes) {
+    if (controlPlane || !ready) continue;
+    if (zone === '' || cpuMillis === 0) return { insufficient: true, cpuMillisByZone: new Map() };
+    cpuMillisByZone.set(zone, (cpuMillisByZone.get(zone) ?? 0) + cpuMillis);
   }
   return { insufficient: false, cpuMillisByZone };
 }
@@ -101,7 +97,6 @@ export function createStore(delivered: ReadonlySet<Resource>) {
         if (key.startsWith(`${resource} `)) state.tombstones.delete(key);
       }
     },
-    /** How many events were older than the stored version, and how many repeated it. */
     dropped: state.dropped,
   };
 }
@@ -115,7 +110,9 @@ function apply(state: State, event: WatchEvent): Change | null {
     return null;
   }
   const after = type === 'deleted' ? null : withSharedParts(state, event, before);
-  if (after === null) addTombstone(state, resource, object);
+  if (after === null) {
+    setLatest(state.tombstones, `${resource} ${object.key}`, object.resourceVersion, 4096);
+  }
   const change = { resource, before, after, at, ...(gap === true ? { gap } : {}) };
   replace(state, change);
   return change;
@@ -138,17 +135,9 @@ function withSharedParts(
 function verdictOn({ tombstones }: State, event: WatchEvent, before: AnyObject | null) {
   const { resource, object, type, gap } = event;
   if (before === null && type === 'deleted') return 'repeated';
-  if (gap === true) return 'new';
+  if (gap === true) return 'new'; // api/version-filter.ts has checked its age
   const version = before?.resourceVersion ?? tombstones.get(`${resource} ${object.key}`);
   return version === undefined ? 'new' : versionVerdict(version, event);
-}
-
-function addTombstone({ tombstones }: State, resource: Resource, object: AnyObject): void {
-  const key = `${resource} ${object.key}`;
-  tombstones.delete(key);
-  tombstones.set(key, object.resourceVersion);
-  const oldest = tombstones.keys().next();
-  if (tombstones.size > 4096 && oldest.done !== true) tombstones.delete(oldest.value);
 }
 
 function replace(state: State, { resource, before, after }: Change): void {
@@ -262,13 +251,10 @@ const targetPod = (podsAt: PodsAt, target: ObjectRef | null, address: string): P
   target === null ? undefined : podsAt(address).find(({ ref }) => equalRefs(ref, target));
 
 /** Finds equal items, in order, in the list of the version before: few change at a time. */
-function createFollower<T>(
-  known: readonly T[],
-  isSame: (a: T, b: T) => boolean,
-): (item: T) => T | undefined {
+function createFollower<T>(known: readonly T[], isSame: (a: T, b: T) => boolean) {
   let next = 0;
   let missed = 0;
-  return (item) => {
+  return (item: T): T | undefined => {
     const end = Math.min(next + Math.min(2 * missed + 2, 16), known.length);
     for (let index = next; index < end; index++) {
       const candidate = known[index];
@@ -282,11 +268,7 @@ function createFollower<T>(
 }
 
 /** The slice, with the equal parts of the version before and of pods. */
-export function sharedSlice(
-  slice: EndpointSlice,
-  before: EndpointSlice | null,
-  podsAt: PodsAt,
-): EndpointSlice {
+export function sharedSlice(slice: EndpointSlice, before: EndpointSlice | null, podsAt: PodsAt) {
   const find = createFollower(before?.endpoints ?? [], equalEndpoints);
   const endpoints = slice.endpoints.map((item) => find(item) ?? sharedEndpoint(item, podsAt));
   return { ...slice, endpoints };
@@ -297,27 +279,17 @@ function sharedEndpoint(endpoint: Endpoint, podsAt: PodsAt): Endpoint {
   const pod = targetPod(podsAt, endpoint.target, addresses[0] ?? '');
   if (pod === undefined) return endpoint;
   return {
+    ...endpoint,
     addresses: equalTexts(addresses, pod.ips) ? pod.ips : addresses.map((ip) => sameText(ip, pod)),
-    ready: endpoint.ready,
-    serving: endpoint.serving,
-    terminating: endpoint.terminating,
     hostname: hostname === pod.hostname ? pod.hostname : hostname,
-    node: endpoint.node,
-    zone: endpoint.zone,
     target: pod.ref,
-    forZones: endpoint.forZones,
-    forNodes: endpoint.forNodes,
   };
 }
 
 const sameText = (ip: string, pod: Pod): string => pod.ips.find((text) => text === ip) ?? ip;
 
 /** The Endpoints, with the equal parts of the version before and of pods. */
-export function sharedEndpoints(
-  endpoints: Endpoints,
-  before: Endpoints | null,
-  podsAt: PodsAt,
-): Endpoints {
+export function sharedEndpoints(endpoints: Endpoints, before: Endpoints | null, podsAt: PodsAt) {
   const subsets = endpoints.subsets.map((subset, index) => {
     const find = createFollower(before?.subsets[index]?.addresses ?? [], isSame);
     const addresses = subset.addresses.map((item) => find(item) ?? sharedAddress(item, podsAt));
@@ -334,10 +306,8 @@ function sharedAddress(address: EndpointAddress, podsAt: PodsAt): EndpointAddres
   const pod = targetPod(podsAt, address.target, ip);
   if (pod === undefined) return address;
   return {
+    ...address,
     ip: sameText(ip, pod),
-    ready: address.ready,
-    ports: address.ports,
-    node: address.node,
     hostname: hostname === pod.hostname ? pod.hostname : hostname,
     target: pod.ref,
   };

@@ -7,10 +7,12 @@ import type { NodeFinding } from '../../../src/audit/node/aggregate.ts';
 import type {
   Coverage,
   CoveredProperty,
+  PacketClass,
   PacketDifference,
 } from '../../../src/audit/node/packet-difference.ts';
 import { aggregateFindings } from '../../../src/audit/node/aggregate.ts';
-import { packetClass } from '../../../src/audit/node/node-wide.ts';
+import { packetClassOf } from '../../../src/audit/node/node-wide.ts';
+import { packetClass } from '../../../src/audit/node/packet-difference.ts';
 import type { RuleFrontend } from '../../../src/rules/report/frontends.ts';
 import { defaultProxyConfig } from '../../../src/model/proxy-config.ts';
 import { proxiedPorts, proxyRules } from '../../../src/shadow/service-port.ts';
@@ -18,7 +20,7 @@ import { service, times } from '../../build.ts';
 
 const outside = 'outside the cluster';
 
-const rules = proxyRules(defaultProxyConfig('iptables', 36));
+const rules = proxyRules(defaultProxyConfig('iptables', 36), { name: 'node-a', zone: '' });
 
 const propertyOf: Readonly<Partial<Record<Code, CoveredProperty>>> = {
   'node-reject-missing': 'rejected',
@@ -32,7 +34,7 @@ function difference(
   code: Code,
   more: Partial<PacketDifference> = {},
 ): PacketDifference {
-  const [port] = proxiedPorts(service({ name }), [], { node: 'node-a', zone: '' }, rules);
+  const [port] = proxiedPorts(service({ name }), [], rules);
   if (port === undefined) throw new Error('No port');
   return {
     code,
@@ -60,9 +62,8 @@ const claims = times(100, (n): RuleFrontend => {
 /** This many Services are tested for each property. */
 function coverageOf(count: number, ...properties: readonly CoveredProperty[]): Coverage {
   const all: readonly CoveredProperty[] = ['endpoints', ...properties];
-  return new Map(
-    all.map((property) => [packetClass(property, 'cluster IP', 'IPv4', outside), count]),
-  );
+  const place = { kind: 'cluster IP', family: 'IPv4', origin: outside };
+  return new Map(all.map((property) => [packetClass({ property, ...place }), count]));
 }
 
 const shown = ({ nodeWide, difference: { code, object } }: NodeFinding): string =>
@@ -88,6 +89,18 @@ test.each<[Code, string]>([
 ])('%s has the field %s', (code, field) => {
   const found = aggregateFindings(node, [difference('web', code, { rule: '-A X' })], new Map(), []);
   expect(found).toMatchObject([{ difference: { code, field, actual: 'pass 100% by -A X' } }]);
+});
+
+test('the class of a difference is the same object as that of the coverage', () => {
+  const ofIPv6 = { property: 'rejected', kind: 'node port', family: 'IPv6', origin: 'x' } as const;
+  const { kind, origin } = ofIPv6;
+  const found = difference('web', 'node-reject-missing', {
+    kind,
+    origin,
+    frontend: '[fd00::1]:80',
+  });
+  expect(packetClassOf(found, 'rejected')).toBe(packetClass(ofIPv6));
+  expect(packetClassOf(found, 'dropped')).not.toBe(packetClass(ofIPv6));
 });
 
 test('frontends that several tables translate are one finding about the node', () => {
@@ -167,8 +180,8 @@ describe('aggregateFindings', () => {
   });
 
   const inClass = (kind: string, origin: string) => ({ kind, origin });
-  const at = (kind: string, origin: string, count: number): [string, number] => [
-    packetClass('endpoints', kind, 'IPv4', origin),
+  const at = (kind: string, origin: string, count: number): [PacketClass, number] => [
+    packetClass({ property: 'endpoints', kind, family: 'IPv4', origin }),
     count,
   ];
 

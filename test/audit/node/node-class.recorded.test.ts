@@ -11,7 +11,6 @@ import { auditNode } from '../../../src/audit/node/audit-node.ts';
 import type { ClassAudit } from '../../../src/audit/node/node-class.ts';
 import { createClassAudit } from '../../../src/audit/node/node-class.ts';
 import type { ReportedBehavior } from '../../../src/audit/node/observation.ts';
-import { proxiedPortKey } from '../../../src/audit/node/probes.ts';
 import type { ProxyCache } from '../../../src/audit/node/proxy-cache.ts';
 import { createProxyCache } from '../../../src/audit/node/proxy-cache.ts';
 import type { EndpointSlice, Service } from '../../../src/model/objects.ts';
@@ -38,7 +37,9 @@ function recordedIn(path: string): Recorded[] {
 
 const shown = ({ differences, coverage: asked, unknown }: NodeAudit): unknown => ({
   differences: differences.map((one) => JSON.stringify({ ...one, port: one.port?.name })).sort(),
-  asked: [...asked].flatMap(([group, size]) => (size > 0 ? [`${group} ${size}`] : [])).sort(),
+  asked: [...asked]
+    .flatMap(([group, size]) => (size > 0 ? [`${JSON.stringify(group)} ${size}`] : []))
+    .sort(),
   unknown: [...unknown].sort(),
 });
 
@@ -87,7 +88,9 @@ describe('recorded nodes', () => {
       const { audit, ports } = auditByClass(alike, one, rules);
       expect(shown(audit), one.path).toEqual(shown(alone(proxied, one, rules)));
       const whole = expectedForwarding(services, proxied.slices, node, one.input.config);
-      expect(ports.map(({ port }) => port).sort()).toEqual(whole.ports.map(proxiedPortKey).sort());
+      expect(ports.map(({ port }) => port).sort()).toEqual(
+        whole.ports.map(({ key }) => key).sort(),
+      );
     }
     expect(kinds.size).toBeLessThan(all.length / 4);
   });

@@ -6,9 +6,7 @@ import { conformVerdicts, portVerdicts } from '../../../src/audit/node/node-stat
 import type { ProxiedPort } from '../../../src/shadow/service-port.ts';
 
 const ports = (...names: readonly string[]) =>
-  names.map((name) => {
-    return { name, namespace: 'shop', protocol: 'tcp', family: 'IPv4' } as ProxiedPort;
-  });
+  names.map((name) => ({ key: `${name} tcp IPv4`, namespace: 'shop' }) as ProxiedPort);
 
 const none = {
   different: new Set<string>(),

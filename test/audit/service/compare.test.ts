@@ -5,6 +5,7 @@ import { describe, expect, test } from 'vitest';
 import type { Difference } from '../../../src/audit/finding/difference.ts';
 import { difference } from '../../../src/audit/finding/difference.ts';
 import type { AddressEntries } from '../../../src/audit/service/address-index.ts';
+import type { ServiceState } from '../../../src/audit/service/cache.ts';
 import { createServiceState } from '../../../src/audit/service/cache.ts';
 import { isReady } from '../../../src/audit/service/compare.ts';
 import { compareEndpointsAddress } from '../../../src/audit/service/endpoints.ts';
@@ -35,8 +36,13 @@ const listed = (more: Partial<EndpointAddress> = {}, ports = [port()]): Endpoint
   return { ...address(more), ports };
 };
 
-const entriesOf = (members: readonly Pod[], entries: Partial<AddressEntries>): AddressEntries => ({
+const entriesOf = (
+  record: ServiceState,
+  members: readonly Pod[],
+  entries: Partial<AddressEntries>,
+): AddressEntries => ({
   ip: '10.0.0.1',
+  record,
   pods: members,
   members: [...members],
   listed: [],
@@ -51,8 +57,8 @@ function compared(members: readonly Pod[], actual: readonly EndpointAddress[], t
   for (const other of others) record.members.set(other, kind);
   if (truncated) record.truncation = { subsets: [], cutsReady: true, kept: 1000 };
   Object.assign(record, { service: service(), endpoints: endpoints() });
-  const entries = entriesOf(members, { listed: [...actual] });
-  return compareEndpointsAddress(contextOf(storeOf([])), record, entries);
+  const entries = entriesOf(record, members, { listed: [...actual] });
+  return compareEndpointsAddress(contextOf(storeOf([])), entries);
 }
 
 const atAddress = (
@@ -202,8 +208,8 @@ function inSlices(
   record.slices = sliced.map((entry) => entry.slice);
   const known = zone === null ? resources.filter((name) => name !== 'nodes') : resources;
   const store = storeOf(zone === null ? [] : [node({ zone })], known);
-  const entries = entriesOf(on === null ? [] : [pod(on)], { sliced });
-  return compareSlicesAddress(contextOf(store), record, entries);
+  const entries = entriesOf(record, on === null ? [] : [pod(on)], { sliced });
+  return compareSlicesAddress(contextOf(store), entries);
 }
 
 describe('compareSlicesAddress', () => {

@@ -81,9 +81,9 @@ function differencesOf(context: AuditContext, state: ServiceState): Located[] {
   const members = [...state.members.keys()].flatMap(({ ips }) => ips.map(canonicalIP));
   for (const ip of new Set([...index.listings.keys(), ...index.slicings.keys(), ...members])) {
     const entries = entriesAt(context.listers, state, index, ip);
-    add('endpoints', ip, compareEndpointsAddress(context, state, entries));
-    add('endpointslices', ip, compareSlicesAddress(context, state, entries));
-    add('input', ip, checkInputAddress(context, state, entries));
+    add('endpoints', ip, compareEndpointsAddress(context, entries));
+    add('endpointslices', ip, compareSlicesAddress(context, entries));
+    add('input', ip, checkInputAddress(context, entries));
   }
   for (const slice of state.slices) {
     add('endpointslices', slice.name, compareSlice(context, state, slice));

@@ -112,7 +112,6 @@ export function createTransport({ server, tls, proxy }: Target, patience = usual
     pingInterval: patience.ping * 1000,
   });
   return {
-    /** Rejects when no answer comes. */
     send(request: ApiRequest, headers: Readonly<Record<string, string>>): Promise<ApiAnswer> {
       const sendBy = (dispatcher: Dispatcher) => sendThrough(dispatcher, server, request, headers);
       if (plain) return sendBy(http1);
