@@ -10,13 +10,11 @@
 import type { AgentEntry } from '../agent/client/scraper.ts';
 import type { Finding } from '../audit/finding/catalogue.ts';
 import { observe } from '../audit/measure/histogram.ts';
-import type { Journey } from '../audit/measure/journey.ts';
-import { countProgrammed, countStage } from '../audit/measure/journey.ts';
+import { countProgrammed, countStage, type Journey } from '../audit/measure/journey.ts';
 import { createConfirmer } from '../audit/pending/confirm.ts';
 import { createPendingFindings } from '../audit/pending/pending.ts';
 import { createWatchProgress, staleGrace } from '../audit/pending/progress.ts';
-import type { ServiceAuditor } from '../audit/service/auditor.ts';
-import { createServiceAuditor } from '../audit/service/auditor.ts';
+import { createServiceAuditor, type ServiceAuditor } from '../audit/service/auditor.ts';
 import type { LiveEntry } from '../cluster/decode/entry.ts';
 import type { OnProblem } from '../cluster/decode/problem.ts';
 import type { DumpEnd, DumpEntry } from '../cluster/files/dump.ts';
@@ -24,16 +22,13 @@ import type { RecordingEnd, RecordingEntry } from '../cluster/files/recording.ts
 import { createStore } from '../cluster/store/store.ts';
 import type { Key, Resource, UnreadableObject, WatchEvent } from '../model/objects.ts';
 import { unreadableKey } from '../model/objects.ts';
-import type { Steps } from '../model/run-to-end.ts';
-import { runToEnd } from '../model/run-to-end.ts';
-import type { Scope } from '../model/scope.ts';
-import { isInNamespaces, isInScope } from '../model/scope.ts';
+import { runToEnd, type Steps } from '../model/run-to-end.ts';
+import { isInNamespaces, isInScope, type Scope } from '../model/scope.ts';
 import { countOpened } from '../output/metrics/state.ts';
 import type { DetectedRelease } from '../shadow/detect-release.ts';
 import { assumedRelease, chooseRelease, detectRelease } from '../shadow/detect-release.ts';
 import type { Release } from '../shadow/release.ts';
-import type { GivenRules } from './node-rules.ts';
-import { createNodeRules } from './node-rules.ts';
+import { createNodeRules, type GivenRules } from './node-rules.ts';
 import {
   advanceJourneys,
   advanceJourneysOnNode,

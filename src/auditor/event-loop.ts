@@ -12,8 +12,7 @@
 
 import type { FreshRead } from '../audit/pending/confirm.ts';
 import type { Key, Resource } from '../model/objects.ts';
-import type { Auditor, AuditorEntry } from './auditor.ts';
-import { openedAtOnce } from './auditor.ts';
+import { type Auditor, type AuditorEntry, openedAtOnce } from './auditor.ts';
 
 export interface MonotonicClock {
   /** Unix seconds that never run backwards. */

@@ -1,13 +1,10 @@
 // Queries about one Service or one node: its status, its page and its explanation.
 
 import { explain } from '../audit/explain/explain.ts';
-import type { ExplainTarget } from '../audit/explain/explanation.ts';
-import { worstVerdict } from '../audit/explain/explanation.ts';
+import { type ExplainTarget, worstVerdict } from '../audit/explain/explanation.ts';
 import { serviceTable } from '../audit/explain/service.ts';
-import type { ParsedTarget } from '../audit/explain/target.ts';
-import { resolveTarget } from '../audit/explain/target.ts';
-import type { Verdict } from '../audit/finding/verdicts.ts';
-import { verdicts } from '../audit/finding/verdicts.ts';
+import { type ParsedTarget, resolveTarget } from '../audit/explain/target.ts';
+import { type Verdict, verdicts } from '../audit/finding/verdicts.ts';
 import { fillGroups } from '../audit/measure/endpoint-counts.ts';
 import type { NodeVerdict } from '../audit/node/node-state.ts';
 import { slicesOf } from '../audit/service/cache.ts';

@@ -8,8 +8,7 @@ import type { Environment } from '../cluster/api/transport/request.ts';
 import type { OnProblem } from '../cluster/decode/problem.ts';
 import type { Key } from '../model/objects.ts';
 import type { AuditorEntry } from './auditor.ts';
-import type { EventLoopOptions } from './event-loop.ts';
-import { createEventLoop } from './event-loop.ts';
+import { createEventLoop, type EventLoopOptions } from './event-loop.ts';
 
 export interface LiveAuditorOptions extends Pick<
   EventLoopOptions,

@@ -13,8 +13,7 @@ import { createServiceRows, noServiceSeries } from '../output/metrics/service-ro
 import type { AgentMetrics, MetricsState, WatchMetrics } from '../output/metrics/state.ts';
 import { noAgents, noHintCounts } from '../output/metrics/state.ts';
 import { createLagReport } from '../output/text/lag.ts';
-import type { AuditReport } from '../output/text/report.ts';
-import { summarizeMeasures } from '../output/text/report.ts';
+import { type AuditReport, summarizeMeasures } from '../output/text/report.ts';
 import { noTracingCounts } from '../output/traces/settings.ts';
 import { nameOf, unverifiedReasons } from '../shadow/release.ts';
 import type { Auditor } from './auditor.ts';

@@ -1,8 +1,7 @@
 // Counts and samples that the auditor collects while input arrives: lags, sizes, durations and
 // opened findings (audit/measure defines them).
 
-import type { Journey } from '../audit/measure/journey.ts';
-import { isMeasured, journeyLength } from '../audit/measure/journey.ts';
+import { isMeasured, type Journey, journeyLength } from '../audit/measure/journey.ts';
 import {
   countConvergence,
   countTrigger,

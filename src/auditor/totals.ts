@@ -16,17 +16,14 @@ import type { ServiceAuditor } from '../audit/service/auditor.ts';
 import { slicesOf } from '../audit/service/cache.ts';
 import type { ServiceAudit } from '../audit/service/reconcile.ts';
 import type { StaleResources } from '../audit/service/verdict.ts';
-import type { Summary } from '../audit/summary.ts';
-import { addShare, createTotals, shareOf, summaryOf } from '../audit/summary.ts';
+import { addShare, createTotals, shareOf, type Summary, summaryOf } from '../audit/summary.ts';
 import { addCounts } from '../model/counts.ts';
 import { equalLists } from '../model/equality.ts';
 import type { EndpointSlice, Key } from '../model/objects.ts';
 import type { ServiceNumbers } from '../output/metrics/service-rows.ts';
-import type { HintCounts } from '../output/metrics/state.ts';
-import { noHintCounts } from '../output/metrics/state.ts';
+import { type HintCounts, noHintCounts } from '../output/metrics/state.ts';
 import { endpointsCapacity } from '../shadow/endpoints.ts';
-import type { HintMode } from '../shadow/hints.ts';
-import { hintMode, reasonOfNoHints } from '../shadow/hints.ts';
+import { type HintMode, hintMode, reasonOfNoHints } from '../shadow/hints.ts';
 import type { Release } from '../shadow/release.ts';
 
 /** Services that may wait to be recounted: some milliseconds of work. */

@@ -1,8 +1,7 @@
 // Which part of a cluster is audited: namespaces that are named, or all but some, and of these the
 // Services of one shard. Every shard keeps pods and Nodes, which any Service may need.
 
-import type { AnyObject, EndpointSlice, Resource } from './objects.ts';
-import { label } from './objects.ts';
+import { type AnyObject, type EndpointSlice, label, type Resource } from './objects.ts';
 
 export interface Scope {
   /** null: all. */

@@ -7,12 +7,10 @@
 // removed labels, and only the kubelets count. A cluster that is older than every known release is
 // audited as the oldest one.
 
-import type { Listers } from '../model/objects.ts';
-import { label } from '../model/objects.ts';
+import { label, type Listers } from '../model/objects.ts';
 import { minorIn } from '../model/proxy-config.ts';
 import { isSelected } from './endpoints.ts';
-import type { Release } from './release.ts';
-import { newestRelease, oldestRelease, releaseOf, releases } from './release.ts';
+import { newestRelease, oldestRelease, type Release, releaseOf, releases } from './release.ts';
 
 export interface DetectedRelease {
   readonly release: Release;

@@ -11,8 +11,7 @@
 // meaning upstream), and hints (hints.ts).
 
 import { isOfUid } from '../model/equality.ts';
-import type { IPFamily } from '../model/ip.ts';
-import { familyOf } from '../model/ip.ts';
+import { type IPFamily, familyOf } from '../model/ip.ts';
 import type { AddressType, EndpointSlice, Labels, Node, Pod, Service } from '../model/objects.ts';
 import { label, manager } from '../model/objects.ts';
 import { isHeadless } from './endpoints.ts';

@@ -9,8 +9,7 @@
 // Left out: resyncs, which enqueue all Services from the informer's cache, by default every 12 h.
 
 import { equalTexts } from '../model/equality.ts';
-import type { Endpoints, Pod, Service } from '../model/objects.ts';
-import { annotation, label } from '../model/objects.ts';
+import { annotation, type Endpoints, label, type Pod, type Service } from '../model/objects.ts';
 import { equalLabels } from '../model/selector.ts';
 
 /**

@@ -15,13 +15,10 @@
 // comes first (each is right).
 
 import { familyOf, isWithinAny } from '../model/ip.ts';
-import type { EndpointSlice, Key, Node, Service } from '../model/objects.ts';
-import { label } from '../model/objects.ts';
+import { type EndpointSlice, type Key, label, type Node, type Service } from '../model/objects.ts';
 import type { Packet, Protocol, ProxyConfig } from '../model/proxy-config.ts';
-import type { ProxyNode } from './proxy-node.ts';
-import { proxyNode } from './proxy-node.ts';
-import type { ProxiedPort, ProxyRules } from './service-port.ts';
-import { proxiedPorts, proxyRules } from './service-port.ts';
+import { type ProxyNode, proxyNode } from './proxy-node.ts';
+import { type ProxiedPort, proxiedPorts, type ProxyRules, proxyRules } from './service-port.ts';
 import type { ProxyEndpoint, UsableEndpoints } from './topology.ts';
 
 export type FrontendKind =

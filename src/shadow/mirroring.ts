@@ -25,8 +25,7 @@ import type {
   Service,
 } from '../model/objects.ts';
 import { annotation, label, manager, portMapKey } from '../model/objects.ts';
-import type { ListedAddress } from './endpoints.ts';
-import { addressesByPort } from './endpoints.ts';
+import { addressesByPort, type ListedAddress } from './endpoints.ts';
 import { isMirrorable } from './event-handlers.ts';
 
 /** Default of kube-controller-manager's --mirroring-max-endpoints-per-subset, and per slice too. */

@@ -3,13 +3,11 @@
 // informers' selectors of cmd/kube-proxy/app/server.go, kubernetes@v1.36.3. `proxyRules` has the
 // differences of older releases.
 
-import type { CIDR, IPFamily } from '../model/ip.ts';
-import { everything, parseCIDR, parseIP } from '../model/ip.ts';
+import { type CIDR, everything, type IPFamily, parseCIDR, parseIP } from '../model/ip.ts';
 import type { EndpointSlice, Node, Service, ServicePort } from '../model/objects.ts';
 import { label } from '../model/objects.ts';
 import type { Protocol, ProxyConfig } from '../model/proxy-config.ts';
-import type { UsableEndpoints } from './topology.ts';
-import { categorize, endpointSets } from './topology.ts';
+import { categorize, endpointSets, type UsableEndpoints } from './topology.ts';
 
 type Place = Pick<Node, 'name' | 'zone'>;
 

@@ -7,8 +7,7 @@
 // possible sets; nearly always it has one member.
 
 import { getOrInsert } from '../model/get-or-insert.ts';
-import type { IPFamily } from '../model/ip.ts';
-import { joinHostPort, parseIP } from '../model/ip.ts';
+import { type IPFamily, joinHostPort, parseIP } from '../model/ip.ts';
 import type { Endpoint, EndpointSlice, ServicePort } from '../model/objects.ts';
 
 /** A kube-proxy, as far as its choice of endpoints depends on it. */

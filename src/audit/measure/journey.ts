@@ -15,10 +15,8 @@
 import { recordOf } from '../../model/counts.ts';
 import { getOrInsert } from '../../model/get-or-insert.ts';
 import type { Key } from '../../model/objects.ts';
-import type { Histogram } from './histogram.ts';
-import { createHistogram, exemplify, observe } from './histogram.ts';
-import type { LagOperation } from './lag.ts';
-import { convergenceBounds, lagOperations } from './lag.ts';
+import { createHistogram, exemplify, type Histogram, observe } from './histogram.ts';
+import { convergenceBounds, type LagOperation, lagOperations } from './lag.ts';
 
 export const journeyOutputs = ['endpoints', 'endpointslices'] as const;
 export type JourneyOutput = (typeof journeyOutputs)[number];

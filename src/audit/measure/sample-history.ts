@@ -4,10 +4,8 @@
 import { recordOf } from '../../model/counts.ts';
 import type { Key } from '../../model/objects.ts';
 import { setLatest } from '../../model/set-latest.ts';
-import type { Histogram } from './histogram.ts';
-import { createHistogram, observe, quantile } from './histogram.ts';
-import type { LagOutput, LagSample } from './lag.ts';
-import { convergenceBounds, lagOutputs } from './lag.ts';
+import { createHistogram, type Histogram, observe, quantile } from './histogram.ts';
+import { convergenceBounds, type LagOutput, lagOutputs, type LagSample } from './lag.ts';
 
 const intervalSeconds = 10;
 

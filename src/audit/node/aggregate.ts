@@ -3,8 +3,7 @@
 // and code (docs/decisions/0029-one-finding-per-code-and-cause.md).
 
 import type { RuleFrontend } from '../../rules/report/frontends.ts';
-import type { Code, Severity } from '../finding/catalogue.ts';
-import { bySeverity, catalogue } from '../finding/catalogue.ts';
+import { bySeverity, catalogue, type Code, type Severity } from '../finding/catalogue.ts';
 import { difference } from '../finding/difference.ts';
 import { familyOf, nodeWideEffects, packetClassOf, placeOf } from './node-wide.ts';
 import type { Coverage, PacketDifference, PacketDifferences } from './packet-difference.ts';

@@ -4,8 +4,7 @@
 
 import { ipOf, joinHostPort, parseNetwork } from '../../model/ip.ts';
 import type { Packet } from '../../model/proxy-config.ts';
-import type { Steps } from '../../model/run-to-end.ts';
-import { runToEnd } from '../../model/run-to-end.ts';
+import { runToEnd, type Steps } from '../../model/run-to-end.ts';
 import type { RuleFrontend } from '../../rules/report/frontends.ts';
 import type { OutcomeShare, PacketOutcome } from '../../rules/walk/walk.ts';
 import type { Forwarding, Frontend } from '../../shadow/forwarding.ts';

@@ -14,8 +14,7 @@
 //
 // Left out: frontends of other programs.
 
-import type { Address } from '../../model/ip.ts';
-import { formatAddress, ipOf, isWithinAny, parseCIDR } from '../../model/ip.ts';
+import { type Address, formatAddress, ipOf, isWithinAny, parseCIDR } from '../../model/ip.ts';
 import type { Node } from '../../model/objects.ts';
 import type { Packet } from '../../model/proxy-config.ts';
 import type { PacketField } from '../../rules/ruleset.ts';

@@ -24,8 +24,7 @@ import type { Coverage } from './packet-difference.ts';
 import { auditNodeInSteps } from './audit-node.ts';
 import type { CurrentReading, LastAudit, NodeVerdict } from './node-state.ts';
 import { conformVerdicts } from './node-state.ts';
-import type { ReportedBehavior } from './observation.ts';
-import { ruleFrontend } from './observation.ts';
+import { type ReportedBehavior, ruleFrontend } from './observation.ts';
 import { coverageOf, probeSender } from './probes.ts';
 import type { ProxyCache } from './proxy-cache.ts';
 

@@ -11,20 +11,17 @@ import { getOrInsert } from '../../model/get-or-insert.ts';
 import { joinHostPort } from '../../model/ip.ts';
 import type { Key, Listers, Service } from '../../model/objects.ts';
 import type { Packet, ProxyConfig } from '../../model/proxy-config.ts';
-import type { Steps } from '../../model/run-to-end.ts';
-import { runToEnd } from '../../model/run-to-end.ts';
+import { runToEnd, type Steps } from '../../model/run-to-end.ts';
 import type { RulesDump } from '../../rules/parse/rules-dump.ts';
 import { lackText } from '../../rules/ruleset.ts';
-import type { Frontend } from '../../shadow/forwarding.ts';
-import { expectedForwarding } from '../../shadow/forwarding.ts';
+import { expectedForwarding, type Frontend } from '../../shadow/forwarding.ts';
 import { refusedNodePortAddress } from '../../shadow/proxy-node.ts';
 import type { NodeUnknownReason } from '../finding/verdicts.ts';
 import type { PendingFindings } from '../pending/pending.ts';
 import type { ConvergenceSample } from '../service/reconcile.ts';
 import type { PacketDifference, PacketDifferences } from './packet-difference.ts';
 import { auditNodeInSteps, tracePackets } from './audit-node.ts';
-import type { ClassAudit } from './node-class.ts';
-import { createClassAudit } from './node-class.ts';
+import { type ClassAudit, createClassAudit } from './node-class.ts';
 import {
   applyFindings,
   desiredFindings,
@@ -34,8 +31,7 @@ import {
 } from './node-findings.ts';
 import type { CurrentReading, LastAudit, NodeState, NodeVerdict } from './node-state.ts';
 import { conformVerdicts, newNodeState, portVerdicts } from './node-state.ts';
-import type { NodeBehavior, NodeObservation } from './observation.ts';
-import { observeDumps } from './observation.ts';
+import { type NodeBehavior, type NodeObservation, observeDumps } from './observation.ts';
 import type { ProxyCache } from './proxy-cache.ts';
 import type { NodeReading } from './staleness.ts';
 import { noteDivergences, readingOf, serviceOf, updateClocks } from './staleness.ts';

@@ -5,21 +5,16 @@
 
 import { canonicalIP } from '../../model/ip.ts';
 import type { Node } from '../../model/objects.ts';
-import type { Packet, ProxyConfig } from '../../model/proxy-config.ts';
-import { defaultProxyConfig } from '../../model/proxy-config.ts';
+import { defaultProxyConfig, type Packet, type ProxyConfig } from '../../model/proxy-config.ts';
 import type { RulesDump } from '../../rules/parse/rules-dump.ts';
 import type { Digests, NodeSenders } from '../../rules/report/digest.ts';
 import { digestOf, expectedWordsAt, keyOf, packetText } from '../../rules/report/digest.ts';
-import type { RuleFrontend } from '../../rules/report/frontends.ts';
-import { frontendsInRules } from '../../rules/report/frontends.ts';
+import { frontendsInRules, type RuleFrontend } from '../../rules/report/frontends.ts';
 import { modeIn, settingsIn } from '../../rules/report/infer-proxy-config.ts';
-import type { RuleSet } from '../../rules/ruleset.ts';
-import { mergeRuleSets } from '../../rules/ruleset.ts';
+import { mergeRuleSets, type RuleSet } from '../../rules/ruleset.ts';
 import type { NodeContext } from '../../rules/walk/walk-state.ts';
-import type { PacketOutcome } from '../../rules/walk/walk.ts';
-import { createWalk } from '../../rules/walk/walk.ts';
-import type { Forwarding, Frontend } from '../../shadow/forwarding.ts';
-import { isAtNode } from '../../shadow/forwarding.ts';
+import { createWalk, type PacketOutcome } from '../../rules/walk/walk.ts';
+import { type Forwarding, type Frontend, isAtNode } from '../../shadow/forwarding.ts';
 
 export interface NodeInput {
   readonly forwarding: Forwarding;

@@ -10,10 +10,8 @@
 import { getOrInsert } from '../../model/get-or-insert.ts';
 import { canonicalIP, ipOf } from '../../model/ip.ts';
 import type { Key } from '../../model/objects.ts';
-import type { Frontend } from '../../shadow/forwarding.ts';
-import { expectedForwarding } from '../../shadow/forwarding.ts';
-import type { ConvergenceSample } from '../service/reconcile.ts';
-import { operationOf } from '../service/reconcile.ts';
+import { expectedForwarding, type Frontend } from '../../shadow/forwarding.ts';
+import { type ConvergenceSample, operationOf } from '../service/reconcile.ts';
 import { isWorse } from '../finding/catalogue.ts';
 import type { PacketDifference, PacketDifferences } from './packet-difference.ts';
 import { severityOf } from './aggregate.ts';

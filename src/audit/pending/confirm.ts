@@ -29,8 +29,7 @@ import { label, resources } from '../../model/objects.ts';
 import { compareVersions, isAtLeast, newest } from '../../model/resource-version.ts';
 import type { Output } from '../finding/catalogue.ts';
 import type { Candidate, PendingDifference } from './pending.ts';
-import type { WatchProgress } from './progress.ts';
-import { restsOn } from './progress.ts';
+import { restsOn, type WatchProgress } from './progress.ts';
 
 interface FreshList<T> {
   readonly objects: readonly T[];

@@ -8,8 +8,7 @@
 // none was shown for a second. The order of events is unknown then: a difference may have ended.
 // An output is blind while a stream that it depends on is not connected. Dumps have no streams.
 
-import type { Resource } from '../../model/objects.ts';
-import { resources } from '../../model/objects.ts';
+import { type Resource, resources } from '../../model/objects.ts';
 import { compareVersions, isAtLeast, newest } from '../../model/resource-version.ts';
 import type { Output } from '../finding/catalogue.ts';
 

@@ -5,10 +5,8 @@ import { equalAddresses, equalEndpoints, equalLists } from '../../model/equality
 import { getOrInsert } from '../../model/get-or-insert.ts';
 import { canonicalIP } from '../../model/ip.ts';
 import type { Endpoint, Endpoints, EndpointSlice, Listers } from '../../model/objects.ts';
-import type { SubsetAddress } from '../../shadow/endpoints.ts';
-import { repack } from '../../shadow/endpoints.ts';
-import type { ServiceState } from './cache.ts';
-import { isMember, isOfSameRole } from './cache.ts';
+import { repack, type SubsetAddress } from '../../shadow/endpoints.ts';
+import { isMember, isOfSameRole, type ServiceState } from './cache.ts';
 
 export interface SlicedEndpoint {
   readonly slice: EndpointSlice;

@@ -10,8 +10,7 @@ import type { Steps } from '../../model/run-to-end.ts';
 import { hintMode } from '../../shadow/hints.ts';
 import type { Output } from '../finding/catalogue.ts';
 import type { Difference } from '../finding/difference.ts';
-import type { AddressIndex } from './address-index.ts';
-import { buildIndex, entriesAt } from './address-index.ts';
+import { type AddressIndex, buildIndex, entriesAt } from './address-index.ts';
 import type { AuditContext, ServiceCache, ServiceState } from './cache.ts';
 import {
   createServiceState,
@@ -25,8 +24,7 @@ import {
 } from './cache.ts';
 import { compareEndpoints, compareEndpointsAddress, truncationOf } from './endpoints.ts';
 import { compareSlice, compareSlices, compareSlicesAddress } from './endpointslices.ts';
-import type { WorkItem } from './enqueue.ts';
-import { createWorkItem, enqueue } from './enqueue.ts';
+import { createWorkItem, enqueue, type WorkItem } from './enqueue.ts';
 import { checkInput, checkInputAddress, leftBehindAddresses } from './input-checks.ts';
 import { compareMirrored } from './mirroring.ts';
 import type { Evaluation, FindingSink, ServiceAudit, Unit } from './reconcile.ts';

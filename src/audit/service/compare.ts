@@ -5,8 +5,7 @@ import type { Endpoint, EndpointSlice, Labels, ObjectRef, Pod, Port } from '../.
 import { label, portText } from '../../model/objects.ts';
 import { equalLabels } from '../../model/selector.ts';
 import type { Code } from '../finding/catalogue.ts';
-import type { Difference } from '../finding/difference.ts';
-import { difference } from '../finding/difference.ts';
+import { type Difference, difference } from '../finding/difference.ts';
 import type { AddressEntries } from './address-index.ts';
 
 /** Pairs entries by score, then by position: a wrong targetRef is one difference and not two. */

@@ -18,11 +18,9 @@ import {
   subsetCounts,
   truncation,
 } from '../../shadow/endpoints.ts';
-import type { Difference } from '../finding/difference.ts';
-import { difference } from '../finding/difference.ts';
+import { type Difference, difference } from '../finding/difference.ts';
 import type { AddressEntries } from './address-index.ts';
-import type { AuditContext, ServiceState } from './cache.ts';
-import { hasKind, isWrittenByController } from './cache.ts';
+import { type AuditContext, hasKind, isWrittenByController, type ServiceState } from './cache.ts';
 import type { ComparedField } from './compare.ts';
 import {
   compareFields,

@@ -11,13 +11,10 @@ import {
   expectedSliceLabels,
   isOwnedBy,
 } from '../../shadow/endpointslice.ts';
-import type { HintMode } from '../../shadow/hints.ts';
-import { expectedHints, hintMode, whyNoHints } from '../../shadow/hints.ts';
+import { expectedHints, type HintMode, hintMode, whyNoHints } from '../../shadow/hints.ts';
 import type { Release } from '../../shadow/release.ts';
-import type { Cause } from '../finding/causes.ts';
-import { explains } from '../finding/causes.ts';
-import type { Difference } from '../finding/difference.ts';
-import { difference } from '../finding/difference.ts';
+import { type Cause, explains } from '../finding/causes.ts';
+import { type Difference, difference } from '../finding/difference.ts';
 import type { AddressEntries, SlicedEndpoint } from './address-index.ts';
 import type { AuditContext, Role, ServiceState } from './cache.ts';
 import { isRetried, isWedged, nodeOf, roleOf, slicesOf } from './cache.ts';

@@ -12,8 +12,7 @@ import { isMirrorable, wakesMirroring, wakesOfPodUpdate } from '../../shadow/eve
 import { reasonOfNoHints } from '../../shadow/hints.ts';
 import type { Cause } from '../finding/causes.ts';
 import { addressesIn, changedInEndpoints, changedInSlice } from './address-index.ts';
-import type { ServiceCache, ServiceState } from './cache.ts';
-import { keysNamed, keysSelecting } from './cache.ts';
+import { keysNamed, keysSelecting, type ServiceCache, type ServiceState } from './cache.ts';
 import { countHints, isTakenFor } from './endpointslices.ts';
 import type { ObjectChange } from './object-changes.ts';
 

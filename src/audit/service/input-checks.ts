@@ -7,8 +7,7 @@ import type { Endpoints, EndpointSlice, Listers, Pod, Service } from '../../mode
 import { endpointsCapacity, isSelected } from '../../shadow/endpoints.ts';
 import { addressTypesOf } from '../../shadow/endpointslice.ts';
 import { hintMode, whyNoHints } from '../../shadow/hints.ts';
-import type { Difference } from '../finding/difference.ts';
-import { difference } from '../finding/difference.ts';
+import { type Difference, difference } from '../finding/difference.ts';
 import { objectBytesLimit } from '../measure/size.ts';
 import type { AddressEntries, SlicedEndpoint } from './address-index.ts';
 import type { AuditContext, ServiceState } from './cache.ts';

@@ -13,11 +13,9 @@ import {
   isMirrored,
   maxEndpointsPerSubset,
 } from '../../shadow/mirroring.ts';
-import type { Difference } from '../finding/difference.ts';
-import { difference } from '../finding/difference.ts';
+import { type Difference, difference } from '../finding/difference.ts';
 import type { SlicedEndpoint } from './address-index.ts';
-import type { AuditContext, ServiceState } from './cache.ts';
-import { slicesOf } from './cache.ts';
+import { type AuditContext, type ServiceState, slicesOf } from './cache.ts';
 import type { ComparedField } from './compare.ts';
 import {
   compareFields,

@@ -1,8 +1,7 @@
 // What a change of an object changed, field by field, as far as a controller reads the object. The
 // change that made a difference is kept with it (reconcile.ts).
 
-import type { Change, Labels } from '../../model/objects.ts';
-import { kinds, label } from '../../model/objects.ts';
+import { type Change, kinds, label, type Labels } from '../../model/objects.ts';
 import { differingKeys } from './compare.ts';
 
 /** One field of an object that changed; a value is `null` if the field was or is absent. */

@@ -8,15 +8,13 @@
 
 import type { Code, Output, Severity } from '../finding/catalogue.ts';
 import { catalogue, severities } from '../finding/catalogue.ts';
-import type { Cause } from '../finding/causes.ts';
-import { explains } from '../finding/causes.ts';
+import { type Cause, explains } from '../finding/causes.ts';
 import type { Difference } from '../finding/difference.ts';
 import type { UnknownReason } from '../finding/verdicts.ts';
 import type { PendingDifference, PendingFindings } from '../pending/pending.ts';
 import type { AuditContext, ServiceState } from './cache.ts';
 import type { ServiceOutput, WorkItem } from './enqueue.ts';
-import type { ObjectChange } from './object-changes.ts';
-import { changedFields } from './object-changes.ts';
+import { changedFields, type ObjectChange } from './object-changes.ts';
 
 export interface ServiceDifference extends PendingDifference {
   /** Whether the state of the input shows the cause, which ends with that state. */

@@ -2,18 +2,15 @@
 // but not compared, and make no output unknown. While a watch is not connected, known findings stay
 // open, but the verdict is unknown: the difference may have ended, or another may have begun.
 
-import type { Listers, Resource, UnreadableObject } from '../../model/objects.ts';
-import { label } from '../../model/objects.ts';
+import { label, type Listers, type Resource, type UnreadableObject } from '../../model/objects.ts';
 import { selects } from '../../model/selector.ts';
 import { isSelected } from '../../shadow/endpoints.ts';
 import { isMirrored } from '../../shadow/mirroring.ts';
 import type { Output } from '../finding/catalogue.ts';
-import type { UnknownReason, Verdict } from '../finding/verdicts.ts';
-import { legal } from '../finding/verdicts.ts';
+import { legal, type UnknownReason, type Verdict } from '../finding/verdicts.ts';
 import type { PendingDifference } from '../pending/pending.ts';
 import { restsOn } from '../pending/progress.ts';
-import type { AuditContext, ServiceState } from './cache.ts';
-import { slicesOf } from './cache.ts';
+import { type AuditContext, type ServiceState, slicesOf } from './cache.ts';
 import type { ServiceOutput } from './enqueue.ts';
 import type { ServiceAudit } from './reconcile.ts';
 

@@ -8,8 +8,7 @@ import { label } from '../../model/objects.ts';
 import { compareVersions } from '../../model/resource-version.ts';
 import { selectorText, selects } from '../../model/selector.ts';
 import { paths } from './listwatch.ts';
-import type { Environment } from './transport/request.ts';
-import { exchange } from './transport/request.ts';
+import { type Environment, exchange } from './transport/request.ts';
 import { acceptOf, codecOf } from './watch-codec.ts';
 
 interface FreshReaderOptions {

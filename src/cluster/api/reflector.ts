@@ -19,11 +19,9 @@ import { Undeliverable } from './batch-queue.ts';
 import type { Following, ReflectorOptions } from './listwatch.ts';
 import { enter, list, newFollowing, newStatus, paths, prove, watch } from './listwatch.ts';
 import type { ApiAnswer } from './transport/connection.ts';
-import type { Environment } from './transport/request.ts';
-import { exchange, GivenUp } from './transport/request.ts';
+import { type Environment, exchange, GivenUp } from './transport/request.ts';
 import type { CachedObjects } from './version-filter.ts';
-import type { RelistReason, WatchResult } from './watch-result.ts';
-import { denialText, failed } from './watch-result.ts';
+import { denialText, failed, type RelistReason, type WatchResult } from './watch-result.ts';
 
 export interface ReflectorsOptions extends Pick<
   ReflectorOptions,

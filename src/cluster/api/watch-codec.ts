@@ -3,16 +3,13 @@
 // Requests prefer protobuf, which costs a third of JSON. JSON comes from proxies that support
 // nothing else, and where raw objects are wanted. Frames are decoded when they are read.
 
-import type { WatchEvent } from '../../model/objects.ts';
-import { isOutput } from '../../model/objects.ts';
+import { isOutput, type WatchEvent } from '../../model/objects.ts';
 import type { Codec, DecodeContext, Frame } from '../decode/frame.ts';
 import { bookmarkFrame, pageFrame, readStatus, versionOf } from '../decode/frame.ts';
 import { eventTypes, isFields } from '../decode/json-fields.ts';
-import type { Piece } from '../decode/json-items.ts';
-import { jsonPieces } from '../decode/json-items.ts';
+import { jsonPieces, type Piece } from '../decode/json-items.ts';
 import { jsonBytes, project } from '../decode/json-objects.ts';
-import type { Line } from '../decode/line-reader.ts';
-import { lineBatches } from '../decode/line-reader.ts';
+import { type Line, lineBatches } from '../decode/line-reader.ts';
 import { guessLost, valueText } from '../decode/problem.ts';
 import { protobufCodec } from '../decode/protobuf/codec.ts';
 

@@ -10,10 +10,8 @@ import { Readable } from 'node:stream';
 
 import type { Key, Resource, UnreadableObject, WatchEvent } from '../../model/objects.ts';
 import { isOutput } from '../../model/objects.ts';
-import type { Fields } from '../decode/json-fields.ts';
-import { isFields } from '../decode/json-fields.ts';
-import type { Format, Piece } from '../decode/json-items.ts';
-import { jsonFormat } from '../decode/json-items.ts';
+import { type Fields, isFields } from '../decode/json-fields.ts';
+import { type Format, jsonFormat, type Piece } from '../decode/json-items.ts';
 import {
   jsonBytes,
   newestTimestamp,
@@ -21,8 +19,7 @@ import {
   project,
   resourceOfKind,
 } from '../decode/json-objects.ts';
-import type { Bytes } from '../decode/line-reader.ts';
-import { plainBytes, withHead } from '../decode/line-reader.ts';
+import { type Bytes, plainBytes, withHead } from '../decode/line-reader.ts';
 import type { OnProblem, Problem } from '../decode/problem.ts';
 import {
   boundedProblems,

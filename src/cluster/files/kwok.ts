@@ -18,14 +18,11 @@
 
 import type { Resource, UnreadableObject } from '../../model/objects.ts';
 import { isOutput, kinds, resources } from '../../model/objects.ts';
-import type { Fields } from '../decode/json-fields.ts';
-import { isFields } from '../decode/json-fields.ts';
+import { type Fields, isFields } from '../decode/json-fields.ts';
 import type { Parsed, Piece } from '../decode/json-items.ts';
 import { jsonBytes, objectText, resourceOfKind } from '../decode/json-objects.ts';
-import type { Bytes } from '../decode/line-reader.ts';
-import { lineBatches, plainBytes } from '../decode/line-reader.ts';
-import type { OnProblem } from '../decode/problem.ts';
-import { countWord, valueText } from '../decode/problem.ts';
+import { type Bytes, lineBatches, plainBytes } from '../decode/line-reader.ts';
+import { countWord, type OnProblem, valueText } from '../decode/problem.ts';
 import type { Reading, RecordingEntry, RecordingOptions, Source } from './recording.ts';
 import { lose, newReading, readChange, report } from './recording.ts';
 import { guessYaml, parseYaml, yamlField, yamlPieces } from './yaml-items.ts';

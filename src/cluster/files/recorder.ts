@@ -8,11 +8,9 @@
 
 import { createHmac, randomBytes } from 'node:crypto';
 
-import type { Labels, Resource } from '../../model/objects.ts';
-import { annotation, kinds, label } from '../../model/objects.ts';
+import { annotation, kinds, label, type Labels, type Resource } from '../../model/objects.ts';
 import type { LiveEntry } from '../decode/entry.ts';
-import type { Fields } from '../decode/json-fields.ts';
-import { isFields } from '../decode/json-fields.ts';
+import { type Fields, isFields } from '../decode/json-fields.ts';
 
 /** The recorder of one file, which begins with a header and the first lists. */
 export function createRecorder(redactor: Redactor | null) {

@@ -6,8 +6,7 @@ import { parseDocument } from 'yaml';
 
 import type { Format, Guess, Parsed, Piece } from '../decode/json-items.ts';
 import { resourceOfKind } from '../decode/json-objects.ts';
-import type { Bytes, Line } from '../decode/line-reader.ts';
-import { lineBatches, textLimit } from '../decode/line-reader.ts';
+import { type Bytes, type Line, lineBatches, textLimit } from '../decode/line-reader.ts';
 
 export const yamlFormat: Format = {
   name: 'YAML',

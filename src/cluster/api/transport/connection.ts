@@ -16,8 +16,7 @@ import { buffer } from 'node:stream/consumers';
 import { setImmediate as turn, setTimeout } from 'node:timers/promises';
 import type { TLSSocket } from 'node:tls';
 
-import type { Dispatcher } from 'undici';
-import { Agent, buildConnector, Client } from 'undici';
+import { Agent, buildConnector, Client, type Dispatcher } from 'undici';
 
 import type { Account, Target } from './kubeconfig.ts';
 

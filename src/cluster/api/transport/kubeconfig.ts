@@ -10,12 +10,10 @@ import type { ConnectionOptions } from 'node:tls';
 
 import type { Cluster, User } from '@kubernetes/client-node';
 import { findHomeDir, HttpMethod, KubeConfig, RequestContext } from '@kubernetes/client-node';
-import type { buildConnector, Dispatcher } from 'undici';
-import { ProxyAgent } from 'undici';
+import { type buildConnector, type Dispatcher, ProxyAgent } from 'undici';
 import { parse } from 'yaml';
 
-import type { Fields } from '../../decode/json-fields.ts';
-import { isFields } from '../../decode/json-fields.ts';
+import { type Fields, isFields } from '../../decode/json-fields.ts';
 import { proxyFor } from './proxy.ts';
 
 export interface KubeconfigOptions {
