@@ -130,6 +130,8 @@ async function createRunner(folders: readonly string[]) {
     async passes(file: string, code: string): Promise<boolean> {
       const path = join(root, file);
       const folder = join(file, '..').replace(/^src/, 'test');
+      // The file before has its own code again.
+      if (mutated !== null) vitest.invalidateFile(mutated.path);
       mutated = { path, code };
       vitest.invalidateFile(path);
       const own = all.filter(({ moduleId }) => moduleId.startsWith(join(root, folder, '/')));

@@ -281,6 +281,67 @@ describe('a read', () => {
     expect([next(140), next(164.9), next(165)]).toEqual([null, null, 'shop/web']);
   });
 
+  test('of the Service does not confirm what a Node can explain without one of the Nodes', () => {
+    const made = confirming();
+    expect(made.opened(130)).toEqual([]);
+    expect(made.confirmer.next(waiting(made), 130)).toEqual(['/']);
+    expect(made.confirmer.next(waiting(made), 131)).toEqual(['shop/web']);
+    made.confirmer.answer('shop/web', asHeld);
+    expect(made.opened(131)).toEqual([]);
+    const answer = (version: string): void => {
+      made.confirmer.answer('/', {
+        nodes: listed('80', node({ resourceVersion: version })),
+        version: '80',
+      });
+    };
+    answer('51');
+    expect(made.opened(132)).toEqual([]);
+    expect(made.confirmer.next(waiting(made), 170)).toEqual(['/']);
+    answer('5');
+    made.confirmer.next(waiting(made), 170);
+    made.confirmer.answer('shop/web', asHeld);
+    expect(made.opened(171)).toEqual(['slice-endpoint-missing 171']);
+  });
+
+  const many = (count: number): AnyObject[] =>
+    Array.from({ length: count }, (_, n) =>
+      service({ name: `web-${n}`, uid: `uid-${n}`, resourceVersion: '10' }),
+    );
+  const crowd = (count: number): AnyObject[] =>
+    Array.from({ length: count }, (_, n) =>
+      pod({ name: `p-${n}`, labels: {}, ips: [], resourceVersion: '10' }),
+    );
+  const elsewhere = service({ namespace: 'other', resourceVersion: '10' });
+  test.each([
+    ['of four Services asks for each alone', [...many(4), one], 1],
+    ['of five Services of a namespace asks for all', [...many(5), one], 5],
+    ['of a namespace with 5,000 pods asks for all', [...many(5), ...crowd(5000)], 5],
+    ['of a namespace with more pods asks for each alone', [...many(5), ...crowd(5001)], 1],
+  ])('%s', (_, objects, want) => {
+    const made = confirming([...objects, elsewhere, node({ resourceVersion: '5' })]);
+    made.opened(130);
+    const next = (now: number) => made.confirmer.next(waiting(made), now);
+    const first = next(130);
+    const keys = first[0] === '/' ? next(131) : first;
+    expect(keys).toHaveLength(want);
+    expect(keys.every((key) => key.startsWith('shop/'))).toBe(true);
+    for (const key of keys) made.confirmer.answer(key, null);
+    if (want > 1) expect(next(136)).toHaveLength(1);
+  });
+
+  test('in turn is of a Service with a finding every other time', () => {
+    const others = many(3).map((object) => ({ ...object, selector: null }));
+    const made = lagging([...all, ...others]);
+    made.confirmer.next(waiting(made), 130);
+    made.confirmer.answer('shop/web', asHeld);
+    expect(made.opened(131)).toEqual(['slice-endpoint-missing 131']);
+    const keys: string[] = [];
+    for (let now = 200; now < 600; now += 10) keys.push(...made.confirmer.next([], now));
+    const count = (name: string): number => keys.filter((key) => key === `shop/${name}`).length;
+    expect(count('web')).toBeGreaterThan(count('web-0') + 2);
+    expect(count('web-0')).toBeGreaterThan(2);
+  });
+
   test('that the cache has overtaken proves nothing and is soon repeated', () => {
     const later = { ...sliced, resourceVersion: '90' };
     const made = lagging([web, one, written, later, node({ resourceVersion: '5' })]);

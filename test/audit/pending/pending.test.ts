@@ -101,6 +101,51 @@ describe('the settle window', () => {
     expect(said).toEqual(['open web slice-endpoint-missing 150']);
   });
 
+  test('time in which nothing was seen makes the window longer, and adds up', () => {
+    const { settle, watch } = watching();
+    watch(item('slice-endpoint-missing', 100, { unseen: 10 }));
+    expect(settle.nextAt()).toBe(140);
+    settle.delay(new Set(['endpointslices']), 105, 115, 5);
+    expect(settle.nextAt()).toBe(150);
+    settle.delay(new Set(['endpointslices']), 120, 125, 5);
+    expect(settle.nextAt()).toBe(155);
+  });
+
+  test('a difference that waits begins to be pending again when nothing is seen', () => {
+    const opened: string[] = [];
+    let isAdmitted = false;
+    const settle = createPendingFindings({
+      ...{ window: 30, keep: 9, admit: () => isAdmitted },
+      onOpenDifference: ({ item: { difference: it } }) => opened.push(it.code),
+    });
+    settle.watch(item('slice-endpoint-missing', 100), 'shop', 'web', 100);
+    settle.advance(130);
+    expect([...settle.waiting()]).toHaveLength(1);
+    settle.delay(new Set(['endpointslices']), 131, 141, 5);
+    expect([...settle.waiting()]).toEqual([]);
+    isAdmitted = true;
+    settle.retry(141);
+    expect(opened).toEqual([]);
+    settle.advance(146);
+    expect(opened).toEqual(['slice-endpoint-missing']);
+  });
+
+  test.each([
+    [[true, true], true],
+    [[true, false], false],
+  ])('a cause of which %j is certain is certain: %j', (proven, want) => {
+    const { settle, watch } = watching();
+    for (const [n, is] of proven.entries()) {
+      const more = { cause: 'hand-edited', proven: is } as const;
+      watch(item('slice-endpoint-missing', 100, more, String(n)));
+    }
+    watch(item('slice-endpoint-unexpected', 100, { proven: true }));
+    settle.advance(130);
+    const found = new Map(settle.open().map(({ code, causeProven }) => [code, causeProven]));
+    expect(found.get('slice-endpoint-missing')).toBe(want);
+    expect(found.get('slice-endpoint-unexpected')).toBe(false);
+  });
+
   test('a window of no length opens a difference at once', () => {
     const { settle, said, watch } = watching(0);
     watch(item('slice-endpoint-missing', 100));
