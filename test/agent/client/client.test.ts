@@ -47,6 +47,21 @@ function ask(port: number, credentials = noCredentials, host = '127.0.0.1', dead
   });
 }
 
+test.each([
+  ['a token without TLS', { token: 'secret', tls: null }, 'refused'],
+  ['no token', noCredentials, 'silent'],
+  [
+    'a token with TLS',
+    { token: 'secret', tls: { ca: undefined, cert: undefined, key: undefined, servername: 'a' } },
+    'silent',
+  ],
+] as const)('beyond loopback, a request with %s is %s', async (_, credentials, want) => {
+  const client = createAgentClient(credentials);
+  const where = { address: '192.0.2.1:1', path: '/v1/report', headers: {} };
+  const { kind } = await client.ask({ ...where, signal: AbortSignal.abort() });
+  expect(kind).toBe(want);
+});
+
 test('an answer, with the headers of the question and the token', async () => {
   const port = await serve(({ url, headers }, response) => {
     response.setHeader('etag', 'x');

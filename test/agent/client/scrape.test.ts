@@ -89,7 +89,18 @@ test('packets are asked for in as many requests as it takes', async () => {
   const { agent, going } = await begun();
   await agent.round();
   const { round } = await seen(going, null);
-  const outcomes = await scrapeOutcomes(going, packets, round);
+  const lengths: number[] = [];
+  const client: AgentClient = {
+    ...going.client,
+    ask: (request) => {
+      lengths.push(decodeURIComponent(request.path).length);
+      return going.client.ask(request);
+    },
+  };
+  const outcomes = await scrapeOutcomes({ ...going, client }, packets, round);
+  const total = packets.reduce((sum, packet) => sum + packetText(packet).length + 3, 0);
+  expect(lengths).toHaveLength(Math.ceil(total / 11_000));
+  expect(Math.max(...lengths)).toBeLessThan(11_100);
   if (typeof outcomes === 'string') throw new Error(outcomes);
   expect([...outcomes.keys()]).toEqual(packets.map(packetText));
   const reached = [...outcomes].filter(([, { destinations }]) => destinations.size > 0);
@@ -108,6 +119,27 @@ test('of another round they are not taken', async () => {
 const answering = (status: number, body: string): AgentClient => ({
   ask: () => Promise.resolve({ kind: 'answer', status, headers: {}, body }),
   bytes: () => 0,
+});
+
+test.each([
+  [
+    { age: '7', 'cache-control': 'max-age=60', 'server-timing': 'round;dur=1500' },
+    { seenAt: 992, lasting: 60, nextAt: 1054.5 },
+  ],
+  [
+    { age: '70', 'cache-control': 'max-age=60' },
+    { seenAt: 929, lasting: 60, nextAt: 1000 },
+  ],
+  [{}, { seenAt: 999, lasting: 30, nextAt: 1030, etag: '', round: '' }],
+])('the headers %j say when the round was, and when the next will be', async (headers, want) => {
+  const { agent, going } = await begun();
+  await agent.round();
+  const body = agent.report()?.text.toString() ?? '';
+  const client: AgentClient = {
+    ask: () => Promise.resolve({ kind: 'answer', status: 200, headers, body }),
+    bytes: () => 0,
+  };
+  expect(await seen({ ...going, client }, null)).toMatchObject(want);
 });
 
 test.each([
