@@ -14,6 +14,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { basename, join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 
+import { areRulesGone } from '../../src/audit/node/aggregate.ts';
 import { behaviorOfRules } from '../../src/audit/node/observation.ts';
 import { probeSender, probesOf, strayProbes } from '../../src/audit/node/probes.ts';
 import { joinHostPort } from '../../src/model/ip.ts';
@@ -375,13 +376,14 @@ function objectChanges(folder: Folder, seed: number): ObjectChange[] {
 }
 
 /** The differences in findings above information, by what identifies them. */
-const differencesIn = (found: Found): Set<string> =>
+const differencesIn = (found: Found, isShown = (_: Found[number]['differences'][number]) => true) =>
   new Set(
-    found.flatMap(({ differences }) =>
-      differences.flatMap(({ code, port, frontend, origin, harmless }) =>
-        harmless ? [] : [[port?.name ?? '', frontend, origin, code].join(' ')],
-      ),
-    ),
+    found
+      .flatMap(({ differences }) => differences)
+      .filter((it) => !it.harmless && isShown(it))
+      .map(({ code, port, frontend, origin }) => {
+        return [port?.name ?? '', frontend, origin, code].join(' ');
+      }),
   );
 
 const lacks = (all: ReadonlySet<string>, known: ReadonlySet<string>): string[] =>
@@ -430,8 +432,11 @@ export function checkObjectPairs(
           JSON.stringify({ problem, rules: one.name, object: `${name} of ${service}`, texts }),
         );
       };
-      // What the other fault alone does not show, at packets that it does not change.
-      const byObject = lacks(all, differencesIn(ofRules)).filter(
+      // What the other fault alone does not show, at packets that it does not change. Without
+      // rules, each packet that is not translated has the effect of that.
+      const isGone = areRulesGone(found);
+      const own = differencesIn(found, ({ untranslated }) => !isGone || untranslated !== true);
+      const byObject = lacks(own, differencesIn(ofRules)).filter(
         (text) => !changed.has(text.split(' ')[1] ?? ''),
       );
       const byRules = lacks(all, differencesIn(ofObject));

@@ -24,8 +24,9 @@ async function createReport(): Promise<Record<string, unknown>> {
   return JSON.parse(agent.report()?.text.toString() ?? '') as Record<string, unknown>;
 }
 
-const report = createReport();
-const sent = async (): Promise<Record<string, unknown>> => structuredClone(await report);
+let report: ReturnType<typeof createReport> | null = null;
+const sent = async (): ReturnType<typeof createReport> =>
+  structuredClone(await (report ??= createReport()));
 
 test('what an agent reports is read', async () => {
   const raw = await sent();
