@@ -146,6 +146,13 @@ describe('the settle window', () => {
     expect(found.get('slice-endpoint-unexpected')).toBe(false);
   });
 
+  test('differences whose windows the caller has measured open at once', () => {
+    const { settle, said } = watching();
+    const one = item('slice-endpoint-missing', 100);
+    settle.openNow([{ item: one, namespace: 'shop', service: 'web' }], 105);
+    expect(said).toEqual(['open web slice-endpoint-missing 105']);
+  });
+
   test('a window of no length opens a difference at once', () => {
     const { settle, said, watch } = watching(0);
     watch(item('slice-endpoint-missing', 100));
