@@ -53,10 +53,11 @@ export function expectedEndpoints(
 ) {
   if (!isListed(pod, true) || isStranded(service, node)) return [];
   const { ports, portMap } = resolvePorts(service, pod, release.sidecarPortsInSlices);
-  return addressTypesOf(service).flatMap((addressType) => {
+  const expected = [];
+  for (const addressType of addressTypesOf(service)) {
     const addresses: readonly string[] = addressesOf(pod, addressType);
-    if (addresses.length === 0) return [];
-    return {
+    if (addresses.length === 0) continue;
+    expected.push({
       addressType,
       addresses,
       ready: service.publishNotReadyAddresses || (pod.ready && !pod.deleting),
@@ -69,8 +70,9 @@ export function expectedEndpoints(
       pod,
       ports,
       portMap,
-    };
-  });
+    });
+  }
+  return expected;
 }
 
 /** Labels of slices that are never taken from the Service. `utils.go` isReservedLabelKey. */

@@ -279,10 +279,16 @@ function sharedEndpoint(endpoint: Endpoint, podsAt: PodsAt): Endpoint {
   const pod = targetPod(podsAt, endpoint.target, addresses[0] ?? '');
   if (pod === undefined) return endpoint;
   return {
-    ...endpoint,
     addresses: equalTexts(addresses, pod.ips) ? pod.ips : addresses.map((ip) => sameText(ip, pod)),
+    ready: endpoint.ready,
+    serving: endpoint.serving,
+    terminating: endpoint.terminating,
     hostname: hostname === pod.hostname ? pod.hostname : hostname,
+    node: endpoint.node,
+    zone: endpoint.zone,
     target: pod.ref,
+    forZones: endpoint.forZones,
+    forNodes: endpoint.forNodes,
   };
 }
 
@@ -306,8 +312,10 @@ function sharedAddress(address: EndpointAddress, podsAt: PodsAt): EndpointAddres
   const pod = targetPod(podsAt, address.target, ip);
   if (pod === undefined) return address;
   return {
-    ...address,
     ip: sameText(ip, pod),
+    ready: address.ready,
+    ports: address.ports,
+    node: address.node,
     hostname: hostname === pod.hostname ? pod.hostname : hostname,
     target: pod.ref,
   };
