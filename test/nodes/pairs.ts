@@ -427,10 +427,8 @@ export function checkObjectPairs(
       const all = differencesIn(found);
       const ids = new Set([...ofRules, ...ofObject].map(({ id }) => id));
       const say = (problem: string): void => {
-        const texts = found.map(({ code, id, ports }) => `${code} ${id} ${[...ports].join()}`);
-        report(
-          JSON.stringify({ problem, rules: one.name, object: `${name} of ${service}`, texts }),
-        );
+        const texts = found.map(({ id, ports }) => `${id} ${[...ports].join()}`);
+        report(JSON.stringify({ problem, rules: one.name, object: name, service, texts }));
       };
       // What the other fault alone does not show, at packets that it does not change. Without
       // rules, each packet that is not translated has the effect of that.

@@ -133,18 +133,21 @@ describe('the settle window', () => {
   test.each([
     [[true, true], true],
     [[true, false], false],
-  ])('a cause of which %j is certain is certain: %j', (proven, want) => {
-    const { settle, watch } = watching();
-    for (const [n, is] of proven.entries()) {
-      const more = { cause: 'hand-edited', proven: is } as const;
-      watch(item('slice-endpoint-missing', 100, more, String(n)));
-    }
-    watch(item('slice-endpoint-unexpected', 100, { proven: true }));
-    settle.advance(130);
-    const found = new Map(settle.open().map(({ code, causeProven }) => [code, causeProven]));
-    expect(found.get('slice-endpoint-missing')).toBe(want);
-    expect(found.get('slice-endpoint-unexpected')).toBe(false);
-  });
+  ])(
+    'the cause of differences whose causes are certain as in %j is certain: %j',
+    (proven, want) => {
+      const { settle, watch } = watching();
+      for (const [n, is] of proven.entries()) {
+        const more = { cause: 'hand-edited', proven: is } as const;
+        watch(item('slice-endpoint-missing', 100, more, String(n)));
+      }
+      watch(item('slice-endpoint-unexpected', 100, { proven: true }));
+      settle.advance(130);
+      const found = new Map(settle.open().map(({ code, causeProven }) => [code, causeProven]));
+      expect(found.get('slice-endpoint-missing')).toBe(want);
+      expect(found.get('slice-endpoint-unexpected')).toBe(false);
+    },
+  );
 
   test('differences whose windows the caller has measured open at once', () => {
     const { settle, said } = watching();
