@@ -51,13 +51,15 @@ function replacements(node: ts.Node, source: ts.SourceFile): [string, string][] 
   const text = node.getText(source);
   const { parent } = node;
   const isCondition =
-    ((ts.isIfStatement(parent) || ts.isWhileStatement(parent)) && parent.expression === node) ||
+    (ts.isIfStatement(parent) && parent.expression === node) ||
     (ts.isConditionalExpression(parent) && parent.condition === node);
   const negated: [string, string][] = isCondition ? [['condition', `!(${text})`]] : [];
   if (ts.isNumericLiteral(node)) return [['number', `(${text} + 1)`]];
   if (node.kind === Kind.TrueKeyword) return [['boolean', 'false']];
   if (node.kind === Kind.FalseKeyword) return [['boolean', 'true']];
-  if (ts.isExpressionStatement(node)) return [['statement', ';']];
+  // A loop without its body may never end.
+  if (ts.isExpressionStatement(node))
+    return ts.isWhileStatement(parent) ? [] : [['statement', ';']];
   if (ts.isBinaryExpression(node)) {
     const { left, right, operatorToken } = node;
     if (operatorToken.kind === Kind.QuestionQuestionToken) {
