@@ -287,6 +287,8 @@ function ask(socketPath: string, path: string): Promise<string> {
       response.on('end', () => {
         resolve(text);
       });
+      // Without this, an answer that breaks off would never end.
+      response.on('error', reject);
     });
     asked.on('error', reject);
     asked.on('timeout', () => asked.destroy(new Error(`${path}: no answer`)));
