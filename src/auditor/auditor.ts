@@ -317,16 +317,17 @@ function* takeUnreadable(
   if (state.services !== null) yield* state.services.markUnreadable(lost, at);
 }
 
-function* takeEvent(state: State, event: WatchEvent): Steps {
+function* takeEvent(state: State, given: WatchEvent): Steps {
   const { store, services, options, progress, unreadable } = state;
-  const { resource, object, at } = event;
-  const isLate = options.live && progress.observe(resource, object.resourceVersion, at);
+  const { resource, object, at } = given;
+  const order = options.live ? progress.observe(resource, object, at) : null;
+  const event = order === 'gap' ? { ...given, gap: true } : given;
   const isInside = isInScope(options.scope, resource, object);
   if (!isInside && !store.objects[resource].has(object.key)) return;
   // An object that leaves the scope is deleted.
   const change = store.apply(isInside ? event : { ...event, type: 'deleted' });
   if (change !== null) {
-    services?.apply(change, isLate);
+    services?.apply(change, order === 'late');
     state.nodeRules.apply(change);
     trackPod(state.journeys, change);
     countChange(state.samples, store.listers, change, services !== null);

@@ -16,6 +16,7 @@
 // event, or sends a bookmark before it, or nothing at all; a WatchList does not end; two servers of
 // different age answer; reads are slow or refused. A finding that opens must be true then, too.
 
+import type { FreshRead } from '../../src/audit/pending/confirm.ts';
 import type { PendingDifference } from '../../src/audit/pending/pending.ts';
 import type { ServiceOutput } from '../../src/audit/service/enqueue.ts';
 import { verdictOf } from '../../src/audit/service/verdict.ts';
@@ -27,7 +28,7 @@ import { connectAuditor } from '../../src/auditor/live.ts';
 import { createReflectors } from '../../src/cluster/api/reflector.ts';
 import type { ApiAnswer, ApiRequest } from '../../src/cluster/api/transport/connection.ts';
 import type { Environment } from '../../src/cluster/api/transport/request.ts';
-import type { Resource } from '../../src/model/objects.ts';
+import type { AnyObject, Resource, WatchEvent } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
 import { auditorDefaults } from '../build.ts';
 import type { Interval, Life, Missing, Owed, Random, Truth } from './life.ts';
@@ -99,6 +100,22 @@ export interface Simulation {
   end(): Promise<void>;
 }
 
+/**
+ * An event that a watch did not send. It is hidden until the cache has its version or a later one.
+ * No client can know of it if no read showed it in that time, no list, and not the event that came
+ * next: the cache then goes from the state before the lost event to the one after the next, as if
+ * nothing had been in between.
+ */
+interface Hidden extends LostEvent {
+  /** The Services that it concerns. */
+  readonly names: readonly string[];
+  readonly from: number;
+  /** Infinity while it is hidden. */
+  to: number;
+  /** Whether a client could know of it. */
+  shown: boolean;
+}
+
 interface State extends Simulation {
   /** When a disturbance was last seen. */
   disturbedAt: number;
@@ -113,8 +130,9 @@ interface State extends Simulation {
   readonly lost: Map<string, LostEvent & { readonly at: number }>;
   /** The Services that each change concerns, by its version. */
   readonly concerned: Map<number, readonly string[]>;
-  /** When an event that concerns a Service was lost last. */
-  readonly lostAt: Map<string, number>;
+  readonly hidden: Hidden[];
+  /** Seconds by which the server was behind that answered the latest read, by Service and resource. */
+  readonly behind: Map<string, number>;
 }
 
 /** The chunks of a watch, each as late as its resource's stream is when it is written. */
@@ -160,6 +178,16 @@ function delayed(
 const isRead = ({ path, query }: ApiRequest): boolean =>
   path.includes('/namespaces/') || (path.endsWith('/nodes') && Object.keys(query).length === 0);
 
+/** Notes by how much a server is behind that answered a read of one Service, or of all. */
+function noteFreshness({ server, behind }: State, resource: Resource, request: ApiRequest): void {
+  const asked = server.asked.findLast((one) => one.request === request);
+  const { fieldSelector = '', labelSelector = '' } = request.query;
+  const selected = /=([^,]*)$/.exec(fieldSelector || labelSelector)?.[1];
+  for (const name of selected === undefined ? names : [selected]) {
+    behind.set(`${name} ${resource}`, asked?.behind ?? 0);
+  }
+}
+
 const resourceIn = (path: string): Resource | undefined =>
   resources.find((resource) => path.endsWith(`/${resource}`));
 
@@ -185,6 +213,7 @@ function environmentOf(
       }
       const answer = await server.ask(request);
       const resource = resourceIn(request.path);
+      if (isReread && resource !== undefined) noteFreshness(state, resource, request);
       const isList = request.query.watch !== 'true' || 'sendInitialEvents' in request.query;
       if (isList && !isReread) state.disturbed();
       const isWatch = request.query.watch === 'true' && answer.status === 200;
@@ -203,14 +232,27 @@ const liveClockOf = (clock: VirtualClock): MonotonicClock => ({
   soon: queueMicrotask,
 });
 
-/** An auditor whose entries are noted once they are taken in. */
-const followed = (auditor: Auditor, owed: Owed): Auditor => ({
-  ...auditor,
-  *takeInSteps(entry) {
-    yield* auditor.takeInSteps(entry);
-    owed.took(entry);
-  },
-});
+/** An auditor whose entries and reads are noted once they are taken in. */
+function followed(auditor: Auditor, owed: Owed, stateOf: () => State): Auditor {
+  const { confirmer } = auditor;
+  return {
+    ...auditor,
+    confirmer: {
+      ...confirmer,
+      answer(key, read) {
+        const { failed } = confirmer.counts;
+        confirmer.answer(key, read);
+        // A server that is behind proves nothing.
+        if (read !== null && confirmer.counts.failed === failed) noteRead(stateOf(), key, read);
+      },
+    },
+    *takeInSteps(entry) {
+      yield* auditor.takeInSteps(entry);
+      owed.took(entry);
+      if (entry.kind === 'event') noteTaken(stateOf(), entry.event);
+    },
+  };
+}
 
 const noCounts = {
   ...{ opened: 0, resolved: 0, checked: 0, found: 0 },
@@ -227,7 +269,8 @@ const untouched = () => ({
   readSeconds: 0.005,
   lost: new Map<string, LostEvent & { readonly at: number }>(),
   concerned: new Map<number, readonly string[]>(),
-  lostAt: new Map<string, number>(),
+  hidden: [] as Hidden[],
+  behind: new Map<string, number>(),
   undo: new Set<() => void>(),
   seen: new WeakSet<PendingDifference>(),
   unwatched: new Map<Resource, number>(),
@@ -264,7 +307,7 @@ export function createSimulation(seed: number, prepare: (sim: Simulation) => voi
   const attached = connectAuditor({
     environment,
     clock: liveClockOf(clock),
-    auditor: followed(auditor, owed),
+    auditor: followed(auditor, owed, () => state),
     endpoints: true,
     onProblem: () => undefined,
     onQuiet: () => undefined,
@@ -289,6 +332,7 @@ export function createSimulation(seed: number, prepare: (sim: Simulation) => voi
     restored: () => {
       owed.restored(truth.restored());
       state.lost.clear();
+      state.hidden.length = 0;
     },
     isIncomplete: () => isIncomplete(state),
     pass: (seconds) => clock.runUntil(clock.now() + seconds),
@@ -316,17 +360,19 @@ export function createSimulation(seed: number, prepare: (sim: Simulation) => voi
 
 /** Notes which events watches do not send. */
 function followLost(state: State): void {
-  const { server, truth, clock, counts, lost, concerned, lostAt } = state;
+  const { server, truth, clock, counts, lost, concerned, hidden } = state;
   const note = ({ version, type, resource, key }: LostEvent): void => {
     if (!server.lost.some((event) => event.version === version)) return;
-    for (const name of concerned.get(version) ?? []) lostAt.set(name, clock.now());
+    const event = { version, type, resource, key };
+    const names = concerned.get(version) ?? [];
+    hidden.push({ ...event, names, from: clock.now(), to: Infinity, shown: false });
     const counter = {
       ADDED: 'lostAdded',
       MODIFIED: 'lostModified',
       DELETED: 'lostDeleted',
     } as const;
     counts[counter[type]]++;
-    lost.set(`${resource} ${key}`, { version, type, resource, key, at: clock.now() });
+    lost.set(`${resource} ${key}`, { ...event, at: clock.now() });
   };
   // An event is lost before or after the truth follows it.
   truth.onChange((event, _before, names) => {
@@ -336,6 +382,35 @@ function followLost(state: State): void {
   server.onLost = (event) => {
     if (concerned.has(event.version)) note(event);
   };
+}
+
+/** A lost event is not hidden any more. A list shows it, and so may the event that came next. */
+function noteTaken({ hidden, clock, attached }: State, event: WatchEvent): void {
+  const { resource, type, object, gap } = event;
+  for (const one of hidden) {
+    if (one.to < Infinity || one.resource !== resource || one.key !== object.key) continue;
+    if (type !== 'deleted' && Number(object.resourceVersion) < one.version) continue;
+    one.to = clock.now();
+    one.shown ||= gap === true || attached.watches.get(resource)?.state !== 'synced';
+  }
+}
+
+/** A read shows what was lost: an object in another version than the cache has it, or none. */
+function noteRead({ hidden, auditor }: State, service: string, read: FreshRead): void {
+  const [, name = ''] = service.split('/');
+  for (const one of hidden) {
+    const { resource, key, version, names } = one;
+    const list = read[resource];
+    if (one.to < Infinity || !list || Number(list.version) < version) continue;
+    const found = (list.objects as readonly AnyObject[]).find((object) => object.key === key);
+    const cached = auditor.store.objects[resource].get(key);
+    const isMember =
+      (name === '' || names.includes(name)) && (resource !== 'pods' || cached?.labels.app === name);
+    one.shown ||=
+      found === undefined
+        ? cached !== undefined && isMember
+        : Number(found.resourceVersion) >= version;
+  }
 }
 
 const violate = (state: State, text: string): void => {
@@ -403,15 +478,15 @@ function* itemsOf({
 /** How life.ts calls a unit of the auditor's. */
 const truthUnit = (unit: string): string => (unit.startsWith('slice ') ? 'endpointslices' : unit);
 
-/** Streams that are less than a second apart may hide a break of less than a second. */
-function lasting(intervals: readonly Interval[]): Interval[] {
-  const joined: Interval[] = [];
-  for (const { from, to } of intervals) {
-    const last = joined.at(-1);
-    if (last !== undefined && from - last.to < 1) last.to = to;
-    else joined.push({ from, to });
+/** Intervals without the breaks that are shorter than some seconds. */
+function joined(intervals: readonly Interval[], seconds: number): Interval[] {
+  const all: Interval[] = [];
+  for (const { from, to } of intervals.toSorted((a, b) => a.from - b.from)) {
+    const last = all.at(-1);
+    if (last !== undefined && from - last.to < seconds) last.to = Math.max(last.to, to);
+    else all.push({ from, to });
   }
-  return joined;
+  return all;
 }
 
 /** A resource that was seen once and has had no watch for a while. */
@@ -444,13 +519,20 @@ function checkOpened(state: State): void {
     const all = truth.intervals(name, truthUnit(unit));
     const missing = owed.of(name, resources);
     const known = missing.reduce((least, { at }) => Math.min(least, at), now);
-    const hasLasted = (isApart ? lasting(all) : all).some(({ from, to }) =>
-      [known, now].some((end) => from <= end - settle + 0.01 && to >= end),
+    // The read may be of a server that is behind, and show what was then.
+    const behind = Math.max(...resources.map((it) => state.behind.get(`${name} ${it}`) ?? 0));
+    const window = settle - behind - 0.01;
+    // Streams that are less than a second apart may hide a break of less than a second.
+    const hasLasted = (intervals: readonly Interval[]): boolean =>
+      joined(intervals, isApart ? 1 : 0.001).some(({ from, to }) =>
+        [known, now].some((end) => from <= end - window && to >= end),
+      );
+    if (hasLasted(all)) continue;
+    const isNow = all.at(-1)?.to === Infinity;
+    const unseen = state.hidden.filter(
+      (it) => !it.shown && it.names.includes(name) && resources.includes(it.resource),
     );
-    // A lost event leaves no trace when another event of the object follows.
-    const isLost = (state.lostAt.get(name) ?? -Infinity) >= item.since - late;
-    if (hasLasted || (all.at(-1)?.to === Infinity && (isLost || isPassed(state, missing))))
-      continue;
+    if (isNow && (hasLasted([...all, ...unseen]) || isPassed(state, missing))) continue;
     const text = all
       .slice(-4)
       .map((one) => `${(one.from - now).toFixed(2)}..${(one.to - now).toFixed(2)}`);

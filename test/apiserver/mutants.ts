@@ -22,6 +22,7 @@ interface Mutant {
 
 const confirm = 'src/audit/pending/confirm.ts';
 const cut = 'src/audit/pending/progress.ts';
+const filter = 'src/cluster/api/version-filter.ts';
 
 /** Nodes are left out: their stream never lags here, since no read shows what it owes. */
 const behind = ['services', 'pods', 'endpoints', 'endpointslices'].map((resource) => ({
@@ -54,8 +55,8 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'a newer version that was read need not be cached',
     file: confirm,
-    from: "else yield [key, isShown ? 'overtaken' : 'behind'];",
-    to: "else yield [key, 'equal'];",
+    from: "yield [key, isGap ? 'gap' : isShown ? 'overtaken' : 'behind'];",
+    to: "yield [key, isGap ? 'gap' : 'equal'];",
   },
   {
     name: 'an object that a read lacks may be cached',
@@ -78,8 +79,26 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'a lost event is believed, and what was read is not',
     file: confirm,
-    from: "if (result === 'gap') gaps.set(resource, object);",
-    to: "if (result === 'gap') worst = 'equal';",
+    from: "if (result === 'gap' && state === 'synced') gaps.set(resource, object);",
+    to: "if (result === 'gap' && state === 'synced') worst = 'equal';",
+  },
+  {
+    name: 'a version that a read has shown may be skipped',
+    file: cut,
+    from: "if (compareVersions(version, lack?.version ?? '') === 1) return 'gap';",
+    to: '',
+  },
+  {
+    name: 'a deletion in a state that was not seen ends what was seen',
+    file: filter,
+    from: 'if (isSame && before.uid === object.uid) return [event];',
+    to: 'if (before.uid === object.uid) return [event];',
+  },
+  {
+    name: 'a deletion of what is not cached says nothing',
+    file: filter,
+    from: "if (isOld) return type === 'deleted' ? 'repeated' : 'disorder';",
+    to: "if (isOld || type === 'deleted') return type === 'deleted' ? 'repeated' : 'disorder';",
   },
   {
     name: 'no Service is read in turn',
@@ -90,7 +109,7 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'a read of a server that is behind proves a difference',
     file: confirm,
-    from: "const isOld = compareVersions(read?.version ?? '', request?.known ?? '') === -1;",
+    from: "const isOld = compareVersions(read?.version ?? '', known) === -1;",
     to: "const isOld = read?.version === '';",
   },
   {
@@ -108,8 +127,8 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'nothing is late',
     file: cut,
-    from: 'return past.isLate(version, at);',
-    to: 'return false;',
+    from: "return past.isLate(version, at) ? 'late' : null;",
+    to: 'return null;',
   },
   {
     name: 'the clock runs on over gaps',

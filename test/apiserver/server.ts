@@ -38,7 +38,7 @@ export interface Watch {
   readonly frozen: boolean;
   /** A frame that the next one is to overtake. */
   readonly held: string | null;
-  /** Frames that are sent later than a bookmark of their version. */
+  /** Frames that are sent later than a bookmark of their version, or lost with the watch. */
   readonly delayed: readonly string[];
   /** Seconds by which the server is behind that sends it. */
   readonly behind: number;
@@ -56,6 +56,8 @@ export interface Asked {
   readonly request: ApiRequest;
   /** Unix seconds. */
   readonly at: number;
+  /** Seconds by which the server is behind that answers. */
+  behind: number;
 }
 
 /** An answer in the server's place; `hang`: none ever; `reset`: the connection is lost. */
@@ -191,7 +193,7 @@ async function answer(server: FakeServer, clock: Clock, request: ApiRequest): Pr
   const resource = resourceOf.get(named) ?? null;
   const watching = request.query.watch === 'true';
   const verb = watching ? 'watch' : name === undefined ? 'list' : 'get';
-  const asked: Asked = { resource, verb, request, at: clock.now() };
+  const asked: Asked = { resource, verb, request, at: clock.now(), behind: 0 };
   server.asked.push(asked);
   const instead = server.faults.before(asked);
   if (instead === 'reset') throw new Error('connection reset');
@@ -206,7 +208,7 @@ async function answer(server: FakeServer, clock: Clock, request: ApiRequest): Pr
     const message = `${resource} is forbidden: ${user} cannot ${verb} resource "${resource}"`;
     return statusAnswer(403, 'Forbidden', message);
   }
-  const behind = server.faults.replica();
+  const behind = (asked.behind = server.faults.replica());
   if (watching) return watch(server, clock, resource, request, behind);
   if (name !== undefined) return get(server, resource, `${namespace ?? ''}/${name}`);
   return list(server, resource, namespace ?? null, request.query, clock.now(), behind);
@@ -293,6 +295,8 @@ interface Watching extends Watch {
   frozen: boolean;
   held: string | null;
   delayed: string[];
+  /** The version of the newest bookmark: the client does not ask for what is older. */
+  told: number;
   readonly clock: Clock;
 }
 
@@ -337,6 +341,7 @@ function newWatching(
     frozen: false,
     held: null,
     delayed: [],
+    told: 0,
     freeze: () => (watching.frozen = true),
     heal() {
       watching.spoils.length = 0;
@@ -349,6 +354,10 @@ function newWatching(
       if (!watching.frozen) stream.end();
     },
   };
+  stream.onClose(() => {
+    const isTold = (frame: string): boolean => eventOf(frame).version <= watching.told;
+    for (const frame of watching.delayed.splice(0).filter(isTold)) lose(watching, frame);
+  });
   return watching;
 }
 
@@ -391,6 +400,11 @@ function sendBookmark(watching: Watching): void {
   if (version < from) return;
   watching.from = version;
   release(watching);
+  tell(watching, version);
+}
+
+function tell(watching: Watching, version: number): void {
+  watching.told = version;
   send(watching, bookmarkOf(watching, version));
 }
 
@@ -409,7 +423,7 @@ function send(watching: Watching, frame: string): void {
     return;
   }
   if (spoil === 'early') {
-    send(watching, bookmarkOf(watching, watching.from));
+    tell(watching, watching.from);
     watching.delayed.push(frame);
     const { clock, from, stream } = watching;
     stream.onClose(clock.after(1 + (from % 10), () => sendDelayed(watching)));
@@ -427,16 +441,21 @@ function send(watching: Watching, frame: string): void {
   release(watching);
 }
 
-function lose({ server, resource }: Watching, frame: string): void {
+function eventOf(frame: string): Pick<LostEvent, 'key' | 'version' | 'type'> {
   const { type, object } = JSON.parse(frame) as { type: LostEvent['type']; object: Raw };
   const { metadata } = object;
-  const version = Number(metadata.resourceVersion);
-  const event = { resource, key: keyOf(metadata), version, type };
+  return { type, key: keyOf(metadata), version: Number(metadata.resourceVersion) };
+}
+
+/** Notes an event that was not sent. */
+function lose({ server, resource }: Watching, frame: string): void {
+  const event = { resource, ...eventOf(frame) };
   server.lost.push(event);
   server.onLost(event);
 }
 
 function sendDelayed(watching: Watching): void {
+  if (watching.frozen) return;
   for (const frame of watching.delayed.splice(0)) send(watching, frame);
 }
 

@@ -303,6 +303,24 @@ describe('a lost event', () => {
     expect(relists(one)).toEqual({ nodes: 1 });
   });
 
+  test('that a read has shown restarts the clock when a later version comes', async () => {
+    const one = await story();
+    const { sim, pod, work } = one;
+    const before = sim.server.objects.get('endpointslices', 'shop/s0-ipv4');
+    if (before === undefined) throw new Error('No slice');
+    pod(false);
+    await sim.pass(0.5);
+    lose(one, 'endpointslices');
+    work('endpoints', 'endpointslices');
+    await sim.pass(settle); // a read shows that the slice is right
+    sim.server.objects.put('endpointslices', before);
+    await sim.pass(settle - 1);
+    expect(open(one)).toEqual([]);
+    await sim.pass(3);
+    expect(open(one)).toEqual(['slice-conditions-different']);
+    expect(sim.violations).toEqual([]);
+  });
+
   test('that hides a difference is noticed, and the difference is found', async () => {
     const one = await story();
     lose(one, 'pods');

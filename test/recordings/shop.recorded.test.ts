@@ -13,7 +13,9 @@ import { isWorse } from '../../src/audit/finding/catalogue.ts';
 import type { Summary } from '../../src/audit/summary.ts';
 import { createAuditor } from '../../src/auditor/auditor.ts';
 import { createReport } from '../../src/auditor/queries.ts';
+import { takeChange } from '../../src/cluster/api/version-filter.ts';
 import { readRecording } from '../../src/cluster/files/recording.ts';
+import type { AnyObject } from '../../src/model/objects.ts';
 
 interface Expected {
   readonly output: string;
@@ -194,4 +196,22 @@ describe.each([30, 10])('a settle window of %i s', (settle) => {
     for (const { pending, unknown } of got.nodes) expect([pending, unknown]).toEqual([0, 0]);
     expect(got.nodes.map(({ different }) => different > 0)).toEqual([false, true, false]);
   });
+});
+
+test('each event follows from the cached state, and a deletion shows the last one', async () => {
+  const held = new Map<string, AnyObject>();
+  const counts = { deleted: 0, gap: 0 };
+  const source = { name: recording, bytes: createReadStream(recording) };
+  for await (const entry of readRecording(source, () => undefined)) {
+    if (entry.kind !== 'event') continue;
+    const { resource, type, object } = entry.event;
+    const name = `${resource} ${object.key}`;
+    const cached = { get: () => held.get(name), values: () => held.values() };
+    const taken = takeChange(cached, '', entry.event);
+    if (typeof taken === 'string' || taken.some(({ gap }) => gap === true)) counts.gap++;
+    if (type === 'deleted') counts.deleted++;
+    if (type === 'deleted') held.delete(name);
+    else held.set(name, object);
+  }
+  expect(counts).toEqual({ deleted: 140, gap: 0 });
 });

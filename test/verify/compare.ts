@@ -126,11 +126,14 @@ function around({ log }: Run, key: string, from: number, to: number): string {
     .join('');
 }
 
-function note(run: Run, entry: AuditorEntry, late = false): void {
+/** What was wrong with the order of an event. */
+type Order = ReturnType<Auditor['progress']['observe']>;
+
+function note(run: Run, entry: AuditorEntry, wrong: Order = null): void {
   if (entry.kind === 'event') {
     run.result.events++;
     const { resource, type, object, at, gap } = entry.event;
-    const order = gap === true ? ' gap' : late ? ' late' : '';
+    const order = gap === true ? ' gap' : ` ${wrong ?? ''}`;
     const text = `${resource} ${type} ${object.key}${order}`;
     run.log.push({ at, namespace: object.namespace, text });
   } else if (entry.kind === 'watch' || entry.kind === 'synced') {
@@ -314,15 +317,17 @@ function follow({ auditor }: Simulation): Run {
   const { options, findings, progress } = auditor;
   const run = { ...createRun({ settle: options.settle, live: true }), auditor };
   const { reference } = run;
-  let late = false;
+  let wrong: Order = null;
   const observe = progress.observe.bind(progress);
-  progress.observe = (...words) => (late = observe(...words));
+  progress.observe = (...words) => (wrong = observe(...words));
   const takeInSteps = auditor.takeInSteps.bind(auditor);
   auditor.takeInSteps = function* (entry) {
-    late = false;
+    wrong = null;
     yield* takeInSteps(entry);
-    note(run, entry, late);
-    reference.take(entry, late);
+    const isGap = entry.kind === 'event' && wrong === 'gap';
+    const taken = isGap ? { ...entry, event: { ...entry.event, gap: true } } : entry;
+    note(run, taken, wrong);
+    reference.take(taken, wrong === 'late');
     adopt(run);
     compareDifferences(run);
   };

@@ -2,13 +2,13 @@
 // event, and every finding.
 //
 //   npm run -s verify -- [RECORDING...] [--settle 30] [--scenarios] [--mutant NAME]
-//                        [--lives COUNT [--first SEED] [--unspoilt]]
+//                        [--lives COUNT [--first SEED]]
 //
 // It prints disagreements with the events around them, and last a line of JSON:
 // {"events":…,"findings":…,"disagreements":…}. It ends with 1 if there are disagreements, and with
 // 2 for wrong usage or if nothing was compared. A mutant is a fault of the auditor that must be
 // found: `--mutant list` names them. In lives with odd seeds, watches lose events and servers break
-// other promises; `--unspoilt` takes even seeds only.
+// other promises.
 
 import { once } from 'node:events';
 import { createReadStream, readdirSync, readFileSync } from 'node:fs';
@@ -76,13 +76,11 @@ const nothing = (): Result => ({ events: 0, findings: 0, disagreements: [] });
 interface Share {
   readonly first: number;
   readonly count: number;
-  /** Between two seeds. */
-  readonly step: number;
 }
 
-async function verifyLives({ first, count, step }: Share): Promise<Result> {
+async function verifyLives({ first, count }: Share): Promise<Result> {
   const total = nothing();
-  for (let seed = first; seed < first + count * step; seed += step) {
+  for (let seed = first; seed < first + count; seed++) {
     add(total, `life ${seed}`, await verifyLife(seed));
   }
   return total;
@@ -92,14 +90,14 @@ async function verifyLives({ first, count, step }: Share): Promise<Result> {
 const leastShare = 250;
 
 /** Shares lives out to threads. */
-async function verifyAllLives({ first, count, step }: Share): Promise<readonly Result[]> {
+async function verifyAllLives({ first, count }: Share): Promise<readonly Result[]> {
   const threads = Math.max(1, Math.min(availableParallelism(), Math.floor(count / leastShare)));
-  if (threads === 1) return [await verifyLives({ first, count, step })];
+  if (threads === 1) return [await verifyLives({ first, count })];
   const size = Math.ceil(count / threads);
   return Promise.all(
     Array.from({ length: threads }, async (_, index): Promise<Result> => {
       const left = count - index * size;
-      const share = { first: first + index * size * step, count: Math.min(size, left), step };
+      const share = { first: first + index * size, count: Math.min(size, left) };
       const worker = new Worker(new URL(import.meta.url), { workerData: share });
       const [result] = (await once(worker, 'message')) as [Result];
       return result;
@@ -116,7 +114,6 @@ function flagsOf(words: readonly string[]) {
       scenarios: { type: 'boolean', default: false },
       lives: { type: 'string', default: '0' },
       first: { type: 'string', default: '0' },
-      unspoilt: { type: 'boolean', default: false },
       mutant: { type: 'string' },
     },
   });
@@ -127,11 +124,8 @@ function flagsOf(words: readonly string[]) {
   const { mutant: name } = values;
   const mutant = name === undefined ? (): Mutant => ({}) : mutants[name];
   if (mutant === undefined) throw new Error(`Mutants: ${Object.keys(mutants).join(', ')}`);
-  const { scenarios, unspoilt } = values;
-  const lives = unspoilt
-    ? { first: first + (first % 2), count, step: 2 }
-    : { first, count, step: 1 };
-  return { settle, scenarios, lives, mutant, positionals };
+  const { scenarios } = values;
+  return { settle, scenarios, lives: { first, count }, mutant, positionals };
 }
 
 /** The exit code: 1 for disagreements, 2 for wrong usage or if nothing was compared. */

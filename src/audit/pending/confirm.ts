@@ -121,63 +121,62 @@ function* compareList(
   resource: Resource,
   list: FreshList<AnyObject>,
   [cached, lister]: readonly [Iterable<AnyObject>, ReadonlyMap<Key, AnyObject>],
-  /** The version up to which the stream claims to be complete. */
-  shown: string,
-  /** For how long the cache has lacked something, in seconds, and before this read. */
-  lacking: (lack: string) => { readonly seconds: number; readonly isBefore: boolean },
+  /** The version up to which the stream claims to be complete; seconds since the list. */
+  [shown, age]: readonly [string, number],
+  /** For how many seconds the cache has lacked a version. */
+  lacking: (key: Key, version: string) => number,
 ): Generator<readonly [Key, Comparison]> {
   // The Pods were listed by the selector of the Service that was read.
   const newer = resource === 'services' ? 'overtaken' : 'equal';
-  const isLate = (lack: string): boolean => lacking(lack).seconds >= patience.undelivered;
   const listed = new Set<Key>();
   for (const { key, uid, resourceVersion: version } of list.objects) {
     listed.add(key);
     const known = lister.get(key);
-    const age = compareVersions(known?.resourceVersion ?? '', version);
-    const isShown = isAtLeast(shown, version);
-    const isOwing = compareVersions(shown, version) === -1;
-    // An absent object may have been deleted after the list, but not if it is listed again.
-    const isAgain = isShown && (known !== undefined || lacking(`${key} ${version} +`).isBefore);
-    if (age === 0 && known?.uid === uid) yield [key, 'equal'];
-    else if (age === 1) yield [key, newer];
-    else if (isAgain || (isOwing && isLate(`${key} ${version}`))) yield [key, 'gap'];
-    else yield [key, isShown ? 'overtaken' : 'behind'];
+    const order = compareVersions(known?.resourceVersion ?? '', version);
+    if (order === 0 && known?.uid === uid) yield [key, 'equal'];
+    else if (order === 1) yield [key, newer];
+    else {
+      const isShown = isAtLeast(shown, version);
+      // An absent object may have been deleted after the list, but not if it is listed again.
+      const isDoubtful = isShown && known === undefined;
+      const seconds = lacking(isDoubtful ? `${key} ${version}` : key, version);
+      const isLong = seconds >= patience.undelivered && compareVersions(shown, version) === -1;
+      const isGap = isDoubtful ? seconds > age : isShown || isLong;
+      yield [key, isGap ? 'gap' : isShown ? 'overtaken' : 'behind'];
+    }
   }
   for (const { key, resourceVersion: version } of cached) {
     if (listed.has(key)) continue;
     const order = compareVersions(shown, list.version);
     if (compareVersions(version, list.version) === 1) yield [key, newer];
-    else if (order !== null && (order >= 0 || isLate(`${key} ${version} -`))) yield [key, 'gap'];
-    else yield [key, 'behind'];
+    else {
+      const isLong = lacking(key, list.version) >= patience.undelivered;
+      yield [key, order !== null && (order >= 0 || isLong) ? 'gap' : 'behind'];
+    }
   }
 }
 
 function createComparison(progress: WatchProgress, cache: () => ConfirmCache | null) {
   const versions = createMemo<string>(progress);
   const results = createMemo<Comparison>(progress);
-  /** When the cache was first seen to lack a version of an object. */
-  const lacks = new Map<string, number>();
   /** The resources that have lost an event, each with an object. */
   const gaps = new Map<Resource, Key>();
   const compareOne = (key: Key, request: ReadRequest, resource: Resource, now: number) => {
     const [list, current] = [request.read?.[resource], cache()];
     if (!list || current === null) return 'equal';
     const { state, version: shown = '' } = progress.inputs.get(resource) ?? {};
-    if (state !== 'synced') return 'behind';
-    const lacking = (lack: string) => {
-      const since = getOrInsert(lacks, `${resource} ${lack}`, () => now);
-      return { seconds: now - since, isBefore: since < request.readAt };
-    };
+    const lacking = (object: Key, version: string): number =>
+      now - progress.lack(resource, object, version, now);
     // Time alone can make a result a gap.
-    const memo = `${resource} ${key} ${request.readAt} ${Math.floor(now / 10)}`;
+    const memo = `${resource} ${state ?? ''} ${key} ${request.readAt} ${Math.floor(now / 10)}`;
     return results(memo, () => {
       const cached = cachedOf(current, key)[resource];
-      let worst: Comparison = 'equal';
-      for (const [object, result] of compareList(resource, list, cached, shown, lacking)) {
+      let worst: Comparison = state === 'synced' ? 'equal' : 'behind';
+      const known = [shown, now - request.readAt] as const;
+      for (const [object, result] of compareList(resource, list, cached, known, lacking)) {
         worst = worseOf(worst, result);
-        if (result === 'gap') gaps.set(resource, object);
+        if (result === 'gap' && state === 'synced') gaps.set(resource, object);
       }
-      if (lacks.size > 10_000) lacks.clear();
       return worst;
     });
   };
@@ -304,14 +303,8 @@ export function createConfirmer(progress: WatchProgress, cache: () => ConfirmCac
       for (const key of asked) {
         const { read = null, readAt = -Infinity, isOpen = false } = requests.get(key) ?? {};
         // A read in turn does not delay one that is due.
-        const request = {
-          at: isDue ? now : now - 1,
-          joint: asked.length > 1,
-          read,
-          readAt,
-          isOpen,
-        };
-        requests.set(key, { ...request, state: 'requested', known: progress.newest() });
+        const [at, joint, known] = [isDue ? now : now - 1, asked.length > 1, progress.newest()];
+        requests.set(key, { state: 'requested', at, known, joint, read, readAt, isOpen });
         counts.asked++;
       }
       return asked;
@@ -319,8 +312,9 @@ export function createConfirmer(progress: WatchProgress, cache: () => ConfirmCac
     /** `null` if the read failed. */
     answer(key: Key, read: FreshRead | null): void {
       const request = requests.get(key);
-      // A server that is behind proves nothing.
-      const isOld = compareVersions(read?.version ?? '', request?.known ?? '') === -1;
+      // A server that is behind proves nothing. The Services were listed before all else.
+      const known = newest(request?.known ?? '', read?.services?.version ?? '');
+      const isOld = compareVersions(read?.version ?? '', known) === -1;
       if (read === null || isOld) counts.failed++;
       if (request === undefined) return;
       request.state = 'failed';

@@ -6,9 +6,12 @@
 //
 // An object is late if another stream has shown newer versions a second before, or just before if
 // none was shown for a second. The order of events is unknown then: a difference may have ended.
+// If a read has shown a version of an object, and the stream delivers only a later one, then an
+// event was lost: a gap. What the cache showed in between was not true.
 // An output is blind while a stream that it depends on is not connected. Dumps have no streams.
 
-import { type Resource, resources } from '../../model/objects.ts';
+import { getOrInsert } from '../../model/get-or-insert.ts';
+import { type AnyObject, type Key, type Resource, resources } from '../../model/objects.ts';
 import { compareVersions, isAtLeast, newest } from '../../model/resource-version.ts';
 import type { Output } from '../finding/catalogue.ts';
 
@@ -107,6 +110,8 @@ export function createWatchProgress() {
   const inputs = new Map<Resource, Input & { version: string }>();
   const observedAt = new Map<Resource, number>();
   const past = createVersionHistory();
+  /** The objects of which a read has shown a version that the cache lacks, and since when. */
+  const lacks = new Map<Resource, Map<Key, { readonly version: string; readonly at: number }>>();
   let count = 0;
   const set = (resource: Resource, extra: Partial<Input>): void => {
     const known = inputs.get(resource) ?? { state: 'listing', blindSince: null, version: '' };
@@ -121,8 +126,12 @@ export function createWatchProgress() {
   const blind = createBlindOutputs((output) => every(output, ({ state }) => state === 'synced'));
   return {
     inputs: inputs as ReadonlyMap<Resource, Input>,
-    /** Notes an object on the stream of its resource; returns whether it was late. */
-    observe(resource: Resource, version: string, at: number): boolean {
+    /** Notes an object on the stream of its resource; returns what is wrong with the order. */
+    observe(
+      resource: Resource,
+      { key, resourceVersion: version }: Pick<AnyObject, 'key' | 'resourceVersion'>,
+      at: number,
+    ): 'gap' | 'late' | null {
       count++;
       observedAt.set(resource, at);
       const input = inputs.get(resource);
@@ -130,7 +139,16 @@ export function createWatchProgress() {
       if (input !== undefined) input.version = newer;
       else if (newer !== '') set(resource, { version: newer });
       past.shown(newer, at);
-      return past.isLate(version, at);
+      const lack = lacks.get(resource)?.get(key);
+      if (lack !== undefined) lacks.get(resource)?.delete(key);
+      if (compareVersions(version, lack?.version ?? '') === 1) return 'gap';
+      return past.isLate(version, at) ? 'late' : null;
+    },
+    /** Notes that the cache lacks a version that a read shows; returns since when that is known. */
+    lack(resource: Resource, key: Key, version: string, now: number): number {
+      const known = getOrInsert(lacks, resource, () => new Map());
+      if (known.size > 10_000) known.clear();
+      return getOrInsert(known, key, () => ({ version, at: now })).at;
     },
     /** Notes that all versions up to this one have arrived. A list may be older than the cache. */
     bookmark(resource: Resource, version: string, at: number): void {
@@ -140,6 +158,7 @@ export function createWatchProgress() {
       // The versions of a cluster that was restored from a backup start again, with a list.
       const isList = input?.state !== 'synced';
       set(resource, { version: isList ? version : newest(input.version, version) });
+      if (isList) lacks.delete(resource);
       if (isList) past.restart([...inputs.values()].map((it) => it.version).reduce(newest, ''));
       past.shown(version, at);
     },

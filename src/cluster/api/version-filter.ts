@@ -2,6 +2,8 @@
 // time. client-go (k8s.io/client-go@v0.36.3 tools/cache/reflector.go, the_real_fifo.go) promises
 // the same with a second copy of all objects while a list arrives.
 
+import { isDeepStrictEqual } from 'node:util';
+
 import type { AnyObject, Key, WatchEvent } from '../../model/objects.ts';
 import { isAtLeast, newest, versionVerdict } from '../../model/resource-version.ts';
 
@@ -12,8 +14,10 @@ export interface CachedObjects {
 }
 
 /**
- * The events to deliver for an event of a watch, or why there are none. disorder: a late event of
- * an object that is not cached can be a missed creation or a deletion that was undone.
+ * The events to deliver for an event of a watch, or why there are none. An event of an object that
+ * is not cached in that state shows that an earlier one was lost: a deletion has the last state of
+ * its object. disorder: a late event of an object that is not cached can be a missed creation or a
+ * deletion that was undone.
  */
 export function takeChange(
   held: CachedObjects,
@@ -23,15 +27,24 @@ export function takeChange(
   const { object, type } = event;
   const before = held.get(object.key);
   if (before === undefined) {
-    if (type === 'deleted') return 'repeated';
-    return isAtLeast(known, object.resourceVersion) ? 'disorder' : [event];
+    const isOld = isAtLeast(known, object.resourceVersion);
+    if (isOld) return type === 'deleted' ? 'repeated' : 'disorder';
+    if (type === 'added') return [event];
+  } else {
+    const verdict = versionVerdict(before.resourceVersion, event);
+    if (verdict !== 'new') return verdict;
+    const isSame = type !== 'deleted' || isDeepStrictEqual(stateOf(before), stateOf(object));
+    if (isSame && before.uid === object.uid) return [event];
   }
-  const verdict = versionVerdict(before.resourceVersion, event);
-  if (verdict !== 'new') return verdict;
-  if (before.uid === object.uid) return [event];
-  const gone = deletion(before, event);
-  return type === 'deleted' ? [gone] : [gone, event];
+  const missed = replacing(before, event, true);
+  return type === 'deleted' ? [...missed, event] : missed;
 }
+
+/** An object without what depends on its version, arrival or encoding. */
+const stateOf = (object: AnyObject) => ({
+  ...object,
+  ...{ resourceVersion: '', at: 0, ipsSince: 0, bytes: 0 },
+});
 
 function deletion(object: AnyObject, { resource, at }: Pick<WatchEvent, 'resource' | 'at'>) {
   return { resource, type: 'deleted', object, at, gap: true } satisfies WatchEvent;

@@ -132,7 +132,7 @@ describe('streams', () => {
 describe('a read', () => {
   const lagging = (objects?: readonly AnyObject[]): Confirming => {
     const made = confirming(objects);
-    made.cut.observe('pods', '77', 120);
+    made.cut.observe('pods', newer(one, '77'), 120);
     expect(made.opened(130)).toEqual([]);
     readNodes(made, 130);
     return made;
@@ -237,7 +237,7 @@ describe('a read', () => {
     made.confirmer.next(waiting(made), 130);
     made.confirmer.answer('shop/web', asHeld);
     expect(made.confirmer.counts.failed).toBe(0);
-    made.cut.observe('pods', '90', 131);
+    made.cut.observe('pods', newer(one, '90'), 131);
     made.confirmer.next(waiting(made), 160);
     made.confirmer.answer('shop/web', { ...asHeld, version: '89' });
     expect(made.confirmer.counts.failed).toBe(1);

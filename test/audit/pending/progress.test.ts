@@ -19,33 +19,36 @@ function cutOf(version = '100'): WatchProgress {
   return cut;
 }
 
+const observe = (cut: WatchProgress, resource: Resource, resourceVersion: string, at: number) =>
+  cut.observe(resource, { key: 'shop/x', resourceVersion }, at);
+
 const byOutput = (spells: ReturnType<WatchProgress['setState']>): string[] =>
   spells.map(({ output, from, to, missed }) => `${output} ${from}-${to}${missed ? ' missed' : ''}`);
 
 describe('a version is reached', () => {
   test('when every stream that the output depends on has reached it', () => {
     const cut = cutOf();
-    cut.observe('pods', '205', 5);
+    observe(cut, 'pods', '205', 5);
     for (const output of ['endpoints', 'endpointslices', 'mirrored'] as const) {
       expect(cut.hasReached(output, '100', 0)).toBe(true);
       expect(cut.hasReached(output, '205', 0)).toBe(false);
     }
     cut.bookmark('services', '205', 5);
-    cut.observe('endpoints', '206', 5);
+    observe(cut, 'endpoints', '206', 5);
     expect(cut.hasReached('endpoints', '205', 0)).toBe(true);
     expect(cut.hasReached('endpointslices', '205', 0)).toBe(false);
   });
 
   test('by comparing versions as numbers of any length', () => {
     const cut = cutOf('99');
-    cut.observe('pods', '9223372036854775807', 5);
-    cut.observe('pods', '9223372036854775806', 5);
+    observe(cut, 'pods', '9223372036854775807', 5);
+    observe(cut, 'pods', '9223372036854775806', 5);
     expect(cut.inputs.get('pods')?.version).toBe('9223372036854775807');
   });
 
   test('even if an older event or bookmark follows, but not if an older list does', () => {
     const cut = cutOf();
-    cut.observe('pods', '90', 5);
+    observe(cut, 'pods', '90', 5);
     cut.bookmark('pods', '90', 5);
     expect(cut.inputs.get('pods')?.version).toBe('100');
     cut.setState('pods', 'relisting', 10);
@@ -87,29 +90,51 @@ describe('a version is reached', () => {
   });
 });
 
+describe('an object comes after a gap', () => {
+  test('if a read has shown an earlier version that the cache lacks', () => {
+    const cut = cutOf();
+    expect(cut.lack('pods', 'shop/x', '110', 6)).toBe(6);
+    expect(cut.lack('pods', 'shop/x', '112', 8)).toBe(6);
+    expect(observe(cut, 'endpoints', '112', 8.1)).toBeNull();
+    expect(observe(cut, 'pods', '112', 8.2)).toBe('gap');
+    expect(observe(cut, 'pods', '113', 8.3)).toBeNull();
+  });
+
+  test('but not if the stream delivers what the read has shown, or a list follows', () => {
+    const cut = cutOf();
+    cut.lack('pods', 'shop/x', '110', 6);
+    expect(observe(cut, 'pods', '110', 6.1)).toBeNull();
+    expect(observe(cut, 'pods', '112', 6.2)).toBeNull();
+    cut.lack('pods', 'shop/x', '114', 6);
+    cut.setState('pods', 'relisting', 7);
+    cut.bookmark('pods', '115', 7);
+    expect(observe(cut, 'pods', '116', 7.1)).toBeNull();
+  });
+});
+
 describe('an object is late', () => {
   test('just after a newer version, if no version was shown for a second before', () => {
     const cut = cutOf();
-    cut.observe('pods', '120', 10);
-    cut.observe('pods', '130', 10.9);
-    cut.observe('pods', '140', 12);
-    expect(cut.observe('endpoints', '139', 12.1)).toBe(true);
-    expect(cut.observe('endpoints', '141', 12.1)).toBe(false);
+    observe(cut, 'pods', '120', 10);
+    observe(cut, 'pods', '130', 10.9);
+    observe(cut, 'pods', '140', 12);
+    expect(observe(cut, 'endpoints', '139', 12.1)).toBe('late');
+    expect(observe(cut, 'endpoints', '141', 12.1)).toBeNull();
   });
 
   test('a second after a stream or a read has shown a newer version', () => {
     const cut = cutOf();
-    cut.observe('services', '115', 9.5);
-    expect(cut.observe('pods', '120', 10)).toBe(false);
-    expect(cut.observe('endpoints', '116', 10.5)).toBe(false);
-    expect(cut.observe('endpoints', '111', 11)).toBe(true);
-    expect(cut.observe('endpoints', '121', 11)).toBe(false);
+    observe(cut, 'services', '115', 9.5);
+    expect(observe(cut, 'pods', '120', 10)).toBeNull();
+    expect(observe(cut, 'endpoints', '116', 10.5)).toBeNull();
+    expect(observe(cut, 'endpoints', '111', 11)).toBe('late');
+    expect(observe(cut, 'endpoints', '121', 11)).toBeNull();
     cut.bookmark('nodes', '130', 20);
-    expect(cut.observe('pods', '129', 21)).toBe(true);
+    expect(observe(cut, 'pods', '129', 21)).toBe('late');
     cut.shown('138', 29.5);
     cut.shown('140', 30);
-    expect(cut.observe('pods', '139', 30.9)).toBe(false);
-    expect(cut.observe('pods', '140', 31)).toBe(true);
+    expect(observe(cut, 'pods', '139', 30.9)).toBeNull();
+    expect(observe(cut, 'pods', '140', 31)).toBe('late');
   });
 
   test.each([
@@ -117,18 +142,18 @@ describe('an object is late', () => {
     ['a quarter of a second apart do not', 10.25, false],
   ])('versions %s', (_, at, isLate) => {
     const cut = cutOf();
-    cut.observe('services', '110', 10);
-    cut.observe('services', '120', at);
-    expect(cut.observe('pods', '115', 11)).toBe(isLate);
+    observe(cut, 'services', '110', 10);
+    observe(cut, 'services', '120', at);
+    expect(observe(cut, 'pods', '115', 11)).toBe(isLate ? 'late' : null);
   });
 
   test('but not after a list with older versions', () => {
     const cut = cutOf();
-    cut.observe('pods', '120', 10);
+    observe(cut, 'pods', '120', 10);
     for (const resource of resources) cut.setState(resource, 'relisting', 20);
     for (const resource of resources) cut.bookmark(resource, '60', 21);
     for (const resource of resources) cut.setState(resource, 'synced', 21);
-    expect(cut.observe('pods', '61', 30)).toBe(false);
+    expect(observe(cut, 'pods', '61', 30)).toBeNull();
   });
 });
 

@@ -485,7 +485,7 @@ describe('what a relist finds', () => {
     made.remove('a');
     made.put('a');
     await made.pass(1);
-    expect(made.delivered()).toEqual(['stale', 'synced', 'deleted a gap', 'added a 104']);
+    expect(made.delivered()).toEqual(['stale', 'synced', 'deleted a gap', 'added a 104 gap']);
   });
 });
 
