@@ -131,7 +131,7 @@ interface State extends Simulation {
   /** The Services that each change concerns, by its version. */
   readonly concerned: Map<number, readonly string[]>;
   readonly hidden: Hidden[];
-  /** Seconds by which the server was behind that answered the latest read, by Service and resource. */
+  /** By Service and resource: how many seconds behind the server of the latest read was. */
   readonly behind: Map<string, number>;
 }
 

@@ -85,7 +85,7 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'a version that a read has shown may be skipped',
     file: cut,
-    from: "if (compareVersions(version, lack?.version ?? '') === 1) return 'gap';",
+    from: "if (lacks.end(resource, key, version)) return 'gap';",
     to: '',
   },
   {

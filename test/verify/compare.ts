@@ -324,10 +324,11 @@ function follow({ auditor }: Simulation): Run {
   auditor.takeInSteps = function* (entry) {
     wrong = null;
     yield* takeInSteps(entry);
-    const isGap = entry.kind === 'event' && wrong === 'gap';
+    const order = wrong as Order;
+    const isGap = entry.kind === 'event' && order === 'gap';
     const taken = isGap ? { ...entry, event: { ...entry.event, gap: true } } : entry;
-    note(run, taken, wrong);
-    reference.take(taken, wrong === 'late');
+    note(run, taken, order);
+    reference.take(taken, order === 'late');
     adopt(run);
     compareDifferences(run);
   };

@@ -100,6 +100,46 @@ function createBlindOutputs(isSeen: (output: Output) => boolean) {
   };
 }
 
+type Versioned = Pick<AnyObject, 'key' | 'resourceVersion'>;
+
+/** What an object on a stream shows: an earlier event was lost, or the object is late. */
+type Disorder = 'gap' | 'late';
+
+interface Lack {
+  readonly version: string;
+  readonly at: number;
+}
+
+/** Objects that the cache lacks in a version that a read has shown, and since when. */
+function createLacks() {
+  const lacks = new Map<Resource, Map<Key, Lack>>();
+  return {
+    /** Notes that the cache lacks a version; returns since when it has lacked one. */
+    note: (resource: Resource, key: Key, version: string, now: number): number => {
+      const known = getOrInsert(lacks, resource, () => new Map<Key, Lack>());
+      if (known.size > 10_000) known.clear();
+      return getOrInsert(known, key, () => ({ version, at: now })).at;
+    },
+    /** Ends the lack of an object; returns whether a later version than the lacked one arrived. */
+    end(resource: Resource, key: Key, version: string): boolean {
+      const lack = lacks.get(resource)?.get(key);
+      if (lack === undefined) return false;
+      lacks.get(resource)?.delete(key);
+      return compareVersions(version, lack.version) === 1;
+    },
+    clear: (resource: Resource): void => void lacks.delete(resource),
+  };
+}
+
+function unseenIn(
+  inputs: ReadonlyMap<Resource, Input>,
+  seconds: number,
+  now: number,
+): ReadonlySet<Resource> {
+  const unseen = [...inputs].filter(([, it]) => now - (it.blindSince ?? Infinity) >= seconds);
+  return new Set(unseen.map(([resource]) => resource));
+}
+
 /** Whether a resource was never known; one that was known is blind instead. */
 const isAbsent = ({ state, version }: Pick<Input, 'state' | 'version'>): boolean =>
   state === 'off' && version === '';
@@ -110,8 +150,7 @@ export function createWatchProgress() {
   const inputs = new Map<Resource, Input & { version: string }>();
   const observedAt = new Map<Resource, number>();
   const past = createVersionHistory();
-  /** The objects of which a read has shown a version that the cache lacks, and since when. */
-  const lacks = new Map<Resource, Map<Key, { readonly version: string; readonly at: number }>>();
+  const lacks = createLacks();
   let count = 0;
   const set = (resource: Resource, extra: Partial<Input>): void => {
     const known = inputs.get(resource) ?? { state: 'listing', blindSince: null, version: '' };
@@ -127,29 +166,18 @@ export function createWatchProgress() {
   return {
     inputs: inputs as ReadonlyMap<Resource, Input>,
     /** Notes an object on the stream of its resource; returns what is wrong with the order. */
-    observe(
-      resource: Resource,
-      { key, resourceVersion: version }: Pick<AnyObject, 'key' | 'resourceVersion'>,
-      at: number,
-    ): 'gap' | 'late' | null {
+    observe(resource: Resource, object: Versioned, at: number): Disorder | null {
+      const { key, resourceVersion: version } = object;
       count++;
       observedAt.set(resource, at);
       const input = inputs.get(resource);
       const newer = newest(input?.version ?? '', version);
-      if (input !== undefined) input.version = newer;
-      else if (newer !== '') set(resource, { version: newer });
+      if (newer !== '') set(resource, { version: newer });
       past.shown(newer, at);
-      const lack = lacks.get(resource)?.get(key);
-      if (lack !== undefined) lacks.get(resource)?.delete(key);
-      if (compareVersions(version, lack?.version ?? '') === 1) return 'gap';
+      if (lacks.end(resource, key, version)) return 'gap';
       return past.isLate(version, at) ? 'late' : null;
     },
-    /** Notes that the cache lacks a version that a read shows; returns since when that is known. */
-    lack(resource: Resource, key: Key, version: string, now: number): number {
-      const known = getOrInsert(lacks, resource, () => new Map());
-      if (known.size > 10_000) known.clear();
-      return getOrInsert(known, key, () => ({ version, at: now })).at;
-    },
+    lack: lacks.note,
     /** Notes that all versions up to this one have arrived. A list may be older than the cache. */
     bookmark(resource: Resource, version: string, at: number): void {
       count++;
@@ -158,7 +186,7 @@ export function createWatchProgress() {
       // The versions of a cluster that was restored from a backup start again, with a list.
       const isList = input?.state !== 'synced';
       set(resource, { version: isList ? version : newest(input.version, version) });
-      if (isList) lacks.delete(resource);
+      if (isList) lacks.clear(resource);
       if (isList) past.restart([...inputs.values()].map((it) => it.version).reduce(newest, ''));
       past.shown(version, at);
     },
@@ -185,9 +213,6 @@ export function createWatchProgress() {
       ),
     isBlind: blind.isBlind,
     /** Resources whose watch has not been connected for at least this number of seconds. */
-    unseenFor(seconds: number, now: number): ReadonlySet<Resource> {
-      const unseen = [...inputs].filter(([, it]) => now - (it.blindSince ?? Infinity) >= seconds);
-      return new Set(unseen.map(([resource]) => resource));
-    },
+    unseenFor: (seconds: number, now: number) => unseenIn(inputs, seconds, now),
   };
 }

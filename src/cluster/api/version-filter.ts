@@ -43,7 +43,10 @@ export function takeChange(
 /** An object without what depends on its version, arrival or encoding. */
 const stateOf = (object: AnyObject) => ({
   ...object,
-  ...{ resourceVersion: '', at: 0, ipsSince: 0, bytes: 0 },
+  resourceVersion: '',
+  at: 0,
+  ipsSince: 0,
+  bytes: 0,
 });
 
 function deletion(object: AnyObject, { resource, at }: Pick<WatchEvent, 'resource' | 'at'>) {
