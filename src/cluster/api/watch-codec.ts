@@ -61,7 +61,7 @@ function watchFrame(line: Line, reading: DecodeContext, at: number): Frame | nul
   if (line.tooLong) return badFrame(reading, 'Event too long', line.text, !line.ended);
   const text = line.text.trim();
   if (text === '') return null;
-  const event = parse(text);
+  const event = parseObject(text, reading);
   if (!isFields(event)) return badFrame(reading, 'Expected a watch event', text, !line.ended);
   const { type: name, object } = event;
   if (name === 'BOOKMARK') return bookmarkFrame(object);
@@ -76,7 +76,7 @@ function listFrame({ type, text }: Piece, reading: DecodeContext, at: number): F
     case 'head':
       return null;
     case 'item': {
-      const object = parse(text);
+      const object = parseObject(text, reading);
       if (object === undefined) return badFrame(reading, 'Expected an item', text);
       return objectFrame(reading, 'added', object, at);
     }
@@ -88,6 +88,17 @@ function listFrame({ type, text }: Piece, reading: DecodeContext, at: number): F
       // A list without items may have `"items":null`.
       return pageFrame(parse(text)) ?? badFrame(reading, 'Expected a list', text);
   }
+}
+
+const managedFields = '"managedFields":[{';
+
+/** Parses an object with no managedFields, up to half of its text, unless it is wanted as it is. */
+function parseObject(text: string, { raw }: DecodeContext): unknown {
+  const at = raw ? -1 : text.indexOf(managedFields);
+  const end = at < 0 ? -1 : text.indexOf(']', at);
+  if (end < 0) return parse(text);
+  // Where this is not the end of the list, but in a string or an inner list, the rest is no JSON.
+  return parse(text.slice(0, at + managedFields.length - 1) + text.slice(end)) ?? parse(text);
 }
 
 function parse(text: string): unknown {

@@ -55,9 +55,12 @@ export function readPod(raw: Fields, at: number, previousPod?: PreviousPod): Pod
 }
 
 function podSpec(spec: Fields, previousPorts: Pod['ports'] | undefined) {
-  const containers = list(spec, 'containers', containerPorts).flat();
-  const sidecars = list(spec, 'initContainers', sidecarPorts).flat();
-  const ports = [...containers, ...sidecars];
+  const ports: ContainerPort[] = [];
+  list(spec, 'containers', (container) => readPorts(container, false, ports));
+  // Other init containers do not run with the pod.
+  list(spec, 'initContainers', (container) => {
+    if (text(container, 'restartPolicy') === 'Always') readPorts(container, true, ports);
+  });
   return {
     node: word(spec, 'nodeName'),
     hostNetwork: flag(spec, 'hostNetwork'),
@@ -84,21 +87,17 @@ const isSamePort = (port: ContainerPort, other: ContainerPort | undefined): bool
   port.protocol === other.protocol &&
   port.sidecar === other.sidecar;
 
-const containerPorts = (container: Fields): readonly ContainerPort[] =>
-  list(container, 'ports', containerPort).filter((port) => port.name !== '');
-
-/** The ports of an init container if it is restartable: others do not run with the pod. */
-function sidecarPorts(container: Fields): readonly ContainerPort[] {
-  if (text(container, 'restartPolicy') !== 'Always') return [];
-  return containerPorts(container).map((port) => ({ ...port, sidecar: true }));
+function readPorts(container: Fields, sidecar: boolean, ports: ContainerPort[]): void {
+  list(container, 'ports', (fields) => {
+    const port = {
+      name: word(fields, 'name'),
+      protocol: text(fields, 'protocol') || 'TCP',
+      port: number(fields, 'containerPort'),
+      sidecar,
+    };
+    if (port.name !== '') ports.push(port);
+  });
 }
-
-const containerPort = (port: Fields): ContainerPort => ({
-  name: word(port, 'name'),
-  protocol: text(port, 'protocol') || 'TCP',
-  port: number(port, 'containerPort'),
-  sidecar: false,
-});
 
 function podStatus(status: Fields) {
   const podIP = text(status, 'podIP');

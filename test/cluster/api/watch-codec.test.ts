@@ -7,6 +7,7 @@ import type { Resource } from '../../../src/model/objects.ts';
 import { chunks } from '../../build.ts';
 
 const type = 'application/json';
+const slices = 'endpointslices';
 const protobuf = 'application/vnd.kubernetes.protobuf';
 
 async function framesOf(
@@ -135,6 +136,34 @@ describe('the size of an object as JSON', () => {
         expect(frame).toMatchObject({ projection: { object: { bytes: jsonBytes(raw) } } });
         expect(frame?.kind === 'object' && frame.raw).toEqual(isRaw ? raw : undefined);
       }
+    }
+  });
+});
+
+describe('managedFields do not change how an object is decoded', () => {
+  const entry = { manager: 'kubelet', fieldsV1: { 'f:metadata': { 'k:{"ip":"1"}': {} } } };
+  test.each([
+    ['a list of entries', [entry, entry]],
+    ['an empty list', []],
+    ['a bracket in a string', [{ ...entry, fieldsV1: { 'v:"a]"': {}, 'k:{"b":"]}"}': {} } }]],
+    ['a bracket at the end of a string', [{ manager: 'a}]', operation: ',' }]],
+    ['a list in an entry', [{ list: [{ list: [1] }], ...entry }]],
+    ['entries that are lists', [entry, [entry, []]]],
+    ['null', null],
+  ])('%s', async (_name, managedFields) => {
+    const owners = [{ apiVersion: 'v1', kind: 'Service', name: 'web', uid: 's', controller: true }];
+    const labels = { 'kubernetes.io/service-name': '"managedFields":[{' };
+    const rest = { addressType: 'IPv4', endpoints: [{ addresses: ['10.0.0.1'] }] };
+    const bare = { ...metadata, labels, ownerReferences: owners };
+    const want = await framesOf('watch', line('ADDED', { metadata: bare, ...rest }), slices);
+    for (const meta of [
+      { ...metadata, labels, managedFields, ownerReferences: owners },
+      { managedFields, ...bare },
+    ]) {
+      const raw = { metadata: meta, ...rest };
+      expect(await framesOf('watch', line('ADDED', raw), slices)).toEqual(want);
+      const list = JSON.stringify({ metadata: { resourceVersion: '9' }, items: [raw] });
+      expect((await framesOf('list', list, slices)).slice(0, 1)).toEqual(want);
     }
   });
 });

@@ -83,19 +83,27 @@ async function* readBody(
 const bufferOf = ({ buffer, byteOffset, byteLength }: Uint8Array): Buffer =>
   Buffer.from(buffer, byteOffset, byteLength);
 
-/** Reads the parts that a chunk completes, and keeps a copy of the rest. */
+/** Reads the parts that a chunk completes, and keeps the rest. */
 function* readChunk(
   intake: Intake,
   chunk: Buffer,
   framing: Framing,
   at: number,
 ): Generator<Frame, void> {
-  intake.length += chunk.length;
-  if (intake.length < intake.needed) {
-    intake.parts.push(Buffer.from(chunk));
-    return;
+  let rest = chunk;
+  while (rest.length > 0 && intake.failure === null) {
+    // Only a part that began in an earlier chunk is copied, to put it together.
+    const head = intake.length === 0 ? rest : rest.subarray(0, intake.needed - intake.length);
+    rest = rest.subarray(head.length);
+    intake.parts.push(head);
+    intake.length += head.length;
+    if (intake.length >= intake.needed) yield* readParts(intake, framing, at);
   }
-  const whole = intake.parts.length === 0 ? chunk : Buffer.concat([...intake.parts, chunk]);
+}
+
+function* readParts(intake: Intake, framing: Framing, at: number): Generator<Frame, void> {
+  const [only = Buffer.alloc(0), ...others] = intake.parts;
+  const whole = others.length === 0 ? only : Buffer.concat(intake.parts);
   let [from, needed] = [0, 0];
   try {
     while (from < whole.length && needed === 0) {
@@ -111,7 +119,7 @@ function* readChunk(
     if (!(error instanceof WrongType)) throw error;
     intake.failure = error;
   }
-  intake.parts = from === whole.length ? [] : [Buffer.from(whole.subarray(from))];
+  intake.parts = from === whole.length ? [] : [whole.subarray(from)];
   intake.length = whole.length - from;
   intake.needed = needed;
 }
