@@ -123,6 +123,8 @@ interface State extends Simulation {
   readonly unwatched: Map<Resource, number>;
   /** Since when the auditor itself has not had a watch. */
   readonly unseen: Map<Resource, number>;
+  /** When the last read that was requested is answered: one may have begun when reads were slow. */
+  answeredAt: number;
   /** Chunks that are on their way. */
   readonly chunks: Map<Resource, number>;
   readonly owed: Owed;
@@ -208,6 +210,7 @@ function environmentOf(
       // One Service is not read in no time.
       const isReread = isRead(request);
       if (isReread) {
+        state.answeredAt = Math.max(state.answeredAt, clock.now() + state.readSeconds);
         await clock.sleep(state.readSeconds, request.signal);
         if (!state.readable) return statusAnswer(429, 'TooManyRequests');
       }
@@ -267,6 +270,7 @@ const untouched = () => ({
   pings: true,
   readable: true,
   readSeconds: 0.005,
+  answeredAt: 0,
   lost: new Map<string, LostEvent & { readonly at: number }>(),
   concerned: new Map<number, readonly string[]>(),
   hidden: [] as Hidden[],
@@ -285,9 +289,16 @@ async function checkLeft({ clock, server, violations }: State): Promise<void> {
   if (clock.pending() > 0) violations.push(`${clock.pending()} timers are left behind`);
 }
 
+/** A server whose faults `isDisturbed` recognizes. */
+function soundServer(clock: VirtualClock): FakeServer {
+  const server = createServer(clock);
+  Object.assign(server.faults, { before: noFault, replica: noReplica });
+  return server;
+}
+
 export function createSimulation(seed: number, prepare: (sim: Simulation) => void): Simulation {
   const clock = virtualClock();
-  const server = createServer(clock);
+  const server = soundServer(clock);
   const truth = truthOf(server, clock, names);
   const random = chanceFrom(seed);
   const violations: string[] = [];
@@ -444,9 +455,10 @@ function isIncomplete(state: State): boolean {
 }
 
 function isDisturbed(state: State): boolean {
-  const { server, lags, chunks, attached, readable, readSeconds } = state;
+  const { server, lags, chunks, attached, readable, readSeconds, answeredAt, clock } = state;
   const { starved, forbidden } = server.faults;
   if (!readable || readSeconds > 0.1 || isIncomplete(state)) return true;
+  if (answeredAt > clock.now() + 0.1) return true;
   if (starved.size > 0 || forbidden.size > 0 || server.faults.replica !== noReplica) return true;
   if ([...lags.values(), ...chunks.values()].some((one) => one > 0)) return true;
   if (server.faults.before !== noFault) return true;
@@ -852,8 +864,6 @@ export async function auditSeed(
     server.watchList = random() < 0.5;
     server.bookmarkEvery = oneOf(random, [1, 5, 60, 100_000]);
     server.faults.pageSize = oneOf(random, [1, 2, 500]);
-    server.faults.before = noFault;
-    server.faults.replica = noReplica;
     if (random() < 0.1) server.faults.chunks = (bytes) => cut(random, bytes);
     const isSmall = random() < 0.5;
     life = createLife(server, clock, truth, random, {

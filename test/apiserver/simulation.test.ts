@@ -204,6 +204,21 @@ describe('what was missed or late once', () => {
     expect(open(one).sort()).toEqual(['endpoints-missing', 'slice-conditions-different']);
   });
 
+  test('a read takes long that began before: the finding opens after it', async () => {
+    const one = await story();
+    const { sim, pod } = one;
+    sim.readSeconds = 14;
+    const { asked } = sim.auditor.confirmer.counts;
+    while (sim.auditor.confirmer.counts.asked === asked) await sim.pass(0.5);
+    sim.readSeconds = 0.005;
+    pod(false);
+    await sim.pass(settle + 3);
+    expect(open(one)).toEqual([]);
+    await sim.pass(2);
+    expect(open(one)).not.toEqual([]);
+    expect(sim.violations).toEqual([]);
+  });
+
   test('reads fail for five minutes: the streams decide', async () => {
     const one = await story();
     const { sim, pod } = one;

@@ -237,18 +237,19 @@ export function createPendingFindings(options: PendingFindingsOptions) {
     },
     /** Delays outputs that no watch showed until `to`; no window ends before `to + least`. */
     delay(outputs: ReadonlySet<Output>, from: number, to: number, least: number): void {
-      const candidates = [...queue, ...waiting].filter(isCurrent);
-      waiting.clear();
-      for (const candidate of candidates) {
+      const isDelayed = (it: Candidate): boolean => isCurrent(it) && outputs.has(it.item.output);
+      const delayed = [...queue, ...waiting].filter(isDelayed);
+      for (const candidate of delayed) {
         const { item, since } = candidate;
-        if (!outputs.has(item.output)) continue;
+        waiting.delete(candidate);
         // A restart after `from` shortens the unseen time of the new window.
         const end = since + item.unseen + window;
         candidate.at = Math.max(end + to - Math.max(from, since), to + least);
         item.unseen = candidate.at - window - since;
         for (const it of item.lesser ?? []) it.unseen += to - Math.max(from, it.since);
       }
-      queue = candidates.sort((a, b) => a.at - b.at);
+      const others = queue.filter((it) => !isDelayed(it));
+      queue = [...others, ...delayed].sort((a, b) => a.at - b.at);
     },
   };
 }

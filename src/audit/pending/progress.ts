@@ -71,7 +71,9 @@ function createVersionHistory() {
       const from = marks[next - 1] ?? never;
       return from !== never && (marks[next]?.at ?? at) - from.at >= lateness;
     },
-    restart(version: string): void {
+    /** The versions of a cluster that was restored from a backup start again. */
+    lower(version: string): void {
+      if (compareVersions(version, top) !== -1) return;
       top = version;
       marks = [never];
     },
@@ -183,11 +185,10 @@ export function createWatchProgress() {
       count++;
       observedAt.set(resource, at);
       const input = inputs.get(resource);
-      // The versions of a cluster that was restored from a backup start again, with a list.
       const isList = input?.state !== 'synced';
       set(resource, { version: isList ? version : newest(input.version, version) });
       if (isList) lacks.clear(resource);
-      if (isList) past.restart([...inputs.values()].map((it) => it.version).reduce(newest, ''));
+      if (isList) past.lower([...inputs.values()].map((it) => it.version).reduce(newest, ''));
       past.shown(version, at);
     },
     shown: past.shown,

@@ -496,6 +496,18 @@ describe('a difference that is not admitted', () => {
     expect([...settle.waiting()]).toEqual([]);
   });
 
+  test('opens when it is retried, not before, although another output was delayed', () => {
+    const { settle, said, watch, admitted } = gated();
+    const one = item('slice-endpoint-missing', 100);
+    watch(one);
+    settle.advance(130);
+    settle.delay(new Set(['endpoints']), 131, 141, 5);
+    admitted.add(one);
+    settle.advance(141);
+    settle.retry(141);
+    expect(said).toEqual(['open slice-endpoint-missing 141']);
+  });
+
   test('never opens if it ends meanwhile', () => {
     const { settle, said, watch, admitted } = gated();
     const one = item('slice-endpoint-missing', 100);

@@ -147,7 +147,16 @@ describe('an object is late', () => {
     expect(observe(cut, 'pods', '115', 11)).toBe(isLate ? 'late' : null);
   });
 
-  test('but not after a list with older versions', () => {
+  test('also after another resource was listed', () => {
+    const cut = cutOf();
+    observe(cut, 'pods', '120', 10);
+    cut.setState('nodes', 'relisting', 12);
+    cut.bookmark('nodes', '121', 12);
+    cut.setState('nodes', 'synced', 12);
+    expect(observe(cut, 'endpoints', '119', 12.1)).toBe('late');
+  });
+
+  test('but not after lists with older versions', () => {
     const cut = cutOf();
     observe(cut, 'pods', '120', 10);
     for (const resource of resources) cut.setState(resource, 'relisting', 20);
