@@ -4,8 +4,7 @@
 // `fetch`.
 
 import { systemErrorText } from './cluster/decode/problem.ts';
-import type { AgentOptions } from './commands/agent.ts';
-import { agent } from './commands/agent.ts';
+import { agent, type AgentOptions } from './commands/agent.ts';
 
 agent(JSON.parse(process.argv[2] ?? '') as AgentOptions).catch((error: unknown) => {
   const text = systemErrorText(error) ?? (error instanceof Error ? error.message : String(error));

@@ -10,14 +10,12 @@
 
 import { basename } from 'node:path';
 
-import type { Option } from 'commander';
-import { Argument, Command, CommanderError } from 'commander';
+import { Argument, Command, CommanderError, type Option } from 'commander';
 
 import { systemErrorText } from './cluster/decode/problem.ts';
 import type { AgentOptions } from './commands/agent.ts';
 import type { AuditOptions } from './commands/audit.ts';
-import type { Shell } from './commands/complete.ts';
-import { completionScript, completionsOf, shells } from './commands/complete.ts';
+import { completionScript, completionsOf, type Shell, shells } from './commands/complete.ts';
 import type { ExplainOptions } from './commands/explain.ts';
 import type { LagOptions } from './commands/lag.ts';
 import type { RecordOptions } from './commands/record.ts';

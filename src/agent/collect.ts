@@ -8,8 +8,7 @@
 // `nft -j list ruleset` also shows the tables of iptables-nft, which iptables-nft-save shows
 // better. It costs the same again, so it runs only if nft has others.
 
-import type { ExecFileException } from 'node:child_process';
-import { execFile } from 'node:child_process';
+import { execFile, type ExecFileException } from 'node:child_process';
 import { createHash } from 'node:crypto';
 
 import type { NodeFacts } from './node-facts.ts';

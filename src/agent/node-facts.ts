@@ -6,8 +6,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 
 import { canonicalIP } from '../model/ip.ts';
-import type { Routes } from '../rules/walk/routes.ts';
-import { readRoutes } from '../rules/walk/routes.ts';
+import { readRoutes, type Routes } from '../rules/walk/routes.ts';
 
 export interface NodeIdentity {
   /** Default: the name of the host. */

@@ -6,11 +6,9 @@
 import { formatAddress, isWithin, parseAddress, parseNetwork } from '../model/ip.ts';
 import type { Packet } from '../model/proxy-config.ts';
 import type { Element, Rule, RuleSet, Statement } from '../rules/ruleset.ts';
-import type { Routes } from '../rules/walk/routes.ts';
-import { hostsOf, routeLookup } from '../rules/walk/routes.ts';
+import { hostsOf, routeLookup, type Routes } from '../rules/walk/routes.ts';
 import type { NodeContext, TraceStep } from '../rules/walk/walk-state.ts';
-import type { PacketOutcome } from '../rules/walk/walk.ts';
-import { createWalk } from '../rules/walk/walk.ts';
+import { createWalk, type PacketOutcome } from '../rules/walk/walk.ts';
 
 export type Walker = (packet: Packet) => PacketOutcome;
 

@@ -12,13 +12,11 @@ import type { NodeSenders, PacketWords, Senders } from '../rules/report/digest.t
 import { digestOf, keyOf, packetsOf, wordsAt, wordsOf } from '../rules/report/digest.ts';
 import { frontendsInRules } from '../rules/report/frontends.ts';
 import { modeIn, settingsIn } from '../rules/report/infer-proxy-config.ts';
-import type { RuleSet } from '../rules/ruleset.ts';
-import { mergeRuleSets } from '../rules/ruleset.ts';
+import { mergeRuleSets, type RuleSet } from '../rules/ruleset.ts';
 import type { NodeContext } from '../rules/walk/walk-state.ts';
 import type { CollectedDump, CollectedRules } from './collect.ts';
 import type { NodeFacts } from './node-facts.ts';
-import type { Walker } from './pod-interfaces.ts';
-import { outsideAddress, walkerOf } from './pod-interfaces.ts';
+import { outsideAddress, type Walker, walkerOf } from './pod-interfaces.ts';
 
 export type NodeRuleSet = ReturnType<typeof readDumps>;
 

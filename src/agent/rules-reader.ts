@@ -8,13 +8,10 @@ import { createHash } from 'node:crypto';
 import zlib from 'node:zlib';
 
 import type { Packet } from '../model/proxy-config.ts';
-import type { EncodedOutcomes } from '../rules/report/outcome-json.ts';
-import { encodeOutcomes } from '../rules/report/outcome-json.ts';
+import { type EncodedOutcomes, encodeOutcomes } from '../rules/report/outcome-json.ts';
 import { lackText } from '../rules/ruleset.ts';
-import type { CollectedRules, ProgramLimits } from './collect.ts';
-import { collect, fingerprintOf } from './collect.ts';
-import type { NodeFacts, NodeIdentity } from './node-facts.ts';
-import { readNodeFacts } from './node-facts.ts';
+import { collect, type CollectedRules, fingerprintOf, type ProgramLimits } from './collect.ts';
+import { type NodeFacts, type NodeIdentity, readNodeFacts } from './node-facts.ts';
 import type { FrontendDetail, NodeRuleSet } from './report.ts';
 import { createReport, detailsOf, readDumps, walkerAt } from './report.ts';
 

@@ -13,8 +13,7 @@
 // It uses the server of Node: express would double the memory of an idle agent.
 
 import { createHash, timingSafeEqual } from 'node:crypto';
-import type { IncomingMessage, Server, ServerResponse } from 'node:http';
-import { createServer } from 'node:http';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import { TLSSocket } from 'node:tls';
 

@@ -4,8 +4,7 @@
 
 import { addCounts, recordOf } from '../model/counts.ts';
 import type { Listers } from '../model/objects.ts';
-import type { Finding } from './finding/catalogue.ts';
-import { severities } from './finding/catalogue.ts';
+import { type Finding, severities } from './finding/catalogue.ts';
 import type { UnknownReason, Verdict } from './finding/verdicts.ts';
 import type { NodesSummary } from './node/nodes.ts';
 import type { ServiceAuditor } from './service/auditor.ts';

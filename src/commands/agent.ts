@@ -11,8 +11,7 @@ import { join } from 'node:path';
 
 import { defaultLimits } from '../agent/collect.ts';
 import { createAgent } from '../agent/schedule.ts';
-import type { Access } from '../agent/server.ts';
-import { createAgentServer } from '../agent/server.ts';
+import { type Access, createAgentServer } from '../agent/server.ts';
 import type { parseAddress } from './shared/options.ts';
 import { stopSignal } from './shared/process.ts';
 

@@ -12,11 +12,9 @@ import { createAuditor } from '../auditor/auditor.ts';
 import type { GivenRules } from '../auditor/node-rules.ts';
 import type { OnProblem } from '../cluster/decode/problem.ts';
 import { isSystemError, problemAt, systemReason } from '../cluster/decode/problem.ts';
-import type { DumpEntry } from '../cluster/files/dump.ts';
-import { readDump } from '../cluster/files/dump.ts';
+import { type DumpEntry, readDump } from '../cluster/files/dump.ts';
 import { printAudit } from './replay.ts';
-import type { Cluster } from './shared/cluster.ts';
-import { auditOnce, isSettled, openCluster } from './shared/cluster.ts';
+import { auditOnce, type Cluster, isSettled, openCluster } from './shared/cluster.ts';
 import { problemLog, warnIfUnverified, withProgress } from './shared/console.ts';
 import type {
   AgentsFlags,

@@ -5,24 +5,20 @@
 // target does not exist or is unknown, or bad usage.
 
 import type { ExplainTarget } from '../audit/explain/explanation.ts';
-import type { TargetHistory } from '../audit/explain/history.ts';
-import { createTargetHistory } from '../audit/explain/history.ts';
+import { createTargetHistory, type TargetHistory } from '../audit/explain/history.ts';
 import type { ParsedTarget } from '../audit/explain/target.ts';
 import { isResolved, parseTarget, resolveTarget } from '../audit/explain/target.ts';
-import type { Auditor } from '../auditor/auditor.ts';
-import { createAuditor } from '../auditor/auditor.ts';
+import { type Auditor, createAuditor } from '../auditor/auditor.ts';
 import { explainTarget, verdictInput } from '../auditor/explanations.ts';
 import { replay } from '../auditor/replay.ts';
 import type { OnProblem } from '../cluster/decode/problem.ts';
 import { readDump } from '../cluster/files/dump.ts';
 import type { RecordingEntry } from '../cluster/files/recording.ts';
 import type { WatchEvent } from '../model/objects.ts';
-import type { ExplainDocument } from '../output/text/explain.ts';
-import { renderExplanation } from '../output/text/explain.ts';
+import { type ExplainDocument, renderExplanation } from '../output/text/explain.ts';
 import { auditorOfDump } from './audit.ts';
 import { recordingOf } from './replay.ts';
-import type { Cluster } from './shared/cluster.ts';
-import { auditOnce, openCluster } from './shared/cluster.ts';
+import { auditOnce, type Cluster, openCluster } from './shared/cluster.ts';
 import { colour, problemLog, screenWidth } from './shared/console.ts';
 import type { AuditFlags, ClusterFlags, RulesFlags } from './shared/options.ts';
 import { auditorOptions } from './shared/options.ts';

@@ -3,12 +3,10 @@
 
 import { createAuditor } from '../auditor/auditor.ts';
 import { replay } from '../auditor/replay.ts';
-import type { LagReport } from '../output/text/lag.ts';
-import { createLagReport, renderLag } from '../output/text/lag.ts';
+import { createLagReport, type LagReport, renderLag } from '../output/text/lag.ts';
 import { recordingOf } from './replay.ts';
 import { problemLog } from './shared/console.ts';
-import type { AuditFlags } from './shared/options.ts';
-import { auditorOptions } from './shared/options.ts';
+import { type AuditFlags, auditorOptions } from './shared/options.ts';
 
 export interface LagOptions extends AuditFlags {
   readonly recording?: string;

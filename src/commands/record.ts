@@ -12,16 +12,13 @@ import { constants, createGzip } from 'node:zlib';
 
 import { createReflectors } from '../cluster/api/reflector.ts';
 import type { LiveEntry } from '../cluster/decode/entry.ts';
-import type { Redactor } from '../cluster/files/recorder.ts';
-import { createRecorder, createRedactor } from '../cluster/files/recorder.ts';
+import { createRecorder, createRedactor, type Redactor } from '../cluster/files/recorder.ts';
 import { createStore } from '../cluster/store/store.ts';
 import { resources } from '../model/objects.ts';
 import { isInNamespaces, isInScope } from '../model/scope.ts';
-import type { Cluster } from './shared/cluster.ts';
-import { openCluster } from './shared/cluster.ts';
+import { type Cluster, openCluster } from './shared/cluster.ts';
 import { problemLog } from './shared/console.ts';
-import type { ClusterFlags } from './shared/options.ts';
-import { scopeOf } from './shared/options.ts';
+import { type ClusterFlags, scopeOf } from './shared/options.ts';
 import { stopSignal } from './shared/process.ts';
 
 export interface RecordOptions extends ClusterFlags {

@@ -4,14 +4,12 @@ import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 
 import type { Finding } from '../audit/finding/catalogue.ts';
-import type { Auditor } from '../auditor/auditor.ts';
-import { createAuditor } from '../auditor/auditor.ts';
+import { type Auditor, createAuditor } from '../auditor/auditor.ts';
 import { createReport } from '../auditor/queries.ts';
 import { replay } from '../auditor/replay.ts';
 import type { Problem } from '../cluster/decode/problem.ts';
 import { kwokResources, readKwok } from '../cluster/files/kwok.ts';
-import type { RecordingEntry } from '../cluster/files/recording.ts';
-import { readRecording } from '../cluster/files/recording.ts';
+import { readRecording, type RecordingEntry } from '../cluster/files/recording.ts';
 import type { AuditReport } from '../output/text/report.ts';
 import {
   exitCodeOf,
@@ -21,8 +19,7 @@ import {
   warnIfUnverified,
   withProgress,
 } from './shared/console.ts';
-import type { AuditFlags, ReportFlags } from './shared/options.ts';
-import { auditorOptions } from './shared/options.ts';
+import { type AuditFlags, auditorOptions, type ReportFlags } from './shared/options.ts';
 
 export interface ReplayOptions extends AuditFlags, ReportFlags {
   readonly speed: number;

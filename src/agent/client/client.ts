@@ -10,8 +10,7 @@ import type { Packet } from '../../model/proxy-config.ts';
 import { packetText } from '../../rules/report/digest.ts';
 import { decodeOutcomes, fieldsOf, InvalidReport } from '../../rules/report/outcome-json.ts';
 import type { PacketOutcome } from '../../rules/walk/walk.ts';
-import type { AgentReport } from './report.ts';
-import { readReport } from './report.ts';
+import { type AgentReport, readReport } from './report.ts';
 
 export interface AgentCredentials {
   readonly token: string | null;

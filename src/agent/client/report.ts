@@ -3,8 +3,7 @@
 
 import { recordOf } from '../../model/counts.ts';
 import { canonicalIP } from '../../model/ip.ts';
-import type { NodeSenders, Senders } from '../../rules/report/digest.ts';
-import { readKey } from '../../rules/report/digest.ts';
+import { type NodeSenders, readKey, type Senders } from '../../rules/report/digest.ts';
 import type { RuleFrontend } from '../../rules/report/frontends.ts';
 import type { InferredSettings } from '../../rules/report/infer-proxy-config.ts';
 import { check, fieldsOf, listOf } from '../../rules/report/outcome-json.ts';

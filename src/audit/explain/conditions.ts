@@ -13,8 +13,7 @@ import { expectedAddress, isSelected, primaryFamily } from '../../shadow/endpoin
 import { addressTypesOf, expectedEndpoints, isStranded } from '../../shadow/endpointslice.ts';
 import { findPort } from '../../shadow/pod.ts';
 import type { Release } from '../../shadow/release.ts';
-import type { Reason } from './explanation.ts';
-import { reason, servicePortText } from './explanation.ts';
+import { type Reason, reason, servicePortText } from './explanation.ts';
 import { isNear, missedLabelText, missedPairs, wantedLabels } from './near-miss.ts';
 
 export interface PodAndService {

@@ -1,12 +1,10 @@
 // Turns differences into reasons and texts.
 
-import type { Finding, Severity } from '../finding/catalogue.ts';
-import { bySeverity, catalogue } from '../finding/catalogue.ts';
+import { bySeverity, catalogue, type Finding, type Severity } from '../finding/catalogue.ts';
 import { causes } from '../finding/causes.ts';
 import type { ObjectChange } from '../service/object-changes.ts';
 import type { ServiceDifference } from '../service/reconcile.ts';
-import type { Reason } from './explanation.ts';
-import { counted, firstReasons, note, reason, worstSeverity } from './explanation.ts';
+import { counted, firstReasons, note, type Reason, reason, worstSeverity } from './explanation.ts';
 
 /** Differences worst first, then oldest first. */
 export const worstItemsFirst = (items: readonly ServiceDifference[]): ServiceDifference[] =>

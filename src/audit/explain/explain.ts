@@ -8,8 +8,7 @@ import { legal } from '../finding/verdicts.ts';
 import type { ServiceAuditor } from '../service/auditor.ts';
 import type { AuditContext } from '../service/cache.ts';
 import type { ServiceAudit, ServiceDifference } from '../service/reconcile.ts';
-import type { VerdictInput } from '../service/verdict.ts';
-import { serviceOutputs, verdictOf, verdictOn } from '../service/verdict.ts';
+import { serviceOutputs, type VerdictInput, verdictOf, verdictOn } from '../service/verdict.ts';
 import { stateWords } from './conditions.ts';
 import { itemReasons, severityOf } from './differences.ts';
 import type { ExplainTarget, Explanation, Reason, ReasonMark } from './explanation.ts';
@@ -24,8 +23,7 @@ import {
   worstVerdict,
 } from './explanation.ts';
 import { isNear, missedLabelText, servicesNear, wantedLabels } from './near-miss.ts';
-import type { NodeLookup } from './node.ts';
-import { explainNode } from './node.ts';
+import { explainNode, type NodeLookup } from './node.ts';
 import type { EntryFilter, ObservedEntry, PairExplanation } from './pod-in-service.ts';
 import {
   doubtText,

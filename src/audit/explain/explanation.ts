@@ -2,8 +2,7 @@
 // field that decide it, the upstream code that reads them, and the smallest change that helps.
 
 import type { Key, ServicePort } from '../../model/objects.ts';
-import type { Severity } from '../finding/catalogue.ts';
-import { severities } from '../finding/catalogue.ts';
+import { severities, type Severity } from '../finding/catalogue.ts';
 import type { Verdict } from '../finding/verdicts.ts';
 import type { ObjectChange } from '../service/object-changes.ts';
 

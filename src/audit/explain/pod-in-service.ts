@@ -7,20 +7,16 @@ import type { Endpoint, EndpointSlice, Key, Listers, ObjectRef, Pod } from '../.
 import { label } from '../../model/objects.ts';
 import { isSelected, repack } from '../../shadow/endpoints.ts';
 import { isControllers, isOwnedBy } from '../../shadow/endpointslice.ts';
-import type { Verdict } from '../finding/verdicts.ts';
-import { legal, unknownText } from '../finding/verdicts.ts';
-import type { Role, ServiceState } from '../service/cache.ts';
-import { isMember, nodeOf, roleOf } from '../service/cache.ts';
+import { legal, unknownText, type Verdict } from '../finding/verdicts.ts';
+import { isMember, nodeOf, type Role, roleOf, type ServiceState } from '../service/cache.ts';
 import { isReady, portsText, readyText, sliceObject } from '../service/compare.ts';
 import { truncationOf } from '../service/endpoints.ts';
 import type { ServiceAudit, ServiceDifference } from '../service/reconcile.ts';
-import type { VerdictInput } from '../service/verdict.ts';
-import { serviceOutputs, unknownReason, verdictOn } from '../service/verdict.ts';
+import { serviceOutputs, unknownReason, type VerdictInput, verdictOn } from '../service/verdict.ts';
 import type { EntryState, ListingPlace } from './conditions.ts';
 import { entryStates, evaluateConditions, placeName, stateOf, stateWords } from './conditions.ts';
 import { itemChange, itemReasons, itemText, severityOf, worstItemsFirst } from './differences.ts';
-import type { Reason, ReasonMark } from './explanation.ts';
-import { note, reason, worstVerdict } from './explanation.ts';
+import { note, type Reason, reason, type ReasonMark, worstVerdict } from './explanation.ts';
 
 export interface ObservedEntry {
   /** null if the endpointslice controller does not manage the slice. */

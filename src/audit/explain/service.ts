@@ -4,8 +4,7 @@
 
 import { getOrInsert } from '../../model/get-or-insert.ts';
 import { canonicalIP, parseIP } from '../../model/ip.ts';
-import type { Pod, Service } from '../../model/objects.ts';
-import { annotation, label, portText } from '../../model/objects.ts';
+import { annotation, label, type Pod, portText, type Service } from '../../model/objects.ts';
 import { selectorText } from '../../model/selector.ts';
 import { expectedAddress, isSelected } from '../../shadow/endpoints.ts';
 import { addressTypesOf } from '../../shadow/endpointslice.ts';
@@ -18,10 +17,8 @@ import type { AuditContext, ServiceState } from '../service/cache.ts';
 import { nodeOf, roleOf, slicesOf } from '../service/cache.ts';
 import { countHints } from '../service/endpointslices.ts';
 import type { ServiceOutput } from '../service/enqueue.ts';
-import type { ServiceAudit, ServiceDifference } from '../service/reconcile.ts';
-import { unitAddress } from '../service/reconcile.ts';
-import type { VerdictInput } from '../service/verdict.ts';
-import { serviceOutputs, unknownReason, verdictOf } from '../service/verdict.ts';
+import { type ServiceAudit, type ServiceDifference, unitAddress } from '../service/reconcile.ts';
+import { serviceOutputs, unknownReason, type VerdictInput, verdictOf } from '../service/verdict.ts';
 import type { Conditions, EntryState } from './conditions.ts';
 import { decidingCondition, evaluateConditions, stateWords } from './conditions.ts';
 import { itemChange, itemReasons, itemText, severityOf, worstItemsFirst } from './differences.ts';

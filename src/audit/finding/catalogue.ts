@@ -24,6 +24,14 @@ export interface CatalogueEntry {
   readonly upstream: string;
 }
 
+/** The kind of an entry: `warning('endpoints', 'missing')`. */
+const kindOf =
+  <S extends Severity>(severity: S) =>
+  <O extends Output>(output: O, difference: DifferenceKind) => ({ output, severity, difference });
+const critical = kindOf('critical');
+const warning = kindOf('warning');
+const info = kindOf('info');
+
 const endpointsController = 'pkg/controller/endpoint/endpoints_controller.go';
 const sliceReconciler = 'k8s.io/endpointslice reconciler.go';
 const sliceUtils = 'k8s.io/endpointslice utils.go';
@@ -50,9 +58,7 @@ const rewriteSlice =
 
 export const catalogue = {
   'endpoints-missing': {
-    output: 'endpoints',
-    severity: 'warning',
-    difference: 'missing',
+    ...warning('endpoints', 'missing'),
     title: 'The Endpoints object of a Service with a selector does not exist',
     meaning:
       'The controller keeps an Endpoints object for every Service with a selector, also for one ' +
@@ -61,9 +67,7 @@ export const catalogue = {
     upstream: `${endpointsController} syncService`,
   },
   'endpoints-orphaned': {
-    output: 'endpoints',
-    severity: 'info',
-    difference: 'unexpected',
+    ...info('endpoints', 'unexpected'),
     title: 'Endpoints that the controller wrote outlive their Service',
     meaning:
       'The label managed-by says that the controller wrote the object, but there is no Service ' +
@@ -72,9 +76,7 @@ export const catalogue = {
     upstream: `${endpointsController} checkLeftoverEndpoints`,
   },
   'endpoints-address-unexpected': {
-    output: 'endpoints',
-    severity: 'warning',
-    difference: 'unexpected',
+    ...warning('endpoints', 'unexpected'),
     title: 'Endpoints list an address that no selected pod has',
     meaning:
       'The pod is gone, terminal, terminating, not selected, or never existed. Whoever reads ' +
@@ -83,36 +85,28 @@ export const catalogue = {
     upstream: `${endpointsController} syncService`,
   },
   'endpoints-address-missing': {
-    output: 'endpoints',
-    severity: 'warning',
-    difference: 'missing',
+    ...warning('endpoints', 'missing'),
     title: 'A pod is absent from the Endpoints of its Service',
     meaning: 'The pod is selected and has an address and a port of the Service, but is not listed.',
     remedy: rewriteEndpoints,
     upstream: `${endpointsController} syncService`,
   },
   'endpoints-address-different': {
-    output: 'endpoints',
-    severity: 'warning',
-    difference: 'different',
+    ...warning('endpoints', 'different'),
     title: 'An address in Endpoints names another pod, node or hostname',
     meaning: 'The address is right, what is said about it is not.',
     remedy: rewriteEndpoints,
     upstream: `${endpointsController} podToEndpointAddressForService`,
   },
   'endpoints-readiness-different': {
-    output: 'endpoints',
-    severity: 'warning',
-    difference: 'different',
+    ...warning('endpoints', 'different'),
     title: 'Endpoints show a pod ready that is not, or the reverse',
     meaning: 'A ready pod stands in notReadyAddresses, or one that is not ready in addresses.',
     remedy: rewriteEndpoints,
     upstream: `${endpointsController} addEndpointSubset`,
   },
   'endpoints-ports-different': {
-    output: 'endpoints',
-    severity: 'warning',
-    difference: 'different',
+    ...warning('endpoints', 'different'),
     title: 'Endpoints list an address under other ports',
     meaning:
       'Name, number, protocol or appProtocol differ from what the Service means on this pod.',
@@ -120,9 +114,7 @@ export const catalogue = {
     upstream: `${endpointsController} endpointPortFromServicePort`,
   },
   'endpoints-labels-different': {
-    output: 'endpoints',
-    severity: 'warning',
-    difference: 'different',
+    ...warning('endpoints', 'different'),
     title: 'Endpoints do not carry the labels of their Service',
     meaning:
       'Endpoints carry exactly the labels of the Service, the headless label where no cluster IP ' +
@@ -131,9 +123,7 @@ export const catalogue = {
     upstream: `${endpointsController} labelsCorrectForEndpoints`,
   },
   'endpoints-over-capacity-different': {
-    output: 'endpoints',
-    severity: 'warning',
-    difference: 'different',
+    ...warning('endpoints', 'different'),
     title: 'Endpoints are not truncated as they must be, or are marked so without cause',
     meaning:
       'Above 1,000 addresses the object is cut to 1,000, ready ones first, and says so by the ' +
@@ -142,18 +132,14 @@ export const catalogue = {
     upstream: `${endpointsController} truncateEndpoints`,
   },
   'slice-endpoint-missing': {
-    output: 'endpointslices',
-    severity: 'warning',
-    difference: 'missing',
+    ...warning('endpointslices', 'missing'),
     title: 'A pod is absent from the EndpointSlices of its Service',
     meaning: 'The pod is selected and should be listed, but no slice of the Service has it.',
     remedy: resync,
     upstream: `${sliceReconciler} reconcileByAddressType`,
   },
   'slice-endpoint-unexpected': {
-    output: 'endpointslices',
-    severity: 'critical',
-    difference: 'unexpected',
+    ...critical('endpointslices', 'unexpected'),
     title: 'A slice lists an endpoint that no selected pod has',
     meaning:
       'The pod is gone, terminal, not selected, or has another address. Nodes send traffic to an ' +
@@ -162,9 +148,7 @@ export const catalogue = {
     upstream: `${sliceReconciler} reconcileByPortMapping`,
   },
   'slice-conditions-different': {
-    output: 'endpointslices',
-    severity: 'warning',
-    difference: 'different',
+    ...warning('endpointslices', 'different'),
     title: 'An endpoint has other conditions than its pod',
     meaning:
       'ready, serving and terminating follow from the pod’s Ready condition, its deletion and ' +
@@ -174,18 +158,14 @@ export const catalogue = {
     upstream: `${sliceUtils} podToEndpoint`,
   },
   'slice-endpoint-different': {
-    output: 'endpointslices',
-    severity: 'warning',
-    difference: 'different',
+    ...warning('endpointslices', 'different'),
     title: 'An endpoint names another pod, node, zone or hostname',
     meaning: 'The address is right, what is said about it is not; zones steer traffic.',
     remedy: rewriteSlice,
     upstream: `${sliceUtils} podToEndpoint`,
   },
   'slice-ports-different': {
-    output: 'endpointslices',
-    severity: 'critical',
-    difference: 'different',
+    ...critical('endpointslices', 'different'),
     title: 'An endpoint stands in a slice of other ports',
     meaning:
       'Name, number, protocol or appProtocol differ from what the Service means on this pod.',
@@ -193,9 +173,7 @@ export const catalogue = {
     upstream: `${sliceUtils} getEndpointPorts`,
   },
   'slice-hints-different': {
-    output: 'endpointslices',
-    severity: 'warning',
-    difference: 'different',
+    ...warning('endpointslices', 'different'),
     title: 'Topology hints are not what the Service asks for',
     meaning:
       'By trafficDistribution every ready endpoint has the hint of its own zone (and node); by ' +
@@ -204,9 +182,7 @@ export const catalogue = {
     upstream: 'k8s.io/endpointslice trafficdist/trafficdist.go, topologycache/topologycache.go',
   },
   'slice-labels-different': {
-    output: 'endpointslices',
-    severity: 'warning',
-    difference: 'different',
+    ...warning('endpointslices', 'different'),
     title: 'A slice does not carry the labels of its Service',
     meaning:
       'Slices carry the labels of the Service, service-name, managed-by, and the headless label ' +
@@ -215,9 +191,7 @@ export const catalogue = {
     upstream: `${sliceUtils} setEndpointSliceLabels`,
   },
   'slice-owner-different': {
-    output: 'endpointslices',
-    severity: 'warning',
-    difference: 'different',
+    ...warning('endpointslices', 'different'),
     title: 'A slice is not owned by its Service',
     meaning:
       'The owner reference is absent or names a Service of the same name that is gone. The ' +
@@ -226,18 +200,14 @@ export const catalogue = {
     upstream: `${sliceUtils} ownedBy`,
   },
   'slice-family-unexpected': {
-    output: 'endpointslices',
-    severity: 'warning',
-    difference: 'unexpected',
+    ...warning('endpointslices', 'unexpected'),
     title: 'A slice has an address type that the Service does not have',
     meaning: 'The Service has no such IP family (any more); its slices of that family must go.',
     remedy: rewriteSlice,
     upstream: `${sliceReconciler} Reconcile`,
   },
   'slice-oversized': {
-    output: 'endpointslices',
-    severity: 'warning',
-    difference: 'different',
+    ...warning('endpointslices', 'different'),
     title: 'A slice holds more endpoints than the controller puts into one',
     meaning:
       'The controller fills slices up to --max-endpoints-per-slice (100). If the control plane ' +
@@ -246,54 +216,42 @@ export const catalogue = {
     upstream: `${sliceReconciler} reconcileByPortMapping`,
   },
   'slice-placeholder-missing': {
-    output: 'endpointslices',
-    severity: 'warning',
-    difference: 'missing',
+    ...warning('endpointslices', 'missing'),
     title: 'A Service without endpoints has no empty slice',
     meaning: 'The controller keeps one empty slice per address type where there are no endpoints.',
     remedy: resync,
     upstream: `${sliceReconciler} reconcileByAddressType`,
   },
   'slice-duplicate-conflicting': {
-    output: 'endpointslices',
-    severity: 'warning',
-    difference: 'different',
+    ...warning('endpointslices', 'different'),
     title: 'One endpoint stands in two slices with different conditions',
     meaning: 'Nodes may take either; the next sync of the Service removes one.',
     remedy: rewriteSlice,
     upstream: `${sliceReconciler} reconcileByPortMapping`,
   },
   'slice-duplicate': {
-    output: 'endpointslices',
-    severity: 'info',
-    difference: 'unexpected',
+    ...info('endpointslices', 'unexpected'),
     title: 'One endpoint stands in two slices with equal conditions',
     meaning: 'The API allows it and nodes count it once.',
     remedy: 'Nothing needs to be done; the next sync of the Service removes one.',
     upstream: 'k8s.io/api discovery/v1 types.go EndpointSlice',
   },
   'slice-surplus-empty': {
-    output: 'endpointslices',
-    severity: 'info',
-    difference: 'unexpected',
+    ...info('endpointslices', 'unexpected'),
     title: 'An empty slice stands beside others',
     meaning: 'It serves no traffic; the next sync that changes endpoints removes or fills it.',
     remedy: 'Nothing needs to be done.',
     upstream: `${sliceReconciler} reconcileByPortMapping`,
   },
   'slice-orphaned': {
-    output: 'endpointslices',
-    severity: 'warning',
-    difference: 'unexpected',
+    ...warning('endpointslices', 'unexpected'),
     title: 'A slice of the controller outlives its Service',
     meaning: 'The Service it names does not exist; the garbage collector should have deleted it.',
     remedy: 'Delete the EndpointSlice and read the log of the garbage collector.',
     upstream: 'pkg/controller/garbagecollector',
   },
   'mirror-endpoint-missing': {
-    output: 'mirrored',
-    severity: 'warning',
-    difference: 'missing',
+    ...warning('mirrored', 'missing'),
     title: 'An address of Endpoints is not mirrored',
     meaning: 'Nodes read slices only: they send no traffic to this address.',
     remedy:
@@ -301,63 +259,49 @@ export const catalogue = {
     upstream: `${mirroringReconciler} reconcile`,
   },
   'mirror-endpoint-unexpected': {
-    output: 'mirrored',
-    severity: 'critical',
-    difference: 'unexpected',
+    ...critical('mirrored', 'unexpected'),
     title: 'A mirrored slice lists an address that the Endpoints do not have',
     meaning: 'Nodes send traffic to an address that was removed.',
     remedy: rewriteSlice,
     upstream: `${mirroringReconciler} reconcileByPortMapping`,
   },
   'mirror-endpoint-different': {
-    output: 'mirrored',
-    severity: 'warning',
-    difference: 'different',
+    ...warning('mirrored', 'different'),
     title: 'A mirrored endpoint names another node, hostname or target',
     meaning: 'nodeName, hostname and targetRef are copied from the Endpoints unchecked.',
     remedy: rewriteSlice,
     upstream: 'pkg/controller/endpointslicemirroring/utils.go addressToEndpoint',
   },
   'mirror-conditions-different': {
-    output: 'mirrored',
-    severity: 'warning',
-    difference: 'different',
+    ...warning('mirrored', 'different'),
     title: 'A mirrored endpoint has another readiness than its address in Endpoints',
     meaning: 'Mirrored endpoints have the condition ready and no other.',
     remedy: rewriteSlice,
     upstream: 'pkg/controller/endpointslicemirroring/utils.go addressToEndpoint',
   },
   'mirror-ports-different': {
-    output: 'mirrored',
-    severity: 'critical',
-    difference: 'different',
+    ...critical('mirrored', 'different'),
     title: 'A mirrored endpoint stands in a slice of other ports',
     meaning: 'The ports differ from those of the Endpoints subset that lists the address.',
     remedy: rewriteSlice,
     upstream: 'pkg/controller/endpointslicemirroring/utils.go epPortsToEpsPorts',
   },
   'mirror-labels-different': {
-    output: 'mirrored',
-    severity: 'warning',
-    difference: 'different',
+    ...warning('mirrored', 'different'),
     title: 'A mirrored slice does not carry the labels of its Endpoints',
     meaning: 'Labels of the Endpoints are copied; service-name and managed-by are set.',
     remedy: rewriteSlice,
     upstream: 'pkg/controller/endpointslicemirroring/utils.go newEndpointSlice',
   },
   'mirror-annotations-different': {
-    output: 'mirrored',
-    severity: 'info',
-    difference: 'different',
+    ...info('mirrored', 'different'),
     title: 'A mirrored slice does not carry the annotations of its Endpoints',
     meaning: 'Annotations are copied, except last-applied-configuration and the trigger time.',
     remedy: rewriteSlice,
     upstream: 'pkg/controller/endpointslicemirroring/utils.go newEndpointSlice',
   },
   'mirror-owner-different': {
-    output: 'mirrored',
-    severity: 'warning',
-    difference: 'different',
+    ...warning('mirrored', 'different'),
     title: 'A mirrored slice is not owned by its Endpoints',
     meaning:
       'It is owned by an earlier object of the same name, which the controller puts right, or ' +
@@ -366,9 +310,7 @@ export const catalogue = {
     upstream: `${mirroringReconciler} needRebuildExistingSlices`,
   },
   'mirror-slice-unexpected': {
-    output: 'mirrored',
-    severity: 'critical',
-    difference: 'unexpected',
+    ...critical('mirrored', 'unexpected'),
     title: 'A mirrored slice stands where nothing must be mirrored',
     meaning:
       'The Endpoints are gone, carry skip-mirror or the leader annotation, or the Service is ' +
@@ -378,9 +320,7 @@ export const catalogue = {
       'pkg/controller/endpointslicemirroring/endpointslicemirroring_controller.go syncEndpoints',
   },
   'mirror-slice-duplicate': {
-    output: 'mirrored',
-    severity: 'info',
-    difference: 'unexpected',
+    ...info('mirrored', 'unexpected'),
     title: 'A mirrored slice stands that is one too many',
     meaning:
       'There is one mirrored slice per address type and port map that has endpoints; a second, ' +
@@ -389,9 +329,7 @@ export const catalogue = {
     upstream: `${mirroringReconciler} reconcileByPortMapping`,
   },
   'left-behind': {
-    output: 'input',
-    severity: 'info',
-    difference: 'unexpected',
+    ...info('input', 'unexpected'),
     title: 'Endpoints or slices of a selector that is gone stay behind',
     meaning:
       'The selector was removed, or the type became ExternalName. The controllers stop and leave ' +
@@ -400,9 +338,7 @@ export const catalogue = {
     upstream: `${endpointsController} syncService`,
   },
   'left-behind-dead': {
-    output: 'input',
-    severity: 'warning',
-    difference: 'unexpected',
+    ...warning('input', 'unexpected'),
     title: 'Addresses that were left behind belong to no living pod',
     meaning:
       'Nothing keeps them up to date: nodes send traffic to addresses that are nobody’s, or will ' +
@@ -411,9 +347,7 @@ export const catalogue = {
     upstream: `${endpointsController} syncService`,
   },
   'address-shared': {
-    output: 'input',
-    severity: 'warning',
-    difference: 'different',
+    ...warning('input', 'different'),
     title: 'Two living pods report one address',
     meaning:
       'Both are listed wherever they are selected, so traffic for one may reach the other. The ' +
@@ -423,9 +357,7 @@ export const catalogue = {
     upstream: `${endpointsController} podToEndpointAddressForService`,
   },
   'pod-without-node': {
-    output: 'input',
-    severity: 'warning',
-    difference: 'different',
+    ...warning('input', 'different'),
     title: 'A selected pod has an address but no Node, which freezes the Endpoints',
     meaning:
       'The API server refuses Endpoints with an empty nodeName, so the object stays as it was, ' +
@@ -434,63 +366,49 @@ export const catalogue = {
     upstream: `${endpointsController} podToEndpointAddressForService`,
   },
   'managers-several': {
-    output: 'input',
-    severity: 'info',
-    difference: 'unexpected',
+    ...info('input', 'unexpected'),
     title: 'Somebody else writes slices for a Service with a selector',
     meaning: 'Nodes use all slices of a Service; those of another manager are not judged.',
     remedy: 'Make sure that the other manager is meant to be there.',
     upstream: 'k8s.io/api discovery/v1 well_known_labels.go LabelManagedBy',
   },
   'duplicate-conflicting': {
-    output: 'input',
-    severity: 'warning',
-    difference: 'different',
+    ...warning('input', 'different'),
     title: 'Two managers list one endpoint with different conditions',
     meaning: 'Whether nodes use the address depends on which slice they read last.',
     remedy: 'Remove the address from the slices of one of the managers.',
     upstream: 'pkg/proxy/endpointslicecache.go',
   },
   'foreign-endpoint-dead': {
-    output: 'input',
-    severity: 'info',
-    difference: 'unexpected',
+    ...info('input', 'unexpected'),
     title: 'A slice of another manager refers to a pod that does not exist',
     meaning: 'The slice is not ours to judge, but the pod it names is gone or was replaced.',
     remedy: 'Look at the manager that the label endpointslice.kubernetes.io/managed-by names.',
     upstream: 'k8s.io/api discovery/v1 well_known_labels.go LabelManagedBy',
   },
   'endpoints-truncated': {
-    output: 'input',
-    severity: 'info',
-    difference: 'missing',
+    ...info('input', 'missing'),
     title: 'A Service has more addresses than an Endpoints object holds',
     meaning: 'Whoever reads Endpoints instead of slices sees 1,000 addresses and not the others.',
     remedy: 'Let clients read EndpointSlices.',
     upstream: `${endpointsController} truncateEndpoints`,
   },
   'object-near-size-limit': {
-    output: 'input',
-    severity: 'warning',
-    difference: 'different',
+    ...warning('input', 'different'),
     title: 'An object is close to the size that the API server accepts',
     meaning: 'Requests over 1.5 MiB are refused: the object then freezes as it is.',
     remedy: 'Split the Service, or drop what makes the object large.',
     upstream: 'etcd --max-request-bytes',
   },
   'hints-absent': {
-    output: 'input',
-    severity: 'info',
-    difference: 'missing',
+    ...info('input', 'missing'),
     title: 'topology-mode Auto is set, but there are no hints',
     meaning: 'Traffic is spread over all zones. The reason is named where the input shows it.',
     remedy: 'Use spec.trafficDistribution, which has no thresholds.',
     upstream: 'k8s.io/endpointslice topologycache/event.go',
   },
   'node-frontend-missing': {
-    output: 'node',
-    severity: 'critical',
-    difference: 'missing',
+    ...critical('node', 'missing'),
     title: 'A node does not serve a frontend of a Service',
     meaning:
       'Packets to the address and port go on untranslated, as if there were no Service, from ' +
@@ -499,9 +417,7 @@ export const catalogue = {
     upstream: `${proxiers} syncProxyRules`,
   },
   'node-frontend-blocked': {
-    output: 'node',
-    severity: 'critical',
-    difference: 'different',
+    ...critical('node', 'different'),
     title: 'A node rejects or drops packets for a frontend that has endpoints',
     meaning:
       'The rules stop connections that they must forward: the node believes that there are no ' +
@@ -510,9 +426,7 @@ export const catalogue = {
     upstream: `${proxiers} syncProxyRules`,
   },
   'node-frontend-unexpected': {
-    output: 'node',
-    severity: 'warning',
-    difference: 'unexpected',
+    ...warning('node', 'unexpected'),
     title: 'A node answers for an address and port that no Service claims',
     meaning:
       'kube-proxy’s rules still forward what a Service had that is gone or has changed. Whoever ' +
@@ -521,9 +435,7 @@ export const catalogue = {
     upstream: `${proxiers} syncProxyRules`,
   },
   'node-endpoint-missing': {
-    output: 'node',
-    severity: 'critical',
-    difference: 'missing',
+    ...critical('node', 'missing'),
     title: 'A node sends no connections to an endpoint that it must use',
     meaning:
       'The endpoint is usable from this node, but no packet reaches it: the others carry its ' +
@@ -532,9 +444,7 @@ export const catalogue = {
     upstream: `${proxiers} writeServiceToEndpointRules`,
   },
   'node-endpoint-unexpected': {
-    output: 'node',
-    severity: 'critical',
-    difference: 'unexpected',
+    ...critical('node', 'unexpected'),
     title: 'A node sends connections to a destination that is no endpoint of the Service',
     meaning:
       'The pod is gone, or the address or port was never an endpoint of this Service. ' +
@@ -543,9 +453,7 @@ export const catalogue = {
     upstream: `${proxiers} syncProxyRules`,
   },
   'node-policy-different': {
-    output: 'node',
-    severity: 'warning',
-    difference: 'different',
+    ...warning('node', 'different'),
     title: 'A node uses an endpoint that traffic policy, hints, conditions or ranges exclude',
     meaning:
       'The destination is an endpoint of the Service, but not for these packets: another node ' +
@@ -554,9 +462,7 @@ export const catalogue = {
     upstream: 'pkg/proxy/topology.go CategorizeEndpoints',
   },
   'node-share-different': {
-    output: 'node',
-    severity: 'warning',
-    difference: 'different',
+    ...warning('node', 'different'),
     title: 'A node does not spread connections evenly over the endpoints',
     meaning:
       'All endpoints are used, but with other probabilities than one in so many, beyond the ' +
@@ -565,9 +471,7 @@ export const catalogue = {
     upstream: `${proxiers} writeServiceToEndpointRules`,
   },
   'node-masquerade-missing': {
-    output: 'node',
-    severity: 'critical',
-    difference: 'missing',
+    ...critical('node', 'missing'),
     title: 'A node does not masquerade packets that it must masquerade',
     meaning:
       'The answer goes straight to the client, which knows nothing of the endpoint, so ' +
@@ -576,9 +480,7 @@ export const catalogue = {
     upstream: `${proxiers} syncProxyRules`,
   },
   'node-masquerade-unexpected': {
-    output: 'node',
-    severity: 'warning',
-    difference: 'unexpected',
+    ...warning('node', 'unexpected'),
     title: 'A node masquerades packets whose source it must keep',
     meaning:
       'Endpoints see the address of the node and not of the client: network policies, source ' +
@@ -587,9 +489,7 @@ export const catalogue = {
     upstream: `${proxiers} syncProxyRules`,
   },
   'node-affinity-different': {
-    output: 'node',
-    severity: 'warning',
-    difference: 'different',
+    ...warning('node', 'different'),
     title: 'Session affinity on a node is not what the Service asks for',
     meaning:
       'Clients do not stay with their endpoint, stay for another time, or stay although the ' +
@@ -598,9 +498,7 @@ export const catalogue = {
     upstream: `${proxiers} writeServiceToEndpointRules`,
   },
   'node-reject-missing': {
-    output: 'node',
-    severity: 'warning',
-    difference: 'missing',
+    ...warning('node', 'missing'),
     title: 'A node does not reject or drop packets that it must stop',
     meaning:
       'There are no endpoints, none that the policy allows, or the source is forbidden, and the ' +
@@ -609,9 +507,7 @@ export const catalogue = {
     upstream: `${proxiers} syncProxyRules`,
   },
   'node-foreign-rule': {
-    output: 'node',
-    severity: 'critical',
-    difference: 'unexpected',
+    ...critical('node', 'unexpected'),
     title: 'A rule that is not kube-proxy’s stands between a Service and its endpoints',
     meaning:
       'Another program’s rule, which is named, takes packets of the Service before kube-proxy’s ' +
@@ -624,9 +520,7 @@ export const catalogue = {
     upstream: `${proxiers} iptablesJumpChains`,
   },
   'node-endpoint-blocked': {
-    output: 'node',
-    severity: 'warning',
-    difference: 'unexpected',
+    ...warning('node', 'unexpected'),
     title: 'A rule that is not kube-proxy’s stops packets to an endpoint, as network policies do',
     meaning:
       'kube-proxy’s rules send the packets on as they must, and another program’s rule, which is ' +
@@ -640,9 +534,7 @@ export const catalogue = {
     upstream: `${proxiers} syncProxyRules`,
   },
   'node-rules-flushed': {
-    output: 'node',
-    severity: 'critical',
-    difference: 'missing',
+    ...critical('node', 'missing'),
     title: 'The rules of kube-proxy are gone from a node',
     meaning:
       'Most Services do not work from this node, since no rule is there that forwards them: ' +
@@ -651,9 +543,7 @@ export const catalogue = {
     upstream: 'pkg/util/iptables/iptables.go Monitor',
   },
   'node-rules-unreachable': {
-    output: 'node',
-    severity: 'critical',
-    difference: 'missing',
+    ...critical('node', 'missing'),
     title: 'The rules of kube-proxy are there, but packets do not come to them',
     meaning:
       'The jumps from the built-in chains are missing, or something takes packets out before ' +
@@ -664,9 +554,7 @@ export const catalogue = {
     upstream: `${proxiers} iptablesJumpChains`,
   },
   'node-rules-different': {
-    output: 'node',
-    severity: 'critical',
-    difference: 'different',
+    ...critical('node', 'different'),
     title: 'The rules of a node are wrong for most Services in the same way',
     meaning:
       'What all Services have in common is broken: marks, masquerading, the way to node ports, ' +
@@ -675,9 +563,7 @@ export const catalogue = {
     upstream: `${proxiers} syncProxyRules`,
   },
   'node-backends-both': {
-    output: 'node',
-    severity: 'info',
-    difference: 'unexpected',
+    ...info('node', 'unexpected'),
     title: 'Two sets of rules on a node translate for the same frontends',
     meaning:
       'Rules of iptables’ two backends, or of iptables and nftables mode, stand side by side at ' +
@@ -687,9 +573,7 @@ export const catalogue = {
     upstream: 'pkg/proxy/runner, cmd/kube-proxy/app/server_linux.go platformCleanup',
   },
   'node-unlike-others': {
-    output: 'node',
-    severity: 'info',
-    difference: 'different',
+    ...info('node', 'different'),
     title: 'A node does with some Services what hardly any other node does, and why is not known',
     meaning:
       'A rule that is not understood decides what comes of these Services, so that nobody can ' +
@@ -702,9 +586,7 @@ export const catalogue = {
     upstream: proxiers,
   },
   'node-rules-stale': {
-    output: 'node',
-    severity: 'critical',
-    difference: 'different',
+    ...critical('node', 'different'),
     title: 'The rules of a node are those of an earlier state of the cluster',
     meaning:
       'Several Services differ, each in the way of rules that were right once: kube-proxy has ' +

@@ -2,8 +2,7 @@
 // (k8s.io/apimachinery@v0.36.3 pkg/apis/meta/v1/types.go).
 
 import type { Key, Pod, Resource, UnreadableObject, WatchEvent } from '../../model/objects.ts';
-import type { Fields } from './json-fields.ts';
-import { isFields } from './json-fields.ts';
+import { type Fields, isFields } from './json-fields.ts';
 import type { Projection } from './json-objects.ts';
 import type { Bytes } from './line-reader.ts';
 

@@ -5,8 +5,7 @@
 // early, or has a broken item, is readable except there. The rest of the document is its envelope.
 // In invalid JSON, a string ends with its line, and text between documents is skipped by lines.
 
-import type { Bytes } from './line-reader.ts';
-import { textLimit } from './line-reader.ts';
+import { type Bytes, textLimit } from './line-reader.ts';
 
 /** A piece of a file of documents, each an object or a list of objects. */
 export interface Piece {

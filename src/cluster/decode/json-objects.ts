@@ -52,10 +52,8 @@ import {
   word,
   WrongType,
 } from './json-fields.ts';
-import type { Problem } from './problem.ts';
-import { valueText } from './problem.ts';
-import type { PreviousPod } from './read-pod.ts';
-import { readPod } from './read-pod.ts';
+import { type Problem, valueText } from './problem.ts';
+import { type PreviousPod, readPod } from './read-pod.ts';
 
 /** The caller adds the source and line. */
 export type Unreadable = Omit<Problem, 'source' | 'line' | 'lost'> & {

@@ -2,19 +2,14 @@
 
 import { readFileSync } from 'node:fs';
 
-import type { AgentCredentials } from '../../agent/client/client.ts';
-import { createAgentClient } from '../../agent/client/client.ts';
-import type { Scraper } from '../../agent/client/scraper.ts';
-import { createScraper } from '../../agent/client/scraper.ts';
-import type { Auditor, AuditorOptions } from '../../auditor/auditor.ts';
-import { createAuditor } from '../../auditor/auditor.ts';
+import { type AgentCredentials, createAgentClient } from '../../agent/client/client.ts';
+import { createScraper, type Scraper } from '../../agent/client/scraper.ts';
+import { type Auditor, type AuditorOptions, createAuditor } from '../../auditor/auditor.ts';
 import { createClock } from '../../auditor/event-loop.ts';
-import type { LiveAuditor } from '../../auditor/live.ts';
-import { connectAuditor } from '../../auditor/live.ts';
+import { connectAuditor, type LiveAuditor } from '../../auditor/live.ts';
 import { createConnection } from '../../cluster/api/transport/connection.ts';
 import { isConfigured, openAccount } from '../../cluster/api/transport/kubeconfig.ts';
-import type { OnProblem } from '../../cluster/decode/problem.ts';
-import { problemAt } from '../../cluster/decode/problem.ts';
+import { type OnProblem, problemAt } from '../../cluster/decode/problem.ts';
 import { warnIfUnverified } from './console.ts';
 import type { AgentsFlags, AuditFlags, ClusterFlags } from './options.ts';
 import { auditorOptions, scopeOf } from './options.ts';

@@ -3,8 +3,7 @@
 import type { Finding } from '../../audit/finding/catalogue.ts';
 import type { Auditor } from '../../auditor/auditor.ts';
 import { unverifiedIn } from '../../auditor/queries.ts';
-import type { Problem } from '../../cluster/decode/problem.ts';
-import { problemText } from '../../cluster/decode/problem.ts';
+import { type Problem, problemText } from '../../cluster/decode/problem.ts';
 import { formatTime, formatUnverified } from '../../output/text/format.ts';
 import type { AuditReport, ReportFormat } from '../../output/text/report.ts';
 import { formatFindingLine, renderReport } from '../../output/text/report.ts';

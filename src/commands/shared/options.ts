@@ -2,19 +2,15 @@
 
 import { isIP } from 'node:net';
 
-import type { Command } from 'commander';
-import { InvalidArgumentError, Option } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 
 import type { AuditorOptions } from '../../auditor/auditor.ts';
 import type { OnProblem } from '../../cluster/decode/problem.ts';
-import type { Scope } from '../../model/scope.ts';
-import { wholeCluster } from '../../model/scope.ts';
-import type { PerServiceOptions } from '../../output/metrics/service-rows.ts';
-import { perServiceModes } from '../../output/metrics/service-rows.ts';
+import { type Scope, wholeCluster } from '../../model/scope.ts';
+import { perServiceModes, type PerServiceOptions } from '../../output/metrics/service-rows.ts';
 import type { ReportFormat } from '../../output/text/report.ts';
 import { defaultMaxEndpointsPerSlice } from '../../shadow/endpointslice.ts';
-import type { Release } from '../../shadow/release.ts';
-import { nameOf, releaseOf, releases } from '../../shadow/release.ts';
+import { nameOf, type Release, releaseOf, releases } from '../../shadow/release.ts';
 
 export interface AuditFlags {
   readonly kubernetesVersion?: Release;

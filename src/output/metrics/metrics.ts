@@ -4,8 +4,7 @@
 // A registry would store each series as an object, and rendering a hundred thousand series would
 // block the process for a quarter of a second. So this file joins texts, piece by piece.
 
-import type { MetricValue } from 'prom-client';
-import { collectDefaultMetrics, Registry } from 'prom-client';
+import { collectDefaultMetrics, type MetricValue, Registry } from 'prom-client';
 
 import type { ExpositionFormat } from './exposition.ts';
 import {

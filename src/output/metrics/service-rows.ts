@@ -4,16 +4,12 @@
 // The number of Services with series is limited. A Service keeps its series as long as it is
 // selected, so that series do not come and go; the Services above the limit are counted.
 
-import type { Finding } from '../../audit/finding/catalogue.ts';
-import { severities } from '../../audit/finding/catalogue.ts';
+import { type Finding, severities } from '../../audit/finding/catalogue.ts';
 import { verdicts } from '../../audit/finding/verdicts.ts';
-import type { ConditionCounts } from '../../audit/measure/endpoint-counts.ts';
-import { endpointConditions } from '../../audit/measure/endpoint-counts.ts';
-import type { StaleResources } from '../../audit/service/verdict.ts';
-import { isStale, serviceOutputs } from '../../audit/service/verdict.ts';
+import { type ConditionCounts, endpointConditions } from '../../audit/measure/endpoint-counts.ts';
+import { isStale, serviceOutputs, type StaleResources } from '../../audit/service/verdict.ts';
 import type { ServiceShare } from '../../audit/summary.ts';
-import type { Key, OutputResource } from '../../model/objects.ts';
-import { outputResources } from '../../model/objects.ts';
+import { type Key, type OutputResource, outputResources } from '../../model/objects.ts';
 import { familiesOf, formatSamples, nameFamilies } from './exposition.ts';
 
 /** The numbers of one Service; a change makes another object. */

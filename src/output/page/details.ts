@@ -2,8 +2,7 @@
 // each pod or address with the Endpoints, the slices and the nodes. The page of a node traces
 // packets to one of its ports.
 
-import type { EntryState } from '../../audit/explain/conditions.ts';
-import { stateWords } from '../../audit/explain/conditions.ts';
+import { type EntryState, stateWords } from '../../audit/explain/conditions.ts';
 import type { Explanation, Reason, ReasonMark } from '../../audit/explain/explanation.ts';
 import type { ObservedEntry } from '../../audit/explain/pod-in-service.ts';
 import type { ServiceTableRow } from '../../audit/explain/service.ts';

@@ -6,8 +6,7 @@ import { createHash } from 'node:crypto';
 import type { PageStatus } from '../../auditor/queries.ts';
 import { formatCount, formatUnverified, truncate } from '../text/format.ts';
 import { clientScript, style, uplotScript } from './asset-texts.ts';
-import type { Html } from './parts.ts';
-import { formatMoment, markup } from './parts.ts';
+import { formatMoment, type Html, markup } from './parts.ts';
 
 const icon =
   '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" ' +

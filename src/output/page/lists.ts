@@ -2,10 +2,8 @@
 // and causes, and links the documentation: a test compares the links to the runbook with the rules
 // of the alerts.
 
-import type { Code, Finding } from '../../audit/finding/catalogue.ts';
-import { catalogue, severities } from '../../audit/finding/catalogue.ts';
-import type { Cause } from '../../audit/finding/causes.ts';
-import { causes } from '../../audit/finding/causes.ts';
+import { catalogue, type Code, type Finding, severities } from '../../audit/finding/catalogue.ts';
+import { type Cause, causes } from '../../audit/finding/causes.ts';
 import type { Verdict } from '../../audit/finding/verdicts.ts';
 import { serviceOutputs } from '../../audit/service/verdict.ts';
 import type { PageStatus } from '../../auditor/queries.ts';

@@ -3,23 +3,19 @@
 
 import { stringify } from 'yaml';
 
-import type { Finding, Severity } from '../../audit/finding/catalogue.ts';
-import { severities } from '../../audit/finding/catalogue.ts';
+import { type Finding, severities, type Severity } from '../../audit/finding/catalogue.ts';
 import type { Verdict } from '../../audit/finding/verdicts.ts';
 import type { Fill } from '../../audit/measure/endpoint-counts.ts';
 import { fillRatio, mostSurplus, surplusOf } from '../../audit/measure/endpoint-counts.ts';
-import type { Histogram } from '../../audit/measure/histogram.ts';
-import { merged, quantile } from '../../audit/measure/histogram.ts';
+import { type Histogram, merged, quantile } from '../../audit/measure/histogram.ts';
 import { lagOperations, lagOutputs } from '../../audit/measure/lag.ts';
 import type { Measurements, ServiceSums } from '../../audit/measure/measurements.ts';
 import type { ResourceSizes } from '../../audit/measure/size.ts';
 import { countsByBound, largestBytes, objectCount, sizeBounds } from '../../audit/measure/size.ts';
 import { verdictOutputs } from '../../audit/service/verdict.ts';
-import type { Summary } from '../../audit/summary.ts';
-import { inOrder } from '../../audit/summary.ts';
+import { inOrder, type Summary } from '../../audit/summary.ts';
 import { recordOf } from '../../model/counts.ts';
-import type { Key } from '../../model/objects.ts';
-import { outputResources } from '../../model/objects.ts';
+import { type Key, outputResources } from '../../model/objects.ts';
 import type { DetectedRelease } from '../../shadow/detect-release.ts';
 import type { RenderOptions, ReportedFinding, TextStyle } from './format.ts';
 import {

@@ -9,8 +9,7 @@ import { randomBytes } from 'node:crypto';
 
 import type { Attributes, HrTime, Link, Span, SpanContext } from '@opentelemetry/api';
 import { ROOT_CONTEXT, trace } from '@opentelemetry/api';
-import type { ExportResult } from '@opentelemetry/core';
-import { ExportResultCode } from '@opentelemetry/core';
+import { type ExportResult, ExportResultCode } from '@opentelemetry/core';
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-proto';
 import { ZipkinExporter } from '@opentelemetry/exporter-zipkin';
 import {
@@ -20,8 +19,7 @@ import {
   serviceNameEnvDetector,
 } from '@opentelemetry/resources';
 import { NodeSDK } from '@opentelemetry/sdk-node';
-import type { SpanExporter } from '@opentelemetry/sdk-trace';
-import { AlwaysOnSampler, BatchSpanProcessor } from '@opentelemetry/sdk-trace';
+import { AlwaysOnSampler, BatchSpanProcessor, type SpanExporter } from '@opentelemetry/sdk-trace';
 import {
   ATTR_K8S_NAMESPACE_NAME,
   ATTR_K8S_NODE_NAME,

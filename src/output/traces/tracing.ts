@@ -9,11 +9,9 @@
 
 import { randomBytes } from 'node:crypto';
 
-import type { Journey } from '../../audit/measure/journey.ts';
-import { journeyLength } from '../../audit/measure/journey.ts';
+import { type Journey, journeyLength } from '../../audit/measure/journey.ts';
 import type { TracedJourney, TraceSender } from './otel.ts';
-import type { TracingCounts, TracingSettings } from './settings.ts';
-import { noTracingCounts } from './settings.ts';
+import { noTracingCounts, type TracingCounts, type TracingSettings } from './settings.ts';
 
 /** The length in seconds from which a journey is slow: a bound of a histogram bucket. */
 export const slowSeconds = 2.5;

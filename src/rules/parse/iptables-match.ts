@@ -3,10 +3,8 @@
 //
 // A module, option or value that this file does not model becomes `unknown` with its text.
 
-import type { Range } from '../../model/ip.ts';
-import { parseNetwork } from '../../model/ip.ts';
-import type { Match, PacketField, Statement } from '../ruleset.ts';
-import { fieldMatch, only } from '../ruleset.ts';
+import { parseNetwork, type Range } from '../../model/ip.ts';
+import { fieldMatch, type Match, only, type PacketField, type Statement } from '../ruleset.ts';
 
 /** `[!] --name values`. */
 export interface Option {

@@ -7,8 +7,7 @@
 
 import { parseNetwork } from '../../model/ip.ts';
 import type { Action, Statement } from '../ruleset.ts';
-import type { Option } from './iptables-match.ts';
-import { matchesOf, matchOf, portRange } from './iptables-match.ts';
+import { matchesOf, matchOf, type Option, portRange } from './iptables-match.ts';
 
 export type PartCache = Map<string, readonly Statement[]>;
 

@@ -9,8 +9,7 @@ import { parseAddress } from '../../model/ip.ts';
 import type { Base, Chain, Chains, DnatTarget, Family, Rule, RuleSet, Table } from '../ruleset.ts';
 import { DumpError, hooks } from '../ruleset.ts';
 import { protocolNumbers } from './iptables-match.ts';
-import type { PartCache } from './iptables-rule.ts';
-import { parseRule } from './iptables-rule.ts';
+import { parseRule, type PartCache } from './iptables-rule.ts';
 
 /** Priorities of linux/netfilter_ipv4.h; nat has another one behind the routing decision. */
 const priorities: Readonly<Record<string, number>> = {

@@ -2,8 +2,7 @@
 // unknown verdict; an unknown expression makes its match unknown. Extensions of iptables appear as
 // `xt` with the name alone, without options of a match or the destination of a target.
 
-import type { Range } from '../../model/ip.ts';
-import { everything } from '../../model/ip.ts';
+import { everything, type Range } from '../../model/ip.ts';
 import type { Action, ElementSet, LookupKey, Match, Rule, Statement, Table } from '../ruleset.ts';
 import { fieldMatch, only } from '../ruleset.ts';
 import { tcpFlags } from './iptables-match.ts';

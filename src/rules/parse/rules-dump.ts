@@ -1,8 +1,7 @@
 // One dump of a node's rules, by iptables-save, ip6tables-save or `nft -j list ruleset`.
 // Left out: what `nft list ruleset` prints without -j.
 
-import type { RuleSet } from '../ruleset.ts';
-import { DumpError } from '../ruleset.ts';
+import { DumpError, type RuleSet } from '../ruleset.ts';
 import { parseIptablesSave } from './iptables-save.ts';
 import { parseNft } from './nft-ruleset.ts';
 

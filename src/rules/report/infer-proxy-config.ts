@@ -15,8 +15,7 @@
 import type { ProxyConfig } from '../../model/proxy-config.ts';
 import { formatAddress } from '../../model/ip.ts';
 import type { Range } from '../../model/ip.ts';
-import type { Rule, RuleSet, Statement, Table } from '../ruleset.ts';
-import { rulesOf } from '../ruleset.ts';
+import { type Rule, type RuleSet, rulesOf, type Statement, type Table } from '../ruleset.ts';
 
 /** Fields of kube-proxy's configuration, as far as its rules show them. */
 export type InferredSettings = Partial<

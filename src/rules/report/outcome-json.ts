@@ -6,8 +6,7 @@
 
 import { parseIptablesSave } from '../parse/iptables-save.ts';
 import { parseNft } from '../parse/nft-ruleset.ts';
-import type { Hook, Statement, Table } from '../ruleset.ts';
-import { DumpError, rulesOf } from '../ruleset.ts';
+import { DumpError, type Hook, rulesOf, type Statement, type Table } from '../ruleset.ts';
 import type { TraceStep, UnknownRule } from '../walk/walk-state.ts';
 import type { Destination, OutcomeShare, PacketOutcome } from '../walk/walk.ts';
 

@@ -6,12 +6,10 @@
 // are possible. Of several ports of a destination it keeps the packet's own if that is one of them,
 // and else takes the first, unless the rule says random.
 
-import type { Address, Range } from '../../model/ip.ts';
-import { formatAddress, joinHostPort } from '../../model/ip.ts';
+import { type Address, formatAddress, joinHostPort, type Range } from '../../model/ip.ts';
 import type { Action, Translation } from '../ruleset.ts';
 import { changesSource } from './hooks.ts';
-import type { Bits, PacketState } from './walk-state.ts';
-import { askPacket } from './walk-state.ts';
+import { askPacket, type Bits, type PacketState } from './walk-state.ts';
 
 type MarkAction = Extract<Action, { kind: 'set mark' | 'copy mark' | 'unknown mark' }>;
 

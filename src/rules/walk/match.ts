@@ -9,8 +9,7 @@
 // destination address or port that its rules ask for; a walk sees the rules that may match.
 
 import { getOrInsert } from '../../model/get-or-insert.ts';
-import type { Address } from '../../model/ip.ts';
-import { isWithin } from '../../model/ip.ts';
+import { type Address, isWithin } from '../../model/ip.ts';
 import type {
   Chain,
   Component,
@@ -23,8 +22,7 @@ import type {
   Statement,
 } from '../ruleset.ts';
 import { rulesOf } from '../ruleset.ts';
-import type { Bits, PacketState } from './walk-state.ts';
-import { askPacket, isOwn } from './walk-state.ts';
+import { askPacket, type Bits, isOwn, type PacketState } from './walk-state.ts';
 
 export type MatchResult = 'yes' | 'no' | 'unknown';
 

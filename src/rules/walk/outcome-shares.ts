@@ -2,8 +2,7 @@
 // which of two tallies is true, so the hull of both is stored: for each outcome the least and the
 // greatest share of any answer. If both answers agree, the unknown did not matter.
 
-import type { PacketState, Share, Tally } from './walk-state.ts';
-import { holds } from './walk-state.ts';
+import { holds, type PacketState, type Share, type Tally } from './walk-state.ts';
 
 export const isDestination = (outcome: string): boolean => outcome.includes(':');
 

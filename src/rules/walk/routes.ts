@@ -11,8 +11,7 @@
 // Left out: IPv6, whose file does not show which table has a route; rules that forbid.
 
 import { getOrInsert } from '../../model/get-or-insert.ts';
-import type { Address, Range } from '../../model/ip.ts';
-import { isWithin, parseNetwork } from '../../model/ip.ts';
+import { type Address, isWithin, parseNetwork, type Range } from '../../model/ip.ts';
 
 interface Route extends Range<number> {
   /** null: none that leads away, as of a black hole. */

@@ -1,10 +1,8 @@
 // The state of a packet on its way through the rules, and of the walk that it is on.
 
-import type { Address } from '../../model/ip.ts';
-import { parseAddress } from '../../model/ip.ts';
+import { type Address, parseAddress } from '../../model/ip.ts';
 import type { Packet } from '../../model/proxy-config.ts';
-import type { Hook, Rule } from '../ruleset.ts';
-import { familyOf } from '../ruleset.ts';
+import { familyOf, type Hook, type Rule } from '../ruleset.ts';
 import type { BaseChain, Hooks, Station } from './hooks.ts';
 import type { RouteLookup } from './routes.ts';
 

@@ -16,8 +16,7 @@
 
 import type { Address } from '../../model/ip.ts';
 import type { Packet } from '../../model/proxy-config.ts';
-import type { Family, Hook, RuleSet } from '../ruleset.ts';
-import { familyOf, rulesOf } from '../ruleset.ts';
+import { type Family, familyOf, type Hook, type RuleSet, rulesOf } from '../ruleset.ts';
 import { changesSource, hooksOf } from './hooks.ts';
 import { addHull, addShare, count, tallyOf } from './outcome-shares.ts';
 import { runBase } from './run-chain.ts';

@@ -10,21 +10,16 @@
 // loop between two. After an unreadable object it goes on; after a wrong length or envelope it
 // cannot find the next object, and the body is cut off there. Frames have no raw objects.
 
-import type { Resource } from '../../../model/objects.ts';
-import { isOutput, kinds } from '../../../model/objects.ts';
+import { isOutput, kinds, type Resource } from '../../../model/objects.ts';
 import type { Codec, DecodeContext, Frame } from '../frame.ts';
 import { bookmarkFrame, pageFrame, readStatus, versionOf } from '../frame.ts';
 import { eventTypes, WrongType } from '../json-fields.ts';
-import type { Projection } from '../json-objects.ts';
-import { project, unreadable } from '../json-objects.ts';
-import type { Bytes } from '../line-reader.ts';
-import { textLimit } from '../line-reader.ts';
+import { project, type Projection, unreadable } from '../json-objects.ts';
+import { type Bytes, textLimit } from '../line-reader.ts';
 import { guessLost, valueText } from '../problem.ts';
 import type { PreviousPod } from '../read-pod.ts';
-import type { Raw } from './message.ts';
-import { readMessage } from './message.ts';
-import type { ByteSpan } from './wire.ts';
-import { lengthType, readInt64, readTag, skip, tagOf } from './wire.ts';
+import { type Raw, readMessage } from './message.ts';
+import { type ByteSpan, lengthType, readInt64, readTag, skip, tagOf } from './wire.ts';
 
 const magic = Buffer.from('k8s\0', 'latin1');
 
