@@ -4,47 +4,40 @@
 
 import type { ProxyConfig } from '../../model/proxy-config.ts';
 import { defaultProxyConfig, minorIn, proxyModes } from '../../model/proxy-config.ts';
-import type { Fields } from './json-fields.ts';
-import {
-  isFields,
-  oneOf,
-  optionalFlag,
-  optionalText,
-  text,
-  texts,
-  within,
-  WrongType,
-} from './json-fields.ts';
+import * as json from './json-fields.ts';
 
 /** Of a kube-proxy of a version such as `v1.36.3`; throws WrongType for what it would not take. */
 export function readProxyConfig(raw: unknown, version: string): ProxyConfig {
-  if (!isFields(raw)) throw new WrongType('', 'an object', raw);
+  if (!json.isFields(raw)) throw new json.WrongType('', 'an object', raw);
   const minor = minorIn(version);
-  if (minor === null) throw new WrongType('version', 'a version of kube-proxy', version);
-  const mode = oneOf(raw, 'mode', proxyModes, 'iptables');
+  if (minor === null) throw new json.WrongType('version', 'a version of kube-proxy', version);
+  const mode = json.oneOf(raw, 'mode', proxyModes, 'iptables');
   const defaults = defaultProxyConfig(mode, minor);
-  const nodePortAddresses = texts(raw, 'nodePortAddresses');
+  const nodePortAddresses = json.texts(raw, 'nodePortAddresses');
   const section = mode === 'nftables' ? 'nftables' : 'iptables';
-  const localhostNodePorts = within(raw, 'iptables', (part) =>
-    optionalFlag(part, 'localhostNodePorts'),
+  const localhostNodePorts = json.within(raw, 'iptables', (part) =>
+    json.optionalFlag(part, 'localhostNodePorts'),
   );
   return {
     ...defaults,
-    detectLocalMode: text(raw, 'detectLocalMode') || defaults.detectLocalMode,
-    clusterCIDRs: text(raw, 'clusterCIDR').split(',').filter(Boolean),
-    bridgeInterface: within(raw, 'detectLocal', (part) => text(part, 'bridgeInterface')),
-    interfaceNamePrefix: within(raw, 'detectLocal', (part) => text(part, 'interfaceNamePrefix')),
+    detectLocalMode: json.text(raw, 'detectLocalMode') || defaults.detectLocalMode,
+    clusterCIDRs: json.text(raw, 'clusterCIDR').split(',').filter(Boolean),
+    bridgeInterface: json.within(raw, 'detectLocal', (part) => json.text(part, 'bridgeInterface')),
+    interfaceNamePrefix: json.within(raw, 'detectLocal', (part) =>
+      json.text(part, 'interfaceNamePrefix'),
+    ),
     nodePortAddresses:
       nodePortAddresses.length > 0 ? nodePortAddresses : defaults.nodePortAddresses,
-    masqueradeAll: within(raw, section, (part) => optionalFlag(part, 'masqueradeAll')) ?? false,
+    masqueradeAll:
+      json.within(raw, section, (part) => json.optionalFlag(part, 'masqueradeAll')) ?? false,
     localhostNodePorts: localhostNodePorts ?? defaults.localhostNodePorts,
-    bindAddress: optionalText(raw, 'bindAddress') ?? defaults.bindAddress,
-    featureGates: within(raw, 'featureGates', featureGates),
+    bindAddress: json.optionalText(raw, 'bindAddress') ?? defaults.bindAddress,
+    featureGates: json.within(raw, 'featureGates', featureGates),
   };
 }
 
-function featureGates(gates: Fields): Record<string, boolean> {
+function featureGates(gates: json.Fields): Record<string, boolean> {
   return Object.fromEntries(
-    Object.keys(gates).map((name) => [name, optionalFlag(gates, name) ?? false]),
+    Object.keys(gates).map((name) => [name, json.optionalFlag(gates, name) ?? false]),
   );
 }

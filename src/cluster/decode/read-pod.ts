@@ -4,28 +4,17 @@ import { equalTexts } from '../../model/equality.ts';
 import type { ContainerPort, Key, Pod } from '../../model/objects.ts';
 import { equalLabels } from '../../model/selector.ts';
 import { internLabels, internList } from './intern.ts';
-import type { Fields } from './json-fields.ts';
-import {
-  deletionAsked,
-  flag,
-  list,
-  namespacedMeta,
-  number,
-  readyCondition,
-  text,
-  within,
-  word,
-} from './json-fields.ts';
+import * as json from './json-fields.ts';
 
 export type PreviousPod = (key: Key) => Pod | undefined;
 
 /** `at` is the arrival, Unix seconds. Throws WrongType. */
-export function readPod(raw: Fields, at: number, previousPod?: PreviousPod): Pod {
-  const meta = within(raw, 'metadata', namespacedMeta);
+export function readPod(raw: json.Fields, at: number, previousPod?: PreviousPod): Pod {
+  const meta = json.within(raw, 'metadata', json.namespacedMeta);
   const latest = previousPod?.(meta.key);
   const previous = latest?.uid === meta.uid ? latest : undefined;
-  const spec = within(raw, 'spec', (spec) => podSpec(spec, previous?.ports));
-  const { phase, ready, ips } = within(raw, 'status', podStatus);
+  const spec = json.within(raw, 'spec', (spec) => podSpec(spec, previous?.ports));
+  const { phase, ready, ips } = json.within(raw, 'status', podStatus);
   const hasSameIPs = previous !== undefined && equalTexts(previous.ips, ips);
   const { key, namespace, name, uid } = previous ?? meta;
   const hasSameLabels = previous !== undefined && equalLabels(previous.labels, meta.labels);
@@ -48,24 +37,26 @@ export function readPod(raw: Fields, at: number, previousPod?: PreviousPod): Pod
     ports: spec.ports,
     terminal: phase === 'Succeeded' || phase === 'Failed',
     ready: ready?.status === 'True',
-    turnedAt: meta.deleting ? within(raw, 'metadata', deletionAsked) : (ready?.since ?? null),
+    turnedAt: meta.deleting
+      ? json.within(raw, 'metadata', json.deletionAsked)
+      : (ready?.since ?? null),
     ips: hasSameIPs ? previous.ips : ips,
     ipsSince: hasSameIPs ? previous.ipsSince : previous === undefined ? (meta.created ?? at) : at,
   };
 }
 
-function podSpec(spec: Fields, previousPorts: Pod['ports'] | undefined) {
+function podSpec(spec: json.Fields, previousPorts: Pod['ports'] | undefined) {
   const ports: ContainerPort[] = [];
-  list(spec, 'containers', (container) => readPorts(container, false, ports));
+  json.list(spec, 'containers', (container) => readPorts(container, false, ports));
   // Other init containers do not run with the pod.
-  list(spec, 'initContainers', (container) => {
-    if (text(container, 'restartPolicy') === 'Always') readPorts(container, true, ports);
+  json.list(spec, 'initContainers', (container) => {
+    if (json.text(container, 'restartPolicy') === 'Always') readPorts(container, true, ports);
   });
   return {
-    node: word(spec, 'nodeName'),
-    hostNetwork: flag(spec, 'hostNetwork'),
-    hostname: text(spec, 'hostname'),
-    subdomain: word(spec, 'subdomain'),
+    node: json.word(spec, 'nodeName'),
+    hostNetwork: json.flag(spec, 'hostNetwork'),
+    hostname: json.text(spec, 'hostname'),
+    subdomain: json.word(spec, 'subdomain'),
     ports: sharedPorts(ports, previousPorts ?? latestPorts),
   };
 }
@@ -87,24 +78,24 @@ const isSamePort = (port: ContainerPort, other: ContainerPort | undefined): bool
   port.protocol === other.protocol &&
   port.sidecar === other.sidecar;
 
-function readPorts(container: Fields, sidecar: boolean, ports: ContainerPort[]): void {
-  list(container, 'ports', (fields) => {
+function readPorts(container: json.Fields, sidecar: boolean, ports: ContainerPort[]): void {
+  json.list(container, 'ports', (fields) => {
     const port = {
-      name: word(fields, 'name'),
-      protocol: text(fields, 'protocol') || 'TCP',
-      port: number(fields, 'containerPort'),
+      name: json.word(fields, 'name'),
+      protocol: json.text(fields, 'protocol') || 'TCP',
+      port: json.number(fields, 'containerPort'),
       sidecar,
     };
     if (port.name !== '') ports.push(port);
   });
 }
 
-function podStatus(status: Fields) {
-  const podIP = text(status, 'podIP');
-  const podIPs = list(status, 'podIPs', (item) => text(item, 'ip'));
+function podStatus(status: json.Fields) {
+  const podIP = json.text(status, 'podIP');
+  const podIPs = json.list(status, 'podIPs', (item) => json.text(item, 'ip'));
   return {
-    phase: text(status, 'phase'),
-    ready: readyCondition(status),
+    phase: json.text(status, 'phase'),
+    ready: json.readyCondition(status),
     ips: podIPs.length === 0 && podIP !== '' ? [podIP] : podIPs,
   };
 }
