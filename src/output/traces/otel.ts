@@ -44,6 +44,7 @@ export interface TracedJourney {
   readonly endedAt: number;
   /** 32 hexadecimal digits. */
   readonly traceId: string;
+  readonly isSlow: boolean;
 }
 
 export type TraceSender = ReturnType<typeof openSender>;
@@ -83,10 +84,15 @@ export function openSender(
 
   return {
     /** Makes and ends all spans of a journey; false if the queue has no room now. */
-    send({ journey, endedAt, traceId }: TracedJourney): boolean {
+    send({ journey, endedAt, traceId, isSlow }: TracedJourney): boolean {
+      const spans = journey.stages.length + 1;
+      // Half of the queue is reserved for slow journeys.
+      const room = isSlow ? settings.limits.queue : settings.limits.queue / 2;
+      if (unanswered > 0 && unanswered + spans > room) {
+        counts.dropped.queue += spans;
+        return false;
+      }
       const { root, stages } = planTrace(journey, endedAt);
-      const spans = stages.length + 1;
-      if (unanswered > 0 && unanswered + spans > settings.limits.queue) return false;
       unanswered += spans;
       nextTraceId = traceId;
       const parent = startSpan(root, null);

@@ -11,7 +11,7 @@ import { openSender } from '../../../src/output/traces/otel.ts';
 import type { TracingCounts } from '../../../src/output/traces/settings.ts';
 import { noTracingCounts } from '../../../src/output/traces/settings.ts';
 import type { Tracing } from '../../../src/output/traces/tracing.ts';
-import { createTracing, startTracing } from '../../../src/output/traces/tracing.ts';
+import { slowSeconds, startTracing } from '../../../src/output/traces/tracing.ts';
 import type { OtlpSpan, Valued } from '../samples.ts';
 import {
   decodeTraces,
@@ -79,7 +79,7 @@ async function sent(
   const sender = openSender(settings, '1.2.3', counts, () => undefined);
   for (const [index, journey] of journeys.entries()) {
     const traceId = String(index + 1).padStart(32, '0');
-    expect(sender.send({ journey, endedAt: moment + 60, traceId })).toBe(true);
+    expect(sender.send({ journey, endedAt: moment + 60, traceId, isSlow: true })).toBe(true);
   }
   await sender.close();
   return counts;
@@ -247,18 +247,28 @@ describe('a backend that takes no spans: they are counted', () => {
     expect(run.said.at(-1)).toBe('Traces are taken again');
   });
 
-  test('the SDK gets at most as many spans as its queue holds', () => {
+  test('half of the queue is for slow journeys, and spans without room are counted', async () => {
     answer = null;
-    const counts = noTracingCounts();
-    const settings = settingsOf({ limits });
-    const sender = openSender(settings, '1.2.3', counts, () => undefined);
-    let taken = 0;
-    const kept = { journey: journeyOf(), endedAt: moment, traceId: '1'.padStart(32, '0') };
-    while (sender.send(kept)) taken += perTrace;
-    expect(taken).toBeLessThanOrEqual(limits.queue);
-    const tracing = createTracing(settingsOf({ limits }), sender, counts);
-    for (let count = 0; count < 1000; count++) tracing.take(journeyOf(), moment + 60);
-    expect(counts.dropped.queue).toBe(1000 * perTrace - Math.floor(256 / perTrace) * perTrace);
-    return tracing.close();
+    const { tracing } = await running('otlp');
+    const slow = journeyOf({ begun: moment + 0.9 - slowSeconds, quality: 'ok' });
+    const takeUntilFull = (journey: Journey): number => {
+      for (let count = 0; ; count++) if (tracing.take(journey, moment + 60) === null) return count;
+    };
+    const [most, half] = [limits.queue, limits.queue / 2].map((room) =>
+      Math.floor(room / perTrace),
+    );
+    expect(takeUntilFull(journeyOf())).toBe(half);
+    expect(takeUntilFull(slow)).toBe((most ?? 0) - (half ?? 0));
+    expect(tracing.counts.dropped.queue).toBe(2 * perTrace);
+    await tracing.close();
+  });
+
+  test('a journey of more spans than the queue has room for is traced alone', async () => {
+    answer = null;
+    const settings = settingsOf({ limits: { ...limits, queue: 2, batch: 1 } });
+    const tracing = await startTracing(settings, '1.2.3', () => undefined);
+    expect(tracing.take(journeyOf(), moment + 60)).not.toBeNull();
+    expect(tracing.take(journeyOf(), moment + 60)).toBeNull();
+    await tracing.close();
   });
 });

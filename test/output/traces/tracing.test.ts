@@ -1,9 +1,9 @@
-import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
 import { convergenceBounds } from '../../../src/audit/measure/lag.ts';
 import { noTracingCounts, readTracingSettings } from '../../../src/output/traces/settings.ts';
 import { createTracing, slowSeconds } from '../../../src/output/traces/tracing.ts';
-import { journeyOf, keeping, moment, settingsOf, spansCounted, usualStages } from '../samples.ts';
+import { journeyOf, keeping, moment, settingsOf, usualStages } from '../samples.ts';
 
 describe('the variables of the environment', () => {
   const endpoint = 'http://127.0.0.1:4318';
@@ -81,13 +81,6 @@ describe('the variables of the environment', () => {
 });
 
 describe('which journeys are traced', () => {
-  beforeEach(() => {
-    vi.useFakeTimers();
-  });
-  afterEach(() => {
-    vi.useRealTimers();
-  });
-
   const slow = journeyOf({ begun: moment + 0.9 - slowSeconds, quality: 'ok' });
 
   test('the limit of slow journeys is a bound of a bucket', () => {
@@ -103,7 +96,6 @@ describe('which journeys are traced', () => {
     expect(id).toMatch(/^[0-9a-f]{32}$/);
     expect(tracing.take(slow, moment + 60)).not.toBe(id);
     expect(counts.journeys).toEqual({ slow: 2, ratio: 0, none: 1 });
-    vi.advanceTimersByTime(1000);
     expect(sent.map(({ traceId }) => traceId)[0]).toBe(id);
     expect(sent).toHaveLength(2);
   });
@@ -131,48 +123,5 @@ describe('which journeys are traced', () => {
     const counts = noTracingCounts();
     const tracing = createTracing(settingsOf({ ratio: 0 }), keeping().sender, counts);
     expect(tracing.take(journeyOf({ quality, begun: 0 }), moment + 60)).toBeNull();
-  });
-
-  test('half of the queue is for slow journeys, and journeys without room are counted', () => {
-    const counts = noTracingCounts();
-    let isOpen = false;
-    const { sender, sent } = keeping(() => isOpen);
-    const limits = { queue: 100, batch: 10, delayMs: 1, timeoutMs: 1 };
-    const tracing = createTracing(settingsOf({ limits }), sender, counts);
-    const spans = usualStages.length + 1;
-    const ids = Array.from({ length: 100 }, () => tracing.take(journeyOf(), moment + 60));
-    expect(ids.filter((id) => id !== null)).toHaveLength(50 / spans);
-    expect(counts.dropped.queue).toBe(90 * spans);
-    const slowIds = Array.from({ length: 100 }, () => tracing.take(slow, moment + 60));
-    expect(slowIds.filter((id) => id !== null)).toHaveLength(50 / spans);
-    expect(counts.dropped.queue).toBe(180 * spans);
-    vi.advanceTimersByTime(10_000);
-    expect(sent).toEqual([]);
-    isOpen = true;
-    vi.advanceTimersByTime(1000);
-    expect(sent).toHaveLength(100 / spans);
-    expect(tracing.take(journeyOf(), moment + 60)).not.toBeNull();
-  });
-
-  test('spans in the queue at the end are sent or counted', async () => {
-    for (const isOpen of [true, false]) {
-      const counts = noTracingCounts();
-      const { sender, sent } = keeping(() => isOpen);
-      const tracing = createTracing(settingsOf(), sender, counts);
-      for (let count = 0; count < 200; count++) tracing.take(journeyOf(), moment + 60);
-      await tracing.close();
-      expect(sent).toHaveLength(isOpen ? 200 : 0);
-      expect(spansCounted(counts)).toBe(isOpen ? 0 : 200 * (usualStages.length + 1));
-      expect(vi.getTimerCount()).toBe(0);
-    }
-  });
-
-  test('a journey of more spans than the queue has room for is traced alone', () => {
-    const counts = noTracingCounts();
-    const { sender } = keeping();
-    const limits = { queue: 2, batch: 1, delayMs: 1, timeoutMs: 1 };
-    const tracing = createTracing(settingsOf({ limits }), sender, counts);
-    expect(tracing.take(journeyOf(), moment + 60)).not.toBeNull();
-    expect(tracing.take(journeyOf(), moment + 60)).toBeNull();
   });
 });
