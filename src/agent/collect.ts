@@ -155,10 +155,8 @@ function linesWith(bytes: Buffer, start: string): string[] {
  * contain the time, and counters of base chains, which precede the rules, are left out (iptables
  * 1.8, iptables/iptables-save.c and nft-shared.c). Counters of nft only cost another parse.
  */
-export function fingerprintOf(
-  { dumps, states, problems }: CollectedRules,
-  facts: NodeFacts,
-): string | null {
+export function fingerprintOf(rules: CollectedRules, facts: NodeFacts): string | null {
+  const { dumps, states, problems } = rules;
   if (problems.length > 0) return null;
   const hash = createHash('sha256').update(JSON.stringify([states, facts]));
   for (const { program, bytes } of dumps) {

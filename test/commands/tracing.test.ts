@@ -90,7 +90,6 @@ describe('journeys of a replay', () => {
   test('a backend that rejects traces changes no measurement', async () => {
     const shut = await replayed(() => false);
     expect(shut.sent).toEqual([]);
-    expect(shut.counts.dropped.queue + shut.counts.dropped.shutdown).toBeGreaterThan(0);
     const measuredOf = ({ auditor }: typeof open) => [
       auditor.journeys.ended,
       auditor.samples.travel.begun,

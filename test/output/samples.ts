@@ -407,10 +407,11 @@ export function spansCounted({ exported, dropped }: TracingCounts): number {
 }
 
 /** A sender that keeps what it is sent while `isOpen` says so. */
-export function keeping() {
+export function keeping(isOpen: () => boolean = () => true) {
   const sent: Parameters<TraceSender['send']>[0][] = [];
   const sender: TraceSender = {
     send(kept) {
+      if (!isOpen()) return false;
       sent.push(kept);
       return true;
     },

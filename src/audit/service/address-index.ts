@@ -97,12 +97,8 @@ export const buildIndex = (
 });
 
 /** What is at an address of the index of a Service. */
-export function entriesAt(
-  listers: Listers,
-  record: ServiceState,
-  { listings, slicings }: AddressIndex,
-  ip: string,
-) {
+export function entriesAt(listers: Listers, record: ServiceState, index: AddressIndex, ip: string) {
+  const { listings, slicings } = index;
   /** All pods at the address, of any namespace. */
   const pods = listers.podsAt(ip);
   /** Those that the Service selects, in the order of their uids. */

@@ -300,11 +300,8 @@ function restart(
   return next;
 }
 
-function end(
-  { sink, audit, at, item: work }: Evaluation,
-  item: ServiceDifference,
-  isCured: boolean,
-): void {
+function end(evaluation: Evaluation, item: ServiceDifference, isCured: boolean): void {
+  const { sink, audit, at, item: work } = evaluation;
   sink.settle.drop(item, at);
   const output = item.output as ServiceOutput;
   if (!isCured || !item.byInput || item.severity === 'info' || !work.writes.has(output)) return;

@@ -172,10 +172,8 @@ export function wordsOf(outcome: PacketOutcome): string {
   return [...words, ...sent.sort()].join(', ');
 }
 
-function sentTo(
-  to: string,
-  { probability, masqueraded, affinity, affinitySeconds }: Omit<Destination, 'trace'>,
-) {
+function sentTo(to: string, destination: Omit<Destination, 'trace'>) {
+  const { probability, masqueraded, affinity, affinitySeconds } = destination;
   const source = { true: ' masqueraded', false: '', unknown: ' unknown source' };
   const kept = affinity ? ` kept ${affinitySeconds ?? 'for ever'}` : '';
   return `${to} ${shareOf(probability)}${source[`${masqueraded}`]}${kept}`;

@@ -127,12 +127,8 @@ function add(at: Search, asked: MatchedFields): boolean {
   return true;
 }
 
-function addOne(
-  { found, table, isNat }: Search,
-  address: Address | null,
-  protocol: Protocol,
-  port: number,
-): void {
+function addOne(search: Search, address: Address | null, protocol: Protocol, port: number): void {
+  const { found, table, isNat } = search;
   const own = table.family === 'inet' ? (['ip', 'ip6'] as const) : [table.family];
   for (const family of address === null ? own : [familyOf(address)]) {
     const text = address === null ? null : formatAddress(address);
