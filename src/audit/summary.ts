@@ -2,7 +2,7 @@
 // oldest pending difference. The summary is a sum of one share for each Service, so a caller can
 // replace the share of a Service that changed (auditor/totals.ts).
 
-import { addCounts, recordOf } from '../model/counts.ts';
+import { addCounts, recordOf } from '../model/collections.ts';
 import type { Listers } from '../model/objects.ts';
 import { type Finding, severities } from './finding/catalogue.ts';
 import type { UnknownReason, Verdict } from './finding/verdicts.ts';

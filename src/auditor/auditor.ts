@@ -257,10 +257,8 @@ function* dispatch(state: State, entry: AuditorEntry): Steps {
   }
 }
 
-function* takeHeader(
-  state: State,
-  { kubernetes, resources, at }: AuditorEntry & { readonly kind: 'header' },
-): Steps {
+function* takeHeader(state: State, header: AuditorEntry & { readonly kind: 'header' }): Steps {
+  const { kubernetes, resources, at } = header;
   const before = releasedOf(state).release;
   state.kubernetes = kubernetes;
   state.promised ??= resources;

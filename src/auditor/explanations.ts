@@ -11,7 +11,7 @@ import { slicesOf } from '../audit/service/cache.ts';
 import type { ServiceAudit } from '../audit/service/reconcile.ts';
 import type { VerdictInput } from '../audit/service/verdict.ts';
 import { serviceOutputs, unknownReason, verdictOf } from '../audit/service/verdict.ts';
-import { recordOf } from '../model/counts.ts';
+import { recordOf } from '../model/collections.ts';
 import type { Key, Node } from '../model/objects.ts';
 import type { ExplainDocument } from '../output/text/explain.ts';
 import type { Auditor } from './auditor.ts';

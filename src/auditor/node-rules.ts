@@ -166,10 +166,8 @@ function* takeAgentEntry(state: State, entry: AgentEntry): Steps {
   reportObstacle(state, node);
 }
 
-function readReport(
-  state: State,
-  { node, report, version, outcomes }: NodeReportEntry,
-): LastReport {
+function readReport(state: State, entry: NodeReportEntry): LastReport {
+  const { node, report, version, outcomes } = entry;
   const before = state.reports.get(node);
   const isSame = before?.version === version && outcomes === null;
   const answers = { ...report, outcomes: outcomes ?? new Map() };

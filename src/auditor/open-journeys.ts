@@ -58,10 +58,9 @@ export function advanceJourneys(tracker: JourneyTracker, item: WorkItem, change:
 }
 
 /** Advances the journeys to a node whose rules were read. */
-export function advanceJourneysOnNode(
-  { journeys, nodes }: JourneyTracker,
-  { node, at, before, differs }: NodeReading,
-): void {
+export function advanceJourneysOnNode(tracker: JourneyTracker, reading: NodeReading): void {
+  const { journeys, nodes } = tracker;
+  const { node, at, before, differs } = reading;
   if (differs === null) {
     nodes.delete(node);
     journeys.loseNode(node);

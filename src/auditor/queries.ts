@@ -212,10 +212,8 @@ type ReportOptions = Pick<AuditReport, 'kind' | 'namespace' | 'problems'> &
   Pick<AuditReport['input'], 'sources'>;
 
 /** Throws if the audit has not begun. */
-export function createReport(
-  auditor: Auditor,
-  { kind, sources, namespace, problems }: ReportOptions,
-): AuditReport {
+export function createReport(auditor: Auditor, options: ReportOptions): AuditReport {
+  const { kind, sources, namespace, problems } = options;
   const { findings, samples } = auditor;
   const services = auditor.serviceAuditor();
   if (services === null) throw new Error('The input ended before it began');

@@ -17,7 +17,7 @@ import { slicesOf } from '../audit/service/cache.ts';
 import type { ServiceAudit } from '../audit/service/reconcile.ts';
 import type { StaleResources } from '../audit/service/verdict.ts';
 import { addShare, createTotals, shareOf, type Summary, summaryOf } from '../audit/summary.ts';
-import { addCounts } from '../model/counts.ts';
+import { addCounts } from '../model/collections.ts';
 import { equalLists } from '../model/equality.ts';
 import type { EndpointSlice, Key } from '../model/objects.ts';
 import type { ServiceNumbers } from '../output/metrics/service-rows.ts';
@@ -150,10 +150,9 @@ function countService(
 }
 
 /** Not part of `recount`: why hints are absent depends on Nodes, which belong to no Service. */
-export function countHints(
-  { hinting, services: counts }: ServiceTotals,
-  { listers }: ServiceAuditor,
-): HintCounts {
+export function countHints(totals: ServiceTotals, auditor: ServiceAuditor): HintCounts {
+  const { hinting, services: counts } = totals;
+  const { listers } = auditor;
   const counted = noHintCounts();
   for (const key of hinting) {
     const { hintMode: mode = 'none', conditions } = counts.get(key) ?? {};

@@ -13,7 +13,7 @@
 // depends on batches of changes), annotations of others (kept upstream), pods with two Service
 // ports of the same name and number (the API forbids them).
 
-import { getOrInsert } from '../model/get-or-insert.ts';
+import { getOrInsert } from '../model/collections.ts';
 import { familyOf } from '../model/ip.ts';
 import type { EndpointAddress, Endpoints, Labels, Pod, Port, Service } from '../model/objects.ts';
 import { label, manager, portKey } from '../model/objects.ts';

@@ -12,7 +12,7 @@
 // Left out: the trigger time (never mirrored), and which of two addresses remains if one repacked
 // subset has the same address for two uids of one pod name (upstream keeps either).
 
-import { getOrInsert } from '../model/get-or-insert.ts';
+import { getOrInsert } from '../model/collections.ts';
 import { parseIP } from '../model/ip.ts';
 import type {
   AddressType,

@@ -4,7 +4,7 @@
 //
 // Of the phase, only "terminal" matters upstream. Restart policy and readiness gates do not.
 
-import { getOrInsert } from '../model/get-or-insert.ts';
+import { getOrInsert } from '../model/collections.ts';
 import { parseIP } from '../model/ip.ts';
 import type { AddressType, Pod, Port, PortMapKey, Service, ServicePort } from '../model/objects.ts';
 import { portMapKey } from '../model/objects.ts';

@@ -6,7 +6,7 @@
 // over the slices in the random order of a Go map and keeps one entry. So there is a list of
 // possible sets; nearly always it has one member.
 
-import { getOrInsert } from '../model/get-or-insert.ts';
+import { getOrInsert } from '../model/collections.ts';
 import { type IPFamily, joinHostPort, parseIP } from '../model/ip.ts';
 import type { Endpoint, EndpointSlice, ServicePort } from '../model/objects.ts';
 

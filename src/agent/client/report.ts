@@ -1,7 +1,7 @@
 // Decodes the report of an agent (docs/decisions/0016): facts about its node, and a digest for each
 // frontend. It is untrusted, so every field is checked. Texts that nodes share are stored once.
 
-import { recordOf } from '../../model/counts.ts';
+import { recordOf } from '../../model/collections.ts';
 import { canonicalIP } from '../../model/ip.ts';
 import { type NodeSenders, readKey, type Senders } from '../../rules/report/digest.ts';
 import type { RuleFrontend } from '../../rules/report/frontends.ts';

@@ -123,11 +123,9 @@ function pairTopics(
   ]);
 }
 
-function* serviceTopics(
-  { listers, stale }: VerdictInput,
-  { audited }: ServiceAuditor,
-  key: Key,
-): Generator<Topic> {
+function* serviceTopics(input: VerdictInput, auditor: ServiceAuditor, key: Key): Generator<Topic> {
+  const { listers, stale } = input;
+  const { audited } = auditor;
   const found = audited.get(key);
   const selector = found?.record.service?.selector;
   const text = selector ? `selects ${selectorText(selector)}` : 'has no selector';
@@ -139,11 +137,9 @@ function* serviceTopics(
   }
 }
 
-function addressTopics(
-  { listers }: AuditContext,
-  { audited }: ServiceAuditor,
-  address: string,
-): Topic[] {
+function addressTopics(context: AuditContext, auditor: ServiceAuditor, address: string): Topic[] {
+  const { listers } = context;
+  const { audited } = auditor;
   const ip = canonicalIP(address);
   const services = servicesListing(listers, audited.values(), [ip]).map(({ record }) => record);
   const keysOf = (objects: readonly { readonly key: Key }[]): string => {

@@ -2,7 +2,7 @@
 // verdict and differences of each output. Also shows it as a table: a row for each address of each
 // selected pod, and for each other address that the Service lists.
 
-import { getOrInsert } from '../../model/get-or-insert.ts';
+import { getOrInsert } from '../../model/collections.ts';
 import { canonicalIP, parseIP } from '../../model/ip.ts';
 import { annotation, label, type Pod, portText, type Service } from '../../model/objects.ts';
 import { selectorText } from '../../model/selector.ts';
@@ -237,11 +237,9 @@ function outputReason(
   return reason(markOf(verdict), text, { parts });
 }
 
-function deletedPods(
-  { listers }: AuditContext,
-  { record, items }: ServiceAudit,
-  output: ServiceOutput,
-): Reason[] {
+function deletedPods(context: AuditContext, audit: ServiceAudit, output: ServiceOutput): Reason[] {
+  const { listers } = context;
+  const { record, items } = audit;
   if (!listers.knows('pods')) return [];
   const addresses = [...items]
     .filter(([, found]) => found.some((item) => item.output === output))

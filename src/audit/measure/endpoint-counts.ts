@@ -8,7 +8,7 @@
 // The fill follows metrics/cache.go (numDesiredSlices, totals) of k8s.io/endpointslice@v0.36.3.
 // Unlike upstream, it counts duplicate endpoints, and both families of a dual-stack Service.
 
-import { addCounts, recordOf } from '../../model/counts.ts';
+import { addCounts, recordOf } from '../../model/collections.ts';
 import { canonicalIP } from '../../model/ip.ts';
 import type { Endpoint, Endpoints, EndpointSlice, OutputResource } from '../../model/objects.ts';
 import { annotation } from '../../model/objects.ts';

@@ -1,6 +1,6 @@
 // Contains histograms with fixed buckets, as Prometheus has them, and their exemplars.
 
-import { addCounts } from '../../model/counts.ts';
+import { addCounts } from '../../model/collections.ts';
 
 /** The latest traced value of a bucket; `at` in Unix seconds. */
 export interface Exemplar {

@@ -12,8 +12,7 @@
 // Service changed again before; `gone` if no controller must write the outputs any more; `dropped`
 // if too many are open. lag.ts measures changes of Services, which concern all pods at once.
 
-import { recordOf } from '../../model/counts.ts';
-import { getOrInsert } from '../../model/get-or-insert.ts';
+import { getOrInsert, recordOf } from '../../model/collections.ts';
 import type { Key } from '../../model/objects.ts';
 import { createHistogram, exemplify, type Histogram, observe } from './histogram.ts';
 import { convergenceBounds, type LagOperation, lagOperations } from './lag.ts';

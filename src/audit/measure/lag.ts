@@ -15,7 +15,7 @@
 //     first time; a first write that is over a minute late looks the same
 //   - skewed: another clock wrote it
 
-import { recordOf } from '../../model/counts.ts';
+import { recordOf } from '../../model/collections.ts';
 import type { Endpoints, EndpointSlice, OutputResource, Service } from '../../model/objects.ts';
 import { annotation, label, manager, outputResources } from '../../model/objects.ts';
 import { createHistogram, observe } from './histogram.ts';

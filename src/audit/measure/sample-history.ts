@@ -1,9 +1,8 @@
 // Stores convergence lag over time: for each output and ten seconds the number of changes, their
 // median and longest lag; for each Service the last samples; and the longest lags of a day.
 
-import { recordOf } from '../../model/counts.ts';
+import { recordOf, setLatest } from '../../model/collections.ts';
 import type { Key } from '../../model/objects.ts';
-import { setLatest } from '../../model/set-latest.ts';
 import { createHistogram, type Histogram, observe, quantile } from './histogram.ts';
 import { convergenceBounds, type LagOutput, lagOutputs, type LagSample } from './lag.ts';
 

@@ -6,7 +6,7 @@
 // For Endpoints, which kube-proxy no longer reads, it is what slices save. Left out: other clients,
 // lists, and bookmarks.
 
-import { recordOf } from '../../model/counts.ts';
+import { recordOf } from '../../model/collections.ts';
 import type { Change, OutputResource } from '../../model/objects.ts';
 import { isOutput, label, outputResources } from '../../model/objects.ts';
 import { createHistogram, observe } from './histogram.ts';

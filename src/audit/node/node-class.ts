@@ -10,12 +10,11 @@
 //   node ports at addresses that the agent leaves out  no digest covers them
 //   frontends of the rules that no Service has         they must do nothing
 
-import { getOrInsert } from '../../model/get-or-insert.ts';
+import { getOrInsert, setLatest } from '../../model/collections.ts';
 import { canonicalIP } from '../../model/ip.ts';
 import type { Key, Service } from '../../model/objects.ts';
 import type { Packet } from '../../model/proxy-config.ts';
 import type { Steps } from '../../model/run-to-end.ts';
-import { setLatest } from '../../model/set-latest.ts';
 import { digestOf, expectedWordsAt, keyOf } from '../../rules/report/digest.ts';
 import type { Forwarding, Frontend } from '../../shadow/forwarding.ts';
 import { expectedForwarding, isAtNode } from '../../shadow/forwarding.ts';

@@ -4,7 +4,7 @@
 // What has too few packets to show it follows what has more: small classes, single rules of other
 // programs, and other origins of the same packets.
 
-import { getOrInsert } from '../../model/get-or-insert.ts';
+import { getOrInsert } from '../../model/collections.ts';
 import type { PacketOutcome } from '../../rules/walk/walk.ts';
 import type { ExpectedOutcome } from '../../shadow/forwarding.ts';
 import type { Deviation } from './compare-packet.ts';

@@ -7,7 +7,7 @@
 //
 // Left out: rules that come and go between two dumps.
 
-import { getOrInsert } from '../../model/get-or-insert.ts';
+import { getOrInsert } from '../../model/collections.ts';
 import { joinHostPort } from '../../model/ip.ts';
 import type { Key, Listers, Service } from '../../model/objects.ts';
 import type { Packet, ProxyConfig } from '../../model/proxy-config.ts';

@@ -1,6 +1,6 @@
 // A difference between what packets must do on a node and what its rules do with them.
 
-import { getOrInsert } from '../../model/get-or-insert.ts';
+import { getOrInsert } from '../../model/collections.ts';
 import type { ProxiedPort } from '../../shadow/service-port.ts';
 import type { Code } from '../finding/catalogue.ts';
 

@@ -1,7 +1,7 @@
 // The packets with which a node's rules are tested, and how many Service ports they cover. One
 // source address represents its class; a rule for one address of a class is missed.
 
-import { getOrInsert } from '../../model/get-or-insert.ts';
+import { getOrInsert } from '../../model/collections.ts';
 import type { CIDR, IPFamily } from '../../model/ip.ts';
 import { addressIn, everything, isWithinAny, parseCIDR } from '../../model/ip.ts';
 import type { Node } from '../../model/objects.ts';

@@ -3,7 +3,7 @@
 // Objects are immutable, so a version costs only what has changed.
 
 import type { Change, EndpointSlice, Key, Service, Listers } from '../../model/objects.ts';
-import { setLatest } from '../../model/set-latest.ts';
+import { setLatest } from '../../model/collections.ts';
 import { slicesByService } from '../../shadow/forwarding.ts';
 
 export interface ServiceVersion {

@@ -7,7 +7,7 @@
 // node follows before the next reading count too; otherwise only slow nodes would be measured.
 // A repair of broken rules is no sample of convergence lag. Left out: earlier versions of Nodes.
 
-import { getOrInsert } from '../../model/get-or-insert.ts';
+import { getOrInsert } from '../../model/collections.ts';
 import { canonicalIP, ipOf } from '../../model/ip.ts';
 import type { Key } from '../../model/objects.ts';
 import { expectedForwarding, type Frontend } from '../../shadow/forwarding.ts';

@@ -13,7 +13,7 @@
 // Many Services of a namespace are read together. A finding about a whole node is confirmed by one
 // of its Services. A lost event can also hide a difference, so Services are read in turn.
 
-import { getOrInsert } from '../../model/get-or-insert.ts';
+import { getOrInsert } from '../../model/collections.ts';
 import type {
   AnyObject,
   Endpoints,

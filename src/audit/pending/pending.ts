@@ -5,7 +5,7 @@
 // The differences of one owner, code and cause are one finding
 // (docs/decisions/0029-one-finding-per-code-and-cause.md).
 
-import { getOrInsert } from '../../model/get-or-insert.ts';
+import { getOrInsert } from '../../model/collections.ts';
 import type { Finding, Output, Severity } from '../finding/catalogue.ts';
 import { bySeverity, catalogue, isWorse } from '../finding/catalogue.ts';
 import type { Cause } from '../finding/causes.ts';

@@ -10,7 +10,7 @@
 // event was lost: a gap. What the cache showed in between was not true.
 // An output is blind while a stream that it depends on is not connected. Dumps have no streams.
 
-import { getOrInsert } from '../../model/get-or-insert.ts';
+import { getOrInsert } from '../../model/collections.ts';
 import { type AnyObject, type Key, type Resource, resources } from '../../model/objects.ts';
 import { compareVersions, isAtLeast, newest } from '../../model/resource-version.ts';
 import type { Output } from '../finding/catalogue.ts';

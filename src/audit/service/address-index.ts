@@ -2,7 +2,7 @@
 // indexes of large objects are kept, so that one change of thousands of pods costs no full pass.
 
 import { equalAddresses, equalEndpoints, equalLists } from '../../model/equality.ts';
-import { getOrInsert } from '../../model/get-or-insert.ts';
+import { getOrInsert } from '../../model/collections.ts';
 import { canonicalIP } from '../../model/ip.ts';
 import type { Endpoint, Endpoints, EndpointSlice, Listers } from '../../model/objects.ts';
 import { repack, type SubsetAddress } from '../../shadow/endpoints.ts';

@@ -2,7 +2,7 @@
 // (cache.ts), work items state what to compare (enqueue.ts), differences appear and end
 // (reconcile.ts). A start from nothing gives the same differences, but not the causes of history.
 
-import { getOrInsert } from '../../model/get-or-insert.ts';
+import { getOrInsert } from '../../model/collections.ts';
 import { canonicalIP } from '../../model/ip.ts';
 import type { Change, EndpointSlice, Key, UnreadableObject } from '../../model/objects.ts';
 import { unreadableKey } from '../../model/objects.ts';

@@ -4,7 +4,7 @@
 // absent, or listed under some of their ports: then the sizes of the subsets are compared instead.
 
 import { equalPorts, equalRefs } from '../../model/equality.ts';
-import { getOrInsert } from '../../model/get-or-insert.ts';
+import { getOrInsert } from '../../model/collections.ts';
 import type { EndpointAddress, Endpoints, Port } from '../../model/objects.ts';
 import { annotation, label, portKey } from '../../model/objects.ts';
 import type { ExpectedAddress, Truncation } from '../../shadow/endpoints.ts';

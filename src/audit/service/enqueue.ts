@@ -2,7 +2,7 @@
 // change wakes (shadow/event-handlers.ts), and the blind spot that hides it from the others.
 
 import { equalEndpoints, equalLists, equalTexts, isSameToHints } from '../../model/equality.ts';
-import { getOrInsert } from '../../model/get-or-insert.ts';
+import { getOrInsert } from '../../model/collections.ts';
 import { canonicalIP } from '../../model/ip.ts';
 import type { Change, EndpointSlice, Key, Pod, Resource, Service } from '../../model/objects.ts';
 import { equalLabels, selects } from '../../model/selector.ts';

@@ -1,7 +1,7 @@
 // Checks the input itself for faults that no controller can fix.
 
 import { isOfUid } from '../../model/equality.ts';
-import { getOrInsert } from '../../model/get-or-insert.ts';
+import { getOrInsert } from '../../model/collections.ts';
 import { canonicalIP } from '../../model/ip.ts';
 import type { Endpoints, EndpointSlice, Listers, Pod, Service } from '../../model/objects.ts';
 import { endpointsCapacity, isSelected } from '../../shadow/endpoints.ts';

@@ -31,7 +31,7 @@ import type {
 } from '../../model/objects.ts';
 import { versionVerdict } from '../../model/resource-version.ts';
 import { selects } from '../../model/selector.ts';
-import { setLatest } from '../../model/set-latest.ts';
+import { setLatest } from '../../model/collections.ts';
 
 /** SetNodes of k8s.io/endpointslice@v0.36.3 topologycache/topologycache.go. */
 function zoneCapacityOf(nodes: Iterable<Node>): ZoneCapacity {

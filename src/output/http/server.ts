@@ -15,7 +15,7 @@ import express from 'express';
 
 import type { Finding } from '../../audit/finding/catalogue.ts';
 import type { AuditorQueries, PageStatus } from '../../auditor/queries.ts';
-import { recordOf } from '../../model/counts.ts';
+import { recordOf } from '../../model/collections.ts';
 import { contentTypes, negotiateFormat } from '../metrics/exposition.ts';
 import { createMetricsRenderer } from '../metrics/metrics.ts';
 import { renderNode, renderService } from '../page/details.ts';

@@ -7,7 +7,7 @@ import type { Measurements, ServiceSums } from '../../audit/measure/measurements
 import type { ConfirmCounts } from '../../audit/pending/confirm.ts';
 import type { Input } from '../../audit/pending/progress.ts';
 import type { Summary } from '../../audit/summary.ts';
-import { recordOf } from '../../model/counts.ts';
+import { recordOf } from '../../model/collections.ts';
 import type { Resource } from '../../model/objects.ts';
 import type { TracingCounts } from '../traces/settings.ts';
 import type { ServiceSeries } from './service-rows.ts';

@@ -4,7 +4,7 @@
 import type { Finding, Severity } from '../../audit/finding/catalogue.ts';
 import { catalogue, severities } from '../../audit/finding/catalogue.ts';
 import type { Verdict } from '../../audit/finding/verdicts.ts';
-import { recordOf } from '../../model/counts.ts';
+import { recordOf } from '../../model/collections.ts';
 import { escapeMarkup, formatTime, truncate } from '../text/format.ts';
 
 export interface Html {

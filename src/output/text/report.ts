@@ -14,7 +14,7 @@ import type { ResourceSizes } from '../../audit/measure/size.ts';
 import { countsByBound, largestBytes, objectCount, sizeBounds } from '../../audit/measure/size.ts';
 import { verdictOutputs } from '../../audit/service/verdict.ts';
 import { inOrder, type Summary } from '../../audit/summary.ts';
-import { recordOf } from '../../model/counts.ts';
+import { recordOf } from '../../model/collections.ts';
 import { type Key, outputResources } from '../../model/objects.ts';
 import type { DetectedRelease } from '../../shadow/detect-release.ts';
 import type { RenderOptions, ReportedFinding, TextStyle } from './format.ts';

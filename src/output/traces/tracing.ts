@@ -58,5 +58,5 @@ export const createTracing = (
     const isSent = sender.send({ journey, endedAt, traceId, isSlow: choice === 'slow' });
     return isSent ? traceId : null;
   },
-  close: sender.close,
+  close: () => sender.close(),
 });

@@ -8,7 +8,7 @@
 // A long chain (KUBE-SERVICES may have tens of thousands of rules) is indexed once by the
 // destination address or port that its rules ask for; a walk sees the rules that may match.
 
-import { getOrInsert } from '../../model/get-or-insert.ts';
+import { getOrInsert } from '../../model/collections.ts';
 import { type Address, isWithin } from '../../model/ip.ts';
 import type {
   Chain,

@@ -10,7 +10,7 @@
 //
 // Left out: IPv6, whose file does not show which table has a route; rules that forbid.
 
-import { getOrInsert } from '../../model/get-or-insert.ts';
+import { getOrInsert } from '../../model/collections.ts';
 import { type Address, isWithin, parseNetwork, type Range } from '../../model/ip.ts';
 
 interface Route extends Range<number> {

@@ -1,0 +1,40 @@
+// Operations on maps, and on records with one value for each of some names.
+
+interface MapLike<K, V> {
+  get(key: K): V | undefined;
+  set(key: K, value: V): unknown;
+}
+
+/** The value of a key, which is created if the map lacks it. */
+export function getOrInsert<K, V>(map: MapLike<K, V>, key: K, create: () => V): V {
+  const existing = map.get(key);
+  if (existing !== undefined) return existing;
+  const value = create();
+  map.set(key, value);
+  return value;
+}
+
+/** Sets a value as the latest one, and deletes the oldest if there are more than `most`. */
+export function setLatest<K, V>(map: Map<K, V>, key: K, value: V, most: number): void {
+  map.delete(key);
+  map.set(key, value);
+  const [oldest] = map.keys();
+  if (map.size > most && oldest !== undefined) map.delete(oldest);
+}
+
+/** A record with the value of each name. */
+export const recordOf = <K extends string, V>(
+  names: readonly K[],
+  value: (name: K) => V,
+): Record<K, V> => Object.fromEntries(names.map((name) => [name, value(name)])) as Record<K, V>;
+
+type CountTree = Record<string, number>;
+
+/** Adds numbers to those of the same name, in groups too, or subtracts them (`by` is -1). */
+export function addCounts<T extends object>(sum: T, counts: T, by: 1 | -1): void {
+  const sums = sum as CountTree;
+  for (const [name, count] of Object.entries(counts as Record<string, number | CountTree>)) {
+    if (typeof count === 'number') sums[name] = (sums[name] ?? 0) + by * count;
+    else addCounts(sums[name] as unknown as CountTree, count, by);
+  }
+}
