@@ -1,7 +1,7 @@
 // Reads API objects: the one adapter from plain objects (JSON, YAML or protobuf) to the model.
 //
 // It reads an object as a controller does: through Go's decoder (json-fields.ts) and the defaults
-// of the API (pkg/apis/core/v1 and pkg/apis/discovery/v1 of kubernetes@v1.36.3). json.Fields that the
+// of the API (pkg/apis/core/v1 and pkg/apis/discovery/v1 of kubernetes@v1.36.3). Fields that the
 // auditor does not use are ignored. Model objects share values with the raw object, so the caller
 // must not change it afterwards.
 
