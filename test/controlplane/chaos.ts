@@ -7,6 +7,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import {
   createReadStream,
+  existsSync,
   mkdirSync,
   mkdtempSync,
   readFileSync,
@@ -18,6 +19,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 import type { Source } from '../../src/cluster/files/recording.ts';
+import { verifyReplays } from '../verify/compare.ts';
 import type { Found, Tally } from './auditor.ts';
 import { awaitSoon, program, report, say, secondsSince, startAuditor } from './auditor.ts';
 import { disrupt } from './chaos/disruptions.ts';
@@ -27,6 +29,7 @@ import { checkReplay } from './chaos/replayed.ts';
 import { runOperations } from './chaos/operations.ts';
 import type { Disagreement } from './chaos/oracle.ts';
 import { disagreements } from './chaos/oracle.ts';
+import { joinRounds } from './chaos/rounds.ts';
 import type { Probe } from './chaos/store-log.ts';
 import { shrink } from './chaos/shrink.ts';
 import { startStoreLog } from './chaos/store-log.ts';
@@ -55,7 +58,12 @@ interface Notes extends Disrupted {
   readonly operations: Readonly<Record<string, number>>;
 }
 
-const files = { store: 'store.ndjson.gz', record: 'record.ndjson.gz' };
+const files = {
+  store: 'store.ndjson.gz',
+  record: 'record.ndjson.gz',
+  /** With the rules of nodes. */
+  nodes: 'nodes.ndjson.gz',
+};
 
 /** Seconds of the settle window. */
 const settle = 10;
@@ -237,6 +245,7 @@ async function performWithNodes(cast: Cast, folder: string, tally: Tally): Promi
       const before = await awaitConform(all, 120);
       if (before.length > 0) throw new Error(before.join());
       await perform(cast, folder, all.outside.get);
+      await joinRounds(join(folder, files.record), all.nodes, join(folder, files.nodes));
       const wrong = await awaitConform(all, 120);
       const { standing, resolved } = await all.outside.findings();
       wrong.push(...standing.map((found) => JSON.stringify(found)));
@@ -301,6 +310,15 @@ async function check(folder: string): Promise<Checked[]> {
     const { findings, wrong } = await checkReplay(open(name), notes.settle, notes.outages);
     const title = `chaos, seed ${notes.seed}: replay of ${name}: ${findings.length} findings`;
     checked.push({ line: `${title}, ${counted(wrong)}`, wrong: texts(wrong) });
+  }
+  for (const name of Object.values(files).filter((one) => existsSync(join(folder, one)))) {
+    const options = { settle: notes.settle };
+    const { disagreements: all, ...counts } = await verifyReplays(open(name), options);
+    const { events, findings, readings } = counts;
+    const sums = `${events} events, ${findings} findings, ${readings} readings of nodes`;
+    const what = `${sums}, ${all.length} disagreements`;
+    const title = `chaos, seed ${notes.seed}: reference auditor on ${name}`;
+    checked.push({ line: `${title}: ${what}`, wrong: all });
   }
   return checked;
 }

@@ -3,9 +3,11 @@
 
 import type { Server, Socket } from 'node:net';
 import { connect, createServer } from 'node:net';
-import { readFileSync } from 'node:fs';
+import { appendFileSync, readFileSync } from 'node:fs';
+import { zstdDecompressSync } from 'node:zlib';
 
 import { defaultLimits } from '../../src/agent/collect.ts';
+import type { ScheduledAgent } from '../../src/agent/schedule.ts';
 import { createAgent } from '../../src/agent/schedule.ts';
 import type { Access } from '../../src/agent/server.ts';
 import { createAgentServer } from '../../src/agent/server.ts';
@@ -61,11 +63,36 @@ export interface QuickAgent {
   readonly podCIDRs: readonly string[];
   /** A file. */
   readonly proxyConfig: string;
+  /** A file for the rules of each round, as lines of a recording. */
+  readonly rounds: string;
   readonly interval: number;
   readonly share: number;
   readonly host: string;
   readonly port: number;
   readonly access: Access;
+}
+
+/** Writes the rules of each new round; `seenAt` is when its report could be read. */
+function createRoundLog({ node, rounds }: QuickAgent, { report }: ScheduledAgent): () => void {
+  let round = '';
+  const texts = new Map<string, string>();
+  return () => {
+    const published = report();
+    if (published === null || published.round === round || published.packed === null) return;
+    round = published.round;
+    const now = performance.now() / 1000;
+    const seenAt = Date.now() / 1000;
+    const at = Math.round((seenAt - now + published.at) * 1000) / 1000;
+    for (const { program, bytes } of published.packed.dumps) {
+      const { name: tool, family } = program;
+      const text = zstdDecompressSync(bytes).toString();
+      const rules = texts.get(tool) === text ? { unchanged: true } : { text };
+      texts.set(tool, text);
+      const line = { kind: 'node-rules', at, seenAt, node, tool };
+      const whole = { ...line, family: family === 'ip' ? 'IPv4' : 'IPv6', ...rules };
+      appendFileSync(rounds, `${JSON.stringify(whole)}\n`);
+    }
+  };
 }
 
 async function runAgent(settings: string): Promise<void> {
@@ -74,6 +101,7 @@ async function runAgent(settings: string): Promise<void> {
   const proxyConfig = { source, text: readFileSync(source, 'utf8') };
   const agent = createAgent({ ...others, proxyConfig, limits: defaultLimits });
   createAgentServer(agent, access).listen(port, host);
+  setInterval(createRoundLog(given, agent), 100);
   // For the test, which must know how long to wait.
   setInterval(() => {
     const { last, pause } = agent.cost();

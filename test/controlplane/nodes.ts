@@ -86,6 +86,8 @@ export interface NodeSpace {
   readonly podCIDR: string;
   readonly proxy: Running;
   readonly agent: Running;
+  /** The file with the rules of each round of the agent. */
+  readonly rounds: string;
   /** Seconds from one round of its agent to the next, as they are now. */
   readonly period: () => number;
   readonly stop: () => Promise<void>;
@@ -162,8 +164,9 @@ async function createNodeSpace(
   const node = `real-${mode}`;
   const proxied = await createProxiedSpace(options, { node, n, mode });
   const { space, address, podCIDR, proxy, file, begin, stop } = proxied;
+  const rounds = file('rounds.ndjson');
   const settings: QuickAgent = {
-    ...{ node, nodeIPs: [address], podCIDRs: [podCIDR], proxyConfig: file('proxy.yaml') },
+    ...{ rounds, node, nodeIPs: [address], podCIDRs: [podCIDR], proxyConfig: file('proxy.yaml') },
     ...{ interval, share: 3, host: address, port: agentPort, access },
   };
   const command = [process.execPath, script('inside.ts'), 'agent', JSON.stringify(settings)];
@@ -172,7 +175,7 @@ async function createNodeSpace(
     const said = /\{"last":(?<last>[\d.]+),"pause":(?<pause>[\d.]+)\}\s*$/.exec(agent.tail());
     return said === null ? interval : Number(said.groups?.last) + Number(said.groups?.pause);
   };
-  return { node, mode, space, address, podCIDR, proxy, agent, period, stop };
+  return { node, mode, space, address, podCIDR, proxy, agent, rounds, period, stop };
 }
 
 export const script = (name: string): string => join(import.meta.dirname, name);
@@ -206,13 +209,15 @@ export const kubeconfigOf = ({ ca, token }: ControlPlane): string =>
     contexts: [{ name: 'it', context: { cluster: 'it', user: 'proxy' } }],
   });
 
+export const clusterCIDR = '10.244.0.0/16';
+
 /** Its configuration; `kubeconfig` is a file. */
 export const proxyConfig = (node: string, mode: Mode, kubeconfig: string): object => ({
   apiVersion: 'kubeproxy.config.k8s.io/v1alpha1',
   kind: 'KubeProxyConfiguration',
   mode,
   hostnameOverride: node,
-  clusterCIDR: '10.244.0.0/16',
+  clusterCIDR,
   clientConnection: { kubeconfig },
   healthzBindAddress: '127.0.0.1:10256',
   metricsBindAddress: '127.0.0.1:10249',

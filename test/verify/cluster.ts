@@ -98,7 +98,7 @@ const cpuByZone = (nodes: Iterable<Node>): ZoneCapacity => {
   return { insufficient, cpuMillisByZone };
 };
 
-const grouped = <T>(items: Iterable<T>, keysOf: (item: T) => readonly string[]) => {
+const grouped = <T>(items: Iterable<T>, keysOf: (item: T) => Iterable<string>) => {
   const groups = new Map<string, T[]>();
   for (const item of items) {
     for (const key of new Set(keysOf(item))) groups.set(key, [...(groups.get(key) ?? []), item]);
@@ -109,7 +109,7 @@ const grouped = <T>(items: Iterable<T>, keysOf: (item: T) => readonly string[]) 
 const groupsOfPods = (pods: ReadonlyMap<Key, Pod>) => ({
   podsIn: Map.groupBy(pods.values(), ({ namespace }) => namespace),
   podsOn: Map.groupBy(pods.values(), ({ node }) => node),
-  podsAt: grouped(pods.values(), ({ ips }) => ips.map(canonicalIP)),
+  podsAt: grouped(pods.values(), addressesIn),
 });
 
 /** Everything that is asked of a cluster, computed from its maps. */
@@ -299,14 +299,25 @@ export function differencesOf(
   return found;
 }
 
+type Addressed = Pod | EndpointSlice | Endpoints;
+
+/** Objects do not change, so this is computed once for each. */
+const known = new WeakMap<Addressed, ReadonlySet<string>>();
+
 /** The canonical addresses that an object has or lists. */
-const addressesIn = (object: Pod | EndpointSlice | Endpoints): string[] => {
-  if ('ips' in object) return object.ips.map(canonicalIP);
-  if ('subsets' in object) {
-    return object.subsets.flatMap(({ addresses }) => addresses.map(({ ip }) => canonicalIP(ip)));
-  }
-  return object.endpoints.flatMap(({ addresses }) => addresses.map(canonicalIP));
-};
+function addressesIn(object: Addressed): ReadonlySet<string> {
+  const before = known.get(object);
+  if (before !== undefined) return before;
+  const texts =
+    'ips' in object
+      ? object.ips
+      : 'subsets' in object
+        ? object.subsets.flatMap(({ addresses }) => addresses.map(({ ip }) => ip))
+        : object.endpoints.flatMap(({ addresses }) => addresses);
+  const addresses = new Set(texts.map(canonicalIP));
+  known.set(object, addresses);
+  return addresses;
+}
 
 /** Heartbeats change nothing but the version. */
 const isSameNode = ({ before, after, gap }: Change<'nodes'>): boolean => {
@@ -315,29 +326,67 @@ const isSameNode = ({ before, after, gap }: Change<'nodes'>): boolean => {
   return isDeepStrictEqual({ ...before, resourceVersion }, after);
 };
 
+/** Services up to which an event is compared with all that it can touch. */
+const few = 60;
+
+/** With more Services, one in so many events is. */
+const sampled = 200;
+
 /**
  * The Services that an event can touch: of a Node all, of other objects those of its namespace. A
- * pod or Service also touches the namespaces that have one of its addresses.
+ * pod or Service also touches the namespaces that have one of its addresses. In a large cluster,
+ * most events touch those that they are about, and every 200th shows whether they touched others:
+ * a difference that is seen late begins late.
  */
-export function servicesTouched(before: View, after: View, change: Change): Set<Key> {
+export function servicesTouched(before: View, after: View, change: Change, index: number) {
   const all = new Set([...serviceKeys(before), ...serviceKeys(after)]);
   const { resource } = change;
-  if (resource === 'nodes') return isSameNode(change as Change<'nodes'>) ? new Set() : all;
-  const namespace = (change.after ?? change.before)?.namespace ?? '';
-  const namespaces = new Set([namespace]);
+  if (resource === 'nodes') return isSameNode(change as Change<'nodes'>) ? new Set<Key>() : all;
   const { listers } = after;
-  if (resource === 'pods' || resource === 'services') {
-    const pods =
-      resource === 'services'
-        ? listers.podsIn(namespace)
-        : [change.before as Pod | null, change.after as Pod | null].flatMap((pod) => pod ?? []);
-    const ips = new Set(pods.flatMap(addressesIn));
-    for (const ip of ips) for (const pod of listers.podsAt(ip)) namespaces.add(pod.namespace);
-    const others = [...listers.slices.values(), ...listers.endpoints.values()];
-    for (const object of resource === 'pods' ? others : []) {
-      if (namespaces.has(object.namespace)) continue;
-      if (addressesIn(object).some((ip) => ips.has(ip))) namespaces.add(object.namespace);
-    }
+  const pods =
+    resource === 'services'
+      ? listers.podsIn((change.after ?? change.before)?.namespace ?? '')
+      : resource === 'pods'
+        ? [change.before as Pod | null, change.after as Pod | null].flatMap((pod) => pod ?? [])
+        : [];
+  const ips = new Set(pods.flatMap((pod) => [...addressesIn(pod)]));
+  if (all.size > few && resource !== 'services' && index % sampled !== 0) {
+    return servicesAbout(before, after, change, ips);
+  }
+  const namespaces = new Set([(change.after ?? change.before)?.namespace ?? '']);
+  for (const ip of ips) for (const pod of listers.podsAt(ip)) namespaces.add(pod.namespace);
+  for (const object of resource === 'pods' ? listing(listers, ips) : []) {
+    namespaces.add(object.namespace);
   }
   return new Set([...all].filter((key) => namespaces.has(key.slice(0, key.indexOf('/')))));
+}
+
+/** Slices and Endpoints that list one of these addresses. */
+const listing = ({ slices, endpoints }: Listers, ips: ReadonlySet<string>) =>
+  [...slices.values(), ...endpoints.values()].filter((object) => {
+    const listed = addressesIn(object);
+    return [...ips].some((ip) => listed.has(ip));
+  });
+
+/** The Services that an event is about, by selectors, addresses and names. */
+function servicesAbout(
+  before: View,
+  { listers }: View,
+  change: Change,
+  ips: ReadonlySet<string>,
+): Set<Key> {
+  const objects = [change.before, change.after].flatMap((object) => object ?? []);
+  if (change.resource === 'endpoints') return new Set(objects.map(({ key }) => key));
+  if (change.resource === 'endpointslices') {
+    return new Set((objects as EndpointSlice[]).flatMap(servicesNamedBy));
+  }
+  const pods = [...(objects as Pod[]), ...[...ips].flatMap((ip) => listers.podsAt(ip))];
+  const selecting = pods.flatMap(({ namespace, labels }) => [
+    ...before.listers.servicesSelecting(namespace, labels),
+    ...listers.servicesSelecting(namespace, labels),
+  ]);
+  const listed = listing(listers, ips).flatMap((object) =>
+    'subsets' in object ? [object.key] : servicesNamedBy(object),
+  );
+  return new Set([...selecting.map(({ key }) => key), ...listed]);
 }

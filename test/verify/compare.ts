@@ -2,7 +2,6 @@
 // (test/apiserver), and compares every difference after every event, and every finding at the end.
 
 import type { Finding } from '../../src/audit/finding/catalogue.ts';
-import type { PendingDifference } from '../../src/audit/pending/pending.ts';
 import type { Auditor, AuditorEntry } from '../../src/auditor/auditor.ts';
 import { createAuditor } from '../../src/auditor/auditor.ts';
 import { replay } from '../../src/auditor/replay.ts';
@@ -13,13 +12,17 @@ import { auditSeed } from '../apiserver/auditing.ts';
 import { auditorDefaults } from '../build.ts';
 import type { ExpectedFinding } from './findings.ts';
 import { findingText } from './findings.ts';
+import type { Mutant } from './mutants.ts';
 import { createNodeHistory } from './nodes.ts';
 import type { Reference, ReferenceOptions } from './reference.ts';
 import { createReference } from './reference.ts';
+import { createReporter } from './reports.ts';
 
 export interface Result {
   events: number;
   findings: number;
+  /** Dumps of nodes, or reports of agents. */
+  readings: number;
   disagreements: string[];
 }
 
@@ -43,50 +46,9 @@ interface Run {
 const timeText = (at: number | null): string =>
   at === null ? 'never' : new Date(at * 1000).toISOString().slice(11, 23);
 
-/** A fault of the auditor that a comparison must report. */
-export interface Mutant {
-  readonly settle?: number;
-  readonly prepare?: (auditor: Auditor) => void;
-  readonly skips?: (entry: RecordingEntry) => boolean;
-}
-
-/** Changes every difference before its window starts. */
-const changed =
-  (change: (item: PendingDifference) => void) =>
-  ({ findings }: Auditor): void => {
-    const watch = findings.watch.bind(findings);
-    findings.watch = (item, ...words) => {
-      change(item);
-      watch(item, ...words);
-    };
-  };
-
-const isChange = (entry: RecordingEntry): boolean =>
-  entry.kind === 'event' && entry.event.type !== 'added';
-
-/** Called for each run, since some remember what they did. */
-export const mutants: Readonly<Record<string, () => Mutant>> = {
-  'another settle window': () => ({ settle: 2 }),
-  'a skipped event': () => {
-    let skipped = false;
-    const skips = (entry: RecordingEntry): boolean => !skipped && (skipped = isChange(entry));
-    return { skips };
-  },
-  'a wrong cause': () => ({
-    prepare: changed((item) => {
-      Object.assign(item, { cause: item.cause === null ? 'hand-edited' : null });
-    }),
-  }),
-  'a stale clock': () => ({
-    prepare: changed((item) => {
-      Object.assign(item, { since: item.since - 5 });
-    }),
-  }),
-};
-
 function createRun(options: ReferenceOptions, settle = options.settle): Run {
   const observed: Observed[] = [];
-  const result: Result = { events: 0, findings: 0, disagreements: [] };
+  const result: Result = { events: 0, findings: 0, readings: 0, disagreements: [] };
   const auditor = createAuditor({
     ...auditorDefaults,
     settle,
@@ -234,15 +196,22 @@ function wrongIn(want: ExpectedFinding, { opened, resolved }: Observed): string[
   return wrong;
 }
 
+interface RecordingOptions extends ReferenceOptions {
+  /** The rules of nodes reach the auditor as reports of agents, not as dumps. */
+  readonly agents?: boolean;
+}
+
 /** Replays a recording with both auditors. */
 export async function verifyRecording(
   source: Source,
-  options: ReferenceOptions,
+  { agents = false, ...options }: RecordingOptions,
   { settle, prepare, skips }: Mutant = {},
 ): Promise<Result> {
   const run = createRun(options, settle === undefined ? options.settle : options.settle + settle);
   const { reference, auditor } = run;
-  const nodes = createNodeHistory(reference);
+  const nodes = createNodeHistory(reference, agents);
+  const send = createReporter(auditor);
+  let differing = '';
   prepare?.(auditor);
   const entries = readRecording(source, () => undefined, {
     previousPod: (key) => reference.state.cluster.pods.get(key),
@@ -252,16 +221,46 @@ export async function verifyRecording(
       note(run, entry);
       reference.take(entry);
       nodes.take(entry);
-      if (skips?.(entry) !== true) yield entry;
+      const isOfNode = entry.kind === 'node-rules' || entry.kind === 'node-config';
+      const isSkipped = skips?.(entry) === true;
+      if (!isSkipped && !(agents && isOfNode)) yield entry;
+      if (!isSkipped && agents && entry.kind === 'node-rules') {
+        send(entry, reference.state.view?.listers.nodes.get(entry.node));
+      }
       compareDifferences(run);
+      const lines = nodes.compare(auditor.findings.open()).join('\n');
+      const { now } = reference.state;
+      if (lines !== differing && lines !== '') {
+        run.result.disagreements.push(
+          `${timeText(now)} findings (- reference, + auditor)\n${lines}`,
+        );
+      }
+      differing = lines;
     }
   }
   await replay(auditor, both(), { speed: Infinity, until: null });
   compareFindings(run);
   const onNodes = run.observed.filter(({ opened }) => opened.output === 'node');
   run.result.findings += onNodes.length;
-  run.result.disagreements.push(...nodes.check(onNodes, options.settle));
+  run.result.readings = nodes.readings();
+  run.result.disagreements.push(
+    ...nodes.check(onNodes.map(({ opened, resolved }) => resolved ?? opened)),
+  );
   return run.result;
+}
+
+/** Replays a recording. If it has rules of nodes, agents report these in a second replay. */
+export async function verifyReplays(
+  open: () => Source,
+  options: ReferenceOptions,
+  mutant: () => Mutant = () => ({}),
+): Promise<Result> {
+  const result = await verifyRecording(open(), options, mutant());
+  if (result.readings === 0) return result;
+  const reported = await verifyRecording(open(), { ...options, agents: true }, mutant());
+  result.readings += reported.readings;
+  result.disagreements.push(...reported.disagreements.map((text) => `by reports: ${text}`));
+  return result;
 }
 
 /** Lets differences open in the reference that the auditor has opened, if they may. */

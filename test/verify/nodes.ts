@@ -1,100 +1,185 @@
-// What the rules of nodes do, for the reference auditor: each dump is audited by a new model of
-// all nodes, which knows the present objects and dumps alone, and opens findings at once. The
-// history of these readings decides which findings of the auditor are possible, and which must
-// exist:
+// What the rules of nodes do, for the reference auditor: each dump is compared with everything that
+// is known at its moment, from nothing, and all earlier versions of all Services are kept. From
+// this history follows when each difference of a packet opens and which findings exist:
 //
-// - A finding opens after a settle window in which each reading, of at least two, shows trouble
-//   with
-//   its Service, or with any Service if it is about the whole node.
-// - If each reading of a window without a change of the Service shows trouble with it, a finding is
-//   open about the Service on the node, or about the node.
-// - A resolved finding is not shown by the reading of that moment, unless another one is open for
-//   it.
+// - The clock of a difference starts with the first reading that shows it, or with the latest change
+//   of its Service, if that is later, and again when it does more harm (docs/decisions/0002, 0020).
+// - It is due when readings of a whole window have shown it, and every version of the Service since
+//   its start.
+// - After each reading, the open findings of the auditor are those that follow from what is due, and
+//   each difference that is due is in a finding of its Service or of the node.
 //
-// Not checked: codes of the whole node, and whether a node is stale, which is about earlier states.
+// It shares the desired forwarding, the model of a node, the comparison of packets and the grouping
+// of differences with the program. Dumps reach the auditor as dumps, or as reports of agents.
+// Left out: `node-unlike-others`, which compares reports of many nodes.
 
-import type { Finding } from '../../src/audit/finding/catalogue.ts';
-import { createNodes } from '../../src/audit/node/nodes.ts';
-import { createProxyCache } from '../../src/audit/node/proxy-cache.ts';
-import { createPendingFindings } from '../../src/audit/pending/pending.ts';
+import { severityOf } from '../../src/audit/node/aggregate.ts';
+import { auditNode, differencesFrom } from '../../src/audit/node/audit-node.ts';
+import { desiredFindings, pendingItem } from '../../src/audit/node/node-findings.ts';
+import type { CurrentReading, DifferenceClock } from '../../src/audit/node/node-state.ts';
+import { newNodeState } from '../../src/audit/node/node-state.ts';
+import { observeDumps } from '../../src/audit/node/observation.ts';
+import type { PacketDifference } from '../../src/audit/node/packet-difference.ts';
+import type { ServiceVersion } from '../../src/audit/node/proxy-cache.ts';
+import { serviceOf } from '../../src/audit/node/staleness.ts';
+import type { Severity } from '../../src/audit/finding/catalogue.ts';
+import { bySeverity, isWorse } from '../../src/audit/finding/catalogue.ts';
 import type { AuditorEntry } from '../../src/auditor/auditor.ts';
-import type { Key, Listers } from '../../src/model/objects.ts';
-import type { ProxyConfig } from '../../src/model/proxy-config.ts';
-import type { RulesDump } from '../../src/rules/parse/rules-dump.ts';
+import type { NodeConfigEntry, NodeRulesEntry } from '../../src/cluster/decode/entry.ts';
+import type { Key, Listers, Resource } from '../../src/model/objects.ts';
 import { readRulesDump } from '../../src/rules/parse/rules-dump.ts';
-import { servicesNamedBy } from './cluster.ts';
+import { expectedForwarding, slicesByService } from '../../src/shadow/forwarding.ts';
+import { refusedNodePortAddress } from '../../src/shadow/proxy-node.ts';
 import type { Reference } from './reference.ts';
 
-/** The Services with trouble at one moment, each with its codes. */
-interface Reading {
-  readonly at: number;
-  readonly codes: ReadonlyMap<Key, ReadonlySet<string>>;
+/** A finding of the auditor, as far as it is compared. */
+interface NodeFindingTimes {
+  readonly namespace: string;
+  readonly service: string;
+  readonly code: string;
+  readonly severity: Severity;
+  readonly since: number;
+  readonly openedAt: number;
+  readonly resolvedAt: number | null;
+  readonly node: string | null;
 }
 
-interface NodeHistory {
-  readonly dumps: Map<string, RulesDump | 'unreadable'>;
-  config: Partial<ProxyConfig> | null;
-  readonly readings: Reading[];
-  /** What the latest reading was made of. */
-  made: string;
+interface ExpectedNodeFinding {
+  /** Service and code. */
+  readonly text: string;
+  /** null while a watch is gone: it opens when the watch is back. */
+  openedAt: number | null;
+  resolvedAt: number | null;
 }
 
-export interface ObservedFinding {
-  readonly opened: Finding;
-  readonly resolved: Finding | null;
+type NodeHistory = ReturnType<typeof createHistory>;
+
+const createHistory = (name: string) => ({
+  ...newNodeState(name),
+  isMarkedUnknown: false,
+  /** Of each finding that the grouping names, the one that it is part of. */
+  parts: new Map<string, ExpectedNodeFinding>(),
+  findings: [] as ExpectedNodeFinding[],
+});
+
+interface History {
+  readonly reference: Reference;
+  /** Whether the dumps are reports of agents. */
+  readonly agents: boolean;
+  readonly nodes: Map<string, NodeHistory>;
+  /** The first line about nodes has come. */
+  begun: boolean;
+  /** Lines from before the audit began. */
+  readonly early: Map<string, NodeConfigEntry | NodeRulesEntry>;
+  readonly current: Map<Key, Omit<ServiceVersion, 'until'>>;
+  readonly past: Map<Key, ServiceVersion[]>;
+  readings: number;
 }
 
-export function createNodeHistory({ state }: Reference) {
-  const nodes = new Map<string, NodeHistory>();
-  /** When each Service, or a slice of it, last changed. */
-  const changes: { readonly key: Key | null; readonly at: number }[] = [];
-  const nodeOf = (name: string): NodeHistory => {
-    const known = nodes.get(name);
-    if (known !== undefined) return known;
-    const made: NodeHistory = { dumps: new Map(), config: null, readings: [], made: '' };
-    nodes.set(name, made);
-    return made;
+export function createNodeHistory(reference: Reference, agents: boolean) {
+  const history: History = {
+    ...{ reference, agents, nodes: new Map(), begun: false, early: new Map() },
+    ...{ current: new Map(), past: new Map(), readings: 0 },
   };
   return {
+    readings: () => history.readings,
+    /** Takes an entry after the reference has taken it. */
     take(entry: AuditorEntry): void {
-      if (entry.kind === 'event') {
-        const { resource, object, at } = entry.event;
-        if (resource === 'nodes') changes.push({ key: null, at });
-        if (resource === 'services') changes.push({ key: object.key, at });
-        if (resource !== 'endpointslices') return;
-        for (const key of servicesNamedBy(object as never)) changes.push({ key, at });
-      } else if (entry.kind === 'node-config') {
-        const { mode, clusterCIDRs } = entry;
-        nodeOf(entry.node).config = { mode, ...(clusterCIDRs.length > 0 ? { clusterCIDRs } : {}) };
-      } else if (entry.kind === 'node-rules') {
-        const node = nodeOf(entry.node);
-        const source = `${entry.tool} ${entry.family}`;
-        if (entry.text !== null) node.dumps.set(source, parsed(entry.text, entry.family));
-        const { view, release, begun } = state;
-        if (!begun || view === null) return;
-        const made = `${String(changes.length)} ${entry.text === null ? '' : String(entry.at)}`;
-        const last = node.readings.at(-1);
-        const isSame = entry.text === null && last !== undefined && node.made === made;
-        const codes = isSame
-          ? last.codes
-          : codesOf(view.listers, release.minor, entry.node, node, entry.dumpedAt);
-        node.made = `${String(changes.length)} `;
-        node.readings.push({ at: entry.dumpedAt, codes });
+      if (entry.kind === 'node-config' || entry.kind === 'node-rules') takeLine(history, entry);
+      else if (entry.kind === 'event' && isProxied(entry.event.resource)) {
+        noteVersions(history, entry.event.at);
+      }
+      if (history.early.size > 0 && reference.state.begun) {
+        const early = [...history.early.values()];
+        history.early.clear();
+        for (const line of early) takeLine(history, line);
       }
     },
-    /** What is wrong with the findings of the auditor about nodes. */
-    check: (observed: readonly ObservedFinding[], settle: number): string[] =>
-      [...nodes].flatMap(([name, { readings }]) => {
-        const findings = observed.filter(({ opened }) => opened.node === name);
-        return [
-          ...findings.flatMap((it) => wrongIn(it, readings, findings, settle)),
-          ...missingIn(name, readings, findings, changes, settle),
-        ];
+    /** Compares the open findings of the auditor, after the same entry. */
+    compare: (open: readonly NodeFindingTimes[]): string[] =>
+      [...history.nodes.values()].flatMap((node) =>
+        compareOpen(
+          history,
+          node,
+          open.filter((it) => it.node === node.name),
+        ),
+      ),
+    /** Compares when findings were open, at the end. */
+    check: (observed: readonly NodeFindingTimes[]): string[] =>
+      [...history.nodes.values()].flatMap(({ name, findings }) => {
+        const got = observed
+          .filter((it) => it.node === name && it.code !== unlike)
+          .map((it) => `${textOf(it)} ${lifeText(it)}`);
+        const want = findings.map((it) => `${it.text} ${lifeText(it)}`);
+        return differing(want, got).map((line) => `node ${name}: ${line}`);
       }),
   };
 }
 
-function parsed(text: string, family: 'IPv4' | 'IPv6' | null): RulesDump | 'unreadable' {
+const unlike = 'node-unlike-others';
+
+const isProxied = (resource: Resource): boolean =>
+  resource === 'services' || resource === 'endpointslices';
+
+// --- versions ---
+
+/** Replaces what is known of all Services, and keeps what was. */
+function noteVersions({ reference, begun, current, past }: History, at: number): void {
+  const { view } = reference.state;
+  if (!begun || view === null) return;
+  const { services, slices } = view.listers;
+  const byService = slicesByService(slices.values());
+  for (const key of new Set([...current.keys(), ...services.keys(), ...byService.keys()])) {
+    const version = { service: services.get(key) ?? null, slices: byService.get(key) ?? [] };
+    const before = current.get(key) ?? { service: null, slices: [] };
+    const isSame =
+      before.service === version.service &&
+      before.slices.length === version.slices.length &&
+      version.slices.every((slice) => before.slices.includes(slice));
+    if (isSame) continue;
+    current.set(key, version);
+    past.set(key, [...(past.get(key) ?? []), { ...before, until: at }]);
+  }
+}
+
+// --- readings ---
+
+function nodeOf({ nodes }: History, name: string): NodeHistory {
+  const node = nodes.get(name) ?? createHistory(name);
+  nodes.set(name, node);
+  return node;
+}
+
+function takeLine(history: History, line: NodeConfigEntry | NodeRulesEntry): void {
+  const { reference, early, agents } = history;
+  const { begun, now } = reference.state;
+  const source = line.kind === 'node-rules' ? `${line.tool} ${line.family}` : '';
+  if (!begun) {
+    const isUnchanged = line.kind === 'node-rules' && line.text === null;
+    if (!isUnchanged && !agents) early.set(`${line.kind} ${line.node} ${source}`, line);
+    if (!agents) return;
+  }
+  const node = nodeOf(history, line.node);
+  if (!history.begun && begun) {
+    history.begun = true;
+    noteVersions(history, now);
+    history.past.clear();
+  }
+  if (line.kind === 'node-config') {
+    const { mode, clusterCIDRs } = line;
+    node.given = { mode, ...(clusterCIDRs.length > 0 ? { clusterCIDRs } : {}) };
+    return;
+  }
+  const { text, family } = line;
+  if (text !== null) node.dumps.set(source, parsed(text, family));
+  // An agent is asked when the audit has begun, and while the cluster is watched.
+  if (agents && (!begun || reference.isBlind('node'))) return;
+  const at = agents ? line.dumpedAt : Math.max(line.dumpedAt, now - (line.at - line.dumpedAt));
+  history.readings++;
+  readNode(history, node, at);
+}
+
+function parsed(text: string, family: 'IPv4' | 'IPv6' | null) {
   try {
     return readRulesDump(text, family);
   } catch {
@@ -102,98 +187,196 @@ function parsed(text: string, family: 'IPv4' | 'IPv6' | null): RulesDump | 'unre
   }
 }
 
-/** The codes that a new auditor finds at once, by Service; those of the whole node have no key. */
-function codesOf(
-  listers: Listers,
-  minor: number,
-  name: string,
-  { dumps, config }: NodeHistory,
+/** What is seen of a node; null: nothing can be known, `unread`: the agent cannot read the rules. */
+function observe({ reference, agents }: History, { name, dumps, given }: NodeHistory) {
+  const { view, release } = reference.state;
+  const node = view?.listers.nodes.get(name);
+  const read = [...dumps.values()].filter((dump) => dump !== 'unreadable');
+  const isUnread = read.length < dumps.size;
+  if (agents && isUnread) return 'unread';
+  if (view === null || node === undefined || isUnread) return null;
+  const seen = observeDumps(read, node, release.minor, agents ? {} : given);
+  const { rules, families, lacks } = seen;
+  if (agents && lacks.length > 0) return 'unread';
+  const config = { ...seen.config, minor: node.kubeletMinor ?? seen.config.minor };
+  const isRefused = config.mode === 'ipvs' || refusedNodePortAddress(config) !== null;
+  if (isRefused || lacks.length > 0) return null;
+  return { node, rules, config, families: agents ? new Set(['IPv4', 'IPv6']) : families };
+}
+
+type Observed = Exclude<ReturnType<typeof observe>, string | null>;
+
+/** The cluster as kube-proxies know it, with all that it was. */
+const proxiedOf = ({ services, slices }: Listers, past: History['past']) => ({
+  services,
+  slices: slicesByService(slices.values()),
+  past,
+  revision: () => 0,
+  changesSince: () => [],
+  apply: () => undefined,
+});
+
+function forwardingFor(
+  { node, rules, config, families }: Observed,
+  services: Parameters<typeof expectedForwarding>[0],
+  slices: Parameters<typeof expectedForwarding>[1],
+) {
+  const all = expectedForwarding(services, slices, node, config, rules.localAddresses);
+  return { ...all, frontends: all.frontends.filter(({ port }) => families.has(port.family)) };
+}
+
+function readNode(history: History, node: NodeHistory, at: number): void {
+  const { view } = history.reference.state;
+  const observed = observe(history, node);
+  if (observed === 'unread') {
+    node.isMarkedUnknown = true;
+    return;
+  }
+  if (view === null || observed === null) {
+    node.clocks.clear();
+    expect(history, node, [], at);
+    node.at = at;
+    return;
+  }
+  if (node.isMarkedUnknown) {
+    node.isMarkedUnknown = false;
+    node.at = null;
+    const open = openKeys(node);
+    for (const key of node.clocks.keys()) if (!open.has(key)) node.clocks.delete(key);
+  }
+  const proxied = proxiedOf(view.listers, history.past);
+  const forwarding = forwardingFor(observed, proxied.services.values(), proxied.slices);
+  const audit = auditNode({ forwarding, node: observed.node, rules: observed.rules });
+  const reading: CurrentReading = {
+    ...{ ...observed, proxied, audit, at, isSame: false, divergences: new Map() },
+    byService: Map.groupBy(audit.differences, (it) => serviceOf(proxied, it)),
+  };
+  startClocks(node, reading);
+  const due = dueIn(history, node, observed, reading);
+  expect(history, node, desiredFindings(node, reading, due), at);
+  node.at = at;
+}
+
+const openKeys = ({ open }: NodeHistory): ReadonlySet<string> =>
+  new Set([...open.values()].flatMap(({ finding }) => finding.differences.map(({ key }) => key)));
+
+function startClocks(node: NodeHistory, { audit, proxied, at }: CurrentReading): void {
+  const clocks = new Map<string, DifferenceClock>();
+  for (const difference of audit.differences) {
+    const { key } = difference;
+    const severity = severityOf(difference);
+    const known = node.clocks.get(key);
+    const changed = proxied.past.get(serviceOf(proxied, difference) ?? '')?.at(-1)?.until ?? 0;
+    const fresh = { before: Math.max(node.at ?? at, changed), since: Math.max(at, changed) };
+    const goesOn = known !== undefined && !isWorse(severity, known.severity);
+    clocks.set(key, { ...(goesOn ? known : { ...fresh, lag: null }), severity });
+  }
+  node.clocks.clear();
+  for (const [key, clock] of clocks) node.clocks.set(key, clock);
+}
+
+/** The differences that readings of a whole window and all versions of their Service have shown. */
+function dueIn(
+  { reference }: History,
+  node: NodeHistory,
+  observed: Observed,
+  { audit, proxied, at }: CurrentReading,
+): PacketDifference[] {
+  const { settle } = reference.state.options;
+  const isPast = ({ before, since }: DifferenceClock): boolean =>
+    settle === 0 || (at > since && at - before >= settle - 0.25);
+  const open = openKeys(node);
+  return audit.differences.filter((difference) => {
+    const { key } = difference;
+    const clock = node.clocks.get(key);
+    if (clock === undefined || !isPast(clock)) return false;
+    const service = serviceOf(proxied, difference);
+    if (open.has(key) || settle === 0 || service === null || key.endsWith(' claim')) return true;
+    const shows = ({ service: object, slices }: ServiceVersion): boolean => {
+      const services = object === null ? [] : [object];
+      const whole = { ...observed, families: new Set(['IPv4', 'IPv6']) };
+      const forwarding = forwardingFor(whole, services, new Map([[service, slices]]));
+      const { node: within, rules } = observed;
+      return differencesFrom({ forwarding, node: within, rules }).some((it) => it.key === key);
+    };
+    const versions = proxied.past.get(service) ?? [];
+    const free = versions.findLast((it) => it.until > clock.since && !shows(it))?.until;
+    if (free === undefined) return true;
+    node.clocks.set(key, { ...clock, before: free, since: free });
+    return isPast({ ...clock, before: free, since: free });
+  });
+}
+
+// --- findings ---
+
+/** Replaces the findings that must be open. */
+function expect(
+  { reference }: History,
+  node: NodeHistory,
+  desired: ReturnType<typeof desiredFindings>,
   at: number,
-): Reading['codes'] {
-  const settle = createPendingFindings({ window: 0, keep: 0 });
-  const proxied = createProxyCache(listers);
-  const nodes = createNodes({ listers, proxied, settle, window: 0, minor: () => minor });
-  if (config !== null) nodes.configure(name, config);
-  for (const [source, dump] of dumps) nodes.applyDump(name, source, dump, at);
-  const codes = new Map<Key, Set<string>>();
-  for (const { namespace, service, code } of settle.open()) {
-    const key = service === '' ? '' : `${namespace}/${service}`;
-    codes.set(key, (codes.get(key) ?? new Set()).add(code));
+): void {
+  const { open, parts, findings, name } = node;
+  const ids = new Set(desired.map(({ id }) => id));
+  for (const id of [...open.keys()].filter((one) => !ids.has(one))) {
+    open.delete(id);
+    const finding = parts.get(id);
+    parts.delete(id);
+    if (finding !== undefined && ![...parts.values()].includes(finding)) finding.resolvedAt = at;
   }
-  return codes;
+  for (const finding of desired) {
+    const { id, namespace, service, since } = finding;
+    const item = open.get(id)?.item ?? pendingItem(name, finding);
+    open.set(id, { item: Object.assign(item, { since, severity: finding.severity }), finding });
+    if (parts.has(id)) continue;
+    const text = textOf({ namespace, service, code: finding.difference.code });
+    const other = findings.findLast((it) => it.text === text && it.resolvedAt === null);
+    const openedAt = reference.isBlind('node') ? null : at;
+    const whole = other ?? { text, openedAt, resolvedAt: null };
+    if (other === undefined) findings.push(whole);
+    parts.set(id, whole);
+  }
 }
 
-const keyOf = ({ namespace, service }: Finding): Key =>
-  service === '' ? '' : `${namespace}/${service}`;
+const textOf = ({
+  namespace,
+  service,
+  code,
+}: Pick<NodeFindingTimes, 'namespace' | 'service' | 'code'>) => `${namespace}/${service} ${code}`;
 
-/** Whether a reading shows trouble with a Service; with any, if the key is empty. */
-const shows = ({ codes }: Reading, key: Key): boolean =>
-  key === '' ? codes.size > 0 : codes.has(key) || codes.has('');
+const timeText = (at: number | null): string =>
+  at === null ? '-' : new Date(at * 1000).toISOString().slice(11, 23);
 
-const isOpenAt = ({ opened, resolved }: ObservedFinding, at: number): boolean =>
-  opened.openedAt <= at && (resolved?.resolvedAt ?? Infinity) > at;
+const lifeText = ({ openedAt, resolvedAt }: Pick<ExpectedNodeFinding, 'openedAt' | 'resolvedAt'>) =>
+  `opened ${timeText(openedAt)} resolved ${timeText(resolvedAt)}`;
 
-const timeText = (at: number): string => new Date(at * 1000).toISOString().slice(11, 23);
+/** What is missing of one list, and what is too much in the other. */
+const differing = (want: readonly string[], got: readonly string[]): string[] => [
+  ...want.filter((line) => !got.includes(line)).map((line) => `- ${line}`),
+  ...got.filter((line) => !want.includes(line)).map((line) => `+ ${line}`),
+];
 
-function wrongIn(
-  one: ObservedFinding,
-  readings: readonly Reading[],
-  all: readonly ObservedFinding[],
-  settle: number,
+function compareOpen(
+  { reference }: History,
+  { name, parts, open }: NodeHistory,
+  observed: readonly NodeFindingTimes[],
 ): string[] {
-  const { opened, resolved } = one;
-  const { since, openedAt, code, node } = opened;
-  const key = keyOf(opened);
-  const name = `${timeText(openedAt)} ${node ?? ''} ${key} ${code} ${opened.cause ?? '-'}`;
-  const wrong: string[] = [];
-  const window = readings.filter(({ at }) => at >= since && at <= openedAt);
-  // The window begins with the last reading before it, and readings are not quite regular.
-  const before = readings.findLast(({ at }) => at < since)?.at ?? since;
-  const lasted = openedAt - before;
-  if (lasted < settle - 0.25) wrong.push(`${name}: opens after ${lasted.toFixed(2)} s`);
-  if (window.length < 2) wrong.push(`${name}: opens after ${window.length} readings`);
-  const free = window.find((reading) => !shows(reading, key));
-  if (free !== undefined) wrong.push(`${name}: the reading of ${timeText(free.at)} is as expected`);
-  const end = resolved?.resolvedAt ?? null;
-  if (end === null) return wrong;
-  const last = readings.find(({ at }) => at === end);
-  const isCovered = all.some((it) => it !== one && isOpenAt(it, end));
-  if (last?.codes.get(key)?.has(code) === true && !isCovered) {
-    wrong.push(`${name}: is resolved at ${timeText(end)}, and the reading still shows it`);
+  const known = observed.filter(({ code }) => code !== unlike);
+  // What opens after a time without a watch opens with it.
+  const isBlind = reference.isBlind('node');
+  for (const whole of parts.values()) {
+    const got = known.find((it) => textOf(it) === whole.text);
+    if (!isBlind) whole.openedAt ??= got?.openedAt ?? null;
   }
-  return wrong;
-}
-
-function missingIn(
-  name: string,
-  readings: readonly Reading[],
-  findings: readonly ObservedFinding[],
-  changes: readonly { readonly key: Key | null; readonly at: number }[],
-  settle: number,
-): string[] {
-  const keys = new Set(readings.flatMap(({ codes }) => [...codes.keys()]));
-  const missing: string[] = [];
-  for (const key of keys) {
-    const touched = changes.filter((it) => it.key === null || it.key === key || key === '');
-    let first: number | null = null;
-    let count = 0;
-    for (const reading of readings) {
-      const { at, codes } = reading;
-      if (!codes.has(key)) first = null;
-      const begin = first;
-      if (begin !== null && touched.some((it) => it.at > begin && it.at <= at)) first = null;
-      if (first === null) count = 0;
-      if (codes.has(key)) first ??= at;
-      count++;
-      if (first === null || count < 2 || at - first < settle) continue;
-      const isFound = findings.some(
-        (it) => isOpenAt(it, at) && ['', key].includes(keyOf(it.opened)),
-      );
-      if (isFound) continue;
-      const text = [...(codes.get(key) ?? [])].join(', ');
-      missing.push(`${timeText(at)} ${name} ${key} ${text}: shown since ${timeText(first)}`);
-      break;
-    }
-  }
-  return missing;
+  const wholes = new Set([...parts.values()].filter(({ openedAt }) => openedAt !== null));
+  const want = [...wholes].map((whole) => {
+    const items = [...open].flatMap(([id, { item }]) => (parts.get(id) === whole ? [item] : []));
+    const since = Math.min(...items.map((item) => item.since));
+    const [worst] = items.sort(bySeverity);
+    return `${whole.text} ${worst?.severity ?? ''} since ${timeText(since)} ${lifeText(whole)}`;
+  });
+  const got = known.map(
+    (it) => `${textOf(it)} ${it.severity} since ${timeText(it.since)} ${lifeText(it)}`,
+  );
+  return differing(want, got).map((line) => `node ${name}: ${line}`);
 }

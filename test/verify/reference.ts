@@ -82,6 +82,8 @@ const createState = (options: ReferenceOptions) => ({
   now: 0,
   /** The time of the latest entry. */
   at: 0,
+  /** Changes so far. */
+  events: 0,
   /** When a late event was last about a Service. */
   lateAt: new Map<Key, number>(),
   known: new Map<Key, Known[]>(),
@@ -275,7 +277,7 @@ function takeEvent(
     const before = state.view ?? viewOf(cluster);
     trackSlices(cluster, change);
     state.view = viewOf(cluster, change.resource, before);
-    const touched = servicesTouched(before, state.view, change);
+    const touched = servicesTouched(before, state.view, change, state.events++);
     const namespace = (change.after ?? change.before)?.namespace ?? '';
     for (const key of state.known.keys()) if (key.startsWith(`${namespace}/`)) touched.add(key);
     for (const key of touched) {

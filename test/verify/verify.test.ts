@@ -3,7 +3,8 @@
 
 import { afterEach, describe, expect, test, vi } from 'vitest';
 
-import { mutants } from './compare.ts';
+import { mutants, nodeMutants } from './mutants.ts';
+import { verifyNodeScenario } from './node-scenarios.ts';
 import { main, verifyScenario } from './verify.ts';
 
 afterEach(() => {
@@ -28,6 +29,26 @@ describe('the auditor and the reference auditor', () => {
     const { events, disagreements } = await verifyScenario(name);
     expect(disagreements.join('\n')).toBe('');
     expect(events).toBeGreaterThan(0);
+  });
+});
+
+const nodeScenarios = [
+  'endpoint-missing-from-the-rules.txt',
+  'stale-endpoint-in-the-rules.txt',
+  'two-faults-at-once.txt',
+];
+
+describe('the auditor and the reference auditor, by dumps and by reports of agents,', () => {
+  test.each(nodeScenarios)('agree on the node of %s', async (name) => {
+    const { readings, findings, disagreements } = await verifyNodeScenario(name);
+    expect(disagreements.join('\n')).toBe('');
+    expect(readings).toBeGreaterThan(0);
+    expect(findings).toBeGreaterThan(0);
+  });
+
+  test.each(Object.entries(nodeMutants))('disagree about a node with %s', async (_, mutant) => {
+    const { disagreements } = await verifyNodeScenario('two-faults-at-once.txt', mutant);
+    expect(disagreements.length).toBeGreaterThan(0);
   });
 });
 

@@ -5,7 +5,8 @@
 //                        [--lives COUNT [--first SEED]]
 //
 // It prints disagreements with the events around them, and last a line of JSON:
-// {"events":…,"findings":…,"disagreements":…}. It ends with 1 if there are disagreements, and with
+// {"events":…,"findings":…,"readings":…,"disagreements":…}. Rules of nodes reach the auditor
+// as dumps, and in a second replay as reports of their agents. It ends with 1 if there are disagreements, and with
 // 2 for wrong usage or if nothing was compared. A mutant is a fault of the auditor that must be
 // found: `--mutant list` names them. In lives with odd seeds, watches lose events and servers break
 // other promises.
@@ -22,8 +23,10 @@ import { epoch } from '../scenarios/api.ts';
 import type { Scenario } from '../scenarios/parse.ts';
 import { parseScenario } from '../scenarios/parse.ts';
 import { compile } from '../scenarios/play.ts';
-import type { Mutant, Result } from './compare.ts';
-import { mutants, verifyLife, verifyRecording } from './compare.ts';
+import type { Result } from './compare.ts';
+import { verifyLife, verifyRecording, verifyReplays } from './compare.ts';
+import type { Mutant } from './mutants.ts';
+import { mutants, nodeMutants } from './mutants.ts';
 
 const scenarioFolder = join(import.meta.dirname, '..', 'scenarios');
 
@@ -62,16 +65,18 @@ export const scenarioNames = (): string[] =>
 /** Disagreements that are printed of one source. */
 const most = 20;
 
-function add(total: Result, name: string, { events, findings, disagreements }: Result): void {
+function add(total: Result, name: string, result: Result): void {
+  const { events, findings, readings, disagreements } = result;
   total.events += events;
   total.findings += findings;
+  total.readings += readings;
   total.disagreements.push(...disagreements.map((text) => `${name}: ${text}`));
   for (const text of disagreements.slice(0, most)) console.log(`${name}: ${text}`);
   const more = disagreements.length - most;
   if (more > 0) console.log(`${name}: and ${more} more`);
 }
 
-const nothing = (): Result => ({ events: 0, findings: 0, disagreements: [] });
+const nothing = (): Result => ({ events: 0, findings: 0, readings: 0, disagreements: [] });
 
 interface Share {
   readonly first: number;
@@ -122,8 +127,9 @@ function flagsOf(words: readonly string[]) {
   if (settle === undefined || count === undefined || first === undefined) throw new Error('flags');
   if (numbers.some((number) => !(Number(number) >= 0))) throw new Error('Expected a number');
   const { mutant: name } = values;
-  const mutant = name === undefined ? (): Mutant => ({}) : mutants[name];
-  if (mutant === undefined) throw new Error(`Mutants: ${Object.keys(mutants).join(', ')}`);
+  const known = { ...mutants, ...nodeMutants };
+  const mutant = name === undefined ? (): Mutant => ({}) : known[name];
+  if (mutant === undefined) throw new Error(`Mutants: ${Object.keys(known).join(', ')}`);
   const { scenarios } = values;
   return { settle, scenarios, lives: { first, count }, mutant, positionals };
 }
@@ -134,8 +140,8 @@ export async function main(words: readonly string[]): Promise<0 | 1 | 2> {
   try {
     const { settle, scenarios, lives, mutant, positionals } = flagsOf(words);
     for (const path of positionals) {
-      const source = { name: path, bytes: createReadStream(path) };
-      add(total, path, await verifyRecording(source, { settle }, mutant()));
+      const open = () => ({ name: path, bytes: createReadStream(path) });
+      add(total, path, await verifyReplays(open, { settle }, mutant));
     }
     for (const name of scenarios ? scenarioNames() : []) {
       add(total, name, await verifyScenario(name, mutant()));
@@ -151,8 +157,9 @@ export async function main(words: readonly string[]): Promise<0 | 1 | 2> {
     console.error(error instanceof Error ? error.message : error);
     return 2;
   }
-  const { events, findings, disagreements } = total;
-  console.log(JSON.stringify({ events, findings, disagreements: disagreements.length }));
+  const { events, findings, readings, disagreements } = total;
+  const sums = { events, findings, readings, disagreements: disagreements.length };
+  console.log(JSON.stringify(sums));
   if (events === 0) return 2;
   return disagreements.length === 0 ? 0 : 1;
 }
