@@ -45,6 +45,9 @@ function rulesIn(dumps: readonly CollectedDump[]) {
 /** The agents of all nodes: each line about rules becomes a report to the auditor. */
 export function createReporter(auditor: Auditor) {
   const dumps = new Map<string, Map<string, CollectedDump>>();
+  /** Nodes whose last report was not enough: outcomes belong to one round. */
+  const short = new Set<string>();
+  let round = 0;
   return (line: NodeRulesEntry, node: Node | undefined): void => {
     const own = dumps.get(line.node) ?? new Map<string, CollectedDump>();
     dumps.set(line.node, own);
@@ -63,20 +66,28 @@ export function createReporter(auditor: Auditor) {
     const text = JSON.stringify(createReport(null, facts, { states: {}, problems }, rules));
     const hash = createHash('sha256').update(text);
     for (const { bytes } of all) hash.update(bytes);
+    const digest = hash.digest('hex');
+    const later = `${digest} ${round++}`;
     let needed: readonly Packet[] = [];
     const entry: NodeReportEntry = {
       ...{ kind: 'node-report', at: line.at, node: line.node, seenAt: line.dumpedAt, lasting },
-      ...{ version: hash.digest('hex'), report: readReport(JSON.parse(text)), outcomes: null },
+      ...{
+        version: short.has(line.node) ? later : digest,
+        report: readReport(JSON.parse(text)),
+        outcomes: null,
+      },
       onNeed: (packets) => void (needed = packets),
     };
     auditor.take(entry);
+    short.delete(line.node);
     if (needed.length === 0 || rules === null) return;
+    short.add(line.node);
     const walked = encodeOutcomes(needed.map(walkerAt(rules, facts)));
     const outcomes = decodeOutcomes(JSON.parse(JSON.stringify(walked)));
     const pairs = needed.flatMap((packet, at) => {
       const outcome = outcomes[at];
       return outcome === undefined ? [] : [[packetText(packet), outcome] as const];
     });
-    auditor.take({ ...entry, outcomes: new Map(pairs), onNeed: () => undefined });
+    auditor.take({ ...entry, version: later, outcomes: new Map(pairs), onNeed: () => undefined });
   };
 }
