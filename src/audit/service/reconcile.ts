@@ -256,7 +256,8 @@ function carryOn(evaluation: UnitEvaluation, item: ServiceDifference, difference
   const kept = item.shown ? null : item.cause;
   // A change that wakes no controller may end what the input showed as the cause.
   const isWoken = item.output === 'input' || work.wakes.has(item.output as ServiceOutput);
-  const asleep = item.shown && !isWoken ? work.blindSpot : null;
+  const isEnded = item.shown && item.cause !== difference.hindrance;
+  const asleep = isEnded && !isWoken ? work.blindSpot : null;
   const known = kept ?? difference.cause ?? asleep;
   const cause = known ?? difference.hindrance ?? likely;
   const isOtherCause = cause !== item.cause;

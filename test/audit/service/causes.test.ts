@@ -23,6 +23,7 @@ import {
   pod,
   port,
   service,
+  servicePort,
   slice,
   sliceLabels,
   storeOf,
@@ -180,6 +181,16 @@ const cases: Readonly<Record<Cause, { certain?: Case[]; likely?: Case[]; not: Ca
         [
           [8, node({ zone: 'zone-b' })],
           [9, listing(atOther)],
+        ],
+      ],
+      [
+        'an endpoint is left in a slice with the ports of before, and then its Node goes',
+        'slice-endpoint-unexpected',
+        one,
+        [
+          [8, service({ ports: [servicePort({ targetPort: 8081 })] })],
+          [8.1, slice({ name: 'web-2', ports: [port({ port: 8081 })] })],
+          [9, node(), 'deleted'],
         ],
       ],
       [
