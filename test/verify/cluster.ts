@@ -329,7 +329,7 @@ const isSameNode = ({ before, after, gap }: Change<'nodes'>): boolean => {
 /** Services up to which an event is compared with all that it can touch. */
 const few = 60;
 
-/** With more Services, one in so many events is. */
+/** With more Services, one in this number of events is. */
 const sampled = 200;
 
 /**

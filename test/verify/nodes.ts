@@ -2,12 +2,13 @@
 // is known at its moment, from nothing, and all earlier versions of all Services are kept. From
 // this history follows when each difference of a packet opens and which findings exist:
 //
-// - The clock of a difference starts with the first reading that shows it, or with the latest change
-//   of its Service, if that is later, and again when it does more harm (docs/decisions/0002, 0020).
+// - The clock of a difference starts with the first reading that shows it, or with the latest
+//   change of its Service, if that is later, and again when it does more harm
+//   (docs/decisions/0002, 0020).
 // - It is due when readings of a whole window have shown it, and every version of the Service since
 //   its start.
-// - After each reading, the open findings of the auditor are those that follow from what is due, and
-//   each difference that is due is in a finding of its Service or of the node.
+// - After each reading, the open findings of the auditor are those that follow from what is due,
+//   and each difference that is due is in a finding of its Service or of the node.
 //
 // It shares the desired forwarding, the model of a node, the comparison of packets and the grouping
 // of differences with the program. Dumps reach the auditor as dumps, or as reports of agents.
@@ -187,7 +188,7 @@ function parsed(text: string, family: 'IPv4' | 'IPv6' | null) {
   }
 }
 
-/** What is seen of a node; null: nothing can be known, `unread`: the agent cannot read the rules. */
+/** What is seen of a node; null: nothing can be known, `unread`: the agent cannot read it. */
 function observe({ reference, agents }: History, { name, dumps, given }: NodeHistory) {
   const { view, release } = reference.state;
   const node = view?.listers.nodes.get(name);

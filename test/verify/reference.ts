@@ -346,8 +346,16 @@ function evaluate(state: State, key: Key, given: Effect): void {
     next.push(start(state, key, found, existing, replaced, effect));
   }
   for (const one of left) close(one, now);
-  if (next.length === 0) state.known.delete(key);
-  else state.known.set(key, next);
+  if (next.length > 0) {
+    state.known.set(key, next);
+    return;
+  }
+  state.known.delete(key);
+  if (service.service === null && service.endpoints === null && service.slices.length === 0) {
+    // syncService of pkg/controller/endpointslice forgets what it wrote for a deleted Service.
+    cluster.wokenAt.delete(key);
+    cluster.slicesChangedAt.delete(key);
+  }
 }
 
 function restart(state: State, one: Known, changes: Partial<Known>): void {

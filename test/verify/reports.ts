@@ -1,5 +1,5 @@
-// Makes reports of an agent from the dumps of a recording, by the agent's own code, and answers what
-// the auditor asks about packets.
+// Makes reports of an agent from the dumps of a recording, by the agent's own code, and answers
+// what the auditor asks about packets.
 
 import { createHash } from 'node:crypto';
 

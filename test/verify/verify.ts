@@ -5,11 +5,11 @@
 //                        [--lives COUNT [--first SEED]]
 //
 // It prints disagreements with the events around them, and last a line of JSON:
-// {"events":…,"findings":…,"readings":…,"disagreements":…}. Rules of nodes reach the auditor
-// as dumps, and in a second replay as reports of their agents. It ends with 1 if there are disagreements, and with
-// 2 for wrong usage or if nothing was compared. A mutant is a fault of the auditor that must be
-// found: `--mutant list` names them. In lives with odd seeds, watches lose events and servers break
-// other promises.
+// {"events":…,"findings":…,"readings":…,"disagreements":…}. Rules of nodes reach the auditor as
+// dumps, and in a second replay as reports of their agents. It ends with 1 if there are
+// disagreements, and with 2 for wrong usage or if nothing was compared. A mutant is a fault of the
+// auditor that must be found: `--mutant list` names them. In lives with odd seeds, watches lose
+// events and servers break other promises.
 
 import { once } from 'node:events';
 import { createReadStream, readdirSync, readFileSync } from 'node:fs';
