@@ -3,12 +3,15 @@
 
 import { createReadStream, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 
 import { describe, expect, test } from 'vitest';
 
 import type { Source } from '../../src/cluster/files/recording.ts';
+import { resources } from '../../src/model/objects.ts';
 import type { Found } from '../controlplane/auditor.ts';
 import { arrivalsOf, readHistory } from '../controlplane/chaos/history.ts';
+import type { Outage } from '../controlplane/chaos/oracle.ts';
 import { disagreements } from '../controlplane/chaos/oracle.ts';
 import { checkReplay } from '../controlplane/chaos/replayed.ts';
 
@@ -70,5 +73,44 @@ describe('the oracle', () => {
     const early = (findings: Found[]) =>
       findings.map((found) => ({ ...found, since: found.since - 1000 }));
     expect(await ask(early)).toContain('false');
+  });
+
+  test('counts no time before every resource is listed', async () => {
+    const lines = (kind: string, at: number, resource: string) => ({ kind, at, resource });
+    const early = ['nodes', 'services', 'pods'].map((it) => lines('synced', 1001, it));
+    const late = ['endpoints', 'endpointslices'].map((it) => lines('synced', 1060, it));
+    const header = { kind: 'header', format: 1, at: 1000, kubernetes: 'v1.36.3', resources };
+    const all = [header, ...early, ...late, { kind: 'end', at: 1100 }];
+    const text = all.map((line) => `${JSON.stringify(line)}\n`).join('');
+    const source = { name: 'slow list', bytes: Readable.from([Buffer.from(text)]) };
+    const history = await readHistory(source, false);
+    expect(arrivalsOf(history).latest(0)).toBe(1060);
+  });
+
+  describe('about a slice that is deleted by hand, and comes back after 38 s', () => {
+    const deleted = {
+      title: 'slice, deleted',
+      service: 'fleet-a/service-96',
+      output: 'endpointslices',
+      codes: ['slice-endpoint-missing'],
+      object: 'endpointslices fleet-a/service-96-xd6fq',
+      revision: 18691,
+    };
+    const kindsOf = async (fault: typeof deleted, outages: readonly Outage[]) => {
+      const source = open('slice-that-comes-back-under-another-name.ndjson.gz')();
+      const history = await readHistory(source, true);
+      const times = arrivalsOf(history);
+      const evidence = { history, times, faults: [fault], outages, settle, findings: [] };
+      return new Set(disagreements(evidence).map(({ kind }) => kind));
+    };
+
+    test('misses a finding if it could be seen for all of the time', async () => {
+      expect(await kindsOf(deleted, [])).toEqual(new Set(['missed', 'unseen']));
+    });
+
+    test('misses none if it came back under another name before it could be seen', async () => {
+      const outage = { from: 1795427896.9, to: 1795427910.5 };
+      expect(await kindsOf(deleted, [outage])).toEqual(new Set());
+    });
   });
 });

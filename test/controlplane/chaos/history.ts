@@ -28,7 +28,7 @@ import { readRecording } from '../../../src/cluster/files/recording.ts';
 import { createStore } from '../../../src/cluster/store/store.ts';
 import { canonicalIP } from '../../../src/model/ip.ts';
 import type { Change, EndpointSlice, Key, Node } from '../../../src/model/objects.ts';
-import { resources } from '../../../src/model/objects.ts';
+import { label, resources } from '../../../src/model/objects.ts';
 import { defaultMaxEndpointsPerSlice } from '../../../src/shadow/endpointslice.ts';
 import { newestRelease, releaseOf } from '../../../src/shadow/release.ts';
 import type { Probe } from './store-log.ts';
@@ -49,18 +49,22 @@ export interface Spell {
 }
 
 /** A version of one object. */
-interface Stamp {
+export interface Stamp {
   readonly revision: number;
   /** When the log received it, in Unix seconds. */
   readonly at: number;
   /** `resource namespace/name`. */
   readonly object: string;
+  /** `namespace/name` of the Service that a slice belongs to; of other objects their own. */
+  readonly owner: Key;
+  readonly isDeletion: boolean;
 }
 
 export interface History {
   readonly spells: readonly Spell[];
   /** In the order of their versions. */
   readonly stamps: readonly Stamp[];
+  /** When every resource was listed, in Unix seconds. Nothing can be known before. */
   readonly begin: number;
   readonly end: number;
 }
@@ -207,6 +211,8 @@ const isSameNode = (a: Node | null, b: Node | null): boolean =>
   a.controlPlane === b.controlPlane &&
   a.cpuMillis === b.cpuMillis;
 
+const serviceNameOf = ({ labels }: EndpointSlice): string => labels[label.serviceName] ?? '';
+
 /**
  * Reads a recording; throws for an object that cannot be read. The log of a store is in the order
  * of its versions. In another recording, of five watches, the order of arrival counts: a version is
@@ -224,20 +230,23 @@ export async function readHistory(source: Source, isStore: boolean): Promise<His
   const previousPod = (key: string) => truth.store.listers.pods.get(key);
   for await (const entry of readRecording(source, onProblem, { previousPod })) {
     if (entry.kind === 'header') {
-      begin = entry.at;
       const release = releaseOf(entry.kubernetes ?? '') ?? newestRelease;
       truth = { ...truth, context: { ...truth.context, release } };
     } else if (entry.kind === 'synced') {
-      left.delete(entry.resource);
-      if (left.size === 0) evaluateAll(truth, 0);
+      if (!left.delete(entry.resource) || left.size > 0) continue;
+      begin = entry.at;
+      evaluateAll(truth, 0);
     } else if (entry.kind === 'end') end = entry.at;
     else if (entry.kind === 'event') {
       const { event } = entry;
-      const { resource, object, at } = event;
+      const { resource, type, object, at } = event;
       const revision = isStore ? Number(object.resourceVersion) : stamps.length + 1;
       const change = truth.store.apply(event);
       if (left.size > 0) continue;
-      stamps.push({ revision, at, object: `${resource} ${object.key}` });
+      const name = resource === 'endpointslices' ? serviceNameOf(object as EndpointSlice) : '';
+      const owner = name === '' ? object.key : `${object.namespace}/${name}`;
+      const isDeletion = type === 'deleted';
+      stamps.push({ revision, at, object: `${resource} ${object.key}`, owner, isDeletion });
       if (change === null) continue;
       for (const key of touchedBy(truth, change)) evaluate(truth, key, revision);
     }

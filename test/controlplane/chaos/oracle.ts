@@ -13,7 +13,7 @@
 import type { Severity } from '../../../src/audit/finding/catalogue.ts';
 import { isWorse } from '../../../src/audit/finding/catalogue.ts';
 import type { Found } from '../auditor.ts';
-import type { History, Spell, Times } from './history.ts';
+import type { History, Spell, Stamp, Times } from './history.ts';
 
 /** An object that was spoilt by hand. */
 export interface InjectedFault {
@@ -158,14 +158,23 @@ function missedOf(evidence: Evidence, found: Map<string, Found[]>): Disagreement
   return missed;
 }
 
+/** The version that ends a fault. What was deleted comes back under another name. */
+function nextVersion({ stamps }: History, { object, service, output, revision }: InjectedFault) {
+  const isDeleted = stamps.findLast(
+    (it) => it.object === object && it.revision <= revision,
+  )?.isDeletion;
+  const isNext = (stamp: Stamp): boolean =>
+    stamp.object === object ||
+    (isDeleted === true && stamp.owner === service && stamp.object.startsWith(`${output} `));
+  return stamps.find((stamp) => stamp.revision > revision && isNext(stamp));
+}
+
 function unseenOf(evidence: Evidence, found: Map<string, Found[]>): Disagreement[] {
   const { history, times, faults, outages, settle } = evidence;
   const unseen: Disagreement[] = [];
   for (const fault of faults) {
-    const { title, service, output, codes, object, revision } = fault;
-    const next = history.stamps.find(
-      (stamp) => stamp.object === object && stamp.revision > revision,
-    );
+    const { title, service, output, codes, revision } = fault;
+    const next = nextVersion(history, fault);
     const from = times.latest(revision);
     const to = next === undefined ? history.end : times.earliest(next.revision);
     if (longestSeen(from, to, outages) < 2 * settle + confirmation) continue;

@@ -13,38 +13,28 @@ import type { Disagreement, Outage } from './oracle.ts';
 import { disagreements } from './oracle.ts';
 
 interface Replayed {
-  /** As they were when they opened. */
   readonly findings: readonly Found[];
   readonly wrong: readonly Disagreement[];
 }
 
-/** All findings of a replay, as they were when they opened, but with their ends. */
+/** A finding keeps these while it is open. */
+const identityOf = ({ namespace, service, output, code, cause, openedAt }: Finding): string =>
+  [namespace, service, output, code, cause, openedAt].join(' ');
+
+/** All findings of a replay: as they were last, with the time that they said first. */
 async function findingsOf(source: Source, settle: number): Promise<Found[]> {
-  const opened: { finding: Finding; resolvedAt: number | null }[] = [];
-  const auditor = createAuditor({
-    ...auditorDefaults,
-    settle,
-    onOpen: (finding) => void opened.push({ finding, resolvedAt: null }),
-    onResolve(finding) {
-      const { namespace, service, output, openedAt } = finding;
-      const isSame = (one: { finding: Finding; resolvedAt: number | null }): boolean =>
-        one.resolvedAt === null &&
-        one.finding.namespace === namespace &&
-        one.finding.service === service &&
-        one.finding.output === output &&
-        one.finding.openedAt === openedAt;
-      const all = opened.filter(isSame);
-      const own = all.find((one) => one.finding.code === finding.code) ?? all[0];
-      if (own === undefined) return;
-      own.resolvedAt = finding.resolvedAt;
-      // What it listed later is listed too.
-      own.finding = { ...finding, code: own.finding.code, since: own.finding.since };
-    },
-  });
+  const found = new Map<string, Finding>();
+  const update = (finding: Finding): void => {
+    const id = identityOf(finding);
+    found.set(id, { ...finding, since: found.get(id)?.since ?? finding.since });
+  };
+  const options = { ...auditorDefaults, settle, onOpen: update, onResolve: update };
+  const auditor = createAuditor(options);
   const previousPod = (key: string) => auditor.store.listers.pods.get(key);
   const entries = readRecording(source, () => undefined, { previousPod });
   await replay(auditor, entries, { speed: Infinity, until: null });
-  return opened.map(({ finding, resolvedAt }) => ({ ...finding, resolvedAt }));
+  for (const finding of auditor.findings.open()) update(finding);
+  return [...found.values()];
 }
 
 /** `open` gives the recording, each time from its beginning. */

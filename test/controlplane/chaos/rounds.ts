@@ -21,27 +21,31 @@ interface Line {
 const numberIn = (text: string, field: string): number =>
   Number(new RegExp(`"${field}":([\\d.]+)`).exec(text.slice(0, 200))?.[1]);
 
-async function* linesIn(path: string, field: string): AsyncGenerator<Line> {
+async function* linesIn(path: string, field: string): AsyncGenerator<Line, void> {
   if (!existsSync(path)) return;
   const bytes = createReadStream(path);
   const input = path.endsWith('.gz') ? bytes.pipe(createGunzip()) : bytes;
   for await (const text of createInterface({ input })) yield { at: numberIn(text, field), text };
 }
 
+async function takeLine(lines: AsyncGenerator<Line, void>): Promise<Line | null> {
+  const next = await lines.next();
+  return next.done === true ? null : next.value;
+}
+
 async function* joined(record: string, nodes: readonly RecordedNode[]): AsyncGenerator<string> {
   const rounds = nodes.map(({ rounds: path }) => linesIn(path, 'seenAt'));
-  const next = await Promise.all(rounds.map((lines) => lines.next()));
+  const next = await Promise.all(rounds.map(takeLine));
   for await (const { at, text } of linesIn(record, 'at')) {
     const isHeader = text.startsWith('{"kind":"header"');
     // Rules from before the recording come after its header.
     for (;;) {
-      const times = next.map((one) => (one.done === true ? Infinity : one.value.at));
-      const first = Math.min(...times);
+      const first = Math.min(...next.map((line) => line?.at ?? Infinity));
       if (isHeader || first > at) break;
-      const index = times.indexOf(first);
-      yield `${next[index]?.value?.text ?? ''}\n`;
+      const index = next.findIndex((line) => line?.at === first);
+      yield `${next[index]?.text ?? ''}\n`;
       const lines = rounds[index];
-      if (lines !== undefined) next[index] = await lines.next();
+      if (lines !== undefined) next[index] = await takeLine(lines);
     }
     yield `${text}\n`;
     for (const { node, mode } of isHeader ? nodes : []) {
