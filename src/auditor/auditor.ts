@@ -218,26 +218,21 @@ function* dispatch(state: State, entry: AuditorEntry): Steps {
   switch (entry.kind) {
     case 'event':
     case 'object':
-      yield* takeEvent(state, entry.event);
-      break;
+      return yield* takeEvent(state, entry.event);
     case 'header':
-      yield* takeHeader(state, entry);
-      break;
+      return yield* takeHeader(state, entry);
     case 'list':
       state.complete.add(entry.resource);
       break;
     case 'synced':
-      yield* completeList(state, entry.resource, entry.at);
-      break;
+      return yield* completeList(state, entry.resource, entry.at);
     case 'unreadable':
-      yield* takeUnreadable(state, 'type' in entry ? entry.type : null, entry.lost);
-      break;
+      return yield* takeUnreadable(state, 'type' in entry ? entry.type : null, entry.lost);
     case 'progress':
       state.progress.bookmark(entry.resource, entry.resourceVersion, entry.at);
       break;
     case 'watch':
-      yield* takeWatchState(state, entry);
-      break;
+      return yield* takeWatchState(state, entry);
     case 'node-config':
     case 'node-rules':
     case 'given-rules':
@@ -248,12 +243,11 @@ function* dispatch(state: State, entry: AuditorEntry): Steps {
       if (!state.progress.isBlind('node')) yield* state.nodeRules.takeAgentEntry(entry);
       break;
     case 'node-unseen':
-      yield* state.nodeRules.takeAgentEntry(entry);
-      break;
+      return yield* state.nodeRules.takeAgentEntry(entry);
     case 'clock':
       break;
     case 'end':
-      yield* finish(state, entry);
+      return yield* finish(state, entry);
   }
 }
 

@@ -18,7 +18,8 @@ export interface ObjectRef {
   readonly uid: string;
 }
 
-interface Meta {
+/** The metadata of every object. */
+export interface Meta {
   readonly key: Key;
   readonly namespace: string;
   readonly name: string;

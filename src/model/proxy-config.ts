@@ -1,6 +1,7 @@
 // How a kube-proxy is configured, as far as its rules follow from it, and the packets that are put
-// to rules. Fields of the KubeProxyConfiguration (k8s.io/kubernetes@v1.36.3 pkg/proxy/apis/config)
-// and the defaults of its v1alpha1 form and of cmd/kube-proxy/app/server_linux.go.
+// to rules, with their outcomes. Fields of the KubeProxyConfiguration (k8s.io/kubernetes@v1.36.3
+// pkg/proxy/apis/config) and the defaults of its v1alpha1 form and of
+// cmd/kube-proxy/app/server_linux.go.
 //
 // Left out: connections, timing, logging and metrics; IPVS, whose rules are in no dump.
 
@@ -45,3 +46,14 @@ export interface Packet {
   /** The interface by which it comes in, where that is known better than of the node. */
   readonly iif?: string;
 }
+
+/** The outcome of a packet; with `pass` it continues untranslated. */
+export type ExpectedOutcome =
+  | { readonly kind: 'reject' | 'drop' | 'pass' }
+  | {
+      readonly kind: 'endpoints';
+      /** By `ip:port`, all with the same probability: whether its packets are masqueraded. */
+      readonly endpoints: ReadonlyMap<string, boolean>;
+      /** For this long a source keeps its endpoint; null without session affinity. */
+      readonly affinitySeconds: number | null;
+    };

@@ -16,7 +16,7 @@
 
 import { familyOf, isWithinAny } from '../model/ip.ts';
 import { type EndpointSlice, type Key, label, type Node, type Service } from '../model/objects.ts';
-import type { Packet, Protocol, ProxyConfig } from '../model/proxy-config.ts';
+import type { ExpectedOutcome, Packet, Protocol, ProxyConfig } from '../model/proxy-config.ts';
 import { type ProxyNode, proxyNode } from './proxy-node.ts';
 import { type ProxiedPort, proxiedPorts, type ProxyRules, proxyRules } from './service-port.ts';
 import type { ProxyEndpoint, UsableEndpoints } from './topology.ts';
@@ -37,17 +37,6 @@ export interface Frontend {
   readonly protocol: Protocol;
   readonly dport: number;
 }
-
-/** The outcome of a packet; with `pass` it continues untranslated. */
-export type ExpectedOutcome =
-  | { readonly kind: 'reject' | 'drop' | 'pass' }
-  | {
-      readonly kind: 'endpoints';
-      /** By `ip:port`, all with the same probability: whether its packets are masqueraded. */
-      readonly endpoints: ReadonlyMap<string, boolean>;
-      /** For this long a source keeps its endpoint; null without session affinity. */
-      readonly affinitySeconds: number | null;
-    };
 
 interface PacketExpectation {
   /** Each of them is right; empty if the outcome is not known. */

@@ -8,7 +8,7 @@ import { describe, expect, test } from 'vitest';
 import { label } from '../../src/model/objects.ts';
 import type { Packet, Protocol } from '../../src/model/proxy-config.ts';
 import { defaultProxyConfig } from '../../src/model/proxy-config.ts';
-import type { ExpectedOutcome } from '../../src/shadow/forwarding.ts';
+import type { ExpectedOutcome } from '../../src/model/proxy-config.ts';
 import { expectedForwarding, slicesByService } from '../../src/shadow/forwarding.ts';
 import { endpoint, node, service, servicePort, slice } from '../build.ts';
 import type { PacketLine, Seen } from '../nodes/folder.ts';

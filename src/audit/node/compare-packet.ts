@@ -16,11 +16,11 @@
 
 import { type Address, formatAddress, ipOf, isWithinAny, parseCIDR } from '../../model/ip.ts';
 import type { Node } from '../../model/objects.ts';
-import type { Packet } from '../../model/proxy-config.ts';
+import type { ExpectedOutcome, Packet } from '../../model/proxy-config.ts';
 import type { PacketField } from '../../rules/ruleset.ts';
 import type { TraceStep } from '../../rules/walk/walk-state.ts';
 import type { Destination, OutcomeShare, PacketOutcome } from '../../rules/walk/walk.ts';
-import type { ExpectedOutcome, Forwarding } from '../../shadow/forwarding.ts';
+import type { Forwarding } from '../../shadow/forwarding.ts';
 
 /**
  * - missing: an endpoint that must be used is not

@@ -6,7 +6,7 @@
 
 import { getOrInsert } from '../../model/collections.ts';
 import type { PacketOutcome } from '../../rules/walk/walk.ts';
-import type { ExpectedOutcome } from '../../shadow/forwarding.ts';
+import type { ExpectedOutcome } from '../../model/proxy-config.ts';
 import type { Deviation } from './compare-packet.ts';
 import { ends, isKubernetesRule, rounding, translationStep } from './compare-packet.ts';
 import type {

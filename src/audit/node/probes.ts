@@ -5,8 +5,8 @@ import { getOrInsert } from '../../model/collections.ts';
 import type { CIDR, IPFamily } from '../../model/ip.ts';
 import { addressIn, everything, isWithinAny, parseCIDR } from '../../model/ip.ts';
 import type { Node } from '../../model/objects.ts';
-import type { Packet } from '../../model/proxy-config.ts';
-import type { ExpectedOutcome, Forwarding, Frontend } from '../../shadow/forwarding.ts';
+import type { ExpectedOutcome, Packet } from '../../model/proxy-config.ts';
+import type { Forwarding, Frontend } from '../../shadow/forwarding.ts';
 import type { Coverage, CoveredProperty, PacketClass } from './packet-difference.ts';
 import { packetClass } from './packet-difference.ts';
 

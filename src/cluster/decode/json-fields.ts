@@ -5,7 +5,7 @@
 // one. The file also reads what all kinds share in k8s.io/apimachinery: times, quantities, metadata
 // and references.
 
-import type { Labels, Node, ObjectRef, OwnerReference, WatchEvent } from '../../model/objects.ts';
+import type { Labels, Meta, ObjectRef, OwnerReference, WatchEvent } from '../../model/objects.ts';
 import { internLabels, internWord } from './intern.ts';
 
 /** The event types of a watch (apimachinery@v0.36.3 pkg/watch/watch.go). */
@@ -231,12 +231,6 @@ export function quantity(fields: Fields, name: string): number {
   const bounded = Math.min(thousandths, Number.MAX_SAFE_INTEGER);
   return sign === '-' ? -bounded : bounded;
 }
-
-/** The metadata of every object. */
-export type Meta = Pick<
-  Node,
-  'key' | 'namespace' | 'name' | 'uid' | 'resourceVersion' | 'labels' | 'created' | 'deleting'
->;
 
 /** The metadata of an object without namespace; an error where it has no name. */
 export function clusterMeta(metadata: Fields): Meta {

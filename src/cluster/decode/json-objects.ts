@@ -12,6 +12,7 @@ import type {
   EndpointSlice,
   EndpointSubset,
   UnreadableObject,
+  Meta,
   Node,
   ObjectOf,
   Port,
@@ -108,7 +109,7 @@ const readers: { readonly [R in Resource]: Reader<R> } = {
   endpointslices: readEndpointSlice,
 };
 
-function internedMeta(metadata: json.Fields): json.Meta {
+function internedMeta(metadata: json.Fields): Meta {
   const meta = json.namespacedMeta(metadata);
   return { ...meta, labels: internLabels(meta.labels) };
 }

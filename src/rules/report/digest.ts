@@ -13,7 +13,7 @@
 // Left out: source ranges, since only the Service has them; the auditor asks for those packets.
 
 import { formatAddress, ipOf, isWithinAny, parseAddress, parseNetwork } from '../../model/ip.ts';
-import type { Packet } from '../../model/proxy-config.ts';
+import type { ExpectedOutcome, Packet } from '../../model/proxy-config.ts';
 import type { Destination, PacketOutcome } from '../walk/walk.ts';
 import { familyOf } from '../ruleset.ts';
 import type { RuleFrontend } from './frontends.ts';
@@ -135,7 +135,7 @@ export function wordsAt(
 export function expectedWordsAt(
   frontend: RuleFrontend,
   asking: NodeSenders,
-  expect: (packet: Packet) => readonly ExpectedPacket[],
+  expect: (packet: Packet) => readonly ExpectedOutcome[],
 ): readonly string[] | null {
   const open: Packet[] = [];
   const words = wordsAt(frontend, asking, (packet) => {
@@ -190,16 +190,7 @@ function shareOf(probability: number): string {
   return probability.toPrecision(6);
 }
 
-export type ExpectedPacket =
-  | { readonly kind: 'reject' | 'drop' | 'pass' }
-  | {
-      readonly kind: 'endpoints';
-      /** By `ip:port`: whether its packets are masqueraded. */
-      readonly endpoints: ReadonlyMap<string, boolean>;
-      readonly affinitySeconds: number | null;
-    };
-
-export function wordsOfExpected(expected: ExpectedPacket): string {
+export function wordsOfExpected(expected: ExpectedOutcome): string {
   if (expected.kind !== 'endpoints') return `${expected.kind} 1/1`;
   const { endpoints, affinitySeconds } = expected;
   const probability = 1 / endpoints.size;

@@ -6,7 +6,7 @@ import { comparePacket } from '../../../src/audit/node/compare-packet.ts';
 import type { Packet } from '../../../src/model/proxy-config.ts';
 import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
 import type { Destination, PacketOutcome } from '../../../src/rules/walk/walk.ts';
-import type { ExpectedOutcome } from '../../../src/shadow/forwarding.ts';
+import type { ExpectedOutcome } from '../../../src/model/proxy-config.ts';
 
 const trace = () => [];
 const none = { probability: 0, masqueraded: false, trace } as const;

@@ -16,7 +16,7 @@ import { defaultProxyConfig } from '../../../src/model/proxy-config.ts';
 import { readRulesDump } from '../../../src/rules/parse/rules-dump.ts';
 import type { RuleSet } from '../../../src/rules/ruleset.ts';
 import type { PacketOutcome } from '../../../src/rules/walk/walk.ts';
-import type { ExpectedOutcome } from '../../../src/shadow/forwarding.ts';
+import type { ExpectedOutcome } from '../../../src/model/proxy-config.ts';
 import { expectedForwarding, slicesByService } from '../../../src/shadow/forwarding.ts';
 import { walk } from '../../rules/rulesets.ts';
 import type { Api, NodeObject } from '../../scenarios/api.ts';

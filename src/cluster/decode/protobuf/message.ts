@@ -9,20 +9,7 @@
 // is a Date, without nanoseconds (k8s.io/apimachinery@v0.36.3 pkg/apis/meta/v1/time_proto.go).
 
 import { WrongType } from '../json-fields.ts';
-import type { Cursor } from './wire.ts';
-import {
-  lengthType,
-  readBool,
-  readEnd,
-  readInt32,
-  readInt64,
-  readSpan,
-  readTag,
-  readText,
-  skip,
-  tagOf,
-  varintType,
-} from './wire.ts';
+import * as wire from './wire.ts';
 
 const schema = `
 message Node { ShortMeta metadata = 1; NodeSpec spec = 2; NodeStatus status = 3; }
@@ -143,11 +130,11 @@ interface Message {
 }
 
 const scalars = {
-  string: readText,
-  bytes: readSpan,
-  int32: readInt32,
-  int64: readInt64,
-  bool: readBool,
+  string: wire.readText,
+  bytes: wire.readSpan,
+  int32: wire.readInt32,
+  int64: wire.readInt64,
+  bool: wire.readBool,
 };
 
 /** Go's zero time, the first second of the year 1. */
@@ -185,7 +172,7 @@ for (const [, messageName = '', body = ''] of schema.matchAll(/message (\w+) \{(
     const isVarint = prefix === undefined && ['int32', 'int64', 'bool'].includes(type);
     const number = Number(digits);
     fields[number] = {
-      tag: (number << 3) | (isVarint ? varintType : lengthType),
+      tag: (number << 3) | (isVarint ? wire.varintType : wire.lengthType),
       name,
       label: prefix === undefined ? 'optional' : prefix === 'repeated ' ? 'repeated' : 'map',
       type: Object.hasOwn(scalars, type) ? (type as Scalar) : messageNamed(type),
@@ -194,19 +181,20 @@ for (const [, messageName = '', body = ''] of schema.matchAll(/message (\w+) \{(
 }
 
 /** `raw` keeps the fields before an error, a WrongType with the path of the field. */
-export function readMessage(name: string, cursor: Cursor, end: number, raw: Raw): void {
+export function readMessage(name: string, cursor: wire.Cursor, end: number, raw: Raw): void {
   readFields(messageNamed(name), cursor, end, raw);
 }
 
-function readFields({ fields }: Message, cursor: Cursor, end: number, raw: Raw): void {
+function readFields({ fields }: Message, cursor: wire.Cursor, end: number, raw: Raw): void {
   let field: Field | undefined;
   try {
     while (cursor.at < end) {
       field = undefined;
-      const tag = readTag(cursor, end);
+      const tag = wire.readTag(cursor, end);
       field = fields[tag >>> 3];
-      if (field === undefined && (tag & 7) === lengthType) cursor.at = readEnd(cursor, end);
-      else if (field === undefined) skip(cursor, tag, end);
+      if (field === undefined && (tag & 7) === wire.lengthType)
+        cursor.at = wire.readEnd(cursor, end);
+      else if (field === undefined) wire.skip(cursor, tag, end);
       else if (tag === field.tag) readField(field, cursor, end, raw);
       else {
         const { name } = field;
@@ -224,7 +212,7 @@ function readFields({ fields }: Message, cursor: Cursor, end: number, raw: Raw):
 const failedIndex = ({ type }: Field, items: unknown): number | undefined =>
   Array.isArray(items) ? items.length - (typeof type === 'string' ? 0 : 1) : undefined;
 
-function readField({ name, label, type }: Field, cursor: Cursor, end: number, raw: Raw): void {
+function readField({ name, label, type }: Field, cursor: wire.Cursor, end: number, raw: Raw): void {
   if (label === 'map') {
     readEntry(type, cursor, end, (raw[name] ??= {}) as Raw);
     return;
@@ -236,7 +224,7 @@ function readField({ name, label, type }: Field, cursor: Cursor, end: number, ra
     else items.push(value);
     return;
   }
-  const to = readEnd(cursor, end);
+  const to = wire.readEnd(cursor, end);
   if (type.isCondition && !isReady(cursor)) {
     cursor.at = to;
     return;
@@ -247,27 +235,27 @@ function readField({ name, label, type }: Field, cursor: Cursor, end: number, ra
 }
 
 /** The type, the first field of a condition, begins with tag, length and R. */
-const isReady = ({ bytes, at }: Cursor): boolean =>
+const isReady = ({ bytes, at }: wire.Cursor): boolean =>
   bytes[at] !== 0x0a || (bytes[at + 1] === 5 && bytes[at + 2] === 0x52);
 
 /** Reads a scalar, or a message whose JSON is a scalar. */
-function readValue(type: Scalar | Message, cursor: Cursor, end: number): unknown {
-  if (type === 'string') return readText(cursor, end); // most values, without the table
+function readValue(type: Scalar | Message, cursor: wire.Cursor, end: number): unknown {
+  if (type === 'string') return wire.readText(cursor, end); // most values, without the table
   if (typeof type === 'string') return scalars[type](cursor, end);
   const part: Raw = {};
-  readFields(type, cursor, readEnd(cursor, end), part);
+  readFields(type, cursor, wire.readEnd(cursor, end), part);
   return type.convert?.(part);
 }
 
-function readEntry(type: Scalar | Message, cursor: Cursor, end: number, map: Raw): void {
-  const to = readEnd(cursor, end);
+function readEntry(type: Scalar | Message, cursor: wire.Cursor, end: number, map: Raw): void {
+  const to = wire.readEnd(cursor, end);
   let key = '';
   let value: unknown = '';
   while (cursor.at < to) {
-    const tag = readTag(cursor, to);
-    if (tag === tagOf(1)) key = readText(cursor, to);
-    else if (tag === tagOf(2)) value = readValue(type, cursor, to);
-    else skip(cursor, tag, to);
+    const tag = wire.readTag(cursor, to);
+    if (tag === wire.tagOf(1)) key = wire.readText(cursor, to);
+    else if (tag === wire.tagOf(2)) value = readValue(type, cursor, to);
+    else wire.skip(cursor, tag, to);
   }
   if (key !== '__proto__') map[key] = value;
   else Object.defineProperty(map, key, { value, enumerable: true, writable: true });
