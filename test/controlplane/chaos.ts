@@ -289,8 +289,11 @@ const counted = (all: readonly Disagreement[]): string => {
   return `${wrong} false, ${all.length - wrong} missed`;
 };
 
-/** Reads what a run has left in a folder: first what was found live, then replays of both logs. */
-async function check(folder: string): Promise<Checked[]> {
+/**
+ * Reads what a run has left in a folder: first what was found live, then replays of both logs, and
+ * last what the reference auditor says of a recording.
+ */
+async function* check(folder: string): AsyncGenerator<Checked> {
   const notes = JSON.parse(readFileSync(join(folder, 'notes.json'), 'utf8')) as Notes;
   const open = (name: string) => (): Source => {
     const path = join(folder, name);
@@ -305,27 +308,24 @@ async function check(folder: string): Promise<Checked[]> {
     `${notes.findings.length} findings, ${counted(live)}, ` +
     `${unexplained(notes).length} that no disruption explains`;
   const texts = (all: readonly Disagreement[]) => all.map(({ kind, text }) => `${kind}: ${text}`);
-  const checked = [{ line, wrong: texts(live) }];
+  yield { line, wrong: texts(live) };
   for (const name of [files.store, files.record]) {
     const { findings, wrong } = await checkReplay(open(name), notes.settle, notes.outages);
     const title = `chaos, seed ${notes.seed}: replay of ${name}: ${findings.length} findings`;
-    checked.push({ line: `${title}, ${counted(wrong)}`, wrong: texts(wrong) });
+    yield { line: `${title}, ${counted(wrong)}`, wrong: texts(wrong) };
   }
-  for (const name of Object.values(files).filter((one) => existsSync(join(folder, one)))) {
-    const options = { settle: notes.settle };
-    const { disagreements: all, ...counts } = await verifyReplays(open(name), options);
-    const { events, findings, readings } = counts;
-    const sums = `${events} events, ${findings} findings, ${readings} readings of nodes`;
-    const what = `${sums}, ${all.length} disagreements`;
-    const title = `chaos, seed ${notes.seed}: reference auditor on ${name}`;
-    checked.push({ line: `${title}: ${what}`, wrong: all });
-  }
-  return checked;
+  const name = existsSync(join(folder, files.nodes)) ? files.nodes : files.record;
+  const options = { settle: notes.settle };
+  const { disagreements: all, ...counts } = await verifyReplays(open(name), options);
+  const { events, findings, readings } = counts;
+  const sums = `${events} events, ${findings} findings, ${readings} readings of nodes`;
+  const title = `chaos, seed ${notes.seed}: reference auditor on ${name}`;
+  yield { line: `${title}: ${sums}, ${all.length} disagreements`, wrong: all };
 }
 
 /** Checks a run again whose folder was kept. */
 export async function checkChaos(folder: string, tally: Tally): Promise<void> {
-  for (const { line, wrong } of await check(folder)) report(tally, line, wrong);
+  for await (const { line, wrong } of check(folder)) report(tally, line, wrong);
 }
 
 /** Shrinks a log whose replay disagrees with what was the case. */

@@ -14,6 +14,7 @@ import { arrivalsOf, readHistory } from '../controlplane/chaos/history.ts';
 import type { Outage } from '../controlplane/chaos/oracle.ts';
 import { disagreements } from '../controlplane/chaos/oracle.ts';
 import { checkReplay } from '../controlplane/chaos/replayed.ts';
+import { verifyReplays } from '../verify/compare.ts';
 
 const folder = join(import.meta.dirname, 'chaos');
 const files = readdirSync(folder).filter((name) => name.endsWith('.ndjson.gz'));
@@ -46,6 +47,12 @@ describe.each(files)('%s', (name) => {
     const { findings, wrong } = await checkReplay(open(name), settle);
     expect(wrong).toEqual([]);
     expect(findings.map(textOf)).toEqual(expected[name]);
+  });
+
+  test('has the differences, causes and clocks of the reference auditor', async () => {
+    const { events, disagreements: wrong } = await verifyReplays(open(name), { settle });
+    expect(wrong).toEqual([]);
+    expect(events).toBeGreaterThan(0);
   });
 });
 
