@@ -46,6 +46,13 @@ const exchanged: Partial<Record<ts.SyntaxKind, string>> = {
 const isText = (node: ts.Node): boolean =>
   ts.isStringLiteral(node) || ts.isTemplateExpression(node);
 
+/** A loop without its body, or that no longer waits, may never end. */
+function isNeeded(statement: ts.ExpressionStatement): boolean {
+  const { parent, expression } = statement;
+  if (ts.isWhileStatement(parent)) return true;
+  return ts.isAwaitExpression(expression) && ts.isWhileStatement(parent.parent);
+}
+
 /** What may take the place of a node: pairs of an operator and a text. */
 function replacements(node: ts.Node, source: ts.SourceFile): [string, string][] {
   const text = node.getText(source);
@@ -57,9 +64,7 @@ function replacements(node: ts.Node, source: ts.SourceFile): [string, string][] 
   if (ts.isNumericLiteral(node)) return [['number', `(${text} + 1)`]];
   if (node.kind === Kind.TrueKeyword) return [['boolean', 'false']];
   if (node.kind === Kind.FalseKeyword) return [['boolean', 'true']];
-  // A loop without its body may never end.
-  if (ts.isExpressionStatement(node))
-    return ts.isWhileStatement(parent) ? [] : [['statement', ';']];
+  if (ts.isExpressionStatement(node)) return isNeeded(node) ? [] : [['statement', ';']];
   if (ts.isBinaryExpression(node)) {
     const { left, right, operatorToken } = node;
     if (operatorToken.kind === Kind.QuestionQuestionToken) {
@@ -100,15 +105,16 @@ const root = join(import.meta.dirname, '..');
 /** Tests that never end show a mutant too, after this number of seconds. */
 const patience = 20;
 
-/** Runs the tests of folders with one file changed at a time; true: all of them pass. */
-async function createRunner(folders: readonly string[]) {
-  let mutated: { readonly path: string; readonly code: string } | null = null;
+/** Runs the tests of the folder of a file whose code is changed. */
+async function createRunner(file: string) {
+  const path = join(root, file);
+  const folder = join(file, '..').replace(/^src/, 'test');
+  let mutated: string | null = null;
   const plugin = {
     name: 'mutant',
     enforce: 'pre',
-    transform: (_: string, id: string) => (id === mutated?.path ? mutated.code : null),
+    transform: (_: string, id: string) => (id === path ? mutated : null),
   } as const;
-  const include = folders.map((folder) => `${folder.replace(/^src/, 'test')}/*.test.ts`);
   const limits = { testTimeout: patience * 1000, teardownTimeout: 2000, maxWorkers: 1, bail: 1 };
   // A cache of compiled files does not know of mutants.
   const caches = { fsModuleCache: false };
@@ -117,7 +123,7 @@ async function createRunner(folders: readonly string[]) {
       root,
       config: false,
       watch: false,
-      include,
+      include: [`${folder}/*.test.ts`],
       pool: 'threads',
       reporters: [{}],
       isolate: false,
@@ -127,21 +133,18 @@ async function createRunner(folders: readonly string[]) {
     { plugins: [plugin] },
   );
   const all = await vitest.globTestSpecifications();
+  // Most mutants are noticed by the tests of their own file.
+  const name = `/${basename(file, '.ts')}.test.ts`;
+  const [own, others] = [true, false].map((is) =>
+    all.filter(({ moduleId }) => moduleId.endsWith(name) === is),
+  );
   return {
     tests: all.length,
-    async passes(file: string, code: string): Promise<boolean> {
-      const path = join(root, file);
-      const folder = join(file, '..').replace(/^src/, 'test');
-      // The file before has its own code again.
-      if (mutated !== null) vitest.invalidateFile(mutated.path);
-      mutated = { path, code };
+    /** Whether all tests pass. */
+    async passes(code: string): Promise<boolean> {
+      mutated = code;
       vitest.invalidateFile(path);
-      const near = all.filter(({ moduleId }) => moduleId.startsWith(join(root, folder, '/')));
-      // Most mutants are noticed by the tests of their own file.
-      const own = near.filter(({ moduleId }) =>
-        moduleId.endsWith(`/${basename(file, '.ts')}.test.ts`),
-      );
-      for (const tests of [own, near.filter((it) => !own.includes(it))]) {
+      for (const tests of [own ?? [], others ?? []]) {
         const { testModules, unhandledErrors } = await vitest.runTestSpecifications(tests);
         if (unhandledErrors.length > 0 || testModules.some((it) => !it.ok())) return false;
       }
@@ -151,32 +154,37 @@ async function createRunner(folders: readonly string[]) {
   };
 }
 
-async function main(folders: readonly string[], only: string): Promise<number> {
-  const runner = await createRunner(folders);
-  const counts = { mutants: 0, caught: 0, lived: 0 };
-  for (const folder of folders) {
-    for (const name of readdirSync(join(root, folder)).sort()) {
-      const file = join(folder, name);
-      const text = readFileSync(join(root, file), 'utf8');
-      if (!(await runner.passes(file, text))) throw new Error(`The tests of ${folder} fail`);
-      for (const mutant of mutantsOf(file, text)) {
-        const { line, operator, from, to, start, end } = mutant;
-        const place = `${file}:${line}`;
-        if (!place.includes(only)) continue;
-        counts.mutants++;
-        const code = `${text.slice(0, start)}${to}${text.slice(end)}`;
-        if (!(await runner.passes(file, code))) counts.caught++;
-        else {
-          counts.lived++;
-          console.log(
-            `${place} ${operator}: ${from.replace(/\s+/g, ' ')} -> ${to.replace(/\s+/g, ' ')}`,
-          );
-        }
-      }
+const counts = { mutants: 0, caught: 0, lived: 0, tests: 0 };
+
+/** Counts the mutants of one file, and prints those that live. */
+async function tryMutants(file: string, only: string): Promise<void> {
+  const text = readFileSync(join(root, file), 'utf8');
+  const mutants = mutantsOf(file, text).filter(({ line }) => `${file}:${line}`.includes(only));
+  if (mutants.length === 0) return;
+  // One for each file, because a worker may keep the mutants of another.
+  const runner = await createRunner(file);
+  counts.tests = runner.tests;
+  if (!(await runner.passes(text))) throw new Error(`The tests of ${file} fail`);
+  for (const { line, operator, from, to, start, end } of mutants) {
+    counts.mutants++;
+    if (!(await runner.passes(`${text.slice(0, start)}${to}${text.slice(end)}`))) {
+      counts.caught++;
+      continue;
     }
+    counts.lived++;
+    const [before, after] = [from, to].map((code) => code.replace(/\s+/g, ' '));
+    console.log(`${file}:${line} ${operator}: ${before} -> ${after}`);
   }
   await runner.close();
-  console.log(JSON.stringify({ ...counts, tests: runner.tests }));
+}
+
+async function main(folders: readonly string[], only: string): Promise<number> {
+  for (const folder of folders) {
+    for (const name of readdirSync(join(root, folder)).sort()) {
+      await tryMutants(join(folder, name), only);
+    }
+  }
+  console.log(JSON.stringify(counts));
   if (counts.mutants === 0) return 2;
   return counts.lived === 0 ? 0 : 1;
 }

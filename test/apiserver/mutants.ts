@@ -1,16 +1,20 @@
-// Whether the simulation would notice: each mutant breaks one rule of what makes a finding true,
-// and lives random lives until one of them goes wrong.
+// Whether the tests would notice: each mutant breaks one rule of what makes a finding true. Most live
+// random lives until one of them goes wrong. For the others, several rules protect a finding, so that
+// no life goes wrong without one of them; a unit test notices these.
 //
 //   node test/apiserver/mutants.ts [SEEDS] [WORDS of a name]
 //
-// It prints the seed that caught each, and ends with 1 where one lived through all (1,000) seeds.
+// It prints the seed or the test that caught each, and ends with 1 where one lived through all (1,000)
+// seeds, or through its test.
 
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+
+import { resources } from '../../src/model/objects.ts';
 
 interface Mutant {
   readonly name: string;
@@ -18,18 +22,22 @@ interface Mutant {
   /** The original text, which occurs once, and its replacement. */
   readonly from: string;
   readonly to: string;
+  /** The unit test that notices it. */
+  readonly test?: UnitTest;
 }
+
+type UnitTest = readonly [file: string, name: string];
 
 const confirm = 'src/audit/pending/confirm.ts';
 const cut = 'src/audit/pending/progress.ts';
 const filter = 'src/cluster/api/version-filter.ts';
 
-/** Nodes are left out: their stream never lags here, since no read shows what it owes. */
-const behind = ['services', 'pods', 'endpoints', 'endpointslices'].map((resource) => ({
+const behind = resources.map((resource): Mutant => ({
   name: `the stream of ${resource} may be behind`,
   file: cut,
   from: '(observedAt.get(resource) ?? -Infinity) >= since &&',
   to: `resource === '${resource}' || (observedAt.get(resource) ?? -Infinity) >= since &&`,
+  test: ['test/audit/pending/progress.test.ts', `only if ${resource} have delivered it`],
 }));
 
 export const mutants: readonly Mutant[] = [
@@ -38,6 +46,7 @@ export const mutants: readonly Mutant[] = [
     file: confirm,
     from: 'if (progress.isBlind(item.output)) return false;',
     to: '',
+    test: ['test/audit/pending/confirm.test.ts', 'that are not connected do not confirm it after'],
   },
   ...behind,
   {
@@ -87,18 +96,21 @@ export const mutants: readonly Mutant[] = [
     file: cut,
     from: "if (lacks.end(resource, key, version)) return 'gap';",
     to: '',
+    test: ['test/apiserver/simulation.test.ts', 'that a read has shown restarts the clock'],
   },
   {
     name: 'a deletion in a state that was not seen ends what was seen',
     file: filter,
     from: 'if (isSame && before.uid === object.uid) return [event];',
     to: 'if (before.uid === object.uid) return [event];',
+    test: ['test/cluster/api/version-filter.test.ts', 'deleted, in a state that was not seen'],
   },
   {
     name: 'a deletion of what is not cached says nothing',
     file: filter,
     from: "if (isOld) return type === 'deleted' ? 'repeated' : 'disorder';",
     to: "if (isOld || type === 'deleted') return type === 'deleted' ? 'repeated' : 'disorder';",
+    test: ['test/cluster/api/version-filter.test.ts', 'deleted, but not held'],
   },
   {
     name: 'no Service is read in turn',
@@ -111,6 +123,7 @@ export const mutants: readonly Mutant[] = [
     file: confirm,
     from: "const isOld = compareVersions(read?.version ?? '', known) === -1;",
     to: "const isOld = read?.version === '';",
+    test: ['test/audit/pending/confirm.test.ts', 'older than what a stream has shown is a failure'],
   },
   {
     name: 'a WatchList without its end is awaited',
@@ -123,6 +136,7 @@ export const mutants: readonly Mutant[] = [
     file: 'src/cluster/api/listwatch.ts',
     from: 'counters.bookmarks > 0 ? silence.watching',
     to: 'counters.bookmarks < 0 ? silence.watching',
+    test: ['test/cluster/api/reflector.test.ts', 'a watch that sends nothing is left'],
   },
   {
     name: 'nothing is late',
@@ -167,7 +181,7 @@ const root = join(import.meta.dirname, '..', '..');
 /** A copy of all that a life needs. */
 function copy(): string {
   const folder = mkdtempSync(join(tmpdir(), 'mutants-'));
-  for (const path of ['src', 'test', 'package.json']) {
+  for (const path of ['src', 'test', 'package.json', 'vitest.config.ts']) {
     const filter = (from: string): boolean => !/\.(gz|json|txt)$/.test(from) || from.endsWith(path);
     cpSync(join(root, path), join(folder, path), { recursive: true, filter });
   }
@@ -191,19 +205,31 @@ async function firstWrong(folder: string, count: number): Promise<string | null>
   return null;
 }
 
+/** The unit test, if it fails; null: it passes. */
+function failingTest(folder: string, [file, name]: UnitTest): string | null {
+  const vitest = join(root, 'node_modules', 'vitest', 'vitest.mjs');
+  const words = [vitest, 'run', '--project', 'unit', file, '-t', name];
+  const { status } = spawnSync(process.execPath, words, { cwd: folder, stdio: 'ignore' });
+  return status === 0 ? null : `${file}: ${name}`;
+}
+
 async function main(count: number, words: string): Promise<void> {
   const folder = copy();
   process.once('exit', () => {
     rmSync(folder, { recursive: true });
   });
-  for (const { name, file, from, to } of mutants) {
+  for (const { name, file, from, to, test } of mutants) {
     if (!name.includes(words)) continue;
+    if (test !== undefined && failingTest(folder, test) !== null)
+      throw new Error(`${test.join()} fails`);
     const text = readFileSync(join(root, file), 'utf8');
     if (text.split(from).length !== 2) throw new Error(`${name}: ${file} does not say it once`);
     writeFileSync(join(folder, file), text.replace(from, to));
-    const wrong = await firstWrong(folder, count);
+    const wrong = test ? failingTest(folder, test) : await firstWrong(folder, count);
     writeFileSync(join(folder, file), text);
-    console.log(`${wrong === null ? 'LIVED' : 'caught'} ${name}: ${wrong ?? `${count} seeds`}`);
+    console.log(
+      `${wrong === null ? 'LIVED' : 'caught'} ${name}: ${wrong ?? test?.join() ?? `${count} seeds`}`,
+    );
     if (wrong === null) process.exitCode = 1;
   }
 }

@@ -24,7 +24,7 @@ const report = (node: string): string =>
 
 interface Node {
   readonly port: number | null;
-  answer: (path: string) => AgentAnswer;
+  answer: (path: string) => AgentAnswer | Promise<AgentAnswer>;
 }
 
 const refused: AgentAnswer = { kind: 'refused', why: 'status 401' };
@@ -197,6 +197,29 @@ test('who does not answer is unknown from the second time on, and asked more rar
   const unseen = entries.filter((entry) => entry.kind === 'node-unseen').slice(1);
   expect(unseen[0]).toMatchObject({ node: 'a', state: 'stale', at: down[1]?.at });
   expect(troubles).toEqual(['a: nobody']);
+});
+
+test('of slow agents at most 16 are asked at once, each once, and the run waits for them', async () => {
+  const unanswered: (() => void)[] = [];
+  const slow = (): Promise<AgentAnswer> => {
+    const { promise, resolve } = Promise.withResolvers<AgentAnswer>();
+    unanswered.push(() => resolve(silent));
+    return promise;
+  };
+  const answerAll = (): void => {
+    for (const answer of unanswered.splice(0)) answer();
+  };
+  const nodes = new Map(Array.from({ length: 20 }, (_, n) => [`node-${n}`, at(n, slow)]));
+  const counts: number[] = [];
+  const { asked, fleet } = await run(nodes, 3, (now) => {
+    counts.push(unanswered.length);
+    if (now === 2) answerAll();
+    if (now === 3) setImmediate(answerAll);
+  });
+  expect(Math.max(...counts)).toBe(16);
+  expect(asked.filter(({ at: when }) => when < 2)).toHaveLength(16);
+  expect([asked.length, new Set(asked.map(({ port: number }) => number)).size]).toEqual([20, 20]);
+  expect([unanswered.length, fleet.visits.silent]).toEqual([0, 16]);
 });
 
 test('who refuses is unknown at once', async () => {

@@ -11,7 +11,7 @@ import type { WatchProgress } from '../../../src/audit/pending/progress.ts';
 import { createWatchProgress } from '../../../src/audit/pending/progress.ts';
 import type { ServiceAuditor } from '../../../src/audit/service/auditor.ts';
 import { createServiceAuditor } from '../../../src/audit/service/auditor.ts';
-import type { AnyObject } from '../../../src/model/objects.ts';
+import type { AnyObject, EndpointSlice } from '../../../src/model/objects.ts';
 import { resources } from '../../../src/model/objects.ts';
 import { runToEnd } from '../../../src/model/run-to-end.ts';
 import { contextOf, endpoints, node, pod, service, slice, storeOf } from '../../build.ts';
@@ -96,6 +96,16 @@ describe('streams', () => {
     expect(made.opened(429)).toEqual([]);
     heard(made, '77', 430);
     expect(made.opened(430)).toEqual(['slice-endpoint-missing 430']);
+  });
+
+  test('that are not connected do not confirm it after five minutes either', () => {
+    const made = confirming();
+    expect(made.opened(130)).toEqual([]);
+    heard(made, '77', 430);
+    made.cut.setState('nodes', 'stale', 430);
+    expect(made.opened(430)).toEqual([]);
+    made.cut.setState('nodes', 'synced', 431);
+    expect(made.opened(431)).toEqual(['slice-endpoint-missing 431']);
   });
 
   test('confirm no difference while the cache of the Service is newer than one of them', () => {
@@ -268,6 +278,63 @@ describe('a read', () => {
     made.confirmer.next(waiting(made), 130);
     made.confirmer.answer('shop/web', { ...asHeld, endpointslices: listed('80', later) });
     expect(made.opened(131)).toEqual(['slice-endpoint-missing 131']);
+  });
+
+  test('shows its version: what a stream delivers a second later is late if it is older', () => {
+    const made = lagging();
+    made.confirmer.next(waiting(made), 130);
+    made.confirmer.answer('shop/web', { ...asHeld, version: '90' });
+    expect(made.cut.observe('endpoints', newer(written, '85'), 132)).toBe('late');
+  });
+
+  test('counts as confirmed if it equals the cache, else as lagging', () => {
+    const made = lagging();
+    expect(made.confirmer.counts).toMatchObject({ confirmed: 1, lagging: 0 });
+    made.confirmer.next(waiting(made), 130);
+    made.confirmer.answer('shop/web', asHeld);
+    expect(made.confirmer.counts).toMatchObject({ confirmed: 2, lagging: 0 });
+    made.confirmer.next(waiting(made), 160);
+    made.confirmer.answer('shop/web', { ...asHeld, endpointslices: listed('80') });
+    expect(made.confirmer.counts).toMatchObject({ confirmed: 2, lagging: 1 });
+  });
+
+  test('is not asked for again for forty seconds if no answer comes', () => {
+    const made = lagging();
+    expect(made.confirmer.next(waiting(made), 130)).toEqual(['shop/web']);
+    expect(made.confirmer.next(waiting(made), 169.9)).toEqual([]);
+    expect(made.confirmer.next(waiting(made), 170)).toEqual(['shop/web']);
+  });
+
+  test('of the Service alone confirms differences of Endpoints', () => {
+    const unlisted = newer(endpoints({ subsets: [] }), '21');
+    const made = confirming([web, one, unlisted, node({ resourceVersion: '5' })]);
+    expect(made.opened(130)).toEqual([]);
+    const [first] = [...waiting(made)].filter(({ item }) => item.output === 'endpoints');
+    if (first === undefined) throw new Error('Nothing waits');
+    expect(made.confirmer.next([first], 130)).toEqual(['shop/web']);
+    const parts = {
+      endpoints: listed('80', unlisted),
+      endpointslices: listed<EndpointSlice>('80'),
+    };
+    made.confirmer.answer('shop/web', { ...asHeld, ...parts });
+    expect(made.opened(131)).toEqual(['endpoints-address-missing 131']);
+  });
+
+  test('of a Service is needed for a difference of a node only if a Service can confirm it', () => {
+    const made = lagging();
+    const [first] = waiting(made);
+    if (first === undefined) throw new Error('Nothing waits');
+    const { admit, next } = made.confirmer;
+    const item = { ...first.item, output: 'node' } as const;
+    const whole = { ...first, namespace: '', service: '' };
+    expect(admit({ ...whole, item })).toBe(true);
+    const byService = { ...whole, item: { ...item, witness: 'shop/web' } };
+    expect(admit(byService)).toBe(false);
+    expect(next([byService], 130)).toEqual(['shop/web']);
+    made.confirmer.answer('shop/web', asHeld);
+    expect(admit(byService)).toBe(true);
+    made.cut.setState('services', 'stale', 131);
+    expect([admit({ ...whole, item }), admit(byService)]).toEqual([false, false]);
   });
 
   test('is not repeated within a short time, but sooner if it failed', () => {

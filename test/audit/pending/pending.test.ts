@@ -535,6 +535,14 @@ describe('a time without connected watches', () => {
     expect(settle.nextAt()).toBe(due);
   });
 
+  test('does not count for the lesser differences that a later one may continue', () => {
+    const { settle, watch } = watching();
+    const lesser = item('slice-hints-different', 105);
+    watch(item('slice-endpoint-missing', 100, { lesser: [lesser] }));
+    settle.delay(endpoints, 102, 110, 5);
+    expect(lesser.unseen).toBe(5);
+  });
+
   test('affects neither other outputs nor open differences', () => {
     const { settle, said, watch } = watching();
     watch(item('slice-endpoint-missing', 100));

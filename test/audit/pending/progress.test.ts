@@ -64,6 +64,19 @@ describe('a version is reached', () => {
     expect(cut.hasReached('endpoints', '100', 6)).toBe(true);
   });
 
+  test.each(resources)('only if %s have delivered it, and since then', (late) => {
+    const output = (['endpoints', 'endpointslices'] as const).find((it) =>
+      restsOn[it].includes(late),
+    );
+    if (output === undefined) throw new Error(`No output rests on ${late}`);
+    const cut = cutOf();
+    for (const other of resources) if (other !== late) cut.bookmark(other, '205', 20);
+    expect(cut.hasReached(output, '205', -Infinity)).toBe(false);
+    expect(cut.hasReached(output, '100', 20)).toBe(false);
+    cut.bookmark(late, '205', 20);
+    expect(cut.hasReached(output, '205', 20)).toBe(true);
+  });
+
   test('without resources that were never watched', () => {
     const cut = createWatchProgress();
     const others = resources.filter((resource) => resource !== 'endpoints');
