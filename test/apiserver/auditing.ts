@@ -526,6 +526,19 @@ const isPassed = ({ server }: State, missing: readonly Missing[]): boolean =>
   missing.length > 0 &&
   missing.every(({ resource, key }) => server.objects.get(resource, key) === undefined);
 
+/** Whether the cache lacks an object that came, and that was deleted again after this change. */
+const isAbsentAgain = ({ server, auditor }: State, { resource, key, version }: Missing): boolean =>
+  !auditor.store.objects[resource].has(key) &&
+  server.objects
+    .history()
+    .some(
+      (event) =>
+        event.resource === resource &&
+        event.key === key &&
+        event.type === 'DELETED' &&
+        event.version >= version,
+    );
+
 function checkOpened(state: State): void {
   const { seen, truth, clock, owed, disturbedAt, counts } = state;
   const now = clock.now();
@@ -542,7 +555,8 @@ function checkOpened(state: State): void {
     const isApart = disturbedAt >= now - settle - late;
     const all = truth.intervals(name, truthUnit(unit));
     const missing = owed.of(name, resources);
-    const known = missing.reduce((least, { at }) => Math.min(least, at), now);
+    const shown = missing.filter((one) => !isAbsentAgain(state, one));
+    const known = shown.reduce((least, { at }) => Math.min(least, at), now);
     // The read may be of a server that is behind, and show what was then.
     const behind = Math.max(...resources.map((it) => state.behind.get(`${name} ${it}`) ?? 0));
     const window = settle - behind - 0.01;
@@ -849,14 +863,21 @@ async function recover(sim: Simulation): Promise<void> {
       sim.violations.push('a lost event is not noticed');
       return;
     }
-    // A Service is noticed with what is written for it.
-    if (!sim.auditor.store.objects.endpoints.has('shop/manual')) {
-      const subsets = [{ addresses: [{ ip: '10.9.0.9' }], ports: [{ port: 8080 }] }];
-      const metadata = { name: 'manual', namespace: 'shop' };
-      sim.server.objects.put('endpoints', { metadata, subsets });
-    }
+    for (const name of names) writeUnknown(sim, name);
     await sim.pass(patience);
   }
+}
+
+/** A Service whose creation was lost is noticed with the next Endpoints of its name. */
+function writeUnknown({ auditor, truth, server }: Simulation, name: string): void {
+  const key = `${namespace}/${name}`;
+  const isKnown = [auditor.store.objects, truth.held].map(
+    ({ services, endpoints }) => services.has(key) || endpoints.has(key),
+  );
+  if (isKnown[0] || !isKnown[1]) return;
+  const subsets = [{ addresses: [{ ip: '10.9.0.9' }], ports: [{ port: 8080 }] }];
+  const written = truth.held.endpoints.get(key) ?? { metadata: { name, namespace }, subsets };
+  server.objects.put('endpoints', written);
 }
 
 /** One life, from a seed; `watch` is called before it begins. */

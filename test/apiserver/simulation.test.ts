@@ -31,6 +31,14 @@ test('random lives of an API server cause no wrong finding', async () => {
   expect(sums.healed).toBeGreaterThan(30);
 });
 
+test.each([
+  ['nothing names a Service whose creation was lost', 22365],
+  ['an object that a stream owes came, went and came again', 23069],
+])('a life in which %s goes well', async (_, seed) => {
+  const { violations } = await auditSeed(seed);
+  expect(violations).toEqual([]);
+});
+
 test.each(mutants)('the mutant "$name" finds its text once', ({ file, from }) => {
   const text = readFileSync(join(import.meta.dirname, '..', '..', file), 'utf8');
   expect(text.split(from)).toHaveLength(2);
