@@ -135,7 +135,8 @@ test('each agent is asked once in each of its rounds', async () => {
     expect(lasting).toBe(10);
   }
   expect(fleet.status().get('a')).toMatchObject({ state: 'answering' });
-  expect(fleet.visits.seen).toBe(asked.length);
+  expect(fleet.visits).toEqual({ seen: asked.length, early: 0, refused: 0, silent: 0 });
+  expect(new Set(reports.map(({ version }) => version))).toEqual(new Set(['one']));
   expect(fleet.bytes()).toBe(7);
   expect(agentStates).toContain(fleet.status().get('b')?.state);
 });
@@ -222,6 +223,12 @@ test('of slow agents at most 16 are asked at once, each once, and the run waits 
   expect([unanswered.length, fleet.visits.silent]).toEqual([0, 16]);
 });
 
+test('an agent that never answered is reported from the second time on', async () => {
+  const reported = async (seconds: number) =>
+    (await run(new Map([['a', at(1, () => silent)]]), seconds)).troubles;
+  expect([await reported(1), await reported(3)]).toEqual([[], ['a: nobody']]);
+});
+
 test('who refuses is unknown at once', async () => {
   const { fleet, entries, troubles } = await run(new Map([['a', at(1, () => refused)]]), 5);
   expect(fleet.status().get('a')).toMatchObject({ state: 'refused', seenAt: null });
@@ -246,12 +253,18 @@ test('an agent of another node is refused', async () => {
   expect(troubles[0]).toContain('its node is b');
 });
 
-test('a report that is old is no sight of the node', async () => {
-  const old = (): AgentAnswer => {
-    const headers = { etag: 'x', round: 'r', age: '500', 'cache-control': 'max-age=30' };
-    return { kind: 'answer', status: 200, headers, body: report('a') };
-  };
-  const { fleet, entries } = await run(new Map([['a', at(1, old)]]), 5);
-  expect(fleet.status().get('a')).toMatchObject({ state: 'stale' });
-  expect(entries.some(({ kind }) => kind === 'node-report')).toBe(false);
-});
+test.each([
+  [89, 30, true],
+  [90, 30, false],
+  [59, 10, true],
+  [60, 10, false],
+])(
+  'a report of %i s ago, in rounds of %i s, is a sight of the node: %s',
+  async (age, lasting, isSeen) => {
+    const headers = { etag: 'x', round: 'r', age: `${age}`, 'cache-control': `max-age=${lasting}` };
+    const old: AgentAnswer = { kind: 'answer', status: 200, headers, body: report('a') };
+    const { fleet, entries } = await run(new Map([['a', at(1, () => old)]]), 0.5);
+    expect(fleet.status().get('a')).toMatchObject({ state: isSeen ? 'answering' : 'stale' });
+    expect(entries.some(({ kind }) => kind === 'node-report')).toBe(isSeen);
+  },
+);
