@@ -188,7 +188,8 @@ export function createWatchProgress() {
       const isList = input?.state !== 'synced';
       set(resource, { version: isList ? version : newest(input.version, version) });
       if (isList) lacks.clear(resource);
-      if (isList) past.lower([...inputs.values()].map((it) => it.version).reduce(newest, ''));
+      const seen = [...inputs.values()].filter(({ state }) => state !== 'off');
+      if (isList) past.lower(seen.map((it) => it.version).reduce(newest, version));
       past.shown(version, at);
     },
     shown: past.shown,

@@ -169,12 +169,17 @@ describe('an object is late', () => {
     expect(observe(cut, 'endpoints', '119', 12.1)).toBe('late');
   });
 
-  test('but not after lists with older versions', () => {
+  test.each([
+    ['of all resources', resources],
+    ['of all that can still be watched', resources.filter((one) => one !== 'nodes')],
+  ])('but not after lists with older versions %s', (_, listed) => {
     const cut = cutOf();
-    observe(cut, 'pods', '120', 10);
-    for (const resource of resources) cut.setState(resource, 'relisting', 20);
-    for (const resource of resources) cut.bookmark(resource, '60', 21);
-    for (const resource of resources) cut.setState(resource, 'synced', 21);
+    observe(cut, 'nodes', '120', 10);
+    for (const resource of resources) cut.setState(resource, 'off', 20);
+    for (const resource of listed) cut.setState(resource, 'relisting', 20);
+    for (const resource of listed) cut.bookmark(resource, '60', 21);
+    for (const resource of listed) cut.setState(resource, 'synced', 21);
+    expect(cut.newest()).toBe('60');
     expect(observe(cut, 'pods', '61', 30)).toBeNull();
   });
 });
