@@ -324,17 +324,20 @@ describe('a read', () => {
     const made = lagging();
     const [first] = waiting(made);
     if (first === undefined) throw new Error('Nothing waits');
-    const { admit, next } = made.confirmer;
+    const { confirmer } = made;
     const item = { ...first.item, output: 'node' } as const;
     const whole = { ...first, namespace: '', service: '' };
-    expect(admit({ ...whole, item })).toBe(true);
+    expect(confirmer.admit({ ...whole, item })).toBe(true);
     const byService = { ...whole, item: { ...item, witness: 'shop/web' } };
-    expect(admit(byService)).toBe(false);
-    expect(next([byService], 130)).toEqual(['shop/web']);
-    made.confirmer.answer('shop/web', asHeld);
-    expect(admit(byService)).toBe(true);
+    expect(confirmer.admit(byService)).toBe(false);
+    expect(confirmer.next([byService], 130)).toEqual(['shop/web']);
+    confirmer.answer('shop/web', asHeld);
+    expect(confirmer.admit(byService)).toBe(true);
     made.cut.setState('services', 'stale', 131);
-    expect([admit({ ...whole, item }), admit(byService)]).toEqual([false, false]);
+    expect([confirmer.admit({ ...whole, item }), confirmer.admit(byService)]).toEqual([
+      false,
+      false,
+    ]);
   });
 
   test('is not repeated within a short time, but sooner if it failed', () => {
