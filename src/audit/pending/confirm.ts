@@ -56,8 +56,11 @@ const together = { services: 5, mostPods: 5000 };
 /** Seconds between two reads without a difference; every 60th is of the Nodes. */
 const turn = { seconds: 10, nodes: 60 };
 
-/** Seconds after which a stream is trusted without a read, or has lost what it did not deliver. */
-const patience = { unread: 300, undelivered: 120 };
+/**
+ * Seconds after which a stream is trusted without a read, or has lost what it did not deliver; and
+ * by which the Nodes may be read later than the Service.
+ */
+const patience = { unread: 300, undelivered: 120, apart: 5 };
 
 /** Nodes are read as if they were a Service without a name. */
 const nodesKey = '/';
@@ -255,8 +258,11 @@ function isAdmitted(
     return false;
   }
   if (!needsNodes(candidate, listers)) return true;
-  const isRead = nodes !== undefined && nodes.readAt >= since;
-  return isRead && compare(nodesKey, nodes, ['nodes'], now) === 'equal';
+  if (nodes === undefined || nodes.readAt < since) return false;
+  if (compare(nodesKey, nodes, ['nodes'], now) !== 'equal') return false;
+  const isOneRead = nodes.readAt - request.readAt <= patience.apart;
+  if (!isOneRead) request.state = 'overtaken';
+  return isOneRead;
 }
 
 /** `cache` returns `null` before the audit has started. */

@@ -340,6 +340,20 @@ describe('a read', () => {
     ]);
   });
 
+  test('is repeated if the Nodes could only be read much later', () => {
+    const made = confirming();
+    expect(made.opened(130)).toEqual([]);
+    expect(made.confirmer.next(waiting(made), 130)).toEqual(['/']);
+    expect(made.confirmer.next(waiting(made), 131)).toEqual(['shop/web']);
+    made.confirmer.answer('shop/web', asHeld);
+    made.confirmer.answer('/', null);
+    readNodes(made, 137);
+    expect(made.opened(137)).toEqual([]);
+    expect(made.confirmer.next(waiting(made), 137)).toEqual(['shop/web']);
+    made.confirmer.answer('shop/web', asHeld);
+    expect(made.opened(138)).toEqual(['slice-endpoint-missing 138']);
+  });
+
   test('is not repeated within a short time, but sooner if it failed', () => {
     const made = lagging();
     const next = (now: number): string | null => made.confirmer.next(waiting(made), now)[0] ?? null;
