@@ -1,11 +1,11 @@
-// Whether the tests would notice: each mutant breaks one rule of what makes a finding true. Most live
-// random lives until one of them goes wrong. For the others, several rules protect a finding, so that
-// no life goes wrong without one of them; a unit test notices these.
+// Whether the tests would notice: each mutant breaks one rule of what makes a finding true. Most
+// live random lives until one of them goes wrong. For the others, several rules protect a finding,
+// so that no life goes wrong without one of them; a unit test notices these.
 //
 //   node test/apiserver/mutants.ts [SEEDS] [WORDS of a name]
 //
-// It prints the seed or the test that caught each, and ends with 1 where one lived through all (1,000)
-// seeds, or through its test.
+// It prints the seed or the test that caught each, and ends with 1 where one lived through all
+// (1,000) seeds, or through its test.
 
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -227,9 +227,8 @@ async function main(count: number, words: string): Promise<void> {
     writeFileSync(join(folder, file), text.replace(from, to));
     const wrong = test ? failingTest(folder, test) : await firstWrong(folder, count);
     writeFileSync(join(folder, file), text);
-    console.log(
-      `${wrong === null ? 'LIVED' : 'caught'} ${name}: ${wrong ?? test?.join() ?? `${count} seeds`}`,
-    );
+    const by = wrong ?? test?.join() ?? `${count} seeds`;
+    console.log(`${wrong === null ? 'LIVED' : 'caught'} ${name}: ${by}`);
     if (wrong === null) process.exitCode = 1;
   }
 }

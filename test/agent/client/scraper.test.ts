@@ -200,7 +200,7 @@ test('who does not answer is unknown from the second time on, and asked more rar
   expect(troubles).toEqual(['a: nobody']);
 });
 
-test('of slow agents at most 16 are asked at once, each once, and the run waits for them', async () => {
+test('of slow agents at most 16 are asked at once, and the run waits for them', async () => {
   const unanswered: (() => void)[] = [];
   const slow = (): Promise<AgentAnswer> => {
     const { promise, resolve } = Promise.withResolvers<AgentAnswer>();
