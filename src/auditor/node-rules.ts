@@ -160,9 +160,10 @@ function* takeAgentEntry(state: State, entry: AgentEntry): Steps {
     nodes.markUnknown(node, 'rules-not-known');
     return;
   }
-  const { lasting, seenAt, outcomes, onNeed } = entry;
+  const { lasting, seenAt, etag, outcomes, onNeed } = entry;
   const isLast = outcomes !== null;
-  onNeed(yield* nodes.applyReport(node, { rules, version, config, lasting }, seenAt, isLast));
+  const seen = { rules, etag, version, config, lasting };
+  onNeed(yield* nodes.applyReport(node, seen, seenAt, isLast));
   reportObstacle(state, node);
 }
 

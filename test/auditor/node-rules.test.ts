@@ -261,7 +261,7 @@ function told(rules: ReturnType<typeof begun>['rules'], more: readonly string[])
   let needed: readonly Packet[] = [];
   const visit = (outcomes: NodeReportEntry['outcomes']): void => {
     const onNeed = (packets: readonly Packet[]): void => void (needed = packets);
-    const seen = { at: 0, seenAt: 0, version: '1', lasting: 30, outcomes, onNeed };
+    const seen = { at: 0, seenAt: 0, etag: '1', version: '1', lasting: 30, outcomes, onNeed };
     const steps = rules.takeAgentEntry({ kind: 'node-report', node: 'node-a', report, ...seen });
     while (steps.next().done !== true);
   };

@@ -72,6 +72,7 @@ export function createReporter(auditor: Auditor) {
     const entry: NodeReportEntry = {
       ...{ kind: 'node-report', at: line.at, node: line.node, seenAt: line.dumpedAt, lasting },
       ...{
+        etag: digest,
         version: short.has(line.node) ? later : digest,
         report: readReport(JSON.parse(text)),
         outcomes: null,

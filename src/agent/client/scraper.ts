@@ -20,11 +20,14 @@ export const agentStates = ['answering', 'stale', 'refused', 'absent'] as const;
 export type AgentState = (typeof agentStates)[number];
 
 /** Times are Unix seconds. */
-export interface NodeReportEntry extends Pick<ScrapedReport, 'report' | 'seenAt' | 'lasting'> {
+export interface NodeReportEntry extends Pick<
+  ScrapedReport,
+  'report' | 'etag' | 'seenAt' | 'lasting'
+> {
   readonly kind: 'node-report';
   readonly at: number;
   readonly node: string;
-  /** The same text while the report is the same. */
+  /** The same text while the report and the outcomes are the same. */
   readonly version: string;
   /** Outcomes of the packets that the agent evaluated; `null` if none were requested yet. */
   readonly outcomes: ReadonlyMap<string, PacketOutcome> | null;
@@ -247,7 +250,7 @@ async function deliverReport(
   const onNeed = (packets: readonly Packet[]): void => {
     needed = packets;
   };
-  const entry = { kind: 'node-report', at, seenAt, node, report, lasting, onNeed } as const;
+  const entry = { kind: 'node-report', at, seenAt, node, report, etag, lasting, onNeed } as const;
   // Outcomes belong to one round. The report alone is the same while its tag is.
   const version = agent.wasShort ? `${etag} ${round}` : etag;
   await options.deliver({ ...entry, version, outcomes: null });

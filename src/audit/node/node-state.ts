@@ -24,6 +24,8 @@ export const newNodeState = (name: string) => ({
   dumps: new Map<string, RulesDump | 'unreadable'>(),
   /** null if it must be made from the dumps. */
   observation: null as NodeObservation | null,
+  /** Of the last report: the tag of the rules, and the version of the outcomes. */
+  etag: null as string | null,
   version: null as string | null,
   /** Seconds for which the rules are known after a reading. */
   lasting: 0,

@@ -37,6 +37,9 @@ import type { NodeReading } from './staleness.ts';
 import { noteDivergences, readingOf, serviceOf, updateClocks } from './staleness.ts';
 
 interface NodeReport extends Pick<NodeObservation, 'rules' | 'config'> {
+  /** The same text while the rules are the same. */
+  readonly etag: string;
+  /** The same text while the outcomes of packets are the same too. */
   readonly version: string;
   /** Seconds for which the agent may send no other report. */
   readonly lasting: number;
@@ -78,18 +81,21 @@ export function createNodes(given: NodesOptions) {
         state.observation = null;
         state.divergences.clear();
       }
-      runToEnd(readInSteps(options, state, at, true, state.observation !== null));
+      const isSame = state.observation !== null;
+      runToEnd(readInSteps(options, state, at, { isLast: true, isSame, isAnswered: isSame }));
     },
     /** Returns packets that the agent must walk first. With `isLast`, they stay unknown. */
     *applyReport(name: string, report: NodeReport, at: number, isLast: boolean) {
-      const { rules, version, config, lasting } = report;
+      const { rules, etag, version, config, lasting } = report;
       const state = stateOf(name);
-      const isSame = state.version === version;
+      const isAnswered = state.version === version;
+      const isSame = state.etag === etag;
       if (!isSame) state.divergences.clear();
       state.observation = { rules, config, families: allFamilies, lacks: [] };
       state.lasting = lasting;
-      const missing = yield* readInSteps(options, state, at, isLast, isSame);
+      const missing = yield* readInSteps(options, state, at, { isLast, isSame, isAnswered });
       state.version = missing.length === 0 ? version : null;
+      if (isLast || missing.length === 0) state.etag = etag;
       return missing;
     },
     markUnknown(name: string, reason: NodeUnknownReason): void {
@@ -178,13 +184,21 @@ function summaryOf({ window, states }: Options, now: number) {
   return { verdicts, pendingSince };
 }
 
+interface Round {
+  /** The agent is asked for no more packets. */
+  readonly isLast: boolean;
+  /** The rules are those of the last reading. */
+  readonly isSame: boolean;
+  /** The outcomes are too. */
+  readonly isAnswered: boolean;
+}
+
 /** Updates the findings of a node; returns packets that the agent must walk first. */
 function* readInSteps(
   options: Options,
   state: NodeState,
   at: number,
-  isLast: boolean,
-  isSame: boolean,
+  { isLast, isSame, isAnswered }: Round,
 ): Steps<readonly Packet[]> {
   const { proxied, settle, window } = options;
   const observed = observe(options, state);
@@ -197,7 +211,7 @@ function* readInSteps(
     return [];
   }
   const { rules, families } = observed;
-  const last = yield* auditInSteps(options, state, observed, isSame);
+  const last = yield* auditInSteps(options, state, observed, isAnswered);
   const missing = rules.report?.missingPackets() ?? [];
   if (missing.length > 0 && !isLast) return missing;
   const outliers = outliersAmongPeers(last.audit.doubtful, rules, peersOf(options, state));
@@ -244,14 +258,14 @@ function* auditInSteps(
   { proxied, auditByClass }: Options,
   state: NodeState,
   observed: Observed,
-  isSame: boolean,
+  isAnswered: boolean,
 ): Steps<LastAudit> {
   const { node, rules, config } = observed;
   const { zone, addresses, externalIPs, podCIDRs } = node;
   const { localAddresses, report } = rules;
   const place = [zone, localAddresses, addresses, externalIPs, podCIDRs];
   const inputs = JSON.stringify([proxied.revision(), place, config]);
-  if (isSame && state.last?.inputs === inputs) return state.last;
+  if (isAnswered && state.last?.inputs === inputs) return state.last;
   if (report !== null) {
     report.restart();
     const audit = yield* auditByClass({ node, rules: { ...rules, report }, config });

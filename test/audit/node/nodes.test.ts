@@ -264,7 +264,8 @@ describe('a report', () => {
   const reporterOf =
     (nodes: Nodes) =>
     (at: number, rules: NodeBehavior, version = '1', isLast = true) => {
-      const reported = { rules, version, config, lasting: 30 };
+      const [etag = ''] = version.split(' ');
+      const reported = { rules, etag, version, config, lasting: 30 };
       const steps = nodes.applyReport(node.name, reported, at, isLast);
       for (;;) {
         const step = steps.next();
@@ -292,6 +293,19 @@ describe('a report', () => {
     expect(Object.keys(counts(5))).toEqual(['conform']);
     expect(report(5, short, '2', true)).toEqual([]);
     expect(counts(5)).toHaveProperty('pending');
+  });
+
+  test('of unchanged rules is stale since they diverged, with outcomes of each round', () => {
+    const { nodes, opened, give } = begun(10);
+    const report = reporterOf(nodes);
+    report(0, atHand);
+    give(version(1, false), 2);
+    report(5, atHand, '1 second-round');
+    // These are more versions than are kept.
+    for (let n = 2; n < 100; n++) give(version(n, false), 5 + n / 100);
+    report(10, atHand, '1 third-round');
+    report(15, atHand, '1 fourth-round');
+    expect(opened).toMatchObject([{ code: 'node-rules-stale', since: 2 }]);
   });
 
   test('that is missing makes the node unknown, keeps findings and restarts pending ones', () => {
