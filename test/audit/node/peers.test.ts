@@ -65,7 +65,13 @@ function openedOn(all: readonly Digests[], seconds: number): string[] {
   const nodes = createNodes({ listers, proxied, settle, window: 30, minor: () => 36 });
   for (let at = 0; at <= seconds; at += 10) {
     for (const [index, digests] of all.entries()) {
-      const report = { rules: doubtful(digests), etag: 'same', version: 'same', config, lasting: 10 };
+      const report = {
+        rules: doubtful(digests),
+        etag: 'same',
+        version: 'same',
+        config,
+        lasting: 10,
+      };
       const steps = nodes.applyReport(names[index] ?? '', report, at, true);
       while (steps.next().done !== true);
     }
