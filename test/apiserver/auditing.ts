@@ -572,7 +572,8 @@ function checkOpened(state: State): void {
     );
     if (isNow && (hasLasted([...all, ...unseen]) || isPassed(state, missing))) continue;
     // Streams are trusted without a read. None can show that they have lost an event.
-    const isUnread = now - (state.readAt.get(name) ?? 0) >= unread;
+    const readAt = Math.max(state.readAt.get(name) ?? 0, item.since + settle);
+    const isUnread = now - readAt >= unread - 0.01;
     if (isUnread && unseen.some(({ to }) => to === Infinity)) continue;
     const text = all
       .slice(-4)
