@@ -29,21 +29,21 @@ export function parseRule(options: string, cache: PartCache = new Map()): readon
   const isLast = jump >= 0 && !target.includes(' ') && !target.includes('"');
   const matches = isLast ? options.slice(0, jump) : options;
   leadingComment.lastIndex = 0;
-  const from = leadingComment.test(matches) ? leadingComment.lastIndex : 0;
-  const statements = cached(matches.slice(from), cache, (text) =>
-    (text.match(parts) ?? []).flatMap((part) => cached(part, cache, parsePart)),
-  );
+  const hasComment = matches.startsWith(' -m comment ') && leadingComment.test(matches);
+  const from = hasComment ? leadingComment.lastIndex : 0;
+  const statements = cached(matches.slice(from), cache, parseParts);
   return isLast ? [...statements, targetOf(target, [], `-j ${target}`)] : statements;
 }
 
-function cached(
-  text: string,
-  cache: PartCache,
-  read: (text: string) => readonly Statement[],
-): readonly Statement[] {
+type PartReader = (text: string, cache: PartCache) => readonly Statement[];
+
+const parseParts: PartReader = (text, cache) =>
+  (text.match(parts) ?? []).flatMap((part) => cached(part, cache, parsePart));
+
+function cached(text: string, cache: PartCache, read: PartReader): readonly Statement[] {
   const known = cache.get(text);
   if (known !== undefined) return known;
-  const statements = read(text);
+  const statements = read(text, cache);
   if (!isDistinct(text) && cache.size < maxCachedParts) cache.set(text, statements);
   return statements;
 }

@@ -22,10 +22,19 @@ const priorities: Readonly<Record<string, number>> = {
 
 interface OpenTable extends Table {
   readonly bases: Map<string, Base>;
-  /** By slot of a chain (`slotOf`): where its first rule begins in the text, or its declaration. */
-  readonly lines: Map<number, number>;
-  /** The same for chains whose rules are not all in succession: where the other runs begin. */
-  readonly laterStarts: Map<string, number[]>;
+  readonly places: ChainPlaces;
+  /** Of chains whose rules are not all in succession: names at the beginning of later runs. */
+  readonly laterRuns: Map<string, number[]>;
+}
+
+/** Places of names in the text. Objects for all chains would cost more than reading the dump. */
+interface ChainPlaces {
+  /** As the chains are declared. */
+  readonly declared: number[];
+  /** How many of `declared` have slots. Most get one at their first rule: the order is the same. */
+  indexed: number;
+  /** By `slotOf`: in a chain's first rule, or its declaration. 0: free, as at least half are. */
+  slots: Int32Array;
 }
 
 const newReading = (text: string, family: Family) => ({
@@ -93,6 +102,7 @@ function readLine(reading: Reading, at: number, end: number): void {
     if (line === '') return;
     if (line !== 'COMMIT') throw new DumpError('not a line of iptables-save', reading.line, line);
     if (reading.table === null) throw new DumpError('COMMIT without a table', reading.line, line);
+    indexChains(reading.text, reading.table.places, null);
     reading.table = null;
   }
 }
@@ -123,7 +133,8 @@ function openTable(reading: Reading, name: string): void {
   }
   if (!(name in priorities)) throw new DumpError('not a table of iptables', line, `*${name}`);
   const bases = new Map<string, Base>();
-  const parts = { bases, lines: new Map(), laterStarts: new Map() };
+  const places = { declared: [], indexed: 0, slots: new Int32Array(0) };
+  const parts = { bases, places, laterRuns: new Map() };
   const chains = openChains(reading, parts);
   reading.table = { family, name, source: 'iptables', chains, sets: new Map(), ...parts };
   reading.tables.push(reading.table);
@@ -139,7 +150,7 @@ function readChain(reading: Reading, at: number, end: number): void {
   }
   const name = text.slice(at + 1, space);
   if (text.charAt(space + 1) !== '-') table.bases.set(name, baseOf(reading, table, at, end));
-  table.lines.set(slotOf(text, table.lines, name), at);
+  table.places.declared.push(at + 1);
 }
 
 function baseOf({ text, line }: Reading, table: OpenTable, at: number, end: number): Base {
@@ -155,7 +166,7 @@ function baseOf({ text, line }: Reading, table: OpenTable, at: number, end: numb
     priority: isSource ? 100 : (priorities[table.name] ?? 0),
     type: table.name === 'nat' ? 'nat' : 'filter',
     policy: policy === 'DROP' ? 'drop' : 'accept',
-    created: table.lines.size,
+    created: table.places.declared.length,
   };
 }
 
@@ -171,15 +182,16 @@ function readRule(reading: Reading, at: number, end: number, from: number): void
   const space = text.indexOf(' ', from + 3);
   const nameEnd = space < 0 || space > end ? end : space;
   const name = text.slice(from + 3, nameEnd);
-  const { lines, laterStarts } = table;
-  const slot = slotOf(text, lines, name);
-  const first = lines.get(slot);
-  if (first === undefined) {
+  reading.prefix = text.slice(from, nameEnd);
+  if (indexChains(text, table.places, name, from + 3)) return;
+  const { slots } = table.places;
+  const slot = slotOf(text, slots, name);
+  const known = slots[slot] ?? 0;
+  if (known === 0) {
     throw new DumpError('a rule of a chain that is not declared', line, text.slice(at, end));
   }
-  if (text.charAt(first) === ':') lines.set(slot, at);
-  else laterStarts.set(name, [...(laterStarts.get(name) ?? []), at]);
-  reading.prefix = text.slice(from, nameEnd);
+  if (text.charAt(known - 1) === ':') slots[slot] = from + 3;
+  else table.laterRuns.set(name, [...(table.laterRuns.get(name) ?? []), from + 3]);
 }
 
 function begins(text: string, prefix: string, from: number, end: number): boolean {
@@ -207,60 +219,81 @@ const minCachedRules = 256;
  */
 const maxRecentChains = 31;
 
-function nameIn(text: string, line: number): number {
-  const first = text.charAt(line);
-  if (first === ':') return line + 1;
-  return first === '-' ? line + 3 : text.indexOf('] ', line) + 5;
+/** Gives slots to chains up to the one with this name, whose first rule has it there. */
+function indexChains(text: string, places: ChainPlaces, until: string | null, rule = 0): boolean {
+  const { declared } = places;
+  if (declared.length * 2 > places.slots.length) growSlots(text, places);
+  while (places.indexed < declared.length) {
+    const at = declared[places.indexed++] ?? 0;
+    const isLast = until !== null && isNamed(text, at, until);
+    const name = isLast ? until : declaredName(text, at);
+    places.slots[slotOf(text, places.slots, name)] = isLast ? rule : at;
+    if (isLast) return true;
+  }
+  return false;
 }
 
-/**
- * The key of a chain: a hash of its name's end, which kube-proxy draws at random, or the next key
- * that no other chain has. Names as keys would be compared all over the text.
- */
-function slotOf(text: string, lines: OpenTable['lines'], name: string): number {
-  let slot = 0;
-  for (let at = Math.max(0, name.length - 8); at < name.length; at++) {
-    slot = (Math.imul(slot, 31) + name.charCodeAt(at)) & 0x3fffffff;
-  }
-  for (; ; slot++) {
-    const line = lines.get(slot);
-    if (line === undefined) return slot;
-    const at = nameIn(text, line);
-    const isSame = text.startsWith(name, at) && text.charCodeAt(at + name.length) <= 32;
-    if (isSame) return slot;
+function growSlots(text: string, places: ChainPlaces): void {
+  const { declared, slots } = places;
+  places.slots = new Int32Array(2 ** (33 - Math.clz32(declared.length)));
+  for (const at of declared.slice(0, places.indexed)) {
+    const name = declaredName(text, at);
+    places.slots[slotOf(text, places.slots, name)] = slots[slotOf(text, slots, name)] ?? 0;
   }
 }
+
+const declaredName = (text: string, at: number): string => text.slice(at, text.indexOf(' ', at));
+
+/**
+ * The slot of a chain, or the free one for it: the search begins at a hash of the name's end, which
+ * is random in kube-proxy's names. Names as keys of a Map would be compared all over the text.
+ */
+function slotOf(text: string, slots: Int32Array, name: string): number {
+  let hash = 0;
+  for (let at = Math.max(0, name.length - 6); at < name.length; at++) {
+    hash = Math.imul(hash ^ name.charCodeAt(at), 0x01000193);
+  }
+  const mask = slots.length - 1;
+  for (let slot = (hash ^ (hash >>> 15)) & mask; ; slot = (slot + 1) & mask) {
+    const at = slots[slot] ?? 0;
+    if (at === 0 || isNamed(text, at, name)) return slot;
+  }
+}
+
+const isNamed = (text: string, at: number, name: string): boolean =>
+  text.startsWith(name, at) && !(text.charCodeAt(at + name.length) > 32);
 
 function openChains(
   { text }: Reading,
-  { bases, lines, laterStarts }: Pick<OpenTable, 'bases' | 'lines' | 'laterStarts'>,
+  { bases, places, laterRuns }: Pick<OpenTable, 'bases' | 'places' | 'laterRuns'>,
 ): Chains {
   const cache: PartCache = new Map();
   const cached = new Map<string, Chain>();
   const recent: (Chain | undefined)[] = Array.from({ length: maxRecentChains });
+  const placeOf = (name: string): number => places.slots[slotOf(text, places.slots, name)] ?? 0;
   const read = (chain: Chain): readonly Rule[] => {
     const { name } = chain;
-    const starts = [lines.get(slotOf(text, lines, name)) ?? -1, ...(laterStarts.get(name) ?? [])];
-    const rules = starts.flatMap((start) => rulesAt(text, start, name, cache));
+    const runs = [placeOf(name), ...(laterRuns.get(name) ?? [])];
+    const rules = runs.flatMap((at) => rulesAt(text, at, name, cache));
     if (rules.length >= minCachedRules) cached.set(name, chain);
     return rules;
   };
   const get = (name: string): Chain | undefined => {
-    const line = lines.get(slotOf(text, lines, name));
-    if (line === undefined) return undefined;
-    const last = recent[line % maxRecentChains];
+    const at = placeOf(name);
+    if (at === 0) return undefined;
+    const target = laterRuns.size > 0 && laterRuns.has(name) ? null : targetAt(text, at);
+    if (target !== null) return { name, base: null, target, read, rules: null, index: null };
+    const last = recent[at % maxRecentChains];
     if (last?.name === name) return last;
-    const target = laterStarts.has(name) ? null : targetAt(text, line, name);
     const base = bases.get(name) ?? null;
     const chain = cached.get(name) ?? { name, base, target, read, rules: null, index: null };
-    if (chain.base !== null) cached.set(name, chain);
-    if (target === null) recent[line % maxRecentChains] = chain;
+    if (base !== null) cached.set(name, chain);
+    recent[at % maxRecentChains] = chain;
     return chain;
   };
   function* values(named = /^/): Generator<Chain> {
-    for (const line of lines.values()) {
-      const from = nameIn(text, line);
-      const [name = ''] = text.slice(from, text.indexOf('\n', from)).split(' ', 1);
+    for (const at of places.declared) {
+      const name = declaredName(text, at);
       const chain = named.test(name) ? get(name) : undefined;
       if (chain !== undefined) yield chain;
     }
@@ -272,9 +305,10 @@ function openChains(
   };
 }
 
-function rulesAt(text: string, start: number, name: string, cache: PartCache): readonly Rule[] {
-  const [prefix, rules] = [`-A ${name}`, [] as Rule[]];
-  for (let at = start; at >= 0 && at < text.length;) {
+function rulesAt(text: string, place: number, name: string, cache: PartCache): readonly Rule[] {
+  const prefix = `-A ${name}`;
+  const rules: Rule[] = [];
+  for (let at = text.lastIndexOf('\n', place) + 1; at < text.length;) {
     const newline = text.indexOf('\n', at);
     const end = newline < 0 ? text.length : newline;
     const from = text.charAt(at) === '[' ? text.indexOf('] ', at) + 2 : at;
@@ -294,22 +328,23 @@ const protocols = 'tcp|udp|sctp';
  * there may be one for packets of the endpoint itself. This is faster than parsing the rules.
  */
 const endpointChain = new RegExp(
-  String.raw`-A (\S+) (?:-s (\S+) ${comment}-j \S+\n-A \1 )?(?:-p (${protocols}) )?${comment}` +
-    String.raw`(?:-m (?:${protocols}) )?-j DNAT --to-destination ` +
-    String.raw`(?:\[([\da-fA-F:.]+)\]|([\d.]+)):(\d{1,5})(?:\n(?!-A \1)|$)`,
+  String.raw`(?!(?:${hooks.join('|').toUpperCase()}) )(\S+) ` +
+    String.raw`(?:-s (?=[\d.]+/32 |\S*:\S*/128 )(\S+)/\d+ ${comment}-j \S+\n-A \1 )?` +
+    String.raw`(?:-p (${protocols}) )?${comment}(?:-m (?:${protocols}) )?-j DNAT ` +
+    String.raw`--to-destination (?:\[([\da-fA-F:.]+)\]|([\d.]+)):(\d{1,5})(?:\n(?!\[|-A \1)|$)`,
   'y',
 );
 
-/** The target of a chain whose rules begin at `start`; null if it is not exactly such a chain. */
-function targetAt(text: string, start: number, name: string): DnatTarget | null {
-  endpointChain.lastIndex = start;
+/** The target of the chain whose name is there; null if it is not exactly such a chain. */
+function targetAt(text: string, place: number): DnatTarget | null {
+  endpointChain.lastIndex = place;
   const found = endpointChain.exec(text);
-  if (found?.[1] !== name) return null;
-  const [source, six, port] = [found[2], found[4], Number(found[6])];
+  if (found === null) return null;
+  const source = found[2];
+  const six = found[4];
   const host = six ?? found[5] ?? '';
-  const bits = six === undefined ? '/32' : '/128';
-  if (source !== undefined && source !== host + bits) return null;
-  const address = parseAddress(host);
+  const port = Number(found[6]);
+  const address = source === undefined || source === host ? parseAddress(host) : null;
   if (address === null || (typeof address === 'bigint') !== (six !== undefined)) return null;
   if (port > 65_535) return null;
   const except = source === undefined ? null : address;

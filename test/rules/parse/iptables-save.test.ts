@@ -68,6 +68,48 @@ describe('form', () => {
     ]);
   });
 
+  test('rules in another order than their chains, and chains declared between rules', () => {
+    const names = Array.from({ length: 40 }, (_, at) => `KUBE-SEP-${at}`);
+    const declared = names.map((name) => `:${name} - [0:0]`);
+    const rules = names.map((name, at) => `-A ${name} -p tcp -j MARK --set-xmark ${at}/0xff`);
+    const text = dump(
+      ...declared.slice(0, 10),
+      ...['-A KUBE-SEP-7 -j DROP', '-A X -j DROP', '-A PREROUTING'],
+      ...declared.slice(10),
+      ...rules.toReversed(),
+    );
+    const chains = parseIptablesSave(text, 'ip').tables[0]?.chains;
+    const textsOf = (name: string): string[] =>
+      rulesOf(chains?.get(name) ?? expect.fail(name)).map((rule) => rule.text);
+    for (const [at, name] of names.entries()) {
+      expect(textsOf(name)).toEqual([...(at === 7 ? ['-A KUBE-SEP-7 -j DROP'] : []), rules[at]]);
+    }
+    expect(textsOf('PREROUTING')).toEqual(['-A PREROUTING']);
+    expect(chains?.get('KUBE-SEP-')).toBeUndefined();
+    const all = [...(chains?.values(/./) ?? [])].map(({ name }) => name);
+    expect(all).toEqual(['PREROUTING', 'X', ...names]);
+  });
+
+  test('a base chain whose only rule translates is not the chain of an endpoint', () => {
+    const text = dump('-A PREROUTING -p tcp -m tcp -j DNAT --to-destination 10.0.0.1:80');
+    const chains = parseIptablesSave(text, 'ip').tables[0]?.chains;
+    expect(chains?.get('PREROUTING')).toMatchObject({ base: { hook: 'prerouting' }, target: null });
+  });
+
+  test.each([
+    ['-s 10.0.0.1/32', '10.0.0.1:80', true],
+    ['-s 10.0.0.1/128', '10.0.0.1:80', false],
+    ['-s 10.0.0.1/24', '10.0.0.1:80', false],
+    ['-s 10.0.0.2/32', '10.0.0.1:80', false],
+    ['-s fd00::1/128', '[fd00::1]:80', true],
+    ['-s fd00::1/32', '[fd00::1]:80', false],
+  ])('%s before a translation to %s: the target of an endpoint is %j', (source, to, expected) => {
+    const goal = `-A X -p tcp -m tcp -j DNAT --to-destination ${to}`;
+    const text = dump(`-A X ${source} -j RETURN`, goal);
+    const chain = parseIptablesSave(text, 'ip').tables[0]?.chains.get('X');
+    expect(chain?.target !== null).toBe(expected);
+  });
+
   test('an empty dump has no tables', () => {
     expect(parseIptablesSave('', 'ip').tables).toEqual([]);
   });
