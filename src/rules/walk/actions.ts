@@ -108,7 +108,9 @@ function lose(state: PacketState): PacketState {
   return state;
 }
 
-function send(state: PacketState, address: Address, port: number): PacketState {
+/** Translates the destination into one that is known. */
+export function send(state: PacketState, address: Address, port: number): PacketState {
+  state.translated = true;
   state.rewritten = address !== state.destination || port !== state.destinationPort;
   state.destination = address;
   state.destinationPort = port;

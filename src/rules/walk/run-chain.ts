@@ -11,7 +11,7 @@
 
 import type { Action, Chain, DnatTarget, Element, Match, Rule } from '../ruleset.ts';
 import { only } from '../ruleset.ts';
-import { changeMark, translate } from './actions.ts';
+import { changeMark, send, translate } from './actions.ts';
 import type { BaseChain } from './hooks.ts';
 import { candidatesOf, evaluate, lookup } from './match.ts';
 import { addHull, addTally, count, isDestination, tallyOf } from './outcome-shares.ts';
@@ -289,16 +289,19 @@ function call(run: Run, rule: Rule, action: Extract<Action, { kind: 'jump' | 'go
   if (target !== null) action.endpoint = chain;
   if (target !== null && isForTarget(target, run.state)) {
     pass(run, name, null);
-    const to = { addresses: only(target.address), ports: only(target.port), random: false };
-    return translateRun(run, rule, { kind: 'dnat', to, text: '' });
+    continueTranslated(run.walk, send(run.state, target.address, target.port));
+    return 'over';
   }
   const rules = candidatesOf(chain, run.state);
   enter(run, chain, rules, kind === 'jump' ? callerOf(run) : outerFrame(run));
   return 'next rule';
 }
 
+/** Rules that are read record questions. */
 const isForTarget = ({ protocol, except }: DnatTarget, packet: PacketState): boolean =>
-  packet.source !== except && (protocol === null || protocol === packet.protocol);
+  packet.questions === null &&
+  packet.source !== except &&
+  (protocol === null || protocol === packet.protocol);
 
 function callerOf(run: Run): Frame | null {
   if (run.forked) return run.parent;

@@ -95,12 +95,11 @@ export function isSameButDestination(state: PacketState, other: PacketState): bo
 
 function follow(walk: Walk, leaf: DecisionLeaf, { tally, weight, trace, goal }: PacketState): void {
   for (const [outcome, share] of leaf.tally) {
-    addShare(tally, outcome === leaf.goal ? (goal ?? outcome) : outcome, {
-      ...share,
-      low: share.low * weight,
-      high: share.high * weight,
-      trace: behind(trace, share.trace, leaf.trace),
-    });
+    const part = { ...share };
+    part.low *= weight;
+    part.high *= weight;
+    part.trace = behind(trace, share.trace, leaf.trace);
+    addShare(tally, outcome === leaf.goal ? (goal ?? outcome) : outcome, part);
   }
   for (const [key, reason] of leaf.unknown) walk.unknown.set(key, reason);
 }

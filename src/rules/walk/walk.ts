@@ -228,8 +228,9 @@ function outcomeOf(tally: Tally, unknown: readonly UnknownRule[]): PacketOutcome
     return share === undefined ? noShare : outcomeShareOf(share);
   };
   const stops = { reject: stop('reject'), drop: stop('drop'), pass: stop('pass') };
-  const destinations = [...tally].map(([name, share]) => [name, destinationOf(share)] as const);
-  return { destinations: new Map(destinations), ...stops, unknown };
+  const destinations = new Map<string, Destination>();
+  for (const [name, share] of tally) destinations.set(name, destinationOf(share));
+  return { destinations, ...stops, unknown };
 }
 
 function outcomeShareOf({ high, masquerade, trace }: Share): OutcomeShare {
