@@ -109,9 +109,8 @@ export function unverifiedIn(auditor: Auditor): string[] {
   const { release } = auditor.released();
   const audited = auditor.nodes()?.verdicts;
   const kubelets = nodes.flatMap(({ kubeletMinor }) => kubeletMinor ?? []);
-  const proxies = nodes.flatMap(({ name, kubeletMinor }) =>
-    audited?.has(name) === true ? [kubeletMinor ?? release.minor] : [],
-  );
+  const proxied = audited === undefined ? [] : nodes.filter(({ name }) => audited.has(name));
+  const proxies = proxied.map(({ kubeletMinor }) => kubeletMinor ?? release.minor);
   return unverifiedReasons(release, auditor.kubernetes(), kubelets, proxies);
 }
 

@@ -217,6 +217,7 @@ export function createPendingFindings(options: PendingFindingsOptions) {
     },
     /** Opens differences whose window has ended by `now`, at most `burst`. */
     advance(now: number): void {
+      if ((queue[0]?.at ?? Infinity) > now) return;
       const most = Math.min(queue.length, burst);
       const end = queue.findIndex(({ at }) => at > now);
       const due = queue.splice(0, end < 0 ? most : Math.min(end, most));

@@ -65,8 +65,9 @@ function createVersionHistory() {
     },
     isLate(version: string, at: number): boolean {
       while ((marks[1]?.at ?? Infinity) <= at - lateness) marks.shift();
-      const [before = never] = marks;
+      const before = marks[0] ?? never;
       if (isAtLeast(before.version, version)) return true;
+      if (version === top) return false;
       const next = marks.findIndex((mark) => compareVersions(mark.version, version) === 1);
       const from = marks[next - 1] ?? never;
       return from !== never && (marks[next]?.at ?? at) - from.at >= lateness;
@@ -103,9 +104,6 @@ function createBlindOutputs(isSeen: (output: Output) => boolean) {
 }
 
 type Versioned = Pick<AnyObject, 'key' | 'resourceVersion'>;
-
-/** What an object on a stream shows: an earlier event was lost, or the object is late. */
-type Disorder = 'gap' | 'late';
 
 interface Lack {
   readonly version: string;
@@ -167,14 +165,14 @@ export function createWatchProgress() {
   const blind = createBlindOutputs((output) => every(output, ({ state }) => state === 'synced'));
   return {
     inputs: inputs as ReadonlyMap<Resource, Input>,
-    /** Notes an object on the stream of its resource; returns what is wrong with the order. */
-    observe(resource: Resource, object: Versioned, at: number): Disorder | null {
-      const { key, resourceVersion: version } = object;
+    /** Notes an object on its stream. `gap`: an event before it was lost; `late`: as above. */
+    observe(resource: Resource, { key, resourceVersion: version }: Versioned, at: number) {
       count++;
       observedAt.set(resource, at);
       const input = inputs.get(resource);
       const newer = newest(input?.version ?? '', version);
-      if (newer !== '') set(resource, { version: newer });
+      if (input !== undefined) input.version = newer;
+      else if (newer !== '') set(resource, { version: newer });
       past.shown(newer, at);
       if (lacks.end(resource, key, version)) return 'gap';
       return past.isLate(version, at) ? 'late' : null;

@@ -1,7 +1,7 @@
 // The cached state of one Service: its objects, its selected pods with what the controllers expect
 // of them, and its slices by role. All of it is derived from the listers and can be rebuilt.
 
-import { equalOwners } from '../../model/equality.ts';
+import { equalOwners, equalTexts } from '../../model/equality.ts';
 import type {
   Change,
   Endpoints,
@@ -287,10 +287,36 @@ export function keysSelecting({ context }: ServiceCache, pod: Pod | null): Set<K
   return new Set(services.map(({ key }) => key));
 }
 
+/** Whether two versions of a pod are in the same state, and selected by the same Services. */
+export const isInSameState = (a: Pod, b: Pod): boolean =>
+  a.uid === b.uid &&
+  a.ready === b.ready &&
+  a.terminal === b.terminal &&
+  a.deleting === b.deleting &&
+  equalTexts(a.ips, b.ips) &&
+  equalLabels(a.labels, b.labels);
+
+/** Whether two versions of a pod are the same to every controller. */
+export const isSamePod = (a: Pod, b: Pod): boolean =>
+  a.node === b.node &&
+  a.hostname === b.hostname &&
+  a.subdomain === b.subdomain &&
+  a.ports === b.ports &&
+  isInSameState(a, b);
+
 function updatePod(cache: ServiceCache, { before, after }: Change<'pods'>): void {
-  for (const key of new Set([...keysSelecting(cache, before), ...keysSelecting(cache, after)])) {
+  const isSame = before !== null && after !== null && isSamePod(before, after);
+  const keys = keysSelecting(cache, after);
+  if (!isSame) for (const key of keysSelecting(cache, before)) keys.add(key);
+  for (const key of keys) {
     const record = cache.get(key);
     if (record === undefined) continue;
+    if (isSame) {
+      const kind = record.members.get(before);
+      if (kind !== undefined) record.members.set(after, kind);
+      record.members.delete(before);
+      continue;
+    }
     if (before !== null) removeMember(record, before);
     if (after !== null) addMember(cache.context, record, after);
   }

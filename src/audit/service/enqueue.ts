@@ -1,7 +1,7 @@
 // Which Services a change of one object affects: what to evaluate again, the controllers that the
 // change wakes (shadow/event-handlers.ts), and the blind spot that hides it from the others.
 
-import { equalEndpoints, equalLists, equalTexts, isSameToHints } from '../../model/equality.ts';
+import { equalEndpoints, equalLists, isSameToHints } from '../../model/equality.ts';
 import { getOrInsert } from '../../model/collections.ts';
 import { canonicalIP } from '../../model/ip.ts';
 import type { Change, EndpointSlice, Key, Pod, Resource, Service } from '../../model/objects.ts';
@@ -12,7 +12,13 @@ import { isMirrorable, wakesMirroring, wakesOfPodUpdate } from '../../shadow/eve
 import { reasonOfNoHints } from '../../shadow/hints.ts';
 import type { Cause } from '../finding/causes.ts';
 import { addressesIn, changedInEndpoints, changedInSlice } from './address-index.ts';
-import { keysNamed, keysSelecting, type ServiceCache, type ServiceState } from './cache.ts';
+import {
+  isSamePod,
+  keysNamed,
+  keysSelecting,
+  type ServiceCache,
+  type ServiceState,
+} from './cache.ts';
 import { countHints, isTakenFor } from './endpointslices.ts';
 import type { ObjectChange } from './object-changes.ts';
 
@@ -78,23 +84,6 @@ export function enqueue(cache: ServiceCache, change: Change): WorkItem[] {
   }
   return items;
 }
-
-/** Whether two versions of a pod are in the same state, and selected by the same Services. */
-export const isInSameState = (a: Pod, b: Pod): boolean =>
-  a.uid === b.uid &&
-  a.ready === b.ready &&
-  a.terminal === b.terminal &&
-  a.deleting === b.deleting &&
-  equalTexts(a.ips, b.ips) &&
-  equalLabels(a.labels, b.labels);
-
-/** Whether two versions of a pod are the same to every controller. */
-export const isSamePod = (a: Pod, b: Pod): boolean =>
-  a.node === b.node &&
-  a.hostname === b.hostname &&
-  a.subdomain === b.subdomain &&
-  a.ports === b.ports &&
-  isInSameState(a, b);
 
 function enqueuePod(queue: Queue, cache: ServiceCache, change: Change<'pods'>): void {
   const { before, after, gap } = change;

@@ -81,7 +81,7 @@ const isSamePort = (port: ContainerPort, other: ContainerPort | undefined): bool
 function readPorts(container: json.Fields, sidecar: boolean, ports: ContainerPort[]): void {
   json.list(container, 'ports', (fields) => {
     const port = {
-      name: json.word(fields, 'name'),
+      name: json.text(fields, 'name'),
       protocol: json.text(fields, 'protocol') || 'TCP',
       port: json.number(fields, 'containerPort'),
       sidecar,

@@ -225,14 +225,12 @@ export function createIndex<T extends object>(keysOf: (object: T) => readonly st
     replace(before: T | null, after: T | null): void {
       const oldKeys = before === null ? noObjects : keysOf(before);
       const newKeys = after === null ? noObjects : keysOf(after);
-      if (before !== null) {
-        for (const key of oldKeys) {
-          if (after !== null && newKeys.includes(key)) swap(key, before, after);
-          else remove(key, before);
-        }
+      if (before !== null && after !== null && equalTexts(oldKeys, newKeys)) {
+        for (const key of newKeys) swap(key, before, after);
+        return;
       }
-      if (after === null) return;
-      for (const key of newKeys) if (before === null || !oldKeys.includes(key)) add(key, after);
+      if (before !== null) for (const key of oldKeys) remove(key, before);
+      if (after !== null) for (const key of newKeys) add(key, after);
     },
     /** The objects of a key, in no order; valid until the next change. */
     get(key: string): readonly T[] {

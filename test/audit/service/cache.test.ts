@@ -9,6 +9,7 @@ import {
   createServiceState,
   hasKind,
   isEmpty,
+  isSamePod,
   isWedged,
   isWrittenByController,
   keysNamed,
@@ -19,7 +20,6 @@ import {
   setSlice,
   slicesOf,
 } from '../../../src/audit/service/cache.ts';
-import { isSamePod } from '../../../src/audit/service/enqueue.ts';
 import type { AnyObject, EndpointSlice, Pod, Service } from '../../../src/model/objects.ts';
 import { label, manager, resources } from '../../../src/model/objects.ts';
 import {
