@@ -323,7 +323,11 @@ function expect(
     open.delete(id);
     const finding = parts.get(id);
     parts.delete(id);
-    if (finding !== undefined && ![...parts.values()].includes(finding)) finding.resolvedAt = at;
+    if (finding === undefined || [...parts.values()].includes(finding)) continue;
+    finding.resolvedAt = at;
+    // What ends while a watch is gone has never opened.
+    const hasOpened = finding.openedAt !== null || !reference.isBlind('node');
+    if (!hasOpened) findings.splice(findings.indexOf(finding), 1);
   }
   for (const finding of desired) {
     const { id, namespace, service, since } = finding;
