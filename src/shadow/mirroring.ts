@@ -14,16 +14,7 @@
 
 import { getOrInsert } from '../model/collections.ts';
 import { parseIP } from '../model/ip.ts';
-import type {
-  AddressType,
-  EndpointAddress,
-  Endpoints,
-  EndpointSlice,
-  Labels,
-  Port,
-  PortMapKey,
-  Service,
-} from '../model/objects.ts';
+import type * as api from '../model/objects.ts';
 import { annotation, label, manager, portMapKey } from '../model/objects.ts';
 import { addressesByPort, type ListedAddress } from './endpoints.ts';
 import { isMirrorable } from './event-handlers.ts';
@@ -35,22 +26,22 @@ export interface MirroredEndpoint {
   readonly address: string;
   /** null if subsets disagree; upstream keeps the last in an order of hashes. */
   readonly ready: boolean | null;
-  readonly source: EndpointAddress;
+  readonly source: api.EndpointAddress;
 }
 
 export interface MirroredGroup {
-  readonly addressType: AddressType;
-  readonly ports: readonly Port[];
-  readonly portMap: PortMapKey;
+  readonly addressType: api.AddressType;
+  readonly ports: readonly api.Port[];
+  readonly portMap: api.PortMapKey;
   /** By endpointIdentity; of more than maxEndpointsPerSubset, a slice has any of that number. */
   readonly endpoints: ReadonlyMap<string, MirroredEndpoint>;
 }
 
 /** Whether the controller mirrors these Endpoints: syncEndpoints. */
-export const isMirrored = (service: Service | null, endpoints: Endpoints | null): boolean =>
+export const isMirrored = (service: api.Service | null, endpoints: api.Endpoints | null): boolean =>
   endpoints !== null && service !== null && service.selector === null && isMirrorable(endpoints);
 
-export const isMirror = (slice: EndpointSlice): boolean =>
+export const isMirror = (slice: api.EndpointSlice): boolean =>
   slice.labels[label.sliceManagedBy] === manager.mirroring;
 
 /** The identity of an endpoint within one port map. `util/endpointset.go` hashEndpoint. */
@@ -66,7 +57,7 @@ export function endpointIdentity(
 type Listed = ReadonlyMap<string, ListedAddress>;
 
 /** Ports with the same addresses in the same state, which repacking puts into one subset. */
-function repackAll(endpoints: Endpoints): { ports: Port[]; listed: Listed }[] {
+function repackAll(endpoints: api.Endpoints): { ports: api.Port[]; listed: Listed }[] {
   const entries = endpoints.subsets.flatMap(({ addresses }, subset) =>
     addresses.map((address) => ({ address, subset })),
   );
@@ -90,7 +81,7 @@ function inUpstreamOrder(listed: Iterable<ListedAddress>): ListedAddress[] {
 }
 
 /** The content of the mirrored slices; none is empty. Addresses that are no IP do not count. */
-export function expectedMirror(endpoints: Endpoints): MirroredGroup[] {
+export function expectedMirror(endpoints: api.Endpoints): MirroredGroup[] {
   const groups = new Map<string, MirroredGroup & { endpoints: Map<string, MirroredEndpoint> }>();
   for (const { ports, listed } of repackAll(endpoints)) {
     const portMap = portMapKey(ports);
@@ -114,14 +105,14 @@ export function expectedMirror(endpoints: Endpoints): MirroredGroup[] {
 }
 
 /** The labels of every mirrored slice: those of the Endpoints, two overwritten. */
-export const expectedMirrorLabels = (endpoints: Endpoints): Labels => ({
+export const expectedMirrorLabels = (endpoints: api.Endpoints): api.Labels => ({
   ...endpoints.labels,
   [label.serviceName]: endpoints.name,
   [label.sliceManagedBy]: manager.mirroring,
 });
 
 /** The annotations of every mirrored slice: those of the Endpoints but two. */
-export const expectedMirrorAnnotations = (endpoints: Endpoints): Labels =>
+export const expectedMirrorAnnotations = (endpoints: api.Endpoints): api.Labels =>
   Object.fromEntries(
     Object.entries(endpoints.annotations).filter(
       ([key]) => key !== annotation.triggerTime && key !== annotation.lastApplied,

@@ -14,17 +14,7 @@
 // of its Services. A lost event can also hide a difference, so Services are read in turn.
 
 import { getOrInsert } from '../../model/collections.ts';
-import type {
-  AnyObject,
-  Endpoints,
-  EndpointSlice,
-  Key,
-  Listers,
-  ObjectOf,
-  Pod,
-  Resource,
-  Service,
-} from '../../model/objects.ts';
+import type * as api from '../../model/objects.ts';
 import { label, resources } from '../../model/objects.ts';
 import { compareVersions, isAtLeast, newest } from '../../model/resource-version.ts';
 import type { Output } from '../finding/catalogue.ts';
@@ -39,7 +29,7 @@ interface FreshList<T> {
 
 /** The objects of one Service, or all Nodes, read after the request; absent: not read. */
 export type FreshRead = {
-  readonly [R in Resource]?: FreshList<ObjectOf[R]> | null;
+  readonly [R in api.Resource]?: FreshList<api.ObjectOf[R]> | null;
 } & {
   /** The oldest of the versions: everything up to it has been read. */
   readonly version: string;
@@ -89,10 +79,10 @@ interface ReadRequest {
 
 interface ConfirmedService {
   readonly name: string;
-  readonly service: Service | null;
-  readonly endpoints: Endpoints | null;
-  readonly slices: readonly EndpointSlice[];
-  readonly members: ReadonlyMap<Pod, unknown>;
+  readonly service: api.Service | null;
+  readonly endpoints: api.Endpoints | null;
+  readonly slices: readonly api.EndpointSlice[];
+  readonly members: ReadonlyMap<api.Pod, unknown>;
 }
 
 interface ConfirmedAudit {
@@ -101,11 +91,11 @@ interface ConfirmedAudit {
 }
 
 interface ConfirmCache {
-  readonly listers: Listers;
-  readonly audited: ReadonlyMap<Key, ConfirmedAudit>;
+  readonly listers: api.Listers;
+  readonly audited: ReadonlyMap<api.Key, ConfirmedAudit>;
 }
 
-const keyOf = ({ namespace, service, item }: Candidate): Key =>
+const keyOf = ({ namespace, service, item }: Candidate): api.Key =>
   item.witness ?? `${namespace}/${service}`;
 
 /** Computes once per change of the cache: a Service may have thousands of differences. */
@@ -121,17 +111,17 @@ function createMemo<T>({ count }: WatchProgress): (key: string, compute: () => T
 
 /** Compares a list with the cached objects that should be in it; yields each key and its result. */
 function* compareList(
-  resource: Resource,
-  list: FreshList<AnyObject>,
-  [cached, lister]: readonly [Iterable<AnyObject>, ReadonlyMap<Key, AnyObject>],
+  resource: api.Resource,
+  list: FreshList<api.AnyObject>,
+  [cached, lister]: readonly [Iterable<api.AnyObject>, ReadonlyMap<api.Key, api.AnyObject>],
   /** The version up to which the stream claims to be complete; seconds since the list. */
   [shown, age]: readonly [string, number],
   /** For how many seconds the cache has lacked a version. */
-  lacking: (key: Key, version: string) => number,
-): Generator<readonly [Key, Comparison]> {
+  lacking: (key: api.Key, version: string) => number,
+): Generator<readonly [api.Key, Comparison]> {
   // The Pods were listed by the selector of the Service that was read.
   const newer = resource === 'services' ? 'overtaken' : 'equal';
-  const listed = new Set<Key>();
+  const listed = new Set<api.Key>();
   for (const { key, uid, resourceVersion: version } of list.objects) {
     listed.add(key);
     const known = lister.get(key);
@@ -163,12 +153,12 @@ function createComparison(progress: WatchProgress, cache: () => ConfirmCache | n
   const versions = createMemo<string>(progress);
   const results = createMemo<Comparison>(progress);
   /** The resources that have lost an event, each with an object. */
-  const gaps = new Map<Resource, Key>();
-  const compareOne = (key: Key, request: ReadRequest, resource: Resource, now: number) => {
+  const gaps = new Map<api.Resource, api.Key>();
+  const compareOne = (key: api.Key, request: ReadRequest, resource: api.Resource, now: number) => {
     const [list, current] = [request.read?.[resource], cache()];
     if (!list || current === null) return 'equal';
     const { state, version: shown = '' } = progress.inputs.get(resource) ?? {};
-    const lacking = (object: Key, version: string): number =>
+    const lacking = (object: api.Key, version: string): number =>
       now - progress.lack(resource, object, version, now);
     // Time alone can make a result a gap.
     const memo = `${resource} ${state ?? ''} ${key} ${request.readAt} ${Math.floor(now / 10)}`;
@@ -185,7 +175,7 @@ function createComparison(progress: WatchProgress, cache: () => ConfirmCache | n
   };
   return {
     gaps,
-    newestCached: (key: Key, output: Output): string =>
+    newestCached: (key: api.Key, output: Output): string =>
       versions(`${output} ${key}`, () => {
         const current = cache();
         const cached = current && cachedOf(current, key);
@@ -195,24 +185,24 @@ function createComparison(progress: WatchProgress, cache: () => ConfirmCache | n
         return objects.reduce((version, object) => newest(version, object.resourceVersion), '');
       }),
     /** How the cache compares with a read, in some resources. */
-    compare: (key: Key, request: ReadRequest, from: readonly Resource[], now: number) =>
+    compare: (key: api.Key, request: ReadRequest, from: readonly api.Resource[], now: number) =>
       from.map((resource) => compareOne(key, request, resource, now)).reduce(worseOf, 'equal'),
   };
 }
 
 /** The reads without a difference: of Services in turn, every other one with a finding. */
-function createTurns(requests: ReadonlyMap<Key, ReadRequest>, found: Set<Key>) {
-  let keys = new Set<Key>().values();
+function createTurns(requests: ReadonlyMap<api.Key, ReadRequest>, found: Set<api.Key>) {
+  let keys = new Set<api.Key>().values();
   let turns = 0;
   let latest: number | null = null;
-  const nextOf = (audited: ConfirmCache['audited']): Key | undefined => {
+  const nextOf = (audited: ConfirmCache['audited']): api.Key | undefined => {
     const { value } = keys.next();
     if (value !== undefined) return value;
     keys = audited.keys();
     return keys.next().value;
   };
   /** Moves the Service to the end, and forgets those before it that have no finding any more. */
-  const nextFound = (isOpen: (key: Key) => boolean): Key | undefined => {
+  const nextFound = (isOpen: (key: api.Key) => boolean): api.Key | undefined => {
     for (const key of found) {
       found.delete(key);
       if (!isOpen(key)) continue;
@@ -221,12 +211,12 @@ function createTurns(requests: ReadonlyMap<Key, ReadRequest>, found: Set<Key>) {
     }
     return undefined;
   };
-  return ({ audited, listers }: ConfirmCache, now: number): readonly Key[] => {
+  return ({ audited, listers }: ConfirmCache, now: number): readonly api.Key[] => {
     latest ??= now;
     if (now - latest < turn.seconds) return [];
     latest = now;
     if (++turns % turn.nodes === 0 && listers.knows('nodes')) return [nodesKey];
-    const isOpen = (key: Key): boolean =>
+    const isOpen = (key: api.Key): boolean =>
       [...(audited.get(key)?.items.values() ?? [])].flat().some((item) => item.openedAt !== null);
     const key = (turns % 2 === 0 ? nextFound(isOpen) : undefined) ?? nextOf(audited);
     return key === undefined || now - (requests.get(key)?.at ?? 0) < 30 ? [] : [key];
@@ -236,10 +226,10 @@ function createTurns(requests: ReadonlyMap<Key, ReadRequest>, found: Set<Key>) {
 /** Whether a read after the window, and one of the Nodes, shows that a difference exists. */
 function isAdmitted(
   candidate: Candidate,
-  requests: ReadonlyMap<Key, ReadRequest>,
+  requests: ReadonlyMap<api.Key, ReadRequest>,
   { newestCached, compare }: ReturnType<typeof createComparison>,
   progress: WatchProgress,
-  listers: Listers | undefined,
+  listers: api.Listers | undefined,
   now: number,
 ): boolean {
   const [{ item, at, since }, key] = [candidate, keyOf(candidate)];
@@ -267,13 +257,13 @@ function isAdmitted(
 
 /** `cache` returns `null` before the audit has started. */
 export function createConfirmer(progress: WatchProgress, cache: () => ConfirmCache | null) {
-  const requests = new Map<Key, ReadRequest>();
+  const requests = new Map<api.Key, ReadRequest>();
   const counts = noCounts();
   const comparison = createComparison(progress, cache);
-  const found = new Set<Key>();
+  const found = new Set<api.Key>();
   const nextTurn = createTurns(requests, found);
   let clock = -Infinity;
-  function inspect(key: Key, request: ReadRequest): Comparison {
+  function inspect(key: api.Key, request: ReadRequest): Comparison {
     const result = comparison.compare(key, request, resources, clock);
     request.isOpen = result === 'behind' || result === 'gap';
     if (result === 'overtaken') request.state = result;
@@ -300,7 +290,7 @@ export function createConfirmer(progress: WatchProgress, cache: () => ConfirmCac
       return isOpened;
     },
     /** Requests the reads that are due: of one Service, of many in a namespace, or of all Nodes. */
-    next(waiting: Iterable<Candidate>, now: number): readonly Key[] {
+    next(waiting: Iterable<Candidate>, now: number): readonly api.Key[] {
       review(now);
       const current = cache();
       const due = dueKeys(requests, waiting, now, progress, current?.listers);
@@ -316,7 +306,7 @@ export function createConfirmer(progress: WatchProgress, cache: () => ConfirmCac
       return asked;
     },
     /** `null` if the read failed. */
-    answer(key: Key, read: FreshRead | null): void {
+    answer(key: api.Key, read: FreshRead | null): void {
       const request = requests.get(key);
       // A server that is behind proves nothing. The Services were listed before all else.
       const known = newest(request?.known ?? '', read?.services?.version ?? '');
@@ -333,21 +323,21 @@ export function createConfirmer(progress: WatchProgress, cache: () => ConfirmCac
 }
 
 /** Whether a difference can be due to a Node. */
-const needsNodes = ({ item }: Candidate, listers: Listers | undefined): boolean =>
+const needsNodes = ({ item }: Candidate, listers: api.Listers | undefined): boolean =>
   restsOn[item.output].includes('nodes') && listers?.knows('nodes') === true;
 
 /** The Nodes, or the Service that has waited longest with its namespace if many of it wait. */
 function dueKeys(
-  requests: ReadonlyMap<Key, ReadRequest>,
+  requests: ReadonlyMap<api.Key, ReadRequest>,
   waiting: Iterable<Candidate>,
   now: number,
   progress: WatchProgress,
-  listers: Listers | undefined,
-): readonly Key[] {
+  listers: api.Listers | undefined,
+): readonly api.Key[] {
   const isLarge = (name: string): boolean =>
     (listers?.podsIn(name).length ?? 0) > together.mostPods;
   let namespace: string | null = null;
-  const keys = new Set<Key>();
+  const keys = new Set<api.Key>();
   for (const candidate of waiting) {
     const key = keyOf(candidate);
     const request = requests.get(key);
@@ -382,7 +372,7 @@ function isDue(request: ReadRequest | undefined, since: number, now: number): bo
 }
 
 /** The cached objects that a read of a Service, or of the Nodes, should have; all of them. */
-function cachedOf({ listers, audited }: ConfirmCache, key: Key) {
+function cachedOf({ listers, audited }: ConfirmCache, key: api.Key) {
   const { service, endpoints, slices, members, name } = audited.get(key)?.record ?? {};
   const labelled = slices?.filter(({ labels }) => labels[label.serviceName] === name);
   return {
@@ -391,5 +381,5 @@ function cachedOf({ listers, audited }: ConfirmCache, key: Key) {
     endpoints: [endpoints ? [endpoints] : [], listers.endpoints],
     pods: [members?.keys() ?? [], listers.pods],
     endpointslices: [labelled ?? [], listers.slices],
-  } as Record<Resource, [Iterable<AnyObject>, ReadonlyMap<Key, AnyObject>]>;
+  } as Record<api.Resource, [Iterable<api.AnyObject>, ReadonlyMap<api.Key, api.AnyObject>]>;
 }

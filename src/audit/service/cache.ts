@@ -2,18 +2,7 @@
 // of them, and its slices by role. All of it is derived from the listers and can be rebuilt.
 
 import { equalOwners, equalTexts } from '../../model/equality.ts';
-import type {
-  Change,
-  Endpoints,
-  EndpointSlice,
-  Key,
-  Listers,
-  Node,
-  Pod,
-  PortMapKey,
-  Resource,
-  Service,
-} from '../../model/objects.ts';
+import type * as api from '../../model/objects.ts';
 import { label, manager } from '../../model/objects.ts';
 import type { Steps } from '../../model/run-to-end.ts';
 import { equalLabels, selects } from '../../model/selector.ts';
@@ -25,14 +14,14 @@ import { isListed } from '../../shadow/pod.ts';
 import type { Release } from '../../shadow/release.ts';
 
 export interface AuditContext {
-  readonly listers: Listers;
+  readonly listers: api.Listers;
   readonly release: Release;
   readonly maxEndpointsPerSlice: number;
 }
 
 interface PodKind extends PortGroup {
   /** `null` if Endpoints do not list the pods. */
-  readonly portMap: PortMapKey | null;
+  readonly portMap: api.PortMapKey | null;
   /** Endpoints must list the pod, but it has no node: the API server refuses the object. */
   readonly nodeless: boolean;
   /** The Node does not exist: slices leave the pod out, and every sync returns an error. */
@@ -48,8 +37,8 @@ export type ServiceState = ReturnType<typeof createServiceState>;
 
 export interface ServiceCache {
   readonly context: AuditContext;
-  get(key: Key): ServiceState | undefined;
-  getOrCreate(key: Key): ServiceState;
+  get(key: api.Key): ServiceState | undefined;
+  getOrCreate(key: api.Key): ServiceState;
   /** Services with topology-mode Auto, which any Node may affect. */
   readonly autoHinted: Set<ServiceState>;
   /** Services that have slices of other managers, which may refer to any pod. */
@@ -62,23 +51,23 @@ export interface ServiceCache {
 const none: readonly never[] = [];
 const noUids: ReadonlySet<string> = new Set();
 
-export function createServiceState(key: Key) {
+export function createServiceState(key: api.Key) {
   const slash = key.indexOf('/');
   return {
     key,
     namespace: key.slice(0, slash),
     name: key.slice(slash + 1),
-    service: null as Service | null,
-    endpoints: null as Endpoints | null,
-    members: new Map<Pod, PodKind>(),
+    service: null as api.Service | null,
+    endpoints: null as api.Endpoints | null,
+    members: new Map<api.Pod, PodKind>(),
     /** The kinds of the members: few, even for many pods. */
     kinds: none as readonly PodKind[],
     /** The truncation of the Endpoints; `null` if they fit, `undefined` until it is computed. */
     truncation: undefined as Truncation | null | undefined,
     /** In the order of their names. */
-    slices: none as readonly EndpointSlice[],
+    slices: none as readonly api.EndpointSlice[],
     /** `slices` by their roles; `null` until it is computed. */
-    roles: null as ReadonlyMap<Role | null, readonly EndpointSlice[]> | null,
+    roles: null as ReadonlyMap<Role | null, readonly api.EndpointSlice[]> | null,
     /** The uids of the controller's slices that lost the labels of this Service. */
     relabelled: noUids,
     /** The same for mirrored slices. */
@@ -97,11 +86,11 @@ export const isEmpty = ({ service, endpoints, slices }: ServiceState): boolean =
   service === null && endpoints === null && slices.length === 0;
 
 /** The Node of a pod; `null` if it does not exist, `undefined` if the input has no Nodes. */
-export const nodeOf = (listers: Listers, pod: Pod): Node | null | undefined =>
+export const nodeOf = (listers: api.Listers, pod: api.Pod): api.Node | null | undefined =>
   listers.knows('nodes') ? (listers.nodes.get(pod.node) ?? null) : undefined;
 
 /** Whether the Service selects a pod of the listers. */
-export function isMember({ service }: ServiceState, pod: Pod): boolean {
+export function isMember({ service }: ServiceState, pod: api.Pod): boolean {
   if (service?.namespace !== pod.namespace || !isSelected(service)) return false;
   return selects(service.selector, pod.labels);
 }
@@ -109,8 +98,8 @@ export function isMember({ service }: ServiceState, pod: Pod): boolean {
 function findKind(
   { listers, release }: AuditContext,
   record: ServiceState,
-  pod: Pod,
-  service: Service,
+  pod: api.Pod,
+  service: api.Service,
 ): PodKind {
   const address = expectedAddress(service, pod, release);
   const node = nodeOf(listers, pod);
@@ -137,7 +126,7 @@ function count(record: ServiceState, kind: PodKind, by: 1 | -1): void {
 }
 
 /** Adds a pod of the listers to the members if the Service selects it. */
-export function addMember(context: AuditContext, record: ServiceState, pod: Pod): void {
+export function addMember(context: AuditContext, record: ServiceState, pod: api.Pod): void {
   const { service } = record;
   if (service === null || !isMember(record, pod)) return;
   const kind = findKind(context, record, pod, service);
@@ -146,7 +135,7 @@ export function addMember(context: AuditContext, record: ServiceState, pod: Pod)
 }
 
 /** Removes a version of a pod from the members if it is one. */
-export function removeMember(record: ServiceState, pod: Pod): void {
+export function removeMember(record: ServiceState, pod: api.Pod): void {
   const kind = record.members.get(pod);
   if (kind !== undefined) count(record, kind, -1);
   record.members.delete(pod);
@@ -156,8 +145,8 @@ export function removeMember(record: ServiceState, pod: Pod): void {
 export function setService(
   context: AuditContext,
   record: ServiceState,
-  service: Service | null,
-  pods: Iterable<Pod>,
+  service: api.Service | null,
+  pods: Iterable<api.Pod>,
 ): void {
   record.service = service;
   record.roles = null;
@@ -168,7 +157,11 @@ export function setService(
 }
 
 /** Replaces the slice of a key, `null` if it is gone or names another Service. */
-export function setSlice(record: ServiceState, key: Key, slice: EndpointSlice | null): void {
+export function setSlice(
+  record: ServiceState,
+  key: api.Key,
+  slice: api.EndpointSlice | null,
+): void {
   const { slices, roles } = record;
   const index = slices.findIndex((other) => other.key === key);
   const before = slices[index];
@@ -182,11 +175,15 @@ export function setSlice(record: ServiceState, key: Key, slice: EndpointSlice | 
 }
 
 /** Whether two versions of a slice have the same role. */
-export const isOfSameRole = (a: EndpointSlice | undefined, b: EndpointSlice): boolean =>
+export const isOfSameRole = (a: api.EndpointSlice | undefined, b: api.EndpointSlice): boolean =>
   a?.deleting === b.deleting && equalLabels(a.labels, b.labels) && equalOwners(a.owners, b.owners);
 
 /** Unmanaged are slices of this Service that are labelled for another one; `null` if unrelated. */
-export function roleOf(listers: Listers, record: ServiceState, slice: EndpointSlice): Role | null {
+export function roleOf(
+  listers: api.Listers,
+  record: ServiceState,
+  slice: api.EndpointSlice,
+): Role | null {
   const { service, endpoints } = record;
   if (slice.labels[label.serviceName] === record.name) {
     if (!isControllers(slice)) return isMirror(slice) ? 'mirror' : 'foreign';
@@ -206,7 +203,7 @@ export function roleOf(listers: Listers, record: ServiceState, slice: EndpointSl
 }
 
 /** The slices of one role, in the order of their names. */
-export function slicesOf(listers: Listers, record: ServiceState, role: Role) {
+export function slicesOf(listers: api.Listers, record: ServiceState, role: Role) {
   if (record.slices.length === 0) return none;
   if (record.roles === null) {
     const { slices } = record;
@@ -228,12 +225,12 @@ export const isRetried = (record: ServiceState): boolean =>
   Math.abs(record.slicesChangedAt - record.wokenAt) <= cacheLag && hasKind(record, 'stranded');
 
 /** Whether labels took a slice away from the controller, so that its syncs return an error. */
-export function isWedged(listers: Listers, record: ServiceState): boolean {
+export function isWedged(listers: api.Listers, record: ServiceState): boolean {
   if (record.service === null) return false;
   return record.relabelled.size > 0 || slicesOf(listers, record, 'unmanaged').length > 0;
 }
 
-export const isWrittenByController = ({ labels }: Endpoints): boolean =>
+export const isWrittenByController = ({ labels }: api.Endpoints): boolean =>
   labels[label.endpointsManagedBy] === manager.endpoints;
 
 /** Fills an empty cache with all objects of the listers, in small steps. */
@@ -262,7 +259,7 @@ export function* loadCache(cache: ServiceCache): Steps {
 }
 
 const updaters: {
-  readonly [R in Resource]: (cache: ServiceCache, change: Change<R>) => void;
+  readonly [R in api.Resource]: (cache: ServiceCache, change: api.Change<R>) => void;
 } = {
   pods: updatePod,
   nodes: updateNode,
@@ -276,19 +273,19 @@ const updaters: {
 };
 
 /** Writes one change, which the listers already contain, to the cache. */
-export function updateCache(cache: ServiceCache, change: Change): void {
+export function updateCache(cache: ServiceCache, change: api.Change): void {
   updaters[change.resource](cache, change as never);
 }
 
 /** The keys of the Services that select a pod. */
-export function keysSelecting({ context }: ServiceCache, pod: Pod | null): Set<Key> {
+export function keysSelecting({ context }: ServiceCache, pod: api.Pod | null): Set<api.Key> {
   if (pod === null) return new Set();
   const services = context.listers.servicesSelecting(pod.namespace, pod.labels);
   return new Set(services.map(({ key }) => key));
 }
 
 /** Whether two versions of a pod are in the same state, and selected by the same Services. */
-export const isInSameState = (a: Pod, b: Pod): boolean =>
+export const isInSameState = (a: api.Pod, b: api.Pod): boolean =>
   a.uid === b.uid &&
   a.ready === b.ready &&
   a.terminal === b.terminal &&
@@ -297,14 +294,14 @@ export const isInSameState = (a: Pod, b: Pod): boolean =>
   equalLabels(a.labels, b.labels);
 
 /** Whether two versions of a pod are the same to every controller. */
-export const isSamePod = (a: Pod, b: Pod): boolean =>
+export const isSamePod = (a: api.Pod, b: api.Pod): boolean =>
   a.node === b.node &&
   a.hostname === b.hostname &&
   a.subdomain === b.subdomain &&
   a.ports === b.ports &&
   isInSameState(a, b);
 
-function updatePod(cache: ServiceCache, { before, after }: Change<'pods'>): void {
+function updatePod(cache: ServiceCache, { before, after }: api.Change<'pods'>): void {
   const isSame = before !== null && after !== null && isSamePod(before, after);
   const keys = keysSelecting(cache, after);
   if (!isSame) for (const key of keysSelecting(cache, before)) keys.add(key);
@@ -322,7 +319,7 @@ function updatePod(cache: ServiceCache, { before, after }: Change<'pods'>): void
   }
 }
 
-function updateNode(cache: ServiceCache, { before, after }: Change<'nodes'>): void {
+function updateNode(cache: ServiceCache, { before, after }: api.Change<'nodes'>): void {
   if (before?.zone === after?.zone) return;
   for (const pod of cache.context.listers.podsOn((after ?? before)?.name ?? '')) {
     for (const key of keysSelecting(cache, pod)) {
@@ -334,7 +331,7 @@ function updateNode(cache: ServiceCache, { before, after }: Change<'nodes'>): vo
   }
 }
 
-function updateService(cache: ServiceCache, { before, after }: Change<'services'>): void {
+function updateService(cache: ServiceCache, { before, after }: api.Change<'services'>): void {
   const service = after ?? before;
   if (service === null) return;
   const record = cache.getOrCreate(service.key);
@@ -350,7 +347,7 @@ function updateService(cache: ServiceCache, { before, after }: Change<'services'
 }
 
 /** The keys of the Services that a slice names by its label or, also as Endpoints, as owners. */
-export function keysNamed(slice: EndpointSlice | null): Set<Key> {
+export function keysNamed(slice: api.EndpointSlice | null): Set<api.Key> {
   if (slice === null) return new Set();
   const name = slice.labels[label.serviceName] ?? '';
   const owners = slice.owners.filter(({ kind }) => kind === 'Service' || kind === 'Endpoints');
@@ -358,7 +355,7 @@ export function keysNamed(slice: EndpointSlice | null): Set<Key> {
   return new Set(names.map((service) => `${slice.namespace}/${service}`));
 }
 
-function updateSlice(cache: ServiceCache, { before, after }: Change<'endpointslices'>): void {
+function updateSlice(cache: ServiceCache, { before, after }: api.Change<'endpointslices'>): void {
   const key = (after ?? before)?.key ?? '';
   const named = keysNamed(after);
   for (const service of new Set([...keysNamed(before), ...named])) {
@@ -373,7 +370,7 @@ function updateSlice(cache: ServiceCache, { before, after }: Change<'endpointsli
     }
     // Adds the uid of a slice whose labels took it away from a controller, or removes it again.
     const track = (uids: ReadonlySet<string>, isTheirs: typeof isMirror): ReadonlySet<string> => {
-      const isOurs = (slice: EndpointSlice): boolean =>
+      const isOurs = (slice: api.EndpointSlice): boolean =>
         isTheirs(slice) && slice.labels[label.serviceName] === record.name;
       if (!isOurs(after)) return isOurs(before) ? new Set(uids).add(after.uid) : uids;
       return uids.has(after.uid) ? new Set([...uids].filter((uid) => uid !== after.uid)) : uids;

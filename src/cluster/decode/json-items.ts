@@ -99,14 +99,8 @@ const createScan = (limit: number) => ({
 /** The bytes of earlier chunks, and where the capture begins in this one (-1: there is none). */
 const noCapture = (line: number) => ({ parts: [] as Uint8Array[], length: 0, from: -1, line });
 
-const newline = 0x0a;
-const quote = 0x22;
-const comma = 0x2c;
-const backslash = 0x5c;
-const openBracket = 0x5b;
-const closeBracket = 0x5d;
-const openBrace = 0x7b;
-const recordSeparator = 0x1e;
+const [newline, quote, comma, backslash] = [0x0a, 0x22, 0x2c, 0x5c];
+const [openBracket, closeBracket, openBrace, recordSeparator] = [0x5b, 0x5d, 0x7b, 0x1e];
 
 const isSpace = (byte: number): boolean =>
   byte === 0x20 || byte === newline || byte === 0x0d || byte === 0x09;

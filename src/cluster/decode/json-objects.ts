@@ -5,21 +5,7 @@
 // auditor does not use are ignored. Model objects share values with the raw object, so the caller
 // must not change it afterwards.
 
-import type {
-  AnyObject,
-  Endpoint,
-  Endpoints,
-  EndpointSlice,
-  EndpointSubset,
-  UnreadableObject,
-  Meta,
-  Node,
-  ObjectOf,
-  Port,
-  Resource,
-  Service,
-  ServicePort,
-} from '../../model/objects.ts';
+import type * as api from '../../model/objects.ts';
 import { annotation, kinds, label, portMapKey, resources } from '../../model/objects.ts';
 import { minorIn } from '../../model/proxy-config.ts';
 import { internLabels, internList, internWord } from './intern.ts';
@@ -29,11 +15,11 @@ import { type PreviousPod, readPod } from './read-pod.ts';
 
 /** The caller adds the source and line. */
 export type Unreadable = Omit<Problem, 'source' | 'line' | 'lost'> & {
-  readonly lost: UnreadableObject;
+  readonly lost: api.UnreadableObject;
 };
 
-export type Projection<R extends Resource> =
-  | { readonly object: ObjectOf[R]; readonly problem?: undefined }
+export type Projection<R extends api.Resource> =
+  | { readonly object: api.ObjectOf[R]; readonly problem?: undefined }
   | { readonly object?: undefined; readonly problem: Unreadable };
 
 export interface Known {
@@ -46,7 +32,7 @@ const sliceV1 = 'discovery.k8s.io/v1';
 const sliceVersions: readonly unknown[] = [sliceV1, 'discovery.k8s.io/v1beta1'];
 
 /** null: none that is read. Other API groups have Services too; items of a list lack apiVersion. */
-export function resourceOfKind(apiVersion: unknown, kind: unknown): Resource | null {
+export function resourceOfKind(apiVersion: unknown, kind: unknown): api.Resource | null {
   const resource = resources.find((resource) => kinds[resource] === kind) ?? null;
   if (resource === null || apiVersion === undefined) return resource;
   const versions = resource === 'endpointslices' ? sliceVersions : ['v1'];
@@ -57,7 +43,7 @@ export function resourceOfKind(apiVersion: unknown, kind: unknown): Resource | n
  * Projects a raw API object; `at` is its arrival, Unix seconds. Never throws for content: an object
  * that Go could not decode, or without a name or namespace, yields a problem that names the field.
  */
-export function project<R extends Resource>(
+export function project<R extends api.Resource>(
   resource: R,
   raw: unknown,
   at: number,
@@ -74,7 +60,7 @@ export function project<R extends Resource>(
 }
 
 /** The newest time in an object, Unix seconds, which it was read after; null if it has none. */
-export function newestTimestamp(object: AnyObject): number | null {
+export function newestTimestamp(object: api.AnyObject): number | null {
   const trigger = 'annotations' in object ? object.annotations[annotation.triggerTime] : '';
   const times = [
     object.created,
@@ -99,9 +85,13 @@ export function jsonBytes(raw: unknown): number | null {
 export const hasManagedFields = (raw: unknown): boolean =>
   json.isFields(raw) && json.isFields(raw.metadata) && raw.metadata.managedFields !== undefined;
 
-type Reader<R extends Resource> = (raw: json.Fields, at: number, known: Known) => ObjectOf[R];
+type Reader<R extends api.Resource> = (
+  raw: json.Fields,
+  at: number,
+  known: Known,
+) => api.ObjectOf[R];
 
-const readers: { readonly [R in Resource]: Reader<R> } = {
+const readers: { readonly [R in api.Resource]: Reader<R> } = {
   nodes: readNode,
   services: readService,
   pods: (raw, at, { previousPod }) => readPod(raw, at, previousPod),
@@ -109,14 +99,14 @@ const readers: { readonly [R in Resource]: Reader<R> } = {
   endpointslices: readEndpointSlice,
 };
 
-function internedMeta(metadata: json.Fields): Meta {
+function internedMeta(metadata: json.Fields): api.Meta {
   const meta = json.namespacedMeta(metadata);
   return { ...meta, labels: internLabels(meta.labels) };
 }
 
 const serviceTypes = ['ClusterIP', 'NodePort', 'LoadBalancer', 'ExternalName'] as const;
 
-function readService(raw: json.Fields, at: number): Service {
+function readService(raw: json.Fields, at: number): api.Service {
   const meta = json.within(raw, 'metadata', (metadata) => ({
     ...internedMeta(metadata),
     topologyAuto: json.within(metadata, 'annotations', isTopologyAuto),
@@ -181,7 +171,7 @@ function isTopologyAuto(annotations: json.Fields): boolean {
   return value === 'Auto' || value === 'auto';
 }
 
-const servicePort = (port: json.Fields): ServicePort => ({
+const servicePort = (port: json.Fields): api.ServicePort => ({
   name: json.word(port, 'name'),
   protocol: json.text(port, 'protocol') || 'TCP',
   port: json.number(port, 'port'),
@@ -197,7 +187,7 @@ function targetPort(port: json.Fields): number | string {
   return target === 0 || target === '' ? json.number(port, 'port') : target;
 }
 
-function readNode(raw: json.Fields): Node {
+function readNode(raw: json.Fields): api.Node {
   const meta = json.within(raw, 'metadata', json.clusterMeta);
   const { labels } = meta;
   const cidrs = json.within(raw, 'spec', podCIDRs);
@@ -222,7 +212,7 @@ function readNode(raw: json.Fields): Node {
 }
 
 /** A Node's IPs by type; GetNodeHostIPs of pkg/util/node/node.go takes internal ones first. */
-function addressesOf(status: json.Fields): Pick<Node, 'addresses' | 'externalIPs'> {
+function addressesOf(status: json.Fields): Pick<api.Node, 'addresses' | 'externalIPs'> {
   const all = json.list(status, 'addresses', (address) => ({
     type: json.text(address, 'type'),
     address: json.word(address, 'address'),
@@ -238,7 +228,7 @@ function podCIDRs(spec: json.Fields): readonly string[] {
   return all.length === 0 && first !== '' ? [first] : all;
 }
 
-function readEndpoints(raw: json.Fields, at: number, known: Known): Endpoints {
+function readEndpoints(raw: json.Fields, at: number, known: Known): api.Endpoints {
   const meta = json.within(raw, 'metadata', (metadata) => ({
     ...internedMeta(metadata),
     annotations: json.stringMap(metadata, 'annotations'),
@@ -247,7 +237,7 @@ function readEndpoints(raw: json.Fields, at: number, known: Known): Endpoints {
   return { ...meta, at, subsets, bytes: known.bytes ?? null };
 }
 
-function endpointSubset(subset: json.Fields): EndpointSubset {
+function endpointSubset(subset: json.Fields): api.EndpointSubset {
   const ports = internList(json.list(subset, 'ports', subsetPort));
   const read = (ready: boolean) => (address: json.Fields) => ({
     ip: json.text(address, 'ip'),
@@ -263,14 +253,14 @@ function endpointSubset(subset: json.Fields): EndpointSubset {
   return { ports, addresses, readyCount: ready.length };
 }
 
-const subsetPort = (port: json.Fields): Port => ({
+const subsetPort = (port: json.Fields): api.Port => ({
   name: json.word(port, 'name'),
   protocol: json.text(port, 'protocol') || 'TCP',
   port: json.number(port, 'port'),
   appProtocol: json.optionalWord(port, 'appProtocol'),
 });
 
-function readEndpointSlice(raw: json.Fields, at: number, known: Known): EndpointSlice {
+function readEndpointSlice(raw: json.Fields, at: number, known: Known): api.EndpointSlice {
   const meta = json.within(raw, 'metadata', (metadata) => ({
     ...internedMeta(metadata),
     generation: json.integer(metadata, 'generation'),
@@ -287,14 +277,14 @@ function readEndpointSlice(raw: json.Fields, at: number, known: Known): Endpoint
 }
 
 /** The API server fills in the protocol; a null name is left, for that is how it is then stored. */
-const slicePort = (port: json.Fields): Port => ({
+const slicePort = (port: json.Fields): api.Port => ({
   name: json.optionalWord(port, 'name'),
   protocol: json.text(port, 'protocol') || 'TCP',
   port: json.optionalNumber(port, 'port'),
   appProtocol: json.optionalWord(port, 'appProtocol'),
 });
 
-function endpoint(endpoint: json.Fields): Endpoint {
+function endpoint(endpoint: json.Fields): api.Endpoint {
   const conditions = json.within(endpoint, 'conditions', (conditions) => ({
     ready: json.optionalFlag(conditions, 'ready'),
     serving: json.optionalFlag(conditions, 'serving'),
@@ -319,7 +309,7 @@ function endpoint(endpoint: json.Fields): Endpoint {
 }
 
 /** discovery.k8s.io/v1beta1 has a map `topology` where v1 has nodeName and zone. */
-function betaEndpoint(raw: json.Fields): Endpoint {
+function betaEndpoint(raw: json.Fields): api.Endpoint {
   const read = endpoint(raw);
   if (read.node !== null && read.zone !== null) return read;
   return json.within(raw, 'topology', (topology) => ({
@@ -329,7 +319,11 @@ function betaEndpoint(raw: json.Fields): Endpoint {
   }));
 }
 
-export function unreadable(resource: Resource, raw: unknown, error: json.WrongType): Unreadable {
+export function unreadable(
+  resource: api.Resource,
+  raw: unknown,
+  error: json.WrongType,
+): Unreadable {
   const lost = lostOf(
     resource,
     json.isFields(raw) && json.isFields(raw.metadata) ? raw.metadata : {},
@@ -343,7 +337,7 @@ export function unreadable(resource: Resource, raw: unknown, error: json.WrongTy
   };
 }
 
-function lostOf(resource: Resource, metadata: json.Fields): UnreadableObject {
+function lostOf(resource: api.Resource, metadata: json.Fields): api.UnreadableObject {
   const named = (value: unknown) => (typeof value === 'string' && value !== '' ? value : null);
   const namespace = resource === 'nodes' ? '' : named(metadata.namespace);
   const lost = { resource, namespace, name: named(metadata.name) };
@@ -355,7 +349,7 @@ function lostOf(resource: Resource, metadata: json.Fields): UnreadableObject {
 }
 
 /** An object as people name it: `Pod shop/web-1`, `Pod in shop`, `Pod`. */
-export function objectText({ resource, namespace, name }: UnreadableObject): string {
+export function objectText({ resource, namespace, name }: api.UnreadableObject): string {
   const kind = kinds[resource];
   const place = namespace ?? '';
   if (name === null) return place === '' ? kind : `${kind} in ${place}`;

@@ -10,31 +10,13 @@ import {
   isSameToHints,
 } from '../../model/equality.ts';
 import { canonicalIP } from '../../model/ip.ts';
-import type {
-  AnyObject,
-  Change,
-  Endpoint,
-  EndpointAddress,
-  Endpoints,
-  EndpointSlice,
-  Key,
-  Labels,
-  Node,
-  ObjectOf,
-  ObjectRef,
-  Pod,
-  Resource,
-  Service,
-  Listers,
-  WatchEvent,
-  ZoneCapacity,
-} from '../../model/objects.ts';
+import type * as api from '../../model/objects.ts';
 import { versionVerdict } from '../../model/resource-version.ts';
 import { selects } from '../../model/selector.ts';
 import { setLatest } from '../../model/collections.ts';
 
 /** SetNodes of k8s.io/endpointslice@v0.36.3 topologycache/topologycache.go. */
-function zoneCapacityOf(nodes: Iterable<Node>): ZoneCapacity {
+function zoneCapacityOf(nodes: Iterable<api.Node>): api.ZoneCapacity {
   const cpuMillisByZone = new Map<string, number>();
   for (const { controlPlane, ready, zone, cpuMillis } of nodes) {
     if (controlPlane || !ready) continue;
@@ -44,13 +26,13 @@ function zoneCapacityOf(nodes: Iterable<Node>): ZoneCapacity {
   return { insufficient: false, cpuMillisByZone };
 }
 
-const canonicalIPs = ({ ips }: Pod): readonly string[] =>
+const canonicalIPs = ({ ips }: api.Pod): readonly string[] =>
   ips.length === 1 && canonicalIP(ips[0] ?? '') === ips[0]
     ? ips
     : [...new Set(ips.map(canonicalIP))];
 
 /** Namespace and one pair of the selector, `namespace key=value`: a match needs all pairs. */
-function selectorPair({ namespace, selector }: Service): readonly string[] {
+function selectorPair({ namespace, selector }: api.Service): readonly string[] {
   const pair = Object.entries(selector ?? {}).at(-1);
   return pair === undefined ? [] : [`${namespace} ${pair[0]}=${pair[1]}`];
 }
@@ -59,40 +41,40 @@ type State = ReturnType<typeof createState>;
 
 const createState = () => ({
   cache: {
-    services: new Map<Key, Service>(),
-    pods: new Map<Key, Pod>(),
-    nodes: new Map<Key, Node>(),
-    endpoints: new Map<Key, Endpoints>(),
-    endpointslices: new Map<Key, EndpointSlice>(),
+    services: new Map<api.Key, api.Service>(),
+    pods: new Map<api.Key, api.Pod>(),
+    nodes: new Map<api.Key, api.Node>(),
+    endpoints: new Map<api.Key, api.Endpoints>(),
+    endpointslices: new Map<api.Key, api.EndpointSlice>(),
   },
   indexes: {
-    podsByNamespace: createIndex<Pod>(({ namespace }) => [namespace]),
-    podsByNode: createIndex<Pod>(({ node }) => (node === '' ? [] : [node])),
-    podsByAddress: createIndex<Pod>(canonicalIPs),
-    servicesByPair: createIndex<Service>(selectorPair),
+    podsByNamespace: createIndex<api.Pod>(({ namespace }) => [namespace]),
+    podsByNode: createIndex<api.Pod>(({ node }) => (node === '' ? [] : [node])),
+    podsByAddress: createIndex<api.Pod>(canonicalIPs),
+    servicesByPair: createIndex<api.Service>(selectorPair),
   },
   /** The version of each object that was deleted, oldest first. */
   tombstones: new Map<string, string>(),
   zonesSeen: new Set<string>(),
   dropped: { stale: 0, repeated: 0 },
   /** The Services that select some labels, in the namespace of the latest query. */
-  selecting: new Map<Labels, { readonly namespace: string; readonly found: Service[] }>(),
+  selecting: new Map<api.Labels, { readonly namespace: string; readonly found: api.Service[] }>(),
   /** null: to be computed from the Nodes. */
-  zoneCapacity: null as ZoneCapacity | null,
+  zoneCapacity: null as api.ZoneCapacity | null,
 });
 
 export type Store = ReturnType<typeof createStore>;
 
 /** An empty store. `delivered` contains the resources of the input; it may still grow. */
-export function createStore(delivered: ReadonlySet<Resource>) {
+export function createStore(delivered: ReadonlySet<api.Resource>) {
   const state = createState();
   return {
     listers: viewOf(state, delivered),
-    objects: state.cache as { readonly [R in Resource]: ReadonlyMap<Key, ObjectOf[R]> },
+    objects: state.cache as { readonly [R in api.Resource]: ReadonlyMap<api.Key, api.ObjectOf[R]> },
     /** Stores the object of an event; null if the event changes nothing. */
-    apply: (event: WatchEvent) => apply(state, event),
+    apply: (event: api.WatchEvent) => apply(state, event),
     /** A list of the resource is complete: no event that is older than the list can follow. */
-    listed(resource: Resource): void {
+    listed(resource: api.Resource): void {
       for (const key of state.tombstones.keys()) {
         if (key.startsWith(`${resource} `)) state.tombstones.delete(key);
       }
@@ -101,7 +83,7 @@ export function createStore(delivered: ReadonlySet<Resource>) {
   };
 }
 
-function apply(state: State, event: WatchEvent): Change | null {
+function apply(state: State, event: api.WatchEvent): api.Change | null {
   const { resource, object, type, at, gap } = event;
   const before = state.cache[resource].get(object.key) ?? null;
   const verdict = verdictOn(state, event, before);
@@ -119,20 +101,22 @@ function apply(state: State, event: WatchEvent): Change | null {
 }
 
 function withSharedParts(
-  { indexes }: State,
-  { resource, object }: WatchEvent,
-  before: AnyObject | null,
-): AnyObject {
+  state: State,
+  event: api.WatchEvent,
+  before: api.AnyObject | null,
+): api.AnyObject {
+  const { indexes } = state;
+  const { resource, object } = event;
   const podsAt: PodsAt = (address) => indexes.podsByAddress.get(address);
   if (resource === 'endpointslices') {
-    return sharedSlice(object as EndpointSlice, before as EndpointSlice | null, podsAt);
+    return sharedSlice(object as api.EndpointSlice, before as api.EndpointSlice | null, podsAt);
   }
   return resource === 'endpoints'
-    ? sharedEndpoints(object as Endpoints, before as Endpoints | null, podsAt)
+    ? sharedEndpoints(object as api.Endpoints, before as api.Endpoints | null, podsAt)
     : object;
 }
 
-function verdictOn({ tombstones }: State, event: WatchEvent, before: AnyObject | null) {
+function verdictOn({ tombstones }: State, event: api.WatchEvent, before: api.AnyObject | null) {
   const { resource, object, type, gap } = event;
   if (before === null && type === 'deleted') return 'repeated';
   if (gap === true) return 'new'; // api/version-filter.ts has checked its age
@@ -140,26 +124,27 @@ function verdictOn({ tombstones }: State, event: WatchEvent, before: AnyObject |
   return version === undefined ? 'new' : versionVerdict(version, event);
 }
 
-function replace(state: State, { resource, before, after }: Change): void {
+function replace(state: State, { resource, before, after }: api.Change): void {
   const { cache, indexes } = state;
   if (resource === 'pods') {
     const { podsByNamespace, podsByNode, podsByAddress } = indexes;
     for (const index of [podsByNamespace, podsByNode, podsByAddress]) {
-      index.replace(before as Pod | null, after as Pod | null);
+      index.replace(before as api.Pod | null, after as api.Pod | null);
     }
   } else if (resource === 'services') {
     state.selecting.clear();
-    indexes.servicesByPair.replace(before as Service | null, after as Service | null);
+    indexes.servicesByPair.replace(before as api.Service | null, after as api.Service | null);
   } else if (resource === 'nodes') {
-    if (!isSameToHints(before as Node | null, after as Node | null)) state.zoneCapacity = null;
-    if (after !== null) state.zonesSeen.add((after as Node).zone);
+    if (!isSameToHints(before as api.Node | null, after as api.Node | null))
+      state.zoneCapacity = null;
+    if (after !== null) state.zonesSeen.add((after as api.Node).zone);
   }
-  const objects = cache[resource] as Map<string, AnyObject>;
+  const objects = cache[resource] as Map<string, api.AnyObject>;
   if (after !== null) objects.set(after.key, after);
   else if (before !== null) objects.delete(before.key);
 }
 
-function viewOf(state: State, delivered: ReadonlySet<Resource>): Listers {
+function viewOf(state: State, delivered: ReadonlySet<api.Resource>): api.Listers {
   const { cache, indexes, zonesSeen } = state;
   return {
     knows: (resource) => delivered.has(resource),
@@ -179,11 +164,11 @@ function viewOf(state: State, delivered: ReadonlySet<Resource>): Listers {
   };
 }
 
-function servicesSelecting({ indexes, selecting }: State, namespace: string, labels: Labels) {
+function servicesSelecting({ indexes, selecting }: State, namespace: string, labels: api.Labels) {
   // Pods of one template share their labels by reference.
   const known = selecting.get(labels);
   if (known?.namespace === namespace) return known.found;
-  const found: Service[] = [];
+  const found: api.Service[] = [];
   for (const key in labels) {
     const candidates = indexes.servicesByPair.get(`${namespace} ${key}=${labels[key] ?? ''}`);
     for (const service of candidates) if (selects(service.selector, labels)) found.push(service);
@@ -242,10 +227,14 @@ export function createIndex<T extends object>(keysOf: (object: T) => readonly st
 
 // --- equal parts, shared to save memory: comparisons often find the same reference ---
 
-type PodsAt = (address: string) => readonly Pod[];
+type PodsAt = (address: string) => readonly api.Pod[];
 
 /** The pod that `target` refers to; undefined if no stored pod has this address and reference. */
-const targetPod = (podsAt: PodsAt, target: ObjectRef | null, address: string): Pod | undefined =>
+const targetPod = (
+  podsAt: PodsAt,
+  target: api.ObjectRef | null,
+  address: string,
+): api.Pod | undefined =>
   target === null ? undefined : podsAt(address).find(({ ref }) => equalRefs(ref, target));
 
 /** Finds equal items, in order, in the list of the version before: few change at a time. */
@@ -266,13 +255,17 @@ function createFollower<T>(known: readonly T[], isSame: (a: T, b: T) => boolean)
 }
 
 /** The slice, with the equal parts of the version before and of pods. */
-export function sharedSlice(slice: EndpointSlice, before: EndpointSlice | null, podsAt: PodsAt) {
+export function sharedSlice(
+  slice: api.EndpointSlice,
+  before: api.EndpointSlice | null,
+  podsAt: PodsAt,
+) {
   const find = createFollower(before?.endpoints ?? [], equalEndpoints);
   const endpoints = slice.endpoints.map((item) => find(item) ?? sharedEndpoint(item, podsAt));
   return { ...slice, endpoints };
 }
 
-function sharedEndpoint(endpoint: Endpoint, podsAt: PodsAt): Endpoint {
+function sharedEndpoint(endpoint: api.Endpoint, podsAt: PodsAt): api.Endpoint {
   const { addresses, hostname } = endpoint;
   const pod = targetPod(podsAt, endpoint.target, addresses[0] ?? '');
   if (pod === undefined) return endpoint;
@@ -290,10 +283,14 @@ function sharedEndpoint(endpoint: Endpoint, podsAt: PodsAt): Endpoint {
   };
 }
 
-const sameText = (ip: string, pod: Pod): string => pod.ips.find((text) => text === ip) ?? ip;
+const sameText = (ip: string, pod: api.Pod): string => pod.ips.find((text) => text === ip) ?? ip;
 
 /** The Endpoints, with the equal parts of the version before and of pods. */
-export function sharedEndpoints(endpoints: Endpoints, before: Endpoints | null, podsAt: PodsAt) {
+export function sharedEndpoints(
+  endpoints: api.Endpoints,
+  before: api.Endpoints | null,
+  podsAt: PodsAt,
+) {
   const subsets = endpoints.subsets.map((subset, index) => {
     const find = createFollower(before?.subsets[index]?.addresses ?? [], isSame);
     const addresses = subset.addresses.map((item) => find(item) ?? sharedAddress(item, podsAt));
@@ -302,10 +299,10 @@ export function sharedEndpoints(endpoints: Endpoints, before: Endpoints | null, 
   return { ...endpoints, subsets };
 }
 
-const isSame = (a: EndpointAddress, b: EndpointAddress): boolean =>
+const isSame = (a: api.EndpointAddress, b: api.EndpointAddress): boolean =>
   a.ports === b.ports && a.ip === b.ip && equalAddresses(a, b);
 
-function sharedAddress(address: EndpointAddress, podsAt: PodsAt): EndpointAddress {
+function sharedAddress(address: api.EndpointAddress, podsAt: PodsAt): api.EndpointAddress {
   const { ip, hostname } = address;
   const pod = targetPod(podsAt, address.target, ip);
   if (pod === undefined) return address;

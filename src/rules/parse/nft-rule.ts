@@ -142,11 +142,8 @@ function matchesOf(raw: RawMatch, table: Table, text: string): readonly Match[] 
 
 const others = ['icmp', 'icmpv6', 'igmp', 'ah', 'esp', 'comp', 'arp'];
 
-function specialMatch(
-  tag: string,
-  fields: NftFields,
-  { op, left, right }: RawMatch,
-): Match[] | null {
+function specialMatch(tag: string, fields: NftFields, match: RawMatch): Match[] | null {
+  const { op, left, right } = match;
   const negate = op === '!=';
   const words = wordsOf(right);
   switch (tag === 'ct' || tag === 'meta' ? `${tag} ${String(fields.key)}` : tag) {

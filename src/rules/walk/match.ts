@@ -98,10 +98,8 @@ const numbers: Readonly<Record<PacketField, (state: PacketState) => Address | nu
   'connection mark': ({ connectionMark }) => knownValue(connectionMark),
 };
 
-function bitsAnswer(
-  { field, mask, ranges, negate }: MatchOf<'field'>,
-  state: PacketState,
-): MatchResult {
+function bitsAnswer(match: MatchOf<'field'>, state: PacketState): MatchResult {
+  const { field, mask, ranges, negate } = match;
   const bits = bitsOf(field, state);
   if (bits === null) return field === 'tcp flags' ? answer(false, negate) : 'unknown';
   const asked = mask ?? 0xffffffff;
@@ -129,10 +127,8 @@ function bitsOf(field: PacketField, state: PacketState): Bits | null {
   return typeof value === 'number' ? { value, known } : null;
 }
 
-function interfaceAnswer(
-  { side, names, negate }: MatchOf<'interface'>,
-  state: PacketState,
-): MatchResult {
+function interfaceAnswer(match: MatchOf<'interface'>, state: PacketState): MatchResult {
+  const { side, names, negate } = match;
   const name = side === 'in' ? state.in : state.out;
   if (name !== null) return answer(matchesName(names, name), negate);
   // Whatever it is: it is one of the node's, and not the loopback interface.
@@ -170,10 +166,8 @@ function stateHolds(name: string, { entry, rewritten, masqueraded }: PacketState
   return name === 'snat' ? masqueraded === true : entries[name] === entry;
 }
 
-function addressTypeAnswer(
-  { side, types, negate }: MatchOf<'address type'>,
-  state: PacketState,
-): MatchResult {
+function addressTypeAnswer(match: MatchOf<'address type'>, state: PacketState): MatchResult {
+  const { side, types, negate } = match;
   if (side === 'destination' && state.toNode !== null) {
     if (state.toNode) return answer(types.includes('local'), negate);
     return types.every((type) => type === 'local') ? answer(false, negate) : 'unknown';
