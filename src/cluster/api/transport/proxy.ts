@@ -5,7 +5,9 @@
 // ranges, domains with all below them (`.domain` only those), each with or without a port, or `*`.
 // Domains in other alphabets are compared as NO_PROXY writes them.
 
-import { BlockList, isIP } from 'node:net';
+import { isIP } from 'node:net';
+
+import { isWithinAny, parseNetwork } from '../../../model/ip.ts';
 
 export type Variables = Readonly<Record<string, string | undefined>>;
 
@@ -16,7 +18,7 @@ export function proxyFor(server: string, variables: Variables): string | null {
   const variable = isSecure ? 'HTTPS_PROXY' : 'HTTP_PROXY';
   const proxy = valueOf(variables, variable);
   const name = hostname.replace(/^\[|\]$/g, '');
-  const isLoopback = name === 'localhost' || name === '::1' || isInRange(name, '127.0.0.0', 8);
+  const isLoopback = name === 'localhost' || name === '::1' || isWithinNetwork(name, '127.0.0.0/8');
   if (proxy === '' || isLoopback) return null;
   const dialed = port === '' ? (isSecure ? '443' : '80') : port;
   const exempt = valueOf(variables, 'NO_PROXY').split(',');
@@ -32,23 +34,19 @@ function valueOf(variables: Variables, name: string): string {
   return upper === '' ? (variables[name.toLowerCase()] ?? '') : upper;
 }
 
-function isInRange(name: string, network: string, bits: number): boolean {
-  const [family, other] = [isIP(name), isIP(network)];
-  if (family === 0 || family !== other || bits > (family === 4 ? 32 : 128)) return false;
-  const range = new BlockList();
-  const type = family === 4 ? 'ipv4' : 'ipv6';
-  range.addSubnet(network, bits, type);
-  return range.check(name, type);
+/** A network is an address, or one with the length of a prefix. */
+function isWithinNetwork(name: string, network: string): boolean {
+  const range = parseNetwork(network);
+  return range !== null && isWithinAny(name, [range]);
 }
 
 /** Whether an entry of NO_PROXY names a host, whose name is without brackets. */
 function matches(entry: string, name: string, port: string): boolean {
   if (entry === '*') return true;
-  const [, network = '', bits] = /^(.+)\/(\d{1,3})$/.exec(entry) ?? [];
-  if (bits !== undefined) return isInRange(name, network, Number(bits));
+  if (/\/\d{1,3}$/.test(entry)) return isWithinNetwork(name, entry);
   const { host, wanted } = split(entry);
   if (host === '' || (wanted !== '' && wanted !== port)) return false;
-  if (isIP(host) !== 0) return isInRange(name, host, isIP(host) === 4 ? 32 : 128);
+  if (isIP(host) !== 0) return isWithinNetwork(name, host);
   if (isIP(name) !== 0) return false;
   const domain = host.replace(/^\*(?=\.)/, '');
   return name.endsWith(domain.startsWith('.') ? domain : `.${domain}`) || name === domain;
