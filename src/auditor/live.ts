@@ -10,10 +10,7 @@ import type { Key } from '../model/objects.ts';
 import type { AuditorEntry } from './auditor.ts';
 import { createEventLoop, type EventLoopOptions } from './event-loop.ts';
 
-export interface LiveAuditorOptions extends Pick<
-  EventLoopOptions,
-  'auditor' | 'clock' | 'onQuiet'
-> {
+export interface LiveOptions extends Pick<EventLoopOptions, 'auditor' | 'clock' | 'onQuiet'> {
   readonly environment: Environment;
   readonly endpoints: boolean;
   readonly onProblem: OnProblem;
@@ -21,7 +18,7 @@ export interface LiveAuditorOptions extends Pick<
 
 export type LiveAuditor = ReturnType<typeof connectAuditor>;
 
-export function connectAuditor(options: LiveAuditorOptions) {
+export function connectAuditor(options: LiveOptions) {
   const { environment, clock, auditor, endpoints, onProblem } = options;
   const stop = new AbortController();
   const broken = Promise.withResolvers<never>();
@@ -63,7 +60,7 @@ export function connectAuditor(options: LiveAuditorOptions) {
 
 /** Without a namespace it reads all Nodes. Rejects if a list fails. */
 async function reread(
-  { environment, endpoints, auditor }: LiveAuditorOptions,
+  { environment, endpoints, auditor }: LiveOptions,
   namespace: string,
   names: readonly string[],
   signal: AbortSignal,

@@ -20,10 +20,7 @@ export const agentStates = ['answering', 'stale', 'refused', 'absent'] as const;
 export type AgentState = (typeof agentStates)[number];
 
 /** Times are Unix seconds. */
-export interface NodeReportEntry extends Pick<
-  ScrapedReport,
-  'report' | 'etag' | 'seenAt' | 'lasting'
-> {
+export interface NodeReportEntry extends Omit<ScrapedReport, 'kind' | 'round' | 'nextAt'> {
   readonly kind: 'node-report';
   readonly at: number;
   readonly node: string;

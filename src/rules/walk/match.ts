@@ -10,17 +10,7 @@
 
 import { getOrInsert } from '../../model/collections.ts';
 import { type Address, isWithin } from '../../model/ip.ts';
-import type {
-  Chain,
-  Component,
-  Element,
-  ElementSet,
-  LookupKey,
-  Match,
-  PacketField,
-  Rule,
-  Statement,
-} from '../ruleset.ts';
+import type * as netfilter from '../ruleset.ts';
 import { rulesOf } from '../ruleset.ts';
 import { askPacket, type Bits, isOwn, type PacketState } from './walk-state.ts';
 
@@ -29,12 +19,12 @@ export type MatchResult = 'yes' | 'no' | 'unknown';
 const answer = (holds: boolean, negate: boolean): MatchResult => (holds !== negate ? 'yes' : 'no');
 
 /** Whether the match holds. run-chain.ts evaluates chance and memory (`random`, `remembered`). */
-export const evaluate = (match: Match, state: PacketState): MatchResult =>
+export const evaluate = (match: netfilter.Match, state: PacketState): MatchResult =>
   state.questions === null
     ? answerTo(match, state)
     : askPacket(state, (packet) => answerTo(match, packet));
 
-function answerTo(match: Match, state: PacketState): MatchResult {
+function answerTo(match: netfilter.Match, state: PacketState): MatchResult {
   switch (match.kind) {
     case 'field':
       return fieldAnswer(match, state);
@@ -62,7 +52,7 @@ function answerTo(match: Match, state: PacketState): MatchResult {
   }
 }
 
-type MatchOf<Kind> = Extract<Match, { kind: Kind }>;
+type MatchOf<Kind> = Extract<netfilter.Match, { kind: Kind }>;
 
 function fieldAnswer(match: MatchOf<'field'>, state: PacketState): MatchResult {
   const { field, ranges, negate } = match;
@@ -84,7 +74,7 @@ function fieldAnswer(match: MatchOf<'field'>, state: PacketState): MatchResult {
 const knownValue = ({ value, known }: Bits): number | null => (known === 0xffffffff ? value : null);
 
 /** What the packet carries in a field; null if it is not known. */
-const numbers: Readonly<Record<PacketField, (state: PacketState) => Address | null>> = {
+const numbers: Readonly<Record<netfilter.PacketField, (state: PacketState) => Address | null>> = {
   source: ({ source }) => source,
   destination: ({ destination }) => destination,
   'source port': () => null,
@@ -118,7 +108,7 @@ function bitsAnswer(match: MatchOf<'field'>, state: PacketState): MatchResult {
 }
 
 /** null if the packet has no such field, or it is not known. */
-function bitsOf(field: PacketField, state: PacketState): Bits | null {
+function bitsOf(field: netfilter.PacketField, state: PacketState): Bits | null {
   if (field === 'mark') return state.mark;
   if (field === 'connection mark') return state.connectionMark;
   const value = numbers[field](state);
@@ -194,15 +184,15 @@ function specialType(address: Address): 'multicast' | 'broadcast' | 'unspec' | n
   return address >= 0xe0000000 && address < 0xf0000000 ? 'multicast' : null;
 }
 
-const isExact = (component: Component): boolean =>
+const isExact = (component: netfilter.Component): boolean =>
   typeof component === 'string' ? !component.endsWith('*') : component.low === component.high;
 
-const textOf = (component: Component): string =>
+const textOf = (component: netfilter.Component): string =>
   typeof component === 'string' ? component : String(component.low);
 
-function indexOf(set: ElementSet) {
-  const exact = new Map<string, Element>();
-  const others: Element[] = [];
+function indexOf(set: netfilter.ElementSet) {
+  const exact = new Map<string, netfilter.Element>();
+  const others: netfilter.Element[] = [];
   for (const element of set.elements) {
     if (element.key.every(isExact)) exact.set(element.key.map(textOf).join(' '), element);
     else others.push(element);
@@ -210,13 +200,16 @@ function indexOf(set: ElementSet) {
   return { exact, others };
 }
 
-type Found = Element | null | 'unknown';
+type Found = netfilter.Element | null | 'unknown';
 
 /** The element that the packet finds; null: there is none; unknown: not enough is known. */
-export const lookup = (key: LookupKey, set: ElementSet, state: PacketState): Found =>
-  askPacket(state, (packet) => find(key, set, packet));
+export const lookup = (
+  key: netfilter.LookupKey,
+  set: netfilter.ElementSet,
+  state: PacketState,
+): Found => askPacket(state, (packet) => find(key, set, packet));
 
-function find(key: LookupKey, set: ElementSet, state: PacketState): Found {
+function find(key: netfilter.LookupKey, set: netfilter.ElementSet, state: PacketState): Found {
   if (key.kind !== 'fields') return 'unknown';
   const { exact, others } = (set.index ??= indexOf(set)) as ReturnType<typeof indexOf>;
   const values: (Address | string)[] = [];
@@ -233,7 +226,7 @@ function find(key: LookupKey, set: ElementSet, state: PacketState): Found {
 }
 
 function valueOf(
-  field: PacketField | 'in' | 'out' | 'state',
+  field: netfilter.PacketField | 'in' | 'out' | 'state',
   state: PacketState,
 ): Address | string | null {
   if (field === 'state') return state.entry === 'none' ? 'invalid' : state.entry;
@@ -243,7 +236,7 @@ function valueOf(
   return more.length === 0 ? (only ?? null) : null;
 }
 
-function covers(component: Component, value: Address | string | undefined): boolean {
+function covers(component: netfilter.Component, value: Address | string | undefined): boolean {
   if (value === undefined) return false;
   if (component === '*') return true;
   if (typeof component !== 'string') return typeof value !== 'string' && isWithin(value, component);
@@ -253,7 +246,10 @@ function covers(component: Component, value: Address | string | undefined): bool
 const shortest = 256;
 
 /** The rules that may match, in order: all that are left out surely do not. */
-export function candidatesOf(chain: Chain, state: PacketState): readonly Rule[] {
+export function candidatesOf(
+  chain: netfilter.Chain,
+  state: PacketState,
+): readonly netfilter.Rule[] {
   const rules = rulesOf(chain);
   if (rules.length < shortest) return rules;
   const index = (chain.index ??= placesIn(rules)) as ReturnType<typeof placesIn>;
@@ -275,7 +271,7 @@ const none: readonly number[] = [];
 const placesOf = (by: Places, value: Address | null): readonly number[] | null =>
   value === null ? null : (by.get(value) ?? none);
 
-function placesIn(rules: readonly Rule[]) {
+function placesIn(rules: readonly netfilter.Rule[]) {
   const general: number[] = [];
   const byAddress: Places = new Map();
   const byPort: Places = new Map();
@@ -291,13 +287,13 @@ function placesIn(rules: readonly Rule[]) {
   return { general, generalRules, byAddress, byPort };
 }
 
-const passive = new Set<Statement['kind']>([
+const passive = new Set<netfilter.Statement['kind']>([
   ...(['field', 'interface', 'state', 'address type', 'lookup'] as const),
   ...(['note', 'never', 'unknown'] as const),
 ]);
 
 /** The one value of this field that the rule asks for before it does anything; null: none. */
-function onlyValue(rule: Rule, asked: PacketField): Address | null {
+function onlyValue(rule: netfilter.Rule, asked: netfilter.PacketField): Address | null {
   for (const statement of rule.statements) {
     if (statement.kind === 'field' && statement.field === asked) {
       const [range] = statement.ranges;
