@@ -1,6 +1,5 @@
-// Work that is divided into steps.
+// Work that is divided into steps: it can be interrupted after each of them.
 
-/** Work that can be interrupted after every step. */
 export type Steps<T = void> = Generator<undefined, T>;
 
 /** Runs all steps without interruption and returns the result. */

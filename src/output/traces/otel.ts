@@ -12,23 +12,10 @@ import { ROOT_CONTEXT, trace } from '@opentelemetry/api';
 import { type ExportResult, ExportResultCode } from '@opentelemetry/core';
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-proto';
 import { ZipkinExporter } from '@opentelemetry/exporter-zipkin';
-import {
-  defaultResource,
-  resourceAttributesEnvDetector,
-  resourceFromAttributes,
-  serviceNameEnvDetector,
-} from '@opentelemetry/resources';
+import * as resources from '@opentelemetry/resources';
 import { NodeSDK } from '@opentelemetry/sdk-node';
 import { AlwaysOnSampler, BatchSpanProcessor, type SpanExporter } from '@opentelemetry/sdk-trace';
-import {
-  ATTR_K8S_NAMESPACE_NAME,
-  ATTR_K8S_NODE_NAME,
-  ATTR_K8S_POD_IP,
-  ATTR_K8S_POD_NAME,
-  ATTR_K8S_POD_UID,
-  ATTR_SERVICE_NAME,
-  ATTR_SERVICE_VERSION,
-} from '@opentelemetry/semantic-conventions';
+import * as semantic from '@opentelemetry/semantic-conventions';
 
 import type { Journey, JourneyStage, JourneyStageName } from '../../audit/measure/journey.ts';
 import { lastOf } from '../../audit/measure/journey.ts';
@@ -126,11 +113,14 @@ function startSdk(
     // The wrapped exporter answers first.
     exportTimeoutMillis: limits.timeoutMs + 1000,
   });
-  const name = { [ATTR_SERVICE_NAME]: 'endpoint-auditor', [ATTR_SERVICE_VERSION]: version };
+  const name = {
+    [semantic.ATTR_SERVICE_NAME]: 'endpoint-auditor',
+    [semantic.ATTR_SERVICE_VERSION]: version,
+  };
   const sdk = new NodeSDK({
-    resource: defaultResource().merge(resourceFromAttributes(name)),
+    resource: resources.defaultResource().merge(resources.resourceFromAttributes(name)),
     // OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME override the resource.
-    resourceDetectors: [resourceAttributesEnvDetector, serviceNameEnvDetector],
+    resourceDetectors: [resources.resourceAttributesEnvDetector, resources.serviceNameEnvDetector],
     spanProcessors: [processor],
     sampler: new AlwaysOnSampler(),
     idGenerator: { generateTraceId, generateSpanId: () => randomBytes(8).toString('hex') },
@@ -218,23 +208,23 @@ const stageAttributes = (
   { namespace, service }: Journey,
   { object, resourceVersion, node, within }: JourneyStage,
 ): Attributes => ({
-  [ATTR_K8S_NAMESPACE_NAME]: namespace,
+  [semantic.ATTR_K8S_NAMESPACE_NAME]: namespace,
   [serviceName]: service,
   [`${own}.object`]: object || undefined,
   [`${own}.resource_version`]: resourceVersion || undefined,
-  [ATTR_K8S_NODE_NAME]: node ?? undefined,
+  [semantic.ATTR_K8S_NODE_NAME]: node ?? undefined,
   [`${own}.within_seconds`]: Math.round((within ?? 0) * 1e6) / 1e6 || undefined,
 });
 
 function rootAttributes(journey: Journey): Attributes {
   const [address] = journey.addresses;
   return {
-    [ATTR_K8S_NAMESPACE_NAME]: journey.namespace,
+    [semantic.ATTR_K8S_NAMESPACE_NAME]: journey.namespace,
     [serviceName]: journey.service,
-    [ATTR_K8S_POD_NAME]: journey.pod,
-    [ATTR_K8S_POD_UID]: journey.uid,
-    [ATTR_K8S_NODE_NAME]: journey.podNode || undefined,
-    [ATTR_K8S_POD_IP]: address,
+    [semantic.ATTR_K8S_POD_NAME]: journey.pod,
+    [semantic.ATTR_K8S_POD_UID]: journey.uid,
+    [semantic.ATTR_K8S_NODE_NAME]: journey.podNode || undefined,
+    [semantic.ATTR_K8S_POD_IP]: address,
     [addressType]: address && (address.includes(':') ? 'IPv6' : 'IPv4'),
     [`${own}.operation`]: journey.operation,
     [`${own}.quality`]: journey.quality,

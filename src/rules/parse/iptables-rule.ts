@@ -9,7 +9,20 @@ import { parseNetwork } from '../../model/ip.ts';
 import type { Action, Statement } from '../ruleset.ts';
 import { matchesOf, matchOf, type Option, portRange } from './iptables-match.ts';
 
-export type PartCache = Map<string, readonly Statement[]>;
+/** What was parsed of other rules, by its text. */
+export type PartCache = ReturnType<typeof newPartCache>;
+
+interface Part {
+  readonly text: string;
+  readonly statements: readonly Statement[];
+  /** The matches of the rule behind one with these matches: many chains have the same in turn. */
+  next: Part | null;
+}
+
+export const newPartCache = () => ({
+  parts: new Map<string, Part>(),
+  last: { text: '', statements: [], next: null } as Part,
+});
 
 const maxCachedParts = 4096;
 
@@ -23,29 +36,33 @@ const parts = new RegExp(`(?:${comment}|[^" ]+|${quoted}|${innerSpace})+`, 'g');
 const words = new RegExp(`${quoted}|[^ ]+`, 'g');
 
 /** Parses the options of a rule. Never throws. */
-export function parseRule(options: string, cache: PartCache = new Map()): readonly Statement[] {
+export function parseRule(options: string, cache = newPartCache()): readonly Statement[] {
   const jump = options.lastIndexOf(' -j ');
   const target = options.slice(jump + 4);
   const isLast = jump >= 0 && !target.includes(' ') && !target.includes('"');
-  const matches = isLast ? options.slice(0, jump) : options;
+  const end = isLast ? jump : options.length;
   leadingComment.lastIndex = 0;
-  const hasComment = matches.startsWith(' -m comment ') && leadingComment.test(matches);
+  const hasComment = options.startsWith(' -m comment ') && leadingComment.test(options);
   const from = hasComment ? leadingComment.lastIndex : 0;
-  const statements = cached(matches.slice(from), cache, parseParts);
-  return isLast ? [...statements, targetOf(target, [], `-j ${target}`)] : statements;
+  const likely = cache.last.next;
+  const isLikely = likely?.text.length === end - from && options.startsWith(likely.text, from);
+  const part = isLikely ? likely : cached(options.slice(from, end), cache, parseParts);
+  // Distinct ones are not kept, so that they do not keep each other.
+  if (isLikely || !isDistinct(part.text)) cache.last = cache.last.next = part;
+  return isLast ? [...part.statements, targetOf(target, [], `-j ${target}`)] : part.statements;
 }
 
 type PartReader = (text: string, cache: PartCache) => readonly Statement[];
 
 const parseParts: PartReader = (text, cache) =>
-  (text.match(parts) ?? []).flatMap((part) => cached(part, cache, parsePart));
+  (text.match(parts) ?? []).flatMap((part) => cached(part, cache, parsePart).statements);
 
-function cached(text: string, cache: PartCache, read: PartReader): readonly Statement[] {
-  const known = cache.get(text);
+function cached(text: string, cache: PartCache, read: PartReader): Part {
+  const known = cache.parts.get(text);
   if (known !== undefined) return known;
-  const statements = read(text, cache);
-  if (!isDistinct(text) && cache.size < maxCachedParts) cache.set(text, statements);
-  return statements;
+  const part = { text, statements: read(text, cache), next: null };
+  if (!isDistinct(text) && cache.parts.size < maxCachedParts) cache.parts.set(text, part);
+  return part;
 }
 
 /** Nearly every address and comment is different, so these are not cached. */

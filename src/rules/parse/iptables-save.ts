@@ -9,7 +9,7 @@ import { parseAddress } from '../../model/ip.ts';
 import type { Base, Chain, Chains, DnatTarget, Family, Rule, RuleSet, Table } from '../ruleset.ts';
 import { DumpError, hooks } from '../ruleset.ts';
 import { protocolNumbers } from './iptables-match.ts';
-import { parseRule, type PartCache } from './iptables-rule.ts';
+import { newPartCache, parseRule, type PartCache } from './iptables-rule.ts';
 
 /** Priorities of linux/netfilter_ipv4.h; nat has another one behind the routing decision. */
 const priorities: Readonly<Record<string, number>> = {
@@ -267,7 +267,7 @@ function openChains(
   { text }: Reading,
   { bases, places, laterRuns }: Pick<OpenTable, 'bases' | 'places' | 'laterRuns'>,
 ): Chains {
-  const cache: PartCache = new Map();
+  const cache = newPartCache();
   const cached = new Map<string, Chain>();
   const recent: (Chain | undefined)[] = Array.from({ length: maxRecentChains });
   const placeOf = (name: string): number => places.slots[slotOf(text, places.slots, name)] ?? 0;

@@ -3,11 +3,11 @@ import { describe, expect, test } from 'vitest';
 
 import { protocolNumbers } from '../../../src/rules/parse/iptables-match.ts';
 import type { PartCache } from '../../../src/rules/parse/iptables-rule.ts';
-import { parseRule } from '../../../src/rules/parse/iptables-rule.ts';
+import { newPartCache, parseRule } from '../../../src/rules/parse/iptables-rule.ts';
 import type { Statement } from '../../../src/rules/ruleset.ts';
 import { foldersBelow, readBytes } from '../../nodes/folder.ts';
 
-const read = (text: string, cache: PartCache = new Map()): readonly Statement[] =>
+const read = (text: string, cache: PartCache = newPartCache()): readonly Statement[] =>
   parseRule(text, cache);
 
 const kinds = (text: string): string[] => read(text).map(({ kind }) => kind);
@@ -88,7 +88,7 @@ describe('rules', () => {
 describe('the cache of parts', () => {
   /** Rules read one behind the other, and each by itself. */
   const readAll = (texts: readonly string[]): void => {
-    const cache: PartCache = new Map();
+    const cache = newPartCache();
     for (const text of texts) expect(read(text, cache), text).toEqual(read(text));
   };
 
