@@ -12,7 +12,7 @@ import type { NodeSenders, PacketWords, Senders } from '../rules/report/digest.t
 import { digestOf, keyOf, packetsOf, wordsAt, wordsOf } from '../rules/report/digest.ts';
 import { frontendsInRules } from '../rules/report/frontends.ts';
 import { modeIn, settingsIn } from '../rules/report/infer-proxy-config.ts';
-import { mergeRuleSets, type RuleSet } from '../rules/ruleset.ts';
+import { lackText, mergeRuleSets, type RuleSet } from '../rules/ruleset.ts';
 import type { NodeContext } from '../rules/walk/walk-state.ts';
 import type { CollectedDump, CollectedRules } from './collect.ts';
 import type { NodeFacts } from './node-facts.ts';
@@ -33,6 +33,18 @@ export function readDumps(dumps: readonly CollectedDump[]) {
     backend: backendOf(parsed),
     settings: settingsIn(ruleset, mode),
   };
+}
+
+/** The rules, or `null` and the reasons. */
+export function parseRules(dumps: readonly CollectedDump[]) {
+  try {
+    const rules = readDumps(dumps);
+    const lacks = new Set(rules.ruleset.lacks.map(lackText));
+    return { rules: lacks.size === 0 ? rules : null, problems: [...lacks] };
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    return { rules: null, problems: [error.message] };
+  }
 }
 
 const parseDump = ({ program: { name, prints, family }, bytes }: CollectedDump) => ({

@@ -9,11 +9,10 @@ import zlib from 'node:zlib';
 
 import type { Packet } from '../model/proxy-config.ts';
 import { type EncodedOutcomes, encodeOutcomes } from '../rules/report/outcome-json.ts';
-import { lackText } from '../rules/ruleset.ts';
 import { collect, type CollectedRules, fingerprintOf, type ProgramLimits } from './collect.ts';
 import { type NodeFacts, type NodeIdentity, readNodeFacts } from './node-facts.ts';
 import type { FrontendDetail, NodeRuleSet } from './report.ts';
-import { createReport, detailsOf, readDumps, walkerAt } from './report.ts';
+import { createReport, detailsOf, parseRules, readDumps, walkerAt } from './report.ts';
 
 export interface NodeSettings extends NodeIdentity {
   /** The text of kube-proxy's configuration file, and its path. */
@@ -73,7 +72,8 @@ async function makeRound(settings: NodeSettings, last: string | null, problem: s
   const bytes = collected.dumps.reduce((sum, dump) => sum + dump.bytes.length, 0);
   const fingerprint = fingerprintOf(collected, facts);
   if (fingerprint !== null && fingerprint === last) return { result: null, bytes, collecting };
-  const { rules, problems } = parseRules(collected);
+  const isKnown = collected.problems.length === 0;
+  const { rules, problems } = isKnown ? parseRules(collected.dumps) : { rules: null, ...collected };
   known = rules && { rules, facts };
   const report = createReport(settings.proxyConfig, facts, { ...collected, problems }, rules);
   const text = Buffer.from(`${JSON.stringify(report)}\n`);
@@ -88,19 +88,6 @@ async function makeRound(settings: NodeSettings, last: string | null, problem: s
     fingerprint: rules && fingerprint,
   };
   return { result, bytes, collecting };
-}
-
-/** The rules, or `null` and the reasons. */
-function parseRules({ dumps, problems }: CollectedRules) {
-  if (problems.length > 0) return { rules: null, problems };
-  try {
-    const rules = readDumps(dumps);
-    const lacks = new Set(rules.ruleset.lacks.map(lackText));
-    return { rules: lacks.size === 0 ? rules : null, problems: [...lacks] };
-  } catch (error) {
-    if (!(error instanceof SyntaxError)) throw error;
-    return { rules: null, problems: [error.message] };
-  }
 }
 
 async function answerTo(request: ReaderRequest): Promise<ReaderReply['answer']> {

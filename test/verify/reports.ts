@@ -8,14 +8,13 @@ import type { NodeReportEntry } from '../../src/agent/client/scraper.ts';
 import { programs } from '../../src/agent/collect.ts';
 import type { CollectedDump } from '../../src/agent/collect.ts';
 import type { NodeFacts } from '../../src/agent/node-facts.ts';
-import { createReport, readDumps, walkerAt } from '../../src/agent/report.ts';
+import { createReport, parseRules, walkerAt } from '../../src/agent/report.ts';
 import type { Auditor } from '../../src/auditor/auditor.ts';
 import type { NodeRulesEntry } from '../../src/cluster/decode/entry.ts';
 import type { Node } from '../../src/model/objects.ts';
 import type { Packet } from '../../src/model/proxy-config.ts';
 import { packetText } from '../../src/rules/report/digest.ts';
 import { decodeOutcomes, encodeOutcomes } from '../../src/rules/report/outcome-json.ts';
-import { lackText } from '../../src/rules/ruleset.ts';
 
 /** Seconds from one report to the next, at most. */
 const lasting = 30;
@@ -29,17 +28,6 @@ function programOf({ tool, family }: NodeRulesEntry): CollectedDump['program'] {
   );
   if (found === undefined) throw new Error(`No program prints ${tool} of ${family}`);
   return found;
-}
-
-function rulesIn(dumps: readonly CollectedDump[]) {
-  try {
-    const rules = readDumps(dumps);
-    const problems = [...new Set(rules.ruleset.lacks.map(lackText))];
-    return { rules: problems.length === 0 ? rules : null, problems };
-  } catch (error) {
-    if (!(error instanceof SyntaxError)) throw error;
-    return { rules: null, problems: [error.message] };
-  }
 }
 
 /** The agents of all nodes: each line about rules becomes a report to the auditor. */
@@ -57,7 +45,7 @@ export function createReporter(auditor: Auditor) {
     }
     if (node === undefined || auditor.serviceAuditor() === null) return;
     const all = [...own.values()];
-    const { rules, problems } = rulesIn(all);
+    const { rules, problems } = parseRules(all);
     const { addresses, podCIDRs } = node;
     const facts: NodeFacts = {
       ...{ node: line.node, localAddresses: [...addresses], interfaces: null, routes: null },
