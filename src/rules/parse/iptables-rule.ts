@@ -15,13 +15,15 @@ export type PartCache = ReturnType<typeof newPartCache>;
 interface Part {
   readonly text: string;
   readonly statements: readonly Statement[];
+  /** Whether other rules may have it. Only such parts are kept, or others would keep each other. */
+  readonly isShared: boolean;
   /** The matches of the rule behind one with these matches: many chains have the same in turn. */
   next: Part | null;
 }
 
 export const newPartCache = () => ({
   parts: new Map<string, Part>(),
-  last: { text: '', statements: [], next: null } as Part,
+  last: { text: '', statements: [], isShared: true, next: null } as Part,
 });
 
 const maxCachedParts = 4096;
@@ -47,8 +49,7 @@ export function parseRule(options: string, cache = newPartCache()): readonly Sta
   const likely = cache.last.next;
   const isLikely = likely?.text.length === end - from && options.startsWith(likely.text, from);
   const part = isLikely ? likely : cached(options.slice(from, end), cache, parseParts);
-  // Distinct ones are not kept, so that they do not keep each other.
-  if (isLikely || !isDistinct(part.text)) cache.last = cache.last.next = part;
+  if (part.isShared) cache.last = cache.last.next = part;
   return isLast ? [...part.statements, targetOf(target, [], `-j ${target}`)] : part.statements;
 }
 
@@ -60,8 +61,8 @@ const parseParts: PartReader = (text, cache) =>
 function cached(text: string, cache: PartCache, read: PartReader): Part {
   const known = cache.parts.get(text);
   if (known !== undefined) return known;
-  const part = { text, statements: read(text, cache), next: null };
-  if (!isDistinct(text) && cache.parts.size < maxCachedParts) cache.parts.set(text, part);
+  const part = { text, statements: read(text, cache), isShared: !isDistinct(text), next: null };
+  if (part.isShared && cache.parts.size < maxCachedParts) cache.parts.set(text, part);
   return part;
 }
 
