@@ -90,6 +90,7 @@ describe('journeys of a replay', () => {
   test('a backend that rejects traces changes no measurement', async () => {
     const shut = await replayed(() => false);
     expect(shut.sent).toEqual([]);
+    expect(shut.counts.journeys).toEqual(open.counts.journeys);
     const measuredOf = ({ auditor }: typeof open) => [
       auditor.journeys.ended,
       auditor.samples.travel.begun,

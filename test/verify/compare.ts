@@ -13,7 +13,7 @@ import { auditorDefaults } from '../build.ts';
 import type { ExpectedFinding } from './findings.ts';
 import { findingText } from './findings.ts';
 import type { Mutant } from './mutants.ts';
-import { createNodeHistory } from './nodes.ts';
+import { createNodeHistory, differing } from './nodes.ts';
 import type { Reference, ReferenceOptions } from './reference.ts';
 import { createReference } from './reference.ts';
 import { createReporter } from './reports.ts';
@@ -128,9 +128,7 @@ function compareDifferences(run: Run): void {
         `${unit} ${item.difference.code} ${item.difference.subject} cause ${item.cause ?? '-'} ` +
         `severity ${item.severity} clock ${text(item.since)} opened ${text(item.openedAt)}`,
     );
-    const missing = want.filter((line) => !got.includes(line)).sort();
-    const surplus = got.filter((line) => !want.includes(line)).sort();
-    const both = [...missing.map((it) => `- ${it}`), ...surplus.map((it) => `+ ${it}`)].join('\n');
+    const both = differing(want.sort(), got.sort()).join('\n');
     if ((wrong.get(key) ?? '') === both) continue;
     wrong.set(key, both);
     if (both === '') continue;

@@ -356,7 +356,7 @@ const lifeText = ({ openedAt, resolvedAt }: Pick<ExpectedNodeFinding, 'openedAt'
   `opened ${timeText(openedAt)} resolved ${timeText(resolvedAt)}`;
 
 /** What is missing of one list, and what is too much in the other. */
-const differing = (want: readonly string[], got: readonly string[]): string[] => [
+export const differing = (want: readonly string[], got: readonly string[]): string[] => [
   ...want.filter((line) => !got.includes(line)).map((line) => `- ${line}`),
   ...got.filter((line) => !want.includes(line)).map((line) => `+ ${line}`),
 ];
