@@ -142,7 +142,8 @@ export async function createProxiedSpace(
     begin('bridge', [process.execPath, script('inside.ts'), 'carry', `127.0.0.1:6443=${socket}`]);
     writeFileSync(file('kubeconfig'), kubeconfigOf(plane));
     writeFileSync(file('proxy.yaml'), JSON.stringify(proxyConfig(node, mode, file('kubeconfig'))));
-    const proxy = begin('kube-proxy', [kubeProxy, '--config', file('proxy.yaml')]);
+    const command = [kubeProxy, '--config', file('proxy.yaml'), '--v', '4'];
+    const proxy = begin('kube-proxy', command);
     await sleep(100);
     return { space, address, podCIDR: `10.244.${n}.0/24`, proxy, file, begin, stop };
   } catch (error) {
@@ -741,17 +742,19 @@ function accessOf(keys: Keys, mode: Mode, token: string) {
 }
 
 /**
- * Waits for the rules of kube-proxy, then moves its Node to another zone and back. From 1.34 on, a
- * kube-proxy may miss the zone that its Node has at the start: NewNodeTopologyConfig can receive the
- * Node before the proxier is registered (Run of cmd/kube-proxy/app/server.go, 1.37.2). Its rules
- * then ignore zones until that label changes, which is a true finding.
+ * Moves the Node of a kube-proxy to another zone and back until its proxier logs the zone. From 1.34
+ * on, it may miss the zone that its Node has at the start: NewNodeTopologyConfig can receive the Node
+ * before the proxier is registered (Run of cmd/kube-proxy/app/server.go, 1.37.2). Its rules then
+ * ignore zones until that label changes, which is a true finding.
  */
-async function announceZone(client: Client, node: NodeSpace): Promise<void> {
-  const hasRules = (): boolean => /KUBE-SERVICES|table ip kube-proxy/.test(rulesOf(node));
-  if ((await awaitSoon(hasRules, 60)) === null) throw new Error(node.proxy.tail());
-  for (const zone of ['zone-b', zoneOfNodes]) {
-    const labels = { 'topology.kubernetes.io/zone': zone };
-    await client.call('PATCH', `/api/v1/nodes/${node.node}`, { metadata: { labels } });
+async function announceZone(client: Client, { node, proxy }: NodeSpace): Promise<void> {
+  const isKnown = (): boolean => /Updated proxier node (?:topology )?labels/.test(proxy.log());
+  for (let seconds = 0; (await awaitSoon(isKnown, 1)) === null; seconds++) {
+    if (seconds > 60) throw new Error(proxy.tail());
+    for (const zone of ['zone-b', zoneOfNodes]) {
+      const labels = { 'topology.kubernetes.io/zone': zone };
+      await client.call('PATCH', `/api/v1/nodes/${node}`, { metadata: { labels } });
+    }
   }
 }
 
