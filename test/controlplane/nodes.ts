@@ -742,10 +742,10 @@ function accessOf(keys: Keys, mode: Mode, token: string) {
 }
 
 /**
- * Moves the Node of a kube-proxy to another zone and back until its proxier logs the zone. From 1.34
- * on, it may miss the zone that its Node has at the start: NewNodeTopologyConfig can receive the Node
- * before the proxier is registered (Run of cmd/kube-proxy/app/server.go, 1.37.2). Its rules then
- * ignore zones until that label changes, which is a true finding.
+ * Moves the Node of a kube-proxy to another zone and back until its proxier logs the zone. From
+ * 1.34 on, it may miss the zone that its Node has at the start: NewNodeTopologyConfig can receive
+ * the Node before the proxier is registered (Run of cmd/kube-proxy/app/server.go, 1.37.2). Its
+ * rules then ignore zones until that label changes, which is a true finding.
  */
 async function announceZone(client: Client, { node, proxy }: NodeSpace): Promise<void> {
   const isKnown = (): boolean => /Updated proxier node (?:topology )?labels/.test(proxy.log());
