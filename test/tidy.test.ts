@@ -315,6 +315,23 @@ test('programs of package.json do nothing when another file imports them', () =>
   expect(unguarded.filter((path) => imported.includes(path))).toEqual([]);
 });
 
+test('test/ has at most 60 helpers, imported files that are no tests or programs', () => {
+  const imported = new Set(
+    tests.flatMap((path) =>
+      [...read(path).matchAll(/from '(\.[^']+)'/g)].map(([, name = '']) =>
+        join(dirname(path), name),
+      ),
+    ),
+  );
+  const isProgram = (path: string): boolean =>
+    /process\.argv|import\.meta\.main/.test(read(path)) || read('package.json').includes(path);
+  const helpers = tests.filter(
+    (path) => imported.has(path) && !path.endsWith('.test.ts') && !isProgram(path),
+  );
+  expect(helpers.length).toBeGreaterThan(20);
+  expect(helpers.length).toBeLessThanOrEqual(60);
+});
+
 describe('files of src', () => {
   test('begin with a head comment that says what they are', () => {
     const bare = sources.filter((path) => !/^(?:#!.*\n)?\/\/ \S/.test(read(path)));

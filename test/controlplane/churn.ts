@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 import type { Stage } from './auditor.ts';
 import { awaitSoon, loudSince, report, say, secondsSince } from './auditor.ts';
-import { callWitness } from './chaos/witness.ts';
+import { callWitness } from './chaos/oracle.ts';
 import type { Fleet, Member, Node, Pod, Size } from './cluster.ts';
 import {
   above,

@@ -15,8 +15,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 
 import { parseDuration } from '../../src/commands/shared/options.ts';
-import type { Version } from './binaries.ts';
-import { newestVersion, versions } from './binaries.ts';
 import type { Auditor, Output, Stage, Tally } from './auditor.ts';
 import {
   awaitSoon,
@@ -34,9 +32,11 @@ import {
   startProxy,
   textOfError,
 } from './auditor.ts';
+import type { Version } from './binaries.ts';
+import { newestVersion, versions } from './binaries.ts';
 import { checkChaos, shrinkChaos, testChaos } from './chaos.ts';
-import { storeFlags } from './chaos/store-log.ts';
-import { callWitness } from './chaos/witness.ts';
+import { storeFlags } from './chaos/history.ts';
+import { callWitness } from './chaos/oracle.ts';
 import { disturb, populate, startChurn } from './churn.ts';
 import type { Fleet, Size } from './cluster.ts';
 import { addressing, createCluster, createNodes, deletePod, reportState } from './cluster.ts';
@@ -350,7 +350,7 @@ async function testLags(plane: ControlPlane, tally: Tally): Promise<void> {
 // looked at is what the program serves.
 //
 //   churn        hundreds of Services and thousands of pods change all the time: no finding, but of
-//                what really lasted, by the log of the store (chaos/witness.ts)
+//                what really lasted, by the log of the store (chaos/oracle.ts)
 //   faults       with the controllers asleep, objects are spoilt, a class each: found within the
 //                settle window and two seconds, gone within two seconds of the repair
 //   lag          the controllers sleep for a while: the lag is measured within half a second

@@ -16,9 +16,6 @@ import { isTrue, walkFolders } from '../nodes/walk.ts';
 import { isConform, judgeFiles } from '../vectors/conform.ts';
 import { casesOf } from './cases.ts';
 import type { Comparison } from './comparison.ts';
-import { recordCases, writeRecords } from './controllers.ts';
-import { recordNodes } from './nodes.ts';
-import { makeFaults } from './object-faults.ts';
 import {
   compareSamples,
   previousOf,
@@ -26,7 +23,10 @@ import {
   releasesPath,
   samples,
   vectorFile,
-} from './releases.ts';
+} from './comparison.ts';
+import { recordCases, writeRecords } from './controllers.ts';
+import { recordNodes } from './nodes.ts';
+import { makeFaults } from './object-faults.ts';
 
 interface Run {
   readonly version: Version;

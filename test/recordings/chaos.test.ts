@@ -12,8 +12,7 @@ import { resources } from '../../src/model/objects.ts';
 import type { Found } from '../controlplane/auditor.ts';
 import { arrivalsOf, readHistory } from '../controlplane/chaos/history.ts';
 import type { Outage } from '../controlplane/chaos/oracle.ts';
-import { disagreements } from '../controlplane/chaos/oracle.ts';
-import { checkReplay } from '../controlplane/chaos/replayed.ts';
+import { checkReplay, disagreements } from '../controlplane/chaos/oracle.ts';
 import { verifyReplays } from '../verify/compare.ts';
 
 const folder = join(import.meta.dirname, 'chaos');

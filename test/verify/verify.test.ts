@@ -3,8 +3,8 @@
 
 import { afterEach, describe, expect, test, vi } from 'vitest';
 
-import { mutants, nodeMutants } from './mutants.ts';
-import { verifyNodeScenario } from './node-scenarios.ts';
+import { mutants, nodeMutants } from './compare.ts';
+import { verifyNodeScenario } from './nodes.ts';
 import { main, verifyScenario } from './verify.ts';
 
 afterEach(() => {

@@ -23,10 +23,8 @@ import { epoch } from '../scenarios/api.ts';
 import type { Scenario } from '../scenarios/parse.ts';
 import { parseScenario } from '../scenarios/parse.ts';
 import { compile } from '../scenarios/play.ts';
-import type { Result } from './compare.ts';
-import { verifyLife, verifyRecording, verifyReplays } from './compare.ts';
-import type { Mutant } from './mutants.ts';
-import { mutants, nodeMutants } from './mutants.ts';
+import type { Mutant, Result } from './compare.ts';
+import { mutants, nodeMutants, verifyLife, verifyRecording, verifyReplays } from './compare.ts';
 
 const scenarioFolder = join(import.meta.dirname, '..', 'scenarios');
 

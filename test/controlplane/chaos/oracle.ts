@@ -10,10 +10,26 @@
 // Two windows: an event that is late, or a gap in a watch, restarts the clock of a difference
 // (docs/decisions/0010 and 0011). `verify` checks the one window of a replay exactly.
 
-import type { Severity } from '../../../src/audit/finding/catalogue.ts';
+import { createReadStream, createWriteStream, existsSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { createGunzip, createGzip } from 'node:zlib';
+
+import type { Finding, Severity } from '../../../src/audit/finding/catalogue.ts';
 import { isWorse } from '../../../src/audit/finding/catalogue.ts';
+import { createAuditor } from '../../../src/auditor/auditor.ts';
+import { replay } from '../../../src/auditor/replay.ts';
+import type { Source } from '../../../src/cluster/files/recording.ts';
+import { readRecording } from '../../../src/cluster/files/recording.ts';
+import { auditorDefaults } from '../../build.ts';
 import type { Found } from '../auditor.ts';
+import type { ControlPlane } from '../controlplane.ts';
+import type { NodeSpace } from '../nodes.ts';
+import { clusterCIDR } from '../nodes.ts';
 import type { History, Spell, Stamp, Times } from './history.ts';
+import { arrivalsOf, readHistory, startStoreLog, timesOf } from './history.ts';
 
 /** An object that was spoilt by hand. */
 export interface InjectedFault {
@@ -217,4 +233,129 @@ export function disagreements(evidence: Evidence): Disagreement[] {
     return why === null ? [] : [{ kind: 'false', service, text: `${textOf(one)}: ${why}` }];
   });
   return [...wrong, ...missedOf(evidence, found), ...unseenOf(evidence, found)];
+}
+
+// Whether findings are true, for tests in which the controllers may be late without being
+// disturbed, as on a busy machine: the log of the store decides.
+
+interface Witness {
+  /** Ends the log; returns a text for each finding that is false. */
+  readonly falseOf: (findings: readonly Found[], settle: number) => Promise<string[]>;
+}
+
+/** Begins to log what is stored, before anything of it can be found. */
+export async function callWitness(plane: ControlPlane): Promise<Witness> {
+  const path = join(plane.directory, 'witness.ndjson.gz');
+  rmSync(path, { force: true });
+  const log = await startStoreLog(plane.etcd, path, plane.version);
+  return {
+    async falseOf(findings, settle) {
+      const probes = await log.stop();
+      if (findings.length === 0) return [];
+      const history = await readHistory({ name: path, bytes: createReadStream(path) }, true);
+      const times = timesOf(history, probes);
+      const evidence = { history, times, findings, faults: [], outages: [], settle };
+      return disagreements(evidence).flatMap(({ kind, text }) => (kind === 'false' ? [text] : []));
+    },
+  };
+}
+
+// Compares the findings of a replay with what the recording says was the case (oracle.ts). Here all
+// times are those of the recording, so the result is the same on every machine.
+
+interface Replayed {
+  readonly findings: readonly Found[];
+  readonly wrong: readonly Disagreement[];
+}
+
+/** A finding keeps these while it is open. */
+const identityOf = ({ namespace, service, output, code, cause, openedAt }: Finding): string =>
+  [namespace, service, output, code, cause, openedAt].join(' ');
+
+/** All findings of a replay: as they were last, with the time that they said first. */
+async function findingsOf(source: Source, settle: number): Promise<Found[]> {
+  const found = new Map<string, Finding>();
+  const update = (finding: Finding): void => {
+    const id = identityOf(finding);
+    found.set(id, { ...finding, since: found.get(id)?.since ?? finding.since });
+  };
+  const options = { ...auditorDefaults, settle, onOpen: update, onResolve: update };
+  const auditor = createAuditor(options);
+  const previousPod = (key: string) => auditor.store.listers.pods.get(key);
+  const entries = readRecording(source, () => undefined, { previousPod });
+  await replay(auditor, entries, { speed: Infinity, until: null });
+  for (const finding of auditor.findings.open()) update(finding);
+  return [...found.values()];
+}
+
+/** `open` gives the recording, each time from its beginning. */
+export async function checkReplay(
+  open: () => Source,
+  settle: number,
+  outages: readonly Outage[] = [],
+): Promise<Replayed> {
+  const findings = await findingsOf(open(), settle);
+  const history = await readHistory(open(), false);
+  const times = arrivalsOf(history);
+  return {
+    findings,
+    wrong: disagreements({ history, times, findings, faults: [], outages, settle }),
+  };
+}
+
+// A recording with the rules that the agents of nodes read (inside.ts), in the order in which the
+// auditor could know of either.
+
+type RecordedNode = Pick<NodeSpace, 'node' | 'mode' | 'rounds'>;
+
+interface Line {
+  /** Unix seconds. */
+  readonly at: number;
+  readonly text: string;
+}
+
+const numberIn = (text: string, field: string): number =>
+  Number(new RegExp(`"${field}":([\\d.]+)`).exec(text.slice(0, 200))?.[1]);
+
+async function* linesIn(path: string, field: string): AsyncGenerator<Line, void> {
+  if (!existsSync(path)) return;
+  const bytes = createReadStream(path);
+  const input = path.endsWith('.gz') ? bytes.pipe(createGunzip()) : bytes;
+  for await (const text of createInterface({ input })) yield { at: numberIn(text, field), text };
+}
+
+async function takeLine(lines: AsyncGenerator<Line, void>): Promise<Line | null> {
+  const next = await lines.next();
+  return next.done === true ? null : next.value;
+}
+
+async function* joined(record: string, nodes: readonly RecordedNode[]): AsyncGenerator<string> {
+  const rounds = nodes.map(({ rounds: path }) => linesIn(path, 'seenAt'));
+  const next = await Promise.all(rounds.map(takeLine));
+  for await (const { at, text } of linesIn(record, 'at')) {
+    const isHeader = text.startsWith('{"kind":"header"');
+    // Rules from before the recording come after its header.
+    for (;;) {
+      const first = Math.min(...next.map((line) => line?.at ?? Infinity));
+      if (isHeader || first > at) break;
+      const index = next.findIndex((line) => line?.at === first);
+      yield `${next[index]?.text ?? ''}\n`;
+      const lines = rounds[index];
+      if (lines !== undefined) next[index] = await takeLine(lines);
+    }
+    yield `${text}\n`;
+    for (const { node, mode } of isHeader ? nodes : []) {
+      yield `${JSON.stringify({ kind: 'node-config', at, node, mode, clusterCIDR })}\n`;
+    }
+  }
+}
+
+/** Writes the recording `record`, together with what the agents read, to `path`. */
+export async function joinRounds(
+  record: string,
+  nodes: readonly RecordedNode[],
+  path: string,
+): Promise<void> {
+  const lines = Readable.from(joined(record, nodes));
+  await pipeline(lines, createGzip({ level: 1 }), createWriteStream(path));
 }
