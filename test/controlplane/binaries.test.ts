@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 
 import { newestRelease } from '../../src/shadow/release.ts';
-import { buildModule, newestVersion, versions } from './binaries.ts';
+import { adviceFor, buildModule, newestVersion, versions } from './binaries.ts';
 
 test('the go.mod of a build is that of upstream with published modules', () => {
   const upstream = `module k8s.io/kubernetes
@@ -33,6 +33,26 @@ replace (
 	k8s.io/endpointslice => k8s.io/endpointslice v0.37.2
 )
 `);
+});
+
+const proxy = 'https://proxy.example';
+
+test.each([
+  [
+    'a build without a module',
+    `t.go:2:8: k8s.io/cri-client@v0.31.14: reading ${proxy}/cri-client: 403 Forbidden
+\tserver response: This module version is not available.`,
+    /: k8s\.io\/cri-client@v0\.31\.14\. Set GOPROXY/,
+  ],
+  [
+    'a list without two checksums, one of them twice',
+    `go: k8s.io/kms@v0.1.2: verifying module: k8s.io/kms@v0.1.2: reading ${proxy}/kms: 404 Not Found
+go: k8s.io/api@v0.1.2: verifying go.mod: k8s.io/api@v0.1.2/go.mod: reading ${proxy}: 404 Not Found`,
+    /: k8s\.io\/kms@v0\.1\.2, k8s\.io\/api@v0\.1\.2\. Set GOPROXY/,
+  ],
+  ['a compiler error', './t.go:4:2: undefined: v1 @v1.2.3', /^$/],
+])('the error of %s says what to do', (_, printed, advice) => {
+  expect(adviceFor(printed)).toMatch(advice);
 });
 
 test.each(versions)('the sums of %s name modules of that release only', (version) => {

@@ -48,9 +48,23 @@ const packageOf = (program: Program): string => `k8s.io/kubernetes/cmd/${program
 /** Where binaries of a version are kept. */
 const cacheOf = (version: Version): string => cacheFolder('controlplane', version);
 
+/** What to do when Go could not get modules, by what it printed; empty: it failed otherwise. */
+export function adviceFor(printed: string): string {
+  const names = [...printed.matchAll(/([\w./-]+@v[\w.-]+): (?:reading|verifying|Get) /g)];
+  if (names.length === 0) return '';
+  const modules = [...new Set(names.map(([, name]) => name))].join(', ');
+  const advice = 'Set GOPROXY to a proxy, or to a folder, that has them (go help goproxy).';
+  return `Go cannot get these modules, or their checksums: ${modules}. ${advice}`;
+}
+
 async function go(args: readonly string[], cwd: string): Promise<string> {
-  const { stdout } = await run(goProgram(), args, { cwd, maxBuffer: 1 << 26 });
-  return stdout;
+  const program = goProgram();
+  try {
+    return (await run(program, args, { cwd, maxBuffer: 1 << 26 })).stdout;
+  } catch (error) {
+    const { message, stdout } = error as Error & { readonly stdout: string };
+    throw new Error(`${message}\n${adviceFor(message + stdout)}`.trim(), { cause: error });
+  }
 }
 
 /** Upstream's go.mod as the go.mod of a build of this version. */
