@@ -1,8 +1,7 @@
 // The differences between releases of kube-controller-manager, as data, and which releases were
 // compared with real output. Read from the sources of k8s.io/kubernetes at 1.28.15, 1.29.15,
 // 1.30.14, 1.31.14, 1.32.13, 1.33.13, 1.34.4, 1.34.10, 1.35.0, 1.35.4, 1.36.3 and 1.37.2, and of
-// k8s.io/endpointslice at the same releases (0.31.4 and 0.32.5, the last that are published).
-// Nothing changed in 1.29, 1.30 and 1.37.
+// k8s.io/endpointslice at the same releases. Nothing changed in 1.29, 1.30 and 1.37.
 //
 // Left out, since no comparison here can see it: the order of ports, addresses and subsets (md5
 // before 1.35, FNV since), irregular addresses (copied before 1.33, rewritten since, compared in
@@ -12,7 +11,7 @@ import { minorIn } from '../model/proxy-config.ts';
 
 export type Release = Readonly<typeof v28>;
 
-const compared = ['v1.31.4', 'v1.32.5', 'v1.33.13', 'v1.34.4', 'v1.35.4', 'v1.36.3', 'v1.37.2'];
+const compared = ['v1.31.14', 'v1.32.13', 'v1.33.13', 'v1.34.4', 'v1.35.4', 'v1.36.3', 'v1.37.2'];
 
 /** The versions whose output was compared: by test/vectors, and by test/nodes. */
 export const verified = { controllers: ['v1.30.14', ...compared], kubeProxy: compared };

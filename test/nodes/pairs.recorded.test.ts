@@ -14,7 +14,7 @@ const faults = join(import.meta.dirname, 'faults');
 
 test.each([
   'nftables-node-a/source-range-check-unhooked',
-  'v1.31.4-nftables-node-a/map-flushed',
+  'v1.31.14-nftables-node-a/map-flushed',
   'v1.36.3-nftables-node-a/map-flushed',
   'iptables-nft-node-a/filter-table-flushed',
 ])('all differences that one fault of the node produces are one finding: %s', (name) => {
