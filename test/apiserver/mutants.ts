@@ -108,8 +108,8 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'a deletion of what is not cached says nothing',
     file: filter,
-    from: "if (isOld) return type === 'deleted' ? 'repeated' : 'disorder';",
-    to: "if (isOld || type === 'deleted') return type === 'deleted' ? 'repeated' : 'disorder';",
+    from: "if (isOld) return type === 'deleted' ? 'repeated' : 'stale';",
+    to: "if (isOld || type === 'deleted') return type === 'deleted' ? 'repeated' : 'stale';",
     test: ['test/cluster/api/version-filter.test.ts', 'deleted, but not held'],
   },
   {

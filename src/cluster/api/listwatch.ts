@@ -312,9 +312,9 @@ function takeObject(following: Following, frame: ObjectFrame): WatchResult | nul
   const event = readEvent(following, frame);
   if (event !== null) {
     const taken = takeChange(delivery.current, known, event);
-    if (taken === 'disorder') return { kind: 'relist', reason: 'disorder' };
     if (typeof taken === 'string') counters[taken]++;
     else deliver(following, taken);
+    if (taken === 'stale') return { kind: 'relist', reason: 'disorder' };
   }
   if (frame.version !== '') following.version = newest(known, frame.version);
   return null;

@@ -16,19 +16,19 @@ export interface CachedObjects {
 /**
  * The events to deliver for an event of a watch, or why there are none. An event of an object that
  * is not cached in that state shows that an earlier one was lost: a deletion has the last state of
- * its object. disorder: a late event of an object that is not cached can be a missed creation or a
- * deletion that was undone.
+ * its object. stale: events came in a wrong order; if the object is not cached, its creation can be
+ * missed, or its deletion undone.
  */
 export function takeChange(
   held: CachedObjects,
   known: string,
   event: WatchEvent,
-): readonly WatchEvent[] | 'repeated' | 'stale' | 'disorder' {
+): readonly WatchEvent[] | 'repeated' | 'stale' {
   const { object, type } = event;
   const before = held.get(object.key);
   if (before === undefined) {
     const isOld = isAtLeast(known, object.resourceVersion);
-    if (isOld) return type === 'deleted' ? 'repeated' : 'disorder';
+    if (isOld) return type === 'deleted' ? 'repeated' : 'stale';
     if (type === 'added') return [event];
   } else {
     const verdict = versionVerdict(before.resourceVersion, event);

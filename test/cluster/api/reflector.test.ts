@@ -554,6 +554,18 @@ describe('time never runs backwards', () => {
 });
 
 describe('a server that breaks its promises', () => {
+  test('two versions of an object in a wrong order lead to a list', async () => {
+    const made = await scene();
+    made.delivered();
+    made.watch().spoils.push('swapped');
+    made.put('a', '10.0.0.1');
+    made.put('a', '10.0.0.2');
+    await made.pass(5);
+    expect(made.delivered()).toContain('relisting');
+    expect(made.reflector.status.counters.relists.disorder).toBe(1);
+    expectSame(made);
+  });
+
   test('an event that was lost is in the next list, which comes less and less often', async () => {
     const made = await scene();
     made.watch().spoils.push('lost', 'lost');

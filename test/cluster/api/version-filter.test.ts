@@ -56,7 +56,7 @@ describe('a change, where a has version 10 and all is known up to 20', () => {
       ['added b uid-1 21 gap', 'deleted b uid-1 21'],
     ],
     ['an old deletion of what is not held', event('deleted', 'b', '20'), 'repeated'],
-    ['not held and behind its time', event('modified', 'b', '20'), 'disorder'],
+    ['not held and behind its time', event('modified', 'b', '20'), 'stale'],
     ['no number', event('modified', 'a', 'x'), ['modified a uid-1 x']],
     ['no number, and new', event('added', 'b', 'x'), ['added b uid-1 x']],
   ])('%s', (_name, change, want) => {
