@@ -3,9 +3,10 @@
 // The test compares the auditor with the state of the server itself (life.ts):
 //
 // - A finding that opens has lasted for the window, without a break, until now, or until the first
-//   change of the Service that a stream has not delivered yet. While streams are apart, breaks of
-//   less than a second do not count. Neither do breaks by objects that a stream has not delivered
-//   and that came and went, which no read shows. All its inputs are and were watched.
+//   change of the Service that a stream has not delivered yet, or that it has lost since the read
+//   that confirms the difference. While streams are apart, breaks of less than a second do not
+//   count. Neither do breaks by objects that a stream has not delivered and that came and went,
+//   which no read shows. All its inputs are and were watched.
 // - A difference is found settle + 2 s after the Service was last touched and all streams are well.
 // - What is over is not said any more, once all streams are well.
 // - While a resource has no watch for longer than the grace, verdicts that rest on it are unknown.
@@ -33,6 +34,7 @@ import { resources } from '../../src/model/objects.ts';
 import { auditorDefaults } from '../build.ts';
 import type { Interval, Life, Missing, Owed, Random, Truth } from './life.ts';
 import {
+  appOf,
   below,
   chanceFrom,
   createLife,
@@ -112,7 +114,7 @@ export interface Simulation {
  * nothing had been in between.
  */
 interface Hidden extends LostEvent {
-  /** The Services that it concerns. */
+  /** The Services that it concerns, or will if they are created later. */
   readonly names: readonly string[];
   readonly from: number;
   /** Infinity while it is hidden. */
@@ -128,18 +130,18 @@ interface State extends Simulation {
   readonly unwatched: Map<Resource, number>;
   /** Since when the auditor itself has not had a watch. */
   readonly unseen: Map<Resource, number>;
-  /** When the last read that was requested is answered: one may have begun when reads were slow. */
-  answeredAt: number;
+  /** When each read was requested that has no answer yet. */
+  readonly unanswered: Map<ApiRequest, number>;
   /** Chunks that are on their way. */
   readonly chunks: Map<Resource, number>;
   readonly owed: Owed;
   /** Events that watches did not send, until the cache is as new, and since when. */
   readonly lost: Map<string, LostEvent & { readonly at: number }>;
-  /** The Services that each change concerns, by its version. */
+  /** The Services that each change concerns, by its version; also those that do not exist yet. */
   readonly concerned: Map<number, readonly string[]>;
   readonly hidden: Hidden[];
-  /** When each Service was last read. */
-  readonly readAt: Map<string, number>;
+  /** The latest read of each Service, and when it was answered. */
+  readonly reads: Map<string, { readonly at: number; readonly read: FreshRead }>;
   /** By Service and resource: how many seconds behind the server of the latest read was. */
   readonly behind: Map<string, number>;
 }
@@ -200,6 +202,24 @@ function noteFreshness({ server, behind }: State, resource: Resource, request: A
 const resourceIn = (path: string): Resource | undefined =>
   resources.find((resource) => path.endsWith(`/${resource}`));
 
+/** The answer to a read. One Service is not read in no time. */
+async function answerRead(state: State, request: ApiRequest): Promise<ApiAnswer> {
+  const { clock, server, unanswered } = state;
+  const forget = () => unanswered.delete(request);
+  unanswered.set(request, clock.now());
+  request.signal.addEventListener('abort', forget);
+  try {
+    await clock.sleep(state.readSeconds, request.signal);
+    if (!state.readable) return statusAnswer(429, 'TooManyRequests');
+    const answer = await server.ask(request);
+    const resource = resourceIn(request.path);
+    if (resource !== undefined) noteFreshness(state, resource, request);
+    return answer;
+  } finally {
+    forget();
+  }
+}
+
 /** What reflectors have of the simulated world; the state is made after it. */
 function environmentOf(
   clock: VirtualClock,
@@ -214,16 +234,9 @@ function environmentOf(
     sleep: (seconds, signal) => clock.sleep(seconds, signal),
     async ask(request) {
       const state = stateOf();
-      // One Service is not read in no time.
       const isReread = isRead(request);
-      if (isReread) {
-        state.answeredAt = Math.max(state.answeredAt, clock.now() + state.readSeconds);
-        await clock.sleep(state.readSeconds, request.signal);
-        if (!state.readable) return statusAnswer(429, 'TooManyRequests');
-      }
-      const answer = await server.ask(request);
+      const answer = await (isReread ? answerRead(state, request) : server.ask(request));
       const resource = resourceIn(request.path);
-      if (isReread && resource !== undefined) noteFreshness(state, resource, request);
       const isList = request.query.watch !== 'true' || 'sendInitialEvents' in request.query;
       if (isList && !isReread) state.disturbed();
       const isWatch = request.query.watch === 'true' && answer.status === 200;
@@ -279,12 +292,12 @@ const untouched = () => ({
   readable: true,
   pause: 0,
   readSeconds: 0.005,
-  answeredAt: 0,
+  unanswered: new Map<ApiRequest, number>(),
   lost: new Map<string, LostEvent & { readonly at: number }>(),
   concerned: new Map<number, readonly string[]>(),
   hidden: [] as Hidden[],
   behind: new Map<string, number>(),
-  readAt: new Map<string, number>(),
+  reads: new Map<string, { at: number; read: FreshRead }>(),
   undo: new Set<() => void>(),
   seen: new WeakSet<PendingDifference>(),
   unwatched: new Map<Resource, number>(),
@@ -317,10 +330,7 @@ export function createSimulation(seed: number, prepare: (sim: Simulation) => voi
     ...auditorDefaults,
     settle,
     live: true,
-    onOpen() {
-      counts.opened++;
-      checkOpened(state);
-    },
+    onOpen: () => counts.opened++,
     onResolve: () => counts.resolved++,
   });
   const owed = owedBy(truth, clock);
@@ -367,6 +377,7 @@ export function createSimulation(seed: number, prepare: (sim: Simulation) => voi
     },
   };
   followLost(state);
+  followOpened(state);
   prepare(state);
   const run = attached.run(controller.signal);
   const look = (): void => {
@@ -378,6 +389,18 @@ export function createSimulation(seed: number, prepare: (sim: Simulation) => voi
 }
 
 // --- what must always hold ---
+
+/** Checks each difference when it opens, also in a finding that is open already. */
+function followOpened(state: State): void {
+  const { findings } = state.auditor;
+  for (const name of ['advance', 'retry'] as const) {
+    const call = findings[name].bind(findings);
+    findings[name] = (now) => {
+      call(now);
+      checkOpened(state);
+    };
+  }
+}
 
 /** Notes which events watches do not send. */
 function followLost(state: State): void {
@@ -396,8 +419,9 @@ function followLost(state: State): void {
     lost.set(`${resource} ${key}`, { ...event, at: clock.now() });
   };
   // An event is lost before or after the truth follows it.
-  truth.onChange((event, _before, names) => {
-    concerned.set(event.version, names);
+  truth.onChange((event, before, names) => {
+    const pods = event.resource === 'pods' ? [event.raw, before] : [];
+    concerned.set(event.version, [...names, ...pods.map(appOf)]);
     note(event);
   });
   server.onLost = (event) => {
@@ -418,9 +442,9 @@ function noteTaken({ hidden, clock, attached }: State, event: WatchEvent): void 
 
 /** A read shows what was lost: an object in another version than the cache has it, or none. */
 function noteRead(state: State, service: string, read: FreshRead): void {
-  const { hidden, auditor, readAt, clock } = state;
+  const { hidden, auditor, reads, clock } = state;
   const [, name = ''] = service.split('/');
-  readAt.set(name, clock.now());
+  reads.set(name, { at: clock.now(), read });
   for (const one of hidden) {
     const { resource, key, version, names } = one;
     const list = read[resource];
@@ -451,14 +475,24 @@ function isRelevant({ truth, auditor }: State, { resource, key }: LostEvent): bo
   });
 }
 
+/** Whether a stream still has events that were written before. */
+const isOnItsWay = ({ chunks, server }: State, resource: Resource): boolean =>
+  (chunks.get(resource) ?? 0) > 0 ||
+  [...server.watches].some(
+    (watch) =>
+      watch.resource === resource &&
+      (watch.held !== null || watch.delayed.length > 0 || watch.behind > 0),
+  );
+
 /** Forgets the lost events that the cache has caught up with; whether others matter. */
 function isIncomplete(state: State): boolean {
   const { lost, auditor, server, counts, clock } = state;
   for (const [id, { resource, key, version, at }] of lost) {
     const cached = auditor.store.objects[resource].get(key);
     const isNew = Number(cached?.resourceVersion ?? 0) >= version;
-    if (!isNew && (cached !== undefined || server.objects.get(resource, key) !== undefined))
-      continue;
+    // What is not cached may still come from before the deletion that was lost.
+    const isKnown = cached !== undefined || server.objects.get(resource, key) !== undefined;
+    if (!isNew && (isKnown || isOnItsWay(state, resource))) continue;
     lost.delete(id);
     counts.healed++;
     counts.healedSeconds += clock.now() - at;
@@ -467,10 +501,10 @@ function isIncomplete(state: State): boolean {
 }
 
 function isDisturbed(state: State): boolean {
-  const { server, lags, chunks, attached, readable, readSeconds, answeredAt, clock } = state;
+  const { server, lags, chunks, attached, readable, readSeconds, unanswered, clock } = state;
   const { starved, forbidden } = server.faults;
   if (!readable || readSeconds > 0.1 || isIncomplete(state)) return true;
-  if (answeredAt > clock.now() + 0.1) return true;
+  if ([...unanswered.values()].some((at) => at < clock.now() - 0.1)) return true;
   if (starved.size > 0 || forbidden.size > 0 || server.faults.replica !== noReplica) return true;
   if ([...lags.values(), ...chunks.values()].some((one) => one > 0)) return true;
   if (server.faults.before !== noFault) return true;
@@ -539,6 +573,10 @@ const isAbsentAgain = ({ server, auditor }: State, { resource, key, version }: M
         event.version >= version,
     );
 
+/** A read confirms a difference until the next one, so none has shown what was lost after it. */
+const isLostAfter = (read: FreshRead, { resource, version, to }: Hidden): boolean =>
+  to === Infinity && version > Number(read[resource]?.version ?? Infinity);
+
 function checkOpened(state: State): void {
   const { seen, truth, clock, owed, disturbedAt, counts } = state;
   const now = clock.now();
@@ -556,23 +594,26 @@ function checkOpened(state: State): void {
     const all = truth.intervals(name, truthUnit(unit));
     const missing = owed.of(name, resources);
     const shown = missing.filter((one) => !isAbsentAgain(state, one));
-    const known = shown.reduce((least, { at }) => Math.min(least, at), now);
+    const unseen = state.hidden.filter(
+      (it) => !it.shown && it.names.includes(name) && resources.includes(it.resource),
+    );
+    const last = state.reads.get(name);
+    const readAt = Math.max(last?.at ?? 0, item.since + settle);
+    const lost = last?.at === readAt ? unseen.filter((it) => isLostAfter(last.read, it)) : [];
+    const known = Math.min(now, ...shown.map(({ at }) => at));
+    const lostAt = Math.min(now, ...lost.map(({ from }) => from));
     // The read may be of a server that is behind, and show what was then.
     const behind = Math.max(...resources.map((it) => state.behind.get(`${name} ${it}`) ?? 0));
     const window = settle - behind - 0.01;
     // Streams that are less than a second apart may hide a break of less than a second.
     const hasLasted = (intervals: readonly Interval[]): boolean =>
       joined(intervals, isApart ? 1 : 0.001).some(({ from, to }) =>
-        [known, now].some((end) => from <= end - window && to >= end),
+        [known, lostAt, now].some((end) => from <= end - window && to >= end),
       );
     if (hasLasted(all)) continue;
     const isNow = all.at(-1)?.to === Infinity;
-    const unseen = state.hidden.filter(
-      (it) => !it.shown && it.names.includes(name) && resources.includes(it.resource),
-    );
     if (isNow && (hasLasted([...all, ...unseen]) || isPassed(state, missing))) continue;
     // Streams are trusted without a read. None can show that they have lost an event.
-    const readAt = Math.max(state.readAt.get(name) ?? 0, item.since + settle);
     const isUnread = now - readAt >= unread - 0.01;
     if (isUnread && unseen.some(({ to }) => to === Infinity)) continue;
     const text = all

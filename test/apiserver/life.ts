@@ -439,7 +439,8 @@ function touch(state: TruthState, names: readonly string[]): void {
   }
 }
 
-const appOf = (raw: Raw | undefined): string => raw?.metadata.labels?.app ?? '';
+/** The label by which Services select a pod. */
+export const appOf = (raw: Raw | undefined): string => raw?.metadata.labels?.app ?? '';
 
 /** The Services that an object has to do with. */
 function namesOf(

@@ -198,6 +198,24 @@ describe('what was false once', () => {
   });
 });
 
+test('a difference that ended in a version that came late opens after a new window', async () => {
+  const one = await story();
+  const { sim, pod } = one;
+  pod(false);
+  await sim.pass(settle - 3);
+  for (const { resource, spoils } of sim.server.watches) {
+    if (resource === 'pods') spoils.push('swapped');
+  }
+  pod(true); // the stream delivers it after the next version
+  await sim.pass(2);
+  pod(false);
+  await sim.pass(settle - 1);
+  expect(open(one)).toEqual([]);
+  await sim.pass(4);
+  expect(open(one)).not.toEqual([]);
+  expect(sim.violations).toEqual([]);
+});
+
 describe('what was missed or late once', () => {
   test('a second difference of a Service opens soon after the first', async () => {
     const one = await story();
@@ -223,6 +241,24 @@ describe('what was missed or late once', () => {
     await sim.pass(settle + 3);
     expect(open(one)).toEqual([]);
     await sim.pass(2);
+    expect(open(one)).not.toEqual([]);
+    expect(sim.violations).toEqual([]);
+  });
+
+  test('a read hangs that began before: the finding opens after it', async () => {
+    const one = await story();
+    const { sim, pod } = one;
+    const { faults } = sim.server;
+    const { before } = faults;
+    const { asked } = sim.auditor.confirmer.counts;
+    faults.before = ({ request }) => (request.path.includes('/namespaces/') ? 'hang' : null);
+    while (sim.auditor.confirmer.counts.asked === asked) await sim.pass(0.5);
+    await sim.pass(0.1);
+    faults.before = before;
+    pod(false);
+    await sim.pass(settle + 3.5);
+    expect(open(one)).toEqual([]);
+    await sim.pass(4);
     expect(open(one)).not.toEqual([]);
     expect(sim.violations).toEqual([]);
   });
@@ -341,6 +377,53 @@ describe('a lost event', () => {
     expect(open(one)).toEqual([]);
     await sim.pass(3);
     expect(open(one)).toEqual(['slice-conditions-different']);
+    expect(sim.violations).toEqual([]);
+  });
+
+  test('that ends a difference after its read does not keep the finding from opening', async () => {
+    const one = await story();
+    const { sim, pod, work } = one;
+    sim.server.bookmarkEvery = 1;
+    await bookmarks(one);
+    pod(false);
+    await sim.pass(settle - 1);
+    sim.lags.set('pods', 5);
+    second(one); // the read shows it, and its stream does not
+    await sim.pass(2);
+    lose(one, 'endpoints', 'endpointslices');
+    work('endpoints', 'endpointslices');
+    await sim.pass(5);
+    expect(open(one)).toContain('slice-conditions-different');
+    sim.lags.clear();
+    await sim.pass(120);
+    expect(open(one)).toEqual([]);
+    expect(sim.violations).toEqual([]);
+  });
+
+  test('of a pod that a Service selects later opens a finding if reads fail', async () => {
+    const one = await story();
+    const { sim } = one;
+    sim.readable = false;
+    sim.server.bookmarkEvery = 1;
+    await bookmarks(one);
+    lose(one, 'pods');
+    for (const [resource, key] of [
+      ['pods', 'shop/p0'],
+      ['services', 'shop/s0'],
+    ] as const) {
+      const raw = sim.server.objects.get(resource, key);
+      if (raw === undefined) throw new Error('No object');
+      const metadata = { ...raw.metadata, name: 's1', labels: { app: 's1' } };
+      const spec = { ...(raw.spec as object), selector: { app: 's1' } };
+      sim.server.objects.put(resource, { ...raw, metadata, spec });
+    }
+    for (const output of ['endpoints', 'endpointslices'] as const) {
+      sync(sim.truth.api, output, 's1');
+    }
+    await sim.pass(settle + 290);
+    expect(open(one)).toEqual([]);
+    await sim.pass(20);
+    expect(open(one)).toContain('slice-endpoint-unexpected');
     expect(sim.violations).toEqual([]);
   });
 

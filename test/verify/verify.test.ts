@@ -3,7 +3,7 @@
 
 import { afterEach, describe, expect, test, vi } from 'vitest';
 
-import { mutants, nodeMutants } from './compare.ts';
+import { mutants, nodeMutants, verifyLife } from './compare.ts';
 import { verifyNodeScenario } from './nodes.ts';
 import { main, verifyScenario } from './verify.ts';
 
@@ -51,6 +51,15 @@ describe('the auditor and the reference auditor, by dumps and by reports of agen
     expect(disagreements.length).toBeGreaterThan(0);
   });
 });
+
+test.each([['a finding that is open at the end has a new difference with an older clock', 53532]])(
+  'the auditor and the reference auditor agree on a life in which %s',
+  async (_, seed) => {
+    const { findings, disagreements } = await verifyLife(seed);
+    expect(disagreements.join('\n')).toBe('');
+    expect(findings).toBeGreaterThan(0);
+  },
+);
 
 describe('a fault of the auditor is reported', () => {
   const names = ['endpoints-edited-by-hand-stay-so.txt', 'node-moves-to-another-zone.txt'];
