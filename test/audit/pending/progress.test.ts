@@ -139,14 +139,14 @@ describe('an object is late', () => {
     const cut = cutOf();
     observe(cut, 'services', '115', 9.5);
     expect(observe(cut, 'pods', '120', 10)).toBeNull();
-    expect(observe(cut, 'endpoints', '116', 10.5)).toBeNull();
+    expect(observe(cut, 'endpoints', '116', 10.4)).toBeNull();
     expect(observe(cut, 'endpoints', '111', 11)).toBe('late');
     expect(observe(cut, 'endpoints', '121', 11)).toBeNull();
     cut.bookmark('nodes', '130', 20);
     expect(observe(cut, 'pods', '129', 21)).toBe('late');
     cut.shown('138', 29.5);
     cut.shown('140', 30);
-    expect(observe(cut, 'pods', '139', 30.9)).toBeNull();
+    expect(observe(cut, 'pods', '139', 30.4)).toBeNull();
     expect(observe(cut, 'pods', '140', 31)).toBe('late');
   });
 
@@ -157,7 +157,16 @@ describe('an object is late', () => {
     const cut = cutOf();
     observe(cut, 'services', '110', 10);
     observe(cut, 'services', '120', at);
-    expect(observe(cut, 'pods', '115', 11)).toBe(isLate ? 'late' : null);
+    observe(cut, 'services', '130', 10.6);
+    expect(observe(cut, 'pods', '125', 11.1)).toBe(isLate ? 'late' : null);
+  });
+
+  test('if it can be a second old, by the last version that was shown before it', () => {
+    const cut = cutOf();
+    observe(cut, 'services', '110', 10);
+    observe(cut, 'services', '120', 10.6);
+    expect(observe(cut, 'pods', '115', 10.9)).toBeNull();
+    expect(observe(cut, 'endpoints', '116', 11.1)).toBe('late');
   });
 
   test('also after another resource was listed', () => {
