@@ -4,8 +4,8 @@
 // Each resource has a stream of its own, and one may lag behind another. Versions of all resources
 // are one sequence, since the API server takes them from the revision of etcd.
 //
-// An object is late if another stream has shown newer versions, and the last older version was shown
-// at least a second before. The order of events is unknown then: a difference may have ended.
+// An object is late if another stream has shown a newer version, and the last older version was
+// shown a second before or more. The order of events is unknown then: a difference may have ended.
 // If a read has shown a version of an object, and the stream delivers only a later one, then an
 // event was lost: a gap. What the cache showed in between was not true.
 // An output is blind while a stream that it depends on is not connected. Dumps have no streams.
