@@ -121,6 +121,8 @@ interface Hidden extends LostEvent {
   to: number;
   /** Whether a client could know of it. */
   shown: boolean;
+  /** Whether a read has shown it. */
+  doubted: boolean;
 }
 
 interface State extends Simulation {
@@ -409,7 +411,7 @@ function followLost(state: State): void {
     if (!server.lost.some((event) => event.version === version)) return;
     const event = { version, type, resource, key };
     const names = concerned.get(version) ?? [];
-    hidden.push({ ...event, names, from: clock.now(), to: Infinity, shown: false });
+    hidden.push({ ...event, names, from: clock.now(), to: Infinity, shown: false, doubted: false });
     const counter = {
       ADDED: 'lostAdded',
       MODIFIED: 'lostModified',
@@ -456,7 +458,9 @@ function noteRead(state: State, service: string, read: FreshRead): void {
     one.shown ||=
       found === undefined
         ? cached !== undefined && isMember
-        : Number(found.resourceVersion) >= version;
+        : Number(found.resourceVersion) >= version && (cached !== undefined || one.doubted);
+    // What is not cached may have been deleted after one list, but not if it is in a second one.
+    one.doubted ||= found !== undefined;
   }
 }
 
