@@ -5,7 +5,15 @@ import type { ChildProcess } from 'node:child_process';
 import { execFileSync, spawnSync } from 'node:child_process';
 import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
-import { chmodSync, existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { createServer } from 'node:net';
 import { homedir, tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
@@ -29,12 +37,39 @@ export function goProgram(): string {
   throw new Error(`Go is missing, ${places}: Go 1.26 or later builds the programs of tests`);
 }
 
+const portFolder = cacheFolder('ports');
+const reservedPorts = new Set<number>();
+process.once('exit', () => {
+  for (const port of reservedPorts) rmSync(join(portFolder, String(port)), { force: true });
+});
+
+const isRunning = (pid: number): boolean => existsSync(`/proc/${pid}`);
+
+/** Reserves a port until this process ends; false: another process has it. */
+function reservePort(port: number): boolean {
+  const file = join(portFolder, String(port));
+  const owner = String(process.pid);
+  mkdirSync(portFolder, { recursive: true });
+  try {
+    writeFileSync(file, owner, { flag: 'wx' });
+  } catch {
+    // An empty file has just been made. A process that was killed leaves its files.
+    const other = readFileSync(file, 'utf8');
+    if (other === '' || other === owner || isRunning(Number(other))) return false;
+    writeFileSync(file, owner);
+  }
+  reservedPorts.add(port);
+  return true;
+}
+
 /**
- * A port on which no program listens. It is below the range from which the kernel takes the ports
- * of connections, so that none of them takes it before the caller listens.
+ * A port on which no program listens, and that no other process of these tests gets while this one
+ * runs. It is below the range from which the kernel takes the ports of connections, so that none of
+ * them takes it before the caller listens.
  */
 export async function freePort(): Promise<number> {
   const port = randomInt(10_000, 32_000);
+  if (!reservePort(port)) return freePort();
   const server = createServer().listen(port, '127.0.0.1');
   try {
     await once(server, 'listening');

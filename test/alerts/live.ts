@@ -370,8 +370,9 @@ async function checkBlind(theatre: Theatre, plane: ControlPlane, port: number): 
   const direct = readFileSync(plane.kubeconfig, 'utf8');
   writeFileSync(kubeconfig, direct.replace(plane.server, proxy.server));
   const auditor = await startAuditor({ kubeconfig, folder, settle: 5 });
-  const carrier = await carry(`127.0.0.1:${port}`, new URL(auditor.base).host);
+  let carrier: Awaited<ReturnType<typeof carry>> | null = null;
   try {
+    carrier = await carry(`127.0.0.1:${port}`, new URL(auditor.base).host);
     await awaitSoon(async () => (await auditor.notReady()) === null, 60);
     await play(theatre, {
       title: 'nothing comes through',
@@ -396,7 +397,7 @@ async function checkBlind(theatre: Theatre, plane: ControlPlane, port: number): 
     });
   } finally {
     await auditor.stop();
-    carrier.close();
+    carrier?.close();
     proxy.close();
   }
 }
@@ -422,13 +423,16 @@ async function checkNodes(
     if (of === undefined) throw new Error('There is no node');
     await createServices(client, of);
     const carrier = await carry(`127.0.0.1:${ports.nodes}`, outside.socket);
-    const late = await awaitConform(all, 60);
-    if (late.length > 0) throw new Error(late.join('\n'));
-    await Promise.all([
-      checkNode(theatres.nodes, { client, of, targets }),
-      checkBlind(theatres.blind, plane, ports.blind),
-    ]);
-    carrier.close();
+    try {
+      const late = await awaitConform(all, 60);
+      if (late.length > 0) throw new Error(late.join('\n'));
+      await Promise.all([
+        checkNode(theatres.nodes, { client, of, targets }),
+        checkBlind(theatres.blind, plane, ports.blind),
+      ]);
+    } finally {
+      carrier.close();
+    }
   };
   try {
     await withNodes(plane, ['iptables'], use);
