@@ -108,12 +108,15 @@ function tableOfFolders(): readonly Row[] {
 const isIn = (folder: string, name: string): boolean =>
   name.endsWith('/*') ? `${folder}/`.startsWith(name.slice(0, -1)) : folder === name;
 
-/** The imports of files of src, without packages. */
-const edges = sources.flatMap((path) =>
-  importsOf(path)
-    .filter(({ isPackage }) => !isPackage)
-    .map(({ from }) => ({ path, from })),
-);
+/** The imports of files, without packages. */
+const edgesOf = (paths: readonly string[]) =>
+  paths.flatMap((path) =>
+    importsOf(path)
+      .filter(({ isPackage }) => !isPackage)
+      .map(({ from }) => ({ path, from })),
+  );
+
+const edges = edgesOf(sources);
 
 /** The cycles of a graph: its strongly connected components of two or more nodes. */
 function cyclesOf(pairs: readonly (readonly [string, string])[]): string[][] {
@@ -303,30 +306,27 @@ test('what a browser has is known to no file but its own project', () => {
   expect(asked).toEqual([]);
 });
 
+const edgesOfTests = edgesOf(tests);
+const importedByTests = new Set(edgesOfTests.map(({ from }) => from));
+
+test('files of test do not import each other in cycles, types included', () => {
+  expect(cyclesOf(edgesOfTests.map(({ path, from }) => [path, from] as const))).toEqual([]);
+});
+
 test('programs of package.json do nothing when another file imports them', () => {
   const matches = read('package.json').matchAll(/node (test\/\S+\.ts)/g);
   const programs = [...matches].map(([, path = '']) => path);
-  const imported = tests.flatMap((path) => {
-    const names = [...read(path).matchAll(/from '(\.[^']+)'/g)].map(([, name = '']) => name);
-    return names.map((name) => join(dirname(path), name));
-  });
   const unguarded = programs.filter((path) => !read(path).includes('import.meta.main'));
   expect(programs.length).toBeGreaterThan(5);
-  expect(unguarded.filter((path) => imported.includes(path))).toEqual([]);
+  expect(unguarded.filter((path) => importedByTests.has(path))).toEqual([]);
 });
 
 test('test/ has at most 60 helpers, imported files that are no tests or programs', () => {
-  const imported = new Set(
-    tests.flatMap((path) =>
-      [...read(path).matchAll(/from '(\.[^']+)'/g)].map(([, name = '']) =>
-        join(dirname(path), name),
-      ),
-    ),
-  );
+  const scripts = read('package.json');
   const isProgram = (path: string): boolean =>
-    /process\.argv|import\.meta\.main/.test(read(path)) || read('package.json').includes(path);
+    /process\.argv|import\.meta\.main/.test(read(path)) || scripts.includes(path);
   const helpers = tests.filter(
-    (path) => imported.has(path) && !path.endsWith('.test.ts') && !isProgram(path),
+    (path) => importedByTests.has(path) && !path.endsWith('.test.ts') && !isProgram(path),
   );
   expect(helpers.length).toBeGreaterThan(20);
   expect(helpers.length).toBeLessThanOrEqual(60);

@@ -48,7 +48,7 @@ import {
   refuse,
   truthOf,
 } from './life.ts';
-import type { FakeServer, LostEvent, Saved, VirtualClock } from './server.ts';
+import type { FakeServer, LostEvent, Saved, VirtualClock, Watch } from './server.ts';
 import { createServer, createStream, statusAnswer, statusOf, virtualClock } from './server.ts';
 
 const namespace = 'shop';
@@ -479,14 +479,14 @@ function isRelevant({ truth, auditor }: State, { resource, key }: LostEvent): bo
   });
 }
 
+/** Whether a watch has not sent all that was written. */
+const isBehind = ({ held, delayed, behind }: Watch): boolean =>
+  held !== null || delayed.length > 0 || behind > 0;
+
 /** Whether a stream still has events that were written before. */
 const isOnItsWay = ({ chunks, server }: State, resource: Resource): boolean =>
   (chunks.get(resource) ?? 0) > 0 ||
-  [...server.watches].some(
-    (watch) =>
-      watch.resource === resource &&
-      (watch.held !== null || watch.delayed.length > 0 || watch.behind > 0),
-  );
+  [...server.watches].some((watch) => watch.resource === resource && isBehind(watch));
 
 /** Forgets the lost events that the cache has caught up with; whether others matter. */
 function isIncomplete(state: State): boolean {
@@ -512,9 +512,8 @@ function isDisturbed(state: State): boolean {
   if (starved.size > 0 || forbidden.size > 0 || server.faults.replica !== noReplica) return true;
   if ([...lags.values(), ...chunks.values()].some((one) => one > 0)) return true;
   if (server.faults.before !== noFault) return true;
-  for (const { frozen, spoils, held, delayed, behind } of server.watches) {
-    if (frozen || spoils.length > 0 || held !== null) return true;
-    if (delayed.length > 0 || behind > 0) return true;
+  for (const watch of server.watches) {
+    if (watch.frozen || watch.spoils.length > 0 || isBehind(watch)) return true;
   }
   const { watches } = attached;
   return resources.some((resource) => watches.get(resource)?.state !== 'synced');

@@ -102,6 +102,13 @@ const bookmarks = async ({ sim }: Story): Promise<void> => {
   await sim.pass(60);
 };
 
+/** The auditor asks for the next read. */
+async function awaitRead({ sim }: Story): Promise<void> {
+  const { counts } = sim.auditor.confirmer;
+  const { asked } = counts;
+  while (counts.asked === asked) await sim.pass(0.5);
+}
+
 describe('what was false once', () => {
   test('a connection hangs just after all streams have come to one version', async () => {
     const one = await story();
@@ -234,8 +241,7 @@ describe('what was missed or late once', () => {
     const one = await story();
     const { sim, pod } = one;
     sim.readSeconds = 14;
-    const { asked } = sim.auditor.confirmer.counts;
-    while (sim.auditor.confirmer.counts.asked === asked) await sim.pass(0.5);
+    await awaitRead(one);
     sim.readSeconds = 0.005;
     pod(false);
     await sim.pass(settle + 3);
@@ -250,9 +256,8 @@ describe('what was missed or late once', () => {
     const { sim, pod } = one;
     const { faults } = sim.server;
     const { before } = faults;
-    const { asked } = sim.auditor.confirmer.counts;
     faults.before = ({ request }) => (request.path.includes('/namespaces/') ? 'hang' : null);
-    while (sim.auditor.confirmer.counts.asked === asked) await sim.pass(0.5);
+    await awaitRead(one);
     await sim.pass(0.1);
     faults.before = before;
     pod(false);

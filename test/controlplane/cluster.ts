@@ -249,11 +249,17 @@ const now = (): string => `${new Date().toISOString().slice(0, 19)}Z`;
 
 const hostIP = (node: Node): string => `10.0.0.${node.number}`;
 
+const zoneLabel = 'topology.kubernetes.io/zone';
+
+/** Moves a Node to a zone; null: to none. */
+export const setZone = ({ call }: Client, node: string, zone: string | null): Promise<unknown> =>
+  call('PATCH', `/api/v1/nodes/${node}`, { metadata: { labels: { [zoneLabel]: zone } } });
+
 export async function createNode({ call }: Client, node: Node): Promise<void> {
   const { name, zone } = node;
   const labels = {
     'kubernetes.io/hostname': name,
-    'topology.kubernetes.io/zone': zone,
+    [zoneLabel]: zone,
     ...(node === controlPlane ? { 'node-role.kubernetes.io/control-plane': '' } : {}),
   };
   await call('POST', '/api/v1/nodes', { metadata: { name, labels } });

@@ -14,7 +14,7 @@ import type { Tally } from './auditor.ts';
 import { awaitSoon, program, report, say, secondsSince, textOfError } from './auditor.ts';
 import { findPrograms } from './binaries.ts';
 import { startChurn } from './churn.ts';
-import { createMembersOf, createNode, createNodesOf } from './cluster.ts';
+import { createMembersOf, createNode, createNodesOf, setZone } from './cluster.ts';
 import type { Account, Client, ControlPlane } from './controlplane.ts';
 import { awaitSettled, clientOf, createAccount } from './controlplane.ts';
 import type { QuickAgent } from './inside.ts';
@@ -751,10 +751,7 @@ async function announceZone(client: Client, { node, proxy }: NodeSpace): Promise
   const isKnown = (): boolean => /Updated proxier node (?:topology )?labels/.test(proxy.log());
   for (let seconds = 0; (await awaitSoon(isKnown, 1)) === null; seconds++) {
     if (seconds > 60) throw new Error(proxy.tail());
-    for (const zone of ['zone-b', zoneOfNodes]) {
-      const labels = { 'topology.kubernetes.io/zone': zone };
-      await client.call('PATCH', `/api/v1/nodes/${node}`, { metadata: { labels } });
-    }
+    for (const zone of ['zone-b', zoneOfNodes]) await setZone(client, node, zone);
   }
 }
 

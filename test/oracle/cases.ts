@@ -3,7 +3,7 @@
 // follows from its number, so that no two cases share one.
 
 import { chanceFrom } from '../apiserver/life.ts';
-import type { Operation, PodShape, SubsetShape } from './controllers.ts';
+import type { Operation, PodShape, SubsetShape } from './operations.ts';
 import {
   annotatePod,
   changeEndpoints,
@@ -22,7 +22,7 @@ import {
   removePod,
   reportPod,
   specOfService,
-} from './controllers.ts';
+} from './operations.ts';
 
 export interface Case {
   readonly name: string;

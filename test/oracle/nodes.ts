@@ -20,8 +20,9 @@ import type { Running, Space } from '../controlplane/nodes.ts';
 import { createSpace, kubeconfigOf, proxyConfig, script } from '../controlplane/nodes.ts';
 import type { PacketLine } from '../nodes/folder.ts';
 import { cacheFolder, goProgram } from '../processes.ts';
-import type { Operation } from './controllers.ts';
-import { askIn, changeService, createPod, createService, deletePod } from './controllers.ts';
+import { askIn } from './controllers.ts';
+import type { Operation } from './operations.ts';
+import { changeService, createPod, createService, deletePod } from './operations.ts';
 import type { RuleFault } from './rule-faults.ts';
 import { iptablesFaults, nftablesFaults } from './rule-faults.ts';
 

@@ -36,10 +36,10 @@ import {
   viewOf,
   write,
 } from './cluster.ts';
-import type { ExpectedFinding, Known } from './compare.ts';
-import { close, openAll } from './compare.ts';
 import type { Effect } from './effects.ts';
 import { canMake, effectOf, noEffect } from './effects.ts';
+import type { ExpectedFinding, Known } from './findings.ts';
+import { close, openAll } from './findings.ts';
 
 export interface ReferenceOptions {
   readonly settle: number;

@@ -4,7 +4,7 @@
 import { afterEach, describe, expect, test, vi } from 'vitest';
 
 import { mutants, nodeMutants, verifyLife } from './compare.ts';
-import { verifyNodeScenario } from './nodes.ts';
+import { verifyNodeScenario } from './node-scenarios.ts';
 import { main, verifyScenario } from './verify.ts';
 
 afterEach(() => {

@@ -26,6 +26,7 @@ import {
   newPod,
   reportState,
   servicePath,
+  setZone,
 } from '../cluster.ts';
 import type { Client, ControlPlane, Thing } from '../controlplane.ts';
 import type { Endpoints, Slice } from '../faults.ts';
@@ -247,12 +248,10 @@ function anyNode({ state }: Scene): Node {
 /** A Node moves to another zone, and back. */
 async function moveNode(scene: Scene): Promise<void> {
   const node = anyNode(scene);
-  const path = `/api/v1/nodes/${node.name}`;
-  const key = 'topology.kubernetes.io/zone';
   const other = `zone-${'abc'.charAt(below(scene.state, 3))}`;
-  await scene.client.call('PATCH', path, { metadata: { labels: { [key]: other } } });
+  await setZone(scene.client, node.name, other);
   await sleepWhile(scene, 2, longOf(scene));
-  await scene.client.call('PATCH', path, { metadata: { labels: { [key]: node.zone } } });
+  await setZone(scene.client, node.name, node.zone);
 }
 
 /** A Node goes without its pods, and comes back. */
