@@ -1,9 +1,9 @@
-// A board of Grafana in the classic model, which Grafana 10 to 13, its sidecar and its catalogue
-// read. All boards have the same variables, so that a link from one to another keeps what is
-// chosen.
+// A Grafana dashboard in the classic model, which Grafana 10 to 13, its sidecar and its catalogue
+// read. All boards have the same variables, so that a link between them keeps the selection.
 
 import type { Dashboard } from '@grafana/grafana-foundation-sdk/dashboard';
 import {
+  AnnotationQueryBuilder,
   DashboardBuilder,
   DashboardCursorSync,
   DashboardLinkBuilder,
@@ -16,12 +16,15 @@ import {
   VariableSort,
 } from '@grafana/grafana-foundation-sdk/dashboard';
 
-import { documents, runbookUrl } from '../src/output/page/lists.ts';
 import type { Link, PanelSpec } from './panel.ts';
 import { datasource, inSight, panelOf } from './panel.ts';
 
+const documents = 'https://github.com/endpoint-auditor/endpoint-auditor/blob/main/docs';
+
+const runbookUrl = (alert: string): string => `${documents}/runbook.md#${alert.toLowerCase()}`;
+
 export interface Board {
-  /** Of the file, and the end of its uid. */
+  /** The name of the file, and the end of its uid. */
   readonly name: string;
   readonly title: string;
   readonly description: string;
@@ -36,31 +39,40 @@ export const runbook = (alert: string): Link => ({
   url: runbookUrl(alert),
 });
 
-/** The section of a family's kind in the list of metrics. */
+/** A section of the list of metrics. */
 export const metrics = (section: string): Link => ({
-  title: 'What is measured',
+  title: 'Metrics',
   url: `${documents}/metrics.md#${section.toLowerCase().replaceAll(' ', '-')}`,
 });
 
-/** What a finding of the code in this row means. */
+/** The meaning of the code in this row. */
 export const meaning: Link = {
-  title: 'What it means, and what to do',
+  title: 'Meaning and remedy',
   url: `${documents}/findings.md#\${__data.fields.code}`,
 };
 
-/** Below the address of the auditor that the reader has given. */
+/** A path below the address in the variable `auditor`. */
 export const atAuditor = (title: string, path: string): Link => ({
   title,
   url: `\${auditor:raw}${path}`,
 });
 
-/** The Service of this row, in full. */
-export const serviceAtAuditor = atAuditor(
-  'Why: this Service at the auditor',
-  '/api/v1/services/${__data.fields.namespace}/${__data.fields.service}',
+/** The findings with the code in this row, on the page of the auditor. */
+export const findingsAtAuditor = atAuditor(
+  'Findings on the page',
+  '/findings?q=${__data.fields.code}',
 );
 
-/** Another board, of the same time and what is chosen. */
+/** The Service of this row, on the page of the auditor. */
+export const serviceAtAuditor = atAuditor(
+  'Service on the page',
+  '/services/${__data.fields.namespace}/${__data.fields.service}',
+);
+
+/** The node of this row, on the page of the auditor. */
+export const nodeAtAuditor = atAuditor('Node on the page', '/nodes/${__data.fields.node}');
+
+/** Another board, with the same time and selection. */
 export const boardLink = (name: string, title: string, more = ''): Link => ({
   title,
   url: `/d/${uidOf(name)}?\${__url_time_range}&\${datasource:queryparam}&\${cluster:queryparam}${more}`,
@@ -68,7 +80,7 @@ export const boardLink = (name: string, title: string, more = ''): Link => ({
 
 const uidOf = (name: string): string => `${tag}-${name}`;
 
-/** A label of the clusters, Services or their namespaces; each list depends on those before. */
+/** A variable with the values of a label; each list depends on the variables before it. */
 const labelVariable = (name: string, title: string, of: string): QueryVariableBuilder =>
   new QueryVariableBuilder(name)
     .label(title)
@@ -81,20 +93,21 @@ const labelVariable = (name: string, title: string, of: string): QueryVariableBu
     .allValue('.*')
     .current({ selected: true, text: 'All', value: '$__all' });
 
-const perService = 'endpoint_auditor_service_audits_total';
+/** Series of Services with findings, and of those that --metrics-per-service adds. */
+const perService = '__name__=~"endpoint_auditor_service_(findings|audits_total)"';
 
 const variables = () => [
   new DatasourceVariableBuilder('datasource').label('Data source').type('prometheus'),
   labelVariable('cluster', 'Cluster', 'endpoint_auditor_build_info'),
-  labelVariable('namespace', 'Namespace', `${perService}{cluster=~"$cluster"}`),
+  labelVariable('namespace', 'Namespace', `{${perService}, cluster=~"$cluster"}`),
   labelVariable(
     'service',
     'Service',
-    `${perService}{cluster=~"$cluster", namespace=~"$namespace"}`,
+    `{${perService}, cluster=~"$cluster", namespace=~"$namespace"}`,
   ),
   new TextBoxVariableBuilder('auditor')
     .label('Auditor')
-    .description('Where your browser reaches the auditor; links of tables lead there.')
+    .description('Address of the auditor in your browser. Links in tables lead there.')
     .defaultValue('http://127.0.0.1:9465'),
 ];
 
@@ -114,6 +127,19 @@ const links = () =>
     ),
   ].map(inSight);
 
+/** Marks the time at which alerts of this project fire. */
+const alertsAnnotation = () =>
+  new AnnotationQueryBuilder()
+    .name('Alerts')
+    .datasource(datasource)
+    .enable(true)
+    .iconColor('red')
+    .expr('ALERTS{alertname=~"Endpoint.*", alertstate="firing", cluster=~"$cluster"}')
+    .titleFormat('{{alertname}}')
+    .textFormat('{{cluster}} {{namespace}} {{service}} {{node}} {{code}}')
+    .tagKeys('severity')
+    .step('60s');
+
 /** The board as Grafana reads it. */
 export function dashboardOf({ name, title, description, rows }: Board): Dashboard {
   const builder = new DashboardBuilder(`Endpoint auditor / ${title}`)
@@ -125,6 +151,7 @@ export function dashboardOf({ name, title, description, rows }: Board): Dashboar
     .time({ from: 'now-6h', to: 'now' })
     .refresh('1m')
     .variables(variables())
+    .annotation(alertsAnnotation())
     .links(links());
   let id = 0;
   for (const row of rows) {

@@ -1,4 +1,4 @@
-// How slices are packed, how large objects are, what their changes cost, and topology hints.
+// How full EndpointSlices are, how large objects are, the traffic of their changes, and hints.
 
 import type { Board } from './board.ts';
 import { metrics, runbook, serviceAtAuditor } from './board.ts';
@@ -15,60 +15,61 @@ const now: readonly PanelSpec[] = [
     kind: 'stat',
     title: 'Slices',
     description:
-      'Slices of the endpointslice controller, and the fewest that could list the same endpoints.',
+      'EndpointSlices of the endpointslice controller, and the minimum for the same endpoints.',
     unit: 'short',
     width: 6,
     queries: [
-      { expr: sum(of('endpointslices')), legend: 'are' },
-      { expr: sum(of('endpointslices_minimum')), legend: 'would do' },
+      { expr: sum(of('endpointslices')), legend: 'slices' },
+      { expr: sum(of('endpointslices_minimum')), legend: 'minimum' },
     ],
-    links: [runbook('EndpointAuditorSliceFillRatioLow')],
+    links: [runbook('EndpointsSlicesFragmented')],
   },
   {
     kind: 'stat',
     title: 'Fill ratio',
-    description: 'Endpoints over the places that the slices have.',
+    description: 'Endpoints divided by the capacity of all EndpointSlices.',
     unit: 'percentunit',
     width: 4,
-    queries: [{ expr: `min (${of('fill_ratio')})`, legend: 'filled' }],
+    queries: [{ expr: `min (${of('fill_ratio')})`, legend: 'fill ratio' }],
     max: 1,
-    links: [runbook('EndpointAuditorSliceFillRatioLow')],
+    links: [runbook('EndpointsSlicesFragmented')],
   },
   {
     kind: 'stat',
     title: 'Endpoints listed more than once',
     description:
-      'In the slices that the controllers wrote for one Service: equal entries are legal, ' +
-      'conflicting ones contradict each other. Between managers: findings that somebody else ' +
-      'contradicts them.',
+      'Endpoints that several EndpointSlices of one Service list. Equal entries are legal. ' +
+      'Conflicting entries have different conditions. Between managers: findings about ' +
+      'EndpointSlices of another manager.',
     unit: 'short',
     width: 6,
     queries: duplicates,
-    links: [runbook('EndpointAuditorConflictingDuplicates')],
+    links: [runbook('EndpointsDuplicatesConflict')],
   },
   {
     kind: 'stat',
     title: 'Largest object',
-    description: 'Of the bytes that the API server takes in one request (1572864), those it has.',
+    description:
+      'Size of the largest object as a share of the limit of the API server (1572864 bytes).',
     unit: 'percentunit',
     width: 4,
-    queries: [{ expr: `${max(of('object_bytes_max'))} / 1572864`, legend: 'largest' }],
+    queries: [{ expr: `${max(of('object_max_bytes'))} / 1572864`, legend: 'largest' }],
     max: 1,
-    links: [runbook('EndpointAuditorObjectNearSizeLimit')],
+    links: [runbook('EndpointsObjectNearSizeLimit')],
   },
   {
     kind: 'stat',
-    title: 'Cut or too full',
+    title: 'Truncated or over capacity',
     description:
-      'Endpoints that say that they were cut down to 1000 addresses, and objects that have more ' +
-      'than they may.',
+      'Endpoints that are truncated to 1000 addresses, and objects with more endpoints than ' +
+      'their maximum.',
     unit: 'short',
     width: 4,
     queries: [
-      { expr: sum(of('truncated_objects')), legend: 'cut' },
-      { expr: sum(of('over_capacity_objects')), legend: 'too full' },
+      { expr: sum(of('truncated_objects')), legend: 'truncated' },
+      { expr: sum(of('over_capacity_objects')), legend: 'over capacity' },
     ],
-    links: [runbook('EndpointAuditorEndpointsTruncated')],
+    links: [runbook('EndpointsTruncated')],
   },
 ];
 
@@ -77,42 +78,44 @@ const packing: readonly PanelSpec[] = [
     kind: 'lines',
     title: 'Slices',
     description:
-      'Slices of the endpointslice controller, and the fewest that could list the same endpoints. ' +
-      'Each slice more is a watch event and memory on every node.',
+      'EndpointSlices of the endpointslice controller, and the minimum for the same endpoints. ' +
+      'Each EndpointSlice costs a watch event and memory on every node.',
     unit: 'short',
     width: 8,
     queries: [
-      { expr: sum(of('endpointslices')), legend: 'are' },
-      { expr: sum(of('endpointslices_minimum')), legend: 'would do' },
+      { expr: sum(of('endpointslices')), legend: 'slices' },
+      { expr: sum(of('endpointslices_minimum')), legend: 'minimum' },
       { expr: sum(of('endpointslices_surplus')), legend: 'surplus' },
     ],
-    links: [runbook('EndpointAuditorSliceFillRatioLow')],
+    links: [runbook('EndpointsSlicesFragmented')],
   },
   {
     kind: 'lines',
     title: 'Fill ratio',
     description:
-      'Endpoints over the places that the slices have. Many small Services keep it low, which is ' +
-      'no harm; surplus slices are.',
+      'Endpoints divided by the capacity of all EndpointSlices. Many small Services keep it low, ' +
+      'which is normal.',
     unit: 'percentunit',
     width: 8,
-    queries: [{ expr: `min by (cluster) (${of('fill_ratio')})`, legend: 'filled {{cluster}}' }],
+    queries: [{ expr: `min by (cluster) (${of('fill_ratio')})`, legend: 'fill ratio {{cluster}}' }],
     max: 1,
-    links: [runbook('EndpointAuditorSliceFillRatioLow')],
+    links: [runbook('EndpointsSlicesFragmented')],
   },
   {
     kind: 'lines',
     title: 'Endpoints listed more than once',
-    description: 'The same over time: within the slices of the controllers, and between managers.',
+    description:
+      'The same over time: within the EndpointSlices of the controllers, and between managers.',
     unit: 'short',
     width: 8,
     queries: duplicates,
-    links: [runbook('EndpointAuditorConflictingDuplicates')],
+    links: [runbook('EndpointsDuplicatesConflict')],
   },
   {
     kind: 'stack',
     title: 'Endpoints by condition',
-    description: 'In the slices that the controllers wrote, mirrored ones too.',
+    description:
+      'Endpoints in the EndpointSlices that the controllers wrote, mirrored ones included.',
     unit: 'short',
     width: 12,
     queries: [{ expr: sum(of('endpoints'), 'condition'), legend: '{{condition}}' }],
@@ -121,7 +124,7 @@ const packing: readonly PanelSpec[] = [
   {
     kind: 'lines',
     title: 'Objects',
-    description: 'Endpoints and EndpointSlice objects that exist, whoever writes them.',
+    description: 'Endpoints and EndpointSlice objects that exist, those of other writers included.',
     unit: 'short',
     width: 12,
     queries: [{ expr: sum(of('objects'), 'resource'), legend: '{{resource}}' }],
@@ -133,15 +136,15 @@ const traffic: readonly PanelSpec[] = [
   {
     kind: 'lines',
     title: 'Largest objects',
-    description: 'As protobuf. What has more than 1572864 bytes (1.5 MiB) stays as it is for good.',
+    description: 'Size as protobuf. The API server refuses writes above 1572864 bytes (1.5 MiB).',
     unit: 'bytes',
     width: 8,
-    queries: [{ expr: max(of('object_bytes_max'), 'resource'), legend: '{{resource}}' }],
-    links: [runbook('EndpointAuditorObjectNearSizeLimit')],
+    queries: [{ expr: max(of('object_max_bytes'), 'resource'), legend: '{{resource}}' }],
+    links: [runbook('EndpointsObjectNearSizeLimit')],
   },
   {
     kind: 'heatmap',
-    title: 'Sizes of slices that were written',
+    title: 'Sizes of EndpointSlices that were written',
     description: 'Versions of EndpointSlices that arrived, by their bytes as protobuf.',
     unit: 'bytes',
     width: 8,
@@ -150,7 +153,7 @@ const traffic: readonly PanelSpec[] = [
   },
   {
     kind: 'lines',
-    title: 'Sizes of what was written',
+    title: 'Sizes of written objects',
     description: 'Median and 99th percentile of the bytes of versions that arrived.',
     unit: 'bytes',
     width: 8,
@@ -162,17 +165,18 @@ const traffic: readonly PanelSpec[] = [
   },
   {
     kind: 'lines',
-    title: 'Changes',
+    title: 'Changes per second',
     description: 'Changes of objects, deletions included.',
-    unit: 'cps',
+    unit: 'short',
     width: 8,
     queries: [{ expr: rate(of('updates_total'), 'resource'), legend: '{{resource}}' }],
     links: [metrics('Sizes and watch traffic')],
   },
   {
     kind: 'lines',
-    title: 'Bytes to one watcher',
-    description: 'Bytes of the objects that changed, as protobuf: what one watcher of all is sent.',
+    title: 'Watch traffic to one client',
+    description:
+      'Size of the objects that changed, as protobuf: the traffic to one client that watches all.',
     unit: 'binBps',
     width: 8,
     queries: [{ expr: rate(of('update_bytes_total'), 'resource'), legend: '{{resource}}' }],
@@ -180,14 +184,14 @@ const traffic: readonly PanelSpec[] = [
   },
   {
     kind: 'lines',
-    title: 'Bytes to all nodes',
+    title: 'Watch traffic to all nodes',
     description:
-      'The same times the Nodes, without what kube-proxy leaves out; for Endpoints, what it would ' +
-      'be if nodes still watched them.',
+      'Estimate: bytes changed multiplied by the number of nodes. Hypothetical for Endpoints, ' +
+      'which nodes no longer watch.',
     unit: 'binBps',
     width: 8,
     queries: [{ expr: rate(of('update_fanout_bytes_total'), 'resource'), legend: '{{resource}}' }],
-    links: [runbook('EndpointAuditorSliceFanoutTooCostly')],
+    links: [runbook('EndpointsWatchTrafficHigh')],
   },
 ];
 
@@ -196,30 +200,31 @@ const hints: readonly PanelSpec[] = [
     kind: 'stack',
     title: 'Services with topology hints',
     description:
-      'Services whose ready endpoints carry hints, all of them or some, by what asks for hints: ' +
+      'Services whose ready endpoints have hints, all of them or some, by what requests hints: ' +
       'the annotation topology-mode (auto) or trafficDistribution (zone, node).',
     unit: 'short',
     width: 12,
     queries: [
-      { expr: sum(of('services_hinted'), 'mode', 'endpoints'), legend: '{{mode}}: {{endpoints}}' },
+      {
+        expr: sum(of('services_with_hints'), 'mode', 'coverage'),
+        legend: '{{mode}}: {{coverage}}',
+      },
     ],
-    links: [runbook('EndpointAuditorHintsMissing')],
+    links: [runbook('EndpointsHintsMissing')],
   },
   {
     kind: 'stack',
-    title: 'Services that ask for hints and have none',
-    description:
-      'By the reason that their input gives now; none: it gives no reason. Their traffic crosses ' +
-      'zones.',
+    title: 'Services that request hints and have none',
+    description: 'By reason. None: the input has no reason for it. Their traffic crosses zones.',
     unit: 'short',
     width: 12,
     queries: [
       {
-        expr: `${sum(of('services_unhinted'), 'mode', 'reason')} > 0`,
+        expr: `${sum(of('services_without_hints'), 'mode', 'reason')} > 0`,
         legend: '{{mode}}: {{reason}}',
       },
     ],
-    links: [runbook('EndpointAuditorHintsMissing')],
+    links: [runbook('EndpointsHintsMissing')],
   },
 ];
 
@@ -228,8 +233,8 @@ const services: readonly PanelSpec[] = [
     kind: 'table',
     title: 'Largest Services',
     description:
-      'Of the Services chosen, those whose slices have most bytes together. A click on a name ' +
-      'shows the Service in full.',
+      'The 20 selected Services with the largest EndpointSlices. A click on a name opens the ' +
+      'Service.',
     unit: 'bytes',
     width: 8,
     queries: [
@@ -248,8 +253,8 @@ const services: readonly PanelSpec[] = [
     kind: 'table',
     title: 'Services with surplus slices',
     description:
-      'Of the Services chosen, those with most slices beyond the fewest that would do, and the ' +
-      'slices that they have.',
+      'The 20 selected Services with the most EndpointSlices above the minimum, and all their ' +
+      'EndpointSlices.',
     unit: 'short',
     width: 8,
     queries: [
@@ -268,8 +273,8 @@ const services: readonly PanelSpec[] = [
   },
   {
     kind: 'stack',
-    title: 'Endpoints of the Services chosen',
-    description: 'By condition, in the slices that the controllers wrote.',
+    title: 'Endpoints of the selected Services',
+    description: 'By condition, in the EndpointSlices that the controllers wrote.',
     unit: 'short',
     width: 8,
     queries: [{ expr: sum(ofServices('endpoints'), 'condition'), legend: '{{condition}}' }],
@@ -280,7 +285,8 @@ const services: readonly PanelSpec[] = [
 export const endpointslices: Board = {
   name: 'endpointslices',
   title: 'EndpointSlices',
-  description: 'How slices are filled, how large objects are, what their changes cost, and hints.',
+  description:
+    'How full EndpointSlices are, how large objects are, the traffic of changes, and hints.',
   rows: [
     { title: 'Now', panels: now },
     { title: 'Packing', panels: packing },

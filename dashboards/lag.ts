@@ -1,5 +1,5 @@
-// How late: the controllers by the auditor's own clock, what their annotations say, and the way of
-// single changes of pods to where traffic feels them.
+// Lag: of the controllers by the auditor's clock and by their annotations, and of pod changes until
+// the outputs and the nodes have them.
 
 import type { Board } from './board.ts';
 import { metrics, runbook, serviceAtAuditor } from './board.ts';
@@ -20,29 +20,30 @@ const controllers: readonly PanelSpec[] = [
     kind: 'heatmap',
     title: 'Convergence lag',
     description:
-      'Changes by how long they took, from the change that made an output differ to the writing ' +
-      'that made it right again, by one clock.',
+      'Changes by their lag: from a change of a pod or Service to the write that follows it, by ' +
+      'one clock.',
     unit: 's',
     width: 12,
     queries: [{ expr: buckets('convergence_lag_seconds', 'output!="node"'), legend: '' }],
-    links: [metrics('Lag'), runbook('EndpointAuditorLagBudgetBurn')],
+    links: [metrics('Lag'), runbook('EndpointsLagBudgetBurn')],
   },
   {
     kind: 'lines',
     title: 'Convergence lag by output',
-    description: 'Median and 99th percentile of the same, those of nodes included.',
+    description: 'Median and 99th percentile of the lag, nodes included.',
     unit: 's',
+    isLog: true,
     width: 12,
     queries: quantiles('convergence_lag_seconds', 'output'),
-    links: [metrics('Lag'), runbook('EndpointAuditorLagBudgetBurn')],
+    links: [metrics('Lag'), runbook('EndpointsLagBudgetBurn')],
   },
   {
     kind: 'lines',
-    title: 'Convergence lag by kind of change, 99th percentile',
+    title: 'Convergence lag by operation, 99th percentile',
     description:
-      'Whether something had to be added, removed or changed. Removals are what clients feel as ' +
-      'errors.',
+      'Whether endpoints were added, removed or updated. Late removals cause connection errors.',
     unit: 's',
+    isLog: true,
     width: 8,
     queries: [
       { expr: quantile(0.99, 'convergence_lag_seconds', ['operation']), legend: '{{operation}}' },
@@ -51,59 +52,60 @@ const controllers: readonly PanelSpec[] = [
   },
   {
     kind: 'lines',
-    title: 'Budget burnt',
+    title: 'Error budget burn rate',
     description:
-      'How many times faster than allowed the budget of late changes (1 % later than 10 s) is ' +
-      'spent. Alerts fire at 14.4 over an hour and 6 over six. It needs the recording rules of ' +
-      'the alerts.',
+      'Speed at which the budget for late changes (1 % later than 10 s) is used; 1 uses it up ' +
+      'exactly. Alerts fire at 14.4 over one hour and at 6 over six hours. It needs the ' +
+      'recording rules in alerts/lag.yaml.',
     unit: 'short',
     width: 8,
     queries: ['1h', '6h'].map((window) => ({
       expr: `cluster_output:endpoint_auditor_convergence_lag_errors:ratio_rate${window}{cluster=~"$cluster"} / 0.01`,
       legend: `{{output}} over ${window}`,
     })),
-    links: [runbook('EndpointAuditorLagBudgetBurn')],
+    links: [runbook('EndpointsLagBudgetBurn')],
   },
   {
     kind: 'lines',
-    title: 'Oldest that waits',
+    title: 'Oldest pending difference',
     description:
       'Age of the oldest difference within the settle window. It grows while a controller does ' +
       'not write.',
     unit: 's',
     width: 8,
     queries: [{ expr: max(of('pending_oldest_seconds'), 'output'), legend: '{{output}}' }],
-    links: [runbook('EndpointAuditorControllerStuck')],
+    links: [runbook('EndpointsControllerStuck')],
   },
   {
     kind: 'lines',
     title: 'Trigger lag',
     description:
-      'From the annotation last-change-trigger-time to the arrival of the object, up to a second ' +
-      'too high. Clock skew to the control plane enters it; removals have no trigger time.',
+      'From the annotation last-change-trigger-time to the arrival of the object, overestimated ' +
+      'by up to 1 s. Includes the clock offset. Removals have no trigger time.',
     unit: 's',
+    isLog: true,
     width: 8,
     queries: quantiles('trigger_lag_seconds', 'resource'),
     links: [metrics('Trigger times')],
   },
   {
     kind: 'stack',
-    title: 'Trigger times by worth',
-    description: 'Writings of the controllers, by what their trigger time is worth.',
-    unit: 'cps',
+    title: 'Trigger times per second, by quality',
+    description: 'Writes of the controllers, by the quality of their trigger time.',
+    unit: 'short',
     width: 8,
     queries: [{ expr: rate(of('trigger_times_total'), 'quality'), legend: '{{quality}}' }],
     links: [metrics('Trigger times')],
   },
   {
     kind: 'lines',
-    title: 'Clock ahead of the API server',
+    title: 'Clock offset to the API server',
     description:
-      'By how much the auditor’s clock is ahead, up to a second and the way too high; negative: ' +
-      'behind. It is in every lag that begins with a time that somebody else wrote.',
+      'Positive: the clock of the auditor is ahead. Overestimated by up to 1 s plus latency. It ' +
+      'is part of every lag that starts at a time of another clock.',
     unit: 's',
     width: 8,
-    queries: [{ expr: max(of('clock_ahead_seconds')), legend: 'ahead' }],
+    queries: [{ expr: max(of('clock_offset_seconds')), legend: 'offset' }],
     isSigned: true,
     links: [metrics('Lag')],
   },
@@ -114,9 +116,10 @@ const journeys: readonly PanelSpec[] = [
     kind: 'lines',
     title: 'Readiness lag',
     description:
-      'From the Ready transition of a pod to each output that lists it as ready; at nodes, to ' +
-      'the first reading of their rules that does.',
+      'From the Ready transition of a pod to each output that lists it as ready. For nodes: to ' +
+      'the first reading of rules with the pod.',
     unit: 's',
+    isLog: true,
     width: 8,
     queries: quantiles('readiness_lag_seconds', 'output'),
     links: [metrics('Lag')],
@@ -125,9 +128,10 @@ const journeys: readonly PanelSpec[] = [
     kind: 'lines',
     title: 'Removal lag',
     description:
-      'From the deletion of a pod, or its becoming not ready, to each output that says so: until ' +
-      'then it is sent traffic.',
+      'From the deletion of a pod, or its transition to not ready, to each output without it. ' +
+      'Until then it gets traffic.',
     unit: 's',
+    isLog: true,
     width: 8,
     queries: quantiles('removal_lag_seconds', 'output'),
     links: [metrics('Lag')],
@@ -136,74 +140,75 @@ const journeys: readonly PanelSpec[] = [
     kind: 'lines',
     title: 'Node programming lag',
     description:
-      'From the arrival of a slice or a Service to rules of a node that do as it says: at least ' +
-      'to the last reading that was wrong, at most to the first that was right.',
+      'From the arrival of an EndpointSlice or a Service to rules of a node that implement it. ' +
+      'Lower: to the last reading without the change. Upper: to the first reading with it.',
     unit: 's',
+    isLog: true,
     width: 8,
     queries: quantiles('node_programming_lag_seconds', 'bound'),
     links: [metrics('Lag')],
   },
   {
     kind: 'stack',
-    title: 'Journeys begun',
-    description: 'Changes of pods that traffic is to see, one for each Service.',
-    unit: 'cps',
+    title: 'Pod changes per second',
+    description: 'Pod changes that the outputs should follow, one per Service.',
+    unit: 'short',
     width: 8,
-    queries: [{ expr: rate(of('journeys_total'), 'operation'), legend: '{{operation}}' }],
+    queries: [{ expr: rate(of('pod_changes_total'), 'operation'), legend: '{{operation}}' }],
     links: [metrics('Lag')],
   },
   {
     kind: 'stack',
-    title: 'Journeys by worth of their beginning',
+    title: 'Pod changes per second, by quality of the start time',
     description:
-      'Those of ok, coarse and arrival are measured; skewed and gap are counted, and not ' +
-      'measured.',
-    unit: 'cps',
+      'Changes of quality ok, coarse and arrival are in the readiness and removal lag. Those of ' +
+      'skewed and gap are not.',
+    unit: 'short',
     width: 8,
-    queries: [{ expr: rate(of('journeys_total'), 'quality'), legend: '{{quality}}' }],
+    queries: [{ expr: rate(of('pod_changes_total'), 'quality'), legend: '{{quality}}' }],
     links: [metrics('Lag')],
   },
   {
     kind: 'stack',
-    title: 'Journeys ended',
+    title: 'Finished pod changes per second',
     description:
-      'Complete at all outputs and nodes, overtaken by another change of the pod, gone with what ' +
-      'they awaited, or dropped since too many were open.',
-    unit: 'cps',
+      'Complete: all outputs and nodes have the change. Superseded: the pod changed again ' +
+      'before. Deleted: an awaited object was deleted. Dropped: too many were open.',
+    unit: 'short',
     width: 8,
-    queries: [{ expr: rate(of('journeys_ended_total'), 'end'), legend: '{{end}}' }],
+    queries: [{ expr: rate(of('pod_changes_ended_total'), 'end'), legend: '{{end}}' }],
     links: [metrics('Lag')],
   },
   {
     kind: 'lines',
-    title: 'Journeys open',
-    description: 'Journeys that have not come to all outputs and nodes.',
+    title: 'Open pod changes',
+    description: 'Pod changes that some outputs or nodes do not have yet.',
     unit: 'short',
     width: 8,
-    queries: [{ expr: sum(of('journeys_open')), legend: 'open' }],
+    queries: [{ expr: sum(of('pod_changes_open')), legend: 'open' }],
     links: [metrics('Lag')],
   },
   {
     kind: 'stack',
-    title: 'Journeys with a trace',
+    title: 'Traced pod changes per second',
     description:
-      'Journeys that ended while traces are sent, by why they have one: slow ones always, the ' +
-      'others by the ratio; none: they have none.',
-    unit: 'cps',
+      'Finished pod changes while tracing is on, by sampling decision: slow (always), ratio ' +
+      '(sampled), none.',
+    unit: 'short',
     width: 8,
-    queries: [{ expr: rate(of('journeys_traced_total'), 'choice'), legend: '{{choice}}' }],
+    queries: [{ expr: rate(of('pod_changes_traced_total'), 'choice'), legend: '{{choice}}' }],
     links: [metrics('Traces')],
   },
   {
     kind: 'lines',
-    title: 'Spans',
+    title: 'Spans per second',
     description:
-      'Spans that the backend of traces took, and those that are lost: no room (queue), refused ' +
-      'or not answered for (export), not sent before the end (shutdown).',
-    unit: 'cps',
+      'Spans that the tracing backend accepted, and lost spans. Queue: it was full. Export: ' +
+      'refused or no answer. Shutdown: not sent before the end.',
+    unit: 'short',
     width: 8,
     queries: [
-      { expr: rate(of('spans_exported_total')), legend: 'taken' },
+      { expr: rate(of('spans_exported_total')), legend: 'accepted' },
       { expr: rate(of('spans_dropped_total'), 'reason'), legend: 'lost: {{reason}}' },
     ],
     links: [metrics('Traces')],
@@ -213,10 +218,9 @@ const journeys: readonly PanelSpec[] = [
 const services: readonly PanelSpec[] = [
   {
     kind: 'lines',
-    title: 'Services that wait',
+    title: 'Services with pending differences',
     description:
-      'Of the Services chosen, for how long the oldest difference within the settle window ' +
-      'stands, on the clock of the input.',
+      'Age of the oldest difference of each selected Service that is within the settle window.',
     unit: 's',
     width: 12,
     queries: [
@@ -231,14 +235,14 @@ const services: readonly PanelSpec[] = [
         legend: '{{namespace}}/{{service}} {{output}}',
       },
     ],
-    links: [runbook('EndpointAuditorControllerStuck')],
+    links: [runbook('EndpointsControllerStuck')],
   },
   {
     kind: 'table',
-    title: 'Services judged most often',
+    title: 'Services evaluated most often',
     description:
-      'Of the Services chosen, those of which something was judged most often within the time ' +
-      'shown: they change most. A click on a name shows the Service in full.',
+      'The 20 selected Services with the most evaluations in this time range: they change most. ' +
+      'A click on a name opens the Service.',
     unit: 'short',
     width: 12,
     queries: [
@@ -248,7 +252,7 @@ const services: readonly PanelSpec[] = [
           'namespace',
           'service',
         )} > 0)`,
-        legend: 'judged',
+        legend: 'evaluations',
       },
     ],
     columns: { service: [serviceAtAuditor] },
@@ -257,11 +261,11 @@ const services: readonly PanelSpec[] = [
 
 export const lag: Board = {
   name: 'lag',
-  title: 'Lag and journeys',
-  description: 'How long controllers and nodes take, and the way of single changes of pods.',
+  title: 'Lag',
+  description: 'Lag of controllers and nodes, and of pod changes.',
   rows: [
     { title: 'Controllers', panels: controllers },
-    { title: 'Journeys of pods', panels: journeys },
+    { title: 'Pod changes', panels: journeys },
     { title: 'Single Services', panels: services },
   ],
 };

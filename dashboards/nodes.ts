@@ -1,10 +1,9 @@
-// What the rules on nodes do with packets: whether it is what they must do, how soon they follow,
-// and of how many nodes it is known.
+// The rules on nodes: whether they are correct, how fast they follow changes, and the agents.
 
 import type { Board } from './board.ts';
-import { atAuditor, boardLink, meaning, metrics, runbook } from './board.ts';
+import { boardLink, findingsAtAuditor, meaning, metrics, nodeAtAuditor, runbook } from './board.ts';
 import type { PanelSpec } from './panel.ts';
-import { buckets, max, of, ofServices, quantile, rate, sum } from './query.ts';
+import { bySeverity, buckets, max, of, ofServices, quantile, ranked, rate, sum } from './query.ts';
 
 const onNodes = 'output="node"';
 const ofNodes = 'code=~"node-.*"';
@@ -14,95 +13,95 @@ const now: readonly PanelSpec[] = [
     kind: 'stat',
     title: 'Service ports on nodes',
     description:
-      'Service ports of the nodes whose rules are known, by verdict. Unknown: the rules, or what ' +
-      'they must do, cannot be understood.',
+      'One per Service port and node whose rules are known, by verdict. Unknown: the auditor ' +
+      'cannot interpret the rules.',
     unit: 'short',
     width: 8,
-    queries: [{ expr: sum(of('outputs', onNodes), 'verdict'), legend: '{{verdict}}' }],
+    queries: [{ expr: sum(of('node_service_ports'), 'verdict'), legend: '{{verdict}}' }],
     links: [metrics('Verdicts and findings')],
   },
   {
     kind: 'stat',
     title: 'Findings on nodes',
     description:
-      'Critical: packets go astray or nowhere; warning: they suffer, or will; info: no harm by ' +
-      'itself.',
+      'Critical: packets are lost or reach a wrong pod. Warning: they suffer, or will after ' +
+      'another event. Info: no packets are affected.',
     unit: 'short',
     width: 8,
-    queries: [{ expr: sum(of('findings', ofNodes), 'severity'), legend: '{{severity}}' }],
-    links: [runbook('EndpointAuditorNodeRulesBroken')],
+    queries: bySeverity((matcher) => of('findings', ofNodes, matcher)),
+    links: [runbook('EndpointsNodeRulesBroken')],
   },
   {
     kind: 'stat',
     title: 'Stale nodes',
-    description: 'Findings that a node forwards by an earlier state of the cluster.',
+    description: 'Nodes whose rules implement an earlier state of the cluster.',
     unit: 'short',
     width: 4,
     queries: [{ expr: sum(of('findings', 'code="node-rules-stale"')), legend: 'stale' }],
-    links: [runbook('EndpointAuditorNodeStale')],
+    links: [runbook('EndpointsNodeStale')],
   },
   {
     kind: 'stat',
-    title: 'Oldest that waits',
-    description: 'Age of the oldest difference on a node that is still within the settle window.',
+    title: 'Oldest pending difference',
+    description: 'Age of the oldest difference on a node that is within the settle window.',
     unit: 's',
     width: 4,
     queries: [{ expr: max(of('pending_oldest_seconds', onNodes)), legend: 'oldest' }],
-    links: [runbook('EndpointAuditorNodeStale')],
+    links: [runbook('EndpointsNodeStale')],
   },
 ];
 
 const divergence: readonly PanelSpec[] = [
   {
     kind: 'stack',
-    title: 'Service ports that are not as expected',
+    title: 'Service ports that differ or are unknown',
     description:
-      'Pending: the rules differ, for less than the settle window. Different: a finding stands. ' +
-      'Unknown: they cannot be judged.',
+      'Pending: a difference within the settle window. Mismatch: an open finding. Unknown: the ' +
+      'auditor cannot interpret the rules.',
     unit: 'short',
     width: 8,
     queries: [
       {
-        expr: sum(of('outputs', onNodes, 'verdict!="conform"'), 'verdict'),
+        expr: sum(of('node_service_ports', 'verdict!="ok"'), 'verdict'),
         legend: '{{verdict}}',
       },
     ],
-    links: [runbook('EndpointAuditorNodeRulesBroken')],
+    links: [runbook('EndpointsNodeRulesBroken')],
   },
   {
     kind: 'stack',
     title: 'Findings on nodes by code',
-    description:
-      'Findings that stand, over time: after the settle window, before they are resolved.',
+    description: 'Open findings over time. A finding opens after the settle window.',
     unit: 'short',
     width: 8,
     queries: [{ expr: `${sum(of('findings', ofNodes), 'code')} > 0`, legend: '{{code}}' }],
-    links: [runbook('EndpointAuditorNodeRulesBroken')],
+    links: [runbook('EndpointsNodeRulesBroken')],
   },
   {
     kind: 'table',
-    title: 'Findings on nodes now',
+    title: 'Findings by node',
     description:
-      'A click on a code says what it means and what to do, or lists the nodes and Service ports ' +
-      'that are meant (the auditor must be reachable where the variable says).',
+      'Open findings of each node, the worst severity first. A click on a node or code opens the ' +
+      'page of the auditor (at the address in the variable Auditor).',
     unit: 'short',
     width: 8,
     queries: [
-      { expr: `${sum(of('findings', ofNodes), 'code', 'severity')} > 0`, legend: 'findings' },
+      {
+        expr: ranked(sum(of('node_findings'), 'severity', 'node', 'code')),
+        legend: 'findings',
+      },
     ],
     columns: {
-      code: [
-        meaning,
-        atAuditor('Who is meant, at the auditor', '/api/v1/findings?code=${__data.fields.code}'),
-      ],
+      node: [nodeAtAuditor],
+      code: [meaning, findingsAtAuditor],
     },
   },
   {
     kind: 'stack',
-    title: 'Why a node cannot be judged',
+    title: 'Unknown nodes by reason',
     description:
-      'Nodes, and Service ports on them, that cannot be judged, by the reason: their rules or ' +
-      'their proxy mode are not known, not modelled or not understood.',
+      'Nodes and Service ports with the verdict unknown: their rules or their proxy mode are not ' +
+      'known or not supported.',
     unit: 'short',
     width: 12,
     queries: [
@@ -115,10 +114,10 @@ const divergence: readonly PanelSpec[] = [
   },
   {
     kind: 'stack',
-    title: 'What nodes should forward to',
+    title: 'Endpoints that nodes should use',
     description:
-      'Endpoints of the Services chosen that rules use: the ready ones and, where there are none, ' +
-      'those that are terminating and still serve.',
+      'Endpoints of the selected Services: the ready ones and, without any, those that are ' +
+      'terminating and still serving.',
     unit: 'short',
     width: 12,
     queries: [
@@ -134,22 +133,23 @@ const divergence: readonly PanelSpec[] = [
 const lags: readonly PanelSpec[] = [
   {
     kind: 'heatmap',
-    title: 'Programming lag, at most',
+    title: 'Programming lag, upper bound',
     description:
-      'Changes by how long nodes took at most: from the arrival of a slice or a Service to the ' +
-      'first reading of rules that do as it says.',
+      'Changes by their lag: from the arrival of an EndpointSlice or a Service to the first ' +
+      'reading of rules that implement it.',
     unit: 's',
     width: 12,
-    queries: [{ expr: buckets('node_programming_lag_seconds', 'bound="most"'), legend: '' }],
+    queries: [{ expr: buckets('node_programming_lag_seconds', 'bound="upper"'), legend: '' }],
     links: [metrics('Lag')],
   },
   {
     kind: 'lines',
     title: 'Programming lag',
     description:
-      'Median and 99th percentile. Rules are read now and then: it was at least to the last ' +
-      'reading that was wrong (least), and at most to the first that was right (most).',
+      'Median and 99th percentile. Rules are read at intervals. Lower: to the last reading ' +
+      'without the change. Upper: to the first reading with it.',
     unit: 's',
+    isLog: true,
     width: 12,
     queries: [0.5, 0.99].map((share) => ({
       expr: quantile(share, 'node_programming_lag_seconds', ['bound']),
@@ -160,10 +160,9 @@ const lags: readonly PanelSpec[] = [
   {
     kind: 'lines',
     title: 'Convergence lag of nodes, 99th percentile',
-    description:
-      'From the change that made rules differ to the first reading of them that is as expected, ' +
-      'by what had to be done.',
+    description: 'From a change to the first reading of correct rules, by operation.',
     unit: 's',
+    isLog: true,
     width: 12,
     queries: [
       {
@@ -175,28 +174,28 @@ const lags: readonly PanelSpec[] = [
   },
   {
     kind: 'lines',
-    title: 'From a pod to the nodes, 99th percentile',
+    title: 'Pod changes to nodes, 99th percentile',
     description:
-      'From the Ready transition of a pod, or its end, to the first reading of a node’s rules ' +
-      'that shows it.',
+      'From the Ready transition or deletion of a pod to the first reading of rules with that ' +
+      'change.',
     unit: 's',
+    isLog: true,
     width: 12,
     queries: [
       { expr: quantile(0.99, 'readiness_lag_seconds', [], onNodes), legend: 'readiness' },
       { expr: quantile(0.99, 'removal_lag_seconds', [], onNodes), legend: 'removal' },
     ],
-    links: [boardLink('lag', 'Lag and journeys')],
+    links: [boardLink('lag', 'Lag')],
   },
 ];
 
 const agents: readonly PanelSpec[] = [
   {
     kind: 'stack',
-    title: 'Agents',
+    title: 'Nodes by state of their agent',
     description:
-      'Nodes by how their agent stands: it answers, is not heard of (stale), does not accept us ' +
-      'or is not understood (refused), or there is none (absent). Of the last three nothing is ' +
-      'known.',
+      'Stale: the agent has stopped answering. Refused: it rejects the auditor, or sends an ' +
+      'invalid report. Absent: the node has no agent. The rules of these nodes are unknown.',
     unit: 'short',
     width: 8,
     queries: [{ expr: sum(of('node_agents'), 'state'), legend: '{{state}}' }],
@@ -205,7 +204,7 @@ const agents: readonly PanelSpec[] = [
   {
     kind: 'lines',
     title: 'Oldest report',
-    description: 'Age of the oldest report of an agent that answers.',
+    description: 'Age of the oldest report of an answering agent.',
     unit: 's',
     width: 8,
     queries: [{ expr: max(of('node_report_oldest_seconds')), legend: 'oldest' }],
@@ -213,30 +212,30 @@ const agents: readonly PanelSpec[] = [
   },
   {
     kind: 'lines',
-    title: 'Frontends that diverge',
+    title: 'Divergent Service ports',
     description:
-      'Frontends of all nodes whose digest is not the one that follows from the cluster; those ' +
-      'that no digest can tell of, such as with several right fates, are not among them.',
+      'Addresses and ports of Services on all nodes whose rules have another hash than expected. ' +
+      'Excludes those with several correct outcomes.',
     unit: 'short',
     width: 8,
-    queries: [{ expr: sum(of('node_frontends_divergent')), legend: 'diverge' }],
+    queries: [{ expr: sum(of('node_service_ports_divergent')), legend: 'divergent' }],
     links: [metrics('Agents of nodes')],
   },
   {
     kind: 'stack',
-    title: 'Visits to agents',
+    title: 'Requests to agents per second',
     description:
-      'A report was there (seen), there was none yet (early), the agent did not accept us or was ' +
-      'not understood (refused), or it did not answer (silent).',
-    unit: 'cps',
+      'Success: a report. Not ready: no report exists yet. Refused: the agent rejected the ' +
+      'auditor, or sent an invalid report. No answer: no connection or a timeout.',
+    unit: 'short',
     width: 8,
-    queries: [{ expr: rate(of('agent_visits_total'), 'result'), legend: '{{result}}' }],
+    queries: [{ expr: rate(of('agent_requests_total'), 'result'), legend: '{{result}}' }],
     links: [metrics('Agents of nodes')],
   },
   {
     kind: 'lines',
-    title: 'Bytes of their answers',
-    description: 'What all agents together send to the auditor.',
+    title: 'Traffic from agents',
+    description: 'Bytes that all agents together send to the auditor.',
     unit: 'binBps',
     width: 8,
     queries: [{ expr: rate(of('agent_bytes_total')), legend: 'answers' }],
@@ -244,9 +243,9 @@ const agents: readonly PanelSpec[] = [
   },
   {
     kind: 'lines',
-    title: 'Rounds that failed',
-    description: 'Rounds of agents after which their node was unknown, by agent.',
-    unit: 'cps',
+    title: 'Failed rounds per second',
+    description: 'Rounds that failed, so that the node is unknown, by agent.',
+    unit: 'short',
     width: 8,
     queries: [
       { expr: `${rate(of('agent_failed_rounds_total'), 'instance')} > 0`, legend: '{{instance}}' },
@@ -257,8 +256,8 @@ const agents: readonly PanelSpec[] = [
     kind: 'lines',
     title: 'CPU of the agents',
     description:
-      'Of the ten that use most: 100 % is one core. Asking is the time that the kernel took to ' +
-      'tell the rules.',
+      'The ten agents with the highest use. 100 % is one core. Listing is the time in which ' +
+      'iptables-save and nft list the rules.',
     unit: 'percentunit',
     width: 8,
     queries: [
@@ -268,14 +267,14 @@ const agents: readonly PanelSpec[] = [
       },
       {
         expr: `topk(10, ${rate(of('agent_collecting_seconds_total'), 'instance')})`,
-        legend: '{{instance}} asking',
+        legend: '{{instance}} listing',
       },
     ],
   },
   {
     kind: 'lines',
     title: 'Memory of the agents',
-    description: 'Resident memory, of the ten that use most.',
+    description: 'Resident memory of the ten agents that use most.',
     unit: 'bytes',
     width: 8,
     queries: [
@@ -287,8 +286,8 @@ const agents: readonly PanelSpec[] = [
   },
   {
     kind: 'lines',
-    title: 'Rules that were read',
-    description: 'Size of the last dumps, the ten largest.',
+    title: 'Size of the rules',
+    description: 'Size of the rules that agents read last, the ten largest.',
     unit: 'bytes',
     width: 8,
     queries: [
@@ -300,7 +299,8 @@ const agents: readonly PanelSpec[] = [
 export const nodes: Board = {
   name: 'nodes',
   title: 'Nodes',
-  description: 'Whether the rules on nodes do what they must, how soon they follow, and agents.',
+  description:
+    'Whether the rules on nodes are correct, how fast they follow changes, and the agents.',
   rows: [
     { title: 'Now', panels: now },
     { title: 'Divergence', panels: divergence },

@@ -1,35 +1,58 @@
-// The first board: what is wrong, how much cannot be known, how late the controllers are, and
-// whether the auditor itself is well. Details are on the other boards.
+// The first board: open findings, unknown verdicts, the lag of the controllers, and the auditor.
+// The other boards have the details.
 
 import type { Board } from './board.ts';
-import { atAuditor, boardLink, meaning, metrics, runbook, serviceAtAuditor } from './board.ts';
+import {
+  boardLink,
+  findingsAtAuditor,
+  meaning,
+  metrics,
+  runbook,
+  serviceAtAuditor,
+} from './board.ts';
 import type { PanelSpec } from './panel.ts';
-import { increase, max, of, ofProcess, ofServices, quantile, rate, sum } from './query.ts';
+import {
+  bySeverity,
+  increase,
+  max,
+  of,
+  ofProcess,
+  ofServices,
+  quantile,
+  ranked,
+  rate,
+  sum,
+} from './query.ts';
+
+const ofObjects = 'output!="node"';
 
 const now: readonly PanelSpec[] = [
   {
     kind: 'stat',
-    title: 'Findings that stand',
+    title: 'Open findings',
     description:
-      'Differences that have stood for the settle window. Critical: traffic goes astray or ' +
-      'nowhere; warning: it suffers, or will; info: no harm by itself.',
+      'Differences that lasted longer than the settle window. Critical: traffic is lost or ' +
+      'reaches a wrong pod. Warning: it suffers, or will after another event. Info: no traffic ' +
+      'is affected.',
     unit: 'short',
     width: 6,
-    queries: [{ expr: sum(of('findings'), 'severity'), legend: '{{severity}}' }],
+    queries: bySeverity((matcher) => of('findings', matcher)),
     links: [metrics('Verdicts and findings')],
   },
   {
     kind: 'stat',
-    title: 'Outputs as expected',
+    title: 'Correct outputs',
     description:
-      'Of the outputs that can be judged (Endpoints, EndpointSlices and mirrored slices of ' +
-      'Services, and Service ports on nodes), the share that is as it must be.',
+      'Share of the Endpoints, EndpointSlices and mirrored EndpointSlices with the verdict ok, ' +
+      'of those with a known verdict.',
     unit: 'percentunit',
     width: 4,
     queries: [
       {
-        expr: `${sum(of('outputs', 'verdict="conform"'))} / ${sum(of('outputs', 'verdict!="unknown"'))}`,
-        legend: 'as expected',
+        expr:
+          `${sum(of('outputs', ofObjects, 'verdict="ok"'))} / ` +
+          sum(of('outputs', ofObjects, 'verdict!="unknown"')),
+        legend: 'ok',
       },
     ],
     max: 1,
@@ -37,15 +60,17 @@ const now: readonly PanelSpec[] = [
   },
   {
     kind: 'stat',
-    title: 'Cannot be judged',
+    title: 'Unknown outputs',
     description:
-      'Share of the outputs whose input is not known or not understood: what is silent about ' +
-      'them is no health.',
+      'Share of the outputs with the verdict unknown. The auditor lacks an input, so it reports ' +
+      'no findings about them.',
     unit: 'percentunit',
     width: 4,
     queries: [
       {
-        expr: `${sum(of('outputs', 'verdict="unknown"'))} / ${sum(of('outputs'))}`,
+        expr:
+          `${sum(of('outputs', ofObjects, 'verdict="unknown"'))} / ` +
+          sum(of('outputs', ofObjects)),
         legend: 'unknown',
       },
     ],
@@ -54,33 +79,33 @@ const now: readonly PanelSpec[] = [
   },
   {
     kind: 'stat',
-    title: 'Oldest that waits',
+    title: 'Oldest pending difference',
     description:
-      'Age of the oldest difference that is still within the settle window, so that it may be a ' +
-      'change in flight.',
+      'Age of the oldest difference within the settle window. It may be a change in progress.',
     unit: 's',
     width: 4,
     queries: [{ expr: max(of('pending_oldest_seconds')), legend: 'oldest' }],
-    links: [runbook('EndpointAuditorControllerStuck')],
+    links: [runbook('EndpointsControllerStuck')],
   },
   {
     kind: 'stat',
     title: 'Services',
     description:
-      'Services that exist, and those among them, or names without a Service, whose endpoints ' +
-      'somebody else writes: they are not judged.',
+      'Services that exist, and those whose endpoints a user or another controller writes ' +
+      '(unmanaged). Unmanaged Services have no verdict.',
     unit: 'short',
     width: 4,
     queries: [
       { expr: sum(of('services')), legend: 'all' },
-      { expr: sum(of('services_foreign')), legend: 'not judged' },
+      { expr: sum(of('services_unmanaged')), legend: 'unmanaged' },
     ],
     links: [metrics('Verdicts and findings')],
   },
   {
     kind: 'stat',
     title: 'Auditor',
-    description: 'Whether every auditor knows all that is needed, and saw it within a minute.',
+    description:
+      'Whether every auditor has read what it needs, and received it within the last minute.',
     unit: 'bool_yes_no',
     width: 2,
     queries: [{ expr: `min (${of('ready')})`, legend: 'ready' }],
@@ -91,31 +116,33 @@ const now: readonly PanelSpec[] = [
 const verdicts: readonly PanelSpec[] = [
   {
     kind: 'stack',
-    title: 'Outputs that are not as expected',
+    title: 'Outputs that differ or are unknown',
     description:
-      'Pending: they differ, for less than the settle window. Different: a finding stands. ' +
-      'Unknown: they cannot be judged.',
+      'Pending: a difference within the settle window. Mismatch: an open finding. Unknown: the ' +
+      'auditor lacks an input.',
     unit: 'short',
     width: 8,
-    queries: [{ expr: sum(of('outputs', 'verdict!="conform"'), 'verdict'), legend: '{{verdict}}' }],
+    queries: [
+      {
+        expr: sum(of('outputs', ofObjects, 'verdict!="ok"'), 'verdict'),
+        legend: '{{verdict}}',
+      },
+    ],
     links: [metrics('Verdicts and findings')],
   },
   {
     kind: 'stack',
     title: 'Findings by severity',
-    description:
-      'Findings that stand, over time: after the settle window, before they are resolved.',
+    description: 'Open findings over time. A finding opens after the settle window.',
     unit: 'short',
     width: 8,
-    queries: [{ expr: sum(of('findings'), 'severity'), legend: '{{severity}}' }],
+    queries: bySeverity((matcher) => of('findings', matcher)),
     links: [metrics('Verdicts and findings')],
   },
   {
     kind: 'stack',
     title: 'Findings opened',
-    description:
-      'Findings that were opened within one step of the graph, those that are resolved again ' +
-      'included.',
+    description: 'Findings that opened within one step of the graph, resolved findings included.',
     unit: 'short',
     width: 8,
     queries: [{ expr: `${increase(of('findings_opened_total'), 'code')} > 0`, legend: '{{code}}' }],
@@ -125,29 +152,31 @@ const verdicts: readonly PanelSpec[] = [
     kind: 'table',
     title: 'Findings by code',
     description:
-      'What stands now. A click on a code says what it means and what to do, or lists who is ' +
-      'meant (the auditor must be reachable where the variable says).',
+      'Open findings, the worst severity first. A click on a code opens its meaning and remedy, ' +
+      'or the findings on the page of the auditor (at the address in the variable Auditor).',
     unit: 'short',
     width: 12,
-    queries: [{ expr: `${sum(of('findings'), 'code', 'severity')} > 0`, legend: 'findings' }],
+    queries: [
+      { expr: ranked(`${sum(of('findings'), 'severity', 'code')} > 0`), legend: 'findings' },
+    ],
     columns: {
-      code: [
-        meaning,
-        atAuditor('Who is meant, at the auditor', '/api/v1/findings?code=${__data.fields.code}'),
-      ],
+      code: [meaning, findingsAtAuditor],
     },
   },
   {
     kind: 'table',
     title: 'Services with findings',
     description:
-      'Findings about single Services, but for those on nodes. Which Services have series of ' +
-      'their own, --metrics.per-service says. A click on a name shows the Service in full.',
+      'Open findings of each Service, the worst severity first, those on nodes included. A row ' +
+      'without a name has the Services above --metrics-max-services. A click on a name opens the ' +
+      'Service.',
     unit: 'short',
     width: 12,
     queries: [
       {
-        expr: sum(ofServices('findings'), 'namespace', 'service', 'severity'),
+        expr: ranked(
+          sum(ofServices('findings'), 'severity', 'namespace', 'service', 'code', 'cause'),
+        ),
         legend: 'findings',
       },
     ],
@@ -156,7 +185,7 @@ const verdicts: readonly PanelSpec[] = [
         serviceAtAuditor,
         boardLink(
           'endpointslices',
-          'Its slices',
+          'EndpointSlices of the Service',
           '&var-namespace=${__data.fields.namespace}&var-service=${__data.fields.service}',
         ),
       ],
@@ -164,19 +193,40 @@ const verdicts: readonly PanelSpec[] = [
   },
 ];
 
+const firing: PanelSpec = {
+  kind: 'table',
+  title: 'Firing alerts',
+  description:
+    'Alerts of endpoint-auditor that fire in this Prometheus, the worst severity first. It needs ' +
+    'the rules in alerts/.',
+  unit: 'short',
+  width: 24,
+  queries: [
+    {
+      expr: ranked(
+        'max by (severity, alertname, cluster, namespace, service, node, code) (' +
+          'ALERTS{cluster=~"$cluster", alertname=~"Endpoint.*", alertstate="firing"})',
+      ),
+      legend: 'firing',
+    },
+  ],
+  columns: { service: [serviceAtAuditor] },
+};
+
 const lags: readonly PanelSpec[] = [
   {
     kind: 'lines',
     title: 'Convergence lag, 99th percentile',
     description:
-      'From the change that made an output differ to the writing that made it right again; at ' +
-      'nodes, to the first reading of their rules that is as expected.',
+      'From a change of a pod or Service to the write that follows it. For nodes: to the first ' +
+      'reading of correct rules.',
     unit: 's',
+    isLog: true,
     width: 12,
     queries: [
       { expr: quantile(0.99, 'convergence_lag_seconds', ['output']), legend: '{{output}}' },
     ],
-    links: [boardLink('lag', 'Lag and journeys'), runbook('EndpointAuditorLagBudgetBurn')],
+    links: [boardLink('lag', 'Lag'), runbook('EndpointsLagBudgetBurn')],
   },
   {
     kind: 'lines',
@@ -193,15 +243,16 @@ const lags: readonly PanelSpec[] = [
       },
     ],
     max: 1,
-    links: [boardLink('lag', 'Lag and journeys'), runbook('EndpointAuditorLagBudgetBurn')],
+    links: [boardLink('lag', 'Lag'), runbook('EndpointsLagBudgetBurn')],
   },
 ];
 
 const unknowns: readonly PanelSpec[] = [
   {
     kind: 'stack',
-    title: 'Why it cannot be judged',
-    description: 'Outputs that cannot be judged and Services that cannot be read, by the reason.',
+    title: 'Unknown verdicts by reason',
+    description:
+      'Outputs and Service ports with the verdict unknown, and Services that cannot be decoded.',
     unit: 'short',
     width: 8,
     queries: [{ expr: sum(of('outputs_unknown'), 'reason'), legend: '{{reason}}' }],
@@ -209,8 +260,8 @@ const unknowns: readonly PanelSpec[] = [
   },
   {
     kind: 'lines',
-    title: 'Resources not seen',
-    description: 'For how long the watch of a resource has not been synced; 0 while it is.',
+    title: 'Stale watches',
+    description: 'Time since the watch of a resource was last synced. 0 while it is synced.',
     unit: 's',
     width: 8,
     queries: [{ expr: max(of('watch_unseen_seconds'), 'resource'), legend: '{{resource}}' }],
@@ -218,36 +269,36 @@ const unknowns: readonly PanelSpec[] = [
   },
   {
     kind: 'lines',
-    title: 'Watches begun anew',
+    title: 'Relists and reconnects per second',
     description:
-      'Lists since history was lost, and watches that ended and were opened again. Both happen ' +
-      'in every cluster; many of them are work for the API server.',
-    unit: 'cps',
+      'Lists that replace a watch, and watches that were opened again. Both happen in every ' +
+      'cluster. Many of them load the API server.',
+    unit: 'short',
     width: 8,
     queries: [
-      { expr: rate(of('watch_relists_total'), 'resource'), legend: '{{resource}} listed' },
-      { expr: rate(of('watch_reconnects_total'), 'resource'), legend: '{{resource}} watched' },
+      { expr: rate(of('watch_relists_total'), 'resource'), legend: '{{resource}} list' },
+      { expr: rate(of('watch_reconnects_total'), 'resource'), legend: '{{resource}} watch' },
     ],
     links: [runbook('EndpointAuditorWatchStale')],
   },
   {
     kind: 'lines',
-    title: 'Input that was not used',
+    title: 'Dropped input per second',
     description:
-      'Stale: older than what is held; repeated: equal to it; unreadable objects, and lines of a ' +
-      'recording that were skipped.',
-    unit: 'cps',
+      'Stale: older than the cached object. Repeated: the same version. Unreadable: not a valid ' +
+      'object. Skipped: an invalid line of a recording.',
+    unit: 'short',
     width: 12,
     queries: [{ expr: rate(of('dropped_total'), 'reason'), legend: '{{reason}}' }],
     links: [metrics('Input and build')],
   },
   {
     kind: 'lines',
-    title: 'Differences read again',
+    title: 'Confirmation reads per second',
     description:
-      'Before a difference becomes a finding, its Service is read anew: it stands (confirmed), ' +
-      'the watch is behind what was read (lagging), or the read failed.',
-    unit: 'cps',
+      'Before a finding opens, the auditor reads its Service again. Confirmed: the cache is ' +
+      'current. Lagging: the cache lacks a change. Failed: the read failed.',
+    unit: 'short',
     width: 12,
     queries: [{ expr: rate(of('confirm_reads_total'), 'result'), legend: '{{result}}' }],
     links: [metrics('Live input')],
@@ -258,7 +309,7 @@ const costs: readonly PanelSpec[] = [
   {
     kind: 'lines',
     title: 'CPU',
-    description: 'Processor time that the auditor uses: 100 % is one core.',
+    description: 'CPU time of the auditor. 100 % is one core.',
     unit: 'percentunit',
     width: 6,
     queries: [
@@ -272,7 +323,7 @@ const costs: readonly PanelSpec[] = [
   {
     kind: 'lines',
     title: 'Memory',
-    description: 'Memory of the auditor: resident, and what is used of its heap.',
+    description: 'Resident memory of the auditor, and its heap in use.',
     unit: 'bytes',
     width: 6,
     queries: [
@@ -283,10 +334,8 @@ const costs: readonly PanelSpec[] = [
   },
   {
     kind: 'lines',
-    title: 'Judging, 99th percentile',
-    description:
-      'How long taking in one entry kept the process busy. Full: judging began with it, and ' +
-      'everything was judged.',
+    title: 'Evaluation, 99th percentile',
+    description: 'CPU-blocking time per input event. Full: the initial evaluation of everything.',
     unit: 's',
     width: 6,
     queries: [{ expr: quantile(0.99, 'audit_duration_seconds', ['scope']), legend: '{{scope}}' }],
@@ -296,13 +345,13 @@ const costs: readonly PanelSpec[] = [
     kind: 'lines',
     title: 'Series of single Services',
     description:
-      'Services that have series of their own, and those that would but for ' +
-      '--metrics.max-services.',
+      'Services that have series of their own, and those without because of ' +
+      '--metrics-max-services.',
     unit: 'short',
     width: 6,
     queries: [
-      { expr: sum(of('services_with_series')), legend: 'have series' },
-      { expr: sum(of('services_left_out')), legend: 'left out' },
+      { expr: sum(of('services_with_series')), legend: 'with series' },
+      { expr: sum(of('services_without_series')), legend: 'above the limit' },
     ],
     links: [metrics('Single Services')],
   },
@@ -312,12 +361,12 @@ export const overview: Board = {
   name: 'overview',
   title: 'Overview',
   description:
-    'What is wrong with Endpoints, EndpointSlices and nodes, how late, and what is unknown.',
+    'Open findings about Endpoints, EndpointSlices and nodes, lag, and unknown verdicts.',
   rows: [
     { title: 'Now', panels: now },
-    { title: 'Verdicts and findings', panels: verdicts },
+    { title: 'Findings', panels: [...verdicts, firing] },
     { title: 'Lag', panels: lags },
-    { title: 'What the auditor does not see', panels: unknowns },
-    { title: 'What the auditor costs', panels: costs },
+    { title: 'Unknown verdicts and watches', panels: unknowns },
+    { title: 'Cost of the auditor', panels: costs },
   ],
 };

@@ -1,5 +1,5 @@
-// A panel as the boards write it down, and as Grafana reads it. A board says what is asked and what
-// it means; how each kind of panel looks is said here once.
+// A panel as the boards describe it, and as Grafana reads it. A board has the queries and their
+// meaning; this file has the look of each kind of panel.
 
 import type * as cog from '@grafana/grafana-foundation-sdk/cog';
 import {
@@ -8,6 +8,8 @@ import {
   LegendDisplayMode,
   LegendPlacement,
   ReduceDataOptionsBuilder,
+  ScaleDistribution,
+  ScaleDistributionConfigBuilder,
   SortOrder,
   StackingConfigBuilder,
   StackingMode,
@@ -27,9 +29,11 @@ import * as stat from '@grafana/grafana-foundation-sdk/stat';
 import * as table from '@grafana/grafana-foundation-sdk/table';
 import * as timeseries from '@grafana/grafana-foundation-sdk/timeseries';
 
+import { rank } from './query.ts';
+
 interface Query {
   readonly expr: string;
-  /** `{{label}}` stands for the value of a label; of a table it is the name of the column. */
+  /** `{{label}}` is replaced by the value of a label. For a table: the name of the column. */
   readonly legend: string;
 }
 
@@ -44,15 +48,17 @@ export interface PanelSpec {
   readonly description: string;
   /** A unit of Grafana. */
   readonly unit: string;
-  /** Of the 24 columns; the panels of a line fill it. */
+  /** Columns of 24; the panels of a row fill it. */
   readonly width: number;
   readonly queries: readonly Query[];
-  /** The most that is possible, where there is such. */
+  /** The maximum of the axis, if there is one. */
   readonly max?: number;
-  /** Values below 0 have a meaning. */
+  /** Negative values have a meaning. */
   readonly isSigned?: true;
+  /** A logarithmic axis, for milliseconds and minutes in one panel. */
+  readonly isLog?: true;
   readonly links?: readonly Link[];
-  /** Of a table: what a click on a cell of a column opens. */
+  /** For a table: what a click on a cell of a column opens. */
   readonly columns?: Readonly<Record<string, readonly Link[]>>;
 }
 
@@ -60,10 +66,10 @@ export const datasource = { type: 'prometheus', uid: '${datasource}' };
 
 const heights = { lines: 8, stack: 8, stat: 4, table: 8, heatmap: 8 };
 
-/** Labels whose values have a colour wherever they are drawn. */
+/** Labels whose values have the same colour in every panel. */
 const colours: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   severity: { critical: 'red', warning: 'orange', info: 'blue' },
-  verdict: { conform: 'green', pending: 'yellow', different: 'red', unknown: 'text' },
+  verdict: { ok: 'green', pending: 'yellow', mismatch: 'red', unknown: 'text' },
   condition: {
     ready: 'green',
     'terminating-serving': 'yellow',
@@ -73,7 +79,7 @@ const colours: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   kind: { equal: 'blue', conflicting: 'red' },
 };
 
-/** What is the same in every kind of panel. */
+/** Builders of every kind of panel. */
 type Builder =
   heatmap.PanelBuilder | stat.PanelBuilder | table.PanelBuilder | timeseries.PanelBuilder;
 
@@ -89,11 +95,16 @@ export const inSight = (link: DashboardLinkBuilder): cog.Builder<DashboardLink> 
 const linkTo = ({ title, url }: Link): cog.Builder<DashboardLink> =>
   inSight(new DashboardLinkBuilder(title).type(DashboardLinkType.Link).url(url).targetBlank(true));
 
+const estimate =
+  'Percentiles are estimates from buckets: if few changes were slow, the line can be at the ' +
+  'upper bound of their bucket (such as 300 s for 120 s).';
+
 function described<B extends Builder>(builder: B, spec: PanelSpec, id: number): B {
+  const isEstimate = spec.queries.some(({ expr }) => expr.includes('histogram_quantile'));
   builder
     .id(id)
     .title(spec.title)
-    .description(spec.description)
+    .description(isEstimate ? `${spec.description} ${estimate}` : spec.description)
     .datasource(datasource)
     .unit(spec.unit)
     .span(spec.width)
@@ -111,7 +122,7 @@ function targetOf({ expr, legend }: Query, { kind }: PanelSpec, refId: string): 
   if (kind === 'table') return target.instant().format(PromQueryFormat.Table);
   if (kind === 'heatmap')
     return target.range().format(PromQueryFormat.Heatmap).legendFormat('{{le}}');
-  // Exemplars lead to the traces of what was slow.
+  // Exemplars link to the traces of slow changes.
   return target
     .range()
     .legendFormat(legend)
@@ -120,7 +131,7 @@ function targetOf({ expr, legend }: Query, { kind }: PanelSpec, refId: string): 
 
 function coloured<B extends Builder>(builder: B, { queries }: PanelSpec): B {
   for (const [label, words] of Object.entries(colours)) {
-    if (!queries.some(({ legend }) => legend === `{{${label}}}`)) continue;
+    if (!queries.some(({ legend }) => legend === `{{${label}}}` || legend in words)) continue;
     for (const [word, fixedColor] of Object.entries(words)) {
       builder.overrideByName(word, [{ id: 'color', value: { mode: 'fixed', fixedColor } }]);
     }
@@ -139,6 +150,10 @@ function linesOf(spec: PanelSpec, id: number): timeseries.PanelBuilder {
     .tooltip(
       new VizTooltipOptionsBuilder().mode(TooltipDisplayMode.Multi).sort(SortOrder.Descending),
     );
+  if (spec.isLog === true) {
+    const log = new ScaleDistributionConfigBuilder().type(ScaleDistribution.Log).log(10);
+    return builder.scaleDistribution(log);
+  }
   if (spec.isSigned !== true) builder.min(0);
   if (spec.kind !== 'stack') return builder;
   return builder.fillOpacity(40).stacking(new StackingConfigBuilder().mode(StackingMode.Normal));
@@ -167,7 +182,11 @@ function heatmapOf(spec: PanelSpec, id: number): heatmap.PanelBuilder {
     .tooltip(new heatmap.HeatmapTooltipBuilder().mode(TooltipDisplayMode.Single).yHistogram(true));
 }
 
-/** One row for each set of labels, a column for each query. */
+/** The labels that a query leaves, in its order. */
+const columnsOf = ({ queries }: PanelSpec): string[] =>
+  /by \(([^)]*)\)/.exec(queries[0]?.expr ?? '')?.[1]?.split(', ') ?? [];
+
+/** One row per set of labels, the worst severity first, and a column per query. */
 function tableOf(spec: PanelSpec, id: number): table.PanelBuilder {
   const builder = described(new table.PanelBuilder(), spec, id).filterable(true);
   const names = Object.fromEntries(
@@ -176,9 +195,17 @@ function tableOf(spec: PanelSpec, id: number): table.PanelBuilder {
       legend,
     ]),
   );
-  builder.withTransformation({ id: 'merge', options: {} }).withTransformation({
+  builder.withTransformation({ id: 'merge', options: {} });
+  if (spec.queries.some(({ expr }) => expr.includes(`"${rank}"`))) {
+    builder.withTransformation({ id: 'sortBy', options: { sort: [{ field: rank }] } });
+  }
+  builder.withTransformation({
     id: 'organize',
-    options: { excludeByName: { Time: true }, renameByName: names },
+    options: {
+      excludeByName: { Time: true, [rank]: true },
+      indexByName: Object.fromEntries(columnsOf(spec).map((label, index) => [label, index])),
+      renameByName: names,
+    },
   });
   for (const [column, links] of Object.entries(spec.columns ?? {})) {
     const value = links.map(({ title, url }) => ({ title, url, targetBlank: true }));

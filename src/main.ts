@@ -2,8 +2,8 @@
 // The command line: defines the commands and their flags, and sets the exit code. Each command is a
 // file in commands/, which is loaded when it runs, so that an agent does not load the server.
 //
-// Exit codes: 0 conform, 1 a finding above information is open (audit) or was opened (replay), 2 an
-// output is unknown, or bad usage; 2 overrides 1. Commands that are stopped exit with 0.
+// Exit codes: 0 no finding above information, 1 a finding, 2 no verdict, 64 bad usage
+// (EX_USAGE of sysexits.h). 2 overrides 1. Commands that are stopped exit with 0.
 //
 // The flags in the first line keep garbage small beside the live heap. Without them, the program
 // needs half as much memory again (docs/performance.md).
@@ -30,9 +30,13 @@ import {
   parseSize,
   parseSpeed,
   parseTime,
+  deprecated,
+  inputsOf,
+  onlyInput,
+  refuseFlags,
   refuseLive,
 } from './commands/shared/options.ts';
-import { nodeProblem } from './commands/shared/process.ts';
+import { exitCodes, nodeProblem, UsageError } from './commands/shared/process.ts';
 import { version } from './model/program-version.ts';
 
 // Plugins of kubectl have other names.
@@ -58,10 +62,15 @@ function createProgram(): Command {
     .description("Audits what Kubernetes' endpoints and EndpointSlice controllers wrote")
     .version(version)
     .exitOverride()
-    .showHelpAfterError('(see --help)');
+    .showHelpAfterError('(see --help)')
+    .addHelpText('after', `\n${exitCodesText}`);
+  program.commandsGroup('Audit once:');
   addAudits(program);
+  program.commandsGroup('Ask:');
   addQueries(program);
+  program.commandsGroup('Run until stopped:');
   addServers(program);
+  program.commandsGroup('Other commands:');
   // kubectl calls the program under another name (main).
   program
     .command('completion')
@@ -80,91 +89,140 @@ function createProgram(): Command {
   return program;
 }
 
+const exitCodesText = `Exit codes:
+  0   no finding above information
+  1   a finding
+  2   no verdict: no input, or something is unknown
+  64  bad usage`;
+
+/** The end of the help of a command: examples, each a command line with its purpose. */
+function examples(command: Command, ...lines: (readonly [line: string, purpose: string])[]): void {
+  const shown = lines.map(([line, purpose]) => `  # ${purpose}\n  ${programName} ${line}\n`);
+  command.addHelpText('after', `\nExamples:\n${shown.join('\n')}\n${exitCodesText}`);
+}
+
 function addAudits(program: Command): void {
-  addFlags(program.command('audit'), 'report', 'audit', 'cluster', 'rules', 'agents')
-    .description('judge a live cluster once, or a dump of one')
-    .argument('[path...]', 'the dump: files, directories or - of JSON or YAML, must-gather trees')
+  const audit = addFlags(program.command('audit'), 'report', 'gate', 'audit', 'input', 'cluster')
+    .description('audit a live cluster once, or a dump of one')
+    .argument('[path...]', 'the dump: files, directories, archives or - of JSON or YAML')
     .action((paths: string[], options: AuditOptions, command: Command) => {
-      if (paths.length > 0) refuseLive(command, 'a dump, which is one moment', ['settle']);
+      const inputs = inputsOf(options, paths);
+      if (inputs.length > 0) {
+        refuseLive(command, 'a dump');
+        refuseFlags(command, 'a dump, which shows one moment', ['settle']);
+      }
       run(
         import('./commands/audit.ts').then(({ auditLive, auditDump }) =>
-          paths.length === 0 ? auditLive(options) : auditDump(paths, options),
+          inputs.length === 0 ? auditLive(options) : auditDump(inputs, options),
         ),
       );
     });
-  addFlags(program.command('replay'), 'report', 'audit')
-    .description('judge a recording, or a kwok snapshot recording, from its beginning to its end')
-    .argument('<file>', 'the recording, plain or gzip; - for stdin')
+  examples(
+    addFlags(audit, 'rules', 'agents'),
+    ['audit', 'audit the cluster of the current context'],
+    ['audit -n shop', 'report one namespace'],
+    ['audit dump.yaml', 'audit what "kubectl get nodes,svc,po,ep,endpointslices -A -o yaml" wrote'],
+    ['audit must-gather.tar.gz --no-endpoints', 'audit only the EndpointSlices of an archive'],
+    ['audit dump.json -o github --baseline main.json', 'annotate a pull request with new findings'],
+  );
+  const replay = addFlags(program.command('replay'), 'report', 'gate', 'audit', 'input')
+    .description('audit a recording, or a kwok snapshot recording, from beginning to end')
+    .argument('[file]', 'the recording, plain or gzip; - for stdin')
     .addOption(speedFlag(Infinity, 'max'))
     .option('--until <time>', 'stop there: Unix seconds or RFC 3339', parseTime)
-    .action((file: string, options: ReplayOptions) => {
-      run(import('./commands/replay.ts').then(({ replayFile }) => replayFile(file, options)));
+    .action((file: string | undefined, options: ReplayOptions) => {
+      const input = onlyInput(options, file === undefined ? [] : [file]);
+      run(import('./commands/replay.ts').then(({ replayFile }) => replayFile(input, options)));
     });
-  addFlags(program.command('record'), 'cluster')
-    .description('write what a live cluster delivers to a file that replay reads')
+  examples(replay, ['replay recording.ndjson.gz -o json', 'print the report as JSON']);
+  const record = addFlags(program.command('record'), 'cluster')
+    .description('record what a live cluster delivers, for replay')
     .argument('<file>', 'the recording; compressed if it ends in .gz')
-    .option('--max-size <size>', 'begin the next file after so many bytes: 64Mi', parseSize)
-    .option('--max-age <duration>', 'begin the next file after that time: 1h', parseDuration)
-    .option('--redact', 'replace names and labels by hashes, and leave out what is not judged')
+    .option('--no-endpoints', 'do not record Endpoints')
+    .option('--max-size <size>', 'begin the next file after this many bytes: 64Mi', parseSize)
+    .option('--max-age <duration>', 'begin the next file after this time: 1h', parseDuration)
+    .option('--redact', 'replace names and labels by hashes, and leave out what is not audited')
     .action((file: string, options: RecordOptions) => {
       run(import('./commands/record.ts').then(({ record }) => record(file, options)));
     });
+  examples(record, ['record shop.ndjson.gz --max-age 1h', 'begin a new file every hour']);
 }
 
 /** Flags that have no effect with --server, which has its own values. */
-const serverFlags = ['settle', 'kubernetesVersion', 'maxEndpointsPerSlice', 'proxyConfig'];
+const serverFlags = [
+  'settle',
+  'kubernetesVersion',
+  'maxEndpointsPerSlice',
+  'proxyConfig',
+  'endpoints',
+];
 
 function addQueries(program: Command): void {
-  addFlags(program.command('explain'), 'audit', 'cluster', 'rules')
-    .description('say why a pod is, or is not, in a Service, and what a node does with one')
+  const explain = addFlags(program.command('explain'), 'audit', 'input', 'cluster', 'rules')
+    .description('explain why a pod is, or is not, in a Service, and what a node does with one')
     .argument(
       '<subject...>',
       'service/NAME, pod/NAME, pod/NAME service/NAME, ip/ADDRESS or node/NAME service/NAME:PORT',
     )
-    .option('--input <path...>', 'a dump, as audit reads it (default: the cluster)')
-    .option('--recording <file>', 'a recording, as replay reads it')
-    .option('--server <url>', 'a server that runs: its address, as serve prints it')
-    .option('--at <time>', 'its moment: Unix seconds or RFC 3339', parseTime)
-    .option('-n, --namespace <name>', 'the namespace of what is asked about (default: any)')
+    .option('--server <url>', 'ask a running server: the address that serve prints')
+    .option('--at <time>', 'the moment of a recording: Unix seconds or RFC 3339', parseTime)
+    .option('-n, --namespace <name>', 'the namespace of the subject (default: any)')
     .option('-A, --all-namespaces', 'look in every namespace (the default)')
     .option('-o, --output <format>', 'text or json', parseOutput, 'text')
     .action((words: string[], options: ExplainOptions, command: Command) => {
-      if (options.recording !== undefined) refuseLive(command, '--recording', []);
-      if (options.input !== undefined) refuseLive(command, '--input', ['settle']);
-      if (options.server !== undefined) refuseLive(command, '--server', serverFlags);
+      if (inputsOf(options).length > 0) refuseLive(command, '--input');
+      if (options.server !== undefined) {
+        refuseLive(command, '--server');
+        refuseFlags(command, '--server', serverFlags);
+      }
       run(
         import('./commands/explain.ts').then(({ explainSubject }) =>
           explainSubject(words, options),
         ),
       );
     });
-  addFlags(program.command('lag'), 'audit')
-    .description('say how long outputs took to follow their input, and what took longest')
-    .option('--recording <file>', 'of a recording, as replay reads it')
-    .option('--server <url>', 'of a running server: http://127.0.0.1:9465')
+  examples(
+    addFlags(explain, 'recording'),
+    ['explain pod/web-1 service/web -n shop', 'why is the pod not in the Service?'],
+    ['explain --input dump.yaml ip/10.1.0.12', 'who has this address?'],
+    ['explain service/web --input recording.gz --at 2026-11-21T10:57:00Z', 'at that moment'],
+  );
+  const lag = addFlags(program.command('lag'), 'audit', 'input')
+    .description('report how long outputs took to follow their input, and the slowest')
+    .argument('[file]', 'the recording, plain or gzip; - for stdin')
+    .option('--server <url>', 'ask a running server: http://127.0.0.1:9465')
     .addOption(
       flag('-o, --output <format>', 'table or json').choices(['table', 'json']).default('table'),
     )
-    .action((options: LagOptions, command: Command) => {
-      if (options.server !== undefined) refuseLive(command, '--server', serverFlags);
-      run(import('./commands/lag.ts').then(({ lag }) => lag(options)));
+    .action((file: string | undefined, options: LagOptions, command: Command) => {
+      if (options.server !== undefined) refuseFlags(command, '--server', serverFlags);
+      const files = file === undefined ? [] : [file];
+      run(import('./commands/lag.ts').then(({ lag }) => lag(options, files)));
     });
+  examples(addFlags(lag, 'recording'), ['lag recording.ndjson.gz', 'the lag in a recording']);
 }
 
 /** Commands that run until they are stopped. */
 function addServers(program: Command): void {
-  addFlags(program.command('serve'), 'audit', 'cluster', 'shard', 'metrics', 'agents')
-    .description('audit a live cluster, or replay a recording, and serve what is found')
-    .option('--recording [file]', 'replay this instead (without a file: the one of the program)')
-    .addOption(listenFlag('where to serve the page and /metrics', 9465))
+  const serve = addFlags(program.command('serve'), 'audit', 'input', 'cluster', 'shard')
+    .description('audit a live cluster, or replay a recording, and serve the findings')
+    .option('--demo', 'replay the recording that comes with the program')
+    .addOption(listenFlag('address of the page and /metrics', 9465))
     .addOption(speedFlag(20, '20'))
-    .option('--once', 'end with the recording')
+    .option('--once', 'exit at the end of the recording')
+    .addOption(deprecated(flag('--recording [file]', 'use --input FILE, or --demo')))
     .action((options: ServeOptions, command: Command) => {
-      if (options.recording !== undefined) refuseLive(command, '--recording', []);
+      const isDemo = options.demo === true || options.recording === true;
+      if (isDemo || inputsOf(options).length > 0) refuseLive(command, 'a recording');
       run(import('./commands/serve.ts').then(({ serve }) => serve(options)));
     });
+  examples(
+    addFlags(serve, 'metrics', 'agents', 'page'),
+    ['serve', 'audit the cluster of the current context, page at http://127.0.0.1:9465/'],
+    ['serve --demo', 'look around with the recording that comes with the program'],
+  );
   addFlags(program.command('agent'), 'agent')
-    .description('walk the rules of the node that it runs on, and answer the auditor')
+    .description('evaluate the rules of the node that it runs on, and serve reports about them')
     .action((options: AgentOptions) => {
       run(import('./commands/agent.ts').then(({ becomeAgent }) => becomeAgent(options)));
     });
@@ -174,7 +232,7 @@ async function main(argv: readonly string[]): Promise<number> {
   const problem = nodeProblem(process.versions.node);
   if (problem !== null) {
     process.stderr.write(`endpoint-auditor: ${problem}\n`);
-    return 2;
+    return exitCodes.unknown;
   }
   try {
     const program = createProgram();
@@ -186,10 +244,10 @@ async function main(argv: readonly string[]): Promise<number> {
     program.parse(argv);
     return await work;
   } catch (error) {
-    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
+    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : exitCodes.usage;
     const text = systemErrorText(error) ?? (error instanceof Error ? error.message : String(error));
     process.stderr.write(`endpoint-auditor: ${text}\n`);
-    return 2;
+    return error instanceof UsageError ? exitCodes.usage : exitCodes.unknown;
   }
 }
 
@@ -199,4 +257,7 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   throw error;
 });
 
-process.exitCode = await main(process.argv);
+// Not by await, which a single-file executable does not have.
+void main(process.argv).then((code) => {
+  process.exitCode = code;
+});

@@ -8,6 +8,8 @@ import { format } from 'prettier';
 
 import type { CatalogueEntry, Code, Output } from '../src/audit/finding/catalogue.ts';
 import { catalogue, severities } from '../src/audit/finding/catalogue.ts';
+import type { RemedySteps } from '../src/audit/finding/remedy-steps.ts';
+import { resync, resyncNode } from '../src/audit/finding/remedy-steps.ts';
 import type { CauseEntry } from '../src/audit/finding/causes.ts';
 import { causes } from '../src/audit/finding/causes.ts';
 import type { TriggerQuality } from '../src/audit/measure/lag.ts';
@@ -23,47 +25,47 @@ import { boundsOf } from './output/samples.ts';
 
 const findingsIntroduction = `# Findings
 
-A finding says that one output of a Service differs from what the controllers mean to write, and
-has differed for longer than the settle window; or that the input itself is in trouble. It names
-the object and field, what was expected and what is there, since when, and, where one is known,
-the cause.
+A finding reports that an output of a Service differs from what the controllers should write, for
+longer than the settle window. Or it reports a fault of the input, which no controller can correct.
+A finding names the object and the field, the expected and the actual value, its start, and the
+cause if one is known.
 
-This page is written from the catalogue in \`src/audit/finding/catalogue.ts\`, and a test keeps
-the two equal.
+A test keeps this page equal to the catalogue in \`src/audit/finding/catalogue.ts\`.
 
 ## How to read a finding
 
-- **Words.** A controller _syncs_ a Service when it computes and writes all of its Endpoints or
-  EndpointSlices; a change that makes it do so _wakes_ it. The _settle window_ (\`--settle\`, 30 s)
-  is how long a difference may stand before it counts. _Upstream_ is the code of Kubernetes.
-- **pending → open → resolved.** A difference is pending until it has stood for the settle window.
-  Then a finding is opened; it is resolved when the last difference that belongs to it is gone.
-- **One code and one cause, one finding.** All differences of a Service, of a node, or of a Service
+- **Terms.** A controller _syncs_ a Service when it computes and writes its Endpoints or
+  EndpointSlices. The _settle window_ (\`--settle\`, 30 s) is how long a difference lasts before it
+  becomes a finding. _Upstream_ is the code of Kubernetes.
+- **pending → open → resolved.** A difference is pending until the settle window ends. Then a
+  finding opens. It is resolved when its last difference ends.
+- **One finding for each code and cause.** All differences of a Service, of a node, or of a Service
   on a node that have the same code and cause are one finding. Its code and cause never change while
-  it is open; its severity is that of the worst difference it has now.
-- **missing, unexpected, different.** Missing: it must be there and is not. Unexpected: it is
-  there and must not be. Different: it is there, and says something else than it must.
-- **A cause is no excuse.** It explains why the difference stands although every controller works,
-  and what cures it. A finding with a cause is reported like any other; where nothing but a
-  sleeping controller is to blame and no traffic suffers, it is information.
-- **Why is this so?** \`endpoint-auditor explain\` says, for a Service, a pod or an address, what is
-  expected and why, what stands, and the smallest change that would put it right
+  it is open. Its severity is that of its worst present difference.
+- **missing, unexpected, different.** Missing: something should exist and does not. Unexpected:
+  something exists and should not. Different: something exists with another value.
+- **A cause does not suppress a finding.** A cause explains why a difference lasts although every
+  controller works. The severity is info if the only fault is a change that triggers no sync, and no
+  traffic is affected.
+- **Remedies.** A report prints the commands of a remedy with the names of the objects. No command
+  deletes a pod of a workload or a Service.
+- **The reason.** \`endpoint-auditor explain\` shows for a Service, a pod or an address what is
+  expected and why, what exists, and the smallest change that corrects it
   ([explain.md](explain.md), [upstream-blind-spots.md](upstream-blind-spots.md)).
-- **Unknown is not a finding.** What cannot be judged, since an object was not delivered or could
-  not be read, is counted as unknown, and neither as different nor as conform.
-- **Examples** are cases that are played as tests, each linked by what happens in it, with the row
-  that a report then has: severity, Service, output, code, cause (\`-\`: none is known), state, and
-  for how long it has stood. Those of nodes have the Service port, the frontend and what comes of
-  packets to it.
+- **Unknown is not a finding.** If an object was not delivered or could not be read, the outputs
+  that depend on it are unknown. They are neither ok nor a mismatch.
+- **Examples** come from tests. Each links to its scenario and shows the row of the report:
+  severity, Service, output, code, cause (\`-\`: none is known), state and age. Examples of nodes
+  show the Service port, its address and the outcome of packets.
 
 ## Severities
 `;
 
 const severityText = {
-  critical: 'Traffic goes astray, or goes nowhere.',
+  critical: 'Traffic is lost or reaches a wrong destination.',
   warning:
-    'Traffic suffers, or will when something else happens; or metadata that matters is wrong.',
-  info: 'Nothing suffers. Worth knowing, never worth a page.',
+    'Traffic is affected or will be after another event, or metadata that clients use is wrong.',
+  info: 'No traffic is affected. No alert should page for it.',
 } as const;
 
 const outputs: readonly (readonly [Output, string])[] = [
@@ -71,7 +73,7 @@ const outputs: readonly (readonly [Output, string])[] = [
   ['endpointslices', 'EndpointSlices, written by the endpointslice controller'],
   ['mirrored', 'EndpointSlices, copied from Endpoints by the endpointslicemirroring controller'],
   ['node', 'the forwarding rules of a Node'],
-  ['input', 'what users and other managers wrote, which no controller can put right'],
+  ['input', 'what users and other managers wrote, which no controller can correct'],
 ];
 
 const entries = Object.entries(catalogue) as [Code, CatalogueEntry][];
@@ -188,11 +190,12 @@ const told: Readonly<Partial<Record<Code, readonly string[]>>> = {
   'node-rules-stale': [
     '- Example: kube-proxy on node-b of the recording hangs for two minutes:',
     '`endpoint-auditor explain node/node-b service/shop/web:http',
-    '--recording test/recordings/shop.ndjson.gz --at 2026-11-21T10:58:50Z`',
+    '--input test/recordings/shop.ndjson.gz --at 2026-11-21T10:58:50Z`',
   ],
   'node-unlike-others': [
-    '- Example: [four nodes do alike with a Service, the fifth does not, and all have a rule that',
-    'nobody understands](../test/audit/node/peers.test.ts): `node-4 node-unlike-others info`',
+    '- Example: [four nodes handle a Service alike, the fifth does not, and all have a rule that',
+    'the auditor cannot evaluate](../test/audit/node/peers.test.ts):',
+    '`node-4 node-unlike-others info`',
   ],
 };
 
@@ -202,7 +205,14 @@ function codeTable(output: Output): string {
   const rows = entries
     .filter(([, entry]) => entry.output === output)
     .map(([code, { severity, title }]) => `| ${link(code)} | ${severity} | ${title} |`);
-  return ['| code | severity | what it says |', '| --- | --- | --- |', ...rows].join('\n');
+  return ['| code | severity | meaning |', '| --- | --- | --- |', ...rows].join('\n');
+}
+
+/** The remedy, and its commands with the kinds of names in place of the names. */
+function remedyLines({ remedy, commands }: RemedySteps): string[] {
+  const named = (text: string): string =>
+    text.replace(/\{(\w+)\}/g, (_, name: string) => name.toUpperCase());
+  return [`- Remedy: ${remedy}`, ...commands.map((command) => `  - \`${named(command)}\``)];
 }
 
 function codeSection([code, entry]: readonly [Code, CatalogueEntry]): string {
@@ -212,7 +222,7 @@ function codeSection([code, entry]: readonly [Code, CatalogueEntry]): string {
     `**${entry.title}.** ${entry.meaning}`,
     [
       `- Output: ${entry.output}; usually ${entry.severity}; difference: ${entry.difference}`,
-      `- Remedy: ${entry.remedy}`,
+      ...remedyLines(entry),
       ...(alert === null ? [] : [`- Alert: [${alert}](runbook.md#${alert.toLowerCase()})`]),
       `- Upstream: \`${entry.upstream}\``,
       ...exampleText((example) => example.code === code),
@@ -228,7 +238,7 @@ function causeSection([name, entry]: readonly [string, CauseEntry]): string {
     [
       `- Condition: ${entry.condition}`,
       `- Differences: ${codesOf(entry)}`,
-      `- Cure: ${entry.cure}`,
+      ...remedyLines(entry),
       `- Upstream: \`${entry.upstream}\``,
       ...exampleText((example) => example.cause === name),
     ].join('\n'),
@@ -243,7 +253,9 @@ export async function findingsDocument(): Promise<string> {
   const parts = [
     findingsIntroduction,
     severities.map((severity) => `- **${severity}**: ${severityText[severity]}`).join('\n'),
-    'Where traffic suffers more or less than usual, a finding is more or less severe.',
+    'A finding has another severity if it affects traffic more or less than usual.',
+    '## Managed clusters',
+    ...[resync, resyncNode].flatMap(({ managed }) => managed ?? []),
     '## Codes',
     ...usedOutputs.flatMap(([output, text]) => [
       `Output \`${output}\`: ${text}.`,
@@ -252,7 +264,7 @@ export async function findingsDocument(): Promise<string> {
     '## What each code means',
     ...entries.map(codeSection),
     '## Causes',
-    'Blind spots of the controllers: what leaves a difference standing although all of them work.',
+    'Blind spots of the controllers: why a difference lasts although all of them work.',
     causeEntries.map(([name, { title }]) => `- [\`${name}\`](#cause-${name}): ${title}`).join('\n'),
     ...causeEntries.map(causeSection),
   ];
@@ -283,91 +295,6 @@ export function releasesTable(): Promise<string> {
 // docs/metrics.md as the catalogue renders to it.
 // `vitest run -u test/output/metrics/families.test.ts` writes it; without -u the test compares.
 
-/** The families by the file in src that measures them, without their prefix. */
-const sources: Readonly<Record<string, readonly string[]>> = {
-  'audit/pending/pending.ts': ['findings', 'findings_opened_total', 'service_findings'],
-  'audit/summary.ts': [
-    'services',
-    'services_foreign',
-    'pending_oldest_seconds',
-    'service_pending_since_timestamp_seconds',
-  ],
-  'audit/service/verdict.ts': ['outputs', 'outputs_unknown', 'service_verdict'],
-  'auditor/auditor.ts': [
-    'audit_duration_seconds',
-    'input_timestamp_seconds',
-    'input_start_timestamp_seconds',
-  ],
-  'output/metrics/service-rows.ts': ['services_with_series', 'services_left_out'],
-  'auditor/queries.ts': ['ready'],
-  'audit/pending/progress.ts': ['watch_state', 'watch_unseen_seconds'],
-  'audit/pending/confirm.ts': ['confirm_reads_total'],
-  'cluster/api/reflector.ts': [
-    'watch_requests_total',
-    'watch_frames_total',
-    'watch_refusals_total',
-    'watch_relists_total',
-    'watch_reconnects_total',
-    'watch_bytes_total',
-  ],
-  'agent/client/scraper.ts': ['node_agents', 'node_report_oldest_seconds', 'agent_visits_total'],
-  'audit/node/observation.ts': ['node_frontends_divergent'],
-  'agent/client/client.ts': ['agent_bytes_total'],
-  'cluster/store/store.ts': ['dropped_total'],
-  'main.ts': ['build_info'],
-  'shadow/release.ts': ['release_info'],
-  'audit/measure/journey.ts': [
-    'readiness_lag_seconds',
-    'removal_lag_seconds',
-    'node_programming_lag_seconds',
-    'journeys_total',
-    'journeys_ended_total',
-    'journeys_open',
-  ],
-  'audit/measure/lag.ts': [
-    'convergence_lag_seconds',
-    'trigger_lag_seconds',
-    'trigger_times_total',
-    'clock_ahead_seconds',
-  ],
-  'output/traces/tracing.ts': ['journeys_traced_total'],
-  'output/traces/otel.ts': ['spans_exported_total', 'spans_dropped_total'],
-  'audit/measure/endpoint-counts.ts': [
-    'endpointslices',
-    'endpointslices_minimum',
-    'endpointslices_surplus',
-    'slice_endpoints',
-    'fill_ratio',
-    'service_endpointslices_surplus',
-    'duplicate_endpoints',
-    'endpoints',
-    'truncated_objects',
-    'over_capacity_objects',
-    'service_endpoints',
-  ],
-  'auditor/totals.ts': ['services_hinted'],
-  'shadow/hints.ts': ['services_unhinted'],
-  'audit/measure/size.ts': [
-    'objects',
-    'object_bytes_max',
-    'object_bytes',
-    'updates_total',
-    'update_bytes_total',
-    'update_fanout_bytes_total',
-  ],
-  'audit/service/auditor.ts': ['service_audits_total'],
-  'audit/service/cache.ts': ['service_endpointslices'],
-  'cluster/decode/json-objects.ts': ['service_object_bytes'],
-};
-
-/** The file that measures a family; throws an error without one. */
-function sourceOf({ name }: MetricFamily<never>): string {
-  const short = name.replace('endpoint_auditor_', '');
-  const source = Object.keys(sources).find((file) => sources[file]?.includes(short));
-  if (source === undefined) throw new Error(`No source of ${name}`);
-  return source;
-}
-
 /** A family of the process, which prom-client makes. */
 interface ProcessFamily {
   readonly name: string;
@@ -395,30 +322,30 @@ export const processFamilies: readonly ProcessFamily[] = [
   processFamily('gauge', 'process_virtual_memory_bytes', 'Virtual memory (Linux).'),
   processFamily('gauge', 'process_heap_bytes', 'Data segment (Linux).'),
   processFamily('gauge', 'process_open_fds', 'Open file descriptors (Linux).'),
-  processFamily('gauge', 'process_max_fds', 'The most file descriptors that may be open (Linux).'),
+  processFamily('gauge', 'process_max_fds', 'Maximum number of open file descriptors (Linux).'),
   processFamily('gauge', 'nodejs_eventloop_lag_seconds', 'Event loop: lag at the scrape.'),
   processFamily(
     'gauge',
     'nodejs_eventloop_lag_mean_seconds',
-    'Event loop: mean delay since the scrape before.',
+    'Event loop: mean delay since the previous scrape.',
   ),
   processFamily(
     'gauge',
     'nodejs_eventloop_lag_p50_seconds',
-    'Event loop: median delay since the scrape before.',
+    'Event loop: median delay since the previous scrape.',
   ),
   processFamily(
     'gauge',
     'nodejs_eventloop_lag_p99_seconds',
-    'Event loop: 99th percentile since the scrape before.',
+    'Event loop: 99th percentile since the previous scrape.',
   ),
   processFamily(
     'gauge',
     'nodejs_eventloop_lag_max_seconds',
-    'Event loop: longest delay since the scrape before.',
+    'Event loop: longest delay since the previous scrape.',
   ),
   processFamily('gauge', 'nodejs_heap_size_total_bytes', 'Heap that V8 has allocated.'),
-  processFamily('gauge', 'nodejs_heap_size_used_bytes', 'Heap that is used.'),
+  processFamily('gauge', 'nodejs_heap_size_used_bytes', 'Heap in use.'),
   processFamily(
     'gauge',
     'nodejs_external_memory_bytes',
@@ -427,7 +354,7 @@ export const processFamilies: readonly ProcessFamily[] = [
   processFamily(
     'gauge',
     'nodejs_version_info',
-    'Always 1; the labels are the version of Node.',
+    'Always 1. The labels are the version of Node.js.',
     inVersion,
   ),
   processFamily('histogram', 'nodejs_gc_duration_seconds', 'Duration of garbage collections.', [
@@ -435,13 +362,18 @@ export const processFamilies: readonly ProcessFamily[] = [
   ]),
 ];
 
-/** The most series of a family in any cluster; for a family of Services, per Service. */
-export function cardinality(family: MetricFamily<never>): number {
+/** Labels whose values are names; the number of their series has a limit. */
+const nameLabels = ['namespace', 'service', 'node'];
+
+/** The maximum of series of a family; null with names, for which an option is the limit. */
+export function cardinality(family: MetricFamily<never>): number | null {
   let series = 1;
+  if (Object.keys(family.labels).some((label) => nameLabels.includes(label))) return null;
   for (const [label, values] of Object.entries(family.labels)) {
     // An output of a Service has one verdict, and no series for the others.
     const isOne = label === 'verdict' && family.name === 'endpoint_auditor_service_verdict';
-    series *= isOne ? 1 : Math.max(1, values.length);
+    const isInfo = family.name === 'endpoint_auditor_release_info';
+    series *= isOne || isInfo ? 1 : Math.max(1, values.length);
   }
   // Of a histogram, a series per bucket, +Inf among them, and those of sum and count.
   return family.type === 'histogram' ? series * (boundsOf(family).length + 3) : series;
@@ -463,42 +395,89 @@ const code = (words: readonly string[]): string =>
 
 const metricsIntroduction = `# Metrics
 
-What \`/metrics\` shows. This page is generated from the catalogue in
-\`src/output/metrics/families.ts\`, and a test keeps the two and the exposition equal.
+The families of \`/metrics\`. A test keeps this page equal to the catalogue in
+\`src/output/metrics\` and to the exposition.
 
-No label holds the name of a pod, an address or an object, and but for the families of
-[single Services](#single-services) none holds that of a Service, so their number of series does not
-grow with the cluster: the column _series_ is the most there can be. What exactly is wrong is told
-by \`/api/v1/findings\`. Scrapers that accept OpenMetrics get it: there, the names of counters have
-no \`_total\` in what is said of the family. A family that is _experimental_ may change in a minor
-release, a _stable_ one only in a major one.
+- **Labels.** No label has the name of a pod, an address or an object. Services and nodes are
+  labels only of the families for [findings](#verdicts-and-findings) and
+  [single Services](#single-services), which have a limit. All other families have a fixed number of
+  series, which does not grow with the cluster. The column _series_ has the maximum.
+  [Labels](#labels) has the values of each label.
+- **Series exist before the first event**, so that a rate includes it. Exceptions: families for
+  single Services and nodes, and those that say "no series" in their help text.
+- **Stability.** A minor release may change an _experimental_ family. Only a major release changes a
+  _stable_ one, except for a name that was _deprecated_ one release before.
+- **Formats.** The text format and OpenMetrics, as the client requests. OpenMetrics has exemplars
+  with trace IDs.
+- **Time.** All times are on the clock of the input. While a recording is replayed,
+  \`endpoint_auditor_input_timestamp_seconds\` is the time in the recording.
 
-Times are on the clock of the input: when a recording is replayed,
-\`endpoint_auditor_input_timestamp_seconds\` is the time in the recording.`;
+\`/api/v1/findings\` and the page have the details of each finding.`;
+
+const findingSeries = `## Findings of single Services and nodes
+
+\`endpoint_auditor_service_findings\` and \`endpoint_auditor_node_findings\` have a series per
+finding, so that an alert names the Service or the node. A finding about a Service on a node counts
+in both; a finding about a whole node only in the second.
+
+At most \`--metrics-max-services\` (1000) Services, and as many nodes, have their names in a label:
+those with the oldest findings. All others share series with an empty name. With
+\`--metrics-per-service=off\` all names are empty. So no finding is missing from the sum.`;
 
 const singleServices = `## Single Services
 
-These have the labels \`namespace\` and \`service\` besides those named here. Which Services have
-them, \`--metrics.per-service\` says: \`findings\` (the default) those about which a finding stands,
-\`all\`, or \`off\`. At most \`--metrics.max-services\` (1000) do: one that has them keeps them
-while it may, the others are counted in \`endpoint_auditor_services_left_out\`. A Service that is
-gone has no series. The column _series_ is the most that one Service has; most have about ten.`;
+These families also have the labels \`namespace\` and \`service\`. \`--metrics-per-service\` selects
+the Services: \`findings\` (the default), those with an open finding; \`all\`; or \`off\`. The
+limit is \`--metrics-max-services\` (1000). A Service keeps its series while it is selected;
+\`endpoint_auditor_services_without_series\` counts those above the limit. A deleted Service has no
+series. The column _series_ is the maximum per Service. Most Services have about ten series.`;
 
 const triggerTimes = `## Trigger times
 
-\`endpoint_auditor_trigger_times_total\` counts every writing of the endpoints and endpointslice
-controllers by what its annotation \`endpoints.kubernetes.io/last-change-trigger-time\` is worth:`;
+\`endpoint_auditor_trigger_times_total\` counts every write of the endpoints and endpointslice
+controllers, by the quality of the annotation
+\`endpoints.kubernetes.io/last-change-trigger-time\`:`;
 
 const qualityRows: readonly (readonly [TriggerQuality, string, string])[] = [
-  ['ok', 'A second or more from it to the arrival, of which up to a second is rounding.', 'yes'],
-  ['coarse', 'Less than the annotation’s resolution of one second; it falls into `le="1"`.', 'yes'],
-  ['absent', 'No trigger time of its own: cleared, kept by an edit, or of an older event.', 'no'],
-  ['restarted', 'The creation of the Service, which the controller writes after a restart.', 'no'],
-  ['skewed', 'It arrived more than a second before its trigger time: the clocks differ.', 'no'],
+  ['ok', 'The object arrived 1 s or more after its trigger time. Up to 1 s is rounding.', 'yes'],
+  ['coarse', 'It arrived within 1 s, the resolution of the annotation: in `le="1"`.', 'yes'],
+  ['absent', 'No trigger time of its own: removed, kept by an edit, or of an earlier event.', 'no'],
+  ['restarted', 'The creation time of the Service, which a restarted controller writes.', 'no'],
+  ['skewed', 'It arrived more than 1 s before its trigger time: the clocks differ.', 'no'],
 ];
 
 const removals = `Removals and changes of the Service never have a trigger time.
-\`endpoint_auditor_convergence_lag_seconds\` measures those too, by the auditor's own clock.`;
+\`endpoint_auditor_convergence_lag_seconds\` includes them. It uses only the clock of the auditor.`;
+
+/** Label values that changed in release 0.2: metric, label, before, after. */
+const changedValues: readonly (readonly [string, string, string, string])[] = [
+  ['outputs`, `service_verdict', 'verdict', 'conform`, `different', 'ok`, `mismatch'],
+  ['node_programming_lag_seconds', 'bound', 'least`, `most', 'lower`, `upper'],
+  ['pod_changes_ended_total', 'end', 'overtaken`, `gone', 'superseded`, `deleted'],
+  ['watch_frames_total', 'result', 'garbled', 'decode-error'],
+  ['watch_refusals_total', 'reason', 'unauthorised`, `denied', 'unauthorized`, `forbidden'],
+  [
+    'agent_requests_total',
+    'result',
+    'seen`, `early`, `silent',
+    'success`, `not-ready`, `no-answer',
+  ],
+];
+
+const deprecations = 'Release 0.2 has both names of these families. Release 0.3 removes the old.';
+
+const valueChanges = `### Changed labels
+
+Release 0.2 changes these label values. JSON documents keep the old values.`;
+
+const newLabels = `\`endpoint_auditor_service_findings\` has the new labels \`code\` and \`cause\`,
+and includes findings about nodes and about the input. The label \`endpoints\` of
+\`endpoint_auditor_services_hinted\` is \`coverage\` in \`endpoint_auditor_services_with_hints\`.
+\`endpoint_auditor_outputs{output="node"}\` is deprecated: use
+\`endpoint_auditor_node_service_ports\`. \`endpoint_auditor_findings\` and
+\`endpoint_auditor_findings_opened_total\` have a series for every severity of every code.`;
+
+const limited = '`--metrics-max-services`';
 
 function rowsText(listed: readonly MetricFamily<never>[]): string {
   const rows = listed.map((family) => [
@@ -506,33 +485,63 @@ function rowsText(listed: readonly MetricFamily<never>[]): string {
     family.type,
     code(Object.keys(family.labels)),
     family.unit === 'none' ? '' : family.unit,
-    String(cardinality(family)),
-    family.stability,
-    code([sourceOf(family)]),
+    String(cardinality(family) ?? limited),
+    family.help.startsWith('Deprecated') ? 'deprecated' : family.stability,
     family.help,
   ]);
-  const head = ['metric', 'type', 'labels', 'unit', 'series', 'stability', 'made by', 'help'];
-  return table([head, ...rows]);
+  return table([['metric', 'type', 'labels', 'unit', 'series', 'stability', 'help'], ...rows]);
 }
 
-/** The labels and their values, each once; one name may have other values in another family. */
-function labelsText(): string {
-  const rows = new Map<string, string[]>();
-  for (const { labels } of [...families, ...serviceFamilies]) {
-    for (const [label, values] of Object.entries(labels)) {
-      const isLong = values.length > 12;
-      const text = isLong ? 'the codes in [findings.md](findings.md)' : code(values);
-      rows.set(`${label} ${text}`, [code([label]), values.length === 0 ? 'one' : text]);
-    }
-  }
-  return `## Labels\n\n${table([['label', 'values'], ...rows.values()])}`;
+/** The values of a label, for a row of the table. */
+function valuesText(label: string, values: readonly string[]): string {
+  if (label === 'code') return 'the codes in [findings.md](findings.md#codes)';
+  if (label === 'cause') return 'the causes in [findings.md](findings.md#causes), or empty';
+  if (nameLabels.includes(label)) return 'a name, or empty above the limit';
+  return values.length === 0 ? 'one value' : code(values);
 }
+
+/** The labels with the families that have them and their values there. */
+function labelsText(): string {
+  const current = [...families, ...serviceFamilies].filter(
+    ({ help }) => !help.startsWith('Deprecated'),
+  );
+  const uses = current.flatMap(({ name, labels }) =>
+    Object.entries(labels).map(([label, values]) => {
+      return { label, name, values: valuesText(label, values) };
+    }),
+  );
+  const groups = Map.groupBy(uses, ({ label, values }) => `${label} ${values}`).values();
+  const rows = [...groups].map((group) => {
+    const names = group.map(({ name }) => name.replace('endpoint_auditor_', ''));
+    return [code([group[0]?.label ?? '']), group[0]?.values ?? '', code(names)];
+  });
+  const sorted = rows.sort(([a = ''], [b = '']) => (a < b ? -1 : a > b ? 1 : 0));
+  const head = ['label', 'values', 'metrics, without the prefix `endpoint_auditor_`'];
+  return `## Labels\n\n${table([head, ...sorted])}`;
+}
+
+const changesText = (): string =>
+  table([
+    ['metric', 'label', 'before', 'now'],
+    ...changedValues.map(([metric, ...cells]) => [
+      `\`endpoint_auditor_${metric.replaceAll('`, `', '`, `endpoint_auditor_')}\``,
+      ...cells.map((cell) => `\`${cell}\``),
+    ]),
+  ]);
 
 /** The text of docs/metrics.md. */
 export function metricsDocument(): string {
   const blocks = [
     metricsIntroduction,
-    ...sections.map(([title, section]) => `## ${title}\n\n${rowsText(section)}`),
+    ...sections.flatMap(([title, section]) => [
+      `## ${title}`,
+      ...(title === 'Deprecated names' ? [deprecations] : []),
+      rowsText(section),
+      ...(title === 'Verdicts and findings' ? [findingSeries] : []),
+    ]),
+    valueChanges,
+    changesText(),
+    newLabels,
     singleServices,
     rowsText(serviceFamilies),
     labelsText(),

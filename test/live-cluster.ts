@@ -108,6 +108,8 @@ export function liveCluster(slice: Raw = rawSlice, virtual?: VirtualClock): Live
     server: 'https://fake.example',
     credentials: () => Promise.reject(new Error('No connection')),
     refresh: () => undefined,
+    runningPlugin: () => null,
+    close: () => undefined,
   };
   const connection = createConnection(account, () => clock.now());
   const environment = { ...connection, ask: server.ask, pings: () => true };
@@ -169,6 +171,7 @@ export const usual = {
   maxEndpointsPerSlice: 100,
   endpoints: true,
   output: 'json',
-  'metrics.perService': 'findings',
-  'metrics.maxServices': 1000,
+  failOn: 'warning',
+  metricsPerService: 'findings',
+  metricsMaxServices: 1000,
 } as const;

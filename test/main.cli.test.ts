@@ -12,6 +12,7 @@ import { describe, expect, it } from 'vitest';
 import { version } from '../src/model/program-version.ts';
 import { nameOf, newestRelease } from '../src/shadow/release.ts';
 import type { AuditReport } from '../src/output/text/report.ts';
+import { schemaErrors } from './report-schema.ts';
 
 const main = fileURLToPath(new URL('../src/main.ts', import.meta.url));
 const recording = fileURLToPath(new URL('recordings/shop.ndjson.gz', import.meta.url));
@@ -37,7 +38,12 @@ function run(args: readonly string[], input = ''): Promise<Ran> {
   });
 }
 
-const json = (ran: Ran): AuditReport => JSON.parse(ran.out) as AuditReport;
+/** The report of a run, which must be as docs/report.schema.json describes it. */
+function json(ran: Ran): AuditReport {
+  const report = JSON.parse(ran.out) as AuditReport;
+  expect(schemaErrors(report)).toEqual([]);
+  return report;
+}
 
 function save(name: string, content: string | Buffer): string {
   const path = join(folder, name);
@@ -157,7 +163,7 @@ describe('audit', () => {
   it('ends with 2 if there is nothing to audit, as with a mistyped name', async () => {
     const ran = await run(['audit', '-', '-n', 'other'], well);
     expect(ran.code).toBe(2);
-    expect(ran.out).toContain('No Services to judge');
+    expect(ran.out).toContain('No Services to audit');
   });
 
   it('ends with 2 where a Service cannot be read, though the others conform', async () => {
@@ -188,18 +194,45 @@ describe('audit', () => {
   it.each([
     [['lag', '--server', 'http://127.0.0.1:1', '--settle', '5s'], '--server'],
     [['audit', 'dump.yaml', '--settle', '5s'], 'a dump'],
-  ])('%j: what would be passed over is refused', async (args, instead) => {
+  ])('%j: an option without effect is refused', async (args, input) => {
     const ran = await run(args);
-    expect(ran.code).toBe(2);
-    expect(ran.err).toContain(`option '--settle <duration>' is of no use with ${instead}`);
+    expect(ran.code).toBe(64);
+    expect(ran.err).toContain(`option '--settle <duration>' has no effect on ${input}`);
   });
 
-  it('does not take an empty file, or a recording, for a cluster', async () => {
-    for (const path of [save('empty.json', '{}'), recording]) {
-      const ran = await run(['audit', path]);
-      expect(ran.code).toBe(2);
-      expect(ran.err).toContain('nothing to audit');
-    }
+  it('does not take an empty file for a cluster', async () => {
+    const ran = await run(['audit', save('empty.json', '{}')]);
+    expect(ran.code).toBe(2);
+    expect(ran.err).toContain('nothing to audit');
+  });
+
+  it('names the command for a recording, from a file and from stdin', async () => {
+    const want = (path: string) =>
+      `endpoint-auditor: ${path} is a recording: use "replay ${path}"\n`;
+    expect(await run(['audit', recording])).toEqual({ code: 64, out: '', err: want(recording) });
+    const piped = await run(['audit', '--input', '-'], '{"kind":"header","format":1,"at":1}\n');
+    expect(piped).toEqual({ code: 64, out: '', err: want('-') });
+  });
+
+  it('audits EndpointSlices alone with --no-endpoints', async () => {
+    const path = save('slices.json', listOf(node, service, pod, slice));
+    expect(json(await run(['audit', path, '-o', 'json'])).unknown).toEqual({
+      'endpoints-not-known': 1,
+    });
+    const ran = await run(['audit', '--input', path, '--no-endpoints', '-o', 'json']);
+    expect(ran).toMatchObject({ code: 0, err: '' });
+    expect(json(ran).verdicts.endpoints).toEqual({
+      conform: 0,
+      pending: 0,
+      different: 0,
+      unknown: 0,
+    });
+    const wrong = { ...endpoints, subsets: [] };
+    const ignored = await run(
+      ['audit', '-', '--no-endpoints'],
+      listOf(node, service, pod, slice, wrong),
+    );
+    expect(ignored.code).toBe(0);
   });
 });
 
@@ -232,7 +265,7 @@ describe('replay', () => {
       const path = save(name, text);
       const ran = await run(['replay', path]);
       const err = `endpoint-auditor: ${path}: Expected a recording, found API objects`;
-      expect(ran).toEqual({ code: 2, out: '', err: `${err} (audit reads those)\n` });
+      expect(ran).toEqual({ code: 64, out: '', err: `${err}: use "audit ${path}"\n` });
     }
   });
 
@@ -259,7 +292,7 @@ describe('replay', () => {
     expect(early.code).toBe(2);
     expect(Object.keys(json(early).unknown)).toContain('pods-not-known');
     const text = await run(['replay', half]);
-    expect(text.out).toContain('Besides: the recording is cut short; ');
+    expect(text.out).toContain('Notes: the recording is incomplete; ');
   });
 
   it('reports a release that it does not know', async () => {
@@ -276,7 +309,7 @@ describe('serve', () => {
     const child = spawn(process.execPath, [
       main,
       'serve',
-      '--recording',
+      '--demo',
       '--speed',
       'max',
       '--listen',
@@ -291,9 +324,7 @@ describe('serve', () => {
       });
     });
     const metrics = await (await fetch(`${address}metrics`)).text();
-    expect(metrics).toContain(
-      'endpoint_auditor_outputs{output="endpointslices",verdict="conform"} 16',
-    );
+    expect(metrics).toContain('endpoint_auditor_outputs{output="endpointslices",verdict="ok"} 16');
     const page = await (await fetch(address)).text();
     expect(page).toContain('left-behind-dead');
     const code = await new Promise((resolve) => {
@@ -320,26 +351,53 @@ describe('serve', () => {
 
 describe('usage', () => {
   it.each([
-    [['audit']],
     [['audit', 'x', '--settle', 'soon']],
-    [['audit', '/nowhere/at/all.json']],
     [['replay', recording, '-o', 'xml']],
     [['replay', recording, '--speed', '-1']],
     [['replay', recording, '--kubernetes-version', '1.12']],
+    [['replay', recording, recording]],
+    [['replay']],
+    [['replay', folder]],
+    [['serve', '--input', folder]],
+    [['replay', save('garbage.bin', Buffer.from('\u0001\u0000garbage\nmore\u0000'))]],
     [['dance']],
-  ])('ends with 2: %j', async (args) => {
+  ])('ends with 64 and one line: %j', async (args) => {
     const ran = await run(args);
-    expect(ran.code).toBe(2);
-    expect(ran.err).not.toBe('');
-    expect(ran.err).not.toMatch(/\n {4}at /);
+    expect(ran).toMatchObject({ code: 64, out: '' });
+    expect(ran.err).not.toMatch(/\n {4}at |\0/);
+    expect(
+      ran.err
+        .trim()
+        .split('\n')
+        .filter((line) => line !== '(see --help)').length,
+    ).toBeLessThanOrEqual(2);
   });
+
+  it.each([[['audit']], [['audit', '/nowhere/at/all.json']]])(
+    'ends with 2 without an input: %j',
+    async (args) => {
+      const ran = await run(args);
+      expect(ran.code).toBe(2);
+      expect(ran.err).not.toBe('');
+      expect(ran.err).not.toMatch(/\n {4}at /);
+    },
+  );
+
+  it.each(['audit', 'replay', 'explain', 'lag', 'serve'])(
+    '%s: the help has examples and exit codes, and one way to name an input',
+    async (name) => {
+      const { code, out } = await run([name, '--help']);
+      expect(code).toBe(0);
+      expect(out).toContain('--input <file>');
+      expect(out).toMatch(/\nExamples:\n {2}# [^]*\nExit codes:\n[^]* 64 {2}bad usage/);
+    },
+  );
 
   it.each([
     [['audit', '/nowhere/at/all.json'], '/nowhere/at/all.json: Cannot read: no such file'],
     [['replay', '/nowhere/at/all'], '/nowhere/at/all: Cannot read: no such file'],
     [['audit', `${main}/x`], `${main}/x: Cannot read: not a directory`],
-    [['replay', folder], `${folder}: Expected a recording, found a directory`],
-    [['serve', '--recording', folder], `${folder}: Expected a recording, found a directory`],
+    [['audit', '--kubeconfig', '/no/kc'], '/no/kc: Cannot read: no such file or directory'],
   ])('says plainly what cannot be read: %j', async (args, text) => {
     const ran = await run(args);
     expect(ran.code).toBe(2);

@@ -560,7 +560,7 @@ describe('words', () => {
     const lines = read('CHANGELOG.md').split('\n');
     expect(lines[0]).toBe('# Changelog');
     expect(lines).toContain('## Unreleased');
-    const tags = /^- \[(?:CHANGE|FEATURE|ENHANCEMENT|BUGFIX)\] \S/;
+    const tags = /^- \[(?:CHANGE|DEPRECATED|FEATURE|ENHANCEMENT|BUGFIX|SECURITY)\] \S/;
     const items = lines.filter((line) => line.startsWith('-'));
     expect(items.filter((line) => !tags.test(line))).toEqual([]);
   });

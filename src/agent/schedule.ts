@@ -12,6 +12,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 import type { Packet } from '../model/proxy-config.ts';
 import type { EncodedOutcomes } from '../rules/report/outcome-json.ts';
+import { nodeArguments } from './node-arguments.ts';
 import type { FrontendDetail } from './report.ts';
 import type { NodeSettings, ReaderReply, ReaderRequest, RoundReply } from './rules-reader.ts';
 
@@ -41,7 +42,7 @@ export const readerFlags = [
   '--no-allocation-site-pretenuring',
 ];
 
-/** The program of the reader: in the bundle, a file beside this one. */
+/** The program of the reader: a file beside this one. */
 const program = join(
   import.meta.dirname,
   import.meta.filename.endsWith('.ts') ? 'rules-reader.ts' : 'reading.cjs',
@@ -169,7 +170,7 @@ async function ask(state: State, request: ReaderRequest): Promise<ReaderReply['a
 
 function startReader(state: { readerCpu: number }, signal?: AbortSignal) {
   const child = fork(program, {
-    execArgv: readerFlags,
+    execArgv: nodeArguments(readerFlags),
     // Without the setting that keeps the agent small (commands/agent.ts) and the reader slow.
     env: { ...process.env, MALLOC_MMAP_THRESHOLD_: undefined },
     serialization: 'advanced',

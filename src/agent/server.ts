@@ -153,15 +153,15 @@ function metricsOf(agent: ScheduledAgent): string {
   const frontends = agent.report()?.frontends ?? 0;
   const { rss } = process.memoryUsage();
   const metrics = [
-    ['rounds_total', 'counter', 'Rounds.', rounds],
-    ['failed_rounds_total', 'counter', 'Rounds after which the node was unknown.', failed],
-    ['unchanged_rounds_total', 'counter', 'Rounds that found the rules as they were.', unchanged],
-    ['collecting_seconds_total', 'counter', 'Time that asking for rules took.', collecting],
-    ['cpu_seconds_total', 'counter', 'CPU of the agent itself in rounds.', cpu],
-    ['last_round_seconds', 'gauge', 'What the last round cost.', last],
+    ['rounds_total', 'counter', 'Rounds: readings of the rules of the node.', rounds],
+    ['failed_rounds_total', 'counter', 'Rounds that failed, so that the node is unknown.', failed],
+    ['unchanged_rounds_total', 'counter', 'Rounds that found unchanged rules.', unchanged],
+    ['collecting_seconds_total', 'counter', 'Time to list the rules.', collecting],
+    ['cpu_seconds_total', 'counter', 'CPU time of the agent process in rounds.', cpu],
+    ['last_round_seconds', 'gauge', 'Duration of the last round.', last],
     ['pause_seconds', 'gauge', 'Time between the last round and the next.', pause],
-    ['dump_bytes', 'gauge', 'Size of the last dumps.', bytes],
-    ['frontends', 'gauge', 'Frontends in the last report.', frontends],
+    ['dump_bytes', 'gauge', 'Size of the rules that the last round read.', bytes],
+    ['frontends', 'gauge', 'Addresses and ports of Services in the last report.', frontends],
     ['resident_memory_bytes', 'gauge', 'Resident memory.', rss],
   ] as const;
   return metrics

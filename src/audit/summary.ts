@@ -3,13 +3,14 @@
 // replace the share of a Service that changed (auditor/totals.ts).
 
 import { addCounts, recordOf } from '../model/collections.ts';
-import type { Listers } from '../model/objects.ts';
 import { type Finding, severities } from './finding/catalogue.ts';
 import type { UnknownReason, Verdict } from './finding/verdicts.ts';
 import type { NodesSummary } from './node/nodes.ts';
 import type { ServiceAuditor } from './service/auditor.ts';
+import type { AuditContext } from './service/cache.ts';
 import type { ServiceOutput } from './service/enqueue.ts';
 import type { ServiceAudit } from './service/reconcile.ts';
+import { unservedReason, unservedReasons } from './service/unserved.ts';
 import type { StaleResources, VerdictOutput } from './service/verdict.ts';
 import {
   isForeign,
@@ -37,12 +38,14 @@ export const emptySummary: Summary = {
   foreign: 0,
   findings: [],
   pendingSince: {},
+  unserved: recordOf(unservedReasons, () => 0),
 };
 
 export type ServiceShare = ReturnType<typeof shareOf>;
 
 /** The share of one Service, or of a name without a Service, without stale resources. */
-export function shareOf(listers: Listers, audited: ServiceAudit) {
+export function shareOf(context: AuditContext, audited: ServiceAudit) {
+  const { listers } = context;
   const verdicts = recordOf(serviceOutputs, (output) => verdictOf(listers, audited, output));
   const reasons = recordOf(serviceOutputs, (output) =>
     verdicts[output] === 'unknown' ? unknownReason(audited, output) : null,
@@ -61,6 +64,8 @@ export function shareOf(listers: Listers, audited: ServiceAudit) {
     /** null unless the verdict is unknown. */
     reasons,
     pendingSince,
+    /** Why it cannot receive traffic; null if it can, or if that is unknown. */
+    unserved: unservedReason(context, audited),
     /** A difference is pending, so time alone may change the share. */
     hasPending: items.some(({ openedAt }) => openedAt === null),
     open: items.some(({ openedAt }) => openedAt !== null),
@@ -74,11 +79,13 @@ export const createTotals = () => ({
   foreign: 0,
   verdicts: recordOf(serviceOutputs, none),
   unknown: recordOf(serviceOutputs, (): ReasonCounts => ({})),
+  unserved: recordOf(unservedReasons, () => 0),
 });
 
 export function addShare(totals: SummaryTotals, share: ServiceShare, by: 1 | -1): void {
   if (share.exists) totals.services += by;
   if (share.foreign) totals.foreign += by;
+  if (share.unserved !== null) totals.unserved[share.unserved] += by;
   for (const output of serviceOutputs) {
     const verdict = share.verdicts[output];
     if (verdict !== null) totals.verdicts[output][verdict] += by;
@@ -152,6 +159,8 @@ export function summaryOf(
     /** Services, or names without a Service, with endpoints of another client. */
     foreign: totals.foreign,
     pendingSince,
+    /** Services that cannot receive traffic, by reason. */
+    unserved: { ...totals.unserved },
   };
 }
 
@@ -160,7 +169,7 @@ export function summarize(serviceAuditor: ServiceAuditor, options: SummaryOption
   const { within = () => true } = options;
   const totals = createTotals();
   const audited = [...serviceAuditor.audited.values()].filter(({ record }) => within(record));
-  const shares = audited.map((service) => shareOf(serviceAuditor.listers, service));
+  const shares = audited.map((service) => shareOf(serviceAuditor.context, service));
   for (const share of shares) addShare(totals, share, 1);
   const findings = inOrder(serviceAuditor.settle.open().filter(concerns(within)));
   return { ...summaryOf(serviceAuditor, totals, shares, options), findings };

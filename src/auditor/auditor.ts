@@ -67,7 +67,7 @@ export type Auditor = ReturnType<typeof createAuditor>;
 
 function createState(options: AuditorOptions) {
   const complete = new Set<Resource>();
-  const store = createStore(complete);
+  const store = createStore(complete, options.scope.endpoints ? [] : ['endpoints']);
   const samples = createSamples();
   const progress = createWatchProgress();
   const confirmer = createConfirmer(progress, () => state.services);
@@ -124,6 +124,7 @@ function createState(options: AuditorOptions) {
     totals: createServiceTotals(assumedRelease.release, options.maxEndpointsPerSlice),
     now: null as number | null,
     startedAt: null as number | null,
+    begunAt: null as number | null,
     whole: null as boolean | null,
     unreadableCount: 0,
     skippedCount: 0,
@@ -170,6 +171,8 @@ export function createAuditor(options: AuditorOptions) {
     /** The input's clock; `null` before the first entry with a time. */
     now: () => state.now,
     startedAt: () => state.startedAt,
+    /** When the comparison began, or began again; `null` before. */
+    begunAt: () => state.begunAt,
     /** Whether a recording has the end that its recorder wrote; `null` if no end was read. */
     complete: () => state.whole,
     /** By reason. */
@@ -343,6 +346,8 @@ function* finish(state: State, entry: RecordingEnd | DumpEnd): Steps {
   for (const count of skipped.values()) state.skippedCount += count;
   const now = state.now ?? 0;
   if (state.services === null) yield* begin(state, now);
+  // A dump is one moment, so the age of its differences is unknown.
+  if (!('at' in entry)) state.begunAt = null;
   state.findings.advance(now);
 }
 
@@ -365,6 +370,7 @@ function* begin(state: State, at: number): Steps {
   yield* services.begin(at);
   for (const object of state.unreadable.values()) yield* services.markUnreadable(object, at);
   state.services = services;
+  state.begunAt = at;
   state.totals = totals;
   restartJourneys(journeys, services, release);
   state.nodeRules.begin(at);

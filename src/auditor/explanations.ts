@@ -1,18 +1,29 @@
 // Queries about one Service or one node: its status, its page and its explanation.
 
 import { explain } from '../audit/explain/explain.ts';
-import { type ExplainTarget, worstVerdict } from '../audit/explain/explanation.ts';
-import { serviceTable } from '../audit/explain/service.ts';
+import type { ExplainTarget } from '../audit/explain/explanation.ts';
+import { groupPackets, type NodeLookup } from '../audit/explain/node.ts';
+import { unservedDetail } from '../audit/explain/service.ts';
+import { serviceTable } from '../audit/explain/service-table.ts';
 import { type ParsedTarget, resolveTarget } from '../audit/explain/target.ts';
-import { type Verdict, verdicts } from '../audit/finding/verdicts.ts';
+import { severities } from '../audit/finding/catalogue.ts';
+import { type Verdict, verdicts, worstVerdict } from '../audit/finding/verdicts.ts';
 import { fillGroups } from '../audit/measure/endpoint-counts.ts';
 import type { NodeVerdict } from '../audit/node/node-state.ts';
+import { indexHealth, type ServiceHealth, serviceOfPort } from '../audit/node/service-health.ts';
 import { slicesOf } from '../audit/service/cache.ts';
 import type { ServiceAudit } from '../audit/service/reconcile.ts';
+import { type UnservedReason, unservedReason } from '../audit/service/unserved.ts';
 import type { VerdictInput } from '../audit/service/verdict.ts';
-import { serviceOutputs, unknownReason, verdictOf } from '../audit/service/verdict.ts';
+import {
+  seenVerdicts,
+  serviceOutputs,
+  unknownReason,
+  verdictOf,
+} from '../audit/service/verdict.ts';
 import { recordOf } from '../model/collections.ts';
 import type { Key, Node } from '../model/objects.ts';
+import type { ServiceNumbers } from '../output/metrics/service-rows.ts';
 import type { ExplainDocument } from '../output/text/explain.ts';
 import type { Auditor } from './auditor.ts';
 
@@ -23,6 +34,11 @@ export const verdictInput = (auditor: Auditor): VerdictInput => ({
   stale: auditor.stale(),
 });
 
+const nodeLookup = (auditor: Auditor): NodeLookup => ({
+  verdicts: auditor.nodes()?.verdicts ?? new Map<string, NodeVerdict[]>(),
+  walked: (node, service, port) => auditor.walked(node, service, port),
+});
+
 /** `null` if the audit has not begun. Throws an Error for people if several objects have a name. */
 export function explainTarget(
   auditor: Auditor,
@@ -31,15 +47,71 @@ export function explainTarget(
   const services = auditor.serviceAuditor();
   if (services === null) return null;
   const target = 'kind' in wanted ? wanted : resolveTarget(wanted, auditor.store.listers);
-  const explanation = explain(verdictInput(auditor), services, target, {
-    verdicts: (node) => auditor.nodes()?.verdicts.get(node) ?? null,
-    walked: (node, service, port) => auditor.walked(node, service, port),
-  });
-  return { format: 1, kind: 'explain', at: auditor.now(), ...explanation, history: null };
+  const lookup = nodeLookup(auditor);
+  const explanation = explain(verdictInput(auditor), services, target, lookup);
+  const [at, begunAt] = [auditor.now(), auditor.begunAt()];
+  return { format: 1, kind: 'explain', at, begunAt, ...explanation, history: null };
 }
 
-/** The Service of a Service port: `shop/web` of `shop/web:http TCP IPv4`. */
-const serviceOfPort = (port: string): string => port.split(/[ :]/)[0] ?? '';
+/** The place of a Service in a list: by findings, then without endpoints, then unknown ones. */
+function rankOf({ verdict, severity }: ServiceHealth, isUnserved: boolean): number {
+  if (severity === 'critical' || severity === 'warning') return severities.indexOf(severity);
+  if (isUnserved) return 2;
+  const rank = (['different', 'unknown', 'pending'] as const).findIndex((it) => it === verdict);
+  return 3 + (rank >= 0 ? rank : severity === 'info' ? 3 : 4);
+}
+
+export interface ListedService extends ServiceNumbers {
+  readonly health: ServiceHealth;
+}
+
+/** Every Service, those with the worst and most findings first; empty before the audit. */
+export function listServices(auditor: Auditor): ListedService[] {
+  if (auditor.serviceAuditor() === null) return [];
+  const stale = auditor.stale();
+  const nodes = auditor.nodes()?.verdicts ?? null;
+  const index = indexHealth(auditor.findings.open(), nodes, stale);
+  const services = [...auditor.refreshTotals().services].flatMap(([key, numbers]) => {
+    const { exists, unserved, verdicts: found } = numbers.share;
+    if (!exists) return [];
+    const health = index.healthOf(key, seenVerdicts(found, stale));
+    const fewest = severities.map((severity) => 1e6 - health.findings[severity]);
+    const order = [rankOf(health, unserved !== null), ...fewest, key].join(' ');
+    return [{ order, service: { ...numbers, health } }];
+  });
+  return services.sort((a, b) => (a.order < b.order ? -1 : 1)).map(({ service }) => service);
+}
+
+/** A Service without usable endpoints. */
+export interface UnservedService {
+  readonly namespace: string;
+  readonly name: string;
+  readonly reason: UnservedReason;
+  /** One clause; computed when it is read, since it searches the pods of the namespace. */
+  readonly detail: string;
+}
+
+/** The Services that cannot receive traffic, by name; empty before the audit has begun. */
+export function listUnservedServices(auditor: Auditor): UnservedService[] {
+  const services = auditor.serviceAuditor();
+  if (services === null) return [];
+  const found = [...auditor.refreshTotals().services].flatMap(([key, { share, ...numbers }]) => {
+    const { namespace, name } = numbers;
+    const { unserved: reason } = share;
+    const audited = services.audited.get(key);
+    if (reason === null || audited === undefined) return [];
+    return {
+      namespace,
+      name,
+      reason,
+      get detail() {
+        return unservedDetail(services.context, audited, reason);
+      },
+    };
+  });
+  const keyOf = ({ namespace, name }: UnservedService): string => `${namespace}/${name}`;
+  return found.sort((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1));
+}
 
 /**
  * The verdicts about a Service on each node that has any, with the first of the worst; `null` if
@@ -90,7 +162,7 @@ export function serviceView(auditor: Auditor, key: Key, from: number) {
   const input = verdictInput(auditor);
   return {
     status,
-    explanation: explain(input, services, { kind: 'service', service: key }),
+    explanation: explain(input, services, { kind: 'service', service: key }, nodeLookup(auditor)),
     table: serviceTable(input, audited, from, rowsPerPage),
     from,
     maxEndpointsPerSlice: input.maxEndpointsPerSlice,
@@ -140,17 +212,24 @@ export function serviceStatus(auditor: Auditor, key: Key) {
   const { findings, store, progress } = auditor;
   const concernsService = (finding: { namespace: string; service: string }): boolean =>
     finding.namespace === namespace && finding.service === name;
+  const index = indexHealth(findings.open(), auditor.nodes()?.verdicts ?? null, stale);
+  const outputs = serviceOutputs.flatMap((output) => {
+    const verdict = verdictOf(store.listers, audited, output, stale);
+    if (verdict === null) return [];
+    const reason = verdict === 'unknown' ? unknownReason(audited, output, stale) : null;
+    return [{ output, verdict, reason }];
+  });
+  const found = outputs.map((output) => output.verdict);
+  const { verdict, severity } = index.healthOf(key, found);
   return {
     format: 1 as const,
     now,
     namespace,
     service: name,
-    outputs: serviceOutputs.flatMap((output) => {
-      const verdict = verdictOf(store.listers, audited, output, stale);
-      if (verdict === null) return [];
-      const reason = verdict === 'unknown' ? unknownReason(audited, output, stale) : null;
-      return [{ output, verdict, reason }];
-    }),
+    verdict,
+    severity,
+    withoutEndpoints: unservedReason(verdictInput(auditor), audited),
+    outputs,
     ...countNodes(auditor, key),
     /** The fill of the controller's slices, by address type and ports. */
     fill: fillGroups(
@@ -159,7 +238,8 @@ export function serviceStatus(auditor: Auditor, key: Key) {
     ),
     /** Differences within the settle window, or without confirmation. */
     pending: unsettledDifferences(audited),
-    standing: findings.open().filter(concernsService),
+    /** Worst first, with those about whole nodes whose rules for the Service differ. */
+    standing: index.findingsOf(key),
     resolved: findings.resolved().filter(concernsService),
     /** The state of each watch of live input, and the time since it was synced. */
     inputs: Object.fromEntries(
@@ -191,6 +271,7 @@ export function nodeView(auditor: Auditor, name: string, port: string | null) {
   const verdicts: readonly NodeVerdict[] | null = auditor.nodes()?.verdicts.get(name) ?? null;
   if (node === undefined && verdicts === null) return null;
   const { findings } = auditor;
+  const walked = port === null ? null : auditor.walked(name, serviceOfPort(port), port);
   const concernsNode = (finding: { readonly node: string | null }): boolean =>
     finding.node === name;
   return {
@@ -199,8 +280,8 @@ export function nodeView(auditor: Auditor, name: string, port: string | null) {
     verdicts,
     standing: findings.open().filter(concernsNode),
     resolved: findings.resolved().filter(concernsNode),
-    /** The traces of packets to the port; null without such a port. */
-    walked: port === null ? null : auditor.walked(name, serviceOfPort(port), port),
+    /** Packets to the port; null if no port is asked about, or the node does not serve it. */
+    walked: walked && groupPackets(auditor.store.listers, walked),
     asked: port,
   };
 }

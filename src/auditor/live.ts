@@ -2,6 +2,7 @@
 // differences by fresh reads over the same connection.
 
 import type { FreshRead } from '../audit/pending/confirm.ts';
+import type { ConnectionChange } from '../cluster/api/connection-state.ts';
 import { readNodes, readServices } from '../cluster/api/read-fresh.ts';
 import { createReflectors } from '../cluster/api/reflector.ts';
 import type { Environment } from '../cluster/api/transport/request.ts';
@@ -14,6 +15,8 @@ export interface LiveOptions extends Pick<EventLoopOptions, 'auditor' | 'clock' 
   readonly environment: Environment;
   readonly endpoints: boolean;
   readonly onProblem: OnProblem;
+  /** Called when the connection to the API server is lost or restored. */
+  readonly onConnection?: (change: ConnectionChange) => void;
 }
 
 export type LiveAuditor = ReturnType<typeof connectAuditor>;
@@ -35,6 +38,7 @@ export function connectAuditor(options: LiveOptions) {
     held: (resource) => auditor.store.objects[resource],
     deliver: (entries) => loop.deliver(entries),
     onProblem,
+    onConnection: (change) => options.onConnection?.(change),
     endpoints,
     watchList: true,
     raw: false,
@@ -44,6 +48,8 @@ export function connectAuditor(options: LiveOptions) {
     async run(signal: AbortSignal): Promise<void> {
       signal.addEventListener('abort', () => stop.abort());
       try {
+        // The clock runs before the first answer.
+        void loop.deliver([{ kind: 'clock', at: clock.now() }]);
         await Promise.race([reflectors.run(signal), broken.promise]);
       } finally {
         stop.abort();
@@ -53,6 +59,7 @@ export function connectAuditor(options: LiveOptions) {
     stuck: () => loop.stuck(),
     /** State and counters of each watch. */
     watches: reflectors.status,
+    reflectors,
     /** Delivers an entry of another source. Resolves when it is taken in. */
     deliver: (entry: AuditorEntry) => loop.deliver([entry]),
   };

@@ -3,21 +3,28 @@
 import type { Scraper } from '../agent/client/scraper.ts';
 import { parseTarget } from '../audit/explain/target.ts';
 import { concerns, emptySummary, inOrder, summarize } from '../audit/summary.ts';
+import { failureText, type LostConnection, newErrorCounts } from '../model/connection.ts';
 import { version } from '../model/program-version.ts';
-import type {
-  PerServiceOptions,
-  ServiceNumbers,
-  ServiceSeries,
-} from '../output/metrics/service-rows.ts';
+import type { PerServiceOptions, ServiceSeries } from '../output/metrics/service-rows.ts';
 import { createServiceRows, noServiceSeries } from '../output/metrics/service-rows.ts';
 import type { AgentMetrics, MetricsState, WatchMetrics } from '../output/metrics/state.ts';
 import { noAgents, noHintCounts } from '../output/metrics/state.ts';
+import { escapeInvisible, formatTime } from '../output/text/format.ts';
 import { createLagReport } from '../output/text/lag.ts';
+import type { LinkTemplate } from '../output/text/link-template.ts';
 import { type AuditReport, summarizeMeasures } from '../output/text/report.ts';
 import { noTracingCounts } from '../output/traces/settings.ts';
 import { nameOf, unverifiedReasons } from '../shadow/release.ts';
 import type { Auditor } from './auditor.ts';
-import { explainTarget, nodeView, serviceStatus, serviceView } from './explanations.ts';
+import {
+  explainTarget,
+  listServices,
+  listUnservedServices,
+  nodeView,
+  serviceStatus,
+  serviceView,
+} from './explanations.ts';
+import { podView, search } from './search.ts';
 import { countHints, summaryOfTotals } from './totals.ts';
 
 /** The auditor is not ready if a required resource was not seen for this many seconds. */
@@ -29,10 +36,23 @@ export type LiveStatus = Readonly<typeof notLive>;
 export const notLive = {
   stuck: (): string | null => null,
   counters: (): WatchMetrics['counters'] => new Map(),
+  /** Failed requests to the API server. */
+  errors: newErrorCounts(),
+  /** Why the API server cannot be read; `null` while it answers. */
+  lost: (): LostConnection | null => null,
   tracing: noTracingCounts(),
   /** The agents of nodes; `null` if they are not scraped. */
   fleet: null as Scraper | null,
 };
+
+/** What the user says of the cluster, for the pages. */
+export interface SiteOptions {
+  /** The name of the cluster; null if it has none. */
+  readonly cluster: string | null;
+  readonly links: readonly LinkTemplate[];
+}
+
+const noSite: SiteOptions = { cluster: null, links: [] };
 
 export type AuditorQueries = ReturnType<typeof createQueries>;
 
@@ -42,17 +62,22 @@ export function createQueries(
   source: string,
   live: LiveStatus = notLive,
   perService: PerServiceOptions = { mode: 'off', max: 0 },
+  site: SiteOptions = noSite,
 ) {
   const now = (): number => auditor.now() ?? 0;
   const rows = createServiceRows(perService);
   return {
-    status: () => pageStatus(auditor, source, live),
-    /** The revision of the status, and the input's clock; called once a second. */
-    beat: () => ({ revision: revisionOf(auditor), now: now() }),
-    services(): Iterable<ServiceNumbers> {
-      const services = [...auditor.refreshTotals().services.values()];
-      return auditor.serviceAuditor() === null ? [] : services.filter(({ share }) => share.exists);
+    status: () => ({ ...pageStatus(auditor, source, live), ...site }),
+    /** The revision of the status, and the time of its state; called once a second. */
+    beat: () => {
+      const lost = live.lost();
+      const revision = revisionOf(auditor, lost);
+      return { revision, now: shownMoment(auditor, lost), isLost: lost !== null };
     },
+    /** Every Service with its health, worst first. */
+    services: () => listServices(auditor),
+    /** The Services that cannot receive traffic, by name. */
+    unserved: () => listUnservedServices(auditor),
     /** `from` is the first row of the table; null if the Service does not exist. */
     servicePage: (namespace: string, name: string, from: number) =>
       serviceView(auditor, `${namespace}/${name}`, from),
@@ -61,13 +86,12 @@ export function createQueries(
       explainTarget(auditor, parseTarget(words, namespace)),
     /** `port` is the Service port of the traced packets; null if the node is unknown. */
     nodePage: (node: string, port: string | null) => nodeView(auditor, node, port),
+    search: (query: string) => search(auditor, query),
+    podPage: (namespace: string, name: string) => podView(auditor, `${namespace}/${name}`),
     /** The state for /metrics, in small steps, between which other work can run. */
     *scrape(): Generator<undefined, MetricsState> {
       const { services, open } = auditor.refreshTotals();
-      // Findings of nodes are not part of a Service.
-      const findings = () => auditor.findings.open().filter(({ node }) => node === null);
-      const stale = auditor.stale();
-      const series = yield* rows({ services, open, findings, stale });
+      const series = yield* rows({ services, open, stale: auditor.stale() });
       return metricsState(auditor, live, series);
     },
     /** The status of one Service; null if it does not exist. */
@@ -75,12 +99,12 @@ export function createQueries(
     lag: () => createLagReport(auditor),
     nodes: () => nodeStatuses(auditor, live.fleet),
     /** Why the auditor is not ready, for people, one reason per line; null if it is ready. */
-    notReady: () => whyNotReady(auditor, now()),
+    notReady: () => whyNotReady(auditor, now(), live.lost()),
     stuck: live.stuck,
   };
 }
 
-export type PageStatus = ReturnType<typeof pageStatus>;
+export type PageStatus = ReturnType<typeof pageStatus> & SiteOptions;
 
 function pageStatus(auditor: Auditor, source: string, live: LiveStatus) {
   const { findings } = auditor;
@@ -93,15 +117,24 @@ function pageStatus(auditor: Auditor, source: string, live: LiveStatus) {
     /** Cached resolved findings, oldest first; `forgotten` counts the evicted ones. */
     resolved: findings.resolved(),
     forgotten: findings.forgotten(),
-    notReady: whyNotReady(auditor, metrics.now),
+    notReady: whyNotReady(auditor, metrics.now, live.lost()),
+    lost: live.lost(),
+    /** Whether every first list was complete. */
+    hasBegun: auditor.serviceAuditor() !== null,
+    /** The time of the state, on the clock of the input. */
+    shownAt: shownMoment(auditor, live.lost()),
     /** The number of nodes of the cluster, with known rules or not; null if it is unknown. */
     clusterNodes: listers.knows('nodes') ? listers.nodes.size : null,
     source,
     kubernetes: auditor.kubernetes(),
-    revision: revisionOf(auditor),
+    revision: revisionOf(auditor, live.lost()),
     lag: auditor.samples.history.series(),
   };
 }
+
+/** Nothing is newer than the loss of the connection. */
+const shownMoment = (auditor: Auditor, lost: LostConnection | null): number =>
+  lost === null || auditor.serviceAuditor() === null ? (auditor.now() ?? 0) : lost.since;
 
 /** Why the verdicts are not verified; empty if they are. A pass over all Nodes. */
 export function unverifiedIn(auditor: Auditor): string[] {
@@ -114,21 +147,22 @@ export function unverifiedIn(auditor: Auditor): string[] {
   return unverifiedReasons(release, auditor.kubernetes(), kubelets, proxies);
 }
 
-/** A text that changes with every entry, every finding and every watch state. */
-function revisionOf(auditor: Auditor): string {
+/** A text that changes with every entry, finding and watch state, and with the connection. */
+function revisionOf(auditor: Auditor, lost: LostConnection | null): string {
   const { samples, findings, progress } = auditor;
   const { full, change } = samples.durations;
   const open = findings.open().length;
   const gone = findings.resolved().length + findings.forgotten();
   const watches = [...progress.inputs.values()].map(({ state }) => state);
   const isWaiting = String(auditor.serviceAuditor() === null);
-  return [full.count, change.count, open, gone, isWaiting, watches.join(' ')].join(' ');
+  const connection = lost === null ? 'connected' : `${lost.reason} ${lost.since}`;
+  return [full.count, change.count, open, gone, isWaiting, connection, ...watches].join(' ');
 }
 
 /** The findings of its summary are not sorted. */
 function metricsState(
   auditor: Auditor,
-  { counters, tracing, fleet }: LiveStatus,
+  { counters, errors, lost, tracing, fleet }: LiveStatus,
   perService: ServiceSeries,
 ): MetricsState {
   const services = auditor.serviceAuditor();
@@ -154,9 +188,14 @@ function metricsState(
     release: nameOf(auditor.released().release),
     unverified: unverifiedIn(auditor),
     version,
-    ready: whyNotReady(auditor, now) === null,
+    ready: whyNotReady(auditor, now, lost()) === null,
     agents: fleet === null ? noAgents : agentMetrics(auditor, fleet),
-    watches: { inputs: progress.inputs, confirmations: confirmer.counts, counters: counters() },
+    watches: {
+      inputs: progress.inputs,
+      confirmations: confirmer.counts,
+      counters: counters(),
+      errors,
+    },
     tracing,
     perService,
   };
@@ -178,9 +217,14 @@ function agentMetrics(auditor: Auditor, { status, visits, bytes }: Scraper): Age
   };
 }
 
-function whyNotReady(auditor: Auditor, now: number): string | null {
+/** `Cannot reach the API server since 2026-11-21T10:56:46Z (connection refused)`. */
+const lostText = (lost: LostConnection): string =>
+  `${failureText(lost)} since ${formatTime(lost.since)} (${escapeInvisible(lost.message)})`;
+
+function whyNotReady(auditor: Auditor, now: number, lost: LostConnection | null): string | null {
   const { progress } = auditor;
   if (auditor.serviceAuditor() === null) {
+    if (lost !== null) return lostText(lost);
     const awaited = auditor.awaited();
     const what = awaited.length === 0 ? 'judged yet' : `complete: ${awaited.join(', ')}`;
     return `The first lists are not ${what}`;
@@ -190,7 +234,8 @@ function whyNotReady(auditor: Auditor, now: number): string | null {
     const seconds = Math.round(now - (input?.blindSince ?? now));
     return `${resource} not seen for ${seconds} s (${input?.state ?? 'off'})`;
   });
-  return reasons.length === 0 ? null : reasons.join('\n');
+  if (reasons.length === 0) return null;
+  return [...(lost === null ? [] : [lostText(lost)]), ...reasons].join('\n');
 }
 
 /** Service ports of nodes by verdict, and the agents; null if no agents are scraped. */
@@ -222,7 +267,7 @@ export function createReport(auditor: Auditor, options: ReportOptions): AuditRep
   const summary = summarize(services, { within, stale, nodes });
   const totals = auditor.refreshTotals();
   const fills = [...totals.services].map(([key, { fill }]) => [key, fill] as const);
-  const { release, by } = auditor.released();
+  const { release, by, evidence } = auditor.released();
   const unverified = unverifiedIn(auditor);
   // A dump shows one moment, so the age of its differences is unknown.
   const timeless = kind === 'audit' && !auditor.options.live;
@@ -234,6 +279,7 @@ export function createReport(auditor: Auditor, options: ReportOptions): AuditRep
       kubernetes: auditor.kubernetes(),
       release: nameOf(release),
       releaseBy: by,
+      releaseEvidence: evidence,
       verified: unverified.length === 0,
       unverified,
       from: timeless ? null : auditor.startedAt(),
@@ -249,6 +295,7 @@ export function createReport(auditor: Auditor, options: ReportOptions): AuditRep
     nodes: summary.nodes,
     unknown: summary.unknown,
     foreign: summary.foreign,
+    servicesWithoutEndpoints: listUnservedServices(auditor).filter(within),
     dropped: auditor.dropped(),
     problems: problems.slice(0, shownProblems),
     measures: summarizeMeasures({ ...samples, ...totals }, fills),

@@ -124,7 +124,7 @@ interface ServiceCounts extends ServiceNumbers, Readonly<ReturnType<typeof count
 
 function countService(
   totals: ServiceTotals,
-  { listers }: ServiceAuditor,
+  { context, listers }: ServiceAuditor,
   audited: ServiceAudit,
   before: ServiceCounts | null,
   audits: number,
@@ -141,7 +141,7 @@ function countService(
     ...counts,
     namespace,
     name,
-    share: shareOf(listers, audited),
+    share: shareOf(context, audited),
     bytes: { endpoints: endpoints?.bytes ?? 0, endpointslices: counts.sliceBytes },
     capacity: capacityOf(endpoints, slices, totals.limits),
     hintMode: service === null ? 'none' : hintMode(service, totals.release),

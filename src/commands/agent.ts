@@ -8,12 +8,14 @@ import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
+import { isSea } from 'node:sea';
 
 import { defaultLimits } from '../agent/collect.ts';
+import { nodeArguments } from '../agent/node-arguments.ts';
 import { createAgent } from '../agent/schedule.ts';
 import { type Access, createAgentServer } from '../agent/server.ts';
 import type { parseAddress } from './shared/options.ts';
-import { stopSignal } from './shared/process.ts';
+import { stopSignal, UsageError } from './shared/process.ts';
 
 export interface AgentOptions {
   readonly listen: ReturnType<typeof parseAddress>;
@@ -41,10 +43,10 @@ export function becomeAgent(options: AgentOptions): never {
   if (process.execve === undefined) throw new Error(`There are no rules on ${process.platform}`);
   const name = import.meta.filename.endsWith('.ts') ? '../agent-main.ts' : 'agent.cjs';
   const program = join(import.meta.dirname, name);
-  if (!existsSync(program)) {
+  if (!isSea() && !existsSync(program)) {
     throw new Error(`${program} is missing: the agent needs the *.cjs files of dist beside it`);
   }
-  const args = [process.execPath, ...flags, program, JSON.stringify(options)];
+  const args = [process.execPath, ...nodeArguments(flags), program, JSON.stringify(options)];
   // Freed memory returns to the kernel instead of leaving holes in the heap (mallopt(3)).
   const environment = { ...process.env, MALLOC_MMAP_THRESHOLD_: '4096' };
   return process.execve(process.execPath, args, environment);
@@ -84,18 +86,18 @@ function accessOf({ tokenFile, tlsCert, tlsKey, clientCa, listen }: AgentOptions
   const { host } = listen;
   const isLoopback = host !== null && /^(?:::1|localhost|127\..*)$/.test(host);
   if ((tlsCert === undefined) !== (tlsKey === undefined)) {
-    throw new Error('--tls-cert and --tls-key belong together');
+    throw new UsageError('--tls-cert and --tls-key belong together');
   }
   if (clientCa !== undefined && tlsCert === undefined) {
-    throw new Error('--client-ca needs --tls-cert and --tls-key');
+    throw new UsageError('--client-ca needs --tls-cert and --tls-key');
   }
   const token = tokenFile === undefined ? null : read(tokenFile).trim();
   if (token === '') throw new Error(`${String(tokenFile)}: The token is empty`);
   if (token === null && clientCa === undefined && !isLoopback) {
-    throw new Error('Listening beyond loopback needs --token-file or --client-ca');
+    throw new UsageError('Listening beyond loopback needs --token-file or --client-ca');
   }
   if (token !== null && tlsCert === undefined && !isLoopback) {
-    throw new Error('A token beyond loopback needs --tls-cert and --tls-key');
+    throw new UsageError('A token beyond loopback needs --tls-cert and --tls-key');
   }
   if (tlsCert === undefined || tlsKey === undefined) return { token, tls: null };
   const ca = clientCa === undefined ? {} : { ca: read(clientCa) };

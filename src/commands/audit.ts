@@ -8,24 +8,46 @@ import { gunzipSync } from 'node:zlib';
 
 import { parse } from 'yaml';
 
-import { createAuditor } from '../auditor/auditor.ts';
+import { type Auditor, createAuditor } from '../auditor/auditor.ts';
 import type { GivenRules } from '../auditor/node-rules.ts';
 import type { OnProblem } from '../cluster/decode/problem.ts';
 import { isSystemError, problemAt, systemReason } from '../cluster/decode/problem.ts';
 import { type DumpEntry, readDump } from '../cluster/files/dump.ts';
+import { inputKind } from '../cluster/files/input-kind.ts';
 import { printAudit } from './replay.ts';
-import { auditOnce, type Cluster, isSettled, openCluster } from './shared/cluster.ts';
-import { problemLog, warnIfUnverified, withProgress } from './shared/console.ts';
+import {
+  auditOnce,
+  type Cluster,
+  doesNamespaceExist,
+  isSettled,
+  openCluster,
+  pendingIn,
+} from './shared/cluster.ts';
+import {
+  createWaitNotice,
+  fail,
+  problemLog,
+  warnIfUnverified,
+  withProgress,
+} from './shared/console.ts';
+import { readGate } from './shared/gate.ts';
 import type {
   AgentsFlags,
   AuditFlags,
   ClusterFlags,
+  InputFlags,
   ReportFlags,
   RulesFlags,
 } from './shared/options.ts';
 import { auditorOptions } from './shared/options.ts';
+import { UsageError } from './shared/process.ts';
 
-export type AuditOptions = AuditFlags & ReportFlags & ClusterFlags & RulesFlags & AgentsFlags;
+export type AuditOptions = AuditFlags &
+  ReportFlags &
+  InputFlags &
+  ClusterFlags &
+  RulesFlags &
+  AgentsFlags;
 
 /** An auditor of a dump, and the rules of nodes that the flags name. */
 export async function auditorOfDump(
@@ -42,13 +64,16 @@ export async function auditorOfDump(
 }
 
 export async function auditDump(paths: readonly string[], options: AuditOptions): Promise<number> {
+  for (const path of paths) {
+    if ((await inputKind(path)) !== 'recording') continue;
+    throw new UsageError(`${path} is a recording: use "replay ${path}"`);
+  }
+  const gate = readGate(options);
   const { problems, onProblem } = problemLog();
   const entries = withProgress(paths.join(', '), readDump(paths, onProblem), () => null);
   const { auditor, rules } = await auditorOfDump(entries, options, onProblem);
   if (!auditor.store.listers.knows('services')) {
-    throw new Error(
-      `No Services in ${paths.join(', ')}: nothing to audit (a recording is for replay)`,
-    );
+    throw new Error(`No Services in ${paths.join(', ')}: nothing to audit`);
   }
   for (const { node, source } of rules) {
     if (auditor.store.listers.nodes.has(node)) continue;
@@ -56,7 +81,7 @@ export async function auditDump(paths: readonly string[], options: AuditOptions)
     onProblem(problemAt(source, null, `There is no such Node in ${paths.join(', ')}`, { object }));
   }
   warnIfUnverified(auditor);
-  return printAudit(auditor, 'audit', paths, options, problems);
+  return printAudit(auditor, 'audit', paths, options, gate, problems);
 }
 
 /** Audits a live cluster once. */
@@ -65,12 +90,43 @@ export async function auditLive(
   cluster: Cluster = openCluster(options),
 ): Promise<number> {
   if (options.rules !== undefined) {
-    throw new Error('--rules needs a dump of the cluster at the same moment: a path');
+    throw new UsageError('--rules needs a dump of the cluster at the same moment: a path');
   }
+  const gate = readGate(options);
   const { problems, onProblem } = problemLog();
-  const auditor = await auditOnce(options, cluster, onProblem, isSettled);
-  return printAudit(auditor, 'audit', [cluster.server], options, problems);
+  const notice = createWaitNotice();
+  const { namespace = null } = options;
+  const answer = { isAsked: false, isKnown: false, exists: null as boolean | null };
+  const isDone = (running: Auditor): boolean => {
+    if (namespace !== null && !hasServices(running, namespace)) {
+      if (!answer.isAsked) {
+        answer.isAsked = true;
+        void doesNamespaceExist(cluster, running, namespace).then((exists) => {
+          Object.assign(answer, { exists, isKnown: true });
+        });
+      }
+      return answer.isKnown;
+    }
+    const pending = pendingIn(running, namespace);
+    const until = Math.max(...pending.map(({ at }) => at));
+    const now = cluster.clock.now();
+    if (pending.length > 0) notice.show(pending.length, until - now);
+    return isSettled(running, namespace);
+  };
+  const auditor = await auditOnce(options, cluster, onProblem, isDone).finally(() => {
+    notice.clear();
+  });
+  if (namespace !== null && !hasServices(auditor, namespace)) {
+    fail(
+      `Namespace ${namespace} ${answer.exists === false ? 'does not exist' : 'has no Services'}`,
+    );
+  }
+  return printAudit(auditor, 'audit', [cluster.server], options, gate, problems);
 }
+
+/** Also of Services whose endpoints another controller writes. */
+const hasServices = ({ store }: Auditor, namespace: string): boolean =>
+  [...store.listers.services.values()].some((service) => service.namespace === namespace);
 
 // --- files with the rules of nodes (--rules) and their configurations (--proxy-config) ---
 

@@ -2,7 +2,7 @@
 // Service. Its input is a live cluster, a dump, a moment of a recording, or a running server.
 //
 // Exit codes: 0 the state is as expected, 1 an open finding above information concerns it, 2 the
-// target does not exist or is unknown, or bad usage.
+// target does not exist or is unknown, 64 bad usage.
 
 import type { ExplainTarget } from '../audit/explain/explanation.ts';
 import { createTargetHistory, type TargetHistory } from '../audit/explain/history.ts';
@@ -13,6 +13,7 @@ import { explainTarget, verdictInput } from '../auditor/explanations.ts';
 import { replay } from '../auditor/replay.ts';
 import type { OnProblem } from '../cluster/decode/problem.ts';
 import { readDump } from '../cluster/files/dump.ts';
+import { inputKind } from '../cluster/files/input-kind.ts';
 import type { RecordingEntry } from '../cluster/files/recording.ts';
 import type { WatchEvent } from '../model/objects.ts';
 import { type ExplainDocument, renderExplanation } from '../output/text/explain.ts';
@@ -20,31 +21,36 @@ import { auditorOfDump } from './audit.ts';
 import { recordingOf } from './replay.ts';
 import { auditOnce, type Cluster, openCluster } from './shared/cluster.ts';
 import { colour, problemLog, screenWidth } from './shared/console.ts';
-import type { AuditFlags, ClusterFlags, RulesFlags } from './shared/options.ts';
-import { auditorOptions } from './shared/options.ts';
+import type { AuditFlags, ClusterFlags, InputFlags, RulesFlags } from './shared/options.ts';
+import { auditorOptions, inputsOf } from './shared/options.ts';
+import { UsageError } from './shared/process.ts';
 
-export interface ExplainOptions extends AuditFlags, ClusterFlags, RulesFlags {
-  readonly input?: readonly string[];
-  readonly recording?: string;
+export interface ExplainOptions extends AuditFlags, InputFlags, ClusterFlags, RulesFlags {
   readonly server?: string;
   readonly at?: number;
   readonly namespace?: string;
   readonly output: 'text' | 'json';
 }
 
-/** Flags that replace the live cluster as the input. */
-const sources = ['input', 'recording', 'server'] as const;
-
-function checkUsage(options: ExplainOptions): void {
-  if (sources.filter((source) => options[source] !== undefined).length > 1) {
-    throw new Error(`Expected only one of ${sources.map((source) => `--${source}`).join(', ')}`);
+/** The files of a dump, or the only file of a recording; `null` for a live cluster or a server. */
+async function sourceOf(options: ExplainOptions) {
+  const { server, at, rules } = options;
+  const files = inputsOf(options);
+  const [file] = files;
+  if (file !== undefined && server !== undefined) {
+    throw new UsageError('Expected only one of --input and --server');
   }
-  if (options.at !== undefined && options.recording === undefined) {
-    throw new Error('--at is for --recording: everything else is one moment');
+  const kinds = await Promise.all(files.map((path) => inputKind(path)));
+  const isRecording = kinds.includes('recording');
+  if (isRecording && files.length > 1) throw new UsageError('Expected only one recording');
+  if (at !== undefined && !isRecording) {
+    throw new UsageError('--at needs a recording as the --input: a dump shows one moment');
   }
-  if (options.rules !== undefined && options.input === undefined) {
-    throw new Error('--rules needs a dump of the cluster at the same moment: --input PATH');
+  if (rules !== undefined && (file === undefined || isRecording)) {
+    throw new UsageError('--rules needs a dump of the cluster at the same moment: --input FILE');
   }
+  if (file === undefined) return null;
+  return isRecording ? { recording: file } : { dump: files };
 }
 
 async function readRecorded(
@@ -75,9 +81,9 @@ async function readRecorded(
   };
   async function* watched(): AsyncGenerator<RecordingEntry> {
     for await (const entry of entries) {
-      // Rules of nodes cost more time than everything else, and only a node needs them.
+      // Rules of nodes cost more time than everything else, and only Services need them.
       const isOfNodes = entry.kind === 'node-rules' || entry.kind === 'node-config';
-      if (request.node === null && isOfNodes) continue;
+      if (isOfNodes && (request.service === null || request.pod !== null)) continue;
       const hasBegun = auditor.serviceAuditor() !== null;
       yield entry;
       if (!hasBegun) observe(null);
@@ -89,23 +95,32 @@ async function readRecorded(
   return { auditor, ...state };
 }
 
+function parseUsage(words: readonly string[], namespace: string | null): ParsedTarget {
+  try {
+    return parseTarget(words, namespace);
+  } catch (error) {
+    throw new UsageError(error instanceof Error ? error.message : String(error), { cause: error });
+  }
+}
+
 /** Prints the explanation and returns the exit code. `open` connects to the cluster. */
 export async function explainSubject(
   words: readonly string[],
   options: ExplainOptions,
   open: () => Cluster = () => openCluster(options),
 ): Promise<number> {
-  const { input, recording, server, namespace = null } = options;
-  const request = parseTarget(words, namespace);
-  checkUsage(options);
+  const { server, namespace = null } = options;
+  const request = parseUsage(words, namespace);
+  const source = await sourceOf(options);
   if (server !== undefined) return printed(await askServer(server, words, namespace), options);
   const { onProblem } = problemLog();
+  const recording = source?.recording ?? null;
   const recorded =
-    recording === undefined ? null : await readRecorded(request, recording, options, onProblem);
+    recording === null ? null : await readRecorded(request, recording, options, onProblem);
   let auditor: Auditor;
   if (recorded !== null) auditor = recorded.auditor;
-  else if (input !== undefined) {
-    auditor = (await auditorOfDump(readDump(input, onProblem), options, onProblem)).auditor;
+  else if (source?.dump !== undefined) {
+    auditor = (await auditorOfDump(readDump(source.dump, onProblem), options, onProblem)).auditor;
   } else {
     // The cluster is watched while the verdict about the target is pending.
     auditor = await auditOnce(options, open(), onProblem, (running) => {
@@ -114,8 +129,7 @@ export async function explainSubject(
   }
   const document = explainTarget(auditor, recorded?.target ?? request);
   if (document === null || !auditor.store.listers.knows('services')) {
-    const early =
-      recording === undefined ? '' : ', or --at comes before its first lists are complete';
+    const early = recording === null ? '' : ', or --at comes before its first lists are complete';
     throw new Error(`The input has no Services${early}: nothing to explain`);
   }
   const history = recorded && (recorded.history?.entries ?? []);

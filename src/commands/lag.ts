@@ -6,10 +6,11 @@ import { replay } from '../auditor/replay.ts';
 import { createLagReport, type LagReport, renderLag } from '../output/text/lag.ts';
 import { recordingOf } from './replay.ts';
 import { problemLog } from './shared/console.ts';
-import { type AuditFlags, auditorOptions } from './shared/options.ts';
+import type { AuditFlags, InputFlags } from './shared/options.ts';
+import { auditorOptions, inputsOf } from './shared/options.ts';
+import { UsageError } from './shared/process.ts';
 
-export interface LagOptions extends AuditFlags {
-  readonly recording?: string;
+export interface LagOptions extends AuditFlags, InputFlags {
   readonly server?: string;
   readonly output: 'table' | 'json';
 }
@@ -18,13 +19,15 @@ export interface LagOptions extends AuditFlags {
 const deadlineMs = 10_000;
 const maxBytes = 16 * 1024 * 1024;
 
-export async function lag(options: LagOptions): Promise<0> {
-  const { recording, server, output } = options;
-  if ((recording === undefined) === (server === undefined)) {
-    throw new Error('Expected one of --recording FILE and --server URL');
+/** Prints the report of a recording, which the options or `files` name, or of a server. */
+export async function lag(options: LagOptions, files: readonly string[] = []): Promise<0> {
+  const { server, output } = options;
+  const inputs = inputsOf(options, files);
+  if (inputs.length + (server === undefined ? 0 : 1) !== 1) {
+    throw new UsageError('Expected one recording, as FILE or --input FILE, or --server URL');
   }
   const report =
-    recording === undefined ? await ofServer(server ?? '') : await ofRecording(recording, options);
+    server === undefined ? await ofRecording(inputs[0] ?? '', options) : await ofServer(server);
   process.stdout.write(renderLag(report, output));
   return 0;
 }

@@ -16,8 +16,8 @@ import { createRecorder, createRedactor, type Redactor } from '../cluster/files/
 import { createStore } from '../cluster/store/store.ts';
 import { resources } from '../model/objects.ts';
 import { isInNamespaces, isInScope } from '../model/scope.ts';
-import { type Cluster, openCluster } from './shared/cluster.ts';
-import { problemLog } from './shared/console.ts';
+import { type Cluster, followAnswers, openCluster } from './shared/cluster.ts';
+import { printConnection, problemLog } from './shared/console.ts';
 import { type ClusterFlags, scopeOf } from './shared/options.ts';
 import { stopSignal } from './shared/process.ts';
 
@@ -39,9 +39,9 @@ export async function record(
   const redactor = options.redact === true ? createRedactor() : null;
   process.stdout.write(`Recording ${cluster.server} to ${path}\n`);
   try {
-    while (!stop.signal.aborted) {
+    for (let parts = 0; !stop.signal.aborted; parts++) {
       await setAside(path);
-      await recordPart(path, options, cluster, redactor, stop.signal);
+      await recordPart(path, options, cluster, parts === 0, redactor, stop.signal);
     }
   } finally {
     cluster.close();
@@ -64,11 +64,13 @@ const longestTimer = 2_000_000;
 async function recordPart(
   path: string,
   options: RecordOptions,
-  { clock, environment }: Cluster,
+  cluster: Cluster,
+  isFirst: boolean,
   redactor: Redactor | null,
   signal: AbortSignal,
 ): Promise<void> {
   const { maxSize = Infinity, maxAge, endpoints } = options;
+  const { clock, environment } = cluster;
   const scope = scopeOf(options);
   const recorder = createRecorder(redactor);
   const store = createStore(new Set(resources));
@@ -91,6 +93,19 @@ async function recordPart(
     } else if (entry.kind === 'synced') store.listed(entry.resource);
     return recorder.line(entry);
   };
+  const answers = followAnswers(cluster, () => reflectors, options);
+  const isEmpty = (): boolean =>
+    isFirst && [...reflectors.status.values()].every(({ counters }) => counters.lists === 0);
+  const failures: string[] = [];
+  const poll = (): void => {
+    if (over.signal.aborted || signal.aborted || !isEmpty()) return;
+    if (!answers.isOver(clock.now())) {
+      clock.after(0.1, poll);
+      return;
+    }
+    failures.push(answers.reason());
+    end();
+  };
   const reflectors = createReflectors({
     environment,
     held: (resource) => store.objects[resource],
@@ -99,16 +114,22 @@ async function recordPart(
       if (output.bytes() >= maxSize) end();
     },
     onProblem: problemLog().onProblem,
+    onConnection(change) {
+      if (isEmpty()) answers.onConnection(change);
+      else printConnection(cluster.server, change);
+    },
     endpoints,
     watchList: true,
     raw: true,
   });
+  poll();
   try {
     await reflectors.run(AbortSignal.any([signal, over.signal]));
   } finally {
     cancel?.();
     await output.close(recorder.end(clock.now()));
   }
+  for (const failure of failures) throw new Error(failure);
 }
 
 /** Errors of the file reject the next write, and `close`. */

@@ -1,7 +1,6 @@
 // The `replay` command: audits a recording from its beginning to its end.
 
 import { createReadStream } from 'node:fs';
-import { stat } from 'node:fs/promises';
 
 import type { Finding } from '../audit/finding/catalogue.ts';
 import { type Auditor, createAuditor } from '../auditor/auditor.ts';
@@ -9,24 +8,23 @@ import { createReport } from '../auditor/queries.ts';
 import { replay } from '../auditor/replay.ts';
 import type { Problem } from '../cluster/decode/problem.ts';
 import { kwokResources, readKwok } from '../cluster/files/kwok.ts';
+import { inputKind } from '../cluster/files/input-kind.ts';
 import { readRecording, type RecordingEntry } from '../cluster/files/recording.ts';
+import type { GateOptions } from '../output/text/gate.ts';
 import type { AuditReport } from '../output/text/report.ts';
-import {
-  exitCodeOf,
-  printFinding,
-  printReport,
-  problemLog,
-  warnIfUnverified,
-  withProgress,
-} from './shared/console.ts';
-import { type AuditFlags, auditorOptions, type ReportFlags } from './shared/options.ts';
+import { printFinding, problemLog, warnIfUnverified, withProgress } from './shared/console.ts';
+import { openEmbedded } from './shared/embedded-file.ts';
+import { printGated, readGate } from './shared/gate.ts';
+import type { AuditFlags, InputFlags, ReportFlags } from './shared/options.ts';
+import { auditorOptions } from './shared/options.ts';
+import { UsageError } from './shared/process.ts';
 
-export interface ReplayOptions extends AuditFlags, ReportFlags {
+export interface ReplayOptions extends AuditFlags, ReportFlags, InputFlags {
   readonly speed: number;
   readonly until?: number;
 }
 
-/** Entries of a recording of this program or of kwok. */
+/** Entries of a recording of this program or of kwok. Rejects if the file is no recording. */
 export async function recordingOf(
   path: string,
   auditor: Auditor,
@@ -35,9 +33,12 @@ export async function recordingOf(
   const options = { previousPod: (key: string) => auditor.store.listers.pods.get(key) };
   if (path === '-')
     return readRecording({ name: 'stdin', bytes: process.stdin }, onProblem, options);
-  if ((await stat(path)).isDirectory()) {
-    throw new Error(`${path}: Expected a recording, found a directory (audit reads those)`);
-  }
+  const embedded = openEmbedded(path);
+  if (embedded !== null) return readRecording({ name: path, bytes: embedded }, onProblem, options);
+  const kind = await inputKind(path);
+  if (kind === 'dump')
+    throw new UsageError(`${path}: Expected a recording, found API objects: use "audit ${path}"`);
+  if (kind === null) throw new UsageError(`${path}: Is neither a recording nor a dump`);
   const found = /\.ya?ml(?:\.gz)?$/.test(path) ? await kwokResources(createReadStream(path)) : null;
   const source = { name: path, bytes: createReadStream(path) };
   return found === null
@@ -46,6 +47,7 @@ export async function recordingOf(
 }
 
 export async function replayFile(path: string, options: ReplayOptions): Promise<number> {
+  const gate = readGate(options);
   const { problems, onProblem } = problemLog();
   const isText = options.output === 'table' || options.output === 'wide';
   const printIfWanted = (finding: Finding): void => {
@@ -62,7 +64,7 @@ export async function replayFile(path: string, options: ReplayOptions): Promise<
   await replay(auditor, entries, { speed: options.speed, until: options.until ?? null });
   warnIfUnverified(auditor);
   if (isText) process.stdout.write('\n');
-  return printAudit(auditor, 'replay', [path], options, problems);
+  return printAudit(auditor, 'replay', [path], options, gate, problems);
 }
 
 /** Prints the report of an audit that has ended, and returns the exit code. */
@@ -71,9 +73,9 @@ export function printAudit(
   kind: AuditReport['kind'],
   sources: readonly string[],
   { namespace, output }: ReportFlags,
+  gate: GateOptions,
   problems: readonly string[],
 ): 0 | 1 | 2 {
   const report = createReport(auditor, { kind, sources, namespace: namespace ?? null, problems });
-  printReport(report, output);
-  return exitCodeOf(report);
+  return printGated(report, output, gate);
 }

@@ -11,28 +11,46 @@ import { createQueries, createReport, type LiveStatus, notLive } from '../audito
 import { replay } from '../auditor/replay.ts';
 import { version } from '../model/program-version.ts';
 import { createApp, listen } from '../output/http/server.ts';
+import type { LinkTemplate } from '../output/text/link-template.ts';
 import { readTracingSettings } from '../output/traces/settings.ts';
 import { startTracing, type Tracing } from '../output/traces/tracing.ts';
 import { recordingOf } from './replay.ts';
 import { type Cluster, createLiveAuditor, openCluster } from './shared/cluster.ts';
-import { fail, printFinding, printReport, problemLog, warnIfUnverified } from './shared/console.ts';
-import type { AgentsFlags, AuditFlags, ClusterFlags, MetricsFlags } from './shared/options.ts';
-import { auditorOptions, perServiceOf } from './shared/options.ts';
+import {
+  fail,
+  printConnection,
+  printFinding,
+  printReport,
+  problemLog,
+  warnIfUnverified,
+} from './shared/console.ts';
+import { openEmbedded } from './shared/embedded-file.ts';
+import type {
+  AgentsFlags,
+  AuditFlags,
+  ClusterFlags,
+  InputFlags,
+  MetricsFlags,
+} from './shared/options.ts';
+import { auditorOptions, inputsOf, onlyInput, perServiceOf } from './shared/options.ts';
 import { growHeapFaster, keepNewObjectsYoung, stopSignal } from './shared/process.ts';
 
-export interface ServeOptions extends AuditFlags, ClusterFlags, MetricsFlags, AgentsFlags {
-  /** `true` for the recording that comes with the program. */
-  readonly recording?: string | true;
+export interface ServeOptions
+  extends AuditFlags, InputFlags, ClusterFlags, MetricsFlags, AgentsFlags {
+  /** Replays the recording that comes with the program. */
+  readonly demo?: boolean;
   readonly listen: { host: string | null; port: number };
   readonly speed: number;
   readonly once?: boolean;
+  readonly clusterName?: string;
+  readonly linkTemplate?: readonly LinkTemplate[];
 }
 
 /** Audits a live cluster, or replays a recording if the options name one. */
 export async function serve(options: ServeOptions): Promise<number> {
-  const { recording } = options;
-  if (recording === undefined) return serveLive(options);
-  return serveRecording(recording === true ? embeddedRecording() : recording, options);
+  const isDemo = options.demo === true || options.recording === true;
+  const inputs = inputsOf(options, isDemo ? [embeddedRecording()] : []);
+  return inputs.length === 0 ? serveLive(options) : serveRecording(onlyInput({}, inputs), options);
 }
 
 /** Serves an auditor until the work ends. `what` is printed before the address. */
@@ -45,7 +63,8 @@ async function serveDuring(
 ): Promise<number> {
   const { host } = options.listen;
   const live = { ...notLive, ...status, ...(tracing && { tracing: tracing.counts }) };
-  const queries = createQueries(auditor, source, live, perServiceOf(options));
+  const { clusterName: cluster = null, linkTemplate: links = [] } = options;
+  const queries = createQueries(auditor, source, live, perServiceOf(options), { cluster, links });
   const server = await listen(createApp(queries), options.listen);
   const name = host?.includes(':') ? `[${host}]` : (host ?? '127.0.0.1');
   process.stdout.write(`${what}\nServing http://${name}:${String(server.port)}/ and /metrics\n`);
@@ -71,6 +90,7 @@ export async function serveLive(
     onOpen: printFinding,
     onResolve: printFinding,
     onJourney: traceJourneys(tracing, () => auditor),
+    onConnection: (change) => printConnection(cluster.server, change),
     onQuiet() {
       if (auditor.kubernetes() === named) return;
       named = auditor.kubernetes();
@@ -79,7 +99,8 @@ export async function serveLive(
   });
   const counters = () =>
     new Map([...live.watches].map(([resource, watch]) => [resource, watch.counters]));
-  const status = { fleet: scraper, stuck: () => live.stuck(), counters };
+  const { errors, lost } = live.reflectors.connection;
+  const status = { fleet: scraper, stuck: () => live.stuck(), counters, errors, lost };
   const served = [auditor, cluster.server, `Auditing ${cluster.server}`] as const;
   return serveDuring(served, options, tracing, status, async () => {
     keepNewObjectsYoung();
@@ -88,12 +109,12 @@ export async function serveLive(
   });
 }
 
-/** The recording that comes with the program: beside the bundle, or among the test data. */
+/** The recording that comes with the program: in it, beside the bundle, or among the test data. */
 function embeddedRecording(): string {
   const paths = ['./shop.ndjson.gz', '../../test/recordings/shop.ndjson.gz'].map((path) =>
     fileURLToPath(new URL(path, import.meta.url)),
   );
-  const path = paths.find((path) => existsSync(path));
+  const path = paths.find((path) => openEmbedded(path) !== null || existsSync(path));
   if (path !== undefined) return path;
   const [missing = ''] = paths;
   throw new Error(`${missing} is missing: it comes with the program; or name another recording`);

@@ -261,6 +261,8 @@ export const unreadableKey = (lost: Omit<UnreadableObject, 'labels'>): string =>
 export interface Listers {
   /** Whether the input delivers this resource at all. */
   knows(resource: Resource): boolean;
+  /** Whether the user left this resource out, so that nothing is compared with it. */
+  omits(resource: Resource): boolean;
   readonly services: ReadonlyMap<Key, Service>;
   readonly endpoints: ReadonlyMap<Key, Endpoints>;
   readonly nodes: ReadonlyMap<string, Node>;

@@ -1,3 +1,3 @@
 // The version of this program. package.json has the same, which a test checks.
 
-export const version = '0.1.0';
+export const version = '0.2.0';

@@ -9,9 +9,16 @@ export interface Scope {
   readonly excluded: readonly string[];
   /** One of `count` shards, from 0. */
   readonly shard: { readonly index: number; readonly count: number } | null;
+  /** Whether Endpoints are audited, and with them the slices that mirror them. */
+  readonly endpoints: boolean;
 }
 
-export const wholeCluster: Scope = { namespaces: null, excluded: [], shard: null };
+export const wholeCluster: Scope = {
+  namespaces: null,
+  excluded: [],
+  shard: null,
+  endpoints: true,
+};
 
 /** FNV-1a, 32 bits without sign, over the UTF-8 of ASCII texts. */
 export function fnv1a(text: string): number {
@@ -40,6 +47,7 @@ export function isInScope(scope: Scope, resource: Resource, object: AnyObject): 
   const { namespace, name } = object;
   if (resource === 'nodes') return true;
   if (resource === 'pods') return isInNamespaces(scope, namespace);
+  if (resource === 'endpoints' && !scope.endpoints) return false;
   if (resource !== 'endpointslices') return isServiceInScope(scope, namespace, name);
   // Those that were taken from a Service by their label are still its own by their owner.
   const { labels, owners } = object as EndpointSlice;

@@ -10,19 +10,26 @@
 import { label, type Listers } from '../model/objects.ts';
 import { minorIn } from '../model/proxy-config.ts';
 import { isSelected } from './endpoints.ts';
-import { newestRelease, oldestRelease, type Release, releaseOf, releases } from './release.ts';
+import type { Release } from './release.ts';
+import { nameOf, newestRelease, oldestRelease, releaseOf, releases } from './release.ts';
 
 export interface DetectedRelease {
   readonly release: Release;
   /** The option, the version of the input, or evidence of the dump. Else the nearest known one. */
   readonly by: 'option' | 'version' | 'kubelets' | 'labels' | 'kubelets and labels' | Assumed;
+  /** What of the dump allows which releases: `kubelets 1.33 allow 1.33-1.36`; `null` if nothing. */
+  readonly evidence: string | null;
 }
 
 type Assumed = 'oldest' | 'newest';
 
-export const assumedRelease: DetectedRelease = { release: newestRelease, by: 'newest' };
+export const assumedRelease: DetectedRelease = {
+  release: newestRelease,
+  by: 'newest',
+  evidence: null,
+};
 
-const oldestKnown: DetectedRelease = { release: oldestRelease, by: 'oldest' };
+const oldestKnown: DetectedRelease = { release: oldestRelease, by: 'oldest', evidence: null };
 
 /** The option, else the version of the input, else the guess. */
 export function chooseRelease(
@@ -30,9 +37,9 @@ export function chooseRelease(
   version: string | null,
   guessed: DetectedRelease,
 ): DetectedRelease {
-  if (option !== null) return { release: option, by: 'option' };
+  if (option !== null) return { release: option, by: 'option', evidence: null };
   const release = releaseOf(version ?? '');
-  if (release !== null) return { release, by: 'version' };
+  if (release !== null) return { release, by: 'version', evidence: null };
   return (minorIn(version ?? '') ?? Infinity) < oldestRelease.minor ? oldestKnown : guessed;
 }
 
@@ -42,13 +49,22 @@ export function detectRelease(listers: Listers, kubelet: number | null): Detecte
   const labelled = areLabelled(listers);
   // A kubelet is at most three minor versions older than its API server.
   if (labelled !== true && (kubelet ?? Infinity) + 3 < oldestRelease.minor) return oldestKnown;
-  const both = possible.findLast((item) => item.endpointsManagedBy === labelled);
-  if (both !== undefined) {
-    return { release: both, by: kubelet === null ? 'labels' : 'kubelets and labels' };
+  const kubelets = kubelet === null ? [] : [`kubelets 1.${kubelet}`];
+  const both = possible.filter((item) => item.endpointsManagedBy === labelled);
+  const newestOfBoth = both.at(-1);
+  if (newestOfBoth !== undefined) {
+    const by = kubelet === null ? 'labels' : 'kubelets and labels';
+    const what = [...kubelets, 'labels of Endpoints'].join(' and ');
+    return { release: newestOfBoth, by, evidence: `${what} allow ${rangeOf(both)}` };
   }
   const release = possible.at(-1);
-  return kubelet === null || release === undefined ? assumedRelease : { release, by: 'kubelets' };
+  if (kubelet === null || release === undefined) return assumedRelease;
+  return { release, by: 'kubelets', evidence: `${kubelets.join()} allow ${rangeOf(possible)}` };
 }
+
+/** `1.33-1.36`, or `1.33` alone. */
+const rangeOf = (allowed: readonly Release[]): string =>
+  [...new Set([allowed.at(0), allowed.at(-1)])].flatMap((it) => (it ? nameOf(it) : [])).join('-');
 
 /** Whether any Endpoints of a Service with a selector has the label; null if there are none. */
 function areLabelled({ services, endpoints }: Listers): boolean | null {

@@ -228,6 +228,9 @@ export interface Theatre {
   readonly cluster: string;
 }
 
+/** In any stage, Services may be scaled to zero or have pods that are not ready. */
+const unserved: Expected = { alertname: 'EndpointsNoneUsable' };
+
 /** Seconds that nothing takes on a machine that is not stuck. */
 const patience = 150;
 
@@ -269,7 +272,7 @@ export async function play({ arrivals, tally, cluster }: Theatre, stage: Stage):
   say(`     ${title}: over after ${seconds()}`);
   report(tally, `${title}: all are resolved`, standing().map(textOf));
   const others = notices('firing').filter(
-    (notice) => ![...expected, ...allowed].some((one) => isOne(notice, one)),
+    (notice) => ![...expected, ...allowed, unserved].some((one) => isOne(notice, one)),
   );
   const wrong = new Set(others.map(({ labels }) => textOf(labels)));
   report(tally, `${title}: no other alert arrives`, [...wrong]);
@@ -300,7 +303,7 @@ export async function replay(
   port: number,
   factor: string,
 ): Promise<{ child: ChildProcess; ended: Promise<void> }> {
-  const where = ['--recording', '--listen', `127.0.0.1:${port}`, '--speed', factor];
+  const where = ['--demo', '--listen', `127.0.0.1:${port}`, '--speed', factor];
   const child = spawn(process.execPath, ['src/main.ts', 'serve', ...where], {
     cwd: root,
     stdio: ['ignore', 'pipe', 'ignore'],
@@ -369,14 +372,15 @@ async function lookUntil(ended: Promise<void>, port: number): Promise<Standing> 
   return standing;
 }
 
-/** Alerts that the recording causes without findings: truncated and edited Endpoints. */
+/** Alerts that the recording causes without findings. */
 const besides = [
-  'EndpointAuditorEndpointsTruncated warning',
-  'EndpointAuditorEndpointsAndSlicesDisagree warning',
+  'EndpointsTruncated info',
+  'EndpointsAndSlicesDisagree warning',
+  'EndpointsNoneUsable info',
 ];
 
-/** Its controllers hang for a minute, and are late by that. */
-const late = ['EndpointAuditorLagBudgetBurn', 'EndpointAuditorControllerStuck'];
+/** Its controllers hang for a minute. Then they are late, and many findings resolve. */
+const late = ['EndpointsLagBudgetBurn', 'EndpointsControllerStuck', 'EndpointsFindingsFlapping'];
 
 /** Looks at a replay until its recording has ended, and at what has arrived by then. */
 export async function checkReplayed(

@@ -43,7 +43,7 @@ test('recording rules are named as level:metric:operations, and are used', () =>
   for (const { record = '', expr } of records) {
     const [level = '', metric = '', operations] = record.split(':');
     expect(level.split('_').every((label) => groupedBy(expr).includes(label))).toBe(true);
-    const family = metric.replace(/_errors$/, '');
+    const family = metric.replace(/_(?:errors|unknown)$/, '');
     expect([...exposed.keys()].some((name) => name.startsWith(family))).toBe(true);
     expect(operations).toMatch(/^ratio(_rate\d+[mhd])?$/);
     expect(expressions).toContain(record);
@@ -52,11 +52,12 @@ test('recording rules are named as level:metric:operations, and are used', () =>
 
 describe.each(alerts)('$alert', ({ alert = '', for: hold, labels = {}, annotations = {} }) => {
   test('says how bad it is, for how long, what, and where to read on', () => {
-    expect(alert).toMatch(/^EndpointAuditor([A-Z][a-z]+)+$/);
+    expect(alert).toMatch(/^(EndpointAuditor|Endpoints)([A-Z][a-z]+)+$/);
     expect(labels.severity).toMatch(/^(critical|warning|info|\{\{ \$labels\.severity \}\})$/);
     expect(hold).toMatch(/^\d+[mh]$/);
-    expect(annotations.summary).toMatch(/^[A-Z][^{}]*\.$/);
+    expect(annotations.summary).toMatch(/^(?:[A-Z]|\{\{).+\.$/);
     expect(annotations.description).toMatch(/^.+\.$/s);
+    expect(annotations.link).toMatch(/^http:\/\/127\.0\.0\.1:9465(?:\/|\{\{)/);
     expect(annotations.runbook_url).toMatch(/^https:.*\/docs\/runbook\.md#\w+$/);
     expect(annotations.runbook_url?.endsWith(`#${alert.toLowerCase()}`)).toBe(true);
   });
@@ -121,6 +122,17 @@ test('every code above information fires exactly one alert', () => {
   for (const [code, { severity }] of Object.entries(catalogue)) {
     if (severity === 'info' || measured.includes(code as Code)) continue;
     expect([code, byCode.get(code)?.length]).toEqual([code, 1]);
+  }
+});
+
+test('an alert keeps the cluster, and on a finding names its Service or node', () => {
+  for (const rule of alerts) {
+    const { alert = '', expr } = rule;
+    // Without a grouping, all labels of the series are left.
+    const isOfSeries = alert === 'EndpointsAndSlicesDisagree';
+    if (!isOfSeries) expect([alert, expr]).toEqual([alert, expect.stringMatching(/cluster/)]);
+    const isOfFindings = codesOf(rule).length > 0;
+    if (isOfFindings) expect(expr).toMatch(/by \(cluster, (?:namespace, service|node), code/);
   }
 });
 

@@ -840,6 +840,8 @@ export const keyPath = (name: KeyName, what: 'crt' | 'key'): string =>
 export interface ListenOptions {
   readonly protocols?: 'h2' | 'http/1.1' | 'plain';
   readonly key?: KeyName;
+  /** A free port without it. */
+  readonly port?: number;
   /** Answers 401 to every other token. */
   readonly token?: () => string;
 }
@@ -884,7 +886,7 @@ export async function listen(ask: Ask, options: ListenOptions = {}): Promise<Lis
   const drop = () => {
     for (const socket of sockets) socket.destroy();
   };
-  const port = await portOf(server);
+  const port = await portOf(server, options.port);
   const close = () =>
     new Promise<void>((resolve) => {
       server.close(() => resolve());
@@ -897,9 +899,9 @@ interface Certificate {
   readonly subject?: { readonly CN?: string };
 }
 
-function portOf(server: Server): Promise<number> {
+function portOf(server: Server, port = 0): Promise<number> {
   return new Promise((resolve) => {
-    server.listen(0, '127.0.0.1', () => resolve((server.address() as AddressInfo).port));
+    server.listen(port, '127.0.0.1', () => resolve((server.address() as AddressInfo).port));
   });
 }
 

@@ -145,6 +145,7 @@ describe('inOrder', () => {
     field: '',
     expected: null,
     actual: null,
+    differences: [],
     cause: null,
     causeProven: false,
     since: 0,

@@ -50,6 +50,70 @@ describe('a Service', () => {
   });
 });
 
+describe('a finding of any output counts for its Service', () => {
+  const explained = (key: string) => createQueries(auditor, path).explain([`service/${key}`], null);
+
+  test.each([
+    ['shop/checkout', 'different', 'critical', { critical: 2, warning: 1, info: 1 }],
+    ['payments/gateway', 'different', 'critical', { critical: 1, warning: 1, info: 0 }],
+    ['payments/fraud', 'different', 'critical', { critical: 1, warning: 1, info: 1 }],
+    ['batch/worker', 'conform', 'info', { critical: 0, warning: 0, info: 1 }],
+  ] as const)('%s', (key, verdict, severity, findings) => {
+    const services = createQueries(auditor, path).services();
+    const listed = [...services].find(({ namespace, name }) => `${namespace}/${name}` === key);
+    expect(listed?.health).toEqual({ verdict, severity, findings });
+    expect(explained(key)).toMatchObject({ verdict, severity });
+    const numbered = explained(key)?.reasons.filter(({ text }) => /^\d+\. /.test(text));
+    const { critical, warning, info } = findings;
+    expect(numbered?.map(({ text }) => text.split(':')[0])).toEqual(
+      [
+        ...Array.from({ length: critical }, () => 'critical'),
+        ...Array.from({ length: warning }, () => 'warning'),
+        ...Array.from({ length: info }, () => 'info'),
+      ].map((word, index) => `${index + 1}. ${word}`),
+    );
+  });
+
+  test('the Services with the worst findings come first in the list', () => {
+    const found = createQueries(auditor, path)
+      .services()
+      .map(({ health }) => health.severity);
+    const loud = found.filter((severity) => severity === 'critical' || severity === 'warning');
+    expect(loud).toContain('warning');
+    expect(found.slice(0, loud.length)).toEqual(loud.toSorted());
+  });
+
+  test('the answer names the critical finding on a node', () => {
+    expect(explained('shop/checkout')?.answer).toContain('node-c');
+  });
+});
+
+test('the Services that cannot receive traffic are listed, each with its reason', () => {
+  const answers = createQueries(auditor, path);
+  expect(answers.unserved()).toEqual([
+    {
+      namespace: 'media',
+      name: 'thumbnails',
+      reason: 'selector_matches_nothing',
+      detail:
+        'no pod in namespace media has the labels app=thumbnail: the workload is scaled to zero, ' +
+        'or the selector is wrong',
+    },
+    {
+      namespace: 'payments',
+      name: 'fraud-metrics',
+      reason: 'named_port_missing',
+      detail: expect.stringContaining('no container has a port named metrics') as string,
+    },
+  ]);
+  expect(answers.explain(['service/fraud-metrics'], 'payments')).toMatchObject({
+    verdict: 'conform',
+    withoutEndpoints: 'named_port_missing',
+  });
+  const counts = answers.status().metrics.summary.unserved;
+  expect(counts).toMatchObject({ named_port_missing: 1, selector_matches_nothing: 1 });
+});
+
 describe('a node', () => {
   test('has a page with its verdicts, findings and the packets of a port', () => {
     const view = nodeView(auditor, 'node-c', 'shop/checkout:http');
@@ -57,7 +121,7 @@ describe('a node', () => {
     expect(view?.verdicts?.length).toBeGreaterThan(10);
     expect(view?.standing.every(({ node }) => node === 'node-c')).toBe(true);
     expect(view?.standing.length).toBeGreaterThan(0);
-    expect(view?.walked?.some(({ verdict }) => verdict === 'different')).toBe(true);
+    expect(view?.walked?.some(({ first }) => first.verdict === 'different')).toBe(true);
   });
 
   test('a node without known rules has a page, an unknown name has none', () => {

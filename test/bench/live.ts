@@ -256,7 +256,7 @@ async function measureOurs(load: LoadServer, plan: LivePlan): Promise<Figures> {
 }
 
 /** Every Service has series of its own. */
-const allSeries = ['--metrics.per-service', 'all', '--metrics.max-services', '10000'];
+const allSeries = ['--metrics-per-service', 'all', '--metrics-max-services', '10000'];
 
 async function withProgram(
   load: LoadServer,

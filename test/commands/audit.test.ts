@@ -1,11 +1,12 @@
 // An audit of a live cluster: at once without differences, else after the window. The tests of the
 // command line cover dumps.
 
-import { afterEach, describe, expect, test, vi } from 'vitest';
+import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 
 import { auditLive } from '../../src/commands/audit.ts';
 import type { AuditReport } from '../../src/output/text/report.ts';
-import { virtualClock } from '../apiserver/server.ts';
+import { statusAnswer, virtualClock } from '../apiserver/server.ts';
+import { schemaErrors } from '../report-schema.ts';
 import { emptySlice, liveCluster, printed, rawSlice, usual } from '../live-cluster.ts';
 
 afterEach(() => {
@@ -32,7 +33,12 @@ describe('audit of a live cluster', () => {
     const audited = auditLive(usual, cluster);
     await clock.runUntil(clock.now() + 120);
     expect(await audited).toBe(1);
-    const [finding] = (JSON.parse(out()) as AuditReport).findings;
+    const report = JSON.parse(out()) as AuditReport;
+    expect(schemaErrors(report)).toEqual([]);
+    const [finding] = report.findings;
+    expect(finding?.differences).toMatchObject([
+      { code: 'slice-endpoint-missing', field: 'endpoints', actual: null },
+    ]);
     expect(finding?.code).toBe('slice-endpoint-missing');
     expect((finding?.openedAt ?? 0) - (finding?.since ?? 0)).toBeGreaterThan(0.29);
   });
@@ -59,5 +65,66 @@ describe('audit of a live cluster', () => {
     );
     await clock.runUntil(clock.now() + 120);
     await audited;
+  });
+
+  test('shows that it waits for the settle window', async () => {
+    const clock = virtualClock();
+    const { cluster } = liveCluster(emptySlice, clock);
+    const { err } = printed();
+    const audited = auditLive({ ...usual, settle: 30 }, cluster);
+    await clock.runUntil(clock.now() + 5);
+    expect(err()).toBe('endpoint-auditor: 1 difference; waiting 30 s to see whether it persists\n');
+    await clock.runUntil(clock.now() + 120);
+    expect(await audited).toBe(1);
+    expect(err().match(/waiting/g)).toHaveLength(1);
+  });
+
+  test('shows on a terminal how long it still waits', async () => {
+    const { isTTY } = process.stderr;
+    process.stderr.isTTY = true;
+    onTestFinished(() => {
+      process.stderr.isTTY = isTTY;
+    });
+    const clock = virtualClock();
+    const { cluster } = liveCluster(emptySlice, clock);
+    const { err } = printed();
+    const audited = auditLive({ ...usual, settle: 3 }, cluster);
+    await clock.runUntil(clock.now() + 120);
+    expect(await audited).toBe(1);
+    const [first, ...texts] = err().split('\r\u001b[K');
+    expect(first).toBe('');
+    expect(texts.slice(0, 3)).toEqual(
+      [3, 2, 1].map((left) => `1 difference; waiting ${left} s to see whether it persists`),
+    );
+    expect(texts.at(-1)).toBe('');
+  });
+
+  const inNamespace = { ...usual, settle: 3600, output: 'table', namespace: 'nope' } as const;
+
+  test('ends at once for a namespace that does not exist', async () => {
+    const clock = virtualClock();
+    const { cluster } = liveCluster(emptySlice, clock);
+    const { out, err } = printed();
+    const audited = auditLive(inNamespace, cluster);
+    await clock.runUntil(clock.now() + 5);
+    expect(await audited).toBe(2);
+    expect(err()).toBe('endpoint-auditor: Namespace nope does not exist\n');
+    expect(out()).toContain('No Services');
+  });
+
+  test.each(['forbidden', 'listed'])('ends at once without Services (%s)', async (how) => {
+    const clock = virtualClock();
+    const { cluster, server } = liveCluster(emptySlice, clock);
+    if (how === 'listed') {
+      const metadata = { name: 'a', namespace: 'nope' };
+      server.objects.put('pods', { metadata, spec: {}, status: {} });
+    }
+    server.faults.before = ({ request }) =>
+      request.path.endsWith('/namespaces/nope') ? statusAnswer(403, 'Forbidden') : null;
+    const { err } = printed();
+    const audited = auditLive(inNamespace, cluster);
+    await clock.runUntil(clock.now() + 5);
+    expect(await audited).toBe(2);
+    expect(err()).toBe('endpoint-auditor: Namespace nope has no Services\n');
   });
 });

@@ -18,7 +18,7 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-const judged = { settle: 30, maxEndpointsPerSlice: 100 };
+const judged = { settle: 30, maxEndpointsPerSlice: 100, endpoints: true };
 const t0 = Date.UTC(2026, 0, 1) / 1000;
 const rfc3339 = (at: number): string =>
   new Date((t0 + at) * 1000).toISOString().replace('.000Z', 'Z');
@@ -191,8 +191,9 @@ describe('of a server', () => {
 
 describe('bad usage', () => {
   const cases: [string, object, string][] = [
-    ['neither', {}, 'Expected one of --recording FILE and --server URL'],
-    ['both', { recording: 'a', server: 'http://b' }, 'Expected one of'],
+    ['neither', {}, 'Expected one recording, as FILE or --input FILE, or --server URL'],
+    ['two recordings', { input: ['a', 'b'] }, 'Expected one recording'],
+    ['both', { input: ['a'], server: 'http://b' }, 'Expected one recording'],
     ['no URL', { server: 'localhost' }, 'Expected a URL such as http://127.0.0.1:9465: localhost'],
     ['another protocol', { server: 'file:///etc/passwd' }, 'Expected a URL'],
   ];

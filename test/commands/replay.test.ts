@@ -28,7 +28,9 @@ test('a recording is read line by line', async () => {
 });
 
 test('YAML that kwok did not record is read as a recording, which reports the format', async () => {
-  await expect(read('a.yaml', 'kind: Pod\n')).rejects.toThrow(/a\.yaml: .*audit reads those/);
+  await expect(read('a.yaml', 'kind: Pod\n')).rejects.toThrow(
+    /a\.yaml: .*: use "audit .*a\.yaml"$/,
+  );
 });
 
 test('a path that does not exist is an error', async () => {

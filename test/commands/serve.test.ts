@@ -98,7 +98,9 @@ test('sends the journey of a Pod as a trace if a backend is configured', async (
   for (const resource of ['pods', 'endpoints', 'endpointslices'] as const) {
     server.objects.put(resource, withUids(server, notReady[resource]));
   }
-  await expect.poll(metrics).toContain('endpoint_auditor_journeys_traced_total{choice="ratio"} 1');
+  await expect
+    .poll(metrics)
+    .toContain('endpoint_auditor_pod_changes_traced_total{choice="ratio"} 1');
   process.emit('SIGTERM');
   expect(await running).toBe(0);
   backend.close();

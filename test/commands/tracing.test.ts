@@ -135,7 +135,7 @@ describe('the SDK is loaded only if traces are sent', () => {
       process.execPath,
       [
         ...['--import', hook, join(import.meta.dirname, '../../src/main.ts'), 'serve', '--once'],
-        ...['--recording', recording, '--listen', '127.0.0.1:0', '--speed', 'max'],
+        ...['--input', recording, '--listen', '127.0.0.1:0', '--speed', 'max'],
       ],
       { encoding: 'utf8', env: { ...Object.fromEntries(clean), ...environment, LOADED: list } },
     );

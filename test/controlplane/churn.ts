@@ -328,7 +328,7 @@ const isReachable = async ({ client }: Stage): Promise<boolean> => {
   }
 };
 
-const refused = ['watch_refusals_total', { reason: 'unauthorised' }] as const;
+const refused = ['watch_refusals_total', { reason: 'unauthorized' }] as const;
 
 const lateToken: Disturbance = {
   title: 'the token is not replaced before it has been refused',

@@ -7,7 +7,7 @@ import { describe, expect, test } from 'vitest';
 
 import { dashboardOf } from '../../dashboards/board.ts';
 import { boards } from '../../dashboards/boards.ts';
-import { catalogue } from '../../src/audit/finding/catalogue.ts';
+import { catalogue, severities } from '../../src/audit/finding/catalogue.ts';
 import { recorded } from '../alerts/alertmanager.ts';
 import { groupedBy, metricsOf, problemsOf } from '../prometheus/server.ts';
 import type { Panel } from './panels.ts';
@@ -44,6 +44,16 @@ function typeProblems(expr: string): string[] {
 }
 
 const times = { rateInterval: '5m', range: '6h' };
+
+/** What Prometheus makes of the rules. */
+const ofAlerts = ['severity', 'cluster', 'namespace', 'service', 'node', 'code'];
+const known = new Map([
+  ...recorded,
+  [
+    'ALERTS',
+    Object.fromEntries([...ofAlerts, 'alertname', 'alertstate'].map((label) => [label, []])),
+  ],
+]);
 const all = names.map((name) => ({ name, board: readBoard(name) }));
 const panelsOf = (name: string): readonly Panel[] => shownPanels(readBoard(name));
 const expressionsOf = ({ targets = [] }: Panel): string[] => targets.map(({ expr }) => expr);
@@ -87,7 +97,13 @@ describe.each(all)('$name', ({ name, board }) => {
     for (const variable of list) expect(used).toMatch(new RegExp(`\\$\\{?${variable.name}\\b`));
     for (const variable of list.filter(({ type }) => type === 'query')) {
       const { samples, label } = listedBy(variable);
-      expect(problemsOf(`count by (${label}) (${substituted(samples, times)})`)).toEqual([]);
+      // Without a name of a metric, its expression is of several.
+      const names = /__name__=~"(\w+)\(([\w|]+)\)", /.exec(samples);
+      const [pattern = '', prefix = '', ends = ''] = names ?? [];
+      for (const end of ends.split('|')) {
+        const one = names === null ? samples : `${prefix}${end}${samples.replace(pattern, '')}`;
+        expect(problemsOf(`count by (${label}) (${substituted(one, times)})`)).toEqual([]);
+      }
       expect(variable.refresh).toBe(2);
     }
   });
@@ -111,7 +127,7 @@ describe.each(all)('$name', ({ name, board }) => {
       const expressions = expressionsOf(panel).map((expr) => substituted(expr, times));
       const found = expressions.flatMap((expr) => [
         ...typeProblems(expr),
-        ...problemsOf(expr, recorded),
+        ...problemsOf(expr, known),
       ]);
       return found.map((problem) => `${panel.title}: ${problem}`);
     });
@@ -205,6 +221,39 @@ function urlsOf(name: string): string[] {
   );
 }
 
+test.each(all)('$name marks alerts of the selected clusters', ({ board }) => {
+  const annotations = board.annotations.list;
+  const { expr = '' } = annotations.find(({ name }) => name === 'Alerts') ?? {};
+  expect(metricsOf(substituted(expr, times))).toEqual(['ALERTS']);
+  expect(expr).toContain('cluster=~"$cluster"');
+});
+
+test('severities are in order of harm: critical, warning, info', () => {
+  for (const { name } of all) {
+    for (const { type, title, targets = [], transformations = [] } of panelsOf(name)) {
+      const isBySeverity = targets.some(({ expr }) => /by \(severity\b|severity="/.test(expr));
+      if (!isBySeverity) continue;
+      const order =
+        type === 'table'
+          ? transformations.map(({ id }) => id)
+          : targets.map(({ legendFormat }) => legendFormat);
+      const want = type === 'table' ? ['merge', 'sortBy', 'organize'] : severities;
+      expect([title, order]).toEqual([title, want]);
+    }
+  }
+});
+
+test('lag in seconds has a logarithmic axis', () => {
+  for (const { name } of all) {
+    for (const { type, title, targets = [], fieldConfig } of panelsOf(name)) {
+      const isLag = targets.some(({ expr }) => /histogram_quantile.*lag_seconds/.test(expr));
+      if (type !== 'timeseries' || !isLag) continue;
+      const scale = fieldConfig?.defaults.custom?.scaleDistribution;
+      expect([title, scale]).toEqual([title, { type: 'log', log: 10 }]);
+    }
+  }
+});
+
 describe.each(names)('links of %s', (name) => {
   const urls = urlsOf(name);
 
@@ -225,7 +274,7 @@ describe.each(names)('links of %s', (name) => {
     const others = urls.filter((url) => !url.startsWith(docs));
     for (const url of others) {
       const [, uid] = /^\/d\/([\w-]+)\?\$\{__url_time_range\}/.exec(url) ?? [];
-      const isAnswered = /^\$\{auditor:raw\}\/api\/v1\/(findings\?code|services\/)/.test(url);
+      const isAnswered = /^\$\{auditor:raw\}\/(findings\?q=|services\/|nodes\/)/.test(url);
       expect([url, uids.includes(uid ?? '') || isAnswered]).toEqual([url, true]);
     }
     const { links } = readBoard(name);

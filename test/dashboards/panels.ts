@@ -24,6 +24,7 @@ import { recordingOf } from '../../src/commands/replay.ts';
 import { createMetricsRenderer } from '../../src/output/metrics/metrics.ts';
 import { folder as rulesFolder, ruleFiles } from '../alerts/alertmanager.ts';
 import { auditorDefaults } from '../build.ts';
+import { rank } from '../../dashboards/query.ts';
 import { ask, programOf, startPrometheus } from '../prometheus/server.ts';
 
 const run = promisify(execFile);
@@ -166,11 +167,15 @@ export interface Panel {
       readonly unit?: string;
       readonly min?: number;
       readonly max?: number;
-      readonly custom?: { readonly stacking?: { readonly mode: string } };
+      readonly custom?: {
+        readonly stacking?: { readonly mode: string };
+        readonly scaleDistribution?: { readonly type: string };
+      };
     };
     readonly overrides: readonly Override[];
   };
   readonly targets?: readonly Target[];
+  readonly transformations?: readonly { readonly id: string }[];
   readonly links?: readonly Linked[];
 }
 
@@ -191,6 +196,7 @@ interface Dashboard {
   readonly links: readonly Linked[];
   readonly panels: readonly Panel[];
   readonly templating: { readonly list: readonly Variable[] };
+  readonly annotations: { readonly list: readonly { name: string; expr?: string }[] };
 }
 
 /** Names of the boards, as of their files. */
@@ -280,6 +286,7 @@ interface Chart {
   readonly unit: string;
   readonly isStacked: boolean;
   readonly isSigned: boolean;
+  readonly isLog: boolean;
   readonly most: number | null;
   readonly at: readonly number[];
   readonly lines: readonly {
@@ -311,7 +318,7 @@ interface Browser {
 /** Draws all of them. */
 function drawCharts(charts: readonly Chart[]): void {
   const { uPlot, document } = globalThis as unknown as Browser;
-  const grey = '#8e8e9a';
+  const axis = { stroke: '#8e8e9a', grid: { stroke: '#2c2f36', width: 1 }, ticks: { show: false } };
   const powersOfTwo = Array.from({ length: 40 }, (_, power) => 2 ** power);
 
   function said(value: number, unit: string): string {
@@ -324,14 +331,14 @@ function drawCharts(charts: readonly Chart[]): void {
       const step = value < 1 ? 0 : Math.min(3, Math.floor(Math.log2(value) / 10));
       return `${round(value / 1024 ** step)} ${words[step] ?? ''}${unit === 'binBps' ? '/s' : ''}`;
     }
-    return unit === 'cps' ? `${round(value)} c/s` : round(value);
+    return round(value);
   }
 
   for (const chart of charts) {
     const target = document.getElementById(chart.id);
     if (target === null) continue;
-    const axis = { stroke: grey, grid: { stroke: '#2c2f36', width: 1 }, ticks: { show: false } };
     const range = (_: unknown, least: number | null, most: number | null): [number, number] => {
+      if (chart.isLog) return [(least ?? 0.001) / 1.5, (most ?? 1) * 1.5];
       const low = chart.isSigned ? Math.min(0, least ?? 0) : 0;
       const high = chart.most ?? Math.max(most ?? 0, 0);
       return [low * 1.1, high === low ? low + 1 : high * 1.05];
@@ -343,7 +350,7 @@ function drawCharts(charts: readonly Chart[]): void {
         legend: { show: false },
         cursor: { show: false },
         tzDate: (at: number) => uPlot.tzDate(new Date(at * 1000), 'Etc/UTC'),
-        scales: { y: { range } },
+        scales: { y: { range, ...(chart.isLog ? { distr: 3 } : {}) } },
         axes: [
           {
             ...axis,
@@ -359,8 +366,8 @@ function drawCharts(charts: readonly Chart[]): void {
             space: 28,
             ...(/[bB]/.test(chart.unit) ? { incrs: powersOfTwo } : {}),
             font: '11px sans-serif',
-            values: (_: unknown, splits: readonly number[]) =>
-              splits.map((value) => said(value, chart.unit)),
+            values: (_: unknown, splits: readonly (number | null)[]) =>
+              splits.map((value) => (value === null ? '' : said(value, chart.unit))),
           },
         ],
         series: [
@@ -399,7 +406,10 @@ const named: Readonly<Record<string, string>> = {
   text: '#8e8e9a',
 };
 
-const palette = ['#73bf69', '#f2cc0c', '#8ab8ff', '#ff780a', '#f2495c', '#5794f2', '#b877d9'];
+const palette = [
+  ...['#73bf69', '#f2cc0c', '#8ab8ff', '#ff780a', '#f2495c', '#5794f2', '#b877d9'],
+  ...['#37872d', '#fade2a', '#447ebc', '#e02f44', '#8f3bb8', '#96d98d', '#ffb357'],
+];
 
 /** A colour on the paper, at less than half its strength. */
 function faint(colour: string): string {
@@ -469,16 +479,18 @@ function statHtml(lines: readonly Line[], unit: string): string {
 function tableHtml({ answers, panel }: Answered, moments: readonly number[]): string {
   const unit = panel.fieldConfig?.defaults.unit ?? '';
   const [first] = answers;
-  const labels = Object.keys(first?.series[0]?.metric ?? {});
+  const found = (first?.series ?? []).flatMap(({ metric }) => Object.keys(metric));
+  const listed = /by \(([^)]*)\)/.exec(first?.expr ?? '')?.[1]?.split(', ') ?? [];
+  const labels = listed.filter((label) => found.includes(label));
   const at = moments.findLast((moment) =>
     first?.series.some(({ values }) => values.some(([when]) => when === moment)),
   );
   const rows = (first?.series ?? []).flatMap(({ metric, values }) => {
     const value = valueOf(new Map(values).get(at ?? 0));
     if (value === null) return [];
-    return [{ cells: labels.map((label) => metric[label] ?? ''), value }];
+    return [{ cells: labels.map((label) => metric[label] ?? ''), value, at: metric[rank] ?? '' }];
   });
-  rows.sort((a, b) => b.value - a.value);
+  rows.sort((a, b) => a.at.localeCompare(b.at) || b.value - a.value);
   const html = rows.slice(0, 7).map(({ cells, value }) => {
     const texts = [...cells, said(value, unit)];
     return `<tr>${texts.map((text) => `<td>${escaped(text)}</td>`).join('')}</tr>`;
@@ -559,6 +571,7 @@ function contentOf(answered: Answered, moments: readonly number[]): Page {
     unit,
     isStacked,
     isSigned: panel.fieldConfig?.defaults.min === undefined,
+    isLog: custom?.scaleDistribution?.type === 'log',
     most: max ?? null,
     at: moments,
     lines: (isStacked ? stacked(lines) : lines).map(({ colour, values }) => {
@@ -667,31 +680,32 @@ async function draw(
 const recording = join(import.meta.dirname, '../recordings/shop.ndjson.gz');
 
 const noWatches = 'a recording has no watches';
-const allKnown = 'the recording has everything that judging needs';
-const noAgents = 'the rules are in the recording, so that no agent is asked';
-const noBackend = 'nobody is there to take traces';
+const allKnown = 'the recording has all inputs';
+const noAgents = 'the rules are in the recording, so no agent runs';
+const noBackend = 'no tracing backend runs';
 
 /** Panels that the recording leaves at 0 or without an answer, and why. */
 const silent: Readonly<Record<string, string>> = {
-  'overview: Cannot be judged': allKnown,
-  'overview: Why it cannot be judged': allKnown,
-  'overview: Resources not seen': noWatches,
-  'overview: Watches begun anew': noWatches,
-  'overview: Input that was not used': 'the recording is whole',
-  'overview: Differences read again': 'a recording cannot be asked again',
-  'lag: Journeys with a trace': noBackend,
-  'lag: Spans': noBackend,
-  'endpointslices: Services that ask for hints and have none': 'all that ask for hints have them',
-  'nodes: Why a node cannot be judged': allKnown,
-  'nodes: Agents': noAgents,
+  'overview: Unknown outputs': allKnown,
+  'overview: Firing alerts': 'no rule of an alert is evaluated',
+  'overview: Unknown verdicts by reason': allKnown,
+  'overview: Stale watches': noWatches,
+  'overview: Relists and reconnects per second': noWatches,
+  'overview: Dropped input per second': 'the recording is complete',
+  'overview: Confirmation reads per second': 'a recording cannot be read again',
+  'lag: Traced pod changes per second': noBackend,
+  'lag: Spans per second': noBackend,
+  'endpointslices: Services that request hints and have none': 'all that request hints have them',
+  'nodes: Unknown nodes by reason': allKnown,
+  'nodes: Nodes by state of their agent': noAgents,
   'nodes: Oldest report': noAgents,
-  'nodes: Frontends that diverge': noAgents,
-  'nodes: Visits to agents': noAgents,
-  'nodes: Bytes of their answers': noAgents,
-  'nodes: Rounds that failed': noAgents,
+  'nodes: Divergent Service ports': noAgents,
+  'nodes: Requests to agents per second': noAgents,
+  'nodes: Traffic from agents': noAgents,
+  'nodes: Failed rounds per second': noAgents,
   'nodes: CPU of the agents': noAgents,
   'nodes: Memory of the agents': noAgents,
-  'nodes: Rules that were read': noAgents,
+  'nodes: Size of the rules': noAgents,
 };
 
 const problems: string[] = [];

@@ -93,8 +93,6 @@ function copy(from: string, to: string): void {
   cpSync(from, to, { recursive: true, dereference: true });
 }
 
-const node = '/nodejs/bin/node';
-
 export interface Pod {
   readonly containerfile: 'Containerfile' | 'Containerfile.agent';
   readonly args: readonly string[];
@@ -111,7 +109,9 @@ export interface Pod {
  */
 export function startPod(folder: string, pod: Pod, space?: string): ChildProcess {
   const { copies, user, entrypoint } = imageOf(pod.containerfile);
-  for (const [from, to] of [['/usr/local/bin/node', node] as const, ...copies]) {
+  for (const [from, to] of copies) {
+    // The libraries of Node, which are below.
+    if (to === '/') continue;
     // What the stage before has built is there already.
     const built = from.startsWith('/src/') ? join(root, from.slice('/src/'.length)) : null;
     copy(built ?? process.execPath, join(folder, to));
@@ -328,13 +328,12 @@ const nameOf = ({ name, version }: Package): string => `${name} ${version}`;
 
 const readJson = (path: string): unknown => JSON.parse(readFileSync(path, 'utf8'));
 
-/** Folders of packages that a bundle has pieces of; uPlot is in it as text, by its banner. */
+/** Folders of packages that a bundle has pieces of. */
 function foldersIn(text: string): Set<string> {
   const pieces = text.matchAll(/^ *\/\/ (?:\S*?\/)??(node_modules\/\S+)$/gm);
   const folders = [...pieces].map(([, path = '']) =>
     path.replace(/^(.*node_modules\/(?:@[^/]+\/)?[^/]+).*$/, '$1'),
   );
-  if (text.includes('uPlot=function')) folders.push('node_modules/uplot');
   return new Set(folders);
 }
 

@@ -389,7 +389,7 @@ async function checkCallers(
 /** A ready server audits without findings; returns how many Services it has. */
 async function checkAudit(check: Check, base: string): Promise<number> {
   const services = await sampleOf(base, 'endpoint_auditor_services');
-  const conform = 'endpoint_auditor_outputs{output="endpointslices",verdict="conform"}';
+  const conform = 'endpoint_auditor_outputs{output="endpointslices",verdict="ok"}';
   const judged = await sampleOf(base, conform);
   check(`the server audits: ${services} Services`, judged > 0 ? null : `${judged} are conform`);
   const found = (await (await fetch(`${base}/api/v1/findings`)).json()) as {

@@ -1,8 +1,9 @@
 // What the tests of the outputs share: findings, and a state of the metrics, with defaults.
 
-import { createRequire } from 'node:module';
+import { join } from 'node:path';
 
 import fc from 'fast-check';
+import protobuf from 'protobufjs';
 
 import type { Finding } from '../../src/audit/finding/catalogue.ts';
 import type { Verdict } from '../../src/audit/finding/verdicts.ts';
@@ -11,7 +12,11 @@ import type { Journey, JourneyStage } from '../../src/audit/measure/journey.ts';
 import { createJourneys } from '../../src/audit/measure/journey.ts';
 import { createMeasurements, createServiceSums } from '../../src/audit/measure/measurements.ts';
 import { createLagHistory } from '../../src/audit/measure/sample-history.ts';
+import { unservedReasons } from '../../src/audit/service/unserved.ts';
+import type { ListedService } from '../../src/auditor/explanations.ts';
 import type { PageStatus } from '../../src/auditor/queries.ts';
+import { recordOf } from '../../src/model/collections.ts';
+import { newErrorCounts } from '../../src/model/connection.ts';
 import type { ExpositionFormat, MetricFamily } from '../../src/output/metrics/exposition.ts';
 import { createMetricsRenderer } from '../../src/output/metrics/metrics.ts';
 import type { ServiceNumbers } from '../../src/output/metrics/service-rows.ts';
@@ -28,8 +33,9 @@ import { noTracingCounts } from '../../src/output/traces/settings.ts';
 /** 2026-11-21T10:56:46Z */
 export const moment = Date.UTC(2026, 10, 21, 10, 56, 46) / 1000;
 
+/** A finding with one difference, unless `more` has others. */
 export function findingOf(more: Partial<Finding> = {}): Finding {
-  return {
+  const finding: Omit<Finding, 'differences'> & Partial<Finding> = {
     code: 'slice-endpoint-unexpected',
     severity: 'critical',
     difference: 'unexpected',
@@ -48,6 +54,9 @@ export function findingOf(more: Partial<Finding> = {}): Finding {
     resolvedAt: null,
     ...more,
   };
+  const { code, field, expected, actual, object } = finding;
+  const detail = { code, address: null, pod: null, field, expected, actual, object };
+  return { differences: [detail], ...finding };
 }
 
 const verdicts = (more: Partial<Record<Verdict, number>> = {}): Record<Verdict, number> => ({
@@ -62,6 +71,7 @@ const noWatches: MetricsState['watches'] = {
   inputs: new Map(),
   confirmations: { asked: 0, confirmed: 0, lagging: 0, failed: 0 },
   counters: new Map(),
+  errors: newErrorCounts(),
 };
 
 export function stateOf(more: Partial<MetricsState> = {}): MetricsState {
@@ -79,6 +89,7 @@ export function stateOf(more: Partial<MetricsState> = {}): MetricsState {
       foreign: 2,
       findings: [findingOf(), findingOf({ service: 'api', severity: 'info' })],
       pendingSince: { endpoints: moment - 12 },
+      unserved: recordOf(unservedReasons, () => 0),
     },
     ...createServiceSums(100),
     ...createMeasurements(),
@@ -142,6 +153,7 @@ export function numbersOf(more: Partial<ServiceNumbers> = {}): ServiceNumbers {
       verdicts: { endpoints: 'conform', endpointslices: 'conform', mirrored: null },
       reasons: { endpoints: null, endpointslices: null, mirrored: null },
       pendingSince: {},
+      unserved: null,
       hasPending: false,
       open: false,
     },
@@ -153,6 +165,17 @@ export function numbersOf(more: Partial<ServiceNumbers> = {}): ServiceNumbers {
     ...more,
   };
 }
+
+/** Such a Service in the list of all, without a finding. */
+export const listedOf = (more: Partial<ListedService> = {}): ListedService => ({
+  ...numbersOf(more),
+  health: {
+    verdict: 'conform',
+    severity: null,
+    findings: { critical: 0, warning: 0, info: 0 },
+    ...more.health,
+  },
+});
 
 /** A state in which all is well. */
 export function conformState(more: Partial<MetricsState> = {}): MetricsState {
@@ -169,6 +192,7 @@ export function conformState(more: Partial<MetricsState> = {}): MetricsState {
     foreign: 0,
     findings: [],
     pendingSince: {},
+    unserved: recordOf(unservedReasons, () => 0),
   };
   return stateOf({ summary, dropped: {}, ...more });
 }
@@ -179,11 +203,16 @@ export function statusOf(more: Partial<PageStatus> = {}): PageStatus {
     resolved: [],
     forgotten: 0,
     notReady: null,
+    lost: null,
+    hasBegun: true,
+    shownAt: moment,
     clusterNodes: null,
     source: 'shop.ndjson.gz',
     kubernetes: 'v1.36.3',
     revision: '1',
     lag: createLagHistory().series(),
+    cluster: null,
+    links: [],
     ...more,
   };
 }
@@ -199,6 +228,7 @@ export function reportOf(state: MetricsState, more: Partial<AuditReport> = {}): 
       kubernetes: 'v1.36.3',
       release: '1.36',
       releaseBy: 'version',
+      releaseEvidence: null,
       verified: true,
       unverified: [],
       from: moment - 300,
@@ -212,6 +242,7 @@ export function reportOf(state: MetricsState, more: Partial<AuditReport> = {}): 
     nodes: summary.nodes,
     unknown: summary.unknown,
     foreign: summary.foreign,
+    servicesWithoutEndpoints: [],
     dropped,
     problems: [],
     measures: summarizeMeasures(state, [['shop/web', state.fill]]),
@@ -510,29 +541,21 @@ interface Request {
   }[];
 }
 
-interface Definitions {
-  readonly opentelemetry: {
-    readonly proto: {
-      readonly collector: {
-        readonly trace: {
-          readonly v1: {
-            readonly ExportTraceServiceRequest: { decode(bytes: Uint8Array): Request };
-          };
-        };
-      };
-    };
-  };
-}
-
-const require = createRequire(import.meta.url);
-const definitions = require('otlp-protos/build/src/generated/root') as Definitions;
+/** The definitions of OpenTelemetry, v1.11.0 of their repository. */
+const definitions = new protobuf.Root();
+const folder = join(import.meta.dirname, '../protobuf');
+definitions.resolvePath = (_origin, target) => join(folder, target);
+definitions.loadSync('opentelemetry/proto/collector/trace/v1/trace_service.proto');
+const request = definitions.lookupType(
+  'opentelemetry.proto.collector.trace.v1.ExportTraceServiceRequest',
+);
 
 export const hex = (id: Uint8Array | undefined): string => Buffer.from(id ?? []).toString('hex');
 
 /** The scopes of a request, each with the attributes of its resource. */
 export function decodeTraces(bytes: Uint8Array) {
-  const { ExportTraceServiceRequest } = definitions.opentelemetry.proto.collector.trace.v1;
-  return ExportTraceServiceRequest.decode(bytes).resourceSpans.flatMap(({ resource, scopeSpans }) =>
+  const { resourceSpans } = request.decode(bytes) as unknown as Request;
+  return resourceSpans.flatMap(({ resource, scopeSpans }) =>
     scopeSpans.map(({ scope, spans }) => ({
       resource: resource.attributes,
       name: scope.name,

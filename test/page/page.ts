@@ -169,6 +169,15 @@ const paths = [
   '/nodes',
   '/nodes/node-c?port=shop/checkout:http',
   '/services/shop/nobody',
+  '/services/shop/checkout',
+  '/nodes/node-a',
+  '/search?q=check',
+  '/search?q=10.244.99.99',
+  '/pods/shop/none',
+  '/docs/README.md',
+  '/docs/findings.md',
+  '/docs/metrics.md',
+  '/docs/runbook.md',
 ];
 
 /** Lets axe-core look at a page as it is. */
@@ -195,14 +204,14 @@ async function watchLive(browser: Browser, url: string, complaints: string[]): P
       () => true,
       () => false,
     );
-  check('a finding comes to the open page', expected('it does not', seen));
+  check('a new finding appears on the open page', expected('it does not', seen));
   const state = await page.getAttribute('#live', 'data-state');
   const moved = `document.querySelector('#moment').textContent !== ${JSON.stringify(moment)}`;
   const goes = await page.waitForFunction(moved, undefined, { timeout: 10_000 }).then(
     () => true,
     () => false,
   );
-  check('the page is live, and its clock goes', [
+  check('the page is live, and its clock advances', [
     ...expected(`state ${String(state)}`, state === 'live'),
     ...expected('the clock stands', goes),
   ]);
@@ -211,7 +220,7 @@ async function watchLive(browser: Browser, url: string, complaints: string[]): P
   await page.waitForTimeout(3000);
   const kept = await page.evaluate('document.activeElement.textContent');
   check(
-    'what has the focus keeps it while the page goes on',
+    'an element keeps the focus while the page changes',
     expected(`${String(focused)} became ${String(kept)}`, focused === kept),
   );
   await page.context().close();
@@ -242,23 +251,52 @@ async function useKeyboard(browser: Browser, url: string, complaints: string[]):
   await page.context().close();
 }
 
+async function copyFinding(browser: Browser, url: string, complaints: string[]): Promise<void> {
+  const page = await openPage(browser, complaints);
+  await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+  await page.goto(`${url}/findings?q=10.244.99.99`);
+  await page.click('.finding .copy');
+  const text = String(await page.evaluate('navigator.clipboard.readText()'));
+  const lines = text.split('\n');
+  check('a finding is copied as text with its address', [
+    ...expected(text, (lines[0] ?? '').includes('payments/ledger')),
+    ...expected(text, text.includes('10.244.99.99')),
+    ...expected(text, lines.at(-1) === `${url}/services/payments/ledger`),
+  ]);
+  await page.context().close();
+}
+
+async function searchAll(browser: Browser, url: string, complaints: string[]): Promise<void> {
+  const page = await openPage(browser, complaints);
+  await page.goto(`${url}/`);
+  await page.fill('header input[type=search]', 'payments/ledger');
+  await page.keyboard.press('Enter');
+  await page.waitForURL('**/services/payments/ledger');
+  check('the search of the header leads to a Service', []);
+  await page.context().close();
+}
+
 async function readWithoutScript(browser: Browser, url: string): Promise<void> {
   const page = await openPage(browser, [], { javaScriptEnabled: false });
   const problems: string[] = [];
   for (const [path, text] of [
-    ['/', 'Standing findings'],
+    ['/', 'Open findings'],
+    ['/', 'class="line endpoints"'],
+    ['/search?q=ledger', '/services/payments/ledger'],
     ['/findings?q=ledger', '10.244.99.99'],
     ['/services/shop/search', 'it selects 6 pods'],
-    ['/nodes/node-c', 'What differs'],
+    ['/nodes/node-c', 'Open findings'],
+    ['/services?sort=slices', 'aria-sort="descending"'],
+    ['/docs/runbook.md', 'EndpointsNodeRulesBroken'],
   ] as const) {
     await page.goto(`${url}${path}`);
-    if (!(await page.content()).includes(text)) problems.push(`${path} does not say ${text}`);
+    if (!(await page.content()).includes(text)) problems.push(`${path} does not show ${text}`);
   }
   check('everything can be read without scripts', problems);
   await page.context().close();
 }
 
-const widths = [390, 820, 1280];
+const widths = [360, 820, 1280];
 
 async function lookAround(browser: Browser, url: string, complaints: string[]): Promise<void> {
   const [bad, wide]: [string[], string[]] = [[], []];
@@ -270,8 +308,8 @@ async function lookAround(browser: Browser, url: string, complaints: string[]): 
         const own = complaints.length;
         await page.goto(`${url}${path}`);
         await page.waitForSelector('#live:not([data-state=""])');
-        // That there is no such page is what is asked for.
-        if (path.endsWith('nobody')) complaints.length = own;
+        // These pages do not exist.
+        if (/nobody|none$/.test(path)) complaints.length = own;
         const over = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
         if (Number(over) > 0) wide.push(`${path} at ${String(width)}: ${String(over)} too wide`);
         bad.push(...(await violations(page)));
@@ -286,12 +324,12 @@ async function lookAround(browser: Browser, url: string, complaints: string[]): 
 
 const pictured: Readonly<Record<string, string>> = {
   '/': 'overview',
-  '/services/payments/ledger': 'service',
+  '/services/shop/checkout': 'service',
   '/nodes/node-c?port=shop/checkout:http': 'node',
 };
 
 /** Those that the documents show; the others are to be looked at, and go to a folder for that. */
-const kept = ['overview-1280-light', 'overview-1280-dark', 'overview-390-dark'];
+const kept = ['overview-1280-light', 'overview-1280-dark', 'overview-360-dark'];
 kept.push('service-1280-light', 'node-820-dark');
 
 async function takePicture(page: Page, path: string, width: number, theme: string): Promise<void> {
@@ -310,7 +348,7 @@ pre{font:14px/1.45 "DejaVu Sans Mono",monospace;margin:0;white-space:pre-wrap}b{
 /** What a terminal shows, as a picture. */
 async function pictureTerminal(browser: Browser): Promise<void> {
   const words = ['explain', 'service/fraud-metrics', '-n', 'payments'];
-  const args = [...words, '--recording', 'test/recordings/shop.ndjson.gz'];
+  const args = [...words, '--input', 'test/recordings/shop.ndjson.gz'];
   const { stdout } = spawnSync(process.execPath, ['src/main.ts', ...args]);
   const page = await openPage(browser, [], { viewport: { width: 1080, height: 100 } });
   const [answer = ''] = stdout.toString().split('\nHistory');
@@ -323,20 +361,22 @@ async function pictureTerminal(browser: Browser): Promise<void> {
 }
 
 async function loseServer(browser: Browser): Promise<void> {
-  const server = await serve('--recording', '--speed', 'max');
+  const server = await serve('--demo', '--speed', 'max');
   const page = await openPage(browser, []);
   await page.goto(`${server.url}/`);
   await page.waitForSelector('#live[data-state=live], #live[data-state=still]');
   server.stop();
-  await page.waitForSelector('#lost:has-text("The connection is lost")', { timeout: 20_000 });
-  check('a lost connection is said', []);
+  await page.waitForSelector('#lost:has-text("Cannot reach endpoint-auditor")', {
+    timeout: 20_000,
+  });
+  check('the page reports a lost connection', []);
   await page.context().close();
 }
 
 async function readHostile(browser: Browser): Promise<void> {
   const complaints: string[] = [];
   const { file, name } = recordHostile();
-  const server = await serve('--recording', file, '--speed', 'max', '--settle', '1s');
+  const server = await serve('--input', file, '--speed', 'max', '--settle', '1s');
   const page = await openPage(browser, complaints);
   const problems: string[] = [];
   for (const path of [
@@ -398,7 +438,7 @@ async function showFleet(browser: Browser, complaints: string[]): Promise<void> 
 
 const browser = await startBrowser();
 const complaints: string[] = [];
-const server = await serve('--recording', '--speed', '20');
+const server = await serve('--demo', '--speed', '20', '--cluster-name', 'demo');
 try {
   await watchLive(browser, server.url, complaints);
   await readHostile(browser);
@@ -409,6 +449,8 @@ try {
   await page.waitForSelector('#live[data-state=still]', { timeout: 60_000 });
   await page.context().close();
   await useKeyboard(browser, server.url, complaints);
+  await copyFinding(browser, server.url, complaints);
+  await searchAll(browser, server.url, complaints);
   await readWithoutScript(browser, server.url);
   await lookAround(browser, server.url, complaints);
   if (process.argv.includes('--pictures')) await pictureTerminal(browser);

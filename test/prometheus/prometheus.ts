@@ -41,7 +41,7 @@ const silent: Readonly<Record<string, string>> = {
   endpoint_auditor_dropped_total: 'the recording is whole',
   endpoint_auditor_over_capacity_objects: 'no Service has more than a thousand endpoints',
   endpoint_auditor_duplicate_endpoints: 'the controllers listed no endpoint twice',
-  endpoint_auditor_services_unhinted: 'every Service that asks for hints has them',
+  endpoint_auditor_services_without_hints: 'every Service that asks for hints has them',
   endpoint_auditor_watch_state: notLive,
   endpoint_auditor_watch_unseen_seconds: notLive,
   endpoint_auditor_confirm_reads_total: 'a recording cannot be asked again',
@@ -53,15 +53,15 @@ const silent: Readonly<Record<string, string>> = {
   endpoint_auditor_watch_bytes_total: notLive,
   endpoint_auditor_node_agents: noAgents,
   endpoint_auditor_node_report_oldest_seconds: noAgents,
-  endpoint_auditor_node_frontends_divergent: noAgents,
-  endpoint_auditor_agent_visits_total: noAgents,
+  endpoint_auditor_node_service_ports_divergent: noAgents,
+  endpoint_auditor_agent_requests_total: noAgents,
   endpoint_auditor_agent_bytes_total: noAgents,
 };
 
 /** What is pending for a moment may be so between two scrapes. */
 const passing: ReadonlySet<string> = new Set([
   'endpoint_auditor_pending_oldest_seconds',
-  'endpoint_auditor_journeys_open',
+  'endpoint_auditor_pod_changes_open',
   'endpoint_auditor_service_pending_since_timestamp_seconds',
 ]);
 
@@ -103,8 +103,8 @@ async function replaying(
   const child = started(
     process.execPath,
     [
-      ...['src/main.ts', 'serve', '--recording', '--listen', '127.0.0.1:0', '--speed', speed],
-      ...['--metrics.per-service', 'all', '--metrics.max-services', String(shownServices)],
+      ...['src/main.ts', 'serve', '--demo', '--listen', '127.0.0.1:0', '--speed', speed],
+      ...['--metrics-per-service', 'all', '--metrics-max-services', String(shownServices)],
     ],
     'pipe',
     { OTEL_EXPORTER_OTLP_ENDPOINT: backend, OTEL_BSP_SCHEDULE_DELAY: '500' },

@@ -163,10 +163,12 @@ const agentMetrics = [...agentSource.matchAll(/\['(\w+)', '(?:counter|gauge)'/g)
   ([, name = '']) => `endpoint_auditor_agent_${name}`,
 );
 
-/** Labels by the name of every series that servers and agents show. */
+const current = families.filter(({ help }) => !help.startsWith('Deprecated'));
+
+/** Labels by the name of every series of servers and agents, without deprecated names. */
 export const exposed: ReadonlyMap<string, Labels> = new Map([
   ...agentMetrics.map((name): [string, Labels] => [name, attached]),
-  ...families.flatMap((family): [string, Labels][] => {
+  ...current.flatMap((family): [string, Labels][] => {
     const labels = { ...attached, ...family.labels };
     if (family.type !== 'histogram') return [[family.name, labels]];
     // The second form is OpenMetrics', which Prometheus 3 makes of the first.

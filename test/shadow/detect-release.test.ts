@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 
 import { label, manager } from '../../src/model/objects.ts';
 import { assumedRelease, chooseRelease, detectRelease } from '../../src/shadow/detect-release.ts';
-import { newestRelease, oldestRelease, releaseOf } from '../../src/shadow/release.ts';
+import { nameOf, newestRelease, oldestRelease, releaseOf } from '../../src/shadow/release.ts';
 import { endpoints, service, storeOf } from '../build.ts';
 
 const labelled = endpoints({ labels: { [label.endpointsManagedBy]: manager.endpoints } });
@@ -45,6 +45,19 @@ describe('detectRelease', () => {
     const { release, by } = detectRelease(storeOf(objects).listers, kubelet);
     expect(`${String(release.minor)} ${by}`).toBe(want);
   });
+});
+
+test('the evidence names the releases that it allows', () => {
+  const evidence = (objects: Parameters<typeof storeOf>[0], kubelet: number | null) =>
+    detectRelease(storeOf(objects).listers, kubelet).evidence;
+  const last = nameOf(newestRelease);
+  expect(evidence([], 33)).toBe(`kubelets 1.33 allow 1.33-${last}`);
+  expect(evidence([], newest)).toBe(`kubelets ${last} allow ${last}`);
+  expect(evidence([service(), plain], 30)).toBe(
+    'kubelets 1.30 and labels of Endpoints allow 1.30-1.32',
+  );
+  expect(evidence([service(), labelled], null)).toBe(`labels of Endpoints allow 1.33-${last}`);
+  expect(evidence([], null)).toBeNull();
 });
 
 describe('chooseRelease', () => {

@@ -131,6 +131,7 @@ export function viewOf(cluster: Cluster, changed: Resource | null = null, before
     grouped(endpointslices.values(), servicesNamedBy);
   const listers: Listers = {
     knows: (resource) => complete.has(resource),
+    omits: () => false,
     services,
     endpoints,
     nodes,

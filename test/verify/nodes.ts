@@ -331,7 +331,7 @@ function expect(
   }
   for (const finding of desired) {
     const { id, namespace, service, since } = finding;
-    const item = open.get(id)?.item ?? pendingItem(name, finding);
+    const item = open.get(id)?.item ?? pendingItem(name, finding, { podsAt: () => [] });
     open.set(id, { item: Object.assign(item, { since, severity: finding.severity }), finding });
     if (parts.has(id)) continue;
     const text = textOf({ namespace, service, code: finding.difference.code });

@@ -3,8 +3,8 @@
 {{- $of := .Values.auditor -}}
 - --settle={{ $of.settle }}
 - --max-endpoints-per-slice={{ int $of.maxEndpointsPerSlice }}
-- --metrics.per-service={{ $of.metrics.perService }}
-- --metrics.max-services={{ int $of.metrics.maxServices }}
+- --metrics-per-service={{ $of.metrics.perService }}
+- --metrics-max-services={{ int $of.metrics.maxServices }}
 {{- with $of.kubernetesVersion }}
 - --kubernetes-version={{ . }}
 {{- end }}

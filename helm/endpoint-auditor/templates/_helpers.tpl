@@ -47,16 +47,13 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- end -}}
 
 {{- /*
-Takes a list: the root and the values of an image. No image is published, so without a registry it
-can only be one that is on the node.
+Takes a list: the root and the values of an image. Without a registry, the container runtime uses its
+default one, or an image that is on the node.
 */ -}}
 {{- define "endpoint-auditor.image" -}}
 {{- $root := index . 0 -}}
 {{- $image := index . 1 -}}
 {{- $registry := coalesce $image.registry $root.Values.global.imageRegistry $root.Values.image.registry -}}
-{{- if not (or $registry (eq $image.pullPolicy "Never")) -}}
-{{- fail "image.registry is needed: no image is published, so build it and name the registry that you push it to (or image.pullPolicy=Never for an image that is on the nodes)" -}}
-{{- end -}}
 {{- with $registry }}{{ . }}/{{ end -}}
 {{ $image.repository -}}
 {{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ default (printf "v%s" $root.Chart.AppVersion) $image.tag }}{{ end -}}

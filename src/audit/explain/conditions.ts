@@ -96,15 +96,15 @@ function checkType({ service: { type } }: PodAndService): Result {
   if (type !== 'ExternalName') return pass(`the Service is of type ${type}`);
   return fail(
     'the Service is of type ExternalName: it is an alias in DNS and has no endpoints',
-    'make it a Service of type ClusterIP',
+    'change the type of the Service to ClusterIP',
   );
 }
 
 function checkSelector({ service: { selector }, pod }: PodAndService): Result {
-  if (hasSelector(selector)) return pass(`it selects pods by ${selectorText(selector)}`);
+  if (hasSelector(selector)) return pass(`the Service selects pods with ${selectorText(selector)}`);
   return fail(
-    'the Service has no selector: no pod is in it unless somebody else writes so',
-    `give the Service a selector, such as ${selectorText(selectorFor(pod))}`,
+    'the Service has no selector, so the controllers add no pod to it',
+    `add a selector to the Service, such as ${selectorText(selectorFor(pod))}`,
   );
 }
 
@@ -120,30 +120,32 @@ function checkNamespace({ service: { namespace }, pod }: PodAndService): Result 
 function checkPhase({ pod }: PodAndService): Result {
   if (!pod.terminal) return pass('the pod has not finished');
   return fail(
-    'the pod has finished (phase Succeeded or Failed): nothing runs at its address any more',
-    'delete the pod, so that a new one takes its place: a finished one never runs again',
+    'the pod has finished (phase Succeeded or Failed), so nothing runs at its address',
+    'create a new pod: a finished one never runs again',
   );
 }
 
-const published = 'but not ready addresses are published';
+const published = 'but the Service publishes pods that are not ready';
 
 function checkDeletion({ service, pod }: PodAndService): Result {
-  if (!pod.deleting) return pass('it is not being deleted');
-  if (service.publishNotReadyAddresses) return pass(`it is being deleted, ${published}`);
+  if (!pod.deleting) return pass('the pod is not terminating');
+  if (service.publishNotReadyAddresses) return pass(`the pod is terminating, ${published}`);
   return fail(
-    'it is being deleted: Endpoints drop it at once, EndpointSlices show it terminating',
-    'none: a deletion cannot be taken back; the pod that replaces it will be listed',
+    'the pod is terminating: Endpoints leave it out, EndpointSlices list it as terminating',
+    'wait for the pod that replaces it: a deletion cannot be undone',
     everywhere(service, 'not-ready', 'absent'),
   );
 }
 
+const describePod = ({ namespace, name }: Pod): string =>
+  `kubectl -n ${namespace} describe pod ${name}`;
+
 function checkReadiness({ service, pod }: PodAndService): Result {
   if (pod.ready) return pass('its condition Ready is True');
-  if (service.publishNotReadyAddresses) return pass(`it is not ready, ${published}`);
+  if (service.publishNotReadyAddresses) return pass(`the pod is not ready, ${published}`);
   return fail(
-    'condition Ready is not True, so no traffic is to come',
-    'make the pod ready: kubectl describe pod names the readiness probe or readiness gate that ' +
-      'fails',
+    'its condition Ready is not True, so it must not receive traffic',
+    `make the pod ready: ${describePod(pod)} shows the readiness probe or gate that fails`,
     everywhere(service, 'not-ready'),
   );
 }
@@ -160,21 +162,22 @@ function selectorFor({ name, labels }: Pod): Record<string, string> {
 function checkLabels({ service: { selector }, pod }: PodAndService): Result[] {
   if (!hasSelector(selector)) return [];
   const missed = missedPairs(selector, pod.labels);
-  if (missed.length === 0) return [pass('the pod has all labels that it selects by')];
+  if (missed.length === 0) return [pass('the pod has every label of the selector')];
   const field = `metadata.labels ${missed.map(({ key }) => key).join(', ')}`;
   const text = missed.map(missedLabelText).join('; ');
-  const where = '(in its template, if it has one)';
-  const change = `label the pod ${wantedLabels(missed)} ${where}, or change the selector`;
+  const where = 'in its pod template, if it has one';
+  const change = `label the pod ${wantedLabels(missed)} (${where}), or change the selector`;
   return [{ field, text, change }];
 }
 
-function checkAddress({ pod: { ips, node } }: PodAndService): Result {
-  if (ips.length > 0) return pass(`its addresses are ${ips.join(', ')}`);
+function checkAddress({ pod }: PodAndService): Result {
+  const { ips, node } = pod;
+  if (ips.length > 0) return pass(`its IP addresses are ${ips.join(', ')}`);
   const [why, wait] =
     node === ''
-      ? ['it is not bound to a Node yet', 'let the scheduler bind the pod']
-      : [`the kubelet of ${node} has reported none yet`, 'let the pod start'];
-  return fail(`the pod has no address: ${why}`, `${wait}; its events say what keeps it`);
+      ? ['it is not scheduled to a Node yet', 'wait for the scheduler']
+      : [`the kubelet of ${node} has reported none yet`, 'wait for the pod to start'];
+  return fail(`the pod has no address: ${why}`, `${wait}; ${describePod(pod)} shows its events`);
 }
 
 function checkFamilies({ service, pod }: PodAndService): Result[] {
@@ -186,16 +189,16 @@ function checkFamilies({ service, pod }: PodAndService): Result[] {
     const source = isPrimary ? `${endpointsController} podToEndpointAddressForService` : addresses;
     const ip = pod.ips.find((text) => parseIP(text)?.family === family);
     if (ip !== undefined) {
-      const which = service.ipFamilies.length > 1 ? `, one of the Service's families` : '';
+      const which = service.ipFamilies.length > 1 ? `, an IP family of the Service` : '';
       return { source, text: `${ip} is ${family}${which}` };
     }
     const effects = new Map<ListingPlace, EntryState>();
     if (isPrimary) effects.set('endpoints', 'absent');
     if (types.includes(family)) effects.set(family, 'absent');
-    const wanted = service.ipFamilies.join(', ') || 'both families';
+    const wanted = service.ipFamilies.join(', ') || 'IPv4 and IPv6';
     const has = `the pod has no ${family} address (it has ${pod.ips.join(', ')})`;
-    const change = `give the pod an ${family} address, or drop ${family} from the Service`;
-    return { source, text: `${has}, the Service wants ${wanted}`, effects, change };
+    const change = `give the pod an ${family} address, or remove ${family} from the Service`;
+    return { source, text: `${has}, the Service needs ${wanted}`, effects, change };
   });
 }
 
@@ -203,19 +206,20 @@ function checkNode({ service, pod, node }: PodAndService): Result {
   const isBound = pod.node !== '';
   const name = isBound ? `Node ${pod.node}` : 'the Node';
   if (node === undefined) {
-    const text = `whether ${name} exists is not known: the input has no Nodes`;
+    const text = `it is unknown whether ${name} exists: the input has no Nodes`;
     return { text, mark: 'unknown' };
   }
   if (node !== null) return pass(`${name} exists${node.zone && `, in zone ${node.zone}`}`);
-  const missing = isBound ? `${name} does not exist` : 'it is bound to no Node';
-  if (!isStranded(service, node)) return pass(`${missing}, ${published} all the same`);
+  const missing = isBound ? `${name} does not exist` : 'the pod is not scheduled to a Node';
+  if (!isStranded(service, node)) return pass(`${missing}, ${published}`);
   const isFrozen = !isBound && pod.ips.length > 0;
-  const end = isFrozen ? '; Endpoints with it are refused by the API server, so they freeze' : '';
+  const refused = '; the API server refuses Endpoints with it, so they stay as they are';
+  const end = isFrozen ? refused : '';
   return fail(
-    `${missing}: EndpointSlices leave it out, and the controller tries again and again${end}`,
+    `${missing}: the controller leaves the pod out of EndpointSlices and retries${end}`,
     isBound
-      ? `bring ${name} back, or delete the pod`
-      : 'let the scheduler bind the pod, or delete it',
+      ? `create ${name} again, or move the pod to another Node`
+      : 'wait for the scheduler to assign the pod to a Node',
     new Map(addressTypesOf(service).map((type) => [type, 'absent'])),
   );
 }
@@ -223,10 +227,10 @@ function checkNode({ service, pod, node }: PodAndService): Result {
 function checkPortless({ service }: PodAndService): Result[] {
   if (service.ports.length > 0) return [];
   if (service.clusterIP === 'None') {
-    return [pass('the Service is headless and has no ports: addresses are enough')];
+    return [pass('the Service is headless and needs no ports')];
   }
   const effects = everywhere(service, 'no-ports', 'absent');
-  return [fail('the Service has no ports', 'give the Service a port', effects)];
+  return [fail('the Service has no ports', 'add a port to the Service', effects)];
 }
 
 function checkPorts({ service, pod }: PodAndService, release: Release): Result[] {
@@ -256,24 +260,24 @@ function portResult(pod: Pod, ports: readonly ServicePort[], effects: EntryState
   if (effects.size === 0) {
     const to =
       typeof target === 'number'
-        ? `${target} of the pod, a number that is taken unchecked`
-        : `${String(named[0]?.port)}, which a container names ${target}`;
+        ? `${target} of the pod (a number, which no controller checks)`
+        : `${String(named[0]?.port)}, the container port ${target}`;
     return pass(`port ${which} goes to ${to}`);
   }
   const other = pod.ports.find((port) => port.name === target && port.protocol !== protocol);
   const names = [...new Set(pod.ports.map(({ name }) => name))].join(', ');
-  const list = names === '' ? 'no ports are named at all' : `ports named: ${names}`;
+  const list = names === '' ? 'no container port has a name' : `named ports: ${names}`;
   const missing =
     other !== undefined
-      ? `a container names a port ${target} for ${other.protocol}, not for ${protocol}`
-      : `no container names a port ${target}; ${list}`;
+      ? `container port ${target} is ${other.protocol}, not ${protocol}`
+      : `no container has a port named ${target}; ${list}`;
   const sidecar = named.some((port) => port.sidecar)
-    ? ', but for a restartable init container, which this release does not look at everywhere'
+    ? '; only a sidecar container has it, which this release does not use everywhere'
     : '';
   const others = [...new Set(usable.map(({ name }) => name))];
   const near = others.find((name) => isNear(name, String(target)));
   const meant = near ?? (others.length === 1 ? others[0] : undefined);
-  const change = `name a container port ${target} (${protocol}) in the pod template`;
+  const change = `name a ${protocol} container port ${target} in the pod template`;
   const isOther = meant !== undefined && meant !== target;
   const end = isOther ? `, or set targetPort of port ${which} to ${meant}` : '';
   return fail(`port ${which}: ${missing}${sidecar}`, change + end, effects);

@@ -2,9 +2,10 @@
 
 import { bySeverity, catalogue, type Finding, type Severity } from '../finding/catalogue.ts';
 import { causes } from '../finding/causes.ts';
+import { worstSeverity } from '../finding/verdicts.ts';
 import type { ObjectChange } from '../service/object-changes.ts';
 import type { ServiceDifference } from '../service/reconcile.ts';
-import { counted, firstReasons, note, type Reason, reason, worstSeverity } from './explanation.ts';
+import { counted, firstReasons, note, type Reason, reason } from './explanation.ts';
 
 /** Differences worst first, then oldest first. */
 export const worstItemsFirst = (items: readonly ServiceDifference[]): ServiceDifference[] =>
@@ -14,13 +15,71 @@ export const worstItemsFirst = (items: readonly ServiceDifference[]): ServiceDif
 export const severityOf = (items: readonly ServiceDifference[]): Severity | null =>
   worstSeverity(items.map(({ openedAt, severity }) => (openedAt === null ? null : severity)));
 
-/** One reason for each group of differences with equal code, object and cause, worst first. */
-export function itemReasons(items: readonly ServiceDifference[]): Reason[] {
+/** The differences in groups of equal code, object and cause, worst first. */
+function groupItems(items: readonly ServiceDifference[]): ServiceDifference[][] {
   const groups = Map.groupBy(worstItemsFirst(items), ({ difference, cause, proven, openedAt }) =>
     [difference.code, cause, proven, openedAt === null, difference.object].join(' '),
   );
+  return [...groups.values()];
+}
+
+/** One reason for each group of differences, worst first. */
+export function itemReasons(items: readonly ServiceDifference[]): Reason[] {
   const countText = (rest: number): string => `${counted(rest, 'more kind')} of difference`;
-  return firstReasons([...groups.values()], 5, groupReasons, countText);
+  return firstReasons(groupItems(items), 5, groupReasons, countText);
+}
+
+type Problem = Readonly<ReturnType<typeof problem>>;
+
+const problem = (severity: Severity, isOpen: boolean, since: number, reasons: Reason[]) => ({
+  severity,
+  isOpen,
+  since,
+  reasons,
+});
+
+/** Groups of differences, and findings of nodes: findings before pending ones, worst first. */
+export const problemsOf = (
+  items: readonly ServiceDifference[],
+  onNodes: readonly Finding[],
+): Problem[] =>
+  [
+    ...groupItems(items).map((group) => {
+      const since = Math.min(...group.map((item) => item.since));
+      const { severity = 'info', openedAt = null } = group[0] ?? {};
+      return problem(severity, openedAt !== null, since, groupReasons(group));
+    }),
+    ...onNodes.map((finding) =>
+      problem(finding.severity, true, finding.since, [nodeFindingReason(finding, true)]),
+    ),
+  ].sort((a, b) => Number(b.isOpen) - Number(a.isOpen) || bySeverity(a, b) || a.since - b.since);
+
+/** The reasons of problems with numbers: `1. critical: …`. */
+export const numberedReasons = (problems: readonly Problem[]): Reason[] =>
+  firstReasons(
+    [...problems.entries()],
+    10,
+    ([index, { severity, reasons }]) =>
+      reasons.map((found): Reason => {
+        const mark = severity === 'info' ? 'note' : 'no';
+        return { ...found, mark, text: `${index + 1}. ${severity}: ${found.text}` };
+      }),
+    (rest) => counted(rest, 'more finding'),
+  );
+
+/** `withSides`: what is expected and found, which traced packets show too. */
+export function nodeFindingReason(finding: Finding, withSides: boolean): Reason {
+  const { code, node, service, object, since } = finding;
+  const { title, meaning, remedy, upstream } = catalogue[code];
+  const start = `Node ${node ?? ''}`;
+  const ports = object.replace(`${start}: `, '');
+  const parts = [
+    note(meaning),
+    ...(service === '' ? [note(`it concerns the Service ports ${ports}`)] : []),
+    ...(withSides ? sideNotes(finding) : []),
+  ];
+  const details = { object: start, field: 'rules', source: upstream, change: remedy, since, parts };
+  return reason('no', `${title} (${code}, Node ${node ?? ''})`, details);
 }
 
 function groupReasons(items: readonly ServiceDifference[]): Reason[] {
@@ -39,7 +98,7 @@ function groupReasons(items: readonly ServiceDifference[]): Reason[] {
     const text = `${proven ? 'cause' : 'likely cause'}: ${causes[cause].title} (${cause})`;
     parts.push(note(text, { source: causes[cause].upstream }));
   }
-  const hope = output === 'input' ? 'too new to be a finding' : 'it may be on its way';
+  const hope = output === 'input' ? 'not yet a finding' : 'the controller may still write it';
   const pending = openedAt === null ? `, pending: ${hope}` : '';
   const since = Math.min(...items.map((item) => item.since));
   const change = itemChange(first);
@@ -64,10 +123,10 @@ function changeNote(changed: ObjectChange): Reason {
   });
 }
 
-export const itemChange = ({ difference: { object, code }, cause }: ServiceDifference): string =>
-  `${object}: ${cause === null ? catalogue[code].remedy : causes[cause].cure}`;
+export const itemChange = ({ difference: { code }, cause }: ServiceDifference): string =>
+  cause === null ? catalogue[code].remedy : causes[cause].remedy;
 
-export const sideNotes = ({ expected, actual }: Pick<Finding, 'expected' | 'actual'>): Reason[] => [
+const sideNotes = ({ expected, actual }: Pick<Finding, 'expected' | 'actual'>): Reason[] => [
   ...(expected === null ? [] : [note(`expected: ${expected}`)]),
   note(`found: ${actual ?? 'nothing'}`),
 ];
@@ -75,7 +134,7 @@ export const sideNotes = ({ expected, actual }: Pick<Finding, 'expected' | 'actu
 /** A difference in one clause, with its cause if it has one. */
 export function itemText({ difference, cause, proven }: ServiceDifference): string {
   const { code, expected, actual } = difference;
-  const got = actual ?? `missing is ${expected ?? 'all of it'}`;
+  const got = actual ?? `missing: ${expected ?? 'the whole object'}`;
   const why =
     cause === null ? '' : `. ${proven ? 'Cause' : 'Likely cause'}: ${causes[cause].title}`;
   return `${catalogue[code].title}: ${got}${why}`;

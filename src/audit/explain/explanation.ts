@@ -2,9 +2,10 @@
 // field that decide it, the upstream code that reads them, and the smallest change that helps.
 
 import type { Key, ServicePort } from '../../model/objects.ts';
-import { severities, type Severity } from '../finding/catalogue.ts';
-import type { Verdict } from '../finding/verdicts.ts';
+import type { Severity } from '../finding/catalogue.ts';
+import { type Verdict, worstSeverity, worstVerdict } from '../finding/verdicts.ts';
 import type { ObjectChange } from '../service/object-changes.ts';
+import type { UnservedReason } from '../service/unserved.ts';
 
 /** The object of an explanation; a null port means all ports. */
 export type ExplainTarget = Readonly<
@@ -24,12 +25,36 @@ export interface Explanation {
   readonly verdict: Verdict | null;
   /** The worst severity of the findings concerned; null if there is none. */
   readonly severity: Severity | null;
+  /** Why the Service cannot receive traffic; null if it can, or for another target. */
+  readonly withoutEndpoints: UnservedReason | null;
   readonly answer: string;
   readonly change: string | null;
   readonly reasons: readonly Reason[];
 }
 
-export type ExplanationBody = Omit<Explanation, 'subject' | 'found'>;
+/** Without a reason, another target than a Service is explained. */
+export type ExplainResult = Omit<Explanation, 'subject' | 'withoutEndpoints'> &
+  Partial<Pick<Explanation, 'withoutEndpoints'>>;
+
+export type ExplanationBody = Omit<ExplainResult, 'found'>;
+
+/** The result for an object that neither exists nor is mentioned by another one. */
+export const notFound = (answer: string, reasons: readonly Reason[] = []): ExplainResult => ({
+  found: false,
+  verdict: null,
+  severity: null,
+  answer,
+  change: null,
+  reasons,
+});
+
+/** The worst verdict and severity; each is null without any. */
+export const worstOf = (
+  results: readonly Readonly<Pick<Explanation, 'verdict' | 'severity'>>[],
+) => ({
+  verdict: worstVerdict(results.flatMap(({ verdict }) => verdict ?? [])),
+  severity: worstSeverity(results.map(({ severity }) => severity)),
+});
 
 /** yes: as traffic needs it; no: not so; note: worth knowing, decides nothing. */
 export type ReasonMark = 'yes' | 'no' | 'unknown' | 'note';
@@ -75,15 +100,6 @@ export const firstChange = (reasons: readonly Reason[]): string | null =>
 
 export const markOf = (verdict: Verdict): ReasonMark =>
   verdict === 'conform' ? 'yes' : verdict === 'unknown' ? 'unknown' : 'no';
-
-const worstFirst: readonly Verdict[] = ['different', 'unknown', 'pending', 'conform'];
-
-/** The worst verdict; null without any. */
-export const worstVerdict = (verdicts: readonly Verdict[]): Verdict | null =>
-  worstFirst.find((verdict) => verdicts.includes(verdict)) ?? null;
-
-export const worstSeverity = (found: readonly (Severity | null)[]): Severity | null =>
-  severities.find((severity) => found.includes(severity)) ?? null;
 
 /** `1 pod`, `2 pods`. */
 export const counted = (count: number, noun: string, plural = `${noun}s`): string =>

@@ -8,8 +8,8 @@ import type { ServiceAuditor } from '../service/auditor.ts';
 import { type AuditContext, nodeOf } from '../service/cache.ts';
 import { serviceOutputs, type VerdictInput, verdictOf } from '../service/verdict.ts';
 import { expectedStates, placeName, stateWords } from './conditions.ts';
-import { podPhase } from './explain.ts';
 import type { ExplainTarget } from './explanation.ts';
+import { podPhase } from './pod.ts';
 import { entriesOfPod, observedState, servicesListing } from './pod-in-service.ts';
 import { outputNames } from './service.ts';
 
@@ -68,7 +68,8 @@ export function createTargetHistory(target: HistoryTarget) {
         if (text !== before.text) add(what, before.text, text, since === null ? null : at - since);
       }
       const isService = target.kind === 'service';
-      const after = isService ? 'nothing to judge' : 'the Service is gone, or selects it no more';
+      const gone = 'the Service does not exist, or no longer selects it';
+      const after = isService ? 'nothing to compare' : gone;
       for (const [what, { text }] of previous) if (!last.has(what)) add(what, text, after);
     },
   };

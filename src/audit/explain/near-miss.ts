@@ -10,7 +10,7 @@ export type MissedPair = ReturnType<typeof missedPairs>[number];
 /** `label app is "thumb", the selector wants "thumbnail"`. */
 export function missedLabelText({ key, want, got, nearKey }: MissedPair): string {
   if (got !== null) return `label ${key} is "${got}", the selector wants "${want}"`;
-  const meant = nearKey === null ? '' : ` (but one of key ${nearKey})`;
+  const meant = nearKey === null ? '' : ` (but there is a label ${nearKey})`;
   return `there is no label ${key}${meant}, the selector wants ${key}="${want}"`;
 }
 

@@ -1,26 +1,26 @@
-// Explains what kube-proxy must do on a node with packets to a Service, and what the rules do.
-// Without rules, it explains what kube-proxy with default flags must do.
+// Explains what kube-proxy should do on a node with packets to a Service, and what the rules do.
+// Without rules, it explains what kube-proxy with default flags should do.
 
 import { canonicalIP, ipOf, joinHostPort } from '../../model/ip.ts';
 import type { Key, Listers, Service } from '../../model/objects.ts';
 import { defaultProxyConfig } from '../../model/proxy-config.ts';
 import { expectedForwarding, slicesByService } from '../../shadow/forwarding.ts';
 import { bySeverity, catalogue, type Finding } from '../finding/catalogue.ts';
-import { unknownText } from '../finding/verdicts.ts';
+import { unknownText, verdictWords, worstVerdict } from '../finding/verdicts.ts';
 import type { PacketTrace } from '../node/audit-node.ts';
 import { expectedText } from '../node/compare-packet.ts';
 import type { NodeVerdict } from '../node/node-state.ts';
 import { probeSender, probesOf } from '../node/probes.ts';
 import type { ServiceAuditor } from '../service/auditor.ts';
 import type { VerdictInput } from '../service/verdict.ts';
-import { sideNotes } from './differences.ts';
+import { nodeFindingReason } from './differences.ts';
 import type { ExplainTarget, ExplanationBody, Reason } from './explanation.ts';
-import { counted, fewOf, firstReasons, markOf, note, reason, worstVerdict } from './explanation.ts';
+import { fewOf, firstReasons, markOf, note, reason } from './explanation.ts';
 
 export interface NodeLookup {
-  /** null if nothing is known of the node. */
-  verdicts(node: string): readonly NodeVerdict[] | null;
-  /** Packets to a Service port, walked through the rules; null if these are unknown. */
+  /** Of the nodes whose rules are known. */
+  readonly verdicts: ReadonlyMap<string, readonly NodeVerdict[]>;
+  /** Packets to a Service port, traced through the rules; null if these are unknown. */
   walked(node: string, service: Key, port: string): readonly PacketTrace[] | null;
 }
 
@@ -39,7 +39,7 @@ export function explainNode(
     const answer = `${what} has no such port; ports: ${ports || 'none'}`;
     return { verdict: null, severity: null, answer, change: null, reasons: [] };
   }
-  const all = lookup?.verdicts(name) ?? null;
+  const all = lookup?.verdicts.get(name) ?? null;
   const verdicts = (all ?? []).filter(
     (item) => item.port === '' || names.includes(item.port.split(' ')[0] ?? ''),
   );
@@ -65,7 +65,7 @@ export function explainNode(
           ? expectedReasons(context, serviceAuditor, service, name, portName)
           : packetReasons(portName, groups, port !== null),
       ),
-      ...findings.map((finding) => findingReason(finding, isWalked)),
+      ...findings.map((finding) => nodeFindingReason(finding, !isWalked)),
     ],
   };
 }
@@ -82,7 +82,7 @@ function whyUnknown(
   if (all === null) return unknownText['rules-not-known'];
   const found = verdicts.find(({ verdict }) => verdict === 'unknown')?.reason ?? null;
   if (found !== null) return unknownText[found];
-  return verdicts.length === 0 ? 'nothing is to be forwarded for it there' : null;
+  return verdicts.length === 0 ? 'kube-proxy forwards nothing for it there' : null;
 }
 
 const findingsAt = ({ settle }: ServiceAuditor, node: string, key: Key): Finding[] =>
@@ -92,24 +92,10 @@ const findingsAt = ({ settle }: ServiceAuditor, node: string, key: Key): Finding
     .filter(({ service, namespace }) => service === '' || `${namespace}/${service}` === key)
     .sort(bySeverity);
 
-/** `isWalked`: the reasons of packets already contain what is expected and found. */
-function findingReason(finding: Finding, isWalked: boolean): Reason {
-  const { code, node, service, object, since } = finding;
-  const { title, meaning, remedy, upstream } = catalogue[code];
-  const start = `Node ${node ?? ''}`;
-  const ports = object.replace(`${start}: `, '');
-  const parts = [
-    note(meaning),
-    ...(service === '' ? [note(`it concerns Service ports ${ports}`)] : []),
-    ...(isWalked ? [] : sideNotes(finding)),
-  ];
-  const details = { object: start, field: 'rules', source: upstream, change: remedy, since, parts };
-  return reason('no', `${title} (${code})`, details);
-}
+export type PacketGroup = ReturnType<typeof groupPackets>[number];
 
-type PacketGroup = ReturnType<typeof groupPackets>[number];
-
-function groupPackets(listers: Listers, packets: readonly PacketTrace[]) {
+/** Groups packets with equal outcomes, those that differ first, with their wrong endpoints. */
+export function groupPackets(listers: Listers, packets: readonly PacketTrace[]) {
   const isConform = ({ verdict }: PacketTrace): number => Number(verdict === 'conform');
   const compared = packets
     .toSorted((a, b) => isConform(a) - isConform(b))
@@ -133,25 +119,28 @@ function wrongEndpoints(listers: Listers, packet: PacketTrace): string[] {
   const named = (endpoints: readonly string[]): string => {
     const texts = endpoints.map((endpoint) => {
       const [pod] = listers.podsAt(canonicalIP(ipOf(endpoint)));
-      return `${endpoint} ${pod === undefined ? '(of no pod)' : `(Pod ${pod.key})`}`;
+      return `${endpoint} ${pod === undefined ? '(no pod has it)' : `(Pod ${pod.key})`}`;
     });
     return fewOf(texts, 5);
   };
   const isNone = missed.length > 1 && missed.length === wanted.length;
-  const some = missed.length === 0 ? [] : [`it never comes to ${named(missed)}`];
+  const some = missed.length === 0 ? [] : [`connections never reach ${named(missed)}`];
   return [
-    ...(isNone ? [`it comes to none of its ${wanted.length} endpoints`] : some),
-    ...(stray.length > 0 ? [`it comes to what is no endpoint: ${named(stray)}`] : []),
+    ...(isNone ? [`connections reach none of its ${wanted.length} endpoints`] : some),
+    ...(stray.length > 0
+      ? [`connections reach an address that is not an endpoint: ${named(stray)}`]
+      : []),
   ];
 }
 
 /** `isFull`: the rules of conform packets are shown if no packet differs. */
 function packetReasons(port: string, groups: readonly PacketGroup[], isFull: boolean): Reason[] {
-  if (groups.length === 0) return [note(`${port} is not served there`)];
+  if (groups.length === 0) return [note(`kube-proxy serves no address of ${port} on this node`)];
   const isBrief = !isFull || groups.some(({ first }) => first.verdict !== 'conform');
   return groups.map(({ first, origins, wrong }) => {
     const { kind, frontend, verdict, expected, actual, unknown } = first;
-    const text = `${port} at ${frontend} (${kind}), from ${origins.join(', ')}: ${verdict}`;
+    const from = `${port} at ${frontend} (${kind}), from ${origins.join(', ')}`;
+    const text = `${from}: ${verdictWords[verdict]}`;
     if (verdict === 'conform' && isBrief) return reason('yes', text);
     const parts = [
       ...wrong.map((problem) => reason('no', problem)),
@@ -170,7 +159,7 @@ function rulesReasons({ rules, origin }: PacketTrace, origins: number): Reason[]
     `${rest} more rules, which the page of the node shows`;
   const parts = firstReasons(rules, 8, (rule) => note(rule), countText);
   const from = origins > 1 ? `, from ${origin}` : '';
-  return [note(`rules met${from}: ${counted(rules.length, 'rule')}`, { parts })];
+  return [note(`rules that the packet matches${from}: ${rules.length}`, { parts })];
 }
 
 function expectedReasons(
@@ -207,10 +196,10 @@ function answerOf(
   worst: Finding | undefined,
 ): string {
   if (verdict === 'unknown') {
-    const why = unknown ?? 'nothing is known of it';
-    return `What Node ${node} does with ${what} cannot be told: ${why}`;
+    const why = unknown ?? 'nothing is known of its rules';
+    return `It is unknown how Node ${node} forwards ${what}: ${why}`;
   }
-  if (verdict === 'conform') return `Node ${node} forwards ${what} as it must`;
-  const why = worst ? `: ${catalogue[worst.code].title}` : ', as its rules last were';
-  return `Node ${node} does not forward ${what} as it must${why}`;
+  if (verdict === 'conform') return `Node ${node} forwards ${what} correctly`;
+  const why = worst ? `: ${catalogue[worst.code].title}` : ', by the last rules that were read';
+  return `Node ${node} does not forward ${what} correctly${why}`;
 }

@@ -7,7 +7,13 @@ import type { Endpoint, EndpointSlice, Key, Listers, ObjectRef, Pod } from '../.
 import { label } from '../../model/objects.ts';
 import { isSelected, repack } from '../../shadow/endpoints.ts';
 import { isControllers, isOwnedBy } from '../../shadow/endpointslice.ts';
-import { legal, unknownText, type Verdict } from '../finding/verdicts.ts';
+import {
+  legal,
+  unknownText,
+  type Verdict,
+  verdictWords,
+  worstVerdict,
+} from '../finding/verdicts.ts';
 import { isMember, nodeOf, type Role, roleOf, type ServiceState } from '../service/cache.ts';
 import { isReady, portsText, readyText, sliceObject } from '../service/compare.ts';
 import { truncationOf } from '../service/endpoints.ts';
@@ -16,7 +22,7 @@ import { serviceOutputs, unknownReason, type VerdictInput, verdictOn } from '../
 import type { EntryState, ListingPlace } from './conditions.ts';
 import { entryStates, evaluateConditions, placeName, stateOf, stateWords } from './conditions.ts';
 import { itemChange, itemReasons, itemText, severityOf, worstItemsFirst } from './differences.ts';
-import { note, type Reason, reason, type ReasonMark, worstVerdict } from './explanation.ts';
+import { counted, note, type Reason, reason, type ReasonMark } from './explanation.ts';
 
 export interface ObservedEntry {
   /** null if the endpointslice controller does not manage the slice. */
@@ -95,8 +101,9 @@ function endpointText(endpoint: Endpoint, { ports }: EndpointSlice): string {
 
 export function managerText(role: Role | null, { labels }: EndpointSlice): string {
   if (role === 'mirror') return 'mirrored from Endpoints';
-  if (role !== 'foreign') return 'no slice of this Service any more';
-  return `managed by ${(labels[label.sliceManagedBy] ?? '') || 'nobody'}`;
+  if (role !== 'foreign') return 'no longer a slice of this Service';
+  const manager = labels[label.sliceManagedBy] ?? '';
+  return manager === '' ? 'without a managed-by label' : `managed by ${manager}`;
 }
 
 /** The entries that name a pod, and those at its addresses that name no pod. */
@@ -163,9 +170,13 @@ export function itemsAbout(
 }
 
 /** The end of an answer if an output of a Service is unknown; '' if all are known. */
-export function doubtText({ stale }: VerdictInput, audited: ServiceAudit, all = 'not all'): string {
+export function doubtText(
+  { stale }: VerdictInput,
+  audited: ServiceAudit,
+  all = 'not everything',
+): string {
   const [first] = serviceOutputs.flatMap((output) => unknownReason(audited, output, stale) ?? []);
-  return first === undefined ? '' : `; ${all} can be judged: ${unknownText[first]}`;
+  return first === undefined ? '' : `; ${all} is known: ${unknownText[first]}`;
 }
 
 function pairInput(context: VerdictInput, audited: ServiceAudit, pod: Pod) {
@@ -231,37 +242,40 @@ function comparePlace(input: PairInput, place: ListingPlace, expected: EntryStat
   };
   const unknown = unknownReason(audited, output, stale);
   if (verdict === 'unknown' && unknown !== null) {
-    return compared('unknown', `unknown, since ${unknownText[unknown]}`);
+    return compared('unknown', `unknown: ${unknownText[unknown]}`);
   }
   if (!isSelected(service) && actual !== 'absent') {
-    const whose = 'written by somebody else or left from a selector before';
+    const whose = 'written by another client, or left from an earlier selector';
     return compared('note', `${stateWords[actual]}, ${whose}; no pod is expected there`);
   }
   const isEqual = expected === actual;
   if (!isEqual && isRight && place === 'endpoints' && truncationOf(audited.record)) {
     const text =
-      'an Endpoints object holds 1,000 addresses at most, this Service has more, and which of ' +
-      'them are left out is arbitrary; EndpointSlices hold all of them';
+      'an Endpoints object has at most 1,000 addresses; this Service has more, and the ' +
+      'controller leaves out any of them; EndpointSlices have all';
     const source = 'pkg/controller/endpoint/endpoints_controller.go truncateEndpoints';
     parts.push(note(text, { source }));
   }
   const states = isEqual
-    ? stateWords[expected] + (isRight ? ', as it must be' : '')
+    ? stateWords[expected] + (isRight ? ', as expected' : '')
     : `expected ${stateWords[expected]}, found ${stateWords[actual]}`;
-  return compared(isRight ? 'yes' : 'no', `${verdict}: ${states}`);
+  return compared(isRight ? 'yes' : 'no', `${verdictWords[verdict]}: ${states}`);
 }
 
 const answerWords: Readonly<Record<EntryState, readonly [is: string, should: string]>> = {
   absent: ['is not in', 'should not be in'],
   'no-ports': [
-    'is listed without ports, and so gets no traffic, in',
+    'is listed without ports, so it receives no traffic, in',
     'should be listed without ports in',
   ],
   'not-ready': [
-    'is listed as not ready, and so gets no traffic, in',
+    'is listed as not ready, so it receives no traffic, in',
     'should be listed as not ready in',
   ],
-  'fewer-ports': ['gets traffic on some ports only of', 'should be ready on some ports of'],
+  'fewer-ports': [
+    'receives traffic only on some ports of',
+    'should be ready only on some ports of',
+  ],
   ready: ['is in', 'should be ready in'],
 };
 
@@ -279,8 +293,8 @@ function answerOf(
       .filter(({ verdict }) => verdict === 'different' || verdict === 'pending')
       .map(({ place, actual }) =>
         actual === 'absent'
-          ? `${placeName(place)} leave it out`
-          : `${placeName(place)} have it ${stateWords[actual]}`,
+          ? `${placeName(place)} do not list it`
+          : `in ${placeName(place)} it is ${stateWords[actual]}`,
       );
     const but = actual.join(' and ') || itemText(written);
     const answer = `Pod ${pod.key} ${should} Service ${service.key}${why}. But: ${but}`;
@@ -293,11 +307,11 @@ function answerOf(
   const rest = decides === null ? 0 : failed.length - 1;
   const answer = [
     `Pod ${pod.key} ${is} Service ${service.key}`,
-    state === 'ready' ? ' and gets its traffic' : '',
+    state === 'ready' ? ' and receives its traffic' : '',
     why,
-    rest < 1 ? '' : `, and for ${rest === 1 ? 'one more reason' : `${rest} more reasons`}`,
+    rest < 1 ? '' : `; ${counted(rest, 'more condition fails', 'more conditions fail')}`,
     first === undefined ? '' : `. But: ${itemText(first)}`,
-    isSelected(service) ? doubtText(context, audited, 'not all of it') : '',
+    isSelected(service) ? doubtText(context, audited, 'not everything about it') : '',
   ].join('');
   const changes = failed.flatMap(({ change }) => change ?? []).join('; then ') || null;
   return { answer, change: first === undefined ? changes : itemChange(first) };

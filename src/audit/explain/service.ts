@@ -1,27 +1,36 @@
-// Explains one Service: its pods and their desired states, near misses if it selects none, and the
-// verdict and differences of each output. Also shows it as a table: a row for each address of each
-// selected pod, and for each other address that the Service lists.
+// Explains one Service: the findings of all its outputs, its pods and their desired states, near
+// misses if it selects none, why it cannot receive traffic, and the verdict of each output.
 
-import { getOrInsert } from '../../model/collections.ts';
-import { canonicalIP, parseIP } from '../../model/ip.ts';
-import { annotation, label, type Pod, portText, type Service } from '../../model/objects.ts';
+import type { Key, Pod, Service } from '../../model/objects.ts';
+import { annotation, label, portText } from '../../model/objects.ts';
 import { selectorText } from '../../model/selector.ts';
-import { expectedAddress, isSelected } from '../../shadow/endpoints.ts';
+import { isSelected } from '../../shadow/endpoints.ts';
 import { addressTypesOf } from '../../shadow/endpointslice.ts';
 import { hintMode, whyNoHints } from '../../shadow/hints.ts';
 import { isMirrored } from '../../shadow/mirroring.ts';
 import { addressesOf } from '../../shadow/pod.ts';
-import { legal, unknownText } from '../finding/verdicts.ts';
+import { catalogue, type Finding, isWorse } from '../finding/catalogue.ts';
+import { legal, unknownText, verdictWords, worstVerdict } from '../finding/verdicts.ts';
 import { fillOf } from '../measure/endpoint-counts.ts';
+import { indexHealth, serviceOfPort } from '../node/service-health.ts';
+import type { ServiceAuditor } from '../service/auditor.ts';
 import type { AuditContext, ServiceState } from '../service/cache.ts';
-import { nodeOf, roleOf, slicesOf } from '../service/cache.ts';
+import { nodeOf, slicesOf } from '../service/cache.ts';
 import { countHints } from '../service/endpointslices.ts';
 import type { ServiceOutput } from '../service/enqueue.ts';
-import { type ServiceAudit, type ServiceDifference, unitAddress } from '../service/reconcile.ts';
-import { serviceOutputs, unknownReason, type VerdictInput, verdictOf } from '../service/verdict.ts';
-import type { Conditions, EntryState } from './conditions.ts';
+import type { ServiceAudit, ServiceDifference } from '../service/reconcile.ts';
+import { type UnservedReason, unservedReason } from '../service/unserved.ts';
+import type { VerdictInput } from '../service/verdict.ts';
+import { noStaleResources, serviceOutputs, unknownReason, verdictOf } from '../service/verdict.ts';
+import type { Conditions } from './conditions.ts';
 import { decidingCondition, evaluateConditions, stateWords } from './conditions.ts';
-import { itemChange, itemReasons, itemText, severityOf, worstItemsFirst } from './differences.ts';
+import {
+  itemChange,
+  itemText,
+  numberedReasons,
+  problemsOf,
+  worstItemsFirst,
+} from './differences.ts';
 import type { ExplanationBody, Reason } from './explanation.ts';
 import {
   counted,
@@ -32,48 +41,89 @@ import {
   note,
   reason,
   servicePortText,
-  worstVerdict,
 } from './explanation.ts';
+import type { NodeLookup } from './node.ts';
 import { missedLabelText, namespacesMatching, podsNear, wantedLabels } from './near-miss.ts';
 import { doubtText, managerText, observedEntries } from './pod-in-service.ts';
 
-/** Explains a Service, or the objects that are left under its name. */
-export function explainService(context: VerdictInput, audited: ServiceAudit): ExplanationBody {
-  const { listers, stale } = context;
+/**
+ * Explains a Service, or the objects that are left under its name, with the findings of all its
+ * outputs: those of its input and of nodes too. A null `lookup` knows the rules of no node.
+ */
+export function explainService(
+  context: VerdictInput,
+  { settle }: ServiceAuditor,
+  audited: ServiceAudit,
+  lookup: NodeLookup | null,
+): ExplanationBody {
+  const { listers, stale = noStaleResources } = context;
   const { record } = audited;
-  const { service } = record;
+  const { service, key } = record;
   const items = [...audited.items.values()].flat();
+  const nodes = lookup?.verdicts ?? null;
+  const index = indexHealth(settle.open(), nodes, stale);
   const verdicts = serviceOutputs.map((output) => verdictOf(listers, audited, output, stale));
+  const { verdict, severity } = index.healthOf(key, verdicts);
+  const onNodes = index.findingsOf(key).filter(({ node }) => node !== null);
   const pods = service === null ? null : podsReason(context, record, service);
+  const missing = reason('no', `there is no Service ${key}`);
   return {
-    verdict: worstVerdict(verdicts.filter((verdict) => verdict !== null)),
-    severity: severityOf(items),
-    ...answerOf(context, audited, pods, items),
+    verdict,
+    severity,
+    withoutEndpoints: unservedReason(context, audited),
+    ...answerOf(context, audited, pods, [worstItem(items), onNodes[0]]),
     reasons: [
-      service === null ? reason('no', `there is no Service ${record.key}`) : kindReason(service),
+      numberedReasons(problemsOf(items, onNodes)),
+      service === null ? missing : kindReason(service),
       pods ?? [],
-      serviceOutputs.flatMap((output) => outputReason(context, audited, items, output) ?? []),
-      inputReason(items) ?? [],
+      serviceOutputs.flatMap((output) => outputReason(context, audited, output) ?? []),
+      nodesReason(key, nodes) ?? [],
       foreignReasons(context, record),
     ].flat(),
   };
 }
 
+/** The worst difference that the answer names; undefined if all are information, or legal. */
+const worstItem = (items: readonly ServiceDifference[]): ServiceDifference | undefined =>
+  worstItemsFirst(items).find(
+    ({ severity, difference }) => severity !== 'info' && !legal.has(difference.code),
+  );
+
 function answerOf(
   context: VerdictInput,
   audited: ServiceAudit,
   pods: Reason | null,
-  items: readonly ServiceDifference[],
+  [item, finding]: readonly [ServiceDifference | undefined, Finding | undefined],
 ): Pick<ExplanationBody, 'answer' | 'change'> {
   const answer = `Service ${audited.record.key} ${stateText(audited.record, pods)}`;
-  const worst = worstItemsFirst(items).find(
-    ({ severity, difference }) => severity !== 'info' && !legal.has(difference.code),
-  );
-  if (worst !== undefined) {
-    return { answer: `${answer}. But: ${itemText(worst)}`, change: itemChange(worst) };
+  if (finding !== undefined && (item === undefined || isWorse(finding.severity, item.severity))) {
+    const { title, remedy } = catalogue[finding.code];
+    return { answer: `${answer}. But on Node ${finding.node ?? ''}: ${title}`, change: remedy };
+  }
+  if (item !== undefined) {
+    return { answer: `${answer}. But: ${itemText(item)}`, change: itemChange(item) };
   }
   const doubt = pods === null ? '' : doubtText(context, audited);
   return { answer: answer + doubt, change: firstChange(pods?.parts ?? []) };
+}
+
+/** What the nodes with known rules do with a Service; null if it has no port on any of them. */
+function nodesReason(key: Key, nodes: NodeLookup['verdicts'] | null): Reason | null {
+  const found = [...(nodes ?? [])].flatMap(([node, ports]) => {
+    const ofService = ports.filter(({ port }) => port === '' || serviceOfPort(port) === key);
+    const verdict = worstVerdict(ofService.map((port) => port.verdict));
+    return verdict === null ? [] : [{ node, verdict }];
+  });
+  if (found.length === 0) return null;
+  const byVerdict = Map.groupBy(found, ({ verdict }) => verdict);
+  const others = (['different', 'pending', 'unknown'] as const).flatMap((verdict) => {
+    const names = (byVerdict.get(verdict) ?? []).map(({ node }) => node).sort();
+    return names.length === 0 ? [] : `${verdictWords[verdict]} on ${fewOf(names)}`;
+  });
+  const good = byVerdict.get('conform')?.length ?? 0;
+  const text = `${good} of ${counted(found.length, 'node')} forward it correctly`;
+  const worst = worstVerdict([...byVerdict.keys()]) ?? 'conform';
+  return reason(markOf(worst), ['Nodes: ' + text, ...others].join('; '));
 }
 
 function stateText({ service, endpoints, members }: ServiceState, pods: Reason | null): string {
@@ -84,16 +134,16 @@ function stateText({ service, endpoints, members }: ServiceState, pods: Reason |
   if (service.selector === null) {
     const isCopied = isMirrored(service, endpoints);
     const end = isCopied ? ', and its Endpoints are mirrored into EndpointSlices' : '';
-    return `has no selector: no pod is in it by itself${end}`;
+    return `has no selector, so the controllers add no pods to it${end}`;
   }
   if (pods === null || pods.mark === 'unknown') return 'cannot be explained without its pods';
   if (members.size === 0) {
     const [closest] = pods.parts;
     const end = closest === undefined ? '' : `; closest: ${closest.text}`;
-    return `selects nothing: ${pods.text}${end}`;
+    return `selects no pod: ${pods.text}${end}`;
   }
   const first = pods.parts.find(({ mark }) => mark === 'no')?.text;
-  if (pods.mark === 'no') return `has no endpoint that gets traffic: ${first ?? pods.text}`;
+  if (pods.mark === 'no') return `has no endpoint that can receive traffic: ${first ?? pods.text}`;
   return `has endpoints: ${pods.text}${first === undefined ? '' : `; ${first}`}`;
 }
 
@@ -105,8 +155,7 @@ function kindReason(service: Service): Reason {
     return note(text, { object, field: 'spec.type' });
   }
   if (service.selector === null) {
-    const text =
-      'it has no selector, so no pod is in it by itself: whoever made it writes its Endpoints';
+    const text = 'it has no selector, so another client must write its Endpoints or EndpointSlices';
     return note(text, { object, field: 'spec.selector' });
   }
   const ports = service.ports.map(
@@ -118,9 +167,9 @@ function kindReason(service: Service): Reason {
     `, selects ${selectorText(service.selector)}`,
     `, ${addressTypesOf(service).join(' and ')}, ports ${ports.join(', ') || 'none'}`,
     service.publishNotReadyAddresses
-      ? '; pods that are not ready are published as ready (publishNotReadyAddresses)'
+      ? '; it publishes pods that are not ready (publishNotReadyAddresses)'
       : '',
-    service.deleting ? '; it is being deleted' : '',
+    service.deleting ? '; it is terminating' : '',
   ];
   return reason('yes', facts.join(''), { object, field: 'spec' });
 }
@@ -144,7 +193,7 @@ function groupReason(pods: readonly Pod[], { conditions, expected, state }: Cond
   // The first condition that keeps the group from being ready, in slices first.
   const deciding = [...expected].map((entry) => decidingCondition(conditions, entry));
   const why = [...deciding.slice(1), deciding[0]].find((condition) => condition)?.reason.text;
-  const must = state === 'ready' ? 'ready' : `must be ${stateWords[state]}`;
+  const must = state === 'ready' ? 'ready' : `should be ${stateWords[state]}`;
   const names = fewOf(pods.map(({ name }) => name).sort());
   const text = `${counted(pods.length, 'pod')} ${must}${why ? `: ${why}` : ''} (${names})`;
   const object = pods.length === 1 ? `Pod ${pods[0]?.key ?? ''}` : 'Pods';
@@ -158,7 +207,9 @@ function podsReason(context: AuditContext, record: ServiceState, service: Servic
   if (!context.listers.knows('pods')) {
     return reason('unknown', `Pods: ${unknownText['pods-not-known']}`);
   }
-  if (record.members.size === 0) return noPodsReason(context, service);
+  if (record.members.size === 0) {
+    return noPodsReason(service, nearReasons(context, service));
+  }
   const { listers, release } = context;
   let ready = 0;
   const parts = groupPods(record, service).flatMap((pods) => {
@@ -177,7 +228,7 @@ function nearReason({ missed, count, pod, near }: ReturnType<typeof podsNear>[nu
   const got = missed.map(({ key, got: value }) => `${key}=${value ?? ''}`).join(',');
   const isComplete = missed.every(({ got: value }) => value !== null);
   const selector = isComplete ? `, or let the Service select ${got}` : '';
-  const [start, end] = near ? ['', ': perhaps what is meant'] : ['if these are meant, ', ''];
+  const [start, end] = near ? ['', ''] : ['if the Service should select them, ', ''];
   return note(`${counted(count, 'pod')} such as ${pod.name}: ${texts}${end}`, {
     object: `Pod ${pod.key}`,
     field: `metadata.labels ${missed.map(({ key }) => key).join(', ')}`,
@@ -185,18 +236,23 @@ function nearReason({ missed, count, pod, near }: ReturnType<typeof podsNear>[nu
   });
 }
 
-function noPodsReason({ listers }: AuditContext, service: Service): Reason {
+/** The pods that come closest to the selector, and namespaces with pods that it matches. */
+function nearReasons({ listers }: AuditContext, service: Service): Reason[] {
   const groups = podsNear(listers, service);
   const countText = (rest: number): string => `${counted(rest, 'more group')} of pods`;
-  const parts = firstReasons(groups, 5, nearReason, countText);
+  const reasons = firstReasons(groups, 5, nearReason, countText);
   // This scans every pod of the cluster; a near miss needs no other guess.
   const isFound = groups.some(({ near }) => near);
   const elsewhere = isFound ? [] : namespacesMatching(listers, service);
-  if (elsewhere.length > 0) {
-    const where = elsewhere.join(', ');
-    const text = `pods with these labels are in namespace ${where}, where it does not look`;
-    parts.push(note(text, { field: 'metadata.namespace' }));
-  }
+  if (elsewhere.length === 0) return reasons;
+  const where = elsewhere.join(', ');
+  const text =
+    `pods with these labels are in namespace ${where}, but a Service selects pods of its own ` +
+    'namespace only';
+  return [...reasons, note(text, { field: 'metadata.namespace' })];
+}
+
+function noPodsReason(service: Service, parts: readonly Reason[] = []): Reason {
   const selector = selectorText(service.selector ?? {});
   return reason('no', `no pod in namespace ${service.namespace} has the labels ${selector}`, {
     object: `Service ${service.key}`,
@@ -204,6 +260,31 @@ function noPodsReason({ listers }: AuditContext, service: Service): Reason {
     source: 'pkg/controller/endpoint/endpoints_controller.go syncService',
     parts,
   });
+}
+
+/** Why a Service cannot receive traffic, in one clause, with the nearest miss of its selector. */
+export function unservedDetail(
+  context: AuditContext,
+  { record }: ServiceAudit,
+  why: UnservedReason,
+): string {
+  const { service } = record;
+  if (service === null) return 'the Service does not exist';
+  if (why === 'no_selector_no_endpoints') {
+    return 'it has no selector, and no EndpointSlice of it has a ready endpoint';
+  }
+  if (why === 'selector_matches_nothing') {
+    const { text } = noPodsReason(service);
+    const [closest] = podsNear(context.listers, service);
+    return closest?.near === true
+      ? `${text}; closest: ${nearReason(closest).text}`
+      : `${text}: the workload is scaled to zero, or the selector is wrong`;
+  }
+  const pods = podsReason(context, record, service);
+  if (why === 'ready_pods_not_listed') {
+    return `${pods?.text ?? ''}, but no EndpointSlice lists them as ready`;
+  }
+  return pods?.parts.find(({ mark }) => mark === 'no')?.text ?? pods?.text ?? '';
 }
 
 export const outputNames: Readonly<Record<ServiceOutput, string>> = {
@@ -217,7 +298,6 @@ const sliceReconciler = 'k8s.io/endpointslice reconciler.go';
 function outputReason(
   context: VerdictInput,
   audited: ServiceAudit,
-  items: readonly ServiceDifference[],
   output: ServiceOutput,
 ): Reason | null {
   const { record } = audited;
@@ -227,10 +307,9 @@ function outputReason(
     return output === 'mirrored' ? note(`${name}: none, ${whyNotMirrored(record)}`) : null;
   }
   const unknown = unknownReason(audited, output, context.stale);
-  const why = verdict === 'unknown' && unknown !== null ? `, since ${unknownText[unknown]}` : '';
-  const text = `${name}: ${verdict}${why}: ${sizeText(context, record, output)}`;
+  const why = verdict === 'unknown' && unknown !== null ? ` (${unknownText[unknown]})` : '';
+  const text = `${name}: ${verdictWords[verdict]}${why}: ${sizeText(context, record, output)}`;
   const parts = [
-    ...itemReasons(items.filter((item) => item.output === output)),
     ...deletedPods(context, audited, output),
     ...(output === 'endpointslices' ? sliceReasons(context, record) : []),
   ];
@@ -251,7 +330,7 @@ function deletedPods(context: AuditContext, audit: ServiceAudit, output: Service
     (place === 'endpoints') === (output === 'endpoints') ? (pod ?? []) : [],
   );
   const gone = [...new Set(pods)].sort();
-  return gone.length === 0 ? [] : [note(`there is no Pod ${fewOf(gone)} any more`)];
+  return gone.length === 0 ? [] : [note(`these pods do not exist any more: ${fewOf(gone)}`)];
 }
 
 /** Hints, and more slices than needed, which the controller never packs again. */
@@ -263,8 +342,8 @@ function sliceReasons(context: AuditContext, record: ServiceState): Reason[] {
   const { slices, minimum } = fillOf(found, context.maxEndpointsPerSlice);
   if (slices === minimum) return reasons;
   const text =
-    `${counted(slices, 'slice')} where ${minimum} would hold all: slices are ` +
-    'not packed anew when pods go, which is legal and costs no traffic';
+    `${counted(slices, 'slice')}, but ${minimum} would be enough: the controller does not repack ` +
+    'slices when pods are deleted; traffic is not affected';
   return [...reasons, note(text, { source: sliceReconciler })];
 }
 
@@ -294,7 +373,7 @@ function whyNotMirrored({ service, endpoints }: ServiceState): string {
   if (Object.hasOwn(endpoints.annotations, annotation.leader)) {
     return 'since the Endpoints serve leader election';
   }
-  return 'since nothing must be mirrored';
+  return 'since there is nothing to mirror';
 }
 
 function hintText({ listers, release }: AuditContext, record: ServiceState): string | null {
@@ -305,7 +384,7 @@ function hintText({ listers, release }: AuditContext, record: ServiceState): str
   if (mode === 'none') {
     return distribution === null
       ? null
-      : `no hints: trafficDistribution ${distribution} is not served by 1.${release.minor}`;
+      : `no hints: 1.${release.minor} does not support trafficDistribution ${distribution}`;
   }
   if (mode !== 'auto') {
     const to = mode === 'node' ? 'its own Node' : 'its own zone';
@@ -313,7 +392,7 @@ function hintText({ listers, release }: AuditContext, record: ServiceState): str
   }
   const { ready, zones } = countHints(slicesOf(listers, record, 'controller'));
   if (zones.size > 0) return `hints for ${[...zones].sort().join(', ')}`;
-  const why = whyNoHints(listers.zoneCapacity, ready) ?? 'they come back at a later sync';
+  const why = whyNoHints(listers.zoneCapacity, ready) ?? 'the controller adds them at a later sync';
   return `no hints although topology-mode is Auto: ${why}`;
 }
 
@@ -322,122 +401,6 @@ function foreignReasons({ listers }: AuditContext, record: ServiceState): Reason
   return slices.slice(0, 5).map((slice) => {
     const count = counted(slice.endpoints.length, 'endpoint');
     const object = `EndpointSlice ${slice.key}`;
-    return note(`${object}, ${managerText('foreign', slice)}: ${count}, not judged`, { object });
+    return note(`${object}, ${managerText('foreign', slice)}: ${count}, not compared`, { object });
   });
-}
-
-function inputReason(items: readonly ServiceDifference[]): Reason | null {
-  const input = items.filter(({ output }) => output === 'input');
-  if (input.length === 0) return null;
-  const parts = itemReasons(input);
-  return input.some(({ severity }) => severity !== 'info')
-    ? reason('no', 'Trouble that no controller can put right', { parts })
-    : note('Worth knowing', { parts });
-}
-
-export type ServiceTable = ReturnType<typeof serviceTable>;
-export type ServiceTableRow = ServiceTable['rows'][number];
-
-/** At most `most` rows, beginning with the row of index `from`. */
-export function serviceTable(
-  input: AuditContext,
-  audited: ServiceAudit,
-  from: number,
-  most: number,
-) {
-  const { listers } = input;
-  const { record } = audited;
-  const items = itemsByAddress(audited);
-  const all = placesIn(record, items.keys());
-  const page = all.slice(from, from + most);
-  const addresses = new Set(page.map(({ address }) => address));
-  const entries = Map.groupBy(
-    observedEntries(listers, record, (address) => addresses.has(address)),
-    ({ address }) => address,
-  );
-  return {
-    /** Each slice as a column; the role is null if it belongs to no Service any more. */
-    slices: record.slices.map((slice) => ({
-      name: slice.name,
-      addressType: slice.addressType,
-      role: roleOf(listers, record, slice),
-      endpoints: slice.endpoints.length,
-    })),
-    rows: page.map(({ address, pod }) => {
-      const found = entries.get(address) ?? [];
-      const named = found.find((entry) => entry.pod !== null)?.pod ?? null;
-      const ofPod = pod === null ? [] : found.filter((entry) => (entry.pod ?? pod.key) === pod.key);
-      return {
-        /** In canonical form; '' for a pod without an address. */
-        address,
-        /** The selected pod, or the pod that an entry names; null without either. */
-        pod: pod?.key ?? named,
-        selected: pod !== null,
-        node: (pod ?? listers.pods.get(named ?? ''))?.node ?? '',
-        ...expectedAt(input, record.service, pod, address),
-        // If two pods have the address, an entry names one of them, and both rows show it.
-        entries: ofPod.length === 0 ? found : ofPod,
-        items: items.get(address) ?? [],
-      };
-    }),
-    total: all.length,
-    differing: all.filter(({ address }) => items.has(address)).length,
-  };
-}
-
-function itemsByAddress({ items }: ServiceAudit): Map<string, ServiceDifference[]> {
-  const found = new Map<string, ServiceDifference[]>();
-  for (const [unit, differences] of items) {
-    const address = unitAddress(unit);
-    if (address !== null) getOrInsert(found, address, () => []).push(...differences);
-  }
-  return found;
-}
-
-type Place = Readonly<{ address: string; pod: Pod | null }>;
-
-/** Places that differ come first. */
-function placesIn(record: ServiceState, differing: Iterable<string>): Place[] {
-  const pods = [...record.members.keys()].sort((a, b) => (a.name < b.name ? -1 : 1));
-  const owned = pods.flatMap((pod) => pod.ips.map((ip) => ({ address: canonicalIP(ip), pod })));
-  const owners = Map.groupBy(owned, ({ address }) => address);
-  const endpoints = (record.endpoints?.subsets ?? []).flatMap(({ addresses }) => addresses);
-  const sliced = record.slices.flatMap((slice) => slice.endpoints);
-  const addresses = new Set([
-    ...[...differing].sort(),
-    ...owners.keys(),
-    ...endpoints.map(({ ip }) => canonicalIP(ip)),
-    ...sliced.flatMap((endpoint) => endpoint.addresses.map(canonicalIP)),
-  ]);
-  const without = pods.filter(({ ips }) => ips.length === 0);
-  return [
-    ...[...addresses].flatMap(
-      (address): Place[] => owners.get(address) ?? [{ address, pod: null }],
-    ),
-    ...without.map((pod) => ({ address: '', pod })),
-  ];
-}
-
-/** null: nothing is expected there, or the pods are unknown. `why`: what keeps traffic from it. */
-function expectedAt(
-  { listers, release }: AuditContext,
-  service: Service | null,
-  pod: Pod | null,
-  address: string,
-): { expected: Record<'endpoints' | 'slices', EntryState | null>; why: string | null } {
-  const isKnown = service !== null && isSelected(service) && listers.knows('pods');
-  if (!isKnown || pod === null) {
-    const state = isKnown ? 'absent' : null;
-    return { expected: { endpoints: state, slices: state }, why: null };
-  }
-  const pair = { service, pod, node: nodeOf(listers, pod) };
-  const { conditions, expected } = evaluateConditions(pair, release);
-  const family = parseIP(address)?.family;
-  const slices = family === undefined ? 'absent' : (expected.get(family) ?? null);
-  const place = family !== undefined && slices !== null ? family : 'endpoints';
-  const why = decidingCondition(conditions, [place, expected.get(place) ?? 'absent']);
-  // Endpoints list one address of a pod; nothing is expected of its other addresses there.
-  const listed = expectedAddress(service, pod, release)?.ip ?? address;
-  const endpoints = listed === address ? (expected.get('endpoints') ?? null) : null;
-  return { expected: { endpoints, slices }, why: why?.reason.text ?? null };
 }

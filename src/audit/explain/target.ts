@@ -26,6 +26,11 @@ const kinds = new Map<string, 'service' | 'pod' | 'address' | 'node'>([
   ['ip', 'address'],
 ]);
 
+function guessMeant(word: string): string {
+  if (parseIP(word) !== null) return `; did you mean ip/${word}?`;
+  return word.includes('/') ? '' : `; did you mean service/${word} or pod/${word}?`;
+}
+
 /** Throws an Error with the usage if the words name no target. */
 export function parseTarget(words: readonly string[], namespace: string | null): ParsedTarget {
   const target: ParsedTarget = { pod: null, service: null, address: null, node: null, port: null };
@@ -34,12 +39,12 @@ export function parseTarget(words: readonly string[], namespace: string | null):
     const [first = '', second] = rest;
     const field = kinds.get(kind.toLowerCase());
     if (field === undefined || rest.length === 0 || rest.includes('')) {
-      throw new Error(`${usage}: "${word}" is none of them`);
+      throw new Error(`${usage}: found "${word}"${guessMeant(word)}`);
     }
     if (target[field] !== null) throw new Error(`${usage}: more than one ${kind}`);
     if (field === 'address') {
       const address = rest.join('/');
-      if (parseIP(address) === null) throw new Error(`${usage}: "${address}" is no IP address`);
+      if (parseIP(address) === null) throw new Error(`${usage}: "${address}" is not an IP address`);
       target.address = address;
     } else if (rest.length > (field === 'node' ? 1 : 2)) {
       throw new Error(`${usage}: "${word}" has too many parts`);
@@ -61,7 +66,7 @@ function resolveKey(key: Key, objects: ReadonlyMap<Key, unknown>, other: Key | n
   const keys = [...objects.keys()].filter((known) => known.endsWith(key));
   const near = keys.find((known) => known.split('/')[0] === other?.split('/')[0]);
   if (near !== undefined || keys.length < 2) return near ?? keys[0] ?? `*${key}`;
-  throw new Error(`${keys.join(', ')} have that name: say which with -n NAMESPACE`);
+  throw new Error(`${keys.join(', ')} have that name: choose one with -n NAMESPACE`);
 }
 
 /** The target with its namespaces, which are `*` for objects that exist in none. */

@@ -7,19 +7,30 @@
 // after another event, or metadata that clients rely on is wrong; info, no traffic is affected.
 
 import type { Cause } from './causes.ts';
+import {
+  advice,
+  listSlices,
+  readProxyLog,
+  type RemedySteps,
+  restartProxy,
+  resync,
+  resyncNode,
+  rewriteEndpoints,
+  rewriteMirror,
+  rewriteSlice,
+} from './remedy-steps.ts';
 
 export type Output = 'endpoints' | 'endpointslices' | 'mirrored' | 'node' | 'input';
 export type Severity = 'critical' | 'warning' | 'info';
 export type DifferenceKind = 'missing' | 'unexpected' | 'different';
 
-export interface CatalogueEntry {
+export interface CatalogueEntry extends RemedySteps {
   readonly output: Output;
   /** The usual severity; a finding may have another one if its effect differs. */
   readonly severity: Severity;
   readonly difference: DifferenceKind;
   readonly title: string;
   readonly meaning: string;
-  readonly remedy: string;
   /** The upstream code that decides, with file and function. */
   readonly upstream: string;
 }
@@ -37,566 +48,651 @@ const sliceReconciler = 'k8s.io/endpointslice reconciler.go';
 const sliceUtils = 'k8s.io/endpointslice utils.go';
 const mirroringReconciler = 'pkg/controller/endpointslicemirroring/reconciler.go';
 
-const resync =
-  'Make the controller sync the Service again: change any annotation or label of the Service, or ' +
-  'delete and recreate one of its pods. If it comes back, read the log of kube-controller-manager.';
 const proxiers = 'pkg/proxy/iptables/proxier.go, pkg/proxy/nftables/proxier.go';
-const resyncNode =
-  'Restart kube-proxy on the node, which writes all rules anew. If it comes back, read its log ' +
-  'and look for other programs that change rules.';
-const seeRunning =
-  'First see that kube-controller-manager runs and renews its lease: kubectl -n kube-system get ' +
-  'lease kube-controller-manager. ';
-const rewriteEndpoints =
-  `${seeRunning}Then change an annotation of the Service. Delete the Endpoints last, and ` +
-  'only while it runs: until it writes them anew, the Service has none. If it comes back, read ' +
-  'its log.';
-const rewriteSlice =
-  `${seeRunning}Then change an annotation of the Service. Delete the EndpointSlice last, and ` +
-  'only while it runs: until it writes it anew, endpoints get no traffic. If it comes back, ' +
-  'read its log.';
-
 export const catalogue = {
   'endpoints-missing': {
     ...warning('endpoints', 'missing'),
     title: 'The Endpoints object of a Service with a selector does not exist',
     meaning:
-      'The controller keeps an Endpoints object for every Service with a selector, also for one ' +
-      'without pods. Whoever reads Endpoints sees no such Service.',
-    remedy: resync,
+      'The controller creates an Endpoints object for every Service with a selector, even if ' +
+      'it has no pods. Clients that read Endpoints do not find the Service.',
+    ...resync,
     upstream: `${endpointsController} syncService`,
   },
   'endpoints-orphaned': {
     ...info('endpoints', 'unexpected'),
-    title: 'Endpoints that the controller wrote outlive their Service',
+    title: 'Endpoints that the controller wrote exist without their Service',
     meaning:
-      'The label managed-by says that the controller wrote the object, but there is no Service ' +
-      'of its name. It serves no traffic and is removed when the controller manager restarts.',
-    remedy: 'Delete the Endpoints object.',
+      'The managed-by label shows that the controller wrote the object, but no Service has ' +
+      'its name. It receives no traffic. The controller deletes it when ' +
+      'kube-controller-manager restarts.',
+    ...advice(
+      'Delete the Endpoints object, because no Service uses it.',
+      'kubectl -n {namespace} delete endpoints/{service}',
+    ),
     upstream: `${endpointsController} checkLeftoverEndpoints`,
   },
   'endpoints-address-unexpected': {
     ...warning('endpoints', 'unexpected'),
     title: 'Endpoints list an address that no selected pod has',
     meaning:
-      'The pod is gone, terminal, terminating, not selected, or never existed. Whoever reads ' +
-      'Endpoints sends traffic to an address that is nobody’s or somebody else’s.',
-    remedy: rewriteEndpoints,
+      'The pod was deleted, has finished, is terminating or is not selected, or it never ' +
+      'existed. Clients that read Endpoints send traffic to an address that no pod, or ' +
+      'another pod, has.',
+    ...rewriteEndpoints,
     upstream: `${endpointsController} syncService`,
   },
   'endpoints-address-missing': {
     ...warning('endpoints', 'missing'),
-    title: 'A pod is absent from the Endpoints of its Service',
-    meaning: 'The pod is selected and has an address and a port of the Service, but is not listed.',
-    remedy: rewriteEndpoints,
+    title: 'A pod is missing from the Endpoints of its Service',
+    meaning:
+      'The Service selects the pod, and the pod has an address and a port of the Service. The ' +
+      'Endpoints do not list it.',
+    ...rewriteEndpoints,
     upstream: `${endpointsController} syncService`,
   },
   'endpoints-address-different': {
     ...warning('endpoints', 'different'),
     title: 'An address in Endpoints names another pod, node or hostname',
-    meaning: 'The address is right, what is said about it is not.',
-    remedy: rewriteEndpoints,
+    meaning: 'The address is correct. Its targetRef, nodeName or hostname is not.',
+    ...rewriteEndpoints,
     upstream: `${endpointsController} podToEndpointAddressForService`,
   },
   'endpoints-readiness-different': {
     ...warning('endpoints', 'different'),
-    title: 'Endpoints show a pod ready that is not, or the reverse',
-    meaning: 'A ready pod stands in notReadyAddresses, or one that is not ready in addresses.',
-    remedy: rewriteEndpoints,
+    title: 'Endpoints list a ready pod as not ready, or the reverse',
+    meaning: 'A ready pod is in notReadyAddresses, or a pod that is not ready is in addresses.',
+    ...rewriteEndpoints,
     upstream: `${endpointsController} addEndpointSubset`,
   },
   'endpoints-ports-different': {
     ...warning('endpoints', 'different'),
-    title: 'Endpoints list an address under other ports',
+    title: 'Endpoints list an address with the wrong port',
     meaning:
-      'Name, number, protocol or appProtocol differ from what the Service means on this pod.',
-    remedy: rewriteEndpoints,
+      'The name, number, protocol or appProtocol of a port does not match the Service and the ' +
+      'pod.',
+    ...rewriteEndpoints,
     upstream: `${endpointsController} endpointPortFromServicePort`,
   },
   'endpoints-labels-different': {
     ...warning('endpoints', 'different'),
-    title: 'Endpoints do not carry the labels of their Service',
+    title: 'Endpoints do not have the labels of their Service',
     meaning:
-      'Endpoints carry exactly the labels of the Service, the headless label where no cluster IP ' +
-      'is set, and (since 1.33) managed-by.',
-    remedy: rewriteEndpoints,
+      'Endpoints have exactly the labels of their Service, the headless label if it has no ' +
+      'cluster IP, and since 1.33 the managed-by label.',
+    ...rewriteEndpoints,
     upstream: `${endpointsController} labelsCorrectForEndpoints`,
   },
   'endpoints-over-capacity-different': {
     ...warning('endpoints', 'different'),
-    title: 'Endpoints are not truncated as they must be, or are marked so without cause',
+    title: 'Endpoints are not truncated correctly, or are marked as truncated without a reason',
     meaning:
-      'Above 1,000 addresses the object is cut to 1,000, ready ones first, and says so by the ' +
-      'annotation endpoints.kubernetes.io/over-capacity: truncated.',
-    remedy: rewriteEndpoints,
+      'The controller cuts an object with more than 1,000 addresses to 1,000, ready ones ' +
+      'first. It then sets the annotation endpoints.kubernetes.io/over-capacity to truncated.',
+    ...rewriteEndpoints,
     upstream: `${endpointsController} truncateEndpoints`,
   },
   'slice-endpoint-missing': {
     ...warning('endpointslices', 'missing'),
-    title: 'A pod is absent from the EndpointSlices of its Service',
-    meaning: 'The pod is selected and should be listed, but no slice of the Service has it.',
-    remedy: resync,
+    title: 'A pod is missing from the EndpointSlices of its Service',
+    meaning:
+      'The Service selects the pod, so a slice should list it. No slice of the Service does.',
+    ...resync,
     upstream: `${sliceReconciler} reconcileByAddressType`,
   },
   'slice-endpoint-unexpected': {
     ...critical('endpointslices', 'unexpected'),
     title: 'A slice lists an endpoint that no selected pod has',
     meaning:
-      'The pod is gone, terminal, not selected, or has another address. Nodes send traffic to an ' +
-      'address that is nobody’s or somebody else’s, unless the endpoint is not ready.',
-    remedy: rewriteSlice,
+      'The pod was deleted, has finished or is not selected, or has another address. Unless ' +
+      'the endpoint is not ready, nodes send traffic to an address that no pod, or another ' +
+      'pod, has.',
+    ...rewriteSlice,
     upstream: `${sliceReconciler} reconcileByPortMapping`,
   },
   'slice-conditions-different': {
     ...warning('endpointslices', 'different'),
-    title: 'An endpoint has other conditions than its pod',
+    title: 'The conditions of an endpoint do not match its pod',
     meaning:
-      'ready, serving and terminating follow from the pod’s Ready condition, its deletion and ' +
-      'publishNotReadyAddresses. Nodes send traffic to a pod that is not ready, or none to one ' +
-      'that is.',
-    remedy: resync,
+      'The conditions ready, serving and terminating follow from the Ready condition and the ' +
+      'deletion of the pod, and from publishNotReadyAddresses. Nodes send traffic to a pod ' +
+      'that is not ready, or none to a pod that is ready.',
+    ...resync,
     upstream: `${sliceUtils} podToEndpoint`,
   },
   'slice-endpoint-different': {
     ...warning('endpointslices', 'different'),
     title: 'An endpoint names another pod, node, zone or hostname',
-    meaning: 'The address is right, what is said about it is not; zones steer traffic.',
-    remedy: rewriteSlice,
+    meaning:
+      'The address is correct. Its targetRef, nodeName, zone or hostname is not. Nodes use ' +
+      'the zone to choose endpoints.',
+    ...rewriteSlice,
     upstream: `${sliceUtils} podToEndpoint`,
   },
   'slice-ports-different': {
     ...critical('endpointslices', 'different'),
-    title: 'An endpoint stands in a slice of other ports',
+    title: 'An endpoint is listed with the wrong port',
     meaning:
-      'Name, number, protocol or appProtocol differ from what the Service means on this pod.',
-    remedy: rewriteSlice,
+      'The name, number, protocol or appProtocol of a port does not match the Service and the ' +
+      'pod.',
+    ...rewriteSlice,
     upstream: `${sliceUtils} getEndpointPorts`,
   },
   'slice-hints-different': {
     ...warning('endpointslices', 'different'),
-    title: 'Topology hints are not what the Service asks for',
+    title: 'Topology hints do not match the Service',
     meaning:
-      'By trafficDistribution every ready endpoint has the hint of its own zone (and node); by ' +
-      'topology-mode Auto all ready endpoints have one or none has; otherwise there are none.',
-    remedy: resync,
+      'With trafficDistribution, every ready endpoint has a hint for its own zone, and for ' +
+      'its node if the Service prefers that. With topology-mode Auto, all ready endpoints ' +
+      'have a hint or none has. Otherwise there are no hints.',
+    ...resync,
     upstream: 'k8s.io/endpointslice trafficdist/trafficdist.go, topologycache/topologycache.go',
   },
   'slice-labels-different': {
     ...warning('endpointslices', 'different'),
-    title: 'A slice does not carry the labels of its Service',
+    title: 'A slice does not have the labels of its Service',
     meaning:
-      'Slices carry the labels of the Service, service-name, managed-by, and the headless label ' +
-      'where no cluster IP is set. A wrong service-name takes the slice away from its Service.',
-    remedy: rewriteSlice,
+      'A slice has the labels of its Service, service-name, managed-by, and the headless ' +
+      'label if the Service has no cluster IP. A slice with another service-name does not ' +
+      'belong to its Service.',
+    ...rewriteSlice,
     upstream: `${sliceUtils} setEndpointSliceLabels`,
   },
   'slice-owner-different': {
     ...warning('endpointslices', 'different'),
     title: 'A slice is not owned by its Service',
     meaning:
-      'The owner reference is absent or names a Service of the same name that is gone. The ' +
-      'garbage collector may delete the slice, or nobody will when the Service goes.',
-    remedy: rewriteSlice,
+      'The owner reference is absent, or names a deleted Service of the same name. The ' +
+      'garbage collector may delete the slice, or may keep it after the Service is deleted.',
+    ...rewriteSlice,
     upstream: `${sliceUtils} ownedBy`,
   },
   'slice-family-unexpected': {
     ...warning('endpointslices', 'unexpected'),
-    title: 'A slice has an address type that the Service does not have',
-    meaning: 'The Service has no such IP family (any more); its slices of that family must go.',
-    remedy: rewriteSlice,
+    title: 'A slice has an address type that its Service does not have',
+    meaning:
+      'The Service does not have this IP family, or has it no longer. The controller should ' +
+      'have deleted its slices of that family.',
+    ...rewriteSlice,
     upstream: `${sliceReconciler} Reconcile`,
   },
   'slice-oversized': {
     ...warning('endpointslices', 'different'),
-    title: 'A slice holds more endpoints than the controller puts into one',
+    title: 'A slice has more endpoints than the controller puts into one',
     meaning:
-      'The controller fills slices up to --max-endpoints-per-slice (100). If the control plane ' +
-      'runs with another value, say so with --max-endpoints-per-slice.',
-    remedy: rewriteSlice,
+      'The controller puts up to --max-endpoints-per-slice endpoints (100) into a slice. If ' +
+      'your control plane has another value, set --max-endpoints-per-slice of the auditor to ' +
+      'it.',
+    ...rewriteSlice,
     upstream: `${sliceReconciler} reconcileByPortMapping`,
   },
   'slice-placeholder-missing': {
     ...warning('endpointslices', 'missing'),
     title: 'A Service without endpoints has no empty slice',
-    meaning: 'The controller keeps one empty slice per address type where there are no endpoints.',
-    remedy: resync,
+    meaning:
+      'The controller keeps one empty slice for each address type of a Service that has no ' +
+      'endpoints.',
+    ...resync,
     upstream: `${sliceReconciler} reconcileByAddressType`,
   },
   'slice-duplicate-conflicting': {
     ...warning('endpointslices', 'different'),
-    title: 'One endpoint stands in two slices with different conditions',
-    meaning: 'Nodes may take either; the next sync of the Service removes one.',
-    remedy: rewriteSlice,
+    title: 'Two slices list one endpoint with different conditions',
+    meaning: 'A node may use either of them. The next sync of the Service removes one.',
+    ...rewriteSlice,
     upstream: `${sliceReconciler} reconcileByPortMapping`,
   },
   'slice-duplicate': {
     ...info('endpointslices', 'unexpected'),
-    title: 'One endpoint stands in two slices with equal conditions',
-    meaning: 'The API allows it and nodes count it once.',
-    remedy: 'Nothing needs to be done; the next sync of the Service removes one.',
+    title: 'Two slices list one endpoint with equal conditions',
+    meaning: 'The API allows this, and nodes count the endpoint once.',
+    ...advice('No action is needed. The next sync of the Service removes one.'),
     upstream: 'k8s.io/api discovery/v1 types.go EndpointSlice',
   },
   'slice-surplus-empty': {
     ...info('endpointslices', 'unexpected'),
-    title: 'An empty slice stands beside others',
-    meaning: 'It serves no traffic; the next sync that changes endpoints removes or fills it.',
-    remedy: 'Nothing needs to be done.',
+    title: 'A Service has an empty slice in addition to others',
+    meaning: 'It serves no traffic. The next sync that changes endpoints removes or fills it.',
+    ...advice('No action is needed.'),
     upstream: `${sliceReconciler} reconcileByPortMapping`,
   },
   'slice-orphaned': {
     ...warning('endpointslices', 'unexpected'),
-    title: 'A slice of the controller outlives its Service',
-    meaning: 'The Service it names does not exist; the garbage collector should have deleted it.',
-    remedy: 'Delete the EndpointSlice and read the log of the garbage collector.',
+    title: 'A slice of the controller exists without its Service',
+    meaning:
+      'The Service that the slice names does not exist. The garbage collector should have ' +
+      'deleted the slice.',
+    ...advice(
+      'Delete the EndpointSlice, because no Service uses it. If more such slices remain, read ' +
+        'the log of kube-controller-manager, which runs the garbage collector.',
+      'kubectl -n {namespace} delete endpointslice/{slice}',
+    ),
     upstream: 'pkg/controller/garbagecollector',
   },
   'mirror-endpoint-missing': {
     ...warning('mirrored', 'missing'),
-    title: 'An address of Endpoints is not mirrored',
-    meaning: 'Nodes read slices only: they send no traffic to this address.',
-    remedy:
-      'Change an annotation of the Endpoints object, which makes the controller sync it again.',
+    title: 'The mirrored slices do not list an address of the Endpoints',
+    meaning: 'Nodes read only slices. They send no traffic to this address.',
+    ...rewriteMirror,
     upstream: `${mirroringReconciler} reconcile`,
   },
   'mirror-endpoint-unexpected': {
     ...critical('mirrored', 'unexpected'),
-    title: 'A mirrored slice lists an address that the Endpoints do not have',
+    title: 'A mirrored slice lists an address that the Endpoints do not list',
     meaning: 'Nodes send traffic to an address that was removed.',
-    remedy: rewriteSlice,
+    ...rewriteMirror,
     upstream: `${mirroringReconciler} reconcileByPortMapping`,
   },
   'mirror-endpoint-different': {
     ...warning('mirrored', 'different'),
-    title: 'A mirrored endpoint names another node, hostname or target',
-    meaning: 'nodeName, hostname and targetRef are copied from the Endpoints unchecked.',
-    remedy: rewriteSlice,
+    title: 'A mirrored endpoint names another node, hostname or target than its Endpoints',
+    meaning:
+      'The controller copies nodeName, hostname and targetRef from the Endpoints without a ' +
+      'check.',
+    ...rewriteMirror,
     upstream: 'pkg/controller/endpointslicemirroring/utils.go addressToEndpoint',
   },
   'mirror-conditions-different': {
     ...warning('mirrored', 'different'),
     title: 'A mirrored endpoint has another readiness than its address in Endpoints',
-    meaning: 'Mirrored endpoints have the condition ready and no other.',
-    remedy: rewriteSlice,
+    meaning: 'A mirrored endpoint has the condition ready and no other condition.',
+    ...rewriteMirror,
     upstream: 'pkg/controller/endpointslicemirroring/utils.go addressToEndpoint',
   },
   'mirror-ports-different': {
     ...critical('mirrored', 'different'),
-    title: 'A mirrored endpoint stands in a slice of other ports',
-    meaning: 'The ports differ from those of the Endpoints subset that lists the address.',
-    remedy: rewriteSlice,
+    title: 'A mirrored endpoint is listed with the wrong port',
+    meaning: 'The ports are not those of the Endpoints subset that lists the address.',
+    ...rewriteMirror,
     upstream: 'pkg/controller/endpointslicemirroring/utils.go epPortsToEpsPorts',
   },
   'mirror-labels-different': {
     ...warning('mirrored', 'different'),
-    title: 'A mirrored slice does not carry the labels of its Endpoints',
-    meaning: 'Labels of the Endpoints are copied; service-name and managed-by are set.',
-    remedy: rewriteSlice,
+    title: 'A mirrored slice does not have the labels of its Endpoints',
+    meaning:
+      'The controller copies the labels of the Endpoints, and sets service-name and ' +
+      'managed-by.',
+    ...rewriteMirror,
     upstream: 'pkg/controller/endpointslicemirroring/utils.go newEndpointSlice',
   },
   'mirror-annotations-different': {
     ...info('mirrored', 'different'),
-    title: 'A mirrored slice does not carry the annotations of its Endpoints',
-    meaning: 'Annotations are copied, except last-applied-configuration and the trigger time.',
-    remedy: rewriteSlice,
+    title: 'A mirrored slice does not have the annotations of its Endpoints',
+    meaning:
+      'The controller copies all annotations except last-applied-configuration and the ' +
+      'trigger time.',
+    ...rewriteMirror,
     upstream: 'pkg/controller/endpointslicemirroring/utils.go newEndpointSlice',
   },
   'mirror-owner-different': {
     ...warning('mirrored', 'different'),
     title: 'A mirrored slice is not owned by its Endpoints',
     meaning:
-      'It is owned by an earlier object of the same name, which the controller puts right, or ' +
-      'by none, which only an edit by hand leaves and the controller does not see.',
-    remedy: rewriteSlice,
+      'An earlier Endpoints object of the same name owns it, which the controller corrects. ' +
+      'Or no object owns it, which only an edit can cause and which the controller does not ' +
+      'notice.',
+    ...rewriteMirror,
     upstream: `${mirroringReconciler} needRebuildExistingSlices`,
   },
   'mirror-slice-unexpected': {
     ...critical('mirrored', 'unexpected'),
-    title: 'A mirrored slice stands where nothing must be mirrored',
+    title: 'A mirrored slice exists although its Endpoints are not mirrored',
     meaning:
-      'The Endpoints are gone, carry skip-mirror or the leader annotation, or the Service is ' +
-      'gone or has a selector.',
-    remedy: 'Delete the EndpointSlice.',
+      'The Endpoints were deleted, or have the skip-mirror label or the leader annotation. Or ' +
+      'the Service was deleted or has a selector.',
+    ...advice(
+      'Check that no client needs the addresses of the slice, then delete it. The controller ' +
+        'does not create it again.',
+      'kubectl -n {namespace} get endpointslice/{slice} -o yaml',
+      'kubectl -n {namespace} delete endpointslice/{slice}',
+    ),
     upstream:
       'pkg/controller/endpointslicemirroring/endpointslicemirroring_controller.go syncEndpoints',
   },
   'mirror-slice-duplicate': {
     ...info('mirrored', 'unexpected'),
-    title: 'A mirrored slice stands that is one too many',
+    title: 'There is one mirrored slice too many',
     meaning:
-      'There is one mirrored slice per address type and port map that has endpoints; a second, ' +
-      'or an empty one under other ports, adds nothing.',
-    remedy: 'Nothing needs to be done; the next sync of the Endpoints deletes it.',
+      'The controller writes one mirrored slice for each address type and set of ports that ' +
+      'has endpoints. A second one, or an empty one with other ports, has no effect.',
+    ...advice('No action is needed. The next sync of the Endpoints deletes it.'),
     upstream: `${mirroringReconciler} reconcileByPortMapping`,
   },
   'left-behind': {
     ...info('input', 'unexpected'),
-    title: 'Endpoints or slices of a selector that is gone stay behind',
+    title: 'Endpoints or slices remain from a selector that was removed',
     meaning:
-      'The selector was removed, or the type became ExternalName. The controllers stop and leave ' +
-      'what they wrote; it is frozen from then on.',
-    remedy: 'Delete what was left behind, or restore the selector.',
+      'The selector was removed, or the type became ExternalName. The controllers do not ' +
+      'update what they wrote before.',
+    ...advice(
+      'Restore the selector if the Service should have one. Otherwise delete the Endpoints ' +
+        'and the slices that remain, after you checked that no client needs their addresses.',
+      'kubectl -n {namespace} get service/{service} endpoints/{service} -o yaml',
+      listSlices,
+    ),
     upstream: `${endpointsController} syncService`,
   },
   'left-behind-dead': {
     ...warning('input', 'unexpected'),
-    title: 'Addresses that were left behind belong to no living pod',
+    title: 'Addresses that remain from a removed selector belong to no running pod',
     meaning:
-      'Nothing keeps them up to date: nodes send traffic to addresses that are nobody’s, or will ' +
-      'be somebody else’s.',
-    remedy: 'Delete the Endpoints and slices that were left behind, or restore the selector.',
+      'No controller updates these addresses. Nodes send traffic to addresses that no pod ' +
+      'has, or that another pod may get.',
+    ...advice(
+      'Restore the selector if the Service should have one. Otherwise delete the Endpoints ' +
+        'and the slices that remain, after you checked that no client needs their addresses.',
+      'kubectl -n {namespace} get service/{service} endpoints/{service} -o yaml',
+      listSlices,
+    ),
     upstream: `${endpointsController} syncService`,
   },
   'address-shared': {
     ...warning('input', 'different'),
-    title: 'Two living pods report one address',
+    title: 'Two running pods report one address',
     meaning:
-      'Both are listed wherever they are selected, so traffic for one may reach the other. The ' +
-      'finding stands at the Services of the pod that came to the address later, or, where no ' +
-      'Service selects that pod, at those of the pod that was there first.',
-    remedy: 'Find out which of the pods really has the address and delete the other.',
+      'The Services of both pods list the address, so traffic for one pod may reach the ' +
+      'other. The finding is reported on the Services of the pod that got the address later. ' +
+      'If none selects it, the finding is reported on those of the earlier pod.',
+    ...advice(
+      'Find out which pod has the address on its node, and report the conflict to the ' +
+        'maintainers of the network plugin. Remove the other pod from its Services by changing ' +
+        'its labels.',
+      'kubectl get pod -A -o wide --field-selector status.podIP={address}',
+    ),
     upstream: `${endpointsController} podToEndpointAddressForService`,
   },
   'pod-without-node': {
     ...warning('input', 'different'),
-    title: 'A selected pod has an address but no Node, which freezes the Endpoints',
+    title: 'A selected pod has an address but no Node, which blocks updates of the Endpoints',
     meaning:
-      'The API server refuses Endpoints with an empty nodeName, so the object stays as it was, ' +
-      'or is never made, for all pods of the Service. Slices leave the pod out and are well.',
-    remedy: 'Delete the pod, or clear its address, or let the scheduler bind it.',
+      'The API server rejects Endpoints with an empty nodeName. For all pods of the Service, ' +
+      'the object keeps its old content or is never created. Slices leave the pod out and are ' +
+      'correct.',
+    ...advice(
+      'Find out why the pod is not scheduled and which client set its address. Let the ' +
+        'scheduler bind the pod, or clear its address.',
+      'kubectl -n {namespace} describe pod/{pod}',
+    ),
     upstream: `${endpointsController} podToEndpointAddressForService`,
   },
   'managers-several': {
     ...info('input', 'unexpected'),
-    title: 'Somebody else writes slices for a Service with a selector',
-    meaning: 'Nodes use all slices of a Service; those of another manager are not judged.',
-    remedy: 'Make sure that the other manager is meant to be there.',
+    title: 'Another manager writes slices for a Service with a selector',
+    meaning:
+      'Nodes use all slices of a Service. The auditor does not audit slices of another ' +
+      'manager.',
+    ...advice(
+      'Check that the other manager is intended. The label ' +
+        'endpointslice.kubernetes.io/managed-by of a slice names its manager.',
+      listSlices,
+    ),
     upstream: 'k8s.io/api discovery/v1 well_known_labels.go LabelManagedBy',
   },
   'duplicate-conflicting': {
     ...warning('input', 'different'),
     title: 'Two managers list one endpoint with different conditions',
-    meaning: 'Whether nodes use the address depends on which slice they read last.',
-    remedy: 'Remove the address from the slices of one of the managers.',
+    meaning: 'The slice that a node reads last decides whether the node uses the address.',
+    ...advice('Remove the address from the slices of one of the managers.', listSlices),
     upstream: 'pkg/proxy/endpointslicecache.go',
   },
   'foreign-endpoint-dead': {
     ...info('input', 'unexpected'),
-    title: 'A slice of another manager refers to a pod that does not exist',
-    meaning: 'The slice is not ours to judge, but the pod it names is gone or was replaced.',
-    remedy: 'Look at the manager that the label endpointslice.kubernetes.io/managed-by names.',
+    title: 'A slice of another manager names a pod that does not exist',
+    meaning:
+      'The auditor does not audit this slice. But the pod that it names was deleted or ' +
+      'replaced.',
+    ...advice(
+      'Check the manager that the label endpointslice.kubernetes.io/managed-by names.',
+      listSlices,
+    ),
     upstream: 'k8s.io/api discovery/v1 well_known_labels.go LabelManagedBy',
   },
   'endpoints-truncated': {
     ...info('input', 'missing'),
-    title: 'A Service has more addresses than an Endpoints object holds',
-    meaning: 'Whoever reads Endpoints instead of slices sees 1,000 addresses and not the others.',
-    remedy: 'Let clients read EndpointSlices.',
+    title: 'A Service has more addresses than an Endpoints object can list',
+    meaning:
+      'Clients that read Endpoints instead of slices see 1,000 addresses and not the others.',
+    ...advice('Let clients read EndpointSlices, which list all addresses.'),
     upstream: `${endpointsController} truncateEndpoints`,
   },
   'object-near-size-limit': {
     ...warning('input', 'different'),
-    title: 'An object is close to the size that the API server accepts',
-    meaning: 'Requests over 1.5 MiB are refused: the object then freezes as it is.',
-    remedy: 'Split the Service, or drop what makes the object large.',
+    title: 'An object is close to the size limit of the API server',
+    meaning:
+      'The API server rejects requests above 1.5 MiB. The object then keeps its present ' +
+      'content.',
+    ...advice('Split the Service, or remove what makes the object large.'),
     upstream: 'etcd --max-request-bytes',
   },
   'hints-absent': {
     ...info('input', 'missing'),
-    title: 'topology-mode Auto is set, but there are no hints',
-    meaning: 'Traffic is spread over all zones. The reason is named where the input shows it.',
-    remedy: 'Use spec.trafficDistribution, which has no thresholds.',
+    title: 'topology-mode is Auto, but there are no hints',
+    meaning:
+      'Nodes spread traffic over all zones. The finding names the reason if the input shows ' +
+      'it.',
+    ...advice('Use spec.trafficDistribution, which has no thresholds.'),
     upstream: 'k8s.io/endpointslice topologycache/event.go',
   },
   'node-frontend-missing': {
     ...critical('node', 'missing'),
-    title: 'A node does not serve a frontend of a Service',
+    title: 'A node does not forward the traffic of a Service port',
     meaning:
-      'Packets to the address and port go on untranslated, as if there were no Service, from ' +
-      'some or all places that may use it.',
-    remedy: resyncNode,
+      'kube-proxy has no working rule for this address and port on this node. Connections ' +
+      'leave with the address of the Service as destination and time out. The finding names ' +
+      'the sources that are affected.',
+    ...resyncNode,
     upstream: `${proxiers} syncProxyRules`,
   },
   'node-frontend-blocked': {
     ...critical('node', 'different'),
-    title: 'A node rejects or drops packets for a frontend that has endpoints',
+    title: 'A node rejects or drops packets to a Service port that has endpoints',
     meaning:
-      'The rules stop connections that they must forward: the node believes that there are no ' +
-      'endpoints, a rule is left over, or a policy of FORWARD or INPUT drops what nothing accepts.',
-    remedy: resyncNode,
+      'The rules stop connections that they should forward. The node may know no endpoints of ' +
+      'the port, or a rule remains from before. Or the policy of FORWARD or INPUT drops ' +
+      'packets that no rule accepts.',
+    ...resyncNode,
     upstream: `${proxiers} syncProxyRules`,
   },
   'node-frontend-unexpected': {
     ...warning('node', 'unexpected'),
-    title: 'A node answers for an address and port that no Service claims',
+    title: 'A node forwards an address and port that no Service has',
     meaning:
-      'kube-proxy’s rules still forward what a Service had that is gone or has changed. Whoever ' +
-      'gets the address next inherits the traffic.',
-    remedy: resyncNode,
+      'The rules of kube-proxy still forward an address of a Service that was deleted or ' +
+      'changed. The next owner of the address inherits the traffic.',
+    ...resyncNode,
     upstream: `${proxiers} syncProxyRules`,
   },
   'node-endpoint-missing': {
     ...critical('node', 'missing'),
-    title: 'A node sends no connections to an endpoint that it must use',
+    title: 'A node sends no connections to an endpoint that it should use',
     meaning:
-      'The endpoint is usable from this node, but no packet reaches it: the others carry its ' +
+      'The node can use the endpoint, but no packet reaches it. The other endpoints take its ' +
       'share, or the share is lost.',
-    remedy: resyncNode,
+    ...resyncNode,
     upstream: `${proxiers} writeServiceToEndpointRules`,
   },
   'node-endpoint-unexpected': {
     ...critical('node', 'unexpected'),
-    title: 'A node sends connections to a destination that is no endpoint of the Service',
+    title: 'A node sends connections to a destination that is not an endpoint of the Service',
     meaning:
-      'The pod is gone, or the address or port was never an endpoint of this Service. ' +
-      'Connections fail, or reach somebody else.',
-    remedy: resyncNode,
+      'The pod was deleted, or the address and port never were an endpoint of this Service. ' +
+      'Connections fail or reach another program.',
+    ...resyncNode,
     upstream: `${proxiers} syncProxyRules`,
   },
   'node-policy-different': {
     ...warning('node', 'different'),
-    title: 'A node uses an endpoint that traffic policy, hints, conditions or ranges exclude',
+    title:
+      'A node uses an endpoint that a traffic policy, hint, condition or source range ' +
+      'excludes',
     meaning:
-      'The destination is an endpoint of the Service, but not for these packets: another node ' +
-      'has it, its zone is another, it is not ready, or the source may not use the frontend.',
-    remedy: resyncNode,
+      'The destination is an endpoint of the Service, but not for these packets. It is on ' +
+      'another node, in another zone or not ready, or the source may not use the Service ' +
+      'port.',
+    ...resyncNode,
     upstream: 'pkg/proxy/topology.go CategorizeEndpoints',
   },
   'node-share-different': {
     ...warning('node', 'different'),
     title: 'A node does not spread connections evenly over the endpoints',
     meaning:
-      'All endpoints are used, but with other probabilities than one in so many, beyond the ' +
-      'rounding that kube-proxy does itself.',
-    remedy: resyncNode,
+      'The node uses all endpoints, but with unequal probabilities. The difference exceeds ' +
+      'the rounding of kube-proxy.',
+    ...resyncNode,
     upstream: `${proxiers} writeServiceToEndpointRules`,
   },
   'node-masquerade-missing': {
     ...critical('node', 'missing'),
-    title: 'A node does not masquerade packets that it must masquerade',
+    title: 'A node does not masquerade packets that it should masquerade',
     meaning:
-      'The answer goes straight to the client, which knows nothing of the endpoint, so ' +
-      'connections from such sources hang.',
-    remedy: resyncNode,
+      'The reply goes directly to the client, which does not know the endpoint. Connections ' +
+      'from such sources time out.',
+    ...resyncNode,
     upstream: `${proxiers} syncProxyRules`,
   },
   'node-masquerade-unexpected': {
     ...warning('node', 'unexpected'),
-    title: 'A node masquerades packets whose source it must keep',
+    title: 'A node masquerades packets whose source address it should keep',
     meaning:
-      'Endpoints see the address of the node and not of the client: network policies, source ' +
-      'ranges and logs go wrong.',
-    remedy: resyncNode,
+      'Endpoints see the address of the node instead of the client. Network policies, source ' +
+      'ranges and logs then use the wrong address.',
+    ...resyncNode,
     upstream: `${proxiers} syncProxyRules`,
   },
   'node-affinity-different': {
     ...warning('node', 'different'),
-    title: 'Session affinity on a node is not what the Service asks for',
+    title: 'Session affinity on a node does not match the Service',
     meaning:
       'Clients do not stay with their endpoint, stay for another time, or stay although the ' +
-      'Service wants no affinity.',
-    remedy: resyncNode,
+      'Service has no session affinity.',
+    ...resyncNode,
     upstream: `${proxiers} writeServiceToEndpointRules`,
   },
   'node-reject-missing': {
     ...warning('node', 'missing'),
-    title: 'A node does not reject or drop packets that it must stop',
+    title: 'A node does not reject or drop packets that it should stop',
     meaning:
-      'There are no endpoints, none that the policy allows, or the source is forbidden, and the ' +
-      'packets go on nevertheless, or are dropped where they must be rejected.',
-    remedy: resyncNode,
+      'There are no endpoints, the policy allows none, or the source is forbidden. The node ' +
+      'still forwards the packets, or drops packets that it should reject.',
+    ...resyncNode,
     upstream: `${proxiers} syncProxyRules`,
   },
   'node-foreign-rule': {
     ...critical('node', 'unexpected'),
-    title: 'A rule that is not kube-proxy’s stands between a Service and its endpoints',
+    title: 'A rule of another program changes or stops packets of a Service',
     meaning:
-      'Another program’s rule, which is named, takes packets of the Service before kube-proxy’s ' +
-      'rules do, or stops or changes them afterwards. It is information where the rule takes ' +
-      'just this address and port out of connection tracking and the packets come through to the ' +
-      'node itself, as NodeLocal DNSCache does on purpose.',
-    remedy:
-      'Find out who wrote the rule, and narrow it so that it leaves Services alone. Where it is ' +
-      'information, look that something on the node listens at that address and port.',
+      'The rule of another program, which the finding names, handles packets before or after ' +
+      'the rules of kube-proxy. The severity is info if it only excludes this address and ' +
+      'port from connection tracking, and the packets reach the node itself. NodeLocal ' +
+      'DNSCache does this on purpose.',
+    ...advice(
+      'Find out which program wrote the rule, and limit the rule so that it does not match ' +
+        'Services. If the severity is info, check that a program on the node listens at the ' +
+        'address and port.',
+    ),
     upstream: `${proxiers} iptablesJumpChains`,
   },
   'node-endpoint-blocked': {
     ...warning('node', 'unexpected'),
-    title: 'A rule that is not kube-proxy’s stops packets to an endpoint, as network policies do',
+    title: 'A rule of another program stops packets to an endpoint, as a network policy does',
     meaning:
-      'kube-proxy’s rules send the packets on as they must, and another program’s rule, which is ' +
-      'named, rejects or drops what is sent to the address of this one endpoint. That is what ' +
-      'network policies look like, and most likely meant; but the Service sends connections ' +
-      'there all the same, and they fail. It is information where the rule stands in a chain of ' +
-      'kube-router’s or Calico’s policies.',
-    remedy:
-      'Look which network policy selects the pod. If it is not meant for clients of the Service, ' +
-      'allow them; if it keeps a pod in quarantine, take the pod out of the Service, too.',
+      'The rules of kube-proxy forward the packets correctly. Then the rule of another ' +
+      'program, which the finding names, rejects or drops packets to this one endpoint. ' +
+      'Network policies do this, so it is probably intended. But the Service still sends ' +
+      'connections to the endpoint, and they fail. The severity is info if the rule is in a ' +
+      'policy chain of kube-router or Calico.',
+    ...advice(
+      'Find out which network policy selects the pod. If it should not affect clients of the ' +
+        'Service, allow them. If it isolates the pod on purpose, also remove the pod from the ' +
+        'Service.',
+      'kubectl -n {namespace} get networkpolicies',
+    ),
     upstream: `${proxiers} syncProxyRules`,
   },
   'node-rules-flushed': {
     ...critical('node', 'missing'),
-    title: 'The rules of kube-proxy are gone from a node',
+    title: 'The rules of kube-proxy are missing on a node',
     meaning:
-      'Most Services do not work from this node, since no rule is there that forwards them: ' +
-      'tables were flushed, or kube-proxy never ran.',
-    remedy: 'Restart kube-proxy on the node, and find out what flushes the rules.',
+      'No rule forwards most Services, so they do not work from this node. A program deleted ' +
+      'the rules, or kube-proxy never ran.',
+    ...restartProxy('Find out which program deleted the rules.'),
     upstream: 'pkg/util/iptables/iptables.go Monitor',
   },
   'node-rules-unreachable': {
     ...critical('node', 'missing'),
-    title: 'The rules of kube-proxy are there, but packets do not come to them',
+    title: 'The rules of kube-proxy exist on a node, but nothing jumps to them',
     meaning:
-      'The jumps from the built-in chains are missing, or something takes packets out before ' +
-      'them: most Services do not work from some or all places.',
-    remedy:
-      'Restart kube-proxy on the node, which writes the jumps anew, and find out what removes ' +
-      'them: in iptables they lead from PREROUTING and OUTPUT of table nat to KUBE-SERVICES.',
+      'The jumps from the built-in chains are missing, or another rule handles packets before ' +
+      'them. Most Services do not work from some or all sources.',
+    ...restartProxy(
+      'It writes the jumps again. Find out what removed them: in iptables, PREROUTING and ' +
+        'OUTPUT of table nat jump to KUBE-SERVICES.',
+    ),
     upstream: `${proxiers} iptablesJumpChains`,
   },
   'node-rules-different': {
     ...critical('node', 'different'),
     title: 'The rules of a node are wrong for most Services in the same way',
     meaning:
-      'What all Services have in common is broken: marks, masquerading, the way to node ports, ' +
-      'or the policy of a chain. What is wrong is said for the first of them.',
-    remedy: 'Restart kube-proxy on the node, and find out what changes its rules.',
+      'Something that all Services share is broken: marks, masquerading, the path to node ' +
+      'ports, or the policy of a chain. The finding shows the first of these Services.',
+    ...restartProxy('Find out which program changes its rules.'),
     upstream: `${proxiers} syncProxyRules`,
   },
   'node-backends-both': {
     ...info('node', 'unexpected'),
-    title: 'Two sets of rules on a node translate for the same frontends',
+    title: 'Two sets of rules on a node translate the same Service ports',
     meaning:
-      'Rules of iptables’ two backends, or of iptables and nftables mode, stand side by side at ' +
-      'one priority. The one registered last runs first, which no dump tells: where they differ, ' +
-      'what the node does is unknown.',
-    remedy: 'Remove the rules of the mode or backend that kube-proxy no longer uses.',
+      'The node has rules of both iptables backends, or of iptables and nftables mode, with ' +
+      'one priority. The set that was registered last runs first, and no dump shows which one ' +
+      'that is. Where the sets differ, the behavior of the node is unknown.',
+    ...advice('Remove the rules of the mode or backend that kube-proxy no longer uses.'),
     upstream: 'pkg/proxy/runner, cmd/kube-proxy/app/server_linux.go platformCleanup',
   },
   'node-unlike-others': {
     ...info('node', 'different'),
-    title: 'A node does with some Services what hardly any other node does, and why is not known',
+    title: 'A node handles some Services differently from most other nodes, for an unknown reason',
     meaning:
-      'A rule that is not understood decides what comes of these Services, so that nobody can ' +
-      'say whether they are served. At least three other nodes, and three in four of those for ' +
-      'which the same is expected, do alike, and this node does not. While a program that writes ' +
-      'rules is replaced node by node, the first and the last nodes are told.',
-    remedy:
-      'Compare the rules of the node with those of another, and look for what writes rules only ' +
-      'here. `explain node/NAME service/NAME:PORT` names what is not understood.',
+      'The auditor cannot evaluate a rule that decides about these Services, so it does not ' +
+      'know whether they work. At least three other nodes, and three in four of the ' +
+      'comparable nodes, handle them alike, and this node does not. During a node-by-node ' +
+      'update of a program that writes rules, the first and the last nodes have this finding.',
+    ...advice(
+      'Compare the rules of the node with those of another node, and look for a program that ' +
+        'writes rules only here. The command `endpoint-auditor explain node/NAME ' +
+        'service/NAME:PORT` names the rule that it cannot evaluate.',
+    ),
     upstream: proxiers,
   },
   'node-rules-stale': {
     ...critical('node', 'different'),
     title: 'The rules of a node are those of an earlier state of the cluster',
     meaning:
-      'Several Services differ, each in the way of rules that were right once: kube-proxy has ' +
-      'stopped, hangs, or cannot reach the API server.',
-    remedy: 'Read the log of kube-proxy on the node, and restart it.',
+      'Several Services differ, and the rules of each were correct at an earlier time. ' +
+      'kube-proxy has stopped, hangs, or cannot reach the API server.',
+    ...restartProxy('First read its log.'),
+    commands: [readProxyLog, ...resyncNode.commands],
     upstream: `${proxiers} syncProxyRules`,
   },
 } as const satisfies Readonly<Record<string, CatalogueEntry>>;
 
 export type Code = keyof typeof catalogue;
+
+/** One field of one object that differs, as reports list it. */
+export interface DifferenceDetail {
+  readonly code: Code;
+  /** An IP address, or `ip:port` of an endpoint on a node; `null` if it is about no address. */
+  readonly address: string | null;
+  /** `namespace/name`; `null` if no pod is known at the address, or there is no address. */
+  readonly pod: string | null;
+  readonly field: string;
+  /** `null` if the field, or the whole entry, should be absent. */
+  readonly expected: string | null;
+  /** `null` if the field, or the whole entry, is absent. */
+  readonly actual: string | null;
+  /** `Kind namespace/name`. */
+  readonly object: string;
+}
 
 /** A finding as every output shows it; times in Unix seconds on the clock of the input. */
 export interface Finding {
@@ -612,6 +708,8 @@ export interface Finding {
   readonly field: string;
   readonly expected: string | null;
   readonly actual: string | null;
+  /** Every differing field of every object; of a resolved finding the first 100. */
+  readonly differences: readonly DifferenceDetail[];
   readonly cause: Cause | null;
   /** Whether the cause is certain; else it is only likely, or not known. */
   readonly causeProven: boolean;

@@ -2,8 +2,15 @@
 // that could show one do, or several Services are in an earlier state; else one for each Service
 // and code (docs/decisions/0029-one-finding-per-code-and-cause.md).
 
+import { ipOf } from '../../model/ip.ts';
 import type { RuleFrontend } from '../../rules/report/frontends.ts';
-import { bySeverity, catalogue, type Code, type Severity } from '../finding/catalogue.ts';
+import {
+  bySeverity,
+  catalogue,
+  type Code,
+  type DifferenceDetail,
+  type Severity,
+} from '../finding/catalogue.ts';
 import { difference } from '../finding/difference.ts';
 import { familyOf, nodeWideEffects, packetClassOf, placeOf } from './node-wide.ts';
 import type { Coverage, PacketDifference, PacketDifferences } from './packet-difference.ts';
@@ -175,6 +182,38 @@ function findingOf(packet: PacketDifference, object: string) {
   const found = rule === null ? actual : `${actual} by ${rule}`;
   const severity = severityOf(packet);
   return { difference: difference(code, object, fieldOf(code), expected, found), severity };
+}
+
+/**
+ * The details of packet differences. An endpoint that receives nothing is left out if no packet is
+ * forwarded. `podAt` returns `null` if no pod has the address.
+ */
+export function packetDetails(
+  node: string,
+  differences: PacketDifferences,
+  podAt: (ip: string) => string | null,
+): DifferenceDetail[] {
+  const placeOfPackets = ({ port, frontend, origin }: PacketDifference): string =>
+    (port === null ? '' : `${port.name} at `) +
+    (origin === '' ? frontend : `${frontend} from ${origin}`);
+  const whole = new Set(differences.filter((it) => it.endpoint === null).map(placeOfPackets));
+  const isLost = (it: PacketDifference): boolean =>
+    it.sides?.[1] === null && whole.has(placeOfPackets(it));
+  return differences.flatMap((it) => {
+    const { code, endpoint, sides, expected, actual, rule } = it;
+    const got = rule === null ? actual : `${actual} by ${rule}`;
+    const [wanted, found] = sides ?? [expected, got];
+    const detail = {
+      code,
+      address: endpoint,
+      pod: endpoint === null ? null : podAt(ipOf(endpoint)),
+      field: placeOfPackets(it),
+      expected: wanted,
+      actual: found,
+      object: `Node ${node}`,
+    };
+    return isLost(it) ? [] : [detail];
+  });
 }
 
 function fieldOf(code: Code): string {

@@ -24,6 +24,7 @@ import {
   outcomeText,
   policyRule,
   rounding,
+  sidesOf,
 } from './compare-packet.ts';
 import { effectsOn, isForeign, isTranslated } from './node-wide.ts';
 import type { NodeInput } from './observation.ts';
@@ -132,6 +133,8 @@ function probeFrontend(progress: Progress, frontend: Frontend, probe: Probe): vo
       key: [texts.frontend, texts.origin, deviation.kind, endpoint ?? []].flat().join(' '),
       port,
       kind,
+      endpoint,
+      sides: sidesOf(deviation, want, outcome),
       effect: policy?.rule ?? effect,
       properties: isStray ? ['stray'] : properties,
       rule: step?.rule.text ?? policy?.rule ?? null,
@@ -236,6 +239,8 @@ function probeBackends({ forwarding, rules, differences }: Progress): void {
     frontend: listText(places),
     key: 'several tables',
     kind: 'none',
+    endpoint: null,
+    sides: null,
     origin: '',
     effect: '',
     properties: [],
@@ -302,6 +307,8 @@ function probeUnserved(progress: Progress, frontend: RuleFrontend, dst: string):
       port: ofClusterIP ?? (destination && portInRange(forwarding, frontend, destination)),
       key: `${texts.frontend} ${origin} claim`,
       kind: 'none',
+      endpoint: null,
+      sides: null,
       effect: 'claim',
       properties: ['endpoints'],
       rule: own.rule.text,

@@ -185,7 +185,7 @@ const wordsOf = (masqueraded: boolean | 'unknown', affinitySeconds: number | nul
   ...(affinitySeconds === null ? [] : [`affinity ${affinitySeconds}s`]),
 ];
 
-const endWords = { reject: 'rejected', drop: 'dropped', pass: 'untranslated' } as const;
+const endWords = { reject: 'rejected', drop: 'dropped', pass: 'not forwarded' } as const;
 
 export function expectedText(want: ExpectedOutcome): string {
   if (want.kind !== 'endpoints') return endWords[want.kind];
@@ -195,9 +195,37 @@ export function expectedText(want: ExpectedOutcome): string {
   return `${texts.length === 1 ? '' : 'one of '}${endpointsText(texts)}`;
 }
 
+const percentText = (probability: number): string =>
+  `${Number((100 * probability).toPrecision(3))}%`;
+
+/** What a deviation expects of its endpoint, and what happens; `null` without an endpoint. */
+export function sidesOf(
+  { kind, endpoint }: Deviation,
+  want: ExpectedOutcome,
+  { destinations }: PacketOutcome,
+): readonly [expected: string | null, actual: string | null] | null {
+  if (endpoint === null) return null;
+  const got = destinations.get(endpoint);
+  const shareText = (probability: number): string =>
+    `receives ${percentText(probability)} of connections`;
+  const affinityText = (seconds: number | null): string =>
+    seconds === null ? 'no session affinity' : `session affinity of ${seconds} s`;
+  if (kind === 'masqueraded') return ['keeps the source address', 'masqueraded'];
+  if (kind === 'not masqueraded') return ['masqueraded', 'keeps the source address'];
+  if (want.kind === 'endpoints') {
+    const wanted = shareText(1 / want.endpoints.size);
+    if (kind === 'missing') return [wanted, null];
+    if (kind === 'share') return [wanted, shareText(got?.probability ?? 0)];
+    if (kind === 'affinity') {
+      const seconds = got?.affinity === true ? got.affinitySeconds : null;
+      return [affinityText(want.affinitySeconds), affinityText(seconds)];
+    }
+  }
+  return [null, shareText(got?.probability ?? 0)];
+}
+
 export function outcomeText(outcome: PacketOutcome): string {
-  const percent = ({ probability }: OutcomeShare): string =>
-    `${Number((100 * probability).toPrecision(3))}%`;
+  const percent = ({ probability }: OutcomeShare): string => percentText(probability);
   return endpointsText([
     ...[...outcome.destinations].map(([text, destination]) => {
       const { masqueraded, affinitySeconds } = destination;

@@ -1,7 +1,9 @@
 // Opens the findings of a node that must be open, and drops the others. Open must be: that of a
 // stale node, open ones that still differ, and those past the settle window.
 
-import { isWorse } from '../finding/catalogue.ts';
+import { canonicalIP } from '../../model/ip.ts';
+import type { Listers } from '../../model/objects.ts';
+import { type DifferenceDetail, isWorse } from '../finding/catalogue.ts';
 import type { OwnedDifference, PendingDifference, PendingFindings } from '../pending/pending.ts';
 import type { NodeFinding } from './aggregate.ts';
 import type { PacketDifference, PacketDifferences } from './packet-difference.ts';
@@ -9,6 +11,7 @@ import {
   aggregateFindings,
   areRulesGone,
   nodeFinding,
+  packetDetails,
   partition,
   portFindings,
   severityOf,
@@ -116,7 +119,7 @@ type DesiredFinding = ReturnType<typeof desiredFindings>[number];
 
 /** Opens desired findings that are not open, and drops open findings that are not desired. */
 export function applyFindings(
-  settle: PendingFindings,
+  { settle, listers }: { readonly settle: PendingFindings; readonly listers: PodListers },
   { name, open }: NodeState,
   findings: readonly DesiredFinding[],
   at: number,
@@ -132,25 +135,38 @@ export function applyFindings(
     const { difference, severity, since, namespace, service } = finding;
     const known = open.get(id);
     if (known === undefined) {
-      const item = pendingItem(name, finding);
+      const item = pendingItem(name, finding, listers);
       open.set(id, { item, finding });
       opened.push({ item, namespace, service });
     } else {
       known.finding = finding;
       // Another clock would make a candidate obsolete that waits for its confirmation.
       if (known.item.openedAt !== null) known.item.since = since;
-      settle.update(Object.assign(known.item, { difference, severity }));
+      const details = detailsOfFinding(name, finding, listers);
+      settle.update(Object.assign(known.item, { difference, severity, details }));
     }
   }
   settle.openNow(opened, at);
 }
 
-export function pendingItem(node: string, finding: DesiredFinding): PendingDifference {
+type PodListers = Pick<Listers, 'podsAt'>;
+
+const detailsOfFinding =
+  (node: string, { differences }: NodeFinding, listers: PodListers) =>
+  (): DifferenceDetail[] =>
+    packetDetails(node, differences, (ip) => listers.podsAt(canonicalIP(ip))[0]?.key ?? null);
+
+export function pendingItem(
+  node: string,
+  finding: DesiredFinding,
+  listers: PodListers,
+): PendingDifference {
   const { difference, severity, since, nodeWide, differences } = finding;
   const port = nodeWide ? differences.find((it) => it.port !== null)?.port : null;
   return {
     ...(port ? { witness: `${port.namespace}/${port.service}` } : {}),
     difference,
+    details: detailsOfFinding(node, finding, listers),
     output: 'node',
     node,
     severity,

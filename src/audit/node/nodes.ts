@@ -200,7 +200,7 @@ function* readInSteps(
   at: number,
   { isLast, isSame, isAnswered }: Round,
 ): Steps<readonly Packet[]> {
-  const { proxied, settle, window } = options;
+  const { proxied, window } = options;
   const observed = observe(options, state);
   if (typeof observed === 'string') {
     dropFindings(options, state, at);
@@ -236,7 +236,7 @@ function* readInSteps(
   for (const sample of updateClocks(state, reading)) options.onConvergence?.(sample);
   options.onReading?.(readingOf(state, at, reading));
   const settled = settledDifferences(state, reading, window);
-  applyFindings(settle, state, desiredFindings(state, reading, settled), at);
+  applyFindings(options, state, desiredFindings(state, reading, settled), at);
   state.verdicts = portVerdicts(last.ports, families, {
     different: portKeys(settled),
     pending: portKeys(differences),
@@ -276,8 +276,8 @@ function* auditInSteps(
   return (state.last = { audit, ports: conformVerdicts(forwarding.ports), inputs });
 }
 
-function dropFindings({ settle }: NodesOptions, state: NodeState, at: number): void {
-  applyFindings(settle, state, [], at);
+function dropFindings(options: NodesOptions, state: NodeState, at: number): void {
+  applyFindings(options, state, [], at);
   state.clocks.clear();
 }
 
@@ -304,8 +304,10 @@ export function outliersAmongPeers(
       origin: 'anywhere',
       effect: '',
       properties: [],
-      expected: 'what most nodes do',
-      actual: 'something else, by rules that are not understood',
+      endpoint: null,
+      sides: null,
+      expected: 'the same as on most nodes',
+      actual: 'something else, by rules that the auditor cannot evaluate',
       rule: null,
       harmless: true,
     }));

@@ -20,6 +20,10 @@ export interface PacketDifference {
   readonly properties: readonly CoveredProperty[];
   readonly expected: string;
   readonly actual: string;
+  /** `ip:port`; `null` if it is about all packets. */
+  readonly endpoint: string | null;
+  /** What is expected of `endpoint`, and what it gets; `null` if that is all packets. */
+  readonly sides: readonly [expected: string | null, actual: string | null] | null;
   /** The rule that causes it; null if none does, or several do. */
   readonly rule: string | null;
   /** The packet did not reach the rules of its Service. */

@@ -6,14 +6,17 @@
 // (docs/decisions/0029-one-finding-per-code-and-cause.md).
 
 import { getOrInsert } from '../../model/collections.ts';
-import type { Finding, Output, Severity } from '../finding/catalogue.ts';
+import type { DifferenceDetail, Finding, Output, Severity } from '../finding/catalogue.ts';
 import { bySeverity, catalogue, isWorse } from '../finding/catalogue.ts';
 import type { Cause } from '../finding/causes.ts';
 import type { Difference } from '../finding/difference.ts';
+import { detailsOf } from '../finding/difference.ts';
 
 /** A known difference and its clock. It is pending until `openedAt` is set, then open. */
 export interface PendingDifference {
   difference: Difference;
+  /** Its details; absent if they are those of `difference`. */
+  readonly details?: () => readonly DifferenceDetail[];
   readonly output: Output;
   /** The node whose rules differ; absent for outputs that belong to no node. */
   readonly node?: string;
@@ -73,11 +76,16 @@ function joined(
   return texts.length === 0 ? null : [...texts.slice(0, shownItems), ...rest].join('; ');
 }
 
+const detailsIn = (items: readonly PendingDifference[]): DifferenceDetail[] =>
+  items.flatMap(({ difference, details }) => details?.() ?? detailsOf(difference));
+
 /** Its current differences or, when it is resolved, the first of all that it had; worst first. */
 function render(open: OpenFinding, resolvedAt: number | null): Finding {
   const { code, cause, node, namespace, service, openedAt } = open;
   const items = [...(resolvedAt === null ? open.items : open.all)].sort(bySeverity);
   const { difference, output } = catalogue[code];
+  // A resolved finding must not keep objects of the cluster in memory.
+  const kept = resolvedAt === null ? null : detailsIn(items).slice(0, shownItems);
   return {
     code,
     severity: resolvedAt === null ? (items[0]?.severity ?? open.worst) : open.worst,
@@ -90,6 +98,9 @@ function render(open: OpenFinding, resolvedAt: number | null): Finding {
     field: joined(items, 'field') ?? '',
     expected: joined(items, 'expected'),
     actual: joined(items, 'actual'),
+    get differences() {
+      return kept ?? detailsIn(items);
+    },
     cause,
     causeProven: cause !== null && items.every(({ proven }) => proven === true),
     since: items.reduce((least, { since }) => Math.min(least, since), Infinity),
@@ -230,6 +241,8 @@ export function createPendingFindings(options: PendingFindingsOptions) {
       queue.splice(0, first < 0 ? queue.length : first);
       return queue[0]?.at ?? null;
     },
+    /** Differences whose window has not ended. */
+    pending: (): readonly Candidate[] => queue.filter(isCurrent),
     waiting: (): ReadonlySet<Candidate> => waiting,
     /** Tries waiting differences again, at most `burst` in turn; opens those that are admitted. */
     retry(now: number): void {

@@ -62,6 +62,7 @@ export function createServiceAuditor(options: ServiceAuditorOptions) {
   return {
     audited: audited as ReadonlyMap<Key, ServiceAudit>,
     unreadable: unreadable as ReadonlyMap<string, UnreadableObject>,
+    context,
     listers: context.listers,
     settle,
     /** Starts with all objects of the listers, which must not change between the steps. */

@@ -5,8 +5,8 @@ import type { Endpoint, EndpointSlice, Labels, ObjectRef, Pod, Port } from '../.
 import { label, portText } from '../../model/objects.ts';
 import { equalLabels } from '../../model/selector.ts';
 import type { Code } from '../finding/catalogue.ts';
-import { type Difference, difference } from '../finding/difference.ts';
-import type { AddressEntries } from './address-index.ts';
+import { type ComparedField, type Difference, difference } from '../finding/difference.ts';
+import type { AddressEntries, SlicedEndpoint } from './address-index.ts';
 
 /** Pairs entries by score, then by position: a wrong targetRef is one difference and not two. */
 export function comparePairs<E, A>(
@@ -34,9 +34,6 @@ export function comparePairs<E, A>(
   return [...found, ...left.map(unexpected)];
 }
 
-/** The values are `null` if the field is absent. */
-export type ComparedField = readonly [name: string, expected: string | null, actual: string | null];
-
 /** The difference between the fields of one entry; none if all are equal. */
 export function compareFields(
   code: Code,
@@ -50,7 +47,8 @@ export function compareFields(
   const names = differing.map(([field]) => field).join(', ');
   const text = (side: 1 | 2): string =>
     `${name}: ${differing.map((field) => `${field[0]} ${field[side] ?? 'absent'}`).join(', ')}`;
-  return [difference(code, object, names, text(1), text(2), extra)];
+  const all = { ...extra, fields: differing };
+  return [difference(code, object, names, text(1), text(2), all)];
 }
 
 export function targetField(pod: Pod, target: ObjectRef | null): ComparedField {
@@ -91,7 +89,12 @@ export function compareLabels(
   // Only the mirroring controller compares the headless label like all others.
   const isKept = keys.join() === label.headless && code !== 'mirror-labels-different';
   const [field, cause] = [`metadata.labels ${keys.join(', ')}`, 'headless-label-kept'] as const;
-  const all = isKept ? { cause, ...extra } : extra;
+  const valueOf = (labels: Labels, key: string): string | null =>
+    Object.hasOwn(labels, key) ? (labels[key] ?? '') : null;
+  const fields = keys.map((key): ComparedField => {
+    return [`metadata.labels[${key}]`, valueOf(want, key), valueOf(got, key)];
+  });
+  const all = { ...(isKept ? { cause } : {}), fields, ...extra };
   return [difference(code, object, field, labelsText(want, keys), labelsText(got, keys), all)];
 }
 
@@ -103,13 +106,34 @@ export const readyText = (ready: boolean): string => (ready ? 'ready' : 'not rea
 export const targetText = (target: ObjectRef | null): string =>
   target === null ? 'no target' : `${target.kind.toLowerCase()} ${target.name}`;
 
-/** The text of an entry: its addresses, whose they are, its readiness and its ports. */
-export const entryText = (
-  ips: string,
-  whose: string,
-  ready: boolean,
-  ports: readonly Port[],
-): string => `${ips} of ${whose}, ${readyText(ready)}, ${portsText(ports)}`;
+/** The readiness and the ports of an entry. */
+export const stateText = (ready: boolean, ports: readonly Port[]): string =>
+  `${readyText(ready)}, ${portsText(ports)}`;
+
+interface ListedEntry {
+  readonly address: string;
+  readonly whose: string;
+  readonly state: string;
+  readonly pod: string | null;
+}
+
+/** The difference of an entry that exists on one side only; `whose` names its pod or target. */
+export function entryDifference(
+  code: Code,
+  object: string,
+  field: string,
+  side: 'missing' | 'unexpected',
+  { address, whose, state, ...extra }: ListedEntry & Partial<Difference>,
+): Difference {
+  const text = `${address} of ${whose}, ${state}`;
+  const [expected, actual] = side === 'missing' ? [text, null] : [null, text];
+  const entry: ComparedField = [field, expected && state, actual && state];
+  return difference(code, object, field, expected, actual, { address, fields: [entry], ...extra });
+}
+
+/** The pod that an entry names; `null` if its target is no pod. */
+export const targetPod = (target: ObjectRef | null): string | null =>
+  target?.kind === 'Pod' ? `${target.namespace}/${target.name}` : null;
 
 /** The object of a difference in a slice. */
 export const sliceObject = (slice: EndpointSlice): string => `EndpointSlice ${slice.key}`;
@@ -118,8 +142,24 @@ export const sliceObject = (slice: EndpointSlice): string => `EndpointSlice ${sl
 export const isReady = (endpoint: Endpoint): boolean => endpoint.ready !== false;
 
 /** An endpoint of a slice with its target, readiness and ports. */
-export const endpointText = (endpoint: Endpoint, { ports }: EndpointSlice): string =>
-  entryText(endpoint.addresses.join(', '), targetText(endpoint.target), isReady(endpoint), ports);
+export function endpointText(endpoint: Endpoint, { ports }: EndpointSlice): string {
+  const state = stateText(isReady(endpoint), ports);
+  return `${endpoint.addresses.join(', ')} of ${targetText(endpoint.target)}, ${state}`;
+}
+
+/** An endpoint that is in a slice and should not be. */
+export const unexpectedEntry = (
+  code: Code,
+  { slice, endpoint }: SlicedEndpoint,
+  extra: Partial<Pick<Difference, 'subject' | 'severity' | 'likelyCause'>>,
+): Difference =>
+  entryDifference(code, sliceObject(slice), 'endpoints', 'unexpected', {
+    address: endpoint.addresses.join(', '),
+    whose: targetText(endpoint.target),
+    state: stateText(isReady(endpoint), slice.ports),
+    pod: targetPod(endpoint.target),
+    ...extra,
+  });
 
 /** The owners of a slice as the API names them. */
 export const ownersText = ({ owners }: EndpointSlice): string =>

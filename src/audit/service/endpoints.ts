@@ -18,19 +18,20 @@ import {
   subsetCounts,
   truncation,
 } from '../../shadow/endpoints.ts';
-import { type Difference, difference } from '../finding/difference.ts';
+import { type ComparedField, type Difference, difference } from '../finding/difference.ts';
 import type { AddressEntries } from './address-index.ts';
 import { type AuditContext, hasKind, isWrittenByController, type ServiceState } from './cache.ts';
-import type { ComparedField } from './compare.ts';
 import {
   compareFields,
   compareLabels,
   comparePairs,
-  entryText,
+  entryDifference,
   portsText,
   readyText,
   referredPod,
+  stateText,
   targetField,
+  targetPod,
   targetText,
 } from './compare.ts';
 
@@ -96,7 +97,8 @@ function compareCapacity(endpoints: Endpoints, truncated: Truncation | null): Di
     const field = `metadata.annotations ${annotation.overCapacity}`;
     // The controller never leaves the annotation on an object that fits.
     const likelyCause = want === null ? 'hand-edited' : null;
-    found.push(difference(code, object, field, e ?? '', a ?? '', { likelyCause }));
+    const fields = [[`metadata.annotations[${annotation.overCapacity}]`, want, got]] as const;
+    found.push(difference(code, object, field, e ?? '', a ?? '', { likelyCause, fields }));
   }
   if (truncated === null) return found;
   const sizes = truncated.subsets.map(({ portKeys }) => sizeOf(endpoints.subsets, portKeys));
@@ -157,8 +159,11 @@ export function compareEndpointsAddress(context: AuditContext, entries: AddressE
       const isAsleep = isTerminal && !pod.deleting;
       const before = isAsleep ? { ...pod, terminal: false } : null;
       const was = before && expectedAddress(service, before, context.release);
-      const text = entryText(got.ip, targetText(got.target), got.ready, got.ports);
-      return difference('endpoints-address-unexpected', object, 'subsets', null, text, {
+      return entryDifference('endpoints-address-unexpected', object, 'subsets', 'unexpected', {
+        address: got.ip,
+        whose: targetText(got.target),
+        state: stateText(got.ready, got.ports),
+        pod: targetPod(got.target),
         subject: got.target?.uid ?? '',
         likelyCause: was !== null && isListedAs(was, got) ? 'pod-phase-unnoticed' : null,
         severity: isTerminal && !got.ready ? 'info' : null,
@@ -194,11 +199,17 @@ function compareAddress(
   got: EndpointAddress | null,
   truncated: boolean,
 ): Difference[] {
-  const more = { subject: want.pod.name, quiet: got === null && !want.ready };
+  const place = { address: want.ip, pod: want.pod.key };
+  const more = { subject: want.pod.name, quiet: got === null && !want.ready, ...place };
   if (got === null) {
     if (truncated) return [];
-    const text = entryText(want.ip, `pod ${want.pod.name}`, want.ready, want.ports);
-    return [difference('endpoints-address-missing', object, 'subsets', text, null, more)];
+    return [
+      entryDifference('endpoints-address-missing', object, 'subsets', 'missing', {
+        whose: `pod ${want.pod.name}`,
+        state: stateText(want.ready, want.ports),
+        ...more,
+      }),
+    ];
   }
   if (isListedAs(want, got)) return [];
   const found: Difference[] = [];
@@ -206,13 +217,16 @@ function compareAddress(
   if (want.ready !== got.ready) {
     const field = `subsets.${want.ready ? 'notReadyAddresses' : 'addresses'}`;
     const texts = [`${name} ${readyText(want.ready)}`, `${name} ${readyText(got.ready)}`] as const;
-    found.push(difference('endpoints-readiness-different', object, field, ...texts, more));
+    const all = { ...more, fields: [['ready', String(want.ready), String(got.ready)]] as const };
+    found.push(difference('endpoints-readiness-different', object, field, ...texts, all));
   }
   const [wantPorts, gotPorts] = [packedPorts(want.ports), packedPorts(got.ports)];
   const isPart = truncated && gotPorts.every((key) => wantPorts.includes(key));
   if (!isPart && wantPorts.join() !== gotPorts.join()) {
-    const [e, a] = [`${name}: ${portsText(want.ports)}`, `${name}: ${portsText(got.ports)}`];
-    found.push(difference('endpoints-ports-different', object, 'subsets.ports', e, a, more));
+    const [w, g] = [portsText(want.ports), portsText(got.ports)];
+    const [e, a] = [`${name}: ${w}`, `${name}: ${g}`];
+    const all = { ...more, fields: [['subsets.ports', w, g]] as const };
+    found.push(difference('endpoints-ports-different', object, 'subsets.ports', e, a, all));
   }
   const fields: ComparedField[] = [
     targetField(want.pod, got.target),

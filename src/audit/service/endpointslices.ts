@@ -2,7 +2,14 @@
 // shadow/hints.ts expect it. Packing is no difference.
 
 import { equalRefs } from '../../model/equality.ts';
-import type { AddressType, Endpoint, EndpointSlice, Pod, Service } from '../../model/objects.ts';
+import type {
+  AddressType,
+  Endpoint,
+  EndpointSlice,
+  Listers,
+  Pod,
+  Service,
+} from '../../model/objects.ts';
 import { isSelected } from '../../shadow/endpoints.ts';
 import type { ExpectedEndpoint } from '../../shadow/endpointslice.ts';
 import {
@@ -14,25 +21,26 @@ import {
 import { expectedHints, type HintMode, hintMode, whyNoHints } from '../../shadow/hints.ts';
 import type { Release } from '../../shadow/release.ts';
 import { type Cause, explains } from '../finding/causes.ts';
-import { type Difference, difference } from '../finding/difference.ts';
+import { type ComparedField, type Difference, difference } from '../finding/difference.ts';
 import type { AddressEntries, SlicedEndpoint } from './address-index.ts';
 import type { AuditContext, Role, ServiceState } from './cache.ts';
 import { isRetried, isWedged, nodeOf, roleOf, slicesOf } from './cache.ts';
-import type { ComparedField } from './compare.ts';
 import {
   compareFields,
   compareLabels,
   comparePairs,
   differingKeys,
-  endpointText,
-  entryText,
+  entryDifference,
   isReady,
   ownersText,
   portsText,
   referredPod,
   sliceObject,
+  stateText,
   targetField,
+  targetPod,
   targetText,
+  unexpectedEntry,
 } from './compare.ts';
 
 /** The entries at an address in slices of one role. */
@@ -58,6 +66,10 @@ function withHindrance(
   return found.map((item) => ({ ...item, hindrance }));
 }
 
+/** Without Nodes, the controller may rightly leave out a pod, since its Node may not exist. */
+const isNodeCertain = (listers: Listers, service: Service): boolean =>
+  listers.knows('nodes') || service.publishNotReadyAddresses;
+
 /** One address over all slices of the controller. */
 export function compareSlicesAddress(context: AuditContext, entries: AddressEntries): Difference[] {
   const { record } = entries;
@@ -79,7 +91,8 @@ export function compareSlicesAddress(context: AuditContext, entries: AddressEntr
     (want, got) => {
       if (got !== null) return compareEndpoint(want, got, mode, release);
       // The controller adds no endpoints for a Service that is being deleted.
-      return service.deleting ? [] : [missingEndpoint(record, want)];
+      if (service.deleting || !isNodeCertain(listers, service)) return [];
+      return [missingEndpoint(record, want)];
     },
     (got) => {
       const twin = actual.find((other) => other !== got && isTwin(other, got));
@@ -102,17 +115,29 @@ function scoreEndpoint(want: ExpectedEndpoint, { slice, endpoint }: SlicedEndpoi
 function missingEndpoint(record: ServiceState, want: ExpectedEndpoint): Difference {
   const { addresses, pod, ready, ports } = want;
   const object = `EndpointSlices of Service ${record.key}`;
-  const text = entryText(addresses.join(', '), `pod ${pod.name}`, ready, ports);
-  const more = { subject: pod.name, quiet: !ready };
-  return difference('slice-endpoint-missing', object, 'endpoints', text, null, more);
+  return entryDifference('slice-endpoint-missing', object, 'endpoints', 'missing', {
+    address: addresses.join(', '),
+    whose: `pod ${pod.name}`,
+    state: stateText(ready, ports),
+    pod: pod.key,
+    subject: pod.name,
+    quiet: !ready,
+  });
 }
 
 type Conditions = Pick<Endpoint, 'ready' | 'serving' | 'terminating'>;
 
+const conditionNames = ['ready', 'serving', 'terminating'] as const;
+
 const conditionsText = (conditions: Conditions): string =>
-  (['ready', 'serving', 'terminating'] as const)
-    .map((name) => `${name} ${String(conditions[name] ?? 'absent')}`)
-    .join(', ');
+  conditionNames.map((name) => `${name} ${String(conditions[name] ?? 'absent')}`).join(', ');
+
+function conditionFields(want: Conditions, got: Conditions): ComparedField[] {
+  const text = (value: boolean | null): string | null => (value === null ? null : String(value));
+  return conditionNames
+    .filter((name) => want[name] !== got[name])
+    .map((name) => [`endpoints.conditions.${name}`, text(want[name]), text(got[name])]);
+}
 
 const equalConditions = (a: Conditions, b: Conditions): boolean =>
   a.ready === b.ready && a.serving === b.serving && a.terminating === b.terminating;
@@ -121,13 +146,19 @@ const isTwin = (a: SlicedEndpoint, b: SlicedEndpoint): boolean =>
   a.slice.portMap === b.slice.portMap && a.endpoint.target?.uid === b.endpoint.target?.uid;
 
 function duplicate(got: SlicedEndpoint, twin: SlicedEndpoint): Difference {
-  const text = ({ endpoint, slice }: SlicedEndpoint): string =>
-    `${endpoint.addresses.join(', ')} of ${targetText(endpoint.target)} in ${slice.name}: ` +
-    conditionsText(endpoint);
+  const state = ({ endpoint, slice }: SlicedEndpoint): string =>
+    `${slice.name}: ${conditionsText(endpoint)}`;
+  const text = (entry: SlicedEndpoint): string =>
+    `${entry.endpoint.addresses.join(', ')} of ${targetText(entry.endpoint.target)} in ` +
+    state(entry);
   const isSame = equalConditions(got.endpoint, twin.endpoint);
   const code = isSame ? 'slice-duplicate' : 'slice-duplicate-conflicting';
-  const more = { subject: got.slice.name };
-  return difference(code, sliceObject(got.slice), 'endpoints', text(twin), text(got), more);
+  return difference(code, sliceObject(got.slice), 'endpoints', text(twin), text(got), {
+    subject: got.slice.name,
+    address: got.endpoint.addresses.join(', '),
+    pod: targetPod(got.endpoint.target),
+    fields: [['endpoints', state(twin), state(got)]],
+  });
 }
 
 /** The change of a pod or its Node after which the entry stayed as it had to be before. */
@@ -156,8 +187,7 @@ function unexpectedEndpoint(
   const isTerminal = pod?.terminal === true;
   const isNodeGone = pod !== undefined && !isTerminal && nodeOf(context.listers, pod) === null;
   const unready = isReady(endpoint) ? null : isTerminal ? 'info' : 'warning';
-  const text = endpointText(endpoint, slice);
-  return difference('slice-endpoint-unexpected', sliceObject(slice), 'endpoints', null, text, {
+  return unexpectedEntry('slice-endpoint-unexpected', got, {
     subject: `${slice.name} ${endpoint.target?.uid ?? ''}`,
     likelyCause: pod === undefined ? null : unnoticedChange(context, service, pod, got),
     // A terminal pod that is not ready gets no traffic.
@@ -189,18 +219,20 @@ function compareEndpoint(
   const { slice, endpoint } = got;
   const object = sliceObject(slice);
   const name = nameOf(want);
-  const more = { subject: want.pod.name };
+  const more = placeOf(want);
   const found: Difference[] = [];
   if (!equalConditions(endpoint, want)) {
     const [e, a] = [want, endpoint].map((side) => `${name}: ${conditionsText(side)}`);
     const severity = isReady(endpoint) && !want.ready ? 'critical' : null;
     const code = 'slice-conditions-different';
-    const all = { ...more, severity } as const;
+    const all = { ...more, severity, fields: conditionFields(want, endpoint) } as const;
     found.push(difference(code, object, 'endpoints.conditions', e ?? '', a ?? '', all));
   }
   if (slice.portMap !== want.portMap) {
-    const [e, a] = [`${name}: ${portsText(want.ports)}`, `${name}: ${portsText(slice.ports)}`];
-    found.push(difference('slice-ports-different', object, 'ports', e, a, more));
+    const [w, g] = [portsText(want.ports), portsText(slice.ports)];
+    const all = { ...more, fields: [['ports', w, g]] as const };
+    const [e, a] = [`${name}: ${w}`, `${name}: ${g}`];
+    found.push(difference('slice-ports-different', object, 'ports', e, a, all));
   }
   const addresses = want.addresses.join(', ');
   // Another address is a difference at that address; this one reports duplicates.
@@ -222,6 +254,11 @@ function compareEndpoint(
   return [...found, ...rest, ...hints];
 }
 
+/** Where a difference of an expected endpoint is. */
+function placeOf({ addresses, pod }: ExpectedEndpoint) {
+  return { subject: pod.name, address: addresses.join(', '), pod: pod.key };
+}
+
 const nameOf = ({ addresses, pod }: ExpectedEndpoint): string =>
   `${addresses.join(', ')} of pod ${pod.name}`;
 
@@ -241,7 +278,8 @@ function compareHints(
   const { forZones, forNodes } = endpoint;
   if (mode === 'none' && (forZones ?? []).length + (forNodes ?? []).length === 0) return [];
   const { ready, node, zone = endpoint.zone } = want;
-  const expected = hintsText(expectedHints(mode, { ...endpoint, ready, node, zone }, release));
+  const hints = expectedHints(mode, { ...endpoint, ready, node, zone }, release);
+  const expected = hintsText(hints);
   const actual = hintsText(endpoint);
   if (actual === expected) return [];
   if (actual === hintsText(expectedHints(mode, endpoint, release))) return [];
@@ -249,7 +287,16 @@ function compareHints(
   // Neither the controller nor kube-proxy reads hints of endpoints that are not ready.
   const severity = endpoint.ready === true || mode === 'none' ? null : 'info';
   const [e, a] = [`${name}: ${expected}`, `${name}: ${actual}`];
-  const more = { subject: name, severity } as const;
+  const names = (list: readonly string[] | null): string | null =>
+    list === null || list.length === 0 ? null : list.join(', ');
+  const fields = (['forZones', 'forNodes'] as const)
+    .map((key): ComparedField => [
+      `endpoints.hints.${key}`,
+      names(hints[key]),
+      names(endpoint[key]),
+    ])
+    .filter(([, wanted, got]) => wanted !== got);
+  const more = { ...placeOf(want), subject: name, severity, fields } as const;
   const code = 'slice-hints-different';
   return [difference(code, sliceObject(slice), 'endpoints.hints', e, a, more)];
 }

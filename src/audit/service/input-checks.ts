@@ -12,7 +12,7 @@ import { objectBytesLimit } from '../measure/size.ts';
 import type { AddressEntries, SlicedEndpoint } from './address-index.ts';
 import type { AuditContext, ServiceState } from './cache.ts';
 import { hasKind, isMember, isWrittenByController, roleOf, slicesOf } from './cache.ts';
-import { isReady, sliceObject } from './compare.ts';
+import { isReady, readyText, sliceObject, targetPod } from './compare.ts';
 import { truncationOf } from './endpoints.ts';
 import { countHints, entriesInRole } from './endpointslices.ts';
 
@@ -115,7 +115,10 @@ function checkNodes(record: ServiceState): Difference[] {
     .filter(([, kind]) => kind.nodeless)
     .map(([pod]) => {
       const got = `'' with address ${pod.ips.join(', ')}; Endpoints ${key} cannot be written`;
-      const [object, want, more] = [`Pod ${pod.key}`, 'the name of a Node', { subject: pod.uid }];
+      const [object, want] = [`Pod ${pod.key}`, 'the name of a Node'];
+      const address = pod.ips.join(', ');
+      const fields = [['spec.nodeName', want, null]] as const;
+      const more = { subject: pod.uid, address, pod: pod.key, fields };
       return difference('pod-without-node', object, 'spec.nodeName', want, got, more);
     });
 }
@@ -162,7 +165,12 @@ export function checkInputAddress(context: AuditContext, entries: AddressEntries
     if (pod !== undefined && (target.uid === '' || isOfUid(target.uid, pod))) continue;
     const object = sliceObject(entry.slice);
     const got = `${ip} of pod ${target.name} (uid ${target.uid}), which does not exist`;
-    const more = { subject: `${entry.slice.name} ${target.name}` };
+    const more = {
+      subject: `${entry.slice.name} ${target.name}`,
+      address: ip,
+      pod: targetPod(target),
+      fields: [['endpoints.targetRef', null, `uid ${target.uid}, which does not exist`]] as const,
+    };
     found.push(difference('foreign-endpoint-dead', object, 'endpoints.targetRef', null, got, more));
   }
   return found;
@@ -185,7 +193,9 @@ function checkShared(listers: Listers, { ip, record, pods }: AddressEntries): Di
     if (!isOurs(pod) && services.some(isSelected)) return [];
     const want = `${ip} of pod ${other.key} alone`;
     const got = `${ip} of pods ${other.key} and ${pod.key}`;
-    const more = { subject: pod.uid };
+    const [w, g] = [`Pod ${other.key} alone`, `Pods ${other.key} and ${pod.key}`];
+    const fields = [['status.podIPs', w, g]] as const;
+    const more = { subject: pod.uid, address: ip, pod: pod.key, fields };
     return difference('address-shared', `Pod ${pod.key}`, 'status.podIPs', want, got, more);
   });
 }
@@ -200,9 +210,15 @@ function isConflict(a: SlicedEndpoint, b: SlicedEndpoint): boolean {
 }
 
 function conflictDifference(address: string, entry: SlicedEndpoint, other: SlicedEndpoint) {
-  const text = ({ endpoint, slice }: SlicedEndpoint): string =>
-    `${address} ${isReady(endpoint) ? 'ready' : 'not ready'} in ${slice.name}`;
-  const [object, more] = [sliceObject(entry.slice), { subject: entry.slice.name }];
+  const state = ({ endpoint, slice }: SlicedEndpoint): string =>
+    `${readyText(isReady(endpoint))} in ${slice.name}`;
+  const [w, g] = [state(other), state(entry)];
+  const [e, a] = [`${address} ${w}`, `${address} ${g}`];
   const field = 'endpoints.conditions';
-  return difference('duplicate-conflicting', object, field, text(other), text(entry), more);
+  return difference('duplicate-conflicting', sliceObject(entry.slice), field, e, a, {
+    subject: entry.slice.name,
+    address,
+    pod: targetPod(entry.endpoint.target),
+    fields: [[field, w, g]],
+  });
 }

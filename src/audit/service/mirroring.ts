@@ -3,7 +3,7 @@
 
 import { isOfUid } from '../../model/equality.ts';
 import { canonicalIP } from '../../model/ip.ts';
-import type { Endpoint, Endpoints, EndpointSlice, Labels, Port } from '../../model/objects.ts';
+import type { Endpoint, Endpoints, EndpointSlice, Labels } from '../../model/objects.ts';
 import type { MirroredEndpoint, MirroredGroup } from '../../shadow/mirroring.ts';
 import {
   endpointIdentity,
@@ -13,10 +13,9 @@ import {
   isMirrored,
   maxEndpointsPerSubset,
 } from '../../shadow/mirroring.ts';
-import { type Difference, difference } from '../finding/difference.ts';
+import { type ComparedField, type Difference, difference } from '../finding/difference.ts';
 import type { SlicedEndpoint } from './address-index.ts';
 import { type AuditContext, type ServiceState, slicesOf } from './cache.ts';
-import type { ComparedField } from './compare.ts';
 import {
   compareFields,
   compareLabels,
@@ -27,6 +26,8 @@ import {
   portsText,
   readyText,
   sliceObject,
+  targetPod,
+  unexpectedEntry,
 } from './compare.ts';
 
 const groupKey = (group: { addressType: string; portMap: string }): string =>
@@ -85,7 +86,12 @@ function compareMetadata(endpoints: Endpoints, slice: EndpointSlice): Difference
       keys.map((key) => `${key}: ${map[key] ?? 'absent'}`).join(', ');
     const [e, a] = [text(annotations), text(slice.annotations)];
     const field = `metadata.annotations ${keys.join(', ')}`;
-    found.push(difference('mirror-annotations-different', object, field, e, a, more));
+    const fields = keys.map((key): ComparedField => {
+      const [w, g] = [annotations[key] ?? null, slice.annotations[key] ?? null];
+      return [`metadata.annotations[${key}]`, w, g];
+    });
+    const all = { ...more, fields };
+    found.push(difference('mirror-annotations-different', object, field, e, a, all));
   }
   // The controller rewrites a slice only if it is owned by earlier Endpoints of the same name.
   const isStale = slice.owners.some(
@@ -139,7 +145,7 @@ function compareGroups(
   for (const [group, want] of missing) {
     found.push(missingOrMoved(record, group, want, leftFor(want).shift()));
   }
-  for (const all of left.values()) found.push(...all.map((got) => unexpectedEntry(got, slices)));
+  for (const all of left.values()) found.push(...all.map((got) => surplusEntry(got, slices)));
   return found;
 }
 
@@ -164,18 +170,23 @@ function missingOrMoved(
   want: MirroredEndpoint,
   got: MirroredEntry | undefined,
 ): Difference {
-  const more = { subject: `${want.address} ${groupKey(group)}` };
+  const { address, source } = want;
+  const pod = targetPod(source.target);
+  const more = { subject: `${address} ${groupKey(group)}`, address, pod };
   if (got === undefined) {
     const object = `EndpointSlices mirrored from Endpoints ${key}`;
-    const text = `${want.address}, ${readyText(want.ready !== false)}, ${portsText(group.ports)}`;
-    return difference('mirror-endpoint-missing', object, 'endpoints', text, null, more);
+    const state = `${readyText(want.ready !== false)}, ${portsText(group.ports)}`;
+    const all = { ...more, fields: [['endpoints', state, null]] as const };
+    const text = `${address}, ${state}`;
+    return difference('mirror-endpoint-missing', object, 'endpoints', text, null, all);
   }
-  const text = (ports: readonly Port[]): string => `${want.address}: ${portsText(ports)}`;
-  const [e, a] = [text(group.ports), text(got.slice.ports)];
-  return difference('mirror-ports-different', sliceObject(got.slice), 'ports', e, a, more);
+  const [w, g] = [portsText(group.ports), portsText(got.slice.ports)];
+  const [e, a] = [`${address}: ${w}`, `${address}: ${g}`];
+  const all = { ...more, fields: [['ports', w, g]] as const };
+  return difference('mirror-ports-different', sliceObject(got.slice), 'ports', e, a, all);
 }
 
-function unexpectedEntry(got: MirroredEntry, slices: readonly EndpointSlice[]): Difference {
+function surplusEntry(got: MirroredEntry, slices: readonly EndpointSlice[]): Difference {
   const { endpoint, slice, address } = got;
   const isTwin = ({ addresses, ready }: Endpoint): boolean =>
     addresses[0] === address && ready === endpoint.ready;
@@ -184,8 +195,7 @@ function unexpectedEntry(got: MirroredEntry, slices: readonly EndpointSlice[]): 
       other !== slice && groupKey(other) === groupKey(slice) && other.endpoints.some(isTwin),
   );
   const code = isTwice ? 'mirror-slice-duplicate' : 'mirror-endpoint-unexpected';
-  const text = endpointText(endpoint, slice);
-  return difference(code, sliceObject(slice), 'endpoints', null, text, {
+  return unexpectedEntry(code, got, {
     subject: `${slice.name} ${endpointIdentity(address, null, endpoint.target)}`,
     severity: isTwice || isReady(endpoint) ? null : 'warning',
   });
@@ -194,7 +204,8 @@ function unexpectedEntry(got: MirroredEntry, slices: readonly EndpointSlice[]): 
 function compareEntry(want: MirroredEndpoint, { slice, endpoint }: MirroredEntry): Difference[] {
   const object = sliceObject(slice);
   const { address, source } = want;
-  const more = { subject: `${address} ${groupKey(slice)}` };
+  const pod = targetPod(source.target);
+  const more = { subject: `${address} ${groupKey(slice)}`, address, pod };
   const [from, to] = [source.target, endpoint.target];
   const fields: ComparedField[] = [
     // Each mirrored endpoint has one address; the pairing compared the first of several.
@@ -220,7 +231,16 @@ function compareEntry(want: MirroredEndpoint, { slice, endpoint }: MirroredEntry
   const isWronglyReady = isReady(endpoint) && want.ready === false;
   // Conditions other than a correct `ready` affect no client.
   const severity = isSame ? 'info' : isWronglyReady ? 'critical' : null;
-  const all = { ...more, severity } as const;
+  const conditionText = (value: boolean | null): string | null =>
+    value === null ? null : String(value);
+  const conditionsThatDiffer = [
+    ['endpoints.conditions.ready', isSame ? endpoint.ready : want.ready, endpoint.ready] as const,
+    ['endpoints.conditions.serving', null, endpoint.serving] as const,
+    ['endpoints.conditions.terminating', null, endpoint.terminating] as const,
+  ]
+    .filter(([, e, a]) => e !== a)
+    .map(([name, e, a]): ComparedField => [name, conditionText(e), conditionText(a)]);
+  const all = { ...more, severity, fields: conditionsThatDiffer } as const;
   const code = 'mirror-conditions-different';
   const conditions = difference(code, object, 'endpoints.conditions', e, a, all);
   return [conditions, ...different];

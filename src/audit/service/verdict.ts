@@ -79,6 +79,7 @@ export function isUnknown(unknown: ReadonlyMap<Output, UnknownReason>, output: O
 }
 
 function applies(listers: Listers, { record, items }: ServiceAudit, output: ServiceOutput) {
+  if (restsOn[output].some((resource) => listers.omits(resource))) return false;
   const { service, endpoints } = record;
   const isMirror = output === 'mirrored';
   const isOwned = isMirror ? isMirrored(service, endpoints) : service && isSelected(service);
@@ -98,6 +99,16 @@ export interface VerdictInput extends AuditContext {
 /** Whether an output depends on a stale resource. */
 export const isStale = (output: VerdictOutput, stale: StaleResources): boolean =>
   stale.size > 0 && restsOn[output].some((resource) => stale.has(resource));
+
+/** The verdicts on the outputs of a Service: unknown for those that depend on stale resources. */
+export const seenVerdicts = (
+  verdicts: Readonly<Record<ServiceOutput, Verdict | null>>,
+  stale: StaleResources,
+): (Verdict | null)[] =>
+  serviceOutputs.map((output) => {
+    const verdict = verdicts[output];
+    return verdict !== null && isStale(output, stale) ? 'unknown' : verdict;
+  });
 
 /** `null` if the output is not unknown. */
 export function unknownReason(

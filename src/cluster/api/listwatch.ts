@@ -4,11 +4,13 @@
 import type { Key, Pod, Resource, UnreadableObject, WatchEvent } from '../../model/objects.ts';
 import { compareVersions, newest } from '../../model/resource-version.ts';
 import type { WatchState } from '../decode/entry.ts';
-import type { ApiStatus, DecodeContext, Frame } from '../decode/frame.ts';
+import type { DecodeContext, Frame } from '../decode/frame.ts';
 import { objectText } from '../decode/json-objects.ts';
 import { type OnProblem, type Problem, problemAt } from '../decode/problem.ts';
 import { createBatchQueue, type DeliverBatch } from './batch-queue.ts';
+import type { ConnectionState } from './connection-state.ts';
 import type { ApiAnswer } from './transport/connection.ts';
+import { describeFailure, UnexpectedAnswer } from './transport/failure.ts';
 import { type Environment, exchange, type RequestLimits } from './transport/request.ts';
 import type { CachedObjects, ListFilter } from './version-filter.ts';
 import { completeListing, newListing, takeChange, takeItem } from './version-filter.ts';
@@ -38,6 +40,7 @@ export interface ReflectorOptions {
   readonly raw: boolean;
   /** The connection was lost: the server may be another. */
   readonly onLost: () => void;
+  readonly connection: ConnectionState;
 }
 
 export type WatchStatus = ReturnType<typeof newStatus>;
@@ -197,6 +200,7 @@ async function complete(following: Following, listing: ListFilter, version: stri
   Object.assign(following, { version, needsList: false, listedAt: now, provenAt: now });
   Object.assign(following, { doubts: 0, suspicious: false });
   counters.lists++;
+  following.connection.succeeded(resource);
   delivery.add({ kind: 'synced', at, resource });
   delivery.add({ kind: 'progress', at, resource, resourceVersion: version });
   await delivery.flush();
@@ -397,12 +401,18 @@ function ask(
   const isInitial = query.sendInitialEvents === 'true';
   const readAnswer = async (answer: ApiAnswer): Promise<WatchResult | null> => {
     const { status, headers, body } = answer;
-    if (status !== 200) return outcomeOf(await statusOf(answer), verb, isInitial);
+    if (status !== 200) return refused(following, await statusOf(answer), verb, isInitial);
     const codec = codecOf(headers['content-type']);
-    if (codec === null) return failed('status');
+    if (codec === null) {
+      following.connection.failed(resource, describeFailure(new UnexpectedAnswer(200, '')));
+      return failed('status');
+    }
     if (verb === 'watch') {
       counters.watches++;
-      if (!isInitial) enter(following, 'synced');
+      if (!isInitial) {
+        following.connection.succeeded(resource);
+        enter(following, 'synced');
+      }
       await delivery.flush();
     }
     for await (const batch of codec[verb](body, reading)) {
@@ -422,7 +432,24 @@ function ask(
   });
 }
 
-async function statusOf({ status, headers, body }: ApiAnswer): Promise<ApiStatus> {
+/** The outcome of a refusal. It counts as a failure unless another request can replace it. */
+function refused(
+  { connection, resource }: Following,
+  status: Awaited<ReturnType<typeof statusOf>>,
+  verb: WatchVerb,
+  watchList: boolean,
+): WatchResult {
+  const outcome = outcomeOf(status, verb, watchList);
+  const isOlder = outcome.kind === 'failed' && outcome.reason === 'older';
+  if (isOlder || outcome.kind === 'relist' || outcome.kind === 'no-watch-list') return outcome;
+  const { code, message, expiredAt } = status;
+  const failure = describeFailure(new UnexpectedAnswer(code, message, expiredAt));
+  const isDenied = outcome.kind === 'denied';
+  connection.failed(resource, isDenied ? { ...failure, reason: 'forbidden' } : failure);
+  return outcome;
+}
+
+async function statusOf({ status, headers, body, expiredAt }: ApiAnswer) {
   let content = Buffer.alloc(0);
   for await (const chunk of body) {
     content = Buffer.concat([content, chunk]);
@@ -436,5 +463,10 @@ async function statusOf({ status, headers, body }: ApiAnswer): Promise<ApiStatus
     causes: [],
   };
   const after = Number(headers['retry-after'] ?? Number.NaN);
-  return { ...rest, code: status, retryAfter: after > 0 ? after : retryAfter };
+  return {
+    ...rest,
+    code: status,
+    retryAfter: after > 0 ? after : retryAfter,
+    expiredAt: expiredAt ?? null,
+  };
 }

@@ -10,16 +10,28 @@
 // Lists ask for the newest state (no resourceVersion), unlike upstream's first list
 // (docs/decisions/0007), one at a time, since the API server counts each as up to ten requests.
 
-import { json } from 'node:stream/consumers';
+import { text } from 'node:stream/consumers';
 
+import type { ConnectionFailure } from '../../model/connection.ts';
 import type { Key, Resource } from '../../model/objects.ts';
 import { isFields } from '../decode/json-fields.ts';
 import { problemAt, valueText } from '../decode/problem.ts';
 import { Undeliverable } from './batch-queue.ts';
+import {
+  type ConnectionChange,
+  type ConnectionState,
+  createConnectionState,
+} from './connection-state.ts';
 import type { Following, ReflectorOptions } from './listwatch.ts';
 import { enter, list, newFollowing, newStatus, paths, prove, watch } from './listwatch.ts';
 import type { ApiAnswer } from './transport/connection.ts';
-import { type Environment, exchange, GivenUp } from './transport/request.ts';
+import {
+  describeFailure,
+  GivenUp,
+  MissingCredentials,
+  UnexpectedAnswer,
+} from './transport/failure.ts';
+import { type Environment, exchange } from './transport/request.ts';
 import type { CachedObjects } from './version-filter.ts';
 import { denialText, failed, type RelistReason, type WatchResult } from './watch-result.ts';
 
@@ -29,6 +41,7 @@ export interface ReflectorsOptions extends Pick<
 > {
   readonly held: (resource: Resource) => CachedObjects;
   readonly endpoints: boolean;
+  readonly onConnection?: (change: ConnectionChange) => void;
 }
 
 const order: readonly Resource[] = ['nodes', 'services', 'pods', 'endpointslices', 'endpoints'];
@@ -46,17 +59,18 @@ export function createGate(): ReflectorOptions['enterGate'] {
 }
 
 export function createReflectors(options: ReflectorsOptions) {
-  const { environment, held, deliver, endpoints } = options;
+  const { environment, held, deliver, endpoints, onConnection = () => undefined } = options;
+  const connection = createConnectionState(() => environment.now(), onConnection);
   const watched = order.filter((resource) => endpoints || resource !== 'endpoints');
   const enterGate = createGate();
   let known: string | null = null;
   let lost = Promise.withResolvers<null>();
   const onLost = () => lost.resolve(null);
   const reflectors = watched.map((resource) =>
-    createReflector({ ...options, resource, held: held(resource), enterGate, onLost }),
+    createReflector({ ...options, resource, held: held(resource), enterGate, onLost, connection }),
   );
   const deliverVersion = async (signal: AbortSignal) => {
-    const kubernetes = await readVersion(environment, signal);
+    const kubernetes = await readVersion(environment, connection, signal);
     if (signal.aborted || (known !== null && (kubernetes === null || kubernetes === known))) return;
     known = kubernetes;
     await deliver([{ kind: 'header', at: environment.now(), kubernetes, resources: watched }]);
@@ -72,6 +86,7 @@ export function createReflectors(options: ReflectorsOptions) {
   };
   return {
     status: new Map(reflectors.map(({ resource, status }) => [resource, status])),
+    connection,
     /** Lists a resource again, since its watch has lost an event of an object. */
     relist(resource: Resource, key: Key): void {
       reflectors.find((it) => it.resource === resource)?.relist(key);
@@ -96,26 +111,50 @@ export function createReflectors(options: ReflectorsOptions) {
 }
 
 /** The version of the control plane; null if it has none, or when aborted. */
-async function readVersion(environment: Environment, signal: AbortSignal): Promise<string | null> {
+async function readVersion(
+  environment: Environment,
+  connection: ConnectionState,
+  signal: AbortSignal,
+): Promise<string | null> {
   const request = { path: '/version', query: {}, accept: 'application/json' };
-  const limits = { total: 30 };
+  const limits = { total: 10 };
   for (let pause = 1; !signal.aborted; pause = Math.min(pause * 2, 30)) {
     try {
       const version = await exchange(environment, request, limits, signal, readVersionAnswer);
-      if (version !== undefined) return version;
-    } catch {
-      // Not final.
+      connection.succeeded('version');
+      return version;
+    } catch (error) {
+      if (isAborted({ signal })) break;
+      connection.failed('version', failureOf(environment, error));
     }
     await environment.sleep(pause * (1 + environment.random()), signal);
   }
   return null;
 }
 
-/** undefined if the answer is not final. */
-async function readVersionAnswer({ status, body }: ApiAnswer): Promise<string | null | undefined> {
-  if (status !== 200) return status === 403 || status === 404 ? null : undefined;
-  const info: unknown = await json(body);
-  return isFields(info) && typeof info.gitVersion === 'string' ? info.gitVersion : null;
+/** null if it may not be read. Throws an error of describeFailure if the answer is another. */
+async function readVersionAnswer({ status, body, expiredAt }: ApiAnswer): Promise<string | null> {
+  if (status === 403) return null;
+  const content = await text(body);
+  if (status !== 200) throw new UnexpectedAnswer(status, messageOf(content), expiredAt);
+  const info = parse(content);
+  if (isFields(info) && typeof info.gitVersion === 'string') return info.gitVersion;
+  throw new UnexpectedAnswer(200, '');
+}
+
+/** The message of a Status, or a short text itself; HTML says nothing to people. */
+function messageOf(content: string): string {
+  const status = parse(content);
+  if (isFields(status)) return typeof status.message === 'string' ? status.message : '';
+  return content.includes('<') ? '' : content.slice(0, 200);
+}
+
+function parse(content: string): unknown {
+  try {
+    return JSON.parse(content);
+  } catch {
+    return undefined;
+  }
 }
 
 /** Seconds, as upstream has them; after `denials` refusals in a row a reflector waits longer. */
@@ -162,7 +201,7 @@ async function run(state: Following): Promise<void> {
   }
 }
 
-const isAborted = ({ signal }: Following): boolean => signal.aborted;
+const isAborted = ({ signal }: Pick<Following, 'signal'>): boolean => signal.aborted;
 
 async function attempt(state: Following): Promise<WatchResult> {
   const { environment, provenAt } = state;
@@ -194,9 +233,27 @@ async function attempt(state: Following): Promise<WatchResult> {
       return { kind: 'relist', reason: 'gap' };
     }
     const reason = error instanceof GivenUp ? error.reason : 'reset';
-    if (reason !== 'silent') return failed(reason);
+    if (reason !== 'silent') {
+      noteFailure(state, error);
+      return failed(reason);
+    }
     return state.needsList ? { kind: 'endless' } : { kind: 'relist', reason: 'starved' };
   }
+}
+
+/** A request that waits in vain for an exec plugin fails because of that. */
+function failureOf(environment: Environment, error: unknown): ConnectionFailure {
+  const plugin = environment.runningPlugin?.() ?? null;
+  if (plugin === null || !(error instanceof GivenUp)) return describeFailure(error);
+  const message = `no answer from the exec plugin ${plugin} within ${Math.round(error.seconds)} s`;
+  return describeFailure(new MissingCredentials('exec', message));
+}
+
+/** A watch that the server ends is opened again, which then shows whether the server has gone. */
+function noteFailure(state: Following, error: unknown): void {
+  const failure = failureOf(state.environment, error);
+  const isOpen = state.status.state === 'synced' && failure.reason === 'closed';
+  if (!isOpen && !isAborted(state)) state.connection.failed(state.resource, failure);
 }
 
 /** Returns the seconds to wait. */

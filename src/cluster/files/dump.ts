@@ -1,4 +1,5 @@
-// Reads a dump: the objects of a cluster in files, as kubectl, must-gather and people write them.
+// Reads a dump: the objects of a cluster in files, directories and archives, as kubectl, people and
+// must-gather write them.
 //
 // One fault does not hide the rest: lists are cut into items before they are parsed. A dump covers
 // a resource if it contains a list or an object of it. Only then does a missing object not exist.
@@ -29,6 +30,7 @@ import {
   systemReason,
   valueText,
 } from '../decode/problem.ts';
+import { archivedFiles, isArchive } from './archive.ts';
 import { yamlFormat } from './yaml-items.ts';
 
 export type DumpEntry =
@@ -44,8 +46,8 @@ export interface DumpEnd extends Pick<Dump, 'newest' | 'kubelet' | 'duplicates' 
 }
 
 /**
- * Reads a dump from files, directories and `-` (stdin); only a path that cannot be opened makes it
- * throw. Every object has the time 0. Of two versions the higher or else the later one counts.
+ * Reads a dump from files, directories, archives and `-` (stdin). Only a path that cannot be opened
+ * makes it throw. Every object has the time 0. Of two versions the higher or else the later counts.
  */
 export async function* readDump(
   paths: readonly string[],
@@ -55,9 +57,9 @@ export async function* readDump(
   const dump = newDump(onProblem);
   for (const path of paths) {
     if (path === '-') yield* readFile(dump, 'stdin', stdin);
-    else if (!(await stat(path)).isDirectory()) {
-      yield* readFile(dump, path, createReadStream(path, streamOptions));
-    } else yield* readDirectory(dump, path);
+    else if ((await stat(path)).isDirectory()) yield* readDirectory(dump, path);
+    else if (isArchive(path)) yield* readArchive(dump, path);
+    else yield* readFile(dump, path, createReadStream(path, streamOptions));
   }
   const { newest, kubelet, duplicates, ignored } = dump;
   yield { kind: 'end', newest, kubelet, duplicates, ignored };
@@ -103,6 +105,16 @@ async function* readDirectory(dump: Dump, root: string): AsyncGenerator<DumpEntr
       if (!isSystemError(error)) throw error;
       dump.onProblem(problemAt(path, null, 'Cannot read', { value: systemReason(error) }));
     }
+  }
+}
+
+async function* readArchive(dump: Dump, path: string): AsyncGenerator<DumpEntry> {
+  const onDamage = (message: string, value: string | null): void =>
+    dump.onProblem(problemAt(path, null, message, { value }));
+  for await (const { name, bytes } of archivedFiles(path, onDamage)) {
+    const isHidden = /(?:^|\/)\.[^./]/.test(name);
+    if (isHidden || !(dumpName.test(name) || extname(name) === '')) continue;
+    yield* readFile(dump, `${path}/${name}`, bytes, true);
   }
 }
 
@@ -162,8 +174,8 @@ async function* readFile(dump: Dump, source: string, bytes: Bytes, found = false
   if (file.damage !== null) report(file, line, file.damage.message, file.damage);
 }
 
-/** null if it looks like neither. */
-function formatOf(source: string, head: string): Format | null {
+/** null if text with this beginning looks like neither. */
+export function formatOf(source: string, head: string): Format | null {
   const begin = head.trimStart();
   if (/^[[{]/.test(begin) || /\.json(?:\.gz)?$/i.test(source)) return jsonFormat;
   if (/^(?:---|#|%YAML|apiVersion:|items:|kind:)/.test(begin)) return yamlFormat;

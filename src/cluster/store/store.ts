@@ -65,11 +65,17 @@ const createState = () => ({
 
 export type Store = ReturnType<typeof createStore>;
 
-/** An empty store. `delivered` contains the resources of the input; it may still grow. */
-export function createStore(delivered: ReadonlySet<api.Resource>) {
+/**
+ * An empty store. `delivered` contains the resources of the input; it may still grow. The user left
+ * `omitted` out.
+ */
+export function createStore(
+  delivered: ReadonlySet<api.Resource>,
+  omitted: readonly api.Resource[] = [],
+) {
   const state = createState();
   return {
-    listers: viewOf(state, delivered),
+    listers: viewOf(state, delivered, omitted),
     objects: state.cache as { readonly [R in api.Resource]: ReadonlyMap<api.Key, api.ObjectOf[R]> },
     /** Stores the object of an event; null if the event changes nothing. */
     apply: (event: api.WatchEvent) => apply(state, event),
@@ -144,10 +150,15 @@ function replace(state: State, { resource, before, after }: api.Change): void {
   else if (before !== null) objects.delete(before.key);
 }
 
-function viewOf(state: State, delivered: ReadonlySet<api.Resource>): api.Listers {
+function viewOf(
+  state: State,
+  delivered: ReadonlySet<api.Resource>,
+  omitted: readonly api.Resource[],
+): api.Listers {
   const { cache, indexes, zonesSeen } = state;
   return {
-    knows: (resource) => delivered.has(resource),
+    knows: (resource) => delivered.has(resource) && !omitted.includes(resource),
+    omits: (resource) => omitted.includes(resource),
     services: cache.services,
     endpoints: cache.endpoints,
     nodes: cache.nodes,

@@ -7,18 +7,24 @@ import { createScraper, type Scraper } from '../../agent/client/scraper.ts';
 import { type Auditor, type AuditorOptions, createAuditor } from '../../auditor/auditor.ts';
 import { createClock } from '../../auditor/event-loop.ts';
 import { connectAuditor, type LiveAuditor } from '../../auditor/live.ts';
+import type { ConnectionChange } from '../../cluster/api/connection-state.ts';
+import type { createReflectors } from '../../cluster/api/reflector.ts';
 import { createConnection } from '../../cluster/api/transport/connection.ts';
 import { isConfigured, openAccount } from '../../cluster/api/transport/kubeconfig.ts';
+import { exchange } from '../../cluster/api/transport/request.ts';
 import { type OnProblem, problemAt } from '../../cluster/decode/problem.ts';
-import { warnIfUnverified } from './console.ts';
+import { type FailureReason, failureText } from '../../model/connection.ts';
+import { connectionText, fail, warnIfUnverified } from './console.ts';
 import type { AgentsFlags, AuditFlags, ClusterFlags } from './options.ts';
 import { auditorOptions, scopeOf } from './options.ts';
-import { stopSignal } from './process.ts';
+import { stopSignal, UsageError } from './process.ts';
 
 export type Cluster = ReturnType<typeof openCluster>;
 
 /** Throws an Error for people if the configuration is wrong. Connects with the first request. */
-export function openCluster({ kubeconfig, context }: ClusterFlags) {
+export function openCluster(flags: ClusterFlags) {
+  const { kubeconfig, context, cluster, user, as, asGroup, requestTimeout } = flags;
+  if (asGroup !== undefined && as === undefined) throw new UsageError('--as-group needs --as');
   // In a pod, an incomplete service account is an error. No other cluster may replace it.
   const isInPod = process.env.KUBERNETES_SERVICE_HOST !== undefined;
   if ((kubeconfig ?? context) === undefined && !isInPod && !isConfigured(process.env)) {
@@ -26,16 +32,30 @@ export function openCluster({ kubeconfig, context }: ClusterFlags) {
       'No cluster is configured: no kubeconfig file, and not in a pod (see --kubeconfig)',
     );
   }
-  const account = openAccount({ kubeconfig: kubeconfig ?? null, context: context ?? null });
+  const account = openAccount({
+    kubeconfig: kubeconfig ?? null,
+    context: context ?? null,
+    cluster,
+    user,
+    as,
+    asGroups: asGroup,
+  });
   const clock = createClock();
-  const environment = createConnection(account, () => clock.now());
+  const environment = createConnection(account, () => clock.now(), {
+    ...(requestTimeout === undefined ? {} : { answerWithin: requestTimeout || Infinity }),
+    onPlainCredentials: () =>
+      fail(`${account.server} is not encrypted: anyone on the network can read the credentials`),
+  });
   return { server: account.server, environment, clock, close: () => environment.close() };
 }
+
+const ignore = (): void => undefined;
 
 type LiveFlags = AuditFlags & ClusterFlags & AgentsFlags;
 
 type LiveListeners = Partial<Pick<AuditorOptions, 'onOpen' | 'onResolve' | 'onJourney'>> & {
   readonly onQuiet?: () => void;
+  readonly onConnection?: (change: ConnectionChange) => void;
 };
 
 /** The auditor of a live cluster, and what keeps it up to date; no scraper without --agents. */
@@ -43,7 +63,7 @@ export function createLiveAuditor(
   cluster: Cluster,
   flags: LiveFlags,
   onProblem: OnProblem,
-  { onQuiet = () => undefined, ...listeners }: LiveListeners = {},
+  { onQuiet = ignore, onConnection = ignore, ...listeners }: LiveListeners = {},
 ) {
   const auditor = createAuditor({
     ...auditorOptions(flags, onProblem),
@@ -53,7 +73,10 @@ export function createLiveAuditor(
   });
   const { environment, clock } = cluster;
   const { endpoints } = flags;
-  const live = connectAuditor({ environment, clock, auditor, endpoints, onProblem, onQuiet });
+  // The page shows this time until the first answer.
+  auditor.advance(clock.now());
+  const listening = { onProblem, onQuiet, onConnection };
+  const live = connectAuditor({ environment, clock, auditor, endpoints, ...listening });
   const scraper = createAgentScraper(flags, cluster, auditor, live, onProblem);
   /** Runs until `stop` is aborted, then closes the cluster. Rejects for a programming error. */
   const run = async (stop: AbortController): Promise<void> => {
@@ -78,7 +101,7 @@ export function createAgentScraper(
   const { agents, namespaces, excludeNamespaces, shard } = flags;
   if (agents === undefined) return null;
   if (namespaces !== undefined || excludeNamespaces !== undefined || shard !== undefined) {
-    throw new Error('--agents needs the whole cluster: no --namespaces, no --shard');
+    throw new UsageError('--agents needs the whole cluster: no --namespaces, no --shard');
   }
   const key = `${agents.namespace}/${agents.name}`;
   return createScraper({
@@ -102,7 +125,7 @@ export function createAgentScraper(
 function credentialsOf(flags: AgentsFlags): AgentCredentials {
   const { agents, agentsTokenFile, agentsCa, agentsCert, agentsKey, agentsServerName } = flags;
   if ((agentsCert === undefined) !== (agentsKey === undefined)) {
-    throw new Error('--agents-cert and --agents-key belong together');
+    throw new UsageError('--agents-cert and --agents-key belong together');
   }
   const read = (path?: string): string | undefined =>
     path === undefined ? path : readFileSync(path, 'utf8');
@@ -118,10 +141,74 @@ function credentialsOf(flags: AgentsFlags): AgentCredentials {
 }
 
 /**
- * Seconds: of the first lists without any byte, of confirmation after the settle window, that
- * agents may prolong the audit, to wait for an agent without a report, and between two checks.
+ * Seconds: without an answer until that is printed and until the audit gives up, of confirmation
+ * after the settle window, that agents may prolong the audit, to wait for an agent without a
+ * report, and between two checks.
  */
-const limits = { silence: 60, confirmation: 15, rounds: 240, agentSilence: 15, poll: 0.05 };
+const limits = {
+  notice: 1.5,
+  requestTimeout: 10,
+  confirmation: 15,
+  rounds: 240,
+  agentSilence: 15,
+  poll: 0.05,
+};
+
+/** Reasons that do not go away by themselves: the audit ends at once. */
+const lasting: readonly FailureReason[] = [
+  'tls',
+  'exec',
+  'credentials',
+  'unauthorized',
+  'not_kubernetes',
+];
+
+/** Prints why there is no first answer of the API server, and decides when to give up. */
+export function followAnswers(
+  { clock, server, environment }: Cluster,
+  reflectors: () => ReturnType<typeof createReflectors>,
+  { requestTimeout: seconds = limits.requestTimeout }: ClusterFlags,
+) {
+  let heard = { bytes: 0, at: clock.now() };
+  let isNoticed = false;
+  const limit = seconds === 0 ? 'no time limit' : `up to ${seconds} s`;
+  /** Why there is no answer yet. */
+  const silence = (): string => {
+    const plugin = environment.runningPlugin();
+    return plugin === null ? 'no answer' : `no answer from the exec plugin ${plugin}`;
+  };
+  return {
+    onConnection(change: ConnectionChange): void {
+      if (change.kind === 'restored' || lasting.includes(change.failure.reason)) return;
+      isNoticed = true;
+      const { message } = change.failure;
+      fail(`${failureText(change.failure)} ${server}: ${message}. Retrying (${limit}).`);
+    },
+    /** Whether to give up. */
+    isOver(now: number): boolean {
+      const { connection, status } = reflectors();
+      const lost = connection.lost();
+      const watches = [...status.values()];
+      const bytes = watches.reduce((sum, { counters }) => sum + counters.bytes, 0);
+      // All has arrived once every list is complete; the evaluation of many Services takes time.
+      const isListed = watches.every(
+        ({ counters, state }) => counters.lists > 0 || state === 'off',
+      );
+      if ((bytes > heard.bytes && lost === null) || isListed) heard = { bytes, at: now };
+      if (lost === null && bytes === 0 && !isNoticed && now - heard.at >= limits.notice) {
+        isNoticed = true;
+        fail(`Waiting for the API server ${server}: ${silence()} yet (${limit})`);
+      }
+      if (lost !== null && lasting.includes(lost.reason)) return true;
+      return seconds > 0 && now - heard.at >= seconds;
+    },
+    reason(): string {
+      const lost = reflectors().connection.lost();
+      if (lost !== null) return connectionText(server, lost);
+      return `Cannot reach the API server ${server}: ${silence()} within ${seconds} s`;
+    },
+  };
+}
 
 /**
  * Audits a live cluster until `isDone`, but not beyond the settle window and the time to confirm
@@ -134,31 +221,35 @@ export async function auditOnce(
   isDone: (auditor: Auditor) => boolean,
 ): Promise<Auditor> {
   const stop = stopSignal();
-  const { auditor, live, scraper, run } = createLiveAuditor(cluster, flags, onProblem);
+  const answers = followAnswers(cluster, () => live.reflectors, flags);
+  const { auditor, live, scraper, run } = createLiveAuditor(cluster, flags, onProblem, {
+    onConnection: (change) => answers.onConnection(change),
+  });
   const longest = flags.settle + limits.confirmation + (scraper === null ? 0 : limits.rounds);
   const { clock, server } = cluster;
-  let received = { bytes: 0, at: clock.now() };
   let begunAt: number | null = null;
+  const end = { isGivenUp: false };
   const isOver = (now: number): boolean => {
-    const bytes = [...live.watches.values()].reduce((sum, { counters }) => sum + counters.bytes, 0);
-    if (bytes > received.bytes) received = { bytes, at: now };
-    if (auditor.serviceAuditor() === null) return now - received.at > limits.silence;
+    if (auditor.serviceAuditor() === null) return (end.isGivenUp = answers.isOver(now));
     begunAt ??= now;
     if (now > begunAt + longest) return true;
     const areDone = scraper === null || (now > begunAt + 1 && areAgentsDone(auditor, scraper, now));
     return areDone && isDone(auditor);
   };
   const poll = (): void => {
+    if (stop.signal.aborted) return;
     if (isOver(clock.now())) stop.abort();
     else clock.after(limits.poll, poll);
   };
   clock.after(limits.poll, poll);
   await run(stop);
+  if (auditor.serviceAuditor() === null) {
+    if (!end.isGivenUp) throw new Error('Stopped before the first lists were complete');
+    const awaited = auditor.awaited().join(', ');
+    throw new Error(`${answers.reason()}${awaited && ` (incomplete lists: ${awaited})`}`);
+  }
   if (!auditor.store.listers.knows('services')) {
     throw new Error(`No Services could be read from ${server}: there is nothing to judge`);
-  }
-  if (auditor.serviceAuditor() === null) {
-    throw new Error(`${server}: not all lists are complete: ${auditor.awaited().join(', ')}`);
   }
   warnIfUnverified(auditor);
   return auditor;
@@ -171,10 +262,36 @@ const areAgentsDone = (auditor: Auditor, scraper: Scraper, now: number): boolean
       state !== 'stale' || seenAt !== null || now - since >= limits.agentSilence,
   ) && (auditor.nodes()?.pendingSince ?? null) === null;
 
-/** Whether every watch is synced, no difference is pending and no candidate waits. */
-export function isSettled(auditor: Auditor): boolean {
-  const { progress, findings } = auditor;
-  const states = [...progress.inputs.values()].map(({ state }) => state);
+/** Differences that are neither findings nor gone; of one namespace, unless it is `null`. */
+export function pendingIn({ findings }: Auditor, namespace: string | null) {
+  const waiting = [...findings.waiting()].filter(({ item }) => !item.gone);
+  return [...findings.pending(), ...waiting].filter(
+    (candidate) => namespace === null || candidate.namespace === namespace,
+  );
+}
+
+/** Whether every watch is synced and no difference is pending; of one namespace as above. */
+export function isSettled(auditor: Auditor, namespace: string | null = null): boolean {
+  const states = [...auditor.progress.inputs.values()].map(({ state }) => state);
   if (!states.every((state) => state === 'synced' || state === 'off')) return false;
-  return auditor.nextAt() === null && [...findings.waiting()].every(({ item }) => item.gone);
+  return pendingIn(auditor, namespace).length === 0;
+}
+
+/**
+ * Whether a namespace exists; `null` if that is unknown, such as without the permission to get it.
+ * No role of the chart has that permission.
+ */
+export async function doesNamespaceExist(
+  { environment }: Cluster,
+  { store }: Auditor,
+  namespace: string,
+): Promise<boolean | null> {
+  const listed = Object.values(store.objects).flatMap((objects) => [...objects.values()]);
+  if (listed.some((object) => object.namespace === namespace)) return true;
+  const path = `/api/v1/namespaces/${encodeURIComponent(namespace)}`;
+  const request = { path, query: {}, accept: 'application/json' };
+  const { signal } = new AbortController();
+  return exchange(environment, request, { total: 5 }, signal, ({ status }) =>
+    status === 200 ? true : status === 404 ? false : null,
+  ).catch(() => null);
 }

@@ -3,8 +3,16 @@
 import type { Finding } from '../../audit/finding/catalogue.ts';
 import type { Auditor } from '../../auditor/auditor.ts';
 import { unverifiedIn } from '../../auditor/queries.ts';
+import type { ConnectionChange } from '../../cluster/api/connection-state.ts';
 import { type Problem, problemText } from '../../cluster/decode/problem.ts';
-import { formatTime, formatUnverified } from '../../output/text/format.ts';
+import { type ConnectionFailure, failureText } from '../../model/connection.ts';
+import {
+  escapeInvisible,
+  formatCount,
+  formatTime,
+  formatUnverified,
+} from '../../output/text/format.ts';
+import type { Gate } from '../../output/text/gate.ts';
 import type { AuditReport, ReportFormat } from '../../output/text/report.ts';
 import { formatFindingLine, renderReport } from '../../output/text/report.ts';
 import { nameOf } from '../../shadow/release.ts';
@@ -13,8 +21,23 @@ export const colour = process.stdout.isTTY && (process.env.NO_COLOR ?? '') === '
 
 /** Prints an error as one line on stderr. */
 export function fail(text: string): void {
-  process.stderr.write(`endpoint-auditor: ${text}\n`);
+  process.stderr.write(`endpoint-auditor: ${escapeInvisible(text)}\n`);
 }
+
+/** Prints that the connection to the API server is lost, and why, or that it is restored. */
+export function printConnection(server: string, change: ConnectionChange): void {
+  if (change.kind === 'restored') {
+    fail(`The API server ${server} answers again after ${Math.round(change.seconds)} s`);
+    return;
+  }
+  fail(`${connectionText(server, change.failure)} Retrying.`);
+}
+
+/** `Cannot reach the API server URL: connection refused. What to do.` */
+export const connectionText = (server: string, failure: ConnectionFailure): string =>
+  [`${failureText(failure)} ${server}: ${failure.message}.`, failure.advice]
+    .filter((part) => part !== null)
+    .join(' ');
 
 /** Prints problems to stderr, and keeps the first of them for the report. */
 export function problemLog(): { problems: string[]; onProblem: (problem: Problem) => void } {
@@ -26,6 +49,29 @@ export function problemLog(): { problems: string[]; onProblem: (problem: Problem
       // The report shows the first few; a server may run for months.
       if (problems.length < 100) problems.push(text);
       fail(text);
+    },
+  };
+}
+
+const clearLine = '\r\u001b[K';
+
+/** Shows that a command waits: on a terminal one line that counts down, elsewhere one line once. */
+export function createWaitNotice() {
+  let shown = '';
+  return {
+    /** `seconds` are those that are left. */
+    show(differences: number, seconds: number): void {
+      const left = Math.ceil(seconds);
+      const persist = differences === 1 ? 'it persists' : 'they persist';
+      const rest = left > 0 ? `waiting ${left} s to see whether ${persist}` : 'reading again';
+      const text = `${formatCount(differences, 'difference')}; ${rest}`;
+      if (process.stderr.isTTY && text !== shown) process.stderr.write(`${clearLine}${text}`);
+      else if (shown === '') fail(text);
+      shown = text;
+    },
+    clear(): void {
+      if (process.stderr.isTTY && shown !== '') process.stderr.write(clearLine);
+      shown = '';
     },
   };
 }
@@ -47,18 +93,21 @@ export async function* withProgress<T>(
         isVisible = true;
         const at = now();
         const moment = at === null ? '' : `, ${formatTime(at)}`;
-        process.stderr.write(`\r\u001b[K${what}: ${count.toLocaleString('en')} read${moment}`);
+        process.stderr.write(`${clearLine}${what}: ${count.toLocaleString('en')} read${moment}`);
       }
       yield entry;
     }
   } finally {
-    if (isVisible) process.stderr.write('\r\u001b[K');
+    if (isVisible) process.stderr.write(clearLine);
   }
 }
 
+/** A pipe or a file gets whole lines, as from kubectl. */
+const renderOptions = () => ({ colour, width: screenWidth() ?? Infinity });
+
 /** Prints a finding that opened or was resolved as one line on stdout. */
 export function printFinding(finding: Finding): void {
-  process.stdout.write(`${formatFindingLine(finding, colour)}\n`);
+  process.stdout.write(`${formatFindingLine(finding, renderOptions())}\n`);
 }
 
 /** Columns of the terminal, else COLUMNS; `null` if the output is a pipe or a file. */
@@ -68,17 +117,20 @@ export function screenWidth(): number | null {
   return Number.isSafeInteger(columns) && columns > 0 ? columns : null;
 }
 
-/** Prints to stdout. A pipe or a file gets whole lines, as from kubectl. */
+/** Prints to stdout. */
 export function printReport(report: AuditReport, format: ReportFormat): void {
-  const text = renderReport(report, format, { colour, width: screenWidth() ?? Infinity });
+  const text = renderReport(report, format, renderOptions());
   process.stdout.write(text.endsWith('\n') ? text : `${text}\n`);
 }
 
-export function exitCodeOf({ unknown, services, foreign, findings }: AuditReport): 0 | 1 | 2 {
+export function exitCodeOf(
+  { unknown, services, foreign }: AuditReport,
+  gate: Pick<Gate, 'failed'>,
+): 0 | 1 | 2 {
   if (Object.values(unknown).some((count) => count > 0)) return 2;
   // No Service was audited: a mistyped namespace must not look like a cluster that conforms.
   if (services === 0 && foreign === 0) return 2;
-  return findings.some(({ severity }) => severity !== 'info') ? 1 : 0;
+  return gate.failed > 0 ? 1 : 0;
 }
 
 /** Warns if the verdicts on the cluster's release are not verified. */

@@ -8,28 +8,43 @@ import type { AuditorOptions } from '../../auditor/auditor.ts';
 import type { OnProblem } from '../../cluster/decode/problem.ts';
 import { type Scope, wholeCluster } from '../../model/scope.ts';
 import { perServiceModes, type PerServiceOptions } from '../../output/metrics/service-rows.ts';
-import type { ReportFormat } from '../../output/text/report.ts';
+import { failLevels } from '../../output/text/gate.ts';
+import { parseLinkTemplate } from '../../output/text/link-template.ts';
 import { defaultMaxEndpointsPerSlice } from '../../shadow/endpointslice.ts';
 import { nameOf, type Release, releaseOf, releases } from '../../shadow/release.ts';
+import { type GateFlags, gateFormats, parseIgnoreRule } from './gate.ts';
+import { UsageError } from './process.ts';
 
 export interface AuditFlags {
   readonly kubernetesVersion?: Release;
   readonly maxEndpointsPerSlice: number;
   readonly settle: number;
+  readonly endpoints: boolean;
 }
 
-export interface ReportFlags {
-  readonly output: ReportFormat;
+export interface InputFlags {
+  readonly input?: readonly string[];
+  /** Deprecated: the same as one --input; `true` for the recording of the program (serve). */
+  readonly recording?: string | true;
+}
+
+export interface ReportFlags extends GateFlags {
   readonly namespace?: string;
 }
 
 export interface ClusterFlags {
   readonly kubeconfig?: string;
   readonly context?: string;
+  readonly cluster?: string;
+  readonly user?: string;
+  readonly as?: string;
+  readonly asGroup?: readonly string[];
   readonly namespaces?: readonly string[];
   readonly excludeNamespaces?: readonly string[];
   readonly shard?: ReturnType<typeof parseShard>;
   readonly endpoints: boolean;
+  /** Seconds; 0: no limit. */
+  readonly requestTimeout?: number;
 }
 
 export interface AgentsFlags {
@@ -48,32 +63,49 @@ export interface RulesFlags {
 }
 
 export interface MetricsFlags {
-  readonly 'metrics.perService': PerServiceOptions['mode'];
-  readonly 'metrics.maxServices': number;
+  readonly metricsPerService: PerServiceOptions['mode'];
+  readonly metricsMaxServices: number;
+  /** Deprecated names of the same. */
+  readonly 'metrics.perService'?: PerServiceOptions['mode'];
+  readonly 'metrics.maxServices'?: number;
 }
 
 export const perServiceOf = (options: MetricsFlags): PerServiceOptions => ({
-  mode: options['metrics.perService'],
-  max: options['metrics.maxServices'],
+  mode: options['metrics.perService'] ?? options.metricsPerService,
+  max: options['metrics.maxServices'] ?? options.metricsMaxServices,
 });
 
-export const scopeOf = ({ namespaces, excludeNamespaces, shard }: ClusterFlags): Scope => ({
-  namespaces: namespaces ?? null,
-  excluded: excludeNamespaces ?? [],
-  shard: shard ?? null,
+/** The files that a command names in either way; empty if it names none. */
+export const inputsOf = (
+  { input = [], recording }: InputFlags,
+  paths: readonly string[] = [],
+): readonly string[] => [...paths, ...input, ...(typeof recording === 'string' ? [recording] : [])];
+
+/** The only input of a command. Throws a UsageError if there is another number of them. */
+export function onlyInput(flags: InputFlags, paths: readonly string[] = []): string {
+  const [first, ...others] = inputsOf(flags, paths);
+  if (first !== undefined && others.length === 0) return first;
+  throw new UsageError('Expected exactly one recording: FILE or --input FILE');
+}
+
+export const scopeOf = (flags: ClusterFlags): Scope => ({
+  namespaces: flags.namespaces ?? null,
+  excluded: flags.excludeNamespaces ?? [],
+  shard: flags.shard ?? null,
+  endpoints: flags.endpoints,
 });
 
 const ignore = (): void => undefined;
 
 /** The options of an auditor of a recording or a dump that prints no findings as they open. */
 export const auditorOptions = (
-  { settle, kubernetesVersion, maxEndpointsPerSlice }: AuditFlags,
+  { settle, kubernetesVersion, maxEndpointsPerSlice, endpoints }: AuditFlags,
   onProblem: OnProblem,
 ): AuditorOptions => ({
   settle,
   release: kubernetesVersion ?? null,
   maxEndpointsPerSlice,
-  scope: wholeCluster,
+  scope: { ...wholeCluster, endpoints },
   live: false,
   onOpen: ignore,
   onResolve: ignore,
@@ -93,7 +125,10 @@ const parser =
 const oneOf = <T extends string>(names: readonly T[]) =>
   parser(`one of ${names.join(', ')}`, (text) => names.find((name) => name === text));
 
-const formats: readonly ReportFormat[] = ['table', 'wide', 'json', 'yaml', 'junit'];
+const formats: readonly GateFlags['output'][] = [
+  ...(['table', 'wide', 'json', 'yaml', 'junit'] as const),
+  ...gateFormats,
+];
 
 export const parseFormat = oneOf(formats);
 
@@ -187,6 +222,9 @@ export const parseShard = parser('i/n with i from 0 to n - 1, such as 0/3', (tex
   return index < count ? { index, count } : undefined;
 });
 
+/** Codes are those of docs/findings.md. */
+const parseIgnore = parser('CODE or CODE:NAMESPACE/SERVICE of a finding', parseIgnoreRule);
+
 /** Parses bytes: a number, or with a unit: `64Mi`, `1G`. */
 export const parseSize = parser('a size such as 64Mi, 1G or 1000000', (text) => {
   const [, value, unit = ''] = /^(\d+(?:\.\d+)?)([kKMG]i?|)$/.exec(text) ?? [];
@@ -226,11 +264,21 @@ export const listenFlag = (description: string, port: number): Option =>
     `127.0.0.1:${port}`,
   );
 
-const flagGroups = {
+/** Options of a name that another one replaces. They work for one release. */
+export const deprecated = (option: Option): Option => option.helpGroup('Deprecated options:');
+
+const repeatedText = repeated((text) => text);
+
+const optionGroups = {
+  report: [
+    flag('-o, --output <format>', `one of ${formats.join(', ')}`, parseFormat).default('table'),
+    flag('-n, --namespace <name>', 'report only this namespace'),
+    flag('-A, --all-namespaces', 'report every namespace (the default)').conflicts('namespace'),
+  ],
   audit: [
     flag(
       '--kubernetes-version <version>',
-      'release of the control plane (default: as the input says, else the newest known)',
+      'release of the control plane (default: from the input, else the newest known)',
       parseRelease,
     ),
     flag(
@@ -238,95 +286,163 @@ const flagGroups = {
       'the same flag of kube-controller-manager',
       parseCount,
     ).default(defaultMaxEndpointsPerSlice),
-    duration('--settle <duration>', 'how long a difference may stand before it is a finding', 30),
+    duration('--settle <duration>', 'how long a difference must last to be a finding', 30),
+    flag('--no-endpoints', 'audit only EndpointSlices: ignore Endpoints and mirrored slices'),
   ],
-  report: [
-    flag('-o, --output <format>', `one of ${formats.join(', ')}`, parseFormat).default('table'),
-    flag('-n, --namespace <name>', 'report this namespace only'),
-    flag('-A, --all-namespaces', 'report every namespace (the default)').conflicts('namespace'),
+  gate: [
+    flag('--fail-on <severity>', 'exit with 1 for a finding of this severity, or worse')
+      .choices(failLevels)
+      .default('warning'),
+    flag(
+      '--ignore <code[:namespace/service]>',
+      'accept these findings; repeat it for more',
+      repeated(parseIgnore),
+    ),
+    flag('--baseline <file>', 'accept the findings of an earlier report (-o json)'),
   ],
+  input: [flag('--input <file>', 'a dump or a recording; repeat it for more files', repeatedText)],
+  recording: [deprecated(flag('--recording <file>', 'use --input'))],
   cluster: [
-    flag('--kubeconfig <file>', 'the kubeconfig file (default: as kubectl finds it)'),
-    flag('--context <name>', 'the context of it (default: the current one)'),
+    flag('--kubeconfig <file>', 'the kubeconfig file (default: as for kubectl)'),
+    flag('--context <name>', 'the context to use (default: the current one)'),
+    flag('--cluster <name>', 'the cluster of the kubeconfig to use'),
+    flag('--user <name>', 'the user of the kubeconfig to use'),
+    flag('--as <name>', 'the user to impersonate'),
+    flag('--as-group <name>', 'a group to impersonate; repeat it for more', repeatedText),
+    flag(
+      '--request-timeout <duration>',
+      'give up after this time without an answer of the API server; 0: never (default: 10s)',
+      parseDuration,
+    ),
     flag('--namespaces <names>', 'only these, separated by commas', parseNames),
     flag('--exclude-namespaces <names>', 'all but these, separated by commas', parseNames),
-    flag('--no-endpoints', 'do not watch Endpoints: only EndpointSlices are judged'),
   ],
   shard: [flag('--shard <i/n>', 'only every n-th Service, the i-th from 0, by a hash', parseShard)],
   rules: [
     flag(
       '--rules <node=file>',
-      'what iptables-save or nft -j list ruleset says there',
+      'output of iptables-save or nft -j list ruleset on the node',
       repeated(parseRulesFile),
     ),
     flag(
       '--proxy-config <node=file>',
-      'the KubeProxyConfiguration; without node, of all',
+      'its KubeProxyConfiguration; without node: of all nodes',
       repeated(parseNodeFile),
     ),
   ],
   agents: [
     flag(
       '--agents <namespace/name>',
-      'audit the nodes, too: the headless Service of their agents',
+      'headless Service of the node agents, to audit nodes too',
       parseService,
     ),
-    flag('--agents-token-file <file>', 'the token that the agents ask for'),
-    flag('--agents-ca <file>', 'who signs the certificates of the agents, PEM'),
-    flag('--agents-cert <file>', 'our certificate for the agents, PEM'),
+    flag('--agents-token-file <file>', 'the token that the agents require'),
+    flag('--agents-ca <file>', 'CA of the certificates of the agents, PEM'),
+    flag('--agents-cert <file>', 'client certificate for the agents, PEM'),
     flag('--agents-key <file>', 'its key, PEM'),
     flag(
       '--agents-server-name <name>',
-      "the name in the agents' certificates (default: NAME.NAMESPACE.svc)",
+      "name in the agents' certificates (default: NAME.NAMESPACE.svc)",
     ),
   ],
   metrics: [
-    flag('--metrics.per-service <which>', 'Services that have series of their own')
+    flag('--metrics-per-service <which>', 'which Services have series of their own')
       .choices(perServiceModes)
       .default('findings'),
+    flag('--metrics-max-services <count>', 'the most Services that have them', parseCount).default(
+      1000,
+    ),
+    deprecated(flag('--metrics.per-service <which>', 'use --metrics-per-service')).choices(
+      perServiceModes,
+    ),
+    deprecated(flag('--metrics.max-services <count>', 'use --metrics-max-services', parseCount)),
+  ],
+  page: [
+    flag('--cluster-name <name>', 'name of the cluster, shown on every page'),
     flag(
-      '--metrics.max-services <count>',
-      'at most so many Services have them',
-      parseCount,
-    ).default(1000),
+      '--link-template <name=url>',
+      'link to another program, with {cluster}, {namespace}, {service}, {node} or {pod}',
+      repeated(
+        parser('NAME=URL with http or https, and known fields in braces', parseLinkTemplate),
+      ),
+    ),
   ],
   agent: [
-    listenFlag('where to answer', 9466),
-    flag('--node <name>', 'name of the Node object (default: the name of the host)'),
-    flag(
-      '--node-ips <addresses>',
-      'its addresses (default: the first of each family)',
-      parseIPs,
-    ).default([]),
-    flag('--pod-cidrs <ranges>', 'the ranges of its pods', parseCIDRs).default([]),
-    flag('--proxy-config <file>', "kube-proxy's configuration file, to be sent along"),
+    listenFlag('address to serve reports at', 9466),
+    flag('--node <name>', 'name of the Node object (default: the host name)'),
+    flag('--node-ips <addresses>', 'IP addresses of the node', parseIPs).default(
+      [],
+      'the first of each family',
+    ),
+    flag('--pod-cidrs <ranges>', 'pod CIDRs of the node', parseCIDRs).default([], 'none'),
+    flag('--proxy-config <file>', 'configuration file of kube-proxy, to send along'),
     duration('--interval <duration>', 'the least time between two rounds', 30),
     duration('--deadline <duration>', 'how long each program may take', 60),
     flag('--max-size <size>', 'how much each program may print', parseSize).default(
       2 ** 29,
       '512Mi',
     ),
-    flag('--token-file <file>', 'the token that who asks must have'),
+    flag('--token-file <file>', 'the token that clients must send'),
     flag('--tls-cert <file>', 'certificate, PEM'),
     flag('--tls-key <file>', 'its key, PEM'),
-    flag('--client-ca <file>', 'who asks must have a certificate of this authority, PEM'),
+    flag('--client-ca <file>', 'CA of the certificates that clients must have, PEM'),
   ],
 };
 
+type OptionGroup = keyof typeof optionGroups;
+
+const groupHeadings: Readonly<Partial<Record<OptionGroup, string>>> = {
+  input: 'Input options:',
+  report: 'Report options:',
+  audit: 'Audit options:',
+  gate: 'Gate options (CI):',
+  cluster: 'Cluster options:',
+  shard: 'Cluster options:',
+  rules: 'Node rules options:',
+  agents: 'Node agent options:',
+  metrics: 'Metrics options:',
+};
+
+const liveOptions = new Set([
+  ...optionGroups.cluster,
+  ...optionGroups.shard,
+  ...optionGroups.agents,
+]);
+
 /** Adds groups of flags to a command, in their order in the help. */
-export function addFlags(command: Command, ...groups: (keyof typeof flagGroups)[]): Command {
-  for (const group of groups) for (const option of flagGroups[group]) command.addOption(option);
-  return command;
+export function addFlags(command: Command, ...groups: OptionGroup[]): Command {
+  for (const group of groups) {
+    command.optionsGroup(groupHeadings[group] ?? 'Options:');
+    for (const option of optionGroups[group]) command.addOption(option);
+  }
+  return command.optionsGroup('Options:');
 }
 
-const liveFlags = new Set([...flagGroups.cluster, ...flagGroups.shard, ...flagGroups.agents]);
+/** Ends with an error if a command reads `input`, and a flag applies only to a live cluster. */
+export function refuseLive(command: Command, input: string): void {
+  refuse(
+    command,
+    (option) => liveOptions.has(option),
+    (flags) => `option '${flags}' applies only to a live cluster, not to ${input}`,
+  );
+}
 
-/** Rejects flags without effect: of a live cluster and `others`, if a command reads `instead`. */
-export function refuseLive(command: Command, instead: string, others: readonly string[]): void {
+/** Ends with an error if one of these flags is set, which have no effect on `input`. */
+export function refuseFlags(command: Command, input: string, names: readonly string[]): void {
+  refuse(
+    command,
+    (option) => names.includes(option.attributeName()),
+    (flags) => `option '${flags}' has no effect on ${input}`,
+  );
+}
+
+function refuse(
+  command: Command,
+  isRefused: (option: Option) => boolean,
+  text: (flags: string) => string,
+): void {
   for (const option of command.options) {
-    const name = option.attributeName();
-    if (!liveFlags.has(option) && !others.includes(name)) continue;
-    if (command.getOptionValueSource(name) !== 'cli') continue;
-    command.error(`error: option '${option.flags}' is of no use with ${instead}`);
+    const isSet = command.getOptionValueSource(option.attributeName()) === 'cli';
+    if (isSet && isRefused(option)) command.error(`error: ${text(option.flags)}`);
   }
 }

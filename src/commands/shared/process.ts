@@ -1,10 +1,16 @@
-// The process of a command: its version of Node, its signals and its heap.
+// The process of a command: its version of Node, its exit codes, its signals and its heap.
 //
 // While the first lists arrive, the heap doubles again and again, and each collection would mark
 // all that arrived. So it may grow faster than main.ts says until it is no longer small or the
 // lists are complete. V8 reads the flag at the end of each collection.
 
 import v8 from 'node:v8';
+
+/** `usage` is EX_USAGE of sysexits.h. */
+export const exitCodes = { ok: 0, findings: 1, unknown: 2, usage: 64 } as const;
+
+/** Bad usage that the parser of the command line does not find. */
+export class UsageError extends Error {}
 
 /** Is aborted by the first SIGINT or SIGTERM. The second signal ends the process as usual. */
 export function stopSignal(): AbortController {
@@ -44,5 +50,6 @@ export function growHeapFaster(isDone: () => boolean): void {
 export function nodeProblem(found: string): string | null {
   const [major = 0, minor = 0] = found.split('.').map(Number);
   if (major > 22 || (major === 22 && minor >= 19)) return null;
-  return `Needs Node 22.19 or later, and this is ${found}`;
+  const here = 'node_modules/.bin/node dist/endpoint-auditor.mjs';
+  return `Needs Node 22.19 or later, and this is ${found}. In a clone with npm ci, use: ${here}`;
 }

@@ -30,7 +30,11 @@ export interface MetricFamily<State> {
   readonly collect: (state: State) => readonly Sample[];
 }
 
-type UnnamedFamily<State> = Omit<MetricFamily<State>, 'name' | 'unit'>;
+export type UnnamedFamily<State> = Omit<MetricFamily<State>, 'name' | 'unit'>;
+
+/** The keys of a record as the values of a label. */
+export const keysOf = <Key extends string>(record: Readonly<Record<Key, unknown>>): Key[] =>
+  Object.keys(record) as Key[];
 
 /** A sample per combination of labels, the last label first; none where the value is null. */
 function collector<State, L extends LabelValues>(

@@ -1,15 +1,10 @@
 // The catalogue of metric families, from which /metrics and docs/metrics.md are both made. No pod,
-// address or object is a label; a Service is one only in service-rows.ts.
+// address or object is a label. Namespace and service are labels only in finding-families.ts and
+// service-rows.ts, and node only in finding-families.ts: all of them have a limit.
 
-import { catalogue, severities } from '../../audit/finding/catalogue.ts';
-import { unknownReasons, verdicts } from '../../audit/finding/verdicts.ts';
+import { unknownReasons } from '../../audit/finding/verdicts.ts';
 import { endpointConditions, fillRatio, surplusOf } from '../../audit/measure/endpoint-counts.ts';
-import {
-  journeyEnds,
-  journeyLagOutputs,
-  journeyQualities,
-  programmingBounds,
-} from '../../audit/measure/journey.ts';
+import { journeyLagOutputs, journeyQualities } from '../../audit/measure/journey.ts';
 import {
   lagOperations,
   lagOutputs,
@@ -18,46 +13,20 @@ import {
 } from '../../audit/measure/lag.ts';
 import { largestBytes, objectCount } from '../../audit/measure/size.ts';
 import type { InputState } from '../../audit/pending/progress.ts';
+import { unservedReasons } from '../../audit/service/unserved.ts';
 import { verdictOutputs } from '../../audit/service/verdict.ts';
+import { failureReasons, requestKinds } from '../../model/connection.ts';
 import { outputResources, resources } from '../../model/objects.ts';
 import { noTracingCounts } from '../traces/settings.ts';
-import { familiesOf, nameFamilies } from './exposition.ts';
-import type { MetricsState, OpenedFindings } from './state.ts';
-import {
-  countOpened,
-  hintModes,
-  hintReasons,
-  noAgents,
-  reconnectReasons,
-  relistReasons,
-} from './state.ts';
+import { familiesOf, keysOf, nameFamilies } from './exposition.ts';
+import { nodeFindings, openedFindings, openFindings, serviceFindings } from './finding-families.ts';
+import { renameFamilies } from './renamed.ts';
+import { verdictLabels } from './service-rows.ts';
+import type { MetricsState } from './state.ts';
+import { hintModes, hintReasons, noAgents, reconnectReasons, relistReasons } from './state.ts';
 
 const { gauge, counter, histogram, samples } = familiesOf<MetricsState>();
 const experimental = familiesOf<MetricsState>('experimental');
-
-const keysOf = <Key extends string>(record: Readonly<Record<Key, unknown>>): Key[] =>
-  Object.keys(record) as Key[];
-
-const codes = keysOf(catalogue);
-
-/** One sample per code with its usual severity, and one per exception that occurred. */
-const findingFamily = (
-  type: 'gauge' | 'counter',
-  help: string,
-  countsOf: (state: MetricsState) => OpenedFindings,
-) => {
-  const collect = (state: MetricsState) => {
-    const counts = countsOf(state);
-    return codes.flatMap((code) =>
-      severities.flatMap((severity) => {
-        const fallback = catalogue[code].severity === severity ? 0 : undefined;
-        const value = counts[code]?.[severity] ?? fallback;
-        return value === undefined ? [] : [{ labels: { code, severity }, value }];
-      }),
-    );
-  };
-  return samples(type, help, collect, { code: codes, severity: severities });
-};
 
 /** A record, so that the compiler requires an entry for a new state. */
 const watchStates = keysOf<InputState>({ listing: 1, synced: 1, relisting: 1, stale: 1, off: 1 });
@@ -65,57 +34,93 @@ const watchStates = keysOf<InputState>({ listing: 1, synced: 1, relisting: 1, st
 /** The reasons to drop input that have a series from the start. */
 const dropReasons = ['stale', 'repeated', 'unreadable', 'skipped'];
 
+// Label values, with the names of the same in the state.
+
 const frameCounters = {
   delivered: 'events',
   repeated: 'repeated',
   stale: 'stale',
   bookmark: 'bookmarks',
-  garbled: 'badFrames',
+  'decode-error': 'badFrames',
   unreadable: 'unreadable',
+} as const;
+
+const refusalCounters = {
+  throttled: 'throttled',
+  unauthorized: 'unauthorised',
+  forbidden: 'denied',
+} as const;
+
+const visitCounters = {
+  success: 'seen',
+  'not-ready': 'early',
+  refused: 'refused',
+  'no-answer': 'silent',
+} as const;
+
+const boundLabels = { lower: 'least', upper: 'most' } as const;
+
+const endLabels = {
+  complete: 'complete',
+  superseded: 'overtaken',
+  deleted: 'gone',
+  dropped: 'dropped',
 } as const;
 
 const travelLag = (lag: 'readiness' | 'removal', from: string) =>
   histogram(
-    `${from} to the arrival of the output that says so, up to a second too high; at nodes, to ` +
-      'the first reading of their rules that does. Clock skew to the cluster enters it.',
+    `${from} to the arrival of the output with the change, overestimated by up to 1 s. For ` +
+      'output=node: to the first reading of the rules with the change. Includes the clock offset ' +
+      'to the cluster.',
     ({ travel }, { output }) => travel[lag][output],
     { output: journeyLagOutputs },
   );
 
-export const sections = Object.entries({
+const hintedServices = 'Services whose ready endpoints have topology hints';
+
+const current = Object.entries({
   'Verdicts and findings': {
-    findings: findingFamily('gauge', 'Findings that stand, by code and severity.', ({ summary }) =>
-      summary.findings.reduce(countOpened, {}),
-    ),
-    findings_opened_total: findingFamily(
-      'counter',
-      'Findings opened since the start, by their severity at that time; resolved ones too.',
-      ({ opened }) => opened,
-    ),
+    findings: openFindings,
+    findings_opened_total: openedFindings,
+    service_findings: serviceFindings,
+    node_findings: nodeFindings,
     services: gauge('Services that exist.', ({ summary }) => summary.services),
-    services_foreign: gauge(
-      'Services, or names without a Service, whose endpoints somebody else writes; not judged.',
+    services_unmanaged: gauge(
+      'Services, or names without a Service, whose endpoints a user or another controller ' +
+        'writes. They have no verdict.',
       ({ summary }) => summary.foreign,
     ),
+    services_without_endpoints: gauge(
+      'Services that cannot receive traffic, because no EndpointSlice of them has a usable ' +
+        'endpoint, by reason.',
+      ({ summary }, { reason }) => summary.unserved[reason],
+      { reason: unservedReasons },
+    ),
     outputs: gauge(
-      'Outputs of Services by verdict; a Service has one per output that somebody must write, ' +
-        'and a Service port one (node) per node whose rules are known.',
-      ({ summary }, { output, verdict }) => summary.verdicts[output][verdict],
-      { output: verdictOutputs, verdict: verdicts },
+      'One per Service and kind of object that Kubernetes should write, by verdict. Deprecated ' +
+        'value output=node: use endpoint_auditor_node_service_ports.',
+      ({ summary }, { output, verdict }) => summary.verdicts[output][verdictLabels[verdict]],
+      { output: verdictOutputs, verdict: keysOf(verdictLabels) },
+    ),
+    node_service_ports: gauge(
+      'One per Service port and node whose rules are known, by verdict.',
+      ({ summary }, { verdict }) => summary.verdicts.node[verdictLabels[verdict]],
+      { verdict: keysOf(verdictLabels) },
     ),
     outputs_unknown: gauge(
-      'Outputs that cannot be judged and Services that cannot be read, by the reason.',
+      'Outputs and Service ports of nodes with the verdict unknown, and Services that cannot be ' +
+        'decoded, by reason.',
       ({ summary }, { reason }) => summary.unknown[reason] ?? 0,
       { reason: unknownReasons },
     ),
     pending_oldest_seconds: gauge(
-      'Age of the oldest difference that is within the settle window; 0 where there is none.',
+      'Age of the oldest difference that is within the settle window. 0 without one.',
       ({ summary, now }, { output }) => Math.max(0, now - (summary.pendingSince[output] ?? now)),
       { output: verdictOutputs },
     ),
     audit_duration_seconds: experimental.histogram(
-      'How long taking in one entry of the input kept the process busy, judging included; full: ' +
-        'judging began with it, and everything was judged.',
+      'CPU-blocking time per input event, evaluation included. scope=full is the initial ' +
+        'evaluation of everything.',
       ({ durations }, { scope }) => durations[scope],
       { scope: ['full', 'change'] },
     ),
@@ -123,148 +128,153 @@ export const sections = Object.entries({
       'Services that have series of their own.',
       ({ perService }) => perService.rows.length,
     ),
-    services_left_out: gauge(
-      'Services that would have series of their own but for --metrics.max-services.',
+    services_without_series: gauge(
+      'Services without series of their own because of the limit --metrics-max-services.',
       ({ perService }) => perService.leftOut,
     ),
   },
   Lag: {
     convergence_lag_seconds: histogram(
-      'From the arrival of a change that made an output differ to the arrival of the writing ' +
-        'that made it equal again, by one clock; at a node, to the first reading of its rules ' +
-        'that is as expected.',
+      'From the arrival of a change to the arrival of the write that follows it, both by the ' +
+        'clock of the auditor. For output=node: to the first reading of rules that are correct.',
       ({ convergence }, { output, operation }) => convergence[output][operation],
       { output: lagOutputs, operation: lagOperations },
     ),
     trigger_lag_seconds: histogram(
-      'From the annotation last-change-trigger-time to the arrival of the object, up to a second ' +
-        'too high; qualities ok and coarse only. Clock skew to the control plane enters it.',
+      'From the annotation last-change-trigger-time to the arrival of the object, overestimated ' +
+        'by up to 1 s. Only trigger times of quality ok and coarse. Includes the clock offset to ' +
+        'the control plane.',
       ({ trigger }, { resource }) => trigger.lag[resource],
       { resource: outputResources },
     ),
     trigger_times_total: counter(
-      'Writings by the controllers, by what their trigger time is worth.',
+      'Writes of the controllers, by the quality of their trigger time.',
       ({ trigger }, { resource, quality }) => trigger.counts[resource][quality],
       { resource: outputResources, quality: triggerQualities },
     ),
     readiness_lag_seconds: travelLag(
       'readiness',
-      'From the Ready transition of a pod, by its own time in whole seconds,',
+      'From the Ready transition of a pod, by the time in its status,',
     ),
     removal_lag_seconds: travelLag(
       'removal',
-      'From the deletion of a pod, or its becoming not ready, by its own time,',
+      'From the deletion of a pod, or its transition to not ready, by the time in the pod,',
     ),
     node_programming_lag_seconds: histogram(
-      'From the arrival of a slice or a Service to rules of a node that do as it says. Rules are ' +
-        'read now and then: it was at least to the last reading that was wrong (least), and at ' +
-        'most to the first that was right (most).',
-      ({ travel }, { bound }) => travel.programming[bound],
-      { bound: programmingBounds },
+      'From the arrival of an EndpointSlice or a Service to rules of a node that implement it. ' +
+        'Rules are read at intervals. bound=lower: to the last reading without the change. ' +
+        'bound=upper: to the first reading with it.',
+      ({ travel }, { bound }) => travel.programming[boundLabels[bound]],
+      { bound: keysOf(boundLabels) },
     ),
-    journeys_total: counter(
-      'Changes of pods that traffic is to see, one for each Service, by what their beginning is ' +
-        'worth; those of ok, coarse and arrival are measured as readiness and removal lag.',
+    pod_changes_total: counter(
+      'Pod changes that the outputs of a Service should follow, one per Service, by the quality ' +
+        'of their start time. ok, coarse and arrival are in the readiness and removal lag.',
       ({ travel }, { operation, quality }) => travel.begun[operation][quality],
       { operation: lagOperations, quality: journeyQualities },
     ),
-    journeys_ended_total: counter(
-      'Journeys that ended: complete at all outputs and nodes, overtaken by another change of ' +
-        'the pod, gone with what they awaited, dropped since too many were open.',
-      ({ journeys }, { end }) => journeys.ended[end],
-      { end: journeyEnds },
+    pod_changes_ended_total: counter(
+      'Pod changes that are no longer followed. complete: all outputs and nodes have the change. ' +
+        'superseded: the pod or Service changed again before. deleted: an awaited object was ' +
+        'deleted. dropped: too many were open.',
+      ({ journeys }, { end }) => journeys.ended[endLabels[end]],
+      { end: keysOf(endLabels) },
     ),
-    journeys_open: gauge('Journeys that have not come to all outputs and nodes.', ({ journeys }) =>
-      journeys.openCount(),
+    pod_changes_open: gauge(
+      'Pod changes that some outputs or nodes do not have yet.',
+      ({ journeys }) => journeys.openCount(),
     ),
-    clock_ahead_seconds: experimental.gauge(
-      'By how much the clock of the auditor is ahead of that of the API server, up to a second ' +
-        'and the way too high; negative: it is behind. No lag is mended by it. Absent where ' +
-        'nothing was created for half an hour.',
+    clock_offset_seconds: experimental.gauge(
+      'Clock offset to the API server, overestimated by up to 1 s plus latency. Positive: the ' +
+        'auditor is ahead. Lag metrics are not corrected for it. No series if nothing was ' +
+        'created for 30 minutes.',
       ({ skew, now }) => skewSeconds(skew, now),
     ),
   },
   Traces: {
-    journeys_traced_total: experimental.counter(
-      'Journeys that ended while traces are sent, by why they have one: slow ones always, the ' +
-        'others by the ratio; none: they have none.',
+    pod_changes_traced_total: experimental.counter(
+      'Finished pod changes while tracing is on, by sampling decision: slow (always traced), ' +
+        'ratio (sampled), none (not traced).',
       ({ tracing }, { choice }) => tracing.journeys[choice],
       { choice: keysOf(noTracingCounts().journeys) },
     ),
     spans_exported_total: experimental.counter(
-      'Spans that the backend of traces took.',
+      'Spans that the tracing backend accepted.',
       ({ tracing }) => tracing.exported,
     ),
     spans_dropped_total: experimental.counter(
-      'Spans that are lost: they found no room (queue), the backend refused them, was away or ' +
-        'did not answer (export), or were not sent before the end (shutdown).',
+      'Spans that are lost. queue: the queue was full. export: the backend refused them or did ' +
+        'not answer. shutdown: not sent before the process ended.',
       ({ tracing }, { reason }) => tracing.dropped[reason],
       { reason: keysOf(noTracingCounts().dropped) },
     ),
   },
   'Packing of slices': {
-    endpointslices: gauge('Slices of the endpointslice controller.', ({ fill }) => fill.slices),
+    endpointslices: gauge(
+      'EndpointSlices of the endpointslice controller.',
+      ({ fill }) => fill.slices,
+    ),
     endpointslices_minimum: gauge(
-      'The fewest slices that could list the same endpoints.',
+      'The minimum of EndpointSlices that can list the same endpoints.',
       ({ fill }) => fill.minimum,
     ),
-    endpointslices_surplus: gauge('Slices beyond the fewest that would do.', ({ fill }) =>
+    endpointslices_surplus: gauge('EndpointSlices above the minimum.', ({ fill }) =>
       surplusOf(fill),
     ),
     slice_endpoints: gauge(
-      'Endpoints that the slices of the endpointslice controller list.',
+      'Endpoints in the EndpointSlices of the endpointslice controller.',
       ({ fill }) => fill.endpoints,
     ),
     fill_ratio: gauge(
-      'Endpoints over the places that the slices have; absent where there are no slices.',
+      'Endpoints divided by the capacity of all EndpointSlices. No series without EndpointSlices.',
       ({ fill }) => fillRatio(fill, fill.max),
     ),
     duplicate_endpoints: gauge(
-      'Endpoints listed more than once in the slices of one Service, by whether entries agree.',
+      'Endpoints that several EndpointSlices of one Service list, by whether the entries agree.',
       ({ duplicates }, { kind }) => duplicates[kind],
       { kind: ['equal', 'conflicting'] },
     ),
     endpoints: gauge(
-      'Endpoints by condition in the slices that the controllers wrote, mirrored ones too.',
+      'Endpoints in the EndpointSlices that the controllers wrote, mirrored ones included, by ' +
+        'condition.',
       (state, { condition }) => state.conditions[condition],
       { condition: endpointConditions },
     ),
-    services_hinted: gauge(
-      'Services whose ready endpoints carry topology hints, all of them or some, by what asks ' +
-        'for hints: the annotation topology-mode (auto) or trafficDistribution (zone, node).',
-      ({ hints }, { mode, endpoints }) => hints[mode][endpoints],
-      { mode: hintModes, endpoints: ['all', 'some'] },
+    services_with_hints: gauge(
+      `${hintedServices}, all of them or some, by what requests hints: the annotation ` +
+        'topology-mode (auto) or trafficDistribution (zone, node).',
+      ({ hints }, { mode, coverage }) => hints[mode][coverage],
+      { mode: hintModes, coverage: ['all', 'some'] },
     ),
-    services_unhinted: gauge(
-      'Services that ask for topology hints and have none, by the reason that their input gives ' +
-        'now; none: it gives no reason.',
+    services_without_hints: gauge(
+      'Services that request topology hints and have none, by what requests hints and by reason. ' +
+        'reason=none: the input has no reason for it.',
       ({ hints }, { mode, reason }) => hints[mode].absent[reason] ?? 0,
       { mode: hintModes, reason: hintReasons },
     ),
   },
   'Sizes and watch traffic': {
     objects: gauge(
-      'Endpoints and EndpointSlice objects that exist, whoever writes them.',
+      'Endpoints and EndpointSlice objects that exist, those of other writers included.',
       ({ sizes }, { resource }) => objectCount(sizes[resource]),
       { resource: outputResources },
     ),
-    object_bytes_max: gauge(
-      'Bytes of the largest object, as protobuf; the API server refuses more than 1572864.',
+    object_max_bytes: gauge(
+      'Size of the largest object as protobuf. The API server refuses more than 1572864.',
       ({ sizes }, { resource }) => largestBytes(sizes[resource]),
       { resource: outputResources },
     ),
     object_bytes: histogram(
-      'Bytes of every version of an object that arrived, as protobuf, the first list included; ' +
-        'the API server refuses more than 1572864.',
+      'Size of every object version that arrived, as protobuf, the first list included.',
       ({ sizes }, { resource }) => sizes[resource].versions,
       { resource: outputResources },
     ),
     truncated_objects: gauge(
-      'Endpoints that say that they were cut down to 1000 addresses.',
+      'Endpoints objects with the annotation that marks them as truncated to 1000 addresses.',
       ({ capacity }) => capacity.truncated,
     ),
     over_capacity_objects: gauge(
-      'Endpoints with more than 1000 addresses, and slices of the controllers with more ' +
+      'Endpoints with more than 1000 addresses, and EndpointSlices of the controllers with more ' +
         'endpoints than --max-endpoints-per-slice.',
       ({ capacity }, { resource }) => capacity.over[resource],
       { resource: outputResources },
@@ -275,105 +285,117 @@ export const sections = Object.entries({
       { resource: outputResources },
     ),
     update_bytes_total: counter(
-      'Bytes of the objects that changed, as protobuf: what one watcher is sent.',
+      'Size of the objects that changed, as protobuf: the watch traffic to one client.',
       ({ sizes }, { resource }) => sizes[resource].updateBytes,
       { resource: outputResources },
     ),
     update_fanout_bytes_total: counter(
-      'The same times the Nodes, without what kube-proxy leaves out; for Endpoints, what it ' +
-        'would be if Nodes still watched them.',
+      'Estimated watch traffic to all nodes: bytes changed multiplied by the number of nodes, ' +
+        'without objects that kube-proxy ignores. Hypothetical for Endpoints, which nodes no ' +
+        'longer watch.',
       ({ sizes }, { resource }) => sizes[resource].fanoutBytes,
       { resource: outputResources },
     ),
   },
   'Live input': {
     ready: gauge(
-      'Whether all that is needed is known and was seen within a minute: 1, else 0.',
+      'Whether the auditor has read everything that it needs, and received it within the last ' +
+        'minute: 1 or 0.',
       ({ ready }) => (ready ? 1 : 0),
     ),
     watch_state: gauge(
-      'The state of the watch of a resource: 1 for the one that it is in, else 0.',
+      'State of the watch of a resource: 1 for the current state, 0 for the others.',
       ({ watches }, { resource, state }) => (watches.inputs.get(resource)?.state === state ? 1 : 0),
       { resource: resources, state: watchStates },
     ),
     watch_unseen_seconds: gauge(
-      'For how long the watch of a resource has not been synced; 0 while it is.',
+      'Time since the watch of a resource was last synced. 0 while it is synced.',
       ({ watches, now }, { resource }) =>
         Math.max(0, now - (watches.inputs.get(resource)?.blindSince ?? now)),
       { resource: resources },
     ),
     confirm_reads_total: counter(
-      'Reads of Services, before a finding opens and in turn, and of all Nodes: the cache has ' +
-        'all that was read (confirmed), it lacks something (lagging), or the read failed.',
+      'Reads that verify the cache, before a finding opens and at intervals. confirmed: the ' +
+        'cache is current. lagging: the cache lacks a change. failed: the read failed.',
       ({ watches }, { result }) => watches.confirmations[result],
       { result: ['confirmed', 'lagging', 'failed'] },
     ),
     watch_requests_total: experimental.counter(
-      'Lists that were complete, and watches that were accepted.',
+      'Lists that completed, and watches that the API server accepted.',
       ({ watches }, { resource, verb }) =>
         watches.counters.get(resource)?.[verb === 'list' ? 'lists' : 'watches'] ?? 0,
       { resource: resources, verb: ['list', 'watch'] },
     ),
     watch_frames_total: experimental.counter(
-      'What watches and lists have sent, by what became of it.',
+      'Objects and bookmarks from lists and watches, by result. stale and repeated: not newer ' +
+        'than the cache. decode-error: not a watch event. unreadable: not a valid object.',
       ({ watches }, { resource, result }) =>
         watches.counters.get(resource)?.[frameCounters[result]] ?? 0,
       { resource: resources, result: keysOf(frameCounters) },
     ),
+    watch_errors_total: counter(
+      'Requests to the API server that failed, by resource and reason. The resource version is ' +
+        'the request of /version, which comes before the lists.',
+      ({ watches }, { resource, reason }) => watches.errors[resource][reason],
+      { resource: requestKinds, reason: failureReasons },
+    ),
     watch_refusals_total: experimental.counter(
-      'Requests that the API server refused.',
-      ({ watches }, { resource, reason }) => watches.counters.get(resource)?.[reason] ?? 0,
-      { resource: resources, reason: ['throttled', 'unauthorised', 'denied'] },
+      'Requests that the API server refused, by status: 429 (throttled), 401 (unauthorized), ' +
+        '403 (forbidden).',
+      ({ watches }, { resource, reason }) =>
+        watches.counters.get(resource)?.[refusalCounters[reason]] ?? 0,
+      { resource: resources, reason: keysOf(refusalCounters) },
     ),
     watch_relists_total: experimental.counter(
-      'New lists since history or an event was lost.',
+      'Lists that replace a watch which can no longer continue, by reason.',
       ({ watches }, { resource, reason }) => watches.counters.get(resource)?.relists[reason] ?? 0,
       { resource: resources, reason: relistReasons },
     ),
     watch_reconnects_total: experimental.counter(
-      'Watches that ended and were opened again.',
+      'Watches that ended and were opened again, by reason.',
       ({ watches }, { resource, reason }) =>
         watches.counters.get(resource)?.reconnects[reason] ?? 0,
       { resource: resources, reason: reconnectReasons },
     ),
     watch_bytes_total: experimental.counter(
-      'Bytes that lists and watches have sent.',
+      'Bytes received from lists and watches.',
       ({ watches }, { resource }) => watches.counters.get(resource)?.bytes ?? 0,
       { resource: resources },
     ),
   },
   'Agents of nodes': {
     node_agents: gauge(
-      'Nodes by how their agent stands: it answers, is not heard of (stale), does not accept us ' +
-        'or is not understood (refused), or there is none (absent).',
+      'Nodes by the state of their agent. stale: it has stopped answering. refused: it rejects ' +
+        'the auditor, or sends an invalid report. absent: the node has no agent.',
       ({ agents }, { state }) => agents.states[state],
       { state: keysOf(noAgents.states) },
     ),
     node_report_oldest_seconds: gauge(
-      'Age of the oldest report of an agent that answers; 0 without any.',
+      'Age of the oldest report of an answering agent. 0 without one.',
       ({ agents, now }) => Math.max(0, now - (agents.oldestSeenAt ?? now)),
     ),
-    node_frontends_divergent: experimental.gauge(
-      'Frontends of all nodes whose digest is not the one that follows from the cluster; those ' +
-        'that no digest can tell of, such as with several right fates, are not among them.',
+    node_service_ports_divergent: experimental.gauge(
+      'Addresses and ports of Services on all nodes whose rules have another hash than expected. ' +
+        'Excludes those with several correct outcomes, which have no expected hash.',
       ({ agents }) => agents.divergent,
     ),
-    agent_visits_total: experimental.counter(
-      'Visits to agents: a report was there (seen), there was none yet (early), the agent did ' +
-        'not accept us or was not understood (refused), or it did not answer (silent).',
-      ({ agents }, { result }) => agents.visits[result],
-      { result: keysOf(noAgents.visits) },
+    agent_requests_total: experimental.counter(
+      'Requests to agents. success: a report. not-ready: no report exists yet. refused: the ' +
+        'agent rejected the auditor, or sent an invalid report. no-answer: no connection or a ' +
+        'timeout.',
+      ({ agents }, { result }) => agents.visits[visitCounters[result]],
+      { result: keysOf(visitCounters) },
     ),
     agent_bytes_total: experimental.counter(
-      'Bytes of the answers of agents.',
+      'Bytes received from agents.',
       ({ agents }) => agents.bytes,
     ),
   },
   'Input and build': {
     dropped_total: experimental.samples(
       'counter',
-      'Input that was not used: events older than what is held (stale) or equal to it ' +
-        '(repeated), objects that could not be read, lines that were skipped.',
+      'Input that was not used. stale: older than the cached object. repeated: the same version. ' +
+        'unreadable: not a valid object. skipped: an invalid line of a recording.',
       ({ dropped }) =>
         [...new Set([...dropReasons, ...Object.keys(dropped)])].map((reason) => {
           return { labels: { reason }, value: dropped[reason] ?? 0 };
@@ -381,29 +403,37 @@ export const sections = Object.entries({
       { reason: dropReasons },
     ),
     input_timestamp_seconds: gauge(
-      'The clock of the input, which is not that of the scrape when a recording is replayed.',
+      'Current time of the input. It differs from the time of the scrape while a recording is ' +
+        'replayed.',
       ({ now }) => now,
     ),
     input_start_timestamp_seconds: gauge(
-      'When the input began, on its own clock.',
+      'Time at which the input began.',
       ({ startedAt }) => startedAt,
     ),
     build_info: samples(
       'gauge',
-      'Always 1; the label is the version of endpoint-auditor.',
+      'Always 1. The label is the version of endpoint-auditor.',
       ({ version }) => [{ labels: { version }, value: 1 }],
       { version: [] },
     ),
     release_info: samples(
       'gauge',
-      'Always 1; the audited Kubernetes release, and whether verdicts on the cluster are verified.',
+      'Always 1. The labels are the Kubernetes release that is assumed, and whether verdicts on ' +
+        'this cluster are verified.',
       ({ release, unverified }) => [
         { labels: { release, verified: String(unverified.length === 0) }, value: 1 },
       ],
-      { release: [], verified: [] },
+      { release: [], verified: ['true', 'false'] },
     ),
   },
 }).map(([title, section]) => [title, nameFamilies('endpoint_auditor_', section)] as const);
 
-/** Every family of /metrics except those of Services and the process, in documentation order. */
+/** The sections of docs/metrics.md, with every family except those of single Services. */
+export const sections = [
+  ...current,
+  ['Deprecated names', renameFamilies(current.flatMap(([, section]) => section))] as const,
+];
+
+/** Every family of /metrics except those of single Services and the process. */
 export const families = sections.flatMap(([, section]) => section);

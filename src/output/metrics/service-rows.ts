@@ -1,16 +1,24 @@
-// The metric families of single Services, and a cache of their texts. Time alone never changes a
-// sample. So the cache makes a text once per change of the Service, and a scrape only joins texts.
+// The metric families with series of each Service, and a cache of their texts. Time alone never
+// changes a sample. So the cache makes a text once per change of the Service, and a scrape only
+// joins texts. Not here: the findings of a Service, which are few (families.ts counts them).
 //
 // The number of Services with series is limited. A Service keeps its series as long as it is
 // selected, so that series do not come and go; the Services above the limit are counted.
 
-import { type Finding, severities } from '../../audit/finding/catalogue.ts';
-import { verdicts } from '../../audit/finding/verdicts.ts';
+import type { Verdict } from '../../audit/finding/verdicts.ts';
 import { type ConditionCounts, endpointConditions } from '../../audit/measure/endpoint-counts.ts';
 import { isStale, serviceOutputs, type StaleResources } from '../../audit/service/verdict.ts';
 import type { ServiceShare } from '../../audit/summary.ts';
 import { type Key, type OutputResource, outputResources } from '../../model/objects.ts';
-import { familiesOf, formatSamples, nameFamilies } from './exposition.ts';
+import { familiesOf, formatSamples, keysOf, nameFamilies } from './exposition.ts';
+
+/** Verdicts as label values, with their names in JSON. */
+export const verdictLabels = {
+  ok: 'conform',
+  pending: 'pending',
+  mismatch: 'different',
+  unknown: 'unknown',
+} as const satisfies Readonly<Record<string, Verdict>>;
 
 /** The numbers of one Service; a change makes another object. */
 export interface ServiceNumbers {
@@ -28,7 +36,6 @@ export interface ServiceNumbers {
 
 export interface ServiceSeriesState {
   readonly numbers: ServiceNumbers;
-  readonly findings: readonly Finding[];
   readonly stale: StaleResources;
 }
 
@@ -37,42 +44,38 @@ const experimental = familiesOf<ServiceSeriesState>('experimental');
 
 export const serviceFamilies = nameFamilies('endpoint_auditor_service_', {
   verdict: gauge(
-    'Always 1; the verdict on an output of the Service. Other verdicts are absent.',
+    'Always 1. The label is the verdict on the output; other verdicts have no series.',
     ({ numbers: { share }, stale }, { output, verdict }) => {
       const audited = share.verdicts[output];
       if (audited === null) return null;
-      return verdict === (isStale(output, stale) ? 'unknown' : audited) ? 1 : null;
+      return verdictLabels[verdict] === (isStale(output, stale) ? 'unknown' : audited) ? 1 : null;
     },
-    { output: serviceOutputs, verdict: verdicts },
-  ),
-  findings: gauge(
-    'Findings about the Service that stand, but for those on nodes; absent without any.',
-    ({ findings }, labels) =>
-      findings.filter(({ severity }) => severity === labels.severity).length || null,
-    { severity: severities },
+    { output: serviceOutputs, verdict: keysOf(verdictLabels) },
   ),
   pending_since_timestamp_seconds: gauge(
-    'Since when the oldest difference within the settle window stands, on the clock of the ' +
-      'input; absent where there is none.',
+    'Start of the oldest difference that is within the settle window. No series without one.',
     ({ numbers }, { output }) => numbers.share.pendingSince[output] ?? null,
     { output: serviceOutputs },
   ),
   audits_total: experimental.counter(
-    'Times that something of the Service was judged, since it was first seen.',
+    'Evaluations of the Service since the auditor first saw it.',
     ({ numbers }) => numbers.audits,
   ),
   endpoints: gauge(
-    'Endpoints by condition in the slices that the controllers wrote.',
+    'Endpoints in the EndpointSlices that the controllers wrote, by condition.',
     ({ numbers }, { condition }) => numbers.conditions[condition],
     { condition: endpointConditions },
   ),
-  endpointslices: gauge('Slices that the controllers wrote.', ({ numbers }) => numbers.slices),
+  endpointslices: gauge(
+    'EndpointSlices that the controllers wrote.',
+    ({ numbers }) => numbers.slices,
+  ),
   endpointslices_surplus: gauge(
-    'Slices of the endpointslice controller beyond the fewest that would do.',
+    'EndpointSlices of the endpointslice controller above the minimum for the same endpoints.',
     ({ numbers }) => numbers.surplus,
   ),
   object_bytes: gauge(
-    'Bytes of the Endpoints, and of the slices that the controllers wrote together.',
+    'Bytes of the Endpoints object, and bytes of all EndpointSlices that the controllers wrote.',
     ({ numbers }, { resource }) => numbers.bytes[resource],
     { resource: outputResources },
   ),
@@ -91,14 +94,15 @@ export interface ServiceSeries {
   readonly rows: readonly (readonly string[])[];
   /** Services without series because of the limit. */
   readonly leftOut: number;
+  /** The number of Services, and of nodes, that series of findings may name. */
+  readonly max: number;
 }
 
-export const noServiceSeries: ServiceSeries = { rows: [], leftOut: 0 };
+export const noServiceSeries: ServiceSeries = { rows: [], leftOut: 0, max: 0 };
 
 export interface ServiceRowsInput {
   readonly services: ReadonlyMap<Key, ServiceNumbers>;
   readonly open: ReadonlySet<Key>;
-  readonly findings: () => readonly Finding[];
   readonly stale: StaleResources;
 }
 
@@ -106,13 +110,12 @@ export interface ServiceRowsInput {
 export function createServiceRows({ mode, max }: PerServiceOptions) {
   const cache = new Map<Key, { numbers: ServiceNumbers; stale: string; row: string[] }>();
   return function* (input: ServiceRowsInput): Generator<undefined, ServiceSeries> {
-    const { services, open, findings, stale } = input;
+    const { services, open, stale } = input;
     if (mode === 'off') return noServiceSeries;
     const isSelected = (key: Key): boolean =>
       services.get(key)?.share.exists === true && (mode === 'all' || open.has(key));
     for (const key of cache.keys()) if (!isSelected(key)) cache.delete(key);
     const staleText = [...stale].sort().join(' ');
-    let byService: Map<Key, Finding[]> | null = null;
     let selected = 0;
     for (const key of mode === 'all' ? services.keys() : open) {
       const numbers = services.get(key);
@@ -121,8 +124,7 @@ export function createServiceRows({ mode, max }: PerServiceOptions) {
       const cached = cache.get(key);
       if (cached === undefined && cache.size >= max) continue;
       if (cached?.numbers === numbers && cached.stale === staleText) continue;
-      byService ??= Map.groupBy(findings(), (finding) => `${finding.namespace}/${finding.service}`);
-      const state = { numbers, findings: byService.get(key) ?? [], stale };
+      const state = { numbers, stale };
       const labels = { namespace: numbers.namespace, service: numbers.name };
       // One flat string: V8 stores a concatenation as a tree, which is ten times slower to join.
       const row = serviceFamilies.map((family) =>
@@ -131,6 +133,7 @@ export function createServiceRows({ mode, max }: PerServiceOptions) {
       cache.set(key, { numbers, stale: staleText, row });
       yield;
     }
-    return { rows: Array.from(cache.values(), ({ row }) => row), leftOut: selected - cache.size };
+    const rows = Array.from(cache.values(), ({ row }) => row);
+    return { rows, leftOut: selected - cache.size, max };
   };
 }

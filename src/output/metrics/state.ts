@@ -8,6 +8,7 @@ import type { ConfirmCounts } from '../../audit/pending/confirm.ts';
 import type { Input } from '../../audit/pending/progress.ts';
 import type { Summary } from '../../audit/summary.ts';
 import { recordOf } from '../../model/collections.ts';
+import type { ErrorCounts } from '../../model/connection.ts';
 import type { Resource } from '../../model/objects.ts';
 import type { TracingCounts } from '../traces/settings.ts';
 import type { ServiceSeries } from './service-rows.ts';
@@ -83,6 +84,8 @@ export interface WatchMetrics {
   readonly inputs: ReadonlyMap<Resource, Input>;
   readonly confirmations: Readonly<ConfirmCounts>;
   readonly counters: ReadonlyMap<Resource, WatchCounts>;
+  /** Failed requests. */
+  readonly errors: ErrorCounts;
 }
 
 export const relistReasons = ['gone', 'expired', 'reset', 'disorder', 'gap', 'starved'] as const;

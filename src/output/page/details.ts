@@ -5,9 +5,15 @@
 import { type EntryState, stateWords } from '../../audit/explain/conditions.ts';
 import type { Explanation, Reason, ReasonMark } from '../../audit/explain/explanation.ts';
 import type { ObservedEntry } from '../../audit/explain/pod-in-service.ts';
-import type { ServiceTableRow } from '../../audit/explain/service.ts';
+import type { ServiceTableRow } from '../../audit/explain/service-table.ts';
 import { catalogue } from '../../audit/finding/catalogue.ts';
-import { legal } from '../../audit/finding/verdicts.ts';
+import {
+  legal,
+  type UnknownReason,
+  unknownText,
+  type Verdict,
+} from '../../audit/finding/verdicts.ts';
+import type { PacketGroup } from '../../audit/explain/node.ts';
 import type { PacketTrace } from '../../audit/node/audit-node.ts';
 import type { NodeVerdict } from '../../audit/node/node-state.ts';
 import type { NodeOfService, NodeView, ServiceView } from '../../auditor/explanations.ts';
@@ -16,7 +22,9 @@ import type { PageStatus } from '../../auditor/queries.ts';
 import { ipOf } from '../../model/ip.ts';
 import { formatOrigin, reasonSigns } from '../text/explain.ts';
 import { formatLag, truncate } from '../text/format.ts';
-import { renderFrame } from './frame.ts';
+import { renderPacketDiff } from './diff.ts';
+import { renderFindingList, renderResolved } from './finding-list.ts';
+import { renderFrame, renderLinks } from './frame.ts';
 import type { Html } from './parts.ts';
 import {
   describeVerdicts,
@@ -27,11 +35,11 @@ import {
   nodePath,
   renderBar,
   renderCard,
-  renderFindingList,
+  renderCrumbs,
   renderFlushCard,
   renderMark,
   renderPageLinks,
-  renderResolved,
+  sortWorstFirst,
   renderTable,
   servicePath,
   verdictOrder,
@@ -83,24 +91,31 @@ function entryCell(
     : cell(`wrong${suffix}`, '✗', words, title);
 }
 
+/** From which senders packets do otherwise; `from any sender` if from all. */
+function describeSenders(packets: readonly PacketTrace[], all: number): string {
+  const origins = [...new Set(packets.map(({ origin }) => origin))];
+  return packets.length === all ? 'from any sender' : `from ${origins.join(', ')}`;
+}
+
 function nodeCell({ address }: ServiceTableRow, { verdict, reason, walked }: NodeOfService): Cell {
-  if (verdict === 'unknown') return cell('absent', '?', 'unknown', reason ?? '');
-  const isAddress = (endpoint: string): boolean => ipOf(endpoint) === address;
-  const packets = walked.map(({ wanted, allowed, got }) => ({
-    isWanted: wanted.some(isAddress),
-    isAllowed: allowed.some(isAddress),
-    isSent: got.some(isAddress),
-  }));
-  const missing = packets.filter(({ isWanted, isSent }) => isWanted && !isSent).length;
-  const extra = packets.filter(({ isAllowed, isSent }) => isSent && !isAllowed).length;
-  const wanted = packets.filter(({ isWanted }) => isWanted).length;
-  const part = (count: number, all: number): string =>
-    count === all ? 'from anywhere' : `from ${count} of ${all} kinds of sender`;
-  if (missing > 0) return cell('wrong', '✗', 'gets nothing', part(missing, wanted));
-  if (extra > 0) {
-    return cell('wrong', '✗', 'gets traffic, expected none', part(extra, packets.length));
+  if (verdict === 'unknown') return cell('absent', '?', 'unknown', unknownWord(reason));
+  const includes = (endpoints: readonly string[]): boolean =>
+    endpoints.some((endpoint) => ipOf(endpoint) === address);
+  const wanted = walked.filter((packet) => includes(packet.wanted));
+  const missing = wanted.filter(({ got }) => !includes(got));
+  const extra = walked.filter(({ got, allowed }) => includes(got) && !includes(allowed));
+  if (missing.length > 0) {
+    const from = describeSenders(missing, wanted.length);
+    // Some senders reach it, so most clients may be fine.
+    return missing.length < wanted.length
+      ? cell('part', '◐', 'partly unreachable', `not reached ${from}; others are ok`)
+      : cell('wrong', '✗', 'unreachable', from);
   }
-  return wanted > 0 ? cell('ready', '●', 'gets traffic') : cell('absent', '–', 'gets none');
+  if (extra.length > 0) {
+    const from = describeSenders(extra, walked.length);
+    return cell('wrong', '✗', 'gets traffic, expected none', from);
+  }
+  return wanted.length > 0 ? cell('ready', '●', 'gets traffic') : cell('absent', '–', 'gets none');
 }
 
 const entriesIn = (kind: 'Endpoints' | 'EndpointSlice', { entries }: ServiceTableRow) =>
@@ -150,7 +165,7 @@ function listColumns({ table, nodes, status }: ServiceView): Column[] {
 
 function describeExpected(endpoints: EntryState | null, slices: EntryState | null): string {
   const word = (state: EntryState | null): string =>
-    state === null ? 'not judged' : stateWords[state];
+    state === null ? 'not compared' : stateWords[state];
   return endpoints === slices || (endpoints === null && slices !== null)
     ? word(slices)
     : `Endpoints: ${word(endpoints)}; slices: ${word(slices)}`;
@@ -188,8 +203,8 @@ function renderRows(view: ServiceView) {
 }
 
 const markWords: Readonly<Record<ReasonMark, string>> = {
-  yes: 'as it must be:',
-  no: 'in the way:',
+  yes: 'ok:',
+  no: 'problem:',
   unknown: 'unknown:',
   note: '',
 };
@@ -219,15 +234,15 @@ const maxItems = 12;
 function renderSlices({ table: { slices }, maxEndpointsPerSlice: max }: ServiceView): Html {
   const items = slices.slice(0, maxItems).map(({ name, endpoints, role }) => {
     const shares = { info: endpoints, quiet: Math.max(0, max - endpoints) };
-    const writer = markup` <span class="dim">(${role ?? 'nobody’s'})</span>`;
+    const writer = markup` <span class="dim">(${role ?? 'without a manager'})</span>`;
     return markup`<li data-key="${name}">
 <span class="mono">${name}${role !== 'controller' && writer}</span>
-${renderBar(shares, `${endpoints} of ${max} places taken`)}
+${renderBar(shares, `${endpoints} of ${max} endpoints`)}
 <span class="count">${endpoints} / ${max}</span></li>`;
   });
   const more = slices.length - maxItems;
-  return renderCard('fill', markup`Slices <small>places taken</small>`, [
-    slices.length === 0 && markup`<p class="dim">No slices.</p>`,
+  return renderCard('fill', markup`EndpointSlices <small>endpoints / maximum</small>`, [
+    slices.length === 0 && markup`<p class="dim">No EndpointSlices.</p>`,
     markup`<ul class="fills">${items}</ul>`,
     more > 0 && markup`<p class="dim">and ${more} more slices</p>`,
   ]);
@@ -237,12 +252,12 @@ function renderNodes({ nodes }: ServiceView): Html {
   const bad = (nodes ?? []).filter(({ verdict }) => verdict !== 'conform');
   const text =
     nodes === null
-      ? 'No node’s rules are known, so it is not judged what they do.'
-      : `${nodes.length - bad.length} of ${nodes.length} nodes forward it as they must.`;
+      ? 'No rules have been read from any node.'
+      : `${nodes.length - bad.length} of ${nodes.length} nodes forward to it as they should.`;
   const items = bad.slice(0, maxItems).map(
     ({ node, verdict, reason }) => markup`<li data-key="${node}">
 <a href="${nodePath(node)}">${node}</a><span>${renderMark(verdict)}
-<span class="dim">${reason}</span></span></li>`,
+<span class="dim">${unknownWord(reason)}</span></span></li>`,
   );
   const content = markup`<p class="dim">${text}</p><ul class="plain">${items}</ul>`;
   return renderCard('nodes', 'Nodes', content);
@@ -254,7 +269,8 @@ function renderLag({ lag }: ServiceView) {
 <b>${formatLag(seconds)}</b> <span class="dim">${formatMoment(at).slice(11)}</span></span></li>`,
   );
   return renderCard('lag', markup`Lag <small>of the last changes</small>`, [
-    lag.length === 0 && markup`<p class="dim">Nothing measured yet.</p>`,
+    lag.length === 0 &&
+      markup`<p class="dim">No change has been followed by a write since the audit began.</p>`,
     markup`<ul class="plain">${items}</ul>`,
   ]);
 }
@@ -263,22 +279,28 @@ function renderLag({ lag }: ServiceView) {
 export function renderService(status: PageStatus, view: ServiceView): string {
   const { namespace, service: name, outputs, standing, resolved, now } = view.status;
   const { table, from } = view;
+  const { severity, verdict: worst } = view.explanation;
+  const state = severity ?? worst;
   const chips = outputs.map(
     ({ output, verdict, reason }) => markup`<li data-key="${output}">
-<span class="dim">${output}</span> ${renderMark(verdict)} ${reason}</li>`,
+<span class="dim">${output}</span> ${renderMark(verdict)} ${unknownWord(reason)}</li>`,
   );
   const rowsFrom = (first: number): string => (first <= 0 ? '?' : `?from=${first}`);
   const before = from > 0 ? rowsFrom(from - rowsPerPage) : null;
   const after = from + table.rows.length < table.total ? rowsFrom(from + rowsPerPage) : null;
+  const findings = renderFindingList(sortWorstFirst(standing), now);
   const main = markup`
-<p class="crumbs"><a href="/services">Services</a> /
- <a href="/services${formatQuery({ q: `${namespace}/` })}">${namespace}</a> /</p>
-<h1>${name} <small>in ${namespace}</small></h1>
+${renderCrumbs([
+  ['Services', '/services'],
+  [namespace, `/services${formatQuery({ namespace })}`],
+])}
+<h1>${name} <small>in ${namespace}</small> ${state !== null && renderMark(state)}</h1>
+${renderLinks(status, { namespace, service: name })}
 <ul class="chips">${chips}</ul>
-<div class="grid"><div>${renderCard('why', 'In words', renderReasonTree(view.explanation))}</div>
+${renderFlushCard('open', 'Open findings', findings, 'None.')}
+<div class="grid"><div>${renderCard('why', 'Explanation', renderReasonTree(view.explanation))}</div>
 <div>${renderSlices(view)}${renderNodes(view)}${renderLag(view)}</div></div>
 ${renderRows(view)}${renderPageLinks('pods', before, after)}
-${renderFlushCard('standing', 'Standing findings', renderFindingList(standing, now))}
 ${renderResolved(resolved, now)}`;
   const title = truncate(`${namespace}/${name}`, 120);
   return renderFrame(status, '/services', title, main);
@@ -297,19 +319,59 @@ function renderPort(node: string, { port, verdict, reason }: NodeVerdict): Html 
   const [namespace = '', name = ''] = (port.split(/[ :]/)[0] ?? '').split('/');
   return markup`<tr data-row data-key="${port}"><th scope="row">
 <a class="name" href="${path}">${port}</a></th><td class="left">${renderMark(verdict)}</td>
-<td class="left dim">${reason}</td>
+<td class="left dim">${unknownWord(reason)}</td>
 <td><a href="${servicePath(namespace, name)}">Service</a></td></tr>`;
 }
 
-function renderTrace({ frontend, origin, verdict, expected, actual, rules }: PacketTrace): Html {
+function renderPackets({ first, origins, wrong }: PacketGroup): Html {
+  const { kind, frontend, verdict, rules } = first;
   const met = markup`<details><summary>Rules met</summary>
 <ul class="rules" tabindex="0">${rules.map((rule) => markup`<li>${rule}</li>`)}</ul></details>`;
-  return markup`<article data-key="${frontend} ${origin}">
+  return markup`<article data-key="${frontend} ${origins.join(' ')}">
 <p>${renderMark(verdict)} <b class="mono">${frontend}</b>
- <span class="dim">from ${origin}</span></p>
-<dl class="sides"><div><dt>expected</dt><dd>${expected}</dd></div>
-<div><dt>found</dt><dd>${actual}</dd></div></dl>${rules.length > 0 && met}</article>`;
+ <span class="dim">(${kind}) from ${origins.join(', ')}</span></p>
+${wrong.map((problem) => markup`<p class="say">${capitalize(problem)}.</p>`)}
+${verdict !== 'conform' && renderPacketDiff(first)}${rules.length > 0 && met}</article>`;
 }
+
+const capitalize = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+
+/** From where a port is reached as it should be, and from where not; null if all are equal. */
+function describeReach(node: string, groups: readonly PacketGroup[]): string | null {
+  const originsOf = (verdicts: readonly Verdict[]): string => {
+    const found = groups.filter(({ first }) => verdicts.includes(first.verdict));
+    const origins = [...new Set(found.flatMap((group) => group.origins))];
+    return origins.join(', ').replace('the node itself', `${node} itself`);
+  };
+  const [bad, good] = [originsOf(['different']), originsOf(['conform'])];
+  return bad === '' || good === '' ? null : `Mismatch only from ${bad}. From ${good} it is ok.`;
+}
+
+function renderWalk(node: string, port: string, groups: NodeView['walked']): Html {
+  const title = markup`Packets to ${port} <small>evaluated with the rules of the node</small>`;
+  const none = 'The node does not serve this port, or its rules are unknown.';
+  if (groups === null || groups.length === 0) {
+    return renderCard('walk', title, markup`<p class="dim">${none}</p>`);
+  }
+  const byFrontend = [...Map.groupBy(groups, ({ first }) => first.frontend).values()];
+  return renderCard(
+    'walk',
+    title,
+    byFrontend.map((group) => {
+      const reach = describeReach(node, group);
+      return [
+        reach !== null && markup`<p class="answer">${group[0]?.first.frontend ?? ''}: ${reach}</p>`,
+        ...group.map(renderPackets),
+      ];
+    }),
+  );
+}
+
+/** Why a verdict is unknown, in words; '' without a reason. */
+const unknownWord = (reason: UnknownReason | null): string =>
+  reason === null ? '' : unknownText[reason];
+
+const noRules = 'No rules have been read from this node. Run the agent or pass --rules NODE=FILE.';
 
 /** Renders the page of a node. */
 export function renderNode(status: PageStatus, view: NodeView): string {
@@ -322,25 +384,22 @@ export function renderNode(status: PageStatus, view: NodeView): string {
   for (const { verdict } of verdicts) counts[verdict]++;
   const { bar, text } = describeVerdicts(`Node ${node}`, counts);
   const more = ports.length - mostPorts;
-  const unknown = view.verdicts === null ? 'nothing is told of its rules' : whole?.reason;
-  const none = unknown === undefined ? 'Nothing: packets fare as they must.' : 'It is not known.';
+  const unknown = view.verdicts === null ? noRules : unknownWord(whole?.reason ?? null);
+  const none = unknown || 'None: packets are forwarded as they should be.';
   const rows = ports.slice(0, mostPorts).map((port) => renderPort(node, port));
   const table = [
     renderTable('Ports', [], rows),
     ...(more > 0 ? [markup`<p class="more dim">and ${more} more</p>`] : []),
   ];
-  const title = markup`Ports <small>what is not conform first</small>`;
-  const walked = markup`Packets to ${asked} <small>walked through the rules that stand</small>`;
-  const unwalked = 'No such port is served there, or its rules are not known.';
-  const traces = view.walked?.map(renderTrace) ?? [];
-  const packets = traces.length === 0 ? markup`<p class="dim">${unwalked}</p>` : traces;
+  const title = markup`Service ports <small>worst first</small>`;
   const main = markup`
-<p class="crumbs"><a href="/nodes">Nodes</a> /</p>
+${renderCrumbs([['Nodes', '/nodes']])}
 <h1>${node}</h1><p class="lead">${view.facts.join(' · ')}</p>
-${renderCard('all', markup`Service ports <small>${unknown ?? text}</small>`, bar)}
-${asked !== null && asked !== '' && renderCard('walk', walked, packets)}
-${renderFlushCard('standing', 'What differs', renderFindingList(standing, now), none)}
-${renderFlushCard('ports', title, ports.length === 0 ? [] : table, 'None is judged.')}
+${renderLinks(status, { node })}
+${renderCard('all', markup`Verdicts <small>${unknown || text}</small>`, bar)}
+${asked !== null && asked !== '' && renderWalk(node, asked, view.walked)}
+${renderFlushCard('open', 'Open findings', renderFindingList(sortWorstFirst(standing), now), none)}
+${ports.length > 0 && renderFlushCard('ports', title, table)}
 ${renderResolved(resolved, now)}`;
   return renderFrame(status, '/nodes', truncate(`Node ${node}`, 120), main);
 }

@@ -4,8 +4,10 @@
 import { createHash } from 'node:crypto';
 
 import type { PageStatus } from '../../auditor/queries.ts';
+import { failureText } from '../../model/connection.ts';
 import { formatCount, formatUnverified, truncate } from '../text/format.ts';
-import { clientScript, style, uplotScript } from './asset-texts.ts';
+import { expandLink, type LinkValues } from '../text/link-template.ts';
+import { clientScript, style } from './asset-texts.ts';
 import { formatMoment, type Html, markup } from './parts.ts';
 
 const icon =
@@ -17,7 +19,6 @@ const icon =
 const contents = {
   'style.css': style,
   'page.js': clientScript,
-  'charts.js': uplotScript,
   'icon.svg': icon,
 };
 
@@ -32,12 +33,22 @@ export const assets: ReadonlyMap<string, string> = new Map(
 export const assetPath = (name: keyof typeof contents): string =>
   [...assets.keys()].find((path) => path.endsWith(`-${name}`)) ?? '';
 
-function warningsOf({ metrics, notReady }: PageStatus): string[] {
-  if (notReady !== null) return [];
+/** Why the page does not show the present; `null` while the API server answers. */
+function renderLost({ lost, hasBegun }: PageStatus): Html | null {
+  if (lost === null) return null;
+  const shown = hasBegun ? 'The page shows the state of then.' : 'Nothing has been read yet.';
+  const since = formatMoment(lost.since);
+  return markup`<p class="notice critical" role="alert"><span aria-hidden="true">▲</span>
+ ${failureText(lost)} since ${since} (${lost.message}). ${shown}
+${lost.advice !== null && markup` ${lost.advice}`}</p>`;
+}
+
+function warningsOf({ metrics, notReady, lost }: PageStatus): string[] {
+  if (notReady !== null || lost !== null) return [];
   return [...metrics.watches.inputs].flatMap(([resource, { state, blindSince }]) => {
     if (state !== 'stale' && state !== 'relisting') return [];
     const seconds = Math.round(metrics.now - (blindSince ?? metrics.now));
-    return `${resource} have not been seen for ${seconds} s: what rests on them is unknown`;
+    return `${resource} have not been seen for ${seconds} s: what depends on them is unknown`;
   });
 }
 
@@ -58,6 +69,7 @@ function renderSections({ metrics: { summary } }: PageStatus, place: string): Ht
     ['/findings', 'Findings', summary.findings.length],
     ['/services', 'Services', summary.services],
     ['/nodes', 'Nodes', summary.nodes.length],
+    ['/docs', 'Docs', null],
   ] as const;
   return sections.map(([path, name, count]) => {
     const current = path === place && markup` aria-current="page"`;
@@ -69,37 +81,61 @@ ${name}${items}</a></li>
   });
 }
 
+/** Links to other programs that have all the values that they need; null without any. */
+export function renderLinks({ links, cluster }: PageStatus, values: LinkValues): Html | null {
+  const items = links.flatMap((template) => {
+    const url = expandLink(template, { cluster, ...values });
+    return url === null ? [] : [markup`<li><a href="${url}">${template.name} ↗</a></li>`];
+  });
+  return items.length === 0 ? null : markup`<ul class="chips">${items}</ul>`;
+}
+
+/** As in page/browser/client.ts. */
+const lostWord = 'no API server, state of';
+
 /** A whole page; `place` is the path of its section. */
 export function renderFrame(
   status: PageStatus,
-  place: '/' | '/findings' | '/services' | '/nodes',
+  place: '/' | '/findings' | '/services' | '/nodes' | '/docs' | '/search',
   title: string,
   main: Html,
 ): string {
-  const { metrics, revision } = status;
+  const { metrics, revision, cluster, lost, shownAt } = status;
+  const of = cluster === null ? '' : ` · ${cluster}`;
+  const isStatic = place === '/docs';
   return markup`<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width,initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<title>${title} · endpoint-auditor</title>
+<title>${title}${of} · endpoint-auditor</title>
 <link rel="stylesheet" href="${assetPath('style.css')}">
 <link rel="icon" href="${assetPath('icon.svg')}">
-<script src="${assetPath('charts.js')}" defer></script>
 <script src="${assetPath('page.js')}" defer></script>
-<noscript><meta http-equiv="refresh" content="15"></noscript>
-</head><body data-revision="${revision}">
+${!isStatic && markup`<noscript><meta http-equiv="refresh" content="15"></noscript>`}
+</head><body data-revision="${revision}"${isStatic && markup` data-static`}>
 <a class="skip" href="#main">Skip to content</a>
 <header><div class="wide">
 <a class="brand" href="/"><span class="logo" aria-hidden="true"></span>endpoint-auditor</a>
+${
+  cluster !== null &&
+  markup`<span class="cluster"><span class="sr">Cluster</span>
+ ${truncate(cluster, 60)}</span>`
+}
 <nav aria-label="Pages"><ul>
 ${renderSections(status, place)}
 </ul></nav>
-<p class="live" id="live" data-state="still"><span class="dot" aria-hidden="true"></span>
-<span id="live-word" role="status">as of</span>
-<time id="moment">${formatMoment(metrics.now)}</time></p>
+<form class="find" action="/search" role="search" aria-label="Everything">
+<input type="search" name="q" aria-label="Pod, IP, Service or node"
+ placeholder="Search" autocomplete="off" spellcheck="false" required>
+<button>Find</button></form>
+<p class="live" id="live" data-state="${lost === null ? 'still' : 'lost'}">
+<span class="dot" aria-hidden="true"></span>
+<span id="live-word" role="status">${lost === null ? 'as of' : lostWord}</span>
+<time id="moment">${formatMoment(shownAt)}</time></p>
 </div></header>
 <main id="main" class="wide" tabindex="-1">
 <div class="lost" id="lost" role="alert" data-keep></div>
+${renderLost(status)}
 ${warningsOf(status).map(
   (text) => markup`<p class="notice warning" role="status">
 <span aria-hidden="true">◆</span> ${text}</p>`,

@@ -5,12 +5,14 @@ import { severities } from '../../audit/finding/catalogue.ts';
 import type { Verdict } from '../../audit/finding/verdicts.ts';
 import { fillRatio, surplusOf } from '../../audit/measure/endpoint-counts.ts';
 import { lagOperations, lagOutputs } from '../../audit/measure/lag.ts';
-import type { LagSeries } from '../../audit/measure/sample-history.ts';
 import type { InputState } from '../../audit/pending/progress.ts';
 import { serviceOutputs, verdictOutputs } from '../../audit/service/verdict.ts';
+import type { UnservedService } from '../../auditor/explanations.ts';
 import type { PageStatus } from '../../auditor/queries.ts';
 import { formatCount, formatLag } from '../text/format.ts';
 import { summarizeLag } from '../text/report.ts';
+import { renderLagChart } from './chart.ts';
+import { renderFindingList } from './finding-list.ts';
 import { renderFrame } from './frame.ts';
 import type { Html, Tone } from './parts.ts';
 import {
@@ -20,14 +22,14 @@ import {
   markup,
   nodePath,
   renderCard,
-  renderFindingList,
   renderFlushCard,
   renderMark,
   renderNumber,
   renderTable,
   signs,
-  sortNewestFirst,
+  sortWorstFirst,
 } from './parts.ts';
+import { renderUnservedCard } from './service-list.ts';
 
 const shownFindings = 12;
 const shownResolved = 6;
@@ -36,8 +38,15 @@ const shownNodes = 8;
 function chooseHeadline({
   metrics: { summary },
   notReady,
+  lost,
+  hasBegun,
 }: PageStatus): Record<'title' | 'text', string> & { tone: Tone; sign?: string } {
-  if (notReady !== null) {
+  if (lost !== null && !hasBegun) {
+    const text = 'The API server has not been read yet';
+    return { tone: 'critical', title: 'Not connected', text };
+  }
+  // A lost connection has a notice above; the page shows the state before it.
+  if (notReady !== null && lost === null) {
     const text = notReady.replaceAll('\n', '; ');
     return { tone: 'info', sign: signs.pending, title: 'Not ready yet', text };
   }
@@ -53,17 +62,17 @@ function chooseHeadline({
   // Includes the Services that no version could be read of.
   const unknown = Object.values(summary.unknown).reduce((sum, count) => sum + count, 0);
   if (unknown > 0) {
-    const title = `${formatCount(unknown, 'output')} cannot be judged`;
+    const title = `${formatCount(unknown, 'output')} unknown`;
     return { tone: 'warning', sign: signs.unknown, title, text: `no findings among ${services}` };
   }
   if (summary.services === 0) {
-    const text = 'Nothing is there to be judged: the input holds none, or none in this scope';
+    const text = 'The input contains none, or none in the namespaces that are audited';
     return { tone: 'quiet', title: 'No Services', text };
   }
   const pending = verdictOutputs.reduce((sum, output) => sum + summary.verdicts[output].pending, 0);
-  const onTheWay = `${formatCount(pending, 'output')} pending, may be on its way`;
-  const text = pending === 0 ? 'nothing differs' : onTheWay;
-  return { tone: 'conform', title: `${services} conform`, text };
+  const waiting = `${formatCount(pending, 'output')} pending: a controller may be writing it`;
+  const text = pending === 0 ? 'no differences' : waiting;
+  return { tone: 'conform', title: `${services} ok`, text };
 }
 
 const outputWords = {
@@ -72,24 +81,6 @@ const outputWords = {
   mirrored: 'Mirrored slices',
   node: 'Service ports on nodes',
 } as const;
-
-/** The data of the chart, as JSON for the script of the page; '' without data. */
-export function lagDrawing({ at, longest }: LagSeries): string {
-  if (at.length < 2) return '';
-  // 40 seconds without a change interrupt a line.
-  const breaks = at.map((moment, index) => moment - (at[index - 1] ?? moment) > 40);
-  const spread = <T>(values: readonly T[], gap: (before: T) => T): T[] =>
-    values.flatMap((value, index) =>
-      breaks[index] === true ? [gap(values[index - 1] ?? value), value] : [value],
-    );
-  const lines = lagOutputs
-    .filter((output) => longest[output].some((value) => value !== null))
-    .map((output) => {
-      const values = longest[output].map((value) => value && Number(value.toPrecision(4)));
-      return { name: outputWords[output], values: spread(values, () => null) };
-    });
-  return JSON.stringify({ at: spread(at, (before) => before + 1), lines });
-}
 
 const watchTones: Readonly<Record<InputState, Tone>> = {
   synced: 'conform',
@@ -101,11 +92,13 @@ const watchTones: Readonly<Record<InputState, Tone>> = {
 
 type Nodes = PageStatus['metrics']['summary']['nodes'];
 
-/** Sorts nodes by the number of ports that do not conform, the most first. */
-export function sortNodes(nodes: Nodes): Nodes {
-  const bad = ({ different, unknown, pending }: Nodes[number]): number =>
-    different + unknown + pending;
-  return [...nodes].sort((a, b) => bad(b) - bad(a) || (a.node < b.node ? -1 : 1));
+/** Sorts nodes by the ports with a verdict, or with any but ok, most first; null: by name. */
+export function sortNodes(nodes: Nodes, by: Verdict | 'worst' | null = 'worst'): Nodes {
+  const countOf = (node: Nodes[number]): number => {
+    if (by === null) return 0;
+    return by === 'worst' ? node.different + node.unknown + node.pending : node[by];
+  };
+  return [...nodes].sort((a, b) => countOf(b) - countOf(a) || (a.node < b.node ? -1 : 1));
 }
 
 function renderMore(count: number, what: string, href: string, kind: Html | null): Html[] {
@@ -116,13 +109,13 @@ function renderMore(count: number, what: string, href: string, kind: Html | null
 const inList = markup` class="more"`;
 
 function renderStanding({ metrics: { summary, now }, notReady }: PageStatus) {
-  const open = sortNewestFirst(summary.findings);
+  const open = sortWorstFirst(summary.findings);
   const more = renderMore(open.length - shownFindings, 'findings', '/findings', inList);
-  const title = markup`Standing findings <small>${formatNumber(open.length)}, newest first</small>`;
+  const title = markup`Open findings <small>${formatNumber(open.length)}, worst first</small>`;
   const content = [...renderFindingList(open.slice(0, shownFindings), now), ...more];
   const none =
-    notReady === null ? 'None. What should be written is what stands.' : 'Not judged yet.';
-  return renderFlushCard('standing', title, content, none);
+    notReady === null ? 'None. Everything is as it should be.' : 'Nothing is compared yet.';
+  return renderFlushCard('open', title, content, none);
 }
 
 function renderResolved({ metrics, resolved, forgotten }: PageStatus) {
@@ -144,16 +137,18 @@ function renderLag({ metrics: { convergence }, lag }: PageStatus) {
       return count === 0 ? [] : markup`<tr>${name}${cells.map(renderNumber)}</tr>`;
     }),
   );
-  const drawing = lagDrawing(lag);
-  const chart = markup`<figure class="chart" data-chart="${drawing}"
- aria-label="Longest convergence lag in each ten seconds, by output; the table below sums it up">
-<div class="plot" data-keep></div></figure>`;
+  const chart = renderLagChart(lag, outputWords);
   const heads = ['output', 'changes', 'p50', 'p99', 'longest'];
   const table = renderTable('Convergence lag', heads, rows);
-  const span = 'from the change to the writing that follows it';
+  const span = 'from a change to the write that follows it';
   const title = markup`Convergence lag <small>${span}</small>`;
-  const content = rows.length === 0 ? [] : [...(drawing === '' ? [] : [chart]), table];
-  return renderFlushCard('lag', title, content, 'Nothing measured yet.');
+  const content = rows.length === 0 ? [] : [...(chart === null ? [] : [chart]), table];
+  return renderFlushCard(
+    'lag',
+    title,
+    content,
+    'No change has been followed by a write since the audit began.',
+  );
 }
 
 /** The verdicts on an output or a node, whose name is `what` in the label of the bar. */
@@ -172,8 +167,9 @@ function renderSummary({ metrics: { summary, now } }: PageStatus): Html {
   const age = formatAge(now - Math.min(...since));
   return renderCard('verdicts', 'Verdicts', [
     markup`<ul class="verdicts">${items}</ul>`,
-    since.length > 0 && markup`<p class="dim">The oldest difference pends for ${age}.</p>`,
-    foreign > 0 && markup`<p class="dim">Written by others, not judged: ${foreign}.</p>`,
+    since.length > 0 && markup`<p class="dim">The oldest pending difference is ${age} old.</p>`,
+    foreign > 0 &&
+      markup`<p class="dim">Written by other controllers or users, not compared: ${foreign}.</p>`,
   ]);
 }
 
@@ -203,15 +199,18 @@ function renderPacking({ metrics: { fill, duplicates } }: PageStatus): Html | nu
   const ratio = fillRatio(fill, fill.max);
   if (ratio === null) return null;
   const text = [
-    `${formatCount(fill.slices, 'slice')}, ${surplusOf(fill)} more than needed`,
-    `${Math.round(ratio * 100)} % of their places taken`,
+    `${formatCount(fill.slices, 'EndpointSlice')}, ${surplusOf(fill)} more than needed`,
+    `${Math.round(ratio * 100)} % full`,
     `${duplicates.equal + duplicates.conflicting} duplicate endpoints`,
   ].join(' · ');
-  return renderCard('packing', 'Packing', markup`<p class="lead">${text}</p>`);
+  return renderCard('packing', 'EndpointSlice packing', markup`<p class="lead">${text}</p>`);
 }
 
 /** Renders the overview. */
-export function renderOverview(status: PageStatus): string {
+export function renderOverview(
+  status: PageStatus,
+  unserved: readonly UnservedService[] = [],
+): string {
   const { tone, title, text, sign = signs[tone] } = chooseHeadline(status);
   const { summary, watches } = status.metrics;
   const unknown = Object.entries(summary.unknown).map(
@@ -219,12 +218,12 @@ export function renderOverview(status: PageStatus): string {
   );
   const reasons = markup`<ul class="plain">${unknown}</ul>`;
   const main = markup`
-<section class="head ${tone}" aria-label="How all is" role="status">
+<section class="head ${tone}" aria-label="State of the cluster" role="status">
 <span class="sign" aria-hidden="true">${sign}</span>
 <div><h1>${title}</h1><p>${text}</p></div></section>
 <div class="grid"><div>${renderStanding(status)}${renderLag(status)}</div><div>
-${renderSummary(status)}
-${unknown.length > 0 && renderCard('unknown', 'Unknown, and why', reasons)}
+${renderSummary(status)}${renderUnservedCard(unserved)}
+${unknown.length > 0 && renderCard('unknown', 'Unknown, by reason', reasons)}
 ${summary.nodes.length > 0 && renderNodes(status)}
 ${watches.inputs.size > 0 && renderWatches(status)}
 ${renderResolved(status)}${renderPacking(status)}

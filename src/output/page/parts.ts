@@ -1,11 +1,10 @@
 // Parts that several pages share. Colour is never the only sign: a mark also has a sign, which is
 // hidden from screen readers, and a word.
 
-import type { Finding, Severity } from '../../audit/finding/catalogue.ts';
-import { catalogue, severities } from '../../audit/finding/catalogue.ts';
-import type { Verdict } from '../../audit/finding/verdicts.ts';
+import { bySeverity, type Finding, type Severity } from '../../audit/finding/catalogue.ts';
+import { type Verdict, verdictWords } from '../../audit/finding/verdicts.ts';
 import { recordOf } from '../../model/collections.ts';
-import { escapeMarkup, formatTime, truncate } from '../text/format.ts';
+import { escapeMarkup, formatTime } from '../text/format.ts';
 
 export interface Html {
   readonly html: string;
@@ -70,8 +69,12 @@ export const signs: Readonly<Record<Tone, string>> = {
   quiet: '·',
 };
 
+/** The word for a tone or a verdict. */
+export const toneWord = (tone: string): string =>
+  tone in verdictWords ? verdictWords[tone as Verdict] : tone;
+
 /** A sign with its word. */
-export const renderMark = (tone: Tone, word: string = tone): Html =>
+export const renderMark = (tone: Tone, word = toneWord(tone)): Html =>
   markup`<span class="mark ${tone}"><span aria-hidden="true">${signs[tone]}</span> ${word}</span>`;
 
 /** The Service or node of a finding. */
@@ -81,47 +84,16 @@ export function formatSubject({ namespace, service, node }: Finding): string {
   return name === '' ? `Node ${node}` : `${name} on ${node}`;
 }
 
-/** The page with the most details of a finding. */
-export const findingPath = ({ namespace, service, node }: Finding): string =>
-  node === null ? servicePath(namespace, service) : nodePath(node);
-
-function renderSides({ actual, expected }: Finding): Html | null {
-  const found = actual ?? (expected === null ? '' : 'nothing');
-  const sides = Object.entries({ found, expected: expected ?? '' })
-    .filter(([, value]) => value !== '')
-    .map(([side, value]) => markup`<div><dt>${side}</dt><dd>${truncate(value, 240)}</dd></div>`);
-  return sides.length === 0 ? null : markup`<dl class="sides">${sides}</dl>`;
+/** The page with the most details of a finding: on a node, the packets to the Service port. */
+export function findingPath({ namespace, service, node, object }: Finding): string {
+  if (node === null) return servicePath(namespace, service);
+  const port = service === '' ? '' : (/^(\S+) at /.exec(object)?.[1] ?? '');
+  return nodePath(node) + formatQuery({ port });
 }
 
-/** One finding as a list item. */
-export function renderFinding(finding: Finding, now: number): Html {
-  const { code, severity, output, cause, causeProven, since, resolvedAt } = finding;
-  const subject = formatSubject(finding);
-  const age = formatAge((resolvedAt ?? now) - since);
-  const tone = resolvedAt === null ? severity : 'resolved';
-  const mark = renderMark(tone, resolvedAt === null ? severity : `resolved ${severity}`);
-  const times =
-    resolvedAt === null
-      ? `for ${age}, since ${formatMoment(since)}`
-      : `resolved at ${formatMoment(resolvedAt)} after ${age}`;
-  const key = `${code} ${cause ?? ''} ${subject} ${since} ${String(resolvedAt !== null)}`;
-  const known = causeProven ? 'cause' : 'likely cause';
-  const because = markup` · ${known}: <a href="/findings?code=${code}#cause-${cause}">${cause}</a>`;
-  return markup`
-<li class="finding ${tone}" data-row data-key="${key}">
-<p class="line">${mark}${' '}
-<a class="name" href="${findingPath(finding)}">${truncate(subject, 130)}</a>
-<span class="where">${output}</span></p>
-<p class="say">${catalogue[code].title}</p>${resolvedAt === null && renderSides(finding)}
-<p class="dim">${times}${cause !== null && because}
- · <a href="/findings?code=${code}#${code}"><code>${code}</code></a></p></li>`;
-}
-
-/** Sorts findings by their opening, the latest first, and those of one moment by severity. */
-export function sortNewestFirst(findings: readonly Finding[]): Finding[] {
-  const rank = ({ severity }: Finding): number => severities.indexOf(severity);
-  return [...findings].sort((a, b) => b.openedAt - a.openedAt || rank(a) - rank(b));
-}
+/** Sorts findings by severity, and those of one severity by their age, the newest first. */
+export const sortWorstFirst = (findings: readonly Finding[]): Finding[] =>
+  [...findings].sort((a, b) => bySeverity(a, b) || b.openedAt - a.openedAt);
 
 /** Shares side by side; the smallest share is visible too. */
 export function renderBar(shares: Readonly<Partial<Record<Tone, number>>>, label: string): Html {
@@ -146,13 +118,22 @@ export const verdictOrder: readonly Verdict[] = ['different', 'unknown', 'pendin
 export function describeVerdicts(what: string, counts: Readonly<Record<Verdict, number>>) {
   const texts = verdictOrder
     .filter((verdict) => counts[verdict] > 0)
-    .map((verdict) => `${formatNumber(counts[verdict])} ${verdict}`);
+    .map((verdict) => `${formatNumber(counts[verdict])} ${verdictWords[verdict]}`);
   const text = texts.join(', ') || 'none';
   const bar = renderBar(
     recordOf(verdictOrder, (verdict) => counts[verdict]),
     `${what}: ${text}`,
   );
   return { text, bar };
+}
+
+/** The path from a list to this page; an item without an address is text. */
+export function renderCrumbs(items: readonly (readonly [name: string, path: string | null])[]) {
+  const parts = items.map(
+    ([name, path]) =>
+      markup`<li>${path === null ? name : markup`<a href="${path}">${name}</a>`}</li>`,
+  );
+  return markup`<nav class="crumbs" aria-label="Breadcrumb"><ol>${parts}</ol></nav>`;
 }
 
 /** A part of a page; `id` names its heading. */
@@ -172,34 +153,48 @@ export function renderFlushCard(
   return renderCard(id, title, shown, ' flush');
 }
 
-/** A list with all findings; nothing without any. */
-export const renderFindingList = (findings: readonly Finding[], now: number): Html[] =>
-  findings.length === 0
-    ? []
-    : [markup`<ul class="findings">${findings.map((finding) => renderFinding(finding, now))}</ul>`];
-
-/** The last resolved findings of a Service or a node; `null` without any. */
-export const renderResolved = (resolved: readonly Finding[], now: number): Html | null => {
-  const latest = resolved.slice(-10).reverse();
-  return renderFlushCard('resolved', 'Resolved findings', renderFindingList(latest, now));
-};
-
 /** What a list without a heading shows if nothing is in it. */
 export const renderNothing = (text: string): Html =>
   markup`<p class="none dim" data-key="none"><br>${text}</p>`;
 
+/** The head of a column by which the reader can sort; `order` is null if another one is. */
+export interface SortHead {
+  readonly text: string;
+  readonly href: string;
+  readonly order: 'ascending' | 'descending' | null;
+}
+
+/** The heads of columns with their keys, '' for one without; `sort` is the key of the query. */
+export const sortHeads = (
+  columns: readonly (readonly [text: string, key: string])[],
+  path: string,
+  query: Readonly<Record<string, string | number>>,
+): (string | SortHead)[] =>
+  columns.map(([text, key]) => {
+    if (key === '') return text;
+    const order = key === 'name' ? 'ascending' : 'descending';
+    const href = path + formatQuery({ ...query, sort: key, page: '' });
+    return { text, href, order: query.sort === key ? order : null };
+  });
+
+function renderHead(head: string | SortHead, isLeft: boolean): Html {
+  const left = isLeft && markup` class="left"`;
+  if (typeof head === 'string') return markup`<th scope="col"${left}>${head}</th>`;
+  const { text, href, order } = head;
+  const sign = order === null ? '' : order === 'ascending' ? ' ↑' : ' ↓';
+  return markup`<th scope="col"${left}${order !== null && markup` aria-sort="${order}"`}>
+<a href="${href}">${text}</a>${sign}</th>`;
+}
+
 /** A scrollable table. After the first column, `texts` columns have text, and others numbers. */
 export function renderTable(
   label: string,
-  heads: readonly string[],
+  heads: readonly (string | SortHead)[],
   rows: readonly Html[],
   texts = 0,
   kind: string | null = null,
 ): Html {
-  const columns = heads.map((head, index) => {
-    const left = index > 0 && index <= texts && markup` class="left"`;
-    return markup`<th scope="col"${left}>${head}</th>`;
-  });
+  const columns = heads.map((head, index) => renderHead(head, index > 0 && index <= texts));
   return markup`<div class="scroll" tabindex="0" role="region" aria-label="${label}">
 <table${kind !== null && markup` class="${kind}"`}>
 ${columns.length > 0 && markup`<thead><tr>${columns}</tr></thead>`}
@@ -228,18 +223,33 @@ export const renderFilter = (
  placeholder="${placeholder}" autocomplete="off" spellcheck="false"></label>${fields}
 <noscript><button>Filter</button></noscript></form>`;
 
+/** More options would make a page too large; the search finds the others. */
+const mostOptions = 300;
+
 /** A field with options; the option '' is shown as `any`. */
 export function renderSelect(
   [name, label]: readonly [name: string, label: string],
   values: readonly string[],
   chosen: string,
   any = 'any',
+  wordOf = (value: string): string => value,
 ): Html {
-  const options = ['', ...values].map((value) => {
+  const options = ['', ...values.slice(0, mostOptions)].map((value) => {
     const selected = value === chosen && markup` selected`;
-    return markup`<option value="${value}"${selected}>${value === '' ? any : value}</option>`;
+    const word = value === '' ? any : wordOf(value);
+    return markup`<option value="${value}"${selected}>${word}</option>`;
   });
   return markup`<label>${label}<select name="${name}">${options}</select></label>`;
+}
+
+/** The namespaces of some objects, with the chosen one. */
+export function namespacesOf(
+  objects: readonly { readonly namespace: string }[],
+  chosen: string,
+): string[] {
+  const names = new Set([...objects.map(({ namespace }) => namespace), chosen]);
+  names.delete('');
+  return [...names].sort();
 }
 
 /** Links to the neighbours of a page, with a text between them; null if neither exists. */

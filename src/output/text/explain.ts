@@ -3,22 +3,17 @@
 
 import type { Explanation, Reason, ReasonMark } from '../../audit/explain/explanation.ts';
 import type { HistoryEntry } from '../../audit/explain/history.ts';
-import type { Verdict } from '../../audit/finding/verdicts.ts';
+import { type Verdict, verdictWords } from '../../audit/finding/verdicts.ts';
 import type { RenderOptions } from './format.ts';
-import {
-  escapeInvisible,
-  formatClock,
-  formatJson,
-  formatLag,
-  formatTime,
-  paint,
-} from './format.ts';
+import { formatClock, formatJson, formatLag, formatTime, paint, wrap } from './format.ts';
 
 export interface ExplainDocument extends Explanation {
   readonly format: 1;
   readonly kind: 'explain';
   /** The explained moment, Unix seconds on the input's clock; null if the input has no times. */
   readonly at: number | null;
+  /** When the auditor began to compare: a difference with this `since` may be older. */
+  readonly begunAt: number | null;
   /** The changes of the subject; null if the input has no history. */
   readonly history: readonly HistoryEntry[] | null;
 }
@@ -37,37 +32,33 @@ const styles = { yes: 'green', no: 'red', unknown: 'yellow', note: 'dim' } as co
 const formatMark = (mark: ReasonMark, { colour }: RenderOptions): string =>
   paint(colour, styles[mark], reasonSigns[mark]);
 
-function wrap(text: string, first: string, rest: string, { width }: RenderOptions): string[] {
-  const most = Math.max(24, width - rest.length);
-  const lines: string[] = [];
-  let line = '';
-  for (const word of escapeInvisible(text).split(' ')) {
-    if (line !== '' && line.length + 1 + word.length > most) {
-      lines.push(line);
-      line = word;
-    } else line = line === '' ? word : `${line} ${word}`;
-  }
-  return [...lines, line].map((content, index) => (index === 0 ? first : rest) + content);
+interface Tree {
+  readonly options: RenderOptions;
+  /** The explained moment; null for a dump, which has no times. */
+  readonly at: number | null;
+  readonly begunAt: number | null;
+  /** The changes that the text has already: each is printed once. */
+  readonly printed: Set<string | null>;
 }
 
-function renderReasons(
-  reasons: readonly Reason[],
-  prefix: string,
-  at: number | null,
-  options: RenderOptions,
-): string[] {
+function renderReasons(reasons: readonly Reason[], prefix: string, tree: Tree): string[] {
+  const { options, at, begunAt, printed } = tree;
   return reasons.flatMap((reason, index) => {
     const { mark, text, since, change, changed, parts } = reason;
     const isLast = index === reasons.length - 1;
     const [branch, below] = isLast ? ['└─ ', '   '] : ['├─ ', '│  '];
     const stem = `${prefix}${below}${parts.length > 0 ? '│ ' : '  '}`;
-    const begun = since === null || at === null ? '' : `, since ${formatMoment(since, at)}`;
+    const earlier = (since ?? 0) <= (begunAt ?? -Infinity) ? ' or earlier' : '';
+    const isTimed = since !== null && at !== null;
+    const begun = isTimed ? `, since ${formatMoment(since, at)}${earlier}` : '';
     const suffix = changed === null ? begun : ` at ${formatMoment(changed.at, at ?? 0)}`;
-    const notes = [formatOrigin(reason), change === null ? '' : `→ ${change}`];
+    const isNew = change !== null && !printed.has(change);
+    printed.add(change);
+    const notes = [formatOrigin(reason), isNew ? `→ ${change}` : ''];
     return [
       ...wrap(text + suffix, `${prefix}${branch}${formatMark(mark, options)} `, stem, options),
       ...notes.flatMap((note) => (note === '' ? [] : wrap(note, stem, `${stem}  `, options))),
-      ...renderReasons(parts, prefix + below, at, options),
+      ...renderReasons(parts, prefix + below, tree),
     ];
   });
 }
@@ -78,45 +69,57 @@ const formatMoment = (moment: number, at: number): string =>
     ? formatClock(moment)
     : formatTime(moment);
 
-function chooseMark({ found, verdict, severity }: Explanation): ReasonMark {
+function chooseMark({ found, verdict, severity, change, ...rest }: Explanation): ReasonMark {
   if (!found || verdict === 'unknown') return 'unknown';
-  const isTroubled = verdict === 'different' || verdict === 'pending';
-  return isTroubled || (severity !== null && severity !== 'info') ? 'no' : 'note';
+  const isWrong = verdict === 'different' || verdict === 'pending';
+  const isLoud = severity !== null && severity !== 'info';
+  if (isWrong || isLoud || rest.withoutEndpoints !== null) return 'no';
+  return verdict === 'conform' && change === null ? 'yes' : 'note';
 }
 
 const meanings: Readonly<Record<Verdict, string>> = {
-  conform: 'the controllers wrote what they must',
-  pending: 'it differs, but not for long enough to be a finding',
-  different: 'what stands is not what the controllers should have written',
-  unknown: 'the input does not hold all that it takes to judge',
+  conform: 'the controllers wrote what they should',
+  pending: 'there is a difference, but not yet for the settle window',
+  different: 'Kubernetes did not write what it should',
+  unknown: 'the input lacks something that the comparison needs',
 };
 
 const nodeMeanings: Readonly<Partial<Record<Verdict, string>>> = {
-  conform: 'kube-proxy wrote what it must',
-  different: 'the rules there are not what kube-proxy should have written',
+  conform: 'the rules on the node are what kube-proxy should have written',
+  different: 'the rules on the node are not what kube-proxy should have written',
 };
 
-function describeVerdict(document: ExplainDocument): [string, string] {
-  const { found, verdict, severity, change, subject } = document;
-  if (!found) return ['not found', 'nothing of that name is there'];
-  const loud = severity !== null && severity !== 'info' ? ` (${severity})` : '';
-  if (loud !== '' && (verdict === null || verdict === 'conform')) {
-    const meaning = 'what the controllers are given is wrong, which they cannot put right';
-    return [`trouble${loud}`, meaning];
+/** The first line: a few words in capitals, and what they mean. */
+function describeVerdict(document: ExplainDocument): [words: string, meaning: string] {
+  const { found, verdict, severity, change, subject, withoutEndpoints } = document;
+  if (!found) return ['not found', 'no object has this name or address'];
+  const isLoud = severity !== null && severity !== 'info';
+  const loud = isLoud ? ` (${severity})` : '';
+  const onNode = subject.kind === 'node' && verdict !== null ? nodeMeanings[verdict] : undefined;
+  const meaning = onNode ?? (verdict === null ? 'no controller writes it' : meanings[verdict]);
+  const isRight = verdict === null || verdict === 'conform';
+  if (withoutEndpoints !== null) {
+    const state = isRight && !isLoud ? '' : `${verdictWord(verdict)}${loud}, `;
+    return [`${state}cannot receive traffic`, `${withoutEndpoints}; ${meaning}`];
   }
-  if (verdict === null) return ['nothing to judge', 'no controller has to write anything for it'];
-  const onNode = subject.kind === 'node' ? nodeMeanings[verdict] : undefined;
-  const isYours = onNode === undefined && verdict === 'conform' && change !== null;
-  const rest = isYours ? '; the rest is up to you' : '';
-  return [`${verdict}${loud}`, `${onNode ?? meanings[verdict]}${rest}`];
+  if (isLoud && isRight) {
+    return [`input problem${loud}`, 'the input has a fault that the controllers cannot fix'];
+  }
+  if (verdict === null) return ['nothing to compare', meaning];
+  const isYours = onNode === undefined && isRight && change !== null;
+  return [verdictWord(verdict) + loud, meaning + (isYours ? '; you can change the rest' : '')];
 }
 
+const verdictWord = (verdict: Verdict | null): string =>
+  verdict === null ? 'input problem' : verdictWords[verdict];
+
 function renderText(document: ExplainDocument, options: RenderOptions): string {
-  const { at, answer, change, reasons, history } = document;
+  const { at, begunAt, answer, change, reasons, history } = document;
   const [word, meaning] = describeVerdict(document);
   const head = paint(options.colour, 'bold', word.toUpperCase());
   const when = at === null || history === null ? '' : ` at ${formatTime(at)}`;
-  const tree = renderReasons(reasons, '', history === null ? null : at, options);
+  const times = { at: begunAt === null ? null : at, begunAt };
+  const tree = renderReasons(reasons, '', { options, ...times, printed: new Set([change]) });
   const lines = [
     `${formatMark(chooseMark(document), options)} ${head}${when}: ${meaning}`,
     ...wrap(answer, '  ', '  ', options),
@@ -129,8 +132,11 @@ function renderText(document: ExplainDocument, options: RenderOptions): string {
 
 type HistoryRow = readonly [at: number, text: string];
 
+const words: Readonly<Record<string, string>> = verdictWords;
+
 function changeRow({ at, what, before, after, lag }: HistoryEntry): HistoryRow {
-  const change = before === null ? after : `${before} → ${after}`;
+  const [from, to] = [before, after].map((text) => text && (words[text] ?? text));
+  const change = before === null ? to : `${String(from)} → ${String(to)}`;
   const delay = lag === null ? '' : ` (${formatLag(lag)} after the change)`;
   return [at, `${what}: ${change}${delay}`];
 }

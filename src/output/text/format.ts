@@ -72,8 +72,8 @@ export function formatDetail(finding: ReportedFinding, length: number): string {
   if (expected === null) return truncate(got, length);
   const want = escapeInvisible(expected);
   const between = difference === 'missing' ? ' in place of ' : ', not ';
-  const isWhole = got.length + between.length + want.length <= length;
-  const shared = isWhole ? 0 : sharedWords(got, want);
+  if (got.length + between.length + want.length <= length) return got + between + want;
+  const shared = sharedWords(got, want);
   // The last word of it names what differs: `…port 8080, not 80`.
   const named = shared === 0 ? 0 : got.lastIndexOf(' ', shared - 2) + 1;
   const [gotRest, wantRest] = [got.slice(named), want.slice(shared)];
@@ -86,6 +86,13 @@ export function formatDetail(finding: ReportedFinding, length: number): string {
   const forWant = Math.max(room - half, room - gotRest.length);
   return before + truncate(gotRest, forGot) + between + truncate(wantRest, forWant);
 }
+
+/** `endpoints`, or `node node-a` for the rules of a node. */
+export const formatOutput = ({ output, node }: Pick<Finding, 'output' | 'node'>): string =>
+  node === null ? output : `${output} ${escapeInvisible(node)}`;
+
+/** The field as people read it; the JSON value for the packets as a whole is older. */
+export const formatField = (field: string): string => (field === 'fate' ? 'outcome' : field);
 
 /** The cause, marked if it is only likely; '' if none is known. */
 export const formatCause = ({ cause, causeProven }: ReportedFinding): string =>
@@ -117,7 +124,26 @@ export type TextStyle = Parameters<typeof styleText>[0];
 export const paint = (colour: boolean, style: TextStyle, text: string): string =>
   colour ? styleText(style, text, { validateStream: false }) : text;
 
-export const gap = '   ';
+/** A text as lines of at most `width` columns; only a word that is longer exceeds it. */
+export function wrap(
+  text: string,
+  first: string,
+  rest: string,
+  { width }: RenderOptions,
+): string[] {
+  const most = Math.max(24, width - rest.length);
+  const lines: string[] = [];
+  let line = '';
+  for (const word of escapeInvisible(text).split(' ')) {
+    if (line !== '' && line.length + 1 + word.length > most) {
+      lines.push(line);
+      line = word;
+    } else line = line === '' ? word : `${line} ${word}`;
+  }
+  return [...lines, line].map((content, index) => (index === 0 ? first : rest) + content);
+}
+
+const gap = '   ';
 
 /** The lines of a table with aligned columns. `style` may add escape sequences to a padded cell. */
 export function formatTable(

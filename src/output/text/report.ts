@@ -3,8 +3,12 @@
 
 import { stringify } from 'yaml';
 
-import { type Finding, severities, type Severity } from '../../audit/finding/catalogue.ts';
-import type { Verdict } from '../../audit/finding/verdicts.ts';
+import { type Finding, severities } from '../../audit/finding/catalogue.ts';
+import {
+  type Verdict,
+  verdicts as verdictNames,
+  verdictWords,
+} from '../../audit/finding/verdicts.ts';
 import type { Fill } from '../../audit/measure/endpoint-counts.ts';
 import { fillRatio, mostSurplus, surplusOf } from '../../audit/measure/endpoint-counts.ts';
 import { type Histogram, merged, quantile } from '../../audit/measure/histogram.ts';
@@ -17,7 +21,9 @@ import { inOrder, type Summary } from '../../audit/summary.ts';
 import { recordOf } from '../../model/collections.ts';
 import { type Key, outputResources } from '../../model/objects.ts';
 import type { DetectedRelease } from '../../shadow/detect-release.ts';
-import type { RenderOptions, ReportedFinding, TextStyle } from './format.ts';
+import { createRemedyNumbers, diffLegend, renderFinding, severityStyles } from './findings.ts';
+import type { RenderOptions, ReportedFinding } from './format.ts';
+import type { Gate } from './gate.ts';
 import {
   codeUnits,
   escapeInvisible,
@@ -27,21 +33,22 @@ import {
   formatCount,
   formatCounts,
   formatDetail,
+  formatField,
   formatJson,
   formatLag,
+  formatOutput,
   formatTable,
   formatTime,
   formatUnverified,
-  gap,
   invisible,
   paint,
-  truncate,
 } from './format.ts';
+import { formatUnserved, type UnservedRow } from './unserved.ts';
 
 // --- the document ---
 
 /** Times in Unix seconds on the input's clock. */
-export interface AuditReport extends Omit<Summary, 'findings' | 'pendingSince'> {
+export interface AuditReport extends Omit<Summary, 'findings' | 'pendingSince' | 'unserved'> {
   readonly format: 1;
   readonly kind: 'audit' | 'replay';
   readonly input: {
@@ -52,6 +59,8 @@ export interface AuditReport extends Omit<Summary, 'findings' | 'pendingSince'> 
     readonly release: string;
     /** The source of the release; `newest` if the input does not contain one. */
     readonly releaseBy: DetectedRelease['by'];
+    /** What of a dump allows which releases; null if nothing does. */
+    readonly releaseEvidence: string | null;
     /** Whether all verdicts on the cluster are verified, and why not. */
     readonly verified: boolean;
     readonly unverified: readonly string[];
@@ -63,9 +72,13 @@ export interface AuditReport extends Omit<Summary, 'findings' | 'pendingSince'> 
   /** The reported namespace; null for all. Dropped input and measures are always of all. */
   readonly namespace: string | null;
   readonly findings: readonly ReportedFinding[];
+  /** By namespace and name. */
+  readonly servicesWithoutEndpoints: readonly UnservedRow[];
   readonly dropped: Readonly<Record<string, number>>;
   readonly problems: readonly string[];
   readonly measures: ReturnType<typeof summarizeMeasures>;
+  /** Which findings fail the command that printed the report. */
+  readonly gate?: Gate;
 }
 
 /** Seconds; null if there is no sample. */
@@ -122,29 +135,30 @@ export function summarizeMeasures(
 
 // --- findings as they open ---
 
-const colours: Readonly<Record<Severity, TextStyle>> = {
-  critical: ['bold', 'red'],
-  warning: 'yellow',
-  info: 'cyan',
-};
+/** The fewest columns in which a difference is still readable. */
+const leastDetail = 20;
 
-const formatOutput = ({ output, node }: Pick<Finding, 'output' | 'node'>): string =>
-  node === null ? output : `${output} ${escapeInvisible(node)}`;
-
-/** `10:56:46 OPEN     critical shop/web endpointslices slice-endpoint-unexpected  10.1.2.3 of …` */
-export function formatFindingLine(finding: Finding, colour: boolean): string {
+/**
+ * `10:56:46 OPEN     critical shop/web endpointslices slice-endpoint-unexpected  10.1.2.3 of …`,
+ * with as much of the difference as the width has room for.
+ */
+export function formatFindingLine(finding: Finding, { colour, width }: RenderOptions): string {
   const { code, severity, since, openedAt, resolvedAt, namespace, service } = finding;
   const isOpen = resolvedAt === null;
   const padded = severity.padEnd(8);
   const state = isOpen
-    ? `OPEN     ${paint(colour, colours[severity], padded)}`
+    ? `OPEN     ${paint(colour, severityStyles[severity], padded)}`
     : `${paint(colour, 'green', 'RESOLVED')} ${padded}`;
   const name = service === '' ? '' : `${escapeInvisible(`${namespace}/${service}`)} `;
-  const text = isOpen ? formatDetail(finding, 200) : `after ${formatLag(resolvedAt - since)}`;
   const clock = formatClock(isOpen ? openedAt : resolvedAt);
   const cause = formatCause(finding);
   const end = cause === '' ? '' : ` (${cause})`;
-  return `${clock} ${state} ${name}${formatOutput(finding)} ${code}  ${text}${end}`;
+  const head = `${clock} ${state} ${name}${formatOutput(finding)} ${code}`;
+  const plain = `${clock} RESOLVED ${padded} ${name}${formatOutput(finding)} ${code}`;
+  const left = width - plain.length - end.length - 2;
+  const text = isOpen ? formatDetail(finding, left) : `after ${formatLag(resolvedAt - since)}`;
+  // Too narrow a cut would only hide what differs.
+  return `${head}${isOpen && left < leastDetail ? '' : `  ${text}`}${end}`;
 }
 
 // --- renderers ---
@@ -160,7 +174,7 @@ export function renderReport(
   if (format === 'json') return formatJson(report);
   if (format === 'yaml') return renderYaml(report);
   if (format === 'junit') return renderJunit(report);
-  return renderTable(report, format === 'wide', options);
+  return format === 'wide' ? renderWide(report, options) : renderTable(report, options);
 }
 
 function renderYaml(report: AuditReport): string {
@@ -192,11 +206,16 @@ const sortFindings = (findings: readonly ReportedFinding[]): ReportedFinding[] =
 
 type Column = readonly [head: string, cell: (finding: ReportedFinding) => string];
 
-function listColumns({ kind, input }: AuditReport, wide: boolean): Column[] {
-  const { from, until } = input;
+/** Formats moments of the input: its time of day, with the date if it is longer than a day. */
+function momentFormat({ input: { from, until } }: AuditReport): (at: number | null) => string {
   const isOneDay = formatTime(from).slice(0, 10) === formatTime(until).slice(0, 10);
-  const moment = isOneDay ? formatClock : formatTime;
-  const text = (value: string | null): string => truncate(escapeInvisible(value ?? '-'), 200);
+  return isOneDay ? formatClock : formatTime;
+}
+
+/** The columns of `-o wide`; no cell is cut. */
+function listColumns(report: AuditReport): Column[] {
+  const moment = momentFormat(report);
+  const text = (value: string | null): string => escapeInvisible(value ?? '-');
   const columns: readonly (Column | null)[] = [
     ['SEVERITY', ({ severity }) => severity],
     ['NAMESPACE', ({ namespace }) => text(namespace)],
@@ -204,35 +223,46 @@ function listColumns({ kind, input }: AuditReport, wide: boolean): Column[] {
     ['OUTPUT', formatOutput],
     ['CODE', ({ code }) => code],
     ['CAUSE', (finding) => formatCause(finding) || '-'],
-    kind === 'audit' ? null : ['OPENED', ({ openedAt }) => moment(openedAt)],
-    kind === 'audit' ? null : ['RESOLVED', ({ resolvedAt }) => moment(resolvedAt)],
-    wide ? ['FIELD', ({ field }) => text(field)] : null,
-    wide ? ['EXPECTED', ({ expected }) => text(expected)] : null,
-    wide ? ['ACTUAL', ({ actual }) => text(actual)] : null,
+    report.kind === 'audit' ? null : ['OPENED', ({ openedAt }) => moment(openedAt)],
+    report.kind === 'audit' ? null : ['RESOLVED', ({ resolvedAt }) => moment(resolvedAt)],
+    ['FIELD', ({ field }) => text(formatField(field))],
+    ['EXPECTED', ({ expected }) => text(expected)],
+    ['ACTUAL', ({ actual }) => text(actual)],
   ];
   return columns.filter((column) => column !== null);
 }
 
-function renderTable(report: AuditReport, wide: boolean, options: RenderOptions): string {
+/** One line per finding, whatever its length, for grep and awk. */
+function renderWide(report: AuditReport, options: RenderOptions): string {
   const findings = sortFindings(report.findings);
-  if (findings.length === 0) return `${summarizeReport(report).join('\n')}\n`;
-  const columns = listColumns(report, wide);
-  const listRows = (): string[][] => [
+  const columns = listColumns(report);
+  const rows = [
     columns.map(([name]) => name),
     ...findings.map((finding) => columns.map(([, cell]) => cell(finding))),
   ];
-  const used = formatTable(listRows()).reduce((most, { length }) => Math.max(most, length), 0);
-  const left = options.width - used - gap.length;
-  const hasDetails = !wide && left >= 20;
-  if (hasDetails) columns.push(['WHAT', (finding) => formatDetail(finding, left)]);
-  const lines = formatTable(listRows(), (cell, row, column) => {
+  const lines = formatTable(rows, (cell, row, column) => {
     const severity = findings[row - 1]?.severity;
     const isPlain = severity === undefined || column > 0;
-    return isPlain ? cell : paint(options.colour, colours[severity], cell);
+    return isPlain ? cell : paint(options.colour, severityStyles[severity], cell);
   });
-  const narrow = 'What is wrong with them has no room in these columns: -o wide says it';
-  const hint = wide || hasDetails ? [] : [narrow];
-  return `${[...lines, '', ...summarizeReport(report), ...hint].join('\n')}\n`;
+  const table = findings.length === 0 ? [] : [...lines, ''];
+  const unserved = formatUnserved(report.servicesWithoutEndpoints, options);
+  return `${[...table, ...unserved, ...summarizeReport(report)].join('\n')}\n`;
+}
+
+/** A block of lines per finding. */
+function renderTable(report: AuditReport, options: RenderOptions): string {
+  const moment = momentFormat(report);
+  const numbers = createRemedyNumbers();
+  const blocks = sortFindings(report.findings).flatMap((finding) => {
+    const { openedAt, resolvedAt } = finding;
+    const resolved = resolvedAt === null ? '' : `, resolved ${moment(resolvedAt)}`;
+    const times = report.kind === 'audit' ? '' : `opened ${moment(openedAt)}${resolved}`;
+    return [...renderFinding(finding, times, numbers, options), ''];
+  });
+  const legend = blocks.length === 0 ? [] : [diffLegend];
+  const unserved = formatUnserved(report.servicesWithoutEndpoints, options);
+  return `${[...blocks, ...unserved, ...summarizeReport(report), ...legend].join('\n')}\n`;
 }
 
 function formatHeadline({ findings, services, unknown, verdicts }: AuditReport): string {
@@ -247,34 +277,39 @@ function formatHeadline({ findings, services, unknown, verdicts }: AuditReport):
     const which = resolved === 0 ? '' : ' open';
     return `${formatCount(open.length, 'finding')}${which}: ${formatCounts(bySeverity)}${after}`;
   }
-  if (services === 0) return `No Services to judge${after}`;
+  if (services === 0) return `No Services to audit${after}`;
   const counts = verdictOutputs.map((output) => ({ ...verdicts[output], conform: 0 }));
   const isAllConform = [unknown, ...counts].every((group) => formatCounts(group) === '');
-  const all = services === 1 ? 'The only Service conforms' : `All ${services} Services conform`;
-  return (isAllConform ? all : 'No findings, but not every output is known to conform') + after;
+  const all = services === 1 ? 'The only Service is ok' : `All ${services} Services are ok`;
+  return (isAllConform ? all : 'No findings, but not every output is known to be ok') + after;
 }
 
 /** The assumed release and its source; '' if the input or the user names the release. */
-function formatRelease({ release, releaseBy }: AuditReport['input']): string {
+function formatRelease({ release, releaseBy, releaseEvidence }: AuditReport['input']): string {
   if (releaseBy === 'option' || releaseBy === 'version') return '';
-  const isAssumed = releaseBy === 'newest' || releaseBy === 'oldest';
-  const by = isAssumed ? `the ${releaseBy} known` : `by its ${releaseBy}`;
-  return `judged as ${escapeInvisible(release)}, ${by}`;
+  const why = releaseEvidence ?? `the ${releaseBy} known`;
+  return `assumed ${escapeInvisible(release)} (${why}; pin with --kubernetes-version)`;
 }
+
+/** `19 ok, 1 pending`, without the counts that are 0. */
+const formatVerdicts = (counts: Readonly<Record<Verdict, number>>): string =>
+  formatCounts(
+    Object.fromEntries(verdictNames.map((verdict) => [verdictWords[verdict], counts[verdict]])),
+  );
 
 function summarizeReport(report: AuditReport): string[] {
   const { verdicts, unknown, foreign, dropped, input, measures } = report;
   const outputs = verdictOutputs.flatMap((output) => {
-    const counts = formatCounts(verdicts[output]);
+    const counts = formatVerdicts(verdicts[output]);
     return counts === '' ? [] : [`${output} ${counts}`];
   });
   // Neither is counted by namespace.
   const all = report.namespace === null ? '' : ' (all namespaces)';
   const [unknowns, drops] = [formatCounts(unknown), formatCounts(dropped)];
   const notes = [
-    input.complete === false ? 'the recording is cut short' : '',
-    unknowns === '' ? '' : `not judged: ${unknowns}`,
-    foreign === 0 ? '' : `written by others: ${formatCount(foreign, 'Service')}`,
+    input.complete === false ? 'the recording is incomplete' : '',
+    unknowns === '' ? '' : `not audited: ${unknowns}`,
+    foreign === 0 ? '' : `written by other controllers: ${formatCount(foreign, 'Service')}`,
     drops === '' ? '' : `input dropped${all}: ${drops}`,
     formatRelease(input),
     formatUnverified(input.unverified),
@@ -288,7 +323,7 @@ function summarizeReport(report: AuditReport): string[] {
   return [
     formatHeadline(report),
     ...line('Verdicts', outputs),
-    ...line('Besides', notes),
+    ...line('Notes', notes),
     ...line(`Convergence lag p50 / p99${all}`, lags),
   ];
 }
@@ -325,7 +360,7 @@ function findingCase(finding: ReportedFinding): TestCase {
   const cause = formatCause(finding);
   const body = [
     `object: ${finding.object}`,
-    `field: ${finding.field}`,
+    `field: ${formatField(finding.field)}`,
     `expected: ${finding.expected ?? '-'}`,
     `actual: ${finding.actual ?? '-'}`,
     `since: ${formatTime(finding.since)}`,
@@ -340,16 +375,21 @@ function findingCase(finding: ReportedFinding): TestCase {
 }
 
 const verdictTexts = [
-  ['conform', 'passed', 'conform'],
+  ['conform', 'passed', 'ok'],
   ['pending', 'skipped', 'within the settle window'],
-  ['unknown', 'error', 'cannot be judged'],
+  ['unknown', 'error', 'cannot be audited'],
 ] as const;
 
 const verdictCases = (output: string, counts: Readonly<Record<Verdict, number>>): TestCase[] =>
   verdictTexts
     .filter(([verdict]) => counts[verdict] > 0)
     .map(([verdict, result, text]) =>
-      testCase(output, verdict, result, `${formatCount(counts[verdict], 'output')} ${text}`),
+      testCase(
+        output,
+        verdictWords[verdict],
+        result,
+        `${formatCount(counts[verdict], 'output')} ${text}`,
+      ),
     );
 
 function inputCases({ verdicts, unknown, services, foreign }: AuditReport): TestCase[] {
@@ -357,7 +397,7 @@ function inputCases({ verdicts, unknown, services, foreign }: AuditReport): Test
   const outputs = verdictOutputs.reduce((sum, output) => sum + verdicts[output].unknown, 0);
   const unread = Object.values(unknown).reduce((sum, count) => sum + count, -outputs);
   if (unread > 0) return error('unknown', `${formatCount(unread, 'Service')} cannot be read`);
-  return services > 0 || foreign > 0 ? [] : error('nothing', 'No Services to judge');
+  return services > 0 || foreign > 0 ? [] : error('nothing', 'No Services to audit');
 }
 
 function suite(tag: string, name: string, cases: readonly TestCase[], children: string): string {

@@ -165,7 +165,13 @@ describe('an explanation names', () => {
 
 test('the change has its time in the text and its fields in the JSON document', () => {
   const steps: Step[] = [[184, pod({ labels: { app: 'api' } })]];
-  const document = { format: 1, kind: 'explain', at: midday + 200, history: [] } as const;
+  const document = {
+    format: 1,
+    kind: 'explain',
+    at: midday + 200,
+    begunAt: 0,
+    history: [],
+  } as const;
   const all = { ...document, ...explained(steps) };
   const text = renderExplanation(all, 'text', { colour: false, width: 200 });
   expect(text).toContain('pod shop/web-1: label app changed from web to api at 12:03:04');

@@ -159,7 +159,7 @@ test('a port that no container names fails, and the only named port is proposed'
   const condition = only(portConditions(metrics, { ports: [containerPort('http', 8080)] }));
   expect(condition.reason.mark).toBe('no');
   expect(condition.reason.text).toBe(
-    'port metrics 9100/TCP: no container names a port metrics; ports named: http',
+    'port metrics 9100/TCP: no container has a port named metrics; named ports: http',
   );
   expect(condition.reason.change).toContain('set targetPort of port metrics 9100/TCP to http');
   expect([...condition.effects]).toEqual([
@@ -180,17 +180,17 @@ test('of several ports only one with a similar name is proposed', () => {
 test('a port with the name, but another protocol, fails', () => {
   const ports = [{ ...containerPort('metrics', 9100), protocol: 'UDP' }];
   const { text } = only(portConditions(metrics, { ports })).reason;
-  expect(text).toContain('names a port metrics for UDP, not for TCP');
+  expect(text).toContain('container port metrics is UDP, not TCP');
 });
 
 test('a pod without named ports is described', () => {
-  expect(only(portConditions(metrics, {})).reason.text).toContain('no ports are named at all');
+  expect(only(portConditions(metrics, {})).reason.text).toContain('no container port has a name');
 });
 
 test('a numeric target port passes unchecked', () => {
   const condition = only(portConditions(service(), {}));
   expect(condition.reason.mark).toBe('yes');
-  expect(condition.reason.text).toContain('8080 of the pod, a number that is taken unchecked');
+  expect(condition.reason.text).toContain('8080 of the pod (a number, which no controller checks)');
 });
 
 test('two Service ports with one target share a condition', () => {

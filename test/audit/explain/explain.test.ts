@@ -29,16 +29,28 @@ const empty = [endpoints({ subsets: [] }), slice({ endpoints: [], ports: [] })];
 
 test.each([
   ['a Service', aService, right, 'conform', 'has endpoints'],
-  ['a pod', aPod, right, 'conform', 'is in Service shop/web and gets its traffic'],
-  ['both', aPair, right, 'conform', 'is in Service shop/web and gets its traffic'],
-  ['an address', anAddress('10.0.0.1'), right, 'conform', '10.0.0.1 is of Pod shop/web-1'],
-  ['its long form', anAddress('10.0.0.01'), right, 'conform', '10.0.0.1 is of Pod shop/web-1'],
+  ['a pod', aPod, right, 'conform', 'is in Service shop/web and receives its traffic'],
+  ['both', aPair, right, 'conform', 'is in Service shop/web and receives its traffic'],
+  [
+    'an address',
+    anAddress('10.0.0.1'),
+    right,
+    'conform',
+    '10.0.0.1 is an address of Pod shop/web-1',
+  ],
+  [
+    'its long form',
+    anAddress('10.0.0.01'),
+    right,
+    'conform',
+    '10.0.0.1 is an address of Pod shop/web-1',
+  ],
   [
     'an address without a pod',
     anAddress('10.0.0.1'),
     right.slice(1),
     'different',
-    'belongs to no pod',
+    'no pod has the address 10.0.0.1',
   ],
   ['a cluster IP', anAddress('10.96.0.1'), right, null, 'is the cluster IP of Service shop/web'],
   [
@@ -68,8 +80,8 @@ test.each([
 test.each([
   ['a Service', { kind: 'service', service: 'shop/wep' }, 'Service shop/wep does not exist'],
   ['a pod', { kind: 'pod', pod: 'shop/web-2' }, 'Pod shop/web-2 does not exist'],
-  ['an address', anAddress('10.9.9.9'), 'no pod has it and no Service lists it'],
-  ['no address', anAddress('web'), 'web is no IP address'],
+  ['an address', anAddress('10.9.9.9'), 'no pod, Node or Service has it, and no Service lists it'],
+  ['no address', anAddress('web'), 'web is not an IP address'],
   [
     'a Service beside a pod',
     { kind: 'pair', pod: 'shop/web-1', service: 'shop/x' },
@@ -107,25 +119,29 @@ test.each(resources)('while %s are stale, every verdict is unknown', (resource) 
     for (const objects of [right, wrong]) {
       const got = ask(subject, objects, resources, [resource]);
       expect(got.verdict, subject.kind).toBe('unknown');
-      expect(JSON.stringify(got), subject.kind).toContain('an input cannot be seen just now');
+      expect(JSON.stringify(got), subject.kind).toContain(
+        'a watch is interrupted, so the input may be old',
+      );
     }
   }
 });
 
 test('an output that does not depend on a stale resource keeps its verdict', () => {
   const texts = ask(aPair, right, resources, ['nodes']).reasons.map(({ text }) => text);
-  expect(texts).toContain('Endpoints: conform: ready, as it must be');
-  expect(texts).toContain('IPv4 EndpointSlices: unknown, since an input cannot be seen just now');
+  expect(texts).toContain('Endpoints: ok: ready, as expected');
+  expect(texts).toContain(
+    'IPv4 EndpointSlices: unknown: a watch is interrupted, so the input may be old',
+  );
 });
 
 test('several differing Services without a cause point to the controllers', () => {
   const alone = ask(aPair, [pod(), ...empty]);
-  expect(alone.change).toMatch(/^Endpoints shop\/web: First see that kube-controller-manager runs/);
+  expect(alone.change).toMatch(/^Check that kube-controller-manager runs/);
   const other = service({ name: 'other', uid: 'other' });
   for (const subject of [aService, aPair, aPod]) {
     const { change, reasons } = ask(subject, [pod(), ...empty, other]);
-    expect(change).toMatch(/^see first whether kube-controller-manager runs: 2 Services differ/);
-    expect(reasons.at(-1)?.text).toContain('(shop/other, shop/web): look whether');
+    expect(change).toMatch(/^First check that kube-controller-manager is running: 2 Services have/);
+    expect(reasons.at(-1)?.text).toContain('(shop/other, shop/web): check that');
   }
   const edited = ask(aService, [pod(), endpoints(), slice(), other, service({ name: 'third' })]);
   expect(edited.change).toBeNull();
@@ -137,21 +153,21 @@ test('a pod of several Services has one reason for each', () => {
   );
   const got = ask(aPod, [pod({ ready: false }), ...more]);
   const texts = got.reasons.map(({ text }) => text);
-  for (const { key } of more) expect(texts.join('\n')).toContain(`Service ${key}: different`);
-  expect(texts.join('\n')).toContain('look whether kube-controller-manager runs');
+  for (const { key } of more) expect(texts.join('\n')).toContain(`Service ${key}: mismatch`);
+  expect(texts.join('\n')).toContain('check that kube-controller-manager is running');
 });
 
 test('at most five near Services are named, and the others are counted', () => {
   const near = times(8, (index) => service({ name: `near-${index}`, uid: `near-${index}` }));
   const got = ask(aPod, [pod({ labels: { app: 'wep' } }), ...empty, ...near]);
   const texts = got.reasons.map(({ text }) => text);
-  expect(texts.filter((text) => text.includes('nearly selects it'))).toHaveLength(5);
+  expect(texts.filter((text) => text.includes('almost selects it'))).toHaveLength(5);
   expect(texts).toContain('and 4 more Services');
 });
 
 test('another pod with the same address is named', () => {
   const twin = pod({ namespace: 'bank', name: 'twin', labels: {} });
   const texts = ask(aPod, [...right, twin]).reasons.map(({ text }) => text);
-  expect(texts).toContain('its address 10.0.0.1 is also that of bank/twin');
-  expect(ask(anAddress('10.0.0.1'), [...right, twin]).answer).toContain('2 pods have 10.0.0.1');
+  expect(texts).toContain('bank/twin has the same address 10.0.0.1');
+  expect(ask(anAddress('10.0.0.1'), [...right, twin]).answer).toContain('2 pods have the address');
 });

@@ -29,16 +29,14 @@ const absent = judged([service(), node(), ...pods, endpoints({ subsets: [] }), e
 test('differences of equal code, object and cause share one reason', () => {
   const reasons = itemReasons(absent.items);
   expect(reasons.map(({ text }) => text)).toEqual([
-    'A pod is absent from the Endpoints of its Service (endpoints-address-missing, ' +
-      'pending: it may be on its way)',
-    'A pod is absent from the EndpointSlices of its Service (slice-endpoint-missing, ' +
-      'pending: it may be on its way)',
+    'A pod is missing from the Endpoints of its Service (endpoints-address-missing, ' +
+      'pending: the controller may still write it)',
+    'A pod is missing from the EndpointSlices of its Service (slice-endpoint-missing, ' +
+      'pending: the controller may still write it)',
   ]);
   const [first] = reasons;
   expect(first?.parts.map(({ text }) => text).at(-1)).toBe('and 2 more of the same kind');
-  expect(first?.change).toMatch(
-    /^Endpoints shop\/web: First see that kube-controller-manager runs/,
-  );
+  expect(first?.change).toMatch(/^Check that kube-controller-manager runs/);
 });
 
 test('a cause is named, with its cure as the change', () => {
@@ -47,7 +45,7 @@ test('a cause is named, with its cure as the change', () => {
   const [reason] = itemReasons(edited.items);
   expect(reason?.parts.at(-1)?.text).toMatch(/^likely cause.*\(hand-edited\)$/);
   const texts = edited.items.map(itemText);
-  expect(texts[0]).toContain('Likely cause: Somebody else changed the object');
+  expect(texts[0]).toContain('Likely cause: Another client changed the object');
 });
 
 test('only open findings have a severity, and the worst counts', () => {

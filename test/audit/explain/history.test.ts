@@ -94,7 +94,8 @@ test('a deleted Service ends the history', () => {
   const changes: [number, WatchEvent['type'], AnyObject][] = [[10, 'deleted', service()]];
   expect(lines(follow(pair, changes))).toEqual(
     ['Endpoints', 'IPv4 EndpointSlices'].map(
-      (place) => `10 Service shop/web, ${place}: the Service is gone, or selects it no more null`,
+      (place) =>
+        `10 Service shop/web, ${place}: the Service does not exist, or no longer selects it null`,
     ),
   );
   const ofService = lines(follow({ kind: 'service', service: 'shop/web' }, changes));

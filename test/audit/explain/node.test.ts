@@ -26,7 +26,9 @@ const packet = (verdict: PacketTrace['verdict']): PacketTrace => ({
 });
 
 const lookWith = (verdict: 'conform' | 'different'): NodeLookup => ({
-  verdicts: () => [{ port: `${name} tcp IPv4`, namespace: 'shop', verdict, reason: null }],
+  verdicts: new Map([
+    ['node-a', [{ port: `${name} tcp IPv4`, namespace: 'shop', verdict, reason: null }]],
+  ]),
   walked: () => [packet(verdict)],
 });
 
@@ -37,19 +39,19 @@ const textsOf = (reasons: readonly Reason[]): string[] =>
 test('a conform node shows no rules', () => {
   const got = explainNode(context, serviceAuditor, asked, lookWith('conform'));
   expect(got).toMatchObject({ verdict: 'conform', severity: null, change: null });
-  expect(got.answer).toBe('Node node-a forwards Service shop/web as it must');
+  expect(got.answer).toBe('Node node-a forwards Service shop/web correctly');
   expect(textsOf(got.reasons)).not.toContain('-A FORWARD -j DROP');
 });
 
 test('a node that differs shows the rules that packets met', () => {
   const got = explainNode(context, serviceAuditor, asked, lookWith('different'));
   expect(got.verdict).toBe('different');
-  expect(got.answer).toContain('does not forward Service shop/web as it must');
+  expect(got.answer).toContain('does not forward Service shop/web correctly');
   expect(textsOf(got.reasons)).toEqual([
-    `${name} at 10.96.0.1:80/tcp (cluster IP), from a pod of the node: different`,
+    `${name} at 10.96.0.1:80/tcp (cluster IP), from a pod of the node: mismatch`,
     'expected: 10.0.0.1:80',
     'found: drop 100%',
-    'rules met: 1 rule',
+    'rules that the packet matches: 1',
     '-A FORWARD -j DROP',
   ]);
 });
@@ -71,23 +73,23 @@ test('packets with equal results share one reason, which names the pods of the e
     ...lookWith('different'),
     walked: () => packets,
   });
-  const missed = 'it never comes to 10.0.0.1:80 (Pod shop/web-1)';
+  const missed = 'connections never reach 10.0.0.1:80 (Pod shop/web-1)';
   expect(answer.endsWith(`: ${missed}`)).toBe(true);
   expect(textsOf(reasons)).toEqual([
-    `${name} at 10.96.0.1:80/tcp (cluster IP), from a pod of the node, the node itself: different`,
+    `${name} at 10.96.0.1:80/tcp (cluster IP), from a pod of the node, the node itself: mismatch`,
     missed,
-    'it comes to what is no endpoint: 10.0.0.9:80 (of no pod)',
+    'connections reach an address that is not an endpoint: 10.0.0.9:80 (no pod has it)',
     'expected: 10.0.0.1:80',
     'found: drop 100%',
-    'rules met, from a pod of the node: 1 rule',
+    'rules that the packet matches, from a pod of the node: 1',
     '-A FORWARD -j DROP',
-    `${name} at 10.96.0.1:80/tcp (cluster IP), from a pod of another node: different`,
-    'it comes to none of its 2 endpoints',
+    `${name} at 10.96.0.1:80/tcp (cluster IP), from a pod of another node: mismatch`,
+    'connections reach none of its 2 endpoints',
     'expected: 10.0.0.1:80',
     'found: drop 100%',
-    'rules met: 1 rule',
+    'rules that the packet matches: 1',
     '-A FORWARD -j DROP',
-    `${name} at 10.96.0.1:80/tcp (cluster IP), from outside the cluster: conform`,
+    `${name} at 10.96.0.1:80/tcp (cluster IP), from outside the cluster: ok`,
   ]);
 });
 
@@ -95,7 +97,7 @@ test('a node without known rules shows what is expected', () => {
   const got = explainNode(context, serviceAuditor, asked, null);
   expect(got.verdict).toBe('unknown');
   const texts = textsOf(got.reasons);
-  expect(texts[0]).toBe('the rules of the node are not known');
+  expect(texts[0]).toBe('no rules have been read from this node');
   expect(texts.some((text) => text.includes('is expected to go to: '))).toBe(true);
 });
 

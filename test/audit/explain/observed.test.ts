@@ -76,5 +76,5 @@ test('an entry without a pod belongs to the pod with its address', () => {
 test('the manager of a slice comes from its label', () => {
   expect(managerText('mirror', mirror())).toBe('mirrored from Endpoints');
   expect(managerText('foreign', foreign())).toBe('managed by example.com/controller');
-  expect(managerText('foreign', slice({ labels: {} }))).toBe('managed by nobody');
+  expect(managerText('foreign', slice({ labels: {} }))).toBe('without a managed-by label');
 });

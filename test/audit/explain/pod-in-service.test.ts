@@ -24,7 +24,7 @@ test.each([
   [
     'in it',
     [pod(), endpoints(), slice()],
-    'Pod shop/web-1 is in Service shop/web and gets its traffic',
+    'Pod shop/web-1 is in Service shop/web and receives its traffic',
   ],
   [
     'another label',
@@ -35,19 +35,19 @@ test.each([
     'two reasons',
     [pod({ labels: {}, ready: false }), ...empty],
     'Pod shop/web-1 is not in Service shop/web: there is no label app, the selector wants ' +
-      'app="web", and for one more reason',
+      'app="web"; 1 more condition fails',
   ],
   [
     'missing in the slices',
     [pod(), endpoints(), bare],
-    'Pod shop/web-1 should be ready in Service shop/web. But: IPv4 EndpointSlices leave it out',
+    'Pod shop/web-1 should be ready in Service shop/web. But: IPv4 EndpointSlices do not list it',
   ],
   [
     'shown ready though it is not',
     [pod({ ready: false }), endpoints(), slice()],
-    'Pod shop/web-1 should be listed as not ready in Service shop/web: condition Ready is not ' +
-      'True, so no traffic is to come. But: Endpoints have it ready and IPv4 EndpointSlices have ' +
-      'it ready',
+    'Pod shop/web-1 should be listed as not ready in Service shop/web: its condition Ready is ' +
+      'not True, so it must not receive traffic. But: in Endpoints it is ready and in IPv4 ' +
+      'EndpointSlices it is ready',
   ],
   [
     'only its node is wrong',

@@ -27,7 +27,7 @@ function explained(...objects: AnyObject[]) {
   serviceAuditor.settle.advance(1000);
   const audited = serviceAuditor.audited.get('shop/web');
   if (audited === undefined) throw new Error('Nothing audited');
-  return explainService(context, audited);
+  return explainService(context, serviceAuditor, audited, null);
 }
 
 const textsOf = (reasons: readonly Reason[]): string[] =>
@@ -46,9 +46,8 @@ test('ready pods are counted', () => {
 test('a selector without pods names the pod that comes closest', () => {
   const got = explained(service(), pod({ labels: { app: 'wep' } }), ...none);
   expect(got.answer).toBe(
-    'Service shop/web selects nothing: no pod in namespace shop has the labels app=web; ' +
-      'closest: 1 pod such as web-1: label app is "wep", the selector wants "web": perhaps what ' +
-      'is meant',
+    'Service shop/web selects no pod: no pod in namespace shop has the labels app=web; ' +
+      'closest: 1 pod such as web-1: label app is "wep", the selector wants "web"',
   );
   expect(got.change).toBe('label them app=web, or let the Service select app=wep');
 });
@@ -62,17 +61,18 @@ test('a pod without an address of the family is no member of a group that has on
     ...pods,
     ...none,
   );
-  const texts = textsOf(got.reasons).filter((text) => text.startsWith('1 pod must be'));
+  const texts = textsOf(got.reasons).filter((text) => text.startsWith('1 pod should be'));
   expect(texts).toEqual([
-    expect.stringContaining('1 pod must be listed without ports: port'),
-    expect.stringContaining('1 pod must be absent: the pod has no IPv4 address'),
+    expect.stringContaining('1 pod should be listed without ports: port'),
+    expect.stringContaining('1 pod should be absent: the pod has no IPv4 address'),
   ]);
 });
 
 test('pods with the labels in another namespace are mentioned', () => {
   const got = explained(service(), pod({ namespace: 'bank' }), ...none);
   expect(textsOf(got.reasons)).toContain(
-    'pods with these labels are in namespace bank, where it does not look',
+    'pods with these labels are in namespace bank, but a Service selects pods of its own ' +
+      'namespace only',
   );
 });
 
@@ -84,18 +84,18 @@ test('pods that are equal in all that decides form one group', () => {
   expect(pods?.text).toBe('it selects 8 pods, 7 of them ready');
   expect(pods?.parts.map(({ text }) => text)).toEqual([
     '7 pods ready (web-0, web-1, web-2 and 4 more)',
-    '1 pod must be absent: the pod has finished (phase Succeeded or Failed): nothing runs at its ' +
-      'address any more (web-done)',
+    '1 pod should be absent: the pod has finished (phase Succeeded or Failed), so nothing runs ' +
+      'at its address (web-done)',
   ]);
   expect(got.verdict).toBe('different');
-  expect(got.answer).toContain('But: A pod is absent from');
+  expect(got.answer).toContain('But: A pod is missing from');
 });
 
 test('a port that no pod names leaves the Service without traffic', () => {
   const metrics = service({ ports: [servicePort({ name: 'metrics', targetPort: 'metrics' })] });
   const got = explained(metrics, pod(), endpoints({ subsets: [] }), slice({ ports: [] }));
   expect(got.answer).toContain(
-    'has no endpoint that gets traffic: 1 pod must be listed without ports',
+    'has no endpoint that can receive traffic: 1 pod should be listed without ports',
   );
 });
 
@@ -136,7 +136,7 @@ describe('hints', () => {
       'unknown',
       service({ trafficDistribution: 'Odd' }),
       slice(),
-      `Odd is not served by ${nameOf(newestRelease)}`,
+      `${nameOf(newestRelease)} does not support trafficDistribution Odd`,
     ],
   ])('%s', (_, of, one, want) => {
     const texts = textsOf(explained(of, pod(), endpoints(), one).reasons);
@@ -151,7 +151,7 @@ test('an alias, and a Service that is gone', () => {
 
 test('pods that are gone and still listed are said to be gone', () => {
   const of = [service(), endpoints(), slice()];
-  const gone = 'there is no Pod shop/web-1 any more';
+  const gone = 'these pods do not exist any more: shop/web-1';
   expect(textsOf(explained(...of).reasons).filter((text) => text === gone)).toHaveLength(2);
   expect(textsOf(explained(...of, pod()).reasons)).not.toContain(gone);
 });
@@ -163,14 +163,12 @@ test('slices that are not packed are a note and no fault', () => {
     endpoints: [endpoint({ addresses: ['10.0.0.2'], target: null })],
   });
   const got = explained(service(), one, other, slice(), second);
-  expect(textsOf(got.reasons).join('\n')).toContain(
-    '2 slices where 1 would hold all: slices are not',
-  );
+  expect(textsOf(got.reasons).join('\n')).toContain('2 slices, but 1 would be enough');
 });
 
 test('slices of another manager are named', () => {
   const texts = textsOf(explained(service(), pod(), endpoints(), slice(), foreign()).reasons);
   expect(texts).toContain(
-    'EndpointSlice shop/web-foreign, managed by example.com/controller: 1 endpoint, not judged',
+    'EndpointSlice shop/web-foreign, managed by example.com/controller: 1 endpoint, not compared',
   );
 });

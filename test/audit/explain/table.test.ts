@@ -4,8 +4,8 @@
 import { describe, expect, test } from 'vitest';
 
 import { explainPair } from '../../../src/audit/explain/pod-in-service.ts';
-import type { ServiceTable } from '../../../src/audit/explain/service.ts';
-import { serviceTable } from '../../../src/audit/explain/service.ts';
+import type { ServiceTable } from '../../../src/audit/explain/service-table.ts';
+import { serviceTable } from '../../../src/audit/explain/service-table.ts';
 import type { AnyObject } from '../../../src/model/objects.ts';
 import {
   address,

@@ -57,7 +57,7 @@ describe('names without a namespace', () => {
   });
 
   test('a name that two namespaces have is refused', () => {
-    expect(() => meant('service/web')).toThrow('bank/web have that name: say which with -n');
+    expect(() => meant('service/web')).toThrow('bank/web have that name: choose one with -n');
   });
 
   test('the namespace of the pod wins for its Service', () => {

@@ -16,6 +16,6 @@ test.each(entries)('%s', (name, entry) => {
   expect(name).toMatch(/^[a-z]+(?:-[a-z]+)+$/);
   expect(isTitle(entry.title)).toBe(true);
   expect(isSentence(entry.condition)).toBe(true);
-  expect(isSentence(entry.cure)).toBe(true);
+  expect(isSentence(entry.remedy)).toBe(true);
   expect(isReference(entry.upstream)).toBe(true);
 });

@@ -43,6 +43,8 @@ function difference(
     port,
     frontend: '10.96.0.1:80/tcp',
     key: '',
+    endpoint: null,
+    sides: null,
     kind: 'cluster IP',
     origin: outside,
     expected: '10.0.0.1:8080',

@@ -15,9 +15,13 @@ import { behaviorOfRules } from '../../../src/audit/node/observation.ts';
 import { createPendingFindings } from '../../../src/audit/pending/pending.ts';
 import { createProxyCache } from '../../../src/audit/node/proxy-cache.ts';
 import { serviceOf, updateClocks } from '../../../src/audit/node/staleness.ts';
-import { storeOf } from '../../build.ts';
+import type { Pod } from '../../../src/model/objects.ts';
+import { packetDetails } from '../../../src/audit/node/aggregate.ts';
+import { pod, storeOf } from '../../build.ts';
 import { readFolder } from '../../nodes/folder.ts';
 import { forwardingOf, inputOf } from '../../nodes/walk.ts';
+
+const listers = { podsAt: () => [] };
 
 /** A broken node whose differences all exist since 7. */
 function readingOf(name: string): { reading: CurrentReading; state: NodeState } {
@@ -74,7 +78,7 @@ describe('the clock of a difference', () => {
     const harmless = differences.map((it) => ({ ...it, harmless: true }));
     const before = { ...reading, audit: { ...reading.audit, differences: harmless } };
     for (const finding of desiredFindings(state, before, harmless)) {
-      state.open.set(finding.id, { item: pendingItem('node-a', finding), finding });
+      state.open.set(finding.id, { item: pendingItem('node-a', finding, listers), finding });
     }
     expect(desiredFindings(state, before, [])).not.toEqual([]);
     expect(desiredFindings(state, reading, [])).toEqual([]);
@@ -88,7 +92,7 @@ test('a finding that waits for confirmation opens though its oldest difference h
   const settle = createPendingFindings({ window: 0, keep: 9, admit: () => isConfirmed });
   const openSince = (since: number, at: number): void =>
     applyFindings(
-      settle,
+      { settle, listers },
       state,
       desired.map((finding) => ({ ...finding, since })),
       at,
@@ -102,11 +106,37 @@ test('a finding that waits for confirmation opens though its oldest difference h
   expect(settle.open()).toMatchObject([{ since: 8, openedAt: 11, node: 'node-a' }]);
 });
 
+test('a finding has one difference for each endpoint and kind of packet, with the pod', () => {
+  const { reading, state } = readingOf('iptables-nft-node-a/dnat-address-wrong');
+  const [finding] = desiredFindings(state, reading, reading.audit.differences);
+  if (finding === undefined) throw new Error('No finding');
+  const podsAt = (): Pod[] => [pod({ namespace: 'shop', name: 'web-1' })];
+  const details = pendingItem('node-a', finding, { podsAt }).details?.() ?? [];
+  expect(details).toHaveLength(finding.differences.length);
+  for (const [index, { endpoint }] of finding.differences.entries()) {
+    expect(details[index]).toMatchObject({ address: endpoint, object: 'Node node-a' });
+    expect(details[index]?.pod).toBe(endpoint === null ? null : 'shop/web-1');
+    expect(details[index]?.expected).not.toBe(details[index]?.actual);
+  }
+});
+
+test('an endpoint that receives nothing is no difference where no packet is forwarded', () => {
+  const { reading } = readingOf('iptables-nft-node-a/all-tables-flushed');
+  const { differences } = reading.audit;
+  const details = packetDetails('node-a', differences, () => null);
+  expect(details.length).toBeLessThan(differences.length);
+  expect(details.filter(({ actual }) => actual === null)).toEqual([]);
+  const places = (list: readonly { field: string }[]) => new Set(list.map(({ field }) => field));
+  expect(places(details).size).toBe(
+    new Set(differences.map(({ frontend, origin }) => `${frontend} ${origin}`)).size,
+  );
+});
+
 test('an open finding stays open while its differences exist', () => {
   const { reading, state } = readingOf('iptables-nft-node-a/dnat-address-wrong');
   const all = desiredFindings(state, reading, reading.audit.differences);
   for (const finding of all) {
-    state.open.set(finding.id, { item: pendingItem('node-a', finding), finding });
+    state.open.set(finding.id, { item: pendingItem('node-a', finding, listers), finding });
   }
   const ids = all.map(({ id }) => id);
   expect(ids).not.toEqual([]);
@@ -120,9 +150,9 @@ test('missing rules are flushed, although they match the time before the Service
   const [finding] = desired;
   if (finding === undefined) throw new Error('No finding');
   // A Service confirms a finding about the whole node.
-  const item = pendingItem('node-a', finding);
+  const item = pendingItem('node-a', finding, listers);
   expect(item).toMatchObject({ node: 'node-a', since: 7, openedAt: null });
   expect(item.witness).toMatch(/^[a-z]+\/[a-z]+/);
-  expect(pendingItem('node-a', { ...finding, nodeWide: false }).witness).toBeUndefined();
-  expect(pendingItem('node-a', { ...finding, differences: [] }).witness).toBeUndefined();
+  expect(pendingItem('node-a', { ...finding, nodeWide: false }, listers).witness).toBeUndefined();
+  expect(pendingItem('node-a', { ...finding, differences: [] }, listers).witness).toBeUndefined();
 });

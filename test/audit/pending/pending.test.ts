@@ -53,6 +53,41 @@ function watching(window = 30, keep = 100): Watched {
   return { settle, said, watch };
 }
 
+describe('the differences of a finding', () => {
+  test('are those that it has now, and when it is resolved the first 100', () => {
+    const { settle, watch } = watching(0, 9);
+    const items = times(150, (n) => item('slice-endpoint-missing', 100, {}, ` ${n}`));
+    for (const one of items) watch(one);
+    settle.advance(100);
+    expect(settle.open()[0]?.differences).toHaveLength(150);
+    expect(settle.open()[0]?.differences[0]).toEqual({
+      code: 'slice-endpoint-missing',
+      ...{ address: null, pod: null, field: 'field' },
+      ...{ expected: 'want 0', actual: 'got 0', object: 'object 0' },
+    });
+    for (const one of items.slice(0, 149)) settle.drop(one, 110);
+    expect(settle.open()[0]?.differences.map(({ object }) => object)).toEqual(['object 149']);
+    for (const one of items.slice(149)) settle.drop(one, 120);
+    expect(settle.resolved()[0]?.differences).toHaveLength(100);
+  });
+
+  test('come from the fields that were compared', () => {
+    const { settle, watch } = watching(0);
+    const one = item('slice-endpoint-different', 100);
+    const fields = [
+      ['nodeName', 'a', 'b'],
+      ['zone', null, 'z'],
+    ] as const;
+    const place = { address: '10.0.0.1', pod: 'shop/web-1' };
+    watch({ ...one, difference: { ...one.difference, ...place, fields } });
+    settle.advance(100);
+    expect(settle.open()[0]?.differences).toMatchObject([
+      { ...place, field: 'nodeName', expected: 'a', actual: 'b' },
+      { ...place, field: 'zone', expected: null, actual: 'z' },
+    ]);
+  });
+});
+
 describe('the settle window', () => {
   test('a difference opens at the end of its window, not before', () => {
     const { settle, said, watch } = watching();

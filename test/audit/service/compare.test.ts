@@ -3,7 +3,7 @@
 import { describe, expect, test } from 'vitest';
 
 import type { Difference } from '../../../src/audit/finding/difference.ts';
-import { difference } from '../../../src/audit/finding/difference.ts';
+import { detailsOf, difference } from '../../../src/audit/finding/difference.ts';
 import type { AddressEntries } from '../../../src/audit/service/address-index.ts';
 import type { ServiceState } from '../../../src/audit/service/cache.ts';
 import { createServiceState } from '../../../src/audit/service/cache.ts';
@@ -121,6 +121,26 @@ describe('compareEndpointsAddress', () => {
 
   test.each(truncatedCases)('truncated: %s', (_, actual, want) => {
     expect(codes(atAddress({}, actual, true))).toEqual(want);
+  });
+
+  test('has the address, the pod and the fields of each difference', () => {
+    const details = atAddress({}, [listed({ ready: false, node: null }, [])]).flatMap(detailsOf);
+    const place = { address: '10.0.0.1', pod: 'shop/web-1', object: 'Endpoints shop/web' };
+    const field = (code: string, name: string, want: string | null, got: string | null) => {
+      const texts = { field: name, expected: want, actual: got };
+      return { code: `endpoints-${code}-different`, ...place, ...texts };
+    };
+    expect(details).toEqual([
+      field('readiness', 'ready', 'true', 'false'),
+      field('ports', 'subsets.ports', 'http 8080/TCP', 'no ports'),
+      field('address', 'nodeName', 'node-a', null),
+    ]);
+    expect(atAddress({}, []).flatMap(detailsOf)).toMatchObject([
+      { ...place, field: 'subsets', expected: 'ready, http 8080/TCP', actual: null },
+    ]);
+    expect(atAddress(null, [listed({ target: null })]).flatMap(detailsOf)).toMatchObject([
+      { ...place, pod: null, expected: null, actual: 'ready, http 8080/TCP' },
+    ]);
   });
 
   test('describes each side of a difference by address, Pod, readiness and ports', () => {

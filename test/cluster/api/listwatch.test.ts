@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 
+import { createConnectionState } from '../../../src/cluster/api/connection-state.ts';
 import { paths } from '../../../src/cluster/api/listwatch.ts';
 import { createGate, createReflector } from '../../../src/cluster/api/reflector.ts';
 import type { LiveEntry } from '../../../src/cluster/decode/entry.ts';
@@ -28,6 +29,10 @@ async function reflect(world: World, options: object, during: () => void = () =>
     watchList: false,
     raw: false,
     onLost: () => undefined,
+    connection: createConnectionState(
+      () => 0,
+      () => undefined,
+    ),
     ...options,
   });
   const run = reflector.run(controller.signal);

@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, test } from 'vitest';
 
+import { createConnectionState } from '../../../src/cluster/api/connection-state.ts';
 import { createGate, createReflector } from '../../../src/cluster/api/reflector.ts';
 import type { newCounters } from '../../../src/cluster/api/watch-result.ts';
 import type { LiveEntry } from '../../../src/cluster/decode/entry.ts';
@@ -74,6 +75,10 @@ async function scene(options: SceneOptions = {}): Promise<Scene> {
     watchList: options.watchList ?? true,
     raw: false,
     onLost: () => undefined,
+    connection: createConnectionState(
+      () => 0,
+      () => undefined,
+    ),
   });
   const controller = new AbortController();
   const { objects } = world.server;
@@ -757,6 +762,10 @@ test('a batch that is not taken ends the reflector', async () => {
     watchList: true,
     raw: false,
     onLost: () => undefined,
+    connection: createConnectionState(
+      () => 0,
+      () => undefined,
+    ),
   });
   await expect(reflector.run(new AbortController().signal)).rejects.toThrow('not taken');
 });

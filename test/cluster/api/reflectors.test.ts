@@ -105,7 +105,7 @@ test('the version is asked for until there is an answer', async () => {
   let next = 0;
   world.server.faults.before = () => instead[next++] ?? null;
   const { stop } = start(world);
-  await pass(world, 20);
+  await pass(world, 10);
   expect(headers(world)).toEqual([]);
   await pass(world, 60);
   expect(headers(world)).toEqual(['v1.36.3']);

@@ -10,6 +10,7 @@ import {
   printFinding,
   warnIfUnverified,
 } from '../../../src/commands/shared/console.ts';
+import { gateOf } from '../../../src/output/text/gate.ts';
 import { nameOf, newestRelease, oldestRelease, verified } from '../../../src/shadow/release.ts';
 import { auditorOf, header } from '../../build.ts';
 import { conformState, findingOf, reportOf, stateOf } from '../../output/samples.ts';
@@ -19,6 +20,8 @@ afterEach(() => {
   vi.restoreAllMocks();
   vi.unstubAllEnvs();
 });
+
+const usualGate = { failOn: 'warning', ignored: [], baseline: null } as const;
 
 describe('the exit code', () => {
   const well = conformState();
@@ -33,7 +36,7 @@ describe('the exit code', () => {
     ['nothing was judged', reportOf(well, { services: 0 }), 2],
     ['only what others write', reportOf(well, { services: 0, foreign: 1 }), 0],
   ])('%s', (_name, report, want) => {
-    expect(exitCodeOf(report)).toBe(want);
+    expect(exitCodeOf(report, gateOf(report.findings, usualGate))).toBe(want);
   });
 });
 

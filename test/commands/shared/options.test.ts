@@ -9,10 +9,14 @@ import type {
 } from '../../../src/commands/shared/options.ts';
 import {
   addFlags,
+  inputsOf,
+  onlyInput,
   perServiceOf,
+  refuseFlags,
   refuseLive,
   scopeOf,
 } from '../../../src/commands/shared/options.ts';
+import { wholeCluster } from '../../../src/model/scope.ts';
 
 const parsed = (...args: string[]): ClusterFlags & AuditFlags & ReportFlags =>
   addFlags(new Command().exitOverride(), 'report', 'audit', 'cluster', 'shard')
@@ -27,7 +31,7 @@ test('flags have defaults, and the default scope is the whole cluster', () => {
     output: 'table',
     endpoints: true,
   });
-  expect(scopeOf(options)).toEqual({ namespaces: null, excluded: [], shard: null });
+  expect(scopeOf(options)).toEqual(wholeCluster);
 });
 
 test('the flags of namespaces and shards make the scope', () => {
@@ -38,6 +42,7 @@ test('the flags of namespaces and shards make the scope', () => {
     namespaces: ['a', 'b'],
     excluded: ['c'],
     shard: { index: 1, count: 3 },
+    endpoints: false,
   });
 });
 
@@ -70,31 +75,60 @@ describe('Services with their own series', () => {
   });
 
   test('are those that the flags name', () => {
-    const args = ['--metrics.per-service=all', '--metrics.max-services=20000'];
+    const args = ['--metrics-per-service=all', '--metrics-max-services=20000'];
     expect(metered(...args)).toEqual({ mode: 'all', max: 20_000 });
   });
 
+  test('are those that the deprecated names of the flags name', () => {
+    const args = ['--metrics.per-service=off', '--metrics.max-services=5'];
+    expect(metered(...args)).toEqual({ mode: 'off', max: 5 });
+  });
+
   test.each([
-    ['--metrics.per-service=some', /some.*findings, all, off/s],
-    ['--metrics.max-services=0', /max-services.*whole number above 0/s],
+    ['--metrics-per-service=some', /some.*findings, all, off/s],
+    ['--metrics-max-services=0', /max-services.*whole number above 0/s],
   ])('%s is rejected', (argument, message) => {
     expect(() => metered(argument)).toThrow(message);
   });
 });
 
-test.each<[string[], string | null]>([
-  [[], null],
-  [['--kubernetes-version', '1.33', '-n', 'shop'], null],
-  [['--context', 'prod'], '--context <name>'],
-  [['--no-endpoints'], '--no-endpoints'],
-  [['--agents', 'auditor/agents'], '--agents <namespace/name>'],
-  [['--settle', '30s'], '--settle <duration>'],
-])('with a dump, %j is rejected as %s', (args, flags) => {
-  const command = addFlags(silent(), 'report', 'audit', 'cluster', 'agents');
-  command.parse(args, { from: 'user' });
-  const refuse = (): void => {
-    refuseLive(command, 'a dump', ['settle']);
+describe('with a dump', () => {
+  const refusal = (args: readonly string[]): string | null => {
+    const command = addFlags(silent(), 'report', 'audit', 'cluster', 'agents');
+    command.parse(args, { from: 'user' });
+    try {
+      refuseLive(command, 'a dump');
+      refuseFlags(command, 'a dump', ['settle']);
+      return null;
+    } catch (error) {
+      return String(error);
+    }
   };
-  if (flags === null) expect(refuse).not.toThrow();
-  else expect(refuse).toThrow(`option '${flags}' is of no use with a dump`);
+
+  test.each([[[]], [['--kubernetes-version', '1.33', '-n', 'shop']], [['--no-endpoints']]])(
+    '%j is accepted',
+    (args) => {
+      expect(refusal(args)).toBeNull();
+    },
+  );
+
+  test.each([
+    [['--context', 'prod'], "option '--context <name>' applies only to a live cluster"],
+    [['--agents', 'a/b'], "option '--agents <namespace/name>' applies only to a live cluster"],
+    [['--settle', '30s'], "option '--settle <duration>' has no effect on a dump"],
+  ])('%j is rejected: %s', (args, message) => {
+    expect(refusal(args)).toContain(message);
+  });
+});
+
+describe('inputs', () => {
+  test('are named in any way', () => {
+    expect(inputsOf({ input: ['b', 'c'], recording: 'd' }, ['a'])).toEqual(['a', 'b', 'c', 'd']);
+    expect(inputsOf({ recording: true })).toEqual([]);
+    expect(onlyInput({ input: ['a'] })).toBe('a');
+  });
+
+  test.each([[{}], [{ input: ['a', 'b'] }]])('%j is not exactly one', (flags) => {
+    expect(() => onlyInput(flags)).toThrow('Expected exactly one recording');
+  });
 });

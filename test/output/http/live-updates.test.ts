@@ -19,7 +19,7 @@ beforeEach(async () => {
   looks = 0;
   pulse = createLiveUpdates(() => {
     looks++;
-    return { revision, moment: `${String(looks)} UTC` };
+    return { revision, moment: `${String(looks)} UTC`, isLost: false };
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -55,7 +55,7 @@ async function events(count: number): Promise<unknown[]> {
 
 test('a page gets an event at once, and again every second', async () => {
   const [first, second] = await events(2);
-  expect(first).toMatchObject({ revision: 'a', moving: true });
+  expect(first).toMatchObject({ revision: 'a', moving: null });
   revision = 'b';
   expect(second).toMatchObject({ revision: 'a', moving: true });
   expect(await events(1)).toMatchObject([{ revision: 'b' }]);

@@ -1,9 +1,11 @@
 import express from 'express';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
-import { addPages, listen } from '../../../src/output/http/server.ts';
+import { addPages } from '../../../src/output/http/pages.ts';
+import { listen } from '../../../src/output/http/server.ts';
+import type { SearchMatch } from '../../../src/auditor/search.ts';
 import { assetPath } from '../../../src/output/page/frame.ts';
-import { numbersOf, statusOf, wordsIn } from '../samples.ts';
+import { listedOf, statusOf, wordsIn } from '../samples.ts';
 
 const asked: unknown[] = [];
 let server: Awaited<ReturnType<typeof listen>>;
@@ -12,7 +14,7 @@ beforeAll(async () => {
   const app = express();
   addPages(app, {
     status: () => statusOf(),
-    services: () => [numbersOf(), numbersOf({ name: 'api' })],
+    services: () => [listedOf(), listedOf({ name: 'api' })],
     servicePage(...what) {
       asked.push(what);
       return null;
@@ -20,6 +22,15 @@ beforeAll(async () => {
     nodePage(...what) {
       asked.push(what);
       return null;
+    },
+    unserved: () => [],
+    podPage: () => null,
+    search(query) {
+      const found: SearchMatch[] = [
+        { kind: 'Pod', key: 'shop/web-1', exact: false },
+        { kind: 'Service', key: 'shop/web', exact: query === 'web' },
+      ];
+      return { query, matches: found, total: 2, explanation: null };
     },
   });
   server = await listen(
@@ -63,7 +74,7 @@ test('names arrive unescaped, with the parameters of the query', async () => {
 test('a missing Service or node has a page', async () => {
   const response = await get('/nodes/%3Cb%3E');
   expect(wordsIn(await response.text())).toContain(
-    'There is no Node <b>, and nothing is told of one.',
+    'There is no Node <b>, and no rules of one are known.',
   );
 });
 
@@ -72,3 +83,28 @@ test('an asset may be cached forever', async () => {
   expect(response.headers.get('content-type')).toBe('text/javascript; charset=utf-8');
   expect(response.headers.get('cache-control')).toContain('immutable');
 });
+
+test('a search leads to the only exact match, else it lists the matches', async () => {
+  const url = `http://127.0.0.1:${String(server.port)}/search?q=`;
+  const only = await fetch(`${url}web`, { redirect: 'manual' });
+  expect([only.status, only.headers.get('location')]).toEqual([302, '/services/shop/web']);
+  const text = await (await fetch(`${url}we`)).text();
+  expect(text).toContain('href="/pods/shop/web-1"');
+  expect(text).toContain('href="/services/shop/web"');
+});
+
+test('the documentation is served with its headings as anchors, and its pictures', async () => {
+  const runbook = await get('/docs/runbook.md');
+  expect(await runbook.text()).toContain('id="endpointsnoderulesbroken"');
+  const readme = await (await get('/docs')).text();
+  expect(readme).toContain('href="/docs/findings.md"');
+  expect(readme).toContain('src="images/overview-1280-light.png"');
+  expect((await get('/docs/images/overview-1280-light.png')).status).toBe(200);
+});
+
+test.each(['/docs/none.md', '/docs/..%2Fpackage.json', '/docs/images/..%2F..%2Fpackage.json'])(
+  '%s is no document',
+  async (path) => {
+    expect((await get(path)).status).toBeGreaterThanOrEqual(400);
+  },
+);

@@ -8,7 +8,8 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { Finding } from '../../../src/audit/finding/catalogue.ts';
 import type { AuditorQueries, PageStatus } from '../../../src/auditor/queries.ts';
 import { createApp, listen } from '../../../src/output/http/server.ts';
-import { findingOf, lagReport, moment, numbersOf, statusOf } from '../samples.ts';
+import { noServiceSeries } from '../../../src/output/metrics/service-rows.ts';
+import { findingOf, lagReport, moment, listedOf, statusOf } from '../samples.ts';
 
 let current: PageStatus;
 let more: Partial<AuditorQueries>;
@@ -23,10 +24,17 @@ function* scrapeOf({ metrics }: PageStatus): Generator<undefined, PageStatus['me
 
 const answers: AuditorQueries = {
   status: () => current,
-  beat: () => ({ revision: current.revision, now: current.metrics.now }),
-  services: () => [numbersOf()],
+  beat: () => ({
+    revision: current.revision,
+    now: current.metrics.now,
+    isLost: current.lost !== null,
+  }),
+  services: () => more.services?.() ?? [listedOf()],
+  unserved: () => more.unserved?.() ?? [],
   servicePage: (namespace, name, from) => more.servicePage?.(namespace, name, from) ?? null,
   nodePage: (node, port) => more.nodePage?.(node, port) ?? null,
+  podPage: () => null,
+  search: (query) => ({ query, matches: [], total: 0, explanation: null }),
   scrape: () => scrapeOf(current),
   service: (namespace, name) => more.service?.(namespace, name) ?? null,
   lag: () => lagReport,
@@ -52,7 +60,7 @@ describe('the response of each path', () => {
     ['/findings', 200, 'text/html; charset=utf-8', /^<!doctype html>.*shop\/web/s],
     ['/services', 200, 'text/html; charset=utf-8', /^<!doctype html>.*\/services\/shop\/web/s],
     ['/services/a/b', 404, 'text/html; charset=utf-8', /There is no Service a\/b/],
-    ['/nodes', 200, 'text/html; charset=utf-8', /No node’s rules are known/],
+    ['/nodes', 200, 'text/html; charset=utf-8', /No rules have been read/],
     ['/nodes/a', 404, 'text/html; charset=utf-8', /There is no Node a/],
     ['/assets/nothing', 404, 'text/plain; charset=utf-8', /^Not found\n$/],
     [
@@ -67,7 +75,15 @@ describe('the response of each path', () => {
     ['/api/v1/findings', 200, 'application/json; charset=utf-8', /^\{"format":1,/],
     ['/api/v1/lag', 200, 'application/json; charset=utf-8', /^\{"format":1,"from":/],
     ['/api/v1/findings?since=x', 400, 'application/json; charset=utf-8', /RFC 3339: since/],
+    ['/api/v1/status', 200, 'application/json; charset=utf-8', /"ready":true,"reasons":\[\]/],
     ['/api/v1/services/shop/web', 404, 'application/json; charset=utf-8', /No such Service/],
+    ['/api', 200, 'application/json; charset=utf-8', /"\/api\/v1\/services"/],
+    ['/api/v1/services', 200, 'application/json; charset=utf-8', /^\{"format":1,"now":/],
+    ['/api/v1/services?verdict=bad', 400, 'application/json; charset=utf-8', /Unknown verdict/],
+    ['/api/v1/findings?severity=crit', 400, 'application/json; charset=utf-8', /are critical, w/],
+    ['/api/v1/findings?output=x', 400, 'application/json; charset=utf-8', /Unknown output/],
+    ['/api/v1/findings?code=x', 400, 'application/json; charset=utf-8', /Unknown code/],
+    ['/api/v1/services-without-endpoints?reason=x', 400, 'application/json; charset=utf-8', /Unk/],
     ['/api/v1/findings?name=x', 400, 'application/json; charset=utf-8', /Unknown parameter/],
     ['/nowhere', 404, 'text/plain; charset=utf-8', /^Not found\n$/],
     ['/%E0%A4%A', 404, 'text/plain; charset=utf-8', /^Not found\n$/],
@@ -146,6 +162,9 @@ describe('the response of each path', () => {
     now: moment,
     namespace: '',
     service: '',
+    verdict: 'unknown',
+    severity: 'critical',
+    withoutEndpoints: null,
     outputs: [{ output: 'endpoints', verdict: 'unknown', reason: 'input-stale' }],
     nodes: null,
     notConform: [],
@@ -296,7 +315,9 @@ describe('/metrics', () => {
 
   test('arrives completely with a hundred thousand rows, compressed or not', async () => {
     const rows = many(100_000);
-    current = statusOf({ metrics: { ...current.metrics, perService: { rows, leftOut: 0 } } });
+    current = statusOf({
+      metrics: { ...current.metrics, perService: { ...noServiceSeries, rows } },
+    });
     const text = await (await get('/metrics')).text();
     const want = rows.map(([row]) => row).join('');
     expect(text.includes(want)).toBe(true);
@@ -307,7 +328,9 @@ describe('/metrics', () => {
     const app = createApp(answers, (error) => errors.push(error));
     const short = await listen(app, { host: '127.0.0.1', port: 0 });
     const rows = many(200_000);
-    current = statusOf({ metrics: { ...current.metrics, perService: { rows, leftOut: 0 } } });
+    current = statusOf({
+      metrics: { ...current.metrics, perService: { ...noServiceSeries, rows } },
+    });
     const gone = connect(short.port, '127.0.0.1');
     gone.write('GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n');
     await once(gone, 'data');
@@ -325,7 +348,7 @@ test('a defect has the response 500 without details, and the server continues', 
   };
   const pages = { beat: fail, services: fail, servicePage: fail, nodePage: fail, explain: fail };
   const rest = { status: fail, scrape: fail, service: fail, lag: fail, notReady: fail };
-  const other = { nodes: fail, stuck: () => null };
+  const other = { nodes: fail, search: fail, podPage: fail, unserved: fail, stuck: () => null };
   const all = { ...pages, ...rest, ...other };
   const app = createApp(all, (error) => errors.push(error));
   const broken = await listen(app, { host: '127.0.0.1', port: 0 });

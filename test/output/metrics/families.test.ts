@@ -1,3 +1,4 @@
+import { unservedReasons } from '../../../src/audit/service/unserved.ts';
 import { describe, expect, test } from 'vitest';
 
 import {
@@ -7,14 +8,15 @@ import {
 } from '../../../src/audit/measure/journey.ts';
 import { createClockSkew, observeCreated } from '../../../src/audit/measure/lag.ts';
 import { createSizes, trackSize } from '../../../src/audit/measure/size.ts';
+import { failureReasons, newErrorCounts } from '../../../src/model/connection.ts';
 import { families } from '../../../src/output/metrics/families.ts';
 import { serviceFamilies } from '../../../src/output/metrics/service-rows.ts';
-import type { OpenedFindings, WatchCounts } from '../../../src/output/metrics/state.ts';
-import { countOpened, noHintCounts } from '../../../src/output/metrics/state.ts';
+import type { WatchCounts } from '../../../src/output/metrics/state.ts';
+import { noHintCounts } from '../../../src/output/metrics/state.ts';
 import { noTracingCounts } from '../../../src/output/traces/settings.ts';
 import { endpoints, event } from '../../build.ts';
 import { metricsDocument, processFamilies } from '../../documents.ts';
-import { findingOf, moment, seriesOf, stateOf } from '../samples.ts';
+import { moment, seriesOf, stateOf } from '../samples.ts';
 
 describe('the name follows the rules of promtool check metrics', () => {
   test.each([...families, ...serviceFamilies])('in $name', ({ name, type, help, unit, labels }) => {
@@ -28,7 +30,9 @@ describe('the name follows the rules of promtool check metrics', () => {
     expect(help).toMatch(/^[A-Z].*\.$/);
     for (const label of Object.keys(labels)) {
       expect(label).toMatch(/^[a-z]+$/);
-      expect(['le', 'quantile', 'type', 'job', 'instance', 'pod', 'service']).not.toContain(label);
+      expect(['le', 'quantile', 'type', 'job', 'instance', 'pod']).not.toContain(label);
+      const isOfFindings = /_(?:service|node)_findings$/.test(name);
+      if (!isOfFindings) expect(['namespace', 'service', 'node']).not.toContain(label);
     }
   });
 });
@@ -42,29 +46,40 @@ test('the document names every metric and every label', () => {
   const text = metricsDocument();
   for (const { name } of [...families, ...serviceFamilies, ...processFamilies])
     expect(text).toContain(`\`${name}\``);
-  for (const { labels } of [...families, ...serviceFamilies]) {
+  for (const { labels, help } of [...families, ...serviceFamilies]) {
+    if (help.startsWith('Deprecated')) continue;
     for (const [label, values] of Object.entries(labels)) {
       expect(text).toContain(`| \`${label}\` `);
-      if (values.length < 12) for (const value of values) expect(text).toContain(`\`${value}\``);
+      if (label !== 'cause' && values.length < 12)
+        for (const value of values) expect(text).toContain(`\`${value}\``);
     }
   }
 });
 
-test('opened findings are counted by code and severity', () => {
-  const opened: OpenedFindings = {};
-  countOpened(opened, findingOf({ code: 'slice-orphaned', severity: 'warning' }));
-  countOpened(opened, findingOf({ code: 'slice-orphaned', severity: 'warning' }));
-  countOpened(opened, findingOf({ code: 'slice-orphaned', severity: 'info' }));
-  expect(opened).toEqual({ 'slice-orphaned': { warning: 2, info: 1 } });
+test('a deprecated name has the samples of the new one, and names it', async () => {
+  const hints = noHintCounts();
+  hints.zone.all = 2;
+  expect(await seriesOf('services_hinted{mode="zone",endpoints="all"', { hints })).toEqual(['} 2']);
+  const old = families.filter(({ help }) => help.startsWith('Deprecated'));
+  expect(old).toHaveLength(12);
+  for (const { name, help } of old) {
+    const [, now = ''] = /^Deprecated: use (\w+)\.$/.exec(help) ?? [];
+    expect(families.map((family) => family.name)).toContain(now);
+    const short = (text: string): string => text.replace('endpoint_auditor_', '');
+    const [before, after] = [await seriesOf(short(name)), await seriesOf(short(now))];
+    expect(before).toHaveLength(after.length);
+  }
 });
 
-test('a code has its usual severity from the start, and another after it occurred', async () => {
-  const series = (opened: OpenedFindings): Promise<string[]> =>
-    seriesOf('findings_opened_total{', { opened });
-  const atStart = await series({});
-  const later = await series({ 'slice-orphaned': { critical: 3 } });
-  expect(later).toHaveLength(atStart.length + 1);
-  expect(later).toContain('code="slice-orphaned",severity="critical"} 3');
+test('Services without endpoints are counted, with a series for every reason', async () => {
+  const { summary } = stateOf();
+  const unserved = { ...summary.unserved, no_ready_pod: 3 };
+  const series = await seriesOf('services_without_endpoints', {
+    summary: { ...summary, unserved },
+  });
+  expect(series).toHaveLength(unservedReasons.length);
+  expect(series).toContain('{reason="no_ready_pod"} 3');
+  expect(series).toContain('{reason="selector_matches_nothing"} 0');
 });
 
 test('the oldest pending difference on a node has an age', async () => {
@@ -107,6 +122,7 @@ test('a lost watch has the seconds since its loss, and each counter its series',
       ]),
       confirmations: { asked: 6, confirmed: 3, lagging: 2, failed: 1 },
       counters: new Map([['nodes', counts]]),
+      errors: { ...newErrorCounts(), version: { ...newErrorCounts().version, dial: 14 } },
     },
   });
   const notNodes = got.filter((line) => !line.includes('resource="nodes"'));
@@ -118,14 +134,15 @@ test('a lost watch has the seconds since its loss, and each counter its series',
   expect(got).toContain('watch_unseen_seconds{resource="pods"} 12');
   expect(got).toContain('watch_unseen_seconds{resource="services"} 0');
   expect(got).toContain('confirm_reads_total{result="lagging"} 2');
+  expect(got).toContain('watch_errors_total{resource="version",reason="dial"} 14');
   const names = new Map(
     got
-      .filter((line) => line.includes('_total{resource="nodes"'))
+      .filter((line) => /(?<!errors)_total\{resource="nodes"/.test(line))
       .map((line) => [Number(line.split(' ')[1]), line.replace('watch_', '')]),
   );
   expect(names.get(23)).toBe('reconnects_total{resource="nodes",reason="older"} 23');
   expect(names.get(16)).toBe('relists_total{resource="nodes",reason="disorder"} 16');
-  expect(names.get(8)).toBe('frames_total{resource="nodes",result="garbled"} 8');
+  expect(names.get(8)).toBe('frames_total{resource="nodes",result="decode-error"} 8');
   expect([...names.keys()].sort((a, b) => a - b)).toEqual(
     Array.from({ length: 26 }, (_, index) => index + 1),
   );
@@ -133,16 +150,17 @@ test('a lost watch has the seconds since its loss, and each counter its series',
 
 test('input that is not live has every series of watches, all 0', async () => {
   const got = await watchSeries();
-  expect(got).toHaveLength(5 * (5 + 1 + 26) + 3);
+  const { length: reasons } = failureReasons;
+  expect(got).toHaveLength(5 * (5 + 1 + 26) + 3 + 6 * reasons);
   expect(got.filter((line) => !line.endsWith(' 0'))).toEqual([]);
 });
 
 async function agentValues(...more: Parameters<typeof stateOf>): Promise<Record<string, number>> {
   const series = await seriesOf('', ...more);
   const pairs = series
-    .filter((line) => /^(?:agent|node_(?:agents|report|frontends))_?/.test(line))
+    .filter((line) => /^(?:agent_[br]|node_(?:agents|report|service_ports_d))/.test(line))
     .map((line) => line.split(' '))
-    .map(([name = '', value]) => [name.replace(/\{\w+="(\w+)"\}/, ' $1'), Number(value)]);
+    .map(([name = '', value]) => [name.replace(/\{\w+="([\w-]+)"\}/, ' $1'), Number(value)]);
   return Object.fromEntries(pairs) as Record<string, number>;
 }
 
@@ -164,8 +182,8 @@ test('the series of agents have the counts of the state', async () => {
     'node_agents answering': 3,
     'node_agents absent': 2,
     node_report_oldest_seconds: 40,
-    node_frontends_divergent: 9,
-    'agent_visits_total silent': 5,
+    node_service_ports_divergent: 9,
+    'agent_requests_total no-answer': 5,
     agent_bytes_total: 1234,
   });
 });
@@ -174,8 +192,8 @@ test('the programming lag has one sum per bound', async () => {
   const travel = createJourneyLag();
   countProgrammed(travel, { least: 0.2, most: 5 });
   expect(await seriesOf('node_programming_lag_seconds_sum', { travel })).toEqual([
-    '{bound="least"} 0.2',
-    '{bound="most"} 5',
+    '{bound="lower"} 0.2',
+    '{bound="upper"} 5',
   ]);
 });
 
@@ -195,20 +213,20 @@ test('open journeys are counted, and ended journeys by their end', async () => {
     awaits: ['endpoints'],
   } as const;
   for (const pod of ['web-1', 'web-1', 'web-2']) journeys.begin({ ...departure, pod });
-  expect(await seriesOf('journeys_open', { journeys })).toEqual([' 2']);
-  expect(await seriesOf('journeys_ended_total{', { journeys })).toEqual([
+  expect(await seriesOf('pod_changes_open', { journeys })).toEqual([' 2']);
+  expect(await seriesOf('pod_changes_ended_total{', { journeys })).toEqual([
     'end="complete"} 0',
-    'end="overtaken"} 1',
-    'end="gone"} 0',
+    'end="superseded"} 1',
+    'end="deleted"} 0',
     'end="dropped"} 0',
   ]);
 });
 
 test('the skew of the clocks has no series while it is unknown', async () => {
-  expect(await seriesOf('clock_ahead_seconds')).toEqual([]);
+  expect(await seriesOf('clock_offset_seconds')).toEqual([]);
   const skew = createClockSkew();
   observeCreated(skew, moment, moment - 3.5);
-  expect(await seriesOf('clock_ahead_seconds', { skew })).toEqual([' -3.5']);
+  expect(await seriesOf('clock_offset_seconds', { skew })).toEqual([' -3.5']);
 });
 
 test('every count of traces has a series', async () => {
@@ -216,7 +234,7 @@ test('every count of traces has a series', async () => {
   Object.assign(tracing.journeys, { slow: 1, ratio: 2, none: 3 });
   tracing.exported = 4;
   Object.assign(tracing.dropped, { queue: 5, export: 6, shutdown: 7 });
-  expect(await seriesOf('journeys_traced_total{', { tracing })).toEqual([
+  expect(await seriesOf('pod_changes_traced_total{', { tracing })).toEqual([
     'choice="slow"} 1',
     'choice="ratio"} 2',
     'choice="none"} 3',
@@ -250,12 +268,12 @@ test('Services with hints are counted by mode, and those without by reason', asy
   hints.auto.absent['one-zone'] = 3;
   hints.zone.all = 2;
   hints.node.some = 1;
-  const hinted = await seriesOf('services_hinted{', { hints });
+  const hinted = await seriesOf('services_with_hints{', { hints });
   expect(hinted.filter((line) => !line.endsWith(' 0'))).toEqual([
-    'mode="zone",endpoints="all"} 2',
-    'mode="node",endpoints="some"} 1',
+    'mode="zone",coverage="all"} 2',
+    'mode="node",coverage="some"} 1',
   ]);
-  const unhinted = await seriesOf('services_unhinted{', { hints });
+  const unhinted = await seriesOf('services_without_hints{', { hints });
   expect(unhinted.filter((line) => !line.endsWith(' 0'))).toEqual([
     'mode="auto",reason="one-zone"} 3',
   ]);
@@ -278,17 +296,17 @@ test('object_bytes counts every version, and its maximum only existing objects',
   trackSize(sizes, { resource, before: null, after: first, at }, null);
   trackSize(sizes, { resource, before: first, after: second, at }, null);
   expect(
-    (await seriesOf('object_bytes', { sizes })).filter((line) => line.includes('"endpoints"')),
+    (await seriesOf('object_bytes_bucket', { sizes })).filter((line) =>
+      line.includes('"endpoints"'),
+    ),
   ).toEqual([
-    '_max{resource="endpoints"} 500',
-    '_bucket{resource="endpoints",le="1024"} 1',
-    '_bucket{resource="endpoints",le="10240"} 2',
-    '_bucket{resource="endpoints",le="102400"} 2',
-    '_bucket{resource="endpoints",le="524288"} 2',
-    '_bucket{resource="endpoints",le="1258291"} 2',
-    '_bucket{resource="endpoints",le="1572864"} 2',
-    '_bucket{resource="endpoints",le="+Inf"} 2',
-    '_sum{resource="endpoints"} 2500',
-    '_count{resource="endpoints"} 2',
+    '{resource="endpoints",le="1024"} 1',
+    '{resource="endpoints",le="10240"} 2',
+    '{resource="endpoints",le="102400"} 2',
+    '{resource="endpoints",le="524288"} 2',
+    '{resource="endpoints",le="1258291"} 2',
+    '{resource="endpoints",le="1572864"} 2',
+    '{resource="endpoints",le="+Inf"} 2',
   ]);
+  expect(await seriesOf('object_max_bytes{resource="endpoints"', { sizes })).toEqual(['} 500']);
 });

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
+import { verdictWords } from '../../../src/audit/finding/verdicts.ts';
 import type {
   PerServiceOptions,
   ServiceNumbers,
@@ -8,8 +9,12 @@ import type {
   ServiceSeries,
   ServiceSeriesState,
 } from '../../../src/output/metrics/service-rows.ts';
-import { createServiceRows, serviceFamilies } from '../../../src/output/metrics/service-rows.ts';
-import { findingOf, numbersOf } from '../samples.ts';
+import {
+  createServiceRows,
+  serviceFamilies,
+  verdictLabels,
+} from '../../../src/output/metrics/service-rows.ts';
+import { numbersOf } from '../samples.ts';
 
 const named = (name: string, open = false): ServiceNumbers =>
   numbersOf({ name, share: { ...numbersOf().share, open } });
@@ -23,7 +28,6 @@ function knownOf(
   return {
     services: new Map(keyed),
     open: new Set(open),
-    findings: () => [],
     stale: new Set(),
     ...more,
   };
@@ -119,20 +123,7 @@ describe('texts', () => {
     const blind = rows(knownOf(services, { stale: new Set(['pods']) }));
     expect(blind.made).toBe(2);
     expect(blind.rows[0]?.join('')).toContain('output="endpoints",verdict="unknown"} 1');
-    expect(rows(knownOf(services)).rows[0]?.join('')).toContain('verdict="conform"} 1');
-  });
-
-  test('count the findings of their Service only', () => {
-    const rows = rowsFor({ mode: 'findings', max: 10 });
-    const findings = () => [
-      findingOf(),
-      findingOf({ service: 'api' }),
-      findingOf({ namespace: 'b' }),
-    ];
-    const got = rows(knownOf([named('web', true)], { findings }));
-    expect(got.rows[0]?.join('')).toContain(
-      'endpoint_auditor_service_findings{namespace="shop",service="web",severity="critical"} 1\n',
-    );
+    expect(rows(knownOf(services)).rows[0]?.join('')).toContain('verdict="ok"} 1');
   });
 
   test('escape names, so that no name ends a label', () => {
@@ -149,7 +140,7 @@ describe('texts', () => {
 });
 
 function shown(more: Partial<ServiceSeriesState> = {}): Record<string, [string, unknown][]> {
-  const nothing: ServiceSeriesState = { numbers: numbersOf(), findings: [], stale: new Set() };
+  const nothing: ServiceSeriesState = { numbers: numbersOf(), stale: new Set() };
   const state = { ...nothing, ...more };
   return Object.fromEntries(
     serviceFamilies.map(({ name, collect }) => [
@@ -162,10 +153,9 @@ function shown(more: Partial<ServiceSeriesState> = {}): Record<string, [string, 
 test('a Service that conforms has about ten series', () => {
   expect(shown()).toEqual({
     verdict: [
-      ['endpoints conform', 1],
-      ['endpointslices conform', 1],
+      ['endpoints ok', 1],
+      ['endpointslices ok', 1],
     ],
-    findings: [],
     pending_since_timestamp_seconds: [],
     audits_total: [['', 4]],
     endpoints: [
@@ -186,19 +176,19 @@ test('a Service that conforms has about ten series', () => {
 test('an output with a stale input is unknown for any verdict', () => {
   expect(shown({ stale: new Set(['endpoints']) }).verdict).toEqual([
     ['endpoints unknown', 1],
-    ['endpointslices conform', 1],
+    ['endpointslices ok', 1],
   ]);
 });
 
-test('findings are counted by severity, and pending outputs have their start', () => {
-  const findings = [findingOf(), findingOf({ severity: 'info' }), findingOf({ severity: 'info' })];
+test('a pending output has the start of its oldest difference', () => {
   const share = { ...numbersOf().share, pendingSince: { endpoints: 17 } };
-  const got = shown({ findings, numbers: numbersOf({ share }) });
-  expect(got.findings).toEqual([
-    ['critical', 1],
-    ['info', 2],
-  ]);
+  const got = shown({ numbers: numbersOf({ share }) });
   expect(got.pending_since_timestamp_seconds).toEqual([['endpoints', 17]]);
+});
+
+test('the label values of verdicts are the words that people read', () => {
+  const words = Object.entries(verdictLabels).map(([word, verdict]) => [verdict, word] as const);
+  expect(Object.fromEntries(words)).toEqual(verdictWords);
 });
 
 test('no family declares the labels namespace and service', () => {

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 
 import { assetPath, assets } from '../../../src/output/page/frame.ts';
 
-const names = ['style.css', 'page.js', 'charts.js', 'icon.svg'] as const;
+const names = ['style.css', 'page.js', 'icon.svg'] as const;
 
 test.each(names)('the path of %s has a hash of its text', (name) => {
   const path = assetPath(name);
@@ -14,7 +14,7 @@ test('no other asset is served', () => {
   expect([...assets.keys()].sort()).toEqual(names.map(assetPath).sort());
 });
 
-test('the assets of a page have less than 100 KiB', () => {
+test('the assets of a page have less than 40 KiB', () => {
   const bytes = [...assets.values()].map((text) => Buffer.byteLength(text));
-  expect(bytes.reduce((sum, one) => sum + one, 0)).toBeLessThan(100 * 1024);
+  expect(bytes.reduce((sum, one) => sum + one, 0)).toBeLessThan(40 * 1024);
 });

@@ -7,8 +7,10 @@ import type { Code } from '../../../src/audit/finding/catalogue.ts';
 import { catalogue } from '../../../src/audit/finding/catalogue.ts';
 import type { Cause } from '../../../src/audit/finding/causes.ts';
 import { causes } from '../../../src/audit/finding/causes.ts';
-import { documents, findAlert, findingUrl, runbookUrl } from '../../../src/output/page/lists.ts';
+import { findAlert, findingUrl, runbookUrl } from '../../../src/output/page/lists.ts';
 import { alerts, codesOf } from '../../alerts/alertmanager.ts';
+
+const repository = 'https://github.com/endpoint-auditor/endpoint-auditor/blob/main';
 
 const docs = join(import.meta.dirname, '../../../docs');
 const codes = Object.keys(catalogue) as Code[];
@@ -46,17 +48,17 @@ test('all links lead to sections that are there', () => {
   const [findings, runbook] = [anchorsOf('findings.md'), anchorsOf('runbook.md')];
   const names = Object.keys(causes).map((cause) => `cause-${cause as Cause}` as const);
   for (const name of [...codes, ...names]) {
-    const [path = '', anchor = ''] = findingUrl(name).slice(documents.length).split('#');
+    const [path = '', anchor = ''] = findingUrl(name).slice('/docs'.length).split('#');
     expect([path, findings.has(anchor)], name).toEqual(['/findings.md', true]);
   }
   for (const alert of codes.flatMap((code) => findAlert(code) ?? [])) {
-    const [path = '', anchor = ''] = runbookUrl(alert).slice(documents.length).split('#');
+    const [path = '', anchor = ''] = runbookUrl(alert).slice('/docs'.length).split('#');
     expect([path, runbook.has(anchor)], alert).toEqual(['/runbook.md', true]);
   }
 });
 
 test('alerts lead to the same documents', () => {
   for (const { alert = '', annotations } of alerts) {
-    expect(annotations?.runbook_url).toBe(runbookUrl(alert));
+    expect(annotations?.runbook_url).toBe(`${repository}${runbookUrl(alert)}`);
   }
 });

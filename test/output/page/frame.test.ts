@@ -1,8 +1,9 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
-import { renderFrame } from '../../../src/output/page/frame.ts';
+import { renderFrame, renderLinks } from '../../../src/output/page/frame.ts';
+import { renderOverview } from '../../../src/output/page/overview.ts';
 import { markup } from '../../../src/output/page/parts.ts';
-import { conformState, statusOf, wordsIn } from '../samples.ts';
+import { conformState, moment, statusOf, wordsIn } from '../samples.ts';
 
 const page = ['/services', 'All', markup``] as const;
 
@@ -14,7 +15,7 @@ test('a page shows its section, its time and its input', () => {
   expect(html.match(/aria-current="page"/g)).toHaveLength(1);
   expect(html).toMatch(/href="\/services" aria-current="page"/);
   const text = wordsIn(html);
-  expect(text).toContain('Overview Findings 2 Services 21 Nodes 0');
+  expect(text).toContain('Overview Findings 2 Services 21 Nodes 0 Docs');
   expect(text).toContain('as of 2026-11-21 10:56:46 UTC');
 });
 
@@ -27,4 +28,60 @@ test('a browser without scripts reloads the page', () => {
 test('an auditor that is not ready has no other warnings', () => {
   const status = statusOf({ metrics: conformState(), notReady: 'The first lists are awaited' });
   expect(renderFrame(status, ...page)).not.toContain('class="notice');
+});
+
+test('a page names the cluster in its title and its header', () => {
+  const html = renderFrame(statusOf({ cluster: 'prod <eu>' }), ...page);
+  expect(html).toContain('<title>All · prod &lt;eu&gt; · endpoint-auditor</title>');
+  expect(wordsIn(html)).toContain('Cluster prod <eu>');
+});
+
+test('links to other programs have the values of the page', () => {
+  const links = [
+    { name: 'Grafana', url: 'https://grafana.example/d/x?var-service={service}' },
+    { name: 'Node', url: 'https://example/{node}' },
+  ];
+  const html = renderLinks(statusOf({ links }), { namespace: 'shop', service: 'we b' })?.html ?? '';
+  expect(html).toContain('href="https://grafana.example/d/x?var-service=we%20b"');
+  expect(html).not.toContain('Node');
+});
+
+test('the documentation is not loaded again when the cluster changes', () => {
+  const html = renderFrame(statusOf(), '/docs', 'Runbook', markup``);
+  expect(html).toContain('data-static');
+  expect(html).not.toContain('http-equiv="refresh"');
+});
+
+describe('a lost connection', () => {
+  const lost = {
+    reason: 'dial',
+    message: 'connection refused<b>',
+    advice: 'Check the address.',
+    since: moment,
+  } as const;
+
+  test('is named with its reason and its time, and the page is not live', () => {
+    const html = renderFrame(statusOf({ lost, shownAt: moment, notReady: 'lost' }), ...page);
+    expect(wordsIn(html)).toContain(
+      'Cannot reach the API server since 2026-11-21 10:56:46 UTC (connection refused<b>). ' +
+        'The page shows the state of then. Check the address.',
+    );
+    expect(wordsIn(html)).toContain('no API server, state of 2026-11-21 10:56:46 UTC');
+    expect(html).toContain('data-state="lost"');
+    expect(html).not.toContain('refused<b>');
+  });
+
+  test('from the start says that nothing has been read', () => {
+    const status = statusOf({ lost, hasBegun: false, notReady: 'lost' });
+    expect(wordsIn(renderFrame(status, ...page))).toContain('Nothing has been read yet.');
+    const overview = wordsIn(renderOverview(status));
+    expect(overview).toContain('Not connected');
+    expect(overview).not.toContain('Not ready yet');
+  });
+
+  test('hides no findings of the state before it', () => {
+    const overview = wordsIn(renderOverview(statusOf({ lost, notReady: 'pods not seen' })));
+    expect(overview).toContain('2 findings');
+    expect(overview).not.toContain('Not ready yet');
+  });
 });

@@ -1,9 +1,12 @@
 import { describe, expect, test } from 'vitest';
 
+import { unknownText } from '../../../src/audit/finding/verdicts.ts';
 import type { NodeView } from '../../../src/auditor/explanations.ts';
 import { renderNode } from '../../../src/output/page/details.ts';
-import { renderNodes } from '../../../src/output/page/lists.ts';
+import { type NodeQuery, renderNodes } from '../../../src/output/page/lists.ts';
 import { findingOf, hostileNames, stateOf, statusOf, tagsIn, wordsIn } from '../samples.ts';
+
+const nothing: NodeQuery = { q: '', sort: '', page: 1 };
 
 const countsOf = (node: string, different: number) => ({
   node,
@@ -37,20 +40,21 @@ describe('the list of nodes', () => {
     const status = statusWith(countsOf('a', 0), countsOf('b', 2));
     const names = (html: string) =>
       [...html.matchAll(/href="\/nodes\/(\w)"/g)].map(([, one]) => one);
-    expect(names(renderNodes(status, ''))).toEqual(['b', 'a']);
-    expect(names(renderNodes(status, 'A'))).toEqual(['a']);
-    expect(wordsIn(renderNodes(status, 'zzz'))).toContain('None of that name.');
-    expect(wordsIn(renderNodes(statusWith(), ''))).toContain('No node’s rules are known');
+    expect(names(renderNodes(status, nothing))).toEqual(['b', 'a']);
+    expect(names(renderNodes(status, { ...nothing, sort: 'name' }))).toEqual(['a', 'b']);
+    expect(names(renderNodes(status, { ...nothing, q: 'A' }))).toEqual(['a']);
+    expect(wordsIn(renderNodes(status, { ...nothing, q: 'zzz' }))).toContain('None of that name.');
+    expect(wordsIn(renderNodes(statusWith(), nothing))).toContain('No rules have been read');
   });
 
   test.each([
-    [null, '', 'Nodes 2 What'],
-    [2, '', 'Nodes 2 What'],
-    [12, '', 'Nodes 2 of 12, with rules known What'],
-    [12, 'a', 'Nodes 1 What'],
+    [null, '', 'Nodes 2 Whether'],
+    [2, '', 'Nodes 2 Whether'],
+    [12, '', 'Nodes 2 of 12, with known rules Whether'],
+    [12, 'a', 'Nodes 1 Whether'],
   ])('of %s nodes, those with %j are counted as %s', (clusterNodes, query, want) => {
     const status = { ...statusWith(countsOf('a', 0), countsOf('b', 2)), clusterNodes };
-    expect(wordsIn(renderNodes(status, query))).toContain(want);
+    expect(wordsIn(renderNodes(status, { ...nothing, q: query }))).toContain(want);
   });
 });
 
@@ -59,8 +63,8 @@ describe('the page of a node', () => {
     const html = renderNode(statusOf(), viewOf());
     const text = wordsIn(html);
     expect(text).toContain('node-a Ready · zone z1');
-    expect(text).toContain('1 different, 1 conform');
-    expect(text).toContain('Nothing: packets fare as they must.');
+    expect(text).toContain('1 mismatch, 1 ok');
+    expect(text).toContain('None: packets are forwarded as they should be.');
     expect(text.indexOf('shop/api TCP')).toBeLessThan(text.indexOf('shop/web:http'));
     expect(html).toContain('href="/nodes/node-a?port=shop%2Fweb%3Ahttp"');
     expect(html).toContain('href="/services/shop/api"');
@@ -69,34 +73,54 @@ describe('the page of a node', () => {
   test('a node with unknown rules is not shown as conform', () => {
     const unknown = { port: '', namespace: '', verdict: 'unknown', reason: 'rules-not-known' };
     const text = wordsIn(renderNode(statusOf(), viewOf({ verdicts: [unknown as never] })));
-    expect(text).toContain('rules-not-known');
-    expect(text).toContain('It is not known.');
+    expect(text).toContain(unknownText['rules-not-known']);
+    expect(text).not.toContain('None:');
     expect(wordsIn(renderNode(statusOf(), viewOf({ verdicts: null })))).toContain(
-      'nothing is told of its rules',
+      'No rules have been read from this node. Run the agent or pass --rules NODE=FILE.',
     );
   });
 
-  test('a traced packet has the rules that it met', () => {
-    const walked = [
-      {
-        kind: 'cluster IP' as const,
-        frontend: '10.96.0.1:80/tcp',
-        origin: 'a pod of the node',
-        verdict: 'different' as const,
-        expected: '10.0.0.1:80',
-        actual: 'drop 100%',
-        wanted: [],
-        allowed: [],
-        got: [],
-        rules: ['-A FORWARD -j DROP', '-A OTHER'],
-        unknown: [],
-      },
-    ];
-    const html = renderNode(statusOf(), viewOf({ asked: 'shop/web:http', walked }));
-    expect(wordsIn(html)).toContain(
-      'Packets to shop/web:http walked through the rules that stand ✗ different ' +
-        '10.96.0.1:80/tcp from a pod of the node expected 10.0.0.1:80 found drop 100% ' +
-        'Rules met -A FORWARD -j DROP -A OTHER',
+  const packet = {
+    kind: 'cluster IP' as const,
+    frontend: '10.96.0.1:80/tcp',
+    origin: 'a pod of the node',
+    verdict: 'different' as const,
+    expected: 'one of 10.0.0.1:80, 10.0.0.2:80',
+    actual: '10.0.0.1:80 100%',
+    wanted: ['10.0.0.1:80', '10.0.0.2:80'],
+    allowed: ['10.0.0.1:80', '10.0.0.2:80'],
+    got: ['10.0.0.1:80'],
+    rules: ['-A FORWARD -j DROP', '-A OTHER'],
+    unknown: [],
+  };
+  const textOf = (walked: NodeView['walked']) =>
+    wordsIn(renderNode(statusOf(), viewOf({ asked: 'shop/web:http', walked })));
+
+  test('packets show the missing endpoints before the equal ones, and the rules', () => {
+    const wrong = ['it never reaches 10.0.0.2:80 (Pod shop/web-2)'];
+    expect(textOf([{ first: packet, wrong, origins: ['a pod of the node'] }])).toContain(
+      'Packets to shop/web:http evaluated with the rules of the node ✗ mismatch ' +
+        '10.96.0.1:80/tcp (cluster IP) from a pod of the node ' +
+        'It never reaches 10.0.0.2:80 (Pod shop/web-2). ' +
+        '− missing 10.0.0.2:80 = as expected 10.0.0.1:80 Rules met -A FORWARD -j DROP -A OTHER',
+    );
+  });
+
+  test('without an endpoint that is reached, both outcomes are shown', () => {
+    const first = { ...packet, expected: '10.0.0.1:80', actual: 'untranslated 100%', got: [] };
+    expect(textOf([{ first, wrong: [], origins: ['outside the cluster'] }])).toContain(
+      'expected 10.0.0.1:80 found untranslated 100%',
+    );
+  });
+
+  test('a port that only some senders cannot reach says which can', () => {
+    const good = { ...packet, verdict: 'conform' as const };
+    const text = textOf([
+      { first: packet, wrong: [], origins: ['the node itself'] },
+      { first: good, wrong: [], origins: ['a pod of the node', 'outside the cluster'] },
+    ]);
+    expect(text).toContain(
+      'Mismatch only from node-a itself. From a pod of the node, outside the cluster it is ok.',
     );
   });
 

@@ -8,10 +8,10 @@ import {
   formatSubject,
   nodePath,
   renderBar,
-  renderFinding,
   renderMark,
   servicePath,
 } from '../../../src/output/page/parts.ts';
+import { renderFinding } from '../../../src/output/page/finding-list.ts';
 import { findingOf, moment, wordsIn } from '../samples.ts';
 
 test.each([
@@ -36,7 +36,7 @@ test('a name is escaped in the address of its page', () => {
 });
 
 test('a mark has a sign, a word and a class', () => {
-  expect(wordsIn(renderMark('different').html).trim()).toBe('✗ different');
+  expect(wordsIn(renderMark('different').html).trim()).toBe('✗ mismatch');
   expect(renderMark('different').html).toContain('class="mark different"');
   expect(wordsIn(renderMark('conform', 'synced').html).trim()).toBe('✓ synced');
 });
@@ -44,6 +44,11 @@ test('a mark has a sign, a word and a class', () => {
 test.each([
   [{}, 'shop/web', '/services/shop/web'],
   [{ node: 'a' }, 'shop/web on a', '/nodes/a'],
+  [
+    { node: 'a', object: 'shop/web:http at 10.0.0.1:80/tcp from a pod' },
+    'shop/web on a',
+    '/nodes/a?port=shop%2Fweb%3Ahttp',
+  ],
   [{ node: 'a', namespace: '', service: '' }, 'Node a', '/nodes/a'],
 ] as const)('a finding with %j has its subject and its page', (more, subject, path) => {
   const finding = findingOf(more);
@@ -54,18 +59,18 @@ test('a finding shows its title, its age and its cause', () => {
   const finding = findingOf({ cause: 'hand-edited', expected: 'nothing there' });
   const text = wordsIn(renderFinding(finding, moment).html);
   expect(text).toContain(
-    '▲ critical shop/web endpointslices A slice lists an endpoint that no selected pod has ' +
-      'found 10.1.2.3 of pod web-1',
+    '▲ critical shop/web endpointslices Copy A slice lists an endpoint that no selected pod has ' +
+      '≠ differs EndpointSlice shop/web-abcde endpoints ' +
+      'expected nothing there found 10.1.2.3 of pod web-1',
   );
-  expect(text).toContain('expected nothing there');
   expect(text).toContain('for 30 s, since 2026-11-21 10:56:16 UTC · cause: hand-edited');
   const likely = renderFinding({ ...finding, causeProven: false }, moment);
   expect(wordsIn(likely.html)).toContain('· likely cause: hand-edited');
 });
 
-test('a missing value is shown as nothing', () => {
+test('a value that is absent is marked as missing', () => {
   const finding = findingOf({ actual: null, expected: '10.0.0.1' });
-  expect(wordsIn(renderFinding(finding, moment).html)).toContain('found nothing expected 10.0.0.1');
+  expect(wordsIn(renderFinding(finding, moment).html)).toContain('− missing 10.0.0.1');
 });
 
 test('a resolved finding shows when it was resolved and its age then', () => {

@@ -10,6 +10,7 @@ const explanationOf = (text: string): Explanation => ({
   found: true,
   verdict: 'conform',
   severity: null,
+  withoutEndpoints: null,
   answer: text,
   change: text,
   reasons: [
@@ -29,8 +30,8 @@ const explanationOf = (text: string): Explanation => ({
 test('an explanation has its answer first, then the change, then the reasons with signs', () => {
   const text = wordsIn(renderReasonTree(explanationOf('because')).html);
   expect(text).toContain(
-    'because → because ✓ as it must be: type ClusterIP ' +
-      '✗ in the way: because, since 2026-11-21 10:56:46 UTC ' +
+    'because → because ✓ ok: type ClusterIP ' +
+      '✗ problem: because, since 2026-11-21 10:56:46 UTC ' +
       'by Pod shop/web-1 metadata.labels; Kubernetes code: utils.go → label it · a part ' +
       '? unknown: who knows',
   );

@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
 
 import { explain } from '../../../src/audit/explain/explain.ts';
-import { serviceTable } from '../../../src/audit/explain/service.ts';
+import { serviceTable } from '../../../src/audit/explain/service-table.ts';
+import { unknownText } from '../../../src/audit/finding/verdicts.ts';
 import type { NodeOfService, ServiceView } from '../../../src/auditor/explanations.ts';
 import type { AnyObject } from '../../../src/model/objects.ts';
 import { renderService } from '../../../src/output/page/details.ts';
@@ -20,6 +21,9 @@ function viewOf(objects: AnyObject[], more: Partial<ServiceView> = {}): ServiceV
     now: moment,
     namespace: 'shop',
     service: 'web',
+    verdict: 'conform' as const,
+    severity: null,
+    withoutEndpoints: null,
     outputs: [conform],
     pending: [],
     standing: [],
@@ -49,13 +53,13 @@ describe('the page of a Service', () => {
     const more = { lag: [{ ...lag, service: 'shop/web' }] };
     const html = render(viewOf([service(), pod(), endpoints(), slice()], more));
     const text = wordsIn(html);
-    expect(text).toContain('web in shop endpoints ✓ conform');
+    expect(text).toContain('web in shop ✓ ok endpoints ✓ ok');
     expect(text).toContain('Service shop/web has endpoints: it selects 1 pod, 1 of them ready');
     expect(text).toContain('1, 0 differ');
     expect(text).toMatch(/web-1 \S+ on node-a ready ● ready ● ready/);
     expect(text).toContain('1 / 100');
     expect(text).toContain('endpoints add 21 ms 10:56:46 UTC');
-    expect(text).toContain('No node’s rules are known');
+    expect(text).toContain('No rules have been read from any node.');
     expect(text).not.toMatch(/undefined|NaN|\[object/);
   });
 
@@ -64,7 +68,7 @@ describe('the page of a Service', () => {
     const html = render(viewOf([service(), pod(), endpoints(), bad]));
     expect(html).toContain('class="cell wrong not-ready"');
     expect(wordsIn(html)).toContain(
-      '✗ listed as not ready, expected ready An endpoint has other conditions than its pod',
+      '✗ listed as not ready, expected ready The conditions of an endpoint do not match its pod',
     );
   });
 
@@ -84,7 +88,7 @@ describe('the page of a Service', () => {
     const packet = {
       kind: 'cluster IP' as const,
       frontend: '10.96.0.1:80/tcp',
-      origin: 'a pod of the node',
+      origin: 'the node itself',
       expected: to,
       actual: 'drop 100%',
       rules: [],
@@ -99,20 +103,23 @@ describe('the page of a Service', () => {
         reason: null,
         walked: [
           { ...packet, ...walks, verdict: 'different' },
-          { ...packet, ...walks, got: [to], verdict: 'conform' },
+          { ...packet, ...walks, origin: 'a pod of the node', got: [to], verdict: 'conform' },
         ],
       },
       { node: 'c', verdict: 'unknown', reason: 'rules-not-known', walked: [] },
     ];
     const text = wordsIn(render({ ...at, nodes }));
-    expect(text).toContain('1 of 3 nodes forward it as they must.');
-    expect(text).toContain('✗ gets nothing from 1 of 2 kinds of sender ? unknown rules-not-known');
+    expect(text).toContain('1 of 3 nodes forward to it as they should.');
+    expect(text).toContain(
+      '◐ partly unreachable not reached from the node itself; others are ok ' +
+        `? unknown ${unknownText['rules-not-known']}`,
+    );
   });
 
   test('a Service without pods and endpoints has a text in place of the table', () => {
     const text = wordsIn(render(viewOf([service(), endpoints({ subsets: [] })])));
     expect(text).toContain('It selects no pod, and nothing is listed.');
-    expect(text).toContain('No slices.');
+    expect(text).toContain('No EndpointSlices.');
   });
 
   test.each(hostileNames)('the name %j adds no tag', (name) => {
@@ -121,6 +128,6 @@ describe('the page of a Service', () => {
       const standing = [findingOf({ service: one, actual: one })];
       return render({ ...view, status: { ...view.status, standing } });
     };
-    expect(tagsIn(of(name))).toEqual(tagsIn(of('web')));
+    expect(tagsIn(of(name))).toEqual(tagsIn(of('we b')));
   });
 });

@@ -16,10 +16,12 @@ const document = (more: Partial<ExplainDocument> = {}): ExplainDocument => ({
   format: 1,
   kind: 'explain',
   at,
+  begunAt: at - 300,
   subject: { kind: 'service', service: 'shop/web' },
   found: true,
   verdict: 'conform',
   severity: null,
+  withoutEndpoints: null,
   answer: 'Service shop/web has endpoints',
   change: null,
   reasons: [reason('yes', 'all is well')],
@@ -53,20 +55,18 @@ test('an explanation prints marks, reasons, sources and changes', () => {
   });
   expect(got).toBe(
     [
-      '✗ DIFFERENT (WARNING) at 2026-11-21T10:58:20Z: ' +
-        'what stands is not what the controllers should have written',
+      '✗ MISMATCH (WARNING) at 2026-11-21T10:58:20Z: Kubernetes did not write what it should',
       '  Service shop/web has endpoints',
       '  → delete the object',
       '',
       '├─ ✗ a pod is absent, since 10:57:20',
       '│  │ by Endpoints shop/web subsets; Kubernetes code: endpoints_controller.go',
       '│  │   syncService',
-      '│  │ → delete the object',
       '│  └─ · found: nothing',
       '└─ ? the input has no Nodes',
       '',
       'History',
-      ' 10:57:20  endpoints: conform → different',
+      ' 10:57:20  endpoints: ok → mismatch',
       ' 10:58:20  Endpoints: absent → ready (60 s after the change)',
       '',
     ].join('\n'),
@@ -74,23 +74,46 @@ test('an explanation prints marks, reasons, sources and changes', () => {
 });
 
 test.each<[string, Partial<ExplainDocument>, string]>([
-  ['conform', {}, '· CONFORM: the controllers wrote'],
-  ['pending', { verdict: 'pending' }, '✗ PENDING: it differs'],
-  ['unknown', { verdict: 'unknown' }, '? UNKNOWN: the input does not hold'],
-  ['trouble', { severity: 'warning' }, '✗ TROUBLE (WARNING): what the controllers are given'],
-  ['information', { severity: 'info' }, '· CONFORM: the controllers wrote'],
-  ['nothing to judge', { verdict: null }, '· NOTHING TO JUDGE: no controller'],
-  ['not found', { found: false, verdict: null }, '? NOT FOUND: nothing of that name'],
+  ['conform', {}, '✓ OK: the controllers wrote'],
+  ['pending', { verdict: 'pending' }, '✗ PENDING: there is a difference'],
+  ['unknown', { verdict: 'unknown' }, '? UNKNOWN: the input lacks'],
+  ['a fault of the input', { severity: 'warning' }, '✗ INPUT PROBLEM (WARNING): the input'],
+  [
+    'a Service without endpoints',
+    { withoutEndpoints: 'no_ready_pod' },
+    '✗ CANNOT RECEIVE TRAFFIC: no_ready_pod; the controllers wrote what they should',
+  ],
+  [
+    'a mismatch that leaves no endpoints',
+    { verdict: 'different', severity: 'critical', withoutEndpoints: 'ready_pods_not_listed' },
+    '✗ MISMATCH (CRITICAL), CANNOT RECEIVE TRAFFIC: ready_pods_not_listed; ',
+  ],
+  ['information', { severity: 'info' }, '✓ OK: the controllers wrote'],
+  ['nothing to compare', { verdict: null }, '· NOTHING TO COMPARE: no controller'],
+  ['not found', { found: false, verdict: null }, '? NOT FOUND: no object has this name'],
 ])('the head of %s', (_, more, want) => {
   expect(text(more).startsWith(want)).toBe(true);
 });
 
 test('a dump has no times, and a long history shows its end', () => {
   const reasons = [reason('no', 'it is wrong', { since: at })];
-  expect(text({ reasons })).not.toContain('since');
+  expect(text({ reasons, begunAt: null })).not.toContain('since');
   const moment = { at, what: 'endpoints', before: 'a', after: 'b', lag: null };
   const got = text({ history: Array.from({ length: 25 }, () => moment) });
   expect(got).toContain('(5 earlier)');
+});
+
+test('a difference that the auditor found at its start may be older', () => {
+  const since = (moment: number) => text({ reasons: [reason('no', 'bad', { since: moment })] });
+  expect(since(at - 300)).toContain('since 10:53:20 or earlier');
+  expect(since(at - 299)).toMatch(/since 10:53:21\n/);
+});
+
+test('each change is printed once', () => {
+  const change = 'kubectl -n shop annotate service web x=y';
+  const again = [reason('no', 'first', { change }), reason('no', 'second', { change })];
+  expect(text({ change, reasons: again }).split(change)).toHaveLength(2);
+  expect(text({ reasons: again }).split(change)).toHaveLength(2);
 });
 
 test('consecutive followed changes are one row for each output', () => {
@@ -107,19 +130,19 @@ test('consecutive followed changes are one row for each output', () => {
     { at: at + 40, what: 'Endpoints', before: 'pending', after: 'different', lag: null },
   ];
   expect(text({ history }).split('History\n')[1]?.trimEnd().split('\n')).toEqual([
-    ' 10:58:20  Endpoints: conform',
+    ' 10:58:20  Endpoints: ok',
     ' 10:58:21  Endpoints: a change, followed after 250 ms',
     ' 10:58:22  EndpointSlices: 2 changes until 10:58:23, each followed within 1 s',
-    ' 10:58:29  Endpoints: conform → pending',
-    ' 10:59:00  Endpoints: pending → different',
+    ' 10:58:29  Endpoints: ok → pending',
+    ' 10:59:00  Endpoints: pending → mismatch',
   ]);
 });
 
 test('the meaning of a verdict names kube-proxy or the controllers', () => {
   const subject = { kind: 'node', node: 'node-a', service: 'shop/web', port: null } as const;
-  expect(text({ subject })).toContain('CONFORM: kube-proxy wrote what it must');
+  expect(text({ subject })).toContain('OK: the rules on the node are what kube-proxy');
   expect(text({ subject, verdict: 'different' })).toContain('not what kube-proxy should have');
-  expect(text({ change: 'label the pod' })).toContain('what they must; the rest is up to you');
+  expect(text({ change: 'label the pod' })).toContain('what they should; you can change the rest');
 });
 
 test('colour only adds to the marks', () => {

@@ -81,6 +81,12 @@ describe('the details of a finding in one line', () => {
     expect(formatDetail(findingOf(more), 200)).toBe(want);
   });
 
+  test('a line without a limit has both sides in full', () => {
+    const [expected, actual] = ['Service web (uid 2222)', 'none'];
+    const finding = findingOf({ difference: 'different', expected, actual });
+    expect(formatDetail(finding, Infinity)).toBe(`${actual}, not ${expected}`);
+  });
+
   test('both sides keep their beginning where there is no room for all', () => {
     const long = (letter: string): string => letter.repeat(100);
     const of = (expected: string, actual: string, length: number): string =>

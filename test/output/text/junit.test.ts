@@ -61,7 +61,7 @@ describe('JUnit', () => {
     ]);
     expect(text).toContain('<testsuite name="mirrored" tests="1" failures="0" errors="1"');
     expect(text).toContain('name="slice-endpoint-unexpected shop/api (hand-edited)"><skipped');
-    expect(text).toContain('<system-out>19 outputs conform</system-out>');
+    expect(text).toContain('<system-out>19 outputs ok</system-out>');
     expect(text).toContain('(resolved at 2026-11-21T10:56:47Z)');
   });
 
@@ -79,7 +79,7 @@ describe('JUnit', () => {
     );
     expect(text).toContain('message="2 Services cannot be read"');
     const empty = junit(reportOf(conformState(), { services: 0 }));
-    expect(empty).toContain('message="No Services to judge"');
+    expect(empty).toContain('message="No Services to audit"');
     expect(junit(reportOf(conformState(), { services: 0, foreign: 1 }))).toContain('errors="0"');
   });
 

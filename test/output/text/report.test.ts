@@ -5,8 +5,10 @@ import { describe, expect, test } from 'vitest';
 import { parse as parseYaml } from 'yaml';
 
 import { fillOf } from '../../../src/audit/measure/endpoint-counts.ts';
+import { catalogue } from '../../../src/audit/finding/catalogue.ts';
 import { countConvergence, countTrigger } from '../../../src/audit/measure/lag.ts';
 import { trackSize } from '../../../src/audit/measure/size.ts';
+import { diffLegend } from '../../../src/output/text/findings.ts';
 import type { AuditReport, ReportFormat } from '../../../src/output/text/report.ts';
 import {
   formatFindingLine,
@@ -14,6 +16,7 @@ import {
   summarizeMeasures,
 } from '../../../src/output/text/report.ts';
 import { endpoint, slice, times } from '../../build.ts';
+import { schemaErrors } from '../../report-schema.ts';
 import {
   conformState,
   findingOf,
@@ -27,39 +30,50 @@ import {
 } from '../samples.ts';
 
 const plain = { colour: false, width: 80 };
+const whole = { colour: false, width: Infinity };
 const table = (report: AuditReport, width = 80): string[] =>
   renderReport(report, 'table', { colour: false, width }).trimEnd().split('\n');
 
 describe('one line for each finding that opens or is resolved', () => {
   test('open', () => {
     const likely = findingOf({ cause: 'hand-edited', causeProven: false });
-    expect(formatFindingLine(likely, false)).toMatch(/ \(likely hand-edited\)$/);
-    expect(formatFindingLine(findingOf({ cause: 'hand-edited' }), false)).toBe(
+    expect(formatFindingLine(likely, whole)).toMatch(/ \(likely hand-edited\)$/);
+    expect(formatFindingLine(findingOf({ cause: 'hand-edited' }), whole)).toBe(
       '10:56:46 OPEN     critical shop/web endpointslices slice-endpoint-unexpected  ' +
         '10.1.2.3 of pod web-1, ready (hand-edited)',
     );
   });
 
   test('resolved', () => {
-    expect(formatFindingLine(findingOf({ resolvedAt: moment + 28, severity: 'info' }), false)).toBe(
+    expect(formatFindingLine(findingOf({ resolvedAt: moment + 28, severity: 'info' }), whole)).toBe(
       '10:57:14 RESOLVED info     shop/web endpointslices slice-endpoint-unexpected  after 58 s',
     );
+  });
+
+  test('has what fits, and the whole difference without a width', () => {
+    const long = findingOf({ actual: 'x '.repeat(200).trim() });
+    expect(formatFindingLine(long, whole)).toContain(long.actual);
+    for (const width of [80, 100, 140]) {
+      const line = formatFindingLine(long, { colour: false, width });
+      expect(line).toContain('shop/web endpointslices slice-endpoint-unexpected');
+      expect(line.length).toBeLessThanOrEqual(width);
+    }
   });
 
   test('colour changes nothing but colour', () => {
     for (const resolvedAt of [null, moment]) {
       const finding = findingOf({ resolvedAt });
-      const coloured = formatFindingLine(finding, true);
+      const coloured = formatFindingLine(finding, { ...whole, colour: true });
       expect(coloured).toContain('\u001b[');
       // eslint-disable-next-line no-control-regex -- escape sequences are what is taken out
-      expect(coloured.replace(/\u001b\[\d+m/g, '')).toBe(formatFindingLine(finding, false));
+      expect(coloured.replace(/\u001b\[\d+m/g, '')).toBe(formatFindingLine(finding, whole));
     }
   });
 
   test('hides nothing', () => {
     fc.assert(
       fc.property(hostileFinding, (finding) => {
-        expect(formatFindingLine(finding, false)).not.toMatch(invisible);
+        expect(formatFindingLine(finding, whole)).not.toMatch(invisible);
       }),
     );
   });
@@ -73,77 +87,114 @@ describe('table', () => {
     findingOf({ service: 'd' }),
   ];
 
-  test('sorts the worst findings first and resolved ones last, with details', () => {
+  test('sorts the worst findings first and resolved ones last', () => {
     const lines = table(reportOf(stateOf(), { findings }), 140);
-    const what = '10.1.2.3 of pod web-1, re…';
-    const rows = [
-      ['SEVERITY', 'NAMESPACE', 'SERVICE', 'OUTPUT        ', 'CODE                     '],
-      ['critical', 'shop     ', 'd      ', 'endpointslices', 'slice-endpoint-unexpected'],
-      ['warning ', 'shop     ', 'c      ', 'endpointslices', 'slice-orphaned           '],
-      ['info    ', 'shop     ', 'a      ', 'endpointslices', 'slice-duplicate          '],
-      ['critical', 'shop     ', 'b      ', 'endpointslices', 'slice-endpoint-unexpected'],
-    ];
-    const more = [
-      ['CAUSE      ', 'OPENED  ', 'RESOLVED', 'WHAT'],
-      ['-          ', '10:56:46', '-       ', what],
-      ['hand-edited', '10:56:46', '-       ', what],
-      ['-          ', '10:56:46', '-       ', what],
-      ['-          ', '10:56:46', '10:57:16', what],
-    ];
-    const gap = '   ';
-    const want = rows.map((row, index) => [...row, ...(more[index] ?? [])].join(gap));
-    expect(lines.slice(0, 5)).toEqual(want);
-    expect(lines.slice(5)).toEqual([
-      '',
+    const opened = 'opened 10:56:46';
+    expect(lines.filter((line) => /^[a-z]+ {2}slice-/.test(line))).toEqual([
+      `critical  slice-endpoint-unexpected  shop/d  endpointslices  ${opened}`,
+      `warning  slice-orphaned  shop/c  endpointslices  ${opened}`,
+      `info  slice-duplicate  shop/a  endpointslices  ${opened}`,
+      `critical  slice-endpoint-unexpected  shop/b  endpointslices  ${opened}, resolved 10:57:16`,
+    ]);
+    expect(lines.slice(-4)).toEqual([
       '3 findings open: 1 critical, 1 warning, 1 info; 1 finding resolved',
-      'Verdicts: endpoints 19 conform, 1 pending; endpointslices 19 conform, 2 different; ' +
+      'Verdicts: endpoints 19 ok, 1 pending; endpointslices 19 ok, 2 mismatch; ' +
         'mirrored 1 unknown',
-      'Besides: not judged: 1 nodes-not-known; written by others: 2 Services; ' +
+      'Notes: not audited: 1 nodes-not-known; written by other controllers: 2 Services; ' +
         'input dropped: 3 stale',
+      diffLegend,
     ]);
   });
 
-  test('a dump has no times, and a narrow terminal only the columns', () => {
-    const report = reportOf(stateOf(), { kind: 'audit', findings: findings.slice(3) });
-    expect(table(report, 40).slice(0, 3)).toEqual([
-      'SEVERITY   NAMESPACE   SERVICE   OUTPUT           CODE                        CAUSE',
-      'critical   shop        d         endpointslices   slice-endpoint-unexpected   -',
-      '',
+  const detail = {
+    code: 'slice-conditions-different',
+    object: 'EndpointSlice shop/web-x',
+  } as const;
+  const differences = [
+    {
+      ...detail,
+      ...{ address: '10.1.0.12', pod: 'shop/web-2', field: 'endpoints.conditions.ready' },
+      ...{ expected: 'false', actual: 'true' },
+    },
+    {
+      ...detail,
+      ...{ address: '10.1.0.14', pod: 'shop/web-4', field: 'endpoints' },
+      ...{ expected: 'ready, http 8080/TCP', actual: null },
+    },
+    {
+      ...detail,
+      ...{ address: '10.1.0.15', pod: null, field: 'endpoints' },
+      ...{ expected: null, actual: 'ready, http 8080/TCP' },
+    },
+  ];
+
+  test('a finding is a header, what it means, a diff, the cause and the fix', () => {
+    const finding = findingOf({ code: detail.code, differences, cause: 'hand-edited' });
+    const report = reportOf(stateOf(), { kind: 'audit', findings: [finding] });
+    const lines = table(report);
+    expect(lines[0]).toBe('critical  slice-conditions-different  shop/web  endpointslices');
+    const diff = lines.indexOf('  EndpointSlice shop/web-x');
+    expect(lines.slice(1, diff).join(' ').replaceAll(/ +/g, ' ').trim()).toBe(
+      `${catalogue[finding.code].title}. ${catalogue[finding.code].meaning}`,
+    );
+    expect(lines.slice(diff + 1, diff + 6)).toEqual([
+      '    10.1.0.12 (pod shop/web-2) endpoints.conditions.ready:',
+      '    - true',
+      '    + false',
+      '    + 10.1.0.14 (pod shop/web-4): ready, http 8080/TCP',
+      '    - 10.1.0.15: ready, http 8080/TCP',
     ]);
+    const rest = lines.slice(diff + 6).join('\n');
+    expect(rest).toMatch(/^ {2}cause: [^]*\(hand-edited\)$/m);
+    expect(rest).toMatch(/^ {2}fix \[1\]: /m);
   });
 
-  test('a table without room for details has a hint to -o wide', () => {
-    const report = reportOf(stateOf(), { kind: 'audit', findings: findings.slice(3) });
-    const hint = 'What is wrong with them has no room in these columns: -o wide says it';
-    expect(table(report, 80).at(-1)).toBe(hint);
-    expect(table(reportOf(conformState()), 80)).not.toContain(hint);
-    expect(renderReport(report, 'wide', plain)).not.toContain(hint);
-    for (const width of [160, Infinity]) {
-      const [head, row, ...rest] = table(report, width);
-      expect(head).toMatch(/WHAT$/);
-      expect(row).toMatch(/10\.1\.2\.3 of pod web-1, ready$/);
-      expect(rest).not.toContain(hint);
+  test('a remedy is printed once and has a number', () => {
+    const two = [findingOf(), findingOf({ service: 'other' })];
+    const lines = table(reportOf(stateOf(), { kind: 'audit', findings: two }));
+    expect(lines.filter((line) => line.startsWith('  fix [1]: '))).toHaveLength(2);
+    expect(lines).toContain('  fix [1]: see above');
+  });
+
+  test('ten differences are listed on a terminal and a hundred in a pipe', () => {
+    const many = times(120, (n) => ({ ...differences[1], address: `10.0.0.${n}` }));
+    const finding = findingOf({ differences: many as typeof differences });
+    const report = reportOf(stateOf(), { kind: 'audit', findings: [finding] });
+    for (const [width, shown] of [
+      [80, 10],
+      [Infinity, 100],
+    ] as const) {
+      const lines = table(report, width);
+      expect(lines.filter((line) => line.startsWith('    + '))).toHaveLength(shown);
+      expect(lines).toContain(`  ... and ${120 - shown} more; -o json lists all`);
     }
   });
 
-  test('wide says field, expected and actual, whatever the width', () => {
-    const report = reportOf(stateOf(), { kind: 'audit', findings: findings.slice(3) });
+  test('lines fit into 80 columns, except commands', () => {
+    const report = reportOf(stateOf(), { findings: [findingOf({ differences }), ...findings] });
+    const lines = table(report).slice(0, -5);
+    // A command in one line can be copied.
+    const wrapped = lines.filter((line) => !line.startsWith('    kubectl '));
+    for (const line of wrapped) expect(line.length).toBeLessThanOrEqual(80);
+  });
+
+  test('wide has a line for each finding, with every cell in full', () => {
+    const actual = 'x'.repeat(900);
+    const report = reportOf(stateOf(), { kind: 'audit', findings: [findingOf({ actual })] });
     const [head, row] = renderReport(report, 'wide', plain).split('\n');
     expect(head?.split(/ {3,}/).slice(6)).toEqual(['FIELD', 'EXPECTED', 'ACTUAL']);
-    expect(row?.split(/ {3,}/).slice(6)).toEqual([
-      'endpoints',
-      '-',
-      '10.1.2.3 of pod web-1, ready',
-    ]);
+    expect(row?.split(/ {3,}/).slice(6)).toEqual(['endpoints', '-', actual]);
   });
 
   test('times over several days have their day', () => {
     const report = reportOf(stateOf(), { findings: findings.slice(3) });
     const input = { ...report.input, from: moment - 86_400 };
-    expect(table({ ...report, input })[1]).toContain('   2026-11-21T10:56:46Z   -');
+    expect(table({ ...report, input }, 200)[0]).toContain('  opened 2026-11-21T10:56:46Z');
+    const wide = renderReport({ ...report, input }, 'wide', plain).split('\n');
+    expect(wide[1]).toContain('   2026-11-21T10:56:46Z   -');
   });
 
-  test('each finding is one line, in the order of the report, without invisible characters', () => {
+  test('has one header, or one wide line, for each finding and no invisible characters', () => {
     fc.assert(
       fc.property(
         hostileReport,
@@ -151,20 +202,14 @@ describe('table', () => {
         (report, format) => {
           const text = renderReport(report, format, plain);
           expect(hides(text)).toBe(false);
-          const lines = text.split('\n');
-          const listed = report.findings.length === 0 ? 0 : report.findings.length + 2;
-          expect(lines.length - 1 - listed).toBeGreaterThanOrEqual(2);
-          expect(lines.length - 1 - listed).toBeLessThanOrEqual(5);
-          const starts = ['critical ', 'warning  ', 'info     '];
-          for (const line of lines.slice(1, 1 + report.findings.length)) {
-            expect(starts).toContain(line.slice(0, 9));
-          }
+          const heads = text.split('\n').filter((line) => /^(critical|warning|info) /.test(line));
+          expect(heads).toHaveLength(report.findings.length);
         },
       ),
     );
   });
 
-  test('colours the severity only', () => {
+  test('colour changes nothing but colour', () => {
     const report = reportOf(stateOf());
     const coloured = renderReport(report, 'table', { colour: true, width: 80 });
     expect(coloured).toContain('\u001b[31mcritical');
@@ -178,18 +223,18 @@ describe('the headline', () => {
   const quiet = reportOf(conformState());
   const unjudged = { conform: 0, pending: 0, different: 0, unknown: 3 };
   const cases: [string, AuditReport, string][] = [
-    ['all is well', quiet, 'All 21 Services conform'],
-    ['of one', { ...quiet, services: 1 }, 'The only Service conforms'],
-    ['of none', { ...quiet, services: 0 }, 'No Services to judge'],
+    ['all is well', quiet, 'All 21 Services are ok'],
+    ['of one', { ...quiet, services: 1 }, 'The only Service is ok'],
+    ['of none', { ...quiet, services: 0 }, 'No Services to audit'],
     [
       'after a finding',
       { ...quiet, findings: [findingOf({ resolvedAt: moment })] },
-      'All 21 Services conform; 1 finding resolved',
+      'All 21 Services are ok; 1 finding resolved',
     ],
     [
       'what is unknown is not conform',
       { ...quiet, verdicts: { ...quiet.verdicts, mirrored: unjudged } },
-      'No findings, but not every output is known to conform',
+      'No findings, but not every output is known to be ok',
     ],
     [
       'nor is what is pending',
@@ -197,7 +242,7 @@ describe('the headline', () => {
         ...quiet,
         verdicts: { ...quiet.verdicts, mirrored: { ...unjudged, unknown: 0, pending: 1 } },
       },
-      'No findings, but not every output is known to conform',
+      'No findings, but not every output is known to be ok',
     ],
     ['findings', { ...quiet, findings: [findingOf(), findingOf()] }, '2 findings: 2 critical'],
   ];
@@ -215,25 +260,43 @@ describe('the headline', () => {
     const unverified = ['controllers of 1.34 were not compared'];
     const lines = table(reportOf(state, { input: { ...input, verified: false, unverified } }));
     expect(lines.slice(-2)).toEqual([
-      'Besides: not verified: controllers of 1.34 were not compared',
+      'Notes: not verified: controllers of 1.34 were not compared',
       'Convergence lag p50 / p99: endpoints 18 ms / 25 ms of 101',
     ]);
   });
+});
+
+test('Services without usable endpoints are listed after the findings', () => {
+  const row = { namespace: 'shop', reason: 'no_ready_pod' as const, detail: 'none is ready' };
+  const rows = times(52, (index) => ({ ...row, name: `web-${index}` }));
+  const render = (servicesWithoutEndpoints: typeof rows): string =>
+    renderReport(reportOf(stateOf(), { servicesWithoutEndpoints }), 'table', plain);
+  expect(render([])).not.toContain('without usable endpoints');
+  const lines = render(rows).split('\n');
+  const start = lines.indexOf('Services without usable endpoints: 52');
+  expect(lines.slice(start + 1, start + 3)).toEqual([
+    '  shop/web-0  no_ready_pod',
+    '    none is ready',
+  ]);
+  expect(lines).toContain('  and 2 more: -o json lists all');
+  expect(lines.findIndex((line) => line.startsWith('critical'))).toBeLessThan(start);
 });
 
 test('an assumed release is shown with its source', () => {
   const { input } = reportOf(conformState());
   const said = (
     releaseBy: AuditReport['input']['releaseBy'],
-    kubernetes: string | null = null,
+    releaseEvidence: string | null = null,
   ): string => {
-    const chosen = { ...input, release: '1.33', releaseBy, kubernetes };
+    const chosen = { ...input, release: '1.33', releaseBy, releaseEvidence };
     return table(reportOf(conformState(), { input: chosen })).at(-1) ?? '';
   };
-  expect(said('kubelets and labels')).toBe('Besides: judged as 1.33, by its kubelets and labels');
-  expect(said('newest')).toBe('Besides: judged as 1.33, the newest known');
-  expect(said('newest', 'v1.99.0')).toBe('Besides: judged as 1.33, the newest known');
-  expect(said('oldest', 'v1.20.0')).toBe('Besides: judged as 1.33, the oldest known');
+  const pin = 'pin with --kubernetes-version)';
+  expect(said('kubelets', 'kubelets 1.30 allow 1.30-1.33')).toBe(
+    `Notes: assumed 1.33 (kubelets 1.30 allow 1.30-1.33; ${pin}`,
+  );
+  expect(said('newest')).toBe(`Notes: assumed 1.33 (the newest known; ${pin}`);
+  expect(said('oldest')).toBe(`Notes: assumed 1.33 (the oldest known; ${pin}`);
   expect(said('version')).not.toContain('1.33');
   expect(said('option')).not.toContain('1.33');
 });
@@ -265,6 +328,19 @@ test('JUnit lists open findings before resolved ones', () => {
   const text = renderReport(report, 'junit', plain);
   expect(text.indexOf('<skipped')).toBeGreaterThan(0);
   expect(text.indexOf('(resolved at')).toBeGreaterThan(text.indexOf('<skipped'));
+});
+
+test('the JSON Schema describes every field and requires it', () => {
+  const report = reportOf(stateOf());
+  expect(schemaErrors(report)).toEqual([]);
+  const [finding] = report.findings;
+  for (const wrong of [
+    { ...report, extra: 1 },
+    { ...report, findings: [{ ...finding, differences: undefined }] },
+    { ...report, findings: [{ ...finding, severity: 'fatal' }] },
+  ]) {
+    expect(schemaErrors(wrong)).not.toEqual([]);
+  }
 });
 
 test('docs/report.md describes every field', () => {

@@ -9,15 +9,18 @@
 // reader must limit the silence. The windows are wider than usual: with those, a round trip of 1 ms
 // would limit large lists.
 
+import { subscribe } from 'node:diagnostics_channel';
 import { on } from 'node:events';
+import type { ClientHttp2Stream } from 'node:http2';
 import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
-import { setImmediate as turn, setTimeout } from 'node:timers/promises';
+import { setImmediate as turn, setTimeout as pause } from 'node:timers/promises';
 import type { TLSSocket } from 'node:tls';
 
 import { Agent, buildConnector, Client, type Dispatcher } from 'undici';
 
+import { GivenUp, tokenExpiry } from './failure.ts';
 import type { Account, Target } from './kubeconfig.ts';
 
 export interface ApiRequest {
@@ -31,6 +34,8 @@ export interface ApiRequest {
 export interface ApiAnswer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string | undefined>>;
+  /** When the rejected token expired, Unix seconds; absent if it did not, or that is unknown. */
+  readonly expiredAt?: number;
   /** Throws when the connection is lost before the body is complete. */
   readonly body: Body;
 }
@@ -40,13 +45,28 @@ export interface Body extends AsyncIterable<Uint8Array> {
   readonly hasMore?: (() => boolean) | undefined;
 }
 
+/** A header with several values is sent several times. */
+type RequestHeaders = Readonly<Record<string, string | readonly string[]>>;
+
 /** Sends one request; rejects when no answer comes. */
 export type Ask = (request: ApiRequest) => Promise<ApiAnswer>;
 
+interface ConnectionOptions {
+  /** Seconds until an answer must begin; Infinity: the reader has a limit. */
+  readonly answerWithin?: number;
+  /** Called once, before credentials are sent without TLS. */
+  readonly onPlainCredentials?: () => void;
+}
+
 /** The environment of reflectors; `now` is the clock, Unix seconds. */
-export function createConnection(account: Account, now: () => number) {
+export function createConnection(
+  account: Account,
+  now: () => number,
+  { answerWithin = Infinity, onPlainCredentials = () => undefined }: ConnectionOptions = {},
+) {
   let transport: ReturnType<typeof createTransport> | null = null;
   let current = '';
+  let hasWarned = false;
   const attempt = async (request: ApiRequest): Promise<ApiAnswer> => {
     const { server, tls, headers, openProxy } = await account.credentials();
     // What a connection is bound to. Tokens are not: they go with each request.
@@ -56,7 +76,20 @@ export function createConnection(account: Account, now: () => number) {
       transport = createTransport({ server, tls, proxy: await openProxy() });
       current = bound;
     }
-    return transport.send(request, { ...headers, 'user-agent': 'endpoint-auditor' });
+    if (!hasWarned && headers.Authorization !== undefined && server.startsWith('http:')) {
+      hasWarned = true;
+      onPlainCredentials();
+    }
+    const answer = await transport.send(request, { ...headers, 'user-agent': 'endpoint-auditor' });
+    const expiredAt = answer.status === 401 ? tokenExpiry(headers.Authorization?.toString()) : null;
+    return expiredAt === null || expiredAt > Date.now() / 1000 ? answer : { ...answer, expiredAt };
+  };
+  const askAgainIfRejected = async (request: ApiRequest): Promise<ApiAnswer> => {
+    const answer = await attempt(request);
+    if (answer.status !== 401) return answer;
+    await buffer(answer.body); // so that its connection can be used again
+    account.refresh();
+    return attempt(request);
   };
   return {
     now,
@@ -64,25 +97,52 @@ export function createConnection(account: Account, now: () => number) {
     random: () => Math.random(),
     async sleep(seconds: number, signal: AbortSignal): Promise<void> {
       const slept =
-        seconds === 0
-          ? turn(undefined, { signal })
-          : setTimeout(seconds * 1000, undefined, { signal });
+        seconds === 0 ? turn(undefined, { signal }) : pause(seconds * 1000, undefined, { signal });
       await slept.catch(() => undefined);
     },
-    async ask(request: ApiRequest): Promise<ApiAnswer> {
-      const answer = await attempt(request);
-      if (answer.status !== 401) return answer;
-      await buffer(answer.body); // so that its connection can be used again
-      account.refresh();
-      return attempt(request);
-    },
+    ask: (request: ApiRequest): Promise<ApiAnswer> =>
+      answerWithin === Infinity
+        ? askAgainIfRejected(request)
+        : limitAnswer(askAgainIfRejected, request, answerWithin),
     pings: () => transport?.pings() ?? false,
-    close: () => transport?.close(),
+    /** The exec plugin whose credentials are awaited; `null` if none is running. */
+    runningPlugin: () => account.runningPlugin(),
+    /** Ends all requests and exec plugins at once. */
+    close(): void {
+      account.close();
+      transport?.destroy();
+    },
   };
 }
 
+// Each frame is a chunk, and undici has no option for the size of frames.
+const largeFrames = new WeakSet();
+subscribe('http2.client.stream.created', (message) => {
+  const { session } = (message as { stream: ClientHttp2Stream }).stream;
+  if (session === undefined || largeFrames.has(session)) return;
+  largeFrames.add(session);
+  session.settings({ maxFrameSize: 65_536 });
+});
+
+/** Rejects with GivenUp, and ends the request, if its answer has not begun in time. */
+async function limitAnswer(ask: Ask, request: ApiRequest, seconds: number): Promise<ApiAnswer> {
+  const late = new AbortController();
+  const { promise, reject } = Promise.withResolvers<never>();
+  const timer = setTimeout(() => {
+    const error = new GivenUp('idle', seconds);
+    reject(error);
+    late.abort(error);
+  }, seconds * 1000);
+  try {
+    const signal = AbortSignal.any([request.signal, late.signal]);
+    return await Promise.race([ask({ ...request, signal }), promise]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
 /** Seconds between two pings, and for a connection to be made. */
-const usualPatience = { ping: 14, connect: 30 };
+const usualPatience = { ping: 14, connect: 10 };
 
 export function createTransport({ server, tls, proxy }: Target, patience = usualPatience) {
   let plain = proxy !== null || server.startsWith('http:');
@@ -90,7 +150,9 @@ export function createTransport({ server, tls, proxy }: Target, patience = usual
   const connector = { ...tls, timeout: patience.connect * 1000 } as buildConnector.BuildOptions;
   const dial = buildConnector({ ...connector, preferH2: true });
   const http1 = proxy ?? new Agent({ allowH2: false, connect: connector });
-  const http2 = new Client(server, {
+  const { origin, pathname } = new URL(server);
+  const prefix = pathname.replace(/\/$/, '');
+  const http2 = new Client(origin, {
     connect(to, callback) {
       dial(to, (error, socket) => {
         if (error !== null) {
@@ -111,8 +173,9 @@ export function createTransport({ server, tls, proxy }: Target, patience = usual
     pingInterval: patience.ping * 1000,
   });
   return {
-    send(request: ApiRequest, headers: Readonly<Record<string, string>>): Promise<ApiAnswer> {
-      const sendBy = (dispatcher: Dispatcher) => sendThrough(dispatcher, server, request, headers);
+    send(request: ApiRequest, headers: RequestHeaders): Promise<ApiAnswer> {
+      const prefixed = prefix === '' ? request : { ...request, path: prefix + request.path };
+      const sendBy = (dispatcher: Dispatcher) => sendThrough(dispatcher, origin, prefixed, headers);
       if (plain) return sendBy(http1);
       return sendBy(http2).catch((error: unknown) => {
         if (plain) return sendBy(http1); // this has just been found out
@@ -125,6 +188,11 @@ export function createTransport({ server, tls, proxy }: Target, patience = usual
     close(): void {
       void http1.close();
       void http2.close();
+    },
+    /** Ends all connections at once. */
+    destroy(): void {
+      void http1.destroy();
+      void http2.destroy();
     },
   };
 }
@@ -140,7 +208,7 @@ function closeWhenSilent(socket: Socket, ping: number): void {
     // What has arrived while the loop was busy is read first.
     setImmediate(() => {
       if (socket.bytesRead !== received) return;
-      socket.destroy(new Error('The server does not answer a ping'));
+      socket.destroy(new GivenUp('idle', 2 * ping));
     });
   }, ping * 1000);
   timer.unref();
@@ -150,33 +218,22 @@ function closeWhenSilent(socket: Socket, ping: number): void {
 async function sendThrough(
   dispatcher: Dispatcher,
   origin: string,
-  { path, query, accept, signal }: ApiRequest,
-  headers: Readonly<Record<string, string>>,
+  { accept, ...request }: ApiRequest,
+  headers: RequestHeaders,
 ): Promise<ApiAnswer> {
-  const answer = await dispatcher.request({
-    origin,
-    path,
-    query,
-    method: 'GET',
-    headers: { ...headers, accept },
-    signal,
-    // The reader has limits of its own.
-    headersTimeout: 0,
-    bodyTimeout: 0,
-  });
+  // The reader has limits of its own.
+  const asked = { ...request, origin, method: 'GET' as const, headersTimeout: 0, bodyTimeout: 0 };
+  const answer = await dispatcher.request({ ...asked, headers: { ...headers, accept } });
   const { 'content-type': type, 'retry-after': after } = answer.headers;
-  return {
-    status: answer.statusCode,
-    headers: { 'content-type': type?.toString(), 'retry-after': after?.toString() },
-    body: chunksOf(answer.body),
-  };
+  const shown = { 'content-type': type?.toString(), 'retry-after': after?.toString() };
+  return { status: answer.statusCode, headers: shown, body: chunksOf(answer.body) };
 }
 
 /** The chunks of a stream; its own iterator copies all waiting ones, which costs collections. */
 function chunksOf(stream: Readable): Body {
   let [arrived, taken] = [0, 0];
   stream.on('data', () => arrived++);
-  // The sender waits after 16 chunks, each of at most 16 KiB.
+  // The sender waits after 16 chunks, each of at most 64 KiB.
   const limits = { highWaterMark: 16, lowWaterMark: 8 };
   const chunks = on(stream, 'data', { ...limits, close: ['end'] }) as AsyncIterable<[Uint8Array]>;
   return {

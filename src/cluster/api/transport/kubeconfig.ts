@@ -1,19 +1,23 @@
 // Chooses the API server and the credentials as kubectl does, by KubeConfig of
 // @kubernetes/client-node. This file adds what KubeConfig lacks: the field tokenFile of a user, a
 // certificate authority for a context without a user, plain HTTP, a proxy from the environment, and
-// information for exec plugins. To read cached tokens early, it loads everything again.
+// exec plugins (exec-plugin.ts). To read cached tokens early, it loads everything again.
 
 import { existsSync, readFileSync } from 'node:fs';
 import type { RequestOptions } from 'node:https';
 import { delimiter, dirname, join, resolve } from 'node:path';
 import type { ConnectionOptions } from 'node:tls';
 
-import type { Cluster, User } from '@kubernetes/client-node';
-import { findHomeDir, HttpMethod, KubeConfig, RequestContext } from '@kubernetes/client-node';
+// Not the index of the package, which loads its clients of every API.
+import { findHomeDir, KubeConfig } from '@kubernetes/client-node/dist/config.js';
+import type { Cluster, User } from '@kubernetes/client-node/dist/config_types.js';
+import { HttpMethod, RequestContext } from '@kubernetes/client-node/dist/gen/http/http.js';
 import { type buildConnector, type Dispatcher, ProxyAgent } from 'undici';
 import { parse } from 'yaml';
 
 import { type Fields, isFields } from '../../decode/json-fields.ts';
+import { createExecPlugin } from './exec-plugin.ts';
+import { systemErrorText } from '../../decode/problem.ts';
 import { proxyFor } from './proxy.ts';
 
 export interface KubeconfigOptions {
@@ -21,6 +25,12 @@ export interface KubeconfigOptions {
   readonly kubeconfig: string | null;
   /** null: the current context. */
   readonly context: string | null;
+  /** The names of a cluster and a user of the kubeconfig in place of those of the context. */
+  readonly cluster?: string | undefined;
+  readonly user?: string | undefined;
+  /** The user, and its groups, to impersonate. */
+  readonly as?: string | undefined;
+  readonly asGroups?: readonly string[] | undefined;
 }
 
 const podToken = '/var/run/secrets/kubernetes.io/serviceaccount/token';
@@ -47,18 +57,43 @@ export type Account = ReturnType<typeof openAccount>;
 
 /** Throws an Error that says which file, context or field is wrong. */
 export function openAccount(options: KubeconfigOptions) {
-  let loaded = load(options);
+  const stop = new AbortController();
+  let loaded = load(options, stop.signal);
   return {
     server: loaded.cluster.server,
-    refresh: () => void (loaded = load(options)),
+    refresh: () => void (loaded = load(options, stop.signal)),
     /** Reads certificates and tokens that may have changed; rejects where one cannot be had. */
-    credentials: () => credentialsOf(loaded),
+    credentials: () => credentialsOf(loaded, impersonation(options)),
+    /** The exec plugin that is running; `null` if none is. */
+    runningPlugin: () => loaded.plugin?.running() ?? null,
+    /** Ends the exec plugins that run. */
+    close: () => stop.abort(),
   };
 }
 
-async function credentialsOf({ config, cluster, proxyUrl }: ReturnType<typeof load>) {
+/** As rest.ImpersonationConfig of k8s.io/client-go@v0.36.3 transport/round_trippers.go. */
+function impersonation({
+  as,
+  asGroups = [],
+}: KubeconfigOptions): Readonly<Record<string, string | readonly string[]>> {
+  return {
+    ...(as === undefined ? {} : { 'Impersonate-User': as }),
+    ...(asGroups.length === 0 ? {} : { 'Impersonate-Group': asGroups }),
+  };
+}
+
+async function credentialsOf(
+  { config, cluster, proxyUrl, plugin }: ReturnType<typeof load>,
+  impersonated: ReturnType<typeof impersonation>,
+) {
   const applied: RequestOptions & { headers: Record<string, string> } = { headers: {} };
   await config.applyToHTTPSOptions(applied);
+  if (plugin !== null) {
+    const { token, cert, key } = await plugin.credentials();
+    if (token !== null) applied.headers.Authorization = `Bearer ${token}`;
+    if (cert !== null) applied.cert = cert;
+    if (key !== null) applied.key = key;
+  }
   const { headers, auth, ca, cert, key, servername, rejectUnauthorized } = applied;
   if (typeof auth === 'string') {
     headers.Authorization = `Basic ${Buffer.from(auth).toString('base64')}`;
@@ -68,7 +103,7 @@ async function credentialsOf({ config, cluster, proxyUrl }: ReturnType<typeof lo
   const tls: Target['tls'] = { ca, cert, key, servername, rejectUnauthorized };
   return {
     server: cluster.server,
-    headers: Object.fromEntries(trimmed),
+    headers: { ...Object.fromEntries(trimmed), ...impersonated },
     tls,
     /** Resolves with null where no proxy is needed. */
     openProxy: async () => (proxyUrl === null ? null : proxyTo(proxyUrl, cluster, tls)),
@@ -102,7 +137,8 @@ function filesIn(environment: Readonly<Record<string, string | undefined>>): str
   return home === null ? [] : [join(home, '.kube', 'config')];
 }
 
-function load({ kubeconfig, context }: KubeconfigOptions) {
+function load(options: KubeconfigOptions, signal: AbortSignal) {
+  const { kubeconfig } = options;
   const config = new KubeConfig();
   const paths = kubeconfig === null ? filesIn(process.env) : [kubeconfig];
   if (kubeconfig === null && !isConfigured(process.env)) {
@@ -111,54 +147,73 @@ function load({ kubeconfig, context }: KubeconfigOptions) {
     throw new Error(`No cluster to connect to: no ${files}, and ${pod}`);
   }
   const where = paths.length === 0 ? podToken : paths.join(delimiter);
-  let chosen: Cluster;
+  let chosen: ReturnType<typeof choose>;
   try {
     if (kubeconfig === null) config.loadFromDefault();
     else config.loadFromFile(kubeconfig);
-    chosen = choose(config, context);
+    chosen = choose(config, options);
   } catch (error) {
+    const unread = systemErrorText(error);
+    if (unread !== null) throw new Error(unread, { cause: error });
     const message = error instanceof Error ? error.message : String(error);
     throw new Error(`${where}: ${message}`, { cause: error });
   }
-  const { proxyUrl: named = '', ...found } = chosen;
+  const { user } = chosen;
+  const { proxyUrl: named = '', ...found } = chosen.cluster;
   // Without a proxy, which KubeConfig would use otherwise.
   const cluster = found.server.startsWith('http:') ? { ...found, skipTLSVerify: true } : found;
   const proxyUrl = named === '' ? proxyFor(cluster.server, process.env) : named;
-  const user = config.getCurrentUser() ?? { name: 'anonymous' };
   const tokenFile = tokenFileOf(paths, user.name);
   const authProvider = { name: 'tokenFile', config: { tokenFile } };
+  const exec: unknown = user.exec;
+  const withoutPlugin = { ...user, exec: undefined };
+  const plugin =
+    tokenFile === null && isFields(exec)
+      ? createExecPlugin(exec, execInfo(exec, cluster, proxyUrl), dirname(paths[0] ?? ''), signal)
+      : null;
   config.loadFromClusterAndUser(
     cluster,
-    tokenFile === null ? informed(user, cluster, proxyUrl) : { ...user, authProvider },
+    tokenFile === null ? withoutPlugin : { ...withoutPlugin, authProvider },
   );
-  return { config, cluster, proxyUrl };
+  return { config, cluster, proxyUrl, plugin };
 }
 
-/** Makes a context the current one. Throws an Error that says what is wrong with it. */
-function choose(config: KubeConfig, context: string | null): Cluster {
-  const name = context ?? config.getCurrentContext();
-  const chosen = config.getContextObject(name);
-  if (chosen === null) {
+/**
+ * The cluster and the user of a context, or those that the options name in their place. Throws an
+ * Error that says what is wrong with them.
+ */
+function choose(config: KubeConfig, options: KubeconfigOptions): { cluster: Cluster; user: User } {
+  const name = options.context ?? config.getCurrentContext();
+  const context = config.getContextObject(name);
+  const isNamed = options.cluster !== undefined && options.user !== undefined;
+  if (context === null && !(isNamed && options.context === null)) {
     const known = config.getContexts().map((context) => context.name);
-    throw new Error(`No context ${quoted(name)}; there are ${known.join(', ') || 'none'}`);
+    if (known.length === 0) throw new Error('Is no kubeconfig: it has no contexts');
+    const problem = name === '' ? 'No current context' : `No context ${quoted(name)}`;
+    throw new Error(`${problem}; there are ${known.join(', ')} (see --context)`);
   }
-  config.setCurrentContext(name);
-  const cluster = config.getCurrentCluster();
+  const clusterName = options.cluster ?? context?.cluster ?? '';
+  const cluster = config.getCluster(clusterName);
   if (cluster === null) {
-    throw new Error(`No cluster ${quoted(chosen.cluster)}, which context ${quoted(name)} names`);
+    const by = options.cluster === undefined ? `, which context ${quoted(name)} names` : '';
+    throw new Error(`No cluster ${quoted(clusterName)}${by}`);
   }
+  const user = config.getUser(options.user ?? context?.user ?? '');
+  if (options.user !== undefined && user === null)
+    throw new Error(`No user ${quoted(options.user)}`);
   const { server } = cluster;
-  if (/^https?:\/\//.test(server) && URL.canParse(server)) return cluster;
-  const wrong = `server of cluster ${quoted(chosen.cluster)} is ${quoted(server)}`;
-  throw new Error(`${wrong}, expected a URL such as https://10.0.0.1:6443`);
+  if (!/^https?:\/\//.test(server) || !URL.canParse(server)) {
+    const wrong = `server of cluster ${quoted(clusterName)} is ${quoted(server)}`;
+    throw new Error(`${wrong}, expected a URL such as https://10.0.0.1:6443`);
+  }
+  return { cluster, user: user ?? { name: 'anonymous' } };
 }
 
 const quoted = (name: unknown): string => JSON.stringify(name ?? '');
 
-/** A user whose exec plugin gets its exec information, as k8s.io/client-go@v0.36.3 has it. */
-function informed(user: User, cluster: Cluster, proxyUrl: string | null): User {
-  if (!isFields(user.exec)) return user;
-  const { apiVersion, provideClusterInfo, env } = user.exec;
+/** The value of KUBERNETES_EXEC_INFO, as k8s.io/client-go@v0.36.3 writes it. */
+function execInfo(exec: Fields, cluster: Cluster, proxyUrl: string | null): string {
+  const { apiVersion, provideClusterInfo } = exec;
   const { caFile = '', caData } = cluster;
   const about = {
     server: cluster.server,
@@ -168,14 +223,11 @@ function informed(user: User, cluster: Cluster, proxyUrl: string | null): User {
       caData ?? (existsSync(caFile) ? readFileSync(caFile, 'base64') : undefined),
     'proxy-url': proxyUrl ?? undefined,
   };
-  const value = JSON.stringify({
+  return JSON.stringify({
     apiVersion: apiVersion ?? 'client.authentication.k8s.io/v1',
     kind: 'ExecCredential',
     spec: { interactive: false, ...(provideClusterInfo === true ? { cluster: about } : {}) },
   });
-  const given = Array.isArray(env) ? (env as unknown[]) : [];
-  const variables = [...given, { name: 'KUBERNETES_EXEC_INFO', value }];
-  return { ...user, exec: { ...user.exec, env: variables } };
 }
 
 /** The field tokenFile of a user, as an absolute path; a token beside it does not count. */

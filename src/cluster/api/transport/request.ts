@@ -2,6 +2,7 @@
 // Time in which the reader processes a chunk does not count as silence.
 
 import type { ApiAnswer, ApiRequest, Ask, Body } from './connection.ts';
+import { GivenUp } from './failure.ts';
 
 export interface Environment {
   /** Unix seconds. */
@@ -15,6 +16,8 @@ export interface Environment {
   readonly ask: Ask;
   /** Whether the connection itself finds out that the server has gone, within 45 s. */
   pings(): boolean;
+  /** The exec plugin whose credentials are awaited; `null` if none is running. */
+  runningPlugin?(): string | null;
 }
 
 export interface RequestLimits {
@@ -26,14 +29,6 @@ export interface RequestLimits {
 
 /** Until an answer must begin, and between two bytes where silence is limited. */
 const silenceSeconds = 45;
-
-export class GivenUp extends Error {
-  readonly reason: 'idle' | 'silent' | 'timeout';
-  constructor(reason: GivenUp['reason']) {
-    super(reason === 'timeout' ? 'No end within its time' : 'No byte arrived for too long');
-    this.reason = reason;
-  }
-}
 
 /** The reason of an abort; it costs less than the DOMException of none. */
 const ended = new Error('The request was ended');
@@ -59,8 +54,11 @@ export async function exchange<T>(
       const quiet = heard + allowed - now;
       const left = busy ? 1 : Math.min(quiet, began + total - now);
       const quietly = answered && silence !== undefined ? 'silent' : 'idle';
-      if (left <= 0) controller.abort(new GivenUp(quiet <= 0 ? quietly : 'timeout'));
-      else await environment.sleep(Math.min(left, silenceSeconds), controller.signal);
+      if (left <= 0) {
+        controller.abort(
+          quiet <= 0 ? new GivenUp(quietly, allowed) : new GivenUp('timeout', total),
+        );
+      } else await environment.sleep(Math.min(left, silenceSeconds), controller.signal);
     }
   };
   const listen = async function* (body: Body): AsyncGenerator<Uint8Array> {

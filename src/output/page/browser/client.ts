@@ -5,8 +5,6 @@
 // After an event the script loads the page again and replaces the changed parts. Focus, scroll
 // position, open parts and typed text stay. So there is only one way to render a page.
 
-import type UPlot from 'uplot';
-
 type PageState = ReturnType<typeof createState>;
 
 export function createState() {
@@ -17,13 +15,8 @@ export function createState() {
     /** Whether the page changed during a request. */
     isBehind: false,
     updatedAt: Date.now(),
-    /** The charts with the data that they show. */
-    charts: new Map<HTMLElement, { plot: uPlot; drawn: string }>(),
   };
 }
-
-/** The script of charts defines it. */
-declare const uPlot: typeof UPlot;
 
 export function showConnection(state: string, word: string): void {
   const live = document.getElementById('live');
@@ -42,31 +35,40 @@ export function shownMoment(): string {
   return document.getElementById('moment')?.textContent ?? '';
 }
 
+/** Whether the page does not depend on the state of the cluster. */
+export function isStatic(): boolean {
+  return document.body.dataset.static !== undefined;
+}
+
 export function connect(state: PageState): void {
   const source = new EventSource('/api/v1/events');
   source.addEventListener('beat', (event) => {
     // The server sends it once a second.
-    type Beat = Record<'revision' | 'moment', string> & { moving: boolean };
+    type Beat = Record<'revision' | 'moment', string> & {
+      moving: boolean | null;
+      isLost: boolean;
+    };
     const beat = JSON.parse(String(event.data)) as Beat;
     state.updatedAt = Date.now();
     showLoss('');
-    if (beat.moving) showConnection('live', 'live');
-    else showConnection('still', 'the input stands still at');
+    if (beat.isLost) showConnection('lost', 'no API server, state of');
+    else if (beat.moving === true) showConnection('live', 'live');
+    else showConnection('still', beat.moving === false ? 'input ended at' : 'as of');
     const moment = document.getElementById('moment');
     if (moment !== null) moment.textContent = beat.moment;
-    if (beat.revision !== state.revision) void refresh(state, false);
+    if (beat.revision !== state.revision && !isStatic()) void refresh(state, false);
   });
   source.addEventListener('error', () => {
     showConnection('lost', 'not connected');
-    showLoss(`The connection is lost. This is what stood at ${shownMoment()}; trying again …`);
+    showLoss(`Cannot reach endpoint-auditor. Last update: ${shownMoment()}. Trying again …`);
   });
   setInterval(() => {
     if (Date.now() - state.updatedAt < 8000 || source.readyState !== EventSource.OPEN) return;
     showConnection('lost', 'no news');
-    showLoss(`Nothing was heard for a while. This is what stood at ${shownMoment()}.`);
+    showLoss(`No update has arrived for 8 seconds. Last update: ${shownMoment()}.`);
   }, 2000);
   document.addEventListener('visibilitychange', () => {
-    if (!document.hidden) void refresh(state, false);
+    if (!document.hidden && !isStatic()) void refresh(state, false);
   });
 }
 
@@ -81,14 +83,17 @@ export async function refresh(state: PageState, isAsked: boolean): Promise<void>
     const response = await fetch(location.href);
     const text = await response.text();
     const next = new DOMParser().parseFromString(text, 'text/html');
+    const focused = document.activeElement;
     for (const part of ['header nav', 'footer', 'main']) {
       const [shown, loaded] = [document.querySelector(part), next.querySelector(part)];
       if (shown === null || loaded === null) throw new Error('no page');
       morph(shown, loaded);
     }
+    // An element that moves within the page loses the focus.
+    if (focused instanceof HTMLElement && focused.isConnected)
+      focused.focus({ preventScroll: true });
     document.title = next.title;
     state.revision = next.body.dataset.revision ?? '';
-    drawAll(state);
   } catch {
     showConnection('lost', 'not connected');
   }
@@ -168,12 +173,14 @@ export function handleFilters(state: PageState): void {
   for (const type of ['input', 'submit']) document.addEventListener(type, later);
 }
 
-/** `/` moves to the search of the page, arrows move through a list that has the focus. */
+/** `/` moves to the filter or the search, arrows move through a list that has the focus. */
 export function handleKeys(): void {
   document.addEventListener('keydown', (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const target = event.target as HTMLElement;
-    const search = document.querySelector<HTMLInputElement>('input[type=search]');
+    const search =
+      document.querySelector<HTMLInputElement>('main input[type=search]') ??
+      document.querySelector<HTMLInputElement>('input[type=search]');
     const isTyping = /^(?:INPUT|SELECT|TEXTAREA)$/.test(target.tagName);
     if (event.key === '/' && !isTyping && search !== null) {
       event.preventDefault();
@@ -193,106 +200,50 @@ export function handleKeys(): void {
   });
 }
 
-/** Removes the charts that are no longer on the page, or all of them. */
-export function removeCharts(charts: PageState['charts'], all: boolean): void {
-  for (const [figure, { plot }] of charts) {
-    if (figure.isConnected && !all) continue;
-    plot.destroy();
-    charts.delete(figure);
-  }
-}
-
-export function drawAll({ charts }: PageState): void {
-  removeCharts(charts, false);
-  for (const figure of document.querySelectorAll<HTMLElement>('[data-chart]')) {
-    const drawn = figure.dataset.chart ?? '{}';
-    const known = charts.get(figure);
-    const target = figure.querySelector<HTMLElement>('.plot');
-    if (known?.drawn === drawn || target === null) continue;
-    interface Drawing {
-      at: number[];
-      lines: { name: string; values: (number | null)[] }[];
-    }
-    const { at, lines } = JSON.parse(drawn) as Drawing;
-    const data: uPlot.AlignedData = [at, ...lines.map(({ values }) => values)];
-    known?.plot.setData(data);
-    const names = lines.map(({ name }) => name);
-    const plot = known?.plot ?? new uPlot(chartOptions(target, names), data, target);
-    charts.set(figure, { plot, drawn });
-  }
-}
-
-/** Formats seconds for an axis of powers of ten. */
-export function secondsText(value: number | null): string {
-  if (value === null) return '–';
-  if (value < 0.9995) return `${Number((value * 1000).toPrecision(2))} ms`;
-  return value < 100
-    ? `${Number(value.toPrecision(2))} s`
-    : `${Number((value / 60).toFixed(1))} min`;
-}
-
-export function chartOptions(target: Element, names: readonly string[]): uPlot.Options {
-  const style = getComputedStyle(target);
-  const colour = (name: string): string => style.getPropertyValue(name).trim();
-  const [stroke, lines] = [colour('--dim'), { stroke: colour('--grid'), width: 1 }];
-  const axis = { stroke, grid: lines, ticks: lines };
-  const dashes = [[], [6, 4], [2, 3]];
-  return {
-    width: target.clientWidth,
-    height: 220,
-    tzDate: (at) => uPlot.tzDate(new Date(at * 1000), 'Etc/UTC'),
-    cursor: { points: { size: 8 }, drag: { x: false, y: false } },
-    scales: {
-      // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment -- logarithmic
-      y: { distr: 3, range: (_, low, high) => [Math.min(0.01, low), Math.max(1, high * 2)] },
-    },
-    axes: [
-      { ...axis, values: '{HH}:{mm}:{ss}', space: 70 },
-      {
-        ...axis,
-        size: 64,
-        values: (_, ticks: (number | null)[]) =>
-          ticks.map((tick) => (tick === null ? '' : secondsText(tick))),
-      },
-    ],
-    series: [
-      { label: 'UTC', value: '{HH}:{mm}:{ss}' },
-      ...names.map((label, index) => ({
-        label,
-        stroke: colour(`--line-${index + 1}`),
-        dash: dashes[index] ?? [],
-        width: 2,
-        points: { show: true, size: 5 },
-        spanGaps: false,
-        value: (_: uPlot, value: number | null) => secondsText(value),
-      })),
-    ],
+/** The texts of a finding for a ticket or a chat, one per line, with its address. */
+export function findingText(finding: Element): string {
+  const textOf = (part: Element): string => {
+    const copy = part.cloneNode(true) as Element;
+    for (const button of copy.querySelectorAll('button')) button.remove();
+    for (const row of copy.querySelectorAll('li, dt, dd')) row.append(' ');
+    return copy.textContent.replace(/\s+/g, ' ').trim();
   };
+  const lines = [...finding.querySelectorAll('[data-line]')].map(textOf);
+  const link = finding.querySelector<HTMLAnchorElement>('a.name')?.href ?? '';
+  return [...lines.filter((line) => line !== ''), link].join('\n');
 }
 
-/** Adapts charts to the width and the colours of the page. */
-export function followShape(state: PageState): void {
-  let timer = 0;
-  addEventListener('resize', () => {
-    clearTimeout(timer);
-    timer = window.setTimeout(() => {
-      for (const [figure, { plot }] of state.charts) {
-        const target = figure.querySelector('.plot');
-        if (target !== null) plot.setSize({ width: target.clientWidth, height: 220 });
-      }
-    }, 100);
-  });
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
-    removeCharts(state.charts, true);
-    drawAll(state);
+/** Buttons copy the command beside them, or a finding as text. */
+export function handleCopies(): void {
+  document.documentElement.classList.add('can-copy');
+  document.addEventListener('click', (event) => {
+    const button = (event.target as Element | null)?.closest<HTMLElement>('button.copy');
+    const source = button?.closest('.command, .finding');
+    if (button === null || button === undefined || !source) return;
+    const command = source.querySelector('code');
+    const isCommand = source.classList.contains('command');
+    const text = isCommand ? command?.textContent : findingText(source);
+    const show = (word: string): void => {
+      button.textContent = word;
+      setTimeout(() => (button.textContent = 'Copy'), 2000);
+    };
+    // Without HTTPS a browser has no clipboard.
+    if (window.isSecureContext) {
+      void navigator.clipboard.writeText(text ?? '').then(
+        () => show('Copied'),
+        () => show('Not copied'),
+      );
+    } else {
+      getSelection()?.selectAllChildren(isCommand && command ? command : source);
+      show('Selected');
+    }
   });
 }
 
 export function start(): void {
   const state = createState();
+  handleCopies();
   handleKeys();
   handleFilters(state);
-  drawAll(state);
-  followShape(state);
   connect(state);
 }

@@ -115,9 +115,26 @@ describe('credentials', () => {
   });
 });
 
+test('another cluster and user, and an impersonated user with groups', async () => {
+  const config = JSON.parse(configWith({})) as Record<string, object[]>;
+  config.clusters?.push({ name: 'other', cluster: { server: 'https://10.0.0.2:6443' } });
+  config.users?.push({ name: 'other', user: { token: 'abc' } });
+  const path = write('config', JSON.stringify(config));
+  const openWith = (more: object) => openAccount({ kubeconfig: path, context: null, ...more });
+  const account = openWith({ cluster: 'other', user: 'other', as: 'eve', asGroups: ['a', 'b'] });
+  expect(account.server).toBe('https://10.0.0.2:6443');
+  expect((await account.credentials()).headers).toEqual({
+    Authorization: 'Bearer abc',
+    'Impersonate-User': 'eve',
+    'Impersonate-Group': ['a', 'b'],
+  });
+  expect(() => openWith({ cluster: 'no' })).toThrow(`${path}: No cluster "no"`);
+  expect(() => openWith({ user: 'no' })).toThrow(`${path}: No user "no"`);
+});
+
 describe('what is wrong is named', () => {
   test.each([
-    ['another', 'No context "another"; there are one, two'],
+    ['another', 'No context "another"; there are one, two (see --context)'],
     ['two', 'No cluster "none", which context "two" names'],
   ])('context %s', (context, message) => {
     const path = join(folder, 'config');
@@ -131,9 +148,11 @@ describe('what is wrong is named', () => {
 
   test('no file, no YAML', () => {
     const path = join(folder, 'nowhere');
-    expect(() => openAccount({ kubeconfig: path, context: null })).toThrow(/nowhere: ENOENT/);
+    expect(() => openAccount({ kubeconfig: path, context: null })).toThrow(
+      /nowhere: Cannot read: no such file or directory$/,
+    );
     expect(() => open('{')).toThrow(/config: /);
-    expect(() => open('clusters: []')).toThrow(/No context ""; there are none/);
+    expect(() => open('clusters: []')).toThrow(/Is no kubeconfig: it has no contexts/);
   });
 });
 

@@ -43,17 +43,17 @@ describe('an exchange is given up', () => {
     const sent = exchange(environment, asked, limits, new AbortController().signal, () => null);
     const ended = sent.catch((error: unknown) => [clock.now() - began, String(error)]);
     await clock.runUntil(began + 100);
-    expect(await ended).toEqual([45, 'Error: No byte arrived for too long']);
+    expect(await ended).toEqual([45, 'Error: no answer within 45 s']);
   });
 
   test.each([
-    ['when nothing is heard', { total: 1000 }, 10, 55, 'No byte arrived for too long'],
+    ['when nothing is heard', { total: 1000 }, 10, 55, 'no answer within 45 s'],
     [
       'when it lasts too long',
       { silence: () => Infinity, total: 35 },
       10,
       35,
-      'No end within its time',
+      'no complete answer within 35 s',
     ],
   ])('%s', async (_name, limits, step, after, message) => {
     const { clock, environment, stream } = streaming();

@@ -1,4 +1,7 @@
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
+import { createSecureServer } from 'node:http2';
+import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 import { afterEach, describe, expect, test, vi } from 'vitest';
@@ -182,7 +185,29 @@ test('a peer that has gone is noticed, a quiet one is not cut', async () => {
   expect(ended).toBe(false);
   between.freeze();
   for (let times = 0; times < 3; times++) await pass();
-  expect(await ending).toContain('does not answer a ping');
+  expect(await ending).toContain('no answer within 200 s');
+});
+
+test('an HTTP/2 server may send frames of 64 KiB, on each connection', async () => {
+  const identity = {
+    key: readFileSync(keyPath('server', 'key')),
+    cert: readFileSync(keyPath('server', 'crt')),
+  };
+  const server = createSecureServer(identity, (_, response) => response.end('.'));
+  closing.push(() => void server.close());
+  const sizes: unknown[] = [];
+  server.on('session', (session) => {
+    session.on('remoteSettings', ({ maxFrameSize }) => sizes.push(maxFrameSize));
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  const { port } = server.address() as AddressInfo;
+  for (let connections = 1; connections <= 2; connections++) {
+    const transport = transportTo(port);
+    for (let requests = 0; requests < 3; requests++) {
+      expect(await textOf(await transport.send(request(), {}))).toBe('.');
+    }
+    await expect.poll(() => sizes.filter((size) => size === 65_536)).toHaveLength(connections);
+  }
 });
 
 test('a server that is not the expected one is refused', async () => {

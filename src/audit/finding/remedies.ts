@@ -1,0 +1,76 @@
+// The remedy of a finding: what to do, and shell commands with the names of its objects. No command
+// deletes a pod of a workload or a Service.
+
+import { catalogue, type Finding } from './catalogue.ts';
+import { causes } from './causes.ts';
+import type { RemedySteps } from './remedy-steps.ts';
+
+export interface Remedy {
+  readonly text: string;
+  /** Shell commands in their order; empty if there is none, or a name is not valid. */
+  readonly commands: readonly string[];
+  /** What to do on a managed control plane or distribution; `null` if the same. */
+  readonly managed: string | null;
+}
+
+type RemediedFinding = Pick<
+  Finding,
+  'code' | 'cause' | 'namespace' | 'service' | 'node' | 'differences'
+>;
+
+/** Commands for at most this many slices, pods or addresses. */
+const mostObjects = 5;
+
+/** Names and addresses that the API server accepts. A shell reads them as one plain word. */
+const safeName = /^[a-z0-9](?:[a-z0-9.:-]*[a-z0-9])?$/i;
+
+const stepsOf = ({ code, cause }: RemediedFinding): RemedySteps => {
+  const isMirrored = catalogue[code].output === 'mirrored';
+  // A label of the Service does not make the mirroring controller sync.
+  if (cause === null || (isMirrored && cause === 'hand-edited')) return catalogue[code];
+  return causes[cause];
+};
+
+/** The values of a placeholder; empty if the finding has none. */
+function valuesOf(name: string, finding: RemediedFinding): readonly string[] {
+  const { namespace, service, node, differences } = finding;
+  const distinct = (values: readonly string[]): string[] =>
+    [...new Set(values)].slice(0, mostObjects);
+  switch (name) {
+    case 'namespace':
+      return [namespace];
+    case 'service':
+      return [service];
+    case 'node':
+      return node === null ? [] : [node];
+    case 'slice': {
+      const prefix = `EndpointSlice ${namespace}/`;
+      const objects = differences.map(({ object }) => object);
+      const slices = objects.filter((object) => object.startsWith(prefix));
+      return distinct(slices.map((object) => object.slice(prefix.length)));
+    }
+    case 'pod': {
+      const pods = differences.flatMap(({ pod }) => pod ?? []);
+      return distinct(pods.map((pod) => pod.slice(pod.indexOf('/') + 1)));
+    }
+    case 'address':
+      return distinct(differences.flatMap(({ address }) => address ?? []));
+    default:
+      return [];
+  }
+}
+
+/** The commands of a template, one for each value of its placeholders; none if one is not valid. */
+function fillIn(template: string, finding: RemediedFinding): string[] {
+  const [placeholder, name = ''] = /\{(\w+)\}/.exec(template) ?? [];
+  if (placeholder === undefined) return [template];
+  return valuesOf(name, finding)
+    .filter((value) => safeName.test(value))
+    .flatMap((value) => fillIn(template.replaceAll(placeholder, value), finding));
+}
+
+/** The remedy of the cause, or of the code if no cause is known. */
+export function remedyOf(finding: RemediedFinding): Remedy {
+  const { remedy, commands, managed } = stepsOf(finding);
+  return { text: remedy, commands: commands.flatMap((it) => fillIn(it, finding)), managed };
+}

@@ -1,0 +1,233 @@
+// The JSON routes of the web server: findings, Services, nodes, lag and explanations.
+
+import { pipeline } from 'node:stream/promises';
+
+import type { Express, Request, Response } from 'express';
+
+import { catalogue, type Finding, severities } from '../../audit/finding/catalogue.ts';
+import { verdicts } from '../../audit/finding/verdicts.ts';
+import { unservedReasons } from '../../audit/service/unserved.ts';
+import { verdictOutputs } from '../../audit/service/verdict.ts';
+import type { AuditorQueries } from '../../auditor/queries.ts';
+
+const sendError = (response: Response, status: number, error: string): Response =>
+  response.status(status).json({ format: 1, error });
+
+const messageOf = (error: unknown): string =>
+  error instanceof Error ? error.message : String(error);
+
+/** What `read` returns; null if it throws, and then its message was sent as an error (400). */
+function readOrRefuse<T>(response: Response, read: () => T): T | null {
+  try {
+    return read();
+  } catch (error) {
+    sendError(response, 400, messageOf(error));
+    return null;
+  }
+}
+
+/** The texts of a parameter, which may occur repeatedly. */
+const textsOf = (value: unknown): string[] =>
+  [value].flat().filter((text) => typeof text === 'string');
+
+/** The parameters that select findings and Services, with their values; null: any text. */
+const findingFilters = {
+  namespace: null,
+  service: null,
+  code: Object.keys(catalogue),
+  severity: severities,
+  output: [...verdictOutputs, 'input'],
+} as const;
+
+const serviceFilters = {
+  namespace: null,
+  verdict: verdicts,
+  severity: severities,
+  withoutEndpoints: unservedReasons,
+} as const;
+
+const unservedFilters = { namespace: null, reason: unservedReasons } as const;
+
+/** Whether an item has the wanted values. Throws for an unknown parameter or value. */
+function readFilter<Name extends string>(
+  query: Request['query'],
+  filters: Readonly<Record<Name, readonly string[] | null>>,
+  others: readonly string[] = [],
+): (item: Readonly<Record<Name, string | null>>) => boolean {
+  const names = Object.keys(filters) as Name[];
+  const known: readonly string[] = [...names, ...others];
+  const odd = Object.keys(query).find((name) => !known.includes(name));
+  if (odd !== undefined) {
+    throw new Error(`Unknown parameter: ${JSON.stringify(odd)}; known are ${known.join(', ')}`);
+  }
+  const wanted = names.flatMap((name) => {
+    if (query[name] === undefined) return [];
+    const values = textsOf(query[name]);
+    if (values.length === 0) throw new Error(`Expected text: ${name}`);
+    const all = filters[name];
+    const strange = values.find((value) => all?.includes(value) === false);
+    if (strange !== undefined && all !== null) {
+      throw new Error(`Unknown ${name}: ${JSON.stringify(strange)}; known are ${all.join(', ')}`);
+    }
+    return [{ name, values: new Set<string | null>(values) }];
+  });
+  return (item) => wanted.every(({ name, values }) => values.has(item[name]));
+}
+
+/** Parses Unix seconds or RFC 3339; null for anything else. */
+function parseMoment(text: unknown): number | null {
+  if (typeof text !== 'string') return null;
+  if (/^\d{1,11}(?:\.\d+)?$/.test(text)) return Number(text);
+  const moment = /^\d{4}-\d\d-\d\dT/.test(text) ? Date.parse(text) / 1000 : Number.NaN;
+  return Number.isNaN(moment) ? null : moment;
+}
+
+/** The filter of a query; `since` compares the last opening or resolution. Throws for people. */
+function readFindingFilter(query: Request['query']): (finding: Finding) => boolean {
+  const isWanted = readFilter(query, findingFilters, ['since']);
+  const from = query.since === undefined ? -Infinity : parseMoment(query.since);
+  if (from === null) throw new Error('Expected Unix seconds or RFC 3339: since');
+  return (finding) => (finding.resolvedAt ?? finding.openedAt) >= from && isWanted(finding);
+}
+
+/** Milliseconds of a scrape between two pauses for other work. */
+const sliceMs = 4;
+
+/** Returns a function that lets other work run, at most once per slice. */
+export function createPause(): () => Promise<void> {
+  let ends = performance.now() + sliceMs;
+  return async () => {
+    if (performance.now() < ends) return;
+    await new Promise((resolve) => setImmediate(resolve));
+    ends = performance.now() + sliceMs;
+  };
+}
+
+/** Sends text as fast as the client reads it, with pauses; a disconnect ends it without error. */
+export async function sendPieces(
+  response: Response,
+  pieces: Iterable<string> | AsyncIterable<string>,
+  pause: () => Promise<void>,
+): Promise<void> {
+  async function* paced(): AsyncGenerator<string, void> {
+    for await (const piece of pieces) {
+      yield piece;
+      await pause();
+    }
+  }
+  await pipeline(paced, response).catch((error: unknown) => {
+    if ((error as NodeJS.ErrnoException).code !== 'ERR_STREAM_PREMATURE_CLOSE') throw error;
+  });
+}
+
+/** `?subject=pod/web-1&subject=service/web&namespace=shop`. */
+function sendExplanation({ query }: Request, response: Response, answers: AuditorQueries): void {
+  const [namespace = null] = textsOf(query.namespace);
+  try {
+    const document = answers.explain(textsOf(query.subject), namespace);
+    if (document !== null) response.status(document.found ? 200 : 404).json(document);
+    else sendError(response, 503, answers.notReady() ?? 'Not ready');
+  } catch (error) {
+    sendError(response, 400, messageOf(error));
+  }
+}
+
+const itemsInPiece = 256;
+
+/** Renders `,"name":[…]`, a member of a JSON object, in pieces. */
+function* renderMember(name: string, items: readonly unknown[]): Generator<string, void> {
+  yield `,${JSON.stringify(name)}:[`;
+  for (let at = 0; at < items.length; at += itemsInPiece) {
+    const text = JSON.stringify(items.slice(at, at + itemsInPiece));
+    yield `${at === 0 ? '' : ','}${text.slice(1, -1)}`;
+  }
+  yield ']';
+}
+
+/** Sends a JSON object with long lists, in pieces. */
+async function sendLists(
+  response: Response,
+  fields: object,
+  lists: Readonly<Record<string, readonly unknown[]>>,
+): Promise<void> {
+  function* pieces(): Generator<string, void> {
+    yield JSON.stringify({ format: 1, ...fields }).slice(0, -1);
+    for (const [name, items] of Object.entries(lists)) yield* renderMember(name, items);
+    yield '}';
+  }
+  response.type('json');
+  await sendPieces(response, pieces(), createPause());
+}
+
+/** Sends open and resolved findings, worst first; there may be 10,000 of each. */
+async function sendFindings(
+  { query }: Request,
+  response: Response,
+  answers: AuditorQueries,
+): Promise<void> {
+  const isWanted = readOrRefuse(response, () => readFindingFilter(query));
+  if (isWanted === null) return;
+  const { metrics, resolved, forgotten } = answers.status();
+  const { summary, now } = metrics;
+  const standing = summary.findings.filter(isWanted);
+  const lists = { standing, resolved: resolved.filter(isWanted) };
+  await sendLists(response, { now, forgotten }, lists);
+}
+
+/** Sends every Service, those with the worst findings first. */
+async function sendServices(
+  { query }: Request,
+  response: Response,
+  answers: AuditorQueries,
+): Promise<void> {
+  const isWanted = readOrRefuse(response, () => readFilter(query, serviceFilters));
+  if (isWanted === null) return;
+  const services = answers.services().map(({ namespace, name, share, health, conditions }) => {
+    const { ready } = conditions;
+    return { namespace, name, ...health, readyEndpoints: ready, withoutEndpoints: share.unserved };
+  });
+  await sendLists(response, { now: answers.beat().now }, { services: services.filter(isWanted) });
+}
+
+/** Sends the Services that cannot receive traffic, each with its reason. */
+function sendUnserved({ query }: Request, response: Response, answers: AuditorQueries): void {
+  const isWanted = readOrRefuse(response, () => readFilter(query, unservedFilters));
+  if (isWanted === null) return;
+  const services = answers.unserved().filter(isWanted);
+  response.json({ format: 1, now: answers.beat().now, services });
+}
+
+/** What `/api` answers: each path with the meaning of its answer. */
+const apiPaths = {
+  '/api/v1/findings': 'Open and resolved findings',
+  '/api/v1/services': 'Every Service with its verdict, worst severity and number of findings',
+  '/api/v1/services/{namespace}/{name}': 'Everything that is known about one Service',
+  '/api/v1/services-without-endpoints': 'Services that cannot receive traffic, with the reason',
+  '/api/v1/nodes': 'Nodes with the verdicts about their Service ports',
+  '/api/v1/lag': 'Lag measurements',
+  '/api/v1/explain': 'The answer of the explain command; subject=service/web&namespace=shop',
+  '/api/v1/events': 'Server-sent events: the clock and the revision of the state',
+};
+
+/** Adds the routes below /api, which are read only. */
+export function addApi(app: Express, answers: AuditorQueries): void {
+  app.get('/api/v1/findings', (request, response) => sendFindings(request, response, answers));
+  app.get(['/api', '/api/v1'], (_request, response) =>
+    response.json({ format: 1, paths: apiPaths }),
+  );
+  app.get('/api/v1/services', (request, response) => sendServices(request, response, answers));
+  app.get('/api/v1/services-without-endpoints', (request, response) => {
+    sendUnserved(request, response, answers);
+  });
+  app.get('/api/v1/lag', (_request, response) => response.json(answers.lag()));
+  app.get('/api/v1/nodes', (_request, response) =>
+    response.json({ format: 1, nodes: answers.nodes() }),
+  );
+  app.get('/api/v1/services/:namespace/:name', (request, response) => {
+    const { namespace, name } = request.params;
+    const found = answers.service(namespace, name);
+    if (found !== null) response.json(found);
+    else sendError(response, 404, 'No such Service');
+  });
+  app.get('/api/v1/explain', (request, response) => sendExplanation(request, response, answers));
+}

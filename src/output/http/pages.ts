@@ -1,0 +1,121 @@
+// The routes of the pages and of their assets. An invalid parameter counts as absent.
+
+import { extname, join } from 'node:path';
+
+import type { Express, Request, Response } from 'express';
+import express from 'express';
+
+import type { AuditorQueries, PageStatus } from '../../auditor/queries.ts';
+import { recordOf } from '../../model/collections.ts';
+import { renderNode, renderService } from '../page/details.ts';
+import { documentFolder, renderDocument } from '../page/documents.ts';
+import { assets, renderFrame } from '../page/frame.ts';
+import { findingFields, nodeFields, renderFindings, renderNodes } from '../page/lists.ts';
+import { renderOverview } from '../page/overview.ts';
+import { markup } from '../page/parts.ts';
+import {
+  renderServices,
+  renderUnservedPage,
+  serviceFields,
+  unservedFields,
+} from '../page/service-list.ts';
+import { matchPath, onlyMatch, renderPod, renderSearch } from '../page/search.ts';
+
+type PageQueries = Pick<
+  AuditorQueries,
+  'status' | 'services' | 'unserved' | 'servicePage' | 'nodePage' | 'podPage' | 'search'
+>;
+
+function readText(request: Request, name: string): string {
+  const value = request.query[name];
+  // No name has more than 300 characters.
+  return typeof value === 'string' ? value.slice(0, 300) : '';
+}
+
+function readCount(request: Request, name: string, minimum: number): number {
+  const value = Number(readText(request, name));
+  return Number.isSafeInteger(value) && value >= minimum ? value : minimum;
+}
+
+const readQuery = <Name extends string>(request: Request, names: readonly Name[]) => ({
+  ...recordOf(names, (name) => readText(request, name)),
+  page: readCount(request, 'page', 1),
+});
+
+function sendMissing(response: Response, status: PageStatus, what: string): void {
+  const main = markup`
+<h1>Not found</h1><p class="lead">${what}</p>
+<p><a href="/services">All Services</a> · <a href="/nodes">all nodes</a> ·
+ <a href="/">overview</a></p>`;
+  const page = renderFrame(status, '/', 'Not found', main);
+  response.status(404).type('html').send(page);
+}
+
+export function addPages(app: Express, answers: PageQueries): void {
+  for (const [path, text] of assets) {
+    app.get(path, (_request, response) => {
+      response.set('Cache-Control', 'public, max-age=31536000, immutable');
+      response.type(extname(path)).send(text);
+    });
+  }
+  app.get('/', (_request, response) =>
+    response.type('html').send(renderOverview(answers.status(), answers.unserved())),
+  );
+  app.get('/findings', (request, response) => {
+    const query = readQuery(request, findingFields);
+    response.type('html').send(renderFindings(answers.status(), query));
+  });
+  app.get('/services', (request, response) => {
+    const query = readQuery(request, serviceFields);
+    response.type('html').send(renderServices(answers.status(), answers.services(), query));
+  });
+  app.get('/unserved', (request, response) => {
+    const query = readQuery(request, unservedFields);
+    const page = renderUnservedPage(answers.status(), answers.unserved(), query);
+    response.type('html').send(page);
+  });
+  app.get('/services/:namespace/:name', (request, response) => {
+    const { namespace, name } = request.params;
+    const view = answers.servicePage(namespace, name, readCount(request, 'from', 0));
+    const status = answers.status();
+    if (view !== null) response.type('html').send(renderService(status, view));
+    else sendMissing(response, status, `There is no Service ${namespace}/${name}.`);
+  });
+  app.get('/nodes', (request, response) =>
+    response.type('html').send(renderNodes(answers.status(), readQuery(request, nodeFields))),
+  );
+  app.get('/nodes/:name', (request, response) => {
+    const { name } = request.params;
+    const view = answers.nodePage(name, readText(request, 'port') || null);
+    const status = answers.status();
+    if (view !== null) response.type('html').send(renderNode(status, view));
+    else sendMissing(response, status, `There is no Node ${name}, and no rules of one are known.`);
+  });
+  app.get('/pods/:namespace/:name', (request, response) => {
+    const { namespace, name } = request.params;
+    const view = answers.podPage(namespace, name);
+    const status = answers.status();
+    if (view !== null) response.type('html').send(renderPod(status, view));
+    else sendMissing(response, status, `There is no pod ${namespace}/${name}.`);
+  });
+  app.get('/search', (request, response) => {
+    const result = answers.search(readText(request, 'q'));
+    const only = onlyMatch(result);
+    if (only !== null) response.redirect(matchPath(only));
+    else response.type('html').send(renderSearch(answers.status(), result));
+  });
+  addDocuments(app, answers);
+}
+
+function addDocuments(app: Express, answers: Pick<AuditorQueries, 'status'>): void {
+  app.get('/docs', (_request, response) => response.redirect('/docs/README.md'));
+  if (documentFolder !== null) {
+    app.use('/docs/images', express.static(join(documentFolder, 'images')));
+  }
+  app.get('/docs/:name', (request, response) => {
+    const status = answers.status();
+    const page = renderDocument(status, request.params.name);
+    if (page !== null) response.type('html').send(page);
+    else sendMissing(response, status, `There is no document ${request.params.name}.`);
+  });
+}

@@ -1,0 +1,103 @@
+// The documentation of the installed version as pages. Its files are in docs/ of the sources, and
+// in docs/ beside the bundle, together with README.md.
+
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+import { Marked } from 'marked';
+
+import type { PageStatus } from '../../auditor/queries.ts';
+import { escapeMarkup } from '../text/format.ts';
+import { renderFrame } from './frame.ts';
+import { type Html, markup } from './parts.ts';
+
+const folders = ['./docs/', '../../../docs/'].map((path) =>
+  fileURLToPath(new URL(path, import.meta.url)),
+);
+
+export const documentFolder = folders.find((path) => existsSync(join(path, 'runbook.md'))) ?? null;
+
+const readme = 'README.md';
+
+/** In the sources, README.md is above docs/. */
+function pathOf(name: string): string {
+  const path = join(documentFolder ?? '', name);
+  return name === readme && !existsSync(path) ? join(documentFolder ?? '', '..', name) : path;
+}
+
+interface InstalledDocument {
+  readonly title: string;
+  readonly text: string;
+}
+
+function readDocuments(): ReadonlyMap<string, InstalledDocument> {
+  if (documentFolder === null) return new Map();
+  const names = readdirSync(documentFolder).filter(
+    (name) => name.endsWith('.md') && name !== readme,
+  );
+  return new Map(
+    [readme, ...names.sort()].map((name) => {
+      // Links as they are in docs/.
+      const text = readFileSync(pathOf(name), 'utf8')
+        .replaceAll(/(\]\(|")docs\//g, '$1')
+        .replaceAll('](../README.md', '](README.md');
+      const [, title = name] = /^# (.+)$/m.exec(text) ?? [];
+      return [name, { title: title.replaceAll('`', ''), text }];
+    }),
+  );
+}
+
+const documents = readDocuments();
+
+/** The anchor of a heading, as GitHub makes it. */
+const anchorOf = (heading: string): string =>
+  heading
+    .toLowerCase()
+    .replace(/[^\w -]/g, '')
+    .replaceAll(' ', '-');
+
+const marked = new Marked({
+  renderer: {
+    heading({ tokens, depth, text }) {
+      const content = this.parser.parseInline(tokens);
+      return `<h${depth} id="${anchorOf(text)}">${content}</h${depth}>\n`;
+    },
+    code: ({ text }) => `<pre tabindex="0"><code>${escapeMarkup(text)}</code></pre>\n`,
+    link({ href, tokens }) {
+      const content = this.parser.parseInline(tokens);
+      const [path = ''] = href.split('#');
+      const isServed = path === '' || documents.has(path) || /^https?:/.test(path);
+      // Other files of the repository are not installed.
+      return isServed ? `<a href="${escapeMarkup(href)}">${content}</a>` : content;
+    },
+  },
+});
+
+const rendered = new Map<string, Html>();
+
+/** Renders a document once. */
+function renderText(name: string, text: string): Html {
+  const known = rendered.get(name);
+  if (known !== undefined) return known;
+  const html = marked
+    .parse(text, { async: false })
+    .replaceAll('<table>', '<div class="scroll" tabindex="0"><table>')
+    .replaceAll('</table>', '</table></div>');
+  rendered.set(name, { html });
+  return { html };
+}
+
+/** The page of a document; null if there is none of that name. */
+export function renderDocument(status: PageStatus, name: string): string | null {
+  const document = documents.get(name);
+  if (document === undefined) return null;
+  const items = [...documents].map(([other, { title }]) => {
+    const current = other === name && markup` aria-current="page"`;
+    return markup`<li><a href="/docs/${other}"${current}>${title}</a></li>
+`;
+  });
+  const main = markup`<div class="document"><nav aria-label="Documents"><ul>${items}</ul></nav>
+<article class="card prose">${renderText(name, document.text)}</article></div>`;
+  return renderFrame(status, '/docs', document.title, main);
+}

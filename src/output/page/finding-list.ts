@@ -1,0 +1,73 @@
+// Findings as a list: subject, title, differences, times and cause of each.
+
+import { catalogue, type Finding } from '../../audit/finding/catalogue.ts';
+import { remedyOf } from '../../audit/finding/remedies.ts';
+import { truncate } from '../text/format.ts';
+import { renderDetails } from './diff.ts';
+import {
+  findingPath,
+  formatAge,
+  formatMoment,
+  formatSubject,
+  type Html,
+  markup,
+  renderFlushCard,
+  renderMark,
+} from './parts.ts';
+
+/** Differences of one finding in a list. */
+const shownDetails = 3;
+
+/** Copies the texts of the finding that have `data-line`, for a ticket or a chat. */
+const copyButton = markup`<button type="button" class="copy">Copy</button>`;
+
+/** What to do, with commands to copy. */
+function renderRemedy(finding: Finding): Html {
+  const { text, commands, managed } = remedyOf(finding);
+  const items = commands.map(
+    (command) => markup`<li class="command"><code>${command}</code>
+<button type="button" class="copy">Copy</button></li>
+`,
+  );
+  return markup`<details class="remedy"><summary>How to fix it</summary><p>${text}</p>
+${items.length > 0 && markup`<ul>${items}</ul>`}
+${managed !== null && markup`<p class="dim">Managed control plane: ${managed}</p>`}</details>`;
+}
+
+/** One finding as a list item. */
+export function renderFinding(finding: Finding, now: number): Html {
+  const { code, severity, output, cause, causeProven, since, resolvedAt, differences } = finding;
+  const subject = formatSubject(finding);
+  const age = formatAge((resolvedAt ?? now) - since);
+  const isOpen = resolvedAt === null;
+  const tone = isOpen ? severity : 'resolved';
+  const mark = renderMark(tone, isOpen ? severity : `resolved ${severity}`);
+  const times = isOpen
+    ? `for ${age}, since ${formatMoment(since)}`
+    : `resolved at ${formatMoment(resolvedAt)} after ${age}`;
+  const key = `${code} ${cause ?? ''} ${subject} ${since} ${String(!isOpen)}`;
+  const known = causeProven ? 'cause' : 'likely cause';
+  const because = markup` · ${known}: <a href="/findings?code=${code}#cause-${cause}">${cause}</a>`;
+  return markup`
+<li class="finding ${tone}" data-row data-key="${key}">
+<p class="line" data-line>${mark}${' '}
+<a class="name" href="${findingPath(finding)}">${truncate(subject, 130)}</a>
+<span class="where">${output}</span>${isOpen && copyButton}</p>
+<p class="say" data-line>${catalogue[code].title}</p>
+${isOpen && markup`<div data-line>${renderDetails(differences, shownDetails)}</div>`}
+<p class="dim" data-line>${times}${cause !== null && because}
+ · <a href="/findings?code=${code}#${code}"><code>${code}</code></a></p>
+${isOpen && renderRemedy(finding)}</li>`;
+}
+
+/** A list with all findings; nothing without any. */
+export const renderFindingList = (findings: readonly Finding[], now: number): Html[] =>
+  findings.length === 0
+    ? []
+    : [markup`<ul class="findings">${findings.map((finding) => renderFinding(finding, now))}</ul>`];
+
+/** The last resolved findings of a Service or a node; `null` without any. */
+export const renderResolved = (resolved: readonly Finding[], now: number): Html | null => {
+  const latest = resolved.slice(-10).reverse();
+  return renderFlushCard('resolved', 'Resolved findings', renderFindingList(latest, now));
+};

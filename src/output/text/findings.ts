@@ -1,0 +1,142 @@
+// Findings as text: a header line, then indented lines with what differs, the cause and the fix.
+// Lines with - are in the cluster, lines with + are expected, as in `kubectl diff`.
+
+import { catalogue, type DifferenceDetail, type Severity } from '../../audit/finding/catalogue.ts';
+import { causes } from '../../audit/finding/causes.ts';
+import { type Remedy, remedyOf } from '../../audit/finding/remedies.ts';
+import type { RenderOptions, ReportedFinding, TextStyle } from './format.ts';
+import { formatOutput, paint, wrap } from './format.ts';
+
+export const severityStyles: Readonly<Record<Severity, TextStyle>> = {
+  critical: ['bold', 'red'],
+  warning: 'yellow',
+  info: 'cyan',
+};
+
+/** The meaning of the signs, for the end of a list of findings. */
+export const diffLegend = 'Lines with - are in the cluster, lines with + are expected.';
+
+/** Differences per finding: fewer on a terminal than in a pipe. */
+const shownDetails = ({ width }: RenderOptions): number => (width === Infinity ? 100 : 10);
+
+/** Whether the field is the whole entry at an address. */
+const isEntry = ({ field, address }: DifferenceDetail): boolean =>
+  address !== null && (field === 'endpoints' || field === 'subsets');
+
+function formatPlace(detail: DifferenceDetail, isOnNode: boolean): string {
+  const { address, pod, field } = detail;
+  if (address === null) return field;
+  const entry = pod === null ? address : `${address} (pod ${pod})`;
+  if (isOnNode) return `${field}, endpoint ${entry}`;
+  return isEntry(detail) ? entry : `${entry} ${field}`;
+}
+
+/** One line for an entry that exists on one side only; else its place, then both sides. */
+function renderDetail(
+  detail: DifferenceDetail,
+  isOnNode: boolean,
+  indent: string,
+  options: RenderOptions,
+): string[] {
+  const { expected, actual } = detail;
+  const place = formatPlace(detail, isOnNode);
+  const side = (sign: '-' | '+', text: string): string[] =>
+    wrap(
+      text,
+      `${indent}${paint(options.colour, sign === '-' ? 'red' : 'green', sign)} `,
+      `${indent}  `,
+      options,
+    );
+  if (actual === null) return side('+', `${place}: ${expected ?? 'nothing'}`);
+  if (expected === null) return side('-', `${place}: ${actual}`);
+  const head = wrap(`${place}:`, indent, `${indent}  `, options);
+  return [...head, ...side('-', actual), ...side('+', expected)];
+}
+
+/** The differences as lines, those of one object below its name. */
+function renderDifferences({ differences, node }: ReportedFinding, options: RenderOptions) {
+  const shown = differences.slice(0, shownDetails(options));
+  const lines = [...Map.groupBy(shown, ({ object }) => object)].flatMap(([object, details]) => {
+    // The header names the node.
+    const head = node === null ? wrap(object, '  ', '    ', options) : [];
+    const indent = node === null ? '    ' : '  ';
+    const isOnNode = node !== null;
+    return [...head, ...details.flatMap((it) => renderDetail(it, isOnNode, indent, options))];
+  });
+  const more = differences.length - shown.length;
+  return more > 0 ? [...lines, `  ... and ${more} more; -o json lists all`] : lines;
+}
+
+/** Numbers remedies, so that each is printed in full once. */
+export function createRemedyNumbers() {
+  const numbers = new Map<string, number>();
+  const printed = new Set<string>();
+  return {
+    /** The number of a remedy, whether it is new, and what was not printed yet. */
+    take({ text, commands, managed }: Remedy) {
+      const known = numbers.get(text);
+      const number = known ?? numbers.size + 1;
+      numbers.set(text, number);
+      const isFresh = (line: string): boolean => !printed.has(line) && printed.add(line).has(line);
+      return {
+        number,
+        isNew: known === undefined,
+        commands: commands.filter(isFresh),
+        managed: managed !== null && isFresh(managed) ? managed : null,
+      };
+    },
+  };
+}
+
+type RemedyNumbers = ReturnType<typeof createRemedyNumbers>;
+
+function renderRemedy(finding: ReportedFinding, numbers: RemedyNumbers, options: RenderOptions) {
+  const remedy = remedyOf(finding);
+  const { number, isNew, commands, managed } = numbers.take(remedy);
+  const text = isNew ? remedy.text : 'see above';
+  return [
+    ...wrap(`fix [${number}]: ${text}`, '  ', '    ', options),
+    ...(managed === null ? [] : wrap(managed, '    ', '    ', options)),
+    // A command is never wrapped, so that it can be copied.
+    ...commands.map((command) => `    ${command}`),
+    ...(isNew && commands.length < remedy.commands.length
+      ? ['    (other commands: see above)']
+      : []),
+  ];
+}
+
+/** One finding. `times` is '' or what the header says about when it opened. */
+export function renderFinding(
+  finding: ReportedFinding,
+  times: string,
+  numbers: RemedyNumbers,
+  options: RenderOptions,
+): string[] {
+  const { code, severity, namespace, service, cause, causeProven, resolvedAt } = finding;
+  const { title, meaning } = catalogue[code];
+  const owner = service === '' ? [] : [`${namespace}/${service}`];
+  const [head = '', ...rest] = wrap(
+    [severity, code, ...owner, formatOutput(finding), ...(times === '' ? [] : [times])].join('  '),
+    '',
+    '    ',
+    options,
+  );
+  const painted = paint(options.colour, severityStyles[severity], severity);
+  const because =
+    cause === null
+      ? []
+      : wrap(
+          `${causeProven ? 'cause' : 'likely cause'}: ${causes[cause].title} (${cause})`,
+          '  ',
+          '    ',
+          options,
+        );
+  return [
+    painted + head.slice(severity.length),
+    ...rest,
+    ...wrap(`${title}. ${meaning}`, '  ', '  ', options),
+    ...renderDifferences(finding, options),
+    ...because,
+    ...(resolvedAt === null ? renderRemedy(finding, numbers, options) : []),
+  ];
+}

@@ -1,0 +1,85 @@
+// The report as SARIF 2.1.0 (OASIS Static Analysis Results Interchange Format), which code scanning
+// services read. A result is a finding; one that the gate accepts is suppressed.
+
+import { catalogue, type Code, type Severity } from '../../audit/finding/catalogue.ts';
+import { inOrder } from '../../audit/summary.ts';
+import { version } from '../../model/program-version.ts';
+import { ownerOf, unknownText } from './annotations.ts';
+import { formatDetail, formatJson, type ReportedFinding } from './format.ts';
+import { acceptanceOf, findingKey, type GateOptions } from './gate.ts';
+import type { AuditReport } from './report.ts';
+
+const levels: Readonly<Record<Severity, 'error' | 'warning' | 'note'>> = {
+  critical: 'error',
+  warning: 'warning',
+  info: 'note',
+};
+
+const project = 'https://github.com/endpoint-auditor/endpoint-auditor';
+
+function ruleOf(code: Code) {
+  const { title, meaning, remedy, severity } = catalogue[code];
+  return {
+    id: code,
+    shortDescription: { text: title },
+    fullDescription: { text: meaning },
+    help: { text: remedy },
+    helpUri: `${project}/blob/main/docs/findings.md#${code}`,
+    defaultConfiguration: { level: levels[severity] },
+  };
+}
+
+function resultOf(finding: ReportedFinding, source: string, options: GateOptions) {
+  const { code, severity, output } = finding;
+  const acceptance = acceptanceOf(finding, options);
+  return {
+    ruleId: code,
+    level: levels[severity],
+    message: { text: `${ownerOf(finding)} ${output}: ${formatDetail(finding, 1000)}` },
+    locations: [
+      {
+        physicalLocation: { artifactLocation: { uri: encodeURI(source.toWellFormed()) } },
+        logicalLocations: [{ fullyQualifiedName: ownerOf(finding), kind: 'resource' }],
+      },
+    ],
+    partialFingerprints: { 'finding/v1': findingKey(finding) },
+    ...(options.baseline === null
+      ? {}
+      : { baselineState: acceptance === 'baseline' ? 'unchanged' : 'new' }),
+    ...(acceptance === 'ignored'
+      ? { suppressions: [{ kind: 'external', justification: '--ignore' }] }
+      : {}),
+  };
+}
+
+/** Resolved findings of a replay are results too. */
+export function renderSarif(report: AuditReport, options: GateOptions): string {
+  const findings = inOrder(report.findings);
+  const codes = [...new Set(findings.map(({ code }) => code))].sort();
+  const [source = ''] = report.input.sources;
+  const unknown = unknownText(report);
+  const notifications = unknown === null ? [] : [{ level: 'error', message: { text: unknown } }];
+  return formatJson({
+    $schema: 'https://json.schemastore.org/sarif-2.1.0.json',
+    version: '2.1.0',
+    runs: [
+      {
+        tool: {
+          driver: {
+            name: 'endpoint-auditor',
+            semanticVersion: version,
+            informationUri: project,
+            rules: codes.map(ruleOf),
+          },
+        },
+        invocations: [
+          {
+            executionSuccessful: unknown === null,
+            toolExecutionNotifications: notifications,
+          },
+        ],
+        results: findings.map((finding) => resultOf(finding, source, options)),
+      },
+    ],
+  });
+}

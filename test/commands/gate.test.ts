@@ -1,0 +1,129 @@
+// The gate of `audit` and `replay`: flags, files and exit codes.
+
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import { Command } from 'commander';
+import { afterEach, describe, expect, test, vi } from 'vitest';
+
+import { auditDump } from '../../src/commands/audit.ts';
+import { parseIgnoreRule } from '../../src/commands/shared/gate.ts';
+import { addFlags, type ReportFlags } from '../../src/commands/shared/options.ts';
+import type { AuditReport } from '../../src/output/text/report.ts';
+import * as live from '../live-cluster.ts';
+import { printed, usual } from '../live-cluster.ts';
+import { schemaErrors } from '../report-schema.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'gate-'));
+
+function save(name: string, content: unknown): string {
+  const path = join(folder, name);
+  writeFileSync(path, typeof content === 'string' ? content : JSON.stringify(content));
+  return path;
+}
+
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+const typed = (kind: string, raw: object): object => ({
+  apiVersion: kind === 'EndpointSlice' ? 'discovery.k8s.io/v1' : 'v1',
+  kind,
+  ...raw,
+});
+
+const text = JSON.stringify({
+  apiVersion: 'v1',
+  kind: 'List',
+  items: [
+    typed('Node', live.rawNode),
+    typed('Service', live.rawService),
+    typed('Pod', live.rawPod),
+    typed('Endpoints', live.rawEndpoints),
+    typed('EndpointSlice', live.emptySlice),
+  ],
+});
+
+/** The slice of shop/web lacks its pod. */
+const dump = save('dump.json', text);
+
+const gate = (...args: string[]): ReportFlags =>
+  addFlags(new Command().exitOverride(), 'report', 'gate')
+    .configureOutput({ writeErr: () => undefined })
+    .parse(args, { from: 'user' })
+    .opts();
+
+async function audit(...args: string[]) {
+  const { out } = printed();
+  const code = await auditDump([dump], { ...usual, ...gate(...args) });
+  const output = out();
+  vi.restoreAllMocks();
+  return { code, output };
+}
+
+const missing = 'slice-endpoint-missing';
+
+describe('the exit code', () => {
+  test.each([
+    [[], 1],
+    [['--fail-on', 'info'], 1],
+    [['--ignore', missing], 0],
+    [['--ignore', `${missing}:shop/web`], 0],
+    [['--ignore', `${missing}:shop/api`], 1],
+    [['--ignore', 'slice-duplicate', '--ignore', missing], 0],
+  ])('of %j is %i', async (args, want) => {
+    expect((await audit(...args)).code).toBe(want);
+  });
+
+  test('only new findings fail against a baseline', async () => {
+    const before = save('baseline.json', (await audit('-o', 'json')).output);
+    const { code, output } = await audit('--baseline', before);
+    expect(code).toBe(0);
+    expect(output).toMatch(/\nGate: 0 findings fail .*; accepted: 1 in the baseline\n$/);
+    const empty = save('empty.json', { format: 1, findings: [] });
+    expect((await audit('--baseline', empty)).code).toBe(1);
+    const { output: text } = await audit('--baseline', before, '-o', 'json');
+    const document = JSON.parse(text) as AuditReport;
+    expect(schemaErrors(document)).toEqual([]);
+    expect(document.gate).toEqual({
+      failOn: 'warning',
+      failed: 0,
+      accepted: { ignored: 0, baseline: 1, minor: 0 },
+    });
+  });
+});
+
+test.each([
+  ['github', /^::error title=(?:critical|warning) shop\/web::slice-endpoint-missing: /],
+  ['markdown', /\n\| \*\*fails\*\* \| (?:critical|warning) \| shop\/web \| slice-endpoint-missing/],
+  ['sarif', /"ruleId": "slice-endpoint-missing"/],
+])('-o %s', async (format, want) => {
+  const { code, output } = await audit('-o', format);
+  expect(code).toBe(1);
+  expect(output).toMatch(want);
+});
+
+describe('bad usage', () => {
+  test.each([
+    ['no JSON', 'what?'],
+    ['another document', { format: 1 }],
+    ['another format', { format: 2, findings: [] }],
+    ['findings without names', { format: 1, findings: [{}] }],
+  ])('a baseline that is %s', async (_, content) => {
+    const path = save('wrong.json', content);
+    await expect(audit('--baseline', path)).rejects.toThrow(`${path}: Expected a report of audit`);
+  });
+
+  test.each(['', 'none-such', `${missing}:`, `${missing}:shop`, `${missing}:shop/web/x`])(
+    '--ignore %j',
+    (rule) => {
+      expect(parseIgnoreRule(rule)).toBeUndefined();
+      expect(() => gate('--ignore', rule)).toThrow('Expected CODE or CODE:NAMESPACE/SERVICE');
+    },
+  );
+
+  test('a level that is none', () => {
+    expect(() => gate('--fail-on', 'all')).toThrow('Allowed choices are critical, warning, info');
+  });
+});

@@ -1,0 +1,75 @@
+// The JSON routes about Services, and the index of all routes.
+
+import { afterAll, beforeAll, expect, test } from 'vitest';
+
+import express from 'express';
+
+import type { AuditorQueries } from '../../../src/auditor/queries.ts';
+import { addApi } from '../../../src/output/http/api.ts';
+import { listen } from '../../../src/output/http/server.ts';
+import { lagReport, listedOf, moment, statusOf } from '../samples.ts';
+
+let more: Pick<AuditorQueries, 'services' | 'unserved'> = {
+  services: () => [listedOf()],
+  unserved: () => [],
+};
+let server: Awaited<ReturnType<typeof listen>>;
+
+beforeAll(async () => {
+  const app = express();
+  const answers: Partial<AuditorQueries> = {
+    status: () => statusOf(),
+    beat: () => ({ revision: '1', now: moment, isLost: false }),
+    services: () => more.services(),
+    unserved: () => more.unserved(),
+    service: () => null,
+    lag: () => lagReport,
+    nodes: () => [],
+    explain: () => null,
+    notReady: () => null,
+  };
+  addApi(app, answers as AuditorQueries);
+  server = await listen(
+    { express: app, endStreams: () => undefined },
+    { host: '127.0.0.1', port: 0 },
+  );
+});
+
+afterAll(() => server.close());
+
+const get = (path: string): Promise<Response> =>
+  fetch(`http://127.0.0.1:${String(server.port)}${path}`);
+
+test('every path of the index has an answer', async () => {
+  const { paths } = (await (await get('/api')).json()) as { paths: Record<string, string> };
+  expect(Object.keys(paths)).toContain('/api/v1/services');
+  // The events are a route of the server, since they are not compressed.
+  for (const path of Object.keys(paths).filter((it) => !it.endsWith('/events'))) {
+    const response = await get(path.replace(/\{\w+\}/g, 'web'));
+    expect(response.headers.get('content-type'), path).toMatch(/json/);
+    await response.body?.cancel();
+  }
+});
+
+test('the Services have their health, and those without endpoints their reason', async () => {
+  const health = {
+    verdict: 'different',
+    severity: 'critical',
+    findings: { critical: 1, warning: 0, info: 2 },
+  } as const;
+  const unserved = 'no_ready_pod' as const;
+  const row = { namespace: 'shop', name: 'web', reason: unserved, detail: 'none is ready' };
+  const share = { ...listedOf().share, unserved };
+  more = { services: () => [listedOf({ health, share })], unserved: () => [row] };
+  const ask = async (path: string): Promise<unknown> => (await get(path)).json();
+  const service = { namespace: 'shop', name: 'web', ...health };
+  expect(await ask('/api/v1/services')).toEqual({
+    format: 1,
+    now: moment,
+    services: [{ ...service, readyEndpoints: 2, withoutEndpoints: unserved }],
+  });
+  expect(await ask('/api/v1/services?severity=info')).toMatchObject({ services: [] });
+  const path = '/api/v1/services-without-endpoints';
+  expect(await ask(path)).toEqual({ format: 1, now: moment, services: [row] });
+  expect(await ask(`${path}?reason=node_missing`)).toMatchObject({ services: [] });
+});

@@ -1,0 +1,165 @@
+// The gate of CI: what fails it, what it accepts, and the reports for pull requests.
+
+import { createRequire } from 'node:module';
+
+import { Ajv } from 'ajv';
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+
+import { renderGithub, renderMarkdown } from '../../../src/output/text/annotations.ts';
+import type { GateOptions } from '../../../src/output/text/gate.ts';
+import { acceptanceOf, baselineOf, formatGate, gateOf } from '../../../src/output/text/gate.ts';
+import { renderSarif } from '../../../src/output/text/sarif.ts';
+import { conformState, findingOf, hides, hostileReport, reportOf, stateOf } from '../samples.ts';
+
+const usual: GateOptions = { failOn: 'warning', ignored: [], baseline: null };
+const critical = findingOf();
+const warning = findingOf({ severity: 'warning', code: 'slice-ports-different' });
+const info = findingOf({ severity: 'info', code: 'slice-duplicate' });
+const onNode = findingOf({ code: 'node-frontend-missing', output: 'node', node: 'node-a' });
+
+describe('a finding', () => {
+  test.each([
+    ['critical', [null, 'minor', 'minor']],
+    ['warning', [null, null, 'minor']],
+    ['info', [null, null, null]],
+  ] as const)('fails at --fail-on %s from that severity on', (failOn, want) => {
+    const options = { ...usual, failOn };
+    expect([critical, warning, info].map((it) => acceptanceOf(it, options))).toEqual(want);
+  });
+
+  test.each([
+    [null, 'ignored'],
+    ['shop/web', 'ignored'],
+    ['shop/api', null],
+  ])('of a code that is ignored for %j is %j', (service, want) => {
+    const ignored = [{ code: 'slice-endpoint-unexpected', service } as const];
+    expect(acceptanceOf(critical, { ...usual, ignored })).toBe(want);
+    expect(acceptanceOf(warning, { ...usual, ignored })).toBeNull();
+  });
+
+  test('of the baseline is accepted until it is worse, or of another Service or node', () => {
+    const baseline = baselineOf([{ ...critical, severity: 'warning' }, onNode]);
+    const of = (finding: typeof critical) => acceptanceOf(finding, { ...usual, baseline });
+    expect(of({ ...critical, severity: 'warning' })).toBe('baseline');
+    expect(of({ ...critical, severity: 'info' })).toBe('baseline');
+    expect(of(critical)).toBeNull();
+    expect(of({ ...critical, severity: 'warning', service: 'api' })).toBeNull();
+    expect(of(onNode)).toBe('baseline');
+    expect(of({ ...onNode, node: 'node-b' })).toBeNull();
+  });
+});
+
+test('the gate counts findings by what becomes of them', () => {
+  const ignored = [{ code: 'slice-ports-different', service: null } as const];
+  const options = { ...usual, ignored, baseline: baselineOf([onNode]) };
+  const gate = gateOf([critical, warning, info, onNode], options);
+  expect(gate).toEqual({
+    failOn: 'warning',
+    failed: 1,
+    accepted: { ignored: 1, baseline: 1, minor: 1 },
+  });
+  expect(formatGate(gate)).toBe(
+    '1 finding fails (--fail-on warning); accepted: 1 ignored, 1 in the baseline, 1 below warning',
+  );
+  expect(formatGate(gateOf([], usual))).toBe('0 findings fail (--fail-on warning)');
+});
+
+const all = reportOf(conformState(), { findings: [critical, warning, info, onNode] });
+const options: GateOptions = {
+  failOn: 'warning',
+  ignored: [{ code: 'slice-ports-different', service: 'shop/web' }],
+  baseline: baselineOf([onNode]),
+};
+
+describe('workflow commands of GitHub', () => {
+  test('annotate what is not accepted', () => {
+    expect(renderGithub(all, options).split('\n')).toEqual([
+      '::error title=critical shop/web::slice-endpoint-unexpected: 10.1.2.3 of pod web-1, ready',
+      '::notice title=info shop/web::slice-duplicate: 10.1.2.3 of pod web-1, ready',
+      expect.stringMatching(/^::notice title=endpoint-auditor::1 finding fails /),
+      '',
+    ]);
+  });
+
+  test('an unknown output is an error', () => {
+    expect(renderGithub(reportOf(stateOf()), usual)).toContain(
+      '::error title=endpoint-auditor::Outputs without a verdict',
+    );
+  });
+
+  test('a name adds no command and no property', () => {
+    const hostile = findingOf({ service: 'a,file=b::c\n::error ::d', actual: '100%\r\n::x' });
+    const lines = renderGithub(reportOf(conformState(), { findings: [hostile] }), usual).split(
+      '\n',
+    );
+    expect(lines).toHaveLength(3);
+    expect(lines[0]).toMatch(
+      /^::error title=critical shop\/a%2Cfile=b%3A%3Cc|^::error title=[^,:]*::/,
+    );
+  });
+});
+
+describe('Markdown', () => {
+  test('has a row for each finding, with its status', () => {
+    const text = renderMarkdown(all, options);
+    expect(text).toContain('| **fails** | critical | shop/web | slice-endpoint-unexpected |');
+    expect(text).toContain('| ignored | warning | shop/web | slice-ports-different |');
+    expect(text).toContain('| in the baseline | critical | node-a shop/web |');
+    expect(text).toContain('| accepted | info |');
+  });
+
+  test('a name adds no cell, markup or mention', () => {
+    const hostile = findingOf({ service: 'a|b<img>', actual: '[x](y) @team `z`' });
+    const text = renderMarkdown(reportOf(conformState(), { findings: [hostile] }), usual);
+    expect(text).toContain('shop/a\\|b&lt;img&gt;');
+    expect(text).toContain('\\[x\\](y) &#64;team \\`z\\`');
+  });
+});
+
+describe('SARIF', () => {
+  const require = createRequire(import.meta.url);
+  const path = '@microsoft/jest-sarif/lib/schemas/sarif-2.1.0-rtm.5.json';
+  const schema = { ...(require(path) as object) };
+  // Its identity is in a form of draft 4, which the validator does not take.
+  for (const name of ['id', '$schema']) Reflect.deleteProperty(schema, name);
+  const lax = { strict: false, validateFormats: false, unicodeRegExp: false };
+  const validate = new Ajv(lax).compile(schema);
+  const read = (text: string) => JSON.parse(text) as { runs: { results: object[] }[] };
+
+  test('is valid, and has the fields that code scanning needs', () => {
+    const log = read(renderSarif(all, options));
+    expect(validate(log), JSON.stringify(validate.errors)).toBe(true);
+    expect(log.runs[0]?.results).toHaveLength(4);
+    expect(log.runs[0]?.results[1]).toMatchObject({
+      ruleId: 'node-frontend-missing',
+      level: 'error',
+      baselineState: 'unchanged',
+    });
+    expect(log.runs[0]?.results[0]).toMatchObject({
+      ruleId: 'slice-endpoint-unexpected',
+      level: 'error',
+      baselineState: 'new',
+      locations: [{ logicalLocations: [{ fullyQualifiedName: 'shop/web' }] }],
+      partialFingerprints: { 'finding/v1': 'slice-endpoint-unexpected endpointslices shop web ' },
+    });
+    expect(log.runs[0]?.results[2]).toMatchObject({ suppressions: [{ kind: 'external' }] });
+  });
+
+  test('an unknown output makes the run unsuccessful', () => {
+    const log = read(renderSarif(reportOf(stateOf()), usual));
+    expect(validate(log)).toBe(true);
+    expect(log.runs[0]).toMatchObject({ invocations: [{ executionSuccessful: false }] });
+  });
+});
+
+test.each([
+  ['github', renderGithub],
+  ['markdown', renderMarkdown],
+  ['sarif', renderSarif],
+] as const)('%s contains no invisible character of a name', (_, render) => {
+  fc.assert(
+    fc.property(hostileReport, (report) => !hides(render(report, usual))),
+    { numRuns: 50 },
+  );
+});
