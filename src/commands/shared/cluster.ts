@@ -228,9 +228,13 @@ export async function auditOnce(
   const longest = flags.settle + limits.confirmation + (scraper === null ? 0 : limits.rounds);
   const { clock, server } = cluster;
   let begunAt: number | null = null;
-  const end = { isGivenUp: false };
+  const end = { reason: null as string | null };
   const isOver = (now: number): boolean => {
-    if (auditor.serviceAuditor() === null) return (end.isGivenUp = answers.isOver(now));
+    if (auditor.serviceAuditor() === null) {
+      // The stop ends an exec plugin that the reason names.
+      if (answers.isOver(now)) end.reason = answers.reason();
+      return end.reason !== null;
+    }
     begunAt ??= now;
     if (now > begunAt + longest) return true;
     const areDone = scraper === null || (now > begunAt + 1 && areAgentsDone(auditor, scraper, now));
@@ -244,9 +248,9 @@ export async function auditOnce(
   clock.after(limits.poll, poll);
   await run(stop);
   if (auditor.serviceAuditor() === null) {
-    if (!end.isGivenUp) throw new Error('Stopped before the first lists were complete');
+    if (end.reason === null) throw new Error('Stopped before the first lists were complete');
     const awaited = auditor.awaited().join(', ');
-    throw new Error(`${answers.reason()}${awaited && ` (incomplete lists: ${awaited})`}`);
+    throw new Error(`${end.reason}${awaited && ` (incomplete lists: ${awaited})`}`);
   }
   if (!auditor.store.listers.knows('services')) {
     throw new Error(`No Services could be read from ${server}: there is nothing to judge`);
