@@ -1,8 +1,8 @@
 // The command as people use it: words and namespaces, dumps and moments of the recording, exit
-// codes, and an explanation of every fault that was done to the recorded cluster. The command runs in
-// this process, and a recording is decoded once, since nothing changes what was decoded. Evaluating
-// the rules of nodes takes most of the time of a replay, so questions about objects are asked of a
-// copy without rules. Real processes show that the command line leads to the command.
+// codes, and an explanation of every fault that was done to the recorded cluster. The command runs
+// in this process, and a recording is decoded once, since nothing changes what was decoded.
+// Evaluating the rules of nodes takes most of the time of a replay, so questions about objects are
+// asked of a copy without rules. Real processes show that the command line leads to the command.
 
 import { auditorDefaults } from '../build.ts';
 import { execFile } from 'node:child_process';
