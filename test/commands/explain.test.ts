@@ -423,7 +423,15 @@ describe('a node', () => {
     expect(got.code).toBe(1);
     const text = flat(got.out);
     expect(text).toContain('Node node-c does not forward Service shop/checkout:http correctly');
-    expect(text).toContain('10.244.9.9:8080 13.6%, each masqueraded');
+    expect(text).toContain(
+      '+ outcome, endpoint 10.244.7.7:8080 (pod shop/checkout-f87cb5594-s6gg5): ' +
+        'receives 9.09% of connections',
+    );
+    expect(text).not.toContain('10.244.9.9:8080');
+    expect(text).toContain(
+      'kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector ' +
+        'spec.nodeName=node-c',
+    );
     expect(text).toMatch(/-t nat -A KUBE-SERVICES -d 10\.97\.103\.217/);
     expect(text).toContain('more rules, which the page of the node shows');
   });

@@ -33,12 +33,15 @@ function listingOf(context: VerdictInput, audited: ServiceAudit, filter: EntryFi
 type Listing = ReturnType<typeof listingOf>;
 
 function listingReason(
-  { key, entries, items }: Listing,
+  { audited, key, entries, items }: Listing,
   mark: ReasonMark,
   text: string,
   endOf: (entry: ObservedEntry) => string = () => '',
 ): Reason {
-  const parts = [...entries.map((entry) => entryNote(entry, endOf(entry))), ...itemReasons(items)];
+  const parts = [
+    ...entries.map((entry) => entryNote(entry, endOf(entry))),
+    ...itemReasons(audited.record, items),
+  ];
   return serviceReason(mark, key, ` ${text}`, { parts });
 }
 

@@ -1,11 +1,25 @@
 // Turns differences into reasons and texts.
 
-import { bySeverity, catalogue, type Finding, type Severity } from '../finding/catalogue.ts';
+import {
+  bySeverity,
+  catalogue,
+  type DifferenceDetail,
+  type Finding,
+  type Severity,
+} from '../finding/catalogue.ts';
 import { causes } from '../finding/causes.ts';
+import { detailsOf } from '../finding/difference.ts';
+import { remedyOf } from '../finding/remedies.ts';
 import { worstSeverity } from '../finding/verdicts.ts';
 import type { ObjectChange } from '../service/object-changes.ts';
 import type { ServiceDifference } from '../service/reconcile.ts';
 import { counted, firstReasons, note, type Reason, reason } from './explanation.ts';
+
+/** The Service of differences. */
+interface Owner {
+  readonly namespace: string;
+  readonly name: string;
+}
 
 /** Differences worst first, then oldest first. */
 export const worstItemsFirst = (items: readonly ServiceDifference[]): ServiceDifference[] =>
@@ -24,9 +38,9 @@ function groupItems(items: readonly ServiceDifference[]): ServiceDifference[][] 
 }
 
 /** One reason for each group of differences, worst first. */
-export function itemReasons(items: readonly ServiceDifference[]): Reason[] {
+export function itemReasons(owner: Owner, items: readonly ServiceDifference[]): Reason[] {
   const countText = (rest: number): string => `${counted(rest, 'more kind')} of difference`;
-  return firstReasons(groupItems(items), 5, groupReasons, countText);
+  return firstReasons(groupItems(items), 5, (group) => groupReasons(owner, group), countText);
 }
 
 type Problem = Readonly<ReturnType<typeof problem>>;
@@ -40,6 +54,7 @@ const problem = (severity: Severity, isOpen: boolean, since: number, reasons: Re
 
 /** Groups of differences, and findings of nodes: findings before pending ones, worst first. */
 export const problemsOf = (
+  owner: Owner,
   items: readonly ServiceDifference[],
   onNodes: readonly Finding[],
 ): Problem[] =>
@@ -47,7 +62,7 @@ export const problemsOf = (
     ...groupItems(items).map((group) => {
       const since = Math.min(...group.map((item) => item.since));
       const { severity = 'info', openedAt = null } = group[0] ?? {};
-      return problem(severity, openedAt !== null, since, groupReasons(group));
+      return problem(severity, openedAt !== null, since, groupReasons(owner, group));
     }),
     ...onNodes.map((finding) =>
       problem(finding.severity, true, finding.since, [nodeFindingReason(finding, true)]),
@@ -67,30 +82,55 @@ export const numberedReasons = (problems: readonly Problem[]): Reason[] =>
     (rest) => counted(rest, 'more finding'),
   );
 
+/** Details of one reason; the others are counted. */
+const mostDetails = 10;
+
+/** The first details, and a note that counts the others. */
+export function detailsPart(all: readonly DifferenceDetail[], most = mostDetails) {
+  const more = all.length - most;
+  const parts = more > 0 ? [note(`and ${counted(more, 'more difference')}`)] : [];
+  return { differences: all.slice(0, most), parts };
+}
+
+function remedyPart(finding: Parameters<typeof remedyOf>[0]) {
+  const { text, commands, managed } = remedyOf(finding);
+  return { change: text, commands, managed };
+}
+
 /** `withSides`: what is expected and found, which traced packets show too. */
 export function nodeFindingReason(finding: Finding, withSides: boolean): Reason {
   const { code, node, service, object, since } = finding;
-  const { title, meaning, remedy, upstream } = catalogue[code];
+  const { title, meaning, upstream } = catalogue[code];
   const start = `Node ${node ?? ''}`;
   const ports = object.replace(`${start}: `, '');
+  // Of most Services of the node, the first are enough.
+  const most = service === '' ? 3 : mostDetails;
+  const { differences, parts: more } = detailsPart(finding.differences, most);
   const parts = [
     note(meaning),
     ...(service === '' ? [note(`it concerns the Service ports ${ports}`)] : []),
-    ...(withSides ? sideNotes(finding) : []),
+    ...(withSides ? more : []),
   ];
-  const details = { object: start, field: 'rules', source: upstream, change: remedy, since, parts };
-  return reason('no', `${title} (${code}, Node ${node ?? ''})`, details);
+  return reason('no', `${title} (${code}, Node ${node ?? ''})`, {
+    object: start,
+    field: 'rules',
+    source: upstream,
+    ...remedyPart(finding),
+    differences: withSides ? differences : [],
+    since,
+    parts,
+  });
 }
 
-function groupReasons(items: readonly ServiceDifference[]): Reason[] {
+function groupReasons(owner: Owner, items: readonly ServiceDifference[]): Reason[] {
   const [first] = items;
   if (first === undefined) return [];
   const { difference, output, cause, openedAt, proven } = first;
   const { code, object, field } = difference;
   const { title, meaning, upstream } = catalogue[code];
-  const sides = (item: ServiceDifference): Reason[] => sideNotes(item.difference);
-  const countText = (rest: number): string => `${rest} more of the same kind`;
-  const parts = [note(meaning), ...firstReasons(items, 3, sides, countText)];
+  const all = items.flatMap((item) => item.details?.() ?? detailsOf(item.difference));
+  const { differences, parts: more } = detailsPart(all);
+  const parts = [note(meaning), ...more];
   const changes = [...new Set(items.flatMap((item) => item.changes))];
   const countChanges = (rest: number): string => counted(rest, 'more change');
   parts.push(...firstReasons(changes, 4, changeNote, countChanges));
@@ -101,9 +141,12 @@ function groupReasons(items: readonly ServiceDifference[]): Reason[] {
   const hope = output === 'input' ? 'not yet a finding' : 'the controller may still write it';
   const pending = openedAt === null ? `, pending: ${hope}` : '';
   const since = Math.min(...items.map((item) => item.since));
-  const change = itemChange(first);
-  const details = { object, field, source: upstream, change, since, parts };
-  return [reason('no', `${title} (${code}${pending})`, details)];
+  const { namespace, name: service } = owner;
+  const found = { code, cause, namespace, service, node: null, differences: all };
+  const rest = { ...remedyPart(found), differences, since, parts };
+  return [
+    reason('no', `${title} (${code}${pending})`, { object, field, source: upstream, ...rest }),
+  ];
 }
 
 /** A change that made a difference: `pod shop/web-1: label app changed from web to api`. */
@@ -123,13 +166,9 @@ function changeNote(changed: ObjectChange): Reason {
   });
 }
 
+/** The text of the remedy, which the reason of the difference has too, with its commands. */
 export const itemChange = ({ difference: { code }, cause }: ServiceDifference): string =>
-  cause === null ? catalogue[code].remedy : causes[cause].remedy;
-
-const sideNotes = ({ expected, actual }: Pick<Finding, 'expected' | 'actual'>): Reason[] => [
-  ...(expected === null ? [] : [note(`expected: ${expected}`)]),
-  note(`found: ${actual ?? 'nothing'}`),
-];
+  remedyOf({ code, cause, namespace: '', service: '', node: null, differences: [] }).text;
 
 /** A difference in one clause, with its cause if it has one. */
 export function itemText({ difference, cause, proven }: ServiceDifference): string {

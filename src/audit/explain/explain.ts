@@ -2,6 +2,7 @@
 // those of the audit, so an explanation agrees with the findings.
 
 import type { Key } from '../../model/objects.ts';
+import { getLease } from '../finding/remedy-steps.ts';
 import { legal } from '../finding/verdicts.ts';
 import type { ServiceAuditor } from '../service/auditor.ts';
 import type { AuditContext } from '../service/cache.ts';
@@ -9,7 +10,7 @@ import type { ServiceDifference } from '../service/reconcile.ts';
 import type { VerdictInput } from '../service/verdict.ts';
 import { explainAddress, explainMissingPod } from './address.ts';
 import type { ExplainResult, ExplainTarget, Explanation, Reason } from './explanation.ts';
-import { counted, fewOf, note, notFound } from './explanation.ts';
+import { counted, fewOf, note, notFound, withRemediesOnce } from './explanation.ts';
 import { isNear } from './near-miss.ts';
 import { explainNode, type NodeLookup } from './node.ts';
 import { explainPod } from './pod.ts';
@@ -25,7 +26,11 @@ export function explain(
 ): Explanation {
   const result = explainTarget(context, auditor, target, lookup);
   const explanation = { subject: target, withoutEndpoints: null, ...result };
-  return target.kind === 'node' ? explanation : withControllerHint(auditor, explanation);
+  const hint = target.kind === 'node' ? null : controllerHint(auditor, explanation);
+  if (hint === null) return withRemediesOnce(explanation);
+  const reasons = [...explanation.reasons, note(hint.text)];
+  const { change, ...rest } = withRemediesOnce({ ...explanation, reasons }, [getLease]);
+  return { ...rest, change: change === null ? null : `${hint.first} If it is running: ${change}` };
 }
 
 function explainTarget(
@@ -57,32 +62,29 @@ function explainTarget(
   return missingNode(context, target.node) ?? { found: true, ...body };
 }
 
-/** If several Services differ without a known cause, no controller may run. */
-function withControllerHint({ audited }: ServiceAuditor, explanation: Explanation): Explanation {
-  const { subject, verdict, reasons, change } = explanation;
-  if (verdict !== 'different' && verdict !== 'pending') return explanation;
+/** If several Services differ without a known cause, no controller may run; else null. */
+function controllerHint(
+  { audited }: ServiceAuditor,
+  { subject, verdict, reasons }: Pick<Explanation, 'subject' | 'verdict' | 'reasons'>,
+) {
+  if (verdict !== 'different' && verdict !== 'pending') return null;
   const isUnexplained = ({ output, cause, difference }: ServiceDifference): boolean =>
     output !== 'input' && cause === null && !legal.has(difference.code);
   const unexplained = [...audited.values()].filter(({ items }) =>
     [...items.values()].some((found) => found.some(isUnexplained)),
   );
   const others = unexplained.map(({ record }) => record.key).sort();
-  if (others.length < 2) return explanation;
+  if (others.length < 2) return null;
   const text =
     `${counted(others.length, 'Service')} have a mismatch without a known cause ` +
     `(${fewOf(others)}): check that kube-controller-manager is running and has a leader`;
-  const hint = note(text, { change: 'kubectl -n kube-system get lease kube-controller-manager' });
   const objects =
     'service' in subject ? [`Service ${subject.service}`] : reasons.map(({ object }) => object);
-  if (!others.some((key) => objects.includes(`Service ${key}`))) return explanation;
+  if (!others.some((key) => objects.includes(`Service ${key}`))) return null;
   const first =
     `First check that kube-controller-manager is running: ${others.length} Services have a ` +
-    `mismatch without a known cause. If it is running: ${change ?? ''}`;
-  return {
-    ...explanation,
-    change: change === null ? null : first,
-    reasons: [...reasons, hint],
-  };
+    'mismatch without a known cause.';
+  return { first, text };
 }
 
 const thereIs = (names: readonly string[]): Reason[] =>

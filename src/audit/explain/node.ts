@@ -7,13 +7,14 @@ import { defaultProxyConfig } from '../../model/proxy-config.ts';
 import { expectedForwarding, slicesByService } from '../../shadow/forwarding.ts';
 import { bySeverity, catalogue, type Finding } from '../finding/catalogue.ts';
 import { unknownText, verdictWords, worstVerdict } from '../finding/verdicts.ts';
+import { packetDetails } from '../node/aggregate.ts';
 import type { PacketTrace } from '../node/audit-node.ts';
 import { expectedText } from '../node/compare-packet.ts';
 import type { NodeVerdict } from '../node/node-state.ts';
 import { probeSender, probesOf } from '../node/probes.ts';
 import type { ServiceAuditor } from '../service/auditor.ts';
 import type { VerdictInput } from '../service/verdict.ts';
-import { nodeFindingReason } from './differences.ts';
+import { detailsPart, nodeFindingReason } from './differences.ts';
 import type { ExplainTarget, ExplanationBody, Reason } from './explanation.ts';
 import { fewOf, firstReasons, markOf, note, reason } from './explanation.ts';
 
@@ -63,7 +64,7 @@ export function explainNode(
       ...walked.flatMap(({ portName, groups }) =>
         groups === null
           ? expectedReasons(context, serviceAuditor, service, name, portName)
-          : packetReasons(portName, groups, port !== null),
+          : packetReasons(context, name, portName, groups, port !== null),
       ),
       ...findings.map((finding) => nodeFindingReason(finding, !isWalked)),
     ],
@@ -134,22 +135,35 @@ function wrongEndpoints(listers: Listers, packet: PacketTrace): string[] {
 }
 
 /** `isFull`: the rules of conform packets are shown if no packet differs. */
-function packetReasons(port: string, groups: readonly PacketGroup[], isFull: boolean): Reason[] {
+function packetReasons(
+  { listers }: VerdictInput,
+  node: string,
+  port: string,
+  groups: readonly PacketGroup[],
+  isFull: boolean,
+): Reason[] {
   if (groups.length === 0) return [note(`kube-proxy serves no address of ${port} on this node`)];
   const isBrief = !isFull || groups.some(({ first }) => first.verdict !== 'conform');
   return groups.map(({ first, origins, wrong }) => {
     const { kind, frontend, verdict, expected, actual, unknown } = first;
+    const podAt = (ip: string): string | null => listers.podsAt(canonicalIP(ip))[0]?.key ?? null;
+    // The text of the reason names the place.
+    const details = packetDetails(node, first.differences, podAt).map((detail) => {
+      return { ...detail, field: 'outcome' };
+    });
+    const { differences, parts: more } = detailsPart(details);
     const from = `${port} at ${frontend} (${kind}), from ${origins.join(', ')}`;
     const text = `${from}: ${verdictWords[verdict]}`;
     if (verdict === 'conform' && isBrief) return reason('yes', text);
     const parts = [
       ...wrong.map((problem) => reason('no', problem)),
-      note(`expected: ${expected}`),
-      ...(verdict === 'conform' ? [] : [note(`found: ${actual}`)]),
+      ...more,
+      ...(verdict === 'different' ? [] : [note(`expected: ${expected}`)]),
+      ...(verdict === 'unknown' ? [note(`found: ${actual}`)] : []),
       ...unknown.map((rule) => reason('unknown', rule)),
       ...rulesReasons(first, origins.length),
     ];
-    return reason(markOf(verdict), text, { parts });
+    return reason(markOf(verdict), text, { differences, parts });
   });
 }
 

@@ -202,7 +202,10 @@ export function explainPair(context: VerdictInput, audited: ServiceAudit, pod: P
   const checked = conditions.map((condition) => condition.reason);
   const listed = [
     ...places.map(({ reason: found }) => found),
-    ...itemReasons(items.filter(({ output }) => output === 'input' || output === 'mirrored')),
+    ...itemReasons(
+      audited.record,
+      items.filter(({ output }) => output === 'input' || output === 'mirrored'),
+    ),
     ...entries
       .filter(({ place }) => place === null)
       .map(({ object, manager, text }) => note(`${object}, ${manager}: ${text}`, { object })),
@@ -235,7 +238,10 @@ function comparePlace(input: PairInput, place: ListingPlace, expected: EntryStat
   const isIdle = !isSelected(service) && items.length === 0;
   const verdict: Verdict = isIdle ? 'conform' : verdictOn(audited, items, output, stale);
   const isRight = verdict === 'conform';
-  const parts = [...entries.map((entry) => entryNote(entry)), ...itemReasons(items)];
+  const parts = [
+    ...entries.map((entry) => entryNote(entry)),
+    ...itemReasons(audited.record, items),
+  ];
   const compared = (mark: ReasonMark, text: string) => {
     const found = reason(mark, `${placeName(place)}: ${text}`, { parts });
     return { place, expected, actual, verdict, reason: found };

@@ -73,7 +73,7 @@ export function explainService(
     withoutEndpoints: unservedReason(context, audited),
     ...answerOf(context, audited, pods, [worstItem(items), onNodes[0]]),
     reasons: [
-      numberedReasons(problemsOf(items, onNodes)),
+      numberedReasons(problemsOf(record, items, onNodes)),
       service === null ? missing : kindReason(service),
       pods ?? [],
       serviceOutputs.flatMap((output) => outputReason(context, audited, output) ?? []),

@@ -14,7 +14,7 @@ export interface RemedySteps {
 }
 
 const touch = 'endpoint-auditor.io/touched="$(date +%s)" --overwrite';
-const getLease = 'kubectl -n kube-system get lease kube-controller-manager';
+export const getLease = 'kubectl -n kube-system get lease kube-controller-manager';
 export const touchService = `kubectl -n {namespace} annotate service/{service} ${touch}`;
 const touchEndpoints = `kubectl -n {namespace} annotate endpoints/{service} ${touch}`;
 const getLog = 'kubectl -n kube-system logs -l component=kube-controller-manager --tail=200';

@@ -111,23 +111,29 @@ function testPacket(progress: Progress, { packet, origin }: Probe) {
 }
 
 function probeFrontend(progress: Progress, frontend: Frontend, probe: Probe): void {
-  const { port, kind } = frontend;
+  const { port } = frontend;
   const tested = testPacket(progress, probe);
   if (tested === null || tested.verdict === 'unknown') progress.unknown.add(port.key);
   if (tested?.verdict === 'unknown') progress.doubtful.add(frontend);
-  if (tested?.verdict !== 'different') return;
+  if (tested !== null) progress.differences.push(...differencesOf(frontend, tested));
+}
+
+/** None if the outcome is as expected, or unknown. */
+function differencesOf(frontend: Frontend, tested: TestedPacket): PacketDifference[] {
+  const { port, kind } = frontend;
+  if (tested.verdict !== 'different') return [];
   const { packet, want, outcome, deviations } = tested;
   const texts = tested.texts();
   const isLocal = isAnsweredByNode(tested);
   const policies = policyEffects(tested);
   const isStray = packet.dport !== frontend.dport || packet.protocol !== frontend.protocol;
   const effectOf = effectsOn(want, outcome, deviations);
-  for (const deviation of deviations) {
+  return deviations.map((deviation) => {
     const { endpoint, step } = deviation;
     const policy = policies?.kinds.has(deviation.kind) === true ? policies : null;
     const isIntended = policy?.isIntended ?? isHarmless(deviation, frontend, tested);
     const { effect, properties } = effectOf(deviation);
-    progress.differences.push({
+    return {
       ...texts,
       code: policy ? 'node-endpoint-blocked' : codeOf(deviation, tested, port),
       key: [texts.frontend, texts.origin, deviation.kind, endpoint ?? []].flat().join(' '),
@@ -140,8 +146,8 @@ function probeFrontend(progress: Progress, frontend: Frontend, probe: Probe): vo
       rule: step?.rule.text ?? policy?.rule ?? null,
       untranslated: isUnreachable(outcome) && !isTranslated(outcome),
       harmless: isLocal || isIntended,
-    });
-  }
+    };
+  });
 }
 
 /** Whether a rule for the node itself disables conntrack, as with NodeLocal DNSCache. */
@@ -356,6 +362,7 @@ export function tracePackets(input: NodeInput, name: string) {
         wanted: allowed.filter((endpoint) => sets.every((set) => set.has(endpoint))),
         allowed,
         got: reached.map(([endpoint]) => endpoint),
+        differences: differencesOf(frontend, tested),
         rules: decidingRules(outcome),
         /** Rules that decide about it and that the walk could not evaluate. */
         unknown: outcome.unknown.map(({ reason, rule }) => `${reason}: ${rule}`),

@@ -22,8 +22,8 @@ import type { PageStatus } from '../../auditor/queries.ts';
 import { ipOf } from '../../model/ip.ts';
 import { formatOrigin, reasonSigns } from '../text/explain.ts';
 import { formatLag, truncate } from '../text/format.ts';
-import { renderPacketDiff } from './diff.ts';
-import { renderFindingList, renderResolved } from './finding-list.ts';
+import { renderDetails, renderPacketDiff } from './diff.ts';
+import { renderCommands, renderFindingList, renderResolved } from './finding-list.ts';
 import { renderFrame, renderLinks } from './frame.ts';
 import type { Html } from './parts.ts';
 import {
@@ -209,8 +209,19 @@ const markWords: Readonly<Record<ReasonMark, string>> = {
   note: '',
 };
 
+/** Differences of one reason. */
+const shownDetails = 3;
+
+/** What to do, with its commands below. */
+function renderChange({ change, commands, managed }: Explanation | Reason): Html | null {
+  if (change === null && commands.length === 0) return null;
+  const more = markup`<div class="remedy">${renderCommands(commands, managed)}</div>`;
+  const isShort = commands.length === 0 && managed === null;
+  return markup`${change !== null && markup`<p class="cure">→ ${change}</p>`}${!isShort && more}`;
+}
+
 function renderReason(reason: Reason): Html {
-  const { mark, text, change, changed, since, parts } = reason;
+  const { mark, text, changed, since, differences, parts } = reason;
   const [word, origin] = [markWords[mark], formatOrigin(reason)];
   return markup`<li class="${mark}">
 <span class="sign" aria-hidden="true">${reasonSigns[mark]}</span>
@@ -219,15 +230,16 @@ ${word !== '' && markup`<span class="sr">${word}</span> `}
     changed !== null && ` at ${formatMoment(changed.at)}`
   }</span>
 ${origin !== '' && markup`<small>${origin}</small>`}
-${change !== null && markup`<span class="cure">→ ${change}</span>`}
+${renderDetails(differences, shownDetails)}
+${renderChange(reason)}
 ${parts.length > 0 && markup`<ul>${parts.map(renderReason)}</ul>`}</li>
 `;
 }
 
-export const renderReasonTree = ({ answer, change, reasons }: Explanation): Html => markup`
-<p class="answer">${answer}</p>
-${change !== null && markup`<p class="cure">→ ${change}</p>`}
-<ul class="tree">${reasons.map(renderReason)}</ul>`;
+export const renderReasonTree = (explanation: Explanation): Html => markup`
+<p class="answer">${explanation.answer}</p>
+${renderChange(explanation)}
+<ul class="tree">${explanation.reasons.map(renderReason)}</ul>`;
 
 const maxItems = 12;
 

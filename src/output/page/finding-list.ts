@@ -21,17 +21,22 @@ const shownDetails = 3;
 /** Copies the texts of the finding that have `data-line`, for a ticket or a chat. */
 const copyButton = markup`<button type="button" class="copy">Copy</button>`;
 
-/** What to do, with commands to copy. */
-function renderRemedy(finding: Finding): Html {
-  const { text, commands, managed } = remedyOf(finding);
+/** Commands to copy, and what to do on a managed control plane. */
+export function renderCommands(commands: readonly string[], managed: string | null): Html {
   const items = commands.map(
     (command) => markup`<li class="command"><code>${command}</code>
 <button type="button" class="copy">Copy</button></li>
 `,
   );
+  return markup`${items.length > 0 && markup`<ul>${items}</ul>`}
+${managed !== null && markup`<p class="dim">Managed control plane: ${managed}</p>`}`;
+}
+
+/** What to do, with commands to copy. */
+function renderRemedy(finding: Finding): Html {
+  const { text, commands, managed } = remedyOf(finding);
   return markup`<details class="remedy"><summary>How to fix it</summary><p>${text}</p>
-${items.length > 0 && markup`<ul>${items}</ul>`}
-${managed !== null && markup`<p class="dim">Managed control plane: ${managed}</p>`}</details>`;
+${renderCommands(commands, managed)}</details>`;
 }
 
 /** One finding as a list item. */

@@ -4,8 +4,17 @@
 import type { Explanation, Reason, ReasonMark } from '../../audit/explain/explanation.ts';
 import type { HistoryEntry } from '../../audit/explain/history.ts';
 import { type Verdict, verdictWords } from '../../audit/finding/verdicts.ts';
-import type { RenderOptions } from './format.ts';
-import { formatClock, formatJson, formatLag, formatTime, paint, wrap } from './format.ts';
+import { diffLegend, renderDifferences } from './findings.ts';
+import {
+  escapeInvisible,
+  formatClock,
+  formatJson,
+  formatLag,
+  formatTime,
+  paint,
+  type RenderOptions,
+  wrap,
+} from './format.ts';
 
 export interface ExplainDocument extends Explanation {
   readonly format: 1;
@@ -37,14 +46,26 @@ interface Tree {
   /** The explained moment; null for a dump, which has no times. */
   readonly at: number | null;
   readonly begunAt: number | null;
-  /** The changes that the text has already: each is printed once. */
-  readonly printed: Set<string | null>;
 }
 
+/** What to do, with the commands below it, which are never wrapped, so that they can be copied. */
+const renderRemedy = (
+  { change, commands, managed }: Pick<Explanation, 'change' | 'commands' | 'managed'>,
+  indent: string,
+  options: RenderOptions,
+): string[] => [
+  ...(change === null ? [] : wrap(`→ ${change}`, indent, `${indent}  `, options)),
+  ...(managed === null ? [] : wrap(managed, `${indent}  `, `${indent}  `, options)),
+  ...commands.map((command) => `${indent}  ${escapeInvisible(command)}`),
+];
+
+const hasDifferences = (reasons: readonly Reason[]): boolean =>
+  reasons.some((it) => it.differences.length > 0 || hasDifferences(it.parts));
+
 function renderReasons(reasons: readonly Reason[], prefix: string, tree: Tree): string[] {
-  const { options, at, begunAt, printed } = tree;
+  const { options, at, begunAt } = tree;
   return reasons.flatMap((reason, index) => {
-    const { mark, text, since, change, changed, parts } = reason;
+    const { mark, text, object, since, changed, differences, parts } = reason;
     const isLast = index === reasons.length - 1;
     const [branch, below] = isLast ? ['└─ ', '   '] : ['├─ ', '│  '];
     const stem = `${prefix}${below}${parts.length > 0 ? '│ ' : '  '}`;
@@ -52,12 +73,12 @@ function renderReasons(reasons: readonly Reason[], prefix: string, tree: Tree): 
     const isTimed = since !== null && at !== null;
     const begun = isTimed ? `, since ${formatMoment(since, at)}${earlier}` : '';
     const suffix = changed === null ? begun : ` at ${formatMoment(changed.at, at ?? 0)}`;
-    const isNew = change !== null && !printed.has(change);
-    printed.add(change);
-    const notes = [formatOrigin(reason), isNew ? `→ ${change}` : ''];
+    const origin = formatOrigin(reason);
     return [
       ...wrap(text + suffix, `${prefix}${branch}${formatMark(mark, options)} `, stem, options),
-      ...notes.flatMap((note) => (note === '' ? [] : wrap(note, stem, `${stem}  `, options))),
+      ...(origin === '' ? [] : wrap(origin, stem, `${stem}  `, options)),
+      ...renderDifferences(differences, stem, options, object),
+      ...renderRemedy(reason, stem, options),
       ...renderReasons(parts, prefix + below, tree),
     ];
   });
@@ -114,17 +135,18 @@ const verdictWord = (verdict: Verdict | null): string =>
   verdict === null ? 'input problem' : verdictWords[verdict];
 
 function renderText(document: ExplainDocument, options: RenderOptions): string {
-  const { at, begunAt, answer, change, reasons, history } = document;
+  const { at, begunAt, answer, reasons, history } = document;
   const [word, meaning] = describeVerdict(document);
   const head = paint(options.colour, 'bold', word.toUpperCase());
   const when = at === null || history === null ? '' : ` at ${formatTime(at)}`;
   const times = { at: begunAt === null ? null : at, begunAt };
-  const tree = renderReasons(reasons, '', { options, ...times, printed: new Set([change]) });
+  const tree = renderReasons(reasons, '', { options, ...times });
   const lines = [
     `${formatMark(chooseMark(document), options)} ${head}${when}: ${meaning}`,
     ...wrap(answer, '  ', '  ', options),
-    ...(change === null ? [] : wrap(`→ ${change}`, '  ', '    ', options)),
+    ...renderRemedy(document, '  ', options),
     ...(tree.length > 0 ? ['', ...tree] : []),
+    ...(hasDifferences(reasons) ? ['', diffLegend] : []),
     ...(history === null ? [] : renderHistory(history, at ?? 0, options)),
   ];
   return `${lines.join('\n')}\n`;

@@ -23,23 +23,18 @@ const shownDetails = ({ width }: RenderOptions): number => (width === Infinity ?
 const isEntry = ({ field, address }: DifferenceDetail): boolean =>
   address !== null && (field === 'endpoints' || field === 'subsets');
 
-function formatPlace(detail: DifferenceDetail, isOnNode: boolean): string {
+function formatPlace(detail: DifferenceDetail): string {
   const { address, pod, field } = detail;
   if (address === null) return field;
   const entry = pod === null ? address : `${address} (pod ${pod})`;
-  if (isOnNode) return `${field}, endpoint ${entry}`;
+  if (isOnNode(detail)) return `${field}, endpoint ${entry}`;
   return isEntry(detail) ? entry : `${entry} ${field}`;
 }
 
 /** One line for an entry that exists on one side only; else its place, then both sides. */
-function renderDetail(
-  detail: DifferenceDetail,
-  isOnNode: boolean,
-  indent: string,
-  options: RenderOptions,
-): string[] {
+function renderDetail(detail: DifferenceDetail, indent: string, options: RenderOptions): string[] {
   const { expected, actual } = detail;
-  const place = formatPlace(detail, isOnNode);
+  const place = formatPlace(detail);
   const side = (sign: '-' | '+', text: string): string[] =>
     wrap(
       text,
@@ -53,18 +48,21 @@ function renderDetail(
   return [...head, ...side('-', actual), ...side('+', expected)];
 }
 
-/** The differences as lines, those of one object below its name. */
-function renderDifferences({ differences, node }: ReportedFinding, options: RenderOptions) {
-  const shown = differences.slice(0, shownDetails(options));
-  const lines = [...Map.groupBy(shown, ({ object }) => object)].flatMap(([object, details]) => {
-    // The header names the node.
-    const head = node === null ? wrap(object, '  ', '    ', options) : [];
-    const indent = node === null ? '    ' : '  ';
-    const isOnNode = node !== null;
-    return [...head, ...details.flatMap((it) => renderDetail(it, isOnNode, indent, options))];
+const isOnNode = ({ code }: DifferenceDetail): boolean => catalogue[code].output === 'node';
+
+/** Differences as lines, those of one object below its name, unless the text has named it. */
+export function renderDifferences(
+  differences: readonly DifferenceDetail[],
+  indent: string,
+  options: RenderOptions,
+  named: string | null = null,
+): string[] {
+  return [...Map.groupBy(differences, ({ object }) => object)].flatMap(([object, details]) => {
+    const isNamed = object === named || details.some(isOnNode);
+    const head = isNamed ? [] : wrap(object, indent, `${indent}  `, options);
+    const below = isNamed ? indent : `${indent}  `;
+    return [...head, ...details.flatMap((detail) => renderDetail(detail, below, options))];
   });
-  const more = differences.length - shown.length;
-  return more > 0 ? [...lines, `  ... and ${more} more; -o json lists all`] : lines;
 }
 
 /** Numbers remedies, so that each is printed in full once. */
@@ -121,6 +119,8 @@ export function renderFinding(
     '    ',
     options,
   );
+  const shown = finding.differences.slice(0, shownDetails(options));
+  const more = finding.differences.length - shown.length;
   const painted = paint(options.colour, severityStyles[severity], severity);
   const because =
     cause === null
@@ -135,7 +135,8 @@ export function renderFinding(
     painted + head.slice(severity.length),
     ...rest,
     ...wrap(`${title}. ${meaning}`, '  ', '  ', options),
-    ...renderDifferences(finding, options),
+    ...renderDifferences(shown, '  ', options),
+    ...(more > 0 ? [`  ... and ${more} more; -o json lists all`] : []),
     ...because,
     ...(resolvedAt === null ? renderRemedy(finding, numbers, options) : []),
   ];

@@ -11,6 +11,23 @@ const { context, serviceAuditor } = judged([node(), service(), pod(), endpoints(
 const [port] = service().ports;
 const name = port?.name === '' ? 'shop/web' : `shop/web:${port?.name ?? ''}`;
 
+const difference: PacketTrace['differences'][number] = {
+  code: 'node-endpoint-missing',
+  port: null,
+  frontend: '10.96.0.1:80/tcp',
+  key: 'it',
+  kind: 'cluster IP',
+  origin: 'a pod of the node',
+  effect: '',
+  properties: [],
+  expected: 'all of it',
+  actual: 'some of it',
+  endpoint: '10.0.0.1:80',
+  sides: ['receives 50% of connections', null],
+  rule: null,
+  harmless: false,
+};
+
 const packet = (verdict: PacketTrace['verdict']): PacketTrace => ({
   kind: 'cluster IP',
   frontend: '10.96.0.1:80/tcp',
@@ -21,6 +38,7 @@ const packet = (verdict: PacketTrace['verdict']): PacketTrace => ({
   wanted: [],
   allowed: [],
   got: [],
+  differences: verdict === 'different' ? [difference] : [],
   rules: ['-A FORWARD -j DROP'],
   unknown: [],
 });
@@ -49,10 +67,19 @@ test('a node that differs shows the rules that packets met', () => {
   expect(got.answer).toContain('does not forward Service shop/web correctly');
   expect(textsOf(got.reasons)).toEqual([
     `${name} at 10.96.0.1:80/tcp (cluster IP), from a pod of the node: mismatch`,
-    'expected: 10.0.0.1:80',
-    'found: drop 100%',
     'rules that the packet matches: 1',
     '-A FORWARD -j DROP',
+  ]);
+  expect(got.reasons[0]?.differences).toEqual([
+    {
+      code: 'node-endpoint-missing',
+      address: '10.0.0.1:80',
+      pod: 'shop/web-1',
+      field: 'outcome',
+      expected: 'receives 50% of connections',
+      actual: null,
+      object: 'Node node-a',
+    },
   ]);
 });
 
@@ -79,14 +106,10 @@ test('packets with equal results share one reason, which names the pods of the e
     `${name} at 10.96.0.1:80/tcp (cluster IP), from a pod of the node, the node itself: mismatch`,
     missed,
     'connections reach an address that is not an endpoint: 10.0.0.9:80 (no pod has it)',
-    'expected: 10.0.0.1:80',
-    'found: drop 100%',
     'rules that the packet matches, from a pod of the node: 1',
     '-A FORWARD -j DROP',
     `${name} at 10.96.0.1:80/tcp (cluster IP), from a pod of another node: mismatch`,
     'connections reach none of its 2 endpoints',
-    'expected: 10.0.0.1:80',
-    'found: drop 100%',
     'rules that the packet matches: 1',
     '-A FORWARD -j DROP',
     `${name} at 10.96.0.1:80/tcp (cluster IP), from outside the cluster: ok`,

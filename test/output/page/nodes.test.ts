@@ -91,6 +91,7 @@ describe('the page of a node', () => {
     allowed: ['10.0.0.1:80', '10.0.0.2:80'],
     got: ['10.0.0.1:80'],
     rules: ['-A FORWARD -j DROP', '-A OTHER'],
+    differences: [],
     unknown: [],
   };
   const textOf = (walked: NodeView['walked']) =>

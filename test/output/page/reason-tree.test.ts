@@ -5,6 +5,16 @@ import { reason } from '../../../src/audit/explain/explanation.ts';
 import { renderReasonTree } from '../../../src/output/page/details.ts';
 import { hostileNames, moment, tagsIn, wordsIn } from '../samples.ts';
 
+const difference = {
+  code: 'endpoints-address-missing',
+  address: '10.0.0.9',
+  pod: 'shop/web-1',
+  field: 'subsets',
+  expected: 'ready',
+  actual: null,
+  object: 'Endpoints shop/web',
+} as const;
+
 const explanationOf = (text: string): Explanation => ({
   subject: { kind: 'service', service: 'shop/web' },
   found: true,
@@ -13,6 +23,8 @@ const explanationOf = (text: string): Explanation => ({
   withoutEndpoints: null,
   answer: text,
   change: text,
+  commands: [text],
+  managed: null,
   reasons: [
     reason('yes', 'type ClusterIP'),
     reason('no', text, {
@@ -20,6 +32,9 @@ const explanationOf = (text: string): Explanation => ({
       field: 'metadata.labels',
       source: 'utils.go',
       change: 'label it',
+      commands: ['kubectl label'],
+      managed: 'open a ticket',
+      differences: [difference],
       since: moment,
       parts: [reason('note', 'a part')],
     }),
@@ -30,9 +45,11 @@ const explanationOf = (text: string): Explanation => ({
 test('an explanation has its answer first, then the change, then the reasons with signs', () => {
   const text = wordsIn(renderReasonTree(explanationOf('because')).html);
   expect(text).toContain(
-    'because → because ✓ ok: type ClusterIP ' +
+    'because → because because Copy ✓ ok: type ClusterIP ' +
       '✗ problem: because, since 2026-11-21 10:56:46 UTC ' +
-      'by Pod shop/web-1 metadata.labels; Kubernetes code: utils.go → label it · a part ' +
+      'by Pod shop/web-1 metadata.labels; Kubernetes code: utils.go ' +
+      '− missing 10.0.0.9 of pod shop/web-1 ready Endpoints shop/web subsets ' +
+      '→ label it kubectl label Copy Managed control plane: open a ticket · a part ' +
       '? unknown: who knows',
   );
 });

@@ -92,6 +92,7 @@ describe('the page of a Service', () => {
       expected: to,
       actual: 'drop 100%',
       rules: [],
+      differences: [],
       unknown: [],
     };
     const walks = { wanted: [to], allowed: [to], got: [] };

@@ -24,6 +24,8 @@ const document = (more: Partial<ExplainDocument> = {}): ExplainDocument => ({
   withoutEndpoints: null,
   answer: 'Service shop/web has endpoints',
   change: null,
+  commands: [],
+  managed: null,
   reasons: [reason('yes', 'all is well')],
   history: null,
   ...more,
@@ -46,7 +48,7 @@ test('an explanation prints marks, reasons, sources and changes', () => {
   const got = text({
     verdict: 'different',
     severity: 'warning',
-    change: 'delete the object',
+    change: 'make the pod ready',
     reasons: [wrong, reason('unknown', 'the input has no Nodes')],
     history: [
       { at: at - 60, what: 'endpoints', before: 'conform', after: 'different', lag: null },
@@ -57,11 +59,12 @@ test('an explanation prints marks, reasons, sources and changes', () => {
     [
       '✗ MISMATCH (WARNING) at 2026-11-21T10:58:20Z: Kubernetes did not write what it should',
       '  Service shop/web has endpoints',
-      '  → delete the object',
+      '  → make the pod ready',
       '',
       '├─ ✗ a pod is absent, since 10:57:20',
       '│  │ by Endpoints shop/web subsets; Kubernetes code: endpoints_controller.go',
       '│  │   syncService',
+      '│  │ → delete the object',
       '│  └─ · found: nothing',
       '└─ ? the input has no Nodes',
       '',
@@ -109,11 +112,39 @@ test('a difference that the auditor found at its start may be older', () => {
   expect(since(at - 299)).toMatch(/since 10:53:21\n/);
 });
 
-test('each change is printed once', () => {
-  const change = 'kubectl -n shop annotate service web x=y';
-  const again = [reason('no', 'first', { change }), reason('no', 'second', { change })];
-  expect(text({ change, reasons: again }).split(change)).toHaveLength(2);
-  expect(text({ reasons: again }).split(change)).toHaveLength(2);
+test('commands are printed below the change on one line each, whatever its length', () => {
+  const long = `kubectl -n shop annotate service/web ${'x'.repeat(90)}`;
+  const managed = 'On a managed control plane, open a ticket.';
+  const remedy = { change: 'sync it', commands: [long, 'kubectl get lease'], managed };
+  const got = text({ ...remedy, reasons: [reason('no', 'bad', remedy)] }).split('\n');
+  const lines = ['→ sync it', `  ${managed}`, `  ${long}`, '  kubectl get lease'];
+  expect(got.slice(2, 6)).toEqual(lines.map((line) => `  ${line}`));
+  expect(got.slice(8, 12)).toEqual(lines.map((line) => `     ${line}`));
+});
+
+test('differences are printed as audit prints them, without equal parts', () => {
+  const at9 = { code: 'slice-endpoint-missing', address: '10.0.0.9', pod: 'shop/web-9' } as const;
+  const missing = { ...at9, field: 'endpoints', expected: 'ready, http 80/TCP', actual: null };
+  const onSlice = { ...missing, object: 'EndpointSlice shop/web-1' };
+  const node = { ...onSlice, code: 'node-endpoint-missing', field: 'outcome' } as const;
+  const wrong = { ...onSlice, field: 'zone', expected: 'a', actual: 'b' };
+  const object = 'EndpointSlice shop/web-1';
+  const elsewhere = { ...onSlice, object: 'EndpointSlice shop/web-2' };
+  const differences = [onSlice, wrong, elsewhere, node];
+  const got = text({ reasons: [reason('no', 'bad', { object, differences })] });
+  expect(got.split('\n').slice(3)).toEqual([
+    '└─ ✗ bad',
+    '     + 10.0.0.9 (pod shop/web-9): ready, http 80/TCP',
+    '     10.0.0.9 (pod shop/web-9) zone:',
+    '     - b',
+    '     + a',
+    '     + outcome, endpoint 10.0.0.9 (pod shop/web-9): ready, http 80/TCP',
+    '     EndpointSlice shop/web-2',
+    '       + 10.0.0.9 (pod shop/web-9): ready, http 80/TCP',
+    '',
+    'Lines with - are in the cluster, lines with + are expected.',
+    '',
+  ]);
 });
 
 test('consecutive followed changes are one row for each output', () => {
@@ -164,6 +195,8 @@ const reasons: fc.Arbitrary<Reason> = fc.letrec<{ one: Reason }>((tie) => ({
       object: fc.option(hostileText),
       field: fc.option(hostileText),
       change: fc.option(hostileText),
+      commands: fc.array(hostileText, { maxLength: 1 }),
+      managed: fc.option(hostileText),
       parts: fc.oneof({ maxDepth: 3 }, fc.constant([]), fc.array(tie('one'), { maxLength: 2 })),
     })
     .map(({ mark, text: words, ...more }) => reason(mark, words, more)),
