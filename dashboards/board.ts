@@ -19,7 +19,8 @@ import {
 import type { Link, PanelSpec } from './panel.ts';
 import { datasource, inSight, panelOf } from './panel.ts';
 
-const documents = 'https://github.com/endpoint-auditor/endpoint-auditor/blob/main/docs';
+/** The auditor serves the documents of its own version. */
+const documents = '${auditor:raw}/docs';
 
 const runbookUrl = (alert: string): string => `${documents}/runbook.md#${alert.toLowerCase()}`;
 
@@ -107,7 +108,9 @@ const variables = () => [
   ),
   new TextBoxVariableBuilder('auditor')
     .label('Auditor')
-    .description('Address of the auditor in your browser. Links in tables lead there.')
+    .description(
+      'Address of the auditor in your browser. Links in tables and to documents lead there.',
+    )
     .defaultValue('http://127.0.0.1:9465'),
 ];
 

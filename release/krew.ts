@@ -9,6 +9,8 @@ import { stringify } from 'yaml';
 export interface KrewRelease {
   readonly version: string;
   readonly description: string;
+  /** Of package.json, which has none until the project has an address. */
+  readonly homepage?: string;
   /** The address of the folder with the archives. */
   readonly address: string;
 }
@@ -36,7 +38,7 @@ function platform(os: string, arch: string | null, address: string, archive: Kre
 
 /** The manifest as YAML. */
 export function krewManifest(
-  { version, description, address }: KrewRelease,
+  { version, description, homepage, address }: KrewRelease,
   archives: Readonly<Record<'x64' | 'arm64' | 'npm', KrewArchive>>,
 ): string {
   return stringify({
@@ -45,6 +47,7 @@ export function krewManifest(
     metadata: { name: 'audit-endpoints' },
     spec: {
       version: `v${version}`,
+      ...(homepage === undefined ? {} : { homepage }),
       shortDescription: 'Find wrong or late Endpoints and EndpointSlices',
       description: `${description}.\n`,
       caveats: 'On macOS it needs Node.js 22.19 or later as `node` on the PATH.\n',

@@ -13,8 +13,8 @@
 
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { cpSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
-import { writeFileSync } from 'node:fs';
+import { appendFileSync, cpSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 import { writeArchive } from './archive.ts';
@@ -28,6 +28,7 @@ interface PackageFile {
   readonly name: string;
   readonly version: string;
   readonly description: string;
+  readonly homepage?: string;
   readonly [field: string]: unknown;
 }
 
@@ -74,7 +75,7 @@ async function writeExecutables(): Promise<Record<Architecture, string>> {
   return names as Record<Architecture, string>;
 }
 
-/** Of the files that Git has, so that a file of an editor is not in the chart. */
+/** Of the files that Git has, so that a file of an editor is not in the chart; with the homepage. */
 function writeChart(): void {
   const folder = 'helm/endpoint-auditor';
   const names = execFileSync('git', ['ls-files', folder], { cwd: root, encoding: 'utf8' });
@@ -82,6 +83,8 @@ function writeChart(): void {
     if (name.startsWith(`${folder}/ci/`)) continue;
     cpSync(join(root, name), join(stage, 'chart', name.slice('helm/'.length)));
   }
+  const home = about.homepage === undefined ? '' : `home: ${about.homepage}\n`;
+  appendFileSync(join(stage, 'chart/endpoint-auditor/Chart.yaml'), home);
   const archive = join(artifacts, `endpoint-auditor-${version}.tgz`);
   writeArchive(archive, join(stage, 'chart'), ['endpoint-auditor']);
 }
@@ -102,8 +105,7 @@ writeFileSync(
   join(artifacts, 'audit-endpoints.yaml'),
   krewManifest(
     {
-      version,
-      description: about.description,
+      ...about,
       address: process.env.RELEASE_ADDRESS ?? 'RELEASE_ADDRESS',
     },
     { x64: archive(executables.x64), arm64: archive(executables.arm64), npm: archive(npm) },

@@ -37,6 +37,16 @@ test('the manifest names the archive of each platform, its checksum and the prog
   });
 });
 
+test('the manifest has the homepage of package.json, if there is one', () => {
+  const archives = { x64: archiveOf('x64'), arm64: archiveOf('arm64'), npm: archiveOf('npm') };
+  const release = { version: '1.0.0', description: 'Any', address: 'https://example.org' };
+  const specOf = (more: { homepage?: string }): unknown =>
+    (parse(krewManifest({ ...release, ...more }, archives)) as { spec: object }).spec;
+  const homepage = 'https://example.org/home';
+  expect(specOf({ homepage })).toMatchObject({ homepage });
+  expect(specOf({})).not.toHaveProperty('homepage');
+});
+
 test('the package has the names by which kubectl looks for a plugin and its completion', () => {
   expect(about.bin['kubectl-audit_endpoints']).toBe(about.bin['endpoint-auditor']);
   expect(about.bin['kubectl_complete-audit_endpoints']).toBe(about.bin['endpoint-auditor']);

@@ -566,6 +566,16 @@ describe('words', () => {
   });
 });
 
+test('no file names an address that the project does not have', () => {
+  const folders = ['src', 'alerts', 'dashboards', 'docs', 'release', '.github'];
+  const names = folders.flatMap((folder) => filesIn(folder, /./));
+  const roots = ['README.md', 'SECURITY.md', 'CONTRIBUTING.md', 'action.yml', 'package.json'];
+  const invented =
+    /(?:github|gitlab|ghcr|quay|docker)\.[a-z]+\/endpoint-auditor|endpoint-auditor\.[a-z]+\/[a-z]/;
+  const found = [...names, ...roots].filter((name) => invented.test(read(name)));
+  expect(found).toEqual([]);
+});
+
 describe('README.md', () => {
   test('has the table of releases that release.ts renders to', async () => {
     const table = /^\| Kubernetes +\|[\s\S]*?\n(?=\n)/m;

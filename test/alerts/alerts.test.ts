@@ -58,7 +58,7 @@ describe.each(alerts)('$alert', ({ alert = '', for: hold, labels = {}, annotatio
     expect(annotations.summary).toMatch(/^(?:[A-Z]|\{\{).+\.$/);
     expect(annotations.description).toMatch(/^.+\.$/s);
     expect(annotations.link).toMatch(/^http:\/\/127\.0\.0\.1:9465(?:\/|\{\{)/);
-    expect(annotations.runbook_url).toMatch(/^https:.*\/docs\/runbook\.md#\w+$/);
+    expect(annotations.runbook_url).toMatch(/^http:\/\/127\.0\.0\.1:9465\/docs\/runbook\.md#\w+$/);
     expect(annotations.runbook_url?.endsWith(`#${alert.toLowerCase()}`)).toBe(true);
   });
 

@@ -192,7 +192,7 @@ describe.each(all)('$name', ({ name, board }) => {
 
 // --- links ---
 
-const docs = 'https://github.com/endpoint-auditor/endpoint-auditor/blob/main/docs/';
+const docs = '${auditor:raw}/docs/';
 
 /** As GitHub makes them of headings. */
 function anchorsOf(document: string): Set<string> {

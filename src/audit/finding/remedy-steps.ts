@@ -13,7 +13,7 @@ export interface RemedySteps {
   readonly managed: string | null;
 }
 
-const touch = 'endpoint-auditor.io/touched="$(date +%s)" --overwrite';
+const touch = 'endpoint-auditor-touched="$(date +%s)" --overwrite';
 export const getLease = 'kubectl -n kube-system get lease kube-controller-manager';
 export const touchService = `kubectl -n {namespace} annotate service/{service} ${touch}`;
 const touchEndpoints = `kubectl -n {namespace} annotate endpoints/{service} ${touch}`;
@@ -90,7 +90,7 @@ export const relabelService = byController(
     'after the next sync. Delete the object only as a last resort, and only while ' +
     'kube-controller-manager runs: until it creates the object again, endpoints are missing.',
   `kubectl -n {namespace} label service/{service} ${touch}`,
-  'kubectl -n {namespace} label service/{service} endpoint-auditor.io/touched-',
+  'kubectl -n {namespace} label service/{service} endpoint-auditor-touched-',
 );
 
 const restart = [

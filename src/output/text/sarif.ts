@@ -15,8 +15,6 @@ const levels: Readonly<Record<Severity, 'error' | 'warning' | 'note'>> = {
   info: 'note',
 };
 
-const project = 'https://github.com/endpoint-auditor/endpoint-auditor';
-
 function ruleOf(code: Code) {
   const { title, meaning, remedy, severity } = catalogue[code];
   return {
@@ -24,7 +22,6 @@ function ruleOf(code: Code) {
     shortDescription: { text: title },
     fullDescription: { text: meaning },
     help: { text: remedy },
-    helpUri: `${project}/blob/main/docs/findings.md#${code}`,
     defaultConfiguration: { level: levels[severity] },
   };
 }
@@ -68,7 +65,6 @@ export function renderSarif(report: AuditReport, options: GateOptions): string {
           driver: {
             name: 'endpoint-auditor',
             semanticVersion: version,
-            informationUri: project,
             rules: codes.map(ruleOf),
           },
         },

@@ -38,7 +38,7 @@ describe('remedyOf', () => {
     expect(remedy('slice-endpoint-missing').commands).toEqual([
       'kubectl -n kube-system get lease kube-controller-manager',
       'kubectl -n shop annotate service/web ' +
-        'endpoint-auditor.io/touched="$(date +%s)" --overwrite',
+        'endpoint-auditor-touched="$(date +%s)" --overwrite',
       'kubectl -n kube-system logs -l component=kube-controller-manager --tail=200',
     ]);
   });
