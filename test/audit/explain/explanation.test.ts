@@ -46,7 +46,7 @@ test('differences of equal code, object and cause share one reason', () => {
   );
   expect(first?.change).toMatch(/^Check that kube-controller-manager runs/);
   expect(first?.commands).toContain(
-    'kubectl -n shop annotate service/web endpoint-auditor.io/touched="$(date +%s)" --overwrite',
+    'kubectl -n shop annotate service/web endpoint-auditor-touched="$(date +%s)" --overwrite',
   );
 });
 
