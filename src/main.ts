@@ -102,7 +102,15 @@ function examples(command: Command, ...lines: (readonly [line: string, purpose: 
 }
 
 function addAudits(program: Command): void {
-  const audit = addFlags(program.command('audit'), 'report', 'gate', 'audit', 'input', 'cluster')
+  const audit = addFlags(
+    program.command('audit'),
+    'report',
+    'name',
+    'gate',
+    'audit',
+    'input',
+    'cluster',
+  )
     .description('audit a live cluster once, or a dump of one')
     .argument('[path...]', 'the dump: files, directories, archives or - of JSON or YAML')
     .action((paths: string[], options: AuditOptions, command: Command) => {
@@ -125,7 +133,7 @@ function addAudits(program: Command): void {
     ['audit must-gather.tar.gz --no-endpoints', 'audit only the EndpointSlices of an archive'],
     ['audit dump.json -o github --baseline main.json', 'annotate a pull request with new findings'],
   );
-  const replay = addFlags(program.command('replay'), 'report', 'gate', 'audit', 'input')
+  const replay = addFlags(program.command('replay'), 'report', 'name', 'gate', 'audit', 'input')
     .description('audit a recording, or a kwok snapshot recording, from beginning to end')
     .argument('[file]', 'the recording, plain or gzip; - for stdin')
     .addOption(speedFlag(Infinity, 'max'))
@@ -217,7 +225,7 @@ function addServers(program: Command): void {
       run(import('./commands/serve.ts').then(({ serve }) => serve(options)));
     });
   examples(
-    addFlags(serve, 'metrics', 'agents', 'page'),
+    addFlags(serve, 'metrics', 'agents', 'name', 'page'),
     ['serve', 'audit the cluster of the current context, page at http://127.0.0.1:9465/'],
     ['serve --demo', 'look around with the recording that comes with the program'],
   );

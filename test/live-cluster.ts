@@ -171,7 +171,7 @@ export const usual = {
   maxEndpointsPerSlice: 100,
   endpoints: true,
   output: 'json',
-  failOn: 'warning',
+  failOn: { severity: 'warning', unserved: false },
   metricsPerService: 'findings',
   metricsMaxServices: 1000,
 } as const;

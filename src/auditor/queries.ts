@@ -253,11 +253,12 @@ function nodeStatuses(auditor: Auditor, fleet: Scraper | null) {
 const shownProblems = 20;
 
 type ReportOptions = Pick<AuditReport, 'kind' | 'namespace' | 'problems'> &
+  Partial<Pick<AuditReport, 'cluster'>> &
   Pick<AuditReport['input'], 'sources'>;
 
 /** Throws if the audit has not begun. */
 export function createReport(auditor: Auditor, options: ReportOptions): AuditReport {
-  const { kind, sources, namespace, problems } = options;
+  const { kind, sources, namespace, cluster = null, problems } = options;
   const { findings, samples } = auditor;
   const services = auditor.serviceAuditor();
   if (services === null) throw new Error('The input ended before it began');
@@ -287,6 +288,7 @@ export function createReport(auditor: Auditor, options: ReportOptions): AuditRep
       complete: auditor.complete(),
     },
     namespace,
+    cluster,
     findings: timeless
       ? summary.findings.map((finding) => ({ ...finding, since: null, openedAt: null }))
       : [...summary.findings, ...findings.resolved().filter(concerns(within))],

@@ -72,10 +72,11 @@ export function printAudit(
   auditor: Auditor,
   kind: AuditReport['kind'],
   sources: readonly string[],
-  { namespace, output }: ReportFlags,
+  options: ReportFlags,
   gate: GateOptions,
   problems: readonly string[],
 ): 0 | 1 | 2 {
-  const report = createReport(auditor, { kind, sources, namespace: namespace ?? null, problems });
+  const { namespace = null, clusterName: cluster = null, output } = options;
+  const report = createReport(auditor, { kind, sources, namespace, cluster, problems });
   return printGated(report, output, gate);
 }

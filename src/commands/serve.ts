@@ -139,8 +139,9 @@ async function serveRecording(path: string, options: ServeOptions): Promise<numb
     const onHeader = () => warnIfUnverified(auditor);
     await replay(auditor, entries, { speed, until: null, signal, onHeader });
     if (signal.aborted) return;
-    const shown = { kind: 'replay', sources: [path], namespace: null, problems: [] } as const;
-    const report = createReport(auditor, shown);
+    const { clusterName: cluster = null } = options;
+    const all = { sources: [path], namespace: null, cluster, problems: [] };
+    const report = createReport(auditor, { kind: 'replay', ...all });
     const open = report.findings.filter(({ resolvedAt }) => resolvedAt === null);
     process.stdout.write('\n');
     printReport({ ...report, findings: open }, 'table');

@@ -236,6 +236,7 @@ export function reportOf(state: MetricsState, more: Partial<AuditReport> = {}): 
       complete: true,
     },
     namespace: null,
+    cluster: null,
     findings: summary.findings,
     services: summary.services,
     verdicts: summary.verdicts,

@@ -12,7 +12,7 @@ import {
   formatTime,
   formatUnverified,
 } from '../../output/text/format.ts';
-import type { Gate } from '../../output/text/gate.ts';
+import { type Gate, isFailed } from '../../output/text/gate.ts';
 import type { AuditReport, ReportFormat } from '../../output/text/report.ts';
 import { formatFindingLine, renderReport } from '../../output/text/report.ts';
 import { nameOf } from '../../shadow/release.ts';
@@ -123,14 +123,11 @@ export function printReport(report: AuditReport, format: ReportFormat): void {
   process.stdout.write(text.endsWith('\n') ? text : `${text}\n`);
 }
 
-export function exitCodeOf(
-  { unknown, services, foreign }: AuditReport,
-  gate: Pick<Gate, 'failed'>,
-): 0 | 1 | 2 {
+export function exitCodeOf({ unknown, services, foreign }: AuditReport, gate: Gate): 0 | 1 | 2 {
   if (Object.values(unknown).some((count) => count > 0)) return 2;
   // No Service was audited: a mistyped namespace must not look like a cluster that conforms.
   if (services === 0 && foreign === 0) return 2;
-  return gate.failed > 0 ? 1 : 0;
+  return isFailed(gate) ? 1 : 0;
 }
 
 /** Warns if the verdicts on the cluster's release are not verified. */

@@ -3,17 +3,25 @@
 
 import { readFileSync } from 'node:fs';
 
-import { catalogue, type Code, type Finding } from '../../audit/finding/catalogue.ts';
+import { catalogue, type Code, type Severity } from '../../audit/finding/catalogue.ts';
 import { renderGithub, renderMarkdown } from '../../output/text/annotations.ts';
 import type { Baseline, FailOn, GateOptions, IgnoreRule } from '../../output/text/gate.ts';
-import { baselineOf, formatGate, gateOf } from '../../output/text/gate.ts';
+import {
+  baselineOf,
+  failLevels,
+  formatGate,
+  gateOf,
+  unservedWord,
+} from '../../output/text/gate.ts';
+import { renderJunit } from '../../output/text/junit.ts';
+import type { ReportedFinding } from '../../output/text/format.ts';
 import type { AuditReport, ReportFormat } from '../../output/text/report.ts';
 import { renderSarif } from '../../output/text/sarif.ts';
 import { exitCodeOf, printReport } from './console.ts';
 import { UsageError } from './process.ts';
 
 /** Formats for CI, beside those of every report. */
-export const gateFormats = ['sarif', 'github', 'markdown'] as const;
+export const gateFormats = ['junit', 'sarif', 'github', 'markdown'] as const;
 
 export type GateFormat = (typeof gateFormats)[number];
 
@@ -24,28 +32,50 @@ export interface GateFlags {
   readonly baseline?: string;
 }
 
-const renderers = { sarif: renderSarif, github: renderGithub, markdown: renderMarkdown };
+const renderers = {
+  junit: renderJunit,
+  sarif: renderSarif,
+  github: renderGithub,
+  markdown: renderMarkdown,
+};
 
 /** The JSON report of an earlier audit. Throws a UsageError if the file is none. */
 function readBaseline(path: string): Baseline {
   const text = readFileSync(path, 'utf8');
   try {
-    const { format, findings } = JSON.parse(text) as { format: unknown; findings: Finding[] };
-    if (format === 1 && findings.every(isNamed)) return baselineOf(findings);
+    const report = JSON.parse(text) as Omit<AuditReport, 'format'> & { format: number };
+    const { format, findings, servicesWithoutEndpoints } = report;
+    if (format === 1 && findings.every(isNamed)) {
+      return baselineOf(findings, servicesWithoutEndpoints);
+    }
   } catch {
     // The text is not JSON, or has no list of findings.
   }
   throw new UsageError(`${path}: Expected a report of audit -o json or replay -o json`);
 }
 
-const isNamed = ({ code, severity, namespace, service, output }: Finding): boolean =>
+const isNamed = ({ code, severity, namespace, service, output }: ReportedFinding): boolean =>
   [code, severity, namespace, service, output].every((name: unknown) => typeof name === 'string');
 
 /** Parses `CODE` or `CODE:NAMESPACE/SERVICE`; `undefined` for anything else. */
 export function parseIgnoreRule(text: string): IgnoreRule | undefined {
   const [, code = '', service = null] = /^([a-z0-9-]+)(?::([^/:]+\/[^/:]+))?$/.exec(text) ?? [];
+  if (code === unservedWord) return { code, service };
   return Object.hasOwn(catalogue, code) ? { code: code as Code, service } : undefined;
 }
+
+/** Parses a severity, `unserved`, or both with a comma; `undefined` for anything else. */
+export function parseFailOn(text: string): FailOn | undefined {
+  const levels = text.split(',').map((level) => level.trim());
+  const found = levels.filter((level) => level !== unservedWord);
+  if (found.length > 1 || !levels.every((level) => failLevels.includes(level))) return undefined;
+  const [severity = 'warning'] = found;
+  return { severity: severity as Severity, unserved: levels.includes(unservedWord) };
+}
+
+/** Whether the text of a report needs no sentence about the gate. */
+const isUsual = ({ failOn, ignored, baseline }: GateOptions): boolean =>
+  failOn.severity === 'warning' && !failOn.unserved && ignored.length === 0 && baseline === null;
 
 /** Reads the files that the flags name. Throws a UsageError if one of them is wrong. */
 export const readGate = ({ failOn, ignore = [], baseline }: GateFlags): GateOptions => ({
@@ -60,16 +90,13 @@ export function printGated(
   output: GateFlags['output'],
   options: GateOptions,
 ): 0 | 1 | 2 {
-  const gate = gateOf(report.findings, options);
+  const gate = gateOf(report, options);
   if (output in renderers) {
     process.stdout.write(renderers[output as GateFormat](report, options));
   } else {
     printReport({ ...report, gate }, output as ReportFormat);
     const isText = output === 'table' || output === 'wide';
-    const isUsual = options.failOn === 'warning' && options.ignored.length === 0;
-    if (isText && !(isUsual && options.baseline === null)) {
-      process.stdout.write(`Gate: ${formatGate(gate)}\n`);
-    }
+    if (isText && !isUsual(options)) process.stdout.write(`Gate: ${formatGate(gate)}\n`);
   }
   return exitCodeOf(report, gate);
 }

@@ -12,7 +12,7 @@ import { failLevels } from '../../output/text/gate.ts';
 import { parseLinkTemplate } from '../../output/text/link-template.ts';
 import { defaultMaxEndpointsPerSlice } from '../../shadow/endpointslice.ts';
 import { nameOf, type Release, releaseOf, releases } from '../../shadow/release.ts';
-import { type GateFlags, gateFormats, parseIgnoreRule } from './gate.ts';
+import { type GateFlags, gateFormats, parseFailOn, parseIgnoreRule } from './gate.ts';
 import { UsageError } from './process.ts';
 
 export interface AuditFlags {
@@ -30,6 +30,7 @@ export interface InputFlags {
 
 export interface ReportFlags extends GateFlags {
   readonly namespace?: string;
+  readonly clusterName?: string;
 }
 
 export interface ClusterFlags {
@@ -126,7 +127,7 @@ const oneOf = <T extends string>(names: readonly T[]) =>
   parser(`one of ${names.join(', ')}`, (text) => names.find((name) => name === text));
 
 const formats: readonly GateFlags['output'][] = [
-  ...(['table', 'wide', 'json', 'yaml', 'junit'] as const),
+  ...(['table', 'wide', 'json', 'yaml'] as const),
   ...gateFormats,
 ];
 
@@ -269,6 +270,10 @@ export const deprecated = (option: Option): Option => option.helpGroup('Deprecat
 
 const repeatedText = repeated((text) => text);
 
+const failOnText =
+  'exit with 1 for a finding of this severity or worse; unserved: for a Service without ' +
+  'usable endpoints too';
+
 const optionGroups = {
   report: [
     flag('-o, --output <format>', `one of ${formats.join(', ')}`, parseFormat).default('table'),
@@ -290,9 +295,10 @@ const optionGroups = {
     flag('--no-endpoints', 'audit only EndpointSlices: ignore Endpoints and mirrored slices'),
   ],
   gate: [
-    flag('--fail-on <severity>', 'exit with 1 for a finding of this severity, or worse')
+    flag('--fail-on <level>', failOnText)
       .choices(failLevels)
-      .default('warning'),
+      .argParser(parser(`a severity, unserved, or both: critical,unserved`, parseFailOn))
+      .default(parseFailOn('warning'), 'warning'),
     flag(
       '--ignore <code[:namespace/service]>',
       'accept these findings; repeat it for more',
@@ -357,8 +363,8 @@ const optionGroups = {
     ),
     deprecated(flag('--metrics.max-services <count>', 'use --metrics-max-services', parseCount)),
   ],
+  name: [flag('--cluster-name <name>', 'name of the cluster, shown in reports and on pages')],
   page: [
-    flag('--cluster-name <name>', 'name of the cluster, shown on every page'),
     flag(
       '--link-template <name=url>',
       'link to another program, with {cluster}, {namespace}, {service}, {node} or {pod}',

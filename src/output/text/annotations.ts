@@ -5,7 +5,14 @@
 import type { Severity } from '../../audit/finding/catalogue.ts';
 import { inOrder } from '../../audit/summary.ts';
 import { escapeInvisible, escapeMarkup, formatDetail, type ReportedFinding } from './format.ts';
-import { type Acceptance, acceptanceOf, formatGate, type GateOptions, gateOf } from './gate.ts';
+import {
+  acceptanceOf,
+  acceptanceWords,
+  formatGate,
+  type GateOptions,
+  gateOf,
+  unservedFailures,
+} from './gate.ts';
 import type { AuditReport } from './report.ts';
 
 const commands: Readonly<Record<Severity, string>> = {
@@ -40,6 +47,7 @@ export function renderGithub(report: AuditReport, options: GateOptions): string 
     const [property, data] = [escapeProperty(escapeInvisible(title)), escapeInvisible(text)];
     return `::${name} title=${property}::${escapeData(data)}`;
   };
+  const place = report.cluster === null ? '' : `${report.cluster}: `;
   const lines = inOrder(report.findings).flatMap((finding) => {
     const { code, severity } = finding;
     const acceptance = acceptanceOf(finding, options);
@@ -47,12 +55,16 @@ export function renderGithub(report: AuditReport, options: GateOptions): string 
     const text = `${code}: ${formatDetail(finding, 500)}`;
     // A finding that fails the gate is an error of the workflow, whatever its severity.
     const name = acceptance === null ? 'error' : commands[severity];
-    return [command(name, `${severity} ${ownerOf(finding)}`, text)];
+    return [command(name, `${place}${severity} ${ownerOf(finding)}`, text)];
   });
+  const unserved = unservedFailures(report, options).map(({ namespace, name, reason, detail }) =>
+    command('error', `${place}without endpoints ${namespace}/${name}`, `${reason}: ${detail}`),
+  );
+  lines.push(...unserved);
   const unknown = unknownText(report);
-  if (unknown !== null) lines.push(command('error', 'endpoint-auditor', unknown));
-  const gate = gateOf(report.findings, options);
-  lines.push(command('notice', 'endpoint-auditor', formatGate(gate)));
+  if (unknown !== null) lines.push(command('error', `${place}endpoint-auditor`, unknown));
+  const gate = formatGate(gateOf(report, options));
+  lines.push(command('notice', `${place}endpoint-auditor`, gate));
   return `${lines.join('\n')}\n`;
 }
 
@@ -62,26 +74,28 @@ const escapeCell = (text: string): string =>
     .replace(/[\\`*_[\]|~]/g, String.raw`\$&`)
     .replaceAll('@', '&#64;');
 
-const statuses: Readonly<Record<Acceptance, string>> = {
-  ignored: 'ignored',
-  baseline: 'in the baseline',
-  minor: 'accepted',
-};
-
 /** A table of all findings with their status, below a headline. */
 export function renderMarkdown(report: AuditReport, options: GateOptions): string {
   const unknown = unknownText(report);
-  const headline = [formatGate(gateOf(report.findings, options)), unknown ?? []].flat();
+  const headline = [formatGate(gateOf(report, options)), unknown ?? []].flat();
+  const failure = '**fails**';
+  const row = (status: string, cells: readonly string[]): string =>
+    `| ${[status, ...cells.map(escapeCell)].join(' | ')} |`;
   const rows = inOrder(report.findings).map((finding) => {
     const acceptance = acceptanceOf(finding, options);
-    const status = acceptance === null ? '**fails**' : statuses[acceptance];
+    const status = acceptance === null ? failure : acceptanceWords[acceptance];
     const cells = [finding.severity, ownerOf(finding), finding.code, formatDetail(finding, 300)];
-    return `| ${[status, ...cells.map(escapeCell)].join(' | ')} |`;
+    return row(status, cells);
   });
+  const unserved = unservedFailures(report, options).map(({ namespace, name, reason, detail }) =>
+    row(failure, ['-', `${namespace}/${name}`, `without endpoints: ${reason}`, detail]),
+  );
   const head = [
     '| Status | Severity | Service | Finding | What |',
     '| --- | --- | --- | --- | --- |',
   ];
-  const table = rows.length === 0 ? [] : ['', ...head, ...rows];
-  return `${['### endpoint-auditor', '', ...headline.map(escapeCell), ...table].join('\n')}\n`;
+  const all = [...rows, ...unserved];
+  const table = all.length === 0 ? [] : ['', ...head, ...all];
+  const title = ['### endpoint-auditor', report.cluster ?? []].flat().map(escapeCell).join(': ');
+  return `${[title, '', ...headline.map(escapeCell), ...table].join('\n')}\n`;
 }

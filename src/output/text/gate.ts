@@ -7,22 +7,38 @@ import {
   severities,
   type Severity,
 } from '../../audit/finding/catalogue.ts';
+import { formatCount } from './format.ts';
+import type { UnservedRow } from './unserved.ts';
 
-export type FailOn = Severity;
+/** The word for Services without usable endpoints, which are no findings. */
+export const unservedWord = 'unserved';
 
-export const failLevels: readonly FailOn[] = severities;
+export interface FailOn {
+  /** The least severity that fails. */
+  readonly severity: Severity;
+  /** Whether a Service without usable endpoints fails. */
+  readonly unserved: boolean;
+}
 
-/** Accepts the findings of a code: of all Services, or of one. */
+export const failLevels: readonly string[] = [...severities, unservedWord];
+
+/** Accepts the findings of a code, or Services without usable endpoints: all, or of one Service. */
 export interface IgnoreRule {
-  readonly code: Code;
+  readonly code: Code | typeof unservedWord;
   /** `namespace/name`; `null` for all. */
   readonly service: string | null;
 }
 
 type Named = Pick<Finding, 'code' | 'severity' | 'namespace' | 'service' | 'output' | 'node'>;
 
-/** By the identity of a finding, its severity. */
-export type Baseline = ReadonlyMap<string, Severity>;
+type Unserved = Pick<UnservedRow, 'namespace' | 'name'>;
+
+export interface Baseline {
+  /** By the identity of a finding, its severity. */
+  readonly findings: ReadonlyMap<string, Severity>;
+  /** Services without usable endpoints, as `namespace/name`. */
+  readonly unserved: ReadonlySet<string>;
+}
 
 export interface GateOptions {
   readonly failOn: FailOn;
@@ -33,19 +49,40 @@ export interface GateOptions {
 /** Why a finding does not fail the gate. */
 export type Acceptance = 'ignored' | 'baseline' | 'minor';
 
+export const acceptanceWords: Readonly<Record<Acceptance, string>> = {
+  ignored: 'ignored',
+  baseline: 'in the baseline',
+  minor: 'accepted',
+};
+
 export interface Gate {
-  readonly failOn: FailOn;
+  readonly failOn: Severity;
   /** Findings that fail the gate, and those that do not, by the reason. */
   readonly failed: number;
   readonly accepted: Readonly<Record<Acceptance, number>>;
+  /** Services without usable endpoints that fail the gate; `null` if none can. */
+  readonly unserved: number | null;
 }
+
+/** Whether the gate fails. */
+export const isFailed = ({ failed, unserved }: Gate): boolean => failed > 0 || (unserved ?? 0) > 0;
 
 /** The identity of a finding in reports of different times. */
 export const findingKey = ({ code, namespace, service, output, node }: Named): string =>
   [code, output, namespace, service, node ?? ''].join(' ');
 
-export const baselineOf = (findings: readonly Named[]): Baseline =>
-  new Map(findings.map((finding) => [findingKey(finding), finding.severity]));
+export const baselineOf = (
+  findings: readonly Named[],
+  unserved: readonly Unserved[] = [],
+): Baseline => ({
+  findings: new Map(findings.map((finding) => [findingKey(finding), finding.severity])),
+  unserved: new Set(unserved.map(serviceName)),
+});
+
+const serviceName = ({ namespace, name }: Unserved): string => `${namespace}/${name}`;
+
+const matches = (rule: IgnoreRule, code: IgnoreRule['code'], service: string): boolean =>
+  rule.code === code && (rule.service ?? service) === service;
 
 const rank = (severity: Severity): number => severities.indexOf(severity);
 
@@ -53,28 +90,45 @@ const rank = (severity: Severity): number => severities.indexOf(severity);
 export function acceptanceOf(finding: Named, options: GateOptions): Acceptance | null {
   const { failOn, ignored, baseline } = options;
   const { code, severity, namespace, service } = finding;
-  const isIgnored = (rule: IgnoreRule): boolean =>
-    rule.code === code && (rule.service ?? `${namespace}/${service}`) === `${namespace}/${service}`;
-  if (ignored.some(isIgnored)) return 'ignored';
-  const before = baseline?.get(findingKey(finding));
+  if (ignored.some((rule) => matches(rule, code, `${namespace}/${service}`))) return 'ignored';
+  const before = baseline?.findings.get(findingKey(finding));
   // A finding that is worse than before is a new one.
   if (before !== undefined && rank(severity) >= rank(before)) return 'baseline';
-  return rank(severity) > rank(failOn) ? 'minor' : null;
+  return rank(severity) > rank(failOn.severity) ? 'minor' : null;
 }
 
-/** Counts the findings of a report. */
-export function gateOf(findings: readonly Named[], options: GateOptions): Gate {
-  const all = findings.map((finding) => acceptanceOf(finding, options));
+type GatedReport<T extends Unserved = Unserved> = Readonly<{
+  findings: readonly Named[];
+  servicesWithoutEndpoints: readonly T[];
+}>;
+
+/** The Services without usable endpoints that fail the gate; none if they cannot. */
+export const unservedFailures = <T extends Unserved>(
+  { servicesWithoutEndpoints }: GatedReport<T>,
+  { failOn, ignored, baseline }: GateOptions,
+): T[] =>
+  servicesWithoutEndpoints.filter((service) => {
+    const name = serviceName(service);
+    const isAccepted =
+      ignored.some((rule) => matches(rule, unservedWord, name)) || baseline?.unserved.has(name);
+    return failOn.unserved && isAccepted !== true;
+  });
+
+/** Counts the findings of a report, and the Services without usable endpoints. */
+export function gateOf(report: GatedReport, options: GateOptions): Gate {
+  const all = report.findings.map((finding) => acceptanceOf(finding, options));
   const count = (wanted: Acceptance | null): number => all.filter((it) => it === wanted).length;
+  const { severity, unserved } = options.failOn;
   return {
-    failOn: options.failOn,
+    failOn: severity,
     failed: count(null),
     accepted: { ignored: count('ignored'), baseline: count('baseline'), minor: count('minor') },
+    unserved: unserved ? unservedFailures(report, options).length : null,
   };
 }
 
 /** `2 findings fail (--fail-on warning); accepted: 1 ignored, 3 in the baseline`. */
-export function formatGate({ failOn, failed, accepted }: Gate): string {
+export function formatGate({ failOn, failed, accepted, unserved }: Gate): string {
   const { ignored, baseline, minor } = accepted;
   const parts = [
     ignored > 0 ? `${ignored} ignored` : '',
@@ -83,5 +137,8 @@ export function formatGate({ failOn, failed, accepted }: Gate): string {
   ].filter((part) => part !== '');
   const fails = `${failed} ${failed === 1 ? 'finding fails' : 'findings fail'}`;
   const rest = parts.length === 0 ? '' : `; accepted: ${parts.join(', ')}`;
-  return `${fails} (--fail-on ${failOn})${rest}`;
+  const level = unserved === null ? failOn : `${failOn},${unservedWord}`;
+  const services =
+    unserved === null ? '' : `, and ${formatCount(unserved, 'Service')} without usable endpoints`;
+  return `${fails}${services} (--fail-on ${level})${rest}`;
 }

@@ -27,7 +27,6 @@ import type { Gate } from './gate.ts';
 import {
   codeUnits,
   escapeInvisible,
-  escapeMarkup,
   formatCause,
   formatClock,
   formatCount,
@@ -71,6 +70,8 @@ export interface AuditReport extends Omit<Summary, 'findings' | 'pendingSince' |
   };
   /** The reported namespace; null for all. Dropped input and measures are always of all. */
   readonly namespace: string | null;
+  /** The name of the cluster, which the user gives it; null without one. */
+  readonly cluster: string | null;
   readonly findings: readonly ReportedFinding[];
   /** By namespace and name. */
   readonly servicesWithoutEndpoints: readonly UnservedRow[];
@@ -163,7 +164,7 @@ export function formatFindingLine(finding: Finding, { colour, width }: RenderOpt
 
 // --- renderers ---
 
-export type ReportFormat = 'table' | 'wide' | 'json' | 'yaml' | 'junit';
+export type ReportFormat = 'table' | 'wide' | 'json' | 'yaml';
 
 /** The report as text, with a newline at its end. */
 export function renderReport(
@@ -173,7 +174,6 @@ export function renderReport(
 ): string {
   if (format === 'json') return formatJson(report);
   if (format === 'yaml') return renderYaml(report);
-  if (format === 'junit') return renderJunit(report);
   return format === 'wide' ? renderWide(report, options) : renderTable(report, options);
 }
 
@@ -199,7 +199,8 @@ function renderYaml(report: AuditReport): string {
 
 const isOpen = ({ resolvedAt }: ReportedFinding): boolean => resolvedAt === null;
 
-const sortFindings = (findings: readonly ReportedFinding[]): ReportedFinding[] => [
+/** Open findings, then resolved ones, each worst first. */
+export const sortFindings = (findings: readonly ReportedFinding[]): ReportedFinding[] => [
   ...inOrder(findings.filter(isOpen)),
   ...inOrder(findings.filter((finding) => !isOpen(finding))),
 ];
@@ -321,105 +322,10 @@ function summarizeReport(report: AuditReport): string[] {
   const line = (title: string, parts: readonly string[]): string[] =>
     parts.length === 0 ? [] : [`${title}: ${parts.join('; ')}`];
   return [
+    ...line('Cluster', report.cluster === null ? [] : [escapeInvisible(report.cluster)]),
     formatHeadline(report),
     ...line('Verdicts', outputs),
     ...line('Notes', notes),
     ...line(`Convergence lag p50 / p99${all}`, lags),
   ];
-}
-
-// --- JUnit XML, which CI systems show beside test results ---
-//
-// Each finding is a test case in the suite of its output, and so is each verdict without findings.
-// An unknown output is an error, since it is neither right nor wrong. JUnit has no official schema,
-// so only elements and attributes are written that every reader knows.
-
-type TestCase = ReturnType<typeof testCase>;
-
-function testCase(
-  output: string,
-  name: string,
-  result: 'passed' | 'failure' | 'error' | 'skipped',
-  message: string,
-  body: readonly string[] = [],
-  severity: string | null = null,
-) {
-  const type = result === 'error' ? 'unknown' : severity;
-  const attributes = `${type === null ? '' : ` type="${type}"`} message="${escapeMarkup(message)}"`;
-  const text = body.map(escapeMarkup).join('\n');
-  const child =
-    result === 'passed'
-      ? `<system-out>${escapeMarkup(message)}</system-out>`
-      : `<${result}${attributes}>${text}</${result}>`;
-  const opening = `<testcase classname="${output}" name="${escapeMarkup(name)}">`;
-  return { result, xml: `    ${opening}${child}</testcase>\n` };
-}
-
-function findingCase(finding: ReportedFinding): TestCase {
-  const { code, severity, output, namespace, service, node, resolvedAt } = finding;
-  const cause = formatCause(finding);
-  const body = [
-    `object: ${finding.object}`,
-    `field: ${formatField(finding.field)}`,
-    `expected: ${finding.expected ?? '-'}`,
-    `actual: ${finding.actual ?? '-'}`,
-    `since: ${formatTime(finding.since)}`,
-  ];
-  const owner = [node ?? [], service === '' ? [] : `${namespace}/${service}`].flat().join(' ');
-  const name = `${code} ${owner}${cause === '' ? '' : ` (${cause})`}`;
-  const resolved = resolvedAt === null ? '' : ` (resolved at ${formatTime(resolvedAt)})`;
-  const text = formatDetail(finding, 500) + resolved;
-  return severity === 'info'
-    ? testCase(output, name, 'skipped', text, body)
-    : testCase(output, name, 'failure', text, body, severity);
-}
-
-const verdictTexts = [
-  ['conform', 'passed', 'ok'],
-  ['pending', 'skipped', 'within the settle window'],
-  ['unknown', 'error', 'cannot be audited'],
-] as const;
-
-const verdictCases = (output: string, counts: Readonly<Record<Verdict, number>>): TestCase[] =>
-  verdictTexts
-    .filter(([verdict]) => counts[verdict] > 0)
-    .map(([verdict, result, text]) =>
-      testCase(
-        output,
-        verdictWords[verdict],
-        result,
-        `${formatCount(counts[verdict], 'output')} ${text}`,
-      ),
-    );
-
-function inputCases({ verdicts, unknown, services, foreign }: AuditReport): TestCase[] {
-  const error = (name: string, text: string) => [testCase('input', name, 'error', text)];
-  const outputs = verdictOutputs.reduce((sum, output) => sum + verdicts[output].unknown, 0);
-  const unread = Object.values(unknown).reduce((sum, count) => sum + count, -outputs);
-  if (unread > 0) return error('unknown', `${formatCount(unread, 'Service')} cannot be read`);
-  return services > 0 || foreign > 0 ? [] : error('nothing', 'No Services to audit');
-}
-
-function suite(tag: string, name: string, cases: readonly TestCase[], children: string): string {
-  const numbers = Object.entries({ failures: 'failure', errors: 'error', skipped: 'skipped' })
-    .map(([key, wanted]) => [key, cases.filter(({ result }) => result === wanted).length] as const)
-    .map(([key, count]) => ` ${key}="${count}"`);
-  return `<${tag} name="${name}" tests="${cases.length}"${numbers.join('')}>${children}</${tag}>`;
-}
-
-function renderJunit(report: AuditReport): string {
-  const findings = sortFindings(report.findings);
-  const suites = [...verdictOutputs, 'input' as const].flatMap((output) => {
-    const cases = [
-      ...(output === 'input' ? inputCases(report) : verdictCases(output, report.verdicts[output])),
-      ...findings.filter((finding) => finding.output === output).map(findingCase),
-    ];
-    const lines = cases.map(({ xml }) => xml).join('');
-    const xml = `  ${suite('testsuite', output, cases, `\n${lines}  `)}\n`;
-    return cases.length === 0 ? [] : [{ cases, xml }];
-  });
-  const all = suites.flatMap(({ cases }) => cases);
-  const children = `\n${suites.map(({ xml }) => xml).join('')}`;
-  const root = suite('testsuites', 'endpoint-auditor', all, children);
-  return `<?xml version="1.0" encoding="UTF-8"?>\n${root}\n`;
 }

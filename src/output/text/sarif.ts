@@ -5,8 +5,15 @@ import { catalogue, type Code, type Severity } from '../../audit/finding/catalog
 import { inOrder } from '../../audit/summary.ts';
 import { version } from '../../model/program-version.ts';
 import { ownerOf, unknownText } from './annotations.ts';
-import { formatDetail, formatJson, type ReportedFinding } from './format.ts';
-import { acceptanceOf, findingKey, type GateOptions } from './gate.ts';
+import { escapeInvisible, formatDetail, formatJson, type ReportedFinding } from './format.ts';
+import {
+  acceptanceOf,
+  findingKey,
+  type GateOptions,
+  unservedFailures,
+  unservedWord,
+} from './gate.ts';
+import type { UnservedRow } from './unserved.ts';
 import type { AuditReport } from './report.ts';
 
 const levels: Readonly<Record<Severity, 'error' | 'warning' | 'note'>> = {
@@ -26,6 +33,11 @@ function ruleOf(code: Code) {
   };
 }
 
+const locationOf = (name: string, source: string) => ({
+  physicalLocation: { artifactLocation: { uri: encodeURI(source.toWellFormed()) } },
+  logicalLocations: [{ fullyQualifiedName: name, kind: 'resource' }],
+});
+
 function resultOf(finding: ReportedFinding, source: string, options: GateOptions) {
   const { code, severity, output } = finding;
   const acceptance = acceptanceOf(finding, options);
@@ -33,12 +45,7 @@ function resultOf(finding: ReportedFinding, source: string, options: GateOptions
     ruleId: code,
     level: levels[severity],
     message: { text: `${ownerOf(finding)} ${output}: ${formatDetail(finding, 1000)}` },
-    locations: [
-      {
-        physicalLocation: { artifactLocation: { uri: encodeURI(source.toWellFormed()) } },
-        logicalLocations: [{ fullyQualifiedName: ownerOf(finding), kind: 'resource' }],
-      },
-    ],
+    locations: [locationOf(ownerOf(finding), source)],
     partialFingerprints: { 'finding/v1': findingKey(finding) },
     ...(options.baseline === null
       ? {}
@@ -49,11 +56,30 @@ function resultOf(finding: ReportedFinding, source: string, options: GateOptions
   };
 }
 
+const unservedRule = {
+  id: unservedWord,
+  shortDescription: { text: 'A Service cannot receive traffic' },
+  fullDescription: { text: 'The Service has no usable endpoint.' },
+  defaultConfiguration: { level: 'error' },
+};
+
+function unservedResult({ namespace, name, reason, detail }: UnservedRow, source: string) {
+  const service = `${namespace}/${name}`;
+  return {
+    ruleId: unservedWord,
+    level: 'error',
+    message: { text: `${service} ${reason}: ${escapeInvisible(detail)}` },
+    locations: [locationOf(service, source)],
+    partialFingerprints: { 'finding/v1': `${unservedWord} ${service}` },
+  };
+}
+
 /** Resolved findings of a replay are results too. */
 export function renderSarif(report: AuditReport, options: GateOptions): string {
   const findings = inOrder(report.findings);
   const codes = [...new Set(findings.map(({ code }) => code))].sort();
   const [source = ''] = report.input.sources;
+  const unserved = unservedFailures(report, options);
   const unknown = unknownText(report);
   const notifications = unknown === null ? [] : [{ level: 'error', message: { text: unknown } }];
   return formatJson({
@@ -65,7 +91,7 @@ export function renderSarif(report: AuditReport, options: GateOptions): string {
           driver: {
             name: 'endpoint-auditor',
             semanticVersion: version,
-            rules: codes.map(ruleOf),
+            rules: [...codes.map(ruleOf), ...(unserved.length > 0 ? [unservedRule] : [])],
           },
         },
         invocations: [
@@ -74,7 +100,14 @@ export function renderSarif(report: AuditReport, options: GateOptions): string {
             toolExecutionNotifications: notifications,
           },
         ],
-        results: findings.map((finding) => resultOf(finding, source, options)),
+        // By it, code scanning distinguishes the runs for several clusters.
+        ...(report.cluster === null
+          ? {}
+          : { automationDetails: { id: `endpoint-auditor/${report.cluster}/` } }),
+        results: [
+          ...findings.map((finding) => resultOf(finding, source, options)),
+          ...unserved.map((service) => unservedResult(service, source)),
+        ],
       },
     ],
   });

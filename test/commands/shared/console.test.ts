@@ -21,7 +21,11 @@ afterEach(() => {
   vi.unstubAllEnvs();
 });
 
-const usualGate = { failOn: 'warning', ignored: [], baseline: null } as const;
+const usualGate = {
+  failOn: { severity: 'warning', unserved: false },
+  ignored: [],
+  baseline: null,
+} as const;
 
 describe('the exit code', () => {
   const well = conformState();
@@ -36,7 +40,7 @@ describe('the exit code', () => {
     ['nothing was judged', reportOf(well, { services: 0 }), 2],
     ['only what others write', reportOf(well, { services: 0, foreign: 1 }), 0],
   ])('%s', (_name, report, want) => {
-    expect(exitCodeOf(report, gateOf(report.findings, usualGate))).toBe(want);
+    expect(exitCodeOf(report, gateOf(report, usualGate))).toBe(want);
   });
 });
 

@@ -8,11 +8,18 @@ import { describe, expect, test } from 'vitest';
 
 import { renderGithub, renderMarkdown } from '../../../src/output/text/annotations.ts';
 import type { GateOptions } from '../../../src/output/text/gate.ts';
-import { acceptanceOf, baselineOf, formatGate, gateOf } from '../../../src/output/text/gate.ts';
+import {
+  acceptanceOf,
+  baselineOf,
+  formatGate,
+  gateOf,
+  isFailed,
+} from '../../../src/output/text/gate.ts';
 import { renderSarif } from '../../../src/output/text/sarif.ts';
 import { conformState, findingOf, hides, hostileReport, reportOf, stateOf } from '../samples.ts';
 
-const usual: GateOptions = { failOn: 'warning', ignored: [], baseline: null };
+const atWarning = { severity: 'warning', unserved: false } as const;
+const usual: GateOptions = { failOn: atWarning, ignored: [], baseline: null };
 const critical = findingOf();
 const warning = findingOf({ severity: 'warning', code: 'slice-ports-different' });
 const info = findingOf({ severity: 'info', code: 'slice-duplicate' });
@@ -23,8 +30,8 @@ describe('a finding', () => {
     ['critical', [null, 'minor', 'minor']],
     ['warning', [null, null, 'minor']],
     ['info', [null, null, null]],
-  ] as const)('fails at --fail-on %s from that severity on', (failOn, want) => {
-    const options = { ...usual, failOn };
+  ] as const)('fails at --fail-on %s from that severity on', (severity, want) => {
+    const options = { ...usual, failOn: { severity, unserved: false } };
     expect([critical, warning, info].map((it) => acceptanceOf(it, options))).toEqual(want);
   });
 
@@ -50,24 +57,79 @@ describe('a finding', () => {
   });
 });
 
+const all = reportOf(conformState(), { findings: [critical, warning, info, onNode] });
+
 test('the gate counts findings by what becomes of them', () => {
   const ignored = [{ code: 'slice-ports-different', service: null } as const];
   const options = { ...usual, ignored, baseline: baselineOf([onNode]) };
-  const gate = gateOf([critical, warning, info, onNode], options);
+  const gate = gateOf(all, options);
   expect(gate).toEqual({
     failOn: 'warning',
     failed: 1,
     accepted: { ignored: 1, baseline: 1, minor: 1 },
+    unserved: null,
   });
   expect(formatGate(gate)).toBe(
     '1 finding fails (--fail-on warning); accepted: 1 ignored, 1 in the baseline, 1 below warning',
   );
-  expect(formatGate(gateOf([], usual))).toBe('0 findings fail (--fail-on warning)');
+  expect(formatGate(gateOf(reportOf(conformState()), usual))).toBe(
+    '0 findings fail (--fail-on warning)',
+  );
 });
 
-const all = reportOf(conformState(), { findings: [critical, warning, info, onNode] });
+describe('a Service without usable endpoints', () => {
+  const [reason, detail] = ['no_ready_pod', '2 pods | are not ready'] as const;
+  const servicesWithoutEndpoints = ['api', 'web', 'db'].map((name) => {
+    return { namespace: 'shop', name, reason, detail };
+  });
+  const report = reportOf(conformState(), { servicesWithoutEndpoints });
+  const strict: GateOptions = { ...usual, failOn: { severity: 'critical', unserved: true } };
+
+  test('fails only the gate that asks for it', () => {
+    expect(isFailed(gateOf(report, usual))).toBe(false);
+    const gate = gateOf(report, strict);
+    expect(gate).toMatchObject({ failOn: 'critical', failed: 0, unserved: 3 });
+    expect(isFailed(gate)).toBe(true);
+    expect(formatGate(gate)).toBe(
+      '0 findings fail, and 3 Services without usable endpoints (--fail-on critical,unserved)',
+    );
+  });
+
+  test('is accepted by name, or by the baseline', () => {
+    const ignored = [{ code: 'unserved', service: 'shop/api' } as const];
+    const baseline = baselineOf([], [{ namespace: 'shop', name: 'db' }]);
+    const gate = gateOf(report, { ...strict, ignored, baseline });
+    expect(gate.unserved).toBe(1);
+    const everyService = [{ code: 'unserved', service: null } as const];
+    expect(gateOf(report, { ...strict, ignored: everyService }).unserved).toBe(0);
+  });
+
+  test('is in the reports of CI', () => {
+    expect(renderGithub(report, strict)).toContain(
+      '::error title=without endpoints shop/api::no_ready_pod: 2 pods | are not ready\n',
+    );
+    expect(renderMarkdown(report, strict)).toContain(
+      '\n| **fails** | - | shop/api | without endpoints: no\\_ready\\_pod | 2 pods \\| are',
+    );
+    const log = JSON.parse(renderSarif(report, strict)) as { runs: { results: object[] }[] };
+    expect(log.runs[0]?.results[0]).toMatchObject({ ruleId: 'unserved', level: 'error' });
+    for (const render of [renderGithub, renderMarkdown, renderSarif]) {
+      expect(render(report, usual)).not.toContain('no_ready_pod');
+    }
+  });
+});
+
+test('reports of CI name the cluster', () => {
+  const report = reportOf(conformState(), { findings: [critical], cluster: 'prod' });
+  expect(renderGithub(report, usual)).toContain('title=prod%3A critical shop/web::');
+  expect(renderMarkdown(report, usual)).toContain('### endpoint-auditor: prod\n');
+  expect(JSON.parse(renderSarif(report, usual))).toMatchObject({
+    runs: [{ automationDetails: { id: 'endpoint-auditor/prod/' } }],
+  });
+});
+
 const options: GateOptions = {
-  failOn: 'warning',
+  failOn: atWarning,
   ignored: [{ code: 'slice-ports-different', service: 'shop/web' }],
   baseline: baselineOf([onNode]),
 };

@@ -1,8 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
+import { baselineOf, type GateOptions } from '../../../src/output/text/gate.ts';
+import { renderJunit } from '../../../src/output/text/junit.ts';
 import type { AuditReport } from '../../../src/output/text/report.ts';
-import { renderReport } from '../../../src/output/text/report.ts';
 import {
   conformState,
   findingOf,
@@ -13,8 +14,14 @@ import {
   stateOf,
 } from '../samples.ts';
 
-const junit = (report: AuditReport): string =>
-  renderReport(report, 'junit', { colour: false, width: 80 });
+const usual: GateOptions = {
+  failOn: { severity: 'warning', unserved: false },
+  ignored: [],
+  baseline: null,
+};
+
+const junit = (report: AuditReport, options: Partial<GateOptions> = {}): string =>
+  renderJunit(report, { ...usual, ...options });
 
 /** Checks that a text is well-formed XML 1.0 of the kind that is written here; returns its tags. */
 function xmlTags(text: string): string[] {
@@ -63,6 +70,46 @@ describe('JUnit', () => {
     expect(text).toContain('name="slice-endpoint-unexpected shop/api (hand-edited)"><skipped');
     expect(text).toContain('<system-out>19 outputs ok</system-out>');
     expect(text).toContain('(resolved at 2026-11-21T10:56:47Z)');
+  });
+
+  test('lists open findings before resolved ones', () => {
+    const findings = [findingOf({ resolvedAt: moment }), findingOf({ severity: 'info' })];
+    const text = junit(reportOf(stateOf(), { findings }));
+    expect(text.indexOf('<skipped')).toBeGreaterThan(0);
+    expect(text.indexOf('(resolved at')).toBeGreaterThan(text.indexOf('<skipped'));
+  });
+
+  test('fails only for what fails the gate, and says why another finding does not', () => {
+    const critical = findingOf();
+    const warning = findingOf({ severity: 'warning', code: 'slice-ports-different' });
+    const info = findingOf({ severity: 'info', code: 'slice-duplicate' });
+    const report = reportOf(conformState(), { findings: [critical, warning, info] });
+    const counts = (options: Partial<GateOptions>): string =>
+      /failures="\d+" errors="\d+" skipped="\d+"/.exec(junit(report, options))?.[0] ?? '';
+    const failOn = (severity: 'critical' | 'info') => ({ severity, unserved: false });
+    expect(counts({})).toBe('failures="2" errors="0" skipped="1"');
+    expect(counts({ failOn: failOn('info') })).toBe('failures="3" errors="0" skipped="0"');
+    expect(counts({ failOn: failOn('critical') })).toBe('failures="1" errors="0" skipped="2"');
+    const ignored = [{ code: 'slice-endpoint-unexpected', service: null } as const];
+    expect(counts({ ignored })).toBe('failures="1" errors="0" skipped="2"');
+    const baseline = baselineOf([warning, critical]);
+    expect(counts({ baseline })).toBe('failures="0" errors="0" skipped="3"');
+    expect(junit(report, { baseline })).toContain('<skipped message="in the baseline: ');
+    expect(junit(report, { ignored })).toContain('<skipped message="ignored: ');
+  });
+
+  test('fails for a Service without usable endpoints if the gate does', () => {
+    const [namespace, name, detail] = ['shop', 'web', 'no pod matches'];
+    const unserved = { namespace, name, reason: 'selector_matches_nothing', detail } as const;
+    const more = { servicesWithoutEndpoints: [unserved], cluster: 'a<b' };
+    const report = reportOf(conformState(), more);
+    expect(junit(report)).toContain('<testsuites name="endpoint-auditor a&lt;b" tests="3" fail');
+    const text = junit(report, { failOn: { severity: 'warning', unserved: true } });
+    expect(text).toContain(
+      '<testcase classname="traffic" name="unserved shop/web">' +
+        '<failure type="selector_matches_nothing" message="no pod matches"></failure>',
+    );
+    xmlTags(text);
   });
 
   test('has one passing test case for each output that conforms', () => {

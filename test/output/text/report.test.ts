@@ -322,12 +322,10 @@ test('JSON and YAML lose nothing and hide nothing, whatever the cluster named', 
   );
 });
 
-test('JUnit lists open findings before resolved ones', () => {
-  const findings = [findingOf({ resolvedAt: moment }), findingOf({ severity: 'info' })];
-  const report = reportOf(stateOf(), { findings });
-  const text = renderReport(report, 'junit', plain);
-  expect(text.indexOf('<skipped')).toBeGreaterThan(0);
-  expect(text.indexOf('(resolved at')).toBeGreaterThan(text.indexOf('<skipped'));
+test('a report names its cluster', () => {
+  const text = renderReport(reportOf(stateOf(), { cluster: 'prod\u001b' }), 'table', plain);
+  expect(text).toContain('\nCluster: prod\\u001b\n');
+  expect(renderReport(reportOf(stateOf()), 'table', plain)).not.toContain('Cluster');
 });
 
 test('the JSON Schema describes every field and requires it', () => {

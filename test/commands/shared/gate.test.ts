@@ -7,13 +7,13 @@ import { join } from 'node:path';
 import { Command } from 'commander';
 import { afterEach, describe, expect, test, vi } from 'vitest';
 
-import { auditDump } from '../../src/commands/audit.ts';
-import { parseIgnoreRule } from '../../src/commands/shared/gate.ts';
-import { addFlags, type ReportFlags } from '../../src/commands/shared/options.ts';
-import type { AuditReport } from '../../src/output/text/report.ts';
-import * as live from '../live-cluster.ts';
-import { printed, usual } from '../live-cluster.ts';
-import { schemaErrors } from '../report-schema.ts';
+import { auditDump } from '../../../src/commands/audit.ts';
+import { parseIgnoreRule } from '../../../src/commands/shared/gate.ts';
+import { addFlags, type ReportFlags } from '../../../src/commands/shared/options.ts';
+import type { AuditReport } from '../../../src/output/text/report.ts';
+import * as live from '../../live-cluster.ts';
+import { printed, usual } from '../../live-cluster.ts';
+import { schemaErrors } from '../../report-schema.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'gate-'));
 
@@ -49,7 +49,7 @@ const text = JSON.stringify({
 const dump = save('dump.json', text);
 
 const gate = (...args: string[]): ReportFlags =>
-  addFlags(new Command().exitOverride(), 'report', 'gate')
+  addFlags(new Command().exitOverride(), 'report', 'name', 'gate')
     .configureOutput({ writeErr: () => undefined })
     .parse(args, { from: 'user' })
     .opts();
@@ -90,6 +90,7 @@ describe('the exit code', () => {
       failOn: 'warning',
       failed: 0,
       accepted: { ignored: 0, baseline: 1, minor: 0 },
+      unserved: null,
     });
   });
 });
@@ -98,10 +99,32 @@ test.each([
   ['github', /^::error title=(?:critical|warning) shop\/web::slice-endpoint-missing: /],
   ['markdown', /\n\| \*\*fails\*\* \| (?:critical|warning) \| shop\/web \| slice-endpoint-missing/],
   ['sarif', /"ruleId": "slice-endpoint-missing"/],
+  ['junit', /<failure type="(?:critical|warning)"/],
 ])('-o %s', async (format, want) => {
   const { code, output } = await audit('-o', format);
   expect(code).toBe(1);
   expect(output).toMatch(want);
+});
+
+test('--fail-on unserved fails for a Service without usable endpoints', async () => {
+  // The slice of shop/web is empty, so it is unserved too.
+  const only = ['--ignore', missing, '--cluster-name', 'prod'];
+  expect((await audit(...only)).code).toBe(0);
+  const strict = await audit(...only, '--fail-on', 'unserved');
+  expect(strict.code).toBe(1);
+  expect(strict.output).toContain('Cluster: prod\n');
+  expect(strict.output).toMatch(/, and 1 Service without usable endpoints \(--fail-on warning,un/);
+  const ignored = ['--ignore', 'unserved:shop/web'];
+  const { code, output } = await audit(
+    ...[...only, ...ignored, '--fail-on', 'critical,unserved', '-o', 'json'],
+  );
+  expect(code).toBe(0);
+  const document = JSON.parse(output) as AuditReport;
+  expect(schemaErrors(document)).toEqual([]);
+  expect(document).toMatchObject({
+    cluster: 'prod',
+    gate: { failOn: 'critical', failed: 0, unserved: 0 },
+  });
 });
 
 describe('bad usage', () => {
@@ -124,6 +147,8 @@ describe('bad usage', () => {
   );
 
   test('a level that is none', () => {
-    expect(() => gate('--fail-on', 'all')).toThrow('Allowed choices are critical, warning, info');
+    for (const level of ['all', 'critical,warning', '', 'unserved,']) {
+      expect(() => gate('--fail-on', level)).toThrow('Expected a severity, unserved, or both');
+    }
   });
 });
