@@ -151,6 +151,7 @@ export function createAuditor(options: AuditorOptions) {
     /** When the next settle window ends; `null` if no difference is pending. */
     nextAt: () => (state.services === null ? null : findings.nextAt()),
     refreshTotals() {
+      state.services?.refresh();
       if (state.services !== null) refreshTotals(state.totals, state.services);
       return state.totals;
     },
@@ -164,7 +165,10 @@ export function createAuditor(options: AuditorOptions) {
     stale: () => progress.unseenFor(staleGrace, state.now ?? 0),
     awaited: () => (state.promised ?? []).filter((resource) => !state.complete.has(resource)),
     /** `null` until the input has named its release and every resource is complete. */
-    serviceAuditor: () => state.services,
+    serviceAuditor(): ServiceAuditor | null {
+      state.services?.refresh();
+      return state.services;
+    },
     released: () => releasedOf(state),
     /** `null` if the input names no version. */
     kubernetes: () => state.kubernetes,

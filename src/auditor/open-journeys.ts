@@ -49,6 +49,8 @@ export function restartJourneys(
 
 /** Advances the journeys of a Service that was evaluated after a change. */
 export function advanceJourneys(tracker: JourneyTracker, item: WorkItem, change: Change): void {
+  // A change of a Pod begins another journey, which decides about the one before it (begin).
+  if (change.resource === 'pods') return;
   if (change.resource === 'services') takeService(tracker, change as Change<'services'>);
   for (const output of journeyOutputs) {
     const addresses = item.whole ? null : item.addresses;
@@ -81,8 +83,6 @@ function arrive(
   awaiting: readonly Journey[],
   change: Change,
 ): void {
-  // A change of a Pod begins another journey, which decides about the one before it (begin).
-  if (change.resource === 'pods') return;
   for (const journey of awaiting) {
     const key = `${journey.namespace}/${journey.service}`;
     const audited = audit?.services.audited.get(key);
@@ -137,14 +137,13 @@ function begin({ journeys, audit, nodes }: JourneyTracker, start: JourneyStart, 
   const addresses = new Set(start.addresses);
   const hasArrived = (output: JourneyOutput): boolean =>
     audited !== undefined && isSettled(audited, output, start.addresses);
-  const awaiting = (output: JourneyOutput): Journey | undefined =>
-    journeys.awaiting(key, output, addresses).find(({ pod }) => pod === start.pod);
+  const awaiting = (output: JourneyOutput) => journeys.ofPod(start, output, addresses);
   // A change that reverts one that never arrived has nothing to wait for.
   const awaits = start.awaits.filter((output) => !hasArrived(output) || !awaiting(output));
   journeys.begin({ ...start, awaits });
   for (const output of awaits.filter(hasArrived)) {
     const journey = awaiting(output);
-    if (journey === undefined) continue;
+    if (journey === null) continue;
     const stage = { stage: output, at, within: null, object: '', resourceVersion: '', node: null };
     journeys.reach(journey, stage, [...nodes]);
   }

@@ -161,6 +161,12 @@ export function createJourneys(options: JourneysOptions = {}) {
           (addresses === null || open.addresses.some((address) => addresses.has(address))),
       );
     },
+    /** The open journey of a Pod to a Service, if it awaits this output at one of the addresses. */
+    ofPod(named: Named, output: JourneyOutput, addresses: ReadonlySet<string>): Journey | null {
+      const open = byPod.get(podKey(named));
+      const isAwaited = open?.awaits.has(output) === true;
+      return isAwaited && open.addresses.some((it) => addresses.has(it)) ? open : null;
+    },
     /** After the slices, these nodes must follow. */
     reach(journey: Journey, stage: OutputStage, nodes: readonly string[]): void {
       const open = byPod.get(podKey(journey));

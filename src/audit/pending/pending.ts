@@ -31,9 +31,35 @@ export interface PendingDifference {
   /** Seconds since then that do not count, because no watch could show the end. */
   unseen: number;
   /** Differences of less harm that it replaced. A later one of their harm continues their clock. */
-  readonly lesser?: readonly PendingDifference[];
+  lesser?: readonly PendingDifference[];
   openedAt: number | null;
   gone: boolean;
+  /** Whether its end is a sample of lag; not after changes were missed. */
+  byInput?: boolean;
+  /** The missed changes of its Service, and how many of them its clock has taken into account. */
+  readonly missed?: MissedChanges;
+  missedCount?: number;
+}
+
+/**
+ * Changes of one Service that were missed. Each restarts the clocks of all pending differences that
+ * it may hide the end of. A list may bring thousands, so a clock is restarted when it is read.
+ */
+export interface MissedChanges {
+  count: number;
+  /** The latest that may hide differences of an output. */
+  readonly latest: Map<Output, { readonly at: number; readonly count: number }>;
+}
+
+/** Restarts the clock of a pending difference if changes were missed since it was read last. */
+export function refreshClock(item: PendingDifference): void {
+  const latest = item.missed?.latest.get(item.output);
+  if (latest === undefined || item.openedAt !== null || item.gone) return;
+  if ((item.missedCount ?? 0) >= latest.count) return;
+  item.missedCount = latest.count;
+  if (item.since >= latest.at) return;
+  // The difference may have ended in between, so that its end is no measure of lag.
+  Object.assign(item, { since: latest.at, unseen: 0, lesser: [], byInput: false });
 }
 
 /** A difference and its Service; both names are empty for a whole node. */
@@ -46,7 +72,7 @@ export interface OwnedDifference {
 export interface Candidate extends OwnedDifference {
   /** The end of its window. */
   at: number;
-  /** The clock when the window started; a restart makes the candidate obsolete. */
+  /** The clock when the window started; a restart makes the candidate wait for the new window. */
   readonly since: number;
 }
 
@@ -144,20 +170,13 @@ function createFindings(options: PendingFindingsOptions) {
   const findingOf = new Map<PendingDifference, OpenFinding>();
   const resolved: Finding[] = [];
   let forgotten = 0;
-  const waiting = new Set<Candidate>();
   return {
-    waiting,
     /** Opens admitted differences, then reports new findings, each with all of its differences. */
     openAll: (candidates: Iterable<Candidate>, at: number): void => {
       const fresh = new Set<OpenFinding>();
       for (const candidate of candidates) {
         const { item } = candidate;
-        waiting.delete(candidate);
-        if (!isCurrent(candidate)) continue;
-        if (options.admit?.(candidate) === false) {
-          waiting.add(candidate);
-          continue;
-        }
+        if (item.gone || item.openedAt !== null) continue;
         item.openedAt = at;
         const key = keyOf(candidate);
         const open = getOrInsert(findings, key, () => newFinding(candidate, key, at));
@@ -175,8 +194,7 @@ function createFindings(options: PendingFindingsOptions) {
       const open = findingOf.get(item);
       if (open !== undefined) noteChange(open, item);
     },
-    /** Removes a difference; its finding is resolved if that was the last one. */
-    drop(item: PendingDifference, at: number): void {
+    dropOpen: (item: PendingDifference, at: number): void => {
       item.gone = true;
       const open = findingOf.get(item);
       if (open === undefined) return;
@@ -200,70 +218,182 @@ function createFindings(options: PendingFindingsOptions) {
   };
 }
 
-/** Whether it is still pending and its clock was not restarted. */
-const isCurrent = ({ item, since }: Candidate): boolean =>
-  !item.gone && item.openedAt === null && item.since === since;
-
 export type PendingFindings = ReturnType<typeof createPendingFindings>;
+
+/** The queue has at most this many obsolete entries beside as many as are current. */
+const mostObsolete = 1024;
+
+/** Candidates in the order of the ends of their windows. */
+function createQueue(isCurrent: (candidate: Candidate) => boolean) {
+  let queue: Candidate[] = [];
+  return {
+    first: (): Candidate | undefined => queue[0],
+    size: (): number => queue.length,
+    current: (): Candidate[] => queue.filter(isCurrent),
+    /** Inserts a candidate, and removes the obsolete ones if there are more than `most`. */
+    insert(candidate: Candidate, most: number): void {
+      let [from, to] = [0, queue.length];
+      while (from < to) {
+        const middle = (from + to) >> 1;
+        if ((queue[middle]?.at ?? Infinity) > candidate.at) to = middle;
+        else from = middle + 1;
+      }
+      queue.splice(from, 0, candidate);
+      if (queue.length > most) queue = queue.filter(isCurrent);
+    },
+    /** Removes and returns those whose windows have ended by `now`, at most `most`. */
+    take(now: number, most: number): Candidate[] {
+      const end = queue.findIndex(({ at }) => at > now);
+      return queue.splice(0, Math.min(end < 0 ? queue.length : end, most));
+    },
+    /** Removes obsolete candidates before the first current one. */
+    trim(): void {
+      const first = queue.findIndex(isCurrent);
+      queue.splice(0, first < 0 ? queue.length : first);
+    },
+    replace(candidates: readonly Candidate[]): void {
+      queue = candidates.toSorted((a, b) => a.at - b.at);
+    },
+  };
+}
+
+/** The pending differences: in a queue until the end of their windows, then waiting. */
+function createCandidates(window: number) {
+  /** The latest of each pending difference; all others are obsolete. */
+  const current = new Map<PendingDifference, Candidate>();
+  const waiting = new Set<Candidate>();
+  const isCurrent = (candidate: Candidate): boolean => current.get(candidate.item) === candidate;
+  const queue = createQueue(isCurrent);
+  const remove = (item: PendingDifference): void => {
+    const candidate = current.get(item);
+    if (candidate !== undefined) waiting.delete(candidate);
+    current.delete(item);
+  };
+  const create = ({ item, namespace, service }: OwnedDifference, at: number): Candidate => {
+    const candidate = { at, since: item.since, item, namespace, service };
+    remove(item);
+    current.set(item, candidate);
+    return candidate;
+  };
+  const add = (owned: OwnedDifference, now: number): Candidate => {
+    const { since, unseen } = owned.item;
+    const candidate = create(owned, Math.max(since + unseen + window, now));
+    queue.insert(candidate, 2 * current.size + mostObsolete);
+    return candidate;
+  };
+  /** The same one, or another in the queue if its clock has been restarted. */
+  const renewed = (candidate: Candidate): Candidate => {
+    refreshClock(candidate.item);
+    return candidate.item.since === candidate.since ? candidate : add(candidate, -Infinity);
+  };
+  const isValid = (it: Candidate): boolean => isCurrent(it) && renewed(it) === it;
+  return {
+    waiting,
+    /** Creates the candidate of a difference whose window the caller has measured. */
+    create,
+    /** Adds a difference to the queue; its window does not end before `now`. */
+    add,
+    remove,
+    /** Whether it is still pending. If its clock was restarted, it returns to the queue. */
+    isValid,
+    /** Takes those whose windows have ended by `now` out of the queue, at most `most`. */
+    takeDue(now: number, most: number): Candidate[] {
+      const due: Candidate[] = [];
+      // A restarted window may have ended, too.
+      while (due.length < most && (queue.first()?.at ?? Infinity) <= now) {
+        due.push(...queue.take(now, most - due.length).filter(isValid));
+      }
+      return due.sort((a, b) => a.at - b.at);
+    },
+    /** The first of the queue. */
+    first(): Candidate | null {
+      for (let head = queue.first(); head !== undefined; head = queue.first()) {
+        if (isValid(head)) return head;
+        queue.trim();
+      }
+      return null;
+    },
+    /** All of the queue. */
+    queued: (): readonly Candidate[] => queue.current().map(renewed),
+    /** Moves the ends of some windows. Those that wait return to the queue. */
+    move(isMoved: (it: Candidate) => boolean, endOf: (it: Candidate) => number): void {
+      const moved = [...queue.current(), ...waiting].map(renewed).filter(isMoved);
+      for (const candidate of moved) {
+        waiting.delete(candidate);
+        candidate.at = endOf(candidate);
+      }
+      const others = queue.current().filter((it) => !isMoved(it));
+      queue.replace([...others, ...moved]);
+    },
+    size: () => ({ entries: queue.size(), pending: current.size }),
+  };
+}
 
 export function createPendingFindings(options: PendingFindingsOptions) {
   const { window, burst = Infinity } = options;
-  const { openAll, waiting, ...findings } = createFindings(options);
-  /** In the order of the ends of their windows. */
-  let queue: Candidate[] = [];
+  const { openAll, dropOpen, ...findings } = createFindings(options);
+  const candidates = createCandidates(window);
+  const { waiting } = candidates;
+  /** Opens those that are still pending and admitted; the others wait. */
+  const openAdmitted = (due: readonly Candidate[], at: number): void => {
+    const admitted = due.filter((candidate) => {
+      if (!candidates.isValid(candidate)) return false;
+      const isAdmitted = options.admit?.(candidate) !== false;
+      if (isAdmitted) candidates.remove(candidate.item);
+      else waiting.add(candidate);
+      return isAdmitted;
+    });
+    openAll(admitted, at);
+  };
   return {
     ...findings,
+    /** Removes a difference; its finding is resolved if that was the last one. */
+    drop(item: PendingDifference, at: number): void {
+      candidates.remove(item);
+      dropOpen(item, at);
+    },
     /** Adds a new or restarted difference; it does not open before `now`. */
     watch(item: PendingDifference, namespace: string, service: string, now: number): void {
-      const { since } = item;
-      const at = Math.max(since + item.unseen + window, now);
-      // Nearly always at the end.
-      const before = queue.findLastIndex((candidate) => candidate.at <= at);
-      queue.splice(before + 1, 0, { at, since, item, namespace, service });
+      candidates.add({ item, namespace, service }, now);
     },
     /** Opens differences whose windows the caller has measured. */
     openNow(items: readonly OwnedDifference[], at: number): void {
-      const candidates = items.map((it) => ({ ...it, at, since: it.item.since }));
-      openAll(candidates, at);
+      const due = items.map((it) => candidates.create(it, at));
+      openAdmitted(due, at);
     },
     /** Opens differences whose window has ended by `now`, at most `burst`. */
     advance(now: number): void {
-      if ((queue[0]?.at ?? Infinity) > now) return;
-      const most = Math.min(queue.length, burst);
-      const end = queue.findIndex(({ at }) => at > now);
-      const due = queue.splice(0, end < 0 ? most : Math.min(end, most));
       // Those of one moment open together, so that they are one finding.
-      for (const [at, candidates] of Map.groupBy(due, (it) => it.at)) openAll(candidates, at);
+      const groups = Map.groupBy(candidates.takeDue(now, burst), ({ at }) => at);
+      for (const [at, together] of groups) openAdmitted(together, at);
     },
     /** When the next window ends; `null` if no difference is pending. */
-    nextAt(): number | null {
-      const first = queue.findIndex(isCurrent);
-      queue.splice(0, first < 0 ? queue.length : first);
-      return queue[0]?.at ?? null;
-    },
+    nextAt: (): number | null => candidates.first()?.at ?? null,
     /** Differences whose window has not ended. */
-    pending: (): readonly Candidate[] => queue.filter(isCurrent),
+    pending: candidates.queued,
     waiting: (): ReadonlySet<Candidate> => waiting,
+    /** The entries of the queue, and the pending differences: in the queue or waiting. */
+    size: candidates.size,
     /** Tries waiting differences again, at most `burst` in turn; opens those that are admitted. */
     retry(now: number): void {
       // Candidates that must wait again move to the end, so that each has its turn.
-      if (waiting.size > 0) openAll([...waiting].slice(0, burst), now);
+      const due = [...waiting].slice(0, burst);
+      for (const candidate of due) waiting.delete(candidate);
+      openAdmitted(due, now);
     },
     /** Delays outputs that no watch showed until `to`; no window ends before `to + least`. */
     delay(outputs: ReadonlySet<Output>, from: number, to: number, least: number): void {
-      const isDelayed = (it: Candidate): boolean => isCurrent(it) && outputs.has(it.item.output);
-      const delayed = [...queue, ...waiting].filter(isDelayed);
-      for (const candidate of delayed) {
-        const { item, since } = candidate;
-        waiting.delete(candidate);
-        // A restart after `from` shortens the unseen time of the new window.
-        const end = since + item.unseen + window;
-        candidate.at = Math.max(end + to - Math.max(from, since), to + least);
-        item.unseen = candidate.at - window - since;
-        for (const it of item.lesser ?? []) it.unseen += to - Math.max(from, it.since);
-      }
-      const others = queue.filter((it) => !isDelayed(it));
-      queue = [...others, ...delayed].sort((a, b) => a.at - b.at);
+      candidates.move(
+        ({ item }) => outputs.has(item.output),
+        ({ item, since }) => {
+          // A restart after `from` shortens the unseen time of the new window.
+          const end = since + item.unseen + window;
+          const at = Math.max(end + to - Math.max(from, since), to + least);
+          item.unseen = at - window - since;
+          for (const it of item.lesser ?? []) it.unseen += to - Math.max(from, it.since);
+          return at;
+        },
+      );
     },
   };
 }

@@ -28,7 +28,15 @@ import { createWorkItem, enqueue, type WorkItem } from './enqueue.ts';
 import { checkInput, checkInputAddress, leftBehindAddresses } from './input-checks.ts';
 import { compareMirrored } from './mirroring.ts';
 import type { Evaluation, FindingSink, ServiceAudit, Unit } from './reconcile.ts';
-import { noItems, reconcile, unitAddress, wake } from './reconcile.ts';
+import {
+  markMissed,
+  noItems,
+  noneExcused,
+  reconcile,
+  refreshClocks,
+  unitAddress,
+  wake,
+} from './reconcile.ts';
 import { isUnknown, isWithin, unknownOutputs } from './verdict.ts';
 
 export type ServiceAuditor = ReturnType<typeof createServiceAuditor>;
@@ -51,7 +59,9 @@ function createState(options: ServiceAuditorOptions) {
     foreign: new Set(),
     leftBehind: new Map(),
   };
-  const state = { options, cache, audited, unreadable };
+  /** Services with clocks that missed changes restart when they are read. */
+  const missed = new Set<ServiceAudit>();
+  const state = { options, cache, audited, unreadable, missed };
   return state;
 }
 
@@ -65,6 +75,11 @@ export function createServiceAuditor(options: ServiceAuditorOptions) {
     context,
     listers: context.listers,
     settle,
+    /** Brings the clocks of all differences up to date; the caller reads them. */
+    refresh(): void {
+      for (const audit of state.missed) refreshClocks(audit);
+      state.missed.clear();
+    },
     /** Starts with all objects of the listers, which must not change between the steps. */
     begin: (at: number) => begin(state, at),
     /** Applies a change that the listers already contain; `late` if newer ones came before it. */
@@ -88,7 +103,8 @@ export function createServiceAuditor(options: ServiceAuditorOptions) {
 const getOrCreate = (state: State, key: Key): ServiceAudit =>
   getOrInsert(state.audited, key, () => {
     const record = createServiceState(key);
-    return { record, items: noItems, unknown: unknownOf(state, record), regime: -1 };
+    const unknown = unknownOf(state, record);
+    return { record, items: noItems, excused: noneExcused, missed: null, unknown, regime: -1 };
   });
 
 const unknownOf = ({ options, unreadable }: State, record: ServiceState): ServiceAudit['unknown'] =>
@@ -131,9 +147,9 @@ function evaluate(state: State, item: WorkItem, at: number, gap: boolean): void 
   const evaluation: Evaluation = { sink: options, audit, at, item, beginning: false, gap };
   if (item.wakes.has('endpointslices')) record.wokenAt = at;
   if (item.writes.has('endpointslices')) record.slicesChangedAt = at;
-  wake(evaluation);
-  // What hinders every sync is the likely cause of all that had another one until now.
-  if (item.wakes.size > 0 && isRetried(record)) audit.regime = -1;
+  // What had another cause until now may have a likely one: what hinders every sync, or what the
+  // comparison suggests after missed changes.
+  if (wake(evaluation) && (item.missed || isRetried(record))) audit.regime = -1;
   // A slice that was kept as a placeholder is none any more beside endpoints or another slice.
   if (audit.items.size > 0) {
     for (const slice of record.slices) if (slice.endpoints.length === 0) item.slices.add(slice);
@@ -146,6 +162,10 @@ function evaluate(state: State, item: WorkItem, at: number, gap: boolean): void 
   for (const slice of item.slices) evaluateSlice(evaluation, slice);
   if (item.whole || regimeOf(options.context, audit) !== audit.regime) evaluateWhole(evaluation);
   else evaluateOutputs(evaluation, item.writes.size > 0);
+  if (item.missed) {
+    markMissed(audit, item, at);
+    state.missed.add(audit);
+  }
   updateAffected(state.cache, record);
   if (isEmpty(record) && audit.items.size === 0) state.audited.delete(record.key);
   options.onChange?.(record.key);

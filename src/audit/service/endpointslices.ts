@@ -354,17 +354,19 @@ function isPlaceholder(
 }
 
 /** Whether the Service must have endpoints of an address type. */
-const hasEndpoints = (
+function hasEndpoints(
   { listers, release }: AuditContext,
   { members }: ServiceState,
   service: Service,
   type: AddressType,
-): boolean =>
-  [...members.keys()].some((pod) =>
-    expectedEndpoints(service, pod, nodeOf(listers, pod), release).some(
-      ({ addressType }) => addressType === type,
-    ),
-  );
+): boolean {
+  // A list of all members would cost more than the first one, which nearly always has some.
+  for (const pod of members.keys()) {
+    const expected = expectedEndpoints(service, pod, nodeOf(listers, pod), release);
+    if (expected.some(({ addressType }) => addressType === type)) return true;
+  }
+  return false;
+}
 
 function compareShape(context: AuditContext, service: Service, slice: EndpointSlice): Difference[] {
   const object = sliceObject(slice);

@@ -31,6 +31,8 @@ export const createWorkItem = (record: ServiceState) => ({
   addresses: new Set<string>(),
   slices: new Set<EndpointSlice>(),
   whole: false,
+  /** Whether earlier versions of the object were missed. */
+  missed: false,
   wakes: new Set<ServiceOutput>(),
   /** The blind spot that hides the change from the outputs that are not in `wakes`. */
   blindSpot: null as Cause | null,
@@ -80,7 +82,7 @@ export function enqueue(cache: ServiceCache, change: Change): WorkItem[] {
   for (const item of items) {
     item.change = change;
     // After missed versions any address may have been as expected in between.
-    if (change.gap === true) item.whole = true;
+    if (change.gap === true) item.missed = true;
   }
   return items;
 }

@@ -11,7 +11,12 @@ import { catalogue, severities } from '../finding/catalogue.ts';
 import { type Cause, explains } from '../finding/causes.ts';
 import type { Difference } from '../finding/difference.ts';
 import type { UnknownReason } from '../finding/verdicts.ts';
-import type { PendingDifference, PendingFindings } from '../pending/pending.ts';
+import {
+  type MissedChanges,
+  type PendingDifference,
+  type PendingFindings,
+  refreshClock,
+} from '../pending/pending.ts';
 import type { AuditContext, ServiceState } from './cache.ts';
 import type { ServiceOutput, WorkItem } from './enqueue.ts';
 import { changedFields, type ObjectChange } from './object-changes.ts';
@@ -22,13 +27,13 @@ export interface ServiceDifference extends PendingDifference {
   readonly proven: boolean;
   readonly causeAt: number;
   /** Whether a change of the input made the difference, so that its end is a sample of lag. */
-  readonly byInput: boolean;
+  byInput: boolean;
   readonly operation: Operation;
   /** The changes that made it what it is, oldest first, at most `mostChanges`. */
   changes: readonly ObjectChange[];
   /** When the change of the input came, or a later event that woke the controller. */
   readonly lateSince: number;
-  readonly lesser: readonly ServiceDifference[];
+  lesser: readonly ServiceDifference[];
 }
 
 export interface ConvergenceSample {
@@ -54,6 +59,10 @@ export interface ServiceAudit {
   readonly record: ServiceState;
   /** By the key of the unit; units without differences are absent. */
   items: Map<string, ServiceDifference[]>;
+  /** The units with differences whose causes a wake may clear. */
+  excused: Set<string>;
+  /** `null` before the first difference. */
+  missed: MissedChanges | null;
   unknown: ReadonlyMap<Output, UnknownReason>;
   /** What affects every unit: when it changes, all are evaluated again. */
   regime: number;
@@ -84,6 +93,7 @@ export interface FindingSink {
 
 /** The items of a Service without differences. Shared, since most Services have none. */
 export const noItems = new Map<string, ServiceDifference[]>();
+export const noneExcused = new Set<string>();
 
 const operations = { missing: 'add', unexpected: 'remove', different: 'update' } as const;
 export type Operation = (typeof operations)[keyof typeof operations];
@@ -106,6 +116,7 @@ export function reconcile(evaluation: Evaluation, unit: Unit, found: readonly Di
   const key = unit.join(' ');
   const existing = audit.items.get(key) ?? [];
   if (existing.length === 0 && found.length === 0) return;
+  for (const item of existing) refreshClock(item);
   const evaluated = { ...evaluation, unit, existing };
   const after: ServiceDifference[] = [];
   const left = [...existing];
@@ -138,11 +149,43 @@ export function reconcile(evaluation: Evaluation, unit: Unit, found: readonly Di
     const goesOn = fresh.some((difference) => isOneThing || difference.subject === subject);
     end(evaluation, item, !goesOn);
   }
-  if (after.length === 0) audit.items.delete(key);
-  else {
-    if (audit.items === noItems) audit.items = new Map();
-    audit.items.set(key, after);
+  setItems(audit, key, after);
+}
+
+function setItems(audit: ServiceAudit, key: string, items: ServiceDifference[]): void {
+  if (items.some(isExcused)) {
+    if (audit.excused === noneExcused) audit.excused = new Set();
+    audit.excused.add(key);
+  } else audit.excused.delete(key);
+  if (items.length === 0) {
+    audit.items.delete(key);
+    return;
   }
+  if (audit.items === noItems) audit.items = new Map();
+  audit.items.set(key, items);
+}
+
+/** Whether it has a cause that its input does not show: a wake of the controller ends it. */
+const isExcused = ({ cause, shown }: ServiceDifference): boolean => cause !== null && !shown;
+
+/** Restarts the clocks of the pending differences that missed changes may hide the end of. */
+export function markMissed(audit: ServiceAudit, { writes }: WorkItem, at: number): void {
+  const { missed, items } = audit;
+  if (missed === null || items.size === 0) return;
+  // A sweep has the time at which its list was complete, and other events may have come since.
+  const isEarlier = [...missed.latest.values()].some((it) => it.at > at);
+  if (isEarlier) refreshClocks(audit);
+  const count = ++missed.count;
+  for (const output of missableOutputs) {
+    if (isHidden(output, writes)) missed.latest.set(output, { at, count });
+  }
+}
+
+const missableOutputs: readonly Output[] = ['endpoints', 'endpointslices', 'mirrored', 'input'];
+
+/** Takes missed changes into account in all clocks of a Service. */
+export function refreshClocks({ items }: ServiceAudit): void {
+  for (const unit of items.values()) for (const item of unit) refreshClock(item);
 }
 
 /** The most seconds from an event to the write that answers it. */
@@ -177,6 +220,7 @@ function createItem(
 ): ServiceDifference {
   const { audit, at, item, beginning, gap } = evaluation;
   const { output } = catalogue[difference.code];
+  audit.missed ??= { count: 0, latest: new Map() };
   const isWrite = item.writes.has(output as ServiceOutput);
   const seen = beginning ? null : causeOf(evaluation, difference);
   // Endpoints that the API server refuses to the controller were written by another client.
@@ -206,6 +250,8 @@ function createItem(
     operation: first?.operation ?? operationOf(difference.code),
     openedAt: null,
     gone: false,
+    missed: audit.missed,
+    missedCount: audit.missed.count,
   };
 }
 
@@ -245,7 +291,7 @@ function changesOf(
 }
 
 /** Whether missed changes may hide the end of a difference: a write hides only its own output. */
-function isHidden({ output }: ServiceDifference, { writes }: WorkItem): boolean {
+function isHidden(output: Output, writes: WorkItem['writes']): boolean {
   if (writes.size === 0 || (output !== 'endpoints' && output !== 'endpointslices')) return true;
   return writes.has(output);
 }
@@ -267,7 +313,8 @@ function carryOn(evaluation: UnitEvaluation, item: ServiceDifference, difference
   if (difference.expected !== expected || difference.actual !== actual) {
     item.changes = changesOf(evaluation, item.changes);
   }
-  const isMissed = gap && isHidden(item, work) && item.openedAt === null && item.since < at;
+  const isMissed =
+    gap && isHidden(item.output, work.writes) && item.openedAt === null && item.since < at;
   // What did no harm, or had a cause that is gone: the controller has the full window from now on.
   const isRestarted =
     (item.severity === 'info' && severity !== 'info') ||
@@ -312,21 +359,27 @@ function end(evaluation: Evaluation, item: ServiceDifference, isCured: boolean):
   sink.onConvergence?.({ output, operation, namespace, service, node: null, seconds, at });
 }
 
-/** Clears older causes of the outputs whose controllers wake, and restarts their clocks. */
-export function wake(evaluation: Evaluation): void {
+/**
+ * Clears older causes of the outputs whose controllers wake, and restarts their clocks. Returns
+ * whether it cleared one.
+ */
+export function wake(evaluation: Evaluation): boolean {
   const { audit, at } = evaluation;
   const { wakes } = evaluation.item;
-  if (wakes.size === 0 || audit.items.size === 0) return;
-  for (const [key, items] of audit.items) {
-    if (items.every(({ cause }) => cause === null)) continue;
+  if (wakes.size === 0 || audit.excused.size === 0) return false;
+  let isCleared = false;
+  for (const key of [...audit.excused]) {
+    const items = audit.items.get(key) ?? [];
     const next = items.map((item) => {
-      const isExcused = item.cause !== null && !item.shown && item.causeAt < at;
-      if (!isExcused || !wakes.has(item.output as ServiceOutput)) return item;
+      const isOver = isExcused(item) && item.causeAt < at;
+      if (!isOver || !wakes.has(item.output as ServiceOutput)) return item;
+      isCleared = true;
       const severity = severityOf(item.difference, null, false);
       const cleared = { cause: null, causeAt: at, proven: false, byInput: true };
       const clock = { ...newClock(at), lateSince: at };
       return restart(evaluation, { ...item, severity, ...cleared, ...clock }, item);
     });
-    audit.items.set(key, next);
+    setItems(audit, key, next);
   }
+  return isCleared;
 }
