@@ -11,6 +11,7 @@ import type { AgentEntry } from '../agent/client/scraper.ts';
 import type { Finding } from '../audit/finding/catalogue.ts';
 import { observe } from '../audit/measure/histogram.ts';
 import { countProgrammed, countStage, type Journey } from '../audit/measure/journey.ts';
+import type { Nodes } from '../audit/node/nodes.ts';
 import { createConfirmer } from '../audit/pending/confirm.ts';
 import { createPendingFindings } from '../audit/pending/pending.ts';
 import { createWatchProgress, staleGrace } from '../audit/pending/progress.ts';
@@ -19,7 +20,7 @@ import type { LiveEntry } from '../cluster/decode/entry.ts';
 import type { OnProblem } from '../cluster/decode/problem.ts';
 import type { DumpEnd, DumpEntry } from '../cluster/files/dump.ts';
 import type { RecordingEnd, RecordingEntry } from '../cluster/files/recording.ts';
-import { createStore } from '../cluster/store/store.ts';
+import { createStore, type Store } from '../cluster/store/store.ts';
 import type { Key, Resource, UnreadableObject, WatchEvent } from '../model/objects.ts';
 import { unreadableKey } from '../model/objects.ts';
 import { runToEnd, type Steps } from '../model/run-to-end.ts';
@@ -28,15 +29,17 @@ import { countOpened } from '../output/metrics/state.ts';
 import type { DetectedRelease } from '../shadow/detect-release.ts';
 import { assumedRelease, chooseRelease, detectRelease } from '../shadow/detect-release.ts';
 import type { Release } from '../shadow/release.ts';
+import { createIncidentLedger } from './incidents.ts';
 import { createNodeRules, type GivenRules } from './node-rules.ts';
 import {
   advanceJourneys,
   advanceJourneysOnNode,
   createJourneyTracker,
+  type JourneyTracker,
   restartJourneys,
   trackPod,
 } from './open-journeys.ts';
-import { addConvergence, addJourney, countChange, createSamples } from './samples.ts';
+import { addConvergence, addJourney, countChange, createSamples, type Samples } from './samples.ts';
 import { createServiceTotals, markChanged, refreshTotals } from './totals.ts';
 
 export interface AuditorOptions {
@@ -65,34 +68,50 @@ type State = ReturnType<typeof createState>;
 
 export type Auditor = ReturnType<typeof createAuditor>;
 
+/** The journeys of pods, whose stages and ends are counted. */
+const journeysOf = (
+  { onJourney }: AuditorOptions,
+  { listers }: Store,
+  samples: Samples,
+): JourneyTracker =>
+  createJourneyTracker(listers, {
+    onStage: (journey, stage) => countStage(samples.travel, journey, stage),
+    onEnd(journey) {
+      addJourney(samples, journey);
+      onJourney(journey);
+    },
+  });
+
 function createState(options: AuditorOptions) {
   const complete = new Set<Resource>();
   const store = createStore(complete, options.scope.endpoints ? [] : ['endpoints']);
   const samples = createSamples();
   const progress = createWatchProgress();
-  const confirmer = createConfirmer(progress, () => state.services);
+  const services = (): ServiceAuditor | null => state.services;
+  const confirmer = createConfirmer(progress, services);
   const findings = createPendingFindings({
     window: options.settle,
     keep: 10_000,
     ...(options.live ? { burst: openedAtOnce } : {}),
     admit: (due) => (options.live ? confirmer.admit(due) : !progress.isBlind(due.item.output)),
     onOpenDifference({ namespace, service }) {
-      const { totals, services } = state;
-      if (services !== null) markChanged(totals, services, `${namespace}/${service}`);
+      const key = `${namespace}/${service}`;
+      if (state.services !== null) markChanged(state.totals, state.services, key);
     },
     onOpen(finding) {
       countOpened(samples.opened, finding);
+      incidents.add(finding);
       options.onOpen(finding);
     },
-    onResolve: options.onResolve,
-  });
-  const journeys = createJourneyTracker(store.listers, {
-    onStage: (journey, stage) => countStage(samples.travel, journey, stage),
-    onEnd(journey) {
-      addJourney(samples, journey);
-      options.onJourney(journey);
+    onResolve(finding) {
+      incidents.remove(finding);
+      options.onResolve(finding);
     },
   });
+  const [{ listers }, { settle: window }] = [store, options];
+  const nodes = (): Nodes | null => nodeRules.nodes();
+  const incidents = createIncidentLedger({ listers, window, services, nodes });
+  const journeys = journeysOf(options, store, samples);
   const nodeRules = createNodeRules({
     listers: store.listers,
     settle: findings,
@@ -110,6 +129,7 @@ function createState(options: AuditorOptions) {
     complete,
     store,
     findings,
+    incidents,
     progress,
     confirmer,
     nodeRules,
@@ -134,11 +154,12 @@ function createState(options: AuditorOptions) {
 
 export function createAuditor(options: AuditorOptions) {
   const state = createState(options);
-  const { store, findings, progress, confirmer, samples, nodeRules } = state;
+  const { store, findings, incidents, progress, confirmer, samples, nodeRules } = state;
   return {
     options,
     store,
     findings,
+    incidents,
     progress,
     confirmer,
     samples,
@@ -193,7 +214,9 @@ const releasedOf = ({ options, kubernetes, guessed }: State): DetectedRelease =>
 function advance(state: State, at: number): void {
   state.startedAt ??= at;
   state.now = Math.max(state.now ?? at, at);
-  if (state.services !== null) state.findings.advance(state.now);
+  if (state.services === null) return;
+  state.findings.advance(state.now);
+  state.incidents.reviewAt(state.now);
 }
 
 /** The time of an entry on the input's clock; `null` if it has none. */
@@ -353,11 +376,13 @@ function* finish(state: State, entry: RecordingEnd | DumpEnd): Steps {
   // A dump is one moment, so the age of its differences is unknown.
   if (!('at' in entry)) state.begunAt = null;
   state.findings.advance(now);
+  state.incidents.reviewAt(now);
 }
 
 /** Begins the audit, or restarts it because another resource or another release is known. */
 function* begin(state: State, at: number): Steps {
   const { options, store, findings, samples, journeys } = state;
+  const { activity } = state.incidents;
   for (const { items } of state.services?.audited.values() ?? []) {
     for (const item of [...items.values()].flat()) findings.drop(item, at);
   }
@@ -367,9 +392,15 @@ function* begin(state: State, at: number): Steps {
   const services: ServiceAuditor = createServiceAuditor({
     context: { listers: store.listers, release, maxEndpointsPerSlice },
     settle: findings,
-    onChange: (key) => markChanged(totals, services, key),
+    onChange(key) {
+      markChanged(totals, services, key);
+      activity.noteChange(key);
+    },
     onEvaluated: (item, change) => advanceJourneys(journeys, item, change),
-    onConvergence: (sample) => addConvergence(samples, sample),
+    onConvergence(sample) {
+      addConvergence(samples, sample);
+      activity.noteWrite(sample);
+    },
   });
   yield* services.begin(at);
   for (const object of state.unreadable.values()) yield* services.markUnreadable(object, at);

@@ -62,6 +62,12 @@ export interface ExpectedLag {
   readonly rows: readonly string[];
 }
 
+/** The open incidents, each as `KIND OBJECT`. */
+export interface ExpectedIncidents {
+  readonly line: number;
+  readonly rows: readonly string[];
+}
+
 export interface Step {
   readonly line: number;
   /** Seconds since the scenario began. */
@@ -70,6 +76,7 @@ export interface Step {
   readonly findings: ExpectedFindings | null;
   readonly verdicts: readonly ExpectedVerdict[];
   readonly lag: ExpectedLag | null;
+  readonly incidents: ExpectedIncidents | null;
 }
 
 export interface Scenario {
@@ -175,7 +182,7 @@ function checkSteps({ file, steps }: Draft): void {
   const [first, last] = [steps[0], steps.at(-1)];
   if (first === undefined || last === undefined) throw new ScenarioError(file, 1, 'No steps');
   if (first.at !== 0) throw new ScenarioError(file, first.line, 'The first step must be `at 0s`');
-  if (last.findings === null)
+  if (last.findings === null && last.incidents === null)
     throw new ScenarioError(file, last.line, 'No `expect` in the last step');
 }
 
@@ -222,18 +229,20 @@ function parseStep(draft: Draft, head: Line, body: readonly Line[], raw: readonl
   const verdicts: ExpectedVerdict[] = [];
   let findings: ExpectedFindings | null = null;
   let lag: ExpectedLag | null = null;
+  let incidents: ExpectedIncidents | null = null;
   for (const statement of statementsOf(file, body, raw)) {
     const { line, words } = statement;
     if (words[0] === 'verdict') verdicts.push(parseVerdict(file, statement));
-    else if (words[0] === 'lag') lag = parseLag(file, statement);
+    else if (words[0] === 'lag') lag = parseRows(file, statement);
+    else if (words[0] === 'incidents') incidents = parseRows(file, statement);
     else if (words[0] === 'expect') {
       if (findings !== null) throw new ScenarioError(file, line, 'Second `expect` of the step');
       findings = parseFindings(file, statement);
-    } else if (findings !== null || lag !== null || verdicts.length > 0) {
+    } else if (findings !== null || lag !== null || incidents !== null || verdicts.length > 0) {
       throw new ScenarioError(file, line, 'Statement after what is expected of its step');
     } else statements.push(statement);
   }
-  return { line: head.number, at, statements, findings, verdicts, lag };
+  return { line: head.number, at, statements, findings, verdicts, lag, incidents };
 }
 
 /** Lines of the least indentation begin statements, deeper ones continue them. */
@@ -269,11 +278,13 @@ function parseVerdict(file: string, { line, words, under }: Statement): Expected
   return { line, key, of, verdict: verdict.join(' ') };
 }
 
-function parseLag(file: string, { line, words, under }: Statement): ExpectedLag {
+/** A block of lines, or `none`: of `lag` and of `incidents`. */
+function parseRows(file: string, { line, words, under }: Statement): ExpectedLag {
+  const [what = ''] = words;
   const isNone = words.length === 2 && words[1] === 'none';
-  if (words.length > 1 && !isNone) throw new ScenarioError(file, line, 'Expected `lag none`');
+  if (words.length > 1 && !isNone) throw new ScenarioError(file, line, `Expected \`${what} none\``);
   if (isNone !== (under.length === 0)) {
-    throw new ScenarioError(file, line, 'Expected `lag none`, or `lag` and lines');
+    throw new ScenarioError(file, line, `Expected \`${what} none\`, or \`${what}\` and lines`);
   }
   return { line, rows: under.map(({ text }) => splitWords(text).join(' ')) };
 }

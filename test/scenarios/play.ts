@@ -14,6 +14,7 @@ import { createServiceAuditor } from '../../src/audit/service/auditor.ts';
 import type { AuditContext } from '../../src/audit/service/cache.ts';
 import type { ConvergenceSample } from '../../src/audit/service/reconcile.ts';
 import { isForeign, serviceOutputs, verdictOf } from '../../src/audit/service/verdict.ts';
+import { createIncidentLedger } from '../../src/auditor/incidents.ts';
 import type { JourneyTracker } from '../../src/auditor/open-journeys.ts';
 import {
   advanceJourneys,
@@ -137,6 +138,7 @@ export interface World {
   readonly resolved: Finding[];
   readonly lost: Map<string, UnreadableObject>;
   readonly lags: LagLines;
+  readonly incidents: ReturnType<typeof createIncidentLedger>;
   begun: boolean;
 }
 
@@ -148,16 +150,30 @@ function createWorld(scenario: Scenario): World {
   const settle = createPendingFindings({
     window,
     keep: 100,
-    onResolve: (finding) => void resolved.push(finding),
+    onOpen: (finding) => incidents.add(finding),
+    onResolve(finding) {
+      resolved.push(finding);
+      incidents.remove(finding);
+    },
+  });
+  const incidents = createIncidentLedger({
+    listers: store.listers,
+    window,
+    services: () => serviceAuditor,
+    nodes: () => null,
   });
   const lags = createLagLines(store.listers);
-  const serviceAuditor = createServiceAuditor({
+  const serviceAuditor: ServiceAuditor = createServiceAuditor({
     context,
     settle,
+    onChange: (key) => incidents.activity.noteChange(key),
     onEvaluated(item, change) {
       advanceJourneys(lags.journeys, item, change);
     },
-    onConvergence: lags.converged,
+    onConvergence(sample) {
+      lags.converged(sample);
+      incidents.activity.noteWrite(sample);
+    },
   });
   return {
     scenario,
@@ -167,6 +183,7 @@ function createWorld(scenario: Scenario): World {
     resolved,
     lost: new Map(),
     lags,
+    incidents,
     begun: false,
   };
 }
@@ -203,6 +220,12 @@ function begin(world: World, events: Iterable<RawEvent>, at: number): void {
   world.begun = true;
   for (const lost of world.lost.values())
     runToEnd(world.serviceAuditor.markUnreadable(lost, epoch + at));
+}
+
+/** Moves the clock to a second of the scenario. */
+function advance({ serviceAuditor, incidents }: World, at: number): void {
+  serviceAuditor.settle.advance(epoch + at);
+  incidents.reviewAt(epoch + at);
 }
 
 // --- open findings ---
@@ -262,6 +285,21 @@ export function show(world: World): Shown[] {
   const open = world.serviceAuditor.settle.open().map((finding) => showFinding(finding, 'open'));
   const resolved = world.resolved.splice(0).map((finding) => showFinding(finding, 'resolved'));
   return [...pending.values(), ...open, ...resolved].sort((a, b) => (a.text < b.text ? -1 : 1));
+}
+
+/** The open incidents as lines of an `incidents` block. */
+export const showIncidents = ({ incidents, serviceAuditor }: World): string[] =>
+  incidents
+    .list(serviceAuditor.settle.open())
+    .map(({ kind, object }) => `${kind} ${object}`)
+    .sort();
+
+/** How often each open finding belongs to an incident, and how often an incident has none. */
+export function countOwners({ incidents, serviceAuditor }: World) {
+  const open = serviceAuditor.settle.open();
+  const listed = incidents.list(open);
+  const times = open.map((it) => listed.filter(({ findings }) => findings.includes(it)).length);
+  return { owners: times, empty: listed.filter(({ findings }) => findings.length === 0).length };
 }
 
 /** The verdict on one output of a Service, with the reason where it is unknown; `-`: none. */
@@ -372,7 +410,7 @@ export function playForward(
   for (const [index, { at, events, state }] of steps.entries()) {
     if (index === 0) begin(world, arrange([...state.values()]), at);
     else for (const event of arrange(events)) deliver(world, event, at);
-    world.serviceAuditor.settle.advance(epoch + at);
+    advance(world, at);
     visit(world, index);
   }
 }
@@ -450,7 +488,7 @@ export function playBackward(
     else for (const event of events) deliver(world, event, at);
     held = state;
     at += scenario.window + 1;
-    world.serviceAuditor.settle.advance(epoch + at);
+    advance(world, at);
     visit(world, index);
   }
 }
@@ -460,7 +498,7 @@ export function playAlone(scenario: Scenario, steps: readonly CompiledStep[], vi
   for (const [index, { at, state }] of steps.entries()) {
     const world = createWorld(scenario);
     begin(world, state.values(), at);
-    world.serviceAuditor.settle.advance(epoch + at + scenario.window + 1);
+    advance(world, at + scenario.window + 1);
     visit(world, index);
   }
 }

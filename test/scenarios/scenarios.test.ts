@@ -17,6 +17,7 @@ import {
   caused,
   causeless,
   compile,
+  countOwners,
   duplicated,
   findingsByState,
   openFindings,
@@ -25,6 +26,7 @@ import {
   playForward,
   settled,
   show,
+  showIncidents,
   showVerdict,
   shuffled,
   standing,
@@ -85,10 +87,22 @@ function checkFindings(where: string, wanted: ExpectedFindings, shown: readonly 
   }
 }
 
+/** Every open finding belongs to exactly one incident, and every incident has one. */
+function checkOwners(where: string, world: World): void {
+  const { owners, empty } = countOwners(world);
+  expect([owners.filter((times) => times !== 1), empty], `${where}: incidents`).toEqual([[], 0]);
+}
+
 function checkStep(scenario: Scenario, step: Step, world: World): void {
   const where = stepText(scenario, step);
   expect(openFindings(world), where).toEqual(findingsByState(world));
   if (step.findings !== null) checkFindings(where, step.findings, show(world));
+  checkOwners(where, world);
+  if (step.incidents !== null) {
+    const { line, rows } = step.incidents;
+    const wanted = rows.toSorted();
+    expect(showIncidents(world), `${scenario.file}:${line}: incidents`).toEqual(wanted);
+  }
   for (const { line, key, of, verdict } of step.verdicts) {
     const got = showVerdict(world, key, of);
     expect(got, `${scenario.file}:${line}: ${key} ${of}`).toBe(verdict);
@@ -117,6 +131,7 @@ const referenceOf = (world: World): Reference => ({
 /** Differences that have a cause on either way are compared by their code alone. */
 function checkShuffled(where: string, wanted: Reference, world: World): void {
   const got = referenceOf(world);
+  checkOwners(where, world);
   expect(got.standing, where).toEqual(wanted.standing);
   const excused = new Set([...wanted.caused, ...got.caused]);
   const plain = (lines: readonly string[]): string[] =>
@@ -130,6 +145,7 @@ function checkShuffled(where: string, wanted: Reference, world: World): void {
 /** The states must show the same; where both ways know it without history, so must findings. */
 function checkState(where: string, wanted: Reference, world: World): void {
   const got = referenceOf(world);
+  checkOwners(where, world);
   expect(got.standing, where).toEqual(wanted.standing);
   if (got.settled === null || wanted.settled === null) return;
   expect(got.settled, where).toEqual(wanted.settled);

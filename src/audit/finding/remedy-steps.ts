@@ -17,7 +17,7 @@ const touch = 'endpoint-auditor-touched="$(date +%s)" --overwrite';
 export const getLease = 'kubectl -n kube-system get lease kube-controller-manager';
 export const touchService = `kubectl -n {namespace} annotate service/{service} ${touch}`;
 const touchEndpoints = `kubectl -n {namespace} annotate endpoints/{service} ${touch}`;
-const getLog = 'kubectl -n kube-system logs -l component=kube-controller-manager --tail=200';
+export const getLog = 'kubectl -n kube-system logs -l component=kube-controller-manager --tail=200';
 export const listSlices =
   'kubectl -n {namespace} get endpointslices -l kubernetes.io/service-name={service} ' +
   '-L endpointslice.kubernetes.io/managed-by';

@@ -39,6 +39,8 @@ export const newNodeState = (name: string) => ({
   verdicts: [] as readonly NodeVerdict[],
   /** The last reading, Unix seconds; null if there is none. */
   at: null as number | null,
+  /** The first reading since the node was unknown, Unix seconds; null if it is unknown. */
+  readSince: null as number | null,
   /** The revision at the last reading, and since when changes are late; null if that failed. */
   programming: null as { revision: number; at: number; readonly late: Map<Key, number> } | null,
 });

@@ -99,7 +99,7 @@ export function createNodes(given: NodesOptions) {
       return missing;
     },
     markUnknown(name: string, reason: NodeUnknownReason): void {
-      stateOf(name).unknownReason = reason;
+      Object.assign(stateOf(name), { unknownReason: reason, readSince: null });
     },
     remove(name: string, at: number): void {
       const state = states.get(name);
@@ -107,6 +107,8 @@ export function createNodes(given: NodesOptions) {
       states.delete(name);
     },
     summary: (now: number) => summaryOf(options, now),
+    /** Since when the rules of the node have been read; null if they are unknown. */
+    readSince: (name: string): number | null => states.get(name)?.readSince ?? null,
     tracePort: (node: string, service: Key, name: string) =>
       tracePort(options, states.get(node), service, name),
     /** What makes the node unknown, at the last reading; its message is '' if nothing does. */
@@ -204,7 +206,7 @@ function* readInSteps(
   const observed = observe(options, state);
   if (typeof observed === 'string') {
     dropFindings(options, state, at);
-    state.at = at;
+    Object.assign(state, { at, readSince: null });
     state.verdicts = unknownNode(observed);
     state.programming = null;
     options.onReading?.(readingOf(state, at, null));
@@ -232,6 +234,7 @@ function* readInSteps(
     const open = openKeys(state);
     for (const key of state.clocks.keys()) if (!open.has(key)) state.clocks.delete(key);
   }
+  state.readSince ??= at;
   noteDivergences(reading, state.at);
   for (const sample of updateClocks(state, reading)) options.onConvergence?.(sample);
   options.onReading?.(readingOf(state, at, reading));

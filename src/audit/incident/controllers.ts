@@ -1,0 +1,138 @@
+// Whether the controllers write: which Services wait for each of them, when it last ended a
+// difference by a write, and how late its last writes came.
+//
+// A write counts if it ended a difference that a change of the input had made (a sample of
+// convergence lag). A write that made a difference worse may be by any client: it does not count.
+// A Service waits if it has a difference without a cause that a change of the input made.
+
+import type { Key } from '../../model/objects.ts';
+import type { ServiceOutput } from '../service/enqueue.ts';
+import type { ConvergenceSample, ServiceAudit, ServiceDifference } from '../service/reconcile.ts';
+import { serviceOutputs } from '../service/verdict.ts';
+import { recordOf } from '../../model/collections.ts';
+
+/** The number of Services that must wait before the controller is suspected. */
+const several = 2;
+/** Seconds: a wait that counts, and by which workers of a controller overtake each other. */
+const seconds = { waited: 5, apart: 1 };
+/** The number of the last writes that are kept, and of those that show a slow controller. */
+const kept = { writes: 64, least: 3 };
+/** Seconds in which a write is recent. */
+export const recent = 60;
+
+export type ControllerState = 'silent' | 'slow' | 'writing';
+
+/** What is known of one controller at one time. */
+export interface ControllerEvidence {
+  readonly state: ControllerState;
+  /** When it last ended a difference by a write; `null` if the auditor has seen none. */
+  readonly wroteAt: number | null;
+  /** When its last late write arrived; `null` if it was never late. */
+  readonly lateAt: number | null;
+  /** Services that wait for it, and since when the first of them does; `null` if none waits. */
+  readonly waiting: number;
+  readonly since: number | null;
+  /** Writes of the last minute, and the median of their lag in seconds; `null` without any. */
+  readonly writes: number;
+  readonly lag: number | null;
+}
+
+export type ControllersEvidence = Readonly<Record<ServiceOutput, ControllerEvidence>>;
+
+/** The evidence of an input without history, such as a dump. */
+export const noControllers: ControllersEvidence = recordOf(serviceOutputs, () => {
+  const never = { wroteAt: null, lateAt: null, since: null, lag: null };
+  return { state: 'writing', ...never, waiting: 0, writes: 0 };
+});
+
+/** A controller before anything is known of it. */
+const newController = () => ({
+  /** Since when each Service waits. */
+  waiting: new Map<Key, number>(),
+  /** The last writes, oldest first. */
+  writes: [] as { readonly at: number; readonly seconds: number }[],
+  lateAt: null as number | null,
+});
+
+type Controller = ReturnType<typeof newController>;
+
+/** `window`: the settle window in seconds. */
+export function createControllerActivity(window: number) {
+  const controllers = recordOf(serviceOutputs, newController);
+  const changed = new Set<Key>();
+  let last = { at: NaN, evidence: noControllers };
+  /** From this lag on, a write is late. */
+  const late = Math.max(seconds.waited, window / 3);
+  return {
+    /** Notes that the differences of a Service may have changed. */
+    noteChange: (key: Key): void => void changed.add(key),
+    noteWrite({ output, seconds: lag, at }: ConvergenceSample): void {
+      if (output === 'node') return;
+      const controller = controllers[output];
+      const { writes } = controller;
+      writes.push({ at, seconds: lag });
+      if (writes.length > kept.writes) writes.shift();
+      if (lag >= late) controller.lateAt = at;
+      last.at = NaN;
+    },
+    /** The evidence of every controller at a time. */
+    assess(audited: ReadonlyMap<Key, ServiceAudit>, at: number): ControllersEvidence {
+      if (changed.size === 0 && last.at === at) return last.evidence;
+      for (const key of changed) recount(controllers, key, audited.get(key));
+      changed.clear();
+      const evidence = recordOf(serviceOutputs, (output) =>
+        assess(controllers[output], late, window, at),
+      );
+      last = { at, evidence };
+      return evidence;
+    },
+  };
+}
+
+/** Whether a difference waits for its controller. */
+const isWaiting = ({ cause, byInput, severity }: ServiceDifference): boolean =>
+  cause === null && byInput && severity !== 'info';
+
+function recount(
+  controllers: Readonly<Record<ServiceOutput, Controller>>,
+  key: Key,
+  audit: ServiceAudit | undefined,
+): void {
+  const first: Partial<Record<ServiceOutput, number>> = {};
+  for (const items of audit?.items.values() ?? []) {
+    for (const item of items) {
+      const output = item.output as ServiceOutput;
+      if (isWaiting(item)) first[output] = Math.min(first[output] ?? Infinity, item.lateSince);
+    }
+  }
+  for (const output of serviceOutputs) {
+    const { waiting } = controllers[output];
+    const since = first[output];
+    if (since === undefined) waiting.delete(key);
+    else waiting.set(key, since);
+  }
+}
+
+function assess(
+  { waiting, writes, lateAt }: Controller,
+  late: number,
+  window: number,
+  at: number,
+): ControllerEvidence {
+  const wroteAt = writes.at(-1)?.at ?? null;
+  const last = writes.filter((write) => at - write.at <= recent);
+  const lags = last.map((write) => write.seconds).sort((a, b) => a - b);
+  const lag = lags[Math.floor(lags.length / 2)] ?? null;
+  const known = { wroteAt, lateAt, waiting: waiting.size, writes: last.length, lag };
+  let [since, unanswered, overdue] = [null as number | null, 0, 0];
+  for (const began of waiting.values()) {
+    since = Math.min(since ?? Infinity, began);
+    if (began <= at - seconds.waited && began > (wroteAt ?? -Infinity) - seconds.apart) {
+      unanswered++;
+    }
+    if (began <= at - window) overdue++;
+  }
+  const isSlow = overdue >= several && last.length >= kept.least && lag !== null && lag >= late;
+  const state = unanswered >= several ? 'silent' : isSlow ? 'slow' : 'writing';
+  return { ...known, since, state };
+}

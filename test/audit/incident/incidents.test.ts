@@ -1,0 +1,196 @@
+// How incidents open, merge, keep their names and end.
+
+import { describe, expect, test } from 'vitest';
+
+import type { Code, Finding } from '../../../src/audit/finding/catalogue.ts';
+import { catalogue } from '../../../src/audit/finding/catalogue.ts';
+import type { Evidence } from '../../../src/audit/incident/classify.ts';
+import { noControllers } from '../../../src/audit/incident/controllers.ts';
+import { createIncidents } from '../../../src/audit/incident/incidents.ts';
+
+function findingOf(code: Code, more: Partial<Finding> = {}): Finding {
+  const { output, severity, difference } = catalogue[code];
+  return {
+    code,
+    severity,
+    difference,
+    output,
+    namespace: 'shop',
+    service: 'web',
+    node: null,
+    object: 'Endpoints shop/web',
+    field: '',
+    expected: null,
+    actual: null,
+    differences: [],
+    cause: null,
+    causeProven: false,
+    since: 10,
+    openedAt: 40,
+    resolvedAt: null,
+    ...more,
+  };
+}
+
+const known: Evidence = {
+  controllers: noControllers,
+  changesOf: () => [],
+  nodesOf: () => [],
+  readSince: () => 0,
+};
+
+/** An incident ledger with evidence that a test can change. */
+function ledger() {
+  const state = { evidence: known };
+  const incidents = createIncidents({ evidence: () => state.evidence, keep: 2 });
+  const open: Finding[] = [];
+  return {
+    state,
+    incidents,
+    add: (...findings: readonly Finding[]): void => {
+      for (const finding of findings) incidents.add(finding);
+      open.push(...findings);
+    },
+    end: (finding: Finding, at: number): void => {
+      open.splice(open.indexOf(finding), 1);
+      incidents.remove({ ...finding, resolvedAt: at });
+    },
+    ids: () => incidents.list(open).map(({ id }) => id),
+    list: () => incidents.list(open),
+  };
+}
+
+const silent: Evidence = {
+  ...known,
+  controllers: {
+    ...noControllers,
+    endpoints: { ...noControllers.endpoints, state: 'silent', waiting: 2, since: 10 },
+  },
+};
+
+const missing = findingOf('endpoints-address-missing');
+const atNode = (code: Code, more: Partial<Finding> = {}): Finding =>
+  findingOf(code, { node: 'a', object: 'Node a', ...more });
+
+describe('an incident', () => {
+  test('has the kind, the object and the beginning in its name', () => {
+    const { add, ids } = ledger();
+    add(missing);
+    expect(ids()).toEqual(['cause-unknown.service-shop-web.10']);
+  });
+
+  test('ends when its last finding is resolved, and keeps it', () => {
+    const { add, end, ids, incidents } = ledger();
+    const other = findingOf('slice-endpoint-missing');
+    add(missing, other);
+    end(missing, 50);
+    incidents.review(51, []);
+    expect(ids()).toHaveLength(1);
+    end(other, 52);
+    incidents.review(53, []);
+    expect(ids()).toEqual([]);
+    const [resolved] = incidents.resolved();
+    expect(resolved).toMatchObject({ kind: 'cause-unknown', since: 10, resolvedAt: 52 });
+    expect(resolved?.findings.map(({ code }) => code)).toEqual([missing.code, other.code]);
+  });
+
+  test('of an unknown cause becomes one of a silent controller, without a second one', () => {
+    const { add, ids, list, incidents, state } = ledger();
+    add(missing);
+    const [before = ''] = ids();
+    state.evidence = silent;
+    incidents.review(60, []);
+    const [incident] = list();
+    expect(incident).toMatchObject({ kind: 'controller-not-writing', since: 10, openedAt: 40 });
+    expect(list()).toHaveLength(1);
+    expect(incidents.resolved()).toEqual([]);
+    expect(incidents.currentId(before)).toBe(incident?.id);
+  });
+
+  test('of a slow controller becomes one of a silent one', () => {
+    const { add, list, incidents, state } = ledger();
+    const { endpoints } = noControllers;
+    const slow = { ...endpoints, state: 'slow', waiting: 2, since: 10 } as const;
+    state.evidence = { ...known, controllers: { ...noControllers, endpoints: slow } };
+    add(missing);
+    expect(list().map(({ kind }) => kind)).toEqual(['controller-slow']);
+    state.evidence = silent;
+    incidents.review(60, []);
+    expect(list().map(({ kind }) => kind)).toEqual(['controller-not-writing']);
+  });
+
+  test('goes on as another one if its findings are replaced at one moment', () => {
+    const { add, end, ids, list, incidents, state } = ledger();
+    state.evidence = { ...known, readSince: () => null };
+    const first = atNode('node-endpoint-missing');
+    add(first);
+    const [before = ''] = ids();
+    end(first, 70);
+    add(atNode('node-rules-stale', { namespace: '', service: '', since: 30, openedAt: 70 }));
+    incidents.review(71, []);
+    expect(list()).toMatchObject([{ kind: 'node-proxy-not-syncing', since: 10, openedAt: 40 }]);
+    expect(incidents.resolved()).toEqual([]);
+    expect(incidents.currentId(before)).toBe(list()[0]?.id);
+  });
+
+  test('that ended before is another one than a later one of its object', () => {
+    const { add, end, list, incidents } = ledger();
+    const first = atNode('node-rules-flushed');
+    add(first);
+    end(first, 70);
+    incidents.review(71, []);
+    add({ ...first, since: 80, openedAt: 110 });
+    expect(list()).toMatchObject([{ since: 80 }]);
+    expect(incidents.resolved()).toHaveLength(1);
+  });
+
+  test('without findings is open while its condition holds', () => {
+    const { list, incidents } = ledger();
+    const condition = { kind: 'api-unavailable', key: '', object: 'API server', since: 5 } as const;
+    incidents.review(12, [condition]);
+    incidents.review(13, [condition]);
+    expect(list()).toMatchObject([{ kind: 'api-unavailable', object: 'API server', openedAt: 12 }]);
+    incidents.review(20, []);
+    expect(list()).toEqual([]);
+    expect(incidents.resolved()).toMatchObject([{ kind: 'api-unavailable', resolvedAt: 20 }]);
+  });
+});
+
+describe('the number of incidents', () => {
+  const services = Array.from({ length: 12 }, (_, index) =>
+    findingOf('left-behind', { service: `s${String(index)}`, since: index }),
+  );
+
+  test('is bounded: ten of one kind are one', () => {
+    const { add, list, ids, incidents } = ledger();
+    add(...services.slice(0, 9));
+    incidents.review(50, []);
+    const before = ids();
+    expect(before).toHaveLength(9);
+    add(...services.slice(9));
+    incidents.review(51, []);
+    expect(list()).toHaveLength(1);
+    expect(list()[0]?.findings).toHaveLength(12);
+    expect(list()[0]?.objects).toHaveLength(12);
+    for (const id of before) expect(incidents.currentId(id)).toBe(ids()[0]);
+  });
+
+  test('of those that are resolved is bounded', () => {
+    const { add, end, incidents } = ledger();
+    for (const finding of services.slice(0, 5)) {
+      add(finding);
+      end(finding, 60);
+      incidents.review(61, []);
+    }
+    expect(incidents.resolved().map(({ since }) => since)).toEqual([3, 4]);
+  });
+});
+
+test('what began long before the last write of a silent controller has another cause', () => {
+  const { add, list, state } = ledger();
+  const endpoints = { ...silent.controllers.endpoints, wroteAt: 100, since: 101 };
+  state.evidence = { ...silent, controllers: { ...silent.controllers, endpoints } };
+  add(missing);
+  add(findingOf('endpoints-address-missing', { service: 'api', since: 101, openedAt: 131 }));
+  expect(list().map(({ kind }) => kind)).toEqual(['cause-unknown', 'controller-not-writing']);
+});

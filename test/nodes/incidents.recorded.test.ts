@@ -1,0 +1,119 @@
+// Every recorded fault of a node, as an auditor sees it that has read the sound node before: all of
+// its findings are one incident of the right kind, which names the node.
+
+import { readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+
+import { describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
+
+import type { IncidentKind } from '../../src/audit/incident/kinds.ts';
+import { type AuditorEntry, createAuditor } from '../../src/auditor/auditor.ts';
+import type { AnyObject, Resource } from '../../src/model/objects.ts';
+import { auditorDefaults } from '../build.ts';
+import { foldersBelow, readBytes, readFolder } from './folder.ts';
+import { inputOf } from './walk.ts';
+
+interface Fault {
+  readonly class: string;
+  readonly violation: boolean;
+  readonly base: string;
+}
+
+const textOf = (path: string): string => readBytes(path)?.toString() ?? '';
+
+const faultIn = (path: string): Fault =>
+  JSON.parse(readFileSync(join(path, 'fault.json'), 'utf8')) as Fault;
+
+/** One folder of each class of faults. */
+const faults = new Map(
+  foldersBelow(join(import.meta.dirname, 'faults')).map((path) => {
+    const fault = faultIn(path);
+    return [fault.class, { path, fault }];
+  }),
+);
+
+/** What was done to the node; every other class edits rules of kube-proxy. */
+function kindOf({ class: name }: Fault): IncidentKind {
+  if (/^(foreign|extra-table|iptables-left-over|split-backends)/.test(name)) return 'foreign-rules';
+  return name === 'node-stale' ? 'node-proxy-not-syncing' : 'node-rules-lost';
+}
+
+/** The rules of a folder, as files that the command line names. */
+function* rulesIn(folder: string, node: string, config: unknown): Generator<AuditorEntry> {
+  for (const part of ['.', 'other-backend']) {
+    for (const name of ['iptables-save.txt', 'ip6tables-save.txt', 'nft.json']) {
+      const text = textOf(join(folder, part, name));
+      const source = join(part, name);
+      if (text === '') continue;
+      yield { kind: 'given-rules', node, source, text, unread: null, config };
+    }
+  }
+}
+
+function objectsIn(path: string): (readonly [Resource, AnyObject])[] {
+  const input = inputOf(readFolder(path));
+  if (input === null) throw new Error(`No objects: ${path}`);
+  const { services, slices, node } = input;
+  return [
+    ['nodes', node] as const,
+    ...services.map((it) => ['services', it] as const),
+    ...slices.map((it) => ['endpointslices', it] as const),
+  ];
+}
+
+/** The incidents of a node that was sound and then got the rules, and objects, of a folder. */
+function incidentsOf(path: string, { base }: Fault) {
+  const sound = resolve(path, base);
+  const proxy = parse(textOf(join(sound, 'proxy-config.yaml'))) as {
+    readonly nodeName: string;
+    readonly config: unknown;
+  };
+  const auditor = createAuditor({ ...auditorDefaults, onProblem: () => undefined });
+  const listed: Resource[] = ['nodes', 'services', 'endpointslices'];
+  const take = (entry: AuditorEntry): void => auditor.take(entry);
+  const deliver = (at: number, objects: ReturnType<typeof objectsIn>): void => {
+    const held = new Map(
+      objects.map(([resource, object]) => [`${resource} ${object.key}`, object]),
+    );
+    for (const resource of listed) {
+      for (const object of [...auditor.store.objects[resource].values()]) {
+        if (held.has(`${resource} ${object.key}`)) continue;
+        take({ kind: 'event', event: { resource, type: 'deleted', object, at } });
+      }
+    }
+    for (const [resource, object] of objects) {
+      take({ kind: 'event', event: { resource, type: 'modified', object, at } });
+    }
+  };
+  take({ kind: 'header', at: 0, kubernetes: 'v1.36.3', resources: listed });
+  deliver(0, objectsIn(sound));
+  for (const resource of listed) take({ kind: 'synced', at: 0, resource });
+  for (const entry of rulesIn(sound, proxy.nodeName, proxy.config)) take(entry);
+  const opened = auditor.findings.open();
+  take({ kind: 'clock', at: 10 });
+  deliver(10, objectsIn(path));
+  for (const at of [15, 50]) {
+    take({ kind: 'clock', at });
+    for (const entry of rulesIn(path, proxy.nodeName, proxy.config)) take(entry);
+  }
+  take({ kind: 'clock', at: 60 });
+  const findings = auditor.findings.open();
+  return { opened, findings, node: proxy.nodeName, incidents: auditor.incidents.list(findings) };
+}
+
+test('there are faults of many classes', () => {
+  expect(faults.size).toBeGreaterThan(100);
+});
+
+describe.each([...faults])('%s', (_, { path, fault }) => {
+  test('is one incident of its kind, on its node', () => {
+    const { opened, findings, incidents, node } = incidentsOf(path, fault);
+    expect(opened).toEqual([]);
+    const onNode = incidents.filter(({ object }) => object === `Node ${node}`);
+    expect(onNode).toEqual(incidents);
+    const kinds = incidents.map(({ kind }) => kind);
+    if (fault.violation) expect(findings.length).toBeGreaterThan(0);
+    expect(kinds).toEqual(findings.length === 0 ? [] : [kindOf(fault)]);
+  });
+});
