@@ -92,14 +92,8 @@ interface Live {
 /** The Service alone, well or with another slice; on the machine's own time without a clock. */
 export function liveCluster(slice: Raw = rawSlice, virtual?: VirtualClock): Live {
   const server = createServer(virtual ?? realClock);
-  const put = (resource: Resource, raw: Raw): void => {
-    server.objects.put(resource, withUids(server, raw));
-  };
-  put('nodes', rawNode);
-  put('services', rawService);
-  put('pods', rawPod);
-  put('endpoints', rawEndpoints);
-  put('endpointslices', slice);
+  server.objects.put('nodes', rawNode);
+  putService(server, 'shop', slice);
   const clock: MonotonicClock =
     virtual === undefined
       ? createClock()
@@ -134,13 +128,28 @@ export function liveCluster(slice: Raw = rawSlice, virtual?: VirtualClock): Live
   };
 }
 
+/** The Service in a namespace, with its pod and what the controllers write. */
+export function putService(server: FakeServer, namespace: string, slice: Raw = rawSlice): void {
+  const put = (resource: Resource, raw: Raw): void => {
+    server.objects.put(resource, withUids(server, raw, namespace));
+  };
+  put('services', rawService);
+  put('pods', rawPod);
+  put('endpoints', rawEndpoints);
+  put('endpointslices', slice);
+}
+
+const addresses: Readonly<Record<string, string>> = { bank: '10.1.1.1', farm: '10.1.2.1' };
+
 /** A copy of an object that refers to the Service and the pod by the uids that the server gave. */
-export function withUids({ objects }: FakeServer, raw: Raw): Raw {
-  const uidOf = (resource: Resource, key: string): string =>
-    objects.get(resource, key)?.metadata.uid ?? '';
+export function withUids({ objects }: FakeServer, raw: Raw, namespace = 'shop'): Raw {
+  const uidOf = (resource: Resource, name: string): string =>
+    objects.get(resource, `${namespace}/${name}`)?.metadata.uid ?? '';
   const text = JSON.stringify(raw)
-    .replaceAll('uid-of-web-1', uidOf('pods', 'shop/web-1'))
-    .replaceAll('uid-of-web', uidOf('services', 'shop/web'));
+    .replaceAll('"namespace":"shop"', `"namespace":"${namespace}"`)
+    .replaceAll('"10.1.0.1"', `"${addresses[namespace] ?? '10.1.0.1'}"`)
+    .replaceAll('uid-of-web-1', uidOf('pods', 'web-1'))
+    .replaceAll('uid-of-web', uidOf('services', 'web'));
   return JSON.parse(text) as Raw;
 }
 

@@ -17,6 +17,7 @@ import {
   isStale,
   noStaleResources,
   serviceOutputs,
+  lossReason,
   unknownReason,
   verdictOf,
   verdictOutputs,
@@ -129,7 +130,7 @@ export function summaryOf(
     addCounts(verdicts[output], isUnseen ? { ...none(), unknown: all } : counts, 1);
     for (const [reason, sum] of Object.entries(reasons)) count(reason as UnknownReason, sum);
   }
-  count('object-unreadable', unreadServices(serviceAuditor, within));
+  for (const lost of unreadServices(serviceAuditor, within)) count(lossReason(lost), 1);
   const pendingSince: Partial<Record<VerdictOutput, number>> = {};
   for (const share of pending) {
     for (const output of serviceOutputs) {
@@ -176,13 +177,13 @@ export function summarize(serviceAuditor: ServiceAuditor, options: SummaryOption
 }
 
 /** Unreadable Services without a cached version: they have no share. */
-const unreadServices = ({ unreadable, listers }: ServiceAuditor, within: Within): number =>
+const unreadServices = ({ unreadable, listers }: ServiceAuditor, within: Within) =>
   [...unreadable.values()].filter(
     ({ resource, namespace, name }) =>
       resource === 'services' &&
       (namespace === null || within({ namespace })) &&
       !listers.services.has(`${namespace ?? ''}/${name ?? ''}`),
-  ).length;
+  );
 
 type Named = Pick<Finding, 'severity' | 'namespace' | 'service' | 'output' | 'code' | 'node'>;
 

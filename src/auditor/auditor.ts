@@ -22,9 +22,9 @@ import type { DumpEnd, DumpEntry } from '../cluster/files/dump.ts';
 import type { RecordingEnd, RecordingEntry } from '../cluster/files/recording.ts';
 import { createStore, type Store } from '../cluster/store/store.ts';
 import type { Key, Resource, UnreadableObject, WatchEvent } from '../model/objects.ts';
-import { unreadableKey } from '../model/objects.ts';
+import { resources, unreadableKey } from '../model/objects.ts';
 import { runToEnd, type Steps } from '../model/run-to-end.ts';
-import { isInNamespaces, isInScope, type Scope } from '../model/scope.ts';
+import { isInNamespaces, isInScope, listedNamespaces, type Scope } from '../model/scope.ts';
 import { countOpened } from '../output/metrics/state.ts';
 import type { DetectedRelease } from '../shadow/detect-release.ts';
 import { assumedRelease, chooseRelease, detectRelease } from '../shadow/detect-release.ts';
@@ -86,7 +86,7 @@ function createState(options: AuditorOptions) {
   const complete = new Set<Resource>();
   const store = createStore(complete, options.scope.endpoints ? [] : ['endpoints']);
   const samples = createSamples();
-  const progress = createWatchProgress();
+  const progress = createWatchProgress(mergedResources(options));
   const services = (): ServiceAuditor | null => state.services;
   const confirmer = createConfirmer(progress, services);
   const findings = createPendingFindings({
@@ -152,6 +152,12 @@ function createState(options: AuditorOptions) {
   return state;
 }
 
+/** The resources that have a stream per namespace. */
+const mergedResources = ({ live, scope }: AuditorOptions): readonly Resource[] =>
+  live && (listedNamespaces(scope) ?? []).length > 1
+    ? resources.filter((resource) => resource !== 'nodes')
+    : [];
+
 export function createAuditor(options: AuditorOptions) {
   const state = createState(options);
   const { store, findings, incidents, progress, confirmer, samples, nodeRules } = state;
@@ -182,6 +188,10 @@ export function createAuditor(options: AuditorOptions) {
     walked: (node: string, service: Key, port: string) =>
       nodeRules.nodes()?.tracePort(node, service, port) ?? null,
     divergent: () => nodeRules.divergent(),
+    /** Whether a resource of a namespace may be read. */
+    mayRead: (resource: Resource, namespace: string): boolean =>
+      store.listers.knows(resource) &&
+      !state.unreadable.has(unreadableKey(forbiddenIn(resource, namespace))),
     /** Resources whose watch has been lost for long enough that verdicts are unknown. */
     stale: () => progress.unseenFor(staleGrace, state.now ?? 0),
     awaited: () => (state.promised ?? []).filter((resource) => !state.complete.has(resource)),
@@ -258,6 +268,8 @@ function* dispatch(state: State, entry: AuditorEntry): Steps {
       return yield* completeList(state, entry.resource, entry.at);
     case 'unreadable':
       return yield* takeUnreadable(state, 'type' in entry ? entry.type : null, entry.lost);
+    case 'access':
+      return yield* takeAccess(state, entry);
     case 'progress':
       state.progress.bookmark(entry.resource, entry.resourceVersion, entry.at);
       break;
@@ -282,10 +294,10 @@ function* dispatch(state: State, entry: AuditorEntry): Steps {
 }
 
 function* takeHeader(state: State, header: AuditorEntry & { readonly kind: 'header' }): Steps {
-  const { kubernetes, resources, at } = header;
+  const { kubernetes, at } = header;
   const before = releasedOf(state).release;
   state.kubernetes = kubernetes;
-  state.promised ??= resources;
+  state.promised ??= header.resources;
   if (state.services !== null && releasedOf(state).release !== before) yield* begin(state, at);
 }
 
@@ -337,6 +349,25 @@ function* takeUnreadable(
   }
   state.unreadable.set(unreadableKey(lost), lost);
   if (state.services !== null) yield* state.services.markUnreadable(lost, at);
+}
+
+const forbiddenIn = (resource: Resource, namespace: string): UnreadableObject => ({
+  resource,
+  namespace,
+  name: null,
+  labels: null,
+  isForbidden: true,
+});
+
+/** Without a resource of a namespace, all that depends on it is unknown there. */
+function* takeAccess(state: State, entry: LiveEntry & { readonly kind: 'access' }): Steps {
+  const { services, unreadable } = state;
+  const { resource, namespace, permitted, at } = entry;
+  const lost = forbiddenIn(resource, namespace);
+  if (permitted) unreadable.delete(unreadableKey(lost));
+  else unreadable.set(unreadableKey(lost), lost);
+  if (services === null) return;
+  yield* permitted ? services.markReadable(lost, at) : services.markUnreadable(lost, at);
 }
 
 function* takeEvent(state: State, given: WatchEvent): Steps {

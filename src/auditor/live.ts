@@ -7,7 +7,8 @@ import { readNodes, readServices } from '../cluster/api/read-fresh.ts';
 import { createReflectors } from '../cluster/api/reflector.ts';
 import type { Environment } from '../cluster/api/transport/request.ts';
 import type { OnProblem } from '../cluster/decode/problem.ts';
-import type { Key } from '../model/objects.ts';
+import type { Key, Resource } from '../model/objects.ts';
+import { listedNamespaces } from '../model/scope.ts';
 import type { AuditorEntry } from './auditor.ts';
 import { createEventLoop, type EventLoopOptions } from './event-loop.ts';
 
@@ -40,6 +41,7 @@ export function connectAuditor(options: LiveOptions) {
     onProblem,
     onConnection: (change) => options.onConnection?.(change),
     endpoints,
+    namespaces: listedNamespaces(auditor.options.scope),
     watchList: true,
     raw: false,
   });
@@ -75,8 +77,8 @@ async function reread(
   const { listers } = auditor.store;
   const reading = {
     environment,
-    endpoints: endpoints && listers.knows('endpoints'),
-    pods: listers.knows('pods'),
+    mayRead: (resource: Resource) =>
+      (endpoints || resource !== 'endpoints') && auditor.mayRead(resource, namespace),
     previousPod: (key: Key) => listers.pods.get(key),
   };
   if (namespace === '') return new Map([['', await readNodes(reading, signal)]]);

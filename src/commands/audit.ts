@@ -14,11 +14,12 @@ import type { OnProblem } from '../cluster/decode/problem.ts';
 import { isSystemError, problemAt, systemReason } from '../cluster/decode/problem.ts';
 import { type DumpEntry, readDump } from '../cluster/files/dump.ts';
 import { inputKind } from '../cluster/files/input-kind.ts';
+import { listedNamespaces } from '../model/scope.ts';
 import { printAudit } from './replay.ts';
 import {
   auditOnce,
   type Cluster,
-  doesNamespaceExist,
+  createNamespaceCheck,
   isSettled,
   openCluster,
   pendingIn,
@@ -39,7 +40,7 @@ import type {
   ReportFlags,
   RulesFlags,
 } from './shared/options.ts';
-import { auditorOptions } from './shared/options.ts';
+import { auditorOptions, scopeOf } from './shared/options.ts';
 import { UsageError } from './shared/process.ts';
 
 export type AuditOptions = AuditFlags &
@@ -96,37 +97,36 @@ export async function auditLive(
   const { problems, onProblem } = problemLog();
   const notice = createWaitNotice();
   const { namespace = null } = options;
-  const answer = { isAsked: false, isKnown: false, exists: null as boolean | null };
+  const flags = narrowFlags(options);
+  const named = listedNamespaces(scopeOf(flags)) ?? (namespace === null ? [] : [namespace]);
+  const check = createNamespaceCheck(cluster, named);
   const isDone = (running: Auditor): boolean => {
-    if (namespace !== null && !hasServices(running, namespace)) {
-      if (!answer.isAsked) {
-        answer.isAsked = true;
-        void doesNamespaceExist(cluster, running, namespace).then((exists) => {
-          Object.assign(answer, { exists, isKnown: true });
-        });
-      }
-      return answer.isKnown;
-    }
+    if (check.texts(running) === null) return false;
     const pending = pendingIn(running, namespace);
     const until = Math.max(...pending.map(({ at }) => at));
     const now = cluster.clock.now();
     if (pending.length > 0) notice.show(pending.length, until - now);
     return isSettled(running, namespace);
   };
-  const auditor = await auditOnce(options, cluster, onProblem, isDone).finally(() => {
+  const auditor = await auditOnce(flags, cluster, onProblem, isDone).finally(() => {
     notice.clear();
   });
-  if (namespace !== null && !hasServices(auditor, namespace)) {
-    fail(
-      `Namespace ${namespace} ${answer.exists === false ? 'does not exist' : 'has no Services'}`,
-    );
-  }
+  for (const text of check.texts(auditor) ?? []) fail(text);
   return printAudit(auditor, 'audit', [cluster.server], options, gate, problems);
 }
 
-/** Also of Services whose endpoints another controller writes. */
-const hasServices = ({ store }: Auditor, namespace: string): boolean =>
-  [...store.listers.services.values()].some((service) => service.namespace === namespace);
+/**
+ * The flags with --namespaces as narrow as the report: the user may have no other permissions.
+ * Agents report on the Services of the whole cluster. Throws a UsageError if nothing is left.
+ */
+function narrowFlags(options: AuditOptions): AuditOptions {
+  const { namespace, namespaces, agents } = options;
+  if (namespace === undefined || agents !== undefined) return options;
+  if (namespaces?.includes(namespace) === false) {
+    throw new UsageError(`-n ${namespace} is not one of the --namespaces`);
+  }
+  return { ...options, namespaces: [namespace] };
+}
 
 // --- files with the rules of nodes (--rules) and their configurations (--proxy-config) ---
 

@@ -15,7 +15,7 @@ import type { LiveEntry } from '../cluster/decode/entry.ts';
 import { createRecorder, createRedactor, type Redactor } from '../cluster/files/recorder.ts';
 import { createStore } from '../cluster/store/store.ts';
 import { resources } from '../model/objects.ts';
-import { isInNamespaces, isInScope } from '../model/scope.ts';
+import { isInNamespaces, isInScope, listedNamespaces } from '../model/scope.ts';
 import { type Cluster, followAnswers, openCluster } from './shared/cluster.ts';
 import { printConnection, problemLog } from './shared/console.ts';
 import { type ClusterFlags, scopeOf } from './shared/options.ts';
@@ -71,8 +71,7 @@ async function recordPart(
 ): Promise<void> {
   const { maxSize = Infinity, maxAge, endpoints } = options;
   const { clock, environment } = cluster;
-  const scope = scopeOf(options);
-  const recorder = createRecorder(redactor);
+  const [scope, recorder] = [scopeOf(options), createRecorder(redactor)];
   const store = createStore(new Set(resources));
   const over = new AbortController();
   const end = (): void => {
@@ -119,6 +118,7 @@ async function recordPart(
       else printConnection(cluster.server, change);
     },
     endpoints,
+    namespaces: listedNamespaces(scope),
     watchList: true,
     raw: true,
   });

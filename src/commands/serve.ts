@@ -10,12 +10,18 @@ import { type Auditor, createAuditor } from '../auditor/auditor.ts';
 import { createQueries, createReport, type LiveStatus, notLive } from '../auditor/queries.ts';
 import { replay } from '../auditor/replay.ts';
 import { version } from '../model/program-version.ts';
+import { listedNamespaces } from '../model/scope.ts';
 import { createApp, listen } from '../output/http/server.ts';
 import type { LinkTemplate } from '../output/text/link-template.ts';
 import { readTracingSettings } from '../output/traces/settings.ts';
 import { startTracing, type Tracing } from '../output/traces/tracing.ts';
 import { recordingOf } from './replay.ts';
-import { type Cluster, createLiveAuditor, openCluster } from './shared/cluster.ts';
+import {
+  type Cluster,
+  createLiveAuditor,
+  createNamespaceCheck,
+  openCluster,
+} from './shared/cluster.ts';
 import {
   fail,
   printConnection,
@@ -32,7 +38,7 @@ import type {
   InputFlags,
   MetricsFlags,
 } from './shared/options.ts';
-import { auditorOptions, inputsOf, onlyInput, perServiceOf } from './shared/options.ts';
+import { auditorOptions, inputsOf, onlyInput, perServiceOf, scopeOf } from './shared/options.ts';
 import { growHeapFaster, keepNewObjectsYoung, stopSignal } from './shared/process.ts';
 
 export interface ServeOptions
@@ -92,11 +98,19 @@ export async function serveLive(
     onJourney: traceJourneys(tracing, () => auditor),
     onConnection: (change) => printConnection(cluster.server, change),
     onQuiet() {
+      reportEmptyNamespaces();
       if (auditor.kubernetes() === named) return;
       named = auditor.kubernetes();
       warnIfUnverified(auditor);
     },
   });
+  const check = createNamespaceCheck(cluster, listedNamespaces(scopeOf(options)) ?? []);
+  let isChecked = false;
+  const reportEmptyNamespaces = (): void => {
+    const texts = auditor.serviceAuditor() === null || isChecked ? null : check.texts(auditor);
+    isChecked ||= texts !== null;
+    for (const text of texts ?? []) fail(text);
+  };
   const counters = () =>
     new Map([...live.watches].map(([resource, watch]) => [resource, watch.counters]));
   const { errors, lost } = live.reflectors.connection;

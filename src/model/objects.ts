@@ -252,11 +252,13 @@ export interface UnreadableObject {
   readonly name: string | null;
   /** The labels, where they could be read although the object could not. */
   readonly labels: Labels | null;
+  /** Whether that is for want of a permission in the namespace. */
+  readonly isForbidden?: boolean;
 }
 
 /** A later loss with the same key replaces the earlier one. */
 export const unreadableKey = (lost: Omit<UnreadableObject, 'labels'>): string =>
-  `${lost.resource} ${lost.namespace ?? '*'}/${lost.name ?? '*'}`;
+  `${lost.resource} ${lost.namespace ?? '*'}/${lost.isForbidden ? '' : (lost.name ?? '*')}`;
 
 export interface Listers {
   /** Whether the input delivers this resource at all. */

@@ -34,6 +34,10 @@ export function isInNamespaces({ namespaces, excluded }: Scope, namespace: strin
   return namespaces === null || namespaces.includes(namespace);
 }
 
+/** The namespaces to list and watch, each by itself; `null`: the whole cluster at once. */
+export const listedNamespaces = ({ namespaces, excluded }: Scope): readonly string[] | null =>
+  namespaces && [...new Set(namespaces)].filter((name) => !excluded.includes(name));
+
 /** Whether the Service of this name, or what is written for it, is in the scope. */
 export function isServiceInScope(scope: Scope, namespace: string, name: string): boolean {
   if (!isInNamespaces(scope, namespace)) return false;

@@ -710,6 +710,7 @@ async function fresh({ clock, environment }: State): Promise<Auditor> {
     },
     onProblem: () => undefined,
     endpoints: true,
+    namespaces: null,
     watchList: false,
     raw: false,
   });

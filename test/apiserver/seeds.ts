@@ -72,6 +72,7 @@ export async function runSeed(seed: number): Promise<Run> {
     },
     onProblem: () => undefined,
     endpoints: true,
+    namespaces: null,
     watchList: true,
     raw: false,
   });

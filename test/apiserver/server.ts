@@ -32,6 +32,8 @@ export type Spoil = 'garbled' | 'cut' | 'twice' | 'swapped' | 'lost' | 'early';
 
 export interface Watch {
   readonly resource: Resource;
+  /** null: of all. */
+  readonly namespace: string | null;
   readonly stream: Stream;
   /** Spoils the next frames, one each. */
   readonly spoils: Spoil[];
@@ -65,7 +67,7 @@ export type Instead = ApiAnswer | 'hang' | 'reset' | null;
 
 interface Faults {
   before: (asked: Asked) => Instead;
-  /** `verb resource` that the client has no permission for. */
+  /** `verb resource` that the client may not; `verb resource in NAMESPACE` there, `*`: in all. */
   readonly forbidden: Set<string>;
   /** How many versions behind the server answers lists, and until when; a real one does not. */
   lag: { readonly versions: number; readonly until: number };
@@ -113,7 +115,7 @@ const resourceOf = new Map<string, Resource>([
   ['endpointslices', 'endpointslices'],
 ]);
 
-const place =
+const paths =
   /^\/(?:api\/v1|apis\/discovery\.k8s\.io\/v1)(?:\/namespaces\/([^/]+))?\/([a-z]+)(?:\/([^/]+))?$/;
 
 async function* bodyOf(server: FakeServer, content: string): AsyncGenerator<Uint8Array> {
@@ -189,7 +191,7 @@ function versionOf({ objects }: FakeServer, now: number, behind: number): number
 
 async function answer(server: FakeServer, clock: Clock, request: ApiRequest): Promise<ApiAnswer> {
   await Promise.resolve();
-  const [, namespace, named = '', name] = place.exec(request.path) ?? [];
+  const [, namespace, named = '', name] = paths.exec(request.path) ?? [];
   const resource = resourceOf.get(named) ?? null;
   const watching = request.query.watch === 'true';
   const verb = watching ? 'watch' : name === undefined ? 'list' : 'get';
@@ -203,15 +205,17 @@ async function answer(server: FakeServer, clock: Clock, request: ApiRequest): Pr
     return jsonAnswer(server, { major: '1', gitVersion: server.version });
   }
   if (resource === null) return statusAnswer(404, 'NotFound', 'not found');
-  if (server.faults.forbidden.has(`${verb} ${resource}`)) {
+  const place = `${verb} ${resource} in ${namespace ?? '*'}`;
+  if ([`${verb} ${resource}`, place].some((what) => server.faults.forbidden.has(what))) {
     const user = 'User "auditor"';
     const message = `${resource} is forbidden: ${user} cannot ${verb} resource "${resource}"`;
     return statusAnswer(403, 'Forbidden', message);
   }
   const behind = (asked.behind = server.faults.replica());
-  if (watching) return watch(server, clock, resource, request, behind);
+  const within = namespace ?? null;
+  if (watching) return watch(server, clock, [resource, within], request, behind);
   if (name !== undefined) return get(server, resource, `${namespace ?? ''}/${name}`);
-  return list(server, resource, namespace ?? null, request.query, clock.now(), behind);
+  return list(server, resource, within, request.query, clock.now(), behind);
 }
 
 function hang(signal: AbortSignal): Promise<never> {
@@ -269,7 +273,7 @@ function list(
   }
   const all = objects
     .list(resource, at)
-    .filter((one) => namespace === null || one.raw.metadata.namespace === namespace)
+    .filter((one) => isWatched({ namespace }, one))
     .filter((one) => one.key >= from && matches(query, one));
   const limit =
     query.limit === undefined ? all.length : Math.min(Number(query.limit), faults.pageSize);
@@ -303,7 +307,7 @@ interface Watching extends Watch {
 function watch(
   server: FakeServer,
   clock: Clock,
-  resource: Resource,
+  [resource, namespace]: readonly [Resource, string | null],
   request: ApiRequest,
   behind: number,
 ): ApiAnswer {
@@ -317,7 +321,7 @@ function watch(
   const from = initial ? current : Number(query.resourceVersion);
   const missed = server.objects.after(from);
   const stream = createStream(request.signal);
-  const watching = newWatching({ server, resource, stream, from, behind, clock });
+  const watching = newWatching({ server, resource, namespace, stream, from, behind, clock });
   if (missed === null) {
     watching.refuse(statusOf(410, 'Expired', `too old resource version: ${from}`));
   } else {
@@ -332,7 +336,10 @@ function watch(
 }
 
 function newWatching(
-  made: Pick<Watching, 'server' | 'resource' | 'stream' | 'from' | 'behind' | 'clock'>,
+  made: Pick<
+    Watching,
+    'server' | 'resource' | 'namespace' | 'stream' | 'from' | 'behind' | 'clock'
+  >,
 ): Watching {
   const { stream } = made;
   const watching: Watching = {
@@ -361,9 +368,12 @@ function newWatching(
   return watching;
 }
 
+const isWatched = ({ namespace }: Pick<Watch, 'namespace'>, { raw }: Stored): boolean =>
+  namespace === null || raw.metadata.namespace === namespace;
+
 function sendEvent(watching: Watching, event: Event): void {
   const { clock, behind, resource, stream } = watching;
-  if (event.resource !== resource) return;
+  if (event.resource !== resource || !isWatched(watching, event)) return;
   const sendNow = () => {
     if (event.version <= watching.from) return;
     watching.from = event.version;
@@ -376,7 +386,8 @@ function sendEvent(watching: Watching, event: Event): void {
 
 function sendInitial(watching: Watching): void {
   const { server, resource, from } = watching;
-  for (const { raw } of server.objects.list(resource, from)) {
+  const isSent = (one: Stored): boolean => isWatched(watching, one);
+  for (const { raw } of server.objects.list(resource, from).filter(isSent)) {
     send(watching, JSON.stringify({ type: 'ADDED', object: raw }));
   }
   const { initialEnd } = server.faults;

@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-import { paths } from '../../src/cluster/api/listwatch.ts';
+import { pathOf } from '../../src/cluster/api/listwatch.ts';
 import { readServices } from '../../src/cluster/api/read-fresh.ts';
 import { createReflectors } from '../../src/cluster/api/reflector.ts';
 import { createConnection } from '../../src/cluster/api/transport/connection.ts';
@@ -43,7 +43,7 @@ const deletePod = (client: Client, index: number) =>
 /** Whether the cache equals the state of the server. */
 async function isSame(client: Client, store: Store): Promise<boolean> {
   for (const resource of resources) {
-    const { items } = (await client.call('GET', paths[resource])) as { items: Thing[] };
+    const { items } = (await client.call('GET', pathOf(resource, null))) as { items: Thing[] };
     const want = items.map(({ metadata: { namespace, name, uid, resourceVersion } }) =>
       [namespace ?? '', name, uid, resourceVersion].join(' '),
     );
@@ -90,7 +90,7 @@ async function play({ plane, client, store, environment, reflectors }: Stage): P
   const signal = new AbortController().signal;
   const previousPod = () => undefined;
   const read = await readServices(
-    { environment, endpoints: true, pods: true, previousPod },
+    { environment, mayRead: () => true, previousPod },
     'shop',
     ['web'],
     signal,
@@ -130,6 +130,7 @@ async function audit(stage: Omit<Stage, 'reflectors' | 'store'>, watchList: bool
     },
     onProblem: (problem) => console.log(`       ${problemText(problem)}`),
     endpoints: true,
+    namespaces: null,
     watchList,
     raw: false,
   });

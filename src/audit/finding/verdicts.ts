@@ -33,6 +33,7 @@ export const unknownText = {
   'endpoints-not-known': 'the input has no Endpoints',
   'endpointslices-not-known': 'the input has no EndpointSlices',
   'object-unreadable': 'an object that affects it could not be read',
+  'namespace-forbidden': 'some objects of the namespace may not be read',
   'input-stale': 'a watch is interrupted, so the input may be old',
   ...nodeUnknownText,
 } as const;

@@ -6,6 +6,8 @@
 //
 // An object is late if another stream has shown a newer version, and the last older version was
 // shown a second before or more. The order of events is unknown then: a difference may have ended.
+// A resource with a stream per namespace is known up to the oldest of their versions. Only its
+// bookmarks have that version: an event of one stream does not show what the others have.
 // If a read has shown a version of an object, and the stream delivers only a later one, then an
 // event was lost: a gap. What the cache showed in between was not true.
 // An output is blind while a stream that it depends on is not connected. Dumps have no streams.
@@ -146,11 +148,11 @@ const isAbsent = ({ state, version }: Pick<Input, 'state' | 'version'>): boolean
 
 export type WatchProgress = ReturnType<typeof createWatchProgress>;
 
-export function createWatchProgress() {
+/** `merged` are the resources with a stream per namespace. */
+export function createWatchProgress(merged: readonly Resource[] = []) {
   const inputs = new Map<Resource, Input & { version: string }>();
   const observedAt = new Map<Resource, number>();
-  const past = createVersionHistory();
-  const lacks = createLacks();
+  const [past, lacks] = [createVersionHistory(), createLacks()];
   let count = 0;
   const set = (resource: Resource, extra: Partial<Input>): void => {
     const known = inputs.get(resource) ?? { state: 'listing', blindSince: null, version: '' };
@@ -171,8 +173,9 @@ export function createWatchProgress() {
       observedAt.set(resource, at);
       const input = inputs.get(resource);
       const newer = newest(input?.version ?? '', version);
-      if (input !== undefined) input.version = newer;
-      else if (newer !== '') set(resource, { version: newer });
+      const isAlone = !merged.includes(resource);
+      if (isAlone && input !== undefined) input.version = newer;
+      else if (isAlone && newer !== '') set(resource, { version: newer });
       past.shown(newer, at);
       if (lacks.end(resource, key, version)) return 'gap';
       return past.isLate(version, at) ? 'late' : null;

@@ -49,6 +49,10 @@ function isAbout(lost: UnreadableObject, record: ServiceState, output: ServiceOu
   return labels === null ? isSelected(service) : selects(service.selector, labels);
 }
 
+/** Why outputs are unknown that depend on what could not be read. */
+export const lossReason = ({ isForbidden }: UnreadableObject): UnknownReason =>
+  isForbidden === true ? 'namespace-forbidden' : 'object-unreadable';
+
 /** The outputs of a Service that are unknown, each with the reason. */
 export function unknownOutputs(
   listers: Listers,
@@ -64,7 +68,7 @@ export function unknownOutputs(
   }
   for (const lost of losses) {
     for (const output of serviceOutputs) {
-      if (concerns(listers, lost, record, output)) unknown.set(output, 'object-unreadable');
+      if (concerns(listers, lost, record, output)) unknown.set(output, lossReason(lost));
     }
   }
   return unknown.size === 0 ? nothingUnknown : unknown;
@@ -144,12 +148,15 @@ export function verdictOn(
   return wrong.length > 0 ? 'pending' : 'conform';
 }
 
+const isLost = (reason: UnknownReason | undefined): boolean =>
+  reason === 'object-unreadable' || reason === 'namespace-forbidden';
+
 /** Whether another manager writes endpoints for this Service, or for a name without a Service. */
 export function isForeign(listers: Listers, { record, unknown }: ServiceAudit): boolean {
   const { service, endpoints } = record;
   if (slicesOf(listers, record, 'foreign').length > 0) return true;
   if (endpoints === null) return false;
   // A Service may exist that cannot be read.
-  if (service === null) return unknown.get('endpoints') !== 'object-unreadable';
+  if (service === null) return !isLost(unknown.get('endpoints'));
   return !isSelected(service) && !isMirrored(service, endpoints);
 }

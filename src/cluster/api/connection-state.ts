@@ -1,5 +1,5 @@
 // Whether the API server can be read, from the outcomes of all requests. The connection is lost
-// when a request fails, and restored when each kind of request that failed has succeeded.
+// when a request fails, and restored when each stream whose requests failed has succeeded.
 
 import type {
   ConnectionFailure,
@@ -17,17 +17,20 @@ export type ConnectionChange =
 
 export type ConnectionState = ReturnType<typeof createConnectionState>;
 
+/** What a stream reports its requests to. */
+export type ConnectionReports = Pick<ConnectionState, 'succeeded' | 'failed'>;
+
 /** `onChange` is called for a loss, for each further reason during it, and for its end. */
 export function createConnectionState(
   now: () => number,
   onChange: (change: ConnectionChange) => void,
 ) {
   const errors = newErrorCounts();
-  const failing = new Set<RequestKind>();
+  const failing = new Set<string>();
   const reported = new Set<FailureReason>();
   let lost: LostConnection | null = null;
-  const succeeded = (request: RequestKind): void => {
-    failing.delete(request);
+  const succeeded = (request: RequestKind, stream: string = request): void => {
+    failing.delete(stream);
     if (lost === null || failing.size > 0) return;
     const seconds = now() - lost.since;
     lost = null;
@@ -40,14 +43,15 @@ export function createConnectionState(
     /** `null` while the API server answers. */
     lost: () => lost,
     succeeded,
-    failed(request: RequestKind, failure: ConnectionFailure): void {
+    /** A resource with several streams has a name for each. */
+    failed(request: RequestKind, failure: ConnectionFailure, stream: string = request): void {
       errors[request][failure.reason]++;
       // The server answers; a missing permission has a message of its own.
       if (failure.reason === 'forbidden') {
-        succeeded(request);
+        succeeded(request, stream);
         return;
       }
-      failing.add(request);
+      failing.add(stream);
       lost = { ...failure, since: lost?.since ?? now() };
       if (reported.has(failure.reason)) return;
       reported.add(failure.reason);

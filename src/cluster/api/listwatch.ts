@@ -8,7 +8,7 @@ import type { DecodeContext, Frame } from '../decode/frame.ts';
 import { objectText } from '../decode/json-objects.ts';
 import { type OnProblem, type Problem, problemAt } from '../decode/problem.ts';
 import { createBatchQueue, type DeliverBatch } from './batch-queue.ts';
-import type { ConnectionState } from './connection-state.ts';
+import type { ConnectionReports } from './connection-state.ts';
 import type { ApiAnswer } from './transport/connection.ts';
 import { describeFailure, UnexpectedAnswer } from './transport/failure.ts';
 import { type Environment, exchange, type RequestLimits } from './transport/request.ts';
@@ -18,7 +18,7 @@ import { acceptOf, codecOf } from './watch-codec.ts';
 import type { WatchResult, WatchVerb } from './watch-result.ts';
 import { failed, newCounters, outcomeOf } from './watch-result.ts';
 
-export const paths: Readonly<Record<Resource, string>> = {
+const paths: Readonly<Record<Resource, string>> = {
   nodes: '/api/v1/nodes',
   services: '/api/v1/services',
   pods: '/api/v1/pods',
@@ -26,8 +26,16 @@ export const paths: Readonly<Record<Resource, string>> = {
   endpointslices: '/apis/discovery.k8s.io/v1/endpointslices',
 };
 
+/** The path of a resource, of one namespace unless it is `null`. */
+export const pathOf = (resource: Resource, namespace: string | null): string =>
+  namespace === null
+    ? paths[resource]
+    : paths[resource].replace(/\/\w+$/, `/namespaces/${encodeURIComponent(namespace)}$&`);
+
 export interface ReflectorOptions {
   readonly resource: Resource;
+  /** `null`: the whole cluster. */
+  readonly namespace: string | null;
   readonly environment: Environment;
   /** The cached objects; they contain the delivered changes once `deliver` has resolved. */
   readonly held: CachedObjects;
@@ -40,7 +48,7 @@ export interface ReflectorOptions {
   readonly raw: boolean;
   /** The connection was lost: the server may be another. */
   readonly onLost: () => void;
-  readonly connection: ConnectionState;
+  readonly connection: ConnectionReports;
 }
 
 export type WatchStatus = ReturnType<typeof newStatus>;
@@ -61,6 +69,7 @@ export function newFollowing(options: ReflectorOptions, status: WatchStatus, sig
   const reading: DecodeContext = { resource, now: () => environment.now(), previousPod, raw };
   return {
     ...options,
+    path: pathOf(resource, options.namespace),
     signal,
     /** Ends the request that runs. */
     cut: new AbortController(),
@@ -342,7 +351,7 @@ function readEvent(following: Following, frame: ObjectFrame): WatchEvent | null 
 
 /** Asks the server again for a frame that cannot be decoded. The second time its object is lost. */
 function takeBad(following: Following, frame: Extract<Frame, { kind: 'bad' }>): WatchResult | null {
-  const { resource, environment, counters, onProblem, version, answer, passed } = following;
+  const { path, environment, counters, onProblem, version, answer, passed } = following;
   const { message, value, lost, cut } = frame;
   counters.badFrames++;
   if (cut) return failed('reset');
@@ -358,18 +367,18 @@ function takeBad(following: Following, frame: Extract<Frame, { kind: 'bad' }>): 
     return null;
   }
   following.passed = { place, count };
-  onProblem(problemAt(paths[resource], null, message, { object, value }));
+  onProblem(problemAt(path, null, message, { object, value }));
   return failed('frame');
 }
 
 function lose(
-  { resource, reading, delivery, onProblem }: Following,
+  { path, reading, delivery, onProblem }: Following,
   type: WatchEvent['type'] | null,
   lost: UnreadableObject,
   message: string,
   details: Partial<Problem>,
 ): void {
-  onProblem(problemAt(paths[resource], null, message, { ...details, lost }));
+  onProblem(problemAt(path, null, message, { ...details, lost }));
   delivery.add({ kind: 'unreadable', at: reading.now(), type, lost });
 }
 
@@ -396,8 +405,8 @@ function ask(
   limits: RequestLimits,
   takeFrame: (frame: Frame) => WatchResult | null | Promise<WatchResult | null>,
 ): Promise<WatchResult | null> {
-  const { resource, environment, signal, counters, reading, delivery } = following;
-  const request = { path: paths[resource], query, accept: acceptOf(verb, reading.raw) };
+  const { path, resource, environment, signal, counters, reading, delivery } = following;
+  const request = { path, query, accept: acceptOf(verb, reading.raw) };
   const isInitial = query.sendInitialEvents === 'true';
   const readAnswer = async (answer: ApiAnswer): Promise<WatchResult | null> => {
     const { status, headers, body } = answer;

@@ -7,14 +7,14 @@ import type { Key, Labels, ObjectOf, Pod, Resource } from '../../model/objects.t
 import { label } from '../../model/objects.ts';
 import { compareVersions } from '../../model/resource-version.ts';
 import { selectorText, selects } from '../../model/selector.ts';
-import { paths } from './listwatch.ts';
+import { pathOf } from './listwatch.ts';
 import { type Environment, exchange } from './transport/request.ts';
 import { acceptOf, codecOf } from './watch-codec.ts';
 
 interface FreshReaderOptions {
   readonly environment: Environment;
-  readonly endpoints: boolean;
-  readonly pods: boolean;
+  /** Whether a resource may be read; Services are always read. */
+  readonly mayRead: (resource: Resource) => boolean;
   readonly previousPod: (key: Key) => Pod | undefined;
 }
 
@@ -29,6 +29,7 @@ export async function readServices(
   names: readonly string[],
   signal: AbortSignal,
 ) {
+  const { mayRead } = options;
   const [name = '', ...others] = names;
   const isAlone = others.length === 0;
   const list = <R extends Resource>(resource: R, query: Record<string, string>) =>
@@ -37,13 +38,17 @@ export async function readServices(
   const services = await list('services', byName);
   const wanted = isAlone ? (services.objects[0]?.selector ?? null) : {};
   const [endpoints, slices, pods] = await Promise.all([
-    options.endpoints ? list('endpoints', byName) : null,
-    list('endpointslices', { labelSelector: `${label.serviceName}=${name}` }),
-    options.pods && wanted !== null ? list('pods', { labelSelector: selectorText(wanted) }) : null,
+    mayRead('endpoints') ? list('endpoints', byName) : null,
+    mayRead('endpointslices')
+      ? list('endpointslices', { labelSelector: `${label.serviceName}=${name}` })
+      : null,
+    mayRead('pods') && wanted !== null
+      ? list('pods', { labelSelector: selectorText(wanted) })
+      : null,
   ]);
   const servicesByName = new Map(services.objects.map((service) => [service.name, service]));
   const endpointsByName = Map.groupBy(endpoints?.objects ?? [], (object) => object.name);
-  const slicesOf = Map.groupBy(slices.objects, ({ labels }) => labels[label.serviceName]);
+  const slicesOf = Map.groupBy(slices?.objects ?? [], ({ labels }) => labels[label.serviceName]);
   const podsOf = podsByPair(pods?.objects ?? []);
   const readOf = (name: string) => {
     const service = servicesByName.get(name) ?? null;
@@ -51,7 +56,7 @@ export async function readServices(
     const parts = {
       services: { ...services, objects: service === null ? [] : [service] },
       endpoints: endpoints && { ...endpoints, objects: endpointsByName.get(name) ?? [] },
-      endpointslices: { ...slices, objects: slicesOf.get(name) ?? [] },
+      endpointslices: slices && { ...slices, objects: slicesOf.get(name) ?? [] },
       pods: selector && pods && { ...pods, objects: podsOf(selector) },
     };
     const versions = Object.values(parts).flatMap((read) => read?.version ?? []);
@@ -86,8 +91,7 @@ async function readList<R extends Resource>(
   query: Record<string, string>,
   signal: AbortSignal,
 ) {
-  const prefix = namespace === null ? '' : `/namespaces/${namespace}`;
-  const path = paths[resource].replace(/\/\w+$/, `${prefix}$&`);
+  const path = pathOf(resource, namespace);
   const request = { path, query, accept: acceptOf('list', false) };
   return exchange(environment, request, { total: 15 }, signal, async (answer) => {
     const { status, headers, body } = answer;

@@ -7,6 +7,9 @@
 //     ▲                                        └─ gone, expired, disorder, history went back ─┐
 //     └───────────────────────────────────────────────────────────────────────────────────────┘
 //
+// Where namespaces are named, each resource but the Nodes has a reflector per namespace, and
+// merged-streams.ts makes one stream of these.
+//
 // Lists ask for the newest state (no resourceVersion), unlike upstream's first list
 // (docs/decisions/0007), one at a time, since the API server counts each as up to ten requests.
 
@@ -16,14 +19,12 @@ import type { ConnectionFailure } from '../../model/connection.ts';
 import type { Key, Resource } from '../../model/objects.ts';
 import { isFields } from '../decode/json-fields.ts';
 import { problemAt, valueText } from '../decode/problem.ts';
-import { Undeliverable } from './batch-queue.ts';
-import {
-  type ConnectionChange,
-  type ConnectionState,
-  createConnectionState,
-} from './connection-state.ts';
-import type { Following, ReflectorOptions } from './listwatch.ts';
-import { enter, list, newFollowing, newStatus, paths, prove, watch } from './listwatch.ts';
+import { type DeliverBatch, Undeliverable } from './batch-queue.ts';
+import type { ConnectionChange, ConnectionReports, ConnectionState } from './connection-state.ts';
+import { createConnectionState } from './connection-state.ts';
+import type { Following, ReflectorOptions, WatchStatus } from './listwatch.ts';
+import { enter, list, newFollowing, newStatus, prove, watch } from './listwatch.ts';
+import { mergedStatus, mergeStreams } from './merged-streams.ts';
 import type { ApiAnswer } from './transport/connection.ts';
 import {
   describeFailure,
@@ -41,6 +42,8 @@ export interface ReflectorsOptions extends Pick<
 > {
   readonly held: (resource: Resource) => CachedObjects;
   readonly endpoints: boolean;
+  /** The namespaces to list and watch, each by itself; `null`: the whole cluster. */
+  readonly namespaces: readonly string[] | null;
   readonly onConnection?: (change: ConnectionChange) => void;
 }
 
@@ -59,16 +62,14 @@ export function createGate(): ReflectorOptions['enterGate'] {
 }
 
 export function createReflectors(options: ReflectorsOptions) {
-  const { environment, held, deliver, endpoints, onConnection = () => undefined } = options;
+  const { environment, deliver, endpoints, onConnection = () => undefined } = options;
   const connection = createConnectionState(() => environment.now(), onConnection);
   const watched = order.filter((resource) => endpoints || resource !== 'endpoints');
-  const enterGate = createGate();
   let known: string | null = null;
   let lost = Promise.withResolvers<null>();
   const onLost = () => lost.resolve(null);
-  const reflectors = watched.map((resource) =>
-    createReflector({ ...options, resource, held: held(resource), enterGate, onLost, connection }),
-  );
+  const shared = { enterGate: createGate(), onLost, connection };
+  const reflectors = watched.flatMap((resource) => createStreams(options, resource, shared));
   const deliverVersion = async (signal: AbortSignal) => {
     const kubernetes = await readVersion(environment, connection, signal);
     if (signal.aborted || (known !== null && (kubernetes === null || kubernetes === known))) return;
@@ -85,11 +86,17 @@ export function createReflectors(options: ReflectorsOptions) {
     }
   };
   return {
-    status: new Map(reflectors.map(({ resource, status }) => [resource, status])),
+    /** State and counters of each resource. */
+    status: new Map(watched.map((resource) => [resource, statusOf(reflectors, resource)])),
+    /** Whether each list is complete, or not permitted. */
+    areListed: (): boolean =>
+      reflectors.every(({ status }) => status.counters.lists > 0 || status.state === 'off'),
     connection,
     /** Lists a resource again, since its watch has lost an event of an object. */
     relist(resource: Resource, key: Key): void {
-      reflectors.find((it) => it.resource === resource)?.relist(key);
+      const isOf = (namespace: string | null): boolean =>
+        namespace === null || key.startsWith(`${namespace}/`);
+      reflectors.find((it) => it.resource === resource && isOf(it.namespace))?.relist(key);
     },
     /** Runs until the signal is aborted; rejects only when `deliver` does. */
     async run(signal: AbortSignal): Promise<void> {
@@ -109,6 +116,54 @@ export function createReflectors(options: ReflectorsOptions) {
     },
   };
 }
+
+type Reflector = ReturnType<typeof createReflector>;
+
+function statusOf(reflectors: readonly Reflector[], resource: Resource): WatchStatus {
+  const streams = reflectors.filter((it) => it.resource === resource).map(({ status }) => status);
+  return streams.length === 1 && streams[0] ? streams[0] : mergedStatus(streams);
+}
+
+/** The reflectors of a resource: one, or one per namespace. */
+function createStreams(
+  options: ReflectorsOptions,
+  resource: Resource,
+  shared: Pick<ReflectorOptions, 'enterGate' | 'onLost'> & { readonly connection: ConnectionState },
+): Reflector[] {
+  const { namespaces } = options;
+  const held = options.held(resource);
+  const create = (namespace: string | null, deliver: DeliverBatch): Reflector => {
+    const stream = `${resource} ${namespace ?? ''}`;
+    const connection: ConnectionReports = {
+      succeeded: (request) => shared.connection.succeeded(request, stream),
+      failed: (request, failure) => shared.connection.failed(request, failure, stream),
+    };
+    const own = namespace === null ? held : heldIn(held, namespace);
+    return createReflector({
+      ...options,
+      ...shared,
+      resource,
+      namespace,
+      deliver,
+      connection,
+      held: own,
+    });
+  };
+  if (namespaces === null || resource === 'nodes') return [create(null, options.deliver)];
+  const [only] = namespaces;
+  if (only !== undefined && namespaces.length === 1) return [create(only, options.deliver)];
+  return [...mergeStreams(resource, namespaces, options.deliver)].map(([namespace, deliver]) =>
+    create(namespace, deliver),
+  );
+}
+
+/** The cached objects of one namespace. */
+const heldIn = (held: CachedObjects, namespace: string): CachedObjects => ({
+  get: (key) => held.get(key),
+  *values() {
+    for (const object of held.values()) if (object.namespace === namespace) yield object;
+  },
+});
 
 /** The version of the control plane; null if it has none, or when aborted. */
 async function readVersion(
@@ -168,6 +223,7 @@ export function createReflector(options: ReflectorOptions) {
   let following: Following | null = null;
   return {
     resource: options.resource,
+    namespace: options.namespace,
     status,
     run: (signal: AbortSignal) => run((following = newFollowing(options, status, signal))),
     /** Lists again, since an event of an object was lost; less and less often in an hour. */
@@ -176,13 +232,13 @@ export function createReflector(options: ReflectorOptions) {
 }
 
 function closeGap(state: Following, key: Key): void {
-  const { gap, environment, resource } = state;
+  const { gap, environment, path } = state;
   const now = environment.monotonic();
   if (state.needsList || gap.isOpen || now < gap.after) return;
   const pause = now - gap.after > pauses.gapMost ? pauses.gap : 2 * gap.pause;
   state.gap = { isOpen: true, after: now + pause, pause: Math.min(pause, pauses.gapMost) };
   const message = 'The watch has lost an event of an object. Listing again';
-  state.onProblem(problemAt(paths[resource], null, message, { object: key }));
+  state.onProblem(problemAt(path, null, message, { object: key }));
   state.cut.abort();
 }
 
@@ -276,7 +332,7 @@ function settle(state: Following, outcome: WatchResult): number {
       counters.reconnects.endless++;
       state.pagesUntil = state.environment.monotonic() + pauses.pages;
       const message = 'A WatchList did not end. Listing in pages';
-      state.onProblem(problemAt(paths[state.resource], null, message));
+      state.onProblem(problemAt(state.path, null, message));
       return 0;
     }
     case 'throttled': {
@@ -314,16 +370,16 @@ function relist(state: Following, reason: RelistReason): number {
 
 /** An API server that has just started knows of no permissions yet, so one refusal says little. */
 function deny(state: Following, { verb, status }: Extract<WatchResult, { kind: 'denied' }>) {
-  const { resource, counters, environment, onProblem } = state;
+  const { path, resource, namespace, counters, environment, onProblem } = state;
   counters.denied++;
   if (++state.denials < backoff.denials) {
     interrupt(state);
     return backoffSeconds(state);
   }
   enter(state, 'off');
-  const message = denialText(resource, verb, status);
+  const message = denialText(resource, namespace, verb, status);
   if (state.denied !== message) {
-    onProblem(problemAt(paths[resource], null, message, { value: valueText(status.message) }));
+    onProblem(problemAt(path, null, message, { value: valueText(status.message) }));
   }
   state.denied = message;
   return backoff.denied * (1 + environment.random() / 2);

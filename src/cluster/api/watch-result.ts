@@ -84,13 +84,19 @@ export function outcomeOf(status: ApiStatus, verb: WatchVerb, watchList: boolean
 const without: Readonly<Record<Resource, string>> = {
   services: 'Nothing can be judged without it',
   pods: 'Without it only EndpointSlices mirrored from Endpoints are judged',
-  nodes: 'Without it Endpoints are judged, and EndpointSlices mirrored from them',
+  nodes: 'Without it the zones, hints and missing endpoints of EndpointSlices are unknown',
   endpoints: 'Without it EndpointSlices of Services with a selector are judged',
   endpointslices: 'Without it only Endpoints are judged',
 };
 
 /** One line for people: which permission is missing, and what still works. */
-export function denialText(resource: Resource, verb: WatchVerb, status: ApiStatus): string {
+export function denialText(
+  resource: Resource,
+  namespace: string | null,
+  verb: WatchVerb,
+  status: ApiStatus,
+): string {
   const fault = status.code === 403 ? 'Not allowed to' : 'The server does not let anyone';
-  return `${fault} ${verb} ${resource}: ${without[resource]}`;
+  const where = namespace === null ? '' : ` in namespace ${namespace}`;
+  return `${fault} ${verb} ${resource}${where}: ${without[resource]}`;
 }

@@ -40,6 +40,14 @@ export type LiveEntry =
       readonly at: number;
       readonly resource: Resource;
       readonly state: WatchState;
+    }
+  | {
+      /** Whether a resource may be read in a namespace, if others of it may be read elsewhere. */
+      readonly kind: 'access';
+      readonly at: number;
+      readonly resource: Resource;
+      readonly namespace: string;
+      readonly permitted: boolean;
     };
 
 /**

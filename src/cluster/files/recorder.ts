@@ -22,7 +22,9 @@ export function createRecorder(redactor: Redactor | null) {
   const fieldsOf = (entry: LiveEntry): Fields => {
     if (entry.kind === 'event') {
       const { resource, object, raw, gap } = entry.event;
-      const type = synced.has(resource) ? entry.event.type.toUpperCase() : 'SYNC';
+      // A namespace is watched already while another is listed.
+      const isFirst = !synced.has(resource) && entry.event.type !== 'deleted';
+      const type = isFirst ? 'SYNC' : entry.event.type.toUpperCase();
       const { name, namespace, uid, resourceVersion, labels } = object;
       // A deletion that was not seen has no object: its name is enough, and what a reader requires.
       const addressType = 'addressType' in object ? object.addressType : undefined;
@@ -56,6 +58,8 @@ export function createRecorder(redactor: Redactor | null) {
         return { ...entry, at };
       case 'watch':
         return { ...entry, at };
+      case 'access':
+        return { ...entry, at, namespace: hide(entry.namespace) };
     }
   };
   return {

@@ -18,7 +18,7 @@ import { isOutput, resources } from '../../model/objects.ts';
 import type { LiveEntry, NodeConfigEntry, NodeRulesEntry, WatchState } from '../decode/entry.ts';
 import { readNodeConfig, readNodeRules } from '../decode/entry.ts';
 import type { DecodeContext } from '../decode/frame.ts';
-import { eventTypes, type Fields, isFields, WrongType } from '../decode/json-fields.ts';
+import { eventTypes, type Fields, isFields, word, WrongType } from '../decode/json-fields.ts';
 import { hasManagedFields, jsonBytes, objectText, project } from '../decode/json-objects.ts';
 import type { Bytes, Line } from '../decode/line-reader.ts';
 import { lineBatches, plainBytes, textLimit } from '../decode/line-reader.ts';
@@ -175,6 +175,11 @@ function readFields(reading: Reading, fields: Fields, line: Line): RecordingEntr
     case 'watch': {
       const resource = wordIn(fields, 'resource', resources);
       return { kind, at, resource, state: wordIn(fields, 'state', watchStates) };
+    }
+    case 'access': {
+      const resource = wordIn(fields, 'resource', resources);
+      const [namespace, permitted] = [word(fields, 'namespace'), fields.permitted === true];
+      return { kind, at, resource, namespace, permitted };
     }
     case 'unreadable':
       return readUnreadable(reading, fields);

@@ -186,15 +186,12 @@ export function followAnswers(
     },
     /** Whether to give up. */
     isOver(now: number): boolean {
-      const { connection, status } = reflectors();
+      const { connection, status, areListed } = reflectors();
       const lost = connection.lost();
       const watches = [...status.values()];
       const bytes = watches.reduce((sum, { counters }) => sum + counters.bytes, 0);
       // All has arrived once every list is complete; the evaluation of many Services takes time.
-      const isListed = watches.every(
-        ({ counters, state }) => counters.lists > 0 || state === 'off',
-      );
-      if ((bytes > heard.bytes && lost === null) || isListed) heard = { bytes, at: now };
+      if ((bytes > heard.bytes && lost === null) || areListed()) heard = { bytes, at: now };
       if (lost === null && bytes === 0 && !isNoticed && now - heard.at >= limits.notice) {
         isNoticed = true;
         fail(`Waiting for the API server ${server}: ${silence()} yet (${limit})`);
@@ -281,17 +278,41 @@ export function isSettled(auditor: Auditor, namespace: string | null = null): bo
   return pendingIn(auditor, namespace).length === 0;
 }
 
+/** Names the namespaces that have no Services, once, and whether they exist where that is known. */
+export function createNamespaceCheck(cluster: Cluster, namespaces: readonly string[]) {
+  let texts: readonly string[] | null = namespaces.length === 0 ? [] : null;
+  let isAsked = false;
+  const ask = async (auditor: Auditor): Promise<void> => {
+    const empty = namespaces.filter((name) => isEmpty(auditor, name));
+    const found = await Promise.all(empty.map((name) => doesNamespaceExist(cluster, name)));
+    texts = empty.map(
+      (name, index) =>
+        `Namespace ${name} ${found[index] === false ? 'does not exist' : 'has no Services'}`,
+    );
+  };
+  return {
+    /** Starts the check, and returns what there is to say; `null` while that is unknown. */
+    texts(auditor: Auditor): readonly string[] | null {
+      if (!isAsked) void ask(auditor);
+      isAsked = true;
+      return texts;
+    },
+  };
+}
+
+/** Services count even if another controller writes their endpoints. */
+const isEmpty = ({ store, mayRead }: Auditor, namespace: string): boolean =>
+  mayRead('services', namespace) &&
+  ![...store.listers.services.values()].some((service) => service.namespace === namespace);
+
 /**
  * Whether a namespace exists; `null` if that is unknown, such as without the permission to get it.
  * No role of the chart has that permission.
  */
-export async function doesNamespaceExist(
+async function doesNamespaceExist(
   { environment }: Cluster,
-  { store }: Auditor,
   namespace: string,
 ): Promise<boolean | null> {
-  const listed = Object.values(store.objects).flatMap((objects) => [...objects.values()]);
-  if (listed.some((object) => object.namespace === namespace)) return true;
   const path = `/api/v1/namespaces/${encodeURIComponent(namespace)}`;
   const request = { path, query: {}, accept: 'application/json' };
   const { signal } = new AbortController();

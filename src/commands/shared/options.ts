@@ -6,7 +6,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 
 import type { AuditorOptions } from '../../auditor/auditor.ts';
 import type { OnProblem } from '../../cluster/decode/problem.ts';
-import { type Scope, wholeCluster } from '../../model/scope.ts';
+import { listedNamespaces, type Scope, wholeCluster } from '../../model/scope.ts';
 import { perServiceModes, type PerServiceOptions } from '../../output/metrics/service-rows.ts';
 import { failLevels } from '../../output/text/gate.ts';
 import { parseLinkTemplate } from '../../output/text/link-template.ts';
@@ -89,12 +89,26 @@ export function onlyInput(flags: InputFlags, paths: readonly string[] = []): str
   throw new UsageError('Expected exactly one recording: FILE or --input FILE');
 }
 
-export const scopeOf = (flags: ClusterFlags): Scope => ({
-  namespaces: flags.namespaces ?? null,
-  excluded: flags.excludeNamespaces ?? [],
-  shard: flags.shard ?? null,
-  endpoints: flags.endpoints,
-});
+/** Each has up to four watches. */
+const mostNamespaces = 100;
+
+/** Throws a UsageError if the flags name no namespace, or too many to watch each by itself. */
+export function scopeOf(flags: ClusterFlags): Scope {
+  const scope = {
+    namespaces: flags.namespaces ?? null,
+    excluded: flags.excludeNamespaces ?? [],
+    shard: flags.shard ?? null,
+    endpoints: flags.endpoints,
+  };
+  const listed = listedNamespaces(scope);
+  if (listed?.length === 0) throw new UsageError('--exclude-namespaces leaves no --namespaces');
+  if (listed !== null && listed.length > mostNamespaces) {
+    throw new UsageError(
+      `--namespaces: at most ${mostNamespaces}, found ${listed.length} (see --exclude-namespaces)`,
+    );
+  }
+  return scope;
+}
 
 const ignore = (): void => undefined;
 

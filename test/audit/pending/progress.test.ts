@@ -9,8 +9,8 @@ import { createWatchProgress, restsOn } from '../../../src/audit/pending/progres
 import type { Resource } from '../../../src/model/objects.ts';
 import { resources } from '../../../src/model/objects.ts';
 
-function cutOf(version = '100'): WatchProgress {
-  const cut = createWatchProgress();
+function cutOf(version = '100', merged: readonly Resource[] = []): WatchProgress {
+  const cut = createWatchProgress(merged);
   for (const resource of resources) {
     cut.setState(resource, 'listing', 0);
     cut.bookmark(resource, version, 5);
@@ -37,6 +37,17 @@ describe('a version is reached', () => {
     observe(cut, 'endpoints', '206', 5);
     expect(cut.hasReached('endpoints', '205', 0)).toBe(true);
     expect(cut.hasReached('endpointslices', '205', 0)).toBe(false);
+  });
+
+  test('by a bookmark only, if the resource has a stream per namespace', () => {
+    const cut = cutOf('100', ['pods']);
+    observe(cut, 'pods', '205', 5);
+    observe(cut, 'services', '206', 5);
+    expect(cut.inputs.get('pods')?.version).toBe('100');
+    expect(cut.inputs.get('services')?.version).toBe('206');
+    expect(cut.newest()).toBe('206');
+    cut.bookmark('pods', '204', 5);
+    expect(cut.inputs.get('pods')?.version).toBe('204');
   });
 
   test('by comparing versions as numbers of any length', () => {

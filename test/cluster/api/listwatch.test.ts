@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 
 import { createConnectionState } from '../../../src/cluster/api/connection-state.ts';
-import { paths } from '../../../src/cluster/api/listwatch.ts';
+import { pathOf } from '../../../src/cluster/api/listwatch.ts';
 import { createGate, createReflector } from '../../../src/cluster/api/reflector.ts';
 import type { LiveEntry } from '../../../src/cluster/decode/entry.ts';
 import { resources } from '../../../src/model/objects.ts';
@@ -21,6 +21,7 @@ async function reflect(world: World, options: object, during: () => void = () =>
   const controller = new AbortController();
   const reflector = createReflector({
     resource: 'pods',
+    namespace: null,
     environment: world.environment,
     held: world.held('pods'),
     deliver: world.deliver,
@@ -110,5 +111,5 @@ test('nothing is read on before a batch is taken', async () => {
 });
 
 test('every resource has a path', () => {
-  expect(resources.map((resource) => paths[resource].split('/').at(-1))).toEqual(resources);
+  expect(resources.map((resource) => pathOf(resource, null).split('/').at(-1))).toEqual(resources);
 });

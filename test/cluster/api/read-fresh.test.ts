@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 
 import { readServices } from '../../../src/cluster/api/read-fresh.ts';
+import type { Resource } from '../../../src/model/objects.ts';
 import type { World } from '../../apiserver/life.ts';
 import { createWorld } from '../../apiserver/life.ts';
 import { statusAnswer } from '../../apiserver/server.ts';
@@ -25,8 +26,15 @@ function shop(): World {
   return world;
 }
 
+/** Whether a resource may be read, where Endpoints or Pods may not be. */
+const permit =
+  (endpoints: boolean, pods = true) =>
+  (resource: Resource): boolean =>
+    (endpoints || resource !== 'endpoints') && (pods || resource !== 'pods');
+
 async function read({ environment }: World, name: string, endpoints = true, pods = true) {
-  const reading = { environment, endpoints, pods, previousPod: () => undefined };
+  const mayRead = permit(endpoints, pods);
+  const reading = { environment, mayRead, previousPod: () => undefined };
   const { signal } = new AbortController();
   const found = (await readServices(reading, 'shop', [name], signal)).get(name);
   if (found === undefined) throw new Error('Nothing read');
@@ -61,8 +69,7 @@ test.each([true, false])(
     const services = ['web', 'plain', 'gone'];
     const reading = {
       environment: world.environment,
-      endpoints,
-      pods: true,
+      mayRead: permit(endpoints),
       previousPod: () => undefined,
     };
     const { signal } = new AbortController();

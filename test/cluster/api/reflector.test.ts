@@ -49,7 +49,8 @@ function brief(entry: LiveEntry): string {
     case 'unreadable':
       return `unreadable ${entry.lost.name ?? '?'}`;
     case 'header':
-      return 'header';
+    case 'access':
+      return entry.kind;
   }
 }
 
@@ -67,6 +68,7 @@ async function scene(options: SceneOptions = {}): Promise<Scene> {
   world.server.bookmarkEvery = 1e6;
   const reflector = createReflector({
     resource: 'pods',
+    namespace: null,
     environment: world.environment,
     held: world.held('pods'),
     deliver: world.deliver,
@@ -754,6 +756,7 @@ test('a batch that is not taken ends the reflector', async () => {
   const world = createWorld();
   const reflector = createReflector({
     resource: 'pods',
+    namespace: null,
     environment: world.environment,
     held: world.held('pods'),
     deliver: () => Promise.reject(new Error('full')),

@@ -14,6 +14,7 @@ function start(world: World, options: Partial<ReflectorsOptions> = {}) {
     deliver: world.deliver,
     onProblem: () => undefined,
     endpoints: true,
+    namespaces: null,
     watchList: true,
     raw: false,
     ...options,

@@ -35,13 +35,14 @@ describe('refusals', () => {
 });
 
 test('a missing permission says what works without it, of every resource', () => {
-  const texts = resources.map((resource) => denialText(resource, 'list', status(403)));
+  const texts = resources.map((resource) => denialText(resource, null, 'list', status(403)));
   expect(new Set(texts).size).toBe(resources.length);
   expect(texts[0]).toBe(
-    'Not allowed to list nodes: Without it Endpoints are judged, ' +
-      'and EndpointSlices mirrored from them',
+    'Not allowed to list nodes: Without it the zones, hints and missing endpoints of ' +
+      'EndpointSlices are unknown',
   );
-  expect(denialText('pods', 'watch', status(404))).toMatch(/^The server does not let anyone watch/);
+  const inNamespace = denialText('pods', 'shop', 'watch', status(404));
+  expect(inNamespace).toMatch(/^The server does not let anyone watch pods in namespace shop: /);
 });
 
 test('counters begin at zero, each reflector with its own', () => {

@@ -2,7 +2,7 @@
 // the server rejects a token that it accepted before, the token is read again once.
 //
 // Requests go over sockets by undici: HTTP/2 where the server offers it, as every kube-apiserver
-// does, with all watches in one connection; HTTP/1.1 elsewhere, and through proxies.
+// does, with up to 50 requests in one connection; HTTP/1.1 elsewhere, and through proxies.
 //
 // Over HTTP/2 undici sends pings, but does not miss an answer. Here a connection without a byte is
 // closed at the latest 42 s after the last one (client-go: 45 s). HTTP/1.1 has no ping; there the
@@ -152,32 +152,36 @@ export function createTransport({ server, tls, proxy }: Target, patience = usual
   const http1 = proxy ?? new Agent({ allowH2: false, connect: connector });
   const { origin, pathname } = new URL(server);
   const prefix = pathname.replace(/\/$/, '');
-  const http2 = new Client(origin, {
-    connect(to, callback) {
-      dial(to, (error, socket) => {
-        if (error !== null) {
-          callback(error, null);
-        } else if ((socket as TLSSocket).alpnProtocol === 'h2') {
-          pings = true;
-          closeWhenSilent(socket, patience.ping);
-          callback(null, socket);
-        } else {
-          plain = true;
-          socket.destroy();
-          callback(new Error('The server does not speak HTTP/2'), null);
-        }
-      });
-    },
-    initialWindowSize: 4 * 1024 * 1024,
-    connectionWindowSize: 32 * 1024 * 1024,
-    pingInterval: patience.ping * 1000,
-  });
+  const http2 = createClients(
+    () =>
+      new Client(origin, {
+        connect(to, callback) {
+          dial(to, (error, socket) => {
+            if (error !== null) {
+              callback(error, null);
+            } else if ((socket as TLSSocket).alpnProtocol === 'h2') {
+              pings = true;
+              closeWhenSilent(socket, patience.ping);
+              callback(null, socket);
+            } else {
+              plain = true;
+              socket.destroy();
+              callback(new Error('The server does not speak HTTP/2'), null);
+            }
+          });
+        },
+        initialWindowSize: 4 * 1024 * 1024,
+        connectionWindowSize: 32 * 1024 * 1024,
+        pingInterval: patience.ping * 1000,
+      }),
+  );
   return {
     send(request: ApiRequest, headers: RequestHeaders): Promise<ApiAnswer> {
       const prefixed = prefix === '' ? request : { ...request, path: prefix + request.path };
-      const sendBy = (dispatcher: Dispatcher) => sendThrough(dispatcher, origin, prefixed, headers);
+      const sendBy = (dispatcher: Dispatcher, onEnd = ignore) =>
+        sendThrough(dispatcher, origin, prefixed, headers, onEnd);
       if (plain) return sendBy(http1);
-      return sendBy(http2).catch((error: unknown) => {
+      return http2.use(sendBy).catch((error: unknown) => {
         if (plain) return sendBy(http1); // this has just been found out
         throw error;
       });
@@ -186,14 +190,43 @@ export function createTransport({ server, tls, proxy }: Target, patience = usual
     pings: () => pings,
     /** Ends idle connections at once, others with their last answer. */
     close(): void {
-      void http1.close();
-      void http2.close();
+      for (const dispatcher of [http1, ...http2.all()]) void dispatcher.close();
     },
     /** Ends all connections at once. */
     destroy(): void {
-      void http1.destroy();
-      void http2.destroy();
+      for (const dispatcher of [http1, ...http2.all()]) void dispatcher.destroy();
     },
+  };
+}
+
+const ignore = (): void => undefined;
+
+/** Requests in one connection: a kube-apiserver accepts 100 since 1.28, and a proxy maybe less. */
+const mostStreams = 50;
+
+/** HTTP/2 connections, so that watches that never end keep no other request waiting. */
+function createClients(create: () => Client) {
+  const clients: { readonly client: Client; streams: number }[] = [];
+  return {
+    /** Sends by a connection with room. `send` must call back once its request has ended. */
+    async use<T>(send: (client: Client, onEnd: () => void) => Promise<T>): Promise<T> {
+      let chosen = clients.find(({ streams }) => streams < mostStreams);
+      if (chosen === undefined) clients.push((chosen = { client: create(), streams: 0 }));
+      const used = chosen;
+      used.streams++;
+      let isOver = false;
+      const end = (): void => {
+        if (!isOver) used.streams--;
+        isOver = true;
+      };
+      try {
+        return await send(used.client, end);
+      } catch (error) {
+        end();
+        throw error;
+      }
+    },
+    all: () => clients.map(({ client }) => client),
   };
 }
 
@@ -220,10 +253,12 @@ async function sendThrough(
   origin: string,
   { accept, ...request }: ApiRequest,
   headers: RequestHeaders,
+  onEnd: () => void,
 ): Promise<ApiAnswer> {
   // The reader has limits of its own.
   const asked = { ...request, origin, method: 'GET' as const, headersTimeout: 0, bodyTimeout: 0 };
   const answer = await dispatcher.request({ ...asked, headers: { ...headers, accept } });
+  answer.body.once('close', onEnd);
   const { 'content-type': type, 'retry-after': after } = answer.headers;
   const shown = { 'content-type': type?.toString(), 'retry-after': after?.toString() };
   return { status: answer.statusCode, headers: shown, body: chunksOf(answer.body) };

@@ -363,6 +363,7 @@ test.each(['h2', 'http/1.1'] as const)('reflectors over %s', async (protocols) =
     },
     onProblem: (problem) => expect(problem).toBeNull(),
     endpoints: true,
+    namespaces: null,
     watchList: true,
     raw: false,
   });
