@@ -71,6 +71,16 @@ function createProgram(): Command {
   program.commandsGroup('Run until stopped:');
   addServers(program);
   program.commandsGroup('Other commands:');
+  const configured = program.commands.filter(({ options }) => options.length > 0);
+  for (const command of configured) {
+    command.option('--config <file>', 'values of flags as YAML (docs/configuration.md)');
+  }
+  program.hook('preAction', async (_, command) => {
+    const { config } = command.opts<{ config?: string }>();
+    if (config === undefined) return;
+    const { applyConfigFile } = await import('./commands/shared/config-file.ts');
+    applyConfigFile(config, configured, command);
+  });
   // kubectl calls the program under another name (main).
   program
     .command('completion')
@@ -249,7 +259,7 @@ async function main(argv: readonly string[]): Promise<number> {
       process.stdout.write([...completionsOf(program, argv.slice(2)), ':0', ''].join('\n'));
       return 0;
     }
-    program.parse(argv);
+    await program.parseAsync(argv);
     return await work;
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : exitCodes.usage;

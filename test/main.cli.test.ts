@@ -397,12 +397,25 @@ describe('usage', () => {
     [['audit', '/nowhere/at/all.json'], '/nowhere/at/all.json: Cannot read: no such file'],
     [['replay', '/nowhere/at/all'], '/nowhere/at/all: Cannot read: no such file'],
     [['audit', `${main}/x`], `${main}/x: Cannot read: not a directory`],
+    [['audit', '--config', '/no/config'], '/no/config: Cannot read: no such file or directory'],
     [['audit', '--kubeconfig', '/no/kc'], '/no/kc: Cannot read: no such file or directory'],
   ])('says plainly what cannot be read: %j', async (args, text) => {
     const ran = await run(args);
     expect(ran.code).toBe(2);
     expect(ran.err).toContain(`endpoint-auditor: ${text}`);
     expect(ran.err).not.toMatch(/\bE[A-Z]{4,}\b/);
+  });
+
+  it('takes flags from the file of --config, and ends with 64 for its errors', async () => {
+    const dump = save('configured.json', JSON.stringify({ kind: 'List', items: [node, service] }));
+    const good = save('good.yaml', 'audit:\n  output: json\n  no-endpoints: true\n');
+    const want = await run(['audit', dump, '-o', 'json', '--no-endpoints']);
+    expect(await run(['audit', dump, '--config', good])).toEqual(want);
+    expect(want.out).not.toEqual((await run(['audit', dump, '-o', 'json'])).out);
+    const bad = save('bad.yaml', 'audit:\n  output: xml\n');
+    const refused = await run(['audit', dump, '--config', bad]);
+    expect(refused.code).toBe(64);
+    expect(refused.err).toContain(`${bad}:2: audit.output: Expected one of table`);
   });
 
   it('prints its version', async () => {

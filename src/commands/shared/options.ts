@@ -188,16 +188,25 @@ export const parseCount = parser('a whole number above 0', (text) =>
   Number.isInteger(Number(text)) && Number(text) >= 1 ? Number(text) : undefined,
 );
 
+/** Parsers of several values: of one text with commas, or of a flag that is repeated. */
+const listParsers = new Map<unknown, 'commas' | 'repeated'>();
+
+/** How the command line names several values of an option; `null` if it has one. */
+export const listForm = ({ parseArg }: Option): 'commas' | 'repeated' | null =>
+  listParsers.get(parseArg) ?? null;
+
 /** `emptyName` is how the message names an empty item. */
-const parserOfList =
-  (what: string, isValid: (item: string) => boolean, emptyName = '""') =>
-  (text: string): readonly string[] => {
+function parserOfList(what: string, isValid: (item: string) => boolean, emptyName = '""') {
+  const parse = (text: string): readonly string[] => {
     const items = text.split(',').map((item) => item.trim());
     const wrong = items.find((item) => !isValid(item));
     if (wrong === undefined) return items;
     const shown = wrong === '' ? emptyName : JSON.stringify(wrong);
     throw new InvalidArgumentError(`Expected ${what} separated by commas, not ${shown}.`);
   };
+  listParsers.set(parse, 'commas');
+  return parse;
+}
 
 const dnsLabel = '[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?';
 const isDnsLabel = (name: string): boolean => new RegExp(`^${dnsLabel}$`).test(name);
@@ -255,9 +264,11 @@ export const parseAddress = parser('an address such as 127.0.0.1:9465 or :9465',
   return Number(digits) <= 65_535 ? { host: host || null, port: Number(digits) } : undefined;
 });
 
-const repeated =
-  <T>(parse: (text: string) => T) =>
-  (text: string, before: readonly T[] = []): T[] => [...before, parse(text)];
+function repeated<T>(parse: (text: string) => T) {
+  const add = (text: string, before: readonly T[] = []): T[] => [...before, parse(text)];
+  listParsers.set(add, 'repeated');
+  return add;
+}
 
 /** A flag of a command. `parse` gets the text, and the value of the same flag before it. */
 export function flag<T>(
@@ -279,8 +290,13 @@ export const listenFlag = (description: string, port: number): Option =>
     `127.0.0.1:${port}`,
   );
 
+const deprecatedGroup = 'Deprecated options:';
+
 /** Options of a name that another one replaces. They work for one release. */
-export const deprecated = (option: Option): Option => option.helpGroup('Deprecated options:');
+export const deprecated = (option: Option): Option => option.helpGroup(deprecatedGroup);
+
+export const isDeprecated = ({ helpGroupHeading }: Option): boolean =>
+  helpGroupHeading === deprecatedGroup;
 
 const repeatedText = repeated((text) => text);
 

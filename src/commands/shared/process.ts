@@ -12,15 +12,17 @@ export const exitCodes = { ok: 0, findings: 1, unknown: 2, usage: 64 } as const;
 /** Bad usage that the parser of the command line does not find. */
 export class UsageError extends Error {}
 
-/** Is aborted by the first SIGINT or SIGTERM. The second signal ends the process as usual. */
+/** The first SIGINT or SIGTERM aborts it. Once aborted, a signal ends the process as usual. */
 export function stopSignal(): AbortController {
   const stop = new AbortController();
   const signals = ['SIGINT', 'SIGTERM'] as const;
   const end = (): void => {
-    for (const signal of signals) process.off(signal, end);
     stop.abort();
   };
   for (const signal of signals) process.on(signal, end);
+  stop.signal.addEventListener('abort', () => {
+    for (const signal of signals) process.off(signal, end);
+  });
   return stop;
 }
 

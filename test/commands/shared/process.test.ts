@@ -65,6 +65,12 @@ test('V8 accepts the flags that the program sets', () => {
   expect(known).toMatch(/^ {2}--allocation-site-pretenuring /m);
 });
 
+test('a command that stops by itself leaves no listener', () => {
+  const before = process.listenerCount('SIGINT') + process.listenerCount('SIGTERM');
+  stopSignal().abort();
+  expect(process.listenerCount('SIGINT') + process.listenerCount('SIGTERM')).toBe(before);
+});
+
 test.each(['SIGTERM', 'SIGINT'] as const)('%s aborts the stop signal', (signal) => {
   const before = process.listenerCount(signal);
   const stop = stopSignal();

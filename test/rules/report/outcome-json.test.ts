@@ -1,6 +1,7 @@
 // Outcomes that an agent encodes are decoded unchanged by the auditor.
 
 import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 
 import { fc, test as property } from '@fast-check/vitest';
 import { describe, expect, test } from 'vitest';
@@ -65,7 +66,12 @@ describe('the outcomes of a recorded node', () => {
           const packet: Packet = { from: 'pod', src, dst: address ?? '', protocol, dport };
           return walk(ruleset, node, packet);
         });
-      expect(wire(outcomes).map(shownOf), path).toEqual(outcomes.map(shownOf));
+      wire(outcomes).forEach((decoded, at) => {
+        const [got, want] = [shownOf(decoded), shownOf(outcomes[at] ?? decoded)];
+        // Compares ten times as fast as toEqual, which then shows the difference.
+        if (!isDeepStrictEqual(got, want)) expect(got, path).toEqual(want);
+      });
+      expect(wire(outcomes)).toHaveLength(outcomes.length);
       count += outcomes.length;
     }
     expect(count).toBeGreaterThan(5000);
