@@ -188,17 +188,31 @@ describe.each(examples)('%s', (example) => {
   });
 
   test('reading five resources is all that is permitted', () => {
-    expect(of('Role', 'RoleBinding')).toEqual([]);
-    const [role, ...others] = of('ClusterRole');
-    expect(others).toEqual([]);
+    const isNamespaced = example === 'namespaced';
     const endpoints = example === 'sharded' ? [] : ['endpoints'];
     const verbs = ['get', 'list', 'watch'];
-    expect(role?.rules).toEqual([
-      { apiGroups: [''], resources: ['pods', 'services', 'nodes', ...endpoints], verbs },
+    const rules = [
+      { apiGroups: [''], resources: ['pods', 'services', ...endpoints], verbs },
       { apiGroups: ['discovery.k8s.io'], resources: ['endpointslices'], verbs },
+    ];
+    const nodes = { apiGroups: [''], resources: ['nodes'], verbs };
+    const found = of('Role', 'ClusterRole').map((role) => [
+      role.kind,
+      (role.metadata as { namespace?: string }).namespace ?? '',
+      role.rules,
     ]);
-    const subjects = of('ClusterRoleBinding').map((binding) => binding.subjects);
-    expect(subjects).toMatchObject([[{ name: 'endpoint-auditor' }]]);
+    expect(found).toEqual(
+      isNamespaced
+        ? ['shop', 'bank'].map((namespace) => ['Role', namespace, rules])
+        : [['ClusterRole', '', [nodes, ...rules]]],
+    );
+    const bindings = of('RoleBinding', 'ClusterRoleBinding');
+    expect(bindings).toHaveLength(found.length);
+    for (const { subjects } of bindings) {
+      expect(subjects).toEqual([
+        { kind: 'ServiceAccount', name: 'endpoint-auditor', namespace: 'monitoring' },
+      ]);
+    }
   });
 
   test('the server has no rights on its node', () => {

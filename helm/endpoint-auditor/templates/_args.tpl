@@ -24,6 +24,9 @@
 {{- if or (gt (int .Values.shards) 1) $of.namespaces $of.excludeNamespaces }}
 {{- fail "agent.enabled needs the whole cluster: no shards, no namespaces, no excludeNamespaces" }}
 {{- end }}
+{{- if not .Values.rbac.nodes }}
+{{- fail "agent.enabled needs rbac.nodes" }}
+{{- end }}
 - --agents={{ .Release.Namespace }}/{{ include "endpoint-auditor.agentName" . }}
 - --agents-ca=/etc/endpoint-auditor/agents/ca.crt
 {{- if eq .Values.agent.auth.mode "cert-manager" }}
@@ -33,6 +36,16 @@
 - --agents-token-file=/etc/endpoint-auditor/agents/token
 {{- end }}
 {{- end }}
+{{- end -}}
+
+{{- /* What the server may read in a namespace, or in all. */ -}}
+{{- define "endpoint-auditor.rules" -}}
+- apiGroups: ['']
+  resources: [pods, services{{ if .Values.auditor.endpoints }}, endpoints{{ end }}]
+  verbs: [get, list, watch]
+- apiGroups: [discovery.k8s.io]
+  resources: [endpointslices]
+  verbs: [get, list, watch]
 {{- end -}}
 
 {{- define "endpoint-auditor.agentArgs" -}}
