@@ -23,7 +23,8 @@ import {
   valuesOf,
   writeSchemas,
 } from './files.ts';
-import { checkInstall } from './install.ts';
+import { checkChart, checkInstall } from './install.ts';
+import { checkNamespaces, checkPodSecurity, checkShardsUpgrade, checkUpgrade } from './upgrade.ts';
 
 const runOrThrow = promisify(execFile);
 
@@ -153,7 +154,8 @@ try {
   await checkManifests(folder);
   execFileSync(process.execPath, [join(root, 'esbuild.config.ts')]);
   check('sbom.cdx.json lists what is built, and no more', sbomProblem());
-  await checkInstall(helm, join(folder, 'install'), check);
+  const suites = [checkChart, checkUpgrade, checkShardsUpgrade, checkPodSecurity, checkNamespaces];
+  await checkInstall(helm, join(folder, 'install'), check, suites);
 } finally {
   rmSync(folder, { recursive: true, force: true });
 }

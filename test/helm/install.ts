@@ -20,14 +20,14 @@ import { endProgram, freePort } from '../processes.ts';
 import type { Pod } from './files.ts';
 import { chart, crds, startPod } from './files.ts';
 
-const namespace = 'monitoring';
-const within = `/api/v1/namespaces/${namespace}`;
-const appsIn = `/apis/apps/v1/namespaces/${namespace}`;
+export const namespace = 'monitoring';
+export const within = `/api/v1/namespaces/${namespace}`;
+export const appsIn = `/apis/apps/v1/namespaces/${namespace}`;
 
 /** Where agents run. */
 const node = 'node-a1';
 
-async function until(isTrue: () => Promise<boolean>, what: string): Promise<void> {
+export async function until(isTrue: () => Promise<boolean>, what: string): Promise<void> {
   const deadline = Date.now() + 60_000;
   while (Date.now() < deadline) {
     if (await isTrue().catch(() => false)) return;
@@ -69,7 +69,7 @@ interface Template {
   readonly spec: PodSpec;
 }
 
-async function templateOf({ call }: Client, path: string): Promise<Template> {
+export async function templateOf({ call }: Client, path: string): Promise<Template> {
   const { spec } = (await call('GET', path)) as { spec: { template: Template } };
   return spec.template;
 }
@@ -111,13 +111,13 @@ async function mountedBy(client: Client, { volumes = [], containers }: PodSpec):
 }
 
 /** A token as the kubelet would have it mounted. */
-async function tokenOf({ call }: Client, account: string): Promise<string> {
+export async function tokenOf({ call }: Client, account: string): Promise<string> {
   const made = await call('POST', `${within}/serviceaccounts/${account}/token`, { spec: {} });
   return (made as { status: { token: string } }).status.token;
 }
 
 /** The pod that a workload makes, with all that the kubelet would give it. */
-async function podOf(
+export async function podOf(
   plane: Pick<ControlPlane, 'server' | 'ca'>,
   client: Client,
   path: string,
@@ -159,7 +159,7 @@ interface Tls {
 }
 
 /** The answer to a request with a token, or without; throws where there is none. */
-function statusOf(
+export function statusOf(
   url: string,
   tls: Tls,
   token: string | null,
@@ -182,7 +182,7 @@ function statusOf(
   });
 }
 
-async function sampleOf(base: string, series: string): Promise<number> {
+export async function sampleOf(base: string, series: string): Promise<number> {
   const text = await (await fetch(`${base}/metrics`)).text();
   const line = text.split('\n').find((one) => one.startsWith(`${series} `));
   if (line === undefined) throw new Error(`There is no ${series}`);
@@ -190,7 +190,7 @@ async function sampleOf(base: string, series: string): Promise<number> {
 }
 
 /** null: equal; else in what they differ. */
-const equal = (got: unknown, want: unknown): string | null =>
+export const equal = (got: unknown, want: unknown): string | null =>
   JSON.stringify(got) === JSON.stringify(want)
     ? null
     : `got ${JSON.stringify(got)}, want ${JSON.stringify(want)}`;
@@ -459,7 +459,7 @@ async function checkPair(stage: PairStage, pair: Pair, mode: Mode): Promise<numb
 
 const run = promisify(execFile);
 
-const release = 'endpoint-auditor';
+export const release = 'endpoint-auditor';
 
 async function createDefinitions({ call }: Client): Promise<void> {
   const path = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions';
@@ -475,7 +475,7 @@ async function createDefinitions({ call }: Client): Promise<void> {
   }
 }
 
-interface Stage extends PairStage {
+export interface Stage extends PairStage {
   readonly helm: (...args: string[]) => Promise<string>;
 }
 
@@ -535,7 +535,7 @@ async function checkAgents(stage: Stage, file: string): Promise<number> {
   }
 }
 
-async function checkChart(stage: Stage): Promise<void> {
+export async function checkChart(stage: Stage): Promise<void> {
   const { client, folder, check, helm } = stage;
   const all = { enabled: true };
   const values = {
@@ -587,8 +587,13 @@ async function checkChart(stage: Stage): Promise<void> {
   }
 }
 
-/** Starts a control plane, and does it all; `helm` is the path of the program. */
-export async function checkInstall(helm: string, folder: string, check: Check): Promise<void> {
+/** Starts a control plane for some suites, which leave it as it was; `helm` is its path. */
+export async function checkInstall(
+  helm: string,
+  folder: string,
+  check: Check,
+  suites: readonly ((stage: Stage) => Promise<void>)[],
+): Promise<void> {
   mkdirSync(folder, { recursive: true });
   const plane = await startControlPlane({ version: newestVersion });
   const client = clientOf(plane);
@@ -604,7 +609,9 @@ export async function checkInstall(helm: string, folder: string, check: Check): 
     await createDefinitions(client);
     await createCluster(client, newestVersion);
     await awaitSettled(client);
-    await checkChart({ plane, client, folder, check, children, helm: call });
+    for (const suite of suites) {
+      await suite({ plane, client, folder, check, children, helm: call });
+    }
   } catch (error) {
     check('the chart on an API server', error instanceof Error ? (error.stack ?? '') : 'failed');
   } finally {

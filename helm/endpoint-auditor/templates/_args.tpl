@@ -24,7 +24,7 @@
 {{- if or (gt (int .Values.shards) 1) $of.namespaces $of.excludeNamespaces }}
 {{- fail "agent.enabled needs the whole cluster: no shards, no namespaces, no excludeNamespaces" }}
 {{- end }}
-{{- if not .Values.rbac.nodes }}
+{{- if not (include "endpoint-auditor.readsNodes" .) }}
 {{- fail "agent.enabled needs rbac.nodes" }}
 {{- end }}
 - --agents={{ .Release.Namespace }}/{{ include "endpoint-auditor.agentName" . }}
@@ -36,6 +36,11 @@
 - --agents-token-file=/etc/endpoint-auditor/agents/token
 {{- end }}
 {{- end }}
+{{- end -}}
+
+{{- /* `true` or nothing. An upgrade with --reuse-values from 0.1.0 has no such value. */ -}}
+{{- define "endpoint-auditor.readsNodes" -}}
+{{- if ne (toString .Values.rbac.nodes) "false" }}true{{ end }}
 {{- end -}}
 
 {{- /* What the server may read in a namespace, or in all. */ -}}

@@ -1,0 +1,314 @@
+// The chart on a real API server, by helm: the upgrade from 0.1.0, whose archive is in this folder,
+// and back; the pods under the Pod Security level `restricted`; and a server with Roles alone.
+
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+import { newestVersion } from '../controlplane/binaries.ts';
+import type { Client } from '../controlplane/controlplane.ts';
+import { endProgram, freePort } from '../processes.ts';
+import type { Manifest } from './files.ts';
+import { chart, manifestsOf, startPod } from './files.ts';
+import {
+  appsIn,
+  equal,
+  podOf,
+  release,
+  sampleOf,
+  type Stage,
+  statusOf,
+  templateOf,
+  tokenOf,
+  until,
+  within,
+} from './install.ts';
+
+const old = join(import.meta.dirname, 'endpoint-auditor-0.1.0.tgz');
+
+const workloads = [`deployments/${release}`, `daemonsets/${release}-agent`];
+
+type Amounts = Readonly<Record<string, string>>;
+
+interface Resources {
+  readonly requests?: Amounts;
+  readonly limits?: Amounts;
+}
+
+interface Workload {
+  readonly spec: {
+    readonly selector: { readonly matchLabels: Readonly<Record<string, string>> };
+    readonly template: {
+      readonly spec: {
+        readonly containers: readonly { readonly image: string; readonly resources: Resources }[];
+      };
+    };
+  };
+}
+
+const workloadOf = async ({ call }: Client, name: string): Promise<Workload> =>
+  (await call('GET', `${appsIn}/${name}`)) as Workload;
+
+const selectorsOf = (client: Client): Promise<unknown[]> =>
+  Promise.all(
+    workloads.map(async (name) => (await workloadOf(client, name)).spec.selector.matchLabels),
+  );
+
+const imageOf = async (client: Client): Promise<string | undefined> =>
+  (await workloadOf(client, `deployments/${release}`)).spec.template.spec.containers[0]?.image;
+
+/** `Kind namespace/name` of each object of the release. */
+async function objectsOf({ helm }: Stage): Promise<string[]> {
+  const objects = manifestsOf(await helm('get', 'manifest', release));
+  return objects.map(({ kind, metadata }) => {
+    const { name, namespace: of = '' } = metadata as { name: string; namespace?: string };
+    return `${kind} ${of}/${name}`;
+  });
+}
+
+/** What helm prints to stderr when it fails; the empty string when it does not. */
+const failureOf = ({ helm }: Stage, ...args: string[]): Promise<string> =>
+  helm(...args).then(
+    () => '',
+    (error: unknown) => (error as { stderr?: string }).stderr ?? String(error),
+  );
+
+const secretOf = async ({ call }: Client): Promise<unknown> =>
+  ((await call('GET', `${within}/secrets/${release}-agent`)) as { data: unknown }).data;
+
+const resourcesOf = (client: Client): Promise<(Resources | undefined)[]> =>
+  Promise.all(
+    workloads.map(async (name) => {
+      const { spec } = (await workloadOf(client, name)).spec.template;
+      return spec.containers[0]?.resources;
+    }),
+  );
+
+/** What the README of the chart states of the upgrade. */
+async function checkStatements(stage: Stage): Promise<void> {
+  const { client, check } = stage;
+  const [server, agent] = await resourcesOf(client);
+  const memory = [server?.requests?.memory, server?.limits?.memory, agent?.limits?.memory];
+  check('upgrade: requests and limits by default', equal(memory, ['224Mi', '320Mi', '512Mi']));
+  const named = ['template', release, '--kube-version', newestVersion];
+  const refused = await failureOf(stage, ...named, old);
+  const isRefused = refused.includes('image.registry');
+  check('0.1.0 refuses to render without a registry', isRefused ? null : refused);
+  const refusal = await failureOf(stage, ...named, chart);
+  check('the chart renders without a registry', refusal === '' ? null : refusal);
+}
+
+const on = { enabled: true };
+
+/** All parts of the chart. */
+const values = {
+  image: { registry: 'images.example.com' },
+  agent: on,
+  serviceMonitor: on,
+  podMonitor: on,
+  prometheusRule: on,
+  dashboards: on,
+  networkPolicy: on,
+  podDisruptionBudget: { minAvailable: 1 },
+};
+
+/** From 0.1.0 with all that it can, to this version, back, and here again. */
+export async function checkUpgrade(stage: Stage): Promise<void> {
+  const { client, folder, check, helm } = stage;
+  const file = join(folder, 'upgrade.yaml');
+  writeFileSync(file, JSON.stringify(values));
+  await helm('install', release, old, '--create-namespace', '--values', file);
+  const before = {
+    objects: await objectsOf(stage),
+    selectors: await selectorsOf(client),
+    secret: await secretOf(client),
+    image: await imageOf(client),
+  };
+  check(
+    '0.1.0 is installed',
+    before.image?.endsWith(':v0.1.0') === true ? null : (before.image ?? ''),
+  );
+  const checkKept = async (what: string): Promise<void> => {
+    check(`${what}: no selector changes`, equal(await selectorsOf(client), before.selectors));
+    check(
+      `${what}: the secret of the agents is kept`,
+      equal(await secretOf(client), before.secret),
+    );
+  };
+
+  await helm('upgrade', release, chart, '--values', file);
+  await checkKept('upgrade from 0.1.0');
+  const objects = await objectsOf(stage);
+  const gone = before.objects.filter((object) => !objects.includes(object));
+  check('upgrade from 0.1.0: no object changes its name', equal(gone, []));
+  const isNew = (await imageOf(client)) !== before.image;
+  check('upgrade from 0.1.0: the image is new', isNew ? null : 'it is the same');
+  await checkStatements(stage);
+
+  await helm('rollback', release, '1');
+  await checkKept('rollback');
+  check('rollback: the image is that of 0.1.0', equal(await imageOf(client), before.image));
+
+  for (const flag of ['--reset-then-reuse-values', '--reuse-values']) {
+    const failure = await failureOf(stage, 'upgrade', release, chart, flag);
+    check(`upgrade from 0.1.0 with ${flag}`, failure === '' ? null : failure);
+    await checkKept(`upgrade with ${flag}`);
+    // Helm keeps the defaults of 0.1.0 with --reuse-values.
+    const hasLimits = flag === '--reset-then-reuse-values';
+    const [server] = await resourcesOf(client);
+    const memory = hasLimits ? '320Mi' : undefined;
+    check(`upgrade with ${flag}: limit ${memory ?? 'none'}`, equal(server?.limits?.memory, memory));
+    await helm('rollback', release, '1');
+  }
+
+  await helm('uninstall', release);
+  const left = await Promise.all(
+    [...workloads.map((name) => `${appsIn}/${name}`), `${within}/secrets/${release}-agent`].map(
+      (path) =>
+        client.call('GET', path).then(
+          () => [path],
+          () => [],
+        ),
+    ),
+  );
+  check('uninstall after a rollback leaves nothing', equal(left.flat(), []));
+}
+
+/** The StatefulSet of shards, most of whose fields cannot change. */
+export async function checkShardsUpgrade({ client, check, helm }: Stage): Promise<void> {
+  const set = ['--set', 'image.registry=images.example.com,shards=2'];
+  await helm('install', release, old, '--create-namespace', ...set);
+  const path = `${appsIn}/statefulsets/${release}`;
+  const uidOf = async (): Promise<string> =>
+    ((await client.call('GET', path)) as { metadata: { uid: string } }).metadata.uid;
+  const before = await uidOf();
+  await helm('upgrade', release, chart, ...set);
+  check('upgrade from 0.1.0 with shards keeps the StatefulSet', equal(await uidOf(), before));
+  await helm('uninstall', release);
+}
+
+/** The status of an attempt to create a pod, which is not made. */
+function tryPod({ call }: Client, labels: object, spec: object): Promise<string | null> {
+  const metadata = { name: 'tried', labels };
+  return call('POST', `${within}/pods?dryRun=All`, { metadata, spec }).then(
+    () => null,
+    (error: unknown) => String(error),
+  );
+}
+
+/** The pods in a namespace that enforces the Pod Security level `restricted`. */
+export async function checkPodSecurity(stage: Stage): Promise<void> {
+  const { client, check, helm } = stage;
+  const enforce = async (level: string | null): Promise<void> => {
+    const labels = { 'pod-security.kubernetes.io/enforce': level };
+    await client.call('PATCH', within, { metadata: { labels } });
+  };
+  await helm('install', release, chart, '--create-namespace');
+  check('the chart installs without any value', null);
+  await helm('upgrade', release, chart, '--set', 'agent.enabled=true');
+  await enforce('restricted');
+  const [server, agent] = await Promise.all(
+    workloads.map((name) => templateOf(client, `${appsIn}/${name}`)),
+  );
+  const attempt = (of: typeof server): Promise<string | null> =>
+    tryPod(client, of?.metadata.labels ?? {}, of?.spec ?? {});
+  check('restricted: the pod of the server is accepted', await attempt(server));
+  const refusal = (await attempt(agent)) ?? 'it is accepted';
+  check(
+    'restricted: an agent is refused',
+    refusal.includes('violates PodSecurity') ? null : refusal,
+  );
+  const hooks: Manifest[] = manifestsOf(await helm('get', 'hooks', release));
+  check('helm test has one pod', equal(hooks.length, 1));
+  for (const { metadata, spec } of hooks) {
+    const { labels = {} } = metadata as { labels?: object };
+    const problem = await tryPod(client, labels, spec as object);
+    check('restricted: the pod of helm test is accepted', problem);
+  }
+  await enforce('privileged');
+  check('privileged: an agent is accepted', await attempt(agent));
+  await enforce(null);
+  await helm('uninstall', release);
+}
+
+const reasonOf = (reason: string): string => `endpoint_auditor_outputs_unknown{reason="${reason}"}`;
+
+/** Starts the server of the release as its pod says, and looks at it while it is ready. */
+async function withServer(
+  { plane, client, folder, children }: Stage,
+  name: string,
+  port: number,
+  look: (base: string) => Promise<void>,
+): Promise<void> {
+  const pod = await podOf(plane, client, `${appsIn}/deployments/${release}`, 'Containerfile');
+  const child = startPod(join(folder, name), pod);
+  children.push(child);
+  const base = `http://127.0.0.1:${port}`;
+  await until(async () => (await fetch(`${base}/readyz`)).ok, `${name} is ready`);
+  await look(base);
+  await endProgram(child);
+}
+
+async function checkFindings({ check }: Stage, base: string, what: string): Promise<void> {
+  const { standing } = (await (await fetch(`${base}/api/v1/findings`)).json()) as {
+    standing: { severity: string; code: string }[];
+  };
+  const loud = standing.filter(({ severity }) => severity !== 'info');
+  check(`${what}: nothing false is found`, equal(loud, []));
+}
+
+/** Roles in two namespaces, then with Nodes: what the token may do, and what the server audits. */
+export async function checkNamespaces(stage: Stage): Promise<void> {
+  const { plane, client, check, helm } = stage;
+  const port = await freePort();
+  const set = (nodes: boolean): string[] => [
+    '--set',
+    `auditor.namespaces={shop,platform},rbac.scope=namespaces,rbac.nodes=${String(nodes)}`,
+    '--set',
+    `extraArgs[0]=--listen=127.0.0.1:${port}`,
+  ];
+  const statusFor = async (path: string): Promise<number> => {
+    const token = await tokenOf(client, release);
+    return (await statusOf(`${plane.server}${path}`, { ca: plane.ca }, token)).status;
+  };
+  const slices = '/apis/discovery.k8s.io/v1';
+  const expected = (nodes: boolean): [string, number][] => [
+    ['/api/v1/namespaces/shop/pods', 200],
+    ['/api/v1/namespaces/platform/services', 200],
+    ['/api/v1/namespaces/shop/endpoints', 200],
+    [`${slices}/namespaces/shop/endpointslices`, 200],
+    ['/api/v1/nodes', nodes ? 200 : 403],
+    ['/api/v1/pods', 403],
+    [`${slices}/endpointslices`, 403],
+    ['/api/v1/namespaces/kube-system/pods', 403],
+    [`${within}/pods`, 403],
+    ['/api/v1/namespaces/shop/secrets', 403],
+  ];
+  for (const nodes of [false, true]) {
+    const what = nodes ? 'Roles and Nodes' : 'Roles alone';
+    const verb = nodes ? 'upgrade' : 'install';
+    await helm(verb, release, chart, '--create-namespace', ...set(nodes));
+    for (const [path, want] of expected(nodes)) {
+      check(`${what}: GET ${path} is answered with ${want}`, equal(await statusFor(path), want));
+    }
+    await withServer(stage, `server-nodes-${String(nodes)}`, port, async (base) => {
+      const services = await sampleOf(base, 'endpoint_auditor_services');
+      check(`${what}: the server audits ${services} Services`, services > 0 ? null : 'none');
+      const unknown = await sampleOf(base, reasonOf('nodes-not-known'));
+      const isRight = nodes ? unknown === 0 : unknown > 0;
+      check(`${what}: ${unknown} outputs are unknown without Nodes`, isRight ? null : 'wrong');
+      const forbidden = await sampleOf(base, reasonOf('namespace-forbidden'));
+      check(`${what}: no namespace is unknown`, equal(forbidden, 0));
+      const pending = 'endpoint_auditor_pending_oldest_seconds{output=';
+      const ages = ['endpoints', 'endpointslices', 'mirrored'];
+      await until(async () => {
+        const samples = ages.map((output) => sampleOf(base, `${pending}"${output}"}`));
+        return (await Promise.all(samples)).every((age) => age === 0);
+      }, 'no difference is pending');
+      await checkFindings(stage, base, what);
+    });
+  }
+  await helm('uninstall', release);
+  const roles = '/apis/rbac.authorization.k8s.io/v1/namespaces/shop/roles';
+  const { items } = (await client.call('GET', roles)) as { items: unknown[] };
+  check('uninstall: no Role is left', equal(items, []));
+}
