@@ -111,16 +111,11 @@ function examples(command: Command, ...lines: (readonly [line: string, purpose: 
   command.addHelpText('after', `\nExamples:\n${shown.join('\n')}\n${exitCodesText}`);
 }
 
+/** The options of commands that list findings. */
+const audited = ['suppressions', 'audit', 'input'] as const;
+
 function addAudits(program: Command): void {
-  const audit = addFlags(
-    program.command('audit'),
-    'report',
-    'name',
-    'gate',
-    'audit',
-    'input',
-    'cluster',
-  )
+  const audit = addFlags(program.command('audit'), 'report', 'name', 'gate', ...audited, 'cluster')
     .description('audit a live cluster once, or a dump of one')
     .argument('[path...]', 'the dump: files, directories, archives or - of JSON or YAML')
     .action((paths: string[], options: AuditOptions, command: Command) => {
@@ -143,7 +138,7 @@ function addAudits(program: Command): void {
     ['audit must-gather.tar.gz --no-endpoints', 'audit only the EndpointSlices of an archive'],
     ['audit dump.json -o github --baseline main.json', 'annotate a pull request with new findings'],
   );
-  const replay = addFlags(program.command('replay'), 'report', 'name', 'gate', 'audit', 'input')
+  const replay = addFlags(program.command('replay'), 'report', 'name', 'gate', ...audited)
     .description('audit a recording, or a kwok snapshot recording, from beginning to end')
     .argument('[file]', 'the recording, plain or gzip; - for stdin')
     .addOption(speedFlag(Infinity, 'max'))
@@ -222,7 +217,7 @@ function addQueries(program: Command): void {
 
 /** Commands that run until they are stopped. */
 function addServers(program: Command): void {
-  const serve = addFlags(program.command('serve'), 'audit', 'input', 'cluster', 'shard')
+  const serve = addFlags(program.command('serve'), ...audited, 'cluster', 'shard')
     .description('audit a live cluster, or replay a recording, and serve the findings')
     .option('--demo', 'replay the recording that comes with the program')
     .addOption(listenFlag('address of the page and /metrics', 9465))

@@ -100,6 +100,7 @@ export function service(more: Of<Service> = {}): Service {
     ports: [servicePort()],
     trafficDistribution: null,
     topologyAuto: false,
+    suppress: '',
     ...more,
     ...meta(more),
   };

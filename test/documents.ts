@@ -47,6 +47,8 @@ A test keeps this page equal to the catalogue in \`src/audit/finding/catalogue.t
 - **A cause does not suppress a finding.** A cause explains why a difference lasts although every
   controller works. The severity is info if the only fault is a change that triggers no sync, and no
   traffic is affected.
+- **Suppressed findings.** A file or an annotation of the Service accepts a finding until a date
+  ([ci.md](ci.md#suppressions)). It stays in reports, fails no gate and fires no alert.
 - **Remedies.** A report prints the commands of a remedy with the names of the objects. No command
   deletes a pod of a workload or a Service.
 - **The reason.** \`endpoint-auditor explain\` shows for a Service, a pod or an address what is

@@ -9,6 +9,7 @@
 
 import type { AgentEntry } from '../agent/client/scraper.ts';
 import type { Finding } from '../audit/finding/catalogue.ts';
+import { isUnsuppressed, type Suppression } from '../audit/finding/suppressions.ts';
 import { observe } from '../audit/measure/histogram.ts';
 import { countProgrammed, countStage, type Journey } from '../audit/measure/journey.ts';
 import type { Nodes } from '../audit/node/nodes.ts';
@@ -21,7 +22,7 @@ import type { OnProblem } from '../cluster/decode/problem.ts';
 import type { DumpEnd, DumpEntry } from '../cluster/files/dump.ts';
 import type { RecordingEnd, RecordingEntry } from '../cluster/files/recording.ts';
 import { createStore, type Store } from '../cluster/store/store.ts';
-import type { Key, Resource, UnreadableObject, WatchEvent } from '../model/objects.ts';
+import type { Change, Key, Resource, UnreadableObject, WatchEvent } from '../model/objects.ts';
 import { resources, unreadableKey } from '../model/objects.ts';
 import { runToEnd, type Steps } from '../model/run-to-end.ts';
 import { isInNamespaces, isInScope, listedNamespaces, type Scope } from '../model/scope.ts';
@@ -40,6 +41,7 @@ import {
   trackPod,
 } from './open-journeys.ts';
 import { addConvergence, addJourney, countChange, createSamples, type Samples } from './samples.ts';
+import { createSuppressions, noSuppressions } from './suppressions.ts';
 import { createServiceTotals, markChanged, refreshTotals } from './totals.ts';
 
 export interface AuditorOptions {
@@ -51,6 +53,10 @@ export interface AuditorOptions {
   readonly scope: Scope;
   /** The input is live, so differences are confirmed before they become findings. */
   readonly live: boolean;
+  /** Of a file; those of annotations are in the input. */
+  readonly suppressions?: readonly Suppression[];
+  /** The present time, Unix seconds, at which suppressions expire. */
+  readonly today?: () => number;
   readonly onOpen: (finding: Finding) => void;
   readonly onResolve: (finding: Finding) => void;
   /** Called for rules and configurations of nodes that cannot be read. */
@@ -82,10 +88,28 @@ const journeysOf = (
     },
   });
 
+/** What the input has shown, before it has shown anything. */
+const initialState = (maxEndpointsPerSlice: number) => ({
+  /** Objects whose latest version could not be read, by their key. */
+  unreadable: new Map<string, UnreadableObject>(),
+  promised: null as readonly Resource[] | null,
+  kubernetes: null as string | null,
+  guessed: assumedRelease,
+  services: null as ServiceAuditor | null,
+  totals: createServiceTotals(assumedRelease.release, maxEndpointsPerSlice),
+  now: null as number | null,
+  startedAt: null as number | null,
+  begunAt: null as number | null,
+  whole: null as boolean | null,
+  unreadableCount: 0,
+  skippedCount: 0,
+});
+
 function createState(options: AuditorOptions) {
   const complete = new Set<Resource>();
   const store = createStore(complete, options.scope.endpoints ? [] : ['endpoints']);
   const samples = createSamples();
+  const suppressions = createSuppressions({ ...noSuppressions, ...options });
   const progress = createWatchProgress(mergedResources(options));
   const services = (): ServiceAuditor | null => state.services;
   const confirmer = createConfirmer(progress, services);
@@ -98,9 +122,12 @@ function createState(options: AuditorOptions) {
       const key = `${namespace}/${service}`;
       if (state.services !== null) markChanged(state.totals, state.services, key);
     },
+    suppressedBy: (finding) => suppressions.suppressedBy(finding),
     onOpen(finding) {
-      countOpened(samples.opened, finding);
-      incidents.add(finding);
+      if (isUnsuppressed(finding)) {
+        countOpened(samples.opened, finding);
+        incidents.add(finding);
+      }
       options.onOpen(finding);
     },
     onResolve(finding) {
@@ -129,25 +156,14 @@ function createState(options: AuditorOptions) {
     complete,
     store,
     findings,
+    suppressions,
     incidents,
     progress,
     confirmer,
     nodeRules,
     samples,
     journeys,
-    /** Objects whose latest version could not be read, by their key. */
-    unreadable: new Map<string, UnreadableObject>(),
-    promised: null as readonly Resource[] | null,
-    kubernetes: null as string | null,
-    guessed: assumedRelease,
-    services: null as ServiceAuditor | null,
-    totals: createServiceTotals(assumedRelease.release, options.maxEndpointsPerSlice),
-    now: null as number | null,
-    startedAt: null as number | null,
-    begunAt: null as number | null,
-    whole: null as boolean | null,
-    unreadableCount: 0,
-    skippedCount: 0,
+    ...initialState(options.maxEndpointsPerSlice),
   };
   return state;
 }
@@ -165,6 +181,7 @@ export function createAuditor(options: AuditorOptions) {
     options,
     store,
     findings,
+    suppressions: state.suppressions,
     incidents,
     progress,
     confirmer,
@@ -380,6 +397,7 @@ function* takeEvent(state: State, given: WatchEvent): Steps {
   // An object that leaves the scope is deleted.
   const change = store.apply(isInside ? event : { ...event, type: 'deleted' });
   if (change !== null) {
+    if (isOfService(change)) state.suppressions.apply(change);
     services?.apply(change, order === 'late');
     state.nodeRules.apply(change);
     trackPod(state.journeys, change);
@@ -392,6 +410,9 @@ function* takeEvent(state: State, given: WatchEvent): Steps {
   unreadable.delete(key);
   if (services !== null) yield* services.markReadable(before, at);
 }
+
+const isOfService = (change: Change): change is Change<'services'> =>
+  change.resource === 'services';
 
 function* finish(state: State, entry: RecordingEnd | DumpEnd): Steps {
   if ('at' in entry) {

@@ -90,6 +90,7 @@ export function createQueries(
     podPage: (namespace: string, name: string) => podView(auditor, `${namespace}/${name}`),
     /** The state for /metrics, in small steps, between which other work can run. */
     *scrape(): Generator<undefined, MetricsState> {
+      auditor.suppressions.review();
       const { services, open } = auditor.refreshTotals();
       const series = yield* rows({ services, open, stale: auditor.stale() });
       return metricsState(auditor, live, series);
@@ -260,6 +261,7 @@ type ReportOptions = Pick<AuditReport, 'kind' | 'namespace' | 'problems'> &
 export function createReport(auditor: Auditor, options: ReportOptions): AuditReport {
   const { kind, sources, namespace, cluster = null, problems } = options;
   const { findings, samples } = auditor;
+  auditor.suppressions.review();
   const services = auditor.serviceAuditor();
   if (services === null) throw new Error('The input ended before it began');
   const within = (item: { readonly namespace: string }): boolean =>

@@ -74,6 +74,8 @@ export interface Service extends Arrived {
   readonly trafficDistribution: string | null;
   /** The topology annotation in force (the deprecated name has precedence) says Auto. */
   readonly topologyAuto: boolean;
+  /** The annotation with suppressions of findings, cut if it is too long; '' without it. */
+  readonly suppress: string;
 }
 
 export interface ContainerPort {
@@ -331,7 +333,12 @@ export const annotation = {
   lastApplied: 'kubectl.kubernetes.io/last-applied-configuration',
   topologyMode: 'service.kubernetes.io/topology-mode',
   topologyAwareHints: 'service.kubernetes.io/topology-aware-hints',
+  /** Of this program: suppressions of findings about the Service. */
+  suppress: 'endpoint-auditor/suppress',
 } as const;
+
+/** The longest annotation with suppressions that is read. */
+export const mostSuppressText = 4096;
 
 export const manager = {
   endpoints: 'endpoint-controller',

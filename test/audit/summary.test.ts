@@ -151,6 +151,7 @@ describe('inOrder', () => {
     since: 0,
     openedAt: 0,
     resolvedAt: null,
+    suppressed: null,
   });
 
   test('worst first, then by name, output and code', () => {

@@ -52,6 +52,7 @@ export function findingOf(more: Partial<Finding> = {}): Finding {
     since: moment - 30,
     openedAt: moment,
     resolvedAt: null,
+    suppressed: null,
     ...more,
   };
   const { code, field, expected, actual, object } = finding;

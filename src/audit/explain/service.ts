@@ -10,6 +10,7 @@ import { hintMode, whyNoHints } from '../../shadow/hints.ts';
 import { isMirrored } from '../../shadow/mirroring.ts';
 import { addressesOf } from '../../shadow/pod.ts';
 import { catalogue, type Finding, isWorse } from '../finding/catalogue.ts';
+import { suppressedText } from '../finding/suppressions.ts';
 import { legal, unknownText, verdictWords, worstVerdict } from '../finding/verdicts.ts';
 import { fillOf } from '../measure/endpoint-counts.ts';
 import { indexHealth, serviceOfPort } from '../node/service-health.ts';
@@ -64,7 +65,8 @@ export function explainService(
   const index = indexHealth(settle.open(), nodes, stale);
   const verdicts = serviceOutputs.map((output) => verdictOf(listers, audited, output, stale));
   const { verdict, severity } = index.healthOf(key, verdicts);
-  const onNodes = index.findingsOf(key).filter(({ node }) => node !== null);
+  const findings = index.findingsOf(key);
+  const onNodes = findings.filter(({ node }) => node !== null);
   const pods = service === null ? null : podsReason(context, record, service);
   const missing = reason('no', `there is no Service ${key}`);
   return {
@@ -74,6 +76,7 @@ export function explainService(
     ...answerOf(context, audited, pods, [worstItem(items), onNodes[0]]),
     reasons: [
       numberedReasons(problemsOf(record, items, onNodes)),
+      findings.flatMap(suppressedNotes),
       service === null ? missing : kindReason(service),
       pods ?? [],
       serviceOutputs.flatMap((output) => outputReason(context, audited, output) ?? []),
@@ -82,6 +85,10 @@ export function explainService(
     ].flat(),
   };
 }
+
+/** A suppressed finding, which does not count for the severity. */
+const suppressedNotes = ({ code, suppressed }: Finding): Reason[] =>
+  suppressed === null ? [] : [note(`${code} is suppressed ${suppressedText(suppressed)}`)];
 
 /** The worst difference that the answer names; undefined if all are information, or legal. */
 const worstItem = (items: readonly ServiceDifference[]): ServiceDifference | undefined =>

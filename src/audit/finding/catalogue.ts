@@ -694,6 +694,16 @@ export interface DifferenceDetail {
   readonly object: string;
 }
 
+/** How a finding is suppressed (suppressions.ts). */
+export interface Suppressed {
+  readonly owner: string;
+  readonly reason: string;
+  /** The date as it is written. */
+  readonly expires: string;
+  /** `suppressions.yaml:3`, or the Service with the annotation. */
+  readonly source: string;
+}
+
 /** A finding as every output shows it; times in Unix seconds on the clock of the input. */
 export interface Finding {
   readonly code: Code;
@@ -718,6 +728,8 @@ export interface Finding {
   /** When it had lasted for the settle window. */
   readonly openedAt: number;
   readonly resolvedAt: number | null;
+  /** How it is accepted until a date; `null` if it is not. */
+  readonly suppressed: Suppressed | null;
 }
 
 /** The order of severities, worst first. */

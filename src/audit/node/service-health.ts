@@ -5,6 +5,7 @@
 import { getOrInsert, recordOf } from '../../model/collections.ts';
 import type { Key } from '../../model/objects.ts';
 import { bySeverity, type Finding, severities, type Severity } from '../finding/catalogue.ts';
+import { isUnsuppressed, suppressedLast } from '../finding/suppressions.ts';
 import type { Verdict } from '../finding/verdicts.ts';
 import { worstSeverity, worstVerdict } from '../finding/verdicts.ts';
 import { isStale, type StaleResources } from '../service/verdict.ts';
@@ -13,9 +14,9 @@ import type { NodeVerdict } from './node-state.ts';
 export interface ServiceHealth {
   /** The worst verdict; null if there is nothing to compare. A node counts unless it is unknown. */
   readonly verdict: Verdict | null;
-  /** The worst severity of the open findings; null without any. */
+  /** The worst severity of the open findings that are not suppressed; null without any. */
   readonly severity: Severity | null;
-  /** The number of open findings by severity. */
+  /** The number of open findings that are not suppressed, by severity. */
   readonly findings: Readonly<Record<Severity, number>>;
 }
 
@@ -55,19 +56,24 @@ export function indexHealth(
   const wide = Map.groupBy(open.filter(isOfWholeNode), ({ node }) => node ?? '');
   const isKnown = nodes !== null && !isStale('node', stale);
   const differing = isKnown ? differingNodes(nodes) : new Map<Key, Map<string, Verdict>>();
-  /** The findings about a Service, and about whole nodes whose rules for it differ; worst first. */
+  /**
+   * The findings about a Service, and about whole nodes whose rules for it differ; worst first,
+   * and suppressed ones last.
+   */
   const findingsOf = (key: Key): Finding[] => {
     const onNodes = [...(differing.get(key) ?? [])].flatMap(([node, verdict]) =>
       verdict === 'different' ? (wide.get(node) ?? []) : [],
     );
-    return [...(own.get(key) ?? []), ...onNodes].sort(bySeverity);
+    return [...(own.get(key) ?? []), ...onNodes].sort(
+      (a, b) => suppressedLast(a, b) || bySeverity(a, b),
+    );
   };
   return {
     findingsOf,
     /** `verdicts` are those on what the controllers write for the Service. */
     healthOf(key: Key, verdicts: readonly (Verdict | null)[]): ServiceHealth {
       const onNodes = differing.get(key)?.values() ?? [];
-      const findings = findingsOf(key);
+      const findings = findingsOf(key).filter(isUnsuppressed);
       const counts = Map.groupBy(findings, ({ severity }) => severity);
       return {
         verdict: worstVerdict([...verdicts, ...onNodes].filter((verdict) => verdict !== null)),

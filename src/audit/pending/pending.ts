@@ -6,7 +6,13 @@
 // (docs/decisions/0029-one-finding-per-code-and-cause.md).
 
 import { getOrInsert } from '../../model/collections.ts';
-import type { DifferenceDetail, Finding, Output, Severity } from '../finding/catalogue.ts';
+import type {
+  DifferenceDetail,
+  Finding,
+  Output,
+  Severity,
+  Suppressed,
+} from '../finding/catalogue.ts';
 import { bySeverity, catalogue, isWorse } from '../finding/catalogue.ts';
 import type { Cause } from '../finding/causes.ts';
 import type { Difference } from '../finding/difference.ts';
@@ -85,6 +91,8 @@ interface PendingFindingsOptions {
   /** Differences to open at once; without it, all. */
   readonly burst?: number;
   onOpenDifference?(candidate: Candidate): void;
+  /** How a finding is suppressed now; `null` if it is not. */
+  suppressedBy?(finding: Finding): Suppressed | null;
   onOpen?(finding: Finding): void;
   onResolve?(finding: Finding): void;
 }
@@ -132,8 +140,16 @@ function render(open: OpenFinding, resolvedAt: number | null): Finding {
     since: items.reduce((least, { since }) => Math.min(least, since), Infinity),
     openedAt,
     resolvedAt,
+    suppressed: null,
   };
 }
+
+/** A copy that is suppressed; the details are computed when they are read. */
+const withSuppressed = (finding: Finding, suppressed: Suppressed): Finding =>
+  Object.defineProperties({} as Finding, {
+    ...Object.getOwnPropertyDescriptors(finding),
+    suppressed: { value: suppressed, enumerable: true },
+  });
 
 type OpenFinding = ReturnType<typeof newFinding>;
 
@@ -168,6 +184,10 @@ function noteChange(open: OpenFinding, { severity }: PendingDifference): void {
 function createFindings(options: PendingFindingsOptions) {
   const findings = new Map<string, OpenFinding>();
   const findingOf = new Map<PendingDifference, OpenFinding>();
+  const marked = (finding: Finding): Finding => {
+    const suppressed = options.suppressedBy?.(finding) ?? null;
+    return suppressed === null ? finding : withSuppressed(finding, suppressed);
+  };
   const resolved: Finding[] = [];
   let forgotten = 0;
   return {
@@ -187,7 +207,7 @@ function createFindings(options: PendingFindingsOptions) {
         noteChange(open, item);
         options.onOpenDifference?.(candidate);
       }
-      for (const open of fresh) options.onOpen?.(rendered(open));
+      for (const open of fresh) options.onOpen?.(marked(rendered(open)));
     },
     /** Updates the finding of a difference whose texts or severity have changed. */
     update(item: PendingDifference): void {
@@ -202,7 +222,7 @@ function createFindings(options: PendingFindingsOptions) {
       open.rendered = null;
       open.items.delete(item);
       if (open.items.size > 0) return;
-      const finding = render(open, at);
+      const finding = marked(render(open, at));
       findings.delete(open.key);
       resolved.push(finding);
       if (resolved.length > options.keep) {
@@ -211,7 +231,7 @@ function createFindings(options: PendingFindingsOptions) {
       }
       options.onResolve?.(finding);
     },
-    open: (): Finding[] => [...findings.values()].map(rendered),
+    open: (): Finding[] => [...findings.values()].map((open) => marked(rendered(open))),
     /** Resolved findings, oldest first, at most `keep`; `forgotten` is the number of the others. */
     resolved: (): readonly Finding[] => resolved,
     forgotten: (): number => forgotten,

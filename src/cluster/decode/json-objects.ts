@@ -6,7 +6,14 @@
 // must not change it afterwards.
 
 import type * as api from '../../model/objects.ts';
-import { annotation, kinds, label, portMapKey, resources } from '../../model/objects.ts';
+import {
+  annotation,
+  kinds,
+  label,
+  mostSuppressText,
+  portMapKey,
+  resources,
+} from '../../model/objects.ts';
 import { minorIn } from '../../model/proxy-config.ts';
 import { internLabels, internList, internWord } from './intern.ts';
 import * as json from './json-fields.ts';
@@ -110,6 +117,7 @@ function readService(raw: json.Fields, at: number): api.Service {
   const meta = json.within(raw, 'metadata', (metadata) => ({
     ...internedMeta(metadata),
     topologyAuto: json.within(metadata, 'annotations', isTopologyAuto),
+    suppress: json.within(metadata, 'annotations', suppressText),
   }));
   const loadBalancerIPs = json.within(raw, 'status', (status) =>
     json.within(status, 'loadBalancer', virtualIPs),
@@ -169,6 +177,13 @@ function isTopologyAuto(annotations: json.Fields): boolean {
   const value = annotations[name] ?? '';
   if (typeof value !== 'string') throw new json.WrongType(`["${name}"]`, 'a string', value);
   return value === 'Auto' || value === 'auto';
+}
+
+/** One character too many shows that it is too long. A copy does not keep the whole text alive. */
+function suppressText(annotations: json.Fields): string {
+  const text = json.text(annotations, annotation.suppress);
+  if (text.length <= mostSuppressText) return text;
+  return Buffer.from(text.slice(0, mostSuppressText + 1)).toString();
 }
 
 const servicePort = (port: json.Fields): api.ServicePort => ({

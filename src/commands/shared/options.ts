@@ -14,12 +14,15 @@ import { defaultMaxEndpointsPerSlice } from '../../shadow/endpointslice.ts';
 import { nameOf, type Release, releaseOf, releases } from '../../shadow/release.ts';
 import { type GateFlags, gateFormats, parseFailOn, parseIgnoreRule } from './gate.ts';
 import { UsageError } from './process.ts';
+import { readSuppressions } from './suppressions.ts';
 
 export interface AuditFlags {
   readonly kubernetesVersion?: Release;
   readonly maxEndpointsPerSlice: number;
   readonly settle: number;
   readonly endpoints: boolean;
+  /** A file. */
+  readonly suppressions?: string;
 }
 
 export interface InputFlags {
@@ -114,7 +117,7 @@ const ignore = (): void => undefined;
 
 /** The options of an auditor of a recording or a dump that prints no findings as they open. */
 export const auditorOptions = (
-  { settle, kubernetesVersion, maxEndpointsPerSlice, endpoints }: AuditFlags,
+  { settle, kubernetesVersion, maxEndpointsPerSlice, endpoints, suppressions }: AuditFlags,
   onProblem: OnProblem,
 ): AuditorOptions => ({
   settle,
@@ -122,6 +125,8 @@ export const auditorOptions = (
   maxEndpointsPerSlice,
   scope: { ...wholeCluster, endpoints },
   live: false,
+  suppressions: suppressions === undefined ? [] : readSuppressions(suppressions, onProblem),
+  today: () => Date.now() / 1000,
   onOpen: ignore,
   onResolve: ignore,
   onJourney: ignore,
@@ -392,6 +397,9 @@ const optionGroups = {
       perServiceModes,
     ),
     deprecated(flag('--metrics.max-services <count>', 'use --metrics-max-services', parseCount)),
+  ],
+  suppressions: [
+    flag('--suppressions <file>', 'YAML list of findings that are accepted until a date'),
   ],
   name: [flag('--cluster-name <name>', 'name of the cluster, shown in reports and on pages')],
   page: [

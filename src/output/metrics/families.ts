@@ -19,7 +19,13 @@ import { failureReasons, requestKinds } from '../../model/connection.ts';
 import { outputResources, resources } from '../../model/objects.ts';
 import { noTracingCounts } from '../traces/settings.ts';
 import { familiesOf, keysOf, nameFamilies } from './exposition.ts';
-import { nodeFindings, openedFindings, openFindings, serviceFindings } from './finding-families.ts';
+import {
+  nodeFindings,
+  openedFindings,
+  openFindings,
+  serviceFindings,
+  suppressedFindings,
+} from './finding-families.ts';
 import { renameFamilies } from './renamed.ts';
 import { verdictLabels } from './service-rows.ts';
 import type { MetricsState } from './state.ts';
@@ -81,6 +87,7 @@ const hintedServices = 'Services whose ready endpoints have topology hints';
 const current = Object.entries({
   'Verdicts and findings': {
     findings: openFindings,
+    suppressed_findings: suppressedFindings,
     findings_opened_total: openedFindings,
     service_findings: serviceFindings,
     node_findings: nodeFindings,

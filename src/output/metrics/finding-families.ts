@@ -3,6 +3,7 @@
 // findings. An alert on them misses none.
 
 import { catalogue, type Code, type Finding, severities } from '../../audit/finding/catalogue.ts';
+import { isUnsuppressed } from '../../audit/finding/suppressions.ts';
 import { causes } from '../../audit/finding/causes.ts';
 import { getOrInsert, recordOf } from '../../model/collections.ts';
 import { familiesOf, keysOf, type Sample, type SampleLabels } from './exposition.ts';
@@ -23,15 +24,26 @@ function samplesPerCode(counts: OpenedFindings): Sample[] {
 
 export const openFindings = samples(
   'gauge',
-  'Open findings, by code and severity.',
-  ({ summary }) => samplesPerCode(summary.findings.reduce(countOpened, {})),
+  'Open findings that are not suppressed, by code and severity.',
+  ({ summary }) => samplesPerCode(summary.findings.filter(isUnsuppressed).reduce(countOpened, {})),
   { code: codes, severity: severities },
+);
+
+export const suppressedFindings = samples(
+  'gauge',
+  'Open findings that a file or an annotation suppresses, by code. No other family counts them.',
+  ({ summary }) =>
+    codes.map((code) => {
+      const isSuppressed = (it: Finding): boolean => it.code === code && !isUnsuppressed(it);
+      return { labels: { code }, value: summary.findings.filter(isSuppressed).length };
+    }),
+  { code: codes },
 );
 
 export const openedFindings = samples(
   'counter',
   'Findings opened since the start, by code and by severity at that time. Includes findings ' +
-    'that are resolved.',
+    'that are resolved, without suppressed ones.',
   ({ opened }) => samplesPerCode(opened),
   { code: codes, severity: severities },
 );
@@ -52,7 +64,7 @@ function countByOwner(
 ): Sample[] {
   const owners = new Set<string>();
   const counts = new Map<string, { readonly labels: SampleLabels; value: number }>();
-  for (const finding of summary.findings) {
+  for (const finding of summary.findings.filter(isUnsuppressed)) {
     const found = labelsOf(finding);
     if (found === null) continue;
     const name = Object.values(found.owner).join('/');
@@ -66,7 +78,8 @@ function countByOwner(
 
 export const serviceFindings = samples(
   'gauge',
-  'Open findings of each Service, by code, cause and severity. No series without a finding. ' +
+  'Open findings of each Service that are not suppressed, by code, cause and severity. No ' +
+    'series without a finding. ' +
     'Series with an empty service count findings without a Service, and those of Services above ' +
     'the limit --metrics-max-services.',
   (state) =>
@@ -80,7 +93,8 @@ export const serviceFindings = samples(
 
 export const nodeFindings = samples(
   'gauge',
-  'Open findings of each node, by code and severity. No series without a finding. Series with ' +
+  'Open findings of each node that are not suppressed, by code and severity. No series ' +
+    'without a finding. Series with ' +
     'an empty node count the findings of nodes above the limit --metrics-max-services.',
   (state) =>
     countByOwner(state, ({ node, code, severity }) =>

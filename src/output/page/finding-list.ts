@@ -1,7 +1,8 @@
 // Findings as a list: subject, title, differences, times and cause of each.
 
-import { catalogue, type Finding } from '../../audit/finding/catalogue.ts';
+import { catalogue, type Finding, type Suppressed } from '../../audit/finding/catalogue.ts';
 import { remedyOf } from '../../audit/finding/remedies.ts';
+import { suppressedText } from '../../audit/finding/suppressions.ts';
 import { truncate } from '../text/format.ts';
 import { renderDetails } from './diff.ts';
 import {
@@ -39,14 +40,21 @@ function renderRemedy(finding: Finding): Html {
 ${renderCommands(commands, managed)}</details>`;
 }
 
+const renderSuppressed = (it: Suppressed): Html =>
+  markup`<p class="dim" data-line>Suppressed ${truncate(suppressedText(it), 300)}
+ (${truncate(it.source, 130)})</p>`;
+
 /** One finding as a list item. */
 export function renderFinding(finding: Finding, now: number): Html {
   const { code, severity, output, cause, causeProven, since, resolvedAt, differences } = finding;
+  const { suppressed } = finding;
   const subject = formatSubject(finding);
   const age = formatAge((resolvedAt ?? now) - since);
   const isOpen = resolvedAt === null;
-  const tone = isOpen ? severity : 'resolved';
-  const mark = renderMark(tone, isOpen ? severity : `resolved ${severity}`);
+  const openTone = suppressed === null ? severity : 'quiet';
+  const tone = isOpen ? openTone : 'resolved';
+  const state = [isOpen ? [] : 'resolved', suppressed === null ? [] : 'suppressed', severity];
+  const mark = renderMark(tone, state.flat().join(' '));
   const times = isOpen
     ? `for ${age}, since ${formatMoment(since)}`
     : `resolved at ${formatMoment(resolvedAt)} after ${age}`;
@@ -59,6 +67,7 @@ export function renderFinding(finding: Finding, now: number): Html {
 <a class="name" href="${findingPath(finding)}">${truncate(subject, 130)}</a>
 <span class="where">${output}</span>${isOpen && copyButton}</p>
 <p class="say" data-line>${catalogue[code].title}</p>
+${suppressed !== null && renderSuppressed(suppressed)}
 ${isOpen && markup`<div data-line>${renderDetails(differences, shownDetails)}</div>`}
 <p class="dim" data-line>${times}${cause !== null && because}
  · <a href="/findings?code=${code}#${code}"><code>${code}</code></a></p>

@@ -2,6 +2,7 @@
 // limited for any size of the cluster.
 
 import { severities } from '../../audit/finding/catalogue.ts';
+import { isUnsuppressed } from '../../audit/finding/suppressions.ts';
 import type { Verdict } from '../../audit/finding/verdicts.ts';
 import { fillRatio, surplusOf } from '../../audit/measure/endpoint-counts.ts';
 import { lagOperations, lagOutputs } from '../../audit/measure/lag.ts';
@@ -51,11 +52,13 @@ function chooseHeadline({
     return { tone: 'info', sign: signs.pending, title: 'Not ready yet', text };
   }
   const services = formatCount(summary.services, 'Service');
-  const counts = Map.groupBy(summary.findings, ({ severity }) => severity);
+  const open = summary.findings.filter(isUnsuppressed);
+  const suppressed = summary.findings.length - open.length;
+  const counts = Map.groupBy(open, ({ severity }) => severity);
   const found = severities.filter((severity) => counts.has(severity));
   const [tone] = found;
   if (tone !== undefined) {
-    const title = formatCount(summary.findings.length, 'finding');
+    const title = formatCount(open.length, 'finding');
     const texts = found.map((severity) => `${counts.get(severity)?.length ?? 0} ${severity}`);
     return { tone, title, text: `${texts.join(', ')}, among ${services}` };
   }
@@ -71,7 +74,8 @@ function chooseHeadline({
   }
   const pending = verdictOutputs.reduce((sum, output) => sum + summary.verdicts[output].pending, 0);
   const waiting = `${formatCount(pending, 'output')} pending: a controller may be writing it`;
-  const text = pending === 0 ? 'no differences' : waiting;
+  const quiet = suppressed === 0 ? 'no differences' : `${suppressed} suppressed`;
+  const text = pending === 0 ? quiet : waiting;
   return { tone: 'conform', title: `${services} ok`, text };
 }
 

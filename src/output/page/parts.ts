@@ -2,6 +2,7 @@
 // hidden from screen readers, and a word.
 
 import { bySeverity, type Finding, type Severity } from '../../audit/finding/catalogue.ts';
+import { suppressedLast } from '../../audit/finding/suppressions.ts';
 import { type Verdict, verdictWords } from '../../audit/finding/verdicts.ts';
 import { recordOf } from '../../model/collections.ts';
 import { escapeMarkup, formatTime } from '../text/format.ts';
@@ -91,9 +92,12 @@ export function findingPath({ namespace, service, node, object }: Finding): stri
   return nodePath(node) + formatQuery({ port });
 }
 
-/** Sorts findings by severity, and those of one severity by their age, the newest first. */
+/**
+ * Sorts findings by severity, and those of one severity by their age, the newest first. Suppressed
+ * ones are last.
+ */
 export const sortWorstFirst = (findings: readonly Finding[]): Finding[] =>
-  [...findings].sort((a, b) => bySeverity(a, b) || b.openedAt - a.openedAt);
+  [...findings].sort((a, b) => suppressedLast(a, b) || bySeverity(a, b) || b.openedAt - a.openedAt);
 
 /** Shares side by side; the smallest share is visible too. */
 export function renderBar(shares: Readonly<Partial<Record<Tone, number>>>, label: string): Html {

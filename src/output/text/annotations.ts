@@ -51,7 +51,7 @@ export function renderGithub(report: AuditReport, options: GateOptions): string 
   const lines = inOrder(report.findings).flatMap((finding) => {
     const { code, severity } = finding;
     const acceptance = acceptanceOf(finding, options);
-    if (acceptance === 'ignored' || acceptance === 'baseline') return [];
+    if (acceptance !== null && acceptance !== 'minor') return [];
     const text = `${code}: ${formatDetail(finding, 500)}`;
     // A finding that fails the gate is an error of the workflow, whatever its severity.
     const name = acceptance === null ? 'error' : commands[severity];

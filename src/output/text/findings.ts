@@ -4,8 +4,9 @@
 import { catalogue, type DifferenceDetail, type Severity } from '../../audit/finding/catalogue.ts';
 import { causes } from '../../audit/finding/causes.ts';
 import { type Remedy, remedyOf } from '../../audit/finding/remedies.ts';
+import { suppressedText } from '../../audit/finding/suppressions.ts';
 import type { RenderOptions, ReportedFinding, TextStyle } from './format.ts';
-import { formatOutput, paint, wrap } from './format.ts';
+import { escapeInvisible, formatOutput, paint, truncate, wrap } from './format.ts';
 
 export const severityStyles: Readonly<Record<Severity, TextStyle>> = {
   critical: ['bold', 'red'],
@@ -84,6 +85,22 @@ export function createRemedyNumbers() {
       };
     },
   };
+}
+
+/** A suppressed finding as one line, cut to the width. */
+function formatSuppressed(finding: ReportedFinding, { width }: RenderOptions): string {
+  const { code, severity, namespace, service, suppressed } = finding;
+  const owner = service === '' ? '' : ` ${namespace}/${service}`;
+  const why = suppressed === null ? '' : `${suppressedText(suppressed)} (${suppressed.source})`;
+  const text = `  ${severity}  ${code} ${owner}  ${formatOutput(finding)}  ${why}`;
+  return truncate(escapeInvisible(text), Math.max(24, width));
+}
+
+/** The section of a report that lists suppressed findings; no lines without any. */
+export function renderSuppressed(findings: readonly ReportedFinding[], options: RenderOptions) {
+  if (findings.length === 0) return [];
+  const title = paint(options.colour, 'bold', `Suppressed findings: ${findings.length}`);
+  return [title, ...findings.map((finding) => formatSuppressed(finding, options)), ''];
 }
 
 type RemedyNumbers = ReturnType<typeof createRemedyNumbers>;

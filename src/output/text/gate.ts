@@ -7,6 +7,7 @@ import {
   severities,
   type Severity,
 } from '../../audit/finding/catalogue.ts';
+import { recordOf } from '../../model/collections.ts';
 import { formatCount } from './format.ts';
 import type { UnservedRow } from './unserved.ts';
 
@@ -31,6 +32,9 @@ export interface IgnoreRule {
 
 type Named = Pick<Finding, 'code' | 'severity' | 'namespace' | 'service' | 'output' | 'node'>;
 
+/** Reports of before 0.3.0 have no `suppressed`. */
+type Gated = Named & Partial<Pick<Finding, 'suppressed'>>;
+
 type Unserved = Pick<UnservedRow, 'namespace' | 'name'>;
 
 export interface Baseline {
@@ -47,9 +51,10 @@ export interface GateOptions {
 }
 
 /** Why a finding does not fail the gate. */
-export type Acceptance = 'ignored' | 'baseline' | 'minor';
+export type Acceptance = 'suppressed' | 'ignored' | 'baseline' | 'minor';
 
 export const acceptanceWords: Readonly<Record<Acceptance, string>> = {
+  suppressed: 'suppressed',
   ignored: 'ignored',
   baseline: 'in the baseline',
   minor: 'accepted',
@@ -64,6 +69,8 @@ export interface Gate {
   readonly unserved: number | null;
 }
 
+const acceptances = Object.keys(acceptanceWords) as readonly Acceptance[];
+
 /** Whether the gate fails. */
 export const isFailed = ({ failed, unserved }: Gate): boolean => failed > 0 || (unserved ?? 0) > 0;
 
@@ -71,11 +78,16 @@ export const isFailed = ({ failed, unserved }: Gate): boolean => failed > 0 || (
 export const findingKey = ({ code, namespace, service, output, node }: Named): string =>
   [code, output, namespace, service, node ?? ''].join(' ');
 
+/** A suppressed finding is not in the baseline, so that it fails when its suppression ends. */
 export const baselineOf = (
-  findings: readonly Named[],
+  findings: readonly Gated[],
   unserved: readonly Unserved[] = [],
 ): Baseline => ({
-  findings: new Map(findings.map((finding) => [findingKey(finding), finding.severity])),
+  findings: new Map(
+    findings
+      .filter(({ suppressed }) => !suppressed)
+      .map((finding) => [findingKey(finding), finding.severity]),
+  ),
   unserved: new Set(unserved.map(serviceName)),
 });
 
@@ -87,7 +99,8 @@ const matches = (rule: IgnoreRule, code: IgnoreRule['code'], service: string): b
 const rank = (severity: Severity): number => severities.indexOf(severity);
 
 /** `null` if the finding fails the gate. */
-export function acceptanceOf(finding: Named, options: GateOptions): Acceptance | null {
+export function acceptanceOf(finding: Gated, options: GateOptions): Acceptance | null {
+  if (finding.suppressed) return 'suppressed';
   const { failOn, ignored, baseline } = options;
   const { code, severity, namespace, service } = finding;
   if (ignored.some((rule) => matches(rule, code, `${namespace}/${service}`))) return 'ignored';
@@ -98,7 +111,7 @@ export function acceptanceOf(finding: Named, options: GateOptions): Acceptance |
 }
 
 type GatedReport<T extends Unserved = Unserved> = Readonly<{
-  findings: readonly Named[];
+  findings: readonly Gated[];
   servicesWithoutEndpoints: readonly T[];
 }>;
 
@@ -122,15 +135,16 @@ export function gateOf(report: GatedReport, options: GateOptions): Gate {
   return {
     failOn: severity,
     failed: count(null),
-    accepted: { ignored: count('ignored'), baseline: count('baseline'), minor: count('minor') },
+    accepted: recordOf(acceptances, count),
     unserved: unserved ? unservedFailures(report, options).length : null,
   };
 }
 
 /** `2 findings fail (--fail-on warning); accepted: 1 ignored, 3 in the baseline`. */
 export function formatGate({ failOn, failed, accepted, unserved }: Gate): string {
-  const { ignored, baseline, minor } = accepted;
+  const { suppressed, ignored, baseline, minor } = accepted;
   const parts = [
+    suppressed > 0 ? `${suppressed} suppressed` : '',
     ignored > 0 ? `${ignored} ignored` : '',
     baseline > 0 ? `${baseline} in the baseline` : '',
     minor > 0 ? `${minor} below ${failOn}` : '',

@@ -4,6 +4,7 @@
 import { stringify } from 'yaml';
 
 import { type Finding, severities } from '../../audit/finding/catalogue.ts';
+import { isUnsuppressed, suppressedText } from '../../audit/finding/suppressions.ts';
 import {
   type Verdict,
   verdicts as verdictNames,
@@ -21,7 +22,13 @@ import { inOrder, type Summary } from '../../audit/summary.ts';
 import { recordOf } from '../../model/collections.ts';
 import { type Key, outputResources } from '../../model/objects.ts';
 import type { DetectedRelease } from '../../shadow/detect-release.ts';
-import { createRemedyNumbers, diffLegend, renderFinding, severityStyles } from './findings.ts';
+import {
+  createRemedyNumbers,
+  diffLegend,
+  renderFinding,
+  renderSuppressed,
+  severityStyles,
+} from './findings.ts';
 import type { RenderOptions, ReportedFinding } from './format.ts';
 import type { Gate } from './gate.ts';
 import {
@@ -144,7 +151,7 @@ const leastDetail = 20;
  * with as much of the difference as the width has room for.
  */
 export function formatFindingLine(finding: Finding, { colour, width }: RenderOptions): string {
-  const { code, severity, since, openedAt, resolvedAt, namespace, service } = finding;
+  const { code, severity, since, openedAt, resolvedAt, namespace, service, suppressed } = finding;
   const isOpen = resolvedAt === null;
   const padded = severity.padEnd(8);
   const state = isOpen
@@ -154,12 +161,14 @@ export function formatFindingLine(finding: Finding, { colour, width }: RenderOpt
   const clock = formatClock(isOpen ? openedAt : resolvedAt);
   const cause = formatCause(finding);
   const end = cause === '' ? '' : ` (${cause})`;
+  const accepted =
+    suppressed === null ? '' : ` (suppressed by ${escapeInvisible(suppressed.owner)})`;
   const head = `${clock} ${state} ${name}${formatOutput(finding)} ${code}`;
   const plain = `${clock} RESOLVED ${padded} ${name}${formatOutput(finding)} ${code}`;
-  const left = width - plain.length - end.length - 2;
+  const left = width - plain.length - end.length - accepted.length - 2;
   const text = isOpen ? formatDetail(finding, left) : `after ${formatLag(resolvedAt - since)}`;
   // Too narrow a cut would only hide what differs.
-  return `${head}${isOpen && left < leastDetail ? '' : `  ${text}`}${end}`;
+  return `${head}${isOpen && left < leastDetail ? '' : `  ${text}`}${end}${accepted}`;
 }
 
 // --- renderers ---
@@ -229,6 +238,9 @@ function listColumns(report: AuditReport): Column[] {
     ['FIELD', ({ field }) => text(formatField(field))],
     ['EXPECTED', ({ expected }) => text(expected)],
     ['ACTUAL', ({ actual }) => text(actual)],
+    report.findings.every(isUnsuppressed)
+      ? null
+      : ['SUPPRESSED', ({ suppressed }) => text(suppressed && suppressedText(suppressed))],
   ];
   return columns.filter((column) => column !== null);
 }
@@ -255,7 +267,8 @@ function renderWide(report: AuditReport, options: RenderOptions): string {
 function renderTable(report: AuditReport, options: RenderOptions): string {
   const moment = momentFormat(report);
   const numbers = createRemedyNumbers();
-  const blocks = sortFindings(report.findings).flatMap((finding) => {
+  const findings = sortFindings(report.findings);
+  const blocks = findings.filter(isUnsuppressed).flatMap((finding) => {
     const { openedAt, resolvedAt } = finding;
     const resolved = resolvedAt === null ? '' : `, resolved ${moment(resolvedAt)}`;
     const times = report.kind === 'audit' ? '' : `opened ${moment(openedAt)}${resolved}`;
@@ -263,13 +276,23 @@ function renderTable(report: AuditReport, options: RenderOptions): string {
   });
   const legend = blocks.length === 0 ? [] : [diffLegend];
   const unserved = formatUnserved(report.servicesWithoutEndpoints, options);
-  return `${[...blocks, ...unserved, ...summarizeReport(report), ...legend].join('\n')}\n`;
+  const suppressed = renderSuppressed(
+    findings.filter((finding) => !isUnsuppressed(finding)),
+    options,
+  );
+  const sections = [...blocks, ...suppressed, ...unserved];
+  return `${[...sections, ...summarizeReport(report), ...legend].join('\n')}\n`;
 }
 
 function formatHeadline({ findings, services, unknown, verdicts }: AuditReport): string {
-  const open = findings.filter(isOpen);
-  const resolved = findings.length - open.length;
-  const after = resolved === 0 ? '' : `; ${formatCount(resolved, 'finding')} resolved`;
+  const all = findings.filter(isOpen);
+  const open = all.filter(isUnsuppressed);
+  const resolved = findings.length - all.length;
+  const suppressed = all.length - open.length;
+  const after = [
+    suppressed === 0 ? '' : `; ${formatCount(suppressed, 'finding')} suppressed`,
+    resolved === 0 ? '' : `; ${formatCount(resolved, 'finding')} resolved`,
+  ].join('');
   if (open.length > 0) {
     const bySeverity = recordOf(
       severities,
@@ -281,8 +304,9 @@ function formatHeadline({ findings, services, unknown, verdicts }: AuditReport):
   if (services === 0) return `No Services to audit${after}`;
   const counts = verdictOutputs.map((output) => ({ ...verdicts[output], conform: 0 }));
   const isAllConform = [unknown, ...counts].every((group) => formatCounts(group) === '');
-  const all = services === 1 ? 'The only Service is ok' : `All ${services} Services are ok`;
-  return (isAllConform ? all : 'No findings, but not every output is known to be ok') + after;
+  const ok = services === 1 ? 'The only Service is ok' : `All ${services} Services are ok`;
+  if (suppressed > 0) return `No other findings${after}`;
+  return (isAllConform ? ok : 'No findings, but not every output is known to be ok') + after;
 }
 
 /** The assumed release and its source; '' if the input or the user names the release. */

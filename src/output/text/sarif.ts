@@ -2,6 +2,7 @@
 // services read. A result is a finding; one that the gate accepts is suppressed.
 
 import { catalogue, type Code, type Severity } from '../../audit/finding/catalogue.ts';
+import { suppressedText } from '../../audit/finding/suppressions.ts';
 import { inOrder } from '../../audit/summary.ts';
 import { version } from '../../model/program-version.ts';
 import { ownerOf, unknownText } from './annotations.ts';
@@ -41,6 +42,8 @@ const locationOf = (name: string, source: string) => ({
 function resultOf(finding: ReportedFinding, source: string, options: GateOptions) {
   const { code, severity, output } = finding;
   const acceptance = acceptanceOf(finding, options);
+  const ignored = acceptance === 'ignored' ? '--ignore' : null;
+  const justification = finding.suppressed ? suppressedText(finding.suppressed) : ignored;
   return {
     ruleId: code,
     level: levels[severity],
@@ -50,9 +53,9 @@ function resultOf(finding: ReportedFinding, source: string, options: GateOptions
     ...(options.baseline === null
       ? {}
       : { baselineState: acceptance === 'baseline' ? 'unchanged' : 'new' }),
-    ...(acceptance === 'ignored'
-      ? { suppressions: [{ kind: 'external', justification: '--ignore' }] }
-      : {}),
+    ...(justification === null
+      ? {}
+      : { suppressions: [{ kind: 'external', justification: escapeInvisible(justification) }] }),
   };
 }
 

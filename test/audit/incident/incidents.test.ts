@@ -28,6 +28,7 @@ function findingOf(code: Code, more: Partial<Finding> = {}): Finding {
     since: 10,
     openedAt: 40,
     resolvedAt: null,
+    suppressed: null,
     ...more,
   };
 }

@@ -59,6 +59,7 @@ const full: Record<Resource, Raw> = {
     metadata: metadata({
       name: 'web',
       annotations: {
+        'endpoint-auditor/suppress': 'slice-duplicate owner=a',
         'service.kubernetes.io/topology-mode': 'Disabled',
         'service.kubernetes.io/topology-aware-hints': 'Auto',
       },
@@ -281,6 +282,7 @@ describe('a full object of each kind', () => {
       ],
       trafficDistribution: 'PreferClose',
       topologyAuto: true,
+      suppress: 'slice-duplicate owner=a',
     });
   });
 
@@ -413,6 +415,7 @@ describe('defaults', () => {
       ports: [],
       trafficDistribution: null,
       topologyAuto: false,
+      suppress: '',
     });
   });
 

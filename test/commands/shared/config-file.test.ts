@@ -54,9 +54,14 @@ test('a default remains where neither the file nor the command line has a value'
 test('the command line overrides the section of the command, which overrides the rest', () => {
   const lines = ['settle: 10s', 'serve:', '  settle: 20s', 'audit:', '  fail-on: critical'];
   expect(optionsOf(lines)).toMatchObject({ settle: 20 });
-  expect(optionsOf(lines, ['audit'])).toMatchObject({ settle: 10, failOn: 'critical' });
+  expect(optionsOf(lines, ['audit'])).toMatchObject({
+    settle: 10,
+    failOn: { severity: 'critical' },
+  });
   expect(optionsOf(lines, ['serve', '--settle=3s'])).toMatchObject({ settle: 3 });
-  expect(optionsOf(lines, ['audit', '--fail-on=info'])).toMatchObject({ failOn: 'info' });
+  expect(optionsOf(lines, ['audit', '--fail-on=info'])).toMatchObject({
+    failOn: { severity: 'info' },
+  });
 });
 
 test('--all-namespaces overrides the namespace of the file', () => {
@@ -90,7 +95,11 @@ test.each([
   ['a deprecated flag', ['metrics.max-services: 3'], ':1: metrics.max-services: Expected a flag'],
   ['a wrong value', ['audit:', '  settle: soon'], ':2: audit.settle: Expected a duration such as'],
   ['the wrong value', ['settle: soon'], ': "soon"'],
-  ['another choice', ['', 'fail-on: never!'], ':2: fail-on: Allowed choices are'],
+  [
+    'another choice',
+    ['', 'fail-on: never!'],
+    ':2: fail-on: Expected a severity, unserved, or both',
+  ],
   ['a flag without value', ['once: yes'], ':1: once: Expected true or false: "yes"'],
   ['a list for one value', ['settle: [1s, 2s]'], ':1: settle: Expected a text: ["1s","2s"]'],
   [

@@ -9,7 +9,11 @@ import { afterEach, describe, expect, test, vi } from 'vitest';
 
 import { auditDump } from '../../../src/commands/audit.ts';
 import { parseIgnoreRule } from '../../../src/commands/shared/gate.ts';
-import { addFlags, type ReportFlags } from '../../../src/commands/shared/options.ts';
+import {
+  addFlags,
+  type AuditFlags,
+  type ReportFlags,
+} from '../../../src/commands/shared/options.ts';
 import type { AuditReport } from '../../../src/output/text/report.ts';
 import * as live from '../../live-cluster.ts';
 import { printed, usual } from '../../live-cluster.ts';
@@ -54,9 +58,11 @@ const gate = (...args: string[]): ReportFlags =>
     .parse(args, { from: 'user' })
     .opts();
 
-async function audit(...args: string[]) {
+const audit = (...args: string[]) => auditWith({}, ...args);
+
+async function auditWith(more: Partial<AuditFlags>, ...args: string[]) {
   const { out } = printed();
-  const code = await auditDump([dump], { ...usual, ...gate(...args) });
+  const code = await auditDump([dump], { ...usual, ...gate(...args), ...more });
   const output = out();
   vi.restoreAllMocks();
   return { code, output };
@@ -89,7 +95,7 @@ describe('the exit code', () => {
     expect(document.gate).toEqual({
       failOn: 'warning',
       failed: 0,
-      accepted: { ignored: 0, baseline: 1, minor: 0 },
+      accepted: { suppressed: 0, ignored: 0, baseline: 1, minor: 0 },
       unserved: null,
     });
   });
@@ -104,6 +110,61 @@ test.each([
   const { code, output } = await audit('-o', format);
   expect(code).toBe(1);
   expect(output).toMatch(want);
+});
+
+describe('a suppressed finding', () => {
+  const owner = { owner: 'team', reason: 'it is planned', expires: '2999-12-31' };
+  const file = save('accepted.yaml', JSON.stringify([{ code: missing, ...owner }]));
+  const more = { suppressions: file };
+
+  test('does not fail the gate, and is listed in one line', async () => {
+    const { code, output } = await auditWith(more, '-o', 'table');
+    expect(code).toBe(0);
+    expect(output).toMatch(
+      /^Suppressed findings: 1\n {2}\S+ {2}slice-endpoint-missing {2}shop\/web {2}endpointslices/,
+    );
+    expect(output).toContain(`until 2999-12-31 by team: it is planned (${file}:1)\n`);
+    expect(output).toContain('\nNo other findings; 1 finding suppressed\n');
+    expect(output).not.toContain('fix [1]');
+    const wide = await auditWith(more, '-o', 'wide');
+    expect(wide.output).toMatch(/ SUPPRESSED\n.* until 2999-12-31 by team: it is planned\n/);
+  });
+
+  test('is in JSON with its suppression, and not in a baseline', async () => {
+    const { code, output } = await auditWith(more, '-o', 'json');
+    expect(code).toBe(0);
+    const document = JSON.parse(output) as AuditReport;
+    expect(schemaErrors(document)).toEqual([]);
+    expect(document.findings[0]?.suppressed).toEqual({ ...owner, source: `${file}:1` });
+    expect(document.gate).toMatchObject({ failed: 0, accepted: { suppressed: 1 } });
+    const before = save('suppressed.json', output);
+    expect((await audit('--baseline', before)).code).toBe(1);
+  });
+
+  test.each([
+    ['github', 'notice title=endpoint-auditor'],
+    ['markdown', '| suppressed | '],
+    ['sarif', '"justification": "until 2999-12-31 by team: it is planned"'],
+    ['junit', '<skipped message="suppressed: '],
+  ])('is no failure in -o %s', async (format, want) => {
+    const { code, output } = await auditWith(more, '-o', format);
+    expect(code).toBe(0);
+    expect(output).toContain(want);
+    expect(output).not.toMatch(/<failure|::error|\*\*fails/);
+  });
+
+  test('fails when the suppression has expired, which the report says', async () => {
+    const old = { code: missing, ...owner, expires: '2020-01-01' };
+    const suppressions = save('old.yaml', JSON.stringify([old]));
+    const { code, output } = await auditWith({ suppressions }, '-o', 'json');
+    expect(code).toBe(1);
+    const document = JSON.parse(output) as AuditReport;
+    expect(document.findings[0]?.suppressed).toBeNull();
+    expect(document.problems).toEqual([
+      `${suppressions}:1: expires: The suppression has expired, so its findings count again: ` +
+        '"2020-01-01"',
+    ]);
+  });
 });
 
 test('--fail-on unserved fails for a Service without usable endpoints', async () => {

@@ -75,3 +75,23 @@ test.each([0, 1, 2, 3])('the sum of findings is the same with %i names', async (
     );
   }
 });
+
+test('a suppressed finding is counted only as suppressed', async () => {
+  const [reason, expires, source] = ['planned', '2026-12-31', 'Service shop/web'];
+  const suppressed = { owner: 'team', reason, expires, source };
+  const findings = [
+    findingOf({ suppressed }),
+    findingOf({ code: 'node-rules-stale', service: '', node: 'a', suppressed }),
+  ];
+  const { summary } = stateOf();
+  const more = { summary: { ...summary, findings } };
+  const ones = async (name: string) =>
+    (await seriesOf(name, more)).filter((series) => !series.endsWith(' 0'));
+  expect(await ones('findings{')).toEqual([]);
+  expect(await findingSeries('service', findings, 9)).toEqual([]);
+  expect(await findingSeries('node', findings, 9)).toEqual([]);
+  expect(await ones('suppressed_findings{')).toEqual([
+    'code="slice-endpoint-unexpected"} 1',
+    'code="node-rules-stale"} 1',
+  ]);
+});

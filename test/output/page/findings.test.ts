@@ -104,3 +104,12 @@ describe('the page of findings', () => {
     expect(tagsIn(of(name))).toEqual(tagsIn(of('we b')));
   });
 });
+
+test('a suppressed finding is marked, and comes after the others', () => {
+  const suppressed = { owner: 'team', reason: 'planned', expires: '2026-12-31', source: 'a:3' };
+  const status = statusWith([findingOf({ suppressed }), findingOf({ severity: 'info' })]);
+  const text = wordsIn(renderFindings(status, nothing));
+  expect(text).toContain('Suppressed until 2026-12-31 by team: planned (a:3)');
+  expect(text).toContain('suppressed critical');
+  expect(text.indexOf('suppressed critical')).toBeGreaterThan(text.indexOf('● info'));
+});

@@ -66,7 +66,7 @@ test('the gate counts findings by what becomes of them', () => {
   expect(gate).toEqual({
     failOn: 'warning',
     failed: 1,
-    accepted: { ignored: 1, baseline: 1, minor: 1 },
+    accepted: { suppressed: 0, ignored: 1, baseline: 1, minor: 1 },
     unserved: null,
   });
   expect(formatGate(gate)).toBe(

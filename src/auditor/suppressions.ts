@@ -1,0 +1,119 @@
+// The suppressions of a file and of the annotations of Services. It reports those that are not
+// valid, that expire within 7 days, and that have expired, each once.
+
+import type { Finding, Suppressed } from '../audit/finding/catalogue.ts';
+import {
+  concernsFinding,
+  isFault,
+  nextStateAt,
+  readAnnotation,
+  stateAt,
+  type Suppression,
+  type SuppressionState,
+} from '../audit/finding/suppressions.ts';
+import { type OnProblem, type Problem, problemAt, valueText } from '../cluster/decode/problem.ts';
+import type { Change, Key, Service } from '../model/objects.ts';
+import { annotation } from '../model/objects.ts';
+
+export interface SuppressionOptions {
+  /** Of the file that the user names. */
+  readonly suppressions: readonly Suppression[];
+  /** The present time, Unix seconds: also for a recording, since people agreed on a date. */
+  readonly today: () => number;
+  readonly onProblem: OnProblem;
+}
+
+export const noSuppressions = { suppressions: [], today: () => 0 } as const;
+
+const messages: Readonly<Record<SuppressionState, string | null>> = {
+  active: null,
+  expiring: 'The suppression expires within 7 days',
+  expired: 'The suppression has expired, so its findings count again',
+};
+
+export function createSuppressions({ suppressions, today, onProblem }: SuppressionOptions) {
+  const annotated = new Map<Key, readonly Suppression[]>();
+  const reported = new Map<Suppression, SuppressionState>();
+  const byCode = Map.groupBy(suppressions, ({ code }) => code);
+  let reviewAt = -Infinity;
+  /** Reports the suppressions whose state has changed. */
+  const review = (now: number): void => {
+    if (now < reviewAt) return;
+    reviewAt = Infinity;
+    for (const it of [...suppressions, ...[...annotated.values()].flat()]) {
+      const state = stateAt(it, now);
+      reviewAt = Math.min(reviewAt, nextStateAt(it, now));
+      if (reported.get(it) === state) continue;
+      reported.set(it, state);
+      const message = messages[state];
+      if (message !== null) onProblem(expiryProblem(it, message));
+    }
+  };
+  const forget = (key: Key): void => {
+    for (const it of annotated.get(key) ?? []) reported.delete(it);
+    annotated.delete(key);
+  };
+  return {
+    /** Reads the annotation of a Service that has changed. */
+    apply({ before, after }: Change<'services'>): void {
+      const text = after?.suppress ?? '';
+      if (text === (before?.suppress ?? '')) return;
+      forget((after ?? before)?.key ?? '');
+      if (after === null || text === '') return;
+      const found: Suppression[] = [];
+      for (const it of readAnnotation(text, after.namespace, after.name)) {
+        if (!isFault(it)) found.push(it);
+        else onProblem(annotationProblem(after, it.field, it.message, it.value));
+      }
+      if (found.length > 0) annotated.set(after.key, found);
+      reviewAt = -Infinity;
+    },
+    /** How a finding is suppressed now; `null` if it is not. */
+    suppressedBy(finding: Finding): Suppressed | null {
+      if (suppressions.length === 0 && annotated.size === 0) return null;
+      const now = today();
+      review(now);
+      const { code, namespace, service } = finding;
+      const own = annotated.get(`${namespace}/${service}`) ?? [];
+      const it = [...(byCode.get(code) ?? []), ...own].find(
+        (suppression) =>
+          concernsFinding(suppression, finding) && stateAt(suppression, now) !== 'expired',
+      );
+      if (it === undefined) return null;
+      const { owner, reason, expires, source } = it;
+      return { owner, reason, expires, source };
+    },
+    /** Reports what is due, also if there is no finding. */
+    review: (): void => review(today()),
+  };
+}
+
+function annotationProblem(
+  service: Service,
+  field: string | null,
+  message: string,
+  value: unknown,
+): Problem {
+  const place = `metadata.annotations[${annotation.suppress}]`;
+  return problemAt('Suppression', null, message, {
+    object: `Service ${service.key}`,
+    field: field === null ? place : `${place} ${field}`,
+    value: valueText(value),
+  });
+}
+
+function expiryProblem({ source, expires }: Suppression, message: string): Problem {
+  const isAnnotation = source.startsWith('Service ');
+  const field = isAnnotation ? `metadata.annotations[${annotation.suppress}] expires` : 'expires';
+  const [, path = source, line = null] = isAnnotation ? [] : (/^(.*):(\d+)$/s.exec(source) ?? []);
+  return problemAt(
+    isAnnotation ? 'Suppression' : path,
+    line === null ? null : Number(line),
+    message,
+    {
+      object: isAnnotation ? source : null,
+      field,
+      value: valueText(expires),
+    },
+  );
+}
