@@ -5,9 +5,11 @@ import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 
 import { auditLive } from '../../src/commands/audit.ts';
 import type { AuditReport } from '../../src/output/text/report.ts';
+import { resources } from '../../src/model/objects.ts';
+import type { FakeServer } from '../apiserver/server.ts';
 import { statusAnswer, virtualClock } from '../apiserver/server.ts';
 import { schemaErrors } from '../report-schema.ts';
-import { emptySlice, liveCluster, printed, rawSlice, usual } from '../live-cluster.ts';
+import { emptySlice, liveCluster, printed, putService, rawSlice, usual } from '../live-cluster.ts';
 
 afterEach(() => {
   vi.restoreAllMocks();
@@ -97,6 +99,67 @@ describe('audit of a live cluster', () => {
       [3, 2, 1].map((left) => `1 difference; waiting ${left} s to see whether it persists`),
     );
     expect(texts.at(-1)).toBe('');
+  });
+
+  /** All namespaced resources are forbidden but in shop, and Nodes too. */
+  const onlyShop = ({ faults }: FakeServer): void => {
+    for (const resource of resources) {
+      for (const verb of ['list', 'watch']) {
+        for (const place of ['*', 'bank']) faults.forbidden.add(`${verb} ${resource} in ${place}`);
+      }
+    }
+  };
+
+  test.each([
+    ['-n', { namespace: 'shop' }],
+    ['--namespaces', { namespaces: ['shop'] }],
+  ])('needs only the permissions of the namespace (%s)', async (_flag, flags) => {
+    const clock = virtualClock();
+    const { cluster, server } = liveCluster(emptySlice, clock);
+    putService(server, 'bank');
+    onlyShop(server);
+    const { out, err } = printed();
+    const audited = auditLive({ ...usual, ...flags }, cluster);
+    await clock.runUntil(clock.now() + 120);
+    // Whether the endpoint is missing from the slice depends on its Node.
+    expect(await audited).toBe(2);
+    const report = JSON.parse(out()) as AuditReport;
+    expect(report.unknown).toEqual({ 'nodes-not-known': 1 });
+    expect(report.verdicts.endpoints).toMatchObject({ conform: 1 });
+    expect(report.findings).toEqual([]);
+    expect(err().match(/Not allowed to watch nodes/g)).toHaveLength(1);
+    expect(err().split('\n')).toHaveLength(2);
+  });
+
+  test('names each namespace that is forbidden, has no Services or does not exist', async () => {
+    const clock = virtualClock();
+    const { cluster, server } = liveCluster(rawSlice, clock);
+    onlyShop(server);
+    for (const verb of ['list', 'watch']) server.faults.forbidden.delete(`${verb} nodes in *`);
+    server.faults.before = ({ request }) =>
+      request.path === '/api/v1/namespaces/empty' ? statusAnswer(200, 'Success') : null;
+    const { out, err } = printed();
+    const namespaces = ['shop', 'bank', 'empty', 'nope'];
+    const audited = auditLive({ ...usual, settle: 3600, namespaces }, cluster);
+    await clock.runUntil(clock.now() + 120);
+    expect(await audited).toBe(2);
+    expect((JSON.parse(out()) as AuditReport).unknown).toEqual({ 'namespace-forbidden': 1 });
+    expect(err()).toContain('Not allowed to watch services in namespace bank');
+    const texts = err()
+      .split('\n')
+      .filter((line) => line.includes('Namespace '));
+    expect(texts).toEqual([
+      'endpoint-auditor: Namespace empty has no Services',
+      'endpoint-auditor: Namespace nope does not exist',
+    ]);
+  });
+
+  test('refuses a namespace that is not one of the named ones', async () => {
+    const { cluster } = liveCluster();
+    const flags = { ...usual, namespace: 'shop', namespaces: ['bank'] };
+    await expect(auditLive(flags, cluster)).rejects.toThrow(
+      '-n shop is not one of the --namespaces',
+    );
   });
 
   const inNamespace = { ...usual, settle: 3600, output: 'table', namespace: 'nope' } as const;

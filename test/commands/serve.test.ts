@@ -71,6 +71,20 @@ const notReady = {
   endpointslices: changed(rawSlice, '"ready":true,"serving":true', '"ready":false,"serving":false'),
 };
 
+test('names once the namespaces that have no Services', async () => {
+  const { cluster } = liveCluster();
+  const { out, err } = printed();
+  const port = await freePort();
+  const namespaces = ['shop', 'nope'];
+  const options = { ...usual, speed: 1, listen: { host: null, port }, namespaces };
+  const running = serveLive(options, cluster);
+  await expect.poll(err).toContain('nope');
+  await expect.poll(out).toContain('Serving');
+  process.emit('SIGTERM');
+  expect(await running).toBe(0);
+  expect(err()).toBe('endpoint-auditor: Namespace nope does not exist\n');
+});
+
 test('sends the journey of a Pod as a trace if a backend is configured', async () => {
   const spans: string[] = [];
   const backend = createBackend((request, response) => {

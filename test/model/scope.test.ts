@@ -3,10 +3,22 @@ import { describe, expect, test } from 'vitest';
 
 import type { AnyObject, Resource } from '../../src/model/objects.ts';
 import type { Scope } from '../../src/model/scope.ts';
-import { fnv1a, isInScope, isServiceInScope, wholeCluster } from '../../src/model/scope.ts';
+import {
+  fnv1a,
+  isInScope,
+  isServiceInScope,
+  listedNamespaces,
+  wholeCluster,
+} from '../../src/model/scope.ts';
 import { endpoints, node, pod, service, slice } from '../build.ts';
 
 const scopeOf = (more: Partial<Scope>): Scope => ({ ...wholeCluster, ...more });
+
+test('the namespaces to list are those that are named, once each, without the excluded', () => {
+  expect(listedNamespaces(scopeOf({ excluded: ['shop'] }))).toBeNull();
+  const named = { namespaces: ['shop', 'bank', 'shop', 'farm'], excluded: ['bank'] };
+  expect(listedNamespaces(scopeOf(named))).toEqual(['shop', 'farm']);
+});
 
 describe('namespaces', () => {
   const here: [Resource, AnyObject][] = [

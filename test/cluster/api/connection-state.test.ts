@@ -49,6 +49,18 @@ test('a missing permission is counted, and is no loss', () => {
   expect(words()).toEqual(['unauthorized', { kind: 'restored', seconds: 0 }]);
 });
 
+test('a stream of a resource that fails is not restored by another', () => {
+  const { state, words } = begin();
+  const failure = { reason: 'dial', message: 'refused', advice: null } as const;
+  state.failed('pods', failure, 'pods shop');
+  state.failed('pods', failure, 'pods bank');
+  state.succeeded('pods', 'pods bank');
+  expect(words()).toEqual(['dial']);
+  state.succeeded('pods', 'pods shop');
+  expect(words()).toEqual([{ kind: 'restored', seconds: 0 }]);
+  expect(state.errors.pods.dial).toBe(2);
+});
+
 test('every request and reason has a count', () => {
   const { state, fail } = begin();
   fail('version', 'tls');

@@ -46,6 +46,27 @@ const delivered: LiveEntry[] = [
   },
 ];
 
+test('a recording has deletions from before the first lists are complete', async () => {
+  const recorder = createRecorder(null);
+  const entries = [event('added', 2), event('modified', 3), event('deleted', 4)];
+  const read = await readBack(entries.map((entry) => recorder.line(entry)).join(''));
+  const types = read.map((entry) => (entry.kind === 'event' ? entry.event.type : entry.kind));
+  expect(types).toEqual(['added', 'added', 'deleted', 'end']);
+});
+
+test('a recording has the permissions in a namespace, without its name if redacted', async () => {
+  const place = { kind: 'access', at: 2, resource: 'pods', namespace: 'shop' } as const;
+  const entries = [false, true].map((permitted) => ({ ...place, permitted }));
+  for (const redactor of [null, createRedactor()]) {
+    const recorder = createRecorder(redactor);
+    const lines = entries.map((entry) => recorder.line(entry)).join('');
+    const namespace = redactor?.name('shop') ?? 'shop';
+    expect(lines.includes('shop')).toBe(redactor === null);
+    const read = (await readBack(lines)).slice(0, -1);
+    expect(read).toEqual(entries.map((entry) => ({ ...entry, namespace })));
+  }
+});
+
 async function readBack(text: string): Promise<RecordingEntry[]> {
   const bytes = (async function* () {
     yield await Promise.resolve(Buffer.from(text));

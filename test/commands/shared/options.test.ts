@@ -34,6 +34,16 @@ test('flags have defaults, and the default scope is the whole cluster', () => {
   expect(scopeOf(options)).toEqual(wholeCluster);
 });
 
+test('at most 100 namespaces can be named, and at least one remains', () => {
+  const names = Array.from({ length: 101 }, (_, index) => `n${index}`);
+  const scope = (named: readonly string[], ...args: string[]) =>
+    scopeOf(parsed('--namespaces', named.join(','), ...args));
+  expect(scope(names.slice(1)).namespaces).toHaveLength(100);
+  expect(() => scope(names)).toThrow('--namespaces: at most 100, found 101');
+  expect(scope(names, '--exclude-namespaces', 'n7').excluded).toEqual(['n7']);
+  expect(() => scope(['a'], '--exclude-namespaces', 'a')).toThrow('leaves no --namespaces');
+});
+
 test('the flags of namespaces and shards make the scope', () => {
   const args = ['--namespaces', 'a,b', '--exclude-namespaces', 'c', '--shard', '1/3'];
   const options = parsed(...args, '--no-endpoints');

@@ -210,6 +210,34 @@ test('an HTTP/2 server may send frames of 64 KiB, on each connection', async () 
   }
 });
 
+test('requests that never end leave room for others, in further connections', async () => {
+  const all = new AbortController();
+  let running = 0;
+  const { port, clients } = await serve(({ signal }) => {
+    const body = createStream(signal);
+    running++;
+    body.onClose(() => running--);
+    body.write(Buffer.from('.'));
+    return Promise.resolve({ status: 200, headers: {}, body });
+  });
+  const transport = transportTo(port);
+  const open = (count: number) =>
+    Promise.all(Array.from({ length: count }, () => transport.send(request(all.signal), {})));
+  // A server accepts 100 in one connection.
+  expect((await open(120)).every(({ status }) => status === 200)).toBe(true);
+  expect(clients).toHaveLength(3);
+  await open(30);
+  expect(clients).toHaveLength(3);
+  await open(1);
+  expect(clients).toHaveLength(4);
+  all.abort();
+  await expect.poll(() => running).toBe(0);
+  const later = new AbortController();
+  await Promise.all(Array.from({ length: 150 }, () => transport.send(request(later.signal), {})));
+  expect(clients).toHaveLength(4);
+  later.abort();
+});
+
 test('a server that is not the expected one is refused', async () => {
   const { port } = await serve(text(''), { key: 'other' });
   await expect(transportTo(port).send(request(), {})).rejects.toThrow(/self-signed certificate/);
