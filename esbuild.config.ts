@@ -3,10 +3,10 @@
 // is in the bundles.
 // --sizes prints the bytes of each package in them.
 
-import { chmod, copyFile, cp, rm, writeFile } from 'node:fs/promises';
+import { chmod, copyFile, rm, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 
-import { bytesByFile, recording, root, writeBundles } from './release/bundles.ts';
+import { bytesByFile, copyDocuments, recording, root, writeBundles } from './release/bundles.ts';
 import { folderOf, sbomOf } from './release/sbom.ts';
 
 const dist = join(root, 'dist');
@@ -14,12 +14,7 @@ await rm(dist, { recursive: true, force: true });
 const bytesOf = bytesByFile(await writeBundles(dist, 'mjs'));
 await chmod(join(dist, 'endpoint-auditor.mjs'), 0o755);
 await copyFile(recording, join(dist, basename(recording)));
-// The documentation, which the server shows at /docs.
-await cp(join(root, 'docs'), join(dist, 'docs'), {
-  recursive: true,
-  filter: (path) => !path.endsWith('/decisions'),
-});
-await copyFile(join(root, 'README.md'), join(dist, 'docs/README.md'));
+await copyDocuments(join(dist, 'docs'));
 const files = [...bytesOf.keys()];
 await writeFile(join(dist, 'sbom.cdx.json'), await sbomOf({ files, hasNode: false }));
 

@@ -3,7 +3,7 @@
 // for it. What sends traces is a file of its own: its text alone would cost every command memory and
 // time at the start. So are the agent and its reader, which are small on purpose.
 
-import { readFile } from 'node:fs/promises';
+import { copyFile, cp, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import type { BuildOptions, Metafile, Plugin } from 'esbuild';
@@ -119,6 +119,14 @@ export async function writeBundles(folder: string, format: 'mjs' | 'cjs'): Promi
     small.push(built.metafile);
   }
   return [whole.metafile, beside.metafile, ...small];
+}
+
+/** Copies what the server shows at /docs to `folder`: README.md, and docs/ without the decisions. */
+export async function copyDocuments(folder: string): Promise<void> {
+  const from = join(root, 'docs');
+  const filter = (path: string): boolean => !path.endsWith('/decisions');
+  await cp(from, folder, { recursive: true, filter });
+  await copyFile(join(root, 'README.md'), join(folder, 'README.md'));
 }
 
 /** Bytes in the bundles by the path of the file that they are from. */

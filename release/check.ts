@@ -7,6 +7,7 @@ import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -59,14 +60,28 @@ interface Installed {
   readonly path: string;
 }
 
-function run({ command, path }: Installed, args: readonly string[], env = {}) {
+/** Only ends a check that hangs: a loaded machine may be many times slower. */
+const patience = 30 * 60_000;
+
+interface Ran {
+  readonly code: number | null;
+  readonly out: string;
+  /** How the command ended, and the end of what it printed, for people. */
+  readonly detail: string;
+}
+
+const endOf = (text: string): string => text.slice(-2000);
+
+function run({ command, path }: Installed, args: readonly string[], env = {}): Ran {
   const [program = '', ...first] = command;
-  return spawnSync(program, [...first, ...args], {
+  const { status, signal, error, stdout, stderr } = spawnSync(program, [...first, ...args], {
     encoding: 'utf8',
     env: { PATH: path, ...env },
-    timeout: 300_000,
+    timeout: patience,
     maxBuffer: 2 ** 28,
   });
+  const ending = `code ${String(status)}, signal ${String(signal)}, ${error?.message ?? 'no error'}`;
+  return { code: status, out: stdout, detail: `${ending}\n${endOf(stdout)}\n${endOf(stderr)}` };
 }
 
 const service = (port: number): string =>
@@ -77,41 +92,87 @@ const service = (port: number): string =>
     spec: { clusterIP: '10.0.0.1', ports: [{ port }], selector: { app: 'web' } },
   });
 
+/** Of an API server that refuses connections. */
+const kubeconfig = JSON.stringify({
+  apiVersion: 'v1',
+  kind: 'Config',
+  'current-context': 'away',
+  contexts: [{ name: 'away', context: { cluster: 'away', user: 'away' } }],
+  clusters: [{ name: 'away', cluster: { server: 'http://127.0.0.1:1' } }],
+  users: [{ name: 'away', user: {} }],
+});
+
+/** The commands that the README names, as far as they need no cluster. */
 function checkCommands(installed: Installed, folder: string): void {
   const { name } = installed;
-  const version = run(installed, ['--version']);
+  const expect = (what: string, args: readonly string[], isRight: (ran: Ran) => boolean): void => {
+    const ran = run(installed, args);
+    check(`${name}: ${what}`, isRight(ran), ran.detail);
+  };
   const about = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { version: string };
-  check(`${name}: --version`, version.stdout === `${about.version}\n`, version.stderr);
+  expect('--version', ['--version'], ({ out }) => out === `${about.version}\n`);
   const dump = join(folder, 'dump.json');
-  execFileSync('sh', ['-c', 'printf %s "$1" > "$2"', 'sh', service(80), dump]);
-  const audit = run(installed, ['audit', dump, '-o', 'json']);
-  const { kind = '' } = (audit.stdout === '' ? {} : JSON.parse(audit.stdout)) as { kind?: string };
-  check(`${name}: audit of a dump`, kind === 'audit', `${audit.stdout}${audit.stderr}`);
-  const replayed = run(installed, ['replay', recording]);
-  check(
-    `${name}: replay`,
-    replayed.status === 1 && replayed.stdout.includes('Verdicts'),
-    replayed.stderr,
-  );
-  const subject = ['explain', 'service/web', '-n', 'shop', '--recording', recording];
-  const explained = run(installed, subject);
-  check(`${name}: explain`, explained.stdout.includes('shop/web'), explained.stderr);
-  const demo = run(installed, [
-    'serve',
-    '--recording',
-    '--once',
-    '--speed',
-    'max',
-    '--listen',
-    '127.0.0.1:0',
-  ]);
-  check(`${name}: the demo recording`, demo.stdout.includes('findings'), demo.stderr);
-  const missing = run(installed, ['agent', '--help']);
-  check(`${name}: agent --help`, missing.stdout.includes('--interval'), missing.stderr);
+  writeFileSync(dump, service(80));
+  const config = join(folder, 'config.yaml');
+  writeFileSync(config, 'audit:\n  output: json\n');
+  const kindOf = (text: string): unknown => (JSON.parse(text || '{}') as { kind?: string }).kind;
+  const audit = ['audit', dump, '--config', config];
+  expect('audit of a dump with --config', audit, ({ out }) => kindOf(out) === 'audit');
+  const away = join(folder, 'kubeconfig');
+  writeFileSync(away, kubeconfig);
+  const live = ['audit', '--kubeconfig', away, '--request-timeout', '1s'];
+  const isRefused = ({ code, detail }: Ran) => code === 2 && detail.includes('connection refused');
+  expect('audit of a cluster that does not answer', live, isRefused);
+  const isReplayed = ({ code, out }: Ran) => code === 1 && out.includes('Verdicts');
+  expect('replay', ['replay', recording], isReplayed);
+  const subject = ['explain', 'service/web', '-n', 'shop', '--input', dump];
+  expect('explain', subject, ({ out }) => out.includes('shop/web'));
+  expect('lag', ['lag', recording], ({ out }) => out.includes('Journeys: '));
+  const demo = ['serve', '--demo', '--once', '--speed', 'max', '--listen', '127.0.0.1:0'];
+  expect('the demo', demo, ({ code, out }) => code === 0 && out.includes('findings'));
+  expect('agent --help', ['agent', '--help'], ({ out }) => out.includes('--interval'));
 }
 
-/** The server has a page and metrics, and sends traces. */
-async function checkServe({ name, command, path }: Installed): Promise<void> {
+/** A program that runs until a check of it has ended. */
+async function during(
+  { name, command, path }: Installed,
+  args: readonly string[],
+  env: Readonly<Record<string, string>>,
+  use: (expect: (what: string, isTrue: () => Promise<boolean>) => Promise<void>) => Promise<void>,
+): Promise<void> {
+  const [program = '', ...first] = command;
+  const child = spawn(program, [...first, ...args], { env: { PATH: path, ...env } });
+  const exited = once(child, 'exit');
+  let printed = '';
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.on('data', (part: Buffer) => (printed = endOf(printed + part.toString())));
+  }
+  const until = performance.now() + patience;
+  const isRunning = (): boolean => child.exitCode === null && child.signalCode === null;
+  try {
+    await use(async (what, isTrue) => {
+      let holds = await isTrue();
+      while (!holds && isRunning() && performance.now() < until) {
+        await sleep(200);
+        holds = await isTrue();
+      }
+      const ending = isRunning() ? 'it runs' : `it ended with code ${String(child.exitCode)}`;
+      check(`${name}: ${what}`, holds, `${ending}\n${printed}`);
+    });
+  } finally {
+    child.kill();
+    await exited;
+  }
+}
+
+/** Whether a GET is answered with 200 and a body that has the pattern. */
+const answers = (url: string, pattern: RegExp) => (): Promise<boolean> =>
+  fetch(url)
+    .then(async (response) => response.ok && pattern.test(await response.text()))
+    .catch(() => false);
+
+/** The server has a page, documents and metrics, and sends traces. */
+async function checkServe(installed: Installed): Promise<void> {
   let received = 0;
   const backend = createServer((request, response) => {
     request.on('data', (part: Buffer) => (received += part.length));
@@ -119,54 +180,35 @@ async function checkServe({ name, command, path }: Installed): Promise<void> {
   });
   backend.listen(0, '127.0.0.1');
   await once(backend, 'listening');
-  const endpoint = `http://127.0.0.1:${(backend.address() as AddressInfo).port}`;
+  const { port: backendPort } = backend.address() as AddressInfo;
   const port = await freePort();
-  const [program = '', ...first] = command;
-  const args = ['serve', '--recording', '--speed', 'max', '--listen', `127.0.0.1:${port}`];
-  const env = { PATH: path, OTEL_EXPORTER_OTLP_ENDPOINT: endpoint };
-  const child = spawn(program, [...first, ...args], { env, stdio: 'ignore' });
-  try {
-    const page = await answerOf(`http://127.0.0.1:${port}/`, '</html>');
-    check(`${name}: serve has a page`, page !== '', 'no page');
-    const metrics = await answerOf(`http://127.0.0.1:${port}/metrics`, 'endpoint_auditor_');
-    check(`${name}: serve has metrics`, metrics !== '', 'none');
-    for (let turn = 0; turn < 1500 && received === 0; turn++) await sleep(200);
-    check(`${name}: traces arrive at a backend`, received > 0, 'none');
-  } finally {
-    child.kill();
-    await once(child, 'exit');
-    backend.close();
-  }
+  const address = `http://127.0.0.1:${port}`;
+  const args = ['serve', '--demo', '--speed', 'max', '--listen', `127.0.0.1:${port}`];
+  const env = {
+    OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${backendPort}`,
+    // On a loaded machine, a batch would be dropped before it is sent.
+    OTEL_BSP_EXPORT_TIMEOUT: String(patience),
+  };
+  await during(installed, args, env, async (expect) => {
+    await expect('serve has a page', answers(`${address}/`, /<\/html>/));
+    await expect('serve has metrics', answers(`${address}/metrics`, /^endpoint_auditor_/m));
+    const runbook = answers(`${address}/docs/runbook.md`, /id="endpointsmissing"/);
+    await expect('serve has documents', runbook);
+    await expect('serve has their images', answers(`${address}/docs/images/journey.png`, /^.PNG/));
+    await expect('traces arrive at a backend', () => Promise.resolve(received > 0));
+  });
+  backend.close();
 }
 
 /** The agent reads the rules in a process of its own, and serves a report. */
-async function checkAgent({ name, command }: Installed): Promise<void> {
+async function checkAgent(installed: Installed): Promise<void> {
   const port = await freePort();
-  const [program = '', ...first] = command;
-  const args = ['agent', '--listen', `127.0.0.1:${port}`];
   // iptables-save and nft are in these folders, Node is not.
   const env = { PATH: '/usr/sbin:/sbin' };
-  const child = spawn(program, [...first, ...args], { env, stdio: 'ignore' });
-  try {
-    const rounds = 'endpoint_auditor_agent_rounds_total 1';
-    const metrics = await answerOf(`http://127.0.0.1:${port}/metrics`, rounds);
-    check(`${name}: agent makes a round`, metrics !== '', 'none');
-  } finally {
-    child.kill();
-    await once(child, 'exit');
-  }
-}
-
-/** The answer once it contains `text`; '' if it does not within five minutes. */
-async function answerOf(url: string, text: string): Promise<string> {
-  for (let turn = 0; turn < 1500; turn++) {
-    const answer = await fetch(url)
-      .then((response) => response.text())
-      .catch(() => '');
-    if (answer.includes(text)) return answer;
-    await sleep(200);
-  }
-  return '';
+  await during(installed, ['agent', '--listen', `127.0.0.1:${port}`], env, async (expect) => {
+    const rounds = /^endpoint_auditor_agent_rounds_total [1-9]/m;
+    await expect('agent makes a round', answers(`http://127.0.0.1:${port}/metrics`, rounds));
+  });
 }
 
 const folder = mkdtempSync(join(tmpdir(), 'release-'));
@@ -177,14 +219,14 @@ try {
     join(artifacts, names.find((name) => name.includes(part)) ?? part);
   execFileSync('tar', ['-xzf', nameOf('linux-x64'), '-C', folder]);
   const program = join(folder, 'endpoint-auditor');
-  const executable = { name: 'executable', command: [program], path: '' };
+  const executable = { name: 'executable', command: [program], path: '/nonexistent' };
   checkCommands(executable, folder);
   await checkServe(executable);
   await checkAgent(executable);
   const plugin = join(folder, 'kubectl-audit_endpoints');
   symlinkSync(program, plugin);
   const help = run({ ...executable, command: [plugin] }, ['--help']);
-  check('executable: kubectl plugin', help.stdout.includes('kubectl audit-endpoints'), help.stderr);
+  check('executable: kubectl plugin', help.out.includes('kubectl audit-endpoints'), help.detail);
   mkdirSync(join(folder, 'installed'));
   const options = ['--silent', '--offline', '--no-save', '--prefix', join(folder, 'installed')];
   execFileSync('npm', ['install', ...options, nameOf('-npm-')], { stdio: 'pipe' });

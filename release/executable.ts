@@ -1,14 +1,14 @@
-// Makes single-file executables (Single Executable Applications of Node): Node with the bundles and
-// the recording as assets.
+// Makes single-file executables (Single Executable Applications of Node): Node with the bundles, the
+// recording and the documentation as assets.
 
 import { execFileSync } from 'node:child_process';
-import { chmod, copyFile, readFile, writeFile } from 'node:fs/promises';
+import { chmod, copyFile, readdir, readFile, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
-import { basename, join } from 'node:path';
+import { basename, join, relative } from 'node:path';
 
 import { build } from 'esbuild';
 
-import { recording, root, writeBundles } from './bundles.ts';
+import { copyDocuments, recording, root, writeBundles } from './bundles.ts';
 import { type Architecture, nodeFor } from './node.ts';
 
 const { inject } = createRequire(import.meta.url)('postject') as {
@@ -44,7 +44,14 @@ export async function executableContent(folder: string): Promise<Buffer> {
   });
   const name = basename(recording);
   await copyFile(recording, join(folder, name));
-  const assets = ['endpoint-auditor.cjs', 'traces.cjs', 'agent.cjs', 'reading.cjs', name];
+  await copyDocuments(join(folder, 'docs'));
+  const entries = await readdir(join(folder, 'docs'), { recursive: true, withFileTypes: true });
+  const documents = entries
+    .filter((entry) => entry.isFile())
+    .map((entry) => relative(folder, join(entry.parentPath, entry.name)))
+    .sort();
+  const bundles = ['endpoint-auditor.cjs', 'traces.cjs', 'agent.cjs', 'reading.cjs'];
+  const assets = [...bundles, name, ...documents];
   // Names without folders: Node writes that of the main program into the content.
   const configuration = {
     main: 'main.cjs',

@@ -1,14 +1,14 @@
 // The routes of the pages and of their assets. An invalid parameter counts as absent.
 
-import { extname, join } from 'node:path';
+import { extname } from 'node:path';
 
 import type { Express, Request, Response } from 'express';
-import express from 'express';
 
 import type { AuditorQueries, PageStatus } from '../../auditor/queries.ts';
 import { recordOf } from '../../model/collections.ts';
 import { renderNode, renderService } from '../page/details.ts';
-import { documentFolder, renderDocument } from '../page/documents.ts';
+import { readDocumentFile } from '../page/document-files.ts';
+import { renderDocument } from '../page/documents.ts';
 import { assets, renderFrame } from '../page/frame.ts';
 import { findingFields, nodeFields, renderFindings, renderNodes } from '../page/lists.ts';
 import { renderOverview } from '../page/overview.ts';
@@ -109,9 +109,12 @@ export function addPages(app: Express, answers: PageQueries): void {
 
 function addDocuments(app: Express, answers: Pick<AuditorQueries, 'status'>): void {
   app.get('/docs', (_request, response) => response.redirect('/docs/README.md'));
-  if (documentFolder !== null) {
-    app.use('/docs/images', express.static(join(documentFolder, 'images')));
-  }
+  app.get('/docs/images/:name', (request, response) => {
+    const { name } = request.params;
+    const image = readDocumentFile(`images/${name}`);
+    if (image !== null) response.type('png').send(image);
+    else sendMissing(response, answers.status(), `There is no image ${name}.`);
+  });
   app.get('/docs/:name', (request, response) => {
     const status = answers.status();
     const page = renderDocument(status, request.params.name);

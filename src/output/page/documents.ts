@@ -1,30 +1,14 @@
-// The documentation of the installed version as pages. Its files are in docs/ of the sources, and
-// in docs/ beside the bundle, together with README.md.
-
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+// The documentation of the installed version as pages.
 
 import { Marked } from 'marked';
 
 import type { PageStatus } from '../../auditor/queries.ts';
 import { escapeMarkup } from '../text/format.ts';
+import { documentNames, readDocumentFile } from './document-files.ts';
 import { renderFrame } from './frame.ts';
 import { type Html, markup } from './parts.ts';
 
-const folders = ['./docs/', '../../../docs/'].map((path) =>
-  fileURLToPath(new URL(path, import.meta.url)),
-);
-
-export const documentFolder = folders.find((path) => existsSync(join(path, 'runbook.md'))) ?? null;
-
 const readme = 'README.md';
-
-/** In the sources, README.md is above docs/. */
-function pathOf(name: string): string {
-  const path = join(documentFolder ?? '', name);
-  return name === readme && !existsSync(path) ? join(documentFolder ?? '', '..', name) : path;
-}
 
 interface InstalledDocument {
   readonly title: string;
@@ -32,14 +16,12 @@ interface InstalledDocument {
 }
 
 function readDocuments(): ReadonlyMap<string, InstalledDocument> {
-  if (documentFolder === null) return new Map();
-  const names = readdirSync(documentFolder).filter(
-    (name) => name.endsWith('.md') && name !== readme,
-  );
+  const names = documentNames.filter((name) => name.endsWith('.md') && name !== readme);
+  if (names.length === 0) return new Map();
   return new Map(
-    [readme, ...names.sort()].map((name) => {
+    [readme, ...names].map((name) => {
       // Links as they are in docs/.
-      const text = readFileSync(pathOf(name), 'utf8')
+      const text = String(readDocumentFile(name))
         .replaceAll(/(\]\(|")docs\//g, '$1')
         .replaceAll('](../README.md', '](README.md');
       const [, title = name] = /^# (.+)$/m.exec(text) ?? [];

@@ -1,12 +1,21 @@
 import { expect, test } from 'vitest';
 
-import { documentFolder, renderDocument } from '../../../src/output/page/documents.ts';
+import { documentNames, readDocumentFile } from '../../../src/output/page/document-files.ts';
+import { renderDocument } from '../../../src/output/page/documents.ts';
 import { statusOf } from '../samples.ts';
 
 const htmlOf = (name: string): string => renderDocument(statusOf(), name) ?? '';
 
+test('files are documents and their images, and no decisions', () => {
+  expect(documentNames).toContain('README.md');
+  expect(documentNames).toContain('runbook.md');
+  expect(documentNames).toContain('images/journey.png');
+  expect(documentNames.filter((name) => /decisions|report\.schema/.test(name))).toEqual([]);
+  expect(String(readDocumentFile('runbook.md'))).toMatch(/^# Runbook\n/);
+  expect(readDocumentFile('../package.json')).toBeNull();
+});
+
 test('headings are anchors, and links to other documents stay links', () => {
-  expect(documentFolder).toMatch(/docs\/$/);
   const html = htmlOf('findings.md');
   expect(html).toContain('id="slice-endpoint-missing"');
   expect(html).toMatch(/href="runbook\.md#/);
