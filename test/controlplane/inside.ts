@@ -32,7 +32,8 @@ export function carry(from: string, to: string): Promise<Server> {
     const join = (one: Socket, other: Socket): void => {
       one.pipe(other);
       one.on('error', () => other.destroy());
-      one.on('close', () => other.destroy());
+      // Not before the last bytes are sent.
+      one.on('close', () => other.destroySoon());
     };
     join(near, far);
     join(far, near);
