@@ -48,8 +48,15 @@ import {
   refuse,
   truthOf,
 } from './life.ts';
-import type { FakeServer, LostEvent, Saved, VirtualClock, Watch } from './server.ts';
-import { createServer, createStream, statusAnswer, statusOf, virtualClock } from './server.ts';
+import type { FakeServer, LostEvent, Raw, Saved, VirtualClock, Watch } from './server.ts';
+import {
+  createServer,
+  createStream,
+  keyOf,
+  statusAnswer,
+  statusOf,
+  virtualClock,
+} from './server.ts';
 
 const namespace = 'shop';
 
@@ -189,7 +196,10 @@ function delayed(
 
 /** Whether a request is a read of a Service or of the Nodes, not one of a reflector. */
 const isRead = ({ path, query }: ApiRequest): boolean =>
-  path.includes('/namespaces/') || (path.endsWith('/nodes') && Object.keys(query).length === 0);
+  query.watch !== 'true' &&
+  query.limit === undefined &&
+  query.continue === undefined &&
+  (path.includes('/namespaces/') || (path.endsWith('/nodes') && Object.keys(query).length === 0));
 
 /** Notes by how much a server is behind that answered a read of one Service, or of all. */
 function noteFreshness({ server, behind }: State, resource: Resource, request: ApiRequest): void {
@@ -321,7 +331,27 @@ function soundServer(clock: VirtualClock): FakeServer {
   return server;
 }
 
-export function createSimulation(seed: number, prepare: (sim: Simulation) => void): Simulation {
+/** Objects of another namespace, so that its streams go on while those of the first hang. */
+function writeOther({ objects }: FakeServer, other: string, turn: number): void {
+  const of = (resource: string) => ({ name: `${resource}-${turn % 3}`, namespace: other });
+  const drafts: Partial<Record<Resource, Raw>> = {
+    pods: { metadata: of('pod'), spec: {}, status: {} },
+    services: { metadata: of('service'), spec: {} },
+    endpoints: { metadata: of('endpoints'), subsets: [] },
+    endpointslices: { metadata: of('slice'), addressType: 'IPv4', ports: [], endpoints: [] },
+  };
+  for (const [resource, raw] of Object.entries(drafts) as [Resource, Raw][]) {
+    const isRemoved = turn % 5 === 0 && objects.remove(resource, keyOf(raw.metadata));
+    if (!isRemoved) objects.put(resource, raw);
+  }
+}
+
+/** The auditor of the whole cluster, or of the namespace of the life and others beside it. */
+export function createSimulation(
+  seed: number,
+  prepare: (sim: Simulation) => void,
+  namespaces: readonly string[] | null = null,
+): Simulation {
   const clock = virtualClock();
   const server = soundServer(clock);
   const truth = truthOf(server, clock, names);
@@ -330,6 +360,7 @@ export function createSimulation(seed: number, prepare: (sim: Simulation) => voi
   const counts = { ...noCounts };
   const auditor = createAuditor({
     ...auditorDefaults,
+    scope: { ...auditorDefaults.scope, namespaces },
     settle,
     live: true,
     onOpen: () => counts.opened++,
@@ -795,7 +826,7 @@ function withhold(sim: Simulation, life: Life, random: Random): void {
   const resource = oneOf(random, [...resources, 'endpoints', 'endpointslices'] as const);
   sim.disturbed();
   server.faults.before = (asked) =>
-    asked.resource === resource && !asked.request.path.includes('/namespaces/')
+    asked.resource === resource && !isRead(asked.request)
       ? statusAnswer(503, 'ServiceUnavailable')
       : null;
   for (const watch of [...server.watches]) if (watch.resource === resource) watch.stream.end();
@@ -813,7 +844,9 @@ function withhold(sim: Simulation, life: Life, random: Random): void {
 function spoil(sim: Simulation, random: Random): void {
   const { server, clock, counts } = sim;
   const { faults } = server;
-  const watches = [...server.watches];
+  // No read shows what is lost of other namespaces: their Services select no pods.
+  const isOwn = (watch: Watch): boolean => [null, namespace].includes(watch.namespace);
+  const watches = [...server.watches].filter(isOwn);
   if (watches.length === 0) return;
   sim.disturbed();
   const watch = oneOf(random, watches);
@@ -926,14 +959,15 @@ function writeUnknown({ auditor, truth, server }: Simulation, name: string): voi
   server.objects.put('endpoints', written);
 }
 
-/** One life, from a seed; `watch` is called before it begins. */
+/** One life, from a seed; `watch` is called before it begins; `null`: of the whole cluster. */
 export async function auditSeed(
   seed: number,
   watch: (sim: Simulation) => void = () => undefined,
+  namespaces: readonly string[] | null = null,
 ): Promise<Simulation> {
   const random = chanceFrom(seed + 1_000_000);
   let life: Life | undefined;
-  const sim = createSimulation(seed, (made) => {
+  const prepare = (made: Simulation): void => {
     const { server, clock, truth } = made;
     watch(made);
     made.pings = random() < 0.7;
@@ -954,14 +988,17 @@ export async function auditSeed(
       services: isSmall ? 1 : 3,
       slowness: oneOf(random, [1, 5, settle * 0.8]),
     });
-  });
+  };
+  const sim = createSimulation(seed, prepare, namespaces);
   if (life === undefined) throw new Error('There is no life');
+  const others = namespaces?.filter((name) => name !== namespace) ?? [];
   const isCalm = random() < 0.1;
   const isSpoilt = seed % 2 === 1;
   const extra = chanceFrom(seed + 2_000_000);
   const restores = random() < 0.08;
   let saved: Saved | null = null;
   for (let steps = 8 + below(random, 18); steps > 0; steps--) {
+    for (const other of others) writeOther(sim.server, other, steps);
     if (isSpoilt && extra() < 0.3) spoil(sim, extra);
     if (sim.pause > 0) await sim.pass(extra() * sim.pause);
     if (isCalm || random() < 0.75) life.step();

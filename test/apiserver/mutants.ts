@@ -50,6 +50,13 @@ export const mutants: readonly Mutant[] = [
   },
   ...behind,
   {
+    name: 'the stream of one namespace shows what all have delivered',
+    file: cut,
+    from: 'const isAlone = !merged.includes(resource);',
+    to: 'const isAlone = true;',
+    test: ['test/audit/pending/progress.test.ts', 'by a bookmark only, if the resource has'],
+  },
+  {
     name: 'a read from before the end of the window proves it',
     file: confirm,
     from: 'request.readAt < at)',

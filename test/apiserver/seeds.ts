@@ -105,7 +105,11 @@ export function addCounters(sums: Map<string, number>, counters: object, name = 
 
 /** The whole auditor, counted as a watch is. */
 async function audit(seed: number): Promise<Pick<Run, 'violations'> & { counters: object }> {
-  const { violations, counts, auditor, attached } = await auditSeed(seed);
+  const { violations, counts, auditor, attached } = await auditSeed(
+    seed,
+    undefined,
+    seed % 4 === 3 ? ['shop', 'bank'] : null,
+  );
   const sums = new Map<string, number>();
   for (const { counters } of attached.watches.values()) addCounters(sums, counters);
   const noticed = ['relists.gap', 'relists.starved', 'reconnects.endless'];

@@ -31,6 +31,18 @@ test('random lives of an API server cause no wrong finding', async () => {
   expect(sums.healed).toBeGreaterThan(30);
 });
 
+test('random lives cause no wrong finding with a stream per namespace', async () => {
+  const failed: string[] = [];
+  let found = 0;
+  for (let seed = 0; seed < 100; seed++) {
+    const { violations, counts } = await auditSeed(seed, undefined, ['shop', 'bank']);
+    found += counts.found;
+    if (violations.length > 0) failed.push(`seed ${seed}: ${violations.slice(0, 3).join('\n')}`);
+  }
+  expect(failed).toEqual([]);
+  expect(found).toBeGreaterThan(1000);
+});
+
 test.each([
   ['nothing names a Service whose creation was lost', 22365],
   ['an object that a stream owes came, went and came again', 23069],
