@@ -1,12 +1,13 @@
 // Decodes the report of an agent (docs/decisions/0016): facts about its node, and a digest for each
 // frontend. It is untrusted, so every field is checked. Texts that nodes share are stored once.
 
-import { recordOf } from '../../model/collections.ts';
+import * as z from 'zod/mini';
+
 import { canonicalIP } from '../../model/ip.ts';
-import { type NodeSenders, readKey, type Senders } from '../../rules/report/digest.ts';
+import { type NodeSenders, readKey } from '../../rules/report/digest.ts';
 import type { RuleFrontend } from '../../rules/report/frontends.ts';
 import type { InferredSettings } from '../../rules/report/infer-proxy-config.ts';
-import { check, fieldsOf, listOf } from '../../rules/report/outcome-json.ts';
+import { check, InvalidReport } from '../../rules/report/outcome-json.ts';
 
 export type AgentReport = ReturnType<typeof readReport>;
 
@@ -22,86 +23,78 @@ function frontendOf(key: string): RuleFrontend {
   return frontend;
 }
 
-/** Decodes a report. Throws InvalidReport if it has another form. */
+const text = z.string({ error: 'a text' });
+const flag = z.boolean({ error: 'true or false' });
+const texts = z.readonly(z.array(text, { error: 'a list of texts' }));
+
+const objectOf = <T extends z.core.$ZodShape>(shape: T) => z.object(shape, { error: 'an object' });
+
+const isRecord = (value: unknown): boolean =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+const sender = z.nullable(text);
+const senders = objectOf({ node: sender, pod: sender, outside: sender });
+
+const form = objectOf({
+  version: z.literal(1, { error: '1' }),
+  node: text.check(z.minLength(1, { error: 'a name' })),
+  /** `null` if kube-proxy left no rules. */
+  mode: z.nullable(z.enum(['iptables', 'nftables'], { error: 'iptables or nftables' })),
+  nodeIPs: texts,
+  /** Earlier agents sent only node IPs. */
+  localAddresses: z.optional(texts),
+  proxyConfig: z.nullable(objectOf({ text })),
+  settings: objectOf({
+    detectLocalMode: z.optional(text),
+    bridgeInterface: z.optional(text),
+    interfaceNamePrefix: z.optional(text),
+    clusterCIDRs: z.optional(texts),
+    masqueradeAll: z.optional(flag),
+    nodePortAddresses: z.optional(texts),
+    localhostNodePorts: z.optional(flag),
+  }),
+  problems: texts,
+  doubled: texts,
+  asking: objectOf({
+    ip: senders,
+    ip6: senders,
+    addresses: texts,
+    pods: texts,
+    strays: z.optional(z.unknown()),
+  }),
+  /** Digests by the keys of frontends. A node has thousands, so zod makes no copy of them. */
+  frontends: z.custom<Readonly<Record<string, unknown>>>(isRecord, { error: 'an object' }),
+});
+
+/** Decodes a report. Throws InvalidReport, which names the field, if it has another form. */
 export function readReport(raw: unknown) {
-  const fields = fieldsOf(raw, 'a report');
-  check(fields.version === 1, 'a report of version 1');
-  const { node, proxyConfig } = fields;
-  const mode = ([null, 'iptables', 'nftables'] as const).find((known) => known === fields.mode);
-  const nodeIPs = texts(fields.nodeIPs, 'nodeIPs');
-  check(typeof node === 'string' && node !== '', 'node: a name');
-  check(mode !== undefined, 'mode: iptables or nftables');
-  const doubled = new Set(texts(fields.doubled, 'doubled'));
+  const read = form.safeParse(raw);
+  if (!read.success) {
+    const [issue] = read.error.issues;
+    const field = issue?.path.length === 0 ? 'a report' : issue?.path.join('.');
+    throw new InvalidReport(`Expected ${String(field)}: ${String(issue?.message)}`);
+  }
+  const { node, mode, nodeIPs, localAddresses, proxyConfig, problems, asking } = read.data;
+  const doubled = new Set(read.data.doubled);
   const digests = new Map<string, string>();
-  for (const [key, digest] of Object.entries(fieldsOf(fields.frontends, 'frontends'))) {
+  for (const [key, digest] of Object.entries(read.data.frontends)) {
     check(typeof digest === 'string', `a digest of ${key.slice(0, 100)}`);
     digests.set(key, digest);
   }
   return {
     node,
-    /** The addresses of its interfaces, in canonical form. Earlier agents sent only node IPs. */
-    localAddresses: texts(fields.localAddresses ?? nodeIPs, 'localAddresses').map(canonicalIP),
-    /** `null` if kube-proxy left no rules. */
     mode,
+    /** The addresses of its interfaces, in canonical form. */
+    localAddresses: (localAddresses ?? nodeIPs).map(canonicalIP),
     /** The text of kube-proxy's configuration; `null` if the agent has none. */
-    proxyConfig:
-      proxyConfig === null
-        ? null
-        : text(fieldsOf(proxyConfig, 'proxyConfig: an object').text, 'text of proxyConfig'),
-    settings: settingsOf(fields.settings),
+    proxyConfig: proxyConfig?.text ?? null,
+    settings: read.data.settings as InferredSettings,
     /** Why the rules of the node are unknown; empty if they are known. */
-    problems: texts(fields.problems, 'problems'),
-    asking: askingOf(fields.asking),
+    problems,
+    asking: { ...asking, strays: asking.strays === true } satisfies NodeSenders,
     frontends: [...digests.keys()].map((key) =>
       doubled.has(key) ? { ...frontendOf(key), translators: 2 } : frontendOf(key),
     ),
     digests,
   };
-}
-
-function text(value: unknown, what: string): string {
-  check(typeof value === 'string', `${what}: a text`);
-  return value;
-}
-
-function flag(value: unknown, what: string): boolean {
-  check(typeof value === 'boolean', `${what}: true or false`);
-  return value;
-}
-
-const texts = (value: unknown, what: string): readonly string[] =>
-  listOf(value, `${what}: a list`).map((item) => text(item, what));
-
-const settings = {
-  detectLocalMode: text,
-  bridgeInterface: text,
-  interfaceNamePrefix: text,
-  clusterCIDRs: texts,
-  masqueradeAll: flag,
-  nodePortAddresses: texts,
-  localhostNodePorts: flag,
-} satisfies Record<keyof InferredSettings, (value: unknown, what: string) => unknown>;
-
-function settingsOf(raw: unknown): InferredSettings {
-  const fields = fieldsOf(raw, 'settings: an object');
-  const found = Object.entries(settings).filter(([name]) => fields[name] !== undefined);
-  return Object.fromEntries(found.map(([name, read]) => [name, read(fields[name], name)]));
-}
-
-function askingOf(raw: unknown): NodeSenders {
-  const { ip, ip6, addresses, pods, strays } = fieldsOf(raw, 'asking: an object');
-  return {
-    ip: sendersOf(ip),
-    ip6: sendersOf(ip6),
-    addresses: texts(addresses, 'addresses'),
-    pods: texts(pods, 'pods'),
-    strays: strays === true,
-  };
-}
-
-function sendersOf(raw: unknown): Senders {
-  const senders = fieldsOf(raw, 'senders: an object');
-  return recordOf(['node', 'pod', 'outside'], (name) =>
-    senders[name] === null ? null : text(senders[name], name),
-  );
 }

@@ -67,7 +67,7 @@ test('frontends of several tables are distinct', async () => {
 describe('what is none', () => {
   test.each<[Record<string, unknown> | null, RegExp]>([
     [null, /a report/],
-    [{ version: 2 }, /version 1/],
+    [{ version: 2 }, /version: 1/],
     [{ node: '' }, /node/],
     [{ mode: 'ipvs' }, /mode/],
     [{ nodeIPs: [7] }, /nodeIPs/],
@@ -77,7 +77,9 @@ describe('what is none', () => {
     [{ settings: { nodePortAddresses: [7] } }, /nodePortAddresses/],
     [{ settings: { masqueradeAll: 'yes' } }, /masqueradeAll/],
     [{ settings: { localhostNodePorts: 1 } }, /localhostNodePorts/],
-    [{ asking: { ip: null } }, /senders/],
+    [{ asking: { ip: null } }, /asking\.ip: an object/],
+    [{ asking: { ip: { node: 7, pod: null, outside: null } } }, /asking\.ip\.node: a text/],
+    [{ frontends: [] }, /frontends: an object/],
     [{ frontends: { 'tcp 10.96.0.1:443': 7 } }, /digest/],
     [{ frontends: { 'tcp 10.96.0.1': 'x' } }, /a frontend/],
     [{ frontends: { 'tcp 10.96.0.1:70000': 'x' } }, /a frontend/],

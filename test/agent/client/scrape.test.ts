@@ -146,7 +146,7 @@ test.each([
   [500, 'broken', 'status 500: broken'],
   [304, '', 'status 304: '],
   [200, '{', /JSON/],
-  [200, '{"version":7}', 'Expected a report of version 1'],
+  [200, '{"version":7}', 'Expected version: 1'],
 ])('status %d with %j is no report', async (status, body, why) => {
   const { going } = await begun();
   const visited = await scrapeReport({ ...going, client: answering(status, body) }, null);
