@@ -346,6 +346,16 @@ function writeOther({ objects }: FakeServer, other: string, turn: number): void 
   }
 }
 
+const liveAuditor = (counts: typeof noCounts, namespaces: readonly string[] | null): Auditor =>
+  createAuditor({
+    ...auditorDefaults,
+    scope: { ...auditorDefaults.scope, namespaces },
+    settle,
+    live: true,
+    onOpen: () => counts.opened++,
+    onResolve: () => counts.resolved++,
+  });
+
 /** The auditor of the whole cluster, or of the namespace of the life and others beside it. */
 export function createSimulation(
   seed: number,
@@ -358,14 +368,7 @@ export function createSimulation(
   const random = chanceFrom(seed);
   const violations: string[] = [];
   const counts = { ...noCounts };
-  const auditor = createAuditor({
-    ...auditorDefaults,
-    scope: { ...auditorDefaults.scope, namespaces },
-    settle,
-    live: true,
-    onOpen: () => counts.opened++,
-    onResolve: () => counts.resolved++,
-  });
+  const auditor = liveAuditor(counts, namespaces);
   const owed = owedBy(truth, clock);
   const environment = environmentOf(clock, server, random, () => state);
   const attached = connectAuditor({

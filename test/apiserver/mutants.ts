@@ -178,8 +178,8 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'findings open late',
     file: 'src/audit/pending/pending.ts',
-    from: 'item.unseen + window, now);',
-    to: 'item.unseen + window + 3, now);',
+    from: 'since + unseen + window, now));',
+    to: 'since + unseen + window + 3, now));',
   },
 ];
 
