@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 
 import { expect, test } from 'vitest';
 import { parse } from 'yaml';
@@ -50,4 +51,13 @@ test('the manifest has the homepage of package.json, if there is one', () => {
 test('the package has the names by which kubectl looks for a plugin and its completion', () => {
   expect(about.bin['kubectl-audit_endpoints']).toBe(about.bin['endpoint-auditor']);
   expect(about.bin['kubectl_complete-audit_endpoints']).toBe(about.bin['endpoint-auditor']);
+});
+
+test('the chart names the images of this version', () => {
+  const text = readFileSync(
+    new URL('../helm/endpoint-auditor/Chart.yaml', import.meta.url),
+    'utf8',
+  );
+  const images = [...text.matchAll(/ image: [\w-]+:v(?<version>\S+)/g)];
+  expect(images.map(({ groups }) => groups?.version)).toEqual([about.version, about.version]);
 });
