@@ -248,6 +248,19 @@ async function withServer(
   await endProgram(child);
 }
 
+/** A new Service is audited in the named namespaces, and in no other. */
+async function checkChanges({ client, check }: Stage, base: string, what: string): Promise<void> {
+  const count = () => sampleOf(base, 'endpoint_auditor_services');
+  const before = await count();
+  const spec = { ports: [{ port: 80 }], selector: { app: 'none' } };
+  const paths = ['kube-system', 'shop'].map((name) => `/api/v1/namespaces/${name}/services`);
+  for (const path of paths) await client.call('POST', path, { metadata: { name: 'new' }, spec });
+  await until(async () => (await count()) === before + 1, 'the new Service is audited');
+  for (const path of paths) await client.call('DELETE', `${path}/new`);
+  await until(async () => (await count()) === before, 'the deleted Service is not audited');
+  check(`${what}: the server follows the changes of its namespaces`, null);
+}
+
 async function checkFindings({ check }: Stage, base: string, what: string): Promise<void> {
   const { standing } = (await (await fetch(`${base}/api/v1/findings`)).json()) as {
     standing: { severity: string; code: string }[];
@@ -304,6 +317,7 @@ export async function checkNamespaces(stage: Stage): Promise<void> {
         const samples = ages.map((output) => sampleOf(base, `${pending}"${output}"}`));
         return (await Promise.all(samples)).every((age) => age === 0);
       }, 'no difference is pending');
+      await checkChanges(stage, base, what);
       await checkFindings(stage, base, what);
     });
   }
