@@ -1,6 +1,9 @@
 // The web server: Prometheus' /metrics, the probes /livez and /readyz, findings as JSON, and pages.
 // All routes are read only. There is no authentication: the listen address decides who has access.
 // Left out: TLS, and routes for the scrapers of other programs.
+//
+// A listener on loopback answers only requests for a name of this machine: else a page of the web
+// could read everything, if the name of its site led to 127.0.0.1 (DNS rebinding).
 
 import { once } from 'node:events';
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
@@ -29,16 +32,48 @@ const policy = [
   "frame-ancestors 'none'",
 ].join('; ');
 
-/** Sets the headers of all responses, and refuses methods that write. */
-function checkRequest({ method }: Request, response: Response, next: NextFunction): void {
+/** The names of this machine in a Host header, with or without a port. */
+const loopbackHost = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/i;
+
+/** Sets the headers of all responses, and refuses methods that write and foreign names. */
+function checkRequest(request: Request, response: Response, next: NextFunction): void {
+  const { method, headers, app } = request;
   response.set({
     'Content-Security-Policy': policy,
     'X-Content-Type-Options': 'nosniff',
     'Referrer-Policy': 'no-referrer',
+    'Cross-Origin-Resource-Policy': 'same-origin',
+    'Cross-Origin-Opener-Policy': 'same-origin',
     'Cache-Control': 'no-store',
   });
-  if (method === 'GET' || method === 'HEAD') next();
+  if (app.get('on loopback') === true && !loopbackHost.test(headers.host ?? '')) {
+    response.status(421).type('text').send('The Host header is no name of this machine\n');
+  } else if (method === 'GET' || method === 'HEAD') next();
   else response.set('Allow', 'GET, HEAD').status(405).type('text').send('Only GET and HEAD\n');
+}
+
+/** Requests at one time, without probes and live updates, and the seconds that each may take. */
+const requestLimits = { most: 64, seconds: 60 };
+
+const sendBusy = (response: Response, text: string): Response =>
+  response.status(503).set('Retry-After', '5').type('text').send(`${text}\n`);
+
+/** Refuses requests while many are answered, and ends those whose clients do not read. */
+function limitRequests({ most, seconds } = requestLimits) {
+  let active = 0;
+  return (request: Request, response: Response, next: NextFunction): void => {
+    if (active >= most) {
+      sendBusy(response, 'Too many requests at one time');
+      return;
+    }
+    active++;
+    const timer = setTimeout(() => request.socket.destroy(), seconds * 1000).unref();
+    response.once('close', () => {
+      active--;
+      clearTimeout(timer);
+    });
+    next();
+  };
 }
 
 /** Sends 200, or 503 with the reasons, one per line. */
@@ -71,7 +106,8 @@ function sendStatus(response: Response, answers: AuditorQueries): void {
   response.json({ format: 1, now, ready, reasons, lost, source, kubernetes });
 }
 
-const maxSessions = 200;
+/** Open pages, seconds after which each must connect again, and bytes that it may leave unread. */
+const sessionLimits = { most: 200, seconds: 900, unread: 64 * 1024 };
 
 /**
  * Sends each open page the input's clock and a revision every second, as server-sent events. A page
@@ -92,15 +128,23 @@ export function createLiveUpdates(
     }
     const now = read();
     moving = last === null ? null : now.moment !== last;
+    for (const response of open) {
+      if (response.writableLength > sessionLimits.unread) response.destroy();
+    }
     channel.broadcast({ ...now, moving }, 'beat');
     last = now.moment;
   }, 1000).unref();
   return {
     /** Sends events until the request is closed; false if too many pages are open. */
     async follow(request: IncomingMessage, response: ServerResponse): Promise<boolean> {
-      if (open.size >= maxSessions) return false;
+      if (open.size >= sessionLimits.most) return false;
       open.add(response);
-      response.once('close', () => open.delete(response));
+      // Browsers connect again. A client that never reads fills the buffers of the kernel first.
+      const end = setTimeout(() => response.destroy(), sessionLimits.seconds * 1000).unref();
+      response.once('close', () => {
+        open.delete(response);
+        clearTimeout(end);
+      });
       const session = await createSession(request, response, { keepAlive: null });
       if (!session.isConnected) return true;
       channel.register(session);
@@ -135,27 +179,40 @@ export function createApp(
   app.disable('etag');
   app.use(checkRequest);
   // Compression would delay the events, so they have their route before it.
-  app.get('/api/v1/events', async (request, response) => {
-    if (await updates.follow(request, response)) return;
-    response.status(503).type('text').send('Too many pages are open\n');
+  app.head('/api/v1/events', (_request, response) => {
+    response.set('Allow', 'GET').status(405).end();
   });
-  app.use(compression());
-  addPages(app, answers);
-  app.get('/metrics', (request, response) => sendMetrics(request, response, answers, render));
+  app.get('/api/v1/events', async (request, response) => {
+    if (!(await updates.follow(request, response))) sendBusy(response, 'Too many pages are open');
+  });
   // Kubernetes' components still have the older name.
   app.get(['/livez', '/healthz'], (_request, response) => sendProbe(response, answers.stuck()));
   app.get('/readyz', (_request, response) => sendProbe(response, answers.notReady()));
+  app.use(limitRequests());
+  app.use(compression());
+  addPages(app, answers);
+  app.get('/metrics', (request, response) => sendMetrics(request, response, answers, render));
   app.get('/api/v1/status', (_request, response) => sendStatus(response, answers));
   addApi(app, answers);
   app.use((_request, response) => response.status(404).type('text').send('Not found\n'));
   // Express recognizes an error handler by its four parameters.
   app.use((error: unknown, _request: Request, response: Response, next: NextFunction) => {
-    onError(error);
+    const status = statusOf(error);
+    if (status === 500) onError(error);
     if (response.headersSent) next(error);
-    else response.status(500).type('text').send('Internal error\n');
+    else {
+      const text = status === 500 ? 'Internal error' : 'Bad request';
+      response.status(status).type('text').send(`${text}\n`);
+    }
   });
   // `endStreams` ends the responses that do not end by themselves.
   return { express: app, endStreams: updates.close };
+}
+
+/** That of an error of the client, such as a path with `%zz`, else 500. */
+function statusOf(error: unknown): number {
+  const { status } = (error ?? {}) as { readonly status?: unknown };
+  return typeof status === 'number' && status >= 400 && status < 500 ? status : 500;
 }
 
 const reasons: Readonly<Record<string, string>> = {
@@ -177,6 +234,7 @@ export async function listen(
   server.requestTimeout = 10_000;
   // Shorter than the usual scrape interval, so that idle connections end.
   server.keepAliveTimeout = 15_000;
+  server.maxConnections = 1024;
   try {
     await once(server, 'listening');
   } catch (error) {
@@ -186,9 +244,11 @@ export async function listen(
       cause: error,
     });
   }
+  const { address, port: bound } = server.address() as AddressInfo;
+  app.express.set('on loopback', /^127\.|^::1$/.test(address));
   let closing: Promise<void> | null = null;
   return {
-    port: (server.address() as AddressInfo).port,
+    port: bound,
     /** Ends idle connections at once, and the others after their response, or after 2 s. */
     close: () => (closing ??= closeServer(app, server)),
   };

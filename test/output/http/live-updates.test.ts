@@ -1,6 +1,6 @@
 import { once } from 'node:events';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { type AddressInfo, connect } from 'node:net';
 
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 
@@ -79,4 +79,33 @@ test('closing ends open responses', async () => {
   let done = false;
   while (!done) done = (await reader?.read())?.done ?? true;
   expect(done).toBe(true);
+});
+
+test('a page that stays open must connect again after 15 minutes', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  try {
+    const response = await fetch(url());
+    const ended = response.text().catch((error: unknown) => error);
+    vi.advanceTimersByTime(899_000);
+    const isOpen = Promise.race([ended, new Promise((resolve) => setImmediate(resolve, 'open'))]);
+    expect(await isOpen).toBe('open');
+    vi.advanceTimersByTime(1000);
+    expect(await ended).toBeInstanceOf(Error);
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
+test('a page that reads nothing is disconnected', async () => {
+  // More than the buffers of the kernel take.
+  revision = 'x'.repeat(16 * 1024 * 1024);
+  const asked = once(server, 'request');
+  const socket = connect((server.address() as AddressInfo).port, '127.0.0.1');
+  socket.on('error', () => undefined).pause();
+  socket.write('GET / HTTP/1.1\r\nHost: localhost\r\n\r\n');
+  const [, response] = (await asked) as [IncomingMessage, ServerResponse];
+  await once(response, 'close');
+  expect(response.writableFinished).toBe(false);
+  socket.destroy();
+  revision = 'b';
 });

@@ -272,6 +272,68 @@ describe('other methods and paths', () => {
     expect([response.status, await response.text()]).toEqual([200, '']);
   });
 
+  test('HEAD of the live updates is refused, since they never end', async () => {
+    const response = await get('/api/v1/events', { method: 'HEAD' });
+    expect([response.status, response.headers.get('allow')]).toEqual([405, 'GET']);
+  });
+
+  test.each(['/services/%zz/x', '/%', '/nodes/%e0%a4'])('%s is a bad request', async (path) => {
+    const errors: unknown[] = [];
+    const quiet = await listen(
+      createApp(answers, (error) => errors.push(error)),
+      { host: '127.0.0.1', port: 0 },
+    );
+    const response = await fetch(`http://127.0.0.1:${String(quiet.port)}${path}`);
+    expect([response.status, errors]).toEqual([path === '/%' ? 404 : 400, []]);
+    await quiet.close();
+  });
+
+  /** The status of a request with this Host header. */
+  const statusWith = async (host: string, where = server.port): Promise<number | undefined> => {
+    const asked = httpRequest(`http://127.0.0.1:${String(where)}/livez`, { headers: { host } });
+    const [response] = (await once(asked.end(), 'response')) as [IncomingMessage];
+    response.resume();
+    return response.statusCode;
+  };
+
+  test.each([
+    ['localhost', 200],
+    ['LOCALHOST:80', 200],
+    ['127.0.0.1:9465', 200],
+    ['[::1]:9465', 200],
+    ['evil.example.com', 421],
+    ['localhost.evil.example.com', 421],
+    ['127.0.0.1.evil.example.com:9465', 421],
+  ])('on loopback, a request for %s has the status %d', async (host, status) => {
+    expect(await statusWith(host)).toBe(status);
+  });
+
+  test('on all addresses, a request for any name is answered', async () => {
+    const open = await listen(createApp(answers), { host: null, port: 0 });
+    expect(await statusWith('auditor.example.com', open.port)).toBe(200);
+    await open.close();
+  });
+
+  test('while 64 requests are answered, others are refused, but no probe', async () => {
+    let isReleased = false;
+    function* scrape(): ReturnType<AuditorQueries['scrape']> {
+      while (!isReleased) yield;
+      return current.metrics;
+    }
+    const busy = await listen(createApp({ ...answers, scrape }), { host: '127.0.0.1', port: 0 });
+    const ask = (path: string): Promise<Response> =>
+      fetch(`http://127.0.0.1:${String(busy.port)}${path}`);
+    const asked = Array.from({ length: 64 }, () => ask('/metrics'));
+    let refused: Response | null = null;
+    while (refused?.status !== 503) refused = await ask('/api/v1/nodes');
+    expect(refused.headers.get('retry-after')).toBe('5');
+    expect((await ask('/livez')).status).toBe(200);
+    isReleased = true;
+    for (const response of await Promise.all(asked)) expect(response.status).toBe(200);
+    expect((await ask('/api/v1/nodes')).status).toBe(200);
+    await busy.close();
+  });
+
   const lengthOf = async (encoding: string): Promise<{ encoding: string; length: number }> => {
     const asked = httpRequest(url('/metrics'), { headers: { 'Accept-Encoding': encoding } }).end();
     const [response] = (await once(asked, 'response')) as [IncomingMessage];
