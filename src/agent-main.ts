@@ -3,11 +3,11 @@
 // `import` of node:http another 14 MiB, since it loads every export, including the client of
 // `fetch`.
 
-import { systemErrorText } from './cluster/decode/problem.ts';
+import { printable, systemErrorText } from './cluster/decode/problem.ts';
 import { agent, type AgentOptions } from './commands/agent.ts';
 
 agent(JSON.parse(process.argv[2] ?? '') as AgentOptions).catch((error: unknown) => {
   const text = systemErrorText(error) ?? (error instanceof Error ? error.message : String(error));
-  process.stderr.write(`endpoint-auditor: ${text}\n`);
+  process.stderr.write(`endpoint-auditor: ${printable(text)}\n`);
   process.exitCode = 2;
 });

@@ -12,7 +12,7 @@ import { basename } from 'node:path';
 
 import { Argument, Command, CommanderError, type Option } from 'commander';
 
-import { systemErrorText } from './cluster/decode/problem.ts';
+import { printable, systemErrorText } from './cluster/decode/problem.ts';
 import type { AgentOptions } from './commands/agent.ts';
 import type { AuditOptions } from './commands/audit.ts';
 import { completionScript, completionsOf, type Shell, shells } from './commands/complete.ts';
@@ -259,7 +259,7 @@ async function main(argv: readonly string[]): Promise<number> {
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : exitCodes.usage;
     const text = systemErrorText(error) ?? (error instanceof Error ? error.message : String(error));
-    process.stderr.write(`endpoint-auditor: ${text}\n`);
+    process.stderr.write(`endpoint-auditor: ${printable(text)}\n`);
     return error instanceof UsageError ? exitCodes.usage : exitCodes.unknown;
   }
 }

@@ -3,13 +3,13 @@
 // Live, it watches only while a difference is pending, until the difference is gone, or was
 // confirmed by a fresh read after the settle window.
 
-import { readFile } from 'node:fs/promises';
-import { gunzipSync } from 'node:zlib';
+import { createReadStream } from 'node:fs';
 
 import { parse } from 'yaml';
 
 import { type Auditor, createAuditor } from '../auditor/auditor.ts';
 import type { GivenRules } from '../auditor/node-rules.ts';
+import { plainBytes } from '../cluster/decode/line-reader.ts';
 import type { OnProblem } from '../cluster/decode/problem.ts';
 import { isSystemError, problemAt, systemReason } from '../cluster/decode/problem.ts';
 import { type DumpEntry, readDump } from '../cluster/files/dump.ts';
@@ -130,10 +130,24 @@ function narrowFlags(options: AuditOptions): AuditOptions {
 
 // --- files with the rules of nodes (--rules) and their configurations (--proxy-config) ---
 
-async function read(path: string): Promise<string> {
-  const bytes = await readFile(path);
-  const isPacked = bytes[0] === 0x1f && bytes[1] === 0x8b;
-  return (isPacked ? gunzipSync(bytes) : bytes).toString();
+/** A text of more bytes is refused: the rules of the largest nodes have a fifth. */
+const mostBytes = 256 * 1024 * 1024;
+
+/** A text, plain or gzip. `most`: bytes. */
+export async function readText(path: string, most = mostBytes): Promise<string> {
+  const pieces: Uint8Array[] = [];
+  let bytes = 0;
+  const damage: string[] = [];
+  const onDamage = (message: string, detail: string | null): void => {
+    damage.push(detail === null ? message : `${message}: ${detail}`);
+  };
+  for await (const piece of plainBytes(createReadStream(path), onDamage)) {
+    bytes += piece.length;
+    if (bytes > most) throw new Error(`Is longer than ${String(most)} bytes`);
+    pieces.push(piece);
+  }
+  for (const message of damage) throw new Error(message);
+  return Buffer.concat(pieces).toString();
 }
 
 function reasonOf(error: unknown): string {
@@ -147,7 +161,7 @@ const empty = 'The file is empty';
 /** The text, or why there is none. An empty file does not mean that a node has no rules. */
 async function readRules(path: string): Promise<Pick<GivenRules, 'text' | 'unread'>> {
   try {
-    const text = await read(path);
+    const text = await readText(path);
     return { text, unread: text.trim() === '' ? empty : null };
   } catch (error) {
     return { text: '', unread: reasonOf(error) };
@@ -163,7 +177,7 @@ export async function givenRules(flags: RulesFlags): Promise<GivenRules[]> {
   const configs = new Map<string | null, unknown>();
   for (const { node, path } of proxyConfig) {
     try {
-      configs.set(node, parse(await read(path)));
+      configs.set(node, parse(await readText(path)));
     } catch (error) {
       throw new Error(`${path}: ${reasonOf(error)}`, { cause: error });
     }

@@ -24,6 +24,7 @@ import { colour, problemLog, screenWidth } from './shared/console.ts';
 import type { AuditFlags, ClusterFlags, InputFlags, RulesFlags } from './shared/options.ts';
 import { auditorOptions, inputsOf } from './shared/options.ts';
 import { UsageError } from './shared/process.ts';
+import { textOf } from './shared/remote.ts';
 
 export interface ExplainOptions extends AuditFlags, InputFlags, ClusterFlags, RulesFlags {
   readonly server?: string;
@@ -112,7 +113,15 @@ export async function explainSubject(
   const { server, namespace = null } = options;
   const request = parseUsage(words, namespace);
   const source = await sourceOf(options);
-  if (server !== undefined) return printed(await askServer(server, words, namespace), options);
+  if (server !== undefined) {
+    const document = await askServer(server, words, namespace);
+    try {
+      return printed(document, options);
+    } catch (error) {
+      if (!(error instanceof TypeError)) throw error;
+      throw new Error(`${server}: its answer is not an explanation`, { cause: error });
+    }
+  }
   const { onProblem } = problemLog();
   const recording = source?.recording ?? null;
   const recorded =
@@ -163,7 +172,7 @@ export async function askServer(
     throw new Error(`${server} gives no explanation: ${why}`, { cause: error });
   };
   const response = await fetch(url, { signal: AbortSignal.timeout(10_000) }).catch(failed);
-  const answer = (await response.json().catch(failed)) as Answer;
+  const answer = (await textOf(response).then(JSON.parse).catch(failed)) as Answer;
   if (answer?.format === 1 && answer.kind === 'explain') return answer as ExplainDocument;
   if (answer?.error !== undefined) throw new Error(`${server}: ${answer.error}`);
   throw new Error(

@@ -9,15 +9,15 @@ import { problemLog } from './shared/console.ts';
 import type { AuditFlags, InputFlags } from './shared/options.ts';
 import { auditorOptions, inputsOf } from './shared/options.ts';
 import { UsageError } from './shared/process.ts';
+import { textOf } from './shared/remote.ts';
 
 export interface LagOptions extends AuditFlags, InputFlags {
   readonly server?: string;
   readonly output: 'table' | 'json';
 }
 
-/** The timeout of a request to the server, and the largest answer that is read. */
+/** The timeout of a request to the server. */
 const deadlineMs = 10_000;
-const maxBytes = 16 * 1024 * 1024;
 
 /** Prints the report of a recording, which the options or `files` name, or of a server. */
 export async function lag(options: LagOptions, files: readonly string[] = []): Promise<0> {
@@ -62,17 +62,6 @@ function reasonOf(error: unknown): string {
   if (error.name === 'TimeoutError') return `no answer within ${String(deadlineMs / 1000)} s`;
   if (error instanceof SyntaxError) return 'its answer is no JSON';
   return error.cause instanceof Error ? error.cause.message : error.message;
-}
-
-async function textOf({ body }: Response): Promise<string> {
-  const pieces: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const piece of (body ?? []) as AsyncIterable<Uint8Array>) {
-    bytes += piece.length;
-    if (bytes > maxBytes) throw new Error(`its answer is longer than ${String(maxBytes)} bytes`);
-    pieces.push(piece);
-  }
-  return Buffer.concat(pieces).toString('utf8');
 }
 
 type Fields = Readonly<Record<string, unknown>>;

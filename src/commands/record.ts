@@ -17,7 +17,7 @@ import { createStore } from '../cluster/store/store.ts';
 import { resources } from '../model/objects.ts';
 import { isInNamespaces, isInScope, listedNamespaces } from '../model/scope.ts';
 import { type Cluster, followAnswers, openCluster } from './shared/cluster.ts';
-import { printConnection, problemLog } from './shared/console.ts';
+import { fail, printConnection, problemLog } from './shared/console.ts';
 import { type ClusterFlags, scopeOf } from './shared/options.ts';
 import { stopSignal } from './shared/process.ts';
 
@@ -37,6 +37,9 @@ export async function record(
   stop: AbortController = stopSignal(),
 ): Promise<number> {
   const redactor = options.redact === true ? createRedactor() : null;
+  if (redactor === null) {
+    fail(`${path} will have whole objects, with environment variables of Pods; see --redact`);
+  }
   process.stdout.write(`Recording ${cluster.server} to ${path}\n`);
   try {
     for (let parts = 0; !stop.signal.aborted; parts++) {
@@ -134,7 +137,7 @@ async function recordPart(
 
 /** Errors of the file reject the next write, and `close`. */
 function openOutput(path: string, onError: () => void) {
-  const file = createWriteStream(path, { flags: 'wx' });
+  const file = createWriteStream(path, { flags: 'wx', mode: 0o600 });
   const gzip = path.endsWith('.gz') ? createGzip() : null;
   const stream = gzip ?? file;
   const ended = gzip === null ? finished(file) : pipeline(gzip, file);

@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
-import { askServer } from '../../src/commands/explain.ts';
+import { askServer, type ExplainOptions, explainSubject } from '../../src/commands/explain.ts';
 
 const asked: string[] = [];
 let answer: { code: number; text: string } = { code: 200, text: '' };
@@ -44,6 +44,16 @@ test.each([
   const got = askServer(address(), ['service/web'], null);
   if (typeof want === 'string') await expect(got).rejects.toThrow(want);
   else expect(await got).toMatchObject(want);
+});
+
+test('an answer without end is not read, and one that only looks right is an error', async () => {
+  answer = { code: 200, text: `"${'x'.repeat(17 * 1024 * 1024)}"` };
+  const asking = askServer(address(), ['service/web'], null);
+  await expect(asking).rejects.toThrow('its answer is longer than 16777216 bytes');
+  answer = { code: 200, text: '{"format":1,"kind":"explain"}' };
+  const options = { server: address(), output: 'text' } as unknown as ExplainOptions;
+  const printing = explainSubject(['service/web'], options);
+  await expect(printing).rejects.toThrow('its answer is not an explanation');
 });
 
 test('a server that does not answer is reported', async () => {

@@ -1,7 +1,14 @@
 // A recording of a live cluster and its replay, file by file.
 
 import { auditorDefaults } from '../build.ts';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { constants, gunzipSync } from 'node:zlib';
@@ -65,7 +72,7 @@ describe('a recording', () => {
     ['redacted', 'a.ndjson.gz', true],
   ])('%s replays to the recorded findings', async (_name, name, redact) => {
     const { cluster, server } = liveCluster(emptySlice);
-    printed();
+    const output = printed();
     const stop = new AbortController();
     const path = join(folder, name);
     const running = record(path, { ...usual, redact }, cluster, stop);
@@ -74,6 +81,8 @@ describe('a recording', () => {
     await expect.poll(() => textOf(path)).toContain('"type":"MODIFIED"');
     stop.abort();
     expect(await running).toBe(0);
+    expect(statSync(path).mode & 0o777).toBe(0o600);
+    expect(output.err().includes('--redact')).toBe(!redact);
     const text = textOf(path);
     expect(text.split('\n')[0]).toMatch(/^\{"kind":"(?:header|watch)"/);
     expect(text.trimEnd().split('\n').at(-1)).toMatch(/^\{"kind":"end"/);

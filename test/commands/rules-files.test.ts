@@ -8,7 +8,7 @@ import { gzipSync } from 'node:zlib';
 import { afterEach, describe, expect, test, vi } from 'vitest';
 
 import { printed, usual } from '../live-cluster.ts';
-import { auditDump, givenRules } from '../../src/commands/audit.ts';
+import { auditDump, givenRules, readText } from '../../src/commands/audit.ts';
 import type { NodeFile } from '../../src/commands/shared/options.ts';
 import type { AuditReport } from '../../src/output/text/report.ts';
 
@@ -52,6 +52,17 @@ test("plain and gzipped files are read with their node's configuration", async (
       config: { mode: 'nftables' },
     },
   ]);
+});
+
+test('a file that inflates to gigabytes is not read, nor one without an end', async () => {
+  const zeros = Buffer.alloc(16 * 1024 * 1024);
+  const member = gzipSync(zeros, { level: 9 });
+  const bomb = file('bomb.gz', Buffer.concat(Array.from({ length: 128 }, () => member)));
+  const given = await givenRules({ rules: [{ node: 'node-a', path: bomb }] });
+  expect(given).toMatchObject([
+    { text: '', unread: expect.stringContaining('200 times') as string },
+  ]);
+  await expect(readText('/dev/zero', 1000)).rejects.toThrow('Is longer than 1000 bytes');
 });
 
 test('an error about a configuration that is not YAML names its file', async () => {

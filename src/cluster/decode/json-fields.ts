@@ -278,6 +278,8 @@ function identity(metadata: Fields, name: 'name' | 'namespace'): string {
   const value = text(metadata, name);
   if (value === '') throw new WrongType(name, `a ${name}`, undefined);
   if (value.includes('/')) throw new WrongType(name, `a ${name} without slashes`, value);
+  // Bytes that are no UTF-8 become this character, so that two names could become one.
+  if (value.includes('\uFFFD')) throw new WrongType(name, `a ${name} in UTF-8`, value);
   return value;
 }
 

@@ -10,6 +10,9 @@ export type Bytes = AsyncIterable<Uint8Array>;
 /** Longer lines, documents and items are skipped: 64 MiB. */
 export const textLimit = 64 * 1024 * 1024;
 
+/** From this many bytes on, data that inflates to more than this multiple of its size is refused. */
+const inflation = { from: 16 * 1024 * 1024, most: 200 };
+
 /** How the compressed data ended, if not well. `message` is fixed, `detail` is zlib's own. */
 export type OnDamage = (message: string, detail: string | null) => void;
 
@@ -63,11 +66,17 @@ async function* inflate(source: Bytes, onDamage: OnDamage): AsyncGenerator<Uint8
   const gunzip = createGunzip({ chunkSize: 64 * 1024 });
   const inflated: Buffer[] = [];
   let failure: NodeJS.ErrnoException | null = null;
-  gunzip.on('data', (piece: Buffer) => inflated.push(piece));
+  let [packed, plain] = [0, 0];
+  gunzip.on('data', (piece: Buffer) => {
+    plain += piece.length;
+    if (plain <= inflation.from || plain <= packed * inflation.most) inflated.push(piece);
+    else gunzip.destroy(new Error(`more than ${String(inflation.most)} times its size`));
+  });
   gunzip.on('error', (error) => (failure = error));
   const closed = new Promise<void>((resolve) => gunzip.once('close', resolve));
   try {
     for await (const chunk of source) {
+      packed += chunk.length;
       const written = new Promise<void>((resolve) => gunzip.write(chunk, () => resolve()));
       await Promise.race([written, closed]); // an error leaves a write without answer
       yield* inflated.splice(0);

@@ -25,9 +25,10 @@ export type OnProblem = (problem: Problem) => void;
 
 const valueLimit = 80;
 
-// Input must not add lines or move the cursor of a terminal.
-// eslint-disable-next-line no-control-regex -- it replaces control characters
-const unprintable = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g;
+const unprintable = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
+
+/** One line. Input must not add lines, move the cursor of a terminal, or reorder what it shows. */
+export const printable = (text: string): string => text.replace(unprintable, '\uFFFD');
 
 /** A value as JSON, cut to 80 characters; null for a value that is absent. */
 export function valueText(value: unknown): string | null {
@@ -47,7 +48,7 @@ export function problemText(problem: Problem): string {
   const { source, line, object, field, message, value } = problem;
   const place = line === null ? source : `${source}:${line}`;
   const parts = [place, object, field, message, value].filter((part) => part !== null);
-  return parts.join(': ').replace(unprintable, '\uFFFD');
+  return printable(parts.join(': '));
 }
 
 /** `dump.json: Cannot read: no such file or directory`; null: no error of the operating system. */

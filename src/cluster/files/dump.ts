@@ -6,7 +6,7 @@
 
 import { createReadStream } from 'node:fs';
 import { readdir, realpath, stat } from 'node:fs/promises';
-import { extname, join } from 'node:path';
+import { extname, join, sep } from 'node:path';
 import { Readable } from 'node:stream';
 
 import type { Key, Resource, UnreadableObject, WatchEvent } from '../../model/objects.ts';
@@ -89,11 +89,14 @@ async function* readDirectory(dump: Dump, root: string): AsyncGenerator<DumpEntr
   // Symbolic links may lead back: each directory is read once, under whatever name comes first.
   const visited = new Set<string>();
   const pending = [root];
+  const inside = `${await realpath(root)}${sep}`;
   for (let path = pending.pop(); path !== undefined; path = pending.pop()) {
     try {
-      const status = await stat(path);
-      if (status.isDirectory()) {
-        const real = await realpath(path);
+      const [status, real] = [await stat(path), await realpath(path)];
+      if (!`${real}${sep}`.startsWith(inside)) {
+        // The directory may be of another person, and a problem quotes lines of the file.
+        dump.onProblem(problemAt(path, null, 'Is a link out of the directory'));
+      } else if (status.isDirectory()) {
         if (visited.has(real)) continue;
         visited.add(real);
         const names = (await readdir(path)).filter((name) => !name.startsWith('.')).sort();

@@ -87,8 +87,11 @@ function begin(cut: Cut, mode: Cut['mode'], start: number, lines: string[] = [])
   Object.assign(cut, { mode, start, lines, length: 0 });
 }
 
+/** A document or an item with more lines is skipped, like one that is too long. */
+const lineLimit = 4 * 1024 * 1024;
+
 function addLine(cut: Cut, text: string): void {
-  cut.length += text.length + 1;
+  cut.length += Math.max(text.length + 1, textLimit / lineLimit);
   if (cut.length <= textLimit) cut.lines.push(text);
   else cut.lines = [];
 }

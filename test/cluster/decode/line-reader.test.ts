@@ -59,6 +59,16 @@ describe('plain bytes', () => {
     expect((await plain(Buffer.from([0x1f, 0x8b, 7, 7, 7]))).damage[0]).toBe('Damaged gzip data');
   });
 
+  test('data that inflate to more than 200 times their size are cut off', async () => {
+    const bomb = gzipSync(Buffer.alloc(64 * 1024 * 1024), { level: 9 });
+    let bytes = 0;
+    const damage: (string | null)[] = [];
+    const onDamage = (message: string, detail: string | null) => damage.push(message, detail);
+    for await (const chunk of plainBytes(chunks(bomb, [4096]), onDamage)) bytes += chunk.length;
+    expect(bytes).toBeLessThanOrEqual(17 * 1024 * 1024);
+    expect(damage).toEqual(['Damaged gzip data', 'more than 200 times its size']);
+  });
+
   test('gzip data with any bit flipped come to an end', async () => {
     const whole = gzipSync(text);
     const position = fc.nat({ max: whole.length - 1 });

@@ -37,6 +37,12 @@ test('input cannot forge lines or control a terminal', () => {
   expect(got).toBe('stdin:1: Pod shop/a\uFFFDb\uFFFD[2J\uFFFD: Expected a list');
 });
 
+test('input cannot reorder or hide what is shown', () => {
+  const object = 'Pod shop/\u202eevil\u200b\ufeff\ud800';
+  const got = problemText(problemAt('stdin', 1, 'Expected a list', { object }));
+  expect(got).toBe('stdin:1: Pod shop/\uFFFDevil\uFFFD\uFFFD\uFFFD: Expected a list');
+});
+
 const deep = JSON.parse('['.repeat(100_000) + ']'.repeat(100_000)) as unknown;
 
 test.each<[unknown, string | null]>([

@@ -485,6 +485,26 @@ describe('files', () => {
     expect(got.end.duplicates).toBe(1);
   });
 
+  test('a name that is no UTF-8 is reported', async () => {
+    const text = JSON.stringify(pod('a')).replace('"name":"a"', '"name":"a\u00ff"');
+    const got = await read(Buffer.from(text, 'latin1'));
+    expect(got.objects).toEqual([]);
+    expect(got.problems[0]).toContain('Expected a name in UTF-8');
+  });
+
+  test('symbolic links that lead out of the directory are not followed', async () => {
+    const root = await files('inside', { 'pod.json': JSON.stringify(pod('a')) });
+    const other = await files('inside-not', { 'b/secret.json': 'a secret' });
+    await symlink('/etc/passwd', join(root, 'a.json'));
+    await symlink(join(other, 'b'), join(root, 'b'));
+    await symlink(join(other, 'b/secret.json'), join(root, 'c'));
+    const got = await readPaths([root]);
+    expect(got.objects).toEqual(['pods shop/a']);
+    expect(got.problems).toEqual(
+      ['a.json', 'b', 'c'].map((name) => `/inside/${name}: Is a link out of the directory`),
+    );
+  });
+
   test('symbolic links that lead back, nowhere and to a file', async () => {
     const root = await files('links', { 'a/pod.json': JSON.stringify(pod('a')) });
     await symlink(root, join(root, 'a/loop'));
