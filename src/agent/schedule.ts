@@ -13,6 +13,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Packet } from '../model/proxy-config.ts';
 import type { EncodedOutcomes } from '../rules/report/outcome-json.ts';
 import { nodeArguments } from './node-arguments.ts';
+import { programs } from './collect.ts';
 import type { FrontendDetail } from './report.ts';
 import type { NodeSettings, ReaderReply, ReaderRequest, RoundReply } from './rules-reader.ts';
 
@@ -32,6 +33,16 @@ type PublishedReport = NonNullable<RoundReply['result']> & {
 
 /** Milliseconds after the last question until the process that answered it ends. */
 const lingerMs = 5000;
+
+/** Seconds that a process has to answer, beyond the deadlines of its programs. */
+const spareSeconds = 120;
+
+/** The agent is stuck if no round has ended for this number of pauses and of seconds. */
+const stuck = { pauses: 5, seconds: 600 };
+
+/** Seconds in which a process must answer. */
+const deadlineOf = ({ limits }: NodeSettings): number =>
+  programs.length * limits.deadlineSeconds + spareSeconds;
 
 /**
  * Flags of V8 for a process that lives for a round. Room for its garbage costs less than to collect
@@ -53,6 +64,8 @@ const newState = ({ interval, share = 100, ...settings }: ScheduleSettings) => (
   share,
   settings,
   name: randomBytes(6).toString('base64url'),
+  /** When the latest round ended: seconds of the monotonic clock. */
+  endedAt: performance.now() / 1000,
   published: null as PublishedReport | null,
   problem: null as string | null,
   /** The process that last read the rules of the report; `null` if none did. */
@@ -97,6 +110,13 @@ export function createAgent(settings: ScheduleSettings) {
     report: () => state.published,
     /** Why the last round made no report at all; `null` if it made one. */
     problem: () => state.problem,
+    /** Why no round ends any more, for people; `null` if they do. */
+    stuck(): string | null {
+      const seconds = performance.now() / 1000 - state.endedAt;
+      const most = Math.max(stuck.seconds, stuck.pauses * state.cost.pause);
+      const longest = most + deadlineOf(state.settings);
+      return seconds < longest ? null : `No round has ended for ${Math.round(seconds)} s`;
+    },
     /** `null` if no rule serves this frontend, or the rules are unknown. */
     details: async (key: string) =>
       (await ask(state, { kind: 'details', key })) as readonly FrontendDetail[] | null,
@@ -123,6 +143,7 @@ async function makeRound(state: State, signal: AbortSignal): Promise<void> {
     reply = (await reader.ask({ ...request, problem: reply })) as RoundReply | string;
   }
   if (signal.aborted) return;
+  state.endedAt = performance.now() / 1000;
   if (typeof reply === 'string') {
     // If even that fails, the last report becomes old, and the Age header shows it.
     state.problem = reply;
@@ -168,7 +189,10 @@ async function ask(state: State, request: ReaderRequest): Promise<ReaderReply['a
   return typeof answer === 'string' ? null : answer;
 }
 
-function startReader(state: { readerCpu: number }, signal?: AbortSignal) {
+function startReader(
+  state: { readerCpu: number; readonly settings: NodeSettings },
+  signal?: AbortSignal,
+) {
   const child = fork(program, {
     execArgv: nodeArguments(readerFlags),
     // Without the setting that keeps the agent small (commands/agent.ts) and the reader slow.
@@ -195,6 +219,7 @@ function startReader(state: { readerCpu: number }, signal?: AbortSignal) {
     fail(by === null ? `ended with ${String(code)}` : `was ended by ${by}`);
   });
   const end = (): void => void child.kill('SIGKILL');
+  const seconds = deadlineOf(state.settings);
   return {
     /** Resolves to a text if there is no answer: why. */
     async ask(request: ReaderRequest): Promise<ReaderReply['answer'] | string> {
@@ -204,7 +229,13 @@ function startReader(state: { readerCpu: number }, signal?: AbortSignal) {
       waiting.push(resolve);
       // An error of the channel is followed by the exit of the process.
       if (child.connected) child.send(request, () => undefined);
-      return promise;
+      const late = setTimeout(() => {
+        fail(`did not end within ${String(seconds)} s`);
+        end();
+      }, seconds * 1000).unref();
+      return promise.finally(() => {
+        clearTimeout(late);
+      });
     },
     /** Ends the process when no question comes for a while. */
     linger(): void {

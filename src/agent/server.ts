@@ -14,7 +14,7 @@
 
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import { createServer as createTlsServer } from 'node:https';
+import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
 import { TLSSocket } from 'node:tls';
 
 import { readPacket } from '../rules/report/digest.ts';
@@ -34,10 +34,15 @@ const longestQuery = 12_000;
 const limits = {
   headersTimeout: 10_000,
   requestTimeout: 10_000,
-  // A connection waits for the next round.
+  connectionsCheckingInterval: 5000,
+  // A connection waits for the next round, but only one that may ask.
   keepAliveTimeout: 600_000,
   maxHeaderSize: longestQuery + 4096,
 };
+
+/** Anyone on the network can connect: the auditor has one connection, and the kubelet another. */
+const mostConnections = 64;
+const handshakeMs = 5000;
 
 interface Answer {
   readonly status: number;
@@ -45,14 +50,18 @@ interface Answer {
   readonly body?: string | Buffer;
 }
 
-/** It does not listen yet. */
-export function createAgentServer(agent: ScheduledAgent, { token, tls }: Access): Server {
+/** It does not listen yet. `renew` replaces the token, certificate and key of a running server. */
+export function createAgentServer(agent: ScheduledAgent, given: Access) {
+  const { tls } = given;
+  let { token } = given;
   // The kubelet has no certificate for /livez, so each request checks for one.
   const client = tls?.ca === undefined ? {} : { requestCert: true, rejectUnauthorized: false };
   const answer = (request: IncomingMessage, response: ServerResponse): void => {
     const { socket } = request;
     const isCertified = tls?.ca === undefined || (socket instanceof TLSSocket && socket.authorized);
-    void answerTo(agent, request, isCertified && hasToken(request, token))
+    const isAllowed = isCertified && hasToken(request, token);
+    if (!isAllowed) response.shouldKeepAlive = false;
+    void answerTo(agent, request, isAllowed)
       .catch((error: unknown) =>
         json(500, { error: error instanceof Error ? error.message : String(error) }),
       )
@@ -62,9 +71,22 @@ export function createAgentServer(agent: ScheduledAgent, { token, tls }: Access)
         response.end(body);
       });
   };
-  return tls === null
-    ? createServer(limits, answer)
-    : createTlsServer({ ...limits, ...tls, ...client, minVersion: 'TLSv1.2' }, answer);
+  const minVersion = 'TLSv1.2';
+  const options = {
+    ...limits,
+    handshakeTimeout: handshakeMs,
+    ...tls,
+    ...client,
+    minVersion,
+  } as const;
+  const secure: TlsServer | null = tls === null ? null : createTlsServer(options, answer);
+  const server: Server = secure ?? createServer(limits, answer);
+  server.maxConnections = mostConnections;
+  const renew = (next: Access): void => {
+    ({ token } = next);
+    if (next.tls !== null) secure?.setSecureContext({ ...next.tls, minVersion });
+  };
+  return { server, renew };
 }
 
 /** Compares hashes, so that the time reveals nothing about the token. */
@@ -80,7 +102,10 @@ async function answerTo(
   isAllowed: boolean,
 ): Promise<Answer> {
   if (method !== 'GET') return json(405, { error: `only GET is answered, not ${String(method)}` });
-  if (url === '/livez') return plain('ok\n');
+  if (url === '/livez') {
+    const stuck = agent.stuck();
+    return stuck === null ? plain('ok\n') : { ...plain(`${stuck}\n`), status: 503 };
+  }
   if (!isAllowed) {
     const error = 'the token or the client certificate is missing or wrong';
     return json(401, { error }, { 'www-authenticate': 'Bearer' });

@@ -14,6 +14,7 @@ import { defaultLimits } from '../agent/collect.ts';
 import { nodeArguments } from '../agent/node-arguments.ts';
 import { createAgent } from '../agent/schedule.ts';
 import { type Access, createAgentServer } from '../agent/server.ts';
+import { printable } from '../cluster/decode/problem.ts';
 import type { parseAddress } from './shared/options.ts';
 import { stopSignal, UsageError } from './shared/process.ts';
 
@@ -65,7 +66,10 @@ export async function agent(options: AgentOptions, stop = stopSignal()): Promise
     interval,
     limits: { ...defaultLimits, deadlineSeconds: deadline, maxBytes: maxSize },
   });
-  const server = createAgentServer(running, access);
+  const { server, renew } = createAgentServer(running, access);
+  const renewing = setInterval(() => {
+    renewAccess(options, renew);
+  }, renewalMs);
   server.listen(listen.port, listen.host ?? undefined);
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
@@ -73,10 +77,28 @@ export async function agent(options: AgentOptions, stop = stopSignal()): Promise
   try {
     await running.run(stop.signal);
   } finally {
+    clearInterval(renewing);
     server.close();
     server.closeAllConnections();
   }
   return 0;
+}
+
+/** Between two looks for another token or certificate; the kubelet replaces files in minutes. */
+const renewalMs = 30_000;
+
+let renewalProblem = '';
+
+/** Reads the files again. While they cannot be read, what was read before stays valid. */
+function renewAccess(options: AgentOptions, renew: (access: Access) => void): void {
+  try {
+    renew(accessOf(options));
+    renewalProblem = '';
+  } catch (error) {
+    const text = error instanceof Error ? error.message : String(error);
+    if (text !== renewalProblem) process.stderr.write(`endpoint-auditor: ${printable(text)}\n`);
+    renewalProblem = text;
+  }
 }
 
 const read = (path: string): string => readFileSync(path, 'utf8');

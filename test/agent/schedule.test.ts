@@ -88,6 +88,24 @@ test('the reason why no round is possible is reported until a round succeeds', a
   expect(reportOf(agent).problems).toEqual([]);
 });
 
+test('a process that does not answer is killed, and the node is unknown', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  try {
+    const scripts = { 'iptables-nft-save': 'exec /bin/sleep 30' };
+    const agent = createAgent(settings(scripts, { deadlineSeconds: 1000 }));
+    const round = agent.round();
+    // Only the deadline of the process is a timer of this one.
+    await vi.advanceTimersByTimeAsync(6_000_000);
+    expect(agent.report()).toBeNull();
+    await vi.advanceTimersByTimeAsync(121_000);
+    vi.useRealTimers();
+    await round;
+    expect(reportOf(agent).problems).toEqual(['reading the rules did not end within 6120 s']);
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
 test('it rests a hundred times as long as a round has cost', async () => {
   const agent = createAgent(settings(programs));
   await agent.round();

@@ -3,10 +3,11 @@
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import type { IncomingHttpHeaders, RequestOptions, Server } from 'node:http';
-import { request as plainRequest } from 'node:http';
+import { Agent, request as plainRequest } from 'node:http';
 import { request as tlsRequest } from 'node:https';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, connect as connectPlain } from 'node:net';
 import { join } from 'node:path';
+import { connect } from 'node:tls';
 
 import { afterEach, describe, expect, test, vi } from 'vitest';
 
@@ -40,7 +41,7 @@ afterEach(() => {
 });
 
 async function serve(agent: ScheduledAgent, access: Access): Promise<number> {
-  const server = createAgentServer(agent, access);
+  const { server } = createAgentServer(agent, access);
   servers.push(server);
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -128,6 +129,78 @@ describe('answers', () => {
   });
 });
 
+const pem = (name: string): string =>
+  readFileSync(join(import.meta.dirname, '../apiserver', name), 'utf8');
+
+describe('a running agent', () => {
+  /** The certificate that a new connection is shown. */
+  const shown = async (port: number): Promise<string> => {
+    const socket = connect({ host: '127.0.0.1', port, rejectUnauthorized: false });
+    await once(socket, 'secureConnect');
+    const { fingerprint256 } = socket.getPeerCertificate();
+    socket.destroy();
+    return fingerprint256;
+  };
+
+  test('takes another certificate and another token', async () => {
+    const tls = { cert: pem('server.crt'), key: pem('server.key') };
+    const { server, renew } = createAgentServer(newAgent(), { token: 'one', tls });
+    servers.push(server);
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const { port } = server.address() as AddressInfo;
+    const before = await shown(port);
+    const next = { cert: pem('other.crt'), key: pem('other.key') };
+    renew({ token: 'two', tls: next });
+    expect(await shown(port)).not.toBe(before);
+    const statusOf = async (token: string): Promise<number | undefined> => {
+      const headers = { authorization: `Bearer ${token}` };
+      const to = {
+        port,
+        ca: next.cert,
+        servername: 'localhost',
+        checkServerIdentity: () => undefined,
+      };
+      return (await ask({ ...to, path: '/metrics', headers })).status;
+    };
+    expect([await statusOf('one'), await statusOf('two')]).toEqual([401, 200]);
+  });
+
+  test('keeps no connection of a client that may not ask', async () => {
+    const port = await serve(newAgent(), { ...open, token: 'secret' });
+    const refused = await ask({ port, path: '/metrics', agent: new Agent({ keepAlive: true }) });
+    expect([refused.status, refused.headers.connection]).toEqual([401, 'close']);
+  });
+
+  test('has at most 64 connections', async () => {
+    const port = await serve(newAgent(), open);
+    const sockets = Array.from({ length: 80 }, () => connectPlain(port, '127.0.0.1'));
+    const closed = sockets.map((socket) =>
+      once(
+        socket.on('error', () => undefined),
+        'close',
+      ),
+    );
+    await Promise.all(closed.slice(64));
+    expect(sockets.filter(({ destroyed }) => !destroyed)).toHaveLength(64);
+    for (const socket of sockets) socket.destroy();
+  });
+
+  test('that ends no round fails /livez and says so', async () => {
+    vi.useFakeTimers({ toFake: ['performance'] });
+    const agent = newAgent();
+    const port = await serve(agent, open);
+    await agent.round();
+    vi.advanceTimersByTime(2_000_000);
+    expect(await ask({ port, path: '/livez' })).toMatchObject({ status: 200 });
+    vi.advanceTimersByTime(1_000_000);
+    const failed = { status: 503, text: 'No round has ended for 3000 s\n' };
+    expect(await ask({ port, path: '/livez' })).toMatchObject(failed);
+    await agent.round();
+    expect(await ask({ port, path: '/livez' })).toMatchObject({ status: 200 });
+  });
+});
+
 describe('access', () => {
   const paths = ['/v1/report', '/metrics', '/v1/frontends/x', '/anything'];
 
@@ -145,8 +218,6 @@ describe('access', () => {
   });
 
   test('a certificate of the authority is asked for everywhere but at /livez', async () => {
-    const pem = (name: string): string =>
-      readFileSync(join(import.meta.dirname, '../apiserver', name), 'utf8');
     const own = { cert: pem('server.crt'), key: pem('server.key') };
     const other = { cert: pem('other.crt'), key: pem('other.key') };
     const port = await serve(newAgent(), { token: null, tls: { ...own, ca: own.cert } });

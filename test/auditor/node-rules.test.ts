@@ -18,6 +18,7 @@ import { parseIP } from '../../src/model/ip.ts';
 import type { Packet } from '../../src/model/proxy-config.ts';
 import { packetText, readKey } from '../../src/rules/report/digest.ts';
 import { decodeOutcomes, encodeOutcomes } from '../../src/rules/report/outcome-json.ts';
+import { runToEnd } from '../../src/model/run-to-end.ts';
 import { storeOf } from '../build.ts';
 import { readBytes, readFolder } from '../nodes/folder.ts';
 import { inputOf } from '../nodes/walk.ts';
@@ -268,7 +269,7 @@ function told(rules: ReturnType<typeof begun>['rules'], more: readonly string[])
   visit(null);
   const asked = needed;
   const sent = JSON.stringify(encodeOutcomes(asked.map(walkerAt(standing, place))));
-  const answers = decodeOutcomes(JSON.parse(sent));
+  const answers = runToEnd(decodeOutcomes(JSON.parse(sent)));
   visit(
     new Map(
       asked.flatMap((packet, at) => {

@@ -101,7 +101,7 @@ async function runAgent(settings: string): Promise<void> {
   const { proxyConfig: source, host, port, access, ...others } = given;
   const proxyConfig = { source, text: readFileSync(source, 'utf8') };
   const agent = createAgent({ ...others, proxyConfig, limits: defaultLimits });
-  createAgentServer(agent, access).listen(port, host);
+  createAgentServer(agent, access).server.listen(port, host);
   setInterval(createRoundLog(given, agent), 100);
   // For the test, which must know how long to wait.
   setInterval(() => {

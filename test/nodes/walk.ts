@@ -36,6 +36,7 @@ import { frontendsInRules } from '../../src/rules/report/frontends.ts';
 import { decodeOutcomes, encodeOutcomes } from '../../src/rules/report/outcome-json.ts';
 import type { Forwarding } from '../../src/shadow/forwarding.ts';
 import { expectedForwarding, slicesByService } from '../../src/shadow/forwarding.ts';
+import { runToEnd } from '../../src/model/run-to-end.ts';
 import { walk } from '../rules/rulesets.ts';
 import type { Folder, PacketCounts } from './folder.ts';
 import { checkPackets, foldersBelow, readBytes, readFolder } from './folder.ts';
@@ -295,7 +296,7 @@ function answered(folder: Folder, told: AgentAnswers, packets: readonly Packet[]
   const sent = JSON.stringify(
     encodeOutcomes(packets.map((packet) => walk(folder.ruleset, folder.node, packet))),
   );
-  const outcomes = decodeOutcomes(JSON.parse(sent));
+  const outcomes = runToEnd(decodeOutcomes(JSON.parse(sent)));
   const pairs = packets.flatMap((packet, at) => {
     const outcome = outcomes[at];
     return outcome === undefined ? [] : [[packetText(packet), outcome] as const];

@@ -15,6 +15,7 @@ import type { Node } from '../../src/model/objects.ts';
 import type { Packet } from '../../src/model/proxy-config.ts';
 import { packetText } from '../../src/rules/report/digest.ts';
 import { decodeOutcomes, encodeOutcomes } from '../../src/rules/report/outcome-json.ts';
+import { runToEnd } from '../../src/model/run-to-end.ts';
 
 /** Seconds from one report to the next, at most. */
 const lasting = 30;
@@ -62,7 +63,7 @@ export function createReporter(auditor: Auditor) {
       ...{
         etag: digest,
         version: short.has(line.node) ? later : digest,
-        report: readReport(JSON.parse(text)),
+        report: runToEnd(readReport(JSON.parse(text))),
         outcomes: null,
       },
       onNeed: (packets) => void (needed = packets),
@@ -72,7 +73,7 @@ export function createReporter(auditor: Auditor) {
     if (needed.length === 0 || rules === null) return;
     short.add(line.node);
     const walked = encodeOutcomes(needed.map(walkerAt(rules, facts)));
-    const outcomes = decodeOutcomes(JSON.parse(JSON.stringify(walked)));
+    const outcomes = runToEnd(decodeOutcomes(JSON.parse(JSON.stringify(walked))));
     const pairs = needed.flatMap((packet, at) => {
       const outcome = outcomes[at];
       return outcome === undefined ? [] : [[packetText(packet), outcome] as const];

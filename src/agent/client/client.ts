@@ -8,7 +8,13 @@ import { Agent, request } from 'undici';
 
 import type { Packet } from '../../model/proxy-config.ts';
 import { packetText } from '../../rules/report/digest.ts';
-import { decodeOutcomes, fieldsOf, InvalidReport } from '../../rules/report/outcome-json.ts';
+import type { Steps } from '../../model/run-to-end.ts';
+import {
+  decodeOutcomes,
+  fieldsOf,
+  InvalidReport,
+  parseReport,
+} from '../../rules/report/outcome-json.ts';
 import type { PacketOutcome } from '../../rules/walk/walk.ts';
 import { type AgentReport, readReport } from './report.ts';
 
@@ -22,6 +28,8 @@ export interface AgentCredentials {
 export interface NoAnswer {
   readonly kind: 'refused' | 'silent';
   readonly why: string;
+  /** Whether the answer is too long or malformed. Another one would cost as much again. */
+  readonly garbage?: 'too long' | 'malformed';
 }
 
 interface AgentRequest {
@@ -38,17 +46,29 @@ export type AgentClient = ReturnType<typeof createAgentClient>;
 const untrusted = /^ERR_(?:TLS|SSL)|CERT|SELF_SIGNED|UNABLE_TO_|^EPROTO$|HOSTNAME/;
 
 export function createAgentClient(
-  { token, tls }: AgentCredentials,
+  /** Read before each request, since certificates and tokens are replaced while it runs. */
+  credentials: () => AgentCredentials,
   /** In seconds. A report of 10,000 frontends is half a megabyte. */
-  { deadline, maxBytes } = { deadline: 10, maxBytes: 16 * 1024 * 1024 },
+  { deadline, maxBytes } = { deadline: 10, maxBytes: 2 * 1024 * 1024 },
 ) {
-  const connect = { ...tls, minVersion: 'TLSv1.2' } as const;
-  const dispatcher = new Agent({ connections: 1, maxResponseSize: maxBytes, connect });
-  const authorization = token === null ? {} : { authorization: `Bearer ${token}` };
+  let known: AgentCredentials | null = null;
+  let dispatcher = new Agent();
+  const connected = (): AgentCredentials => {
+    const current = credentials();
+    if (current === known) return current;
+    known = current;
+    // Requests that run end on the old connections.
+    void dispatcher.close();
+    const connect = { ...current.tls, minVersion: 'TLSv1.2' } as const;
+    dispatcher = new Agent({ connections: 1, maxResponseSize: maxBytes, connect });
+    return current;
+  };
   let bytes = 0;
   return {
     /** Never rejects. */
     async ask({ address, path, headers, signal }: AgentRequest) {
+      const { token, tls } = connected();
+      const authorization = token === null ? {} : { authorization: `Bearer ${token}` };
       if (token !== null && tls === null && !/^(?:\[::1\]|127\.)/.test(address)) {
         return refused('a token is not sent beyond loopback without TLS');
       }
@@ -66,7 +86,7 @@ export function createAgentClient(
       } catch (error) {
         const { code = '', name, message } = error as NodeJS.ErrnoException;
         if (code === 'UND_ERR_RES_EXCEEDED_MAX_SIZE') {
-          return refused(`answered more than ${maxBytes} bytes`);
+          return refused(`answered more than ${maxBytes} bytes`, 'too long');
         }
         if (untrusted.test(code)) return refused(message);
         const isLate = name === 'TimeoutError' || name === 'AbortError';
@@ -79,7 +99,11 @@ export function createAgentClient(
   };
 }
 
-export const refused = (why: string) => ({ kind: 'refused', why }) as const;
+export const refused = (why: string, garbage?: NoAnswer['garbage']): NoAnswer => ({
+  kind: 'refused',
+  why,
+  ...(garbage === undefined ? {} : { garbage }),
+});
 
 const statusText = ({ status, body }: { status: number; body: string }): string =>
   `status ${status}: ${body.trim().slice(0, 200)}`;
@@ -115,31 +139,46 @@ export async function scrapeReport(
   const answer = await client.ask({ ...where, path: '/v1/report', headers });
   if (answer.kind !== 'answer') return answer;
   if (answer.status === 503) return { kind: 'early' };
-  const report =
-    answer.status === 304 && before !== null ? before.report : readBody(answer, readReport);
-  if (typeof report === 'string') return refused(report);
+  const isSameReport = answer.status === 304 && before !== null;
+  if (answer.status !== 200 && !isSameReport) return refused(statusText(answer));
+  const report = isSameReport ? before.report : await readBody(answer.body, readReport);
+  if (typeof report === 'string') return refused(report, 'malformed');
   const header = (name: string): string => String(answer.headers[name] ?? '');
   const numberIn = (name: string, pattern: RegExp, usual: number): number =>
     Number(pattern.exec(header(name))?.[1] ?? usual);
   const [etag, round] = [header('etag'), header('round')];
-  const age = numberIn('age', /^(\d+)$/, 0);
-  const lasting = numberIn('cache-control', /max-age=(\d+)/, 30);
-  const cost = numberIn('server-timing', /dur=(\d+)/, 0) / 1000;
+  if (!/^\d{0,9}$/.test(header('age'))) return refused('its Age is no number', 'malformed');
+  const age = Number(header('age'));
+  const { least, most } = lastingLimits;
+  const lasting = Math.min(most, Math.max(least, numberIn('cache-control', /max-age=(\d+)/, 30)));
+  const cost = Math.min(longestPause, numberIn('server-timing', /dur=(\d+)/, 0) / 1000);
   const isSame = round !== '' && before?.round === round;
   // The age is rounded down to a second.
   const seenAt = isSame ? before.seenAt : sent - age - 1;
-  const nextAt = sent + Math.max(0, lasting - age) + cost;
+  const nextAt = sent + Math.min(longestPause, Math.max(0, lasting - age)) + cost;
   return { kind: 'seen', report, etag, round, seenAt, lasting, nextAt };
 }
 
+/** Seconds that an agent may claim to need from one round to the next, or for one round. */
+const lastingLimits = { least: 1, most: 3600 };
+
+/** Seconds after which an agent is asked again even if it claims that there is nothing new. */
+const longestPause = 60;
+
+/** Milliseconds for which answers are decoded before other work has its turn. */
+const sliceMs = 5;
+
 /** Decodes the JSON of an answer. Returns a text if that is impossible: why. */
-function readBody<T>(
-  answer: { status: number; body: string },
-  read: (raw: unknown) => T,
-): T | string {
-  if (answer.status !== 200) return statusText(answer);
+async function readBody<T>(body: string, read: (raw: unknown) => Steps<T>): Promise<T | string> {
   try {
-    return read(JSON.parse(answer.body));
+    const steps = read(parseReport(body));
+    for (let ends = performance.now() + sliceMs; ;) {
+      const step = steps.next();
+      if (step.done === true) return step.value;
+      if (performance.now() < ends) continue;
+      await new Promise((resolve) => setImmediate(resolve));
+      ends = performance.now() + sliceMs;
+    }
   } catch (error) {
     if (error instanceof InvalidReport || error instanceof SyntaxError) return error.message;
     throw error;
@@ -152,29 +191,44 @@ const batchSize = 11_000;
 /** The largest number of packets in one scrape: those of a few thousand frontends. */
 const mostPackets = 32_768;
 
-/** By the text of the packet. Returns why they are unknown; `another round` if one has begun. */
+/** By the text of the packet. Returns how the agent failed; `another round` if one has begun. */
 export async function scrapeOutcomes(
   { client, address, signal }: Scrape,
   packets: readonly Packet[],
   round: string,
-): Promise<ReadonlyMap<string, PacketOutcome> | string> {
+): Promise<ReadonlyMap<string, PacketOutcome> | NoAnswer | 'another round'> {
   const found = new Map<string, PacketOutcome>();
   let size = 0;
-  const batches = Map.groupBy(packets.slice(0, mostPackets).map(packetText), (text) => {
+  const texts = packets.slice(0, mostPackets).map(packetText);
+  const batches = Map.groupBy(texts, (text) => {
     size += text.length + 3;
     return Math.floor(size / batchSize);
   });
-  for (const batch of batches.values()) {
+  const left = [...batches.values()].reverse();
+  for (let batch = left.pop(); batch !== undefined; batch = left.pop()) {
     const query = batch.map((text) => `p=${encodeURIComponent(text)}`).join('&');
     const path = `/v1/packets?${query.replaceAll('%2C', ',').replaceAll('%3A', ':')}`;
     const answer = await client.ask({ address, path, headers: {}, signal });
-    if (answer.kind !== 'answer') return answer.why;
-    const outcomes = readBody(answer, (raw) =>
-      fieldsOf(raw, 'outcomes').round === round ? decodeOutcomes(raw) : 'another round',
-    );
-    if (typeof outcomes === 'string') return outcomes;
-    if (outcomes.length !== batch.length) return 'another number of outcomes than of packets';
+    if (answer.kind !== 'answer') {
+      // Packets to thousands of endpoints have long outcomes.
+      if (answer.garbage !== 'too long' || batch.length === 1) return answer;
+      const half = batch.length >> 1;
+      left.push(batch.slice(half), batch.slice(0, half));
+      continue;
+    }
+    if (answer.status !== 200) return refused(statusText(answer));
+    const outcomes = await readBody(answer.body, (raw) => outcomesOf(raw, round));
+    if (outcomes === 'another round') return outcomes;
+    if (typeof outcomes === 'string') return refused(outcomes, 'malformed');
+    if (outcomes.length !== batch.length) {
+      return refused('another number of outcomes than of packets', 'malformed');
+    }
     for (const [index, outcome] of outcomes.entries()) found.set(batch[index] ?? '', outcome);
   }
   return found;
+}
+
+function* outcomesOf(raw: unknown, round: string): Steps<readonly PacketOutcome[] | string> {
+  if (fieldsOf(raw, 'outcomes').round !== round) return 'another round';
+  return yield* decodeOutcomes(raw);
 }

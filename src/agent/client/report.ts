@@ -4,12 +4,16 @@
 import * as z from 'zod/mini';
 
 import { canonicalIP } from '../../model/ip.ts';
+import type { Steps } from '../../model/run-to-end.ts';
 import { type NodeSenders, readKey } from '../../rules/report/digest.ts';
 import type { RuleFrontend } from '../../rules/report/frontends.ts';
 import type { InferredSettings } from '../../rules/report/infer-proxy-config.ts';
 import { check, InvalidReport } from '../../rules/report/outcome-json.ts';
 
-export type AgentReport = ReturnType<typeof readReport>;
+export type AgentReport = ReturnType<typeof readReport> extends Steps<infer T> ? T : never;
+
+/** The most items of a list, of addresses, and of frontends. */
+const most = { items: 1024, addresses: 16_384, frontends: 65_536 };
 
 const known = new Map<string, RuleFrontend>();
 const mostKnown = 100_000;
@@ -25,7 +29,26 @@ function frontendOf(key: string): RuleFrontend {
 
 const text = z.string({ error: 'a text' });
 const flag = z.boolean({ error: 'true or false' });
-const texts = z.readonly(z.array(text, { error: 'a list of texts' }));
+const textsUpTo = (count: number) => {
+  const limit = z.maxLength(count, { error: `at most ${String(count)} items` });
+  return z.readonly(z.array(text, { error: 'a list of texts' }).check(limit));
+};
+const texts = textsUpTo(most.items);
+
+/**
+ * Whether a configuration has few levels, items and lines, as those of kube-proxy have. For others,
+ * the parser of YAML needs seconds.
+ */
+function isSimple(config: string): boolean {
+  const counts = [/\n/g, /,/g, /[[{]/g].map((mark) => config.match(mark)?.length ?? 0);
+  const isDeep = /(?:[-?:][\t ]+){9}/.test(config);
+  return !isDeep && counts.every((count, index) => count <= (index === 2 ? 100 : 1000));
+}
+
+const configText = text.check(
+  z.maxLength(64 * 1024, { error: 'at most 64 KiB' }),
+  z.refine(isSimple, { error: 'at most 1,000 lines and items, and few levels' }),
+);
 
 const objectOf = <T extends z.core.$ZodShape>(shape: T) => z.object(shape, { error: 'an object' });
 
@@ -42,8 +65,8 @@ const form = objectOf({
   mode: z.nullable(z.enum(['iptables', 'nftables'], { error: 'iptables or nftables' })),
   nodeIPs: texts,
   /** Earlier agents sent only node IPs. */
-  localAddresses: z.optional(texts),
-  proxyConfig: z.nullable(objectOf({ text })),
+  localAddresses: z.optional(textsUpTo(most.addresses)),
+  proxyConfig: z.nullable(objectOf({ text: configText })),
   settings: objectOf({
     detectLocalMode: z.optional(text),
     bridgeInterface: z.optional(text),
@@ -54,7 +77,7 @@ const form = objectOf({
     localhostNodePorts: z.optional(flag),
   }),
   problems: texts,
-  doubled: texts,
+  doubled: textsUpTo(most.frontends),
   asking: objectOf({
     ip: senders,
     ip6: senders,
@@ -67,7 +90,7 @@ const form = objectOf({
 });
 
 /** Decodes a report. Throws InvalidReport, which names the field, if it has another form. */
-export function readReport(raw: unknown) {
+export function* readReport(raw: unknown) {
   const read = form.safeParse(raw);
   if (!read.success) {
     const [issue] = read.error.issues;
@@ -77,9 +100,15 @@ export function readReport(raw: unknown) {
   const { node, mode, nodeIPs, localAddresses, proxyConfig, problems, asking } = read.data;
   const doubled = new Set(read.data.doubled);
   const digests = new Map<string, string>();
-  for (const [key, digest] of Object.entries(read.data.frontends)) {
-    check(typeof digest === 'string', `a digest of ${key.slice(0, 100)}`);
+  const frontends: RuleFrontend[] = [];
+  const entries = Object.entries(read.data.frontends);
+  check(entries.length <= most.frontends, `at most ${String(most.frontends)} frontends`);
+  for (const [key, digest] of entries) {
+    check(typeof digest === 'string' && digest.length <= 64, `a digest of ${key.slice(0, 100)}`);
     digests.set(key, digest);
+    const frontend = frontendOf(key);
+    frontends.push(doubled.has(key) ? { ...frontend, translators: 2 } : frontend);
+    yield;
   }
   return {
     node,
@@ -92,9 +121,7 @@ export function readReport(raw: unknown) {
     /** Why the rules of the node are unknown; empty if they are known. */
     problems,
     asking: { ...asking, strays: asking.strays === true } satisfies NodeSenders,
-    frontends: [...digests.keys()].map((key) =>
-      doubled.has(key) ? { ...frontendOf(key), translators: 2 } : frontendOf(key),
-    ),
+    frontends,
     digests,
   };
 }

@@ -6,7 +6,8 @@
 //
 // The agents are the endpoints of their own headless Service. A small delay per agent prevents that
 // all are asked at the same time. An agent that does not answer is asked again soon, then with
-// growing pauses. From its second failure on, or without an agent, its node is unknown.
+// growing pauses, and one that answers garbage at last once per hour. From its second failure on,
+// or without an agent, its node is unknown.
 
 import { joinHostPort } from '../../model/ip.ts';
 import type { EndpointSlice } from '../../model/objects.ts';
@@ -87,8 +88,8 @@ const mostScrapes = 16;
 /** Seconds between checks for agents that are due. */
 const tick = 0.25;
 
-/** Seconds until an agent is asked again that had no other report, or gave none. */
-const again = { same: 1, most: 60 };
+/** Seconds until an agent is asked again that had no other report, gave none, or gave garbage. */
+const again = { same: 1, most: 60, garbage: 3600 };
 
 /** A report is stale if it is older than this number of rounds and of seconds. */
 const stale = { rounds: 3, seconds: 60 };
@@ -216,7 +217,8 @@ async function scrapeAgent(state: State, agent: KnownAgent, signal: AbortSignal)
     result.kind === 'seen' ? await deliverReport(options, agent, result, scrape) : result;
   if (failure === null) return;
   agent.failures++;
-  const wait = Math.min(again.most, 2 ** (agent.failures - 1)) * (0.75 + random() / 2);
+  const longest = failure.garbage === undefined ? again.most : again.garbage;
+  const wait = Math.min(longest, 2 ** (agent.failures - 1)) * (0.75 + random() / 2);
   agent.nextAt = now() + wait;
   if (failure.kind === 'silent' && agent.failures < 2) return;
   if (agent.state === 'answering' || agent.failures === 2) onTrouble(node, failure.why);
@@ -258,7 +260,7 @@ async function deliverReport(
       agent.nextAt = options.now() + again.same;
       return null;
     }
-    if (typeof outcomes === 'string') return refused(outcomes);
+    if ('kind' in outcomes) return outcomes;
     const later = { at: options.now(), version: `${etag} ${round}`, onNeed: () => undefined };
     await options.deliver({ ...entry, ...later, outcomes });
   }

@@ -105,7 +105,7 @@ export function createAgentScraper(
   }
   const key = `${agents.namespace}/${agents.name}`;
   return createScraper({
-    client: createAgentClient(credentialsOf(flags)),
+    client: createAgentClient(renewedCredentials(flags, () => clock.now(), onProblem)),
     now: () => clock.now(),
     random: () => environment.random(),
     sleep: (seconds, signal) => environment.sleep(seconds, signal),
@@ -119,6 +119,37 @@ export function createAgentScraper(
       onProblem(problemAt(`Agent of node ${node}`, null, why, {}));
     },
   });
+}
+
+/** Seconds between two looks for another token or certificate. */
+const renewalSeconds = 30;
+
+/**
+ * Credentials that are read again from time to time: the same object while the files are the same,
+ * or cannot be read. Throws at first as `credentialsOf` does.
+ */
+export function renewedCredentials(
+  flags: AgentsFlags,
+  now: () => number,
+  onProblem: OnProblem,
+): () => AgentCredentials {
+  let known = credentialsOf(flags);
+  let readAt = now();
+  let problem = '';
+  return () => {
+    if (now() - readAt < renewalSeconds) return known;
+    readAt = now();
+    try {
+      const next = credentialsOf(flags);
+      if (JSON.stringify(next) !== JSON.stringify(known)) known = next;
+      problem = '';
+    } catch (error) {
+      const text = error instanceof Error ? error.message : String(error);
+      if (text !== problem) onProblem(problemAt('Credentials for agents', null, text));
+      problem = text;
+    }
+    return known;
+  };
 }
 
 /** Throws an Error for people if flags conflict or a file cannot be read. */

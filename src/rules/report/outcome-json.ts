@@ -4,6 +4,7 @@
 //
 // The decoder checks all of its input, since any client may have sent it.
 
+import type { Steps } from '../../model/run-to-end.ts';
 import { parseIptablesSave } from '../parse/iptables-save.ts';
 import { parseNft } from '../parse/nft-ruleset.ts';
 import { DumpError, type Hook, rulesOf, type Statement, type Table } from '../ruleset.ts';
@@ -87,11 +88,39 @@ export function listOf(value: unknown, what: string): readonly unknown[] {
   return value;
 }
 
-/** @throws InvalidReport where these are no outcomes. */
-export function decodeOutcomes(raw: unknown): readonly PacketOutcome[] {
+/** Reports have few levels, and a parser needs memory for each. */
+const mostLevels = 32;
+
+/** Parses JSON. @throws InvalidReport if it has too many levels, SyntaxError if it is no JSON. */
+export function parseReport(text: string): unknown {
+  let levels = 0;
+  let isQuoted = false;
+  for (let at = 0; at < text.length; at++) {
+    const character = text[at];
+    if (isQuoted && character === '\\') at++;
+    else if (character === '"') isQuoted = !isQuoted;
+    else if (isQuoted) continue;
+    else if (character === '[' || character === '{') levels++;
+    else if (character === ']' || character === '}') levels--;
+    check(levels <= mostLevels, `at most ${String(mostLevels)} levels of JSON`);
+  }
+  return JSON.parse(text);
+}
+
+/** Decodes outcomes. @throws InvalidReport where these are none. */
+export function* decodeOutcomes(raw: unknown): Steps<readonly PacketOutcome[]> {
   const { rules, outcomes } = fieldsOf(raw, 'outcomes');
-  const steps = listOf(rules, 'rules: a list').map(stepOf);
-  return listOf(outcomes, 'outcomes: a list').map((entry) => outcomeOf(entry, steps));
+  const steps: TraceStep[] = [];
+  for (const rule of listOf(rules, 'rules: a list')) {
+    steps.push(stepOf(rule));
+    yield;
+  }
+  const found: PacketOutcome[] = [];
+  for (const entry of listOf(outcomes, 'outcomes: a list')) {
+    found.push(outcomeOf(entry, steps));
+    yield;
+  }
+  return found;
 }
 
 function outcomeOf(raw: unknown, steps: readonly TraceStep[]): PacketOutcome {
@@ -169,7 +198,7 @@ function tableWith({ source, family, table, chain, base, text }: RuleJson): Tabl
 
 function parsed(text: string): unknown {
   try {
-    return JSON.parse(text);
+    return parseReport(text);
   } catch {
     return null;
   }

@@ -37,7 +37,7 @@ const serve = (answer: RequestListener): Promise<number> => listening(createServ
 const noCredentials: AgentCredentials = { token: null, tls: null };
 
 function ask(port: number, credentials = noCredentials, host = '127.0.0.1', deadline = 300) {
-  const client = createAgentClient(credentials, { deadline, maxBytes: 1000 });
+  const client = createAgentClient(() => credentials, { deadline, maxBytes: 1000 });
   const { signal } = new AbortController();
   return client.ask({
     address: `${host}:${port}`,
@@ -56,7 +56,7 @@ test.each([
     'silent',
   ],
 ] as const)('beyond loopback, a request with %s is %s', async (_, credentials, want) => {
-  const client = createAgentClient(credentials);
+  const client = createAgentClient(() => credentials);
   const where = { address: '192.0.2.1:1', path: '/v1/report', headers: {} };
   const { kind } = await client.ask({ ...where, signal: AbortSignal.abort() });
   expect(kind).toBe(want);
@@ -80,7 +80,7 @@ test('one connection is kept from one question to the next', async () => {
   const server = createServer((_request, response) => response.end('x'.repeat(10)));
   server.on('connection', () => connections++);
   const port = await listening(server);
-  const client = createAgentClient(noCredentials);
+  const client = createAgentClient(() => noCredentials);
   const { signal } = new AbortController();
   for (let count = 0; count < 5; count++) {
     await client.ask({ address: `127.0.0.1:${port}`, path: '/', headers: {}, signal });
@@ -99,7 +99,9 @@ test.each([401, 403])('status %d is a refusal', async (status) => {
 
 test('an answer that is too long is a refusal', async () => {
   const port = await serve((_request, response) => response.end('x'.repeat(1001)));
-  expect(await ask(port)).toEqual({ kind: 'refused', why: 'answered more than 1000 bytes' });
+  expect(await ask(port)).toEqual({
+    ...{ kind: 'refused', why: 'answered more than 1000 bytes', garbage: 'too long' },
+  });
 });
 
 test('an answer that does not come, or not to its end, is silence', async () => {
@@ -143,4 +145,22 @@ test('certificates are asked for and shown; one that is not trusted is a refusal
   expect(await ask(port, { token: null, tls: misnamed })).toMatchObject({ kind: 'refused' });
   const bare = { ...tls, cert: undefined, key: undefined };
   expect(await ask(port, { token: null, tls: bare })).not.toMatchObject({ kind: 'answer' });
+});
+
+test('another token or certificate authority is used from the next question on', async () => {
+  const own = { cert: pem('other.crt'), key: pem('other.key') };
+  const server = createTlsServer(own, ({ headers }, response) =>
+    response.end(headers.authorization),
+  );
+  const port = await listening(server);
+  const tlsOf = (ca: string) => ({ ca, cert: undefined, key: undefined, servername: 'localhost' });
+  let credentials: AgentCredentials = { token: 'one', tls: tlsOf(pem('server.crt')) };
+  const client = createAgentClient(() => credentials);
+  const where = { address: `127.0.0.1:${port}`, path: '/', headers: {} };
+  const askAgain = () => client.ask({ ...where, signal: new AbortController().signal });
+  expect(await askAgain()).toMatchObject({ kind: 'refused' });
+  credentials = { token: 'two', tls: tlsOf(own.cert) };
+  expect(await askAgain()).toMatchObject({ kind: 'answer', body: 'Bearer two' });
+  credentials = { token: 'three', tls: credentials.tls };
+  expect(await askAgain()).toMatchObject({ kind: 'answer', body: 'Bearer three' });
 });

@@ -3,10 +3,13 @@
 import { fc, test as property } from '@fast-check/vitest';
 import { describe, expect, test } from 'vitest';
 
-import { readReport } from '../../../src/agent/client/report.ts';
+import { readReport as readInSteps } from '../../../src/agent/client/report.ts';
 import { createAgent } from '../../../src/agent/schedule.ts';
+import { runToEnd } from '../../../src/model/run-to-end.ts';
 import { InvalidReport } from '../../../src/rules/report/outcome-json.ts';
 import { withPrograms } from '../../processes.ts';
+
+const readReport = (raw: unknown) => runToEnd(readInSteps(raw));
 
 const dump = ['*nat', ':PREROUTING ACCEPT [0:0]', '-A PREROUTING -d 10.96.0.1/32 -p tcp -m tcp'];
 const rule = `${dump.join('\n')} --dport 443 -j DNAT --to-destination 10.0.0.1:6443\nCOMMIT`;
@@ -86,6 +89,17 @@ describe('what is none', () => {
     [{ frontends: { 'tcp [10.96.0.1]:443': 'x' } }, /a frontend/],
     [{ doubled: {} }, /doubled/],
     [{ problems: 'x' }, /problems/],
+    [{ problems: Array(1025).fill('') }, /problems: at most 1024/],
+    [{ localAddresses: Array(16_385).fill('') }, /at most 16384/],
+    [{ frontends: { 'tcp 10.96.0.1:443': 'x'.repeat(65) } }, /digest/],
+    // What a parser of YAML needs seconds and gigabytes for.
+    [{ proxyConfig: { text: `a: ${'x'.repeat(65_536)}` } }, /64 KiB/],
+    [{ proxyConfig: { text: `a: ${'['.repeat(1000)}` } }, /few levels/],
+    [{ proxyConfig: { text: `a: ${'{a: '.repeat(1000)}` } }, /few levels/],
+    [{ proxyConfig: { text: '- '.repeat(1000) } }, /few levels/],
+    [{ proxyConfig: { text: '? '.repeat(1000) } }, /few levels/],
+    [{ proxyConfig: { text: 'a: 1\n'.repeat(1001) } }, /1,000 lines/],
+    [{ proxyConfig: { text: `a: [${'1,'.repeat(1001)}]` } }, /items/],
   ])('%j', async (more, message) => {
     const raw = more === null ? null : { ...(await sent()), ...more };
     expect(() => readReport(raw)).toThrow(InvalidReport);

@@ -38,10 +38,10 @@ async function begun(): Promise<{ readonly agent: ScheduledAgent; readonly going
     interval: 60,
     limits: withPrograms({ 'iptables-nft-save': `echo '${rule}'` }),
   });
-  server = createAgentServer(agent, { token: null, tls: null });
+  ({ server } = createAgentServer(agent, { token: null, tls: null }));
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
-  const client = createAgentClient({ token: null, tls: null });
+  const client = createAgentClient(() => ({ token: null, tls: null }));
   const { port } = server.address() as AddressInfo;
   const { signal } = new AbortController();
   return {
@@ -101,7 +101,7 @@ test('packets are asked for in as many requests as it takes', async () => {
   const total = packets.reduce((sum, packet) => sum + packetText(packet).length + 3, 0);
   expect(lengths).toHaveLength(Math.ceil(total / 11_000));
   expect(Math.max(...lengths)).toBeLessThan(11_100);
-  if (typeof outcomes === 'string') throw new Error(outcomes);
+  if (typeof outcomes === 'string' || 'kind' in outcomes) throw new Error(JSON.stringify(outcomes));
   expect([...outcomes.keys()]).toEqual(packets.map(packetText));
   const reached = [...outcomes].filter(([, { destinations }]) => destinations.size > 0);
   expect(reached.map(([text]) => text)).toEqual(['outside,198.51.100.7,10.96.0.1,tcp,443']);
@@ -121,6 +121,48 @@ const answering = (status: number, body: string): AgentClient => ({
   bytes: () => 0,
 });
 
+test.each(['-5', 'soon', '1e9', '9999999999'])('an Age of %s is refused', async (age) => {
+  const { agent, going } = await begun();
+  await agent.round();
+  const body = agent.report()?.text.toString() ?? '';
+  const answer = { kind: 'answer', status: 200, headers: { age }, body } as const;
+  const client: AgentClient = { ask: () => Promise.resolve(answer), bytes: () => 0 };
+  const garbage = { kind: 'refused', garbage: 'malformed' };
+  expect(await scrapeReport({ ...going, client }, null)).toMatchObject(garbage);
+});
+
+test('packets whose outcomes are too long are asked for in smaller batches', async () => {
+  const { agent, going } = await begun();
+  await agent.round();
+  const { round } = await seen(going, null);
+  const counts: number[] = [];
+  const tooLong = { kind: 'refused', why: 'long', garbage: 'too long' } as const;
+  const client: AgentClient = {
+    ...going.client,
+    ask: (request) => {
+      const count = request.path.split('p=').length - 1;
+      counts.push(count);
+      return count > 100 ? Promise.resolve(tooLong) : going.client.ask(request);
+    },
+  };
+  const outcomes = await scrapeOutcomes({ ...going, client }, packets, round);
+  expect(outcomes instanceof Map && [...outcomes.keys()]).toEqual(packets.map(packetText));
+  expect(counts.filter((count) => count <= 100).length).toBeGreaterThan(9);
+  const never: AgentClient = { ...going.client, ask: () => Promise.resolve(tooLong) };
+  expect(await scrapeOutcomes({ ...going, client: never }, packets, round)).toEqual(tooLong);
+});
+
+test.each([
+  ['of two million levels', '['.repeat(2 ** 21), /levels/],
+  ['of many levels in objects', `${'{"a":'.repeat(40)}1${'}'.repeat(40)}`, /levels/],
+  ['that is no JSON', '{', /JSON/],
+])('a report %s is refused', async (_, body, why) => {
+  const { going } = await begun();
+  const result = await scrapeReport({ ...going, client: answering(200, body) }, null);
+  expect(result).toMatchObject({ kind: 'refused', garbage: 'malformed' });
+  expect('why' in result && result.why).toMatch(why);
+});
+
 test.each([
   [
     { age: '7', 'cache-control': 'max-age=60', 'server-timing': 'round;dur=1500' },
@@ -131,6 +173,15 @@ test.each([
     { seenAt: 929, lasting: 60, nextAt: 1000 },
   ],
   [{}, { seenAt: 999, lasting: 30, nextAt: 1030, etag: '', round: '' }],
+  // What an agent claims has limits, so that it cannot decide to be asked never again.
+  [
+    { age: '0', 'cache-control': 'max-age=99999999999', 'server-timing': 'round;dur=9999999' },
+    { lasting: 3600, nextAt: 1120 },
+  ],
+  [
+    { age: '0', 'cache-control': 'max-age=0' },
+    { lasting: 1, nextAt: 1001 },
+  ],
 ])('the headers %j say when the round was, and when the next will be', async (headers, want) => {
   const { agent, going } = await begun();
   await agent.round();
@@ -161,5 +212,6 @@ test.each([
 ])('status %d with %j is no outcome', async (status, body, why) => {
   const { going } = await begun();
   const asked = { ...going, client: answering(status, body) };
-  expect(await scrapeOutcomes(asked, packets.slice(0, 1), 'r')).toMatch(why);
+  const failure = { kind: 'refused', why: expect.stringMatching(why) as string };
+  expect(await scrapeOutcomes(asked, packets.slice(0, 1), 'r')).toMatchObject(failure);
 });

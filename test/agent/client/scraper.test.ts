@@ -236,6 +236,15 @@ test('who refuses is unknown at once', async () => {
   expect(troubles).toEqual(['a: status 401']);
 });
 
+test('who answers garbage is at last asked once per hour', async () => {
+  const garbage: AgentAnswer = { kind: 'refused', why: 'answered too much', garbage: 'too long' };
+  const { asked, fleet } = await run(new Map([['a', at(1, () => garbage)]]), 20_000);
+  expect(fleet.status().get('a')).toMatchObject({ state: 'refused' });
+  const last = asked.slice(-2).map(({ at: when }) => when);
+  expect((last[1] ?? 0) - (last[0] ?? 0)).toBeGreaterThan(3000);
+  expect(asked.length).toBeLessThan(20);
+});
+
 test('an agent of another node is refused', async () => {
   const { fleet, troubles } = await run(
     new Map([

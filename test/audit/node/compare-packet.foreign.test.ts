@@ -16,6 +16,7 @@ import { decodeOutcomes, encodeOutcomes } from '../../../src/rules/report/outcom
 import type { RuleSet } from '../../../src/rules/ruleset.ts';
 import { mergeRuleSets } from '../../../src/rules/ruleset.ts';
 import type { TraceStep } from '../../../src/rules/walk/walk-state.ts';
+import { runToEnd } from '../../../src/model/run-to-end.ts';
 import { readBytes, readFolder } from '../../nodes/folder.ts';
 import type { NodeAuditSummary } from '../../nodes/walk.ts';
 import { expectedOf, inputOf, summarizeNode } from '../../nodes/walk.ts';
@@ -43,7 +44,7 @@ const throughJSON = (rules: NodeBehavior): NodeBehavior => ({
     const outcome = rules.walk(packet);
     return outcome === null
       ? null
-      : (decodeOutcomes(JSON.parse(JSON.stringify(encodeOutcomes([outcome]))) as unknown)[0] ??
+      : (runToEnd(decodeOutcomes(JSON.parse(JSON.stringify(encodeOutcomes([outcome])))))[0] ??
           null);
   },
 });

@@ -18,6 +18,7 @@ import {
   listOf,
 } from '../../../src/rules/report/outcome-json.ts';
 import type { OutcomeShare, PacketOutcome } from '../../../src/rules/walk/walk.ts';
+import { runToEnd } from '../../../src/model/run-to-end.ts';
 import { foldersBelow, readFolder } from '../../nodes/folder.ts';
 import { walk } from '../rulesets.ts';
 
@@ -51,7 +52,7 @@ function shownOf({ reject, drop, pass, destinations, unknown }: PacketOutcome): 
 }
 
 const wire = (outcomes: readonly PacketOutcome[]): readonly PacketOutcome[] =>
-  decodeOutcomes(JSON.parse(JSON.stringify(encodeOutcomes(outcomes))));
+  runToEnd(decodeOutcomes(JSON.parse(JSON.stringify(encodeOutcomes(outcomes)))));
 
 describe('the outcomes of a recorded node', () => {
   const folders = foldersBelow(join(import.meta.dirname, '../../nodes')).map(readFolder);
@@ -106,13 +107,13 @@ describe('what is none', () => {
     [{ ...one, rules: [{ ...one.rules[0], source: 'nft', text: '{' }] }, /expression/],
     [{ ...one, rules: [{ ...one.rules[0], hook: 7 }] }, /hook/],
   ])('%j', (raw, message) => {
-    expect(() => decodeOutcomes(raw)).toThrow(InvalidReport);
-    expect(() => decodeOutcomes(raw)).toThrow(message);
+    expect(() => runToEnd(decodeOutcomes(raw))).toThrow(InvalidReport);
+    expect(() => runToEnd(decodeOutcomes(raw))).toThrow(message);
   });
 
   property.prop([fc.jsonValue()])('is refused, or heard, and nothing else', (raw) => {
     try {
-      decodeOutcomes(raw);
+      runToEnd(decodeOutcomes(raw));
     } catch (error) {
       expect(error).toBeInstanceOf(InvalidReport);
     }
