@@ -10,7 +10,7 @@ export type Bytes = AsyncIterable<Uint8Array>;
 /** Longer lines, documents and items are skipped: 64 MiB. */
 export const textLimit = 64 * 1024 * 1024;
 
-/** From this many bytes on, data that inflates to more than this multiple of its size is refused. */
+/** From this many bytes on, data that inflates to more than a multiple of its size is refused. */
 const inflation = { from: 16 * 1024 * 1024, most: 200 };
 
 /** How the compressed data ended, if not well. `message` is fixed, `detail` is zlib's own. */
