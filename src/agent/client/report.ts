@@ -29,10 +29,15 @@ function frontendOf(key: string): RuleFrontend {
 
 const text = z.string({ error: 'a text' });
 const flag = z.boolean({ error: 'true or false' });
-const textsUpTo = (count: number) => {
-  const limit = z.maxLength(count, { error: `at most ${String(count)} items` });
-  return z.readonly(z.array(text, { error: 'a list of texts' }).check(limit));
-};
+/** One check, since zod would make an issue for each item, and a list may have a million. */
+const textsUpTo = (count: number) =>
+  z.custom<readonly string[]>(
+    (value) =>
+      Array.isArray(value) &&
+      value.length <= count &&
+      value.every((item) => typeof item === 'string'),
+    { error: `a list of at most ${String(count)} texts` },
+  );
 const texts = textsUpTo(most.items);
 
 /**

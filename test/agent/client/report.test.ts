@@ -89,8 +89,10 @@ describe('what is none', () => {
     [{ frontends: { 'tcp [10.96.0.1]:443': 'x' } }, /a frontend/],
     [{ doubled: {} }, /doubled/],
     [{ problems: 'x' }, /problems/],
-    [{ problems: Array(1025).fill('') }, /problems: at most 1024/],
+    [{ problems: Array(1025).fill('') }, /problems: a list of at most 1024/],
     [{ localAddresses: Array(16_385).fill('') }, /at most 16384/],
+    // One message, not a million.
+    [{ nodeIPs: Array(500_000).fill(7) }, /nodeIPs: a list of at most 1024 texts/],
     [{ frontends: { 'tcp 10.96.0.1:443': 'x'.repeat(65) } }, /digest/],
     // What a parser of YAML needs seconds and gigabytes for.
     [{ proxyConfig: { text: `a: ${'x'.repeat(65_536)}` } }, /64 KiB/],
