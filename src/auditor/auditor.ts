@@ -137,7 +137,7 @@ function createState(options: AuditorOptions) {
   });
   const [{ listers }, { settle: window }] = [store, options];
   const nodes = (): Nodes | null => nodeRules.nodes();
-  const incidents = createIncidentLedger({ listers, window, services, nodes });
+  const incidents = createIncidentLedger({ listers, window, services, nodes, progress });
   const journeys = journeysOf(options, store, samples);
   const nodeRules = createNodeRules({
     listers: store.listers,
@@ -433,8 +433,7 @@ function* finish(state: State, entry: RecordingEnd | DumpEnd): Steps {
 
 /** Begins the audit, or restarts it because another resource or another release is known. */
 function* begin(state: State, at: number): Steps {
-  const { options, store, findings, samples, journeys } = state;
-  const { activity } = state.incidents;
+  const { options, store, findings, incidents, samples, journeys } = state;
   for (const { items } of state.services?.audited.values() ?? []) {
     for (const item of [...items.values()].flat()) findings.drop(item, at);
   }
@@ -446,12 +445,12 @@ function* begin(state: State, at: number): Steps {
     settle: findings,
     onChange(key) {
       markChanged(totals, services, key);
-      activity.noteChange(key);
+      incidents.noteChange(key);
     },
     onEvaluated: (item, change) => advanceJourneys(journeys, item, change),
     onConvergence(sample) {
       addConvergence(samples, sample);
-      activity.noteWrite(sample);
+      incidents.noteWrite(sample);
     },
   });
   yield* services.begin(at);

@@ -6,8 +6,9 @@ import { groupPackets, type NodeLookup } from '../audit/explain/node.ts';
 import { unservedDetail } from '../audit/explain/service.ts';
 import { serviceTable } from '../audit/explain/service-table.ts';
 import { type ParsedTarget, resolveTarget } from '../audit/explain/target.ts';
-import { severities } from '../audit/finding/catalogue.ts';
+import { type Finding, severities } from '../audit/finding/catalogue.ts';
 import { type Verdict, verdicts, worstVerdict } from '../audit/finding/verdicts.ts';
+import type { ReportedIncident } from '../audit/incident/report.ts';
 import { fillGroups } from '../audit/measure/endpoint-counts.ts';
 import type { NodeVerdict } from '../audit/node/node-state.ts';
 import { indexHealth, type ServiceHealth, serviceOfPort } from '../audit/node/service-health.ts';
@@ -26,6 +27,7 @@ import type { Key, Node } from '../model/objects.ts';
 import type { ServiceNumbers } from '../output/metrics/service-rows.ts';
 import type { ExplainDocument } from '../output/text/explain.ts';
 import type { Auditor } from './auditor.ts';
+import { listIncidents } from './incidents.ts';
 
 export const verdictInput = (auditor: Auditor): VerdictInput => ({
   listers: auditor.store.listers,
@@ -50,7 +52,30 @@ export function explainTarget(
   const lookup = nodeLookup(auditor);
   const explanation = explain(verdictInput(auditor), services, target, lookup);
   const [at, begunAt] = [auditor.now(), auditor.begunAt()];
-  return { format: 1, kind: 'explain', at, begunAt, ...explanation, history: null };
+  const incidents = incidentsOf(auditor, explanation.subject);
+  return { format: 1, kind: 'explain', at, begunAt, ...explanation, history: null, incidents };
+}
+
+/** The open incidents that a target belongs to. */
+function incidentsOf(auditor: Auditor, target: ExplainTarget): ReportedIncident[] {
+  const isOf = (finding: Finding): boolean => {
+    const key = `${finding.namespace}/${finding.service}`;
+    if (target.kind === 'service' || target.kind === 'pair') return key === target.service;
+    if (target.kind === 'node') return finding.node === target.node;
+    return finding.differences.some(({ pod, address }) =>
+      target.kind === 'pod' ? pod === target.pod : address === target.address,
+    );
+  };
+  const ids = new Set(
+    auditor.findings
+      .open()
+      .filter(isOf)
+      .map((finding) => auditor.incidents.idOf(finding)),
+  );
+  const name = target.kind === 'service' ? `Service ${target.service}` : null;
+  return listIncidents(auditor).filter(({ id, objects }) => {
+    return ids.has(id) || (name !== null && objects.includes(name));
+  });
 }
 
 /** The place of a Service in a list: by findings, then without endpoints, then unknown ones. */

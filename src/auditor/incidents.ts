@@ -1,13 +1,19 @@
 // Gathers the evidence of incidents (audit/incident) from the audits, as plain data.
 
 import type { Finding } from '../audit/finding/catalogue.ts';
+import { unknownText } from '../audit/finding/verdicts.ts';
 import type { Evidence } from '../audit/incident/classify.ts';
 import { createControllerActivity, noControllers } from '../audit/incident/controllers.ts';
-import { createIncidents } from '../audit/incident/incidents.ts';
+import { createIncidents, type IncidentCondition } from '../audit/incident/incidents.ts';
+import { type ReportedIncident, reportIncident } from '../audit/incident/report.ts';
 import type { Nodes } from '../audit/node/nodes.ts';
+import { staleGrace, type WatchProgress } from '../audit/pending/progress.ts';
 import type { ServiceAuditor } from '../audit/service/auditor.ts';
 import type { ObjectChange } from '../audit/service/object-changes.ts';
-import type { Listers } from '../model/objects.ts';
+import type { ConvergenceSample } from '../audit/service/reconcile.ts';
+import { unservedReason } from '../audit/service/unserved.ts';
+import type { Key, Listers } from '../model/objects.ts';
+import type { Auditor } from './auditor.ts';
 
 export interface IncidentLedgerOptions {
   readonly listers: Listers;
@@ -16,40 +22,87 @@ export interface IncidentLedgerOptions {
   /** `null` before the audit has begun. */
   readonly services: () => ServiceAuditor | null;
   /** `null` without rules of nodes. */
-  readonly nodes: () => Pick<Nodes, 'readSince'> | null;
+  readonly nodes: () => Pick<Nodes, 'readSince' | 'withoutAgent'> | null;
+  readonly progress: Pick<WatchProgress, 'inputs' | 'unseenFor'>;
 }
 
 /** Seconds between two reviews without a change of findings. */
 const interval = 1;
 
+/** Seconds without an agent until that is an incident: a new Node has none at first. */
+const agentGrace = 120;
+
+/** Changed Services that are looked at in one review. */
+const mostChanged = 1000;
+
+/** Why a Service cannot receive traffic that only its configuration explains. */
+const misconfigured: Readonly<Record<string, string>> = {
+  named_port_missing: 'Pods are ready, but no container has the target port',
+  ip_family_missing: 'Pods are ready, but have no address of an IP family of the Service',
+  node_missing: 'Pods are ready, but their Nodes do not exist',
+  no_service_ports: 'Pods are ready, but the Service has no ports',
+};
+
 /** The incidents of a running auditor, with what the auditor must note for them. */
 export function createIncidentLedger(options: IncidentLedgerOptions) {
   const { services, nodes, window } = options;
   const activity = createControllerActivity(window);
+  const changed = new Set<Key>();
+  const unserved = new Map<Key, { readonly reason: string; readonly since: number }>();
   const evidence = (at: number): Evidence => ({
-    controllers: activity.assess(services()?.audited ?? new Map(), at),
+    // A dump has no history of writes.
+    controllers:
+      window === 0 ? noControllers : activity.assess(services()?.audited ?? new Map(), at),
     changesOf: (finding) => changesOf(services(), finding),
     nodesOf: (finding) => nodesOf(options.listers, finding),
     readSince: (node) => nodes()?.readSince(node) ?? null,
   });
-  const incidents = createIncidents({
-    // A dump has no history of writes.
-    evidence: (at) =>
-      window === 0 ? { ...evidence(at), controllers: noControllers } : evidence(at),
-    keep: 1000,
-  });
+  const incidents = createIncidents({ evidence, keep: 1000 });
   let reviewed = { at: -Infinity, revision: -1 };
   return {
     ...incidents,
-    activity,
     evidence,
+    /** Notes that a Service was evaluated. */
+    noteChange(key: Key): void {
+      activity.noteChange(key);
+      changed.add(key);
+    },
+    noteWrite: (sample: ConvergenceSample) => activity.noteWrite(sample),
     /** Reviews the incidents, if findings have changed or a second has passed. */
     reviewAt(at: number): void {
       if (at < reviewed.at + interval && incidents.revision() === reviewed.revision) return;
-      incidents.review(at, []);
+      noteUnserved(services(), changed, unserved, at, window === 0 ? Infinity : mostChanged);
+      incidents.review(at, [
+        ...unavailable(options, at),
+        ...withoutAgents(options, at),
+        ...unservedConditions(unserved, at - window),
+      ]);
       reviewed = { at, revision: incidents.revision() };
     },
   };
+}
+
+/** The open incidents and, if wanted, the resolved ones after them. */
+export function listIncidents(
+  { incidents, findings }: Pick<Auditor, 'incidents' | 'findings'>,
+  { timeless = false, resolved = false } = {},
+): ReportedIncident[] {
+  const open = incidents.list(findings.open());
+  const all = resolved ? [...open, ...incidents.resolved()] : open;
+  return all.map((incident) => reportIncident(incident, timeless));
+}
+
+/** Whether an incident is about a namespace, or about none; every one is if it is `null`. */
+export function affects(
+  { findings, objects }: Pick<ReportedIncident, 'findings' | 'objects'>,
+  namespace: string | null,
+): boolean {
+  if (namespace === null) return true;
+  if (findings.length > 0) {
+    return findings.some((it) => it.namespace === namespace || it.namespace === '');
+  }
+  const services = objects.filter((it) => it.startsWith('Service '));
+  return services.length === 0 || services.some((it) => it.startsWith(`Service ${namespace}/`));
 }
 
 /** The changes that made the open differences of a finding, oldest first. */
@@ -66,4 +119,53 @@ function changesOf(services: ServiceAuditor | null, finding: Finding): ObjectCha
 function nodesOf({ pods }: Listers, { differences }: Finding): string[] {
   const nodes = differences.flatMap(({ pod }) => (pod === null ? [] : (pods.get(pod)?.node ?? [])));
   return [...new Set(nodes)].filter((node) => node !== '');
+}
+
+/** Watches that were interrupted for longer than their verdicts may be known. */
+function unavailable({ progress }: IncidentLedgerOptions, at: number): IncidentCondition[] {
+  const lost = [...progress.unseenFor(staleGrace, at)];
+  if (lost.length === 0) return [];
+  const since = Math.min(...lost.map((it) => progress.inputs.get(it)?.blindSince ?? at));
+  const text = `The watches of these resources are interrupted: ${lost.join(', ')}`;
+  return [{ kind: 'api-unavailable', key: '', name: '', object: 'API server', since, text }];
+}
+
+function withoutAgents({ nodes }: IncidentLedgerOptions, at: number): IncidentCondition[] {
+  const missing = nodes()?.withoutAgent() ?? [];
+  return missing.flatMap(({ name, reason, since }) => {
+    if (at - since < agentGrace) return [];
+    const text = `Node ${name}: ${unknownText[reason]}`;
+    return [{ kind: 'agents-missing', key: '', name, object: `Node ${name}`, since, text }];
+  });
+}
+
+/** Notes which of the changed Services are configured so that they cannot receive traffic. */
+function noteUnserved(
+  services: ServiceAuditor | null,
+  changed: Set<Key>,
+  unserved: Map<Key, { readonly reason: string; readonly since: number }>,
+  at: number,
+  most: number,
+): void {
+  let left = most;
+  for (const key of changed) {
+    if (services === null || left-- <= 0) return;
+    changed.delete(key);
+    const audit = services.audited.get(key);
+    const reason = audit === undefined ? null : unservedReason(services.context, audit);
+    if (reason === null || misconfigured[reason] === undefined) unserved.delete(key);
+    else if (unserved.get(key)?.reason !== reason) unserved.set(key, { reason, since: at });
+  }
+}
+
+function unservedConditions(
+  unserved: ReadonlyMap<Key, { readonly reason: string; readonly since: number }>,
+  until: number,
+): IncidentCondition[] {
+  return [...unserved].flatMap(([key, { reason, since }]) => {
+    if (since > until) return [];
+    const object = `Service ${key}`;
+    const text = misconfigured[reason] ?? reason;
+    return [{ kind: 'service-without-endpoints', key: object, name: key, object, since, text }];
+  });
 }

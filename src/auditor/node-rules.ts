@@ -149,7 +149,7 @@ function* takeAgentEntry(state: State, entry: AgentEntry): Steps {
   const { node, at } = entry;
   if (entry.kind === 'node-unseen') {
     if (entry.state === null) nodes.remove(node, at);
-    else nodes.markUnknown(node, `agent-${entry.state}`);
+    else nodes.markUnknown(node, `agent-${entry.state}`, at);
     if (entry.state === null || entry.state === 'absent') state.reports.delete(node);
     return;
   }
@@ -157,7 +157,7 @@ function* takeAgentEntry(state: State, entry: AgentEntry): Steps {
   state.reports.set(node, report);
   const { rules, version, config } = report;
   if (entry.report.problems.length > 0 || config === null) {
-    nodes.markUnknown(node, 'rules-not-known');
+    nodes.markUnknown(node, 'rules-not-known', at);
     return;
   }
   const { lasting, seenAt, etag, outcomes, onNeed } = entry;

@@ -24,6 +24,7 @@ import {
   serviceStatus,
   serviceView,
 } from './explanations.ts';
+import { affects, listIncidents } from './incidents.ts';
 import { podView, search } from './search.ts';
 import { countHints, summaryOfTotals } from './totals.ts';
 
@@ -299,6 +300,9 @@ export function createReport(auditor: Auditor, options: ReportOptions): AuditRep
     nodes: summary.nodes,
     unknown: summary.unknown,
     foreign: summary.foreign,
+    incidents: listIncidents(auditor, { timeless, resolved: kind === 'replay' }).filter((it) =>
+      affects(it, namespace),
+    ),
     servicesWithoutEndpoints: listUnservedServices(auditor).filter(within),
     dropped: auditor.dropped(),
     problems: problems.slice(0, shownProblems),

@@ -173,7 +173,11 @@ export async function askServer(
   };
   const response = await fetch(url, { signal: AbortSignal.timeout(10_000) }).catch(failed);
   const answer = (await textOf(response).then(JSON.parse).catch(failed)) as Answer;
-  if (answer?.format === 1 && answer.kind === 'explain') return answer as ExplainDocument;
+  if (answer?.format === 1 && answer.kind === 'explain') {
+    // A server of an earlier version has no incidents.
+    const { incidents = [], ...rest } = answer as Partial<ExplainDocument>;
+    return { ...rest, incidents } as ExplainDocument;
+  }
   if (answer?.error !== undefined) throw new Error(`${server}: ${answer.error}`);
   throw new Error(
     `${server} answers ${response.status}, but not with an explanation: is it serve?`,

@@ -244,6 +244,7 @@ export function reportOf(state: MetricsState, more: Partial<AuditReport> = {}): 
     nodes: summary.nodes,
     unknown: summary.unknown,
     foreign: summary.foreign,
+    incidents: [],
     servicesWithoutEndpoints: [],
     dropped,
     problems: [],

@@ -9,6 +9,7 @@ import type { Journey } from '../../src/audit/measure/journey.ts';
 import { triggerSample } from '../../src/audit/measure/lag.ts';
 import type { PendingDifference } from '../../src/audit/pending/pending.ts';
 import { createPendingFindings } from '../../src/audit/pending/pending.ts';
+import { createWatchProgress } from '../../src/audit/pending/progress.ts';
 import type { ServiceAuditor } from '../../src/audit/service/auditor.ts';
 import { createServiceAuditor } from '../../src/audit/service/auditor.ts';
 import type { AuditContext } from '../../src/audit/service/cache.ts';
@@ -161,18 +162,19 @@ function createWorld(scenario: Scenario): World {
     window,
     services: () => serviceAuditor,
     nodes: () => null,
+    progress: createWatchProgress(),
   });
   const lags = createLagLines(store.listers);
   const serviceAuditor: ServiceAuditor = createServiceAuditor({
     context,
     settle,
-    onChange: (key) => incidents.activity.noteChange(key),
+    onChange: (key) => incidents.noteChange(key),
     onEvaluated(item, change) {
       advanceJourneys(lags.journeys, item, change);
     },
     onConvergence(sample) {
       lags.converged(sample);
-      incidents.activity.noteWrite(sample);
+      incidents.noteWrite(sample);
     },
   });
   return {
@@ -299,7 +301,10 @@ export function countOwners({ incidents, serviceAuditor }: World) {
   const open = serviceAuditor.settle.open();
   const listed = incidents.list(open);
   const times = open.map((it) => listed.filter(({ findings }) => findings.includes(it)).length);
-  return { owners: times, empty: listed.filter(({ findings }) => findings.length === 0).length };
+  const empty = listed.filter(({ kind, findings }) => {
+    return findings.length === 0 && kind !== 'service-without-endpoints';
+  });
+  return { owners: times, empty: empty.length };
 }
 
 /** The verdict on one output of a Service, with the reason where it is unknown; `-`: none. */

@@ -13,10 +13,10 @@ export interface Remedy {
   readonly managed: string | null;
 }
 
-type RemediedFinding = Pick<
-  Finding,
-  'code' | 'cause' | 'namespace' | 'service' | 'node' | 'differences'
->;
+/** What has the names that commands need. */
+type Named = Pick<Finding, 'namespace' | 'service' | 'node' | 'differences'>;
+
+type RemediedFinding = Named & Pick<Finding, 'code' | 'cause'>;
 
 /** Commands for at most this many slices, pods or addresses. */
 const mostObjects = 5;
@@ -32,7 +32,7 @@ const stepsOf = ({ code, cause }: RemediedFinding): RemedySteps => {
 };
 
 /** The values of a placeholder; empty if the finding has none. */
-function valuesOf(name: string, finding: RemediedFinding): readonly string[] {
+function valuesOf(name: string, finding: Named): readonly string[] {
   const { namespace, service, node, differences } = finding;
   const distinct = (values: readonly string[]): string[] =>
     [...new Set(values)].slice(0, mostObjects);
@@ -61,7 +61,7 @@ function valuesOf(name: string, finding: RemediedFinding): readonly string[] {
 }
 
 /** The commands of a template, one for each value of its placeholders; none if one is not valid. */
-function fillIn(template: string, finding: RemediedFinding): string[] {
+function fillIn(template: string, finding: Named): string[] {
   const [placeholder, name = ''] = /\{(\w+)\}/.exec(template) ?? [];
   if (placeholder === undefined) return [template];
   return valuesOf(name, finding)
@@ -70,7 +70,11 @@ function fillIn(template: string, finding: RemediedFinding): string[] {
 }
 
 /** The remedy of the cause, or of the code if no cause is known. */
-export function remedyOf(finding: RemediedFinding): Remedy {
-  const { remedy, commands, managed } = stepsOf(finding);
-  return { text: remedy, commands: commands.flatMap((it) => fillIn(it, finding)), managed };
-}
+export const remedyOf = (finding: RemediedFinding): Remedy => fillRemedy(stepsOf(finding), finding);
+
+/** A remedy with the names of a finding, or of an object. */
+export const fillRemedy = ({ remedy, commands, managed }: RemedySteps, named: Named): Remedy => ({
+  text: remedy,
+  commands: commands.flatMap((it) => fillIn(it, named)),
+  managed,
+});

@@ -7,6 +7,7 @@
 
 import { getOrInsert } from '../../model/collections.ts';
 import type { Finding } from '../finding/catalogue.ts';
+import type { ObjectChange } from '../service/object-changes.ts';
 import {
   type Claim,
   classify,
@@ -19,15 +20,19 @@ import {
   waitsForController,
 } from './classify.ts';
 import { recent } from './controllers.ts';
+import { type EvidenceLine, evidenceLines } from './evidence-lines.ts';
 import type { IncidentKind } from './kinds.ts';
 
 /** A state that is an incident without findings, while it lasts. */
 export interface IncidentCondition extends Pick<Claim, 'kind' | 'key' | 'object'> {
+  /** Conditions of one kind have different names; those with equal keys are one incident. */
+  readonly name: string;
   readonly since: number;
+  readonly text: string;
 }
 
 /** Times in Unix seconds on the clock of the input. */
-interface Incident {
+export interface Incident {
   /** The same while it is open; letters, digits, `.` and `-`. */
   readonly id: string;
   readonly kind: IncidentKind;
@@ -36,6 +41,10 @@ interface Incident {
   readonly objects: readonly string[];
   /** If the cause is unknown: the likely kinds, the likeliest first. */
   readonly likely: readonly IncidentKind[];
+  /** What proved the kind when the incident opened. */
+  readonly evidence: readonly EvidenceLine[];
+  /** The changes of objects that made its first differences, oldest first. */
+  readonly changes: readonly ObjectChange[];
   /** When the first of its differences began. */
   readonly since: number;
   readonly openedAt: number;
@@ -54,8 +63,9 @@ export interface IncidentOptions {
 /** This many open incidents of one kind become one. */
 const many = 10;
 
-/** Resolved findings that an incident keeps. */
+/** Resolved findings and changes that an incident keeps. */
 const keptFindings = 100;
+const keptChanges = 20;
 
 /** The key of the incident that many of one kind have become. */
 const all = '*';
@@ -73,8 +83,16 @@ interface Member {
 
 type OpenIncident = ReturnType<typeof newIncident>;
 
-const newIncident = (id: string, claim: Claim, since: number, openedAt: number) => ({
+interface Beginning {
+  readonly since: number;
+  readonly openedAt: number;
+  readonly evidence: readonly EvidenceLine[];
+}
+
+const newIncident = (id: string, claim: Claim, { since, openedAt, evidence }: Beginning) => ({
   id,
+  evidence,
+  changes: new Set<ObjectChange>(),
   kind: claim.kind,
   key: claim.key,
   object: claim.object,
@@ -83,7 +101,7 @@ const newIncident = (id: string, claim: Claim, since: number, openedAt: number) 
   openedAt,
   /** By the key of the finding. */
   members: new Map<string, Member>(),
-  /** By key. */
+  /** By name. */
   conditions: new Map<string, IncidentCondition>(),
   /** The first findings that were resolved. */
   resolved: [] as Finding[],
@@ -124,9 +142,9 @@ export function createIncidents(options: IncidentOptions) {
   return {
     /** Adds a finding that has opened. */
     add(finding: Finding): void {
-      const { openedAt } = finding;
-      const evidence = options.evidence(openedAt);
-      addMember(state, { finding, claim: openClaim(state, finding, evidence) }, openedAt);
+      const evidence = options.evidence(finding.openedAt);
+      const member = { finding, claim: openClaim(state, finding, evidence) };
+      addMember(state, member, finding.openedAt, evidence);
     },
     /** Removes a finding that is resolved. */
     remove(finding: Finding): void {
@@ -180,9 +198,16 @@ function openClaim({ open }: State, finding: Finding, evidence: Evidence): Claim
   return { kind, key, object, likely: [] };
 }
 
-function addMember(state: State, member: Member, at: number): void {
+function addMember(state: State, member: Member, at: number, evidence: Evidence): void {
   const { finding, claim } = member;
-  const incident = incidentFor(state, claim, finding.since, at);
+  const incident = incidentFor(state, claim, at, () => ({
+    since: finding.since,
+    openedAt: at,
+    evidence: evidenceLines(claim, finding, evidence),
+  }));
+  for (const change of evidence.changesOf(finding)) {
+    if (incident.changes.size < keptChanges) incident.changes.add(change);
+  }
   incident.since = Math.min(incident.since, finding.since);
   incident.members.set(keyOf(finding), member);
   state.owners.set(keyOf(finding), incident);
@@ -196,11 +221,12 @@ function removeMember(state: State, incident: OpenIncident, key: string): void {
 }
 
 /** The open incident of a claim; a new one takes what it replaces. */
-function incidentFor(state: State, claim: Claim, since: number, at: number): OpenIncident {
+function incidentFor(state: State, claim: Claim, at: number, begin: () => Beginning): OpenIncident {
   const { open } = state;
   const known = open.get(`${claim.kind} ${all}`) ?? open.get(placeOf(claim));
   if (known !== undefined) return known;
-  const incident = newIncident(freeId(state, claim, since), claim, since, at);
+  const beginning = begin();
+  const incident = newIncident(freeId(state, claim, beginning.since), claim, beginning);
   open.set(placeOf(claim), incident);
   for (const other of open.values()) {
     if (other !== incident && isReplaced(other, incident, at)) merge(state, other, incident);
@@ -228,7 +254,10 @@ function merge(state: State, from: OpenIncident, into: OpenIncident): void {
     into.members.set(key, member);
     state.owners.set(key, into);
   }
-  for (const [key, condition] of from.conditions) into.conditions.set(key, condition);
+  for (const [name, condition] of from.conditions) into.conditions.set(name, condition);
+  for (const change of from.changes) {
+    if (into.changes.size < keptChanges) into.changes.add(change);
+  }
   into.since = Math.min(into.since, from.since);
   into.openedAt = Math.min(into.openedAt, from.openedAt);
   const free = Math.max(0, keptFindings - into.resolved.length);
@@ -266,7 +295,7 @@ function reviewControllers(state: State, at: number): void {
       if (claim === null) continue;
       removeMember(state, incident, key);
       const { openedAt } = incident;
-      addMember(state, { finding, claim }, isUnknown ? openedAt : at);
+      addMember(state, { finding, claim }, isUnknown ? openedAt : at, evidence);
     }
     if (!isEmpty(incident) || !isUnknown) continue;
     const heir = state.open.get(`controller-not-writing ${controllerManager}`);
@@ -297,21 +326,25 @@ function reviewConditions(
   at: number,
   conditions: readonly IncidentCondition[],
 ): void {
-  const holding = new Set(conditions.map(placeOf));
+  const holding = new Set(conditions.map(({ kind, name }) => `${kind} ${name}`));
   for (const incident of state.open.values()) {
     if (!conditionKinds.includes(incident.kind)) continue;
-    for (const [key, condition] of incident.conditions) {
-      if (holding.has(placeOf(condition))) continue;
-      incident.conditions.delete(key);
+    for (const name of incident.conditions.keys()) {
+      if (holding.has(`${incident.kind} ${name}`)) continue;
+      incident.conditions.delete(name);
       incident.leftAt = at;
       state.revision++;
     }
   }
   for (const condition of conditions) {
-    const claim = { ...condition, likely: [] };
-    const incident = incidentFor(state, claim, condition.since, at);
-    if (incident.conditions.has(condition.key)) continue;
-    incident.conditions.set(condition.key, condition);
+    const { name, since, text } = condition;
+    const incident = incidentFor(state, { ...condition, likely: [] }, at, () => ({
+      since,
+      openedAt: at,
+      evidence: [{ text, at: since }],
+    }));
+    if (incident.conditions.has(name)) continue;
+    incident.conditions.set(name, condition);
     state.revision++;
   }
 }
@@ -353,12 +386,15 @@ function list({ open, owners }: State, findings: readonly Finding[]): Incident[]
 }
 
 function snapshot(
-  { id, kind, object, likely, since, openedAt, members, conditions }: OpenIncident,
+  incident: OpenIncident,
   findings: readonly Finding[],
   resolvedAt: number | null,
 ): Incident {
+  const { id, kind, object, likely, evidence, since, openedAt, members, conditions } = incident;
   const claims = [...members.values()].map(({ claim }) => claim);
   const names = [...claims, ...conditions.values()].map((it) => it.object);
   const objects = [...new Set([object, ...names])];
-  return { id, kind, object, objects, likely, since, openedAt, resolvedAt, findings };
+  const changes = [...incident.changes].sort((a, b) => a.at - b.at);
+  const times = { since, openedAt, resolvedAt };
+  return { id, kind, object, objects, likely, evidence, changes, ...times, findings };
 }

@@ -31,6 +31,8 @@ export const newNodeState = (name: string) => ({
   lasting: 0,
   /** Why the node cannot be observed; null if it can. */
   unknownReason: null as NodeUnknownReason | null,
+  /** Since when it cannot be observed, Unix seconds. */
+  unknownSince: 0,
   refused: null as ReturnType<typeof refusedNodePortAddress>,
   last: null as LastAudit | null,
   divergences: new Map() as Divergences,

@@ -98,8 +98,10 @@ export function createNodes(given: NodesOptions) {
       if (isLast || missing.length === 0) state.etag = etag;
       return missing;
     },
-    markUnknown(name: string, reason: NodeUnknownReason): void {
-      Object.assign(stateOf(name), { unknownReason: reason, readSince: null });
+    markUnknown(name: string, reason: NodeUnknownReason, at: number): void {
+      const state = stateOf(name);
+      if (state.unknownReason === null) state.unknownSince = at;
+      Object.assign(state, { unknownReason: reason, readSince: null });
     },
     remove(name: string, at: number): void {
       const state = states.get(name);
@@ -107,6 +109,11 @@ export function createNodes(given: NodesOptions) {
       states.delete(name);
     },
     summary: (now: number) => summaryOf(options, now),
+    /** The nodes whose agent does not report, with the reason, and since when. */
+    withoutAgent: () =>
+      [...states.values()].flatMap(({ name, unknownReason: reason, unknownSince: since }) =>
+        reason?.startsWith('agent-') === true ? [{ name, reason, since }] : [],
+      ),
     /** Since when the rules of the node have been read; null if they are unknown. */
     readSince: (name: string): number | null => states.get(name)?.readSince ?? null,
     tracePort: (node: string, service: Key, name: string) =>

@@ -4,7 +4,9 @@
 import type { Explanation, Reason, ReasonMark } from '../../audit/explain/explanation.ts';
 import type { HistoryEntry } from '../../audit/explain/history.ts';
 import { type Verdict, verdictWords } from '../../audit/finding/verdicts.ts';
+import type { ReportedIncident } from '../../audit/incident/report.ts';
 import { diffLegend, renderDifferences } from './findings.ts';
+import { formatIncident } from './incidents.ts';
 import {
   escapeInvisible,
   formatClock,
@@ -25,6 +27,8 @@ export interface ExplainDocument extends Explanation {
   readonly begunAt: number | null;
   /** The changes of the subject; null if the input has no history. */
   readonly history: readonly HistoryEntry[] | null;
+  /** The open incidents that it belongs to, the longest first. */
+  readonly incidents: readonly ReportedIncident[];
 }
 
 export const reasonSigns = { yes: '✓', no: '✗', unknown: '?', note: '·' } as const;
@@ -135,7 +139,7 @@ const verdictWord = (verdict: Verdict | null): string =>
   verdict === null ? 'input problem' : verdictWords[verdict];
 
 function renderText(document: ExplainDocument, options: RenderOptions): string {
-  const { at, begunAt, answer, reasons, history } = document;
+  const { at, begunAt, answer, reasons, history, incidents } = document;
   const [word, meaning] = describeVerdict(document);
   const head = paint(options.colour, 'bold', word.toUpperCase());
   const when = at === null || history === null ? '' : ` at ${formatTime(at)}`;
@@ -144,6 +148,7 @@ function renderText(document: ExplainDocument, options: RenderOptions): string {
   const lines = [
     `${formatMark(chooseMark(document), options)} ${head}${when}: ${meaning}`,
     ...wrap(answer, '  ', '  ', options),
+    ...incidents.flatMap((it) => wrap(formatIncident(it), '  ', '    ', options)),
     ...renderRemedy(document, '  ', options),
     ...(tree.length > 0 ? ['', ...tree] : []),
     ...(hasDifferences(reasons) ? ['', diffLegend] : []),

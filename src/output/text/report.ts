@@ -12,6 +12,7 @@ import {
 } from '../../audit/finding/verdicts.ts';
 import type { Fill } from '../../audit/measure/endpoint-counts.ts';
 import { fillRatio, mostSurplus, surplusOf } from '../../audit/measure/endpoint-counts.ts';
+import type { ReportedIncident } from '../../audit/incident/report.ts';
 import { type Histogram, merged, quantile } from '../../audit/measure/histogram.ts';
 import { lagOperations, lagOutputs } from '../../audit/measure/lag.ts';
 import type { Measurements, ServiceSums } from '../../audit/measure/measurements.ts';
@@ -49,6 +50,7 @@ import {
   invisible,
   paint,
 } from './format.ts';
+import { renderIncidents } from './incidents.ts';
 import { formatUnserved, type UnservedRow } from './unserved.ts';
 
 // --- the document ---
@@ -80,6 +82,8 @@ export interface AuditReport extends Omit<Summary, 'findings' | 'pendingSince' |
   /** The name of the cluster, which the user gives it; null without one. */
   readonly cluster: string | null;
   readonly findings: readonly ReportedFinding[];
+  /** Open ones first, each with the longest first. */
+  readonly incidents: readonly ReportedIncident[];
   /** By namespace and name. */
   readonly servicesWithoutEndpoints: readonly UnservedRow[];
   readonly dropped: Readonly<Record<string, number>>;
@@ -259,8 +263,9 @@ function renderWide(report: AuditReport, options: RenderOptions): string {
     return isPlain ? cell : paint(options.colour, severityStyles[severity], cell);
   });
   const table = findings.length === 0 ? [] : [...lines, ''];
+  const incidents = renderIncidents(report.incidents, options);
   const unserved = formatUnserved(report.servicesWithoutEndpoints, options);
-  return `${[...table, ...unserved, ...summarizeReport(report)].join('\n')}\n`;
+  return `${[...incidents, ...table, ...unserved, ...summarizeReport(report)].join('\n')}\n`;
 }
 
 /** A block of lines per finding. */
@@ -275,12 +280,13 @@ function renderTable(report: AuditReport, options: RenderOptions): string {
     return [...renderFinding(finding, times, numbers, options), ''];
   });
   const legend = blocks.length === 0 ? [] : [diffLegend];
+  const incidents = renderIncidents(report.incidents, options);
   const unserved = formatUnserved(report.servicesWithoutEndpoints, options);
   const suppressed = renderSuppressed(
     findings.filter((finding) => !isUnsuppressed(finding)),
     options,
   );
-  const sections = [...blocks, ...suppressed, ...unserved];
+  const sections = [...incidents, ...blocks, ...suppressed, ...unserved];
   return `${[...sections, ...summarizeReport(report), ...legend].join('\n')}\n`;
 }
 

@@ -171,6 +171,7 @@ test('the change has its time in the text and its fields in the JSON document', 
     at: midday + 200,
     begunAt: 0,
     history: [],
+    incidents: [],
   } as const;
   const all = { ...document, ...explained(steps) };
   const text = renderExplanation(all, 'text', { colour: false, width: 200 });

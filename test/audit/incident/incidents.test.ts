@@ -147,7 +147,8 @@ describe('an incident', () => {
 
   test('without findings is open while its condition holds', () => {
     const { list, incidents } = ledger();
-    const condition = { kind: 'api-unavailable', key: '', object: 'API server', since: 5 } as const;
+    const place = { kind: 'api-unavailable', key: '', object: 'API server' } as const;
+    const condition = { ...place, name: '', since: 5, text: 'The watches are interrupted' };
     incidents.review(12, [condition]);
     incidents.review(13, [condition]);
     expect(list()).toMatchObject([{ kind: 'api-unavailable', object: 'API server', openedAt: 12 }]);

@@ -313,13 +313,13 @@ describe('a report', () => {
     const report = reporterOf(nodes);
     report(0, atHand);
     report(5, gone, '2');
-    nodes.markUnknown(node.name, 'agent-stale');
+    nodes.markUnknown(node.name, 'agent-stale', 0);
     expect(counts(6)).toEqual({ unknown: 1 });
     report(100, gone, '2');
     expect(opened).toEqual([]);
     report(110, gone, '2');
     expect(opened).toHaveLength(1);
-    nodes.markUnknown(node.name, 'agent-stale');
+    nodes.markUnknown(node.name, 'agent-stale', 0);
     expect(resolved).toEqual([]);
     report(120, gone, '2');
     expect(resolved).toEqual([]);
@@ -333,7 +333,7 @@ describe('a report', () => {
     const frontends = atHand.frontends.map((frontend) => ({ ...frontend, translators: 2 }));
     for (const at of [0, 5, 10]) report(at, { ...atHand, frontends });
     expect(opened).toMatchObject([{ code: 'node-backends-both', openedAt: 10 }]);
-    nodes.markUnknown(node.name, 'agent-stale');
+    nodes.markUnknown(node.name, 'agent-stale', 0);
     report(100, { ...atHand, frontends });
     expect(resolved).toEqual([]);
   });

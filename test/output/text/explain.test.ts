@@ -28,6 +28,7 @@ const document = (more: Partial<ExplainDocument> = {}): ExplainDocument => ({
   managed: null,
   reasons: [reason('yes', 'all is well')],
   history: null,
+  incidents: [],
   ...more,
 });
 

@@ -1,0 +1,86 @@
+// Incidents as text: a header line, then reach, evidence, changes and what to do.
+
+import { changeText } from '../../audit/incident/evidence-lines.ts';
+import { kinds } from '../../audit/incident/kinds.ts';
+import type { ReportedIncident } from '../../audit/incident/report.ts';
+import { severityStyles } from './findings.ts';
+import {
+  escapeInvisible,
+  formatClock,
+  formatCount,
+  paint,
+  type RenderOptions,
+  wrap,
+} from './format.ts';
+
+/** More objects, changes and incidents are only counted. */
+const most = { objects: 5, changes: 5, incidents: 50 };
+
+/** `Node a, Node b and 3 more`. */
+export function formatObjects(objects: readonly string[]): string {
+  const more = objects.length - most.objects;
+  const shown = objects.slice(0, most.objects).join(', ');
+  return more > 0 ? `${shown} and ${String(more)} more` : shown;
+}
+
+/** `3 Services in 1 namespace, 1 node, 8 endpoints`; '' if it affects nothing that is known. */
+export function formatReach({ services, namespaces, nodes, endpoints }: ReportedIncident['reach']) {
+  const inside = services === 0 ? '' : ` in ${formatCount(namespaces, 'namespace')}`;
+  const parts = [
+    services === 0 ? '' : formatCount(services, 'Service') + inside,
+    nodes === 0 ? '' : formatCount(nodes, 'node'),
+    endpoints === 0 ? '' : formatCount(endpoints, 'endpoint'),
+  ];
+  return parts.filter((part) => part !== '').join(', ');
+}
+
+const formatAt = (at: number | null): string => (at === null ? '' : ` ${formatClock(at)}`);
+
+function renderIncident(incident: ReportedIncident, options: RenderOptions): string[] {
+  const { kind, severity, title, objects, likely, since, resolvedAt } = incident;
+  const { evidence, changes, reach, remedy } = incident;
+  const block = (name: string, text: string): string[] =>
+    text === '' ? [] : wrap(`${name}: ${text}`, '  ', '    ', options);
+  const times = [
+    since === null ? '' : `since${formatAt(since)}`,
+    resolvedAt === null ? '' : `resolved${formatAt(resolvedAt)}`,
+  ];
+  const head = [severity, 'incident', kind, formatObjects(objects), ...times];
+  const line = head.filter((part) => part !== '').join('  ');
+  const painted = paint(options.colour, severityStyles[severity], severity);
+  const header = painted + escapeInvisible(line).slice(severity.length);
+  if (resolvedAt !== null) return [header];
+  const causes = likely.map((it) => `${kinds[it].title} (${it})`).join('; ');
+  return [
+    header,
+    ...wrap(`${title}.`, '  ', '  ', options),
+    ...block('affects', formatReach(reach)),
+    ...block('likely causes', causes),
+    ...evidence.flatMap(({ text, at }) => block('evidence', text + formatAt(at))),
+    ...changes
+      .slice(0, most.changes)
+      .flatMap((change) => block('changed', changeText(change) + formatAt(change.at))),
+    ...block('fix', remedy.text),
+    ...remedy.commands.map((command) => `    ${command}`),
+  ];
+}
+
+/** An incident in one line, for what belongs to it. */
+export function formatIncident({ kind, severity, title, objects, reach }: ReportedIncident) {
+  const affected = formatReach(reach);
+  const rest = affected === '' ? '' : `; it affects ${affected}`;
+  return `incident: ${title} (${severity} ${kind}, ${formatObjects(objects)})${rest}`;
+}
+
+/** Lines that end with an empty one, open incidents first; none without incidents. */
+export function renderIncidents(
+  incidents: readonly ReportedIncident[],
+  options: RenderOptions,
+): string[] {
+  const more = incidents.length - most.incidents;
+  const rest = more > 0 ? [`${String(more)} more incidents: -o json lists all`, ''] : [];
+  const blocks = incidents
+    .slice(0, most.incidents)
+    .flatMap((incident) => [...renderIncident(incident, options), '']);
+  return [...blocks, ...rest];
+}

@@ -1,0 +1,93 @@
+// Incidents as every output shows them.
+
+import { describe, expect, test } from 'vitest';
+
+import type { Finding } from '../../../src/audit/finding/catalogue.ts';
+import type { Incident } from '../../../src/audit/incident/incidents.ts';
+import { reportIncident } from '../../../src/audit/incident/report.ts';
+
+const finding = (service: string, more: Partial<Finding> = {}): Finding => ({
+  code: 'endpoints-address-missing',
+  severity: 'warning',
+  difference: 'missing',
+  output: 'endpoints',
+  namespace: 'shop',
+  service,
+  node: null,
+  object: `Endpoints shop/${service}`,
+  field: 'subsets',
+  expected: '10.0.0.1',
+  actual: null,
+  differences: [
+    {
+      code: 'endpoints-address-missing',
+      address: '10.0.0.1',
+      pod: null,
+      field: 'subsets',
+      expected: '10.0.0.1',
+      actual: null,
+      object: '',
+    },
+  ],
+  cause: null,
+  causeProven: false,
+  since: 10,
+  openedAt: 40,
+  resolvedAt: null,
+  ...more,
+});
+
+const incident = (more: Partial<Incident> = {}): Incident => ({
+  id: 'x',
+  kind: 'controller-not-writing',
+  object: 'kube-controller-manager',
+  objects: ['kube-controller-manager'],
+  likely: [],
+  evidence: [{ text: 'waits', at: 10 }],
+  changes: [],
+  since: 10,
+  openedAt: 40,
+  resolvedAt: null,
+  findings: [],
+  ...more,
+});
+
+test('the reach counts Services, namespaces, nodes and addresses once', () => {
+  const findings = [
+    finding('web'),
+    finding('web', { output: 'endpointslices', code: 'slice-endpoint-missing' }),
+    finding('db', { namespace: 'data' }),
+    finding('', { namespace: '', node: 'a', code: 'node-rules-flushed', differences: [] }),
+  ];
+  const { reach } = reportIncident(incident({ findings }));
+  expect(reach).toEqual({ services: 2, namespaces: 2, nodes: 1, endpoints: 1 });
+});
+
+test('an incident without findings reaches the objects that it names', () => {
+  const objects = ['Service shop/web', 'Node a'];
+  const { reach } = reportIncident(incident({ kind: 'service-without-endpoints', objects }));
+  expect(reach).toEqual({ services: 1, namespaces: 1, nodes: 1, endpoints: 0 });
+});
+
+describe('the severity', () => {
+  test('is at least that of the kind', () => {
+    const findings = [finding('web', { severity: 'info' })];
+    expect(reportIncident(incident({ findings })).severity).toBe('warning');
+  });
+
+  test('is that of the worst finding', () => {
+    const findings = [finding('web'), finding('api', { severity: 'critical' })];
+    expect(reportIncident(incident({ findings })).severity).toBe('critical');
+  });
+});
+
+test('commands have the names of the object', () => {
+  const object = 'Node node-b';
+  const { remedy } = reportIncident(incident({ kind: 'node-proxy-not-syncing', object }));
+  expect(remedy.commands.join()).toContain('spec.nodeName=node-b');
+});
+
+test('of a dump it has no times', () => {
+  const got = reportIncident(incident(), true);
+  expect([got.since, got.openedAt, got.evidence[0]?.at]).toEqual([null, null, null]);
+});
