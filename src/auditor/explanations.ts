@@ -27,7 +27,7 @@ import type { Key, Node } from '../model/objects.ts';
 import type { ServiceNumbers } from '../output/metrics/service-rows.ts';
 import type { ExplainDocument } from '../output/text/explain.ts';
 import type { Auditor } from './auditor.ts';
-import { listIncidents } from './incidents.ts';
+import { listIncidents } from './incident-queries.ts';
 
 export const verdictInput = (auditor: Auditor): VerdictInput => ({
   listers: auditor.store.listers,

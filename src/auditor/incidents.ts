@@ -5,7 +5,6 @@ import { unknownText } from '../audit/finding/verdicts.ts';
 import type { Evidence } from '../audit/incident/classify.ts';
 import { createControllerActivity, noControllers } from '../audit/incident/controllers.ts';
 import { createIncidents, type IncidentCondition } from '../audit/incident/incidents.ts';
-import { type ReportedIncident, reportIncident } from '../audit/incident/report.ts';
 import type { Nodes } from '../audit/node/nodes.ts';
 import { staleGrace, type WatchProgress } from '../audit/pending/progress.ts';
 import type { ServiceAuditor } from '../audit/service/auditor.ts';
@@ -13,7 +12,6 @@ import type { ObjectChange } from '../audit/service/object-changes.ts';
 import type { ConvergenceSample } from '../audit/service/reconcile.ts';
 import { unservedReason } from '../audit/service/unserved.ts';
 import type { Key, Listers } from '../model/objects.ts';
-import type { Auditor } from './auditor.ts';
 
 export interface IncidentLedgerOptions {
   readonly listers: Listers;
@@ -80,29 +78,6 @@ export function createIncidentLedger(options: IncidentLedgerOptions) {
       reviewed = { at, revision: incidents.revision() };
     },
   };
-}
-
-/** The open incidents and, if wanted, the resolved ones after them. */
-export function listIncidents(
-  { incidents, findings }: Pick<Auditor, 'incidents' | 'findings'>,
-  { timeless = false, resolved = false } = {},
-): ReportedIncident[] {
-  const open = incidents.list(findings.open());
-  const all = resolved ? [...open, ...incidents.resolved()] : open;
-  return all.map((incident) => reportIncident(incident, timeless));
-}
-
-/** Whether an incident is about a namespace, or about none; every one is if it is `null`. */
-export function affects(
-  { findings, objects }: Pick<ReportedIncident, 'findings' | 'objects'>,
-  namespace: string | null,
-): boolean {
-  if (namespace === null) return true;
-  if (findings.length > 0) {
-    return findings.some((it) => it.namespace === namespace || it.namespace === '');
-  }
-  const services = objects.filter((it) => it.startsWith('Service '));
-  return services.length === 0 || services.some((it) => it.startsWith(`Service ${namespace}/`));
 }
 
 /** The changes that made the open differences of a finding, oldest first. */

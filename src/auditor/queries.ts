@@ -24,7 +24,13 @@ import {
   serviceStatus,
   serviceView,
 } from './explanations.ts';
-import { affects, listIncidents } from './incidents.ts';
+import {
+  affects,
+  countIncidents,
+  findIncident,
+  listIncidents,
+  viewIncidents,
+} from './incident-queries.ts';
 import { podView, search } from './search.ts';
 import { countHints, summaryOfTotals } from './totals.ts';
 
@@ -77,6 +83,9 @@ export function createQueries(
     },
     /** Every Service with its health, worst first. */
     services: () => listServices(auditor),
+    incidents: () => viewIncidents(auditor),
+    /** By its name, also of one that another incident took; null if it is not known. */
+    incident: (id: string) => findIncident(auditor, id),
     /** The Services that cannot receive traffic, by name. */
     unserved: () => listUnservedServices(auditor),
     /** `from` is the first row of the table; null if the Service does not exist. */
@@ -183,6 +192,7 @@ function metricsState(
     ...totals,
     journeys,
     summary,
+    incidents: countIncidents(auditor),
     hints: services === null ? noHintCounts() : countHints(totals, services),
     dropped: auditor.dropped(),
     now,

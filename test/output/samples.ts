@@ -77,6 +77,7 @@ const noWatches: MetricsState['watches'] = {
 
 export function stateOf(more: Partial<MetricsState> = {}): MetricsState {
   return {
+    incidents: { 'controller-not-writing': { critical: 1 } },
     summary: {
       services: 21,
       verdicts: {

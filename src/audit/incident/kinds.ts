@@ -205,3 +205,5 @@ export const kinds = {
 } as const satisfies Readonly<Record<string, KindEntry>>;
 
 export type IncidentKind = keyof typeof kinds;
+
+export const incidentKinds = Object.keys(kinds) as IncidentKind[];

@@ -14,7 +14,7 @@ interface Reach {
   readonly endpoints: number;
 }
 
-/** What tells a finding from the others that are open. */
+/** What distinguishes a finding from the others that are open. */
 type FindingName = Pick<Finding, 'code' | 'cause' | 'output' | 'namespace' | 'service' | 'node'>;
 
 export interface ReportedIncident extends Omit<Incident, 'findings' | 'since' | 'openedAt'> {
@@ -53,9 +53,11 @@ function reachOf({ findings, objects }: Incident): Reach {
   };
 }
 
-/** The worst severity of the findings, and at least that of the kind. */
-function severityOf(kind: IncidentKind, findings: readonly Finding[]): Severity {
-  const found = [kinds[kind].least, ...findings.map(({ severity }) => severity)];
+/** The worst severity of findings that are not suppressed, and at least that of the kind. */
+export function severityOf(kind: IncidentKind, findings: readonly Finding[]): Severity {
+  const loud = findings.filter(({ suppressed }) => suppressed === null);
+  if (findings.length > 0 && loud.length === 0) return 'info';
+  const found = [kinds[kind].least, ...loud.map(({ severity }) => severity)];
   return severities.find((severity) => found.includes(severity)) ?? 'info';
 }
 

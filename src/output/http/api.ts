@@ -6,6 +6,7 @@ import type { Express, Request, Response } from 'express';
 
 import { catalogue, type Finding, severities } from '../../audit/finding/catalogue.ts';
 import { verdicts } from '../../audit/finding/verdicts.ts';
+import { incidentKinds } from '../../audit/incident/kinds.ts';
 import { unservedReasons } from '../../audit/service/unserved.ts';
 import { verdictOutputs } from '../../audit/service/verdict.ts';
 import type { AuditorQueries } from '../../auditor/queries.ts';
@@ -174,6 +175,20 @@ async function sendFindings(
   await sendLists(response, { now, forgotten }, lists);
 }
 
+/** Sends open and resolved incidents, the worst first. */
+async function sendIncidents(
+  { query }: Request,
+  response: Response,
+  answers: AuditorQueries,
+): Promise<void> {
+  const filters = { kind: incidentKinds, severity: severities } as const;
+  const isWanted = readOrRefuse(response, () => readFilter(query, filters));
+  if (isWanted === null) return;
+  const { open, resolved } = answers.incidents();
+  const lists = { standing: open.filter(isWanted), resolved: resolved.filter(isWanted) };
+  await sendLists(response, { now: answers.beat().now }, lists);
+}
+
 /** Sends every Service, those with the worst findings first. */
 async function sendServices(
   { query }: Request,
@@ -200,6 +215,8 @@ function sendUnserved({ query }: Request, response: Response, answers: AuditorQu
 /** What `/api` answers: each path with the meaning of its answer. */
 const apiPaths = {
   '/api/v1/findings': 'Open and resolved findings',
+  '/api/v1/incidents': 'Open and resolved incidents',
+  '/api/v1/incidents/{id}': 'One incident with its evidence, changes and findings',
   '/api/v1/services': 'Every Service with its verdict, worst severity and number of findings',
   '/api/v1/services/{namespace}/{name}': 'Everything that is known about one Service',
   '/api/v1/services-without-endpoints': 'Services that cannot receive traffic, with the reason',
@@ -215,6 +232,12 @@ export function addApi(app: Express, answers: AuditorQueries): void {
   app.get(['/api', '/api/v1'], (_request, response) =>
     response.json({ format: 1, paths: apiPaths }),
   );
+  app.get('/api/v1/incidents', (request, response) => sendIncidents(request, response, answers));
+  app.get('/api/v1/incidents/:id', (request, response) => {
+    const found = answers.incident(request.params.id);
+    if (found !== null) response.json({ format: 1, now: answers.beat().now, incident: found });
+    else sendError(response, 404, 'No such incident');
+  });
   app.get('/api/v1/services', (request, response) => sendServices(request, response, answers));
   app.get('/api/v1/services-without-endpoints', (request, response) => {
     sendUnserved(request, response, answers);

@@ -10,6 +10,7 @@ import { renderNode, renderService } from '../page/details.ts';
 import { readDocumentFile } from '../page/document-files.ts';
 import { renderDocument } from '../page/documents.ts';
 import { assets, renderFrame } from '../page/frame.ts';
+import { incidentPath, renderIncidentPage, renderIncidentsPage } from '../page/incidents.ts';
 import { findingFields, nodeFields, renderFindings, renderNodes } from '../page/lists.ts';
 import { renderOverview } from '../page/overview.ts';
 import { markup } from '../page/parts.ts';
@@ -23,7 +24,15 @@ import { matchPath, onlyMatch, renderPod, renderSearch } from '../page/search.ts
 
 type PageQueries = Pick<
   AuditorQueries,
-  'status' | 'services' | 'unserved' | 'servicePage' | 'nodePage' | 'podPage' | 'search'
+  | 'status'
+  | 'services'
+  | 'incidents'
+  | 'incident'
+  | 'unserved'
+  | 'servicePage'
+  | 'nodePage'
+  | 'podPage'
+  | 'search'
 >;
 
 function readText(request: Request, name: string): string {
@@ -59,8 +68,20 @@ export function addPages(app: Express, answers: PageQueries): void {
     });
   }
   app.get('/', (_request, response) =>
-    response.type('html').send(renderOverview(answers.status(), answers.unserved())),
+    response
+      .type('html')
+      .send(renderOverview(answers.status(), answers.unserved(), answers.incidents())),
   );
+  app.get('/incidents', (_request, response) =>
+    response.type('html').send(renderIncidentsPage(answers.status(), answers.incidents())),
+  );
+  app.get('/incidents/:id', (request, response) => {
+    const incident = answers.incident(request.params.id);
+    const status = answers.status();
+    if (incident === null) sendMissing(response, status, 'There is no such incident.');
+    else if (incident.id !== request.params.id) response.redirect(incidentPath(incident.id));
+    else response.type('html').send(renderIncidentPage(status, incident));
+  });
   app.get('/findings', (request, response) => {
     const query = readQuery(request, findingFields);
     response.type('html').send(renderFindings(answers.status(), query));

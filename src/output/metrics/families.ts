@@ -2,7 +2,9 @@
 // address or object is a label. Namespace and service are labels only in finding-families.ts and
 // service-rows.ts, and node only in finding-families.ts: all of them have a limit.
 
+import { severities } from '../../audit/finding/catalogue.ts';
 import { unknownReasons } from '../../audit/finding/verdicts.ts';
+import { incidentKinds } from '../../audit/incident/kinds.ts';
 import { endpointConditions, fillRatio, surplusOf } from '../../audit/measure/endpoint-counts.ts';
 import { journeyLagOutputs, journeyQualities } from '../../audit/measure/journey.ts';
 import {
@@ -89,6 +91,11 @@ const current = Object.entries({
     findings: openFindings,
     suppressed_findings: suppressedFindings,
     findings_opened_total: openedFindings,
+    incidents: gauge(
+      'Open incidents, which group findings by their cause, by kind and severity.',
+      ({ incidents }, { kind, severity }) => incidents[kind]?.[severity] ?? 0,
+      { kind: incidentKinds, severity: severities },
+    ),
     service_findings: serviceFindings,
     node_findings: nodeFindings,
     services: gauge('Services that exist.', ({ summary }) => summary.services),

@@ -2,6 +2,7 @@
 // of the input.
 
 import type { Code, Finding, Severity } from '../../audit/finding/catalogue.ts';
+import type { IncidentKind } from '../../audit/incident/kinds.ts';
 import type { OpenJourneys } from '../../audit/measure/journey.ts';
 import type { Measurements, ServiceSums } from '../../audit/measure/measurements.ts';
 import type { ConfirmCounts } from '../../audit/pending/confirm.ts';
@@ -16,6 +17,7 @@ import type { ServiceSeries } from './service-rows.ts';
 export interface MetricsState extends ServiceSums, Measurements {
   readonly summary: Summary;
   readonly opened: OpenedFindings;
+  readonly incidents: IncidentCounts;
   readonly hints: HintCounts;
   readonly journeys: Pick<OpenJourneys, 'openCount' | 'ended'>;
   /** Dropped input by reason; the reasons are few, fixed words. */
@@ -35,6 +37,9 @@ export interface MetricsState extends ServiceSums, Measurements {
   readonly agents: AgentMetrics;
   readonly perService: ServiceSeries;
 }
+
+/** Open incidents by kind and severity. */
+export type IncidentCounts = Partial<Record<IncidentKind, Partial<Record<Severity, number>>>>;
 
 /** Findings opened since the start, by code and severity. */
 export type OpenedFindings = Partial<Record<Code, Partial<Record<Severity, number>>>>;

@@ -66,6 +66,7 @@ function inputText({ metrics, kubernetes, source }: PageStatus): string {
 function renderSections({ metrics: { summary } }: PageStatus, place: string): Html[] {
   const sections = [
     ['/', 'Overview', null],
+    ['/incidents', 'Incidents', null],
     ['/findings', 'Findings', summary.findings.length],
     ['/services', 'Services', summary.services],
     ['/nodes', 'Nodes', summary.nodes.length],
@@ -96,7 +97,7 @@ const lostWord = 'no API server, state of';
 /** A whole page; `place` is the path of its section. */
 export function renderFrame(
   status: PageStatus,
-  place: '/' | '/findings' | '/services' | '/nodes' | '/docs' | '/search',
+  place: '/' | '/incidents' | '/findings' | '/services' | '/nodes' | '/docs' | '/search',
   title: string,
   main: Html,
 ): string {

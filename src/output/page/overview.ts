@@ -15,6 +15,7 @@ import { summarizeLag } from '../text/report.ts';
 import { renderLagChart } from './chart.ts';
 import { renderFindingList } from './finding-list.ts';
 import { renderFrame } from './frame.ts';
+import { type IncidentView, noIncidents, renderIncidentCard } from './incidents.ts';
 import type { Html, Tone } from './parts.ts';
 import {
   describeVerdicts,
@@ -214,6 +215,7 @@ function renderPacking({ metrics: { fill, duplicates } }: PageStatus): Html | nu
 export function renderOverview(
   status: PageStatus,
   unserved: readonly UnservedService[] = [],
+  incidents: IncidentView = noIncidents,
 ): string {
   const { tone, title, text, sign = signs[tone] } = chooseHeadline(status);
   const { summary, watches } = status.metrics;
@@ -225,7 +227,8 @@ export function renderOverview(
 <section class="head ${tone}" aria-label="State of the cluster" role="status">
 <span class="sign" aria-hidden="true">${sign}</span>
 <div><h1>${title}</h1><p>${text}</p></div></section>
-<div class="grid"><div>${renderStanding(status)}${renderLag(status)}</div><div>
+<div class="grid"><div>${renderIncidentCard(incidents, status.metrics.now)}
+${renderStanding(status)}${renderLag(status)}</div><div>
 ${renderSummary(status)}${renderUnservedCard(unserved)}
 ${unknown.length > 0 && renderCard('unknown', 'Unknown, by reason', reasons)}
 ${summary.nodes.length > 0 && renderNodes(status)}

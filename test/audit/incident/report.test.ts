@@ -34,6 +34,7 @@ const finding = (service: string, more: Partial<Finding> = {}): Finding => ({
   since: 10,
   openedAt: 40,
   resolvedAt: null,
+  suppressed: null,
   ...more,
 });
 
@@ -72,6 +73,14 @@ test('an incident without findings reaches the objects that it names', () => {
 describe('the severity', () => {
   test('is at least that of the kind', () => {
     const findings = [finding('web', { severity: 'info' })];
+    expect(reportIncident(incident({ findings })).severity).toBe('warning');
+  });
+
+  test('is info if every finding is suppressed, and else leaves suppressed ones out', () => {
+    const suppressed = { until: null, reason: '', by: '' } as unknown as Finding['suppressed'];
+    const accepted = finding('web', { severity: 'critical', suppressed });
+    expect(reportIncident(incident({ findings: [accepted] })).severity).toBe('info');
+    const findings = [accepted, finding('api')];
     expect(reportIncident(incident({ findings })).severity).toBe('warning');
   });
 

@@ -6,6 +6,7 @@ import express from 'express';
 
 import type { AuditorQueries } from '../../../src/auditor/queries.ts';
 import { addApi } from '../../../src/output/http/api.ts';
+import { noIncidents } from '../../../src/output/page/incidents.ts';
 import { listen } from '../../../src/output/http/server.ts';
 import { lagReport, listedOf, moment, statusOf } from '../samples.ts';
 
@@ -22,6 +23,8 @@ beforeAll(async () => {
     beat: () => ({ revision: '1', now: moment, isLost: false }),
     services: () => more.services(),
     unserved: () => more.unserved(),
+    incidents: () => noIncidents,
+    incident: () => null,
     service: () => null,
     lag: () => lagReport,
     nodes: () => [],
@@ -72,4 +75,11 @@ test('the Services have their health, and those without endpoints their reason',
   const path = '/api/v1/services-without-endpoints';
   expect(await ask(path)).toEqual({ format: 1, now: moment, services: [row] });
   expect(await ask(`${path}?reason=node_missing`)).toMatchObject({ services: [] });
+});
+
+test('incidents have a list with filters, and one that is not known is not found', async () => {
+  const list = await get('/api/v1/incidents?severity=critical');
+  expect(await list.json()).toEqual({ format: 1, now: moment, standing: [], resolved: [] });
+  expect((await get('/api/v1/incidents?kind=other')).status).toBe(400);
+  expect((await get('/api/v1/incidents/other')).status).toBe(404);
 });

@@ -1,4 +1,5 @@
 import express from 'express';
+import { noIncidents } from '../../../src/output/page/incidents.ts';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
 import { addPages } from '../../../src/output/http/pages.ts';
@@ -24,6 +25,8 @@ beforeAll(async () => {
       return null;
     },
     unserved: () => [],
+    incidents: () => noIncidents,
+    incident: () => null,
     podPage: () => null,
     search(query) {
       const found: SearchMatch[] = [

@@ -31,6 +31,8 @@ const answers: AuditorQueries = {
   }),
   services: () => more.services?.() ?? [listedOf()],
   unserved: () => more.unserved?.() ?? [],
+  incidents: () => more.incidents?.() ?? { open: [], resolved: [] },
+  incident: (id) => more.incident?.(id) ?? null,
   servicePage: (namespace, name, from) => more.servicePage?.(namespace, name, from) ?? null,
   nodePage: (node, port) => more.nodePage?.(node, port) ?? null,
   podPage: () => null,
@@ -411,7 +413,8 @@ test('a defect has the response 500 without details, and the server continues', 
   const pages = { beat: fail, services: fail, servicePage: fail, nodePage: fail, explain: fail };
   const rest = { status: fail, scrape: fail, service: fail, lag: fail, notReady: fail };
   const other = { nodes: fail, search: fail, podPage: fail, unserved: fail, stuck: () => null };
-  const all = { ...pages, ...rest, ...other };
+  const ofIncidents = { incidents: fail, incident: fail };
+  const all = { ...pages, ...rest, ...other, ...ofIncidents };
   const app = createApp(all, (error) => errors.push(error));
   const broken = await listen(app, { host: '127.0.0.1', port: 0 });
   for (const path of ['/', '/metrics', '/readyz', '/api/v1/findings', '/api/v1/lag']) {

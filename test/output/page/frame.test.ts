@@ -15,7 +15,7 @@ test('a page shows its section, its time and its input', () => {
   expect(html.match(/aria-current="page"/g)).toHaveLength(1);
   expect(html).toMatch(/href="\/services" aria-current="page"/);
   const text = wordsIn(html);
-  expect(text).toContain('Overview Findings 2 Services 21 Nodes 0 Docs');
+  expect(text).toContain('Overview Incidents Findings 2 Services 21 Nodes 0 Docs');
   expect(text).toContain('as of 2026-11-21 10:56:46 UTC');
 });
 

@@ -1,0 +1,124 @@
+// Incidents on pages: a list for the overview, the list of all, and a page for each.
+
+import { changeText } from '../../audit/incident/evidence-lines.ts';
+import { kinds } from '../../audit/incident/kinds.ts';
+import type { ReportedIncident } from '../../audit/incident/report.ts';
+import type { PageStatus } from '../../auditor/queries.ts';
+import { formatObjects, formatReach } from '../text/incidents.ts';
+import { renderCommands, renderFindingList } from './finding-list.ts';
+import { renderFrame } from './frame.ts';
+import {
+  formatAge,
+  formatMoment,
+  formatNumber,
+  type Html,
+  markup,
+  renderCard,
+  renderFlushCard,
+  renderMark,
+} from './parts.ts';
+
+/** Open incidents, and resolved ones after them. */
+export type IncidentView = Readonly<Record<'open' | 'resolved', readonly ReportedIncident[]>>;
+
+export const noIncidents: IncidentView = { open: [], resolved: [] };
+
+/** Incidents in the list of the overview, and findings on the page of one. */
+const shown = { overview: 8, findings: 50 };
+
+export const incidentPath = (id: string): string => `/incidents/${encodeURIComponent(id)}`;
+
+const timesOf = ({ since, resolvedAt }: ReportedIncident, now: number): string => {
+  const age = formatAge((resolvedAt ?? now) - (since ?? now));
+  if (resolvedAt !== null) return `resolved at ${formatMoment(resolvedAt)} after ${age}`;
+  return since === null ? '' : `for ${age}, since ${formatMoment(since)}`;
+};
+
+function renderItem(incident: ReportedIncident, now: number): Html {
+  const { id, kind, severity, title, objects, reach, resolvedAt } = incident;
+  const isOpen = resolvedAt === null;
+  const tone = isOpen ? severity : 'resolved';
+  const mark = renderMark(tone, isOpen ? severity : `resolved ${severity}`);
+  const affected = formatReach(reach);
+  return markup`
+<li class="finding ${tone}" data-row data-key="${id} ${String(!isOpen)}">
+<p class="line" data-line>${mark}${' '}
+<a class="name" href="${incidentPath(id)}">${title}</a>
+<span class="where">${formatObjects(objects)}</span></p>
+${affected !== '' && markup`<p class="say" data-line>${affected}</p>`}
+<p class="dim" data-line>${timesOf(incident, now)} · <code>${kind}</code></p></li>`;
+}
+
+const renderList = (incidents: readonly ReportedIncident[], now: number): Html[] =>
+  incidents.length === 0
+    ? []
+    : [markup`<ul class="findings">${incidents.map((it) => renderItem(it, now))}</ul>`];
+
+/** The open incidents for the overview, the worst first; null without any. */
+export function renderIncidentCard({ open }: IncidentView, now: number): Html | null {
+  const more = open.length - shown.overview;
+  const link = markup`<p class="more"><a href="/incidents">${formatNumber(more)} more</a></p>`;
+  const title = markup`Open incidents <small>${formatNumber(open.length)}, worst first</small>`;
+  const content = [...renderList(open.slice(0, shown.overview), now), ...(more > 0 ? [link] : [])];
+  return renderFlushCard('incidents', title, content);
+}
+
+/** The page that lists all incidents. */
+export function renderIncidentsPage(status: PageStatus, { open, resolved }: IncidentView): string {
+  const { now } = status.metrics;
+  const latest = [...resolved].reverse();
+  const main = markup`<h1>Incidents</h1>
+<p class="lead">Each groups the findings that have one cause
+ (<a href="/docs/incidents.md">documentation</a>).</p>
+${renderFlushCard('open', 'Open', renderList(open, now), 'None.')}
+${renderFlushCard('resolved', 'Resolved', renderList(latest, now), 'None yet.')}`;
+  return renderFrame(status, '/incidents', 'Incidents', main);
+}
+
+const renderLines = (lines: readonly (readonly [text: string, at: number | null])[]): Html => {
+  const items = lines.map(([text, at]) => {
+    const time = at === null ? '' : formatMoment(at);
+    return markup`<li><span>${text}</span> <span class="dim">${time}</span></li>`;
+  });
+  return markup`<ul class="plain">${items}</ul>`;
+};
+
+/** The findings of an incident that are open now, by their names. */
+function findingsOf({ findings }: ReportedIncident, { metrics }: PageStatus) {
+  const keyOf = (it: ReportedIncident['findings'][number]): string =>
+    `${it.namespace}/${it.service} ${it.node ?? ''} ${it.code} ${it.cause ?? ''}`;
+  const keys = new Set(findings.map(keyOf));
+  return metrics.summary.findings.filter((finding) => keys.has(keyOf(finding)));
+}
+
+/** The page of one incident. */
+export function renderIncidentPage(status: PageStatus, incident: ReportedIncident): string {
+  const { id, kind, severity, title, objects, likely, evidence, changes, remedy } = incident;
+  const { now } = status.metrics;
+  const isOpen = incident.resolvedAt === null;
+  const all = isOpen ? findingsOf(incident, status) : [];
+  const { text, commands, managed } = remedy;
+  const causes = likely.map((it) => [`${kinds[it].title} (${it})`, null] as const);
+  const affected = formatReach(incident.reach);
+  const fix = markup`<p>${text}</p>${renderCommands(commands, managed)}`;
+  const json = `/api/v1/incidents/${encodeURIComponent(id)}`;
+  const main = markup`
+<h1>${title}</h1>
+<p class="lead">${renderMark(isOpen ? severity : 'resolved', severity)} ${formatObjects(objects)}
+ · ${timesOf(incident, now)}</p>
+<p>${affected === '' ? '' : `It affects ${affected}.`}
+ <a href="/docs/incidents.md#${kind}"><code>${kind}</code></a> · <a href="${json}">JSON</a></p>
+${causes.length > 0 && renderCard('likely', 'Likely causes', renderLines(causes))}
+${renderCard('evidence', 'Evidence', renderLines(evidence.map((it) => [it.text, it.at])))}
+${
+  changes.length > 0 &&
+  renderCard('changes', 'What changed', renderLines(changes.map((it) => [changeText(it), it.at])))
+}
+${isOpen && renderCard('fix', 'How to fix it', fix)}
+${renderFlushCard(
+  'findings',
+  markup`Findings <small>${formatNumber(all.length)}</small>`,
+  renderFindingList(all.slice(0, shown.findings), now),
+)}`;
+  return renderFrame(status, '/incidents', title, main);
+}

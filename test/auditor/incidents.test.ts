@@ -1,0 +1,132 @@
+// Incidents of a running auditor: conditions without findings, and the queries about incidents.
+
+import { describe, expect, test } from 'vitest';
+
+import {
+  affects,
+  countIncidents,
+  findIncident,
+  listIncidents,
+  viewIncidents,
+} from '../../src/auditor/incident-queries.ts';
+import { type AuditorEntry, createAuditor } from '../../src/auditor/auditor.ts';
+import { createIncidentLedger } from '../../src/auditor/incidents.ts';
+import { createWatchProgress } from '../../src/audit/pending/progress.ts';
+import { resources } from '../../src/model/objects.ts';
+import { auditorDefaults, node, pod, service, servicePort, storeOf, watches } from '../build.ts';
+
+type Running = ReturnType<typeof createAuditor>;
+
+/** An auditor of a Service whose pod is ready, and has no port with the name of its target port. */
+function begun(settle = 30): Running {
+  const auditor = createAuditor({ ...auditorDefaults, settle });
+  const objects = [
+    ['nodes', node()],
+    ['pods', pod()],
+    ['services', service({ ports: [servicePort({ targetPort: 'http' })] })],
+  ] as const;
+  const entries: AuditorEntry[] = [
+    { kind: 'header', at: 0, kubernetes: 'v1.36.3', resources },
+    ...objects.map(([resource, object]): AuditorEntry => {
+      return { kind: 'event', event: { resource, type: 'added', object, at: 0 } };
+    }),
+    ...resources.map((resource): AuditorEntry => ({ kind: 'synced', at: 0, resource })),
+    ...watches(0, 'synced'),
+  ];
+  for (const entry of entries) auditor.take(entry);
+  return auditor;
+}
+
+const namesAt = (auditor: Running, at: number): string[] => {
+  auditor.take({ kind: 'clock', at });
+  return listIncidents(auditor).map(({ kind, object }) => `${kind} ${object}`);
+};
+
+const isConfigured = (name: string): boolean => name.startsWith('service-without-endpoints');
+
+describe('a Service that its configuration keeps from traffic', () => {
+  test('is an incident after the settle window', () => {
+    const auditor = begun();
+    expect(namesAt(auditor, 20).filter(isConfigured)).toEqual([]);
+    expect(namesAt(auditor, 40).filter(isConfigured)).toEqual([
+      'service-without-endpoints Service shop/web',
+    ]);
+  });
+
+  test('is one no longer when it has no pods: it may be scaled to zero', () => {
+    const auditor = begun();
+    namesAt(auditor, 40);
+    const event = { resource: 'pods', type: 'deleted', object: pod(), at: 45 } as const;
+    auditor.take({ kind: 'event', event });
+    expect(namesAt(auditor, 50).filter(isConfigured)).toEqual([]);
+  });
+});
+
+describe('an interrupted watch', () => {
+  const isLost = (name: string): boolean => name.startsWith('api-unavailable');
+
+  test('is an incident after five seconds, until it is restored', () => {
+    const auditor = begun();
+    for (const entry of watches(10, 'stale')) auditor.take(entry);
+    expect(namesAt(auditor, 14).filter(isLost)).toEqual([]);
+    expect(namesAt(auditor, 16).filter(isLost)).toEqual(['api-unavailable API server']);
+    for (const entry of watches(30, 'synced')) auditor.take(entry);
+    expect(namesAt(auditor, 31).filter(isLost)).toEqual([]);
+    expect(viewIncidents(auditor).resolved).toMatchObject([
+      { kind: 'api-unavailable', since: 10, resolvedAt: 31 },
+    ]);
+  });
+});
+
+test('nodes without an agent are one incident after two minutes', () => {
+  const missing = ['a', 'b'].map((name) => ({ name, reason: 'agent-absent', since: 0 }) as const);
+  const ledger = createIncidentLedger({
+    listers: storeOf([]).listers,
+    window: 30,
+    services: () => null,
+    nodes: () => ({ readSince: () => null, withoutAgent: () => missing }),
+    progress: createWatchProgress(),
+  });
+  ledger.reviewAt(100);
+  expect(ledger.list([])).toEqual([]);
+  ledger.reviewAt(130);
+  expect(ledger.list([])).toMatchObject([
+    { kind: 'agents-missing', objects: ['Node a', 'Node b'], since: 0 },
+  ]);
+});
+
+describe('queries', () => {
+  test('count open incidents by kind and severity, and find one by its name', () => {
+    const auditor = begun();
+    namesAt(auditor, 40);
+    expect(countIncidents(auditor)['service-without-endpoints']).toEqual({ info: 1 });
+    const [{ id } = { id: '' }] = listIncidents(auditor).filter(({ kind }) => isConfigured(kind));
+    expect(findIncident(auditor, id)).toMatchObject({ id, severity: 'info' });
+    expect(findIncident(auditor, 'other')).toBeNull();
+  });
+
+  test('list the worst incidents first', () => {
+    const auditor = begun();
+    for (const entry of watches(50, 'stale')) auditor.take(entry);
+    namesAt(auditor, 60);
+    const { open } = viewIncidents(auditor);
+    expect(open.at(-1)?.severity).toBe('info');
+    expect(open[0]?.severity).toBe('warning');
+  });
+
+  test('select incidents of a namespace, and those of none', () => {
+    const auditor = begun();
+    for (const entry of watches(50, 'stale')) auditor.take(entry);
+    namesAt(auditor, 60);
+    const kindsIn = (namespace: string | null) =>
+      new Set(
+        listIncidents(auditor)
+          .filter((it) => affects(it, namespace))
+          .map(({ kind }) => kind),
+      );
+    expect(kindsIn('shop').has('service-without-endpoints')).toBe(true);
+    expect(kindsIn('other').has('service-without-endpoints')).toBe(false);
+    expect(kindsIn('other').has('api-unavailable')).toBe(true);
+    expect(kindsIn(null).has('service-without-endpoints')).toBe(true);
+  });
+});
