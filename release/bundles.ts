@@ -115,6 +115,7 @@ export async function writeBundles(folder: string, format: 'mjs' | 'cjs'): Promi
       ...asCommonJs,
       entryPoints: [join(root, source)],
       outfile,
+      plugins: [leaveOut],
     });
     small.push(built.metafile);
   }

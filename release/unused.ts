@@ -12,6 +12,7 @@ const unused: readonly (readonly [pattern: string, reason: string])[] = [
   ['undici/lib/web/', 'fetch, WebSocket and EventSource; requests have plain bodies'],
   ['undici/lib/dispatcher/(?:socks5|env-http|balanced|retry|h2c|round)', 'other dispatchers'],
   ['body-parser/', 'the web server reads no bodies'],
+  ['pino/lib/transport.js', 'the log has no worker threads'],
   ['@opentelemetry/(?:exporter|otlp)-[a-z-]*grpc', 'traces are not sent by gRPC'],
   ['@opentelemetry/exporter-(?:logs|metrics)-', 'no logs and metrics are sent'],
   ['@opentelemetry/exporter-trace-otlp-http/', 'traces are sent as protobuf'],

@@ -3,11 +3,13 @@
 // `import` of node:http another 14 MiB, since it loads every export, including the client of
 // `fetch`.
 
-import { printable, systemErrorText } from './cluster/decode/problem.ts';
-import { agent, type AgentOptions } from './commands/agent.ts';
+import { systemErrorText } from './cluster/decode/problem.ts';
+import { agent, type AgentOptions, logProblem } from './commands/agent.ts';
 
-agent(JSON.parse(process.argv[2] ?? '') as AgentOptions).catch((error: unknown) => {
+const options = JSON.parse(process.argv[2] ?? '') as AgentOptions;
+
+agent(options).catch(async (error: unknown) => {
   const text = systemErrorText(error) ?? (error instanceof Error ? error.message : String(error));
-  process.stderr.write(`endpoint-auditor: ${printable(text)}\n`);
+  await logProblem(options.logFormat ?? 'text', text);
   process.exitCode = 2;
 });

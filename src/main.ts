@@ -12,7 +12,7 @@ import { basename } from 'node:path';
 
 import { Argument, Command, CommanderError, type Option } from 'commander';
 
-import { printable, systemErrorText } from './cluster/decode/problem.ts';
+import { systemErrorText } from './cluster/decode/problem.ts';
 import type { AgentOptions } from './commands/agent.ts';
 import type { AuditOptions } from './commands/audit.ts';
 import { completionScript, completionsOf, type Shell, shells } from './commands/complete.ts';
@@ -36,6 +36,7 @@ import {
   refuseFlags,
   refuseLive,
 } from './commands/shared/options.ts';
+import { fail } from './commands/shared/console.ts';
 import { exitCodes, nodeProblem, UsageError } from './commands/shared/process.ts';
 import { version } from './model/program-version.ts';
 
@@ -62,6 +63,10 @@ function createProgram(): Command {
     .description("Audits what Kubernetes' endpoints and EndpointSlice controllers wrote")
     .version(version)
     .exitOverride()
+    // The same prefix as for errors that commands find.
+    .configureOutput({
+      outputError: (text, write) => write(text.replace(/^error: /, 'endpoint-auditor: ')),
+    })
     .showHelpAfterError('(see --help)')
     .addHelpText('after', `\n${exitCodesText}`);
   program.commandsGroup('Audit once:');
@@ -148,7 +153,7 @@ function addAudits(program: Command): void {
       run(import('./commands/replay.ts').then(({ replayFile }) => replayFile(input, options)));
     });
   examples(replay, ['replay recording.ndjson.gz -o json', 'print the report as JSON']);
-  const record = addFlags(program.command('record'), 'cluster')
+  const record = addFlags(program.command('record'), 'cluster', 'log')
     .description('record what a live cluster delivers, for replay')
     .argument('<file>', 'the recording; compressed if it ends in .gz')
     .option('--no-endpoints', 'do not record Endpoints')
@@ -230,11 +235,11 @@ function addServers(program: Command): void {
       run(import('./commands/serve.ts').then(({ serve }) => serve(options)));
     });
   examples(
-    addFlags(serve, 'metrics', 'agents', 'name', 'page'),
+    addFlags(serve, 'metrics', 'agents', 'name', 'page', 'log'),
     ['serve', 'audit the cluster of the current context, page at http://127.0.0.1:9465/'],
     ['serve --demo', 'look around with the recording that comes with the program'],
   );
-  addFlags(program.command('agent'), 'agent')
+  addFlags(program.command('agent'), 'agent', 'log')
     .description('evaluate the rules of the node that it runs on, and serve reports about them')
     .action((options: AgentOptions) => {
       run(import('./commands/agent.ts').then(({ becomeAgent }) => becomeAgent(options)));
@@ -259,7 +264,7 @@ async function main(argv: readonly string[]): Promise<number> {
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : exitCodes.usage;
     const text = systemErrorText(error) ?? (error instanceof Error ? error.message : String(error));
-    process.stderr.write(`endpoint-auditor: ${printable(text)}\n`);
+    fail(text);
     return error instanceof UsageError ? exitCodes.usage : exitCodes.unknown;
   }
 }

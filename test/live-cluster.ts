@@ -7,6 +7,7 @@ import type { MonotonicClock } from '../src/auditor/event-loop.ts';
 import { createClock } from '../src/auditor/event-loop.ts';
 import { createConnection } from '../src/cluster/api/transport/connection.ts';
 import type { Cluster } from '../src/commands/shared/cluster.ts';
+import { useLog } from '../src/commands/shared/console.ts';
 import type { Resource } from '../src/model/objects.ts';
 import type { FakeServer, Raw, VirtualClock } from './apiserver/server.ts';
 import { createServer, realClock } from './apiserver/server.ts';
@@ -162,6 +163,8 @@ interface Printed {
 
 /** Collects what is written from now on, until mocks are restored. */
 export function printed(): Printed {
+  // Another test may have started a server, which has a log.
+  useLog(null);
   const texts = { out: '', err: '' };
   const collect = (stream: NodeJS.WriteStream, name: 'out' | 'err'): void => {
     vi.spyOn(stream, 'write').mockImplementation((chunk) => {

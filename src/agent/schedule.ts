@@ -18,6 +18,8 @@ import type { FrontendDetail } from './report.ts';
 import type { NodeSettings, ReaderReply, ReaderRequest, RoundReply } from './rules-reader.ts';
 
 export interface ScheduleSettings extends NodeSettings {
+  /** Called with the reason why a round made no report. */
+  readonly onProblem: (text: string) => void;
   /** The least number of seconds between two rounds. */
   readonly interval: number;
   /** A round may use one n-th of a core; 100. `npm run e2e` shortens the pauses by it. */
@@ -59,9 +61,10 @@ const program = join(
   import.meta.filename.endsWith('.ts') ? 'rules-reader.ts' : 'reading.cjs',
 );
 
-const newState = ({ interval, share = 100, ...settings }: ScheduleSettings) => ({
+const newState = ({ interval, share = 100, onProblem, ...settings }: ScheduleSettings) => ({
   interval,
   share,
+  onProblem,
   settings,
   name: randomBytes(6).toString('base64url'),
   /** When the latest round ended: seconds of the monotonic clock. */
@@ -147,7 +150,7 @@ async function makeRound(state: State, signal: AbortSignal): Promise<void> {
   if (typeof reply === 'string') {
     // If even that fails, the last report becomes old, and the Age header shows it.
     state.problem = reply;
-    process.stderr.write(`endpoint-auditor: ${reply}\n`);
+    state.onProblem(reply);
     state.cost = { ...cost, failed: cost.failed + 1, pause: Math.max(interval, cost.pause) };
     return;
   }

@@ -14,7 +14,7 @@ import { defaultLimits } from '../agent/collect.ts';
 import { nodeArguments } from '../agent/node-arguments.ts';
 import { createAgent } from '../agent/schedule.ts';
 import { type Access, createAgentServer } from '../agent/server.ts';
-import { printable } from '../cluster/decode/problem.ts';
+import type { LogFormat } from './shared/log.ts';
 import type { parseAddress } from './shared/options.ts';
 import { stopSignal, UsageError } from './shared/process.ts';
 
@@ -31,6 +31,7 @@ export interface AgentOptions {
   readonly tlsCert?: string;
   readonly tlsKey?: string;
   readonly clientCa?: string;
+  readonly logFormat?: LogFormat;
 }
 
 /** No code runs often enough to be compiled, and there is hardly any garbage. */
@@ -57,6 +58,7 @@ export function becomeAgent(options: AgentOptions): never {
 export async function agent(options: AgentOptions, stop = stopSignal()): Promise<number> {
   const access = accessOf(options);
   const { node, nodeIps, podCidrs, proxyConfig, interval, deadline, maxSize, listen } = options;
+  const { logFormat = 'text' } = options;
   const running = createAgent({
     ...(node === undefined ? {} : { node }),
     nodeIPs: nodeIps,
@@ -64,6 +66,7 @@ export async function agent(options: AgentOptions, stop = stopSignal()): Promise
     proxyConfig:
       proxyConfig === undefined ? null : { source: proxyConfig, text: read(proxyConfig) },
     interval,
+    onProblem: (text) => void logProblem(logFormat, text),
     limits: { ...defaultLimits, deadlineSeconds: deadline, maxBytes: maxSize },
   });
   const { server, renew } = createAgentServer(running, access);
@@ -96,9 +99,15 @@ function renewAccess(options: AgentOptions, renew: (access: Access) => void): vo
     renewalProblem = '';
   } catch (error) {
     const text = error instanceof Error ? error.message : String(error);
-    if (text !== renewalProblem) process.stderr.write(`endpoint-auditor: ${printable(text)}\n`);
+    if (text !== renewalProblem) void logProblem(options.logFormat ?? 'text', text);
     renewalProblem = text;
   }
+}
+
+/** Loads the log with its first line, since its 4 MiB would be on every node. */
+export async function logProblem(format: LogFormat, text: string): Promise<void> {
+  const { createLog } = await import('./shared/log.ts');
+  createLog(format)('error', text);
 }
 
 const read = (path: string): string => readFileSync(path, 'utf8');

@@ -17,7 +17,8 @@ import { createStore } from '../cluster/store/store.ts';
 import { resources } from '../model/objects.ts';
 import { isInNamespaces, isInScope, listedNamespaces } from '../model/scope.ts';
 import { type Cluster, followAnswers, openCluster } from './shared/cluster.ts';
-import { fail, printConnection, problemLog } from './shared/console.ts';
+import { fail, printConnection, problemLog, useLog } from './shared/console.ts';
+import { createLog, type LogFormat } from './shared/log.ts';
 import { type ClusterFlags, scopeOf } from './shared/options.ts';
 import { stopSignal } from './shared/process.ts';
 
@@ -27,6 +28,7 @@ export interface RecordOptions extends ClusterFlags {
   /** Seconds after which the next begins. */
   readonly maxAge?: number;
   readonly redact?: boolean;
+  readonly logFormat?: LogFormat;
 }
 
 /** Records until it is stopped. */
@@ -36,6 +38,7 @@ export async function record(
   cluster: Cluster = openCluster(options),
   stop: AbortController = stopSignal(),
 ): Promise<number> {
+  useLog(createLog(options.logFormat ?? 'text'));
   const redactor = options.redact === true ? createRedactor() : null;
   if (redactor === null) {
     fail(`${path} will have whole objects, with environment variables of Pods; see --redact`);

@@ -28,9 +28,11 @@ import {
   printFinding,
   printReport,
   problemLog,
+  useLog,
   warnIfUnverified,
 } from './shared/console.ts';
 import { openEmbedded } from './shared/embedded-file.ts';
+import { createLog, type LogFormat } from './shared/log.ts';
 import type {
   AgentsFlags,
   AuditFlags,
@@ -49,11 +51,13 @@ export interface ServeOptions
   readonly speed: number;
   readonly once?: boolean;
   readonly clusterName?: string;
+  readonly logFormat?: LogFormat;
   readonly linkTemplate?: readonly LinkTemplate[];
 }
 
 /** Audits a live cluster, or replays a recording if the options name one. */
 export async function serve(options: ServeOptions): Promise<number> {
+  useLog(createLog(options.logFormat ?? 'text'));
   const isDemo = options.demo === true || options.recording === true;
   const inputs = inputsOf(options, isDemo ? [embeddedRecording()] : []);
   return inputs.length === 0 ? serveLive(options) : serveRecording(onlyInput({}, inputs), options);

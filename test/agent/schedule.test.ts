@@ -24,6 +24,7 @@ const settings = (scripts: Readonly<Record<string, string>>, more = {}): Schedul
   nodeIPs: ['172.18.0.2', 'FD00:18:0::2'],
   podCIDRs: ['10.244.1.0/24'],
   proxyConfig: { source: 'config.conf', text: 'mode: iptables\n' },
+  onProblem: () => undefined,
   interval: 0.01,
   limits: withPrograms(scripts, more),
 });
@@ -73,15 +74,14 @@ test.each([
 });
 
 test('the reason why no round is possible is reported until a round succeeds', async () => {
-  const agent = createAgent(settings(programs));
-  const said = vi.spyOn(process.stderr, 'write').mockReturnValue(true);
+  const said = vi.fn();
+  const agent = createAgent({ ...settings(programs), onProblem: said });
   vi.stubEnv('NODE_OPTIONS', '--import=/nowhere');
   await agent.round();
   vi.unstubAllEnvs();
   expect(agent.report()).toBeNull();
   expect(agent.problem()).toBe('reading the rules ended with 1');
-  expect(said).toHaveBeenCalledWith(expect.stringContaining('ended with 1'));
-  said.mockRestore();
+  expect(said).toHaveBeenCalledWith('reading the rules ended with 1');
   expect(agent.cost()).toMatchObject({ rounds: 0, failed: 1 });
   await agent.round();
   expect(agent.problem()).toBeNull();

@@ -26,6 +26,7 @@ const newAgent = (): ScheduledAgent =>
     nodeIPs: ['172.18.0.2'],
     podCIDRs: [],
     proxyConfig: null,
+    onProblem: () => undefined,
     interval: 60,
     limits: withPrograms({ 'iptables-nft-save': `echo '${rule}'` }),
   });

@@ -100,7 +100,8 @@ async function runAgent(settings: string): Promise<void> {
   const given = JSON.parse(settings) as QuickAgent;
   const { proxyConfig: source, host, port, access, ...others } = given;
   const proxyConfig = { source, text: readFileSync(source, 'utf8') };
-  const agent = createAgent({ ...others, proxyConfig, limits: defaultLimits });
+  const onProblem = (text: string): void => void process.stderr.write(`${text}\n`);
+  const agent = createAgent({ ...others, proxyConfig, limits: defaultLimits, onProblem });
   createAgentServer(agent, access).server.listen(port, host);
   setInterval(createRoundLog(given, agent), 100);
   // For the test, which must know how long to wait.

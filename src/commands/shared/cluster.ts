@@ -14,7 +14,7 @@ import { isConfigured, openAccount } from '../../cluster/api/transport/kubeconfi
 import { exchange } from '../../cluster/api/transport/request.ts';
 import { type OnProblem, problemAt } from '../../cluster/decode/problem.ts';
 import { type FailureReason, failureText } from '../../model/connection.ts';
-import { connectionText, fail, warnIfUnverified } from './console.ts';
+import { connectionText, fail, inform, warnIfUnverified } from './console.ts';
 import type { AgentsFlags, AuditFlags, ClusterFlags } from './options.ts';
 import { auditorOptions, scopeOf } from './options.ts';
 import { stopSignal, UsageError } from './process.ts';
@@ -225,7 +225,7 @@ export function followAnswers(
       if ((bytes > heard.bytes && lost === null) || areListed()) heard = { bytes, at: now };
       if (lost === null && bytes === 0 && !isNoticed && now - heard.at >= limits.notice) {
         isNoticed = true;
-        fail(`Waiting for the API server ${server}: ${silence()} yet (${limit})`);
+        inform(`Waiting for the API server ${server}: ${silence()} yet (${limit})`);
       }
       if (lost !== null && lasting.includes(lost.reason)) return true;
       return seconds > 0 && now - heard.at >= seconds;

@@ -16,18 +16,36 @@ import { type Gate, isFailed } from '../../output/text/gate.ts';
 import type { AuditReport, ReportFormat } from '../../output/text/report.ts';
 import { formatFindingLine, renderReport } from '../../output/text/report.ts';
 import { nameOf } from '../../shadow/release.ts';
+import type { Log } from './log.ts';
 
 export const colour = process.stdout.isTTY && (process.env.NO_COLOR ?? '') === '';
 
+/** Prints a message as one line on stderr. */
+const printLine: Log = (_level, text) => {
+  process.stderr.write(`endpoint-auditor: ${escapeInvisible(text)}\n`);
+};
+
+let log = printLine;
+
+/** Writes all further messages to a log; `null`: as lines with the name of the program. */
+export function useLog(other: Log | null): void {
+  log = other ?? printLine;
+}
+
 /** Prints an error as one line on stderr. */
 export function fail(text: string): void {
-  process.stderr.write(`endpoint-auditor: ${escapeInvisible(text)}\n`);
+  log('error', text);
+}
+
+/** Prints a message that is no error as one line on stderr. */
+export function inform(text: string): void {
+  log('info', text);
 }
 
 /** Prints that the connection to the API server is lost, and why, or that it is restored. */
 export function printConnection(server: string, change: ConnectionChange): void {
   if (change.kind === 'restored') {
-    fail(`The API server ${server} answers again after ${Math.round(change.seconds)} s`);
+    inform(`The API server ${server} answers again after ${Math.round(change.seconds)} s`);
     return;
   }
   fail(`${connectionText(server, change.failure)} Retrying.`);
@@ -48,7 +66,7 @@ export function problemLog(): { problems: string[]; onProblem: (problem: Problem
       const text = problemText(problem);
       // The report shows the first few; a server may run for months.
       if (problems.length < 100) problems.push(text);
-      fail(text);
+      log('warn', text);
     },
   };
 }
@@ -66,7 +84,7 @@ export function createWaitNotice() {
       const rest = left > 0 ? `waiting ${left} s to see whether ${persist}` : 'reading again';
       const text = `${formatCount(differences, 'difference')}; ${rest}`;
       if (process.stderr.isTTY && text !== shown) process.stderr.write(`${clearLine}${text}`);
-      else if (shown === '') fail(text);
+      else if (shown === '') inform(text);
       shown = text;
     },
     clear(): void {
@@ -135,5 +153,5 @@ export function warnIfUnverified(auditor: Auditor): void {
   const unverified = formatUnverified(unverifiedIn(auditor));
   if (unverified === '') return;
   const name = nameOf(auditor.released().release);
-  fail(`Audited as Kubernetes ${name}, ${unverified} (see --kubernetes-version)`);
+  log('warn', `Audited as Kubernetes ${name}, ${unverified} (see --kubernetes-version)`);
 }

@@ -401,6 +401,11 @@ const optionGroups = {
   suppressions: [
     flag('--suppressions <file>', 'YAML list of findings that are accepted until a date'),
   ],
+  log: [
+    flag('--log-format <format>', 'the form of log lines on stderr')
+      .choices(['text', 'json'])
+      .default('text'),
+  ],
   name: [flag('--cluster-name <name>', 'name of the cluster, shown in reports and on pages')],
   page: [
     flag(

@@ -20,6 +20,7 @@ async function createReport(): Promise<Record<string, unknown>> {
     nodeIPs: ['172.18.0.2'],
     podCIDRs: ['10.244.1.0/24'],
     proxyConfig: { source: 'config', text: 'mode: iptables' },
+    onProblem: () => undefined,
     interval: 60,
     limits: withPrograms({ 'iptables-nft-save': `echo '${rule}'` }),
   });

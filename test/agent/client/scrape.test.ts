@@ -35,6 +35,7 @@ async function begun(): Promise<{ readonly agent: ScheduledAgent; readonly going
     nodeIPs: ['172.18.0.2'],
     podCIDRs: [],
     proxyConfig: null,
+    onProblem: () => undefined,
     interval: 60,
     limits: withPrograms({ 'iptables-nft-save': `echo '${rule}'` }),
   });
