@@ -226,6 +226,7 @@ function addServers(program: Command): void {
     .description('audit a live cluster, or replay a recording, and serve the findings')
     .option('--demo', 'replay the recording that comes with the program')
     .addOption(listenFlag('address of the page and /metrics', 9465))
+    .option('--web.config.file <file>', 'TLS and logins, as the exporters of Prometheus have them')
     .addOption(speedFlag(20, '20'))
     .option('--once', 'exit at the end of the recording')
     .addOption(deprecated(flag('--recording [file]', 'use --input FILE, or --demo')))

@@ -12,6 +12,7 @@ import { replay } from '../auditor/replay.ts';
 import { version } from '../model/program-version.ts';
 import { listedNamespaces } from '../model/scope.ts';
 import { createApp, listen } from '../output/http/server.ts';
+import { readWebConfig, type WebConfig, watchWebConfig } from '../output/http/web-config.ts';
 import type { LinkTemplate } from '../output/text/link-template.ts';
 import { readTracingSettings } from '../output/traces/settings.ts';
 import { startTracing, type Tracing } from '../output/traces/tracing.ts';
@@ -50,6 +51,7 @@ export interface ServeOptions
   readonly listen: { host: string | null; port: number };
   readonly speed: number;
   readonly once?: boolean;
+  readonly 'web.config.file'?: string;
   readonly clusterName?: string;
   readonly logFormat?: LogFormat;
   readonly linkTemplate?: readonly LinkTemplate[];
@@ -75,12 +77,26 @@ async function serveDuring(
   const live = { ...notLive, ...status, ...(tracing && { tracing: tracing.counts }) };
   const { clusterName: cluster = null, linkTemplate: links = [] } = options;
   const queries = createQueries(auditor, source, live, perServiceOf(options), { cluster, links });
-  const server = await listen(createApp(queries), options.listen);
+  const { 'web.config.file': path } = options;
+  let config: WebConfig =
+    path === undefined ? { tls: null, users: new Map() } : readWebConfig(path);
+  const app = createApp(queries, console.error, () => config);
+  const server = await listen(app, options.listen, config.tls);
+  const renew = (next: WebConfig): void => {
+    // A server cannot turn TLS on or off while it runs.
+    config = { ...next, tls: config.tls && (next.tls ?? config.tls) };
+    server.renew(config.tls);
+  };
+  const unwatch = path === undefined ? () => undefined : watchWebConfig(path, renew, fail);
   const name = host?.includes(':') ? `[${host}]` : (host ?? '127.0.0.1');
-  process.stdout.write(`${what}\nServing http://${name}:${String(server.port)}/ and /metrics\n`);
+  const scheme = config.tls === null ? 'http' : 'https';
+  process.stdout.write(
+    `${what}\nServing ${scheme}://${name}:${String(server.port)}/ and /metrics\n`,
+  );
   try {
     await work();
   } finally {
+    unwatch();
     await server.close();
     await tracing?.close();
   }

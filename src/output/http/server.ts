@@ -1,12 +1,14 @@
 // The web server: Prometheus' /metrics, the probes /livez and /readyz, findings as JSON, and pages.
-// All routes are read only. There is no authentication: the listen address decides who has access.
-// Left out: TLS, and routes for the scrapers of other programs.
+// All routes are read only. Without a web configuration (web-config.ts) there is no authentication:
+// the listen address decides who has access.
+// Left out: routes for the scrapers of other programs.
 //
 // A listener on loopback answers only requests for a name of this machine: else a page of the web
 // could read everything, if the name of its site led to 127.0.0.1 (DNS rebinding).
 
 import { once } from 'node:events';
-import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 
 import { createChannel, createSession } from 'better-sse';
@@ -20,6 +22,7 @@ import { createMetricsRenderer } from '../metrics/metrics.ts';
 import { formatMoment } from '../page/parts.ts';
 import { addApi, createPause, sendPieces } from './api.ts';
 import { addPages } from './pages.ts';
+import { createAccessCheck, type WebConfig } from './web-config.ts';
 
 const policy = [
   "default-src 'none'",
@@ -55,13 +58,20 @@ function checkRequest(request: Request, response: Response, next: NextFunction):
 /** Requests at one time, without probes and live updates, and the seconds that each may take. */
 const requestLimits = { most: 64, seconds: 60 };
 
+/** Pages follow it for long, so it has limits of its own. */
+const liveUpdatesPath = '/api/v1/events';
+
 const sendBusy = (response: Response, text: string): Response =>
   response.status(503).set('Retry-After', '5').type('text').send(`${text}\n`);
 
 /** Refuses requests while many are answered, and ends those whose clients do not read. */
-function limitRequests({ most, seconds } = requestLimits) {
+export function limitRequests({ most, seconds } = requestLimits) {
   let active = 0;
   return (request: Request, response: Response, next: NextFunction): void => {
+    if (request.path === liveUpdatesPath) {
+      next();
+      return;
+    }
     if (active >= most) {
       sendBusy(response, 'Too many requests at one time');
       return;
@@ -164,10 +174,27 @@ export function createLiveUpdates(
 
 type WebApp = ReturnType<typeof createApp>;
 
+/** Refuses requests without a login or a client certificate, if the configuration wants them. */
+function requireAccess(config: () => WebConfig) {
+  const isAllowed = createAccessCheck();
+  return async (request: Request, response: Response, next: NextFunction): Promise<void> => {
+    const current = config();
+    if (await isAllowed(current, request)) next();
+    else {
+      if (current.users.size > 0)
+        response.set('WWW-Authenticate', 'Basic realm="endpoint-auditor"');
+      response.status(401).type('text').send('Unauthorized\n');
+    }
+  };
+}
+
+const openToAll: WebConfig = { tls: null, users: new Map() };
+
 /** Creates the routes. If a query throws, the response is 500, and `onError` gets the error. */
 export function createApp(
   answers: AuditorQueries,
   onError: (error: unknown) => void = console.error,
+  config = (): WebConfig => openToAll,
 ) {
   const app = express();
   const render = createMetricsRenderer();
@@ -178,17 +205,17 @@ export function createApp(
   app.disable('x-powered-by');
   app.disable('etag');
   app.use(checkRequest);
-  // Compression would delay the events, so they have their route before it.
-  app.head('/api/v1/events', (_request, response) => {
-    response.set('Allow', 'GET').status(405).end();
-  });
-  app.get('/api/v1/events', async (request, response) => {
-    if (!(await updates.follow(request, response))) sendBusy(response, 'Too many pages are open');
-  });
-  // Kubernetes' components still have the older name.
+  // Kubernetes' components still have the older name. The kubelet has no login.
   app.get(['/livez', '/healthz'], (_request, response) => sendProbe(response, answers.stuck()));
   app.get('/readyz', (_request, response) => sendProbe(response, answers.notReady()));
-  app.use(limitRequests());
+  app.use(limitRequests(), requireAccess(config));
+  // Compression would delay the events, so they have their route before it.
+  app.head(liveUpdatesPath, (_request, response) => {
+    response.set('Allow', 'GET').status(405).end();
+  });
+  app.get(liveUpdatesPath, async (request, response) => {
+    if (!(await updates.follow(request, response))) sendBusy(response, 'Too many pages are open');
+  });
   app.use(compression());
   addPages(app, answers);
   app.get('/metrics', (request, response) => sendMetrics(request, response, answers, render));
@@ -222,13 +249,19 @@ const reasons: Readonly<Record<string, string>> = {
   ENOTFOUND: 'the host is not known',
 };
 
+// A client certificate is checked for each request, since probes have none.
+const tlsOptions = { requestCert: true, rejectUnauthorized: false, handshakeTimeout: 5000 };
+
 /** Listens on every address if `host` is null, on a free port if `port` is 0, or throws. */
 export async function listen(
   app: WebApp,
   { host, port }: { readonly host: string | null; readonly port: number },
+  tls: WebConfig['tls'] = null,
 ) {
-  // The callback of app.listen is called for errors too.
-  const server: Server = host === null ? app.express.listen(port) : app.express.listen(port, host);
+  const secure: TlsServer | null =
+    tls === null ? null : createTlsServer({ ...tls, ...tlsOptions }, app.express);
+  const server: Server = secure ?? createServer(app.express);
+  server.listen(port, host ?? undefined);
   // Requests are short, so slow ones must not occupy connections.
   server.headersTimeout = 5000;
   server.requestTimeout = 10_000;
@@ -249,6 +282,10 @@ export async function listen(
   let closing: Promise<void> | null = null;
   return {
     port: bound,
+    /** Replaces certificate, key and authority of a server with TLS. */
+    renew: (next: WebConfig['tls']) => {
+      if (next !== null) secure?.setSecureContext(next);
+    },
     /** Ends idle connections at once, and the others after their response, or after 2 s. */
     close: () => (closing ??= closeServer(app, server)),
   };

@@ -1,13 +1,14 @@
 import { once } from 'node:events';
-import type { IncomingMessage } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { request as httpRequest } from 'node:http';
-import { connect } from 'node:net';
+import { type AddressInfo, connect } from 'node:net';
 
+import express from 'express';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 
 import type { Finding } from '../../../src/audit/finding/catalogue.ts';
 import type { AuditorQueries, PageStatus } from '../../../src/auditor/queries.ts';
-import { createApp, listen } from '../../../src/output/http/server.ts';
+import { createApp, limitRequests, listen } from '../../../src/output/http/server.ts';
 import { noServiceSeries } from '../../../src/output/metrics/service-rows.ts';
 import { findingOf, lagReport, moment, listedOf, statusOf } from '../samples.ts';
 
@@ -316,24 +317,26 @@ describe('other methods and paths', () => {
     await open.close();
   });
 
-  test('while 64 requests are answered, others are refused, but no probe', async () => {
-    let isReleased = false;
-    function* scrape(): ReturnType<AuditorQueries['scrape']> {
-      while (!isReleased) yield;
-      return current.metrics;
-    }
-    const busy = await listen(createApp({ ...answers, scrape }), { host: '127.0.0.1', port: 0 });
-    const ask = (path: string): Promise<Response> =>
-      fetch(`http://127.0.0.1:${String(busy.port)}${path}`);
-    const asked = Array.from({ length: 64 }, () => ask('/metrics'));
-    let refused: Response | null = null;
-    while (refused?.status !== 503) refused = await ask('/api/v1/nodes');
-    expect(refused.headers.get('retry-after')).toBe('5');
-    expect((await ask('/livez')).status).toBe(200);
-    isReleased = true;
-    for (const response of await Promise.all(asked)) expect(response.status).toBe(200);
-    expect((await ask('/api/v1/nodes')).status).toBe(200);
-    await busy.close();
+  test('above a number of requests at one time, others are refused', async () => {
+    const open: ServerResponse[] = [];
+    const app = express();
+    app.use(limitRequests({ most: 2, seconds: 60 }));
+    app.get('/', (_request, response) => void open.push(response));
+    const busy = app.listen(0, '127.0.0.1');
+    await once(busy, 'listening');
+    const { port } = busy.address() as AddressInfo;
+    const ask = (): Promise<Response> => fetch(`http://127.0.0.1:${String(port)}/`);
+    const asked = [ask(), ask()];
+    await expect.poll(() => open.length).toBe(2);
+    const refused = await ask();
+    expect([refused.status, refused.headers.get('retry-after')]).toEqual([503, '5']);
+    for (const response of open.splice(0)) response.end();
+    expect((await Promise.all(asked)).map(({ status }) => status)).toEqual([200, 200]);
+    const later = ask();
+    await expect.poll(() => open.length).toBe(1);
+    open[0]?.end();
+    expect((await later).status).toBe(200);
+    busy.close();
   });
 
   const lengthOf = async (encoding: string): Promise<{ encoding: string; length: number }> => {

@@ -1,0 +1,161 @@
+// TLS and logins of the web server, from a file as the exporters of Prometheus have it
+// (--web.config.file, github.com/prometheus/exporter-toolkit docs/web-configuration.md, v0.14.0).
+//
+//   tls_server_config:
+//     cert_file: tls.crt              # relative to the directory of the file
+//     key_file: tls.key
+//     client_auth_type: RequireAndVerifyClientCert
+//     client_ca_file: ca.crt
+//     min_version: TLS13
+//   basic_auth_users:
+//     prometheus: $2y$10$…            # bcrypt, as `htpasswd -nBC 10 "" | tr -d ':\n'` prints it
+//
+// The file and those that it names are read again from time to time. The probes need neither a
+// login nor a client certificate, since the kubelet has none. Left out: http_server_config,
+// rate_limit, cipher suites, and kinds of client authentication that verify nothing.
+
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import type { IncomingMessage } from 'node:http';
+import { dirname, resolve } from 'node:path';
+import { TLSSocket } from 'node:tls';
+
+import { compare } from 'bcryptjs';
+import { parse } from 'yaml';
+
+import { setLatest } from '../../model/collections.ts';
+
+export type WebConfig = ReturnType<typeof readWebConfig>;
+
+type Fields = Readonly<Record<string, unknown>>;
+
+const tlsVersions = { TLS12: 'TLSv1.2', TLS13: 'TLSv1.3' } as const;
+const clientAuthTypes = ['NoClientCert', 'RequireAndVerifyClientCert'] as const;
+
+function fieldsOf(value: unknown, name: string, known: readonly string[] | null): Fields {
+  if (value === undefined || value === null) return {};
+  if (typeof value !== 'object' || Array.isArray(value)) throw new Error(`${name}: not an object`);
+  const odd = Object.keys(value).find((key) => known?.includes(key) === false);
+  if (odd !== undefined) {
+    throw new Error(`${name}: ${odd} is not supported; these are: ${known?.join(', ') ?? ''}`);
+  }
+  return value as Fields;
+}
+
+function textOf(fields: Fields, name: string): string | undefined {
+  const value = fields[name];
+  if (value === undefined || typeof value === 'string') return value;
+  throw new Error(`${name}: not a text`);
+}
+
+function choiceOf<T extends string>(fields: Fields, name: string, choices: readonly T[]) {
+  const value = textOf(fields, name);
+  const found = choices.find((choice) => choice === value);
+  if (value === undefined || found !== undefined) return found;
+  throw new Error(`${name}: expected one of ${choices.join(', ')}`);
+}
+
+function readTls(value: unknown, folder: string) {
+  const known = ['cert_file', 'key_file', 'client_ca_file', 'client_auth_type', 'min_version'];
+  const fields = fieldsOf(value, 'tls_server_config', known);
+  if (Object.keys(fields).length === 0) return null;
+  const read = (name: string): string | undefined => {
+    const path = textOf(fields, name);
+    return path === undefined ? path : readFileSync(resolve(folder, path), 'utf8');
+  };
+  const [cert, key, ca] = [read('cert_file'), read('key_file'), read('client_ca_file')];
+  if (cert === undefined || key === undefined) {
+    throw new Error('tls_server_config: cert_file and key_file are missing');
+  }
+  const versions = Object.keys(tlsVersions) as (keyof typeof tlsVersions)[];
+  const version = choiceOf(fields, 'min_version', versions) ?? 'TLS12';
+  const isRequired = choiceOf(fields, 'client_auth_type', clientAuthTypes) === clientAuthTypes[1];
+  if (isRequired !== (ca !== undefined)) {
+    throw new Error(`client_ca_file belongs to client_auth_type: ${clientAuthTypes[1]}`);
+  }
+  const minVersion = tlsVersions[version];
+  return { cert, key, minVersion, ...(ca === undefined ? {} : { ca }) };
+}
+
+/** Reads a configuration. Throws an Error for people. */
+export function readWebConfig(path: string) {
+  try {
+    const all = ['tls_server_config', 'basic_auth_users'];
+    const fields = fieldsOf(parse(readFileSync(path, 'utf8')), 'The file', all);
+    const users = new Map<string, string>();
+    const given = fieldsOf(fields.basic_auth_users, 'basic_auth_users', null);
+    for (const [name, hash] of Object.entries(given)) {
+      if (typeof hash !== 'string' || !/^\$2[aby]\$\d\d\$[./A-Za-z0-9]{53}$/.test(hash)) {
+        throw new Error(`basic_auth_users: the password of ${name} is no bcrypt hash`);
+      }
+      users.set(name, hash);
+    }
+    return { tls: readTls(fields.tls_server_config, dirname(path)), users };
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error);
+    throw new Error(`${path}: ${message.split('\n', 1)[0] ?? ''}`, { cause: error });
+  }
+}
+
+/** Seconds between two looks for changed files. */
+const renewalSeconds = 10;
+
+/** Reads a configuration again from time to time; one that cannot be read changes nothing. */
+export function watchWebConfig(
+  path: string,
+  onChange: (config: WebConfig) => void,
+  onError: (text: string) => void,
+): () => void {
+  let known = JSON.stringify(textsOf(readWebConfig(path)));
+  let problem = '';
+  const timer = setInterval(() => {
+    try {
+      const config = readWebConfig(path);
+      const texts = JSON.stringify(textsOf(config));
+      if (texts !== known) onChange(config);
+      known = texts;
+      problem = '';
+    } catch (error) {
+      const text = error instanceof Error ? error.message : String(error);
+      if (text !== problem) onError(text);
+      problem = text;
+    }
+  }, renewalSeconds * 1000).unref();
+  return () => clearInterval(timer);
+}
+
+const textsOf = ({ tls, users }: WebConfig) => ({ tls, users: [...users] });
+
+/** Of a password that is not in use, so that an unknown user takes as long as a known one. */
+const otherHash = '$2b$10$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy';
+
+const mostKnown = 100;
+
+/**
+ * A check of logins, and of client certificates where they are required. A password costs 50 ms of
+ * CPU, so one at a time is compared, and the latest results are known.
+ */
+export function createAccessCheck() {
+  const known = new Map<string, boolean>();
+  let last: Promise<unknown> = Promise.resolve();
+  const isUser = async (users: WebConfig['users'], header: string): Promise<boolean> => {
+    const [, encoded = ''] = /^Basic +([A-Za-z0-9+/=]+)$/i.exec(header) ?? [];
+    const [, name = '', password = ''] =
+      /^([^:]*):(.*)$/s.exec(Buffer.from(encoded, 'base64').toString()) ?? [];
+    const hash = users.get(name);
+    if (encoded === '' || Buffer.byteLength(password) > 72) return false;
+    const texts = JSON.stringify([name, password, hash]);
+    const key = createHash('sha256').update(texts).digest('base64');
+    const before = known.get(key);
+    if (before !== undefined) return before;
+    const comparing = last.then(() => compare(password, hash ?? otherHash));
+    last = comparing.catch(() => undefined);
+    const isRight = (await comparing) && hash !== undefined;
+    setLatest(known, key, isRight, mostKnown);
+    return isRight;
+  };
+  return async ({ tls, users }: WebConfig, { socket, headers }: IncomingMessage) => {
+    const isSigned = tls?.ca === undefined || (socket instanceof TLSSocket && socket.authorized);
+    return isSigned && (users.size === 0 || (await isUser(users, headers.authorization ?? '')));
+  };
+}
