@@ -17,6 +17,8 @@ import { explainPod } from './pod.ts';
 import { explainPair } from './pod-in-service.ts';
 import { explainService } from './service.ts';
 
+const checkController = 'Check that kube-controller-manager runs and renews its lease.';
+
 /** Explains a target in the current state of the Service auditor and of the rules of nodes. */
 export function explain(
   context: VerdictInput,
@@ -30,7 +32,10 @@ export function explain(
   if (hint === null) return withRemediesOnce(explanation);
   const reasons = [...explanation.reasons, note(hint.text)];
   const { change, ...rest } = withRemediesOnce({ ...explanation, reasons }, [getLease]);
-  return { ...rest, change: change === null ? null : `${hint.first} If it is running: ${change}` };
+  // Most remedies begin with the check.
+  const isAsked = change?.includes(checkController) === true;
+  const check = isAsked ? hint.first : `${hint.first} ${checkController}`;
+  return { ...rest, change: change === null ? null : `${check} ${change}` };
 }
 
 function explainTarget(
@@ -82,8 +87,8 @@ function controllerHint(
     'service' in subject ? [`Service ${subject.service}`] : reasons.map(({ object }) => object);
   if (!others.some((key) => objects.includes(`Service ${key}`))) return null;
   const first =
-    `First check that kube-controller-manager is running: ${others.length} Services have a ` +
-    'mismatch without a known cause.';
+    `${others.length} Services have a mismatch without a known cause: kube-controller-manager ` +
+    'may be stopped.';
   return { first, text };
 }
 

@@ -111,7 +111,7 @@ function answerOf(
     return { answer: `${answer}. But: ${itemText(item)}`, change: itemChange(item) };
   }
   const doubt = pods === null ? '' : doubtText(context, audited);
-  return { answer: answer + doubt, change: firstChange(pods?.parts ?? []) };
+  return { answer: answer + doubt, change: firstChange(pods?.parts ?? []) ?? pods?.change ?? null };
 }
 
 /** What the nodes with known rules do with a Service; null if it has no port on any of them. */
@@ -196,11 +196,19 @@ function groupPods({ members, kinds }: ServiceState, service: Service): Pod[][] 
     .sort((a, b) => b.length - a.length);
 }
 
+/** What pods without a port of the Service do. */
+const portlessText = (count: number): string =>
+  count === 1
+    ? 'receives no traffic, since it has no port of the Service'
+    : 'receive no traffic, since they have no port of the Service';
+
 function groupReason(pods: readonly Pod[], { conditions, expected, state }: Conditions): Reason {
   // The first condition that keeps the group from being ready, in slices first.
   const deciding = [...expected].map((entry) => decidingCondition(conditions, entry));
   const why = [...deciding.slice(1), deciding[0]].find((condition) => condition)?.reason.text;
-  const must = state === 'ready' ? 'ready' : `should be ${stateWords[state]}`;
+  const others =
+    state === 'no-ports' ? portlessText(pods.length) : `should be ${stateWords[state]}`;
+  const must = state === 'ready' ? 'ready' : others;
   const names = fewOf(pods.map(({ name }) => name).sort());
   const text = `${counted(pods.length, 'pod')} ${must}${why ? `: ${why}` : ''} (${names})`;
   const object = pods.length === 1 ? `Pod ${pods[0]?.key ?? ''}` : 'Pods';
@@ -226,7 +234,10 @@ function podsReason(context: AuditContext, record: ServiceState, service: Servic
     if (['ready', 'fewer-ports'].includes(evaluated.state)) ready += pods.length;
     return groupReason(pods, evaluated);
   });
-  const text = `it selects ${counted(record.members.size, 'pod')}, ${ready} of them ready`;
+  const all = [...record.members.keys()].filter((pod) => pod.ready && !pod.deleting).length;
+  const rest = all > ready ? `, but ${ready} can receive traffic` : '';
+  const pods = counted(record.members.size, 'pod');
+  const text = `it selects ${pods}, ${Math.max(all, ready)} of them ready${rest}`;
   return reason(ready > 0 ? 'yes' : 'no', text, { parts });
 }
 
@@ -235,11 +246,11 @@ function nearReason({ missed, count, pod, near }: ReturnType<typeof podsNear>[nu
   const got = missed.map(({ key, got: value }) => `${key}=${value ?? ''}`).join(',');
   const isComplete = missed.every(({ got: value }) => value !== null);
   const selector = isComplete ? `, or let the Service select ${got}` : '';
-  const [start, end] = near ? ['', ''] : ['if the Service should select them, ', ''];
-  return note(`${counted(count, 'pod')} such as ${pod.name}: ${texts}${end}`, {
+  return note(`${counted(count, 'pod')} such as ${pod.name}: ${texts}`, {
     object: `Pod ${pod.key}`,
     field: `metadata.labels ${missed.map(({ key }) => key).join(', ')}`,
-    change: `${start}label them ${wantedLabels(missed)}${selector}`,
+    // Pods of another workload must not be added to a Service by its advice.
+    change: near ? `label them ${wantedLabels(missed)}${selector}` : null,
   });
 }
 
@@ -265,6 +276,7 @@ function noPodsReason(service: Service, parts: readonly Reason[] = []): Reason {
     object: `Service ${service.key}`,
     field: 'spec.selector',
     source: 'pkg/controller/endpoint/endpoints_controller.go syncService',
+    change: 'check that the workload exists and is not scaled to zero, then compare the labels',
     parts,
   });
 }

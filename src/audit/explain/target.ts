@@ -28,6 +28,7 @@ const kinds = new Map<string, 'service' | 'pod' | 'address' | 'node'>([
 
 function guessMeant(word: string): string {
   if (parseIP(word) !== null) return `; did you mean ip/${word}?`;
+  if (/^[./~]|\.(json|ya?ml|ndjson|gz|tgz)$/.test(word)) return '; name a file with --input FILE';
   return word.includes('/') ? '' : `; did you mean service/${word} or pod/${word}?`;
 }
 

@@ -77,8 +77,8 @@ export const catalogue = {
     title: 'Endpoints list an address that no selected pod has',
     meaning:
       'The pod was deleted, has finished, is terminating or is not selected, or it never ' +
-      'existed. Clients that read Endpoints send traffic to an address that no pod, or ' +
-      'another pod, has.',
+      'existed. Clients that read Endpoints send traffic to an address that belongs to no pod ' +
+      'or to another pod.',
     ...rewriteEndpoints,
     upstream: `${endpointsController} syncService`,
   },
@@ -374,10 +374,10 @@ export const catalogue = {
   },
   'left-behind-dead': {
     ...warning('input', 'unexpected'),
-    title: 'Addresses that remain from a removed selector belong to no running pod',
+    title: 'Addresses that remain from a removed selector have lost their pods',
     meaning:
-      'No controller updates these addresses. Nodes send traffic to addresses that no pod ' +
-      'has, or that another pod may get.',
+      'No controller updates these addresses, and the pods that had them are gone. Nodes send ' +
+      'traffic to addresses that no pod has, or that pods of another Service have now.',
     ...advice(
       'Restore the selector if the Service should have one. Otherwise delete the Endpoints ' +
         'and the slices that remain, after you checked that no client needs their addresses.',
@@ -620,13 +620,13 @@ export const catalogue = {
   },
   'node-rules-unreachable': {
     ...critical('node', 'missing'),
-    title: 'The rules of kube-proxy exist on a node, but nothing jumps to them',
+    title: 'A node does not use its kube-proxy rules, because nothing jumps to them',
     meaning:
       'The jumps from the built-in chains are missing, or another rule handles packets before ' +
       'them. Most Services do not work from some or all sources.',
     ...restartProxy(
-      'It writes the jumps again. Find out what removed them: in iptables, PREROUTING and ' +
-        'OUTPUT of table nat jump to KUBE-SERVICES.',
+      'The new pod writes the jumps again. Find out what removed them: in iptables, PREROUTING ' +
+        'and OUTPUT of table nat jump to KUBE-SERVICES.',
     ),
     upstream: `${proxiers} iptablesJumpChains`,
   },

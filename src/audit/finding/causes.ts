@@ -58,7 +58,7 @@ export const causes = {
     upstream: 'pkg/apis/core/validation/validation.go validateEndpointAddress',
   },
   'hand-edited': {
-    title: 'Another client changed the object, and the controller does not watch for that',
+    title: 'Another client changed the object, and the controller does not notice that',
     condition:
       'The object was as expected and then changed while its input did not. Or it contains ' +
       'what the controller never writes and does not compare. For slices, this applies only ' +

@@ -89,11 +89,20 @@ export function desiredFindings(
     ...portFindings([...stillOpen, ...single]),
   ].map((finding) => {
     const begins = finding.differences.map(({ key }) => clocks.get(key)?.since ?? Infinity);
-    return { ...finding, since: Math.min(...begins) };
+    return { ...finding, since: beginOf(finding, begins) };
   });
   if (stale === null) return findings;
   const finding = nodeFinding(name, 'node-rules-stale', settled.filter(isStale));
   return [...findings, { ...finding, since: stale.since }];
+}
+
+/**
+ * When a finding began. A fault of the node may include what a Service lacked before for another
+ * reason, so it began when half of its differences had begun.
+ */
+function beginOf({ nodeWide }: NodeFinding, begins: readonly number[]): number {
+  const sorted = begins.toSorted((a, b) => a - b);
+  return sorted[nodeWide ? (sorted.length - 1) >> 1 : 0] ?? Infinity;
 }
 
 /** Moves clocks back to the change since which all versions of the Service show the difference. */

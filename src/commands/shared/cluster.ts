@@ -29,7 +29,8 @@ export function openCluster(flags: ClusterFlags) {
   const isInPod = process.env.KUBERNETES_SERVICE_HOST !== undefined;
   if ((kubeconfig ?? context) === undefined && !isInPod && !isConfigured(process.env)) {
     throw new Error(
-      'No cluster is configured: no kubeconfig file, and not in a pod (see --kubeconfig)',
+      'No cluster is configured: no kubeconfig file, and not in a pod. Use --kubeconfig FILE, ' +
+        'or --input FILE for a dump or a recording',
     );
   }
   const account = openAccount({

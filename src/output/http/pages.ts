@@ -110,7 +110,7 @@ export function addPages(app: Express, answers: PageQueries): void {
     const view = answers.nodePage(name, readText(request, 'port') || null);
     const status = answers.status();
     if (view !== null) response.type('html').send(renderNode(status, view));
-    else sendMissing(response, status, `There is no Node ${name}, and no rules of one are known.`);
+    else sendMissing(response, status, `There is no Node ${name}, and no rules of it were read.`);
   });
   app.get('/pods/:namespace/:name', (request, response) => {
     const { namespace, name } = request.params;

@@ -281,8 +281,7 @@ function renderLag({ lag }: ServiceView) {
 <b>${formatLag(seconds)}</b> <span class="dim">${formatMoment(at).slice(11)}</span></span></li>`,
   );
   return renderCard('lag', markup`Lag <small>of the last changes</small>`, [
-    lag.length === 0 &&
-      markup`<p class="dim">No change has been followed by a write since the audit began.</p>`,
+    lag.length === 0 && markup`<p class="dim">No change of this Service has been measured yet.</p>`,
     markup`<ul class="plain">${items}</ul>`,
   ]);
 }
@@ -300,7 +299,7 @@ export function renderService(status: PageStatus, view: ServiceView): string {
   const rowsFrom = (first: number): string => (first <= 0 ? '?' : `?from=${first}`);
   const before = from > 0 ? rowsFrom(from - rowsPerPage) : null;
   const after = from + table.rows.length < table.total ? rowsFrom(from + rowsPerPage) : null;
-  const findings = renderFindingList(sortWorstFirst(standing), now);
+  const findings = renderFindingList(sortWorstFirst(standing), now, `${namespace}/${name}`);
   const main = markup`
 ${renderCrumbs([
   ['Services', '/services'],

@@ -45,7 +45,8 @@ const words: Readonly<Record<Tone, string>> = {
   extra: 'extra',
   change: 'differs',
 };
-const signs: Readonly<Record<Tone, string>> = { lack: '−', extra: '+', change: '≠' };
+// No plus and minus: in a text they are of the state that is expected, and of the present one.
+const signs: Readonly<Record<Tone, string>> = { lack: '○', extra: '●', change: '≠' };
 
 const renderItem = (tone: Tone, content: Html): Html =>
   markup`<li class="${tone}"><span class="sign" aria-hidden="true">${signs[tone]}</span>

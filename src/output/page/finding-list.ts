@@ -1,8 +1,14 @@
 // Findings as a list: subject, title, differences, times and cause of each.
 
-import { catalogue, type Finding, type Suppressed } from '../../audit/finding/catalogue.ts';
+import {
+  catalogue,
+  type DifferenceDetail,
+  type Finding,
+  type Suppressed,
+} from '../../audit/finding/catalogue.ts';
 import { remedyOf } from '../../audit/finding/remedies.ts';
 import { suppressedText } from '../../audit/finding/suppressions.ts';
+import type { Key } from '../../model/objects.ts';
 import { truncate } from '../text/format.ts';
 import { renderDetails } from './diff.ts';
 import {
@@ -30,13 +36,19 @@ export function renderCommands(commands: readonly string[], managed: string | nu
 `,
   );
   return markup`${items.length > 0 && markup`<ul>${items}</ul>`}
-${managed !== null && markup`<p class="dim">Managed control plane: ${managed}</p>`}`;
+${managed !== null && markup`<p class="dim">${managed}</p>`}`;
 }
+
+/** A text with `code`. */
+const renderCode = (text: string): Html[] =>
+  text
+    .split('`')
+    .map((part, index) => (index % 2 === 1 ? markup`<code>${part}</code>` : markup`${part}`));
 
 /** What to do, with commands to copy. */
 function renderRemedy(finding: Finding): Html {
   const { text, commands, managed } = remedyOf(finding);
-  return markup`<details class="remedy"><summary>How to fix it</summary><p>${text}</p>
+  return markup`<details class="remedy"><summary>How to fix it</summary><p>${renderCode(text)}</p>
 ${renderCommands(commands, managed)}</details>`;
 }
 
@@ -44,13 +56,24 @@ const renderSuppressed = (it: Suppressed): Html =>
   markup`<p class="dim" data-line>Suppressed ${truncate(suppressedText(it), 300)}
  (${truncate(it.source, 130)})</p>`;
 
-/** One finding as a list item. */
-export function renderFinding(finding: Finding, now: number): Html {
+/** The differences, those of a Service first. */
+const detailsOfFirst = (details: readonly DifferenceDetail[], service: Key | null) =>
+  service === null
+    ? details
+    : details.toSorted(
+        (a, b) => Number(isOfService(b.field, service)) - Number(isOfService(a.field, service)),
+      );
+
+const isOfService = (field: string, service: Key): boolean => field.startsWith(`${service}:`);
+
+/** One finding as a list item; its differences of one Service are first. */
+export function renderFinding(finding: Finding, now: number, service: Key | null = null): Html {
   const { code, severity, output, cause, causeProven, since, resolvedAt, differences } = finding;
   const { suppressed } = finding;
   const subject = formatSubject(finding);
   const age = formatAge((resolvedAt ?? now) - since);
   const isOpen = resolvedAt === null;
+  const shown = isOpen ? detailsOfFirst(differences, service) : [];
   const openTone = suppressed === null ? severity : 'quiet';
   const tone = isOpen ? openTone : 'resolved';
   const state = [isOpen ? [] : 'resolved', suppressed === null ? [] : 'suppressed', severity];
@@ -68,17 +91,21 @@ export function renderFinding(finding: Finding, now: number): Html {
 <span class="where">${output}</span>${isOpen && copyButton}</p>
 <p class="say" data-line>${catalogue[code].title}</p>
 ${suppressed !== null && renderSuppressed(suppressed)}
-${isOpen && markup`<div data-line>${renderDetails(differences, shownDetails)}</div>`}
+${isOpen && markup`<div data-line>${renderDetails(shown, shownDetails)}</div>`}
 <p class="dim" data-line>${times}${cause !== null && because}
  · <a href="/findings?code=${code}#${code}"><code>${code}</code></a></p>
 ${isOpen && renderRemedy(finding)}</li>`;
 }
 
-/** A list with all findings; nothing without any. */
-export const renderFindingList = (findings: readonly Finding[], now: number): Html[] =>
-  findings.length === 0
-    ? []
-    : [markup`<ul class="findings">${findings.map((finding) => renderFinding(finding, now))}</ul>`];
+/** A list with all findings, on the page of a Service if it is named; nothing without any. */
+export function renderFindingList(
+  findings: readonly Finding[],
+  now: number,
+  service: Key | null = null,
+): Html[] {
+  const items = findings.map((finding) => renderFinding(finding, now, service));
+  return items.length === 0 ? [] : [markup`<ul class="findings">${items}</ul>`];
+}
 
 /** The last resolved findings of a Service or a node; `null` without any. */
 export const renderResolved = (resolved: readonly Finding[], now: number): Html | null => {

@@ -162,7 +162,7 @@ export function renderFindings(status: PageStatus, query: FindingQuery): string 
   const { shown, links } = paginate('findings', found, findingsPerPage, query);
   const codes = new Set<string>([...all.map((finding) => finding.code), code]);
   codes.delete('');
-  const none = all.length === 0 ? 'None.' : 'None of these.';
+  const none = all.length === 0 ? 'None.' : 'No finding matches.';
   const older = `${formatCount(forgotten, 'older finding')} no longer stored.`;
   const main = markup`
 <h1>Findings <small>${formatNumber(found.length)}</small></h1>

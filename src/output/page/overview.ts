@@ -148,12 +148,7 @@ function renderLag({ metrics: { convergence }, lag }: PageStatus) {
   const span = 'from a change to the write that follows it';
   const title = markup`Convergence lag <small>${span}</small>`;
   const content = rows.length === 0 ? [] : [...(chart === null ? [] : [chart]), table];
-  return renderFlushCard(
-    'lag',
-    title,
-    content,
-    'No change has been followed by a write since the audit began.',
-  );
+  return renderFlushCard('lag', title, content, 'No change has been measured yet.');
 }
 
 /** The verdicts on an output or a node, whose name is `what` in the label of the bar. */

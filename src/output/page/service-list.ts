@@ -108,7 +108,7 @@ export function renderServices(
   const { q, namespace, verdict } = query;
   const found = findServices(services, query);
   const { shown, links } = paginate('Services', found, servicesPerPage, query);
-  const none = renderNothing(status.notReady ?? 'None of these.');
+  const none = renderNothing(status.notReady ?? 'No Service matches.');
   const heads = sortHeads(columns, '/services', query);
   const table = renderTable('Services', heads, shown.map(renderListed), 4);
   const main = markup`

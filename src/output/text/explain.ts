@@ -37,7 +37,7 @@ export const reasonSigns = { yes: '✓', no: '✗', unknown: '?', note: '·' } a
 export function formatOrigin({ mark, object, field, source }: Reason): string {
   if (mark !== 'no' || field === null) return '';
   const place = object === null ? field : `${object} ${field}`;
-  return `by ${place}${source === null ? '' : `; Kubernetes code: ${source}`}`;
+  return `see ${place}${source === null ? '' : `; Kubernetes code: ${source}`}`;
 }
 
 const styles = { yes: 'green', no: 'red', unknown: 'yellow', note: 'dim' } as const;
@@ -125,7 +125,10 @@ function describeVerdict(document: ExplainDocument): [words: string, meaning: st
   const isRight = verdict === null || verdict === 'conform';
   if (withoutEndpoints !== null) {
     const state = isRight && !isLoud ? '' : `${verdictWord(verdict)}${loud}, `;
-    return [`${state}cannot receive traffic`, `${withoutEndpoints}; ${meaning}`];
+    return [
+      `${state}cannot receive traffic`,
+      `${withoutEndpoints.replaceAll('_', ' ')}; ${meaning}`,
+    ];
   }
   if (isLoud && isRight) {
     return [`input problem${loud}`, 'the input has a fault that the controllers cannot fix'];

@@ -290,7 +290,8 @@ function renderTable(report: AuditReport, options: RenderOptions): string {
   return `${[...sections, ...summarizeReport(report), ...legend].join('\n')}\n`;
 }
 
-function formatHeadline({ findings, services, unknown, verdicts }: AuditReport): string {
+function formatHeadline(report: AuditReport): string {
+  const { findings, services, unknown, verdicts, servicesWithoutEndpoints } = report;
   const all = findings.filter(isOpen);
   const open = all.filter(isUnsuppressed);
   const resolved = findings.length - all.length;
@@ -310,7 +311,12 @@ function formatHeadline({ findings, services, unknown, verdicts }: AuditReport):
   if (services === 0) return `No Services to audit${after}`;
   const counts = verdictOutputs.map((output) => ({ ...verdicts[output], conform: 0 }));
   const isAllConform = [unknown, ...counts].every((group) => formatCounts(group) === '');
-  const ok = services === 1 ? 'The only Service is ok' : `All ${services} Services are ok`;
+  const unserved = servicesWithoutEndpoints.length;
+  const isOk = services === 1 ? 'The only Service is ok' : `All ${services} Services are ok`;
+  const ok =
+    unserved === 0
+      ? isOk
+      : `No findings, but ${formatCount(unserved, 'Service')} cannot receive traffic`;
   if (suppressed > 0) return `No other findings${after}`;
   return (isAllConform ? ok : 'No findings, but not every output is known to be ok') + after;
 }

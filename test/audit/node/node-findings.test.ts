@@ -143,6 +143,16 @@ test('an open finding stays open while its differences exist', () => {
   expect(desiredFindings(state, reading, []).map(({ id }) => id)).toEqual(ids);
 });
 
+test('a fault of the whole node did not begin with what one Service lacked before', () => {
+  const { reading, state } = readingOf('iptables-nft-node-a/all-tables-flushed');
+  const { differences } = reading.audit;
+  for (const [key, clock] of [...state.clocks].slice(0, 1)) {
+    state.clocks.set(key, { ...clock, before: 1, since: 2 });
+  }
+  const desired = desiredFindings(state, reading, differences);
+  expect(desired).toMatchObject([{ nodeWide: true, since: 7 }]);
+});
+
 test('missing rules are flushed, although they match the time before the Services', () => {
   const { reading, state } = readingOf('iptables-nft-node-a/all-tables-flushed');
   const desired = desiredFindings(state, reading, reading.audit.differences);

@@ -77,7 +77,7 @@ test('names arrive unescaped, with the parameters of the query', async () => {
 test('a missing Service or node has a page', async () => {
   const response = await get('/nodes/%3Cb%3E');
   expect(wordsIn(await response.text())).toContain(
-    'There is no Node <b>, and no rules of one are known.',
+    'There is no Node <b>, and no rules of it were read.',
   );
 });
 

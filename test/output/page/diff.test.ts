@@ -34,8 +34,8 @@ test('equal words of both sides are dimmed', () => {
 });
 
 test.each([
-  [{ actual: null }, '− missing 10.0.0.1 of pod shop/web-1 is true EndpointSlice shop/web-abcde'],
-  [{ expected: null, pod: null }, '+ extra 10.0.0.1 is false EndpointSlice shop/web-abcde'],
+  [{ actual: null }, '○ missing 10.0.0.1 of pod shop/web-1 is true EndpointSlice shop/web-abcde'],
+  [{ expected: null, pod: null }, '● extra 10.0.0.1 is false EndpointSlice shop/web-abcde'],
   [{}, '≠ differs 10.0.0.1 of pod shop/web-1 EndpointSlice shop/web-abcde'],
 ])('%j is marked', (more, text) => {
   expect(wordsIn(htmlOf(detailOf(more)))).toContain(text);

@@ -91,7 +91,7 @@ describe('the page of findings', () => {
   test('an empty list shows a text', () => {
     expect(wordsIn(renderFindings(statusWith([]), nothing))).toContain('None.');
     const text = wordsIn(renderFindings(statusWith(standing), { ...nothing, q: 'zzz' }));
-    expect(text).toContain('None of these.');
+    expect(text).toContain('No finding matches.');
   });
 
   // No command has a name that the API server does not accept.

@@ -103,7 +103,7 @@ describe('the page of a node', () => {
       'Packets to shop/web:http evaluated with the rules of the node ✗ mismatch ' +
         '10.96.0.1:80/tcp (cluster IP) from a pod of the node ' +
         'It never reaches 10.0.0.2:80 (Pod shop/web-2). ' +
-        '− missing 10.0.0.2:80 = as expected 10.0.0.1:80 Rules met -A FORWARD -j DROP -A OTHER',
+        '○ missing 10.0.0.2:80 = as expected 10.0.0.1:80 Rules met -A FORWARD -j DROP -A OTHER',
     );
   });
 

@@ -43,7 +43,7 @@ describe('the overview', () => {
     expect(text).toContain('The oldest pending difference is 12 s old.');
     expect(text).toContain('extra 10.1.2.3 of pod web-1, ready');
     expect(text).toContain('for 30 s, since 2026-11-21 10:56:16 UTC');
-    expect(text).toContain('No change has been followed by a write since the audit began.');
+    expect(text).toContain('No change has been measured yet.');
     expect(text).not.toMatch(/undefined|NaN|\[object/);
   });
 

@@ -70,7 +70,7 @@ test('a finding shows its title, its age and its cause', () => {
 
 test('a value that is absent is marked as missing', () => {
   const finding = findingOf({ actual: null, expected: '10.0.0.1' });
-  expect(wordsIn(renderFinding(finding, moment).html)).toContain('− missing 10.0.0.1');
+  expect(wordsIn(renderFinding(finding, moment).html)).toContain('○ missing 10.0.0.1');
 });
 
 test('a resolved finding shows when it was resolved and its age then', () => {

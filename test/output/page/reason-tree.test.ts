@@ -47,9 +47,9 @@ test('an explanation has its answer first, then the change, then the reasons wit
   expect(text).toContain(
     'because → because because Copy ✓ ok: type ClusterIP ' +
       '✗ problem: because, since 2026-11-21 10:56:46 UTC ' +
-      'by Pod shop/web-1 metadata.labels; Kubernetes code: utils.go ' +
-      '− missing 10.0.0.9 of pod shop/web-1 ready Endpoints shop/web subsets ' +
-      '→ label it kubectl label Copy Managed control plane: open a ticket · a part ' +
+      'see Pod shop/web-1 metadata.labels; Kubernetes code: utils.go ' +
+      '○ missing 10.0.0.9 of pod shop/web-1 ready Endpoints shop/web subsets ' +
+      '→ label it kubectl label Copy open a ticket · a part ' +
       '? unknown: who knows',
   );
 });

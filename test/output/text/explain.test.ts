@@ -63,7 +63,7 @@ test('an explanation prints marks, reasons, sources and changes', () => {
       '  → make the pod ready',
       '',
       '├─ ✗ a pod is absent, since 10:57:20',
-      '│  │ by Endpoints shop/web subsets; Kubernetes code: endpoints_controller.go',
+      '│  │ see Endpoints shop/web subsets; Kubernetes code: endpoints_controller.go',
       '│  │   syncService',
       '│  │ → delete the object',
       '│  └─ · found: nothing',
@@ -85,12 +85,12 @@ test.each<[string, Partial<ExplainDocument>, string]>([
   [
     'a Service without endpoints',
     { withoutEndpoints: 'no_ready_pod' },
-    '✗ CANNOT RECEIVE TRAFFIC: no_ready_pod; the controllers wrote what they should',
+    '✗ CANNOT RECEIVE TRAFFIC: no ready pod; the controllers wrote what they should',
   ],
   [
     'a mismatch that leaves no endpoints',
     { verdict: 'different', severity: 'critical', withoutEndpoints: 'ready_pods_not_listed' },
-    '✗ MISMATCH (CRITICAL), CANNOT RECEIVE TRAFFIC: ready_pods_not_listed; ',
+    '✗ MISMATCH (CRITICAL), CANNOT RECEIVE TRAFFIC: ready pods not listed; ',
   ],
   ['information', { severity: 'info' }, '✓ OK: the controllers wrote'],
   ['nothing to compare', { verdict: null }, '· NOTHING TO COMPARE: no controller'],
