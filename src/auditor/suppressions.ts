@@ -83,6 +83,13 @@ export function createSuppressions({ suppressions, today, onProblem }: Suppressi
       const { owner, reason, expires, source } = it;
       return { owner, reason, expires, source };
     },
+    /** Whether a suppression is about the finding, also one that has expired. */
+    names(finding: Parameters<typeof concernsFinding>[1]): boolean {
+      const own = annotated.get(`${finding.namespace}/${finding.service}`) ?? [];
+      return [...(byCode.get(finding.code) ?? []), ...own].some((it) =>
+        concernsFinding(it, finding),
+      );
+    },
     /** Reports what is due, also if there is no finding. */
     review: (): void => review(today()),
   };

@@ -42,6 +42,7 @@ import type {
 } from './shared/options.ts';
 import { auditorOptions, scopeOf } from './shared/options.ts';
 import { UsageError } from './shared/process.ts';
+import { yamlErrorText } from './shared/yaml-file.ts';
 
 export type AuditOptions = AuditFlags &
   ReportFlags &
@@ -179,7 +180,10 @@ export async function givenRules(flags: RulesFlags): Promise<GivenRules[]> {
     try {
       configs.set(node, parse(await readText(path)));
     } catch (error) {
-      throw new Error(`${path}: ${reasonOf(error)}`, { cause: error });
+      const text = isSystemError(error)
+        ? `${path}: ${reasonOf(error)}`
+        : yamlErrorText(path, error);
+      throw new Error(text, { cause: error });
     }
   }
   const given: GivenRules[] = [];

@@ -10,7 +10,7 @@ import type { Problem } from '../cluster/decode/problem.ts';
 import { kwokResources, readKwok } from '../cluster/files/kwok.ts';
 import { inputKind } from '../cluster/files/input-kind.ts';
 import { readRecording, type RecordingEntry } from '../cluster/files/recording.ts';
-import type { GateOptions } from '../output/text/gate.ts';
+import type { GateOptions, Named } from '../output/text/gate.ts';
 import type { AuditReport } from '../output/text/report.ts';
 import { printFinding, problemLog, warnIfUnverified, withProgress } from './shared/console.ts';
 import { openEmbedded } from './shared/embedded-file.ts';
@@ -78,5 +78,6 @@ export function printAudit(
 ): 0 | 1 | 2 {
   const { namespace = null, clusterName: cluster = null, output } = options;
   const report = createReport(auditor, { kind, sources, namespace, cluster, problems });
-  return printGated(report, output, gate);
+  const isNamed = (finding: Named): boolean => auditor.suppressions.names(finding);
+  return printGated(report, output, { ...gate, isNamed });
 }

@@ -112,8 +112,8 @@ describe('a finding', () => {
     const { suppressed, texts } = auditorOn('2026-12-01', annotated('endpoints-missing owner=a'));
     expect(suppressed()[0]).toEqual(['endpoints-missing', null]);
     expect(texts()).toEqual([
-      'Suppression: Service shop/web: metadata.annotations[endpoint-auditor/suppress] reason: ' +
-        'Is missing',
+      'Suppression: Service shop/web: metadata.annotations[endpoint-auditor/suppress]: ' +
+        'reason is missing',
     ]);
   });
 

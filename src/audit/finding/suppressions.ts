@@ -17,8 +17,9 @@ export interface Suppression extends Suppressed {
 
 /** Why a suppression is not used. */
 export interface SuppressionFault {
+  /** `null` if the message names it. */
   readonly field: string | null;
-  /** A fixed sentence without a full stop. */
+  /** A sentence without a full stop. */
   readonly message: string;
   readonly value: unknown;
 }
@@ -42,6 +43,10 @@ function endOf(text: string): number | null {
   return time === undefined ? start + 86_400 : start;
 }
 
+const codes = Object.keys(catalogue);
+
+const isCode = (text: string): boolean => codes.includes(text);
+
 const known = ['code', 'namespace', 'service', 'node', 'owner', 'reason', 'expires'];
 const required = ['code', 'owner', 'reason', 'expires'];
 
@@ -51,19 +56,48 @@ const fault = (field: string | null, message: string, value: unknown): Suppressi
   value,
 });
 
+/** The number of letters to insert, delete or replace (Levenshtein). */
+function editDistance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, index) => index);
+  for (const [line, letter] of Array.from(a).entries()) {
+    const next = [line + 1];
+    for (const [index, other] of Array.from(b).entries()) {
+      const replaced = (row[index] ?? 0) + (letter === other ? 0 : 1);
+      next.push(Math.min(replaced, (row[index + 1] ?? 0) + 1, (next[index] ?? 0) + 1));
+    }
+    row = next;
+  }
+  return row.at(-1) ?? 0;
+}
+
+/** The most letters in which a mistyped code differs. */
+const nearDistance = 4;
+
+/** `Unknown code "slice-duplicated"; did you mean slice-duplicate?` */
+export function unknownCodeText(text: string): string {
+  const cut = text.slice(0, 80);
+  const near = codes
+    .map((code) => ({ code, distance: editDistance(cut, code) }))
+    .sort((a, b) => a.distance - b.distance)[0];
+  const hint =
+    near === undefined || near.distance > nearDistance ? '' : `; did you mean ${near.code}?`;
+  return `Unknown code ${JSON.stringify(cut)}${hint}`;
+}
+
 function faultOf(fields: Fields): SuppressionFault | null {
   const unknown = Object.keys(fields).find((name) => !known.includes(name));
   if (unknown !== undefined) return fault(unknown, 'Unknown field', fields[unknown]);
   for (const name of known) {
     const value = fields[name];
     if (value === undefined && !required.includes(name)) continue;
+    if (value === undefined) return fault(null, `${name} is missing`, value);
     if (typeof value !== 'string' || value.trim() === '') {
-      return fault(name, value === undefined ? 'Is missing' : 'Expected a text', value);
+      return fault(name, 'Expected a text', value);
     }
     if (value.length > mostText) return fault(name, `Is longer than ${mostText} characters`, value);
   }
   const { code, expires } = fields as Record<string, string>;
-  if (!Object.hasOwn(catalogue, code ?? '')) return fault('code', 'Is no code of a finding', code);
+  if (!isCode(code ?? '')) return fault(null, unknownCodeText(code ?? ''), undefined);
   if (endOf(expires ?? '') === null) {
     return fault('expires', 'Expected a date such as 2026-12-31', expires);
   }

@@ -11,9 +11,10 @@ import type { Command, Option } from 'commander';
 import { type Document, isMap, isScalar, LineCounter, parseDocument } from 'yaml';
 import * as z from 'zod/mini';
 
-import { problemAt, problemText, valueText } from '../../cluster/decode/problem.ts';
+import { type Problem, problemAt, problemText, valueText } from '../../cluster/decode/problem.ts';
 import { isDeprecated, listForm } from './options.ts';
 import { UsageError } from './process.ts';
+import { yamlErrorText } from './yaml-file.ts';
 
 type Values = Readonly<Record<string, unknown>>;
 
@@ -80,10 +81,10 @@ function readValues(path: string, commands: readonly Command[], command: Command
   const lines = new LineCounter();
   const text = readFileSync(path, 'utf8');
   const document = parseDocument(text, { schema: 'failsafe', lineCounter: lines });
-  const problems = document.errors.map(({ message, linePos }) =>
-    problemAt(path, linePos?.[0].line ?? null, message.split(/ at line |\n/)[0] ?? ''),
-  );
-  const raw: unknown = problems.length === 0 ? (document.toJS() ?? {}) : {};
+  const [error] = document.errors;
+  if (error !== undefined) throw new UsageError(yamlErrorText(path, error));
+  const problems: Problem[] = [];
+  const raw: unknown = document.toJS() ?? {};
   const read = fileSchema(commands, command).safeParse(raw === '' ? {} : raw);
   for (const issue of read.error?.issues ?? []) {
     const unknown = issue.code === 'unrecognized_keys' ? issue.keys : null;

@@ -3,7 +3,10 @@
 
 import { readFileSync } from 'node:fs';
 
+import { InvalidArgumentError } from 'commander';
+
 import { catalogue, type Code, type Severity } from '../../audit/finding/catalogue.ts';
+import { unknownCodeText } from '../../audit/finding/suppressions.ts';
 import { renderGithub, renderMarkdown } from '../../output/text/annotations.ts';
 import type { Baseline, FailOn, GateOptions, IgnoreRule } from '../../output/text/gate.ts';
 import {
@@ -57,11 +60,16 @@ function readBaseline(path: string): Baseline {
 const isNamed = ({ code, severity, namespace, service, output }: ReportedFinding): boolean =>
   [code, severity, namespace, service, output].every((name: unknown) => typeof name === 'string');
 
-/** Parses `CODE` or `CODE:NAMESPACE/SERVICE`; `undefined` for anything else. */
+/**
+ * Parses `CODE` or `CODE:NAMESPACE/NAME`; `undefined` for anything else. Throws an
+ * InvalidArgumentError for an unknown code.
+ */
 export function parseIgnoreRule(text: string): IgnoreRule | undefined {
   const [, code = '', service = null] = /^([a-z0-9-]+)(?::([^/:]+\/[^/:]+))?$/.exec(text) ?? [];
   if (code === unservedWord) return { code, service };
-  return Object.hasOwn(catalogue, code) ? { code: code as Code, service } : undefined;
+  if (code === '') return undefined;
+  if (!Object.hasOwn(catalogue, code)) throw new InvalidArgumentError(unknownCodeText(code));
+  return { code: code as Code, service };
 }
 
 /** Parses a severity, `unserved`, or both with a comma; `undefined` for anything else. */

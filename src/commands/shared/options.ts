@@ -125,7 +125,7 @@ export const auditorOptions = (
   maxEndpointsPerSlice,
   scope: { ...wholeCluster, endpoints },
   live: false,
-  suppressions: suppressions === undefined ? [] : readSuppressions(suppressions, onProblem),
+  suppressions: suppressions === undefined ? [] : readSuppressions(suppressions),
   today: () => Date.now() / 1000,
   onOpen: ignore,
   onResolve: ignore,

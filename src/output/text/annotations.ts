@@ -61,6 +61,11 @@ export function renderGithub(report: AuditReport, options: GateOptions): string 
     command('error', `${place}without endpoints ${namespace}/${name}`, `${reason}: ${detail}`),
   );
   lines.push(...unserved);
+  // Such as a suppression that has expired.
+  const problems = report.problems.map((problem) =>
+    command('warning', `${place}endpoint-auditor`, problem),
+  );
+  lines.push(...problems);
   const unknown = unknownText(report);
   if (unknown !== null) lines.push(command('error', `${place}endpoint-auditor`, unknown));
   const gate = formatGate(gateOf(report, options));

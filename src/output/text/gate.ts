@@ -30,7 +30,10 @@ export interface IgnoreRule {
   readonly service: string | null;
 }
 
-type Named = Pick<Finding, 'code' | 'severity' | 'namespace' | 'service' | 'output' | 'node'>;
+export type Named = Pick<
+  Finding,
+  'code' | 'severity' | 'namespace' | 'service' | 'output' | 'node'
+>;
 
 /** Reports of before 0.3.0 have no `suppressed`. */
 type Gated = Named & Partial<Pick<Finding, 'suppressed'>>;
@@ -48,6 +51,8 @@ export interface GateOptions {
   readonly failOn: FailOn;
   readonly ignored: readonly IgnoreRule[];
   readonly baseline: Baseline | null;
+  /** Whether a suppression names it, also an expired one: then no baseline accepts it. */
+  readonly isNamed?: (finding: Named) => boolean;
 }
 
 /** Why a finding does not fail the gate. */
@@ -104,7 +109,8 @@ export function acceptanceOf(finding: Gated, options: GateOptions): Acceptance |
   const { failOn, ignored, baseline } = options;
   const { code, severity, namespace, service } = finding;
   if (ignored.some((rule) => matches(rule, code, `${namespace}/${service}`))) return 'ignored';
-  const before = baseline?.findings.get(findingKey(finding));
+  const isNamed = options.isNamed?.(finding) === true;
+  const before = isNamed ? undefined : baseline?.findings.get(findingKey(finding));
   // A finding that is worse than before is a new one.
   if (before !== undefined && rank(severity) >= rank(before)) return 'baseline';
   return rank(severity) > rank(failOn.severity) ? 'minor' : null;

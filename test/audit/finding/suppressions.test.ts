@@ -28,15 +28,10 @@ const seconds = (text: string): number => Date.parse(text) / 1000;
 
 describe('the fields', () => {
   test.each([
-    ['code', undefined, 'Is missing'],
-    ['owner', undefined, 'Is missing'],
-    ['reason', undefined, 'Is missing'],
-    ['expires', undefined, 'Is missing'],
     ['owner', ' ', 'Expected a text'],
     ['owner', 5, 'Expected a text'],
     ['namespace', null, 'Expected a text'],
     ['reason', 'x'.repeat(501), 'Is longer than 500 characters'],
-    ['code', 'toString', 'Is no code of a finding'],
     ['until', '2026-12-31', 'Unknown field'],
     ['expires', '2026-02-30', 'Expected a date such as 2026-12-31'],
     ['expires', '31.12.2026', 'Expected a date such as 2026-12-31'],
@@ -44,6 +39,20 @@ describe('the fields', () => {
   ])('%s: %j is reported', (field, value, message) => {
     const read = readSuppression({ ...fields, [field]: value }, 'file:1');
     expect(read).toEqual({ field, message, value });
+  });
+
+  test.each(['code', 'owner', 'reason', 'expires'])('%s is required', (field) => {
+    const read = readSuppression({ ...fields, [field]: undefined }, 'file:1');
+    expect(read).toEqual({ field: null, message: `${field} is missing`, value: undefined });
+  });
+
+  test.each([
+    ['endpoint-adress-missing', '; did you mean endpoints-address-missing?'],
+    ['slice-endpoints-unexpected', '; did you mean slice-endpoint-unexpected?'],
+    ['toString', ''],
+  ])('an unknown code %s is named, with one that is near', (code, near) => {
+    const message = `Unknown code "${code}"${near}`;
+    expect(readSuppression({ ...fields, code }, 'file:1')).toMatchObject({ field: null, message });
   });
 
   test('a date lasts until its end in UTC, and a time until that moment', () => {
@@ -109,10 +118,10 @@ describe('an annotation', () => {
   test.each([
     ['a word that is no field', `${code} team-shop`, null, 'Expected owner=, expires= or reason='],
     ['another Service', `${code} service=api`, null, 'Expected owner=, expires= or reason='],
-    ['no reason', `${code} owner=a expires=2026-12-31`, 'reason', 'Is missing'],
+    ['no reason', `${code} owner=a expires=2026-12-31`, null, 'reason is missing'],
     ['an empty reason', `${code} owner=a expires=2026-12-31 reason=`, 'reason', 'Expected a text'],
-    ['no code', 'owner=a expires=2026-12-31 reason=b', 'owner', 'Is missing'],
-    ['an unknown code', 'nope owner=a expires=2026-12-31 reason=b', 'code', 'Is no code of a'],
+    ['no code', 'owner=a expires=2026-12-31 reason=b', null, 'owner is missing'],
+    ['an unknown code', 'nope owner=a expires=2026-12-31 reason=b', null, 'Unknown code "nope"'],
   ])('with %s does not suppress', (_, text, field, message) => {
     const [got, ...rest] = read(text);
     expect(rest).toEqual([]);

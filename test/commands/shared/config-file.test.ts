@@ -111,8 +111,8 @@ test.each([
   ['one of a list', ['namespaces: [shop, A!]'], 'separated by commas, not "A!"'],
   ['a list as the file', ['- settle'], ':1: Expected flags and their values: ["settle"]'],
   ['a section without flags', ['serve: on'], ':1: serve: Expected flags and their values: "on"'],
-  ['a flag twice', ['settle: 1s', 'settle: 2s'], ':2: Map keys must be unique'],
-  ['broken YAML', ['settle: [1s'], ':1: Flow sequence'],
+  ['a flag twice', ['settle: 1s', 'settle: 2s'], ':2:1: Map keys must be unique'],
+  ['broken YAML', ['settle: [1s'], ':1:12: Flow sequence'],
 ])('%s is an error with file, line, field and value', (_, lines, want) => {
   const at = (): unknown => optionsOf(lines);
   expect(at).toThrow(UsageError);

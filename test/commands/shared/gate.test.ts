@@ -14,6 +14,7 @@ import {
   type AuditFlags,
   type ReportFlags,
 } from '../../../src/commands/shared/options.ts';
+import { UsageError } from '../../../src/commands/shared/process.ts';
 import type { AuditReport } from '../../../src/output/text/report.ts';
 import * as live from '../../live-cluster.ts';
 import { printed, usual } from '../../live-cluster.ts';
@@ -167,6 +168,54 @@ describe('a suppressed finding', () => {
   });
 });
 
+describe('a baseline and suppressions', () => {
+  const owner = { owner: 'team', reason: 'it is planned' };
+  const fileOf = (name: string, expires: string): { suppressions: string } => ({
+    suppressions: save(name, JSON.stringify([{ code: missing, ...owner, expires }])),
+  });
+
+  test('an expired suppression overrides a baseline that has the finding', async () => {
+    const before = save('with-finding.json', (await audit('-o', 'json')).output);
+    expect((await audit('--baseline', before)).code).toBe(0);
+    const expired = fileOf('expired.yaml', '2020-01-01');
+    const { code, output } = await auditWith(expired, '--baseline', before, '-o', 'github');
+    expect(code).toBe(1);
+    expect(output).toMatch(/^::error /);
+    const warning = /\n::warning title=endpoint-auditor::.*expired.yaml:1: .* has expired/;
+    expect(output).toMatch(warning);
+    expect((await auditWith(fileOf('valid.yaml', '2999-12-31'), '--baseline', before)).code).toBe(
+      0,
+    );
+  });
+
+  test('a baseline does not accept what was suppressed in it', async () => {
+    const valid = fileOf('valid.yaml', '2999-12-31');
+    const before = save('suppressed-in.json', (await auditWith(valid, '-o', 'json')).output);
+    expect((await audit('--baseline', before)).code).toBe(1);
+  });
+});
+
+test('a wrong entry of the file of suppressions is bad usage, and nothing is audited', async () => {
+  const suppressions = save('wrong.yaml', JSON.stringify([{ code: missing }]));
+  await expect(auditWith({ suppressions })).rejects.toThrow(
+    new UsageError(`${suppressions}:1: owner is missing`),
+  );
+});
+
+test('a wrong annotation is a warning in -o github', async () => {
+  const metadata = { ...live.rawService.metadata };
+  const annotations = { 'endpoint-auditor/suppress': 'nope' };
+  const service = { ...live.rawService, metadata: { ...metadata, annotations } };
+  const annotated = text.replace(JSON.stringify(typed('Service', live.rawService)), () =>
+    JSON.stringify(typed('Service', service)),
+  );
+  const path = save('annotated.json', annotated);
+  const { out } = printed();
+  const flags = { ...usual, ...gate('--ignore', missing, '-o', 'github') };
+  expect(await auditDump([path], flags)).toBe(0);
+  expect(out()).toMatch(/^::warning title=endpoint-auditor::Suppression: Service shop\/web: /);
+});
+
 test('--fail-on unserved fails for a Service without usable endpoints', async () => {
   // The slice of shop/web is empty, so it is unserved too.
   const only = ['--ignore', missing, '--cluster-name', 'prod'];
@@ -199,13 +248,20 @@ describe('bad usage', () => {
     await expect(audit('--baseline', path)).rejects.toThrow(`${path}: Expected a report of audit`);
   });
 
-  test.each(['', 'none-such', `${missing}:`, `${missing}:shop`, `${missing}:shop/web/x`])(
+  test.each(['', `${missing}:`, `${missing}:shop`, `${missing}:shop/web/x`])(
     '--ignore %j',
     (rule) => {
       expect(parseIgnoreRule(rule)).toBeUndefined();
       expect(() => gate('--ignore', rule)).toThrow('Expected CODE or CODE:NAMESPACE/SERVICE');
     },
   );
+
+  test('--ignore of an unknown code names one that is near', () => {
+    const text = 'Unknown code "endpoint-missing"; did you mean endpoints-missing?';
+    expect(() => gate('--ignore', 'endpoint-missing')).toThrow(text);
+    expect(() => gate('--ignore', 'endpoint-missing:shop/web')).toThrow(text);
+    expect(() => gate('--ignore', 'none-such')).toThrow('Unknown code "none-such"');
+  });
 
   test('a level that is none', () => {
     for (const level of ['all', 'critical,warning', '', 'unserved,']) {
