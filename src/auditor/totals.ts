@@ -14,6 +14,7 @@ import { createServiceSums } from '../audit/measure/measurements.ts';
 import type { NodesSummary } from '../audit/node/nodes.ts';
 import type { ServiceAuditor } from '../audit/service/auditor.ts';
 import { slicesOf } from '../audit/service/cache.ts';
+import { impactOf } from '../audit/service/impact.ts';
 import type { ServiceAudit } from '../audit/service/reconcile.ts';
 import type { StaleResources } from '../audit/service/verdict.ts';
 import { addShare, createTotals, shareOf, type Summary, summaryOf } from '../audit/summary.ts';
@@ -137,11 +138,13 @@ function countService(
   // Objects never change, so lists of the same objects are equal.
   const isKnown = before !== null && equalLists(before.slicesCounted, slices, Object.is);
   const counts = isKnown ? before : countSlices(slices, controllerSlices, totals.fill.max);
+  const share = shareOf(context, audited);
   return {
     ...counts,
     namespace,
     name,
-    share: shareOf(context, audited),
+    share,
+    impact: share.open ? impactOf(context, record) : null,
     bytes: { endpoints: endpoints?.bytes ?? 0, endpointslices: counts.sliceBytes },
     capacity: capacityOf(endpoints, slices, totals.limits),
     hintMode: service === null ? 'none' : hintMode(service, totals.release),

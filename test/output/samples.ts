@@ -159,6 +159,7 @@ export function numbersOf(more: Partial<ServiceNumbers> = {}): ServiceNumbers {
       hasPending: false,
       open: false,
     },
+    impact: null,
     conditions: { ...countConditions([]), ready: 2 },
     slices: 1,
     surplus: 0,

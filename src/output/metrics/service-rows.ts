@@ -7,6 +7,7 @@
 
 import type { Verdict } from '../../audit/finding/verdicts.ts';
 import { type ConditionCounts, endpointConditions } from '../../audit/measure/endpoint-counts.ts';
+import type { Impact } from '../../audit/service/impact.ts';
 import { isStale, serviceOutputs, type StaleResources } from '../../audit/service/verdict.ts';
 import type { ServiceShare } from '../../audit/summary.ts';
 import { type Key, type OutputResource, outputResources } from '../../model/objects.ts';
@@ -25,6 +26,8 @@ export interface ServiceNumbers {
   readonly namespace: string;
   readonly name: string;
   readonly share: ServiceShare;
+  /** What open findings do to its traffic; null without one, or if it is not known. */
+  readonly impact: Impact | null;
   /** Of the slices that the controllers wrote. */
   readonly conditions: ConditionCounts;
   readonly slices: number;
@@ -56,6 +59,16 @@ export const serviceFamilies = nameFamilies('endpoint_auditor_service_', {
     'Start of the oldest difference that is within the settle window. No series without one.',
     ({ numbers }, { output }) => numbers.share.pendingSince[output] ?? null,
     { output: serviceOutputs },
+  ),
+  misrouted_connections_ratio: experimental.gauge(
+    'Share of new connections that fail or reach a wrong address, by the differences of its ' +
+      'EndpointSlices. No series without an open finding.',
+    ({ numbers }) => numbers.impact?.misrouted ?? null,
+  ),
+  unused_capacity_ratio: experimental.gauge(
+    'Share of ready pods that get no connections, by the differences of its EndpointSlices. No ' +
+      'series without an open finding.',
+    ({ numbers }) => numbers.impact?.unused ?? null,
   ),
   audits_total: experimental.counter(
     'Evaluations of the Service since the auditor first saw it.',

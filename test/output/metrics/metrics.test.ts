@@ -72,6 +72,7 @@ function parse(text: string): Map<string, Parsed> {
 
 /** A Service with a value in every family. */
 const troubled = numbersOf({
+  impact: { misrouted: 0.25, unused: 0.5 },
   share: {
     ...numbersOf().share,
     verdicts: { endpoints: 'different', endpointslices: 'pending', mirrored: null },

@@ -157,6 +157,8 @@ test('a Service that conforms has about ten series', () => {
       ['endpointslices ok', 1],
     ],
     pending_since_timestamp_seconds: [],
+    misrouted_connections_ratio: [],
+    unused_capacity_ratio: [],
     audits_total: [['', 4]],
     endpoints: [
       ['ready', 2],
@@ -178,6 +180,12 @@ test('an output with a stale input is unknown for any verdict', () => {
     ['endpoints unknown', 1],
     ['endpointslices ok', 1],
   ]);
+});
+
+test('a Service with a finding has its impact on traffic', () => {
+  const got = shown({ numbers: numbersOf({ impact: { misrouted: 0.25, unused: 0.5 } }) });
+  expect(got.misrouted_connections_ratio).toEqual([['', 0.25]]);
+  expect(got.unused_capacity_ratio).toEqual([['', 0.5]]);
 });
 
 test('a pending output has the start of its oldest difference', () => {

@@ -1,0 +1,70 @@
+// What the differences of a Service do to traffic: the share of new connections that fail or reach
+// a wrong address, and the share of ready pods that get none (docs/impact.md).
+//
+// kube-proxy uses ready endpoints, or serving ones that terminate if none is ready
+// (k8s.io/kubernetes@v1.36.3 pkg/proxy/topology.go CategorizeEndpoints).
+
+import { canonicalIP } from '../../model/ip.ts';
+import { isHeadless, isSelected } from '../../shadow/endpoints.ts';
+import { expectedEndpoints } from '../../shadow/endpointslice.ts';
+import { type AuditContext, nodeOf, type ServiceState, slicesOf } from './cache.ts';
+
+/** Shares from 0 to 1. */
+export interface Impact {
+  readonly misrouted: number;
+  readonly unused: number;
+}
+
+interface Candidate {
+  /** An address with its ports. */
+  readonly name: string;
+  readonly isReady: boolean;
+  readonly isFallback: boolean;
+}
+
+/** The endpoints that get connections: the ready ones, else those that still serve. */
+function usedOf(candidates: readonly Candidate[], headless: boolean): ReadonlySet<string> {
+  const ready = candidates.filter(({ isReady }) => isReady);
+  const isEmpty = ready.length === 0 && !headless;
+  const used = isEmpty ? candidates.filter(({ isFallback }) => isFallback) : ready;
+  return new Set(used.map(({ name }) => name));
+}
+
+const nameOf = (address: string, portMap: string): string => `${canonicalIP(address)} ${portMap}`;
+
+/** `null` for a Service whose endpoints no controller writes, or whose pods are not known. */
+export function impactOf(context: AuditContext, record: ServiceState): Impact | null {
+  const { listers, release } = context;
+  const { service } = record;
+  if (service === null || !isSelected(service) || !listers.knows('pods')) return null;
+  if (!listers.knows('endpointslices')) return null;
+  const headless = isHeadless(service);
+  const expected = [...record.members.keys()].flatMap((pod) =>
+    expectedEndpoints(service, pod, nodeOf(listers, pod), release).flatMap((it) => {
+      const isFallback = it.terminating && it.serving;
+      return it.addresses.map((address): Candidate => {
+        return { name: nameOf(address, it.portMap), isReady: it.ready, isFallback };
+      });
+    }),
+  );
+  const actual = slicesOf(listers, record, 'controller').flatMap(({ endpoints, portMap }) =>
+    endpoints.flatMap(({ addresses, ready, serving, terminating }) => {
+      const isFallback = terminating === true && serving !== false;
+      return addresses.map((address): Candidate => {
+        return { name: nameOf(address, portMap), isReady: ready !== false, isFallback };
+      });
+    }),
+  );
+  return sharesOf(usedOf(expected, headless), usedOf(actual, headless));
+}
+
+/** Every used endpoint gets an equal share of the connections. Without one, all fail. */
+function sharesOf(expected: ReadonlySet<string>, actual: ReadonlySet<string>): Impact {
+  const wrong = [...actual].filter((name) => !expected.has(name)).length;
+  const missing = [...expected].filter((name) => !actual.has(name)).length;
+  const none = expected.size > 0 ? 1 : 0;
+  return {
+    misrouted: actual.size === 0 ? none : wrong / actual.size,
+    unused: expected.size === 0 ? 0 : missing / expected.size,
+  };
+}

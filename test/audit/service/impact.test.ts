@@ -1,0 +1,56 @@
+// The share of connections that fail, and of ready pods that get none, by a difference.
+
+import { expect, test } from 'vitest';
+
+import { impactOf } from '../../../src/audit/service/impact.ts';
+import type { AnyObject } from '../../../src/model/objects.ts';
+import { endpoint, judged, node, pod, service, slice } from '../../build.ts';
+
+function impactWith(objects: readonly AnyObject[]) {
+  const { context, serviceAuditor } = judged([node(), ...objects]);
+  const audited = serviceAuditor.audited.get('shop/web');
+  if (audited === undefined) throw new Error('Nothing audited');
+  return impactOf(context, audited.record);
+}
+
+const pods = [1, 2, 3, 4].map((last) =>
+  pod({ name: `web-${String(last)}`, ips: [`10.0.0.${String(last)}`] }),
+);
+const listed = (...addresses: readonly string[]) =>
+  slice({ endpoints: addresses.map((address) => endpoint({ addresses: [address] })) });
+const all = ['10.0.0.1', '10.0.0.2', '10.0.0.3', '10.0.0.4'];
+const leaving = endpoint({
+  addresses: ['10.0.0.9'],
+  ready: false,
+  serving: true,
+  terminating: true,
+});
+
+const cases: readonly [string, readonly AnyObject[], misrouted: number, unused: number][] = [
+  ['right slices', [...pods, listed(...all)], 0, 0],
+  [
+    'one address of no pod beside three',
+    [...pods, listed(...all.slice(1), '10.0.0.9')],
+    0.25,
+    0.25,
+  ],
+  ['a pod that is missing', [...pods, listed(...all.slice(1))], 0, 0.25],
+  ['no endpoint at all', [...pods, listed()], 1, 1],
+  ['an endpoint that is left of no pod', [listed('10.0.0.9')], 1, 0],
+  ['no pods and no endpoints', [listed()], 0, 0],
+  ['only an endpoint that terminates', [...pods, slice({ endpoints: [leaving] })], 1, 1],
+];
+
+test.each(cases)('%s', (_, objects, misrouted, unused) => {
+  expect(impactWith([service(), ...objects])).toEqual({ misrouted, unused });
+});
+
+test('a pod that is not ready, but is listed as ready, gets its share', () => {
+  const notReady = pods.map((it, index) => (index === 0 ? { ...it, ready: false } : it));
+  const got = impactWith([service(), ...notReady, listed(...all)]);
+  expect(got).toEqual({ misrouted: 0.25, unused: 0 });
+});
+
+test('a Service without a selector has no impact', () => {
+  expect(impactWith([service({ selector: null }), listed('10.0.0.9')])).toBeNull();
+});
