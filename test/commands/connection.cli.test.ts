@@ -305,7 +305,8 @@ describe('serve with an API server that dies and comes back', () => {
     await again.close();
     const reason = `Cannot reach the API server https://127.0.0.1:${api}: connection refused.`;
     const restored = `The API server https://127.0.0.1:${api} answers again after`;
-    const found = lines(started).map((line) => line.replace('endpoint-auditor: ', ''));
+    // Each line begins with its time and level.
+    const found = lines(started).map((line) => line.replace(/^\S+Z (?:ERROR|INFO) +/, ''));
     expect(found.map((line) => [reason, restored].find((text) => line.startsWith(text)))).toEqual([
       reason,
       restored,

@@ -28,7 +28,7 @@ const valueLimit = 80;
 const unprintable = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
 
 /** One line. Input must not add lines, move the cursor of a terminal, or reorder what it shows. */
-export const printable = (text: string): string => text.replace(unprintable, '\uFFFD');
+const printable = (text: string): string => text.replace(unprintable, '\uFFFD');
 
 /** A value as JSON, cut to 80 characters; null for a value that is absent. */
 export function valueText(value: unknown): string | null {

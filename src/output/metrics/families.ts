@@ -18,7 +18,7 @@ import type { InputState } from '../../audit/pending/progress.ts';
 import { unservedReasons } from '../../audit/service/unserved.ts';
 import { verdictOutputs } from '../../audit/service/verdict.ts';
 import { failureReasons, requestKinds } from '../../model/connection.ts';
-import { outputResources, resources } from '../../model/objects.ts';
+import { outputResources, type Resource, resources } from '../../model/objects.ts';
 import { noTracingCounts } from '../traces/settings.ts';
 import { familiesOf, keysOf, nameFamilies } from './exposition.ts';
 import {
@@ -30,7 +30,7 @@ import {
 } from './finding-families.ts';
 import { renameFamilies } from './renamed.ts';
 import { verdictLabels } from './service-rows.ts';
-import type { MetricsState } from './state.ts';
+import type { MetricsState, WatchMetrics } from './state.ts';
 import { hintModes, hintReasons, noAgents, reconnectReasons, relistReasons } from './state.ts';
 
 const { gauge, counter, histogram, samples } = familiesOf<MetricsState>();
@@ -40,6 +40,10 @@ const experimental = familiesOf<MetricsState>('experimental');
 const watchStates = keysOf<InputState>({ listing: 1, synced: 1, relisting: 1, stale: 1, off: 1 });
 
 /** The reasons to drop input that have a series from the start. */
+/** Before its first list a watch is listing; null without a watch, as in a replay. */
+const watchStateOf = ({ inputs, counters }: WatchMetrics, resource: Resource): InputState | null =>
+  inputs.get(resource)?.state ?? (counters.has(resource) ? 'listing' : null);
+
 const dropReasons = ['stale', 'repeated', 'unreadable', 'skipped'];
 
 // Label values, with the names of the same in the state.
@@ -319,7 +323,7 @@ const current = Object.entries({
     ),
     watch_state: gauge(
       'State of the watch of a resource: 1 for the current state, 0 for the others.',
-      ({ watches }, { resource, state }) => (watches.inputs.get(resource)?.state === state ? 1 : 0),
+      ({ watches }, { resource, state }) => (watchStateOf(watches, resource) === state ? 1 : 0),
       { resource: resources, state: watchStates },
     ),
     watch_unseen_seconds: gauge(

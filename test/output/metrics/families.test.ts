@@ -131,6 +131,8 @@ test('a lost watch has the seconds since its loss, and each counter its series',
     'watch_state{resource="pods",state="stale"} 1',
     'confirm_reads_total{result="failed"} 1',
   ]);
+  // It has not been listed yet.
+  expect(got).toContain('watch_state{resource="nodes",state="listing"} 1');
   expect(got).toContain('watch_unseen_seconds{resource="pods"} 12');
   expect(got).toContain('watch_unseen_seconds{resource="services"} 0');
   expect(got).toContain('confirm_reads_total{result="lagging"} 2');
