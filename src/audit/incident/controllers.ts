@@ -75,8 +75,10 @@ export function createControllerActivity(window: number) {
       if (lag >= late) controller.lateAt = at;
       last.at = NaN;
     },
-    /** The evidence of every controller at a time. */
-    assess(audited: ReadonlyMap<Key, ServiceAudit>, at: number): ControllersEvidence {
+    /** The evidence of every controller, at the full second before a time. */
+    assess(audited: ReadonlyMap<Key, ServiceAudit>, now: number): ControllersEvidence {
+      // Thousands of findings open within a second.
+      const at = Math.floor(now);
       if (changed.size === 0 && last.at === at) return last.evidence;
       for (const key of changed) recount(controllers, key, audited.get(key));
       changed.clear();
