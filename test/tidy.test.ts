@@ -567,7 +567,7 @@ describe('words', () => {
 });
 
 test('no file names an address that the project does not have', () => {
-  const folders = ['src', 'alerts', 'dashboards', 'docs', 'release', '.github'];
+  const folders = ['src', 'alerts', 'dashboards', 'docs', 'helm', 'release', '.github'];
   const names = folders.flatMap((folder) => filesIn(folder, /./));
   const roots = ['README.md', 'SECURITY.md', 'CONTRIBUTING.md', 'action.yml', 'package.json'];
   const invented =
