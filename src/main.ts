@@ -2,7 +2,7 @@
 // The command line: defines the commands and their flags, and sets the exit code. Each command is a
 // file in commands/, which is loaded when it runs, so that an agent does not load the server.
 //
-// Exit codes: 0 no finding above information, 1 a finding, 2 no verdict, 64 bad usage
+// Exit codes: 0 nothing fails the gate, 1 a finding fails it, 2 no verdict, 64 bad usage
 // (EX_USAGE of sysexits.h). 2 overrides 1. Commands that are stopped exit with 0.
 //
 // The flags in the first line keep garbage small beside the live heap. Without them, the program
@@ -105,8 +105,8 @@ function createProgram(): Command {
 }
 
 const exitCodesText = `Exit codes:
-  0   no finding above information
-  1   a finding
+  0   nothing fails the gate: no finding reaches --fail-on (by default warning)
+  1   a finding fails the gate
   2   no verdict: no input, or something is unknown
   64  bad usage`;
 

@@ -68,7 +68,7 @@ describe('the action', () => {
   test('fails, annotates, and writes the summary and the report', () => {
     const { status, stdout, output, summary } = run({ path: dump });
     expect(status).toBe(1);
-    expect(stdout).toMatch(/^::error title=\w+ shop\/web::slice-endpoint-missing: /);
+    expect(stdout).toMatch(/^::error title=shop\/web%3A [^:]+::slice-endpoint-missing: /);
     expect(summary).toContain('| **fails** |');
     const report = /^report=(.*)$/m.exec(output ?? '')?.[1] ?? '';
     const { findings } = JSON.parse(readFileSync(report, 'utf8')) as AuditReport;
@@ -81,6 +81,10 @@ describe('the action', () => {
     const baseline = join(folder, 'baseline.json');
     writeFileSync(baseline, readFileSync(join(folder, 'endpoint-auditor.json')));
     expect(run({ path: dump, baseline }).status).toBe(0);
+    const suppressions = join(folder, 'accepted.yaml');
+    const entry = { code: 'slice-endpoint-missing', owner: 'team', reason: 'it is planned' };
+    writeFileSync(suppressions, JSON.stringify([{ ...entry, expires: '2999-12-31' }]));
+    expect(run({ path: dump, suppressions }).status).toBe(0);
   });
 
   test('ends with the exit codes of the program', () => {

@@ -7,7 +7,7 @@ import { InvalidArgumentError } from 'commander';
 
 import { catalogue, type Code, type Severity } from '../../audit/finding/catalogue.ts';
 import { unknownCodeText } from '../../audit/finding/suppressions.ts';
-import { renderGithub, renderMarkdown } from '../../output/text/annotations.ts';
+import { renderGithub, renderMarkdown, unknownText } from '../../output/text/annotations.ts';
 import type { Baseline, FailOn, GateOptions, IgnoreRule } from '../../output/text/gate.ts';
 import {
   baselineOf,
@@ -104,7 +104,8 @@ export function printGated(
   } else {
     printReport({ ...report, gate }, output as ReportFormat);
     const isText = output === 'table' || output === 'wide';
-    if (isText && !isUsual(options)) process.stdout.write(`Gate: ${formatGate(gate)}\n`);
+    if (isText && !isUsual(options))
+      process.stdout.write(`${formatGate(gate, unknownText(report) !== null)}\n`);
   }
   return exitCodeOf(report, gate);
 }

@@ -4,11 +4,12 @@ import { isIP } from 'node:net';
 
 import { type Command, InvalidArgumentError, Option } from 'commander';
 
+import { severities } from '../../audit/finding/catalogue.ts';
 import type { AuditorOptions } from '../../auditor/auditor.ts';
 import type { OnProblem } from '../../cluster/decode/problem.ts';
 import { listedNamespaces, type Scope, wholeCluster } from '../../model/scope.ts';
 import { perServiceModes, type PerServiceOptions } from '../../output/metrics/service-rows.ts';
-import { failLevels } from '../../output/text/gate.ts';
+import { failLevels, unservedWord } from '../../output/text/gate.ts';
 import { parseLinkTemplate } from '../../output/text/link-template.ts';
 import { defaultMaxEndpointsPerSlice } from '../../shadow/endpointslice.ts';
 import { nameOf, type Release, releaseOf, releases } from '../../shadow/release.ts';
@@ -331,7 +332,7 @@ const optionGroups = {
   ],
   gate: [
     flag('--fail-on <level>', failOnText)
-      .choices(failLevels)
+      .choices([...failLevels, ...severities.map((level) => `${level},${unservedWord}`)])
       .argParser(parser(`a severity, unserved, or both: critical,unserved`, parseFailOn))
       .default(parseFailOn('warning'), 'warning'),
     flag(

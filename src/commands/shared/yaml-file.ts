@@ -3,8 +3,8 @@
 import { YAMLParseError } from 'yaml';
 
 /**
- * `accepted.yaml:3:1: Missing closing "quote`: the first line of an error, with line and column, and
- * without the excerpt that yaml adds.
+ * `accepted.yaml:3:1: Missing closing "quote`: the first line of an error, with line and column.
+ * The excerpt that yaml adds is left out.
  */
 export function yamlErrorText(path: string, error: unknown): string {
   const message = error instanceof Error ? error.message : String(error);

@@ -2,7 +2,8 @@
 // (actions/toolkit@v2 packages/core/src/command.ts), and a table in Markdown for a comment or a
 // job summary.
 
-import type { Severity } from '../../audit/finding/catalogue.ts';
+import { catalogue, type Severity } from '../../audit/finding/catalogue.ts';
+import { remedyOf } from '../../audit/finding/remedies.ts';
 import { inOrder } from '../../audit/summary.ts';
 import { escapeInvisible, escapeMarkup, formatDetail, type ReportedFinding } from './format.ts';
 import {
@@ -52,13 +53,15 @@ export function renderGithub(report: AuditReport, options: GateOptions): string 
     const { code, severity } = finding;
     const acceptance = acceptanceOf(finding, options);
     if (acceptance !== null && acceptance !== 'minor') return [];
-    const text = `${code}: ${formatDetail(finding, 500)}`;
+    const [remedy = ''] = remedyOf(finding).text.split(/(?<=\.) /);
+    const text = `${code}: ${formatDetail(finding, 500)}. Fix: ${remedy}`;
     // A finding that fails the gate is an error of the workflow, whatever its severity.
     const name = acceptance === null ? 'error' : commands[severity];
-    return [command(name, `${place}${severity} ${ownerOf(finding)}`, text)];
+    return [command(name, `${place}${ownerOf(finding)}: ${catalogue[code].title}`, text)];
   });
+  const title = (name: string): string => `${place}${name}: Service without usable endpoints`;
   const unserved = unservedFailures(report, options).map(({ namespace, name, reason, detail }) =>
-    command('error', `${place}without endpoints ${namespace}/${name}`, `${reason}: ${detail}`),
+    command('error', title(`${namespace}/${name}`), `${reason}: ${detail}`),
   );
   lines.push(...unserved);
   // Such as a suppression that has expired.
@@ -68,7 +71,7 @@ export function renderGithub(report: AuditReport, options: GateOptions): string 
   lines.push(...problems);
   const unknown = unknownText(report);
   if (unknown !== null) lines.push(command('error', `${place}endpoint-auditor`, unknown));
-  const gate = formatGate(gateOf(report, options));
+  const gate = formatGate(gateOf(report, options), unknown !== null);
   lines.push(command('notice', `${place}endpoint-auditor`, gate));
   return `${lines.join('\n')}\n`;
 }
@@ -82,7 +85,7 @@ const escapeCell = (text: string): string =>
 /** A table of all findings with their status, below a headline. */
 export function renderMarkdown(report: AuditReport, options: GateOptions): string {
   const unknown = unknownText(report);
-  const headline = [formatGate(gateOf(report, options)), unknown ?? []].flat();
+  const headline = [formatGate(gateOf(report, options), unknown !== null), unknown ?? []].flat();
   const failure = '**fails**';
   const row = (status: string, cells: readonly string[]): string =>
     `| ${[status, ...cells.map(escapeCell)].join(' | ')} |`;

@@ -146,8 +146,12 @@ export function gateOf(report: GatedReport, options: GateOptions): Gate {
   };
 }
 
-/** `2 findings fail (--fail-on warning); accepted: 1 ignored, 3 in the baseline`. */
-export function formatGate({ failOn, failed, accepted, unserved }: Gate): string {
+/**
+ * `Gate failed: 2 findings fail (--fail-on warning); accepted: 1 ignored, 3 in the baseline`.
+ * `isUnknown`: something could not be audited, so that the gate has no verdict.
+ */
+export function formatGate(gate: Gate, isUnknown = false): string {
+  const { failOn, failed, accepted, unserved } = gate;
   const { suppressed, ignored, baseline, minor } = accepted;
   const parts = [
     suppressed > 0 ? `${suppressed} suppressed` : '',
@@ -159,6 +163,7 @@ export function formatGate({ failOn, failed, accepted, unserved }: Gate): string
   const rest = parts.length === 0 ? '' : `; accepted: ${parts.join(', ')}`;
   const level = unserved === null ? failOn : `${failOn},${unservedWord}`;
   const services =
-    unserved === null ? '' : `, and ${formatCount(unserved, 'Service')} without usable endpoints`;
-  return `${fails}${services} (--fail-on ${level})${rest}`;
+    unserved === null ? '' : `, ${formatCount(unserved, 'Service')} without usable endpoints`;
+  const verdict = isUnknown ? 'No verdict' : isFailed(gate) ? 'Gate failed' : 'Gate passed';
+  return `${verdict}: ${fails}${services} (--fail-on ${level})${rest}`;
 }

@@ -87,7 +87,7 @@ describe('the exit code', () => {
     const before = save('baseline.json', (await audit('-o', 'json')).output);
     const { code, output } = await audit('--baseline', before);
     expect(code).toBe(0);
-    expect(output).toMatch(/\nGate: 0 findings fail .*; accepted: 1 in the baseline\n$/);
+    expect(output).toMatch(/\nGate passed: 0 findings fail .*; accepted: 1 in the baseline\n$/);
     const empty = save('empty.json', { format: 1, findings: [] });
     expect((await audit('--baseline', empty)).code).toBe(1);
     const { output: text } = await audit('--baseline', before, '-o', 'json');
@@ -103,7 +103,7 @@ describe('the exit code', () => {
 });
 
 test.each([
-  ['github', /^::error title=(?:critical|warning) shop\/web::slice-endpoint-missing: /],
+  ['github', /^::error title=shop\/web%3A A pod is missing .*::slice-endpoint-missing: /],
   ['markdown', /\n\| \*\*fails\*\* \| (?:critical|warning) \| shop\/web \| slice-endpoint-missing/],
   ['sarif', /"ruleId": "slice-endpoint-missing"/],
   ['junit', /<failure type="(?:critical|warning)"/],
@@ -223,7 +223,7 @@ test('--fail-on unserved fails for a Service without usable endpoints', async ()
   const strict = await audit(...only, '--fail-on', 'unserved');
   expect(strict.code).toBe(1);
   expect(strict.output).toContain('Cluster: prod\n');
-  expect(strict.output).toMatch(/, and 1 Service without usable endpoints \(--fail-on warning,un/);
+  expect(strict.output).toMatch(/, 1 Service without usable endpoints \(--fail-on warning,un/);
   const ignored = ['--ignore', 'unserved:shop/web'];
   const { code, output } = await audit(
     ...[...only, ...ignored, '--fail-on', 'critical,unserved', '-o', 'json'],
@@ -261,6 +261,12 @@ describe('bad usage', () => {
     expect(() => gate('--ignore', 'endpoint-missing')).toThrow(text);
     expect(() => gate('--ignore', 'endpoint-missing:shop/web')).toThrow(text);
     expect(() => gate('--ignore', 'none-such')).toThrow('Unknown code "none-such"');
+  });
+
+  test('--fail-on lists its values in the help, also pairs', () => {
+    const help = addFlags(new Command().configureHelp({ helpWidth: 1000 }), 'gate');
+    const values = /--fail-on .*"critical", "warning", "info", "unserved", "critical,unserved", /;
+    expect(help.helpInformation()).toMatch(values);
   });
 
   test('a level that is none', () => {

@@ -6,6 +6,8 @@ import { Ajv } from 'ajv';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
+import { catalogue } from '../../../src/audit/finding/catalogue.ts';
+import { remedyOf } from '../../../src/audit/finding/remedies.ts';
 import { renderGithub, renderMarkdown } from '../../../src/output/text/annotations.ts';
 import type { GateOptions } from '../../../src/output/text/gate.ts';
 import {
@@ -70,11 +72,13 @@ test('the gate counts findings by what becomes of them', () => {
     unserved: null,
   });
   expect(formatGate(gate)).toBe(
-    '1 finding fails (--fail-on warning); accepted: 1 ignored, 1 in the baseline, 1 below warning',
+    'Gate failed: 1 finding fails (--fail-on warning); accepted: 1 ignored, 1 in the baseline, ' +
+      '1 below warning',
   );
   expect(formatGate(gateOf(reportOf(conformState()), usual))).toBe(
-    '0 findings fail (--fail-on warning)',
+    'Gate passed: 0 findings fail (--fail-on warning)',
   );
+  expect(formatGate(gate, true)).toMatch(/^No verdict: 1 finding fails /);
 });
 
 describe('a Service without usable endpoints', () => {
@@ -91,7 +95,8 @@ describe('a Service without usable endpoints', () => {
     expect(gate).toMatchObject({ failOn: 'critical', failed: 0, unserved: 3 });
     expect(isFailed(gate)).toBe(true);
     expect(formatGate(gate)).toBe(
-      '0 findings fail, and 3 Services without usable endpoints (--fail-on critical,unserved)',
+      'Gate failed: 0 findings fail, 3 Services without usable endpoints ' +
+        '(--fail-on critical,unserved)',
     );
   });
 
@@ -106,7 +111,8 @@ describe('a Service without usable endpoints', () => {
 
   test('is in the reports of CI', () => {
     expect(renderGithub(report, strict)).toContain(
-      '::error title=without endpoints shop/api::no_ready_pod: 2 pods | are not ready\n',
+      '::error title=shop/api%3A Service without usable endpoints::' +
+        'no_ready_pod: 2 pods | are not ready\n',
     );
     expect(renderMarkdown(report, strict)).toContain(
       '\n| **fails** | - | shop/api | without endpoints: no\\_ready\\_pod | 2 pods \\| are',
@@ -121,7 +127,9 @@ describe('a Service without usable endpoints', () => {
 
 test('reports of CI name the cluster', () => {
   const report = reportOf(conformState(), { findings: [critical], cluster: 'prod' });
-  expect(renderGithub(report, usual)).toContain('title=prod%3A critical shop/web::');
+  expect(renderGithub(report, usual)).toContain(
+    'title=prod%3A shop/web%3A A slice lists an endpoint ',
+  );
   expect(renderMarkdown(report, usual)).toContain('### endpoint-auditor: prod\n');
   expect(JSON.parse(renderSarif(report, usual))).toMatchObject({
     runs: [{ automationDetails: { id: 'endpoint-auditor/prod/' } }],
@@ -134,12 +142,22 @@ const options: GateOptions = {
   baseline: baselineOf([onNode]),
 };
 
+/** With the title of the catalogue, the code first, and the first sentence of the remedy last. */
+const annotationOf = (name: string, finding: typeof critical): string => {
+  const { code } = finding;
+  const [remedy = ''] = remedyOf(finding).text.split(/(?<=\.) /);
+  expect(remedy).toMatch(/^[A-Z][^.]+\.$/);
+  const escaped = (text: string): string => text.replaceAll(':', '%3A').replaceAll(',', '%2C');
+  const title = escaped(`shop/web: ${catalogue[code].title}`);
+  return `::${name} title=${title}::${code}: 10.1.2.3 of pod web-1, ready. Fix: ${remedy}`;
+};
+
 describe('workflow commands of GitHub', () => {
   test('annotate what is not accepted', () => {
     expect(renderGithub(all, options).split('\n')).toEqual([
-      '::error title=critical shop/web::slice-endpoint-unexpected: 10.1.2.3 of pod web-1, ready',
-      '::notice title=info shop/web::slice-duplicate: 10.1.2.3 of pod web-1, ready',
-      expect.stringMatching(/^::notice title=endpoint-auditor::1 finding fails /),
+      annotationOf('error', critical),
+      annotationOf('notice', info),
+      expect.stringMatching(/^::notice title=endpoint-auditor::Gate failed: 1 finding fails /),
       '',
     ]);
   });
@@ -156,9 +174,7 @@ describe('workflow commands of GitHub', () => {
       '\n',
     );
     expect(lines).toHaveLength(3);
-    expect(lines[0]).toMatch(
-      /^::error title=critical shop\/a%2Cfile=b%3A%3Cc|^::error title=[^,:]*::/,
-    );
+    expect(lines[0]).toMatch(/^::error title=shop\/a%2Cfile=b%3A%3A[^,:]*::/);
   });
 });
 
