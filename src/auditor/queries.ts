@@ -262,7 +262,8 @@ function nodeStatuses(auditor: Auditor, fleet: Scraper | null) {
   });
 }
 
-const shownProblems = 20;
+/** A report has the first ones. */
+export const shownProblems = 20;
 
 type ReportOptions = Pick<AuditReport, 'kind' | 'namespace' | 'problems'> &
   Partial<Pick<AuditReport, 'cluster'>> &

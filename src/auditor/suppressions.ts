@@ -11,9 +11,16 @@ import {
   type Suppression,
   type SuppressionState,
 } from '../audit/finding/suppressions.ts';
-import { type OnProblem, type Problem, problemAt, valueText } from '../cluster/decode/problem.ts';
+import {
+  boundedProblems,
+  type OnProblem,
+  type Problem,
+  problemAt,
+  valueText,
+} from '../cluster/decode/problem.ts';
 import type { Change, Key, Service } from '../model/objects.ts';
 import { annotation } from '../model/objects.ts';
+import { isInNamespaces, type Scope } from '../model/scope.ts';
 
 export interface SuppressionOptions {
   /** Of the file that the user names. */
@@ -32,6 +39,7 @@ const messages: Readonly<Record<SuppressionState, string | null>> = {
 };
 
 export function createSuppressions({ suppressions, today, onProblem }: SuppressionOptions) {
+  const bounded = boundedProblems(onProblem);
   const annotated = new Map<Key, readonly Suppression[]>();
   const reported = new Map<Suppression, SuppressionState>();
   const byCode = Map.groupBy(suppressions, ({ code }) => code);
@@ -83,6 +91,11 @@ export function createSuppressions({ suppressions, today, onProblem }: Suppressi
       const { owner, reason, expires, source } = it;
       return { owner, reason, expires, source };
     },
+    /** Reports the suppressions of the file that are about none of all findings of a scope. */
+    reportUnused(findings: readonly Finding[], scope: Scope): void {
+      const unused = suppressions.filter((it) => isUnused(it, findings, scope));
+      for (const it of unused) bounded(unusedProblem(it));
+    },
     /** Whether a suppression is about the finding, also one that has expired. */
     names(finding: Parameters<typeof concernsFinding>[1]): boolean {
       const own = annotated.get(`${finding.namespace}/${finding.service}`) ?? [];
@@ -109,18 +122,29 @@ function annotationProblem(
   });
 }
 
+/** Whether it is about none of the findings, though its namespace was audited. */
+const isUnused = (it: Suppression, findings: readonly Finding[], scope: Scope): boolean =>
+  (it.namespace === '*' || isInNamespaces(scope, it.namespace)) &&
+  !findings.some((finding) => concernsFinding(it, finding));
+
+function unusedProblem({ source }: Suppression): Problem {
+  const [path, line] = placeOf(source);
+  return problemAt(path, line, 'The suppression matches no finding');
+}
+
+/** Path and line of `accepted.yaml:3`. */
+function placeOf(source: string): readonly [string, number | null] {
+  const [, path = source, line = null] = /^(.*):(\d+)$/s.exec(source) ?? [];
+  return [path, line === null ? null : Number(line)];
+}
+
 function expiryProblem({ source, expires }: Suppression, message: string): Problem {
   const isAnnotation = source.startsWith('Service ');
   const field = isAnnotation ? `metadata.annotations[${annotation.suppress}] expires` : 'expires';
-  const [, path = source, line = null] = isAnnotation ? [] : (/^(.*):(\d+)$/s.exec(source) ?? []);
-  return problemAt(
-    isAnnotation ? 'Suppression' : path,
-    line === null ? null : Number(line),
-    message,
-    {
-      object: isAnnotation ? source : null,
-      field,
-      value: valueText(expires),
-    },
-  );
+  const [path, line] = isAnnotation ? ['Suppression', null] : placeOf(source);
+  return problemAt(path, line, message, {
+    object: isAnnotation ? source : null,
+    field,
+    value: valueText(expires),
+  });
 }

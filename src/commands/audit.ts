@@ -71,7 +71,8 @@ export async function auditDump(paths: readonly string[], options: AuditOptions)
     throw new UsageError(`${path} is a recording: use "replay ${path}"`);
   }
   const gate = readGate(options);
-  const { problems, onProblem } = problemLog();
+  const log = problemLog();
+  const { onProblem } = log;
   const entries = withProgress(paths.join(', '), readDump(paths, onProblem), () => null);
   const { auditor, rules } = await auditorOfDump(entries, options, onProblem);
   if (!auditor.store.listers.knows('services')) {
@@ -83,7 +84,7 @@ export async function auditDump(paths: readonly string[], options: AuditOptions)
     onProblem(problemAt(source, null, `There is no such Node in ${paths.join(', ')}`, { object }));
   }
   warnIfUnverified(auditor);
-  return printAudit(auditor, 'audit', paths, options, gate, problems);
+  return printAudit(auditor, 'audit', paths, options, gate, log);
 }
 
 /** Audits a live cluster once. */
@@ -95,7 +96,8 @@ export async function auditLive(
     throw new UsageError('--rules needs a dump of the cluster at the same moment: a path');
   }
   const gate = readGate(options);
-  const { problems, onProblem } = problemLog();
+  const log = problemLog();
+  const { onProblem } = log;
   const notice = createWaitNotice();
   const { namespace = null } = options;
   const flags = narrowFlags(options);
@@ -113,7 +115,7 @@ export async function auditLive(
     notice.clear();
   });
   for (const text of check.texts(auditor) ?? []) fail(text);
-  return printAudit(auditor, 'audit', [cluster.server], options, gate, problems);
+  return printAudit(auditor, 'audit', [cluster.server], options, gate, log);
 }
 
 /**

@@ -4,13 +4,13 @@ import { createReadStream } from 'node:fs';
 
 import type { Finding } from '../audit/finding/catalogue.ts';
 import { type Auditor, createAuditor } from '../auditor/auditor.ts';
-import { createReport } from '../auditor/queries.ts';
+import { createReport, shownProblems } from '../auditor/queries.ts';
 import { replay } from '../auditor/replay.ts';
-import type { Problem } from '../cluster/decode/problem.ts';
+import { type Problem, problemAt, valueText } from '../cluster/decode/problem.ts';
 import { kwokResources, readKwok } from '../cluster/files/kwok.ts';
 import { inputKind } from '../cluster/files/input-kind.ts';
 import { readRecording, type RecordingEntry } from '../cluster/files/recording.ts';
-import type { GateOptions, Named } from '../output/text/gate.ts';
+import { type GateOptions, isUnused, type Named } from '../output/text/gate.ts';
 import type { AuditReport } from '../output/text/report.ts';
 import { printFinding, problemLog, warnIfUnverified, withProgress } from './shared/console.ts';
 import { openEmbedded } from './shared/embedded-file.ts';
@@ -48,7 +48,8 @@ export async function recordingOf(
 
 export async function replayFile(path: string, options: ReplayOptions): Promise<number> {
   const gate = readGate(options);
-  const { problems, onProblem } = problemLog();
+  const log = problemLog();
+  const { onProblem } = log;
   const isText = options.output === 'table' || options.output === 'wide';
   const printIfWanted = (finding: Finding): void => {
     const isWanted = options.namespace === undefined || finding.namespace === options.namespace;
@@ -64,7 +65,7 @@ export async function replayFile(path: string, options: ReplayOptions): Promise<
   await replay(auditor, entries, { speed: options.speed, until: options.until ?? null });
   warnIfUnverified(auditor);
   if (isText) process.stdout.write('\n');
-  return printAudit(auditor, 'replay', [path], options, gate, problems);
+  return printAudit(auditor, 'replay', [path], options, gate, log);
 }
 
 /** Prints the report of an audit that has ended, and returns the exit code. */
@@ -74,10 +75,18 @@ export function printAudit(
   sources: readonly string[],
   options: ReportFlags,
   gate: GateOptions,
-  problems: readonly string[],
+  { problems, onProblem }: ReturnType<typeof problemLog>,
 ): 0 | 1 | 2 {
   const { namespace = null, clusterName: cluster = null, output } = options;
+  const { findings, options: audited } = auditor;
+  const all = [...findings.open(), ...findings.resolved()];
+  auditor.suppressions.reportUnused(all, audited.scope);
   const report = createReport(auditor, { kind, sources, namespace, cluster, problems });
   const isNamed = (finding: Named): boolean => auditor.suppressions.names(finding);
-  return printGated(report, output, { ...gate, isNamed });
+  for (const rule of gate.ignored.filter((it) => isUnused(it, report))) {
+    const value = valueText([rule.code, rule.service ?? []].flat().join(':'));
+    onProblem(problemAt('--ignore', null, 'Matches no finding', { value }));
+  }
+  const noted = { ...report, problems: problems.slice(0, shownProblems) };
+  return printGated(noted, output, { ...gate, isNamed });
 }

@@ -135,6 +135,17 @@ test('an expired suppression of a file is reported with file, line, field and va
   ]);
 });
 
+test('an unused suppression is reported only if its namespace was audited', () => {
+  const code = 'slice-duplicate';
+  const bank = { code, namespace: 'bank', ...owner };
+  const { auditor, texts } = auditorOn('2026-12-01', rawService, [bank]);
+  const { suppressions } = auditor;
+  suppressions.reportUnused(auditor.findings.open(), { ...wholeCluster, namespaces: ['shop'] });
+  expect(texts()).toEqual([]);
+  suppressions.reportUnused(auditor.findings.open(), wholeCluster);
+  expect(texts()).toEqual(['accepted.yaml:3: The suppression matches no finding']);
+});
+
 test('a suppressed finding does not decide the severity of its Service', () => {
   const both = `${entry}; slice-placeholder-missing owner=b expires=2026-12-31 reason=c`;
   const { auditor } = auditorOn('2026-12-01', annotated(both));

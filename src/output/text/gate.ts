@@ -116,6 +116,15 @@ export function acceptanceOf(finding: Gated, options: GateOptions): Acceptance |
   return rank(severity) > rank(failOn.severity) ? 'minor' : null;
 }
 
+/** Whether a rule accepts nothing of a report. */
+export const isUnused = (rule: IgnoreRule, report: GatedReport): boolean =>
+  ![
+    ...report.findings,
+    ...report.servicesWithoutEndpoints.map(({ namespace, name }) => {
+      return { code: unservedWord, namespace, service: name } as const;
+    }),
+  ].some(({ code, namespace, service }) => matches(rule, code, `${namespace}/${service}`));
+
 type GatedReport<T extends Unserved = Unserved> = Readonly<{
   findings: readonly Gated[];
   servicesWithoutEndpoints: readonly T[];

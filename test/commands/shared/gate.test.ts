@@ -195,6 +195,28 @@ describe('a baseline and suppressions', () => {
   });
 });
 
+test('a suppression or --ignore that matches no finding is noted once', async () => {
+  const fields = { owner: 'team', reason: 'it is planned', expires: '2999-12-31' };
+  const entries = [missing, 'slice-duplicate'].map((code) => ({ code, ...fields }));
+  const suppressions = save(
+    'unused.yaml',
+    entries.map((it) => `- ${JSON.stringify(it)}\n`).join(''),
+  );
+  const ignore = ['--ignore', missing, '--ignore', 'slice-duplicate:shop/web'];
+  const { output } = await auditWith(
+    { suppressions },
+    ...ignore,
+    '--ignore',
+    'unserved',
+    '-o',
+    'json',
+  );
+  expect((JSON.parse(output) as AuditReport).problems).toEqual([
+    `${suppressions}:2: The suppression matches no finding`,
+    '--ignore: Matches no finding: "slice-duplicate:shop/web"',
+  ]);
+});
+
 test('a wrong entry of the file of suppressions is bad usage, and nothing is audited', async () => {
   const suppressions = save('wrong.yaml', JSON.stringify([{ code: missing }]));
   await expect(auditWith({ suppressions })).rejects.toThrow(
