@@ -163,7 +163,7 @@ describe('audit', () => {
   it('ends with 2 if there is nothing to audit, as with a mistyped name', async () => {
     const ran = await run(['audit', '-', '-n', 'other'], well);
     expect(ran.code).toBe(2);
-    expect(ran.out).toContain('No Services to audit');
+    expect(ran.out).toContain('Namespace other has no Services in the input\n');
   });
 
   it('ends with 2 where a Service cannot be read, though the others conform', async () => {

@@ -14,7 +14,7 @@ import {
   gateOf,
   unservedFailures,
 } from './gate.ts';
-import type { AuditReport } from './report.ts';
+import { type AuditReport, noServicesText } from './report.ts';
 
 const commands: Readonly<Record<Severity, string>> = {
   critical: 'error',
@@ -36,10 +36,10 @@ export const ownerOf = ({ node, namespace, service }: ReportedFinding): string =
   [node ?? [], service === '' ? [] : `${namespace}/${service}`].flat().join(' ');
 
 /** The first reason why no verdict is possible, for people; `null` if every output has one. */
-export function unknownText({ unknown, services, foreign }: AuditReport): string | null {
+export function unknownText({ unknown, services, foreign, namespace }: AuditReport): string | null {
   const reasons = Object.entries(unknown).map(([reason, count]) => `${count} ${reason}`);
   if (reasons.length > 0) return `Outputs without a verdict: ${reasons.join(', ')}`;
-  return services === 0 && foreign === 0 ? 'There are no Services to audit' : null;
+  return services === 0 && foreign === 0 ? noServicesText(namespace) : null;
 }
 
 /** Workflow commands: an annotation for each finding that is not accepted, and one for the gate. */

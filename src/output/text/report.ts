@@ -290,6 +290,12 @@ function renderTable(report: AuditReport, options: RenderOptions): string {
   return `${[...sections, ...summarizeReport(report), ...legend].join('\n')}\n`;
 }
 
+/** Why a report is about nothing. */
+export const noServicesText = (namespace: string | null): string =>
+  namespace === null
+    ? 'No Services to audit'
+    : `Namespace ${escapeInvisible(namespace)} has no Services in the input`;
+
 function formatHeadline(report: AuditReport): string {
   const { findings, services, unknown, verdicts, servicesWithoutEndpoints } = report;
   const all = findings.filter(isOpen);
@@ -308,7 +314,7 @@ function formatHeadline(report: AuditReport): string {
     const which = resolved === 0 ? '' : ' open';
     return `${formatCount(open.length, 'finding')}${which}: ${formatCounts(bySeverity)}${after}`;
   }
-  if (services === 0) return `No Services to audit${after}`;
+  if (services === 0) return noServicesText(report.namespace) + after;
   const counts = verdictOutputs.map((output) => ({ ...verdicts[output], conform: 0 }));
   const isAllConform = [unknown, ...counts].every((group) => formatCounts(group) === '');
   const unserved = servicesWithoutEndpoints.length;

@@ -17,6 +17,7 @@ import {
   gateOf,
   isFailed,
 } from '../../../src/output/text/gate.ts';
+import { renderReport } from '../../../src/output/text/report.ts';
 import { renderSarif } from '../../../src/output/text/sarif.ts';
 import { conformState, findingOf, hides, hostileReport, reportOf, stateOf } from '../samples.ts';
 
@@ -160,6 +161,13 @@ describe('workflow commands of GitHub', () => {
       expect.stringMatching(/^::notice title=endpoint-auditor::Gate failed: 1 finding fails /),
       '',
     ]);
+  });
+
+  test('a namespace without Services is an error that names it', () => {
+    const report = { ...reportOf(conformState()), services: 0, foreign: 0, namespace: 'other' };
+    const text = 'Namespace other has no Services in the input';
+    expect(renderGithub(report, usual)).toContain(`::error title=endpoint-auditor::${text}\n`);
+    expect(renderReport(report, 'table', { colour: false, width: 100 })).toContain(`${text}\n`);
   });
 
   test('an unknown output is an error', () => {
