@@ -179,7 +179,9 @@ function requireAccess(config: () => WebConfig) {
   const isAllowed = createAccessCheck();
   return async (request: Request, response: Response, next: NextFunction): Promise<void> => {
     const current = config();
-    if (await isAllowed(current, request)) next();
+    const isOpen = current.tls === null && current.users.size === 0;
+    // Without a wait, the page is made in the same turn of the event loop.
+    if (isOpen || (await isAllowed(current, request))) next();
     else {
       if (current.users.size > 0)
         response.set('WWW-Authenticate', 'Basic realm="endpoint-auditor"');
