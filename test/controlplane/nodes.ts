@@ -710,10 +710,7 @@ async function checkFault(all: Nodes, of: NodeSpace, fault: NodeFault): Promise<
   if (codes.some((code) => !fault.codes.includes(code))) wrong.push(...found.map(textOf));
   if (fault.end === undefined) putBack(of, rules);
   else await fault.end(scene);
-  const gone = await awaitSoon(
-    async () => (await standing()).length === 0,
-    of.period() + slack,
-  );
+  const gone = await awaitSoon(async () => (await standing()).length === 0, of.period() + slack);
   if (gone === null) wrong.push('still found after it was put right', ...found.map(textOf));
   const times = `${(took ?? NaN).toFixed(1)} s, gone after ${(gone ?? NaN).toFixed(1)} s`;
   report(tally, `${title}: ${codes.join(', ')} after ${times}`, wrong);
