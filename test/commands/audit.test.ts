@@ -172,7 +172,7 @@ describe('audit of a live cluster', () => {
     await clock.runUntil(clock.now() + 5);
     expect(await audited).toBe(2);
     expect(err()).toBe('endpoint-auditor: Namespace nope does not exist\n');
-    expect(out()).toContain('No Services');
+    expect(out()).toContain('Namespace nope has no Services in the input');
   });
 
   test.each(['forbidden', 'listed'])('ends at once without Services (%s)', async (how) => {
