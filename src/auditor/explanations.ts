@@ -14,7 +14,7 @@ import type { NodeVerdict } from '../audit/node/node-state.ts';
 import { indexHealth, type ServiceHealth, serviceOfPort } from '../audit/node/service-health.ts';
 import { slicesOf } from '../audit/service/cache.ts';
 import type { ServiceAudit } from '../audit/service/reconcile.ts';
-import { type UnservedReason, unservedReason } from '../audit/service/unserved.ts';
+import { unservedReason } from '../audit/service/unserved.ts';
 import type { VerdictInput } from '../audit/service/verdict.ts';
 import {
   seenVerdicts,
@@ -26,6 +26,7 @@ import { recordOf } from '../model/collections.ts';
 import type { Key, Node } from '../model/objects.ts';
 import type { ServiceNumbers } from '../output/metrics/service-rows.ts';
 import type { ExplainDocument } from '../output/text/explain.ts';
+import type { UnservedRow } from '../output/text/unserved.ts';
 import type { Auditor } from './auditor.ts';
 import { listIncidents } from './incident-queries.ts';
 
@@ -107,17 +108,8 @@ export function listServices(auditor: Auditor): ListedService[] {
   return services.sort((a, b) => (a.order < b.order ? -1 : 1)).map(({ service }) => service);
 }
 
-/** A Service without usable endpoints. */
-export interface UnservedService {
-  readonly namespace: string;
-  readonly name: string;
-  readonly reason: UnservedReason;
-  /** One clause; computed when it is read, since it searches the pods of the namespace. */
-  readonly detail: string;
-}
-
 /** The Services that cannot receive traffic, by name; empty before the audit has begun. */
-export function listUnservedServices(auditor: Auditor): UnservedService[] {
+export function listUnservedServices(auditor: Auditor): UnservedRow[] {
   const services = auditor.serviceAuditor();
   if (services === null) return [];
   const found = [...auditor.refreshTotals().services].flatMap(([key, { share, ...numbers }]) => {
@@ -134,7 +126,7 @@ export function listUnservedServices(auditor: Auditor): UnservedService[] {
       },
     };
   });
-  const keyOf = ({ namespace, name }: UnservedService): string => `${namespace}/${name}`;
+  const keyOf = ({ namespace, name }: UnservedRow): string => `${namespace}/${name}`;
   return found.sort((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1));
 }
 

@@ -5,7 +5,7 @@ import { canonicalIP, parseIP } from '../../model/ip.ts';
 import type { Key, Pod } from '../../model/objects.ts';
 import { worstVerdict } from '../finding/verdicts.ts';
 import type { ServiceAuditor } from '../service/auditor.ts';
-import type { ServiceAudit, ServiceDifference } from '../service/reconcile.ts';
+import { type ServiceAudit, type ServiceDifference, unitAddress } from '../service/reconcile.ts';
 import { serviceOutputs, type VerdictInput, verdictOf, verdictOn } from '../service/verdict.ts';
 import { itemReasons, severityOf } from './differences.ts';
 import type { ExplainResult, Explanation, Reason, ReasonMark } from './explanation.ts';
@@ -20,7 +20,7 @@ function listingOf(context: VerdictInput, audited: ServiceAudit, filter: EntryFi
   const entries = observedEntries(listers, audited.record, filter);
   const addresses = new Set(entries.map(({ address }) => address));
   const items = [...audited.items].flatMap(([unit, found]) =>
-    addresses.has(unit.split(' ')[1] ?? '') ? found : found.filter(isLeftBehind),
+    addresses.has(unitAddress(unit) ?? '') ? found : found.filter(isLeftBehind),
   );
   const verdicts = serviceOutputs
     .filter((output) => verdictOf(listers, audited, output) !== null)

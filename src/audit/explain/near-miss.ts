@@ -2,6 +2,7 @@
 // selector that matches nothing is legal, so the API reports neither a misspelled label nor a wrong
 // namespace. A near miss is a guess and decides nothing.
 
+import { editDistance } from '../../model/edit-distance.ts';
 import type { Labels, Listers, Pod, Service } from '../../model/objects.ts';
 import { selects } from '../../model/selector.ts';
 
@@ -17,19 +18,6 @@ export function missedLabelText({ key, want, got, nearKey }: MissedPair): string
 /** `app=web,tier=front`: the labels that the selector wants. */
 export const wantedLabels = (missed: readonly MissedPair[]): string =>
   missed.map(({ key, want }) => `${key}=${want}`).join(',');
-
-function editDistance(a: string, b: string): number {
-  let row = Array.from({ length: b.length + 1 }, (_, index) => index);
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j++) {
-      const exchanged = (row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1);
-      next.push(Math.min(exchanged, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1));
-    }
-    row = next;
-  }
-  return row[b.length] ?? 0;
-}
 
 /** Whether one text may be a misspelling of the other. */
 export function isNear(a: string, b: string): boolean {

@@ -732,6 +732,25 @@ export interface Finding {
   readonly suppressed: Suppressed | null;
 }
 
+/** Codes that an earlier state of a Service can explain, if the node has not followed it. */
+export const staleCodes: ReadonlySet<Code> = new Set([
+  'node-frontend-missing',
+  'node-frontend-blocked',
+  'node-frontend-unexpected',
+  'node-endpoint-missing',
+  'node-endpoint-unexpected',
+  'node-policy-different',
+  'node-reject-missing',
+]);
+
+/**
+ * Differences with equal keys are one finding, so open findings have different keys
+ * (docs/decisions/0029-one-finding-per-code-and-cause.md).
+ */
+export const openFindingKey = (
+  it: Pick<Finding, 'namespace' | 'service' | 'node' | 'code' | 'cause'>,
+): string => `${it.namespace}/${it.service} ${it.node ?? ''} ${it.code} ${it.cause ?? ''}`;
+
 /** The order of severities, worst first. */
 export const severities: readonly Severity[] = ['critical', 'warning', 'info'];
 

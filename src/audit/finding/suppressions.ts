@@ -2,6 +2,7 @@
 // names their code and place, an owner, a reason and the date. A suppressed finding stays in every
 // list, and does not fail the gate of CI or fire an alert.
 
+import { editDistance } from '../../model/edit-distance.ts';
 import { mostSuppressText } from '../../model/objects.ts';
 import { catalogue, type Code, type Finding, type Suppressed } from './catalogue.ts';
 
@@ -55,20 +56,6 @@ const fault = (field: string | null, message: string, value: unknown): Suppressi
   message,
   value,
 });
-
-/** The number of letters to insert, delete or replace (Levenshtein). */
-function editDistance(a: string, b: string): number {
-  let row = Array.from({ length: b.length + 1 }, (_, index) => index);
-  for (const [line, letter] of Array.from(a).entries()) {
-    const next = [line + 1];
-    for (const [index, other] of Array.from(b).entries()) {
-      const replaced = (row[index] ?? 0) + (letter === other ? 0 : 1);
-      next.push(Math.min(replaced, (row[index + 1] ?? 0) + 1, (next[index] ?? 0) + 1));
-    }
-    row = next;
-  }
-  return row.at(-1) ?? 0;
-}
 
 /** The most letters in which a mistyped code differs. */
 const nearDistance = 4;

@@ -1,7 +1,7 @@
 // Which incident a finding belongs to: the kind that the evidence proves, and the object that is to
 // blame. Findings with equal keys and kinds are one incident.
 
-import type { Code, Finding, Output } from '../finding/catalogue.ts';
+import { type Code, type Finding, type Output, staleCodes } from '../finding/catalogue.ts';
 import type { Cause } from '../finding/causes.ts';
 import type { ServiceOutput } from '../service/enqueue.ts';
 import type { ObjectChange } from '../service/object-changes.ts';
@@ -66,17 +66,6 @@ const kindOfOutput: Readonly<Partial<Record<Output, IncidentKind>>> = {
   input: 'service-configuration',
   node: 'node-rules-lost',
 };
-
-/** Codes that an earlier state of a Service can explain, if the node has not followed it. */
-const staleCodes: ReadonlySet<Code> = new Set([
-  'node-frontend-missing',
-  'node-frontend-blocked',
-  'node-frontend-unexpected',
-  'node-endpoint-missing',
-  'node-endpoint-unexpected',
-  'node-policy-different',
-  'node-reject-missing',
-]);
 
 const likelyOfRules: readonly IncidentKind[] = ['node-rules-lost', 'node-proxy-not-syncing'];
 const likelyOfController: readonly IncidentKind[] = [

@@ -6,7 +6,7 @@
 // that takes all of another takes its beginning and answers for its name.
 
 import { getOrInsert } from '../../model/collections.ts';
-import type { Finding } from '../finding/catalogue.ts';
+import { type Finding, openFindingKey } from '../finding/catalogue.ts';
 import type { ObjectChange } from '../service/object-changes.ts';
 import {
   type Claim,
@@ -112,10 +112,6 @@ const newIncident = (id: string, claim: Claim, { since, openedAt, evidence }: Be
 const isEmpty = ({ members, conditions }: OpenIncident): boolean =>
   members.size + conditions.size === 0;
 
-/** Open findings have different keys. */
-const keyOf = ({ namespace, service, node, code, cause }: Finding): string =>
-  `${namespace}/${service} ${node ?? ''} ${code} ${cause ?? ''}`;
-
 const slug = (text: string): string =>
   text
     .toLowerCase()
@@ -148,9 +144,9 @@ export function createIncidents(options: IncidentOptions) {
     },
     /** Removes a finding that is resolved. */
     remove(finding: Finding): void {
-      const incident = state.owners.get(keyOf(finding));
+      const incident = state.owners.get(openFindingKey(finding));
       if (incident === undefined) return;
-      removeMember(state, incident, keyOf(finding));
+      removeMember(state, incident, openFindingKey(finding));
       incident.leftAt = finding.resolvedAt;
       if (incident.resolved.length < keptFindings) incident.resolved.push(finding);
     },
@@ -166,7 +162,8 @@ export function createIncidents(options: IncidentOptions) {
     /** Resolved incidents, oldest first. */
     resolved: (): readonly Incident[] => state.resolved,
     /** The name of the incident that a finding belongs to; `null` if it is not open. */
-    idOf: (finding: Finding): string | null => state.owners.get(keyOf(finding))?.id ?? null,
+    idOf: (finding: Finding): string | null =>
+      state.owners.get(openFindingKey(finding))?.id ?? null,
     /** The name that answers for one which another incident took. */
     currentId: (id: string): string => currentId(state, id),
     revision: (): number => state.revision,
@@ -209,8 +206,8 @@ function addMember(state: State, member: Member, at: number, evidence: Evidence)
     if (incident.changes.size < keptChanges) incident.changes.add(change);
   }
   incident.since = Math.min(incident.since, finding.since);
-  incident.members.set(keyOf(finding), member);
-  state.owners.set(keyOf(finding), incident);
+  incident.members.set(openFindingKey(finding), member);
+  state.owners.set(openFindingKey(finding), incident);
   state.revision++;
 }
 
@@ -376,7 +373,7 @@ function mergeMany(state: State): void {
 function list({ open, owners }: State, findings: readonly Finding[]): Incident[] {
   const current = new Map<OpenIncident, Finding[]>();
   for (const finding of findings) {
-    const owner = owners.get(keyOf(finding));
+    const owner = owners.get(openFindingKey(finding));
     if (owner !== undefined) getOrInsert(current, owner, () => []).push(finding);
   }
   return [...open.values()]

@@ -10,6 +10,7 @@ import {
   type Code,
   type DifferenceDetail,
   type Severity,
+  staleCodes,
 } from '../finding/catalogue.ts';
 import { difference } from '../finding/difference.ts';
 import { familyOf, nodeWideEffects, packetClassOf, placeOf } from './node-wide.ts';
@@ -37,15 +38,6 @@ const separate: readonly Code[] = ['node-backends-both', 'node-unlike-others'];
 
 /** A packet to a frontend that is not served passes untranslated, or a stray rule rejects it. */
 const unserved: readonly Code[] = ['node-frontend-missing', 'node-frontend-blocked'];
-
-const stale: readonly Code[] = [
-  ...unserved,
-  'node-frontend-unexpected',
-  'node-endpoint-missing',
-  'node-endpoint-unexpected',
-  'node-policy-different',
-  'node-reject-missing',
-];
 
 /** Whether the node has no rules, or rules that no packet reaches. */
 export const areRulesGone = (findings: readonly NodeFinding[]): boolean =>
@@ -107,7 +99,7 @@ function worst(differences: PacketDifferences): PacketDifference {
 
 function isStale(differences: PacketDifferences): boolean {
   const services = differences
-    .filter(({ code }) => stale.includes(code))
+    .filter(({ code }) => staleCodes.has(code))
     .map(({ port, frontend }) => (port === null ? frontend : `${port.namespace}/${port.service}`));
   // Of fewer than 4 Services in an earlier state, each is a finding of its own.
   return new Set(services).size >= 4;

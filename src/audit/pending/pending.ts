@@ -13,7 +13,7 @@ import type {
   Severity,
   Suppressed,
 } from '../finding/catalogue.ts';
-import { bySeverity, catalogue, isWorse } from '../finding/catalogue.ts';
+import { bySeverity, catalogue, isWorse, openFindingKey } from '../finding/catalogue.ts';
 import type { Cause } from '../finding/causes.ts';
 import type { Difference } from '../finding/difference.ts';
 import { detailsOf } from '../finding/difference.ts';
@@ -170,9 +170,10 @@ const newFinding = ({ item, namespace, service }: Candidate, key: string, opened
   rendered: null as Finding | null,
 });
 
-/** Differences with equal keys are one finding. */
-const keyOf = ({ item, namespace, service }: Candidate): string =>
-  `${namespace}/${service} ${item.node ?? ''} ${item.difference.code} ${item.cause ?? ''}`;
+const keyOf = ({ item, namespace, service }: Candidate): string => {
+  const { node = null, cause, difference } = item;
+  return openFindingKey({ namespace, service, node, code: difference.code, cause });
+};
 
 const rendered = (open: OpenFinding): Finding => (open.rendered ??= render(open, null));
 

@@ -8,10 +8,10 @@ import { fillRatio, surplusOf } from '../../audit/measure/endpoint-counts.ts';
 import { lagOperations, lagOutputs } from '../../audit/measure/lag.ts';
 import type { InputState } from '../../audit/pending/progress.ts';
 import { serviceOutputs, verdictOutputs } from '../../audit/service/verdict.ts';
-import type { UnservedService } from '../../auditor/explanations.ts';
 import type { PageStatus } from '../../auditor/queries.ts';
 import { formatCount, formatLag } from '../text/format.ts';
 import { summarizeLag } from '../text/report.ts';
+import type { UnservedRow } from '../text/unserved.ts';
 import { renderLagChart } from './chart.ts';
 import { renderFindingList } from './finding-list.ts';
 import { renderFrame } from './frame.ts';
@@ -209,7 +209,7 @@ function renderPacking({ metrics: { fill, duplicates } }: PageStatus): Html | nu
 /** Renders the overview. */
 export function renderOverview(
   status: PageStatus,
-  unserved: readonly UnservedService[] = [],
+  unserved: readonly UnservedRow[] = [],
   incidents: IncidentView = noIncidents,
 ): string {
   const { tone, title, text, sign = signs[tone] } = chooseHeadline(status);

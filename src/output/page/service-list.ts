@@ -1,9 +1,10 @@
 // The list of Services, and the list of those that cannot receive traffic.
 
 import { serviceOutputs } from '../../audit/service/verdict.ts';
-import type { ListedService, UnservedService } from '../../auditor/explanations.ts';
+import type { ListedService } from '../../auditor/explanations.ts';
 import type { PageStatus } from '../../auditor/queries.ts';
 import { truncate } from '../text/format.ts';
+import type { UnservedRow } from '../text/unserved.ts';
 import { renderFrame } from './frame.ts';
 import type { Html, PageQuery } from './parts.ts';
 import {
@@ -130,7 +131,7 @@ const shownUnserved = 6;
 
 const heading = 'Services that cannot receive traffic';
 
-function renderUnserved(service: UnservedService): Html {
+function renderUnserved(service: UnservedRow): Html {
   const { namespace, name, reason, detail } = service;
   return markup`<tr data-row data-key="${namespace}/${name}">${renderName(service)}
 <td class="left">${reason.replaceAll('_', ' ')}</td>
@@ -138,7 +139,7 @@ function renderUnserved(service: UnservedService): Html {
 }
 
 /** The first of them for the overview. */
-export function renderUnservedCard(services: readonly UnservedService[]): Html | null {
+export function renderUnservedCard(services: readonly UnservedRow[]): Html | null {
   const items = services.slice(0, shownUnserved).map(({ namespace, name, reason, detail }) => {
     const text = truncate(detail, 160);
     return markup`<li data-key="${namespace}/${name}">
@@ -163,7 +164,7 @@ export const unservedFields = ['q', 'namespace'] as const;
 /** Renders the page of the Services that cannot receive traffic. */
 export function renderUnservedPage(
   status: PageStatus,
-  services: readonly UnservedService[],
+  services: readonly UnservedRow[],
   query: UnservedQuery,
 ): string {
   const { q, namespace } = query;

@@ -4,10 +4,12 @@ import type { UnservedReason } from '../../audit/service/unserved.ts';
 import type { RenderOptions } from './format.ts';
 import { escapeInvisible, paint, wrap } from './format.ts';
 
+/** A Service without usable endpoints. */
 export interface UnservedRow {
   readonly namespace: string;
   readonly name: string;
   readonly reason: UnservedReason;
+  /** One clause; computed when it is read, since it searches the pods of the namespace. */
   readonly detail: string;
 }
 

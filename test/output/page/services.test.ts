@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 
 import type { Verdict } from '../../../src/audit/finding/verdicts.ts';
-import type { UnservedService } from '../../../src/auditor/explanations.ts';
+import type { UnservedRow } from '../../../src/output/text/unserved.ts';
 import {
   renderServices,
   renderUnservedCard,
@@ -71,7 +71,7 @@ test('a Service shows the worst finding of any output, and the number of finding
   expect(wordsIn(html)).toContain('shop/ web ▲ critical ✓ ok ✓ ok 3 2 0 1');
 });
 
-const unserved: UnservedService[] = [
+const unserved: UnservedRow[] = [
   { namespace: 'shop', name: 'cart', reason: 'no_ready_pod', detail: '2 pods are not ready' },
   { namespace: 'media', name: 'cdn', reason: 'named_port_missing', detail: 'no port is named web' },
 ];
@@ -86,7 +86,7 @@ test('Services that cannot receive traffic are listed with their reason', () => 
 });
 
 test('the card of the overview shows the first six', () => {
-  const many = times(9, (index) => ({ ...unserved[0], name: `s-${index}` }) as UnservedService);
+  const many = times(9, (index) => ({ ...unserved[0], name: `s-${index}` }) as UnservedRow);
   const text = wordsIn(renderUnservedCard(many)?.html ?? '');
   expect(text).toContain('Services that cannot receive traffic 9');
   expect(text).toContain('shop/s-5');
