@@ -2,7 +2,7 @@
 // not say is a ready pod `web-1` at 10.0.0.1 on node-a in zone-a, selected by Service shop/web,
 // whose one port http leads to 8080, with the Endpoints and the slice that the controllers write.
 
-import type { Finding } from '../src/audit/finding/catalogue.ts';
+import { catalogue, type Code, type Finding } from '../src/audit/finding/catalogue.ts';
 import { createPendingFindings } from '../src/audit/pending/pending.ts';
 import type { InputState } from '../src/audit/pending/progress.ts';
 import type { ServiceAuditor } from '../src/audit/service/auditor.ts';
@@ -482,4 +482,30 @@ export async function all<T>(batches: AsyncIterable<T[]>): Promise<T[]> {
   const result: T[] = [];
   for await (const batch of batches) result.push(...batch);
   return result;
+}
+
+/** An open finding about shop/web without differences, as the catalogue describes its code. */
+export function plainFinding(code: Code, more: Partial<Finding> = {}): Finding {
+  const { output, severity, difference } = catalogue[code];
+  return {
+    code,
+    severity,
+    difference,
+    output,
+    namespace: 'shop',
+    service: 'web',
+    node: null,
+    object: 'Endpoints shop/web',
+    field: '',
+    expected: null,
+    actual: null,
+    differences: [],
+    cause: null,
+    causeProven: false,
+    since: 10,
+    openedAt: 40,
+    resolvedAt: null,
+    suppressed: null,
+    ...more,
+  };
 }

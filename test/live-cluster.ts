@@ -7,6 +7,9 @@ import type { MonotonicClock } from '../src/auditor/event-loop.ts';
 import { createClock } from '../src/auditor/event-loop.ts';
 import { createConnection } from '../src/cluster/api/transport/connection.ts';
 import type { Cluster } from '../src/commands/shared/cluster.ts';
+import type { Auditor } from '../src/auditor/auditor.ts';
+import { connectAuditor } from '../src/auditor/live.ts';
+import { problemText } from '../src/cluster/decode/problem.ts';
 import { useLog } from '../src/commands/shared/console.ts';
 import type { Resource } from '../src/model/objects.ts';
 import type { FakeServer, Raw, VirtualClock } from './apiserver/server.ts';
@@ -187,3 +190,23 @@ export const usual = {
   metricsPerService: 'findings',
   metricsMaxServices: 1000,
 } as const;
+
+/** Connects an auditor to a cluster; `stop` resolves when it is done. */
+export function runLive({ environment, clock }: Cluster, auditor: Auditor) {
+  const problems: string[] = [];
+  const attached = connectAuditor({
+    environment,
+    clock,
+    auditor,
+    endpoints: true,
+    onProblem: (problem) => problems.push(problemText(problem)),
+    onQuiet: () => undefined,
+  });
+  const controller = new AbortController();
+  const ended = attached.run(controller.signal);
+  const stop = (): Promise<void> => {
+    controller.abort();
+    return ended;
+  };
+  return { attached, problems, stop };
+}

@@ -3,7 +3,6 @@
 import { describe, expect, test } from 'vitest';
 
 import type { Code, Finding, Severity } from '../../src/audit/finding/catalogue.ts';
-import { catalogue } from '../../src/audit/finding/catalogue.ts';
 import { createPendingFindings } from '../../src/audit/pending/pending.ts';
 import { createServiceAuditor } from '../../src/audit/service/auditor.ts';
 import { emptySummary, inOrder, summarize } from '../../src/audit/summary.ts';
@@ -16,6 +15,7 @@ import {
   endpoints,
   foreign,
   node,
+  plainFinding,
   pod,
   service,
   slice,
@@ -133,26 +133,8 @@ describe('summarize', () => {
 });
 
 describe('inOrder', () => {
-  const finding = (service: string, code: Code, severity: Severity): Finding => ({
-    code,
-    severity,
-    difference: catalogue[code].difference,
-    output: catalogue[code].output,
-    namespace: 'shop',
-    service,
-    node: null,
-    object: '',
-    field: '',
-    expected: null,
-    actual: null,
-    differences: [],
-    cause: null,
-    causeProven: false,
-    since: 0,
-    openedAt: 0,
-    resolvedAt: null,
-    suppressed: null,
-  });
+  const finding = (service: string, code: Code, severity: Severity): Finding =>
+    plainFinding(code, { service, severity });
 
   test('worst first, then by name, output and code', () => {
     const findings = [

@@ -5,12 +5,18 @@ import { afterEach, describe, expect, test } from 'vitest';
 import type { Auditor } from '../../src/auditor/auditor.ts';
 import { createAuditor } from '../../src/auditor/auditor.ts';
 import type { LiveAuditor } from '../../src/auditor/live.ts';
-import { connectAuditor } from '../../src/auditor/live.ts';
-import { problemText } from '../../src/cluster/decode/problem.ts';
 import type { FakeServer, Raw, VirtualClock } from '../apiserver/server.ts';
 import { virtualClock } from '../apiserver/server.ts';
 import { auditorDefaults } from '../build.ts';
-import { emptySlice, liveCluster, rawNode, rawPod, rawSlice, withUids } from '../live-cluster.ts';
+import {
+  emptySlice,
+  liveCluster,
+  rawNode,
+  rawPod,
+  rawSlice,
+  runLive,
+  withUids,
+} from '../live-cluster.ts';
 
 interface Running {
   readonly server: FakeServer;
@@ -20,32 +26,21 @@ interface Running {
 }
 
 let clock: VirtualClock;
-let stop: AbortController;
-let ended: Promise<void> = Promise.resolve();
+let stop = (): Promise<void> => Promise.resolve();
 
 function run(slice: Raw = rawSlice, prepare: (server: FakeServer) => void = () => undefined) {
   clock = virtualClock();
   const { server, cluster } = liveCluster(slice, clock);
   prepare(server);
   const auditor = createAuditor({ ...auditorDefaults, settle: 0.2, live: true });
-  const problems: string[] = [];
-  const attached = connectAuditor({
-    environment: cluster.environment,
-    clock: cluster.clock,
-    auditor,
-    endpoints: true,
-    onProblem: (problem) => problems.push(problemText(problem)),
-    onQuiet: () => undefined,
-  });
-  stop = new AbortController();
-  ended = attached.run(stop.signal);
+  const { attached, problems, ...live } = runLive(cluster, auditor);
+  ({ stop } = live);
   const running: Running = { server, auditor, attached, problems };
   return running;
 }
 
 afterEach(async () => {
-  stop.abort();
-  await ended;
+  await stop();
 });
 
 const codes = ({ auditor }: Running): string[] => auditor.findings.open().map(({ code }) => code);

@@ -8,8 +8,6 @@ import { verdictOf } from '../../src/audit/service/verdict.ts';
 import type { Auditor } from '../../src/auditor/auditor.ts';
 import { createAuditor } from '../../src/auditor/auditor.ts';
 import type { LiveAuditor } from '../../src/auditor/live.ts';
-import { connectAuditor } from '../../src/auditor/live.ts';
-import { problemText } from '../../src/cluster/decode/problem.ts';
 import type { Resource } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
 import type { FakeServer, Raw, VirtualClock } from '../apiserver/server.ts';
@@ -22,6 +20,7 @@ import {
   rawEndpoints,
   rawPod,
   rawSlice,
+  runLive,
   withUids,
 } from '../live-cluster.ts';
 
@@ -33,8 +32,7 @@ interface Running {
 }
 
 let clock: VirtualClock;
-let stop: AbortController;
-let ended: Promise<void> = Promise.resolve();
+let stop = (): Promise<void> => Promise.resolve();
 
 const forbid = ({ faults }: FakeServer, resource: Resource, place: string): void => {
   for (const verb of ['list', 'watch']) faults.forbidden.add(`${verb} ${resource} in ${place}`);
@@ -62,22 +60,13 @@ function run({ namespaces = ['shop', 'bank'], nodes = true, prepare }: RunOption
   prepare?.(server);
   const scope = { ...auditorDefaults.scope, namespaces };
   const auditor = createAuditor({ ...auditorDefaults, scope, settle: 3, live: true });
-  const problems: string[] = [];
-  const attached = connectAuditor({
-    environment: cluster.environment,
-    clock: cluster.clock,
-    auditor,
-    endpoints: true,
-    onProblem: (problem) => problems.push(problemText(problem)),
-    onQuiet: () => undefined,
-  });
-  stop = new AbortController();
-  ended = attached.run(stop.signal);
+  const { attached, problems, ...live } = runLive(cluster, auditor);
+  ({ stop } = live);
   return { server, auditor, attached, problems };
 }
 
 afterEach(async () => {
-  stop.abort();
+  const ended = stop();
   await pass(1);
   await ended;
 });

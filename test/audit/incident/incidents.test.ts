@@ -3,35 +3,10 @@
 import { describe, expect, test } from 'vitest';
 
 import type { Code, Finding } from '../../../src/audit/finding/catalogue.ts';
-import { catalogue } from '../../../src/audit/finding/catalogue.ts';
 import type { Evidence } from '../../../src/audit/incident/classify.ts';
 import { noControllers } from '../../../src/audit/incident/controllers.ts';
 import { createIncidents } from '../../../src/audit/incident/incidents.ts';
-
-function findingOf(code: Code, more: Partial<Finding> = {}): Finding {
-  const { output, severity, difference } = catalogue[code];
-  return {
-    code,
-    severity,
-    difference,
-    output,
-    namespace: 'shop',
-    service: 'web',
-    node: null,
-    object: 'Endpoints shop/web',
-    field: '',
-    expected: null,
-    actual: null,
-    differences: [],
-    cause: null,
-    causeProven: false,
-    since: 10,
-    openedAt: 40,
-    resolvedAt: null,
-    suppressed: null,
-    ...more,
-  };
-}
+import { plainFinding } from '../../build.ts';
 
 const known: Evidence = {
   controllers: noControllers,
@@ -69,9 +44,9 @@ const silent: Evidence = {
   },
 };
 
-const missing = findingOf('endpoints-address-missing');
+const missing = plainFinding('endpoints-address-missing');
 const atNode = (code: Code, more: Partial<Finding> = {}): Finding =>
-  findingOf(code, { node: 'a', object: 'Node a', ...more });
+  plainFinding(code, { node: 'a', object: 'Node a', ...more });
 
 describe('an incident', () => {
   test('has the kind, the object and the beginning in its name', () => {
@@ -82,7 +57,7 @@ describe('an incident', () => {
 
   test('ends when its last finding is resolved, and keeps it', () => {
     const { add, end, ids, incidents } = ledger();
-    const other = findingOf('slice-endpoint-missing');
+    const other = plainFinding('slice-endpoint-missing');
     add(missing, other);
     end(missing, 50);
     incidents.review(51, []);
@@ -160,7 +135,7 @@ describe('an incident', () => {
 
 describe('the number of incidents', () => {
   const services = Array.from({ length: 12 }, (_, index) =>
-    findingOf('left-behind', { service: `s${String(index)}`, since: index }),
+    plainFinding('left-behind', { service: `s${String(index)}`, since: index }),
   );
 
   test('is bounded: ten of one kind are one', () => {
@@ -193,6 +168,6 @@ test('what began long before the last write of a silent controller has another c
   const endpoints = { ...silent.controllers.endpoints, wroteAt: 100, since: 101 };
   state.evidence = { ...silent, controllers: { ...silent.controllers, endpoints } };
   add(missing);
-  add(findingOf('endpoints-address-missing', { service: 'api', since: 101, openedAt: 131 }));
+  add(plainFinding('endpoints-address-missing', { service: 'api', since: 101, openedAt: 131 }));
   expect(list().map(({ kind }) => kind)).toEqual(['cause-unknown', 'controller-not-writing']);
 });

@@ -5,38 +5,15 @@ import { describe, expect, test } from 'vitest';
 import type { Finding } from '../../../src/audit/finding/catalogue.ts';
 import type { Incident } from '../../../src/audit/incident/incidents.ts';
 import { reportIncident } from '../../../src/audit/incident/report.ts';
+import { plainFinding } from '../../build.ts';
 
-const finding = (service: string, more: Partial<Finding> = {}): Finding => ({
-  code: 'endpoints-address-missing',
-  severity: 'warning',
-  difference: 'missing',
-  output: 'endpoints',
-  namespace: 'shop',
-  service,
-  node: null,
-  object: `Endpoints shop/${service}`,
-  field: 'subsets',
-  expected: '10.0.0.1',
-  actual: null,
-  differences: [
-    {
-      code: 'endpoints-address-missing',
-      address: '10.0.0.1',
-      pod: null,
-      field: 'subsets',
-      expected: '10.0.0.1',
-      actual: null,
-      object: '',
-    },
-  ],
-  cause: null,
-  causeProven: false,
-  since: 10,
-  openedAt: 40,
-  resolvedAt: null,
-  suppressed: null,
-  ...more,
-});
+const finding = (service: string, more: Partial<Finding> = {}): Finding => {
+  const code = 'endpoints-address-missing';
+  const [object, field, expected] = [`Endpoints shop/${service}`, 'subsets', '10.0.0.1'];
+  const place = { code, address: expected, pod: null, field, object: '' } as const;
+  const differences = [{ ...place, expected, actual: null }];
+  return plainFinding(code, { service, object, field, expected, differences, ...more });
+};
 
 const incident = (more: Partial<Incident> = {}): Incident => ({
   id: 'x',
