@@ -22,14 +22,16 @@ import type { RecordOptions } from './commands/record.ts';
 import type { ReplayOptions } from './commands/replay.ts';
 import type { ServeOptions } from './commands/serve.ts';
 import {
-  addFlags,
-  flag,
-  listenFlag,
   parseDuration,
   parseOutput,
   parseSize,
   parseSpeed,
   parseTime,
+} from './commands/shared/flag-values.ts';
+import {
+  addFlags,
+  flag,
+  listenFlag,
   deprecated,
   inputsOf,
   onlyInput,

@@ -6,6 +6,7 @@ import { addCounts, recordOf } from '../model/collections.ts';
 import { type Finding, severities } from './finding/catalogue.ts';
 import type { UnknownReason, Verdict } from './finding/verdicts.ts';
 import type { NodesSummary } from './node/nodes.ts';
+import { serviceOfPort } from './node/service-health.ts';
 import type { ServiceAuditor } from './service/auditor.ts';
 import type { AuditContext } from './service/cache.ts';
 import type { ServiceOutput } from './service/enqueue.ts';
@@ -95,13 +96,15 @@ export function addShare(totals: SummaryTotals, share: ServiceShare, by: 1 | -1)
   }
 }
 
-type Within = (object: { readonly namespace: string }) => boolean;
+/** Selects Services by namespace and name; the name is null if it could not be read. */
+export type Within = (namespace: string, service: string | null) => boolean;
 
-/** Selects findings by namespace; a finding about a whole node concerns every namespace. */
+/** Selects findings by Service; a finding about a whole node concerns every Service. */
 export const concerns =
   (within: Within) =>
   (finding: Finding): boolean =>
-    within(finding) || (finding.node !== null && finding.namespace === '');
+    within(finding.namespace, finding.service) ||
+    (finding.node !== null && finding.namespace === '');
 
 interface SummaryOptions {
   readonly within?: Within;
@@ -142,7 +145,8 @@ export function summaryOf(
   const byNode = [...(nodes?.verdicts ?? [])].map(([node, ports]) => {
     const counts = none();
     for (const { namespace, port, ...known } of ports) {
-      if (port !== '' && !within({ namespace })) continue;
+      const service = serviceOfPort(port).slice(namespace.length + 1);
+      if (port !== '' && !within(namespace, service)) continue;
       const isNew = isUnseen && known.verdict !== 'unknown';
       counts[isNew ? 'unknown' : known.verdict]++;
       count(isNew ? 'input-stale' : known.reason, 1);
@@ -165,11 +169,13 @@ export function summaryOf(
   };
 }
 
-/** Counts every Service, or those of the namespaces that `within` takes. */
+/** Counts every Service, or those that `within` takes. */
 export function summarize(serviceAuditor: ServiceAuditor, options: SummaryOptions = {}): Summary {
   const { within = () => true } = options;
   const totals = createTotals();
-  const audited = [...serviceAuditor.audited.values()].filter(({ record }) => within(record));
+  const audited = [...serviceAuditor.audited.values()].filter(({ record }) =>
+    within(record.namespace, record.name),
+  );
   const shares = audited.map((service) => shareOf(serviceAuditor.context, service));
   for (const share of shares) addShare(totals, share, 1);
   const findings = inOrder(serviceAuditor.settle.open().filter(concerns(within)));
@@ -181,7 +187,8 @@ const unreadServices = ({ unreadable, listers }: ServiceAuditor, within: Within)
   [...unreadable.values()].filter(
     ({ resource, namespace, name }) =>
       resource === 'services' &&
-      (namespace === null || within({ namespace })) &&
+      // Its labels are unknown.
+      (namespace === null || within(namespace, null)) &&
       !listers.services.has(`${namespace ?? ''}/${name ?? ''}`),
   );
 

@@ -2,6 +2,7 @@
 
 import { bySeverity } from '../audit/finding/catalogue.ts';
 import { type ReportedIncident, reportIncident, severityOf } from '../audit/incident/report.ts';
+import type { Within } from '../audit/summary.ts';
 import type { IncidentCounts } from '../output/metrics/state.ts';
 import type { Auditor } from './auditor.ts';
 
@@ -48,15 +49,17 @@ export function countIncidents({ incidents, findings }: IncidentSource) {
   return counts;
 }
 
-/** Whether an incident is about a namespace, or about none; every one is if it is `null`. */
+/** Whether an incident is about one of the Services that `within` selects, or about none at all. */
 export function affects(
   { findings, objects }: Pick<ReportedIncident, 'findings' | 'objects'>,
-  namespace: string | null,
+  within: Within,
 ): boolean {
-  if (namespace === null) return true;
   if (findings.length > 0) {
-    return findings.some((it) => it.namespace === namespace || it.namespace === '');
+    return findings.some((it) => it.namespace === '' || within(it.namespace, it.service));
   }
-  const services = objects.filter((it) => it.startsWith('Service '));
-  return services.length === 0 || services.some((it) => it.startsWith(`Service ${namespace}/`));
+  const services = objects.flatMap((it) => {
+    const [, namespace, name] = /^Service ([^/]*)\/(.*)$/.exec(it) ?? [];
+    return namespace === undefined || name === undefined ? [] : { namespace, name };
+  });
+  return services.length === 0 || services.some(({ namespace, name }) => within(namespace, name));
 }

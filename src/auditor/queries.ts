@@ -2,7 +2,8 @@
 
 import type { Scraper } from '../agent/client/scraper.ts';
 import { parseTarget } from '../audit/explain/target.ts';
-import { concerns, emptySummary, inOrder, summarize } from '../audit/summary.ts';
+import { concerns, emptySummary, inOrder, summarize, type Within } from '../audit/summary.ts';
+import { type LabelSelector, matchesLabels } from '../model/label-selector.ts';
 import { failureText, type LostConnection, newErrorCounts } from '../model/connection.ts';
 import { version } from '../model/program-version.ts';
 import type { PerServiceOptions, ServiceSeries } from '../output/metrics/service-rows.ts';
@@ -265,19 +266,40 @@ function nodeStatuses(auditor: Auditor, fleet: Scraper | null) {
 /** A report has the first ones. */
 export const shownProblems = 20;
 
+/** The Services that a report is about; null or absent: all. */
+interface ReportScope {
+  readonly namespace?: string | null | undefined;
+  /** On the labels of the Service. */
+  readonly selector?: LabelSelector | null | undefined;
+}
+
+/** Selects Services as they are now; a selector selects none that does not exist. */
+export function selectedServices(
+  { store }: Pick<Auditor, 'store'>,
+  { namespace: wanted = null, selector = null }: ReportScope,
+): Within {
+  const { services } = store.listers;
+  return (namespace, name) => {
+    if (wanted !== null && wanted !== namespace) return false;
+    if (selector === null || name === null) return true;
+    const service = services.get(`${namespace}/${name}`);
+    return service !== undefined && matchesLabels(selector, service.labels);
+  };
+}
+
 type ReportOptions = Pick<AuditReport, 'kind' | 'namespace' | 'problems'> &
   Partial<Pick<AuditReport, 'cluster'>> &
+  Pick<ReportScope, 'selector'> &
   Pick<AuditReport['input'], 'sources'>;
 
 /** Throws if the audit has not begun. */
 export function createReport(auditor: Auditor, options: ReportOptions): AuditReport {
-  const { kind, sources, namespace, cluster = null, problems } = options;
+  const { kind, sources, namespace, selector = null, cluster = null, problems } = options;
   const { findings, samples } = auditor;
   auditor.suppressions.review();
   const services = auditor.serviceAuditor();
   if (services === null) throw new Error('The input ended before it began');
-  const within = (item: { readonly namespace: string }): boolean =>
-    namespace === null || item.namespace === namespace;
+  const within = selectedServices(auditor, options);
   const [stale, nodes] = [auditor.stale(), auditor.nodes()];
   const summary = summarize(services, { within, stale, nodes });
   const totals = auditor.refreshTotals();
@@ -302,6 +324,7 @@ export function createReport(auditor: Auditor, options: ReportOptions): AuditRep
       complete: auditor.complete(),
     },
     namespace,
+    selector: selector?.text ?? null,
     cluster,
     findings: timeless
       ? summary.findings.map((finding) => ({ ...finding, since: null, openedAt: null }))
@@ -312,9 +335,11 @@ export function createReport(auditor: Auditor, options: ReportOptions): AuditRep
     unknown: summary.unknown,
     foreign: summary.foreign,
     incidents: listIncidents(auditor, { timeless, resolved: kind === 'replay' }).filter((it) =>
-      affects(it, namespace),
+      affects(it, within),
     ),
-    servicesWithoutEndpoints: listUnservedServices(auditor).filter(within),
+    servicesWithoutEndpoints: listUnservedServices(auditor).filter((it) =>
+      within(it.namespace, it.name),
+    ),
     dropped: auditor.dropped(),
     problems: problems.slice(0, shownProblems),
     measures: summarizeMeasures({ ...samples, ...totals }, fills),

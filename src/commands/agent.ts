@@ -15,7 +15,7 @@ import { nodeArguments } from '../agent/node-arguments.ts';
 import { createAgent } from '../agent/schedule.ts';
 import { type Access, createAgentServer } from '../agent/server.ts';
 import type { LogFormat } from './shared/log.ts';
-import type { parseAddress } from './shared/options.ts';
+import type { parseAddress } from './shared/flag-values.ts';
 import { stopSignal, UsageError } from './shared/process.ts';
 
 export interface AgentOptions {

@@ -9,6 +9,7 @@ import { parse } from 'yaml';
 
 import { type Auditor, createAuditor } from '../auditor/auditor.ts';
 import type { GivenRules } from '../auditor/node-rules.ts';
+import { selectedServices } from '../auditor/queries.ts';
 import { plainBytes } from '../cluster/decode/line-reader.ts';
 import type { OnProblem } from '../cluster/decode/problem.ts';
 import { isSystemError, problemAt, systemReason } from '../cluster/decode/problem.ts';
@@ -105,11 +106,12 @@ export async function auditLive(
   const check = createNamespaceCheck(cluster, named);
   const isDone = (running: Auditor): boolean => {
     if (check.texts(running) === null) return false;
-    const pending = pendingIn(running, namespace);
+    const within = selectedServices(running, options);
+    const pending = pendingIn(running, within);
     const until = Math.max(...pending.map(({ at }) => at));
     const now = cluster.clock.now();
     if (pending.length > 0) notice.show(pending.length, until - now);
-    return isSettled(running, namespace);
+    return isSettled(running, within);
   };
   const auditor = await auditOnce(flags, cluster, onProblem, isDone).finally(() => {
     notice.clear();

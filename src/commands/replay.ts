@@ -4,7 +4,8 @@ import { createReadStream } from 'node:fs';
 
 import type { Finding } from '../audit/finding/catalogue.ts';
 import { type Auditor, createAuditor } from '../auditor/auditor.ts';
-import { createReport, shownProblems } from '../auditor/queries.ts';
+import { concerns } from '../audit/summary.ts';
+import { createReport, selectedServices, shownProblems } from '../auditor/queries.ts';
 import { replay } from '../auditor/replay.ts';
 import { type Problem, problemAt, valueText } from '../cluster/decode/problem.ts';
 import { kwokResources, readKwok } from '../cluster/files/kwok.ts';
@@ -52,8 +53,8 @@ export async function replayFile(path: string, options: ReplayOptions): Promise<
   const { onProblem } = log;
   const isText = options.output === 'table' || options.output === 'wide';
   const printIfWanted = (finding: Finding): void => {
-    const isWanted = options.namespace === undefined || finding.namespace === options.namespace;
-    if (isText && isWanted) printFinding(finding);
+    const isWanted = concerns(selectedServices(auditor, options));
+    if (isText && isWanted(finding)) printFinding(finding);
   };
   const auditor = createAuditor({
     ...auditorOptions(options, onProblem),
@@ -77,11 +78,12 @@ export function printAudit(
   gate: GateOptions,
   { problems, onProblem }: ReturnType<typeof problemLog>,
 ): 0 | 1 | 2 {
-  const { namespace = null, clusterName: cluster = null, output } = options;
+  const { namespace = null, selector, clusterName: cluster = null, output } = options;
   const { findings, options: audited } = auditor;
   const all = [...findings.open(), ...findings.resolved()];
   auditor.suppressions.reportUnused(all, audited.scope);
-  const report = createReport(auditor, { kind, sources, namespace, cluster, problems });
+  const about = { namespace, selector, cluster };
+  const report = createReport(auditor, { kind, sources, ...about, problems });
   const isNamed = (finding: Named): boolean => auditor.suppressions.names(finding);
   for (const rule of gate.ignored.filter((it) => isUnused(it, report))) {
     const value = valueText([rule.code, rule.service ?? []].flat().join(':'));

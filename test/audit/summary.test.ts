@@ -87,7 +87,7 @@ describe('summarize', () => {
       name,
       labels: null,
     });
-    const within = ({ namespace }: { namespace: string }) => namespace === 'bank';
+    const within = (namespace: string) => namespace === 'bank';
     runToEnd(serviceAuditor.markUnreadable(lost('api'), 20));
     expect(summarize(serviceAuditor).unknown).toEqual({ 'object-unreadable': 1 });
     expect(summarize(serviceAuditor, { within }).unknown).toEqual({});
@@ -125,7 +125,7 @@ describe('summarize', () => {
     runToEnd(serviceAuditor.begin(0));
     serviceAuditor.settle.advance(0);
     const of = (name: string) =>
-      summarize(serviceAuditor, { within: ({ namespace }) => namespace === name });
+      summarize(serviceAuditor, { within: (namespace) => namespace === name });
     expect(of('shop')).toMatchObject({ services: 1, findings: [] });
     expect(of('bank').findings).toHaveLength(2);
     expect(summarize(serviceAuditor).services).toBe(2);

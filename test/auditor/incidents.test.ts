@@ -121,7 +121,7 @@ describe('queries', () => {
     const kindsIn = (namespace: string | null) =>
       new Set(
         listIncidents(auditor)
-          .filter((it) => affects(it, namespace))
+          .filter((it) => affects(it, (own) => namespace === null || own === namespace))
           .map(({ kind }) => kind),
       );
     expect(kindsIn('shop').has('service-without-endpoints')).toBe(true);

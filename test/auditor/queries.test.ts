@@ -3,6 +3,7 @@
 import { describe, expect, test } from 'vitest';
 
 import { createQueries, createReport, notLive } from '../../src/auditor/queries.ts';
+import { parseLabelSelector } from '../../src/model/label-selector.ts';
 import {
   added,
   auditorOf,
@@ -93,6 +94,28 @@ describe('a report', () => {
     expect(one.services).toBe(1);
     expect(one.verdicts.endpoints.different).toBe(1);
     expect(new Set(one.findings.map(({ namespace }) => namespace))).toEqual(new Set(['pay']));
+  });
+
+  test('of a label selector counts only Services that have the labels', () => {
+    const { auditor } = auditorOf(0);
+    const { metadata } = rawService;
+    const labeled = { ...rawService, metadata: { ...metadata, name: 'api', labels: { app: 'x' } } };
+    const events = [added('services', rawService, 100), added('services', labeled, 100)];
+    for (const entry of [header(100), ...events, ...synced(101), end(102)]) auditor.take(entry);
+    const of = (text: string) =>
+      createReport(auditor, {
+        ...{ kind: 'replay', sources: [], namespace: null, problems: [] },
+        selector: parseLabelSelector(text),
+      });
+    const one = of('app in (x,y)');
+    expect(one).toMatchObject({ services: 1, selector: 'app in (x,y)' });
+    expect(new Set(one.findings.map(({ service }) => service))).toEqual(new Set(['api']));
+    expect(one.servicesWithoutEndpoints.map(({ name }) => name)).toEqual(['api']);
+    expect(new Set(one.incidents.flatMap(({ objects }) => objects))).toEqual(
+      new Set(['Service shop/api']),
+    );
+    expect(new Set(of('!app').findings.map(({ service }) => service))).toEqual(new Set(['web']));
+    expect(of('app=none')).toMatchObject({ services: 0, findings: [], incidents: [] });
   });
 
   test('of a dump has no times, and a report before the audit throws', () => {

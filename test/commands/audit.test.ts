@@ -5,6 +5,7 @@ import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 
 import { auditLive } from '../../src/commands/audit.ts';
 import type { AuditReport } from '../../src/output/text/report.ts';
+import { parseLabelSelector } from '../../src/model/label-selector.ts';
 import { resources } from '../../src/model/objects.ts';
 import type { FakeServer } from '../apiserver/server.ts';
 import { statusAnswer, virtualClock } from '../apiserver/server.ts';
@@ -160,6 +161,18 @@ describe('audit of a live cluster', () => {
     await expect(auditLive(flags, cluster)).rejects.toThrow(
       '-n shop is not one of the --namespaces',
     );
+  });
+
+  test('does not wait for Services that the selector leaves out', async () => {
+    const clock = virtualClock();
+    const { cluster } = liveCluster(emptySlice, clock);
+    const { out, err } = printed();
+    const selector = parseLabelSelector('team=search');
+    const audited = auditLive({ ...usual, settle: 3600, output: 'table', selector }, cluster);
+    await clock.runUntil(clock.now() + 5);
+    expect(await audited).toBe(2);
+    expect(err()).toBe('');
+    expect(out()).toContain('The input has no Services with the labels team=search');
   });
 
   const inNamespace = { ...usual, settle: 3600, output: 'table', namespace: 'nope' } as const;

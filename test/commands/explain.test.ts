@@ -24,7 +24,7 @@ import { createQueries } from '../../src/auditor/queries.ts';
 import { readRecording } from '../../src/cluster/files/recording.ts';
 import { explainSubject } from '../../src/commands/explain.ts';
 import type { recordingOf } from '../../src/commands/replay.ts';
-import { parseOutput, parseTime } from '../../src/commands/shared/options.ts';
+import { parseOutput, parseTime } from '../../src/commands/shared/flag-values.ts';
 import { createApp, listen } from '../../src/output/http/server.ts';
 import type { ExplainDocument } from '../../src/output/text/explain.ts';
 import { defaultMaxEndpointsPerSlice } from '../../src/shadow/endpointslice.ts';

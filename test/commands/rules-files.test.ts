@@ -9,7 +9,7 @@ import { afterEach, describe, expect, test, vi } from 'vitest';
 
 import { printed, usual } from '../live-cluster.ts';
 import { auditDump, givenRules, readText } from '../../src/commands/audit.ts';
-import type { NodeFile } from '../../src/commands/shared/options.ts';
+import type { NodeFile } from '../../src/commands/shared/flag-values.ts';
 import type { AuditReport } from '../../src/output/text/report.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'rules-'));

@@ -14,7 +14,7 @@ import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 
-import { parseDuration } from '../../src/commands/shared/options.ts';
+import { parseDuration } from '../../src/commands/shared/flag-values.ts';
 import type { Auditor, Output, Stage, Tally } from './auditor.ts';
 import {
   awaitSoon,

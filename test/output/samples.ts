@@ -239,6 +239,7 @@ export function reportOf(state: MetricsState, more: Partial<AuditReport> = {}): 
       complete: true,
     },
     namespace: null,
+    selector: null,
     cluster: null,
     findings: summary.findings,
     services: summary.services,

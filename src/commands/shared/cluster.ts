@@ -5,6 +5,7 @@ import { readFileSync } from 'node:fs';
 import { type AgentCredentials, createAgentClient } from '../../agent/client/client.ts';
 import { createScraper, type Scraper } from '../../agent/client/scraper.ts';
 import { type Auditor, type AuditorOptions, createAuditor } from '../../auditor/auditor.ts';
+import type { Within } from '../../audit/summary.ts';
 import { createClock } from '../../auditor/event-loop.ts';
 import { connectAuditor, type LiveAuditor } from '../../auditor/live.ts';
 import type { ConnectionChange } from '../../cluster/api/connection-state.ts';
@@ -295,19 +296,21 @@ const areAgentsDone = (auditor: Auditor, scraper: Scraper, now: number): boolean
       state !== 'stale' || seenAt !== null || now - since >= limits.agentSilence,
   ) && (auditor.nodes()?.pendingSince ?? null) === null;
 
-/** Differences that are neither findings nor gone; of one namespace, unless it is `null`. */
-export function pendingIn({ findings }: Auditor, namespace: string | null) {
+const everyService: Within = () => true;
+
+/** Differences of some Services that are neither findings nor gone. */
+export function pendingIn({ findings }: Auditor, within: Within) {
   const waiting = [...findings.waiting()].filter(({ item }) => !item.gone);
-  return [...findings.pending(), ...waiting].filter(
-    (candidate) => namespace === null || candidate.namespace === namespace,
+  return [...findings.pending(), ...waiting].filter(({ namespace, service }) =>
+    within(namespace, service),
   );
 }
 
-/** Whether every watch is synced and no difference is pending; of one namespace as above. */
-export function isSettled(auditor: Auditor, namespace: string | null = null): boolean {
+/** Whether every watch is synced and no difference of some Services is pending. */
+export function isSettled(auditor: Auditor, within = everyService): boolean {
   const states = [...auditor.progress.inputs.values()].map(({ state }) => state);
   if (!states.every((state) => state === 'synced' || state === 'off')) return false;
-  return pendingIn(auditor, namespace).length === 0;
+  return pendingIn(auditor, within).length === 0;
 }
 
 /** Names the namespaces that have no Services, once, and whether they exist where that is known. */

@@ -12,7 +12,8 @@ import { type Document, isMap, isScalar, LineCounter, parseDocument } from 'yaml
 import * as z from 'zod/mini';
 
 import { type Problem, problemAt, problemText, valueText } from '../../cluster/decode/problem.ts';
-import { isDeprecated, listForm } from './options.ts';
+import { listForm } from './flag-values.ts';
+import { isDeprecated } from './options.ts';
 import { UsageError } from './process.ts';
 import { yamlErrorText } from './yaml-file.ts';
 

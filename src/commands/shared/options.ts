@@ -1,19 +1,39 @@
-// The flags that several commands share, the parsers of their values, and the auditor's options.
+// The flags that several commands share, and the auditor's options.
 
-import { isIP } from 'node:net';
-
-import { type Command, InvalidArgumentError, Option } from 'commander';
+import { type Command, Option } from 'commander';
 
 import { severities } from '../../audit/finding/catalogue.ts';
 import type { AuditorOptions } from '../../auditor/auditor.ts';
 import type { OnProblem } from '../../cluster/decode/problem.ts';
+import type { LabelSelector } from '../../model/label-selector.ts';
 import { listedNamespaces, type Scope, wholeCluster } from '../../model/scope.ts';
 import { perServiceModes, type PerServiceOptions } from '../../output/metrics/service-rows.ts';
 import { failLevels, unservedWord } from '../../output/text/gate.ts';
 import { parseLinkTemplate } from '../../output/text/link-template.ts';
 import { defaultMaxEndpointsPerSlice } from '../../shadow/endpointslice.ts';
-import { nameOf, type Release, releaseOf, releases } from '../../shadow/release.ts';
-import { type GateFlags, gateFormats, parseFailOn, parseIgnoreRule } from './gate.ts';
+import type { Release } from '../../shadow/release.ts';
+import {
+  formats,
+  type NodeFile,
+  parseAddress,
+  parseCIDRs,
+  parseCount,
+  parseDuration,
+  parseFormat,
+  parseIgnore,
+  parseIPs,
+  parseNames,
+  parseNodeFile,
+  parser,
+  parseRelease,
+  parseRulesFile,
+  parseSelector,
+  parseService,
+  parseShard,
+  parseSize,
+  repeated,
+} from './flag-values.ts';
+import { type GateFlags, parseFailOn } from './gate.ts';
 import { UsageError } from './process.ts';
 import { readSuppressions } from './suppressions.ts';
 
@@ -34,6 +54,7 @@ export interface InputFlags {
 
 export interface ReportFlags extends GateFlags {
   readonly namespace?: string;
+  readonly selector?: LabelSelector;
   readonly clusterName?: string;
 }
 
@@ -134,148 +155,6 @@ export const auditorOptions = (
   onProblem,
 });
 
-/** `read` returns `undefined` for a wrong value. Commander adds flag and value to the message. */
-const parser =
-  <T>(expected: string, read: (text: string) => T | undefined) =>
-  (text: string): T => {
-    const value = read(text);
-    if (value === undefined) throw new InvalidArgumentError(`Expected ${expected}.`);
-    return value;
-  };
-
-const oneOf = <T extends string>(names: readonly T[]) =>
-  parser(`one of ${names.join(', ')}`, (text) => names.find((name) => name === text));
-
-const formats: readonly GateFlags['output'][] = [
-  ...(['table', 'wide', 'json', 'yaml'] as const),
-  ...gateFormats,
-];
-
-export const parseFormat = oneOf(formats);
-
-export const parseOutput = oneOf(['text', 'json']);
-
-const decimal = /^\d+(?:\.\d+)?$/;
-
-const unitSeconds: Readonly<Record<string, number>> = { ms: 0.001, s: 1, m: 60, h: 3600 };
-
-/** Parses `30s`, `1m30s`, `500ms` or plain seconds; in seconds. */
-export const parseDuration = parser('a duration such as 30s, 1m30s or 500ms', (text) => {
-  if (decimal.test(text)) return Number(text);
-  if (!/^(?:\d+(?:\.\d+)?(?:ms|s|m|h))+$/.test(text)) return undefined;
-  const parts = Array.from(text.matchAll(/([\d.]+)([a-z]+)/g));
-  return parts.reduce(
-    (sum, [, value, unit]) => sum + Number(value) * (unitSeconds[unit ?? ''] ?? 0),
-    0,
-  );
-});
-
-/** Parses a factor over the recording's own speed; `max` is Infinity. */
-export const parseSpeed = parser('a factor above 0, such as 1 or 20, or max', (text) => {
-  if (text === 'max') return Infinity;
-  return Number(text) > 0 && Number(text) !== Infinity ? Number(text) : undefined;
-});
-
-/** Parses Unix seconds or RFC 3339; in Unix seconds. */
-export const parseTime = parser('Unix seconds or RFC 3339: 2026-11-21T10:56:46Z', (text) => {
-  if (decimal.test(text)) return Number(text);
-  const time = /^\d{4}-\d\d-\d\dT/.test(text) ? Date.parse(text) / 1000 : Number.NaN;
-  return Number.isNaN(time) ? undefined : time;
-});
-
-const releaseNames = releases.map(nameOf).join(', ');
-
-export const parseRelease = parser(
-  `a release among ${releaseNames}`,
-  (text) => releaseOf(text) ?? undefined,
-);
-
-export const parseCount = parser('a whole number above 0', (text) =>
-  Number.isInteger(Number(text)) && Number(text) >= 1 ? Number(text) : undefined,
-);
-
-/** Parsers of several values: of one text with commas, or of a flag that is repeated. */
-const listParsers = new Map<unknown, 'commas' | 'repeated'>();
-
-/** How the command line names several values of an option; `null` if it has one. */
-export const listForm = ({ parseArg }: Option): 'commas' | 'repeated' | null =>
-  listParsers.get(parseArg) ?? null;
-
-/** `emptyName` is how the message names an empty item. */
-function parserOfList(what: string, isValid: (item: string) => boolean, emptyName = '""') {
-  const parse = (text: string): readonly string[] => {
-    const items = text.split(',').map((item) => item.trim());
-    const wrong = items.find((item) => !isValid(item));
-    if (wrong === undefined) return items;
-    const shown = wrong === '' ? emptyName : JSON.stringify(wrong);
-    throw new InvalidArgumentError(`Expected ${what} separated by commas, not ${shown}.`);
-  };
-  listParsers.set(parse, 'commas');
-  return parse;
-}
-
-const dnsLabel = '[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?';
-const isDnsLabel = (name: string): boolean => new RegExp(`^${dnsLabel}$`).test(name);
-
-export const parseNames = parserOfList('namespaces', isDnsLabel, 'an empty name');
-
-export const parseIPs = parserOfList('addresses', (address) => isIP(address) !== 0);
-
-export const parseCIDRs = parserOfList('ranges such as 10.244.1.0/24', (range) => {
-  const [, address = '', bits] = /^([^/]*)\/(\d{1,3})$/.exec(range) ?? [];
-  const version = isIP(address);
-  return version !== 0 && Number(bits) <= (version === 4 ? 32 : 128);
-});
-
-export const parseService = parser('a Service as NAMESPACE/NAME', (text) => {
-  const [, namespace, name] = new RegExp(`^(${dnsLabel})/(${dnsLabel})$`).exec(text) ?? [];
-  return namespace === undefined || name === undefined ? undefined : { namespace, name };
-});
-
-export type NodeFile = ReturnType<typeof parseNodeFile>;
-
-/** Parses `NODE=FILE` or `FILE`, which applies to all nodes (`null`). */
-export function parseNodeFile(text: string) {
-  const [, node, path] = /^([a-z0-9][a-z0-9.-]*)=(.+)$/s.exec(text) ?? [];
-  return { node: node ?? null, path: path ?? text };
-}
-
-export const parseRulesFile = parser('NODE=FILE', (text) => {
-  const file = parseNodeFile(text);
-  return file.node === null ? undefined : file;
-});
-
-/** Parses `i/n`: the i-th of n shards, from 0. */
-export const parseShard = parser('i/n with i from 0 to n - 1, such as 0/3', (text) => {
-  const [, ...numbers] = /^(\d{1,4})\/(\d{1,4})$/.exec(text) ?? [];
-  const [index = 0, count = 0] = numbers.map(Number);
-  return index < count ? { index, count } : undefined;
-});
-
-/** Codes are those of docs/findings.md. */
-const parseIgnore = parser('CODE or CODE:NAMESPACE/SERVICE of a finding', parseIgnoreRule);
-
-/** Parses bytes: a number, or with a unit: `64Mi`, `1G`. */
-export const parseSize = parser('a size such as 64Mi, 1G or 1000000', (text) => {
-  const [, value, unit = ''] = /^(\d+(?:\.\d+)?)([kKMG]i?|)$/.exec(text) ?? [];
-  const power = ['', 'K', 'M', 'G'].indexOf(unit.charAt(0).toUpperCase());
-  const bytes = Math.round(Number(value) * (unit.endsWith('i') ? 1024 : 1000) ** power);
-  return bytes >= 1 ? bytes : undefined;
-});
-
-/** Parses `host:port`, `[::1]:port`, or `:port` for every address of the machine. */
-export const parseAddress = parser('an address such as 127.0.0.1:9465 or :9465', (text) => {
-  const [, ipv6, name = '', digits] = /^(?:\[([^\]]+)\]|([^:]*)):(\d+)$/.exec(text) ?? [];
-  const host = ipv6 ?? name;
-  return Number(digits) <= 65_535 ? { host: host || null, port: Number(digits) } : undefined;
-});
-
-function repeated<T>(parse: (text: string) => T) {
-  const add = (text: string, before: readonly T[] = []): T[] => [...before, parse(text)];
-  listParsers.set(add, 'repeated');
-  return add;
-}
-
 /** A flag of a command. `parse` gets the text, and the value of the same flag before it. */
 export function flag<T>(
   flags: string,
@@ -315,6 +194,11 @@ const optionGroups = {
     flag('-o, --output <format>', `one of ${formats.join(', ')}`, parseFormat).default('table'),
     flag('-n, --namespace <name>', 'report only this namespace'),
     flag('-A, --all-namespaces', 'report every namespace (the default)').conflicts('namespace'),
+    flag(
+      '-l, --selector <selector>',
+      'report only Services with these labels: app=web,tier!=test',
+      parseSelector,
+    ),
   ],
   audit: [
     flag(

@@ -36,10 +36,11 @@ export const ownerOf = ({ node, namespace, service }: ReportedFinding): string =
   [node ?? [], service === '' ? [] : `${namespace}/${service}`].flat().join(' ');
 
 /** The first reason why no verdict is possible, for people; `null` if every output has one. */
-export function unknownText({ unknown, services, foreign, namespace }: AuditReport): string | null {
+export function unknownText(report: AuditReport): string | null {
+  const { unknown, services, foreign } = report;
   const reasons = Object.entries(unknown).map(([reason, count]) => `${count} ${reason}`);
   if (reasons.length > 0) return `Outputs without a verdict: ${reasons.join(', ')}`;
-  return services === 0 && foreign === 0 ? noServicesText(namespace) : null;
+  return services === 0 && foreign === 0 ? noServicesText(report) : null;
 }
 
 /** Workflow commands: an annotation for each finding that is not accepted, and one for the gate. */

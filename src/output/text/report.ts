@@ -79,6 +79,8 @@ export interface AuditReport extends Omit<Summary, 'findings' | 'pendingSince' |
   };
   /** The reported namespace; null for all. Dropped input and measures are always of all. */
   readonly namespace: string | null;
+  /** Selects the reported Services by their labels; null for all. */
+  readonly selector: string | null;
   /** The name of the cluster, which the user gives it; null without one. */
   readonly cluster: string | null;
   readonly findings: readonly ReportedFinding[];
@@ -291,10 +293,17 @@ function renderTable(report: AuditReport, options: RenderOptions): string {
 }
 
 /** Why a report is about nothing. */
-export const noServicesText = (namespace: string | null): string =>
-  namespace === null
-    ? 'No Services to audit'
-    : `Namespace ${escapeInvisible(namespace)} has no Services in the input`;
+export function noServicesText({
+  namespace,
+  selector,
+}: Pick<AuditReport, 'namespace' | 'selector'>): string {
+  const place = namespace === null ? '' : `Namespace ${escapeInvisible(namespace)}`;
+  if (selector !== null) {
+    const where = place === '' ? 'The input' : place;
+    return `${where} has no Services with the labels ${escapeInvisible(selector)}`;
+  }
+  return place === '' ? 'No Services to audit' : `${place} has no Services in the input`;
+}
 
 function formatHeadline(report: AuditReport): string {
   const { findings, services, unknown, verdicts, servicesWithoutEndpoints } = report;
@@ -314,7 +323,7 @@ function formatHeadline(report: AuditReport): string {
     const which = resolved === 0 ? '' : ' open';
     return `${formatCount(open.length, 'finding')}${which}: ${formatCounts(bySeverity)}${after}`;
   }
-  if (services === 0) return noServicesText(report.namespace) + after;
+  if (services === 0) return noServicesText(report) + after;
   const counts = verdictOutputs.map((output) => ({ ...verdicts[output], conform: 0 }));
   const isAllConform = [unknown, ...counts].every((group) => formatCounts(group) === '');
   const unserved = servicesWithoutEndpoints.length;
@@ -346,8 +355,9 @@ function summarizeReport(report: AuditReport): string[] {
     const counts = formatVerdicts(verdicts[output]);
     return counts === '' ? [] : [`${output} ${counts}`];
   });
-  // Neither is counted by namespace.
-  const all = report.namespace === null ? '' : ' (all namespaces)';
+  // Neither is counted by namespace or by Service.
+  const part = report.selector === null ? 'namespaces' : 'Services';
+  const all = report.namespace === null && report.selector === null ? '' : ` (all ${part})`;
   const [unknowns, drops] = [formatCounts(unknown), formatCounts(dropped)];
   const notes = [
     input.complete === false ? 'the recording is incomplete' : '',

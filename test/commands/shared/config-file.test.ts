@@ -8,7 +8,8 @@ import { Command } from 'commander';
 import { expect, test } from 'vitest';
 
 import { applyConfigFile } from '../../../src/commands/shared/config-file.ts';
-import { addFlags, flag, parseOutput } from '../../../src/commands/shared/options.ts';
+import { parseOutput } from '../../../src/commands/shared/flag-values.ts';
+import { addFlags, flag } from '../../../src/commands/shared/options.ts';
 import { UsageError } from '../../../src/commands/shared/process.ts';
 
 const path = join(mkdtempSync(join(tmpdir(), 'config-')), 'config.yaml');

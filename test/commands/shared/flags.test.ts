@@ -20,7 +20,7 @@ import {
   parseSize,
   parseSpeed,
   parseTime,
-} from '../../../src/commands/shared/options.ts';
+} from '../../../src/commands/shared/flag-values.ts';
 import { nodeProblem } from '../../../src/commands/shared/process.ts';
 import { version } from '../../../src/model/program-version.ts';
 import { nameOf, releases } from '../../../src/shadow/release.ts';

@@ -34,6 +34,13 @@ test('flags have defaults, and the default scope is the whole cluster', () => {
   expect(scopeOf(options)).toEqual(wholeCluster);
 });
 
+test('a selector of labels is read as kubectl reads it, and a wrong one is named', () => {
+  expect(parsed('-l', 'app=web,!old').selector?.requirements).toHaveLength(2);
+  expect(() => parsed('--selector', 'app in web')).toThrow(
+    'Expected a label selector such as app=web: "app in web" is not a requirement.',
+  );
+});
+
 test('at most 100 namespaces can be named, and at least one remains', () => {
   const names = Array.from({ length: 101 }, (_, index) => `n${index}`);
   const scope = (named: readonly string[], ...args: string[]) =>
