@@ -5,7 +5,8 @@ import { canonicalIP, parseIP } from '../../model/ip.ts';
 import type { Key, Pod } from '../../model/objects.ts';
 import { worstVerdict } from '../finding/verdicts.ts';
 import type { ServiceAuditor } from '../service/auditor.ts';
-import { type ServiceAudit, type ServiceDifference, unitAddress } from '../service/reconcile.ts';
+import { deadLeftBehind } from '../service/input-checks.ts';
+import { type ServiceAudit, unitAddress } from '../service/reconcile.ts';
 import { serviceOutputs, type VerdictInput, verdictOf, verdictOn } from '../service/verdict.ts';
 import { itemReasons, severityOf } from './differences.ts';
 import type { ExplainResult, Explanation, Reason, ReasonMark } from './explanation.ts';
@@ -19,8 +20,11 @@ function listingOf(context: VerdictInput, audited: ServiceAudit, filter: EntryFi
   const { listers } = context;
   const entries = observedEntries(listers, audited.record, filter);
   const addresses = new Set(entries.map(({ address }) => address));
+  const isDead = deadLeftBehind(context, audited.record).some((ip) => addresses.has(ip));
   const items = [...audited.items].flatMap(([unit, found]) =>
-    addresses.has(unitAddress(unit) ?? '') ? found : found.filter(isLeftBehind),
+    addresses.has(unitAddress(unit) ?? '')
+      ? found
+      : found.filter(({ difference }) => isDead && difference.code === 'left-behind-dead'),
   );
   const verdicts = serviceOutputs
     .filter((output) => verdictOf(listers, audited, output) !== null)
@@ -29,10 +33,6 @@ function listingOf(context: VerdictInput, audited: ServiceAudit, filter: EntryFi
   const verdict = worstVerdict(verdicts) ?? 'conform';
   return { audited, key, entries, items, verdict, severity: severityOf(items) };
 }
-
-/** Whether the difference is of all addresses of a Service that lost its selector. */
-const isLeftBehind = ({ difference }: ServiceDifference): boolean =>
-  difference.code === 'left-behind-dead';
 
 type Listing = ReturnType<typeof listingOf>;
 

@@ -14,9 +14,17 @@ import {
   verdictWords,
   worstVerdict,
 } from '../finding/verdicts.ts';
-import { isMember, nodeOf, type Role, roleOf, type ServiceState } from '../service/cache.ts';
+import {
+  type AuditContext,
+  isMember,
+  nodeOf,
+  type Role,
+  roleOf,
+  type ServiceState,
+} from '../service/cache.ts';
 import { isReady, portsText, readyText, sliceObject } from '../service/compare.ts';
 import { truncationOf } from '../service/endpoints.ts';
+import { deadLeftBehind } from '../service/input-checks.ts';
 import type { ServiceAudit, ServiceDifference } from '../service/reconcile.ts';
 import { serviceOutputs, unknownReason, type VerdictInput, verdictOn } from '../service/verdict.ts';
 import type { EntryState, ListingPlace } from './conditions.ts';
@@ -145,18 +153,21 @@ function isConform({ record: { service, name, slices }, items, unknown }: Servic
 
 /** The differences at a pod's addresses and entries, without those of another pod there. */
 export function itemsAbout(
-  listers: Listers,
+  context: AuditContext,
   audited: ServiceAudit,
   pod: Pod,
   entries: readonly ObservedEntry[],
 ): ServiceDifference[] {
+  const { listers } = context;
   const ips = new Set([...pod.ips.map(canonicalIP), ...entries.map(({ address }) => address)]);
+  const dead = new Set(deadLeftBehind(context, audited.record));
   return [...audited.items].flatMap(([unit, items]) => {
     const [kind, address] = unit.split(' ');
     if (address === undefined) {
       return items.filter(({ difference: { code, subject } }) => {
         if (code === 'endpoints-missing' || subject === pod.uid) return true;
-        if (code === 'left-behind' || code === 'left-behind-dead') return entries.length > 0;
+        if (code === 'left-behind') return entries.length > 0;
+        if (code === 'left-behind-dead') return entries.some(({ address }) => dead.has(address));
         return code.startsWith('mirror-') && ips.has(subject.split(' ')[0] ?? '');
       });
     }
@@ -185,7 +196,7 @@ function pairInput(context: VerdictInput, audited: ServiceAudit, pod: Pod) {
   if (service === null) return null;
   const evaluated = evaluateConditions({ service, pod, node: nodeOf(listers, pod) }, release);
   const entries = entriesOfPod(listers, audited.record, pod);
-  const items = itemsAbout(listers, audited, pod, entries);
+  const items = itemsAbout(context, audited, pod, entries);
   return { context, audited, service, pod, entries, items, ...evaluated };
 }
 

@@ -19,7 +19,7 @@ import type { AuditContext, ServiceState } from '../service/cache.ts';
 import { nodeOf, slicesOf } from '../service/cache.ts';
 import { countHints } from '../service/endpointslices.ts';
 import type { ServiceOutput } from '../service/enqueue.ts';
-import type { ServiceAudit, ServiceDifference } from '../service/reconcile.ts';
+import { type ServiceAudit, type ServiceDifference, unitAddress } from '../service/reconcile.ts';
 import { type UnservedReason, unservedReason } from '../service/unserved.ts';
 import type { VerdictInput } from '../service/verdict.ts';
 import { noStaleResources, serviceOutputs, unknownReason, verdictOf } from '../service/verdict.ts';
@@ -341,7 +341,7 @@ function deletedPods(context: AuditContext, audit: ServiceAudit, output: Service
   if (!listers.knows('pods')) return [];
   const addresses = [...items]
     .filter(([, found]) => found.some((item) => item.output === output))
-    .flatMap(([unit]) => unit.split(' ')[1] ?? []);
+    .flatMap(([unit]) => unitAddress(unit) ?? []);
   const wrong = new Set(addresses.slice(0, 20));
   const isGone = (address: string, pod: string | null): boolean =>
     wrong.has(address) && pod !== null && !listers.pods.has(pod);

@@ -46,22 +46,30 @@ export function leftBehindAddresses(context: AuditContext, record: ServiceState)
 
 const isAlive = (pod: Pod): boolean => !pod.terminal && !pod.deleting;
 
-function checkLeftBehind(context: AuditContext, record: ServiceState): Difference[] {
+/**
+ * The addresses of a Service without selector that its controller wrote, and whose pod is gone.
+ * Empty if nodes do not program them.
+ */
+export function deadLeftBehind(context: AuditContext, record: ServiceState): string[] {
   const { listers } = context;
+  // Nodes program nothing for an ExternalName Service, so its dead addresses get no traffic.
+  if (record.service?.type === 'ExternalName' || !listers.knows('pods')) return [];
+  // A running pod of another uid is no excuse: it gets traffic that is not meant for it.
+  return [...leftBehindAddresses(context, record)].flatMap(([ip, uids]) => {
+    const isTarget = (pod: Pod): boolean => isAlive(pod) && (pod.uid === '' || uids.has(pod.uid));
+    return listers.podsAt(ip).some(isTarget) ? [] : [ip];
+  });
+}
+
+function checkLeftBehind(context: AuditContext, record: ServiceState): Difference[] {
   const { endpoints, slices } = leftBehind(context, record);
   const names = slices.map(sliceObject);
   if (endpoints !== null) names.unshift(`Endpoints ${endpoints.key}`);
   if (names.length === 0) return [];
   const object = `Service ${record.key}`;
   const found = [difference('left-behind', object, 'spec.selector', null, names.join(', '))];
-  // A running pod of another uid is no excuse: it gets traffic that is not meant for it.
-  const dead = [...leftBehindAddresses(context, record)].flatMap(([ip, uids]) => {
-    const isTarget = (pod: Pod): boolean => isAlive(pod) && (pod.uid === '' || uids.has(pod.uid));
-    return listers.podsAt(ip).some(isTarget) ? [] : [ip];
-  });
-  // Nodes program nothing for an ExternalName Service, so its dead addresses get no traffic.
-  const isProgrammed = record.service?.type !== 'ExternalName';
-  if (dead.length > 0 && isProgrammed && listers.knows('pods')) {
+  const dead = deadLeftBehind(context, record);
+  if (dead.length > 0) {
     const text = `${names.join(', ')}: ${dead.sort().slice(0, 100).join(', ')}`;
     found.push(difference('left-behind-dead', object, 'spec.selector', null, text));
   }

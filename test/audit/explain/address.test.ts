@@ -4,16 +4,18 @@ import { describe, expect, test } from 'vitest';
 
 import { explain } from '../../../src/audit/explain/explain.ts';
 import type { Explanation, ExplainTarget } from '../../../src/audit/explain/explanation.ts';
-import type { AnyObject } from '../../../src/model/objects.ts';
+import { type AnyObject, label } from '../../../src/model/objects.ts';
 import {
   endpoint,
   endpoints,
   foreign,
   judged,
   node,
+  owner,
   pod,
   service,
   slice,
+  sliceLabels,
   times,
 } from '../../build.ts';
 
@@ -67,6 +69,22 @@ describe('an address', () => {
     expect(got).toMatchObject({ found: true, verdict: 'conform', severity: null });
     expect(got.answer).toContain('no pod has the address 10.7.7.7');
     expect(got.answer).toContain('Service shop/web');
+  });
+
+  test.each([
+    ['10.0.0.1', 'info', 'of a living pod'],
+    ['10.0.0.9', 'warning', 'of no pod'],
+  ])('%s of a Service that lost its selector is %s, because it is %s', (ip, severity) => {
+    const old = service({ name: 'old', uid: 'old', selector: null });
+    const left = slice({
+      name: 'old-1',
+      labels: { ...sliceLabels, [label.serviceName]: 'old' },
+      owners: [owner({ name: 'old', uid: 'old' })],
+      endpoints: [endpoint(), endpoint({ addresses: ['10.0.0.9'], target: null })],
+    });
+    const objects = [...right, old, left];
+    expect(ask(anAddress(ip), objects).severity).toBe(severity);
+    expect(ask(aPod, objects).severity).toBe('info');
   });
 
   test('of any kind that a Service has is named', () => {

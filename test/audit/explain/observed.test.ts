@@ -50,7 +50,7 @@ test('a difference concerns the pod that it names', () => {
   const [audited] = both.serviceAuditor.audited.values();
   if (audited === undefined) throw new Error('Nothing audited');
   const codes = (about: typeof twin) =>
-    itemsAbout(both.context.listers, audited, about, [])
+    itemsAbout(both.context, audited, about, [])
       .filter(({ output }) => output !== 'input')
       .map(({ difference }) => difference.code);
   expect(codes(twin)).toContain('slice-endpoint-missing');
