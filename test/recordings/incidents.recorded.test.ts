@@ -1,7 +1,7 @@
 // Replays recordings of real control planes, and compares the incidents with the faults that were
 // made: each fault belongs to exactly one incident, of the right kind and with the right object.
 
-import { createReadStream, readFileSync } from 'node:fs';
+import { createReadStream, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 import { beforeAll, describe, expect, test } from 'vitest';
@@ -55,7 +55,7 @@ const placeOf = ({ what }: Fault): Place => {
 };
 
 /** The incidents with an open finding, each time that a finding opens or is resolved. */
-async function replayed(settle: number, timers: boolean) {
+async function replayed(settle: number, timers: boolean, name = 'shop.ndjson.gz') {
   const incidents = new Map<string, Incident>();
   const owners = new Map<Finding, string>();
   let changes = 0;
@@ -75,8 +75,7 @@ async function replayed(settle: number, timers: boolean) {
     for (const incident of listed) incidents.set(incident.id, incident);
     changes = 0;
   };
-  const path = join(import.meta.dirname, 'shop.ndjson.gz');
-  const source = { name: 'shop', bytes: createReadStream(path) };
+  const source = { name, bytes: createReadStream(join(import.meta.dirname, name)) };
   const options = { previousPod: (key: string) => auditor.store.listers.pods.get(key) };
   for await (const entry of readRecording(source, () => undefined, options)) {
     const now = entry.kind === 'event' ? entry.event.at : entry.at;
@@ -145,4 +144,18 @@ describe.each([30, 10])('a settle window of %i s', (settle) => {
     expect(ids(fast.open)).toEqual(ids(got.open));
     expect(ids(fast.resolved)).toEqual(ids(got.resolved));
   });
+});
+
+// Each was shrunk to the objects of one Service, which alone proves no cause.
+const shrunk = readdirSync(join(import.meta.dirname, 'chaos')).filter((it) => it.endsWith('.gz'));
+
+test.each(shrunk)('%s: each finding is in one incident of its Service', async (name) => {
+  const { owners, open, resolved } = await replayed(10, true, join('chaos', name));
+  const all = [...open, ...resolved];
+  for (const [{ namespace, service }, id] of owners) {
+    const found = all.filter((incident) => incident.id === id);
+    expect(found.map(nameOf)).toEqual([`cause-unknown Service ${namespace}/${service}`]);
+    expect(found[0]?.likely).toContain('controller-not-writing');
+  }
+  expect(new Set(all.map(({ id }) => id))).toEqual(new Set(owners.values()));
 });
