@@ -12,10 +12,12 @@ import type { RemedySteps } from '../src/audit/finding/remedy-steps.ts';
 import { resync, resyncNode } from '../src/audit/finding/remedy-steps.ts';
 import type { CauseEntry } from '../src/audit/finding/causes.ts';
 import { causes } from '../src/audit/finding/causes.ts';
+import { incidentKinds } from '../src/audit/incident/kinds.ts';
 import type { TriggerQuality } from '../src/audit/measure/lag.ts';
 import { behaviorOfRules } from '../src/audit/node/observation.ts';
 import type { MetricFamily } from '../src/output/metrics/exposition.ts';
 import { families, sections } from '../src/output/metrics/families.ts';
+import { maxNamedIncidents } from '../src/output/metrics/incident-families.ts';
 import { serviceFamilies } from '../src/output/metrics/service-rows.ts';
 import { findAlert } from '../src/output/page/lists.ts';
 import { isVerified, nameOf, releases } from '../src/shadow/release.ts';
@@ -400,10 +402,11 @@ const metricsIntroduction = `# Metrics
 The families of \`/metrics\`. A test keeps this page equal to the catalogue in
 \`src/output/metrics\` and to the exposition.
 
-- **Labels.** No label has the name of a pod, an address or an object. Services and nodes are
-  labels only of the families for [findings](#verdicts-and-findings) and
-  [single Services](#single-services), which have a limit. All other families have a fixed number of
-  series, which does not grow with the cluster. The column _series_ has the maximum.
+- **Labels.** No label has the name of a pod, an address or an object, except as a part of the name
+  of an incident. Services, nodes and incidents are labels only of the families for
+  [findings](#verdicts-and-findings), incidents and [single Services](#single-services), which have
+  a limit. All other families have a fixed number of series, which does not grow with the cluster.
+  The column _series_ has the maximum.
   [Labels](#labels) has the values of each label.
 - **Series exist before the first event**, so that a rate includes it. Exceptions: families for
   single Services and nodes, and those that say "no series" in their help text.
@@ -424,7 +427,14 @@ in both; a finding about a whole node only in the second.
 
 At most \`--metrics-max-services\` (1000) Services, and as many nodes, have their names in a label:
 those with the oldest findings. All others share series with an empty name. With
-\`--metrics-per-service=off\` all names are empty. So no finding is missing from the sum.`;
+\`--metrics-per-service=off\` all names are empty. So no finding is missing from the sum.
+
+## Incidents
+
+\`endpoint_auditor_incident_services\` has a series per open [incident](incidents.md). Its label
+\`incident\` is the name in the address of its page, \`/incidents/NAME\`, and in the series of its
+findings. The limit does not depend on the cluster, because ten open incidents of one kind become
+one. \`--metrics-per-service=off\` does not change these series.`;
 
 const singleServices = `## Single Services
 
@@ -472,14 +482,15 @@ const valueChanges = `### Changed labels
 
 Release 0.2 changes these label values. JSON documents keep the old values.`;
 
-const newLabels = `\`endpoint_auditor_service_findings\` has the new labels \`code\` and \`cause\`,
-and includes findings about nodes and about the input. The label \`endpoints\` of
+const newLabels = `\`endpoint_auditor_service_findings\` has the new labels \`code\`, \`cause\`
+and \`incident\`, and includes findings about nodes and about the input. The label \`endpoints\` of
 \`endpoint_auditor_services_hinted\` is \`coverage\` in \`endpoint_auditor_services_with_hints\`.
 \`endpoint_auditor_outputs{output="node"}\` is deprecated: use
 \`endpoint_auditor_node_service_ports\`. \`endpoint_auditor_findings\` and
 \`endpoint_auditor_findings_opened_total\` have a series for every severity of every code.`;
 
 const limited = '`--metrics-max-services`';
+const limitOfIncidents = String(maxNamedIncidents + severities.length * incidentKinds.length);
 
 function rowsText(listed: readonly MetricFamily<never>[]): string {
   const rows = listed.map((family) => [
@@ -487,7 +498,7 @@ function rowsText(listed: readonly MetricFamily<never>[]): string {
     family.type,
     code(Object.keys(family.labels)),
     family.unit === 'none' ? '' : family.unit,
-    String(cardinality(family) ?? limited),
+    String(cardinality(family) ?? ('kind' in family.labels ? limitOfIncidents : limited)),
     family.help.startsWith('Deprecated') ? 'deprecated' : family.stability,
     family.help,
   ]);
@@ -498,7 +509,8 @@ function rowsText(listed: readonly MetricFamily<never>[]): string {
 function valuesText(label: string, values: readonly string[]): string {
   if (label === 'code') return 'the codes in [findings.md](findings.md#codes)';
   if (label === 'cause') return 'the causes in [findings.md](findings.md#causes), or empty';
-  if (nameLabels.includes(label)) return 'a name, or empty above the limit';
+  if (label === 'incident') return 'the name of an incident, or empty above the limit';
+  if (nameLabels.includes(label)) return 'a name, or empty above the limit and for several';
   return values.length === 0 ? 'one value' : code(values);
 }
 

@@ -1,9 +1,10 @@
-// Queries about incidents: lists for reports and pages, one by its name, and counts.
+// Queries about incidents: lists for reports and pages, one by its name, and numbers.
 
-import { bySeverity } from '../audit/finding/catalogue.ts';
+import { bySeverity, type Finding, severities, type Severity } from '../audit/finding/catalogue.ts';
+import type { Incident } from '../audit/incident/incidents.ts';
 import { type ReportedIncident, reportIncident, severityOf } from '../audit/incident/report.ts';
 import type { Within } from '../audit/summary.ts';
-import type { IncidentCounts } from '../output/metrics/state.ts';
+import type { IncidentCounts, IncidentSeries } from '../output/metrics/state.ts';
 import type { Auditor } from './auditor.ts';
 
 type IncidentSource = Pick<Auditor, 'incidents' | 'findings'>;
@@ -38,16 +39,64 @@ export function findIncident(auditor: IncidentSource, id: string): ReportedIncid
   return found === undefined ? null : reportIncident(found);
 }
 
-/** Open incidents by kind and severity. */
-export function countIncidents({ incidents, findings }: IncidentSource) {
-  const counts: IncidentCounts = {};
-  for (const { kind, findings: members } of incidents.list(findings.open())) {
-    const ofKind = (counts[kind] ??= {});
-    const severity = severityOf(kind, members);
-    ofKind[severity] = (ofKind[severity] ?? 0) + 1;
-  }
-  return counts;
+export type IncidentMeasures = ReturnType<ReturnType<typeof createIncidentMeasures>>;
+
+/** Measures open incidents for /metrics; it remembers the worst severity of each. */
+export function createIncidentMeasures({ incidents, findings }: IncidentSource) {
+  let worst = new Map<string, Severity>();
+  return () => {
+    const list = incidents.list(findings.open());
+    const counts: IncidentCounts = {};
+    const openIncidents = list.map((incident) => {
+      const { id, kind } = incident;
+      const severity = severityOf(kind, incident.findings);
+      const ofKind = (counts[kind] ??= {});
+      ofKind[severity] = (ofKind[severity] ?? 0) + 1;
+      const known = [severity, worst.get(id)];
+      return seriesOf(incident, severities.find((it) => known.includes(it)) ?? severity);
+    });
+    worst = new Map(openIncidents.map(({ id, severity }) => [id, severity]));
+    return { incidents: counts, openIncidents, incidentOf: incidents.idOf };
+  };
 }
+
+/** The only value; an empty text if there are none or several. */
+function onlyOf(values: readonly string[]): string {
+  const [first = '', ...others] = new Set(values);
+  return others.length === 0 ? first : '';
+}
+
+/**
+ * Its labels are those of the objects to blame, which stay the same while it is open: findings
+ * come and go, and an alert with other labels is another alert.
+ */
+function seriesOf(incident: Incident, severity: Severity): IncidentSeries {
+  const { id, kind, objects, findings } = incident;
+  const isNode = (object: string): boolean => object.startsWith('Node ');
+  const isService = (object: string): boolean => object.startsWith('Service ');
+  const names = objects.map((object) => object.slice(object.lastIndexOf(' ') + 1));
+  const namespaces = names.map((name) =>
+    name.includes('/') ? name.slice(0, name.indexOf('/')) : '',
+  );
+  // An object that someone edited is one of the Service of its findings.
+  const edited = kind === 'edited-by-someone' ? findings.map(({ service }) => service) : [];
+  const services = objects.every(isService)
+    ? names.map((name) => name.slice(name.indexOf('/') + 1))
+    : edited;
+  const namespace = onlyOf(namespaces);
+  const owners = findings.filter(({ service }) => service !== '').map(serviceKeyOf);
+  return {
+    id,
+    kind,
+    severity,
+    namespace,
+    service: namespace === '' ? '' : onlyOf(services),
+    node: objects.every(isNode) ? onlyOf(names) : '',
+    services: new Set(findings.length === 0 ? objects.filter(isService) : owners).size,
+  };
+}
+
+const serviceKeyOf = ({ namespace, service }: Finding): string => `${namespace}/${service}`;
 
 /** Whether an incident is about one of the Services that `within` selects, or about none at all. */
 export function affects(

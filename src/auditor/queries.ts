@@ -27,7 +27,8 @@ import {
 } from './explanations.ts';
 import {
   affects,
-  countIncidents,
+  createIncidentMeasures,
+  type IncidentMeasures,
   findIncident,
   listIncidents,
   viewIncidents,
@@ -74,8 +75,9 @@ export function createQueries(
 ) {
   const now = (): number => auditor.now() ?? 0;
   const rows = createServiceRows(perService);
+  const measure = createIncidentMeasures(auditor);
   return {
-    status: () => ({ ...pageStatus(auditor, source, live), ...site }),
+    status: () => ({ ...pageStatus(auditor, source, live, measure()), ...site }),
     /** The revision of the status, and the time of its state; called once a second. */
     beat: () => {
       const lost = live.lost();
@@ -104,7 +106,7 @@ export function createQueries(
       auditor.suppressions.review();
       const { services, open } = auditor.refreshTotals();
       const series = yield* rows({ services, open, stale: auditor.stale() });
-      return metricsState(auditor, live, series);
+      return metricsState(auditor, live, measure(), series);
     },
     /** The status of one Service; null if it does not exist. */
     service: (namespace: string, name: string) => serviceStatus(auditor, `${namespace}/${name}`),
@@ -118,10 +120,15 @@ export function createQueries(
 
 export type PageStatus = ReturnType<typeof pageStatus> & SiteOptions;
 
-function pageStatus(auditor: Auditor, source: string, live: LiveStatus) {
+function pageStatus(
+  auditor: Auditor,
+  source: string,
+  live: LiveStatus,
+  incidents: IncidentMeasures,
+) {
   const { findings } = auditor;
   const { listers } = auditor.store;
-  const state = metricsState(auditor, live, noServiceSeries);
+  const state = metricsState(auditor, live, incidents, noServiceSeries);
   const summary = { ...state.summary, findings: inOrder(state.summary.findings) };
   const metrics: MetricsState = { ...state, summary };
   return {
@@ -175,6 +182,7 @@ function revisionOf(auditor: Auditor, lost: LostConnection | null): string {
 function metricsState(
   auditor: Auditor,
   { counters, errors, lost, tracing, fleet }: LiveStatus,
+  incidents: IncidentMeasures,
   perService: ServiceSeries,
 ): MetricsState {
   const services = auditor.serviceAuditor();
@@ -193,7 +201,7 @@ function metricsState(
     ...totals,
     journeys,
     summary,
-    incidents: countIncidents(auditor),
+    ...incidents,
     hints: services === null ? noHintCounts() : countHints(totals, services),
     dropped: auditor.dropped(),
     now,

@@ -53,6 +53,22 @@ export const recorded: ReadonlyMap<string, Readonly<Record<string, readonly stri
   ]),
 );
 
+interface AlertmanagerConfig {
+  readonly route: Readonly<Record<string, unknown>>;
+  readonly inhibit_rules: readonly {
+    readonly source_matchers: readonly string[];
+    readonly target_matchers: readonly string[];
+    readonly equal: readonly string[];
+  }[];
+}
+
+/** The configuration of Alertmanager that the runbook advises, without receivers. */
+export function advised(): AlertmanagerConfig {
+  const runbook = readFileSync(join(folder, '../docs/runbook.md'), 'utf8');
+  const [, text = ''] = /```yaml\n(route:[^`]*)```/.exec(runbook) ?? [];
+  return parse(text) as AlertmanagerConfig;
+}
+
 /** The codes of findings that an alert is about; none: it is about something else. */
 export function codesOf({ expr }: Rule): string[] {
   const matcher = /findings\{\s*code=~?"(?<pattern>.*?)"(?:,\s*code!="(?<except>.*?)")?/.exec(expr);

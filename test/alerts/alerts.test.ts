@@ -6,8 +6,11 @@ import { parse } from 'yaml';
 
 import type { Code } from '../../src/audit/finding/catalogue.ts';
 import { catalogue } from '../../src/audit/finding/catalogue.ts';
+import type { IncidentKind } from '../../src/audit/incident/kinds.ts';
+import { incidentKinds, kinds } from '../../src/audit/incident/kinds.ts';
 import { exposed, groupedBy, problemsOf } from '../prometheus/server.ts';
 import {
+  advised,
   alerts,
   codesOf,
   folder,
@@ -128,13 +131,74 @@ test('every code above information fires exactly one alert', () => {
 test('an alert keeps the cluster, and on a finding names its Service or node', () => {
   for (const rule of alerts) {
     const { alert = '', expr } = rule;
-    // Without a grouping, all labels of the series are left.
-    const isOfSeries = alert === 'EndpointsAndSlicesDisagree';
-    if (!isOfSeries) expect([alert, expr]).toEqual([alert, expect.stringMatching(/cluster/)]);
+    expect([alert, expr]).toEqual([alert, expect.stringMatching(/cluster/)]);
     const isOfFindings = codesOf(rule).length > 0;
     if (isOfFindings) expect(expr).toMatch(/by \(cluster, (?:namespace, service|node), code/);
   }
 });
+
+// Both are information, and have an alert of their own.
+const withoutAlert: readonly IncidentKind[] = ['service-without-endpoints', 'agents-missing'];
+
+test('every kind of incident that can be above information has one alert, with its title', () => {
+  for (const kind of incidentKinds) {
+    const own = alerts.filter(({ expr }) => expr.includes(`kind="${kind}"`));
+    expect([kind, own.length]).toEqual([kind, withoutAlert.includes(kind) ? 0 : 1]);
+    const { summary = '' } = own[0]?.annotations ?? {};
+    const title = kind === 'cause-unknown' ? 'cause is unknown' : kinds[kind].title;
+    if (own.length > 0) expect(summary.toLowerCase()).toContain(title.toLowerCase());
+  }
+});
+
+describe('the configuration of Alertmanager in the runbook', () => {
+  const { inhibit_rules: inhibition } = advised();
+  const targetsOf = (source: string): string[] =>
+    inhibition
+      .filter((rule) => isMatched(rule.source_matchers, source))
+      .flatMap((rule) => names.filter((name) => isMatched(rule.target_matchers, name)));
+  const names = [...new Set(alerts.map(({ alert = '' }) => alert))];
+
+  test('lets every incident inhibit every alert on its findings', () => {
+    const onFindings = alerts.filter((rule) => codesOf(rule).length > 0);
+    const incidents = names.filter((name) => name.startsWith('EndpointsIncident'));
+    expect(incidents.length).toBeGreaterThan(10);
+    for (const source of incidents) {
+      expect(targetsOf(source)).toEqual(
+        expect.arrayContaining(onFindings.map(({ alert = '' }) => alert)),
+      );
+      expect(targetsOf(source).filter((name) => name.startsWith('EndpointsIncident'))).toEqual([]);
+    }
+  });
+
+  test('needs only labels that sources and targets have', () => {
+    for (const { source_matchers, target_matchers, equal } of inhibition) {
+      const both = [source_matchers, target_matchers].map((matchers) =>
+        alerts.filter(({ alert = '' }) => isMatched(matchers, alert)),
+      );
+      for (const rules of both) {
+        expect(rules.length).toBeGreaterThan(0);
+        for (const { alert, expr } of rules) {
+          const missing = equal.filter((label) => !expr.includes(label));
+          expect([alert, missing]).toEqual([alert, []]);
+        }
+      }
+    }
+  });
+
+  test('inhibits no alert by itself', () => {
+    for (const name of names) expect(targetsOf(name)).not.toContain(name);
+  });
+});
+
+/** Whether an alert has a name that fits all matchers. */
+const isMatched = (matchers: readonly string[], name: string): boolean =>
+  matchers.every((matcher) => {
+    const { operator, value = '' } =
+      /^alertname (?<operator>!=|=~|=) "?(?<value>[^"]*)"?$/.exec(matcher)?.groups ?? {};
+    if (operator === undefined) throw new Error(`Not of an alert: ${matcher}`);
+    if (operator === '=~') return new RegExp(`^(?:${value})$`).test(name);
+    return (name === value) === (operator === '=');
+  });
 
 test('files and groups have names of their own', () => {
   const names = ruleFiles.flatMap((name) => readRules(name).groups.map((group) => group.name));

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 
 import {
   affects,
-  countIncidents,
+  createIncidentMeasures,
   findIncident,
   listIncidents,
   viewIncidents,
@@ -13,6 +13,7 @@ import { type AuditorEntry, createAuditor } from '../../src/auditor/auditor.ts';
 import { createIncidentLedger } from '../../src/auditor/incidents.ts';
 import { createWatchProgress } from '../../src/audit/pending/progress.ts';
 import { resources } from '../../src/model/objects.ts';
+import { findingOf } from '../output/samples.ts';
 import { auditorDefaults, node, pod, service, servicePort, storeOf, watches } from '../build.ts';
 
 type Running = ReturnType<typeof createAuditor>;
@@ -99,10 +100,62 @@ describe('queries', () => {
   test('count open incidents by kind and severity, and find one by its name', () => {
     const auditor = begun();
     namesAt(auditor, 40);
-    expect(countIncidents(auditor)['service-without-endpoints']).toEqual({ info: 1 });
+    const { incidents, openIncidents } = createIncidentMeasures(auditor)();
+    expect(incidents['service-without-endpoints']).toEqual({ info: 1 });
+    const of = { namespace: 'shop', service: 'web', node: '' };
+    expect(openIncidents.filter(({ kind }) => isConfigured(kind))).toMatchObject([
+      { ...of, severity: 'info', services: 1 },
+    ]);
     const [{ id } = { id: '' }] = listIncidents(auditor).filter(({ kind }) => isConfigured(kind));
     expect(findIncident(auditor, id)).toMatchObject({ id, severity: 'info' });
     expect(findIncident(auditor, 'other')).toBeNull();
+  });
+
+  test.each([
+    // The Services of its findings come and go; the Node stays.
+    [{ object: 'Node a' }, ['x', 'y'], { node: 'a', namespace: '', service: '', services: 2 }],
+    [{ object: 'Pod shop/web-1' }, ['web'], { namespace: 'shop', service: '', services: 1 }],
+    [{ object: 'Service shop/web' }, ['web'], { namespace: 'shop', service: 'web', node: '' }],
+    [
+      { kind: 'edited-by-someone', object: 'EndpointSlices of Service shop/web' },
+      ['web'],
+      { namespace: 'shop', service: 'web', node: '' },
+    ],
+    [
+      { object: 'Service shop/web', objects: ['Service shop/web', 'Service shop/api'] },
+      ['web', 'api'],
+      { namespace: 'shop', service: '', services: 2 },
+    ],
+    [{ object: 'kube-controller-manager' }, ['web'], { namespace: '', service: '', node: '' }],
+    [{ object: 'API server' }, [], { namespace: '', service: '', node: '', services: 0 }],
+  ] as const)('of %o have the labels of what it is about', (of, services, labels) => {
+    const incident = {
+      id: 'a',
+      kind: 'cause-unknown',
+      objects: [of.object],
+      findings: services.map((name) => findingOf({ namespace: 'shop', service: name })),
+      ...of,
+    };
+    const source = {
+      incidents: { list: () => [incident], idOf: () => null },
+      findings: { open: () => [] },
+    };
+    const { openIncidents } = createIncidentMeasures(source as unknown as Running)();
+    expect(openIncidents).toMatchObject([labels]);
+  });
+
+  test('remember the worst severity of an incident until it is resolved', () => {
+    const incident = { id: 'a', kind: 'cause-unknown', objects: [] };
+    let severity: 'warning' | 'critical' | null = 'warning';
+    const list = (): unknown[] =>
+      severity === null ? [] : [{ ...incident, findings: [findingOf({ severity })] }];
+    const source = { incidents: { list, idOf: () => null }, findings: { open: () => [] } };
+    const measure = createIncidentMeasures(source as unknown as Running);
+    const seen = (['warning', 'critical', 'warning', null, 'warning'] as const).map((now) => {
+      severity = now;
+      return measure().openIncidents[0]?.severity;
+    });
+    expect(seen).toEqual(['warning', 'critical', 'critical', undefined, 'warning']);
   });
 
   test('list the worst incidents first', () => {

@@ -78,6 +78,18 @@ const noWatches: MetricsState['watches'] = {
 export function stateOf(more: Partial<MetricsState> = {}): MetricsState {
   return {
     incidents: { 'controller-not-writing': { critical: 1 } },
+    openIncidents: [
+      {
+        id: 'controller-not-writing.kube-controller-manager.1',
+        kind: 'controller-not-writing',
+        severity: 'critical',
+        namespace: '',
+        service: '',
+        node: '',
+        services: 2,
+      },
+    ],
+    incidentOf: () => null,
     summary: {
       services: 21,
       verdicts: {
@@ -197,7 +209,7 @@ export function conformState(more: Partial<MetricsState> = {}): MetricsState {
     pendingSince: {},
     unserved: recordOf(unservedReasons, () => 0),
   };
-  return stateOf({ summary, dropped: {}, ...more });
+  return stateOf({ summary, incidents: {}, openIncidents: [], dropped: {}, ...more });
 }
 
 export function statusOf(more: Partial<PageStatus> = {}): PageStatus {

@@ -1,6 +1,6 @@
 // The catalogue of metric families, from which /metrics and docs/metrics.md are both made. No pod,
-// address or object is a label. Namespace and service are labels only in finding-families.ts and
-// service-rows.ts, and node only in finding-families.ts: all of them have a limit.
+// address or object is a label. Namespace, service, node and incident are labels only in
+// finding-families.ts, incident-families.ts and service-rows.ts: all of them have a limit.
 
 import { severities } from '../../audit/finding/catalogue.ts';
 import { unknownReasons } from '../../audit/finding/verdicts.ts';
@@ -28,6 +28,7 @@ import {
   serviceFindings,
   suppressedFindings,
 } from './finding-families.ts';
+import { incidentServices } from './incident-families.ts';
 import { renameFamilies } from './renamed.ts';
 import { verdictLabels } from './service-rows.ts';
 import type { MetricsState, WatchMetrics } from './state.ts';
@@ -100,6 +101,7 @@ const current = Object.entries({
       ({ incidents }, { kind, severity }) => incidents[kind]?.[severity] ?? 0,
       { kind: incidentKinds, severity: severities },
     ),
+    incident_services: incidentServices,
     service_findings: serviceFindings,
     node_findings: nodeFindings,
     services: gauge('Services that exist.', ({ summary }) => summary.services),

@@ -7,6 +7,7 @@ import { isUnsuppressed } from '../../audit/finding/suppressions.ts';
 import { causes } from '../../audit/finding/causes.ts';
 import { getOrInsert, recordOf } from '../../model/collections.ts';
 import { familiesOf, keysOf, type Sample, type SampleLabels } from './exposition.ts';
+import { namedIncidents } from './incident-families.ts';
 import { countOpened, type MetricsState, type OpenedFindings } from './state.ts';
 
 const { samples } = familiesOf<MetricsState>();
@@ -59,9 +60,12 @@ interface OwnedLabels {
  * Owners with the oldest findings keep their names, up to the limit.
  */
 function countByOwner(
-  { summary, perService: { max } }: MetricsState,
+  state: MetricsState,
   labelsOf: (finding: Finding) => OwnedLabels | null,
 ): Sample[] {
+  const { summary, incidentOf } = state;
+  const { max } = state.perService;
+  const named = namedIncidents(state);
   const owners = new Set<string>();
   const counts = new Map<string, { readonly labels: SampleLabels; value: number }>();
   for (const finding of summary.findings.filter(isUnsuppressed)) {
@@ -70,7 +74,8 @@ function countByOwner(
     const name = Object.values(found.owner).join('/');
     if (owners.size < max) owners.add(name);
     const owner = owners.has(name) ? found.owner : recordOf(keysOf(found.owner), () => '');
-    const labels = { ...owner, ...found.rest };
+    const incident = incidentOf(finding) ?? '';
+    const labels = { ...owner, ...found.rest, incident: named.has(incident) ? incident : '' };
     getOrInsert(counts, Object.values(labels).join(' '), () => ({ labels, value: 0 })).value++;
   }
   return [...counts.values()];
@@ -78,8 +83,8 @@ function countByOwner(
 
 export const serviceFindings = samples(
   'gauge',
-  'Open findings of each Service that are not suppressed, by code, cause and severity. No ' +
-    'series without a finding. ' +
+  'Open findings of each Service that are not suppressed, by code, cause, severity and incident. ' +
+    'No series without a finding. ' +
     'Series with an empty service count findings without a Service, and those of Services above ' +
     'the limit --metrics-max-services.',
   (state) =>
@@ -88,17 +93,24 @@ export const serviceFindings = samples(
       if (service === '' && node !== null) return null;
       return { owner: { namespace, service }, rest: { code, cause: cause ?? '', severity } };
     }),
-  { namespace: [], service: [], code: codes, cause: ['', ...keysOf(causes)], severity: severities },
+  {
+    namespace: [],
+    service: [],
+    code: codes,
+    cause: ['', ...keysOf(causes)],
+    severity: severities,
+    incident: [],
+  },
 );
 
 export const nodeFindings = samples(
   'gauge',
-  'Open findings of each node that are not suppressed, by code and severity. No series ' +
-    'without a finding. Series with ' +
+  'Open findings of each node that are not suppressed, by code, severity and incident. No ' +
+    'series without a finding. Series with ' +
     'an empty node count the findings of nodes above the limit --metrics-max-services.',
   (state) =>
     countByOwner(state, ({ node, code, severity }) =>
       node === null ? null : { owner: { node }, rest: { code, severity } },
     ),
-  { node: [], code: codes, severity: severities },
+  { node: [], code: codes, severity: severities, incident: [] },
 );

@@ -18,6 +18,10 @@ export interface MetricsState extends ServiceSums, Measurements {
   readonly summary: Summary;
   readonly opened: OpenedFindings;
   readonly incidents: IncidentCounts;
+  /** The oldest first. */
+  readonly openIncidents: readonly IncidentSeries[];
+  /** The name of the incident of an open finding; `null` if it has none. */
+  readonly incidentOf: (finding: Finding) => string | null;
   readonly hints: HintCounts;
   readonly journeys: Pick<OpenJourneys, 'openCount' | 'ended'>;
   /** Dropped input by reason; the reasons are few, fixed words. */
@@ -40,6 +44,19 @@ export interface MetricsState extends ServiceSums, Measurements {
 
 /** Open incidents by kind and severity. */
 export type IncidentCounts = Partial<Record<IncidentKind, Partial<Record<Severity, number>>>>;
+
+/** An open incident with what it is about, and the number of Services that it affects. */
+export interface IncidentSeries {
+  readonly id: string;
+  readonly kind: IncidentKind;
+  /** The worst since it opened, so that an alert on it never has a lower one. */
+  readonly severity: Severity;
+  /** What it is about from its beginning to its end; empty strings if that is several or other. */
+  readonly namespace: string;
+  readonly service: string;
+  readonly node: string;
+  readonly services: number;
+}
 
 /** Findings opened since the start, by code and severity. */
 export type OpenedFindings = Partial<Record<Code, Partial<Record<Severity, number>>>>;

@@ -31,8 +31,8 @@ describe('the name follows the rules of promtool check metrics', () => {
     for (const label of Object.keys(labels)) {
       expect(label).toMatch(/^[a-z]+$/);
       expect(['le', 'quantile', 'type', 'job', 'instance', 'pod']).not.toContain(label);
-      const isOfFindings = /_(?:service|node)_findings$/.test(name);
-      if (!isOfFindings) expect(['namespace', 'service', 'node']).not.toContain(label);
+      const isLimited = /_(?:service_findings|node_findings|incident_services)$/.test(name);
+      if (!isLimited) expect(['namespace', 'service', 'node', 'incident']).not.toContain(label);
     }
   });
 });

@@ -44,13 +44,13 @@ test('a finding has a series with its Service, code and cause', async () => {
   ];
   const of = 'namespace="shop",service="web"';
   expect(await findingSeries('service', findings, 9)).toEqual([
-    `${of},code="slice-endpoint-missing",cause="hand-edited",severity="critical"} 1`,
-    `${of},code="slice-endpoint-missing",cause="",severity="warning"} 1`,
-    `${of},code="node-frontend-missing",cause="",severity="critical"} 2`,
+    `${of},code="slice-endpoint-missing",cause="hand-edited",severity="critical",incident=""} 1`,
+    `${of},code="slice-endpoint-missing",cause="",severity="warning",incident=""} 1`,
+    `${of},code="node-frontend-missing",cause="",severity="critical",incident=""} 2`,
   ]);
   expect(await findingSeries('node', findings, 9)).toEqual([
-    'node="a",code="node-frontend-missing",severity="critical"} 1',
-    'node="b",code="node-frontend-missing",severity="critical"} 1',
+    'node="a",code="node-frontend-missing",severity="critical",incident=""} 1',
+    'node="b",code="node-frontend-missing",severity="critical",incident=""} 1',
   ]);
 });
 
