@@ -44,11 +44,18 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'what waits opens without a watch',
     file: confirm,
-    from: 'if (progress.isBlind(item.output)) return false;',
+    from: 'progress.isBlind(item.output) || ',
     to: '',
     test: ['test/audit/pending/confirm.test.ts', 'that are not connected do not confirm it after'],
   },
   ...behind,
+  {
+    name: 'a stream may owe what another read has shown',
+    file: confirm,
+    from: ' || progress.isBehind(item.output, now)',
+    to: '',
+    test: ['test/audit/pending/confirm.test.ts', 'that owe what a read of another Service'],
+  },
   {
     name: 'the stream of one namespace shows what all have delivered',
     file: cut,

@@ -19,7 +19,7 @@ import { label, resources } from '../../model/objects.ts';
 import { compareVersions, isAtLeast, newest } from '../../model/resource-version.ts';
 import type { Output } from '../finding/catalogue.ts';
 import type { Candidate, PendingDifference } from './pending.ts';
-import { restsOn, type WatchProgress } from './progress.ts';
+import { restsOn, undelivered, type WatchProgress } from './progress.ts';
 
 interface FreshList<T> {
   readonly objects: readonly T[];
@@ -47,10 +47,10 @@ const together = { services: 5, mostPods: 5000 };
 const turn = { seconds: 10, nodes: 60 };
 
 /**
- * Seconds after which a stream is trusted without a read, or has lost what it did not deliver; and
- * by which the Nodes may be read later than the Service.
+ * Seconds after which a stream is trusted without a read; and by which the Nodes may be read later
+ * than the Service.
  */
-const patience = { unread: 300, undelivered: 120, apart: 5 };
+const patience = { unread: 300, apart: 5 };
 
 /** Nodes are read as if they were a Service without a name. */
 const nodesKey = '/';
@@ -117,7 +117,7 @@ function* compareList(
   /** The version up to which the stream claims to be complete; seconds since the list. */
   [shown, age]: readonly [string, number],
   /** For how many seconds the cache has lacked a version. */
-  lacking: (key: api.Key, version: string) => number,
+  lacking: (key: api.Key, version: string, isDeletion: boolean) => number,
 ): Generator<readonly [api.Key, Comparison]> {
   // The Pods were listed by the selector of the Service that was read.
   const newer = resource === 'services' ? 'overtaken' : 'equal';
@@ -132,8 +132,8 @@ function* compareList(
       const isShown = isAtLeast(shown, version);
       // An absent object may have been deleted after the list, but not if it is listed again.
       const isDoubtful = isShown && known === undefined;
-      const seconds = lacking(isDoubtful ? `${key} ${version}` : key, version);
-      const isLong = seconds >= patience.undelivered && compareVersions(shown, version) === -1;
+      const seconds = lacking(isDoubtful ? `${key} ${version}` : key, version, false);
+      const isLong = seconds >= undelivered && compareVersions(shown, version) === -1;
       const isGap = isDoubtful ? seconds > age : isShown || isLong;
       yield [key, isGap ? 'gap' : isShown ? 'overtaken' : 'behind'];
     }
@@ -143,7 +143,7 @@ function* compareList(
     const order = compareVersions(shown, list.version);
     if (compareVersions(version, list.version) === 1) yield [key, newer];
     else {
-      const isLong = lacking(key, list.version) >= patience.undelivered;
+      const isLong = lacking(key, list.version, true) >= undelivered;
       yield [key, order !== null && (order >= 0 || isLong) ? 'gap' : 'behind'];
     }
   }
@@ -158,8 +158,8 @@ function createComparison(progress: WatchProgress, cache: () => ConfirmCache | n
     const [list, current] = [request.read?.[resource], cache()];
     if (!list || current === null) return 'equal';
     const { state, version: shown = '' } = progress.inputs.get(resource) ?? {};
-    const lacking = (object: api.Key, version: string): number =>
-      now - progress.lack(resource, object, version, now);
+    const lacking = (object: api.Key, version: string, isDeletion: boolean): number =>
+      now - progress.lack(resource, object, { version, at: now, isDeletion });
     // Time alone can make a result a gap.
     const memo = `${resource} ${state ?? ''} ${key} ${request.readAt} ${Math.floor(now / 10)}`;
     return results(memo, () => {
@@ -233,7 +233,7 @@ function isAdmitted(
   now: number,
 ): boolean {
   const [{ item, at, since }, key] = [candidate, keyOf(candidate)];
-  if (progress.isBlind(item.output)) return false;
+  if (progress.isBlind(item.output) || progress.isBehind(item.output, now)) return false;
   // A difference of no Service depends only on the streams: no object can be read for it.
   if (item.output === 'node' && key === nodesKey) return true;
   const [request, nodes] = [requests.get(key), requests.get(nodesKey)];

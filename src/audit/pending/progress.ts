@@ -107,31 +107,63 @@ function createBlindOutputs(isSeen: (output: Output) => boolean) {
 
 type Versioned = Pick<AnyObject, 'key' | 'resourceVersion'>;
 
-interface Lack {
+interface Shown {
   readonly version: string;
   readonly at: number;
+  /** Whether the read did not have the object: its deletion has a version of at most `version`. */
+  readonly isDeletion: boolean;
+}
+
+/** What the cache lacks of an object: what a read has shown first, and last. */
+interface Lack {
+  readonly first: Shown;
+  readonly last: Shown;
 }
 
 /** Objects that the cache lacks in a version that a read has shown, and since when. */
 function createLacks() {
   const lacks = new Map<Resource, Map<Key, Lack>>();
+  let noted = 0;
   return {
+    of: (resource: Resource): Iterable<Lack> => lacks.get(resource)?.values() ?? [],
+    /** How many were noted so far: the lacks are unchanged while it and the cache are. */
+    noted: (): number => noted,
     /** Notes that the cache lacks a version; returns since when it has lacked one. */
-    note: (resource: Resource, key: Key, version: string, now: number): number => {
+    note: (resource: Resource, key: Key, shown: Shown): number => {
       const known = getOrInsert(lacks, resource, () => new Map<Key, Lack>());
-      if (known.size > 10_000) known.clear();
-      return getOrInsert(known, key, () => ({ version, at: now })).at;
+      if (known.size > mostLacks) known.clear();
+      const { first, last } = known.get(key) ?? { first: shown, last: null };
+      const isNewer = last === null || compareVersions(shown.version, last.version) === 1;
+      // The deletion may be that of an object which the stream still owes.
+      if (last === null || (isNewer && !shown.isDeletion)) {
+        known.set(key, { first, last: shown });
+        noted++;
+      }
+      return first.at;
     },
     /** Ends the lack of an object; returns whether a later version than the lacked one arrived. */
-    end(resource: Resource, key: Key, version: string): boolean {
-      const lack = lacks.get(resource)?.get(key);
-      if (lack === undefined) return false;
-      lacks.get(resource)?.delete(key);
-      return compareVersions(version, lack.version) === 1;
+    end(resource: Resource, key: Key, version: string, at: number): boolean {
+      const known = lacks.get(resource);
+      const lack = known?.get(key);
+      if (known === undefined || lack === undefined) return false;
+      const order = compareVersions(version, lack.first.version);
+      // The stream delivers, but has not come that far.
+      const isEarlier = order === -1 && !lack.first.isDeletion;
+      const isOver = !isEarlier && compareVersions(version, lack.last.version) !== -1;
+      const first = { ...(isEarlier ? lack.first : lack.last), at };
+      if (isOver || lack.last.isDeletion) known.delete(key);
+      else known.set(key, { first, last: lack.last });
+      return order === 1;
     },
     clear: (resource: Resource): void => void lacks.delete(resource),
   };
 }
+
+/** Objects that the cache lacks, per resource. */
+const mostLacks = 10_000;
+
+/** Seconds after which a stream has lost what it did not deliver. */
+export const undelivered = 120;
 
 function unseenIn(
   inputs: ReadonlyMap<Resource, Input>,
@@ -164,6 +196,19 @@ export function createWatchProgress(merged: readonly Resource[] = []) {
       const input = inputs.get(resource);
       return input === undefined || isAbsent(input) || test(input, resource);
     });
+  const behind = new Map<Resource, { readonly moment: string; readonly is: boolean }>();
+  /** Whether a stream still owes what a read has shown. Afterwards it has lost it (confirm.ts). */
+  const isBehind = (resource: Resource, now: number): boolean => {
+    const moment = `${count} ${lacks.noted()} ${Math.floor(now)}`;
+    const known = behind.get(resource);
+    if (known?.moment === moment) return known.is;
+    const { version = '' } = inputs.get(resource) ?? {};
+    const isOwed = ({ last }: Lack): boolean =>
+      now - last.at < undelivered && compareVersions(version, last.version) === -1;
+    const is = [...lacks.of(resource)].some(isOwed);
+    behind.set(resource, { moment, is });
+    return is;
+  };
   const blind = createBlindOutputs((output) => every(output, ({ state }) => state === 'synced'));
   return {
     inputs: inputs as ReadonlyMap<Resource, Input>,
@@ -177,7 +222,7 @@ export function createWatchProgress(merged: readonly Resource[] = []) {
       if (isAlone && input !== undefined) input.version = newer;
       else if (isAlone && newer !== '') set(resource, { version: newer });
       past.shown(newer, at);
-      if (lacks.end(resource, key, version)) return 'gap';
+      if (lacks.end(resource, key, version, at)) return 'gap';
       return past.isLate(version, at) ? 'late' : null;
     },
     lack: lacks.note,
@@ -215,6 +260,12 @@ export function createWatchProgress(merged: readonly Resource[] = []) {
           (observedAt.get(resource) ?? -Infinity) >= since && isAtLeast(input.version, version),
       ),
     isBlind: blind.isBlind,
+    /**
+     * Whether a stream that an output depends on still owes what a read of any Service has shown.
+     * What it owes may also end a difference that the next read shows again.
+     */
+    isBehind: (output: Output, now: number): boolean =>
+      restsOn[output].some((resource) => isBehind(resource, now)),
     /** Resources whose watch has not been connected for at least this number of seconds. */
     unseenFor: (seconds: number, now: number) => unseenIn(inputs, seconds, now),
   };

@@ -121,6 +121,18 @@ describe('streams', () => {
     expect(made.opened(132)).toEqual(['slice-endpoint-missing 132']);
   });
 
+  test('that owe what a read of another Service has shown confirm no difference', () => {
+    const made = confirming();
+    expect(made.opened(130)).toEqual([]);
+    readNodes(made, 130);
+    made.cut.lack('pods', 'shop/other', { version: '78', at: 130, isDeletion: false });
+    expect(made.confirmer.next(waiting(made), 131)).toEqual(['shop/web']);
+    made.confirmer.answer('shop/web', asHeld);
+    expect(made.opened(131)).toEqual([]);
+    made.cut.observe('pods', { key: 'shop/other', resourceVersion: '78' }, 132);
+    expect(made.opened(132)).toEqual(['slice-endpoint-missing 132']);
+  });
+
   test('that are not connected confirm no difference', () => {
     const made = confirming();
     const { opened, cut, confirmer, serviceAuditor } = made;
@@ -380,6 +392,7 @@ describe('a read', () => {
     };
     answer('51');
     expect(made.opened(132)).toEqual([]);
+    made.cut.observe('nodes', { key: 'node-a', resourceVersion: '51' }, 133);
     expect(made.confirmer.next(waiting(made), 170)).toEqual(['/']);
     answer('5');
     made.confirmer.next(waiting(made), 170);

@@ -22,6 +22,9 @@ function cutOf(version = '100', merged: readonly Resource[] = []): WatchProgress
 const observe = (cut: WatchProgress, resource: Resource, resourceVersion: string, at: number) =>
   cut.observe(resource, { key: 'shop/x', resourceVersion }, at);
 
+const lack = (cut: WatchProgress, version: string, at: number, isDeletion = false): number =>
+  cut.lack('pods', 'shop/x', { version, at, isDeletion });
+
 const byOutput = (spells: ReturnType<WatchProgress['setState']>): string[] =>
   spells.map(({ output, from, to, missed }) => `${output} ${from}-${to}${missed ? ' missed' : ''}`);
 
@@ -117,8 +120,8 @@ describe('a version is reached', () => {
 describe('an object comes after a gap', () => {
   test('if a read has shown an earlier version that the cache lacks', () => {
     const cut = cutOf();
-    expect(cut.lack('pods', 'shop/x', '110', 6)).toBe(6);
-    expect(cut.lack('pods', 'shop/x', '112', 8)).toBe(6);
+    expect(lack(cut, '110', 6)).toBe(6);
+    expect(lack(cut, '112', 8)).toBe(6);
     expect(observe(cut, 'endpoints', '112', 8.1)).toBeNull();
     expect(observe(cut, 'pods', '112', 8.2)).toBe('gap');
     expect(observe(cut, 'pods', '113', 8.3)).toBeNull();
@@ -126,13 +129,65 @@ describe('an object comes after a gap', () => {
 
   test('but not if the stream delivers what the read has shown, or a list follows', () => {
     const cut = cutOf();
-    cut.lack('pods', 'shop/x', '110', 6);
+    lack(cut, '110', 6);
     expect(observe(cut, 'pods', '110', 6.1)).toBeNull();
     expect(observe(cut, 'pods', '112', 6.2)).toBeNull();
-    cut.lack('pods', 'shop/x', '114', 6);
+    lack(cut, '114', 6);
     cut.setState('pods', 'relisting', 7);
     cut.bookmark('pods', '115', 7);
     expect(observe(cut, 'pods', '116', 7.1)).toBeNull();
+  });
+});
+
+describe('a stream owes what a read has shown', () => {
+  test('until it has delivered the newest version, of this or of another object', () => {
+    const cut = cutOf();
+    expect(cut.isBehind('endpoints', 6)).toBe(false);
+    lack(cut, '110', 6);
+    lack(cut, '120', 7);
+    expect([cut.isBehind('endpoints', 8), cut.isBehind('mirrored', 8)]).toEqual([true, false]);
+    observe(cut, 'pods', '105', 8);
+    observe(cut, 'pods', '110', 8);
+    expect(cut.isBehind('endpoints', 8)).toBe(true);
+    cut.observe('pods', { key: 'shop/y', resourceVersion: '121' }, 9);
+    expect(cut.isBehind('endpoints', 9)).toBe(false);
+  });
+
+  test.each([
+    ['the object', (cut: WatchProgress) => observe(cut, 'pods', '120', 8), false],
+    ['a bookmark', (cut: WatchProgress) => cut.bookmark('pods', '120', 8), false],
+    [
+      'another object',
+      (cut: WatchProgress) => cut.observe('pods', { key: 'shop/y', resourceVersion: '121' }, 8),
+      true,
+    ],
+  ])('until it delivers %s, if the resource has a stream per namespace', (_, deliver, is) => {
+    const cut = cutOf('100', ['pods']);
+    lack(cut, '120', 7);
+    deliver(cut);
+    expect(cut.isBehind('endpoints', 8)).toBe(is);
+  });
+
+  test('until the deletion of an object that the read did not have', () => {
+    const cut = cutOf();
+    lack(cut, '120', 7, true);
+    expect(cut.isBehind('endpoints', 8)).toBe(true);
+    observe(cut, 'pods', '101', 8);
+    expect(cut.isBehind('endpoints', 8)).toBe(false);
+  });
+
+  test('until a list, or for two minutes: then it has lost it', () => {
+    const cut = cutOf();
+    lack(cut, '120', 7);
+    expect([cut.isBehind('endpoints', 126.9), cut.isBehind('endpoints', 127)]).toEqual([
+      true,
+      false,
+    ]);
+    lack(cut, '130', 130);
+    expect(cut.isBehind('endpoints', 131)).toBe(true);
+    cut.setState('pods', 'relisting', 132);
+    cut.bookmark('pods', '115', 132);
+    expect(cut.isBehind('endpoints', 132)).toBe(false);
   });
 });
 
