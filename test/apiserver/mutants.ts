@@ -108,7 +108,7 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'a version that a read has shown may be skipped',
     file: cut,
-    from: "if (lacks.end(resource, key, version)) return 'gap';",
+    from: "if (lacks.end(resource, key, version, at)) return 'gap';",
     to: '',
     test: ['test/apiserver/simulation.test.ts', 'that a read has shown restarts the clock'],
   },
