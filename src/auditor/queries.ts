@@ -43,6 +43,8 @@ const unseenLimit = 60;
 export type LiveStatus = Readonly<typeof notLive>;
 
 export const notLive = {
+  /** False for a recording, whose clock is not that of now. */
+  isLive: false,
   stuck: (): string | null => null,
   counters: (): WatchMetrics['counters'] => new Map(),
   /** Failed requests to the API server. */
@@ -78,11 +80,11 @@ export function createQueries(
   const measure = createIncidentMeasures(auditor);
   return {
     status: () => ({ ...pageStatus(auditor, source, live, measure()), ...site }),
-    /** The revision of the status, and the time of its state; called once a second. */
+    /** The revision of the status, the time of its state, and why it is old; called each second. */
     beat: () => {
       const lost = live.lost();
       const revision = revisionOf(auditor, lost);
-      return { revision, now: shownMoment(auditor, lost), isLost: lost !== null };
+      return { revision, now: shownMoment(auditor, lost), lost, isLive: live.isLive };
     },
     /** Every Service with its health, worst first. */
     services: () => listServices(auditor),
@@ -137,6 +139,7 @@ function pageStatus(
     resolved: findings.resolved(),
     forgotten: findings.forgotten(),
     notReady: whyNotReady(auditor, metrics.now, live.lost()),
+    isLive: live.isLive,
     lost: live.lost(),
     /** Whether every first list was complete. */
     hasBegun: auditor.serviceAuditor() !== null,
@@ -148,12 +151,14 @@ function pageStatus(
     kubernetes: auditor.kubernetes(),
     revision: revisionOf(auditor, live.lost()),
     lag: auditor.samples.history.series(),
+    /** The longest convergence lags of the last day, longest first. */
+    longestLags: auditor.samples.worst.convergence.list(metrics.now),
   };
 }
 
 /** Nothing is newer than the loss of the connection. */
 const shownMoment = (auditor: Auditor, lost: LostConnection | null): number =>
-  lost === null || auditor.serviceAuditor() === null ? (auditor.now() ?? 0) : lost.since;
+  lost === null ? (auditor.now() ?? 0) : lost.since;
 
 /** Why the verdicts are not verified; empty if they are. A pass over all Nodes. */
 export function unverifiedIn(auditor: Auditor): string[] {

@@ -134,7 +134,14 @@ export async function serveLive(
   const counters = () =>
     new Map([...live.watches].map(([resource, watch]) => [resource, watch.counters]));
   const { errors, lost } = live.reflectors.connection;
-  const status = { fleet: scraper, stuck: () => live.stuck(), counters, errors, lost };
+  const status = {
+    isLive: true,
+    fleet: scraper,
+    stuck: () => live.stuck(),
+    counters,
+    errors,
+    lost,
+  };
   const served = [auditor, cluster.server, `Auditing ${cluster.server}`] as const;
   return serveDuring(served, options, tracing, status, async () => {
     keepNewObjectsYoung();

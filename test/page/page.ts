@@ -2,8 +2,8 @@
 // complaints are kept.
 
 import type { ChildProcess } from 'node:child_process';
-import { spawn, spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -12,7 +12,7 @@ import { createInterface } from 'node:readline';
 import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
 import { chromium } from 'playwright-core';
 
-import { escapeMarkup } from '../../src/output/text/format.ts';
+import { createShopServer } from './shop-server.ts';
 
 const root = join(import.meta.dirname, '../..');
 
@@ -53,7 +53,7 @@ async function startServer(args: readonly string[], port: RegExp): Promise<Serve
 
 /** The program itself, with these arguments and any free port. */
 const serve = (...args: readonly string[]): Promise<Server> =>
-  startServer(['src/main.ts', 'serve', '--listen', '127.0.0.1:0', ...args], /127\.0\.0\.1:(\d+)/);
+  startServer(['src/main.ts', 'serve', '--listen', '127.0.0.1:0', ...args], /http:.*?:(\d+)/);
 
 const programs = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'];
 
@@ -211,8 +211,8 @@ async function watchLive(browser: Browser, url: string, complaints: string[]): P
     () => true,
     () => false,
   );
-  check('the page is live, and its clock advances', [
-    ...expected(`state ${String(state)}`, state === 'live'),
+  check('the page says that it replays a recording, and its clock advances', [
+    ...expected(`state ${String(state)}`, state === 'replay'),
     ...expected('the clock stands', goes),
   ]);
   await page.evaluate("document.querySelector('.finding a.name').focus()");
@@ -298,6 +298,25 @@ async function readWithoutScript(browser: Browser, url: string): Promise<void> {
 
 const widths = [360, 820, 1280];
 
+/** What a page at this width cuts off or breaks, with its address. */
+async function cutParts(page: Page, width: number): Promise<string[]> {
+  const over = await page.evaluate<number>('document.documentElement.scrollWidth - innerWidth');
+  const cut = await page.evaluate<string[]>(
+    `[...document.querySelectorAll('header a, header button, #live')].filter((part) => {
+      const { left, right } = part.getBoundingClientRect();
+      const { right: edge } = part.closest('nav, .wide').getBoundingClientRect();
+      return left < 0 || right > edge + 1;
+    }).map((part) => part.textContent.trim())`,
+  );
+  const height = await page.evaluate<number>("document.querySelector('header').offsetHeight");
+  const problems = [
+    ...expected(`is ${String(over)} px too wide`, over <= 0),
+    ...expected(`cuts ${cut.join(', ')}`, cut.length === 0),
+    ...expected(`has a header of ${String(height)} px`, width < 1280 || height < 70),
+  ];
+  return problems.map((text) => `${page.url()} at ${String(width)} ${text}`);
+}
+
 async function lookAround(browser: Browser, url: string, complaints: string[]): Promise<void> {
   const [bad, wide]: [string[], string[]] = [[], []];
   for (const colorScheme of ['light', 'dark'] as const) {
@@ -310,16 +329,15 @@ async function lookAround(browser: Browser, url: string, complaints: string[]): 
         await page.waitForSelector('#live:not([data-state=""])');
         // These pages do not exist.
         if (/nobody|none$/.test(path)) complaints.length = own;
-        const over = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
-        if (Number(over) > 0) wide.push(`${path} at ${String(width)}: ${String(over)} too wide`);
+        wide.push(...(await cutParts(page, width)));
         bad.push(...(await violations(page)));
-        if (process.argv.includes('--pictures')) await takePicture(page, path, width, colorScheme);
+        await takePicture(page, pictured[path] ?? null);
       }
       await page.context().close();
     }
   }
   check('axe-core finds nothing, at three widths in both themes', bad);
-  check('no page is wider than the screen', wide);
+  check('every page fits on the screen, and its header on one line of a wide one', wide);
 }
 
 const pictured: Readonly<Record<string, string>> = {
@@ -328,49 +346,91 @@ const pictured: Readonly<Record<string, string>> = {
   '/nodes/node-c?port=shop/checkout:http': 'node',
 };
 
-/** Those that the documents show; the others are to be looked at, and go to a folder for that. */
+/** Those that the documents show; the others are whole pages to look at, in a folder for that. */
 const kept = ['overview-1280-light', 'overview-1280-dark', 'overview-360-dark'];
 kept.push('service-1280-light', 'node-820-dark');
 
-async function takePicture(page: Page, path: string, width: number, theme: string): Promise<void> {
-  const name = `${pictured[path] ?? path.replace(/\W+/g, '-')}-${String(width)}-${theme}`;
-  const folder = kept.includes(name) ? images : join(tmpdir(), 'endpoint-auditor-pages');
+/** Writes the picture of a page with a name, if pictures are wanted. */
+async function takePicture(page: Page, pageName: string | null): Promise<void> {
+  if (pageName === null || !process.argv.includes('--pictures')) return;
+  const { width = 0 } = page.viewportSize() ?? {};
+  const isDark = await page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches");
+  const name = `${pageName}-${String(width)}-${isDark === true ? 'dark' : 'light'}`;
+  const folder = join(tmpdir(), 'endpoint-auditor-pages');
   mkdirSync(folder, { recursive: true });
   await page.waitForTimeout(300);
-  const file = join(folder, `${name}.png`);
-  await page.screenshot({ path: file });
-  process.stdout.write(`     ${file}: ${String(Math.round(statSync(file).size / 1024))} KB\n`);
+  await page.screenshot({ path: join(folder, `${name}.png`), fullPage: true });
+  if (kept.includes(name)) await savePicture(page, name);
 }
 
-const terminal = `body{margin:0;background:#11161c;color:#dfe5ea;padding:18px 22px}
-pre{font:14px/1.45 "DejaVu Sans Mono",monospace;margin:0;white-space:pre-wrap}b{color:#7fd3a0}`;
-
-/** What a terminal shows, as a picture. */
-async function pictureTerminal(browser: Browser): Promise<void> {
-  const words = ['explain', 'service/fraud-metrics', '-n', 'payments'];
-  const args = [...words, '--input', 'test/recordings/shop.ndjson.gz'];
-  const { stdout } = spawnSync(process.execPath, ['src/main.ts', ...args]);
-  const page = await openPage(browser, [], { viewport: { width: 1080, height: 100 } });
-  const [answer = ''] = stdout.toString().split('\nHistory');
-  const text = `$ endpoint-auditor ${args.join(' ')}\n${answer}`;
-  await page.setContent(
-    `<style>${terminal}</style><pre>${text.split('\n').map(escapeMarkup).join('\n')}</pre>`,
-  );
-  await page.locator('body').screenshot({ path: join(images, 'explain.png') });
-  await page.context().close();
+/** Writes what the screen shows to docs/images. WebP takes a third of the bytes of PNG. */
+async function savePicture(page: Page, name: string): Promise<void> {
+  const session = await page.context().newCDPSession(page);
+  const options = { format: 'webp', quality: 80 } as const;
+  const { data } = await session.send('Page.captureScreenshot', options);
+  const bytes = Buffer.from(data, 'base64');
+  writeFileSync(join(images, `${name}.webp`), bytes);
+  process.stdout.write(`     docs/images/${name}.webp: ${String(bytes.length >> 10)} KB\n`);
 }
 
 async function loseServer(browser: Browser): Promise<void> {
   const server = await serve('--demo', '--speed', 'max');
   const page = await openPage(browser, []);
   await page.goto(`${server.url}/`);
-  await page.waitForSelector('#live[data-state=live], #live[data-state=still]');
+  await page.waitForSelector('#live[data-state=replay], #live[data-state=still]');
   server.stop();
   await page.waitForSelector('#lost:has-text("Cannot reach endpoint-auditor")', {
     timeout: 20_000,
   });
-  check('the page reports a lost connection', []);
+  check('the page reports a lost connection', await violations(page));
   await page.context().close();
+}
+
+const lostStates = [
+  ['unconnected', 'Nothing has been read yet.'],
+  ['lost', 'The page shows the state of then.'],
+] as const;
+
+/** An API server that does not answer at first, then does, and then no longer. */
+async function loseApiServer(browser: Browser): Promise<void> {
+  const shop = await createShopServer();
+  const flags = ['--kubeconfig', shop.kubeconfig, '--settle', '1s', '--cluster-name', 'demo'];
+  const server = await serve(...flags);
+  const problems: string[] = [];
+  for (const [name, words] of lostStates) {
+    if (name === 'lost') {
+      const page = await openPage(browser, []);
+      const listener = await shop.start();
+      await page.goto(`${server.url}/`);
+      await page.waitForSelector('#live[data-state=live]');
+      await page.waitForSelector('.finding');
+      await listener.close();
+      await page.waitForSelector(`.notice:has-text("${words}")`);
+      await page.context().close();
+    }
+    for (const colorScheme of ['light', 'dark'] as const) {
+      for (const width of [360, 1280]) {
+        const viewport = { width, height: width < 600 ? 844 : 900 };
+        const page = await openPage(browser, [], { colorScheme, viewport });
+        await page.goto(`${server.url}/`);
+        await page.waitForSelector(`.notice:has-text("${words}")`);
+        // The events of the server may change the state that the page came with.
+        await page.waitForTimeout(1500);
+        const state = await page.getAttribute('#live', 'data-state');
+        const text = String(await page.evaluate('document.body.innerText'));
+        problems.push(
+          ...expected(`${name}: the state is ${String(state)}`, state === 'lost'),
+          ...expected(text, !/1970|Not ready yet|\blive\b/.test(text)),
+          ...(await violations(page)),
+          ...(await cutParts(page, Math.min(width, 1279))),
+        );
+        await takePicture(page, name);
+        await page.context().close();
+      }
+    }
+  }
+  server.stop();
+  check('the page reports an API server that does not answer', problems);
 }
 
 async function readHostile(browser: Browser): Promise<void> {
@@ -386,7 +446,7 @@ async function readHostile(browser: Browser): Promise<void> {
     `/services/shop/${encodeURIComponent(name)}`,
   ]) {
     await page.goto(`${server.url}${path}`);
-    await page.waitForSelector('#live[data-state=live], #live[data-state=still]');
+    await page.waitForSelector('#live[data-state=replay], #live[data-state=still]');
     const shown = await page.evaluate('document.body.textContent');
     if (!String(shown).includes(name)) problems.push(`${path} does not show the name`);
     if ((await page.evaluate('globalThis.taken === true')) === true)
@@ -443,6 +503,7 @@ try {
   await watchLive(browser, server.url, complaints);
   await readHostile(browser);
   await loseServer(browser);
+  await loseApiServer(browser);
   // The recording is over by now.
   const page = await openPage(browser, complaints);
   await page.goto(`${server.url}/`);
@@ -453,7 +514,6 @@ try {
   await searchAll(browser, server.url, complaints);
   await readWithoutScript(browser, server.url);
   await lookAround(browser, server.url, complaints);
-  if (process.argv.includes('--pictures')) await pictureTerminal(browser);
   await showFleet(browser, complaints);
   check('no complaint on any console', complaints);
 } finally {

@@ -77,7 +77,7 @@ export function probesOf(sender: ProbeSender, frontend: Frontend): Probe[] {
   if (kind === 'cluster IP') {
     const all = (port.usable ?? []).flatMap(({ cluster, local }) => [...cluster, ...local]);
     for (const src of new Set(all.filter(({ local }) => local).map(({ ip }) => ip))) {
-      if (!node.isLocal(src)) add('pod', src, 'an endpoint that meets itself');
+      if (!node.isLocal(src)) add('pod', src, 'an endpoint that connects to itself');
     }
   }
   return probes;

@@ -11,6 +11,12 @@ import { unservedReasons } from '../../audit/service/unserved.ts';
 import { verdictOutputs } from '../../audit/service/verdict.ts';
 import type { AuditorQueries } from '../../auditor/queries.ts';
 
+/** What each document has: the time of its state, and why it is old; null if it is not. */
+function headOf(answers: AuditorQueries) {
+  const { now, lost } = answers.beat();
+  return { format: 1, now, lost } as const;
+}
+
 const sendError = (response: Response, status: number, error: string): Response =>
   response.status(status).json({ format: 1, error });
 
@@ -126,8 +132,10 @@ function sendExplanation({ query }: Request, response: Response, answers: Audito
   const [namespace = null] = textsOf(query.namespace);
   try {
     const document = answers.explain(textsOf(query.subject), namespace);
-    if (document !== null) response.status(document.found ? 200 : 404).json(document);
-    else sendError(response, 503, answers.notReady() ?? 'Not ready');
+    if (document !== null) {
+      const status = document.found ? 200 : 404;
+      response.status(status).json({ ...document, lost: answers.beat().lost });
+    } else sendError(response, 503, answers.notReady() ?? 'Not ready');
   } catch (error) {
     sendError(response, 400, messageOf(error));
   }
@@ -152,7 +160,7 @@ async function sendLists(
   lists: Readonly<Record<string, readonly unknown[]>>,
 ): Promise<void> {
   function* pieces(): Generator<string, void> {
-    yield JSON.stringify({ format: 1, ...fields }).slice(0, -1);
+    yield JSON.stringify(fields).slice(0, -1);
     for (const [name, items] of Object.entries(lists)) yield* renderMember(name, items);
     yield '}';
   }
@@ -169,10 +177,9 @@ async function sendFindings(
   const isWanted = readOrRefuse(response, () => readFindingFilter(query));
   if (isWanted === null) return;
   const { metrics, resolved, forgotten } = answers.status();
-  const { summary, now } = metrics;
-  const standing = summary.findings.filter(isWanted);
+  const standing = metrics.summary.findings.filter(isWanted);
   const lists = { standing, resolved: resolved.filter(isWanted) };
-  await sendLists(response, { now, forgotten }, lists);
+  await sendLists(response, { ...headOf(answers), forgotten }, lists);
 }
 
 /** Sends open and resolved incidents, the worst first. */
@@ -186,7 +193,7 @@ async function sendIncidents(
   if (isWanted === null) return;
   const { open, resolved } = answers.incidents();
   const lists = { standing: open.filter(isWanted), resolved: resolved.filter(isWanted) };
-  await sendLists(response, { now: answers.beat().now }, lists);
+  await sendLists(response, headOf(answers), lists);
 }
 
 /** Sends every Service, those with the worst findings first. */
@@ -201,7 +208,7 @@ async function sendServices(
     const { ready } = conditions;
     return { namespace, name, ...health, readyEndpoints: ready, withoutEndpoints: share.unserved };
   });
-  await sendLists(response, { now: answers.beat().now }, { services: services.filter(isWanted) });
+  await sendLists(response, headOf(answers), { services: services.filter(isWanted) });
 }
 
 /** Sends the Services that cannot receive traffic, each with its reason. */
@@ -209,7 +216,7 @@ function sendUnserved({ query }: Request, response: Response, answers: AuditorQu
   const isWanted = readOrRefuse(response, () => readFilter(query, unservedFilters));
   if (isWanted === null) return;
   const services = answers.unserved().filter(isWanted);
-  response.json({ format: 1, now: answers.beat().now, services });
+  response.json({ ...headOf(answers), services });
 }
 
 /** What `/api` answers: each path with the meaning of its answer. */
@@ -235,21 +242,23 @@ export function addApi(app: Express, answers: AuditorQueries): void {
   app.get('/api/v1/incidents', (request, response) => sendIncidents(request, response, answers));
   app.get('/api/v1/incidents/:id', (request, response) => {
     const found = answers.incident(request.params.id);
-    if (found !== null) response.json({ format: 1, now: answers.beat().now, incident: found });
+    if (found !== null) response.json({ ...headOf(answers), incident: found });
     else sendError(response, 404, 'No such incident');
   });
   app.get('/api/v1/services', (request, response) => sendServices(request, response, answers));
   app.get('/api/v1/services-without-endpoints', (request, response) => {
     sendUnserved(request, response, answers);
   });
-  app.get('/api/v1/lag', (_request, response) => response.json(answers.lag()));
+  app.get('/api/v1/lag', (_request, response) =>
+    response.json({ ...answers.lag(), lost: answers.beat().lost }),
+  );
   app.get('/api/v1/nodes', (_request, response) =>
-    response.json({ format: 1, nodes: answers.nodes() }),
+    response.json({ ...headOf(answers), nodes: answers.nodes() }),
   );
   app.get('/api/v1/services/:namespace/:name', (request, response) => {
     const { namespace, name } = request.params;
     const found = answers.service(namespace, name);
-    if (found !== null) response.json(found);
+    if (found !== null) response.json({ ...found, lost: answers.beat().lost });
     else sendError(response, 404, 'No such Service');
   });
   app.get('/api/v1/explain', (request, response) => sendExplanation(request, response, answers));

@@ -133,7 +133,7 @@ function addDocuments(app: Express, answers: Pick<AuditorQueries, 'status'>): vo
   app.get('/docs/images/:name', (request, response) => {
     const { name } = request.params;
     const image = readDocumentFile(`images/${name}`);
-    if (image !== null) response.type('png').send(image);
+    if (image !== null) response.type(extname(name)).send(image);
     else sendMissing(response, answers.status(), `There is no image ${name}.`);
   });
   app.get('/docs/:name', (request, response) => {

@@ -124,7 +124,9 @@ const sessionLimits = { most: 200, seconds: 900, unread: 64 * 1024 };
  * with an old revision loads itself again (page/browser/).
  */
 export function createLiveUpdates(
-  read: () => Readonly<Record<'revision' | 'moment', string> & { isLost: boolean }>,
+  read: () => Readonly<
+    Record<'revision' | 'moment', string> & Record<'isLost' | 'isLive', boolean>
+  >,
 ) {
   const channel = createChannel();
   const open = new Set<ServerResponse>();
@@ -201,8 +203,8 @@ export function createApp(
   const app = express();
   const render = createMetricsRenderer();
   const updates = createLiveUpdates(() => {
-    const { revision, now, isLost } = answers.beat();
-    return { revision, moment: formatMoment(now), isLost };
+    const { revision, now, lost, isLive } = answers.beat();
+    return { revision, moment: formatMoment(now), isLost: lost !== null, isLive };
   });
   app.disable('x-powered-by');
   app.disable('etag');

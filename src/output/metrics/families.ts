@@ -329,9 +329,12 @@ const current = Object.entries({
       { resource: resources, state: watchStates },
     ),
     watch_unseen_seconds: gauge(
-      'Time since the watch of a resource was last synced. 0 while it is synced.',
-      ({ watches, now }, { resource }) =>
-        Math.max(0, now - (watches.inputs.get(resource)?.blindSince ?? now)),
+      'Time since the watch of a resource was last synced, or since the start before its first ' +
+        'list is complete. 0 while it is synced.',
+      ({ watches, now, startedAt }, { resource }) => {
+        const since = watchStateOf(watches, resource) === 'listing' ? startedAt : now;
+        return Math.max(0, now - (watches.inputs.get(resource)?.blindSince ?? since));
+      },
       { resource: resources },
     ),
     confirm_reads_total: counter(

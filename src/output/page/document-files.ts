@@ -9,7 +9,8 @@ import { fileURLToPath } from 'node:url';
 
 const inExecutable = 'docs/';
 
-const isInstalled = (name: string): boolean => /^[\w-]+\.md$|^images\/[\w-]+\.png$/.test(name);
+const isInstalled = (name: string): boolean =>
+  /^[\w-]+\.md$|^images\/[\w-]+\.(?:png|webp)$/.test(name);
 
 type Files = ReadonlyMap<string, () => Buffer>;
 

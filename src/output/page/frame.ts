@@ -43,6 +43,13 @@ function renderLost({ lost, hasBegun }: PageStatus): Html | null {
 ${lost.advice !== null && markup` ${lost.advice}`}</p>`;
 }
 
+/** Says that the time is that of a recording; null for live input. */
+function renderReplay({ isLive }: PageStatus): Html | null {
+  if (isLive) return null;
+  return markup`<p class="notice info"><span aria-hidden="true">▷</span>
+ Not live: this is the replay of a recording. All times are those of the recording.</p>`;
+}
+
 function warningsOf({ metrics, notReady, lost }: PageStatus): string[] {
   if (notReady !== null || lost !== null) return [];
   return [...metrics.watches.inputs].flatMap(([resource, { state, blindSince }]) => {
@@ -92,7 +99,7 @@ export function renderLinks({ links, cluster }: PageStatus, values: LinkValues):
 }
 
 /** As in page/browser/client.ts. */
-const lostWord = 'no API server, state of';
+const lostWord = 'no answer since';
 
 /** A whole page; `place` is the path of its section. */
 export function renderFrame(
@@ -127,8 +134,7 @@ ${renderSections(status, place)}
 </ul></nav>
 <form class="find" action="/search" role="search" aria-label="Everything">
 <input type="search" name="q" aria-label="Pod, IP, Service or node"
- placeholder="Search" autocomplete="off" spellcheck="false" required>
-<button>Find</button></form>
+ placeholder="Search" autocomplete="off" spellcheck="false" required></form>
 <p class="live" id="live" data-state="${lost === null ? 'still' : 'lost'}">
 <span class="dot" aria-hidden="true"></span>
 <span id="live-word" role="status">${lost === null ? 'as of' : lostWord}</span>
@@ -136,6 +142,7 @@ ${renderSections(status, place)}
 </div></header>
 <main id="main" class="wide" tabindex="-1">
 <div class="lost" id="lost" role="alert" data-keep></div>
+${renderReplay(status)}
 ${renderLost(status)}
 ${warningsOf(status).map(
   (text) => markup`<p class="notice warning" role="status">
@@ -145,8 +152,8 @@ ${main}
 </main>
 <footer class="wide"><p>${inputText(status)}</p>
 <p>endpoint-auditor ${metrics.version} · <a href="/metrics">metrics</a> ·
-<a href="/api/v1/findings">findings as JSON</a> · <a href="/readyz">readiness</a> ·
-<span class="keys"><kbd>/</kbd> search, <kbd>↑</kbd> <kbd>↓</kbd> in lists</span></p></footer>
+<a href="/api/v1/findings">findings as JSON</a> · <a href="/readyz">readiness</a>
+<span class="keys"> · <kbd>/</kbd> search, <kbd>↑</kbd> <kbd>↓</kbd> in lists</span></p></footer>
 </body></html>
 `.html;
 }

@@ -3,7 +3,7 @@
 
 import { severities } from '../../audit/finding/catalogue.ts';
 import { isUnsuppressed } from '../../audit/finding/suppressions.ts';
-import type { Verdict } from '../../audit/finding/verdicts.ts';
+import { unknownReasons, unknownText, type Verdict } from '../../audit/finding/verdicts.ts';
 import { fillRatio, surplusOf } from '../../audit/measure/endpoint-counts.ts';
 import { lagOperations, lagOutputs } from '../../audit/measure/lag.ts';
 import type { InputState } from '../../audit/pending/progress.ts';
@@ -214,9 +214,10 @@ export function renderOverview(
 ): string {
   const { tone, title, text, sign = signs[tone] } = chooseHeadline(status);
   const { summary, watches } = status.metrics;
-  const unknown = Object.entries(summary.unknown).map(
-    ([reason, count]) => markup`<li><span>${reason}</span> <b>${count}</b></li>`,
-  );
+  const unknown = unknownReasons.flatMap((reason) => {
+    const count = summary.unknown[reason] ?? 0;
+    return count === 0 ? [] : markup`<li><span>${unknownText[reason]}</span> <b>${count}</b></li>`;
+  });
   const reasons = markup`<ul class="plain">${unknown}</ul>`;
   const main = markup`
 <section class="head ${tone}" aria-label="State of the cluster" role="status">

@@ -19,7 +19,7 @@ beforeEach(async () => {
   looks = 0;
   pulse = createLiveUpdates(() => {
     looks++;
-    return { revision, moment: `${String(looks)} UTC`, isLost: false };
+    return { revision, moment: `${String(looks)} UTC`, isLost: false, isLive: true };
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');

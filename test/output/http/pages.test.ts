@@ -101,8 +101,14 @@ test('the documentation is served with its headings as anchors, and its pictures
   expect(await runbook.text()).toContain('id="endpointsnoderulesbroken"');
   const readme = await (await get('/docs')).text();
   expect(readme).toContain('href="/docs/findings.md"');
-  expect(readme).toContain('src="images/overview-1280-light.png"');
-  expect((await get('/docs/images/overview-1280-light.png')).status).toBe(200);
+  expect(readme).toContain('src="images/overview-1280-light.webp"');
+  for (const [name, type] of [
+    ['overview-1280-light.webp', 'image/webp'],
+    ['journey.png', 'image/png'],
+  ] as const) {
+    const response = await get(`/docs/images/${name}`);
+    expect([response.status, response.headers.get('content-type')]).toEqual([200, type]);
+  }
 });
 
 test.each(['/docs/none.md', '/docs/..%2Fpackage.json', '/docs/images/..%2F..%2Fpackage.json'])(

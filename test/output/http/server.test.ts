@@ -28,7 +28,8 @@ const answers: AuditorQueries = {
   beat: () => ({
     revision: current.revision,
     now: current.metrics.now,
-    isLost: current.lost !== null,
+    lost: current.lost,
+    isLive: current.isLive,
   }),
   services: () => more.services?.() ?? [listedOf()],
   unserved: () => more.unserved?.() ?? [],
@@ -148,7 +149,12 @@ describe('the response of each path', () => {
     };
     const response = await get('/api/v1/services/shop/web%2Fx');
     expect(response.status).toBe(200);
-    expect(await response.json()).toEqual({ ...one, namespace: 'shop', service: 'web/x' });
+    expect(await response.json()).toEqual({
+      ...one,
+      namespace: 'shop',
+      service: 'web/x',
+      lost: null,
+    });
     expect(asked).toEqual(['shop/web/x']);
   });
 
@@ -158,7 +164,7 @@ describe('the response of each path', () => {
     const nodes = [{ node: 'node-a', verdicts, agent }];
     more = { nodes: () => nodes };
     const response = await get('/api/v1/nodes');
-    expect(await response.json()).toEqual({ format: 1, nodes });
+    expect(await response.json()).toEqual({ format: 1, now: moment, lost: null, nodes });
   });
   const one: NonNullable<ReturnType<AuditorQueries['service']>> = {
     format: 1,
@@ -219,6 +225,7 @@ describe('the response of each path', () => {
     expect(await (await get('/api/v1/findings')).json()).toEqual({
       format: 1,
       now: moment,
+      lost: null,
       standing: current.metrics.summary.findings,
       resolved,
       forgotten: 3,
@@ -236,7 +243,7 @@ describe('the response of each path', () => {
       },
     };
     const response = await get(path);
-    expect([response.status, await response.json()]).toEqual([200, document]);
+    expect([response.status, await response.json()]).toEqual([200, { ...document, lost: null }]);
     expect(asked).toEqual([[['pod/a', 'service/web'], 'shop']]);
     more = { explain: () => ({ ...document, found: false }) as never };
     expect((await get(path)).status).toBe(404);

@@ -43,6 +43,7 @@ const answers = {
   stuck: () => null,
   notReady: () => null,
   nodes: () => [],
+  beat: () => ({ revision: '', now: 0, lost: null }),
 } as unknown as AuditorQueries;
 
 let config: WebConfig;

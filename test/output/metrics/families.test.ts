@@ -113,6 +113,22 @@ const counts: WatchCounts = {
   },
 };
 
+test('a watch without its first list is unseen since the start of the auditor', async () => {
+  const got = await watchSeries({
+    startedAt: moment - 30,
+    watches: {
+      inputs: new Map([['pods', { state: 'listing', blindSince: moment - 29, version: '' }]]),
+      confirmations: { asked: 0, confirmed: 0, lagging: 0, failed: 0 },
+      counters: new Map([['nodes', counts]]),
+      errors: newErrorCounts(),
+    },
+  });
+  expect(got).toContain('watch_unseen_seconds{resource="nodes"} 30');
+  expect(got).toContain('watch_unseen_seconds{resource="pods"} 29');
+  // It is not watched.
+  expect(got).toContain('watch_unseen_seconds{resource="services"} 0');
+});
+
 test('a lost watch has the seconds since its loss, and each counter its series', async () => {
   const got = await watchSeries({
     watches: {

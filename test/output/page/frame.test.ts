@@ -30,6 +30,12 @@ test('an auditor that is not ready has no other warnings', () => {
   expect(renderFrame(status, ...page)).not.toContain('class="notice');
 });
 
+test('the page of a recording says that it is not live', () => {
+  const text = 'Not live: this is the replay of a recording.';
+  expect(wordsIn(renderFrame(statusOf({ isLive: false }), ...page))).toContain(text);
+  expect(wordsIn(renderFrame(statusOf(), ...page))).not.toContain('Not live');
+});
+
 test('a page names the cluster in its title and its header', () => {
   const html = renderFrame(statusOf({ cluster: 'prod <eu>' }), ...page);
   expect(html).toContain('<title>All · prod &lt;eu&gt; · endpoint-auditor</title>');
@@ -66,7 +72,7 @@ describe('a lost connection', () => {
       'Cannot reach the API server since 2026-11-21 10:56:46 UTC (connection refused<b>). ' +
         'The page shows the state of then. Check the address.',
     );
-    expect(wordsIn(html)).toContain('no API server, state of 2026-11-21 10:56:46 UTC');
+    expect(wordsIn(html)).toContain('no answer since 2026-11-21 10:56:46 UTC');
     expect(html).toContain('data-state="lost"');
     expect(html).not.toContain('refused<b>');
   });

@@ -38,7 +38,7 @@ describe('the overview', () => {
     expect(text).toContain('shop.ndjson.gz · Kubernetes v1.36.3 · shadowed as 1.36 · 21 Services');
     expect(text).toContain('Endpoints 1 pending, 19 ok');
     expect(text).toContain('EndpointSlices 2 mismatch, 19 ok');
-    expect(text).toContain('nodes-not-known 1');
+    expect(text).toContain('the input has no Nodes 1');
     expect(text).toContain('Written by other controllers or users, not compared: 2.');
     expect(text).toContain('The oldest pending difference is 12 s old.');
     expect(text).toContain('extra 10.1.2.3 of pod web-1, ready');

@@ -47,12 +47,14 @@ export function connect(state: PageState): void {
     type Beat = Record<'revision' | 'moment', string> & {
       moving: boolean | null;
       isLost: boolean;
+      isLive: boolean;
     };
     const beat = JSON.parse(String(event.data)) as Beat;
     state.updatedAt = Date.now();
     showLoss('');
-    if (beat.isLost) showConnection('lost', 'no API server, state of');
-    else if (beat.moving === true) showConnection('live', 'live');
+    if (beat.isLost) showConnection('lost', 'no answer since');
+    else if (beat.moving === true && beat.isLive) showConnection('live', 'live');
+    else if (beat.moving === true) showConnection('replay', 'replay at');
     else showConnection('still', beat.moving === false ? 'input ended at' : 'as of');
     const moment = document.getElementById('moment');
     if (moment !== null) moment.textContent = beat.moment;
