@@ -7,6 +7,7 @@ import { unservedDetail } from '../audit/explain/service.ts';
 import { serviceTable } from '../audit/explain/service-table.ts';
 import { type ParsedTarget, resolveTarget } from '../audit/explain/target.ts';
 import { type Finding, severities } from '../audit/finding/catalogue.ts';
+import { unservedWord } from '../audit/finding/suppressions.ts';
 import { type Verdict, verdicts, worstVerdict } from '../audit/finding/verdicts.ts';
 import type { ReportedIncident } from '../audit/incident/report.ts';
 import { fillGroups } from '../audit/measure/endpoint-counts.ts';
@@ -117,6 +118,8 @@ export function listUnservedServices(auditor: Auditor): UnservedRow[] {
     const { unserved: reason } = share;
     const audited = services.audited.get(key);
     if (reason === null || audited === undefined) return [];
+    const { suppressions } = auditor;
+    const target = { code: unservedWord, namespace, service: name, node: null } as const;
     return {
       namespace,
       name,
@@ -124,11 +127,19 @@ export function listUnservedServices(auditor: Auditor): UnservedRow[] {
       get detail() {
         return unservedDetail(services.context, audited, reason);
       },
+      suppressed: suppressions.suppressedBy(target),
     };
   });
   const keyOf = ({ namespace, name }: UnservedRow): string => `${namespace}/${name}`;
   return found.sort((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1));
 }
+
+/** The Services without usable endpoints that a suppression accepts. */
+export const listSuppressedServices = (auditor: Auditor): readonly UnservedRow[] =>
+  // Most clusters have no such suppression, and some have many such Services.
+  auditor.suppressions.hasCode(unservedWord)
+    ? listUnservedServices(auditor).filter(({ suppressed }) => suppressed !== null)
+    : [];
 
 /**
  * The verdicts about a Service on each node that has any, with the first of the worst; `null` if

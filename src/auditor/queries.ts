@@ -20,6 +20,7 @@ import type { Auditor } from './auditor.ts';
 import {
   explainTarget,
   listServices,
+  listSuppressedServices,
   listUnservedServices,
   nodeView,
   serviceStatus,
@@ -194,19 +195,24 @@ function metricsState(
   const { findings, progress, confirmer, samples, journeys } = auditor;
   const totals = auditor.refreshTotals();
   const now = auditor.now() ?? 0;
-  const summary =
+  const accepted = listSuppressedServices(auditor);
+  const counted =
     services === null
       ? emptySummary
       : {
           ...summaryOfTotals(totals, services, auditor.stale(), auditor.nodes()),
           findings: findings.open(),
         };
+  const unserved = { ...counted.unserved };
+  for (const { reason } of accepted) unserved[reason] -= 1;
+  const summary = { ...counted, unserved };
   return {
     ...samples,
     ...totals,
     journeys,
     summary,
     ...incidents,
+    suppressedServices: accepted.length,
     hints: services === null ? noHintCounts() : countHints(totals, services),
     dropped: auditor.dropped(),
     now,

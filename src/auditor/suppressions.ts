@@ -1,7 +1,7 @@
 // The suppressions of a file and of the annotations of Services. It reports those that are not
 // valid, that expire within 7 days, and that have expired, each once.
 
-import type { Finding, Suppressed } from '../audit/finding/catalogue.ts';
+import type { Suppressed } from '../audit/finding/catalogue.ts';
 import {
   concernsFinding,
   isFault,
@@ -10,6 +10,7 @@ import {
   stateAt,
   type Suppression,
   type SuppressionState,
+  type SuppressionTarget,
 } from '../audit/finding/suppressions.ts';
 import {
   boundedProblems,
@@ -61,6 +62,12 @@ export function createSuppressions({ suppressions, today, onProblem }: Suppressi
     for (const it of annotated.get(key) ?? []) reported.delete(it);
     annotated.delete(key);
   };
+  /** Also those that have expired. */
+  const matching = (target: SuppressionTarget): readonly Suppression[] =>
+    [
+      ...(byCode.get(target.code) ?? []),
+      ...(annotated.get(`${target.namespace}/${target.service}`) ?? []),
+    ].filter((it) => concernsFinding(it, target));
   return {
     /** Reads the annotation of a Service that has changed. */
     apply({ before, after }: Change<'services'>): void {
@@ -77,32 +84,26 @@ export function createSuppressions({ suppressions, today, onProblem }: Suppressi
       reviewAt = -Infinity;
     },
     /** How a finding is suppressed now; `null` if it is not. */
-    suppressedBy(finding: Finding): Suppressed | null {
+    suppressedBy(finding: SuppressionTarget): Suppressed | null {
       if (suppressions.length === 0 && annotated.size === 0) return null;
       const now = today();
       review(now);
-      const { code, namespace, service } = finding;
-      const own = annotated.get(`${namespace}/${service}`) ?? [];
-      const it = [...(byCode.get(code) ?? []), ...own].find(
-        (suppression) =>
-          concernsFinding(suppression, finding) && stateAt(suppression, now) !== 'expired',
-      );
+      const it = matching(finding).find((found) => stateAt(found, now) !== 'expired');
       if (it === undefined) return null;
       const { owner, reason, expires, source } = it;
       return { owner, reason, expires, source };
     },
-    /** Reports the suppressions of the file that are about none of all findings of a scope. */
-    reportUnused(findings: readonly Finding[], scope: Scope): void {
-      const unused = suppressions.filter((it) => isUnused(it, findings, scope));
+    /** Whether a suppression has this code. */
+    hasCode: (code: Suppression['code']): boolean =>
+      byCode.has(code) || [...annotated.values()].flat().some((it) => it.code === code),
+    /** Reports the suppressions that match none of all findings of a scope. */
+    reportUnused(findings: readonly SuppressionTarget[], scope: Scope): void {
+      const all = [...suppressions, ...[...annotated.values()].flat()];
+      const unused = all.filter((it) => isUnused(it, findings, scope));
       for (const it of unused) bounded(unusedProblem(it));
     },
     /** Whether a suppression is about the finding, also one that has expired. */
-    names(finding: Parameters<typeof concernsFinding>[1]): boolean {
-      const own = annotated.get(`${finding.namespace}/${finding.service}`) ?? [];
-      return [...(byCode.get(finding.code) ?? []), ...own].some((it) =>
-        concernsFinding(it, finding),
-      );
-    },
+    names: (finding: SuppressionTarget): boolean => matching(finding).length > 0,
     /** Reports what is due, also if there is no finding. */
     review: (): void => review(today()),
   };
@@ -123,14 +124,14 @@ function annotationProblem(
 }
 
 /** Whether it is about none of the findings, though its namespace was audited. */
-const isUnused = (it: Suppression, findings: readonly Finding[], scope: Scope): boolean =>
+const isUnused = (it: Suppression, findings: readonly SuppressionTarget[], scope: Scope): boolean =>
   (it.namespace === '*' || isInNamespaces(scope, it.namespace)) &&
   !findings.some((finding) => concernsFinding(it, finding));
 
-function unusedProblem({ source }: Suppression): Problem {
-  const [path, line] = placeOf(source);
-  return problemAt(path, line, 'The suppression matches no finding');
-}
+const unusedProblem = (it: Suppression): Problem =>
+  problemOf(it, null, 'The suppression matches no finding', isAnnotated(it) ? it.code : null);
+
+const isAnnotated = ({ source }: Suppression): boolean => source.startsWith('Service ');
 
 /** Path and line of `accepted.yaml:3`. */
 function placeOf(source: string): readonly [string, number | null] {
@@ -138,13 +139,20 @@ function placeOf(source: string): readonly [string, number | null] {
   return [path, line === null ? null : Number(line)];
 }
 
-function expiryProblem({ source, expires }: Suppression, message: string): Problem {
-  const isAnnotation = source.startsWith('Service ');
-  const field = isAnnotation ? `metadata.annotations[${annotation.suppress}] expires` : 'expires';
-  const [path, line] = isAnnotation ? ['Suppression', null] : placeOf(source);
-  return problemAt(path, line, message, {
-    object: isAnnotation ? source : null,
-    field,
-    value: valueText(expires),
-  });
+const expiryProblem = (it: Suppression, message: string): Problem =>
+  problemOf(it, 'expires', message, it.expires);
+
+/** A problem at the line of the file, or with the annotation. */
+function problemOf(
+  it: Suppression,
+  field: string | null,
+  message: string,
+  text: string | null,
+): Problem {
+  const value = text === null ? null : valueText(text);
+  if (isAnnotated(it)) {
+    const place = [`metadata.annotations[${annotation.suppress}]`, field ?? []].flat().join(' ');
+    return problemAt('Suppression', null, message, { object: it.source, field: place, value });
+  }
+  return problemAt(...placeOf(it.source), message, { field, value });
 }

@@ -4,14 +4,16 @@ import { createReadStream } from 'node:fs';
 
 import type { Finding } from '../audit/finding/catalogue.ts';
 import { type Auditor, createAuditor } from '../auditor/auditor.ts';
+import type { SuppressionTarget } from '../audit/finding/suppressions.ts';
 import { concerns } from '../audit/summary.ts';
+import { listUnservedServices } from '../auditor/explanations.ts';
 import { createReport, selectedServices, shownProblems } from '../auditor/queries.ts';
 import { replay } from '../auditor/replay.ts';
 import { type Problem, problemAt, valueText } from '../cluster/decode/problem.ts';
 import { kwokResources, readKwok } from '../cluster/files/kwok.ts';
 import { inputKind } from '../cluster/files/input-kind.ts';
 import { readRecording, type RecordingEntry } from '../cluster/files/recording.ts';
-import { type GateOptions, isUnused, type Named } from '../output/text/gate.ts';
+import { type GateOptions, isUnused, targetOf } from '../output/text/gate.ts';
 import type { AuditReport } from '../output/text/report.ts';
 import { printFinding, problemLog, warnIfUnverified, withProgress } from './shared/console.ts';
 import { openEmbedded } from './shared/embedded-file.ts';
@@ -81,11 +83,14 @@ export function printAudit(
   const { namespace = null, selector, clusterName: cluster = null, output } = options;
   const { findings, options: audited } = auditor;
   const all = [...findings.open(), ...findings.resolved()];
-  auditor.suppressions.reportUnused(all, audited.scope);
+  const servicesWithoutEndpoints = listUnservedServices(auditor);
+  const unserved = servicesWithoutEndpoints.map(targetOf);
+  auditor.suppressions.reportUnused([...all, ...unserved], audited.scope);
+  const found = { findings: all, servicesWithoutEndpoints };
   const about = { namespace, selector, cluster };
   const report = createReport(auditor, { kind, sources, ...about, problems });
-  const isNamed = (finding: Named): boolean => auditor.suppressions.names(finding);
-  for (const rule of gate.ignored.filter((it) => isUnused(it, report))) {
+  const isNamed = (finding: SuppressionTarget): boolean => auditor.suppressions.names(finding);
+  for (const rule of gate.ignored.filter((it) => isUnused(it, found))) {
     const value = valueText([rule.code, rule.service ?? []].flat().join(':'));
     onProblem(problemAt('--ignore', null, 'Matches no finding', { value }));
   }

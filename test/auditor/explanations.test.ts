@@ -98,12 +98,14 @@ test('the Services that cannot receive traffic are listed, each with its reason'
       detail:
         'no pod in namespace media has the labels app=thumbnail: the workload is scaled to zero, ' +
         'or the selector is wrong',
+      suppressed: null,
     },
     {
       namespace: 'payments',
       name: 'fraud-metrics',
       reason: 'named_port_missing',
       detail: expect.stringContaining('no container has a port named metrics') as string,
+      suppressed: null,
     },
   ]);
   expect(answers.explain(['service/fraud-metrics'], 'payments')).toMatchObject({

@@ -146,6 +146,39 @@ test('an unused suppression is reported only if its namespace was audited', () =
   expect(texts()).toEqual(['accepted.yaml:3: The suppression matches no finding']);
 });
 
+test('an unused suppression of an annotation is reported with its Service and code', () => {
+  const unused = 'slice-duplicate owner=b expires=2026-12-31 reason=c';
+  const { auditor, texts } = auditorOn('2026-12-01', annotated(`${entry}; ${unused}`));
+  auditor.suppressions.reportUnused(auditor.findings.open(), wholeCluster);
+  expect(texts()).toEqual([
+    'Suppression: Service shop/web: metadata.annotations[endpoint-auditor/suppress]: ' +
+      'The suppression matches no finding: "slice-duplicate"',
+  ]);
+});
+
+describe('a Service without usable endpoints', () => {
+  test('is suppressed with the code unserved, and then no metric but one counts it', () => {
+    const { auditor, time } = auditorOn('2026-12-01', annotated(entry.replace(/^\S+/, 'unserved')));
+    const queries = createQueries(auditor, 'test');
+    const counts = () => {
+      const { summary, suppressedServices } = queries.status().metrics;
+      return [summary.unserved.selector_matches_nothing, suppressedServices];
+    };
+    const want = { ...owner, source: 'Service shop/web' };
+    expect(queries.unserved().map(({ suppressed }) => suppressed)).toEqual([want]);
+    expect(counts()).toEqual([0, 1]);
+    time.now = dayOf('2027-01-01');
+    expect(queries.unserved().map(({ suppressed }) => suppressed)).toEqual([null]);
+    expect(counts()).toEqual([1, 0]);
+  });
+
+  test('is suppressed by a file', () => {
+    const fields = { code: 'unserved', namespace: 'shop', ...owner };
+    const { auditor } = auditorOn('2026-12-01', rawService, [fields]);
+    expect(createQueries(auditor, 'test').unserved()[0]?.suppressed).toMatchObject(owner);
+  });
+});
+
 test('a suppressed finding does not decide the severity of its Service', () => {
   const both = `${entry}; slice-placeholder-missing owner=b expires=2026-12-31 reason=c`;
   const { auditor } = auditorOn('2026-12-01', annotated(both));

@@ -78,6 +78,7 @@ const noWatches: MetricsState['watches'] = {
 export function stateOf(more: Partial<MetricsState> = {}): MetricsState {
   return {
     incidents: { 'controller-not-writing': { critical: 1 } },
+    suppressedServices: 0,
     openIncidents: [
       {
         id: 'controller-not-writing.kube-controller-manager.1',

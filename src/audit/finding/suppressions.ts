@@ -1,13 +1,16 @@
-// Suppressions: findings that are accepted until a date. A file or an annotation of a Service
-// names their code and place, an owner, a reason and the date. A suppressed finding stays in every
-// list, and does not fail the gate of CI or fire an alert.
+// Suppressions: findings, or Services without usable endpoints, that are accepted until a date. A
+// file or an annotation of a Service names their code and place, an owner, a reason and the date. A
+// suppressed finding stays in every list, and does not fail the gate of CI or fire an alert.
 
 import { editDistance } from '../../model/edit-distance.ts';
 import { mostSuppressText } from '../../model/objects.ts';
 import { catalogue, type Code, type Finding, type Suppressed } from './catalogue.ts';
 
+/** The word for Services without usable endpoints, which are no findings. */
+export const unservedWord = 'unserved';
+
 export interface Suppression extends Suppressed {
-  readonly code: Code;
+  readonly code: Code | typeof unservedWord;
   /** Exact names; `*` for any. */
   readonly namespace: string;
   readonly service: string;
@@ -44,7 +47,7 @@ function endOf(text: string): number | null {
   return time === undefined ? start + 86_400 : start;
 }
 
-const codes = Object.keys(catalogue);
+const codes = [...Object.keys(catalogue), unservedWord];
 
 const isCode = (text: string): boolean => codes.includes(text);
 
@@ -99,7 +102,7 @@ export function readSuppression(fields: Fields, source: string): Suppression | S
   const { namespace = '*', service = '*', node = '*' } = rest;
   const texts = { owner: owner ?? '', reason: reason ?? '', expires: expires ?? '' };
   const until = endOf(texts.expires) ?? 0;
-  return { code: code as Code, namespace, service, node, ...texts, until, source };
+  return { code: code as Suppression['code'], namespace, service, node, ...texts, until, source };
 }
 
 export const isFault = (it: Suppression | SuppressionFault): it is SuppressionFault =>
@@ -140,12 +143,15 @@ export function readAnnotation(
   });
 }
 
-type Named = Pick<Finding, 'code' | 'namespace' | 'service' | 'node'>;
+/** A finding, or a Service without usable endpoints. */
+export interface SuppressionTarget extends Pick<Finding, 'namespace' | 'service' | 'node'> {
+  readonly code: Suppression['code'];
+}
 
 const isOf = (pattern: string, name: string): boolean => pattern === '*' || pattern === name;
 
 /** Whether the suppression is about the finding, whatever the time. */
-export const concernsFinding = (it: Suppression, finding: Named): boolean =>
+export const concernsFinding = (it: Suppression, finding: SuppressionTarget): boolean =>
   it.code === finding.code &&
   isOf(it.namespace, finding.namespace) &&
   isOf(it.service, finding.service) &&

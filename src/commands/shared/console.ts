@@ -12,7 +12,7 @@ import {
   formatTime,
   formatUnverified,
 } from '../../output/text/format.ts';
-import { type Gate, isFailed } from '../../output/text/gate.ts';
+import { type Gate, type GateOptions, isFailed } from '../../output/text/gate.ts';
 import type { AuditReport, ReportFormat } from '../../output/text/report.ts';
 import { formatFindingLine, renderReport } from '../../output/text/report.ts';
 import { nameOf } from '../../shadow/release.ts';
@@ -136,8 +136,8 @@ export function screenWidth(): number | null {
 }
 
 /** Prints to stdout. */
-export function printReport(report: AuditReport, format: ReportFormat): void {
-  const text = renderReport(report, format, renderOptions());
+export function printReport(report: AuditReport, format: ReportFormat, gate?: GateOptions): void {
+  const text = renderReport(report, format, renderOptions(), gate);
   process.stdout.write(text.endsWith('\n') ? text : `${text}\n`);
 }
 

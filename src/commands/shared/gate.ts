@@ -6,16 +6,10 @@ import { readFileSync } from 'node:fs';
 import { InvalidArgumentError } from 'commander';
 
 import { catalogue, type Code, type Severity } from '../../audit/finding/catalogue.ts';
-import { unknownCodeText } from '../../audit/finding/suppressions.ts';
+import { unknownCodeText, unservedWord } from '../../audit/finding/suppressions.ts';
 import { renderGithub, renderMarkdown, unknownText } from '../../output/text/annotations.ts';
 import type { Baseline, FailOn, GateOptions, IgnoreRule } from '../../output/text/gate.ts';
-import {
-  baselineOf,
-  failLevels,
-  formatGate,
-  gateOf,
-  unservedWord,
-} from '../../output/text/gate.ts';
+import { baselineOf, failLevels, formatGate, gateOf } from '../../output/text/gate.ts';
 import { renderJunit } from '../../output/text/junit.ts';
 import type { ReportedFinding } from '../../output/text/format.ts';
 import type { AuditReport, ReportFormat } from '../../output/text/report.ts';
@@ -102,7 +96,7 @@ export function printGated(
   if (output in renderers) {
     process.stdout.write(renderers[output as GateFormat](report, options));
   } else {
-    printReport({ ...report, gate }, output as ReportFormat);
+    printReport({ ...report, gate }, output as ReportFormat, options);
     const isText = output === 'table' || output === 'wide';
     if (isText && !isUsual(options))
       process.stdout.write(`${formatGate(gate, unknownText(report) !== null)}\n`);

@@ -3,12 +3,13 @@
 import { type Command, Option } from 'commander';
 
 import { severities } from '../../audit/finding/catalogue.ts';
+import { unservedWord } from '../../audit/finding/suppressions.ts';
 import type { AuditorOptions } from '../../auditor/auditor.ts';
 import type { OnProblem } from '../../cluster/decode/problem.ts';
 import type { LabelSelector } from '../../model/label-selector.ts';
 import { listedNamespaces, type Scope, wholeCluster } from '../../model/scope.ts';
 import { perServiceModes, type PerServiceOptions } from '../../output/metrics/service-rows.ts';
-import { failLevels, unservedWord } from '../../output/text/gate.ts';
+import { failLevels } from '../../output/text/gate.ts';
 import { parseLinkTemplate } from '../../output/text/link-template.ts';
 import { defaultMaxEndpointsPerSlice } from '../../shadow/endpointslice.ts';
 import type { Release } from '../../shadow/release.ts';

@@ -112,7 +112,7 @@ const current = Object.entries({
     ),
     services_without_endpoints: gauge(
       'Services that cannot receive traffic, because no EndpointSlice of them has a usable ' +
-        'endpoint, by reason.',
+        'endpoint, by reason, without suppressed ones.',
       ({ summary }, { reason }) => summary.unserved[reason],
       { reason: unservedReasons },
     ),

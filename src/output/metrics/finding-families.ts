@@ -3,7 +3,7 @@
 // findings. An alert on them misses none.
 
 import { catalogue, type Code, type Finding, severities } from '../../audit/finding/catalogue.ts';
-import { isUnsuppressed } from '../../audit/finding/suppressions.ts';
+import { isUnsuppressed, unservedWord } from '../../audit/finding/suppressions.ts';
 import { causes } from '../../audit/finding/causes.ts';
 import { getOrInsert, recordOf } from '../../model/collections.ts';
 import { familiesOf, keysOf, type Sample, type SampleLabels } from './exposition.ts';
@@ -32,13 +32,16 @@ export const openFindings = samples(
 
 export const suppressedFindings = samples(
   'gauge',
-  'Open findings that a file or an annotation suppresses, by code. No other family counts them.',
-  ({ summary }) =>
-    codes.map((code) => {
+  'Open findings that a file or an annotation suppresses, by code. code=unserved: Services ' +
+    'without usable endpoints. No other family counts them.',
+  ({ summary, suppressedServices }) => [
+    ...codes.map((code) => {
       const isSuppressed = (it: Finding): boolean => it.code === code && !isUnsuppressed(it);
       return { labels: { code }, value: summary.findings.filter(isSuppressed).length };
     }),
-  { code: codes },
+    { labels: { code: unservedWord }, value: suppressedServices },
+  ],
+  { code: [...codes, unservedWord] },
 );
 
 export const openedFindings = samples(

@@ -16,6 +16,8 @@ import type { ServiceSeries } from './service-rows.ts';
 
 export interface MetricsState extends ServiceSums, Measurements {
   readonly summary: Summary;
+  /** Services without usable endpoints that are suppressed; `summary` does not count them. */
+  readonly suppressedServices: number;
   readonly opened: OpenedFindings;
   readonly incidents: IncidentCounts;
   /** The oldest first. */

@@ -120,10 +120,10 @@ function renderRemedy(finding: ReportedFinding, numbers: RemedyNumbers, options:
   ];
 }
 
-/** One finding. `times` is '' or what the header says about when it opened. */
+/** One finding. `notes` are the end of its header. */
 export function renderFinding(
   finding: ReportedFinding,
-  times: string,
+  notes: readonly string[],
   numbers: RemedyNumbers,
   options: RenderOptions,
 ): string[] {
@@ -131,7 +131,7 @@ export function renderFinding(
   const { title, meaning } = catalogue[code];
   const owner = service === '' ? [] : [`${namespace}/${service}`];
   const [head = '', ...rest] = wrap(
-    [severity, code, ...owner, formatOutput(finding), ...(times === '' ? [] : [times])].join('  '),
+    [severity, code, ...owner, formatOutput(finding), ...notes].join('  '),
     '',
     '    ',
     options,

@@ -7,12 +7,10 @@ import {
   severities,
   type Severity,
 } from '../../audit/finding/catalogue.ts';
+import { type SuppressionTarget, unservedWord } from '../../audit/finding/suppressions.ts';
 import { recordOf } from '../../model/collections.ts';
 import { formatCount } from './format.ts';
 import type { UnservedRow } from './unserved.ts';
-
-/** The word for Services without usable endpoints, which are no findings. */
-export const unservedWord = 'unserved';
 
 export interface FailOn {
   /** The least severity that fails. */
@@ -38,7 +36,7 @@ export type Named = Pick<
 /** Reports of before 0.3.0 have no `suppressed`. */
 type Gated = Named & Partial<Pick<Finding, 'suppressed'>>;
 
-type Unserved = Pick<UnservedRow, 'namespace' | 'name'>;
+type Unserved = Pick<UnservedRow, 'namespace' | 'name'> & Partial<Pick<UnservedRow, 'suppressed'>>;
 
 export interface Baseline {
   /** By the identity of a finding, its severity. */
@@ -52,7 +50,7 @@ export interface GateOptions {
   readonly ignored: readonly IgnoreRule[];
   readonly baseline: Baseline | null;
   /** Whether a suppression names it, also an expired one: then no baseline accepts it. */
-  readonly isNamed?: (finding: Named) => boolean;
+  readonly isNamed?: (finding: SuppressionTarget) => boolean;
 }
 
 /** Why a finding does not fail the gate. */
@@ -93,10 +91,14 @@ export const baselineOf = (
       .filter(({ suppressed }) => !suppressed)
       .map((finding) => [findingKey(finding), finding.severity]),
   ),
-  unserved: new Set(unserved.map(serviceName)),
+  unserved: new Set(unserved.filter(({ suppressed }) => !suppressed).map(serviceName)),
 });
 
 const serviceName = ({ namespace, name }: Unserved): string => `${namespace}/${name}`;
+
+/** The target of suppressions of a Service without usable endpoints. */
+export const targetOf = ({ namespace, name }: Unserved) =>
+  ({ code: unservedWord, namespace, service: name, node: null }) as const;
 
 const matches = (rule: IgnoreRule, code: IgnoreRule['code'], service: string): boolean =>
   rule.code === code && (rule.service ?? service) === service;
@@ -118,29 +120,32 @@ export function acceptanceOf(finding: Gated, options: GateOptions): Acceptance |
 
 /** Whether a rule accepts nothing of a report. */
 export const isUnused = (rule: IgnoreRule, report: GatedReport): boolean =>
-  ![
-    ...report.findings,
-    ...report.servicesWithoutEndpoints.map(({ namespace, name }) => {
-      return { code: unservedWord, namespace, service: name } as const;
-    }),
-  ].some(({ code, namespace, service }) => matches(rule, code, `${namespace}/${service}`));
+  ![...report.findings, ...report.servicesWithoutEndpoints.map(targetOf)].some(
+    ({ code, namespace, service }) => matches(rule, code, `${namespace}/${service}`),
+  );
 
 type GatedReport<T extends Unserved = Unserved> = Readonly<{
   findings: readonly Gated[];
   servicesWithoutEndpoints: readonly T[];
 }>;
 
+/** `null` if a Service without usable endpoints fails the gate. */
+export function unservedAcceptanceOf(service: Unserved, options: GateOptions): Acceptance | null {
+  if (service.suppressed) return 'suppressed';
+  const { failOn, ignored, baseline, isNamed } = options;
+  const name = serviceName(service);
+  if (ignored.some((rule) => matches(rule, unservedWord, name))) return 'ignored';
+  const isBaseline = isNamed?.(targetOf(service)) !== true && baseline?.unserved.has(name);
+  if (isBaseline === true) return 'baseline';
+  return failOn.unserved ? null : 'minor';
+}
+
 /** The Services without usable endpoints that fail the gate; none if they cannot. */
 export const unservedFailures = <T extends Unserved>(
   { servicesWithoutEndpoints }: GatedReport<T>,
-  { failOn, ignored, baseline }: GateOptions,
+  options: GateOptions,
 ): T[] =>
-  servicesWithoutEndpoints.filter((service) => {
-    const name = serviceName(service);
-    const isAccepted =
-      ignored.some((rule) => matches(rule, unservedWord, name)) || baseline?.unserved.has(name);
-    return failOn.unserved && isAccepted !== true;
-  });
+  servicesWithoutEndpoints.filter((service) => unservedAcceptanceOf(service, options) === null);
 
 /** Counts the findings of a report, and the Services without usable endpoints. */
 export function gateOf(report: GatedReport, options: GateOptions): Gate {

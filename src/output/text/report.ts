@@ -31,7 +31,14 @@ import {
   severityStyles,
 } from './findings.ts';
 import type { RenderOptions, ReportedFinding } from './format.ts';
-import type { Gate } from './gate.ts';
+import {
+  type Acceptance,
+  acceptanceOf,
+  acceptanceWords,
+  type Gate,
+  type GateOptions,
+  unservedAcceptanceOf,
+} from './gate.ts';
 import {
   codeUnits,
   escapeInvisible,
@@ -186,10 +193,45 @@ export function renderReport(
   report: AuditReport,
   format: ReportFormat,
   options: RenderOptions,
+  gate = everythingFails,
 ): string {
   if (format === 'json') return formatJson(report);
   if (format === 'yaml') return renderYaml(report);
-  return format === 'wide' ? renderWide(report, options) : renderTable(report, options);
+  const { servicesWithoutEndpoints: services } = report;
+  const acceptance = (it: UnservedRow): Acceptance | null => unservedAcceptanceOf(it, gate);
+  const failing = services.filter((it) => acceptance(it) === null);
+  const rows = [...failing, ...services.filter((it) => acceptance(it) !== null)];
+  const unserved = formatUnserved(rows, (it) => markOf(acceptance(it), gate), options);
+  const incidents = renderIncidents(report.incidents, options);
+  const findings = failingFirst(report, gate);
+  const sections =
+    format === 'wide'
+      ? renderWide(report, findings, gate, options)
+      : renderTable(report, findings, gate, options);
+  const lines = [...incidents, ...sections, ...unserved, ...summarizeReport(report)];
+  const isLegend = format === 'table' && findings.some(isUnsuppressed);
+  return `${[...lines, ...(isLegend ? [diffLegend] : [])].join('\n')}\n`;
+}
+
+/** The gate of a report that has none. */
+const everythingFails: GateOptions = {
+  failOn: { severity: 'info', unserved: false },
+  ignored: [],
+  baseline: null,
+};
+
+/** The findings in their order, and those that do not fail the gate after the others. */
+function failingFirst(report: AuditReport, gate: GateOptions): ReportedFinding[] {
+  const all = sortFindings(report.findings);
+  const fails = (finding: ReportedFinding): boolean => acceptanceOf(finding, gate) === null;
+  return [...all.filter(fails), ...all.filter((finding) => !fails(finding))];
+}
+
+/** How the text marks what the gate accepts; '' for what fails, or is minor as usual. */
+function markOf(acceptance: Acceptance | null, { failOn }: GateOptions): string {
+  if (acceptance === null || acceptance === 'suppressed') return '';
+  if (acceptance !== 'minor') return acceptanceWords[acceptance];
+  return failOn.severity === 'critical' ? 'below --fail-on critical' : '';
 }
 
 function renderYaml(report: AuditReport): string {
@@ -228,8 +270,11 @@ function momentFormat({ input: { from, until } }: AuditReport): (at: number | nu
   return isOneDay ? formatClock : formatTime;
 }
 
+const wordOf = (acceptance: Acceptance | null): string =>
+  acceptance === null ? 'fails' : acceptanceWords[acceptance];
+
 /** The columns of `-o wide`; no cell is cut. */
-function listColumns(report: AuditReport): Column[] {
+function listColumns(report: AuditReport, gate: GateOptions): Column[] {
   const moment = momentFormat(report);
   const text = (value: string | null): string => escapeInvisible(value ?? '-');
   const columns: readonly (Column | null)[] = [
@@ -244,6 +289,9 @@ function listColumns(report: AuditReport): Column[] {
     ['FIELD', ({ field }) => text(formatField(field))],
     ['EXPECTED', ({ expected }) => text(expected)],
     ['ACTUAL', ({ actual }) => text(actual)],
+    report.findings.every((finding) => markOf(acceptanceOf(finding, gate), gate) === '')
+      ? null
+      : ['GATE', (finding) => wordOf(acceptanceOf(finding, gate))],
     report.findings.every(isUnsuppressed)
       ? null
       : ['SUPPRESSED', ({ suppressed }) => text(suppressed && suppressedText(suppressed))],
@@ -252,9 +300,13 @@ function listColumns(report: AuditReport): Column[] {
 }
 
 /** One line per finding, whatever its length, for grep and awk. */
-function renderWide(report: AuditReport, options: RenderOptions): string {
-  const findings = sortFindings(report.findings);
-  const columns = listColumns(report);
+function renderWide(
+  report: AuditReport,
+  findings: readonly ReportedFinding[],
+  gate: GateOptions,
+  options: RenderOptions,
+): string[] {
+  const columns = listColumns(report, gate);
   const rows = [
     columns.map(([name]) => name),
     ...findings.map((finding) => columns.map(([, cell]) => cell(finding))),
@@ -264,32 +316,27 @@ function renderWide(report: AuditReport, options: RenderOptions): string {
     const isPlain = severity === undefined || column > 0;
     return isPlain ? cell : paint(options.colour, severityStyles[severity], cell);
   });
-  const table = findings.length === 0 ? [] : [...lines, ''];
-  const incidents = renderIncidents(report.incidents, options);
-  const unserved = formatUnserved(report.servicesWithoutEndpoints, options);
-  return `${[...incidents, ...table, ...unserved, ...summarizeReport(report)].join('\n')}\n`;
+  return findings.length === 0 ? [] : [...lines, ''];
 }
 
-/** A block of lines per finding. */
-function renderTable(report: AuditReport, options: RenderOptions): string {
+/** A block of lines per finding; suppressed ones have one line each, after the others. */
+function renderTable(
+  report: AuditReport,
+  findings: readonly ReportedFinding[],
+  gate: GateOptions,
+  options: RenderOptions,
+): string[] {
   const moment = momentFormat(report);
   const numbers = createRemedyNumbers();
-  const findings = sortFindings(report.findings);
   const blocks = findings.filter(isUnsuppressed).flatMap((finding) => {
     const { openedAt, resolvedAt } = finding;
     const resolved = resolvedAt === null ? '' : `, resolved ${moment(resolvedAt)}`;
     const times = report.kind === 'audit' ? '' : `opened ${moment(openedAt)}${resolved}`;
-    return [...renderFinding(finding, times, numbers, options), ''];
+    const notes = [times, markOf(acceptanceOf(finding, gate), gate)].filter((it) => it !== '');
+    return [...renderFinding(finding, notes, numbers, options), ''];
   });
-  const legend = blocks.length === 0 ? [] : [diffLegend];
-  const incidents = renderIncidents(report.incidents, options);
-  const unserved = formatUnserved(report.servicesWithoutEndpoints, options);
-  const suppressed = renderSuppressed(
-    findings.filter((finding) => !isUnsuppressed(finding)),
-    options,
-  );
-  const sections = [...incidents, ...blocks, ...suppressed, ...unserved];
-  return `${[...sections, ...summarizeReport(report), ...legend].join('\n')}\n`;
+  const suppressed = findings.filter((finding) => !isUnsuppressed(finding));
+  return [...blocks, ...renderSuppressed(suppressed, options)];
 }
 
 /** Why a report is about nothing. */
@@ -326,7 +373,7 @@ function formatHeadline(report: AuditReport): string {
   if (services === 0) return noServicesText(report) + after;
   const counts = verdictOutputs.map((output) => ({ ...verdicts[output], conform: 0 }));
   const isAllConform = [unknown, ...counts].every((group) => formatCounts(group) === '');
-  const unserved = servicesWithoutEndpoints.length;
+  const unserved = servicesWithoutEndpoints.filter((it) => it.suppressed === null).length;
   const isOk = services === 1 ? 'The only Service is ok' : `All ${services} Services are ok`;
   const ok =
     unserved === 0

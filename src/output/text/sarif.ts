@@ -2,18 +2,12 @@
 // services read. A result is a finding; one that the gate accepts is suppressed.
 
 import { catalogue, type Code, type Severity } from '../../audit/finding/catalogue.ts';
-import { suppressedText } from '../../audit/finding/suppressions.ts';
+import { suppressedText, unservedWord } from '../../audit/finding/suppressions.ts';
 import { inOrder } from '../../audit/summary.ts';
 import { version } from '../../model/program-version.ts';
 import { ownerOf, unknownText } from './annotations.ts';
 import { escapeInvisible, formatDetail, formatJson, type ReportedFinding } from './format.ts';
-import {
-  acceptanceOf,
-  findingKey,
-  type GateOptions,
-  unservedFailures,
-  unservedWord,
-} from './gate.ts';
+import { acceptanceOf, findingKey, type GateOptions, unservedFailures } from './gate.ts';
 import type { UnservedRow } from './unserved.ts';
 import type { AuditReport } from './report.ts';
 

@@ -79,7 +79,13 @@ test('the Services have their health, and those without endpoints their reason',
     findings: { critical: 1, warning: 0, info: 2 },
   } as const;
   const unserved = 'no_ready_pod' as const;
-  const row = { namespace: 'shop', name: 'web', reason: unserved, detail: 'none is ready' };
+  const row = {
+    namespace: 'shop',
+    name: 'web',
+    reason: unserved,
+    detail: 'none is ready',
+    suppressed: null,
+  };
   const share = { ...listedOf().share, unserved };
   more = { ...more, services: () => [listedOf({ health, share })], unserved: () => [row] };
   const ask = async (path: string): Promise<unknown> => (await get(path)).json();

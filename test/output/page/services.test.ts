@@ -72,8 +72,20 @@ test('a Service shows the worst finding of any output, and the number of finding
 });
 
 const unserved: UnservedRow[] = [
-  { namespace: 'shop', name: 'cart', reason: 'no_ready_pod', detail: '2 pods are not ready' },
-  { namespace: 'media', name: 'cdn', reason: 'named_port_missing', detail: 'no port is named web' },
+  {
+    namespace: 'shop',
+    name: 'cart',
+    reason: 'no_ready_pod',
+    detail: '2 pods are not ready',
+    suppressed: null,
+  },
+  {
+    namespace: 'media',
+    name: 'cdn',
+    reason: 'named_port_missing',
+    detail: 'no port is named web',
+    suppressed: null,
+  },
 ];
 
 test('Services that cannot receive traffic are listed with their reason', () => {

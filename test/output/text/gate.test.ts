@@ -85,7 +85,7 @@ test('the gate counts findings by what becomes of them', () => {
 describe('a Service without usable endpoints', () => {
   const [reason, detail] = ['no_ready_pod', '2 pods | are not ready'] as const;
   const servicesWithoutEndpoints = ['api', 'web', 'db'].map((name) => {
-    return { namespace: 'shop', name, reason, detail };
+    return { namespace: 'shop', name, reason, detail, suppressed: null };
   });
   const report = reportOf(conformState(), { servicesWithoutEndpoints });
   const strict: GateOptions = { ...usual, failOn: { severity: 'critical', unserved: true } };
@@ -108,6 +108,19 @@ describe('a Service without usable endpoints', () => {
     expect(gate.unserved).toBe(1);
     const everyService = [{ code: 'unserved', service: null } as const];
     expect(gateOf(report, { ...strict, ignored: everyService }).unserved).toBe(0);
+  });
+
+  test('is accepted by a suppression, which decides before the baseline', () => {
+    const suppressed = { owner: 'a', reason: 'b', expires: '2026-12-31', source: 'c:1' };
+    const [api, ...others] = servicesWithoutEndpoints;
+    const accepted = [{ ...api, suppressed }, ...others] as typeof servicesWithoutEndpoints;
+    const some = { ...report, servicesWithoutEndpoints: accepted };
+    expect(gateOf(some, strict).unserved).toBe(2);
+    const baseline = baselineOf([], accepted);
+    expect([...baseline.unserved]).toEqual(['shop/web', 'shop/db']);
+    // An expired suppression names the Service too.
+    const isNamed = ({ service }: { service: string }) => service === 'db';
+    expect(gateOf(some, { ...strict, baseline, isNamed }).unserved).toBe(1);
   });
 
   test('is in the reports of CI', () => {

@@ -100,7 +100,8 @@ describe('JUnit', () => {
 
   test('fails for a Service without usable endpoints if the gate does', () => {
     const [namespace, name, detail] = ['shop', 'web', 'no pod matches'];
-    const unserved = { namespace, name, reason: 'selector_matches_nothing', detail } as const;
+    const reason = 'selector_matches_nothing' as const;
+    const unserved = { namespace, name, reason, detail, suppressed: null };
     const more = { servicesWithoutEndpoints: [unserved], cluster: 'a<b' };
     const report = reportOf(conformState(), more);
     expect(junit(report)).toContain('<testsuites name="endpoint-auditor a&lt;b" tests="3" fail');

@@ -9,6 +9,7 @@ import { catalogue } from '../../../src/audit/finding/catalogue.ts';
 import { countConvergence, countTrigger } from '../../../src/audit/measure/lag.ts';
 import { trackSize } from '../../../src/audit/measure/size.ts';
 import { diffLegend } from '../../../src/output/text/findings.ts';
+import type { GateOptions } from '../../../src/output/text/gate.ts';
 import type { AuditReport, ReportFormat } from '../../../src/output/text/report.ts';
 import {
   formatFindingLine,
@@ -266,8 +267,71 @@ describe('the headline', () => {
   });
 });
 
+describe('the gate', () => {
+  const ignored = findingOf({ code: 'slice-duplicate', severity: 'critical', service: 'api' });
+  const minor = findingOf({ code: 'endpoints-truncated', severity: 'info', service: 'db' });
+  const failing = findingOf({ code: 'endpoints-missing', severity: 'warning' });
+  const report = reportOf(conformState(), { findings: [minor, ignored, failing] });
+  const gate: GateOptions = {
+    failOn: { severity: 'warning', unserved: false },
+    ignored: [{ code: 'slice-duplicate', service: null }],
+    baseline: null,
+  };
+  const codesIn = (lines: readonly string[]): string[] =>
+    lines.filter((line) => /^(?:critical|warning|info) /.test(line));
+
+  test('what fails it is first in a table, and what it accepts is marked', () => {
+    const shown = (options: GateOptions) =>
+      codesIn(renderReport(report, 'table', whole, options).split('\n'));
+    expect(shown(gate)).toEqual([
+      expect.stringMatching(/^warning {2}endpoints-missing (?!.*ignored)/),
+      expect.stringMatching(/^critical {2}slice-duplicate .* {2}ignored$/),
+      expect.stringMatching(/^info {2}endpoints-truncated (?!.*below)/),
+    ]);
+    const critical = { ...gate, failOn: { severity: 'critical', unserved: false } } as const;
+    expect(shown(critical)[1]).toMatch(/^warning .* {2}below --fail-on critical$/);
+  });
+
+  test('has a column of the wide table if it accepts a finding', () => {
+    const [head = '', ...rows] = renderReport(report, 'wide', whole, gate).split('\n');
+    expect(head).toMatch(/ GATE$/);
+    expect(codesIn(rows).map((row) => row.split(/ {3,}/).at(-1))).toEqual([
+      'fails',
+      'ignored',
+      'accepted',
+    ]);
+    expect(renderReport(report, 'wide', whole)).not.toContain('GATE');
+  });
+
+  test('marks Services without usable endpoints', () => {
+    const suppressed = { owner: 'ann', reason: 'later', expires: '2026-12-31', source: 'c:1' };
+    const row = { namespace: 'shop', reason: 'no_ready_pod' as const, detail: 'none is ready' };
+    const rows = [
+      { ...row, name: 'api', suppressed },
+      { ...row, name: 'db', suppressed: null },
+      { ...row, name: 'web', suppressed: null },
+    ];
+    const some = reportOf(conformState(), { servicesWithoutEndpoints: rows });
+    const strict: GateOptions = {
+      ...gate,
+      failOn: { severity: 'warning', unserved: true },
+      ignored: [{ code: 'unserved', service: 'shop/db' }],
+    };
+    expect(renderReport(some, 'table', whole, strict).split('\n').slice(1, 8)).toEqual([
+      '  shop/web  no_ready_pod',
+      '    none is ready',
+      '  shop/api  no_ready_pod',
+      '    suppressed until 2026-12-31 by ann: later',
+      '    none is ready',
+      '  shop/db  no_ready_pod  ignored',
+      '    none is ready',
+    ]);
+  });
+});
+
 test('Services without usable endpoints are listed after the findings', () => {
-  const row = { namespace: 'shop', reason: 'no_ready_pod' as const, detail: 'none is ready' };
+  const reason = 'no_ready_pod' as const;
+  const row = { namespace: 'shop', reason, detail: 'none is ready', suppressed: null };
   const rows = times(52, (index) => ({ ...row, name: `web-${index}` }));
   const render = (servicesWithoutEndpoints: typeof rows): string =>
     renderReport(reportOf(stateOf(), { servicesWithoutEndpoints }), 'table', plain);
