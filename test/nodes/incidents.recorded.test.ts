@@ -1,5 +1,5 @@
-// Every recorded fault of a node, and every pair, as an auditor sees it that has read the sound node
-// before: all findings of a fault are one incident of the right kind, which names the node.
+// Every recorded fault of a node, and every pair, as an auditor sees it that has read the sound
+// node before: all findings of a fault are one incident of the right kind, which names the node.
 
 import { readFileSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
