@@ -101,7 +101,7 @@ export function liveCluster(slice: Raw = rawSlice, virtual?: VirtualClock): Live
   const clock: MonotonicClock =
     virtual === undefined
       ? createClock()
-      : { ...virtual, soon: (call) => void virtual.after(0, call) };
+      : { ...virtual, monotonic: () => virtual.now(), soon: (call) => void virtual.after(0, call) };
   const account = {
     server: 'https://fake.example',
     credentials: () => Promise.reject(new Error('No connection')),

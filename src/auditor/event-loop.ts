@@ -17,6 +17,8 @@ import { type Auditor, type AuditorEntry, openedAtOnce } from './auditor.ts';
 export interface MonotonicClock {
   /** Unix seconds that never run backwards. */
   now(): number;
+  /** Seconds from any origin, which no correction changes. */
+  monotonic(): number;
   /** Calls back once after this many seconds. Returns a function that cancels the call. */
   after(seconds: number, call: () => void): () => void;
   /** Calls back once after other events had their turn. */
@@ -33,6 +35,10 @@ export interface EventLoopOptions {
   ) => Promise<ReadonlyMap<string, FreshRead>>;
   /** Called when a watch has lost an event. */
   readonly onGap: (resource: Resource, key: Key) => void;
+  /** Why the input hangs, for people; `null` if it does not. */
+  readonly hang: () => string | null;
+  /** Called with the reason of a lasting hang, and with `null` when it is over. */
+  readonly onHang: (reason: string | null) => void;
   /** Called for a programming error: the loop cannot continue. */
   readonly onError: (error: unknown) => void;
   /** Called whenever the queue is empty. */
@@ -44,6 +50,7 @@ export function createClock(): MonotonicClock {
   const offset = Date.now() - performance.now();
   return {
     now: () => (performance.now() + offset) / 1000,
+    monotonic: () => performance.now() / 1000,
     after(seconds, call) {
       const timer = setTimeout(call, seconds * 1000);
       return () => clearTimeout(timer);
@@ -59,8 +66,13 @@ const retrySeconds = { all: 0.1, more: 0.02 };
 const maxReads = 4;
 /** Seconds until the next fresh read: after a Service, per Pod of a namespace, after a failure. */
 const pause = { service: 0.025, pod: 0.0002, failure: 1 };
-/** The loop is stuck if no slice has ended for this many seconds. */
+/** The loop is stuck if no slice has ended, or no tick, for this many seconds. */
 const stuckSeconds = 60;
+/**
+ * Seconds that a hang lasts before it is one, and between two ticks that show it: a process that
+ * was suspended has had no chance to go on.
+ */
+const hanging = { seconds: 60, apart: 5 };
 
 type State = ReturnType<typeof createState>;
 
@@ -70,8 +82,12 @@ const createState = (options: EventLoopOptions) => ({
   working: false,
   stopped: false,
   cancelTimer: (): void => undefined,
-  /** When the latest slice ended. */
-  aliveAt: options.clock.now(),
+  /** Monotonic times: when the latest slice ended, and the latest tick. */
+  aliveAt: options.clock.monotonic(),
+  tickedAt: null as number | null,
+  /** Since when the input hangs, monotonic, and the reason once it has lasted. */
+  hangsSince: null as number | null,
+  hang: null as string | null,
   retryAt: -Infinity,
   readAt: -Infinity,
   reading: 0,
@@ -90,9 +106,11 @@ export function createEventLoop(options: EventLoopOptions) {
     },
     /** Why no entry is taken in any more, for people; `null` if the loop runs. */
     stuck(): string | null {
-      const seconds = options.clock.now() - state.aliveAt;
-      if (!state.working || seconds < stuckSeconds) return null;
-      return `Nothing has been taken in for ${Math.round(seconds)} s`;
+      const now = options.clock.monotonic();
+      const seconds = now - (state.working ? state.aliveAt : (state.tickedAt ?? now));
+      if (state.stopped || seconds < stuckSeconds) return state.hang;
+      const what = state.working ? 'Nothing has been taken in' : 'No timer has run';
+      return `${what} for ${Math.round(seconds)} s`;
     },
     stop(): void {
       state.stopped = true;
@@ -105,7 +123,7 @@ export function createEventLoop(options: EventLoopOptions) {
 function start(state: State): void {
   if (state.working) return;
   state.working = true;
-  state.aliveAt = state.options.clock.now();
+  state.aliveAt = state.options.clock.monotonic();
   // Later, since the caller of `deliver` has to finish its own work first.
   state.options.clock.soon(() => void processQueue(state).catch(state.options.onError));
 }
@@ -118,7 +136,7 @@ async function processQueue(state: State): Promise<void> {
       const steps = options.auditor.takeInSteps(entry);
       for (;;) {
         if (performance.now() >= endOfSlice) {
-          state.aliveAt = options.clock.now();
+          state.aliveAt = options.clock.monotonic();
           await new Promise<void>((resolve) => options.clock.soon(resolve));
           endOfSlice = performance.now() + sliceMs;
         }
@@ -140,6 +158,7 @@ function tick(state: State): void {
   if (stopped || working) return;
   const { auditor, clock } = options;
   const { findings } = auditor;
+  checkHang(state);
   const now = clock.now();
   auditor.advance(now);
   if (now >= state.retryAt) {
@@ -159,6 +178,21 @@ function tick(state: State): void {
   const wait = Math.min(Math.max(Math.min(dueAt, retryAt, readAt) - now, 0.001), 1);
   state.cancelTimer();
   state.cancelTimer = clock.after(wait, () => tick(state));
+}
+
+/** Reports a hang that several ticks have shown, and its end. */
+function checkHang(state: State): void {
+  const { clock, hang, onHang } = state.options;
+  const now = clock.monotonic();
+  const isAwake = now - (state.tickedAt ?? now) <= hanging.apart;
+  state.tickedAt = now;
+  const reason = hang();
+  if (reason === null || !isAwake) state.hangsSince = null;
+  else state.hangsSince ??= now;
+  const isLasting = state.hangsSince !== null && now - state.hangsSince >= hanging.seconds;
+  const before = state.hang;
+  state.hang = isLasting ? reason : null;
+  if ((before === null) !== (state.hang === null)) onHang(state.hang);
 }
 
 function startRead(state: State, now: number): void {

@@ -16,6 +16,8 @@ export interface LiveOptions extends Pick<EventLoopOptions, 'auditor' | 'clock' 
   readonly environment: Environment;
   readonly endpoints: boolean;
   readonly onProblem: OnProblem;
+  /** Called with the reason why the input hangs, and with `null` when it goes on. */
+  readonly onHang?: (reason: string | null) => void;
   /** Called when the connection to the API server is lost or restored. */
   readonly onConnection?: (change: ConnectionChange) => void;
 }
@@ -30,6 +32,8 @@ export function connectAuditor(options: LiveOptions) {
     auditor,
     clock,
     reread: (namespace, names) => reread(options, namespace, names, stop.signal),
+    hang: () => reflectors.hang() ?? describeLag(auditor, clock.now()),
+    onHang: (reason) => options.onHang?.(reason),
     onGap: (resource, key) => reflectors.relist(resource, key),
     onError: (error) => broken.reject(error),
     onQuiet: options.onQuiet,
@@ -65,6 +69,20 @@ export function connectAuditor(options: LiveOptions) {
     /** Delivers an entry of another source. Resolves when it is taken in. */
     deliver: (entry: AuditorEntry) => loop.deliver([entry]),
   };
+}
+
+/** Seconds until a version that a read has shown must have arrived on its watch. */
+const mostLag = 600;
+
+/** Which watches lag although they are connected; `null` if none does. */
+function describeLag(
+  { progress }: Pick<LiveOptions['auditor'], 'progress'>,
+  now: number,
+): string | null {
+  const lagging = progress.lagging(mostLag, now);
+  if (lagging.length === 0) return null;
+  const which = lagging.join(', ');
+  return `The watch of ${which} lags: it lacks what a read has shown ${mostLag} s ago`;
 }
 
 /** Without a namespace it reads all Nodes. Rejects if a list fails. */

@@ -263,6 +263,7 @@ function environmentOf(
 /** The virtual clock as the loop of a live cluster has it. */
 const liveClockOf = (clock: VirtualClock): MonotonicClock => ({
   now: () => clock.now(),
+  monotonic: () => clock.now(),
   after: (seconds, call) => clock.after(seconds, call),
   soon: queueMicrotask,
 });

@@ -191,6 +191,7 @@ function versionOf({ objects }: FakeServer, now: number, behind: number): number
 
 async function answer(server: FakeServer, clock: Clock, request: ApiRequest): Promise<ApiAnswer> {
   await Promise.resolve();
+  request.signal.throwIfAborted();
   const [, namespace, named = '', name] = paths.exec(request.path) ?? [];
   const resource = resourceOf.get(named) ?? null;
   const watching = request.query.watch === 'true';

@@ -46,6 +46,8 @@ function run({ settle = 30, reread = () => ({}), options, more }: Setting = {}):
       };
       return Promise.resolve(new Map(names.map((name) => [name, readOf(name)])));
     },
+    hang: () => null,
+    onHang: () => undefined,
     onGap: () => undefined,
     onError: (error) => {
       throw error;
@@ -232,7 +234,7 @@ describe('many Services that differ at once', () => {
     const reads: number[] = [];
     const made = run({
       options: {
-        clock: { ...clock, soon: (call) => void setImmediate(call) },
+        clock: { ...clock, monotonic: () => clock.now(), soon: (call) => void setImmediate(call) },
         reread: async (namespace, names) => {
           reads.push(clock.now());
           await clock.sleep(0.05);

@@ -174,6 +174,49 @@ function unseenIn(
   return new Set(unseen.map(([resource]) => resource));
 }
 
+/**
+ * Whether a stream that an output depends on still owes what a read of any Service has shown. What
+ * it owes may also end a difference that the next read shows again. What it has owed for long, it
+ * has lost (confirm.ts).
+ */
+function createBehind(
+  inputs: ReadonlyMap<Resource, Input>,
+  lacks: ReturnType<typeof createLacks>,
+  count: () => number,
+) {
+  const behind = new Map<Resource, { readonly moment: string; readonly is: boolean }>();
+  const owes = (resource: Resource, now: number): boolean => {
+    const moment = `${count()} ${lacks.noted()} ${Math.floor(now)}`;
+    const known = behind.get(resource);
+    if (known?.moment === moment) return known.is;
+    const { version = '' } = inputs.get(resource) ?? {};
+    const isOwed = ({ last }: Lack): boolean =>
+      now - last.at < undelivered && compareVersions(version, last.version) === -1;
+    const is = [...lacks.of(resource)].some(isOwed);
+    behind.set(resource, { moment, is });
+    return is;
+  };
+  return (output: Output, now: number): boolean =>
+    restsOn[output].some((resource) => owes(resource, now));
+}
+
+const hasReachedIn =
+  (observedAt: ReadonlyMap<Resource, number>, version: string, since: number) =>
+  (input: Input, resource: Resource): boolean =>
+    (observedAt.get(resource) ?? -Infinity) >= since && isAtLeast(input.version, version);
+
+const laggingIn = (
+  inputs: ReadonlyMap<Resource, Input>,
+  lacks: ReturnType<typeof createLacks>,
+  since: number,
+): Resource[] =>
+  [...inputs].flatMap(([resource, { state, version }]) => {
+    const isLacked = [...lacks.of(resource)].some(
+      ({ first }) => first.at <= since && compareVersions(first.version, version) === 1,
+    );
+    return state === 'synced' && isLacked ? [resource] : [];
+  });
+
 /** Whether a resource was never known; one that was known is blind instead. */
 const isAbsent = ({ state, version }: Pick<Input, 'state' | 'version'>): boolean =>
   state === 'off' && version === '';
@@ -196,19 +239,7 @@ export function createWatchProgress(merged: readonly Resource[] = []) {
       const input = inputs.get(resource);
       return input === undefined || isAbsent(input) || test(input, resource);
     });
-  const behind = new Map<Resource, { readonly moment: string; readonly is: boolean }>();
-  /** Whether a stream still owes what a read has shown. Afterwards it has lost it (confirm.ts). */
-  const isBehind = (resource: Resource, now: number): boolean => {
-    const moment = `${count} ${lacks.noted()} ${Math.floor(now)}`;
-    const known = behind.get(resource);
-    if (known?.moment === moment) return known.is;
-    const { version = '' } = inputs.get(resource) ?? {};
-    const isOwed = ({ last }: Lack): boolean =>
-      now - last.at < undelivered && compareVersions(version, last.version) === -1;
-    const is = [...lacks.of(resource)].some(isOwed);
-    behind.set(resource, { moment, is });
-    return is;
-  };
+  const isBehind = createBehind(inputs, lacks, () => count);
   const blind = createBlindOutputs((output) => every(output, ({ state }) => state === 'synced'));
   return {
     inputs: inputs as ReadonlyMap<Resource, Input>,
@@ -254,19 +285,11 @@ export function createWatchProgress(merged: readonly Resource[] = []) {
     count: (): number => count,
     /** Whether all that an output depends on has reached a version, and was observed since then. */
     hasReached: (output: Output, version: string, since: number): boolean =>
-      every(
-        output,
-        (input, resource) =>
-          (observedAt.get(resource) ?? -Infinity) >= since && isAtLeast(input.version, version),
-      ),
+      every(output, hasReachedIn(observedAt, version, since)),
     isBlind: blind.isBlind,
-    /**
-     * Whether a stream that an output depends on still owes what a read of any Service has shown.
-     * What it owes may also end a difference that the next read shows again.
-     */
-    isBehind: (output: Output, now: number): boolean =>
-      restsOn[output].some((resource) => isBehind(resource, now)),
-    /** Resources whose watch has not been connected for at least this number of seconds. */
+    isBehind,
+    /** Resources whose watch was not connected, or was and lacks a version, for some seconds. */
     unseenFor: (seconds: number, now: number) => unseenIn(inputs, seconds, now),
+    lagging: (seconds: number, now: number) => laggingIn(inputs, lacks, now - seconds),
   };
 }

@@ -9,9 +9,15 @@ import { objectText } from '../decode/json-objects.ts';
 import { type OnProblem, type Problem, problemAt } from '../decode/problem.ts';
 import { createBatchQueue, type DeliverBatch } from './batch-queue.ts';
 import type { ConnectionReports } from './connection-state.ts';
+import { createHeartbeat } from './heartbeat.ts';
 import type { ApiAnswer } from './transport/connection.ts';
 import { describeFailure, UnexpectedAnswer } from './transport/failure.ts';
-import { type Environment, exchange, type RequestLimits } from './transport/request.ts';
+import {
+  type Environment,
+  exchange,
+  type RequestLimits,
+  silenceSeconds,
+} from './transport/request.ts';
 import type { CachedObjects, ListFilter } from './version-filter.ts';
 import { completeListing, newListing, takeChange, takeItem } from './version-filter.ts';
 import { acceptOf, codecOf } from './watch-codec.ts';
@@ -64,7 +70,12 @@ export type Following = ReturnType<typeof newFollowing>;
 
 export function newFollowing(options: ReflectorOptions, status: WatchStatus, signal: AbortSignal) {
   const { resource, environment, held, deliver, raw } = options;
-  const delivery = createBatchQueue(environment, held, deliver, signal);
+  const heartbeat = createHeartbeat(() => environment.monotonic());
+  const deliverAlive: DeliverBatch = (entries) => {
+    heartbeat.beat();
+    return deliver(entries);
+  };
+  const delivery = createBatchQueue(environment, held, deliverAlive, signal);
   const previousPod = (key: Key) => delivery.current.get(key) as Pod | undefined;
   const reading: DecodeContext = { resource, now: () => environment.now(), previousPod, raw };
   return {
@@ -77,6 +88,9 @@ export function newFollowing(options: ReflectorOptions, status: WatchStatus, sig
     counters: status.counters,
     delivery,
     reading,
+    heartbeat,
+    /** Whether it waits for its turn to list, or lists. */
+    turn: 'none' as 'none' | 'waiting' | 'listing',
     /** All up to it has been delivered; null: no list was complete yet. */
     version: null as string | null,
     needsList: true,
@@ -435,9 +449,13 @@ function ask(
     }
     return null;
   };
+  const { heartbeat } = following;
+  const { silence = () => Infinity, total = silenceSeconds } = limits;
+  heartbeat.begin(verb === 'list' ? 'a list' : 'a watch', () => Math.min(silence(), total));
   const either = AbortSignal.any([signal, following.cut.signal]);
   return exchange(environment, request, limits, either, readAnswer, (count) => {
     counters.bytes += count;
+    heartbeat.beat();
   });
 }
 

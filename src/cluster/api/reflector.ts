@@ -92,6 +92,12 @@ export function createReflectors(options: ReflectorsOptions) {
     areListed: (): boolean =>
       reflectors.every(({ status }) => status.counters.lists > 0 || status.state === 'off'),
     connection,
+    /** Which reflectors hang, for people; `null` if none does. */
+    hang(): string | null {
+      const isListing = reflectors.some((it) => it.isListing());
+      const hangs = reflectors.flatMap((it) => it.hang(isListing) ?? []);
+      return hangs.length === 0 ? null : hangs.slice(0, 3).join('; ');
+    },
     /** Lists a resource again, since its watch has lost an event of an object. */
     relist(resource: Resource, key: Key): void {
       const isOf = (namespace: string | null): boolean =>
@@ -226,9 +232,22 @@ export function createReflector(options: ReflectorOptions) {
     namespace: options.namespace,
     status,
     run: (signal: AbortSignal) => run((following = newFollowing(options, status, signal))),
+    /** Whether it lists now, so that others wait. */
+    isListing: () => following?.turn === 'listing' && following.needsList,
+    /** Why it hangs, for people; `null` if it does not. */
+    hang: (isOtherListing: boolean) =>
+      following === null ? null : describeHang(following, isOtherListing),
     /** Lists again, since an event of an object was lost; less and less often in an hour. */
     relist: (key: Key) => following !== null && closeGap(following, key),
   };
+}
+
+function describeHang(state: Following, isOtherListing: boolean): string | null {
+  const { heartbeat, turn, resource, namespace } = state;
+  if (isAborted(state) || (turn === 'waiting' && isOtherListing)) return null;
+  const overdue = heartbeat.overdue();
+  const what = namespace === null ? resource : `${resource} of namespace ${namespace}`;
+  return overdue === null ? null : `The reflector of ${what} hangs: it waits for ${overdue}`;
 }
 
 function closeGap(state: Following, key: Key): void {
@@ -253,6 +272,7 @@ async function run(state: Following): Promise<void> {
     await delivery.flush();
     if (seconds === 0) continue;
     state.suspicious = true; // whatever happened to the server meanwhile
+    state.heartbeat.begin('a pause', () => seconds);
     await environment.sleep(seconds, signal);
   }
 }
@@ -274,7 +294,7 @@ async function attempt(state: Following): Promise<WatchResult> {
       if (outcome !== null && outcome.kind !== 'denied') return outcome;
     }
     if (!state.needsList) return await watch(state, null);
-    const leave = await state.enterGate();
+    const leave = await takeTurn(state);
     try {
       const isWatchList = state.watchList && environment.monotonic() >= state.pagesUntil;
       const byWatch = isWatchList && environment.pings() && state.paging === null;
@@ -295,6 +315,19 @@ async function attempt(state: Following): Promise<WatchResult> {
     }
     return state.needsList ? { kind: 'endless' } : { kind: 'relist', reason: 'starved' };
   }
+}
+
+/** Waits for its turn to list. Returns what ends it. */
+async function takeTurn(state: Following): Promise<() => void> {
+  state.turn = 'waiting';
+  state.heartbeat.begin('its turn to list', () => 0);
+  const leave = await state.enterGate();
+  state.turn = 'listing';
+  state.heartbeat.begin('its list', () => 0);
+  return () => {
+    state.turn = 'none';
+    leave();
+  };
 }
 
 /** A request that waits in vain for an exec plugin fails because of that. */

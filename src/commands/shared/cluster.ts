@@ -60,6 +60,12 @@ type LiveListeners = Partial<Pick<AuditorOptions, 'onOpen' | 'onResolve' | 'onJo
   readonly onConnection?: (change: ConnectionChange) => void;
 };
 
+/** Prints why the program hangs, so that a failed liveness probe has a reason in the log. */
+function printHang(reason: string | null): void {
+  if (reason === null) inform('Nothing hangs any more');
+  else fail(`${reason}. The liveness probe fails until this is over.`);
+}
+
 /** The auditor of a live cluster, and what keeps it up to date; no scraper without --agents. */
 export function createLiveAuditor(
   cluster: Cluster,
@@ -77,7 +83,7 @@ export function createLiveAuditor(
   const { endpoints } = flags;
   // The page shows this time until the first answer.
   auditor.advance(clock.now());
-  const listening = { onProblem, onQuiet, onConnection };
+  const listening = { onProblem, onQuiet, onConnection, onHang: printHang };
   const live = connectAuditor({ environment, clock, auditor, endpoints, ...listening });
   const scraper = createAgentScraper(flags, cluster, auditor, live, onProblem);
   /** Runs until `stop` is aborted, then closes the cluster. Rejects for a programming error. */

@@ -28,7 +28,7 @@ export interface RequestLimits {
 }
 
 /** Until an answer must begin, and between two bytes where silence is limited. */
-const silenceSeconds = 45;
+export const silenceSeconds = 45;
 
 /** The reason of an abort; it costs less than the DOMException of none. */
 const ended = new Error('The request was ended');
