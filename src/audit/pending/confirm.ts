@@ -18,8 +18,9 @@ import type * as api from '../../model/objects.ts';
 import { label, resources } from '../../model/objects.ts';
 import { compareVersions, isAtLeast, newest } from '../../model/resource-version.ts';
 import type { Output } from '../finding/catalogue.ts';
+import { undelivered } from './lacks.ts';
 import type { Candidate, PendingDifference } from './pending.ts';
-import { restsOn, undelivered, type WatchProgress } from './progress.ts';
+import { restsOn, type WatchProgress } from './progress.ts';
 
 interface FreshList<T> {
   readonly objects: readonly T[];

@@ -12,10 +12,10 @@
 // event was lost: a gap. What the cache showed in between was not true.
 // An output is blind while a stream that it depends on is not connected. Dumps have no streams.
 
-import { getOrInsert } from '../../model/collections.ts';
-import { type AnyObject, type Key, type Resource, resources } from '../../model/objects.ts';
+import { type AnyObject, type Resource, resources } from '../../model/objects.ts';
 import { compareVersions, isAtLeast, newest } from '../../model/resource-version.ts';
 import type { Output } from '../finding/catalogue.ts';
+import { createLacks } from './lacks.ts';
 
 /**
  * The state of one watch: the first list is not complete, the watch is established, it is lost, its
@@ -107,64 +107,6 @@ function createBlindOutputs(isSeen: (output: Output) => boolean) {
 
 type Versioned = Pick<AnyObject, 'key' | 'resourceVersion'>;
 
-interface Shown {
-  readonly version: string;
-  readonly at: number;
-  /** Whether the read did not have the object: its deletion has a version of at most `version`. */
-  readonly isDeletion: boolean;
-}
-
-/** What the cache lacks of an object: what a read has shown first, and last. */
-interface Lack {
-  readonly first: Shown;
-  readonly last: Shown;
-}
-
-/** Objects that the cache lacks in a version that a read has shown, and since when. */
-function createLacks() {
-  const lacks = new Map<Resource, Map<Key, Lack>>();
-  let noted = 0;
-  return {
-    of: (resource: Resource): Iterable<Lack> => lacks.get(resource)?.values() ?? [],
-    /** How many were noted so far: the lacks are unchanged while it and the cache are. */
-    noted: (): number => noted,
-    /** Notes that the cache lacks a version; returns since when it has lacked one. */
-    note: (resource: Resource, key: Key, shown: Shown): number => {
-      const known = getOrInsert(lacks, resource, () => new Map<Key, Lack>());
-      if (known.size > mostLacks) known.clear();
-      const { first, last } = known.get(key) ?? { first: shown, last: null };
-      const isNewer = last === null || compareVersions(shown.version, last.version) === 1;
-      // The deletion may be that of an object which the stream still owes.
-      if (last === null || (isNewer && !shown.isDeletion)) {
-        known.set(key, { first, last: shown });
-        noted++;
-      }
-      return first.at;
-    },
-    /** Ends the lack of an object; returns whether a later version than the lacked one arrived. */
-    end(resource: Resource, key: Key, version: string, at: number): boolean {
-      const known = lacks.get(resource);
-      const lack = known?.get(key);
-      if (known === undefined || lack === undefined) return false;
-      const order = compareVersions(version, lack.first.version);
-      // The stream delivers, but has not come that far.
-      const isEarlier = order === -1 && !lack.first.isDeletion;
-      const isOver = !isEarlier && compareVersions(version, lack.last.version) !== -1;
-      const first = { ...(isEarlier ? lack.first : lack.last), at };
-      if (isOver || lack.last.isDeletion) known.delete(key);
-      else known.set(key, { first, last: lack.last });
-      return order === 1;
-    },
-    clear: (resource: Resource): void => void lacks.delete(resource),
-  };
-}
-
-/** Objects that the cache lacks, per resource. */
-const mostLacks = 10_000;
-
-/** Seconds after which a stream has lost what it did not deliver. */
-export const undelivered = 120;
-
 function unseenIn(
   inputs: ReadonlyMap<Resource, Input>,
   seconds: number,
@@ -174,72 +116,35 @@ function unseenIn(
   return new Set(unseen.map(([resource]) => resource));
 }
 
-/**
- * Whether a stream that an output depends on still owes what a read of any Service has shown. What
- * it owes may also end a difference that the next read shows again. What it has owed for long, it
- * has lost (confirm.ts).
- */
-function createBehind(
-  inputs: ReadonlyMap<Resource, Input>,
-  lacks: ReturnType<typeof createLacks>,
-  count: () => number,
-) {
-  const behind = new Map<Resource, { readonly moment: string; readonly is: boolean }>();
-  const owes = (resource: Resource, now: number): boolean => {
-    const moment = `${count()} ${lacks.noted()} ${Math.floor(now)}`;
-    const known = behind.get(resource);
-    if (known?.moment === moment) return known.is;
-    const { version = '' } = inputs.get(resource) ?? {};
-    const isOwed = ({ last }: Lack): boolean =>
-      now - last.at < undelivered && compareVersions(version, last.version) === -1;
-    const is = [...lacks.of(resource)].some(isOwed);
-    behind.set(resource, { moment, is });
-    return is;
-  };
-  return (output: Output, now: number): boolean =>
-    restsOn[output].some((resource) => owes(resource, now));
-}
-
-const hasReachedIn =
-  (observedAt: ReadonlyMap<Resource, number>, version: string, since: number) =>
-  (input: Input, resource: Resource): boolean =>
-    (observedAt.get(resource) ?? -Infinity) >= since && isAtLeast(input.version, version);
-
-const laggingIn = (
-  inputs: ReadonlyMap<Resource, Input>,
-  lacks: ReturnType<typeof createLacks>,
-  since: number,
-): Resource[] =>
-  [...inputs].flatMap(([resource, { state, version }]) => {
-    const isLacked = [...lacks.of(resource)].some(
-      ({ first }) => first.at <= since && compareVersions(first.version, version) === 1,
-    );
-    return state === 'synced' && isLacked ? [resource] : [];
-  });
-
 /** Whether a resource was never known; one that was known is blind instead. */
 const isAbsent = ({ state, version }: Pick<Input, 'state' | 'version'>): boolean =>
   state === 'off' && version === '';
+
+function createInputs() {
+  const inputs = new Map<Resource, Input & { version: string }>();
+  return {
+    inputs,
+    set: (resource: Resource, extra: Partial<Input>): void => {
+      const known = inputs.get(resource) ?? { state: 'listing', blindSince: null, version: '' };
+      inputs.set(resource, { ...known, ...extra });
+    },
+    /** Whether all present resources that an output depends on fulfil a condition. */
+    every: (output: Output, test: (input: Input, resource: Resource) => boolean): boolean =>
+      restsOn[output].every((resource) => {
+        const input = inputs.get(resource);
+        return input === undefined || isAbsent(input) || test(input, resource);
+      }),
+  };
+}
 
 export type WatchProgress = ReturnType<typeof createWatchProgress>;
 
 /** `merged` are the resources with a stream per namespace. */
 export function createWatchProgress(merged: readonly Resource[] = []) {
-  const inputs = new Map<Resource, Input & { version: string }>();
+  const { inputs, set, every } = createInputs();
   const observedAt = new Map<Resource, number>();
   const [past, lacks] = [createVersionHistory(), createLacks()];
   let count = 0;
-  const set = (resource: Resource, extra: Partial<Input>): void => {
-    const known = inputs.get(resource) ?? { state: 'listing', blindSince: null, version: '' };
-    inputs.set(resource, { ...known, ...extra });
-  };
-  /** Whether all present resources that an output depends on fulfil a condition. */
-  const every = (output: Output, test: (input: Input, resource: Resource) => boolean): boolean =>
-    restsOn[output].every((resource) => {
-      const input = inputs.get(resource);
-      return input === undefined || isAbsent(input) || test(input, resource);
-    });
-  const isBehind = createBehind(inputs, lacks, () => count);
   const blind = createBlindOutputs((output) => every(output, ({ state }) => state === 'synced'));
   return {
     inputs: inputs as ReadonlyMap<Resource, Input>,
@@ -285,11 +190,25 @@ export function createWatchProgress(merged: readonly Resource[] = []) {
     count: (): number => count,
     /** Whether all that an output depends on has reached a version, and was observed since then. */
     hasReached: (output: Output, version: string, since: number): boolean =>
-      every(output, hasReachedIn(observedAt, version, since)),
+      every(
+        output,
+        (input, resource) =>
+          (observedAt.get(resource) ?? -Infinity) >= since && isAtLeast(input.version, version),
+      ),
     isBlind: blind.isBlind,
-    isBehind,
-    /** Resources whose watch was not connected, or was and lacks a version, for some seconds. */
+    /**
+     * Whether a stream that an output depends on still owes what a read of any Service has shown.
+     * What it owes may also end a difference that the next read shows again.
+     */
+    isBehind: (output: Output, now: number): boolean =>
+      !every(output, ({ version }, resource) => !lacks.isBehind(resource, version, now)),
+    /** Resources whose watch has not been connected for at least this number of seconds. */
     unseenFor: (seconds: number, now: number) => unseenIn(inputs, seconds, now),
-    lagging: (seconds: number, now: number) => laggingIn(inputs, lacks, now - seconds),
+    /** Connected resources that have owed something for at least this number of seconds. */
+    lagging: (seconds: number, now: number): Resource[] =>
+      [...inputs].flatMap(([resource, { state, version }]) => {
+        const isOwing = lacks.hasOwed(resource, version, now - seconds);
+        return state === 'synced' && isOwing ? [resource] : [];
+      }),
   };
 }

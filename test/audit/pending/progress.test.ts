@@ -22,8 +22,8 @@ function cutOf(version = '100', merged: readonly Resource[] = []): WatchProgress
 const observe = (cut: WatchProgress, resource: Resource, resourceVersion: string, at: number) =>
   cut.observe(resource, { key: 'shop/x', resourceVersion }, at);
 
-const lack = (cut: WatchProgress, version: string, at: number, isDeletion = false): number =>
-  cut.lack('pods', 'shop/x', { version, at, isDeletion });
+const lack = (cut: WatchProgress, version: string, at: number): number =>
+  cut.lack('pods', 'shop/x', { version, at, isDeletion: false });
 
 const byOutput = (spells: ReturnType<WatchProgress['setState']>): string[] =>
   spells.map(({ output, from, to, missed }) => `${output} ${from}-${to}${missed ? ' missed' : ''}`);
@@ -136,58 +136,6 @@ describe('an object comes after a gap', () => {
     cut.setState('pods', 'relisting', 7);
     cut.bookmark('pods', '115', 7);
     expect(observe(cut, 'pods', '116', 7.1)).toBeNull();
-  });
-});
-
-describe('a stream owes what a read has shown', () => {
-  test('until it has delivered the newest version, of this or of another object', () => {
-    const cut = cutOf();
-    expect(cut.isBehind('endpoints', 6)).toBe(false);
-    lack(cut, '110', 6);
-    lack(cut, '120', 7);
-    expect([cut.isBehind('endpoints', 8), cut.isBehind('mirrored', 8)]).toEqual([true, false]);
-    observe(cut, 'pods', '105', 8);
-    observe(cut, 'pods', '110', 8);
-    expect(cut.isBehind('endpoints', 8)).toBe(true);
-    cut.observe('pods', { key: 'shop/y', resourceVersion: '121' }, 9);
-    expect(cut.isBehind('endpoints', 9)).toBe(false);
-  });
-
-  test.each([
-    ['the object', (cut: WatchProgress) => observe(cut, 'pods', '120', 8), false],
-    ['a bookmark', (cut: WatchProgress) => cut.bookmark('pods', '120', 8), false],
-    [
-      'another object',
-      (cut: WatchProgress) => cut.observe('pods', { key: 'shop/y', resourceVersion: '121' }, 8),
-      true,
-    ],
-  ])('until it delivers %s, if the resource has a stream per namespace', (_, deliver, is) => {
-    const cut = cutOf('100', ['pods']);
-    lack(cut, '120', 7);
-    deliver(cut);
-    expect(cut.isBehind('endpoints', 8)).toBe(is);
-  });
-
-  test('until the deletion of an object that the read did not have', () => {
-    const cut = cutOf();
-    lack(cut, '120', 7, true);
-    expect(cut.isBehind('endpoints', 8)).toBe(true);
-    observe(cut, 'pods', '101', 8);
-    expect(cut.isBehind('endpoints', 8)).toBe(false);
-  });
-
-  test('until a list, or for two minutes: then it has lost it', () => {
-    const cut = cutOf();
-    lack(cut, '120', 7);
-    expect([cut.isBehind('endpoints', 126.9), cut.isBehind('endpoints', 127)]).toEqual([
-      true,
-      false,
-    ]);
-    lack(cut, '130', 130);
-    expect(cut.isBehind('endpoints', 131)).toBe(true);
-    cut.setState('pods', 'relisting', 132);
-    cut.bookmark('pods', '115', 132);
-    expect(cut.isBehind('endpoints', 132)).toBe(false);
   });
 });
 
