@@ -116,6 +116,14 @@ function unseenIn(
   return new Set(unseen.map(([resource]) => resource));
 }
 
+const laggingIn = (
+  inputs: ReadonlyMap<Resource, Input>,
+  owes: (resource: Resource, version: string) => boolean,
+): Resource[] =>
+  [...inputs].flatMap(([resource, { state, version }]) =>
+    state === 'synced' && owes(resource, version) ? [resource] : [],
+  );
+
 /** Whether a resource was never known; one that was known is blind instead. */
 const isAbsent = ({ state, version }: Pick<Input, 'state' | 'version'>): boolean =>
   state === 'off' && version === '';
@@ -204,11 +212,8 @@ export function createWatchProgress(merged: readonly Resource[] = []) {
       !every(output, ({ version }, resource) => !lacks.isBehind(resource, version, now)),
     /** Resources whose watch has not been connected for at least this number of seconds. */
     unseenFor: (seconds: number, now: number) => unseenIn(inputs, seconds, now),
-    /** Connected resources that have owed something for at least this number of seconds. */
-    lagging: (seconds: number, now: number): Resource[] =>
-      [...inputs].flatMap(([resource, { state, version }]) => {
-        const isOwing = lacks.hasOwed(resource, version, now - seconds);
-        return state === 'synced' && isOwing ? [resource] : [];
-      }),
+    /** Connected resources that have lacked something that was read for at least this number of seconds. */
+    lagging: (seconds: number, now: number): readonly Resource[] =>
+      laggingIn(inputs, (resource, version) => lacks.hasOwed(resource, version, now - seconds)),
   };
 }
