@@ -212,7 +212,7 @@ export function createWatchProgress(merged: readonly Resource[] = []) {
       !every(output, ({ version }, resource) => !lacks.isBehind(resource, version, now)),
     /** Resources whose watch has not been connected for at least this number of seconds. */
     unseenFor: (seconds: number, now: number) => unseenIn(inputs, seconds, now),
-    /** Connected resources that have lacked something that was read for at least this number of seconds. */
+    /** Connected resources that have lacked for at least this long what a read has shown. */
     lagging: (seconds: number, now: number): readonly Resource[] =>
       laggingIn(inputs, (resource, version) => lacks.hasOwed(resource, version, now - seconds)),
   };
