@@ -41,6 +41,7 @@ import {
   trackPod,
 } from './open-journeys.ts';
 import { addConvergence, addJourney, countChange, createSamples, type Samples } from './samples.ts';
+import { createProxied } from './proxied.ts';
 import { createSuppressions, noSuppressions } from './suppressions.ts';
 import { createServiceTotals, markChanged, refreshTotals } from './totals.ts';
 
@@ -108,11 +109,15 @@ const initialState = (maxEndpointsPerSlice: number) => ({
 function createState(options: AuditorOptions) {
   const complete = new Set<Resource>();
   const store = createStore(complete, options.scope.endpoints ? [] : ['endpoints']);
+  const proxied = createProxied(options.scope, store);
   const samples = createSamples();
   const suppressions = createSuppressions({ ...noSuppressions, ...options });
   const progress = createWatchProgress(mergedResources(options));
   const services = (): ServiceAuditor | null => state.services;
-  const confirmer = createConfirmer(progress, services);
+  const otherServices = proxied.hasOthers
+    ? { ...proxied.listers, slicesOf: (key: Key) => nodeRules.slicesOf(key) }
+    : null;
+  const confirmer = createConfirmer(progress, services, otherServices);
   const findings = createPendingFindings({
     window: options.settle,
     keep: 10_000,
@@ -140,7 +145,7 @@ function createState(options: AuditorOptions) {
   const incidents = createIncidentLedger({ listers, window, services, nodes, progress });
   const journeys = journeysOf(options, store, samples);
   const nodeRules = createNodeRules({
-    listers: store.listers,
+    listers: proxied.listers,
     settle: findings,
     onReading(reading) {
       for (const lag of reading.programmed) countProgrammed(samples.travel, lag);
@@ -155,6 +160,7 @@ function createState(options: AuditorOptions) {
     options,
     complete,
     store,
+    proxied,
     findings,
     suppressions,
     incidents,
@@ -201,6 +207,10 @@ export function createAuditor(options: AuditorOptions) {
     },
     /** The verdicts of nodes; `null` if no rules of a node are known. */
     nodes: () => nodeRules.nodes()?.summary(state.now ?? 0) ?? null,
+    /** The newest version of each object that the input must keep up to date. */
+    held: state.proxied.held,
+    /** The EndpointSlices of a Service of any shard; `null` until the audit has begun. */
+    slicesOf: (service: Key) => (state.services === null ? null : nodeRules.slicesOf(service)),
     /** Packets to a Service port through the rules of a node; `null` if these are unknown. */
     walked: (node: string, service: Key, port: string) =>
       nodeRules.nodes()?.tracePort(node, service, port) ?? null,
@@ -358,7 +368,7 @@ function* takeUnreadable(
   const at = state.now ?? 0;
   // A deletion needs only the name.
   const key = namespace === null || namespace === '' ? name : `${namespace}/${name ?? ''}`;
-  const cached = type === 'deleted' ? state.store.objects[resource].get(key ?? '') : undefined;
+  const cached = type === 'deleted' ? state.proxied.held(resource).get(key ?? '') : undefined;
   if (cached !== undefined) {
     const object = { ...cached, resourceVersion: '' };
     yield* takeEvent(state, { resource, type: 'deleted', object, at });
@@ -393,13 +403,16 @@ function* takeEvent(state: State, given: WatchEvent): Steps {
   const order = options.live ? progress.observe(resource, object, at) : null;
   const event = order === 'gap' ? { ...given, gap: true } : given;
   const isInside = isInScope(options.scope, resource, object);
-  if (!isInside && !store.objects[resource].has(object.key)) return;
+  const isKnown = isInside || store.objects[resource].has(object.key);
   // An object that leaves the scope is deleted.
-  const change = store.apply(isInside ? event : { ...event, type: 'deleted' });
+  const change = isKnown ? store.apply(isInside ? event : { ...event, type: 'deleted' }) : null;
+  const seen = state.proxied.apply(event, change);
+  if (seen !== null) {
+    if (isOfService(seen)) state.suppressions.apply(seen);
+    state.nodeRules.apply(seen);
+  }
   if (change !== null) {
-    if (isOfService(change)) state.suppressions.apply(change);
     services?.apply(change, order === 'late');
-    state.nodeRules.apply(change);
     trackPod(state.journeys, change);
     countChange(state.samples, store.listers, change, services !== null);
   }

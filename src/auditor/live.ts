@@ -40,7 +40,7 @@ export function connectAuditor(options: LiveOptions) {
   });
   const reflectors = createReflectors({
     environment,
-    held: (resource) => auditor.store.objects[resource],
+    held: (resource) => auditor.held(resource),
     deliver: (entries) => loop.deliver(entries),
     onProblem,
     onConnection: (change) => options.onConnection?.(change),

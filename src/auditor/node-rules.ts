@@ -13,7 +13,7 @@ import { WrongType } from '../cluster/decode/json-fields.ts';
 import type { OnProblem, Problem } from '../cluster/decode/problem.ts';
 import { problemAt, problemText, valueText } from '../cluster/decode/problem.ts';
 import { readProxyConfig } from '../cluster/decode/proxy-config.ts';
-import type { Change } from '../model/objects.ts';
+import type { Change, Key } from '../model/objects.ts';
 import { defaultProxyConfig, type ProxyConfig } from '../model/proxy-config.ts';
 import type { Steps } from '../model/run-to-end.ts';
 import { readRulesDump } from '../rules/parse/rules-dump.ts';
@@ -83,6 +83,8 @@ export function createNodeRules(options: NodeRulesOptions) {
     /** Frontends whose digest, as the agents report it, differs from the desired one. */
     divergent: () =>
       [...reports.values()].reduce((sum, { rules }) => sum + rules.report.divergent(), 0),
+    /** The EndpointSlices of a Service, by their label. The audit must have begun. */
+    slicesOf: (service: Key) => ensureProxied(state).slices.get(service) ?? [],
     apply: (change: Change) => state.proxied?.apply(change),
     /** `null` if the audit has not begun or no entry of a node has arrived. */
     nodes: () => state.nodes,
@@ -95,10 +97,12 @@ function sourceOf(entry: NodeEntry): string {
   return entry.kind === 'node-rules' ? `${entry.tool} ${entry.family}` : entry.source;
 }
 
+const ensureProxied = (state: State): ProxyCache =>
+  (state.proxied ??= createProxyCache(state.options.listers));
+
 function ensureNodes(state: State): Nodes {
   const { options } = state;
-  state.proxied ??= createProxyCache(options.listers);
-  return (state.nodes ??= createNodes({ ...options, proxied: state.proxied }));
+  return (state.nodes ??= createNodes({ ...options, proxied: ensureProxied(state) }));
 }
 
 function applyEntries(state: State, entries: readonly NodeEntry[], at: number): void {

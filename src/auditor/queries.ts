@@ -6,6 +6,7 @@ import { concerns, emptySummary, inOrder, summarize, type Within } from '../audi
 import { type LabelSelector, matchesLabels } from '../model/label-selector.ts';
 import { failureText, type LostConnection, newErrorCounts } from '../model/connection.ts';
 import { version } from '../model/program-version.ts';
+import { isNodeInScope, needsAllServices } from '../model/scope.ts';
 import type { PerServiceOptions, ServiceSeries } from '../output/metrics/service-rows.ts';
 import { createServiceRows, noServiceSeries } from '../output/metrics/service-rows.ts';
 import type { AgentMetrics, MetricsState, WatchMetrics } from '../output/metrics/state.ts';
@@ -146,8 +147,10 @@ function pageStatus(
     hasBegun: auditor.serviceAuditor() !== null,
     /** The time of the state, on the clock of the input. */
     shownAt: shownMoment(auditor, live.lost()),
-    /** The number of nodes of the cluster, with known rules or not; null if it is unknown. */
-    clusterNodes: listers.knows('nodes') ? listers.nodes.size : null,
+    /** The number of nodes of the cluster or shard, with known rules or not; null if unknown. */
+    clusterNodes: listers.knows('nodes') ? countNodes(auditor) : null,
+    /** Which of the shards this is, as `--shard` names it; `null` without shards. */
+    shard: shardName(auditor),
     source,
     kubernetes: auditor.kubernetes(),
     revision: revisionOf(auditor, live.lost()),
@@ -155,6 +158,19 @@ function pageStatus(
     /** The longest convergence lags of the last day, longest first. */
     longestLags: auditor.samples.worst.convergence.list(metrics.now),
   };
+}
+
+function shardName({ options }: Auditor): string | null {
+  const { shard } = options.scope;
+  return shard && `${shard.index}/${shard.count}`;
+}
+
+/** With agents, each shard audits a part of the nodes. */
+function countNodes({ store, options: { scope } }: Auditor): number {
+  const names = [...store.listers.nodes.keys()];
+  return needsAllServices(scope)
+    ? names.filter((name) => isNodeInScope(scope, name)).length
+    : names.length;
 }
 
 /** Nothing is newer than the loss of the connection. */

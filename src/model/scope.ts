@@ -1,5 +1,6 @@
 // Which part of a cluster is audited: namespaces that are named, or all but some, and of these the
-// Services of one shard. Every shard keeps pods and Nodes, which any Service may need.
+// Services of one shard, and the rules of its nodes. Every shard keeps pods and Nodes, which any
+// Service may need. One that audits rules of nodes keeps the Services of all shards for that.
 
 import { type AnyObject, type EndpointSlice, label, type Resource } from './objects.ts';
 
@@ -11,6 +12,8 @@ export interface Scope {
   readonly shard: { readonly index: number; readonly count: number } | null;
   /** Whether Endpoints are audited, and with them the slices that mirror them. */
   readonly endpoints: boolean;
+  /** Whether agents are asked for the rules of their nodes. */
+  readonly agents: boolean;
 }
 
 export const wholeCluster: Scope = {
@@ -18,6 +21,7 @@ export const wholeCluster: Scope = {
   excluded: [],
   shard: null,
   endpoints: true,
+  agents: false,
 };
 
 /** FNV-1a, 32 bits without sign, over the UTF-8 of ASCII texts. */
@@ -38,12 +42,20 @@ export function isInNamespaces({ namespaces, excluded }: Scope, namespace: strin
 export const listedNamespaces = ({ namespaces, excluded }: Scope): readonly string[] | null =>
   namespaces && [...new Set(namespaces)].filter((name) => !excluded.includes(name));
 
+/** Whether a name is of the shard, by a hash that never changes: replicas of any version agree. */
+const isInShard = ({ shard }: Scope, name: string): boolean =>
+  shard === null || fnv1a(name) % shard.count === shard.index;
+
+/** Whether the rules of a node are audited. One shard audits them, for the Services of all. */
+export const isNodeInScope = (scope: Scope, name: string): boolean =>
+  scope.agents && isInShard(scope, name);
+
+/** Whether the rules of nodes depend on more Services than are audited. */
+export const needsAllServices = ({ agents, shard }: Scope): boolean => agents && shard !== null;
+
 /** Whether the Service of this name, or what is written for it, is in the scope. */
 export function isServiceInScope(scope: Scope, namespace: string, name: string): boolean {
-  if (!isInNamespaces(scope, namespace)) return false;
-  const { shard } = scope;
-  // By a hash that never changes: replicas of any version must agree.
-  return shard === null || fnv1a(`${namespace}/${name}`) % shard.count === shard.index;
+  return isInNamespaces(scope, namespace) && isInShard(scope, `${namespace}/${name}`);
 }
 
 /** Whether an object can have a say in what is audited. */

@@ -231,7 +231,9 @@ describe.each(examples)('%s', (example) => {
   });
 
   test('an agent has no token, no folder of the host, and two capabilities', () => {
-    expect(agents.length).toBe(['kubeadm', 'kind', 'eks', 'k3s'].includes(example) ? 1 : 0);
+    expect(agents.length).toBe(
+      ['kubeadm', 'kind', 'eks', 'k3s', 'sharded'].includes(example) ? 1 : 0,
+    );
     for (const { automountServiceAccountToken, volumes = [], containers } of agents) {
       expect(automountServiceAccountToken).toBe(false);
       for (const volume of volumes) {

@@ -292,7 +292,11 @@ export const noDigests: ReportedBehavior['report'] = {
 };
 
 /** Answers of the agent, over the wire. */
-function answered(folder: Folder, told: AgentAnswers, packets: readonly Packet[]): AgentAnswers {
+export function answered(
+  folder: Folder,
+  told: AgentAnswers,
+  packets: readonly Packet[],
+): AgentAnswers {
   const sent = JSON.stringify(
     encodeOutcomes(packets.map((packet) => walk(folder.ruleset, folder.node, packet))),
   );

@@ -224,6 +224,7 @@ export function statusOf(more: Partial<PageStatus> = {}): PageStatus {
     hasBegun: true,
     shownAt: moment,
     clusterNodes: null,
+    shard: null,
     source: 'shop.ndjson.gz',
     kubernetes: 'v1.36.3',
     revision: '1',

@@ -21,8 +21,8 @@
 - --shard=$(POD_INDEX)/{{ int .Values.shards }}
 {{- end }}
 {{- if .Values.agent.enabled }}
-{{- if or (gt (int .Values.shards) 1) $of.namespaces $of.excludeNamespaces }}
-{{- fail "agent.enabled needs the whole cluster: no shards, no namespaces, no excludeNamespaces" }}
+{{- if or $of.namespaces $of.excludeNamespaces }}
+{{- fail "agent.enabled needs the whole cluster: no namespaces, no excludeNamespaces" }}
 {{- end }}
 {{- if not (include "endpoint-auditor.readsNodes" .) }}
 {{- fail "agent.enabled needs rbac.nodes" }}

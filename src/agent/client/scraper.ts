@@ -52,6 +52,8 @@ export interface ScraperOptions {
   /** The EndpointSlices of the agents' Service; `null` before they are known. */
   readonly slices: () => Iterable<EndpointSlice> | null;
   readonly nodes: () => Iterable<string>;
+  /** Whether the agent of a node is asked: with shards, another shard may ask it. */
+  readonly isAsked: (node: string) => boolean;
   /** Resolves when the entry was processed. */
   readonly deliver: (entry: AgentEntry) => Promise<void>;
   readonly onTrouble: (node: string, why: string) => void;
@@ -158,7 +160,7 @@ async function updateAgents({ options, known }: State): Promise<void> {
   if (slices === null) return;
   const addresses = agentsOf(slices);
   const now = options.now();
-  const nodes = new Set([...options.nodes(), ...addresses.keys()]);
+  const nodes = new Set([...options.nodes(), ...addresses.keys()].filter(options.isAsked));
   for (const node of nodes) {
     const address = addresses.get(node) ?? null;
     const agent = known.get(node);

@@ -45,8 +45,11 @@ interface NodeReport extends Pick<NodeObservation, 'rules' | 'config'> {
   readonly lasting: number;
 }
 
+/** The objects that the audit of nodes depends on. */
+export type NodeListers = Pick<Listers, 'services' | 'slices' | 'nodes' | 'podsAt'>;
+
 export interface NodesOptions {
-  readonly listers: Listers;
+  readonly listers: NodeListers;
   readonly proxied: ProxyCache;
   readonly settle: PendingFindings;
   /** The settle window in seconds; 0 opens a finding at once. */

@@ -18,7 +18,7 @@ const limits = { versions: 64, services: 4096, changes: 65_536 };
 
 export type ProxyCache = ReturnType<typeof createProxyCache>;
 
-export function createProxyCache(listers: Listers) {
+export function createProxyCache(listers: Pick<Listers, 'services' | 'slices'>) {
   const slices = new Map(slicesByService(listers.slices.values()));
   const past = new Map<Key, ServiceVersion[]>();
   let revision = 0;

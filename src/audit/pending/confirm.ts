@@ -91,9 +91,21 @@ interface ConfirmedAudit {
   readonly items: ReadonlyMap<string, readonly PendingDifference[]>;
 }
 
-interface ConfirmCache {
+/** The Services that rules of nodes depend on, and their slices by label. */
+interface ProxiedServices {
+  readonly services: ReadonlyMap<api.Key, api.Service>;
+  readonly slices: ReadonlyMap<api.Key, api.EndpointSlice>;
+  readonly slicesOf: (service: api.Key) => readonly api.EndpointSlice[];
+}
+
+interface ConfirmAudits {
   readonly listers: api.Listers;
   readonly audited: ReadonlyMap<api.Key, ConfirmedAudit>;
+}
+
+interface ConfirmCache extends ConfirmAudits {
+  /** With shards, those of all shards; else `null`. */
+  readonly proxied: ProxiedServices | null;
 }
 
 const keyOf = ({ namespace, service, item }: Candidate): api.Key =>
@@ -165,6 +177,7 @@ function createComparison(progress: WatchProgress, cache: () => ConfirmCache | n
     const memo = `${resource} ${state ?? ''} ${key} ${request.readAt} ${Math.floor(now / 10)}`;
     return results(memo, () => {
       const cached = cachedOf(current, key)[resource];
+      if (cached === null) return 'equal';
       let worst: Comparison = state === 'synced' ? 'equal' : 'behind';
       const known = [shown, now - request.readAt] as const;
       for (const [object, result] of compareList(resource, list, cached, known, lacking)) {
@@ -181,7 +194,7 @@ function createComparison(progress: WatchProgress, cache: () => ConfirmCache | n
         const current = cache();
         const cached = current && cachedOf(current, key);
         const objects = restsOn[output].flatMap((resource) =>
-          resource === 'nodes' ? [] : [...(cached?.[resource][0] ?? [])],
+          resource === 'nodes' ? [] : [...(cached?.[resource]?.[0] ?? [])],
         );
         return objects.reduce((version, object) => newest(version, object.resourceVersion), '');
       }),
@@ -256,8 +269,21 @@ function isAdmitted(
   return isOneRead;
 }
 
-/** `cache` returns `null` before the audit has started. */
-export function createConfirmer(progress: WatchProgress, cache: () => ConfirmCache | null) {
+const withProxied = (
+  audit: ConfirmAudits | null,
+  proxied: ProxiedServices | null,
+): ConfirmCache | null => audit && { ...audit, proxied };
+
+/**
+ * `audit` returns `null` before the audit has started. `proxied` has the Services that are not
+ * audited, but that the rules of nodes depend on.
+ */
+export function createConfirmer(
+  progress: WatchProgress,
+  audit: () => ConfirmAudits | null,
+  proxied: ProxiedServices | null = null,
+) {
+  const cache = () => withProxied(audit(), proxied);
   const requests = new Map<api.Key, ReadRequest>();
   const counts = noCounts();
   const comparison = createComparison(progress, cache);
@@ -373,8 +399,11 @@ function isDue(request: ReadRequest | undefined, since: number, now: number): bo
 }
 
 /** The cached objects that a read of a Service, or of the Nodes, should have; all of them. */
-function cachedOf({ listers, audited }: ConfirmCache, key: api.Key) {
-  const { service, endpoints, slices, members, name } = audited.get(key)?.record ?? {};
+function cachedOf(cache: ConfirmCache, key: api.Key) {
+  const { listers, audited } = cache;
+  const record = audited.get(key)?.record;
+  if (record === undefined && cache.proxied !== null) return proxiedOf(cache.proxied, listers, key);
+  const { service, endpoints, slices, members, name } = record ?? {};
   const labelled = slices?.filter(({ labels }) => labels[label.serviceName] === name);
   return {
     nodes: [listers.nodes.values(), listers.nodes],
@@ -382,5 +411,28 @@ function cachedOf({ listers, audited }: ConfirmCache, key: api.Key) {
     endpoints: [endpoints ? [endpoints] : [], listers.endpoints],
     pods: [members?.keys() ?? [], listers.pods],
     endpointslices: [labelled ?? [], listers.slices],
-  } as Record<api.Resource, [Iterable<api.AnyObject>, ReadonlyMap<api.Key, api.AnyObject>]>;
+  } as CachedLists;
+}
+
+type CachedLists = Readonly<
+  Record<
+    api.Resource,
+    readonly [Iterable<api.AnyObject>, ReadonlyMap<api.Key, api.AnyObject>] | null
+  >
+>;
+
+/** Of a Service of another shard, whose Pods and Endpoints are not compared. */
+function proxiedOf(
+  { services, slices, slicesOf }: ProxiedServices,
+  { nodes }: api.Listers,
+  key: api.Key,
+): CachedLists {
+  const service = services.get(key);
+  return {
+    nodes: [nodes.values(), nodes],
+    services: [service ? [service] : [], services],
+    endpoints: null,
+    pods: null,
+    endpointslices: [slicesOf(key), slices],
+  };
 }

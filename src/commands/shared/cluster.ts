@@ -15,6 +15,7 @@ import { isConfigured, openAccount } from '../../cluster/api/transport/kubeconfi
 import { exchange } from '../../cluster/api/transport/request.ts';
 import { type OnProblem, problemAt } from '../../cluster/decode/problem.ts';
 import { type FailureReason, failureText } from '../../model/connection.ts';
+import { isNodeInScope } from '../../model/scope.ts';
 import { connectionText, fail, inform, warnIfUnverified } from './console.ts';
 import type { AgentsFlags, AuditFlags, ClusterFlags } from './options.ts';
 import { auditorOptions, scopeOf } from './options.ts';
@@ -106,10 +107,12 @@ export function createAgentScraper(
   live: LiveAuditor,
   onProblem: OnProblem,
 ): Scraper | null {
-  const { agents, namespaces, excludeNamespaces, shard } = flags;
+  const { agents, namespaces, excludeNamespaces } = flags;
   if (agents === undefined) return null;
-  if (namespaces !== undefined || excludeNamespaces !== undefined || shard !== undefined) {
-    throw new UsageError('--agents needs the whole cluster: no --namespaces, no --shard');
+  if (namespaces !== undefined || excludeNamespaces !== undefined) {
+    throw new UsageError(
+      '--agents needs the whole cluster: no --namespaces, no --exclude-namespaces',
+    );
   }
   const key = `${agents.namespace}/${agents.name}`;
   return createScraper({
@@ -117,11 +120,9 @@ export function createAgentScraper(
     now: () => clock.now(),
     random: () => environment.random(),
     sleep: (seconds, signal) => environment.sleep(seconds, signal),
-    slices() {
-      const services = auditor.serviceAuditor();
-      return services && (services.audited.get(key)?.record.slices ?? []);
-    },
+    slices: () => auditor.slicesOf(key),
     nodes: () => auditor.store.listers.nodes.keys(),
+    isAsked: (node) => isNodeInScope(auditor.options.scope, node),
     deliver: live.deliver,
     onTrouble(node, why) {
       onProblem(problemAt(`Agent of node ${node}`, null, why, {}));

@@ -119,12 +119,13 @@ export function onlyInput(flags: InputFlags, paths: readonly string[] = []): str
 const mostNamespaces = 100;
 
 /** Throws a UsageError if the flags name no namespace, or too many to watch each by itself. */
-export function scopeOf(flags: ClusterFlags): Scope {
+export function scopeOf(flags: ClusterFlags & Pick<AgentsFlags, 'agents'>): Scope {
   const scope = {
     namespaces: flags.namespaces ?? null,
     excluded: flags.excludeNamespaces ?? [],
     shard: flags.shard ?? null,
     endpoints: flags.endpoints,
+    agents: flags.agents !== undefined,
   };
   const listed = listedNamespaces(scope);
   if (listed?.length === 0) throw new UsageError('--exclude-namespaces leaves no --namespaces');

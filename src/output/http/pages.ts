@@ -60,6 +60,8 @@ function sendMissing(response: Response, status: PageStatus, what: string): void
   response.status(404).type('html').send(page);
 }
 
+const inShard = ({ shard }: PageStatus): string => (shard === null ? '' : ` in shard ${shard}`);
+
 export function addPages(app: Express, answers: PageQueries): void {
   for (const [path, text] of assets) {
     app.get(path, (_request, response) => {
@@ -100,7 +102,8 @@ export function addPages(app: Express, answers: PageQueries): void {
     const view = answers.servicePage(namespace, name, readCount(request, 'from', 0));
     const status = answers.status();
     if (view !== null) response.type('html').send(renderService(status, view));
-    else sendMissing(response, status, `There is no Service ${namespace}/${name}.`);
+    else
+      sendMissing(response, status, `There is no Service ${namespace}/${name}${inShard(status)}.`);
   });
   app.get('/nodes', (request, response) =>
     response.type('html').send(renderNodes(answers.status(), readQuery(request, nodeFields))),

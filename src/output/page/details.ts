@@ -260,12 +260,13 @@ ${renderBar(shares, `${endpoints} of ${max} endpoints`)}
   ]);
 }
 
-function renderNodes({ nodes }: ServiceView): Html {
+function renderNodes({ shard }: PageStatus, { nodes }: ServiceView): Html {
   const bad = (nodes ?? []).filter(({ verdict }) => verdict !== 'conform');
+  const all = `${(nodes ?? []).length} nodes${shard === null ? '' : ` of shard ${shard}`}`;
   const text =
     nodes === null
       ? 'No rules have been read from any node.'
-      : `${nodes.length - bad.length} of ${nodes.length} nodes forward to it as they should.`;
+      : `${nodes.length - bad.length} of ${all} forward to it as they should.`;
   const items = bad.slice(0, maxItems).map(
     ({ node, verdict, reason }) => markup`<li data-key="${node}">
 <a href="${nodePath(node)}">${node}</a><span>${renderMark(verdict)}
@@ -310,7 +311,7 @@ ${renderLinks(status, { namespace, service: name })}
 <ul class="chips">${chips}</ul>
 ${renderFlushCard('open', 'Open findings', findings, 'None.')}
 <div class="grid"><div>${renderCard('why', 'Explanation', renderReasonTree(view.explanation))}</div>
-<div>${renderSlices(view)}${renderNodes(view)}${renderLag(view)}</div></div>
+<div>${renderSlices(view)}${renderNodes(status, view)}${renderLag(view)}</div></div>
 ${renderRows(view)}${renderPageLinks('pods', before, after)}
 ${renderResolved(resolved, now)}`;
   const title = truncate(`${namespace}/${name}`, 120);
@@ -382,7 +383,10 @@ function renderWalk(node: string, port: string, groups: NodeView['walked']): Htm
 const unknownWord = (reason: UnknownReason | null): string =>
   reason === null ? '' : unknownText[reason];
 
-const noRules = 'No rules have been read from this node. Run the agent or pass --rules NODE=FILE.';
+const noRules = ({ shard }: PageStatus): string =>
+  shard === null
+    ? 'No rules have been read from this node. Run the agent or pass --rules NODE=FILE.'
+    : `Shard ${shard} has read no rules from this node. Another shard may audit it.`;
 
 /** Renders the page of a node. */
 export function renderNode(status: PageStatus, view: NodeView): string {
@@ -395,7 +399,7 @@ export function renderNode(status: PageStatus, view: NodeView): string {
   for (const { verdict } of verdicts) counts[verdict]++;
   const { bar, text } = describeVerdicts(`Node ${node}`, counts);
   const more = ports.length - mostPorts;
-  const unknown = view.verdicts === null ? noRules : unknownWord(whole?.reason ?? null);
+  const unknown = view.verdicts === null ? noRules(status) : unknownWord(whole?.reason ?? null);
   const none = unknown || 'None: packets are forwarded as they should be.';
   const rows = ports.slice(0, mostPorts).map((port) => renderPort(node, port));
   const table = [

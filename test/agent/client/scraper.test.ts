@@ -73,6 +73,7 @@ async function run(
       },
       bytes: () => 7,
     },
+    isAsked: (node) => !node.startsWith('other-'),
     now: () => clock.now,
     random: () => 0.5,
     async sleep(length) {
@@ -139,6 +140,17 @@ test('each agent is asked once in each of its rounds', async () => {
   expect(new Set(reports.map(({ version }) => version))).toEqual(new Set(['one']));
   expect(fleet.bytes()).toBe(7);
   expect(agentStates).toContain(fleet.status().get('b')?.state);
+});
+
+test('the agent of a node of another shard is not asked', async () => {
+  const nodes = new Map([
+    ['a', at(1)],
+    ['other-b', at(2)],
+  ]);
+  const { asked, entries, fleet } = await run(nodes, 25);
+  expect(new Set(asked.map(({ port }) => port))).toEqual(new Set([1]));
+  expect(new Set(entries.map(({ node }) => node))).toEqual(new Set(['a']));
+  expect([...fleet.status().keys()]).toEqual(['a']);
 });
 
 test('the same round is delivered once', async () => {

@@ -31,7 +31,10 @@ interface Confirming {
 }
 
 /** The slice lacks the pod since 100, and the window of 30 s ends at 130. */
-function confirming(objects: readonly AnyObject[] = all): Confirming {
+function confirming(
+  objects: readonly AnyObject[] = all,
+  proxied: Parameters<typeof createConfirmer>[2] = null,
+): Confirming {
   const cut = createWatchProgress();
   for (const resource of resources) {
     cut.setState(resource, 'listing', 90);
@@ -40,7 +43,7 @@ function confirming(objects: readonly AnyObject[] = all): Confirming {
   }
   const held: { serviceAuditor: ServiceAuditor | null } = { serviceAuditor: null };
   const context = contextOf(storeOf(objects, resources));
-  const confirmer = createConfirmer(cut, () => held.serviceAuditor);
+  const confirmer = createConfirmer(cut, () => held.serviceAuditor, proxied);
   const settle = createPendingFindings({
     window: 30,
     keep: 9,
@@ -152,8 +155,8 @@ describe('streams', () => {
 });
 
 describe('a read', () => {
-  const lagging = (objects?: readonly AnyObject[]): Confirming => {
-    const made = confirming(objects);
+  const lagging = (...of: Parameters<typeof confirming>): Confirming => {
+    const made = confirming(...of);
     made.cut.observe('pods', newer(one, '77'), 120);
     expect(made.opened(130)).toEqual([]);
     readNodes(made, 130);
@@ -350,6 +353,37 @@ describe('a read', () => {
       false,
       false,
     ]);
+  });
+
+  test('of a Service of another shard is compared with what kube-proxies know of it', () => {
+    const shop = { namespace: 'other', name: 'api' };
+    const foreign = service({ ...shop, resourceVersion: '30' });
+    const cached = slice({
+      ...{ namespace: 'other', name: 'api-1', resourceVersion: '31' },
+      labels: { 'kubernetes.io/service-name': 'api' },
+    });
+    const { listers } = storeOf([foreign, cached]);
+    const made = lagging(all, { ...listers, slicesOf: () => [cached] });
+    const [first] = waiting(made);
+    if (first === undefined) throw new Error('Nothing waits');
+    const item = { ...first.item, output: 'node', witness: 'other/api' } as const;
+    const candidate = { ...first, namespace: '', service: '', item };
+    const { confirmer } = made;
+    const read = (list: FreshRead['endpointslices'], at: number): boolean => {
+      expect(confirmer.next([candidate], at)).toEqual(['other/api']);
+      confirmer.answer('other/api', {
+        services: listed('80', foreign),
+        endpoints: listed('80', endpoints({ ...shop, resourceVersion: '32' })),
+        endpointslices: list ?? null,
+        pods: listed('80', pod({ namespace: 'other', resourceVersion: '33' })),
+        version: '80',
+      });
+      return confirmer.admit(candidate);
+    };
+    expect(read(listed('80', { ...cached, resourceVersion: '60' }), 131)).toBe(false);
+    expect(read(listed('80', cached), 170)).toBe(true);
+    // The Endpoints and Pods of another shard are not cached, which is no gap.
+    expect([...confirmer.gaps]).toEqual([]);
   });
 
   test('is repeated if the Nodes could only be read much later', () => {

@@ -51,7 +51,7 @@ const agents = { namespace: 'auditor', name: 'agents' };
 describe('refuses', () => {
   test.each<[Partial<AgentsFlags & ClusterFlags>, RegExp]>([
     [{ agents, namespaces: ['shop'] }, /needs the whole cluster/],
-    [{ agents, shard: { index: 0, count: 2 } }, /needs the whole cluster/],
+    [{ agents, excludeNamespaces: ['shop'] }, /needs the whole cluster/],
     [{ agents, agentsCert: 'a' }, /--agents-cert and --agents-key belong together/],
     [{ agents, agentsTokenFile: empty }, /The token is empty/],
     [{ agents, agentsCa: join(folder, 'absent') }, /ENOENT.*absent/],

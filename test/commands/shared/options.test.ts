@@ -58,6 +58,7 @@ test('the flags of namespaces and shards make the scope', () => {
   expect(scopeOf(options)).toEqual({
     namespaces: ['a', 'b'],
     excluded: ['c'],
+    agents: false,
     shard: { index: 1, count: 3 },
     endpoints: false,
   });

@@ -80,6 +80,15 @@ describe('the page of a node', () => {
     );
   });
 
+  test('a node that another shard audits is not said to lack an agent', () => {
+    const status = { ...statusOf(), shard: '0/2' };
+    const text = wordsIn(renderNode(status, viewOf({ verdicts: null })));
+    expect(text).toContain(
+      'Shard 0/2 has read no rules from this node. Another shard may audit it.',
+    );
+    expect(text).not.toContain('Run the agent');
+  });
+
   const packet = {
     kind: 'cluster IP' as const,
     frontend: '10.96.0.1:80/tcp',
