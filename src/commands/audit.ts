@@ -14,7 +14,6 @@ import { plainBytes } from '../cluster/decode/line-reader.ts';
 import type { OnProblem } from '../cluster/decode/problem.ts';
 import { isSystemError, problemAt, systemReason } from '../cluster/decode/problem.ts';
 import { type DumpEntry, readDump } from '../cluster/files/dump.ts';
-import { inputKind } from '../cluster/files/input-kind.ts';
 import { listedNamespaces } from '../model/scope.ts';
 import { printAudit } from './replay.ts';
 import {
@@ -33,6 +32,7 @@ import {
   withProgress,
 } from './shared/console.ts';
 import { readGate } from './shared/gate.ts';
+import { readInputKind } from './shared/input.ts';
 import type {
   AgentsFlags,
   AuditFlags,
@@ -68,7 +68,7 @@ export async function auditorOfDump(
 
 export async function auditDump(paths: readonly string[], options: AuditOptions): Promise<number> {
   for (const path of paths) {
-    if ((await inputKind(path)) !== 'recording') continue;
+    if ((await readInputKind(path)) !== 'recording') continue;
     throw new UsageError(`${path} is a recording: use "replay ${path}"`);
   }
   const gate = readGate(options);

@@ -13,7 +13,6 @@ import { explainTarget, verdictInput } from '../auditor/explanations.ts';
 import { replay } from '../auditor/replay.ts';
 import type { OnProblem } from '../cluster/decode/problem.ts';
 import { readDump } from '../cluster/files/dump.ts';
-import { inputKind } from '../cluster/files/input-kind.ts';
 import type { RecordingEntry } from '../cluster/files/recording.ts';
 import type { WatchEvent } from '../model/objects.ts';
 import { type ExplainDocument, renderExplanation } from '../output/text/explain.ts';
@@ -21,6 +20,7 @@ import { auditorOfDump } from './audit.ts';
 import { recordingOf } from './replay.ts';
 import { auditOnce, type Cluster, openCluster } from './shared/cluster.ts';
 import { colour, problemLog, screenWidth } from './shared/console.ts';
+import { readInputKind } from './shared/input.ts';
 import type { AuditFlags, ClusterFlags, InputFlags, RulesFlags } from './shared/options.ts';
 import { auditorOptions, inputsOf } from './shared/options.ts';
 import { UsageError } from './shared/process.ts';
@@ -41,7 +41,7 @@ async function sourceOf(options: ExplainOptions) {
   if (file !== undefined && server !== undefined) {
     throw new UsageError('Expected only one of --input and --server');
   }
-  const kinds = await Promise.all(files.map((path) => inputKind(path)));
+  const kinds = await Promise.all(files.map((path) => readInputKind(path)));
   const isRecording = kinds.includes('recording');
   if (isRecording && files.length > 1) throw new UsageError('Expected only one recording');
   if (at !== undefined && !isRecording) {

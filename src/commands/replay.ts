@@ -11,13 +11,13 @@ import { createReport, selectedServices, shownProblems } from '../auditor/querie
 import { replay } from '../auditor/replay.ts';
 import { type Problem, problemAt, valueText } from '../cluster/decode/problem.ts';
 import { kwokResources, readKwok } from '../cluster/files/kwok.ts';
-import { inputKind } from '../cluster/files/input-kind.ts';
 import { readRecording, type RecordingEntry } from '../cluster/files/recording.ts';
 import { type GateOptions, isUnused, targetOf } from '../output/text/gate.ts';
 import type { AuditReport } from '../output/text/report.ts';
 import { printFinding, problemLog, warnIfUnverified, withProgress } from './shared/console.ts';
 import { openEmbedded } from './shared/embedded-file.ts';
 import { printGated, readGate } from './shared/gate.ts';
+import { readInputKind } from './shared/input.ts';
 import type { AuditFlags, InputFlags, ReportFlags } from './shared/options.ts';
 import { auditorOptions } from './shared/options.ts';
 import { UsageError } from './shared/process.ts';
@@ -38,7 +38,7 @@ export async function recordingOf(
     return readRecording({ name: 'stdin', bytes: process.stdin }, onProblem, options);
   const embedded = openEmbedded(path);
   if (embedded !== null) return readRecording({ name: path, bytes: embedded }, onProblem, options);
-  const kind = await inputKind(path);
+  const kind = await readInputKind(path);
   if (kind === 'dump')
     throw new UsageError(`${path}: Expected a recording, found API objects: use "audit ${path}"`);
   if (kind === null) throw new UsageError(`${path}: Is neither a recording nor a dump`);

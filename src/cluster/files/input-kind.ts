@@ -1,5 +1,5 @@
-// Finds out whether a file is a recording or a dump, by its beginning, so that every command takes
-// both by one option.
+// Finds out whether a file is a recording, a dump or a report, by its beginning, so that every
+// command takes recordings and dumps by one option, and names what it does not take.
 
 import { once } from 'node:events';
 import { createReadStream } from 'node:fs';
@@ -10,25 +10,36 @@ import { isArchive } from './archive.ts';
 import { formatOf } from './dump.ts';
 import { kwokResources } from './kwok.ts';
 
-export type InputKind = 'recording' | 'dump';
+/** A report is one of this program, in a format of `audit -o`. */
+export type InputKind = 'recording' | 'dump' | 'report' | 'sarif' | 'junit';
 
 const headBytes = 64 * 1024;
 
 /** As the recorder writes lines; kinds of API objects begin with a capital letter. */
 const recordedLine = /^\{"kind":"[a-z-]+"/m;
 
-/** `null`: the file is neither. `-` is stdin. Rejects if the file cannot be opened. */
+/** The beginnings of reports. A recording has `kind` before `format`. */
+const reportForms = [
+  ['report', /^\s*\{\s*"format":\s*\d+,/],
+  ['report', /^format: \d+\nkind: /],
+  ['sarif', /^\s*\{\s*"\$schema":\s*"[^"]*sarif/],
+  ['junit', /^\s*(?:<\?xml[^>]*>\s*)?<testsuites?[\s>]/],
+] as const;
+
+/** `null`: the file is none of them. `-` is stdin. Rejects if the file cannot be opened. */
 export async function inputKind(path: string): Promise<InputKind | null> {
   if (path !== '-' && ((await stat(path)).isDirectory() || isArchive(path))) return 'dump';
-  if (/\.ya?ml(?:\.gz)?$/.test(path)) {
-    return (await kwokResources(createReadStream(path))) === null ? 'dump' : 'recording';
-  }
   const pieces: Uint8Array[] = [];
   const head = path === '-' ? headOfStdin() : createReadStream(path, { end: headBytes });
   for await (const piece of plainBytes(head, () => undefined)) pieces.push(piece);
   const bytes = Buffer.concat(pieces);
-  if (bytes.includes(0)) return null;
   const text = bytes.toString();
+  const report = reportForms.find(([, form]) => form.test(text));
+  if (report !== undefined) return report[0];
+  if (/\.ya?ml(?:\.gz)?$/.test(path)) {
+    return (await kwokResources(createReadStream(path))) === null ? 'dump' : 'recording';
+  }
+  if (bytes.includes(0)) return null;
   if (recordedLine.test(text)) return 'recording';
   return formatOf(path, text) === null ? null : 'dump';
 }

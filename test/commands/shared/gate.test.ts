@@ -8,6 +8,8 @@ import { Command } from 'commander';
 import { afterEach, describe, expect, test, vi } from 'vitest';
 
 import { auditDump } from '../../../src/commands/audit.ts';
+import { explainSubject } from '../../../src/commands/explain.ts';
+import { replayFile } from '../../../src/commands/replay.ts';
 import { parseIgnoreRule } from '../../../src/commands/shared/gate.ts';
 import {
   addFlags,
@@ -222,6 +224,22 @@ test('a wrong entry of the file of suppressions is bad usage, and nothing is aud
   await expect(auditWith({ suppressions })).rejects.toThrow(
     new UsageError(`${suppressions}:1: owner is missing`),
   );
+});
+
+test.each([
+  ['json', 'a.json', 'a report (-o json or yaml)'],
+  ['yaml', 'a.yaml', 'a report (-o json or yaml)'],
+  ['sarif', 'a.sarif', 'a SARIF file (-o sarif)'],
+  ['junit', 'a.xml', 'a JUnit file (-o junit)'],
+])('a report of -o %s is no input, and the error says what it is', async (format, name, what) => {
+  const { output } = await audit('-o', format);
+  const path = save(name, output);
+  const message = `${path} is ${what}, not a dump or a recording`;
+  const flags = { ...usual, ...gate() };
+  await expect(auditDump([path], flags)).rejects.toThrow(message);
+  await expect(replayFile(path, { ...flags, speed: Infinity })).rejects.toThrow(message);
+  const explained = explainSubject(['service/web'], { ...usual, input: [path], output: 'text' });
+  await expect(explained).rejects.toThrow(message);
 });
 
 test('a wrong annotation is a warning in -o github', async () => {
