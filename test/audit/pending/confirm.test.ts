@@ -381,6 +381,7 @@ describe('a read', () => {
       return confirmer.admit(candidate);
     };
     expect(read(listed('80', { ...cached, resourceVersion: '60' }), 131)).toBe(false);
+    for (const resource of resources) made.cut.bookmark(resource, '80', 165);
     expect(read(listed('80', cached), 170)).toBe(true);
     // The Endpoints and Pods of another shard are not cached, which is no gap.
     expect([...confirmer.gaps]).toEqual([]);
