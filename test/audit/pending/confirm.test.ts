@@ -355,7 +355,10 @@ describe('a read', () => {
     ]);
   });
 
-  test('of a Service of another shard is compared with what kube-proxies know of it', () => {
+  test.each([
+    ['31', true],
+    ['60', false],
+  ])('of a Service of another shard, with its slice at %s, confirms: %j', (version, want) => {
     const shop = { namespace: 'other', name: 'api' };
     const foreign = service({ ...shop, resourceVersion: '30' });
     const cached = slice({
@@ -369,20 +372,15 @@ describe('a read', () => {
     const item = { ...first.item, output: 'node', witness: 'other/api' } as const;
     const candidate = { ...first, namespace: '', service: '', item };
     const { confirmer } = made;
-    const read = (list: FreshRead['endpointslices'], at: number): boolean => {
-      expect(confirmer.next([candidate], at)).toEqual(['other/api']);
-      confirmer.answer('other/api', {
-        services: listed('80', foreign),
-        endpoints: listed('80', endpoints({ ...shop, resourceVersion: '32' })),
-        endpointslices: list ?? null,
-        pods: listed('80', pod({ namespace: 'other', resourceVersion: '33' })),
-        version: '80',
-      });
-      return confirmer.admit(candidate);
-    };
-    expect(read(listed('80', { ...cached, resourceVersion: '60' }), 131)).toBe(false);
-    for (const resource of resources) made.cut.bookmark(resource, '80', 165);
-    expect(read(listed('80', cached), 170)).toBe(true);
+    expect(confirmer.next([candidate], 131)).toEqual(['other/api']);
+    confirmer.answer('other/api', {
+      services: listed('80', foreign),
+      endpoints: listed('80', endpoints({ ...shop, resourceVersion: '32' })),
+      endpointslices: listed('80', { ...cached, resourceVersion: version }),
+      pods: listed('80', pod({ namespace: 'other', resourceVersion: '33' })),
+      version: '80',
+    });
+    expect(confirmer.admit(candidate)).toBe(want);
     // The Endpoints and Pods of another shard are not cached, which is no gap.
     expect([...confirmer.gaps]).toEqual([]);
   });
