@@ -4,7 +4,7 @@
 import { vi } from 'vitest';
 
 import type { MonotonicClock } from '../src/auditor/event-loop.ts';
-import { createClock } from '../src/auditor/event-loop.ts';
+import { createClock } from '../src/commands/shared/clock.ts';
 import { createConnection } from '../src/cluster/api/transport/connection.ts';
 import type { Cluster } from '../src/commands/shared/cluster.ts';
 import type { Auditor } from '../src/auditor/auditor.ts';

@@ -100,6 +100,8 @@ const initialState = (maxEndpointsPerSlice: number) => ({
   totals: createServiceTotals(assumedRelease.release, maxEndpointsPerSlice),
   now: null as number | null,
   startedAt: null as number | null,
+  /** Whether the clock waits, since it was set back, and whether that of the server differs. */
+  clock: { isWrong: false, isSkewed: false },
   begunAt: null as number | null,
   whole: null as boolean | null,
   unreadableCount: 0,
@@ -151,7 +153,9 @@ function createState(options: AuditorOptions) {
       for (const lag of reading.programmed) countProgrammed(samples.travel, lag);
       advanceJourneysOnNode(journeys, reading);
     },
-    onConvergence: (sample) => addConvergence(samples, sample),
+    onConvergence(sample) {
+      if (!state.clock.isWrong) addConvergence(samples, sample);
+    },
     window: options.settle,
     minor: () => releasedOf(state).release.minor,
     onProblem: options.onProblem,
@@ -198,6 +202,12 @@ export function createAuditor(options: AuditorOptions) {
     takeInSteps: (entry: AuditorEntry) => takeInSteps(state, entry),
     /** Sets the input's clock, and opens the differences whose settle window has ended. */
     advance: (at: number) => advance(state, at),
+    clock: state.clock,
+    /** Restarts what the rules of nodes and the journeys of pods measure. */
+    restartMeasures(): void {
+      nodeRules.nodes()?.restartClocks();
+      if (state.journeys.audit !== null) restartJourneys(state.journeys, state.journeys.audit);
+    },
     /** When the next settle window ends; `null` if no difference is pending. */
     nextAt: () => (state.services === null ? null : findings.nextAt()),
     refreshTotals() {
@@ -413,8 +423,9 @@ function* takeEvent(state: State, given: WatchEvent): Steps {
   }
   if (change !== null) {
     services?.apply(change, order === 'late');
-    trackPod(state.journeys, change);
-    countChange(state.samples, store.listers, change, services !== null);
+    if (!state.clock.isWrong) trackPod(state.journeys, change, state.clock.isSkewed);
+    const isAuditing = services !== null && !state.clock.isWrong;
+    countChange(state.samples, store.listers, change, isAuditing, state.clock.isSkewed);
   }
   if (unreadable.size === 0) return;
   const key = unreadableKey({ resource, namespace: object.namespace, name: object.name });
@@ -462,7 +473,7 @@ function* begin(state: State, at: number): Steps {
     },
     onEvaluated: (item, change) => advanceJourneys(journeys, item, change),
     onConvergence(sample) {
-      addConvergence(samples, sample);
+      if (!state.clock.isWrong) addConvergence(samples, sample);
       incidents.noteWrite(sample);
     },
   });
@@ -471,6 +482,6 @@ function* begin(state: State, at: number): Steps {
   state.services = services;
   state.begunAt = at;
   state.totals = totals;
-  restartJourneys(journeys, services, release);
+  restartJourneys(journeys, { services, release });
   state.nodeRules.begin(at);
 }

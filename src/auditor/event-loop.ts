@@ -19,10 +19,19 @@ export interface MonotonicClock {
   now(): number;
   /** Seconds from any origin, which no correction changes. */
   monotonic(): number;
+  /** Follows the wall clock, if it was set; absent if nothing sets it. */
+  follow?(): ClockChange;
   /** Calls back once after this many seconds. Returns a function that cancels the call. */
   after(seconds: number, call: () => void): () => void;
   /** Calls back once after other events had their turn. */
   soon(call: () => void): void;
+}
+
+export interface ClockChange {
+  /** Seconds by which `now` has jumped, at least 0. */
+  readonly jump: number;
+  /** Seconds until `now` goes on, since the wall clock was set back; 0 while it runs. */
+  readonly held: number;
 }
 
 export interface EventLoopOptions {
@@ -39,24 +48,14 @@ export interface EventLoopOptions {
   readonly hang: () => string | null;
   /** Called with the reason of a lasting hang, and with `null` when it is over. */
   readonly onHang: (reason: string | null) => void;
+  /** Seconds by which the clock is ahead of that of the API server; `null` if that is unknown. */
+  readonly skew: () => number | null;
+  /** Called with what happened to the clock, for people. */
+  readonly onClock: (text: string) => void;
   /** Called for a programming error: the loop cannot continue. */
   readonly onError: (error: unknown) => void;
   /** Called whenever the queue is empty. */
   readonly onQuiet: () => void;
-}
-
-/** Does not follow corrections of the wall clock: they would change the age of differences. */
-export function createClock(): MonotonicClock {
-  const offset = Date.now() - performance.now();
-  return {
-    now: () => (performance.now() + offset) / 1000,
-    monotonic: () => performance.now() / 1000,
-    after(seconds, call) {
-      const timer = setTimeout(call, seconds * 1000);
-      return () => clearTimeout(timer);
-    },
-    soon: (call) => void setImmediate(call),
-  };
 }
 
 const sliceMs = 10;
@@ -73,6 +72,10 @@ const stuckSeconds = 60;
  * was suspended has had no chance to go on.
  */
 const hanging = { seconds: 60, apart: 5 };
+/** Seconds by which the API server's clock may differ: the Date of an answer has whole seconds. */
+const mostSkew = 2;
+/** Seconds by which the clock may be set back until only a restart ends the wait soon. */
+const longestHold = 900;
 
 type State = ReturnType<typeof createState>;
 
@@ -85,6 +88,9 @@ const createState = (options: EventLoopOptions) => ({
   /** Monotonic times: when the latest slice ended, and the latest tick. */
   aliveAt: options.clock.monotonic(),
   tickedAt: null as number | null,
+  /** The clock at the latest tick, and seconds until it goes on if it was set back. */
+  shownAt: options.clock.now(),
+  held: 0,
   /** Since when the input hangs, monotonic, and the reason once it has lasted. */
   hangsSince: null as number | null,
   hang: null as string | null,
@@ -108,6 +114,9 @@ export function createEventLoop(options: EventLoopOptions) {
     stuck(): string | null {
       const now = options.clock.monotonic();
       const seconds = now - (state.working ? state.aliveAt : (state.tickedAt ?? now));
+      if (!state.stopped && state.held > longestHold) {
+        return `The clock was set back: it waits for ${Math.round(state.held)} s`;
+      }
       if (state.stopped || seconds < stuckSeconds) return state.hang;
       const what = state.working ? 'Nothing has been taken in' : 'No timer has run';
       return `${what} for ${Math.round(seconds)} s`;
@@ -158,7 +167,9 @@ function tick(state: State): void {
   if (stopped || working) return;
   const { auditor, clock } = options;
   const { findings } = auditor;
-  checkHang(state);
+  const isAwake = clock.monotonic() - (state.tickedAt ?? -Infinity) <= hanging.apart;
+  followClock(state);
+  checkHang(state, isAwake);
   const now = clock.now();
   auditor.advance(now);
   if (now >= state.retryAt) {
@@ -180,11 +191,44 @@ function tick(state: State): void {
   state.cancelTimer = clock.after(wait, () => tick(state));
 }
 
+/**
+ * Restarts all settle windows after a time in which the clock was wrong or the process did not run:
+ * nothing is known of what began and ended in it.
+ */
+function followClock(state: State): void {
+  const { auditor, clock, onClock, skew } = state.options;
+  const { jump = 0, held = 0 } = clock.follow?.() ?? {};
+  const now = clock.now();
+  const asleep = clock.monotonic() - Math.max(state.aliveAt, state.tickedAt ?? state.aliveAt);
+  if (jump > 0) onClock(`The clock went forward by ${Math.round(jump)} s: restarting all windows`);
+  else if (asleep > hanging.apart) {
+    onClock(`The process did not run for ${Math.round(asleep)} s: restarting all windows`);
+  }
+  if (held > 0 && state.held === 0) {
+    onClock(`The clock was set back: verdicts are unknown for ${Math.round(held)} s`);
+  }
+  const isSet = auditor.clock.isWrong !== held > 0;
+  auditor.clock.isWrong = held > 0;
+  auditor.clock.isSkewed = Math.abs(skew() ?? 0) > mostSkew;
+  if (isSet || jump > 0 || asleep > hanging.apart) interrupt(auditor, state.shownAt, now);
+  Object.assign(state, { shownAt: now, held });
+}
+
+/** Restarts all windows: nothing is known of the time between two moments. */
+function interrupt(auditor: Auditor, from: number, to: number): void {
+  const { progress, findings, options, clock } = auditor;
+  progress.setClock(true, from);
+  auditor.serviceAuditor()?.restartClocks(to);
+  auditor.restartMeasures();
+  for (const { output } of progress.setClock(clock.isWrong, to)) {
+    findings.delay(new Set([output]), from, to, options.settle);
+  }
+}
+
 /** Reports a hang that several ticks have shown, and its end. */
-function checkHang(state: State): void {
+function checkHang(state: State, isAwake: boolean): void {
   const { clock, hang, onHang } = state.options;
   const now = clock.monotonic();
-  const isAwake = now - (state.tickedAt ?? now) <= hanging.apart;
   state.tickedAt = now;
   const reason = hang();
   if (reason === null || !isAwake) state.hangsSince = null;

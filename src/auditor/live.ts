@@ -6,7 +6,7 @@ import type { ConnectionChange } from '../cluster/api/connection-state.ts';
 import { readNodes, readServices } from '../cluster/api/read-fresh.ts';
 import { createReflectors } from '../cluster/api/reflector.ts';
 import type { Environment } from '../cluster/api/transport/request.ts';
-import type { OnProblem } from '../cluster/decode/problem.ts';
+import { type OnProblem, problemAt } from '../cluster/decode/problem.ts';
 import type { Key, Resource } from '../model/objects.ts';
 import { listedNamespaces } from '../model/scope.ts';
 import type { AuditorEntry } from './auditor.ts';
@@ -34,6 +34,8 @@ export function connectAuditor(options: LiveOptions) {
     reread: (namespace, names) => reread(options, namespace, names, stop.signal),
     hang: () => reflectors.hang() ?? describeLag(auditor, clock.now()),
     onHang: (reason) => options.onHang?.(reason),
+    skew: () => environment.skew?.() ?? null,
+    onClock: (text) => onProblem(problemAt('Clock', null, text)),
     onGap: (resource, key) => reflectors.relist(resource, key),
     onError: (error) => broken.reject(error),
     onQuiet: options.onQuiet,

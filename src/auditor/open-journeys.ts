@@ -37,14 +37,13 @@ export const createJourneyTracker = (listers: Listers, listeners: Listeners) => 
 
 export function restartJourneys(
   tracker: JourneyTracker,
-  services: ServiceAuditor,
-  release: Release,
+  audit: NonNullable<JourneyTracker['audit']>,
 ): void {
   const { journeys } = tracker;
   for (const { namespace, service } of [...journeys.open()]) {
     journeys.release(`${namespace}/${service}`);
   }
-  tracker.audit = { services, release };
+  tracker.audit = audit;
 }
 
 /** Advances the journeys of a Service that was evaluated after a change. */
@@ -115,8 +114,11 @@ function takeService({ journeys }: JourneyTracker, { before, after }: Change<'se
   if (service !== null && (isReplaced || !isSelected(service))) journeys.release(service.key);
 }
 
-/** Begins the journeys of a change of a Pod that the service auditor has evaluated. */
-export function trackPod(tracker: JourneyTracker, change: Change): void {
+/**
+ * Begins the journeys of a change of a Pod that the service auditor has evaluated; at its arrival
+ * if the time that the Pod has is of another clock.
+ */
+export function trackPod(tracker: JourneyTracker, change: Change, isSkewed = false): void {
   if (change.resource !== 'pods' || tracker.audit === null) return;
   const { before, after } = change as Change<'pods'>;
   if (before !== null && after !== null && isInSameState(before, after)) return;
@@ -126,7 +128,8 @@ export function trackPod(tracker: JourneyTracker, change: Change): void {
   for (const service of new Set(selecting)) {
     if (!isSelected(service)) continue;
     const start = startOf(tracker, service, change as Change<'pods'>);
-    if (start !== null) begin(tracker, start, change.at);
+    if (start === null) continue;
+    begin(tracker, isSkewed ? { ...start, ownTime: null } : start, change.at);
   }
 }
 

@@ -271,6 +271,7 @@ const lostText = (lost: LostConnection): string =>
 
 function whyNotReady(auditor: Auditor, now: number, lost: LostConnection | null): string | null {
   const { progress } = auditor;
+  if (auditor.clock.isWrong) return 'The clock was set back: verdicts are unknown until it goes on';
   if (auditor.serviceAuditor() === null) {
     if (lost !== null) return lostText(lost);
     const awaited = auditor.awaited();

@@ -35,12 +35,16 @@ export const createSamples = () => ({
   opened: {} as OpenedFindings,
 });
 
-/** Counts a change that the listers contain. Before the first audit, only sizes are counted. */
+/**
+ * Counts a change that the listers contain; `isSkewed`: its own times are of another clock. Before
+ * the first audit, only sizes are counted.
+ */
 export function countChange(
   samples: Samples,
   listers: Listers,
   change: Change,
   isAuditing: boolean,
+  isSkewed = false,
 ): void {
   const { resource, at } = change;
   const created = change.before === null ? (change.after?.created ?? null) : null;
@@ -54,7 +58,10 @@ export function countChange(
   const object = after ?? before;
   const service = object === null ? null : (listers.services.get(serviceKey(object)) ?? null);
   const sample = triggerSample(before, after, service, at);
-  if (sample !== null) countTrigger(samples.trigger, sample);
+  if (sample === null) return;
+  const isCompared = sample.quality === 'ok' || sample.quality === 'coarse';
+  const quality = isSkewed && isCompared ? 'skewed' : sample.quality;
+  countTrigger(samples.trigger, { ...sample, quality });
 }
 
 function serviceKey(object: Endpoints | EndpointSlice): Key {

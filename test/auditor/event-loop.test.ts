@@ -6,7 +6,8 @@ import type { Finding } from '../../src/audit/finding/catalogue.ts';
 import type { FreshRead } from '../../src/audit/pending/confirm.ts';
 import type { Auditor, AuditorOptions, AuditorEntry } from '../../src/auditor/auditor.ts';
 import type { EventLoopOptions } from '../../src/auditor/event-loop.ts';
-import { createClock, createEventLoop } from '../../src/auditor/event-loop.ts';
+import { createEventLoop } from '../../src/auditor/event-loop.ts';
+import { createClock } from '../../src/commands/shared/clock.ts';
 import type { Service } from '../../src/model/objects.ts';
 import { virtualClock } from '../apiserver/server.ts';
 import { added, auditorOf, lively, progress, rawService, watches } from '../build.ts';
@@ -48,6 +49,8 @@ function run({ settle = 30, reread = () => ({}), options, more }: Setting = {}):
     },
     hang: () => null,
     onHang: () => undefined,
+    skew: () => null,
+    onClock: () => undefined,
     onGap: () => undefined,
     onError: (error) => {
       throw error;

@@ -218,7 +218,8 @@ function deliver(world: World, { resource, type, key, raw }: RawEvent, at: numbe
 function begin(world: World, events: Iterable<RawEvent>, at: number): void {
   for (const event of events) deliver(world, event, at);
   runToEnd(world.serviceAuditor.begin(epoch + at));
-  restartJourneys(world.lags.journeys, world.serviceAuditor, world.context.release);
+  const { serviceAuditor: services, context } = world;
+  restartJourneys(world.lags.journeys, { services, release: context.release });
   world.begun = true;
   for (const lost of world.lost.values())
     runToEnd(world.serviceAuditor.markUnreadable(lost, epoch + at));

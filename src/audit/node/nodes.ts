@@ -106,6 +106,10 @@ export function createNodes(given: NodesOptions) {
       if (state.unknownReason === null) state.unknownSince = at;
       Object.assign(state, { unknownReason: reason, readSince: null });
     },
+    /** Restarts the clocks of all differences that are no finding yet. */
+    restartClocks(): void {
+      for (const state of states.values()) restartClocks(state);
+    },
     remove(name: string, at: number): void {
       const state = states.get(name);
       if (state !== undefined) dropFindings(options, state, at);
@@ -239,10 +243,7 @@ function* readInSteps(
   };
   if (state.unknownReason !== null) {
     state.unknownReason = null;
-    state.programming = null;
-    state.at = null;
-    const open = openKeys(state);
-    for (const key of state.clocks.keys()) if (!open.has(key)) state.clocks.delete(key);
+    restartClocks(state);
   }
   state.readSince ??= at;
   noteDivergences(reading, state.at);
@@ -257,6 +258,14 @@ function* readInSteps(
   });
   state.at = at;
   return [];
+}
+
+/** Forgets since when the node differs, except for open findings. */
+function restartClocks(state: NodeState): void {
+  state.programming = null;
+  state.at = null;
+  const open = openKeys(state);
+  for (const key of state.clocks.keys()) if (!open.has(key)) state.clocks.delete(key);
 }
 
 function* peersOf({ states }: Options, state: NodeState): Generator<NodeBehavior> {

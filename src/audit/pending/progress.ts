@@ -83,35 +83,48 @@ function createVersionHistory() {
   };
 }
 
-function createBlindOutputs(isSeen: (output: Output) => boolean) {
+function createBlindOutputs(isSynced: (output: Output) => boolean) {
+  let isClockWrong = false;
+  const isSeen = (output: Output): boolean => !isClockWrong && isSynced(output);
   /** `missed`: changes were missed, and not just delayed. */
   const blind = new Map<Output, { readonly from: number; missed: boolean }>();
   return {
     isBlind: (output: Output): boolean => blind.has(output),
     /** Starts or ends the blindness of the outputs that depend on a stream; returns what ended. */
     update(resource: Resource, state: InputState, at: number) {
-      const over: { output: Output; from: number; to: number; missed: boolean }[] = [];
-      for (const output of outputs.filter((name) => restsOn[name].includes(resource))) {
-        const spell = blind.get(output);
-        if (isSeen(output)) {
-          if (spell !== undefined) over.push({ output, ...spell, to: at });
-          blind.delete(output);
-        } else if (spell === undefined) {
-          blind.set(output, { from: at, missed: state === 'relisting' });
-        } else if (state === 'relisting') spell.missed = true;
-      }
-      return over;
+      const depending = outputs.filter((name) => restsOn[name].includes(resource));
+      return updateOf(depending, state === 'relisting', at);
+    },
+    isClockWrong: () => isClockWrong,
+    /** While the clock is wrong, every output is blind; returns the spells that end with it. */
+    setClock(isWrong: boolean, at: number) {
+      isClockWrong = isWrong;
+      return updateOf(outputs, isWrong, at);
     },
   };
+  function updateOf(changed: readonly Output[], isMissed: boolean, at: number) {
+    const over: { output: Output; from: number; to: number; missed: boolean }[] = [];
+    for (const output of changed) {
+      const spell = blind.get(output);
+      if (isSeen(output)) {
+        if (spell !== undefined) over.push({ output, ...spell, to: at });
+        blind.delete(output);
+      } else if (spell === undefined) blind.set(output, { from: at, missed: isMissed });
+      else if (isMissed) spell.missed = true;
+    }
+    return over;
+  }
 }
 
 type Versioned = Pick<AnyObject, 'key' | 'resourceVersion'>;
 
 function unseenIn(
   inputs: ReadonlyMap<Resource, Input>,
+  { isClockWrong }: Pick<ReturnType<typeof createBlindOutputs>, 'isClockWrong'>,
   seconds: number,
   now: number,
 ): ReadonlySet<Resource> {
+  if (isClockWrong()) return new Set(inputs.keys());
   const unseen = [...inputs].filter(([, it]) => now - (it.blindSince ?? Infinity) >= seconds);
   return new Set(unseen.map(([resource]) => resource));
 }
@@ -211,7 +224,8 @@ export function createWatchProgress(merged: readonly Resource[] = []) {
     isBehind: (output: Output, now: number): boolean =>
       !every(output, ({ version }, resource) => !lacks.isBehind(resource, version, now)),
     /** Resources whose watch has not been connected for at least this number of seconds. */
-    unseenFor: (seconds: number, now: number) => unseenIn(inputs, seconds, now),
+    unseenFor: (seconds: number, now: number) => unseenIn(inputs, blind, seconds, now),
+    setClock: (isWrong: boolean, at: number) => blind.setClock(isWrong, at),
     /** Connected resources that have lacked for at least this long what a read has shown. */
     lagging: (seconds: number, now: number): readonly Resource[] =>
       laggingIn(inputs, (resource, version) => lacks.hasOwed(resource, version, now - seconds)),

@@ -80,6 +80,13 @@ export function createServiceAuditor(options: ServiceAuditorOptions) {
       for (const audit of state.missed) refreshClocks(audit);
       state.missed.clear();
     },
+    /** Restarts the clocks of all differences that are no finding yet. */
+    restartClocks(at: number): void {
+      for (const audit of audited.values()) {
+        markMissed(audit, { writes: new Set() }, at);
+        state.missed.add(audit);
+      }
+    },
     /** Starts with all objects of the listers, which must not change between the steps. */
     begin: (at: number) => begin(state, at),
     /** Applies a change that the listers already contain; `late` if newer ones came before it. */

@@ -169,7 +169,11 @@ function setItems(audit: ServiceAudit, key: string, items: ServiceDifference[]):
 const isExcused = ({ cause, shown }: ServiceDifference): boolean => cause !== null && !shown;
 
 /** Restarts the clocks of the pending differences that missed changes may hide the end of. */
-export function markMissed(audit: ServiceAudit, { writes }: WorkItem, at: number): void {
+export function markMissed(
+  audit: ServiceAudit,
+  { writes }: Pick<WorkItem, 'writes'>,
+  at: number,
+): void {
   const { missed, items } = audit;
   if (missed === null || items.size === 0) return;
   // A sweep has the time at which its list was complete, and other events may have come since.

@@ -6,7 +6,6 @@ import { type AgentCredentials, createAgentClient } from '../../agent/client/cli
 import { createScraper, type Scraper } from '../../agent/client/scraper.ts';
 import { type Auditor, type AuditorOptions, createAuditor } from '../../auditor/auditor.ts';
 import type { Within } from '../../audit/summary.ts';
-import { createClock } from '../../auditor/event-loop.ts';
 import { connectAuditor, type LiveAuditor } from '../../auditor/live.ts';
 import type { ConnectionChange } from '../../cluster/api/connection-state.ts';
 import type { createReflectors } from '../../cluster/api/reflector.ts';
@@ -16,6 +15,7 @@ import { exchange } from '../../cluster/api/transport/request.ts';
 import { type OnProblem, problemAt } from '../../cluster/decode/problem.ts';
 import { type FailureReason, failureText } from '../../model/connection.ts';
 import { isNodeInScope } from '../../model/scope.ts';
+import { createClock } from './clock.ts';
 import { connectionText, fail, inform, warnIfUnverified } from './console.ts';
 import type { AgentsFlags, AuditFlags, ClusterFlags } from './options.ts';
 import { auditorOptions, scopeOf } from './options.ts';

@@ -67,6 +67,7 @@ export function createConnection(
   let transport: ReturnType<typeof createTransport> | null = null;
   let current = '';
   let hasWarned = false;
+  let skew: number | null = null;
   const attempt = async (request: ApiRequest): Promise<ApiAnswer> => {
     const { server, tls, headers, openProxy } = await account.credentials();
     // What a connection is bound to. Tokens are not: they go with each request.
@@ -81,6 +82,8 @@ export function createConnection(
       onPlainCredentials();
     }
     const answer = await transport.send(request, { ...headers, 'user-agent': 'endpoint-auditor' });
+    const sentAt = Date.parse(answer.headers.date ?? '') / 1000;
+    if (!Number.isNaN(sentAt)) skew = now() - sentAt;
     const expiredAt = answer.status === 401 ? tokenExpiry(headers.Authorization?.toString()) : null;
     return expiredAt === null || expiredAt > Date.now() / 1000 ? answer : { ...answer, expiredAt };
   };
@@ -105,6 +108,7 @@ export function createConnection(
         ? askAgainIfRejected(request)
         : limitAnswer(askAgainIfRejected, request, answerWithin),
     pings: () => transport?.pings() ?? false,
+    skew: () => skew,
     /** The exec plugin whose credentials are awaited; `null` if none is running. */
     runningPlugin: () => account.runningPlugin(),
     /** Ends all requests and exec plugins at once. */
@@ -259,8 +263,12 @@ async function sendThrough(
   const asked = { ...request, origin, method: 'GET' as const, headersTimeout: 0, bodyTimeout: 0 };
   const answer = await dispatcher.request({ ...asked, headers: { ...headers, accept } });
   answer.body.once('close', onEnd);
-  const { 'content-type': type, 'retry-after': after } = answer.headers;
-  const shown = { 'content-type': type?.toString(), 'retry-after': after?.toString() };
+  const { 'content-type': type, 'retry-after': after, date } = answer.headers;
+  const shown = {
+    'content-type': type?.toString(),
+    'retry-after': after?.toString(),
+    date: date?.toString(),
+  };
   return { status: answer.statusCode, headers: shown, body: chunksOf(answer.body) };
 }
 

@@ -14,6 +14,8 @@ export interface Environment {
   /** Resolves after a number of seconds, or when aborted; 0: after all waiting work. */
   sleep(seconds: number, signal: AbortSignal): Promise<void>;
   readonly ask: Ask;
+  /** Seconds by which `now` is ahead of the API server's clock; `null` if that is unknown. */
+  skew?(): number | null;
   /** Whether the connection itself finds out that the server has gone, within 45 s. */
   pings(): boolean;
   /** The exec plugin whose credentials are awaited; `null` if none is running. */
