@@ -101,6 +101,7 @@ export function service(more: Of<Service> = {}): Service {
     trafficDistribution: null,
     topologyAuto: false,
     suppress: '',
+    ciliumAnnotations: {},
     ...more,
     ...meta(more),
   };
@@ -143,6 +144,7 @@ export function node(more: Of<Node> = {}): Node {
     externalIPs: [],
     podCIDRs: ['10.0.0.0/24'],
     kubeletMinor: null,
+    ciliumNode: null,
     ...more,
     ...meta({ name: 'node-a', ...more, namespace: '' }),
   };

@@ -76,6 +76,8 @@ export interface Service extends Arrived {
   readonly topologyAuto: boolean;
   /** The annotation with suppressions of findings, cut if it is too long; '' without it. */
   readonly suppress: string;
+  /** Annotations that Cilium reads: `service.cilium.io/…`, and their old names. */
+  readonly ciliumAnnotations: Labels;
 }
 
 export interface ContainerPort {
@@ -125,6 +127,8 @@ export interface Node extends Meta {
   readonly podCIDRs: readonly string[];
   /** Minor version in status.nodeInfo.kubeletVersion; null: it names no release of Kubernetes. */
   readonly kubeletMinor: number | null;
+  /** Label service.cilium.io/node, which annotations of Services select; null when absent. */
+  readonly ciliumNode: string | null;
 }
 
 /** One port of a subset or slice; `name` is '' when unnamed, null only where a slice says null. */
@@ -324,6 +328,7 @@ export const label = {
   skipMirror: 'endpointslice.kubernetes.io/skip-mirror',
   serviceProxyName: 'service.kubernetes.io/service-proxy-name',
   zone: 'topology.kubernetes.io/zone',
+  ciliumNode: 'service.cilium.io/node',
 } as const;
 
 export const annotation = {

@@ -7,6 +7,9 @@
 
 export const proxyModes = ['iptables', 'nftables', 'ipvs'] as const;
 
+/** What forwards the packets to Services on a node. */
+export type DataPlane = (typeof proxyModes)[number] | 'cilium';
+
 export type ProxyConfig = Readonly<ReturnType<typeof defaultProxyConfig>>;
 
 /** The minor version in a text such as `v1.33.13`, `1.33` or `v1.31.2-eks-4f2c`; null: in none. */
@@ -15,7 +18,7 @@ export function minorIn(version: string): number | null {
   return minor === undefined ? null : Number(minor);
 }
 
-export const defaultProxyConfig = (mode: (typeof proxyModes)[number], minor: number) => ({
+export const defaultProxyConfig = (mode: DataPlane, minor: number) => ({
   mode,
   /** Minor version of kube-proxy, which may lag behind the control plane's. */
   minor,

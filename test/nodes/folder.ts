@@ -58,14 +58,26 @@ export interface Folder {
   readonly hasBothBackends: boolean;
 }
 
-/** Folders at or below this path that hold a recording or a fault. */
-export function foldersBelow(path: string): string[] {
+const hasFile = (path: string, name: string): boolean =>
+  existsSync(join(path, name)) || existsSync(join(path, `${name}.gz`));
+
+/** Folders at or below this path that hold a recording or a fault of a kube-proxy. */
+export const foldersBelow = (path: string): string[] =>
+  allFoldersBelow(path).filter((folder) => !isCiliumFolder(folder));
+
+/** Folders at or below this path that hold a recording or a fault of Cilium. */
+export const ciliumFoldersBelow = (path: string): string[] =>
+  allFoldersBelow(path).filter(isCiliumFolder);
+
+const isCiliumFolder = (path: string): boolean => hasFile(path, 'cilium-maps.json');
+
+function allFoldersBelow(path: string): string[] {
   const own = ['proxy-config.yaml', 'fault.json'].some((name) => existsSync(join(path, name)));
   const below = readdirSync(path, { withFileTypes: true })
     .filter((entry) => entry.isDirectory() || statSync(join(path, entry.name)).isDirectory())
     .map((entry) => join(path, entry.name))
     .sort();
-  return [...(own ? [path] : []), ...below.flatMap((folder) => foldersBelow(folder))];
+  return [...(own ? [path] : []), ...below.flatMap(allFoldersBelow)];
 }
 
 /** The bytes of a file, or of its packed form; null: there is neither. */

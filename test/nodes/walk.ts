@@ -39,7 +39,8 @@ import { expectedForwarding, slicesByService } from '../../src/shadow/forwarding
 import { runToEnd } from '../../src/model/run-to-end.ts';
 import { walk } from '../rules/rulesets.ts';
 import type { Folder, PacketCounts } from './folder.ts';
-import { checkPackets, foldersBelow, readBytes, readFolder } from './folder.ts';
+import { checkPackets, ciliumFoldersBelow, foldersBelow, readBytes, readFolder } from './folder.ts';
+import { ciliumInput, differentlyRead } from './cilium.ts';
 
 interface AuditCounts {
   /** Folders that hold a fault. */
@@ -191,18 +192,26 @@ export function checkAudit(
   codes: Set<string>,
   configured: Configured = 'by a file',
 ): AuditCounts {
-  const counts = { faults: 0, falseFindings: 0, missed: 0, misplaced: 0 };
-  const { path } = folder;
   const audit = auditFolder(folder, configured);
-  if (audit === null) return counts;
+  if (audit === null) return { faults: 0, falseFindings: 0, missed: 0, misplaced: 0 };
+  const mayMiss = folder.hasBothBackends && audit.unknown > 0;
+  return checkFindings(folder.path, audit, mayMiss, report, codes);
+}
+
+/** Compares the findings of a folder with its fault. `mayMiss`: a violation may stay unknown. */
+function checkFindings(
+  path: string,
+  audit: NodeAuditSummary,
+  mayMiss: boolean,
+  report: (line: string) => void,
+  codes: Set<string>,
+): AuditCounts {
+  const counts = { faults: 0, falseFindings: 0, missed: 0, misplaced: 0 };
   for (const { code } of audit.findings) codes.add(code);
   const fault = faultIn(path);
   const found = audit.findings.filter(({ severity }) => severity !== 'info');
   if (fault !== null) counts.faults = 1;
-  const problem =
-    fault?.violation === true
-      ? missOf(fault.about, found, folder.hasBothBackends && audit.unknown > 0)
-      : null;
+  const problem = fault?.violation === true ? missOf(fault.about, found, mayMiss) : null;
   if (fault?.violation !== true) counts.falseFindings = found.length;
   else if (problem !== null) counts[problem]++;
   const kind = counts.falseFindings > 0 ? 'false finding' : problem;
@@ -361,7 +370,8 @@ export function compareDigests(folder: Folder): DigestCounts | null {
 // packet of packets.ndjson through the folder's dump, and compares with what the kernel did. One
 // line per disagreement with the rules that led there, last a JSON summary. Then it audits the node
 // (checkAudit): sound ones must be clean, violations must be found. Nothing here looks at the names
-// of folders, at classes of faults or at notes.
+// of folders, at classes of faults or at notes. Of a node with Cilium there are no packets: its
+// Service ports are counted instead, and "wrong" are frontends that two readers read differently.
 
 interface Summary extends PacketCounts, AuditCounts {
   recordings: number;
@@ -392,6 +402,18 @@ export function walkFolders(
     for (const key of Object.keys(counts) as (keyof PacketCounts)[]) summary[key] += counts[key];
     const audit = checkAudit(folder, report, codes);
     for (const key of Object.keys(audit) as (keyof AuditCounts)[]) summary[key] += audit[key];
+  }
+  for (const path of paths.flatMap((path) => ciliumFoldersBelow(path))) {
+    const audit = summarizeNode(ciliumInput(path));
+    summary.recordings++;
+    summary.packets += audit.conform + audit.different + audit.unknown;
+    summary.unknown += audit.unknown;
+    for (const frontend of differentlyRead(path)) {
+      summary.wrong++;
+      report(JSON.stringify({ problem: 'the readers differ', path, frontend }));
+    }
+    const found = checkFindings(path, audit, false, report, codes);
+    for (const key of Object.keys(found) as (keyof AuditCounts)[]) summary[key] += found[key];
   }
   return summary;
 }

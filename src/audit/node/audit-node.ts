@@ -82,9 +82,10 @@ function* probeFrontends(progress: Progress, isCurrent: boolean): Steps {
   const { forwarding, rules } = progress;
   for (const frontend of forwarding.frontends) {
     // No digest covers source ranges.
+    const ranges = rules.sourceRangesAt?.(frontend);
     const probes = rules.report?.isKnownToServe(forwarding, frontend, isCurrent)
       ? rangeProbes(progress, frontend)
-      : [...probesOf(progress, frontend), ...strayProbes(progress, frontend)];
+      : [...probesOf(progress, frontend, ranges), ...strayProbes(progress, frontend)];
     for (const probe of probes) {
       probeFrontend(progress, frontend, probe);
       yield;

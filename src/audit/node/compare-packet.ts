@@ -17,6 +17,7 @@
 import { type Address, formatAddress, ipOf, isWithinAny, parseCIDR } from '../../model/ip.ts';
 import type { Node } from '../../model/objects.ts';
 import type { ExpectedOutcome, Packet } from '../../model/proxy-config.ts';
+import { ciliumTable } from '../../rules/cilium/packet-outcome.ts';
 import type { PacketField } from '../../rules/ruleset.ts';
 import type { TraceStep } from '../../rules/walk/walk-state.ts';
 import type { Destination, OutcomeShare, PacketOutcome } from '../../rules/walk/walk.ts';
@@ -252,7 +253,9 @@ const kubernetesChains = new RegExp(
 );
 
 export const isKubernetesRule = ({ chain, base }: TraceStep): boolean =>
-  base.table.name === 'kube-proxy' || kubernetesChains.test(chain);
+  base.table.name === 'kube-proxy' ||
+  base.table.name === ciliumTable ||
+  kubernetesChains.test(chain);
 
 /** The rule is another program's and matches exactly this destination address. */
 export function isForeignRuleAbout(step: TraceStep, address: string): boolean {

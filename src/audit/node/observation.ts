@@ -3,7 +3,7 @@
 // the agent must walk packets, whose outcome is unknown until then. Digests cover packets from the
 // node, a pod and outside; those of another node's pod are taken to have the same outcome.
 
-import { canonicalIP } from '../../model/ip.ts';
+import { canonicalIP, type CIDR } from '../../model/ip.ts';
 import type { Node } from '../../model/objects.ts';
 import { defaultProxyConfig, type Packet, type ProxyConfig } from '../../model/proxy-config.ts';
 import type { RulesDump } from '../../rules/parse/rules-dump.ts';
@@ -27,6 +27,8 @@ export interface NodeBehavior {
   readonly localAddresses: readonly string[];
   /** null if the agent has not walked this packet. */
   walk(packet: Packet): PacketOutcome | null;
+  /** The source ranges that the node has for a frontend, if its data plane lists them. */
+  sourceRangesAt?(frontend: Frontend): readonly CIDR[];
   /** null if the rules come from dumps. */
   readonly report: ReportedBehavior['report'] | null;
 }

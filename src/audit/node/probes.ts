@@ -57,7 +57,11 @@ function elsewhereIn(cluster: CIDR | null, range: CIDR | null, family: IPFamily)
 }
 
 /** The packets for one frontend; none in ipvs mode. */
-export function probesOf(sender: ProbeSender, frontend: Frontend): Probe[] {
+export function probesOf(
+  sender: ProbeSender,
+  frontend: Frontend,
+  actualRanges: readonly CIDR[] = [],
+): Probe[] {
   const { address: dst, protocol, dport, kind, port } = frontend;
   const { node, config } = sender.forwarding;
   if (config.mode === 'ipvs') return [];
@@ -73,7 +77,7 @@ export function probesOf(sender: ProbeSender, frontend: Frontend): Probe[] {
   add('pod', pod, 'a pod of the node');
   add('outside', outside, 'outside the cluster');
   add('outside', elsewhere, 'a pod of another node');
-  probes.push(...rangeProbes(sender, frontend));
+  probes.push(...rangeProbes(sender, frontend, actualRanges));
   if (kind === 'cluster IP') {
     const all = (port.usable ?? []).flatMap(({ cluster, local }) => [...cluster, ...local]);
     for (const src of new Set(all.filter(({ local }) => local).map(({ ip }) => ip))) {
@@ -83,12 +87,20 @@ export function probesOf(sender: ProbeSender, frontend: Frontend): Probe[] {
   return probes;
 }
 
-/** Packets from the ends of each source range, and from the addresses next to it. */
-export function rangeProbes(sender: ProbeSender, frontend: Frontend): Probe[] {
+/**
+ * Packets from the ends of each source range, and from the addresses next to it. `actualRanges` are
+ * those that the node has for the frontend.
+ */
+export function rangeProbes(
+  sender: ProbeSender,
+  frontend: Frontend,
+  actualRanges: readonly CIDR[] = [],
+): Probe[] {
   const { forwarding, sources } = sender;
+  const { mode } = forwarding.config;
   const { address: dst, protocol, dport, kind, port } = frontend;
-  if (kind !== 'load balancer IP' || forwarding.config.mode === 'ipvs') return [];
-  const ranges = port.sourceRanges;
+  if (mode === 'ipvs' || (mode !== 'cilium' && kind !== 'load balancer IP')) return [];
+  const ranges = [...port.sourceRanges, ...actualRanges];
   const ends = ranges.flatMap((it) => [addressIn(it, 0n), addressIn(it, sizeOf(it) - 1n)]);
   // A rule with a wider range accepts one of its neighbors.
   const neighbors = ranges.flatMap(neighborsOf).filter((src) => !isWithinAny(src, ranges));

@@ -118,6 +118,7 @@ function readService(raw: json.Fields, at: number): api.Service {
     ...internedMeta(metadata),
     topologyAuto: json.within(metadata, 'annotations', isTopologyAuto),
     suppress: json.within(metadata, 'annotations', suppressText),
+    ciliumAnnotations: json.within(metadata, 'annotations', ciliumAnnotations),
   }));
   const loadBalancerIPs = json.within(raw, 'status', (status) =>
     json.within(status, 'loadBalancer', virtualIPs),
@@ -186,6 +187,15 @@ function suppressText(annotations: json.Fields): string {
   return Buffer.from(text.slice(0, mostSuppressText + 1)).toString();
 }
 
+const isCiliums = (name: string): boolean => /^(?:service\.cilium\.io|io\.cilium)\//.test(name);
+
+/** Nearly no Service has any. */
+function ciliumAnnotations(annotations: json.Fields): api.Labels {
+  const names = Object.keys(annotations).filter(isCiliums);
+  if (names.length === 0) return json.noLabels;
+  return Object.fromEntries(names.map((name) => [name, json.text(annotations, name)]));
+}
+
 const servicePort = (port: json.Fields): api.ServicePort => ({
   name: json.word(port, 'name'),
   protocol: json.text(port, 'protocol') || 'TCP',
@@ -223,6 +233,7 @@ function readNode(raw: json.Fields): api.Node {
     kubeletMinor: json.within(status, 'nodeInfo', (info) =>
       minorIn(json.text(info, 'kubeletVersion')),
     ),
+    ciliumNode: labels[label.ciliumNode] ?? null,
   }));
 }
 

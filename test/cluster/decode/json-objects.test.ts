@@ -60,6 +60,7 @@ const full: Record<Resource, Raw> = {
       name: 'web',
       annotations: {
         'endpoint-auditor/suppress': 'slice-duplicate owner=a',
+        'service.cilium.io/type': 'NodePort',
         'service.kubernetes.io/topology-mode': 'Disabled',
         'service.kubernetes.io/topology-aware-hints': 'Auto',
       },
@@ -247,6 +248,7 @@ describe('a full object of each kind', () => {
       externalIPs: ['198.51.100.1'],
       podCIDRs: ['10.244.1.0/24', 'fd00:1::/64'],
       kubeletMinor: 33,
+      ciliumNode: null,
     });
   });
 
@@ -283,6 +285,7 @@ describe('a full object of each kind', () => {
       trafficDistribution: 'PreferClose',
       topologyAuto: true,
       suppress: 'slice-duplicate owner=a',
+      ciliumAnnotations: { 'service.cilium.io/type': 'NodePort' },
     });
   });
 
@@ -416,6 +419,7 @@ describe('defaults', () => {
       trafficDistribution: null,
       topologyAuto: false,
       suppress: '',
+      ciliumAnnotations: {},
     });
   });
 

@@ -1,0 +1,192 @@
+// Reads Cilium's maps as bpftool prints them: a JSON object with the full name of each map and its
+// entries, `[{"key": ["0x0a", …], "value": ["0x00", …]}]` (`bpftool -j map dump`). The inner tables
+// of Maglev have the names `cilium_maglev_inner:ID`.
+//
+// Layouts: pkg/loadbalancer/maps/types.go, cilium@v1.20.2. Addresses, ports and frontend ids are in
+// network byte order, other numbers in that of the host, which is little-endian.
+
+import { type CIDR, formatAddress, networkOf } from '../../model/ip.ts';
+import { DumpError } from '../ruleset.ts';
+import { type MapAddress, type MapEntry, type MapsDump, protocolNumbers } from './map-entries.ts';
+
+type Family = MapAddress['family'];
+type Bytes = readonly number[];
+type Fields = Readonly<Record<string, unknown>>;
+
+/** The entry of a map of one family, from the bytes of its key and its value. */
+type ReadEntry = (key: Bytes, value: Bytes, family: Family) => MapEntry;
+
+interface MapLayout {
+  /** Bytes of key and value; those of an address come on top. */
+  readonly key: number;
+  readonly value: number;
+  readonly addressIn: 'key' | 'value' | null;
+  readonly read: ReadEntry;
+}
+
+const bySuffix: Readonly<Record<string, MapLayout>> = {
+  services_v2: { key: 8, value: 12, addressIn: 'key', read: serviceEntry },
+  backends_v3: { key: 4, value: 8, addressIn: 'value', read: backendEntry },
+  reverse_nat: { key: 2, value: 2, addressIn: 'value', read: reverseNatEntry },
+  source_range: { key: 8, value: 1, addressIn: 'key', read: sourceRangeEntry },
+};
+
+/** @throws DumpError where the text is no such dump, or a map has another layout. */
+export function readBpftoolDump(text: string): MapsDump {
+  const maps = parseMaps(text);
+  const entries: MapEntry[] = [];
+  const families: ('IPv4' | 'IPv6')[] = [];
+  for (const [family, digit] of [
+    ['ip', 4],
+    ['ip6', 6],
+  ] as const) {
+    const prefix = `cilium_lb${digit}_`;
+    const names = Object.keys(maps).filter((name) => name.startsWith(prefix));
+    if (names.length === 0) continue;
+    families.push(digit === 4 ? 'IPv4' : 'IPv6');
+    for (const suffix of Object.keys(bySuffix)) readMap(maps, prefix + suffix, family, entries);
+    readMaglev(maps, `${prefix}maglev`, family, entries);
+  }
+  if (families.length === 0)
+    throw new DumpError('expected the maps cilium_lb4_ or cilium_lb6_', 1, '');
+  for (const [key, value] of entriesOf(maps, 'cilium_lb_affinity_match')) {
+    checkSize('cilium_lb_affinity_match', key.length === 8 && value.length === 1);
+    entries.push({ kind: 'affinity match', backend: little(key, 0, 4), id: big(key, 4, 2) });
+  }
+  return { entries, families };
+}
+
+function parseMaps(text: string): Fields {
+  try {
+    const parsed: unknown = JSON.parse(text);
+    if (typeof parsed === 'object' && parsed !== null && !Array.isArray(parsed)) {
+      return parsed as Fields;
+    }
+  } catch {
+    // Reported below.
+  }
+  throw new DumpError('expected a JSON object with the maps of Cilium', 1, text);
+}
+
+function readMap(maps: Fields, name: string, family: Family, entries: MapEntry[]): void {
+  const layout = bySuffix[name.slice('cilium_lb4_'.length)];
+  if (layout === undefined) return;
+  const width = family === 'ip' ? 4 : 16;
+  const keySize = layout.key + (layout.addressIn === 'key' ? width : 0);
+  const valueSize = layout.value + (layout.addressIn === 'value' ? width : 0);
+  for (const [key, value] of entriesOf(maps, name)) {
+    checkSize(name, key.length === keySize && value.length === valueSize);
+    entries.push(layout.read(key, value, family));
+  }
+}
+
+function checkSize(name: string, isExpected: boolean): void {
+  if (!isExpected) throw new DumpError(`${name} has a layout that is not known`, 1, '');
+}
+
+/** @throws DumpError where the map is missing, or is no list of keys and values. */
+function* entriesOf(maps: Fields, name: string): Generator<readonly [key: Bytes, value: Bytes]> {
+  const list = maps[name];
+  if (!Array.isArray(list)) throw new DumpError(`expected the map ${name}`, 1, '');
+  for (const entry of list as readonly Fields[]) {
+    yield [bytesOf(entry.key, name), bytesOf(entry.value, name)];
+  }
+}
+
+function bytesOf(list: unknown, name: string): Bytes {
+  if (!Array.isArray(list)) throw new DumpError(`expected keys and values in ${name}`, 1, '');
+  return list.map((text) => {
+    const byte = Number(text);
+    if (byte >= 0 && byte <= 255) return byte;
+    throw new DumpError(`expected bytes in ${name}`, 1, String(text));
+  });
+}
+
+const big = (bytes: Bytes, at: number, length: number): number =>
+  bytes.slice(at, at + length).reduce((sum, byte) => sum * 256 + byte, 0);
+
+const little = (bytes: Bytes, at: number, length: number): number =>
+  bytes.slice(at, at + length).reduceRight((sum, byte) => sum * 256 + byte, 0);
+
+function addressAt(bytes: Bytes, at: number, family: Family): number | bigint {
+  if (family === 'ip') return big(bytes, at, 4);
+  return bytes.slice(at, at + 16).reduce((sum, byte) => sum * 256n + BigInt(byte), 0n);
+}
+
+const widthOf = (family: Family): number => (family === 'ip' ? 4 : 16);
+
+const protocols = new Map(
+  Object.entries(protocolNumbers).map(([name, number]) => [
+    number as number,
+    name as MapAddress['protocol'],
+  ]),
+);
+
+function protocolOf(number: number): MapAddress['protocol'] {
+  const protocol = protocols.get(number);
+  if (protocol === undefined) throw new DumpError('a protocol is not known', 1, String(number));
+  return protocol;
+}
+
+function serviceEntry(key: Bytes, value: Bytes, family: Family): MapEntry {
+  const width = widthOf(family);
+  return {
+    kind: 'service',
+    family,
+    address: formatAddress(addressAt(key, 0, family)),
+    port: big(key, width, 2),
+    slot: little(key, width + 2, 2),
+    protocol: protocolOf(key[width + 4] ?? -1),
+    scope: key[width + 5] ?? 0,
+    word: little(value, 0, 4),
+    count: little(value, 4, 2),
+    id: big(value, 6, 2),
+    flags: little(value, 8, 2),
+    quarantined: little(value, 10, 2),
+  };
+}
+
+function backendEntry(key: Bytes, value: Bytes, family: Family): MapEntry {
+  const width = widthOf(family);
+  return {
+    kind: 'backend',
+    family,
+    id: little(key, 0, 4),
+    address: formatAddress(addressAt(value, 0, family)),
+    port: big(value, width, 2),
+    protocol: protocolOf(value[width + 2] ?? -1),
+    cluster: little(value, width + 4, 2),
+  };
+}
+
+function reverseNatEntry(key: Bytes, value: Bytes, family: Family): MapEntry {
+  const address = formatAddress(addressAt(value, 0, family));
+  const port = big(value, widthOf(family), 2);
+  return { kind: 'reverse nat', family, id: big(key, 0, 2), address, port };
+}
+
+/** The length of a prefix includes the 32 bits of the id and its padding. */
+function sourceRangeEntry(key: Bytes, _value: Bytes, family: Family): MapEntry {
+  const range = networkOf(addressAt(key, 8, family), little(key, 0, 4) - 32);
+  if (range === null)
+    throw new DumpError('expected the prefix of a source range', 1, key.join(' '));
+  const cidr: CIDR = { family: family === 'ip' ? 'IPv4' : 'IPv6', ...range };
+  return { kind: 'source range', id: big(key, 4, 2), range: cidr };
+}
+
+/** The outer map has the id of an inner map, whose only value is the table. */
+function readMaglev(maps: Fields, name: string, family: Family, entries: MapEntry[]): void {
+  for (const [key, value] of entriesOf(maps, name)) {
+    checkSize(name, key.length === 2 && value.length === 4);
+    const inner = `cilium_maglev_inner:${little(value, 0, 4)}`;
+    const places = new Map<number, number>();
+    for (const [, table] of entriesOf(maps, inner)) {
+      checkSize(inner, table.length % 4 === 0);
+      for (let at = 0; at < table.length; at += 4) {
+        const backend = little(table, at, 4);
+        places.set(backend, (places.get(backend) ?? 0) + 1);
+      }
+    }
+    entries.push({ kind: 'maglev', family, id: big(key, 0, 2), places });
+  }
+}

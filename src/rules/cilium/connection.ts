@@ -1,0 +1,110 @@
+// The outcome of the first packet of a connection by Cilium's load balancer, without the rest of
+// its data path. Reference: cilium@v1.20.2 bpf/bpf_sock.c (__sock4_xlate_fwd, sock4_skip_xlate and
+// sock4_wildcard_lookup_full: sockets of pods and of the node), bpf/lib/nodeport.h
+// (nodeport_svc_lb4: packets from outside) and bpf/lib/lb.h (lb4_lookup_service, lb4_local).
+//
+// Pods and the node itself go through socket load balancing, which sees no source ranges and no
+// Maglev tables. Without reverse NAT a connection does not work, so its packets count as dropped.
+//
+// Left out: network policies, encryption, routing, connections that exist already, and what Cilium
+// does with a packet for an external IP that no address of the node is.
+
+import { familyOf, isWithinAny } from '../../model/ip.ts';
+import type { Packet } from '../../model/proxy-config.ts';
+import type { BalancedFrontend, LoadBalancer } from './load-balancer.ts';
+import { frontendKey, nowhere } from './load-balancer.ts';
+
+export interface NodePlace {
+  isLocal(address: string): boolean;
+  /** The ports of node ports; a frontend of another kind has others. */
+  readonly nodePortRange: readonly [low: number, high: number];
+}
+
+export type Connection =
+  | { readonly kind: 'pass' }
+  | { readonly kind: 'drop' | 'reject'; readonly frontend: BalancedFrontend }
+  | { readonly kind: 'unknown'; readonly frontend: BalancedFrontend; readonly reason: string }
+  | {
+      readonly kind: 'endpoints';
+      readonly frontend: BalancedFrontend;
+      /** By `ip:port`, and `nowhere`; of probability 0: only clients with affinity go there. */
+      readonly shares: ReadonlyMap<string, number>;
+      /** The source address is replaced where the endpoint is on another node. */
+      readonly masqueraded: boolean;
+    };
+
+/** `address`: the destination of the packet, or the unspecified address. */
+type Lookup = (address: string, scope: number) => BalancedFrontend | undefined;
+
+const pass: Connection = { kind: 'pass' };
+
+/** How a node with these frontends connects the packet. */
+export function connect(balancer: LoadBalancer, packet: Packet, place: NodePlace): Connection {
+  const { dst, dport: port, protocol, from } = packet;
+  const lookup: Lookup = (address, scope) =>
+    balancer.get(frontendKey({ address, port, protocol }, scope));
+  if (from === 'outside') {
+    const any = frontendKey({ address: dst, port: 0, protocol: 'any' }, 0);
+    return connectFromOutside(lookup(dst, 0), balancer.get(any), packet);
+  }
+  const frontend = inScope(lookup, dst) ?? atAnyAddress(lookup, packet, place);
+  if (frontend === undefined || isSkipped(frontend, packet, place)) return pass;
+  return balance(frontend, frontend.slots, false);
+}
+
+function connectFromOutside(
+  frontend: BalancedFrontend | undefined,
+  any: BalancedFrontend | undefined,
+  { src }: Packet,
+): Connection {
+  if (frontend === undefined) return any === undefined ? pass : { kind: 'drop', frontend: any };
+  const { sources, routable, direct, externalLocal } = frontend;
+  const isRefused = sources !== null && isWithinAny(src, sources.ranges) === sources.denied;
+  if (isRefused || !routable) return { kind: 'drop', frontend };
+  return balance(frontend, frontend.places ?? frontend.slots, !direct && !externalLocal);
+}
+
+function inScope(lookup: Lookup, address: string): BalancedFrontend | undefined {
+  const frontend = lookup(address, 0);
+  return frontend?.twoScopes === true ? lookup(address, 1) : frontend;
+}
+
+/** A node port or a host port at an address of the node. */
+function atAnyAddress(lookup: Lookup, { dst, dport }: Packet, place: NodePlace) {
+  if (!place.isLocal(dst)) return undefined;
+  const frontend = inScope(lookup, familyOf(dst) === 'IPv4' ? '0.0.0.0' : '::');
+  const [low, high] = place.nodePortRange;
+  const isInRange = dport >= low && dport <= high;
+  if (isInRange) return frontend?.kind === 'node port' ? frontend : undefined;
+  const isLoopback = dst === '::1' || dst.startsWith('127.');
+  const isServed = frontend?.kind === 'host port' && (isLoopback || !frontend.loopback);
+  return isServed ? frontend : undefined;
+}
+
+function isSkipped({ kind }: BalancedFrontend, { dst }: Packet, place: NodePlace): boolean {
+  return (kind === 'external IP' || kind === 'host port') && !place.isLocal(dst);
+}
+
+function balance(
+  frontend: BalancedFrontend,
+  counts: ReadonlyMap<string, number>,
+  masqueraded: boolean,
+): Connection {
+  const { unknown: reason, slots, kept, reversed } = frontend;
+  if (reason !== null) return { kind: 'unknown', frontend, reason };
+  if (slots.size === 0) return { kind: 'reject', frontend };
+  const total = [...counts.values()].reduce((sum, count) => sum + count, 0);
+  const isLost = (counts.get(nowhere) ?? 0) === total;
+  if (!reversed || isLost) return { kind: 'drop', frontend };
+  const shares = new Map([...kept].map((endpoint) => [endpoint, 0]));
+  // A table with fewer places than backends leaves some out.
+  const isSmall = total < slots.size && [...counts.keys()].every((it) => slots.has(it));
+  const even = isSmall ? slots : counts;
+  for (const endpoint of even.keys()) {
+    const count = counts.get(endpoint) ?? 0;
+    // Places of a Maglev table are as even as whole numbers can be.
+    const isEven = Math.abs(count - total / even.size) <= 1 + total / 1000;
+    shares.set(endpoint, counts !== slots && isEven ? 1 / even.size : count / total);
+  }
+  return { kind: 'endpoints', frontend, shares, masqueraded };
+}

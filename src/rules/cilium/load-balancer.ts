@@ -1,0 +1,218 @@
+// The state of Cilium's load balancer on a node: which backends each frontend has. Both the maps
+// (`loadBalancerOf`) and the desired state (shadow/cilium) have this form, so that one function
+// (connection.ts) finds the outcome of packets for both. Reference: pkg/loadbalancer/maps/types.go
+// and bpf/lib/lb.h, cilium@v1.20.2.
+//
+// The state of a backend (active, terminating) is not read: it belongs to an address, not to a
+// Service, and the counts of a frontend decide (pkg/loadbalancer/reconciler/bpf_reconciler.go).
+
+import { getOrInsert } from '../../model/collections.ts';
+import { type CIDR, joinHostPort } from '../../model/ip.ts';
+import type { MapAddress, MapEntry, ServiceEntry } from './map-entries.ts';
+import { serviceFlags } from './map-entries.ts';
+
+export type BalancedKind =
+  'cluster IP' | 'external IP' | 'load balancer IP' | 'node port' | 'host port';
+
+/** A frontend of the load balancer, in one scope. */
+export interface BalancedFrontend {
+  readonly kind: BalancedKind;
+  /** Reached from outside the cluster; others are for the node's own sockets. */
+  readonly routable: boolean;
+  /** Sockets of the node use the internal scope. */
+  readonly twoScopes: boolean;
+  readonly externalLocal: boolean;
+  /** Answers go to the client directly: DSR. */
+  readonly direct: boolean;
+  /** For the loopback address only: a host port. */
+  readonly loopback: boolean;
+  /** null: sources are not checked. */
+  readonly sources: { readonly ranges: readonly CIDR[]; readonly denied: boolean } | null;
+  /** null: no session affinity. */
+  readonly affinitySeconds: number | null;
+  /**
+   * Of connections at random, by `ip:port`: how many slots it has. `nowhere` counts the slots
+   * without a backend, which drop the connection.
+   */
+  readonly slots: ReadonlyMap<string, number>;
+  /** Places in the Maglev table; null: packets from outside go to a random slot. */
+  readonly places: ReadonlyMap<string, number> | null;
+  /** Backends that a client with affinity may keep. */
+  readonly kept: ReadonlySet<string>;
+  /** Whether answers get the address of the frontend. */
+  readonly reversed: boolean;
+  /** Why its outcome is not known; null: it is. */
+  readonly unknown: string | null;
+  /** The entries, as a reader of findings sees them. */
+  readonly text: string;
+}
+
+export const nowhere = '';
+
+/** Frontends by `frontendKey`. A wildcard entry has the port 0 and the protocol `any`. */
+export type LoadBalancer = ReadonlyMap<string, BalancedFrontend>;
+
+/** `10.96.0.1:80/tcp`, with `/i` in the internal scope, as Cilium prints it. */
+export const frontendKey = (
+  { address, port, protocol }: Omit<MapAddress, 'family'>,
+  scope: number,
+): string => `${joinHostPort(address, port)}/${protocol}${scope === 0 ? '' : '/i'}`;
+
+const unspecified: ReadonlySet<string> = new Set(['0.0.0.0', '::']);
+
+export const isUnspecified = (address: string): boolean => unspecified.has(address);
+
+interface Maps {
+  readonly masters: ServiceEntry[];
+  /** By the key of the frontend: the ids of backends by slot. */
+  readonly slots: Map<string, Map<number, number>>;
+  readonly backends: Map<number, string>;
+  /** Backends of other clusters. */
+  readonly remote: Set<number>;
+  /** By family and id. */
+  readonly reverse: Map<string, string>;
+  readonly ranges: Map<string, CIDR[]>;
+  readonly matches: Map<number, number[]>;
+  readonly maglev: Map<string, ReadonlyMap<number, number>>;
+}
+
+/** The algorithm in the upper byte of a master's first word; 0: the node's default. */
+const maglevAlgorithm = 2;
+
+const algorithmOf = ({ word }: ServiceEntry): number => word >>> 24;
+
+function sorted(entries: readonly MapEntry[]): Maps {
+  const maps: Maps = {
+    masters: [],
+    slots: new Map(),
+    backends: new Map(),
+    remote: new Set(),
+    reverse: new Map(),
+    ranges: new Map(),
+    matches: new Map(),
+    maglev: new Map(),
+  };
+  for (const entry of entries) {
+    if (entry.kind === 'service') {
+      const key = frontendKey(entry, entry.scope);
+      if (entry.slot === 0) maps.masters.push(entry);
+      else getOrInsert(maps.slots, key, () => new Map()).set(entry.slot, entry.word);
+    } else if (entry.kind === 'backend') {
+      // One space of ids has the backends of both families.
+      maps.backends.set(entry.id, joinHostPort(entry.address, entry.port));
+      if (entry.cluster !== 0) maps.remote.add(entry.id);
+    } else if (entry.kind === 'reverse nat') {
+      maps.reverse.set(`${entry.family} ${entry.id}`, joinHostPort(entry.address, entry.port));
+    } else if (entry.kind === 'source range') {
+      getOrInsert(maps.ranges, `${entry.range.family} ${entry.id}`, () => []).push(entry.range);
+    } else if (entry.kind === 'affinity match') {
+      getOrInsert(maps.matches, entry.id, () => []).push(entry.backend);
+    } else {
+      maps.maglev.set(`${entry.family} ${entry.id}`, entry.places);
+    }
+  }
+  return maps;
+}
+
+/** The frontends that the maps serve. */
+export function loadBalancerOf(entries: readonly MapEntry[]) {
+  const maps = sorted(entries);
+  const isDefault = maps.masters.some(
+    (master) => algorithmOf(master) === 0 && tableOf(master, maps) !== undefined,
+  );
+  const usesMaglev = (master: ServiceEntry): boolean => {
+    const algorithm = algorithmOf(master);
+    return algorithm === 0 ? isDefault : algorithm === maglevAlgorithm;
+  };
+  const frontends = new Map<string, BalancedFrontend>();
+  const addresses = new Map<string, MapAddress>();
+  for (const master of maps.masters) {
+    const key = frontendKey(master, master.scope);
+    frontends.set(key, frontendOf(master, key, maps, usesMaglev(master)));
+    if (master.scope === 0) addresses.set(key, master);
+  }
+  return { frontends, addresses };
+}
+
+const tableOf = ({ family, id }: ServiceEntry, { maglev }: Maps) => maglev.get(`${family} ${id}`);
+
+/** Without its Maglev table, a frontend drops packets from outside. */
+function placesOf(
+  master: ServiceEntry,
+  maps: Maps,
+  endpointOf: (backend: number) => string,
+): Map<string, number> {
+  const table = tableOf(master, maps);
+  if (table === undefined) return new Map([[nowhere, 1]]);
+  return counted([...table].map(([backend, n]) => [endpointOf(backend), n]));
+}
+
+function frontendOf(
+  master: ServiceEntry,
+  key: string,
+  maps: Maps,
+  usesMaglev: boolean,
+): BalancedFrontend {
+  const { family, id, flags } = master;
+  const has = (flag: number): boolean => (flags & flag) !== 0;
+  const ids = slotsOf(master, maps.slots.get(key));
+  const endpointOf = (backend: number): string => maps.backends.get(backend) ?? nowhere;
+  const isRoutable = has(serviceFlags.routable);
+  const isAffine = has(serviceFlags.affinity);
+  const cidrFamily = family === 'ip' ? 'IPv4' : 'IPv6';
+  const ranges = maps.ranges.get(`${cidrFamily} ${id}`) ?? [];
+  const reverse = maps.reverse.get(`${family} ${id}`);
+  return {
+    kind: kindOf(flags),
+    routable: isRoutable,
+    twoScopes: has(serviceFlags.twoScopes),
+    externalLocal: has(serviceFlags.externalLocal),
+    direct: has(serviceFlags.dsr),
+    loopback: has(serviceFlags.loopback),
+    sources: has(serviceFlags.sourceRanges)
+      ? { ranges, denied: has(serviceFlags.deniesOrQuarantined) }
+      : null,
+    affinitySeconds: isAffine ? master.word & 0xffffff : null,
+    slots: counted(ids.map((backend) => [endpointOf(backend), 1])),
+    places: usesMaglev && isRoutable ? placesOf(master, maps, endpointOf) : null,
+    kept: new Set(isAffine ? (maps.matches.get(id) ?? []).map(endpointOf).filter(Boolean) : []),
+    reversed:
+      isUnspecified(master.address) || reverse === joinHostPort(master.address, master.port),
+    unknown: unknownIn(master, ids, maps),
+    text: `${key} id ${id} count ${master.count} flags 0x${flags.toString(16)}`,
+  };
+}
+
+/** The ids in the slots that connections use; -1: there is no such slot. */
+function slotsOf({ count }: ServiceEntry, slots?: ReadonlyMap<number, number>): number[] {
+  return Array.from({ length: count }, (_, at) => slots?.get(at + 1) ?? -1);
+}
+
+function counted(pairs: readonly (readonly [string, number])[]): Map<string, number> {
+  const counts = new Map<string, number>();
+  for (const [name, count] of pairs) counts.set(name, (counts.get(name) ?? 0) + count);
+  return counts;
+}
+
+function kindOf(flags: number): BalancedKind {
+  if ((flags & serviceFlags.externalIP) !== 0) return 'external IP';
+  if ((flags & serviceFlags.nodePort) !== 0) return 'node port';
+  if ((flags & serviceFlags.loadBalancer) !== 0) return 'load balancer IP';
+  return (flags & serviceFlags.hostPort) === 0 ? 'cluster IP' : 'host port';
+}
+
+const reasons: readonly (readonly [flag: number, reason: string])[] = [
+  [serviceFlags.localRedirect, 'a local redirect policy redirects the Service'],
+  [serviceFlags.otherFamily, 'Cilium translates the Service to the other address family'],
+  [serviceFlags.proxy, "Cilium's proxy balances the Service"],
+];
+
+function unknownIn(master: ServiceEntry, ids: readonly number[], maps: Maps): string | null {
+  const { flags } = master;
+  const reason = reasons.find(([flag]) => (flags & flag) !== 0)?.[1];
+  if (reason !== undefined) return reason;
+  if (ids.some((id) => maps.remote.has(id))) return 'a backend is in another cluster';
+  const isDelegated = (flags & serviceFlags.loopback) !== 0 && kindOf(flags) !== 'host port';
+  if (isDelegated) return 'a proxy on the node takes the connections of the Service';
+  return null;
+}

@@ -1,0 +1,96 @@
+// The outcome of a packet by Cilium's maps, in the form that walks through rules have, with the
+// entry of the frontend as the rule that decided.
+
+import type { Packet } from '../../model/proxy-config.ts';
+import type { Chain, Rule, Statement, Table } from '../ruleset.ts';
+import { chainsOf } from '../ruleset.ts';
+import type { TraceStep } from '../walk/walk-state.ts';
+import type { Destination, OutcomeShare, PacketOutcome } from '../walk/walk.ts';
+import { connect, type NodePlace } from './connection.ts';
+import type { BalancedFrontend, loadBalancerOf } from './load-balancer.ts';
+import { frontendKey, isUnspecified, nowhere } from './load-balancer.ts';
+import type { MapAddress } from './map-entries.ts';
+
+/** The name of the maps in traces, where rules have that of their table. */
+export const ciliumTable = 'cilium';
+
+const base = {
+  hook: 'prerouting',
+  priority: 0,
+  type: 'nat',
+  policy: 'accept',
+  created: 0,
+} as const;
+const chain: Chain = {
+  name: 'services',
+  base,
+  read: () => [],
+  target: null,
+  rules: [],
+  index: null,
+};
+const table: Table = {
+  family: 'inet',
+  name: ciliumTable,
+  source: 'nft',
+  chains: chainsOf(new Map([[chain.name, chain]])),
+  sets: new Map(),
+};
+
+function stepOf({ text }: BalancedFrontend, statement: Statement): TraceStep {
+  const rule: Rule = { statements: [statement], text };
+  return { chain: chain.name, base: { chain, base, table }, rule };
+}
+
+const noShare: OutcomeShare = { probability: 0, masqueraded: false, trace: () => [] };
+const nothing = { reject: noShare, drop: noShare, pass: noShare, unknown: [] } as const;
+const whole = { probability: 1, masqueraded: false } as const;
+
+type Balancer = Pick<ReturnType<typeof loadBalancerOf>, 'frontends'>;
+
+/** Returns a function that connects packets by the maps. */
+export function createConnector({ frontends }: Balancer, place: NodePlace) {
+  return (packet: Packet): PacketOutcome => {
+    const connection = connect(frontends, packet, place);
+    const destinations = new Map<string, Destination>();
+    if (connection.kind === 'pass') {
+      return { ...nothing, destinations, pass: { ...whole, trace: () => [] } };
+    }
+    const { frontend } = connection;
+    const stop: Statement =
+      connection.kind === 'reject' ? { kind: 'reject', text: '' } : { kind: 'drop' };
+    const stopped = { ...whole, trace: () => [stepOf(frontend, stop)] };
+    if (connection.kind === 'unknown') {
+      const { reason } = connection;
+      return { ...nothing, destinations, unknown: [{ reason, rule: frontend.text }] };
+    }
+    if (connection.kind !== 'endpoints') {
+      return { ...nothing, destinations, [connection.kind]: stopped };
+    }
+    const { shares, masqueraded } = connection;
+    const sent: Statement = { kind: 'dnat', to: null, text: frontend.text };
+    for (const [endpoint, probability] of shares) {
+      if (endpoint === nowhere) continue;
+      const affinity = frontend.kept.has(endpoint);
+      const affinitySeconds = affinity ? frontend.affinitySeconds : null;
+      const trace = () => [stepOf(frontend, sent)];
+      destinations.set(endpoint, { probability, masqueraded, affinity, affinitySeconds, trace });
+    }
+    const lost = shares.get(nowhere) ?? 0;
+    return { ...nothing, destinations, drop: { ...stopped, probability: lost } };
+  };
+}
+
+/** The frontends of Services in the maps; those without an address are at any of the node. */
+export function frontendsInMaps({ frontends, addresses }: ReturnType<typeof loadBalancerOf>) {
+  return [...addresses].flatMap(([key, { family, address, protocol, port }]) => {
+    const kind = frontends.get(key)?.kind;
+    if (protocol === 'any' || kind === 'host port' || kind === undefined) return [];
+    const place = isUnspecified(address) ? null : address;
+    return [{ family, address: place, protocol, port, translators: 1 }];
+  });
+}
+
+/** The source ranges of a frontend in the maps. */
+export const rangesInMaps = ({ frontends }: Balancer, place: Omit<MapAddress, 'family'>) =>
+  frontends.get(frontendKey(place, 0))?.sources?.ranges ?? [];

@@ -1,0 +1,365 @@
+// The expected outcome of a packet on a node with Cilium instead of kube-proxy, in the form of
+// shadow/forwarding.ts. The desired frontends get the form of the maps, and connection.ts of
+// rules/cilium connects a packet by them, as it does by the maps of the node. Reference:
+// pkg/loadbalancer/writer/writer.go (which Service owns a frontend), reconciler/bpf_reconciler.go
+// (flags, counts, Maglev) and reflectors/k8s.go, cilium@v1.20.2.
+//
+// Differences from kube-proxy, beside those of service-frontends.ts and service-backends.ts:
+//
+//   shared frontends  one Service owns an address and port, in random order; another that wants it
+//                     has no frontends at all
+//   source ranges     of load balancer and external IPs, for packets from outside
+//   cluster IPs       packets from outside are dropped, except with bpf-lb-external-clusterip
+//   node addresses    an ingress or external IP that is one has no frontend in the node port range
+//
+// Left out: wildcard entries (ADDRESS:0), which drop packets to other ports: both outcomes are
+// right; host ports; cluster mesh, local redirect policies and L7 balancing, which are unknown.
+
+import { getOrInsert } from '../../model/collections.ts';
+import type { CiliumConfig } from '../../model/cilium-config.ts';
+import { familyOf, type IPFamily, joinHostPort, parseCIDR } from '../../model/ip.ts';
+import { type EndpointSlice, type Key, label, type Node } from '../../model/objects.ts';
+import type { Service } from '../../model/objects.ts';
+import type { ExpectedOutcome, Packet, ProxyConfig } from '../../model/proxy-config.ts';
+import type { Connection } from '../../rules/cilium/connection.ts';
+import { connect } from '../../rules/cilium/connection.ts';
+import type { BalancedFrontend } from '../../rules/cilium/load-balancer.ts';
+import { frontendKey, isUnspecified, nowhere } from '../../rules/cilium/load-balancer.ts';
+import type { Forwarding, Frontend } from '../forwarding.ts';
+import { isLoopback, proxyNode } from '../proxy-node.ts';
+import type { ProxiedPort } from '../service-port.ts';
+import type { CiliumBackend, CiliumPlace } from './service-backends.ts';
+import { backendSets, isLocal, matches, selectBackends } from './service-backends.ts';
+import type { CiliumFrontend } from './service-frontends.ts';
+import { ciliumAnnotation, ciliumFrontends, unknownAnnotation } from './service-frontends.ts';
+
+/** A Service with the states that are right for it. */
+interface CiliumService {
+  readonly service: Service;
+  readonly frontends: readonly CiliumFrontend[];
+  /** Empty: its outcomes are not known. */
+  readonly variants: readonly Variant[];
+  /** It may lose its frontends to another Service. */
+  isContested: boolean;
+}
+
+interface Variant {
+  readonly backends: readonly CiliumBackend[];
+  readonly place: CiliumPlace;
+}
+
+/** A frontend with the Service that owns it. */
+interface Owned {
+  readonly owner: CiliumService;
+  readonly frontend: CiliumFrontend;
+}
+
+type Context = ReturnType<typeof contextOf>;
+
+/** The forwarding on a node, from all Services and slices. */
+export function ciliumForwarding(
+  services: Iterable<Service>,
+  slices: ReadonlyMap<Key, readonly EndpointSlice[]>,
+  node: Node,
+  config: ProxyConfig,
+  cilium: CiliumConfig,
+  localAddresses?: readonly string[],
+): Forwarding {
+  const all: CiliumService[] = [];
+  const place = placeOf(node, config, cilium, localAddresses);
+  for (const service of services) {
+    all.push(ciliumService(service, slices.get(service.key) ?? [], node, cilium, place));
+  }
+  const context = contextOf(all, place, cilium);
+  return {
+    config,
+    node: place,
+    ports: [...context.ports.values()].flat(),
+    frontends: all.flatMap((it) => it.frontends.flatMap((each) => frontendsOf(it, each, context))),
+    expect: (packet) => expectation(context, packet),
+  };
+}
+
+function placeOf(
+  node: Node,
+  config: ProxyConfig,
+  { nodePortAddresses, nodePortRange }: CiliumConfig,
+  localAddresses?: readonly string[],
+) {
+  const place = proxyNode(node, config, localAddresses);
+  const served = new Set(nodePortAddresses);
+  return {
+    ...place,
+    addresses: [...nodePortAddresses],
+    servesNodePorts: (address: string): boolean => served.has(address) || isLoopback(address),
+    nodePortRange,
+  };
+}
+
+type Place = ReturnType<typeof placeOf>;
+
+function ciliumService(
+  service: Service,
+  slices: readonly EndpointSlice[],
+  node: Node,
+  cilium: CiliumConfig,
+  place: Place,
+): CiliumService {
+  const [low, high] = cilium.nodePortRange;
+  const isKept = ({ kind, address, port }: CiliumFrontend): boolean =>
+    (kind !== 'load balancer IP' && kind !== 'external IP') ||
+    !(port >= low && port <= high && place.addresses.includes(address));
+  const frontends = ciliumFrontends(service, node, cilium).filter(isKept);
+  const seen = slices.filter(
+    ({ labels }) =>
+      !Object.hasOwn(labels, label.headless) &&
+      (labels[label.serviceProxyName] ?? '') === cilium.serviceProxyName,
+  );
+  const sets = unknownAnnotation(service) === null ? backendSets(seen) : null;
+  const { serviceTopology: known } = cilium;
+  const topologies = known === null ? [false, true] : [known];
+  const variants = (sets ?? []).flatMap((backends) =>
+    topologies.map((topology) => ({
+      backends,
+      place: { name: node.name, zone: node.zone, topology },
+    })),
+  );
+  return { service, frontends, variants, isContested: false };
+}
+
+function contextOf(services: readonly CiliumService[], place: Place, cilium: CiliumConfig) {
+  /** By the key of the frontend in the external scope. */
+  const owned = new Map<string, Owned[]>();
+  const ports = new Map<CiliumService, ProxiedPort[]>();
+  for (const owner of services) {
+    for (const frontend of owner.frontends) {
+      getOrInsert(owned, frontendKey(frontend, 0), () => []).push({ owner, frontend });
+    }
+    ports.set(owner, portsOf(owner));
+  }
+  for (const owners of owned.values()) {
+    if (new Set(owners.map(({ owner }) => owner)).size < 2) continue;
+    for (const { owner } of owners) owner.isContested = true;
+  }
+  return { owned, ports, place, cilium };
+}
+
+/** A Service port in each family in which it has frontends. */
+function portsOf(owner: CiliumService): ProxiedPort[] {
+  const { service, frontends } = owner;
+  const found = new Map<string, ProxiedPort>();
+  for (const { family, portName, protocol } of frontends) {
+    const name = portName === '' ? service.key : `${service.key}:${portName}`;
+    const key = `${name} ${protocol} ${family}`;
+    if (found.has(key)) continue;
+    const own = frontends.filter((it) => it.family === family && it.portName === portName);
+    const at = (kind: CiliumFrontend['kind']): CiliumFrontend[] =>
+      own.filter((it) => it.kind === kind && it.protocol === protocol);
+    const addresses = (kind: CiliumFrontend['kind']): string[] => at(kind).map((it) => it.address);
+    found.set(key, {
+      namespace: service.namespace,
+      service: service.name,
+      family,
+      key,
+      name,
+      protocol,
+      clusterIP: addresses('cluster IP')[0] ?? '',
+      externalIPs: addresses('external IP'),
+      loadBalancerIPs: addresses('load balancer IP'),
+      sourceRanges: rangesOf(service, family),
+      healthCheckNodePort: 0,
+      affinitySeconds: service.affinitySeconds,
+      internalLocal: service.internalTrafficPolicy === 'Local',
+      externalLocal: service.externalTrafficPolicy === 'Local',
+      port: service.ports.find(({ name }) => name === portName)?.port ?? 0,
+      nodePort: at('node port')[0]?.port ?? 0,
+      usable: usableOf(owner, own),
+    });
+  }
+  return [...found.values()];
+}
+
+/** As texts of findings need them; the outcomes of packets do not depend on them. */
+function usableOf({ service, variants }: CiliumService, frontends: readonly CiliumFrontend[]) {
+  const [frontend] = frontends;
+  if (frontend === undefined || variants.length === 0) return null;
+  return variants.map(({ backends, place }) => {
+    const endpointOf = (backend: CiliumBackend) => ({
+      text: backend.text,
+      ip: backend.ip,
+      local: isLocal(backend, place),
+      ready: backend.state === 'active',
+      lastResort: backend.state === 'terminating',
+      terminating: backend.state === 'terminating',
+      zones: backend.forZones ?? [],
+      nodes: [],
+    });
+    const all = backends.filter((it) => matches(it, frontend)).map(endpointOf);
+    const cluster = frontends
+      .flatMap((it) => it.scopes.map((scope) => [it, scope] as const))
+      .flatMap(([it, scope]) => selectBackends(backends, service, it, scope, place));
+    const used = new Map(cluster.map((backend) => [backend.text, endpointOf(backend)]));
+    const local = [...used.values()].filter((it) => it.local);
+    return { cluster: [...used.values()], local, any: used.size > 0, all };
+  });
+}
+
+/** netip.ParsePrefix takes no blanks. */
+function rangesOf({ loadBalancerSourceRanges: texts }: Service, family: IPFamily) {
+  const ranges = texts.map((text) => (text === text.trim() ? parseCIDR(text) : null));
+  return ranges.filter((range) => range !== null && range.family === family) as NonNullable<
+    (typeof ranges)[number]
+  >[];
+}
+
+/** Frontends as the audit asks for them: node ports at each address of the node. */
+function frontendsOf(owner: CiliumService, it: CiliumFrontend, context: Context): Frontend[] {
+  const { ports, place } = context;
+  const port = ports.get(owner)?.find((each) => each.key === portKey(owner, it));
+  if (port === undefined) return [];
+  const { kind, protocol, port: dport, family } = it;
+  const loopback = family === 'IPv4' ? '127.0.0.1' : '::1';
+  const own = place.addresses.filter((address) => familyOf(address) === family);
+  const addresses = kind === 'node port' ? [...own, loopback] : [it.address];
+  return addresses.map((address) => ({ port, kind, address, protocol, dport }));
+}
+
+function portKey({ service }: CiliumService, { portName, protocol, family }: CiliumFrontend) {
+  const name = portName === '' ? service.key : `${service.key}:${portName}`;
+  return `${name} ${protocol} ${family}`;
+}
+
+const pass: ExpectedOutcome = { kind: 'pass' };
+const drop: ExpectedOutcome = { kind: 'drop' };
+
+function expectation(context: Context, packet: Packet) {
+  const owners = ownersOf(context, packet);
+  const [first] = owners;
+  // A wildcard entry may drop what comes from outside.
+  const absent = packet.from === 'outside' ? [pass, drop] : [pass];
+  if (first === undefined) return { outcomes: absent, frontend: null };
+  const { dst: address, protocol, dport } = packet;
+  const port = context.ports.get(first.owner)?.find(({ key }) => {
+    return key === portKey(first.owner, first.frontend);
+  });
+  const { kind } = first.frontend;
+  const frontend = port === undefined ? null : { port, kind, address, protocol, dport };
+  const outcomes: ExpectedOutcome[] = [];
+  for (const { owner } of owners) {
+    if (owner.variants.length === 0) return { outcomes: [], frontend };
+    for (const variant of owner.variants) {
+      const outcome = outcomeOf(connectBy(context, owner, variant, packet));
+      if (outcome === null) return { outcomes: [], frontend };
+      outcomes.push(outcome);
+    }
+    if (owner.isContested && owners.length === 1) outcomes.push(...absent);
+  }
+  if (outcomes.length < 2) return { outcomes, frontend };
+  return { outcomes: [...new Map(outcomes.map((it) => [textOf(it), it])).values()], frontend };
+}
+
+/** A frontend of its own has precedence over a node port at the same address. */
+function ownersOf({ owned, place }: Context, packet: Packet): readonly Owned[] {
+  const { dst, dport: port, protocol } = packet;
+  const own = owned.get(frontendKey({ address: dst, port, protocol }, 0));
+  if (own !== undefined) return own;
+  const isAsked = place.addresses.includes(dst) || packet.from !== 'outside';
+  if (!isAsked || !place.isLocal(dst)) return [];
+  const address = familyOf(dst) === 'IPv4' ? '0.0.0.0' : '::';
+  return owned.get(frontendKey({ address, port, protocol }, 0)) ?? [];
+}
+
+/** The connection by the frontends of one Service in one of its states. */
+function connectBy(context: Context, owner: CiliumService, variant: Variant, packet: Packet) {
+  const { place } = context;
+  const frontends = new Map<string, BalancedFrontend>();
+  for (const it of owner.frontends) {
+    const isAny = it.kind === 'node port';
+    const isAsked = isAny ? it.port === packet.dport : it.address === packet.dst;
+    if (!isAsked || it.port !== packet.dport || it.protocol !== packet.protocol) continue;
+    for (const scope of it.scopes) {
+      for (const address of isAny ? [it.address, ...place.addresses] : [it.address]) {
+        if (familyOf(address) !== it.family) continue;
+        const frontend = balancedOf(context, owner.service, variant, { ...it, address }, scope);
+        const key = frontendKey({ ...it, address }, scope);
+        if (!isAny || !frontends.has(key)) frontends.set(key, frontend);
+      }
+    }
+  }
+  return connect(frontends, packet, place);
+}
+
+function balancedOf(
+  { cilium }: Context,
+  service: Service,
+  { backends, place }: Variant,
+  frontend: CiliumFrontend,
+  scope: number,
+): BalancedFrontend {
+  const { kind, address, family, protocol } = frontend;
+  const { externalTrafficPolicy, internalTrafficPolicy, ciliumAnnotations } = service;
+  const selected = selectBackends(backends, service, frontend, scope, place);
+  const active = selected.filter(({ state }) => state === 'active');
+  const isRoutable = !isUnspecified(address) && (kind !== 'cluster IP' || cilium.externalClusterIP);
+  const isRanged = kind === 'load balancer IP' || kind === 'external IP';
+  const isChecked = service.loadBalancerSourceRanges.length > 0;
+  const policy = ciliumAnnotations[ciliumAnnotation.sourceRangesPolicy]?.toLowerCase();
+  const { affinitySeconds } = service;
+  return {
+    kind,
+    routable: isRoutable,
+    twoScopes: externalTrafficPolicy !== internalTrafficPolicy && kind !== 'cluster IP',
+    externalLocal: externalTrafficPolicy === 'Local',
+    direct: isDirect(service, protocol, cilium),
+    loopback: false,
+    sources:
+      isChecked && (isRanged || cilium.sourceRangeAllTypes)
+        ? { ranges: rangesOf(service, family), denied: policy === 'deny' }
+        : null,
+    affinitySeconds,
+    slots: new Map(selected.map(({ text }) => [text, 1])),
+    places: isRoutable && usesMaglev(service, cilium) ? placesOf(selected) : null,
+    kept: new Set(affinitySeconds === null ? [] : active.map(({ text }) => text)),
+    reversed: true,
+    unknown: null,
+    text: joinHostPort(address, frontend.port),
+  };
+}
+
+/** ToSVCForwardingMode: hybrid is DSR for TCP. */
+function isDirect({ ciliumAnnotations }: Service, protocol: string, cilium: CiliumConfig): boolean {
+  const asked = ciliumAnnotations[ciliumAnnotation.mode]?.toLowerCase();
+  const isAsked = cilium.modeAnnotation && (asked === 'dsr' || asked === 'snat');
+  const mode = isAsked ? asked : cilium.mode;
+  return mode === 'dsr' || (mode === 'hybrid' && protocol === 'tcp');
+}
+
+function usesMaglev({ ciliumAnnotations }: Service, cilium: CiliumConfig): boolean {
+  const asked = ciliumAnnotations[ciliumAnnotation.algorithm]?.toLowerCase();
+  const isAsked = cilium.algorithmAnnotation && (asked === 'maglev' || asked === 'random');
+  return (isAsked ? asked : cilium.algorithm) === 'maglev';
+}
+
+/** Weights give a backend more places; how many exactly depends on the size of the table. */
+function placesOf(selected: readonly CiliumBackend[]): ReadonlyMap<string, number> {
+  const scale = 1_000_000;
+  return new Map(selected.map(({ text, weight }) => [text, (weight ?? 100) * scale]));
+}
+
+/** null: the endpoints have shares that are not equal, or the outcome is not known. */
+function outcomeOf(connection: Connection): ExpectedOutcome | null {
+  if (connection.kind === 'unknown') return null;
+  if (connection.kind !== 'endpoints') return { kind: connection.kind };
+  const { frontend, shares, masqueraded } = connection;
+  const used = [...shares].filter(([text, share]) => text !== nowhere && share > 0);
+  const isEven = used.every(([, share]) => Math.abs(share - 1 / used.length) < 1e-9);
+  if (!isEven) return null;
+  const affinitySeconds = frontend.kept.size > 0 ? frontend.affinitySeconds : null;
+  const endpoints = new Map(used.map(([text]) => [text, masqueraded]));
+  return { kind: 'endpoints', endpoints, affinitySeconds };
+}
+
+function textOf(outcome: ExpectedOutcome): string {
+  if (outcome.kind !== 'endpoints') return outcome.kind;
+  return JSON.stringify([outcome.affinitySeconds, [...outcome.endpoints].sort()]);
+}

@@ -1,0 +1,384 @@
+// Faults of Cilium's maps, made in a dump as bpftool prints it, and legal variations of it, at
+// frontends of every recording. A fault is about a Service port; the audit must find it there. A
+// legal variation must yield nothing above information. Layouts: src/rules/cilium/bpftool-dump.ts.
+
+import { join } from 'node:path';
+
+import { expect, test } from 'vitest';
+
+import type { NodeInput } from '../../src/audit/node/observation.ts';
+import { formatAddress } from '../../src/model/ip.ts';
+import { ciliumInput, ciliumMaps } from './cilium.ts';
+import { ciliumFoldersBelow } from './folder.ts';
+import { summarizeNode } from './walk.ts';
+
+/** An entry with numbers for bytes. */
+interface RawEntry {
+  key: number[];
+  value: number[];
+}
+
+type RawMaps = Map<string, RawEntry[]>;
+
+function parseMaps(text: string): RawMaps {
+  const parsed = JSON.parse(text) as Record<string, { key: string[]; value: string[] }[]>;
+  const bytes = (texts: string[]): number[] => texts.map(Number);
+  return new Map(
+    Object.entries(parsed).map(([name, list]) => [
+      name,
+      list.map(({ key, value }) => ({ key: bytes(key), value: bytes(value) })),
+    ]),
+  );
+}
+
+function printMaps(maps: RawMaps): string {
+  const texts = (bytes: number[]): string[] =>
+    bytes.map((byte) => `0x${byte.toString(16).padStart(2, '0')}`);
+  const entries = [...maps].map(([name, list]) => [
+    name,
+    list.map(({ key, value }) => ({ key: texts(key), value: texts(value) })),
+  ]);
+  return JSON.stringify(Object.fromEntries(entries));
+}
+
+/** A frontend in the maps, in one scope. */
+interface RawFrontend {
+  readonly maps: RawMaps;
+  /** `cilium_lb4_` or `cilium_lb6_` */
+  readonly prefix: string;
+  readonly master: RawEntry;
+  /** In their order. */
+  readonly slots: readonly RawEntry[];
+  /** `ip:port/protocol`, from the bytes. */
+  readonly place: string;
+  readonly isUnspecified: boolean;
+}
+
+const widthOf = (prefix: string): number => (prefix === 'cilium_lb4_' ? 4 : 16);
+const little = (bytes: readonly number[], at: number): number =>
+  (bytes[at] ?? 0) + 256 * (bytes[at + 1] ?? 0);
+
+const listOf = (maps: RawMaps, name: string): RawEntry[] => {
+  const list = maps.get(name) ?? [];
+  maps.set(name, list);
+  return list;
+};
+
+/** All frontends of the external scope, without wildcard entries. */
+function rawFrontends(maps: RawMaps): RawFrontend[] {
+  return ['cilium_lb4_', 'cilium_lb6_'].flatMap((prefix) => {
+    const width = widthOf(prefix);
+    const services = listOf(maps, `${prefix}services_v2`);
+    const slotOf = ({ key }: RawEntry): number => little(key, width + 2);
+    const nameOf = ({ key }: RawEntry): string =>
+      [...key.slice(0, width + 2), ...key.slice(width + 4)].join(' ');
+    const groups = Map.groupBy(services, nameOf);
+    return [...groups.values()].flatMap((group): RawFrontend[] => {
+      const [master, ...slots] = group.toSorted((a, b) => slotOf(a) - slotOf(b));
+      if (master === undefined || slotOf(master) !== 0 || master.key[width + 4] === 0) return [];
+      if (master.key[width + 5] !== 0) return [];
+      const address = master.key.slice(0, width);
+      return [
+        {
+          ...{ maps, prefix, master, slots },
+          place: `${address.join('.')} ${master.key[width]} ${master.key[width + 1]}`,
+          isUnspecified: address.every((byte) => byte === 0),
+        },
+      ];
+    });
+  });
+}
+
+const countOf = ({ master }: RawFrontend): number => little(master.value, 4);
+const idOf = ({ master }: RawFrontend): number[] => master.value.slice(6, 8);
+const has = ({ master }: RawFrontend, flag: number): boolean =>
+  (little(master.value, 8) & flag) !== 0;
+const flip = ({ master }: RawFrontend, flag: number): void => {
+  const flags = little(master.value, 8) ^ flag;
+  master.value.splice(8, 2, flags & 255, flags >> 8);
+};
+const setCount = ({ master }: RawFrontend, count: number): void => {
+  master.value.splice(4, 2, count & 255, count >> 8);
+};
+const isEqual = (some: readonly number[], others: readonly number[]): boolean =>
+  some.join() === others.join();
+
+function remove(list: RawEntry[], isGone: (entry: RawEntry) => boolean): void {
+  const kept = list.filter((entry) => !isGone(entry));
+  list.splice(0, list.length, ...kept);
+}
+
+const servicesOf = ({ maps, prefix }: RawFrontend) => listOf(maps, `${prefix}services_v2`);
+const backendsOf = ({ maps, prefix }: RawFrontend) => listOf(maps, `${prefix}backends_v3`);
+const reverseOf = ({ maps, prefix }: RawFrontend) => listOf(maps, `${prefix}reverse_nat`);
+const rangesOf = ({ maps, prefix }: RawFrontend) => listOf(maps, `${prefix}source_range`);
+const maglevOf = ({ maps, prefix }: RawFrontend) => listOf(maps, `${prefix}maglev`);
+const matchesOf = ({ maps }: RawFrontend) => listOf(maps, 'cilium_lb_affinity_match');
+
+const backendOf = (frontend: RawFrontend): RawEntry | undefined =>
+  backendsOf(frontend).find(({ key }) => isEqual(key, frontend.slots[0]?.value.slice(0, 4) ?? []));
+
+const isOfFrontend = (frontend: RawFrontend, at: number) => (entry: RawEntry) =>
+  isEqual(entry.key.slice(at, at + 2), idOf(frontend));
+
+interface MapFault {
+  readonly name: string;
+  readonly isViolation: boolean;
+  /** Whether the fault can be made at this frontend. */
+  readonly fits: (frontend: RawFrontend) => boolean;
+  readonly make: (frontend: RawFrontend) => void;
+}
+
+/** Sockets use the other scope of a node port with two of them. */
+const isUsed = (it: RawFrontend): boolean => !it.isUnspecified || !has(it, 1 << 13);
+
+const flags = { affinity: 1 << 4, routable: 1 << 6, ranges: 1 << 7, host: 1 << 3, dsr: 1 << 15 };
+
+const isServed = (it: RawFrontend): boolean =>
+  countOf(it) > 0 && !has(it, flags.host) && isUsed(it);
+const isShared = (it: RawFrontend): boolean => isServed(it) && countOf(it) > 1;
+/** Packets from outside go to a random slot. */
+const hasTable = (it: RawFrontend): boolean => maglevOf(it).some(isOfFrontend(it, 0));
+const isOutside = (it: RawFrontend): boolean => isServed(it) && has(it, flags.routable);
+
+const violation = (name: string, fits: MapFault['fits'], make: MapFault['make']): MapFault => ({
+  ...{ name, isViolation: true, fits, make },
+});
+const legal = (name: string, fits: MapFault['fits'], make: MapFault['make']): MapFault => ({
+  ...{ name, isViolation: false, fits, make },
+});
+
+const mapFaults: readonly MapFault[] = [
+  violation('a frontend is missing', isServed, (it) => {
+    remove(servicesOf(it), (entry) => entry === it.master);
+  }),
+  violation('a slot is missing', isShared, (it) => {
+    remove(servicesOf(it), (entry) => entry === it.slots[0]);
+  }),
+  violation('a slot has a backend that does not exist', isServed, (it) => {
+    it.slots[0]?.value.splice(0, 4, 255, 255, 255, 0);
+  }),
+  violation('a backend is missing', isServed, (it) => {
+    const backend = backendOf(it);
+    remove(backendsOf(it), (entry) => entry === backend);
+  }),
+  violation('a backend has the address of a pod that is gone', isServed, (it) => {
+    const { value } = backendOf(it) ?? { value: [] };
+    value[widthOf(it.prefix) - 1] = (value[widthOf(it.prefix) - 1] ?? 0) ^ 128;
+  }),
+  violation('a backend has a wrong port', isServed, (it) => {
+    const { value } = backendOf(it) ?? { value: [] };
+    value[widthOf(it.prefix) + 1] = (value[widthOf(it.prefix) + 1] ?? 0) ^ 1;
+  }),
+  violation('a count is one too low', isShared, (it) => setCount(it, countOf(it) - 1)),
+  violation('a count is 0', isServed, (it) => setCount(it, 0)),
+  violation('a count is one too high', isServed, (it) => setCount(it, countOf(it) + 1)),
+  violation('one backend has two slots', isShared, (it) => {
+    it.slots[1]?.value.splice(0, 4, ...(it.slots[0]?.value.slice(0, 4) ?? []));
+  }),
+  violation(
+    'a reverse NAT entry has a wrong port',
+    (it) => isServed(it) && !it.isUnspecified,
+    (it) => {
+      const entry = reverseOf(it).find(isOfFrontend(it, 0));
+      const last = (entry?.value.length ?? 0) - 1;
+      if (entry !== undefined) entry.value[last] = (entry.value[last] ?? 0) ^ 1;
+    },
+  ),
+  violation(
+    'a reverse NAT entry is missing',
+    (it) => isServed(it) && !it.isUnspecified,
+    (it) => {
+      remove(reverseOf(it), isOfFrontend(it, 0));
+    },
+  ),
+  violation(
+    'a source range is missing',
+    (it) => isOutside(it) && has(it, flags.ranges),
+    (it) => {
+      remove(rangesOf(it), isOfFrontend(it, 4));
+    },
+  ),
+  violation(
+    'a source range is left over',
+    (it) => isOutside(it) && has(it, flags.ranges),
+    (it) => {
+      const address =
+        widthOf(it.prefix) === 4 ? [9, 9, 9, 0] : [0x20, 1, 9, ...Array<number>(13).fill(0)];
+      const key = [32 + 24, 0, 0, 0, ...idOf(it), 0, 0, ...address];
+      rangesOf(it).push({ key, value: [0] });
+    },
+  ),
+  violation(
+    'source ranges are not checked',
+    (it) => isOutside(it) && has(it, flags.ranges),
+    (it) => {
+      flip(it, flags.ranges);
+    },
+  ),
+  violation(
+    'session affinity is off',
+    (it) => isServed(it) && has(it, flags.affinity),
+    (it) => {
+      flip(it, flags.affinity);
+    },
+  ),
+  violation(
+    'session affinity has another time',
+    (it) => isServed(it) && has(it, flags.affinity),
+    (it) => {
+      it.master.value[1] = (it.master.value[1] ?? 0) ^ 1;
+    },
+  ),
+  violation(
+    'an affinity match is missing',
+    (it) => isServed(it) && matchesOf(it).some(isOfFrontend(it, 4)),
+    (it) => {
+      const first = matchesOf(it).find(isOfFrontend(it, 4));
+      remove(matchesOf(it), (entry) => entry === first);
+    },
+  ),
+  violation(
+    'an affinity match has a backend of another Service',
+    (it) => isServed(it) && has(it, flags.affinity),
+    (it) => {
+      const own = it.slots.map(({ value }) => value.slice(0, 4).join());
+      const other = backendsOf(it).find(({ key }) => !own.includes(key.join()));
+      matchesOf(it).push({ key: [...(other?.key ?? []), ...idOf(it), 0, 0], value: [0] });
+    },
+  ),
+  violation(
+    'a Maglev table is missing',
+    (it) => isOutside(it) && hasTable(it),
+    (it) => {
+      remove(maglevOf(it), isOfFrontend(it, 0));
+    },
+  ),
+  violation(
+    'a Maglev table has one backend only',
+    (it) => isOutside(it) && hasTable(it) && isShared(it),
+    (it) => {
+      const id = maglevOf(it).find(isOfFrontend(it, 0))?.value ?? [];
+      const [table] = listOf(
+        it.maps,
+        `cilium_maglev_inner:${little(id, 0) + 65_536 * little(id, 2)}`,
+      );
+      const { length } = table?.value ?? [];
+      const first = it.slots[0]?.value.slice(0, 4) ?? [];
+      table?.value.splice(
+        0,
+        length,
+        ...Array<number[]>(length / 4)
+          .fill(first)
+          .flat(),
+      );
+    },
+  ),
+  violation(
+    'answers take another way',
+    (it) => isOutside(it) && !has(it, 1 << 2),
+    (it) => flip(it, flags.dsr),
+  ),
+  violation('a frontend is not reached from outside', isOutside, (it) => flip(it, flags.routable)),
+  violation(
+    'a cluster IP is reached from outside',
+    (it) => isServed(it) && !it.isUnspecified && !has(it, flags.routable) && !maglevOf(it).length,
+    (it) => flip(it, flags.routable),
+  ),
+  legal('slots have another order', isShared, (it) => {
+    const [first, second] = it.slots;
+    if (first === undefined || second === undefined) return;
+    [first.value, second.value] = [second.value, first.value];
+  }),
+  legal('a backend is left over without a slot', isServed, (it) => {
+    const value = [...(backendOf(it)?.value ?? [])];
+    value[0] = 99;
+    backendsOf(it).push({ key: [255, 255, 0, 0], value });
+  }),
+  legal('a slot is left over beyond the count', isServed, (it) => {
+    const { key, value } = it.slots.at(-1) ?? it.master;
+    const at = widthOf(it.prefix) + 2;
+    const slot = little(key, at) + 40;
+    const left = key.toSpliced(at, 2, slot & 255, slot >> 8);
+    servicesOf(it).push({ key: left, value: [...value] });
+  }),
+  legal('a backend has another state', isServed, (it) => {
+    const { value } = backendOf(it) ?? { value: [] };
+    value[widthOf(it.prefix) + 3] = 1;
+  }),
+  legal('an affinity match is left over for a backend that is gone', isServed, (it) => {
+    matchesOf(it).push({ key: [254, 254, 0, 0, ...idOf(it), 0, 0], value: [0] });
+  }),
+  legal('a reverse NAT entry is left over', isServed, (it) => {
+    const [entry] = reverseOf(it);
+    reverseOf(it).push({ key: [250, 250], value: [...(entry?.value ?? [])] });
+  }),
+  legal(
+    'source ranges of a frontend without a check are missing',
+    (it) => !has(it, flags.ranges),
+    (it) => {
+      remove(rangesOf(it), isOfFrontend(it, 4));
+    },
+  ),
+  legal('wildcard entries are missing', isServed, (it) => {
+    remove(servicesOf(it), ({ key }) => key[widthOf(it.prefix) + 4] === 0);
+  }),
+];
+
+const recordings = ciliumFoldersBelow(join(import.meta.dirname, 'cilium/recordings')).map(
+  (path) => ({ path, text: ciliumMaps(path), input: ciliumInput(path) }),
+);
+
+const protocols: Readonly<Record<number, string>> = { 6: 'tcp', 17: 'udp', 132: 'sctp' };
+
+/** Names of the Service ports that have the frontend; empty if their outcome is not known. */
+function portsAt({ prefix, master }: RawFrontend, { forwarding }: NodeInput): string[] {
+  const width = prefix === 'cilium_lb4_' ? 4 : 16;
+  const { key } = master;
+  const number = key.slice(0, width).reduce((sum, byte) => sum * 256n + BigInt(byte), 0n);
+  const address = formatAddress(width === 4 ? Number(number) : number);
+  const isAny = number === 0n;
+  const port = (key[width] ?? 0) * 256 + (key[width + 1] ?? 0);
+  const found = forwarding.frontends.filter(
+    (it) =>
+      it.dport === port &&
+      it.protocol === protocols[key[width + 4] ?? 0] &&
+      (isAny ? it.kind === 'node port' : it.address === address) &&
+      it.address.includes(':') === (width === 16),
+  );
+  const names = new Set(found.map((it) => (it.port.usable === null ? '' : it.port.name)));
+  return names.has('') ? [] : [...names];
+}
+
+test('there are recordings of every way in which Cilium writes maps', () => {
+  expect(recordings.length).toBeGreaterThan(7);
+});
+
+test.each(mapFaults.map((fault, at) => [fault.name, fault, at] as const))(
+  '%s',
+  (_, { fits, make, isViolation }, at) => {
+    const problems: string[] = [];
+    let made = 0;
+    for (const { path, text, input } of recordings) {
+      const all = rawFrontends(parseMaps(text)).map((it, index) => ({ it, index }));
+      const fitting = all.filter(({ it }) => fits(it) && portsAt(it, input).length > 0);
+      // Another frontend for each fault.
+      const chosen = fitting[(7 * at) % Math.max(fitting.length, 1)];
+      if (chosen === undefined) continue;
+      const maps = parseMaps(text);
+      const frontend = rawFrontends(maps)[chosen.index];
+      if (frontend === undefined) continue;
+      make(frontend);
+      made++;
+      const { findings } = summarizeNode(ciliumInput(path, printMaps(maps)));
+      const found = findings.filter(({ severity }) => severity !== 'info');
+      const places = found.flatMap(({ ports }) => [...ports]);
+      const isFound = portsAt(chosen.it, input).some((name) => places.includes(name));
+      if (isViolation ? !isFound : found.length > 0) {
+        problems.push(`${path} ${frontend.place}: ${found.map(({ code }) => code).join()}`);
+      }
+    }
+    expect(problems).toEqual([]);
+    expect(made).toBeGreaterThan(0);
+  },
+);

@@ -1,0 +1,86 @@
+import { expect, test } from 'vitest';
+
+import { readBpftoolDump } from '../../../src/rules/cilium/bpftool-dump.ts';
+
+const maps = ['services_v2', 'backends_v3', 'reverse_nat', 'source_range', 'maglev'];
+
+/** The maps of IPv4 without entries. */
+const emptyMaps: Readonly<Record<string, unknown>> = {
+  ...Object.fromEntries(maps.map((name) => [`cilium_lb4_${name}`, []])),
+  cilium_lb_affinity_match: [],
+};
+
+const bytes = (text: string): string[] =>
+  (text.match(/[0-9a-f]{2}/g) ?? []).map((byte) => `0x${byte}`);
+
+/** An entry as bpftool prints it. */
+const entry = (key: string, value: string) => ({ key: bytes(key), value: bytes(value) });
+
+const read = (maps: Record<string, unknown>) =>
+  readBpftoolDump(JSON.stringify({ ...emptyMaps, ...maps }));
+
+test('a frontend, its slot, its backend and its reverse NAT are read', () => {
+  const { entries, families } = read({
+    cilium_lb4_services_v2: [
+      entry('0a600001 0050 0000 06 00 0000', '302a0002 0300 0104 5000 0100'),
+      entry('0a600001 0050 0100 06 01 0000', '07000000 0000 0104 0040 0000'),
+    ],
+    cilium_lb4_backends_v3: [entry('07000000', '0af40001 1f90 06 00 0200 00 00')],
+    cilium_lb4_reverse_nat: [entry('0104', '0a600001 0050')],
+  });
+  const place = { family: 'ip', address: '10.96.0.1', port: 80, protocol: 'tcp' };
+  expect(families).toEqual(['IPv4']);
+  expect(entries).toEqual([
+    {
+      ...{ ...place, kind: 'service', scope: 0, slot: 0, id: 260, flags: 0x50 },
+      ...{ word: 2 * 2 ** 24 + 10_800, count: 3, quarantined: 1 },
+    },
+    {
+      ...{ ...place, kind: 'service', scope: 1, slot: 1, id: 260, flags: 0x4000 },
+      ...{ word: 7, count: 0, quarantined: 0 },
+    },
+    { ...place, kind: 'backend', id: 7, address: '10.244.0.1', port: 8080, cluster: 2 },
+    { kind: 'reverse nat', family: 'ip', id: 260, address: '10.96.0.1', port: 80 },
+  ]);
+});
+
+test('a source range, an affinity match and a Maglev table are read', () => {
+  const { entries } = read({
+    cilium_lb4_source_range: [entry('38000000 0104 0000 c6336400', '00')],
+    cilium_lb_affinity_match: [entry('07000000 0104 0000', '00')],
+    cilium_lb4_maglev: [entry('0104', '35000000')],
+    'cilium_maglev_inner:53': [entry('00000000', '07000000 08000000 07000000')],
+  });
+  const range = { family: 'IPv4', low: 0xc6336400, high: 0xc63364ff };
+  const places = new Map([
+    [7, 2],
+    [8, 1],
+  ]);
+  expect(entries).toEqual([
+    { kind: 'source range', id: 260, range },
+    { kind: 'maglev', family: 'ip', id: 260, places },
+    { kind: 'affinity match', id: 260, backend: 7 },
+  ]);
+});
+
+test.each([
+  ['no JSON', 'SVC:', /expected a JSON object/],
+  ['a list', '[]', /expected a JSON object/],
+  ['no map of Cilium', '{"cilium_ct4_global": []}', /expected the maps/],
+  ['a map that is missing', '{"cilium_lb4_services_v2": []}', /cilium_lb4_backends_v3/],
+])('%s is refused', (_, text, message) => {
+  expect(() => readBpftoolDump(text)).toThrow(message);
+});
+
+test.each([
+  ['another layout', entry('0a600001 0050', '00'), /cilium_lb4_services_v2 has a layout/],
+  ['a value that is no byte', { key: ['0x1ff'], value: [] }, /expected bytes/],
+  ['an entry without bytes', { key: 'x', value: [] }, /expected keys and values/],
+  [
+    'a protocol that is not known',
+    entry('0a600001 0050 0000 63 00 0000', '00000000 0000 0000 0000 0000'),
+    /a protocol is not known/,
+  ],
+])('%s is refused', (_, services, message) => {
+  expect(() => read({ cilium_lb4_services_v2: [services] })).toThrow(message);
+});

@@ -1,0 +1,143 @@
+// Connections by the frontends of a node, and by maps that have them.
+
+import { describe, expect, test } from 'vitest';
+
+import type { Packet } from '../../../src/model/proxy-config.ts';
+import { connect } from '../../../src/rules/cilium/connection.ts';
+import type { BalancedFrontend } from '../../../src/rules/cilium/load-balancer.ts';
+
+const place = {
+  isLocal: (address: string) => ['172.18.0.2', '127.0.0.1'].includes(address),
+  nodePortRange: [30_000, 32_767] as const,
+};
+
+const frontend = (more: Partial<BalancedFrontend> = {}): BalancedFrontend => ({
+  ...{ kind: 'cluster IP', routable: false, twoScopes: false, externalLocal: false },
+  ...{ direct: false, loopback: false, sources: null, affinitySeconds: null },
+  slots: new Map([
+    ['10.0.0.1:8080', 1],
+    ['10.0.0.2:8080', 1],
+  ]),
+  ...{ places: null, kept: new Set(), reversed: true, unknown: null, text: '' },
+  ...more,
+});
+
+const packet = (more: Partial<Packet> = {}): Packet => ({
+  ...{ from: 'outside', src: '203.0.113.1', dst: '10.96.0.1', protocol: 'tcp', dport: 80 },
+  ...more,
+});
+
+/** Endpoints with their shares, or the kind of another outcome. */
+function outcome(frontends: Record<string, BalancedFrontend>, asked: Partial<Packet>) {
+  const connection = connect(new Map(Object.entries(frontends)), packet(asked), place);
+  if (connection.kind !== 'endpoints') return connection.kind;
+  return Object.fromEntries(connection.shares);
+}
+
+const half = { '10.0.0.1:8080': 0.5, '10.0.0.2:8080': 0.5 };
+const only = (text: string): BalancedFrontend['slots'] => new Map([[text, 1]]);
+
+describe('a cluster IP', () => {
+  const frontends = { '10.96.0.1:80/tcp': frontend() };
+
+  test.each([
+    ['a pod', { from: 'pod' }, half],
+    ['the node', { from: 'node' }, half],
+    ['outside', {}, 'drop'],
+    ['a pod at another port', { from: 'pod', dport: 81 }, 'pass'],
+    ['a pod with another protocol', { from: 'pod', protocol: 'udp' }, 'pass'],
+  ] as const)('packets of %s', (_, asked, want) => {
+    expect(outcome(frontends, asked)).toEqual(want);
+  });
+
+  test('a wildcard entry drops packets from outside to other ports, and no others', () => {
+    const wild = { ...frontends, '10.96.0.1:0/any': frontend({ slots: new Map() }) };
+    expect(outcome(wild, { dport: 81 })).toBe('drop');
+    expect(outcome(wild, { dport: 81, from: 'pod' })).toBe('pass');
+  });
+
+  test('without backends it rejects; without reverse NAT or any backend it drops', () => {
+    const at = (more: Partial<BalancedFrontend>) =>
+      outcome({ '10.96.0.1:80/tcp': frontend(more) }, { from: 'pod' });
+    expect(at({ slots: new Map() })).toBe('reject');
+    expect(at({ slots: only('') })).toBe('drop');
+    expect(at({ reversed: false })).toBe('drop');
+    expect(at({ unknown: 'reason' })).toBe('unknown');
+  });
+
+  test('a client with affinity may go to a backend without a slot', () => {
+    const kept = new Set(['10.0.0.9:8080']);
+    expect(outcome({ '10.96.0.1:80/tcp': frontend({ kept }) }, { from: 'pod' })).toEqual({
+      ...half,
+      '10.0.0.9:8080': 0,
+    });
+  });
+});
+
+describe('a load balancer IP', () => {
+  const at = (more: Partial<BalancedFrontend>, asked: Partial<Packet> = {}) =>
+    outcome(
+      { '10.96.0.1:80/tcp': frontend({ kind: 'load balancer IP', routable: true, ...more }) },
+      asked,
+    );
+  const ranges = [{ family: 'IPv4' as const, low: 0xcb007100, high: 0xcb0071ff }];
+
+  test.each([
+    ['in a range', { ranges, denied: false }, half],
+    ['in a denied range', { ranges, denied: true }, 'drop'],
+    ['in no range', { ranges: [], denied: false }, 'drop'],
+  ])('a source %s', (_, sources, want) => {
+    expect(at({ sources })).toEqual(want);
+    expect(at({ sources }, { from: 'pod' })).toEqual(half);
+  });
+
+  test('packets from outside go by the Maglev table', () => {
+    const places = new Map([
+      ['10.0.0.1:8080', 126],
+      ['10.0.0.2:8080', 125],
+    ]);
+    expect(at({ places })).toEqual(half);
+    expect(at({ places: only('10.0.0.1:8080') })).toEqual(half);
+    expect(at({ places: new Map([['10.0.0.1:8080', 251]]) })).toEqual({ '10.0.0.1:8080': 1 });
+    expect(at({ places: only('') })).toBe('drop');
+  });
+
+  test('sockets use the internal scope, packets from outside the external one', () => {
+    const frontends = {
+      '10.96.0.1:80/tcp': frontend({ routable: true, twoScopes: true }),
+      '10.96.0.1:80/tcp/i': frontend({ twoScopes: true, slots: only('10.0.0.3:8080') }),
+    };
+    expect(outcome(frontends, {})).toEqual(half);
+    expect(outcome(frontends, { from: 'pod' })).toEqual({ '10.0.0.3:8080': 1 });
+  });
+});
+
+test.each([
+  [{}, true],
+  [{ direct: true }, false],
+  [{ externalLocal: true }, false],
+])('packets from outside to a frontend with %o are masqueraded: %s', (more, want) => {
+  const balancer = new Map([['10.96.0.1:80/tcp', frontend({ routable: true, ...more })]]);
+  expect(connect(balancer, packet(), place)).toMatchObject({ masqueraded: want });
+});
+
+test('sockets leave external IPs of other machines alone', () => {
+  const external = frontend({ kind: 'external IP', routable: true });
+  const frontends = { '198.18.0.1:80/tcp': external, '172.18.0.2:80/tcp': external };
+  expect(outcome(frontends, { from: 'pod', dst: '198.18.0.1' })).toBe('pass');
+  expect(outcome(frontends, { dst: '198.18.0.1' })).toEqual(half);
+  expect(outcome(frontends, { from: 'pod', dst: '172.18.0.2' })).toEqual(half);
+});
+
+test.each([
+  ['node port', 30_080, {}, half],
+  ['node port', 29_000, {}, 'pass'],
+  ['host port', 8080, {}, 'pass'],
+  ['host port', 8080, { dst: '127.0.0.1' }, half],
+] as const)('a %s at port %i of any address: %o', (kind, dport, asked, want) => {
+  const frontends = {
+    [`0.0.0.0:${dport}/tcp`]: frontend({ kind, loopback: kind === 'host port' }),
+  };
+  const found = outcome(frontends, { from: 'node', dst: '172.18.0.2', dport, ...asked });
+  expect(found).toEqual(want);
+});

@@ -1,0 +1,141 @@
+import { describe, expect, test } from 'vitest';
+
+import { frontendKey, loadBalancerOf } from '../../../src/rules/cilium/load-balancer.ts';
+import type { MapEntry, ServiceEntry } from '../../../src/rules/cilium/map-entries.ts';
+import { serviceFlags as flag } from '../../../src/rules/cilium/map-entries.ts';
+
+const place = { family: 'ip', address: '10.96.0.1', port: 80, protocol: 'tcp' } as const;
+
+const master = (more: Partial<ServiceEntry> = {}): ServiceEntry => ({
+  ...{ ...place, kind: 'service', scope: 0, slot: 0, word: 0 },
+  ...{ count: 2, quarantined: 0, id: 5, flags: flag.routable | flag.nodePort },
+  ...more,
+});
+
+const slot = (number: number, backend: number) => master({ slot: number, word: backend, count: 0 });
+
+const backend = (id: number, address: string, cluster = 0): MapEntry => ({
+  ...{ kind: 'backend', family: 'ip', id, address, port: 8080, protocol: 'tcp', cluster },
+});
+
+const reverse: MapEntry = {
+  ...{ kind: 'reverse nat', family: 'ip', id: 5, address: '10.96.0.1', port: 80 },
+};
+
+const whole = [
+  ...[slot(1, 1), slot(2, 2), slot(3, 3), reverse],
+  ...[backend(1, '10.0.0.1'), backend(2, '10.0.0.2'), backend(3, '10.0.0.3')],
+];
+
+const frontendOf = (...entries: readonly MapEntry[]) =>
+  loadBalancerOf(entries).frontends.get('10.96.0.1:80/tcp');
+
+test('the count says which slots are used', () => {
+  expect(frontendOf(master(), ...whole)?.slots).toEqual(
+    new Map([
+      ['10.0.0.1:8080', 1],
+      ['10.0.0.2:8080', 1],
+    ]),
+  );
+});
+
+test('a slot that is missing, or whose backend is, leads nowhere', () => {
+  const lost = frontendOf(master({ count: 4 }), ...whole.slice(1, -1));
+  expect(lost?.slots.get('')).toBe(3);
+});
+
+test.each([
+  [flag.externalIP, 'external IP'],
+  [flag.nodePort, 'node port'],
+  [flag.loadBalancer, 'load balancer IP'],
+  [flag.hostPort, 'host port'],
+  [0, 'cluster IP'],
+])('the flags %i are of a %s', (flags, kind) => {
+  expect(frontendOf(master({ flags }))?.kind).toBe(kind);
+});
+
+test.each([
+  [[reverse], true],
+  [[], false],
+  [[{ ...reverse, port: 81 }], false],
+])('reverse NAT %o', (entries, want) => {
+  expect(frontendOf(master(), ...entries)?.reversed).toBe(want);
+});
+
+test('an entry of the unspecified address needs no reverse NAT', () => {
+  const { frontends } = loadBalancerOf([master({ address: '0.0.0.0' })]);
+  expect(frontends.get('0.0.0.0:80/tcp')?.reversed).toBe(true);
+});
+
+describe('session affinity', () => {
+  const match = (id: number): MapEntry => ({ kind: 'affinity match', id: 5, backend: id });
+  const entries = [...whole, match(1), match(3), match(99)];
+
+  test('keeps the backends that match, and that exist', () => {
+    const found = frontendOf(master({ flags: flag.affinity, word: 60 }), ...entries);
+    expect(found?.affinitySeconds).toBe(60);
+    expect([...(found?.kept ?? [])]).toEqual(['10.0.0.1:8080', '10.0.0.3:8080']);
+  });
+
+  test('without its flag keeps none', () => {
+    const found = frontendOf(master({ word: 60 }), ...entries);
+    expect(found).toMatchObject({ affinitySeconds: null, kept: new Set() });
+  });
+});
+
+describe('Maglev', () => {
+  const table = (id: number): MapEntry => ({
+    ...{ kind: 'maglev', family: 'ip', id },
+    places: new Map([
+      [1, 126],
+      [7, 125],
+    ]),
+  });
+
+  test('a table has the places of backends', () => {
+    expect(frontendOf(master(), ...whole, table(5))?.places).toEqual(
+      new Map([
+        ['10.0.0.1:8080', 126],
+        ['', 125],
+      ]),
+    );
+  });
+
+  test('where other frontends have tables, one without drops', () => {
+    const other = master({ address: '10.96.0.2', id: 6 });
+    expect(frontendOf(master(), ...whole, other, table(6))?.places).toEqual(new Map([['', 1]]));
+    expect(frontendOf(master({ word: 2 ** 24 }), ...whole, other, table(6))?.places).toBeNull();
+    expect(frontendOf(master({ flags: 0 }), ...whole, other, table(6))?.places).toBeNull();
+  });
+});
+
+test('source ranges count with the flag', () => {
+  const range = { family: 'IPv4', low: 1, high: 2 } as const;
+  const entries: MapEntry[] = [{ kind: 'source range', id: 5, range }];
+  expect(frontendOf(master(), ...entries)?.sources).toBeNull();
+  const flags = flag.sourceRanges | flag.deniesOrQuarantined;
+  expect(frontendOf(master({ flags }), ...entries)?.sources).toEqual({
+    ranges: [range],
+    denied: true,
+  });
+});
+
+test.each([
+  [master({ flags: flag.localRedirect }), /local redirect/],
+  [master({ flags: flag.otherFamily }), /other address family/],
+  [master({ flags: flag.proxy }), /proxy balances/],
+  [master({ flags: flag.loopback }), /proxy on the node/],
+])('what the maps do not show is unknown: %o', (entry, reason) => {
+  expect(frontendOf(entry)?.unknown).toMatch(reason);
+});
+
+test('a backend of another cluster is unknown', () => {
+  const found = frontendOf(master({ count: 1 }), slot(1, 1), backend(1, '10.0.0.1', 3));
+  expect(found?.unknown).toMatch(/another cluster/);
+  expect(frontendOf(master(), ...whole)?.unknown).toBeNull();
+});
+
+test('keys are what Cilium prints', () => {
+  expect(frontendKey(place, 0)).toBe('10.96.0.1:80/tcp');
+  expect(frontendKey({ ...place, address: 'fd00::1' }, 1)).toBe('[fd00::1]:80/tcp/i');
+});
