@@ -52,6 +52,12 @@ export const meaning: Link = {
   url: `${documents}/findings.md#\${__data.fields.code}`,
 };
 
+/** The evidence and remedy of the kind of incident in this row. */
+export const kindMeaning: Link = {
+  title: 'Evidence and remedy',
+  url: `${documents}/incidents.md#\${__data.fields.kind}`,
+};
+
 /** A path below the address in the variable `auditor`. */
 export const atAuditor = (title: string, path: string): Link => ({
   title,
@@ -62,6 +68,12 @@ export const atAuditor = (title: string, path: string): Link => ({
 export const findingsAtAuditor = atAuditor(
   'Findings on the page',
   '/findings?q=${__data.fields.code}',
+);
+
+/** The incident of this row, on the page of the auditor. */
+export const incidentAtAuditor = atAuditor(
+  'Incident on the page',
+  '/incidents/${__data.fields.incident}',
 );
 
 /** The Service of this row, on the page of the auditor. */
@@ -143,6 +155,22 @@ const alertsAnnotation = () =>
     .tagKeys('severity')
     .step('60s');
 
+/** Marks the time in which an incident above information is open. */
+const incidentsAnnotation = () =>
+  new AnnotationQueryBuilder()
+    .name('Incidents')
+    .datasource(datasource)
+    .enable(true)
+    .iconColor('orange')
+    .expr(
+      'max by (cluster, incident, kind, namespace, service, node, severity) (' +
+        'endpoint_auditor_incident_services{severity!="info", cluster=~"$cluster"})',
+    )
+    .titleFormat('{{kind}}')
+    .textFormat('{{cluster}} {{incident}} {{namespace}} {{service}} {{node}}')
+    .tagKeys('severity')
+    .step('60s');
+
 /** The board as Grafana reads it. */
 export function dashboardOf({ name, title, description, rows }: Board): Dashboard {
   const builder = new DashboardBuilder(`Endpoint auditor / ${title}`)
@@ -155,6 +183,7 @@ export function dashboardOf({ name, title, description, rows }: Board): Dashboar
     .refresh('1m')
     .variables(variables())
     .annotation(alertsAnnotation())
+    .annotation(incidentsAnnotation())
     .links(links());
   let id = 0;
   for (const row of rows) {

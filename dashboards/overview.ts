@@ -1,10 +1,12 @@
-// The first board: open findings, unknown verdicts, the lag of the controllers, and the auditor.
+// The first board: incidents, open findings, unknown verdicts, the lag of the controllers, and the auditor.
 // The other boards have the details.
 
 import type { Board } from './board.ts';
 import {
   boardLink,
   findingsAtAuditor,
+  incidentAtAuditor,
+  kindMeaning,
   meaning,
   metrics,
   runbook,
@@ -25,6 +27,67 @@ import {
 } from './query.ts';
 
 const ofObjects = 'output!="node"';
+
+const incidents: readonly PanelSpec[] = [
+  {
+    kind: 'stat',
+    title: 'Open incidents',
+    description:
+      'Findings grouped by their cause, by the worst severity of their findings. One stopped ' +
+      'controller is one incident.',
+    unit: 'short',
+    width: 12,
+    queries: bySeverity((matcher) => of('incidents', matcher)),
+    links: [metrics('Incidents'), runbook('EndpointsIncidentCauseUnknown')],
+  },
+  {
+    kind: 'stat',
+    title: 'Worst impact on a Service',
+    description:
+      'Of Services with findings, the largest estimated share of new connections that fail or ' +
+      'reach a wrong address, and the largest share of ready pods that get none.',
+    unit: 'percentunit',
+    width: 12,
+    queries: [
+      { expr: max(ofServices('misrouted_connections_ratio')), legend: 'misrouted connections' },
+      { expr: max(ofServices('unused_capacity_ratio')), legend: 'unused capacity' },
+    ],
+    max: 1,
+    links: [metrics('Single Services')],
+  },
+  {
+    kind: 'table',
+    title: 'Incidents',
+    description:
+      'Open incidents, the worst severity first, with the number of Services that they affect. A ' +
+      'click on the name opens the incident on the page of the auditor.',
+    unit: 'short',
+    width: 12,
+    queries: [
+      {
+        expr: ranked(
+          max(
+            of('incident_services'),
+            ...['severity', 'kind', 'incident', 'namespace', 'service', 'node'],
+          ),
+        ),
+        legend: 'Services',
+      },
+    ],
+    columns: { incident: [incidentAtAuditor], kind: [kindMeaning] },
+  },
+  {
+    kind: 'stack',
+    title: 'Incidents by kind',
+    description:
+      'Open incidents over time. Marks on all graphs show when incidents were open and when ' +
+      'alerts fired.',
+    unit: 'short',
+    width: 12,
+    queries: [{ expr: `${sum(of('incidents'), 'kind')} > 0`, legend: '{{kind}}' }],
+    links: [metrics('Incidents')],
+  },
+];
 
 const now: readonly PanelSpec[] = [
   {
@@ -204,13 +267,13 @@ const firing: PanelSpec = {
   queries: [
     {
       expr: ranked(
-        'max by (severity, alertname, cluster, namespace, service, node, code) (' +
+        'max by (severity, alertname, cluster, namespace, service, node, code, incident) (' +
           'ALERTS{cluster=~"$cluster", alertname=~"Endpoint.*", alertstate="firing"})',
       ),
       legend: 'firing',
     },
   ],
-  columns: { service: [serviceAtAuditor] },
+  columns: { service: [serviceAtAuditor], incident: [incidentAtAuditor] },
 };
 
 const lags: readonly PanelSpec[] = [
@@ -361,8 +424,9 @@ export const overview: Board = {
   name: 'overview',
   title: 'Overview',
   description:
-    'Open findings about Endpoints, EndpointSlices and nodes, lag, and unknown verdicts.',
+    'Incidents, open findings about Endpoints, EndpointSlices and nodes, lag, and unknown verdicts.',
   rows: [
+    { title: 'Incidents', panels: incidents },
     { title: 'Now', panels: now },
     { title: 'Findings', panels: [...verdicts, firing] },
     { title: 'Lag', panels: lags },

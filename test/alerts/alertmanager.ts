@@ -26,6 +26,7 @@ export interface Rule {
   readonly record?: string;
   readonly expr: string;
   readonly for?: string;
+  readonly keep_firing_for?: string;
   readonly labels?: Readonly<Record<string, string>>;
   readonly annotations?: Readonly<Record<string, string>>;
 }
@@ -109,6 +110,9 @@ const shortened = (rule: Rule): Rule => ({
     .replace(/(?<=\[|offset )\d+[smhd]/g, onTheClock)
     .replace(/\d+(?= # threshold: watchUnseenSeconds)/, (text) => shorter(Number(text)).toFixed(1)),
   ...(rule.for === undefined ? {} : { for: onTheClock(rule.for) }),
+  ...(rule.keep_firing_for === undefined
+    ? {}
+    : { keep_firing_for: onTheClock(rule.keep_firing_for) }),
 });
 
 function writeRules(folder: string): string[] {
@@ -131,23 +135,35 @@ export interface Notice {
   readonly annotations: Readonly<Record<string, string>>;
 }
 
+/** What Alertmanager sends at once: alerts of one group. */
+export interface Notification {
+  readonly receiver: string;
+  readonly status: Notice['status'];
+  readonly groupLabels: Notice['labels'];
+  readonly alerts: readonly Notice[];
+}
+
 export interface Arrivals {
   /** All that ever arrived, in order. */
   readonly notices: readonly Notice[];
+  readonly notifications: readonly Notification[];
   /** Labels of what has arrived of a cluster, and is not resolved. */
   readonly standing: (cluster: string) => readonly Notice['labels'][];
   readonly stop: () => Promise<void>;
 }
 
-async function take(request: IncomingMessage, notices: Notice[]): Promise<void> {
+async function take(request: IncomingMessage, notifications: Notification[]): Promise<Notice[]> {
   let text = '';
   for await (const part of request) text += String(part);
-  notices.push(...(JSON.parse(text) as { alerts: Notice[] }).alerts);
+  const notification = JSON.parse(text) as Notification;
+  notifications.push(notification);
+  return [...notification.alerts];
 }
 
-async function receiver(notices: Notice[]) {
+async function receiver(notices: Notice[], notifications: Notification[]) {
   const server = createServer((request, response) => {
-    take(request, notices).then(
+    const taken = take(request, notifications).then((alerts) => notices.push(...alerts));
+    taken.then(
       () => response.end(),
       () => response.writeHead(500).end(),
     );
@@ -157,11 +173,18 @@ async function receiver(notices: Notice[]) {
   return { url: `http://127.0.0.1:${port}/`, close: () => void server.close() };
 }
 
-async function startAlertmanager(folder: string, url: string) {
+/** Each alert is a notification of its own. */
+const single = {
+  route: { receiver: 'test', group_by: ['...'], group_wait: '0s', group_interval: '1s' },
+};
+
+/** Every receiver of the routes sends to one address. */
+async function startAlertmanager(folder: string, url: string, routing: object) {
   const config = join(folder, 'alertmanager.yml');
-  const route = { receiver: 'test', group_by: ['...'], group_wait: '0s', group_interval: '1s' };
-  const receivers = [{ name: 'test', webhook_configs: [{ url, send_resolved: true }] }];
-  writeFileSync(config, JSON.stringify({ route, receivers }));
+  const names = new Set(JSON.stringify(routing).match(/(?<="receiver":")[^"]+/g));
+  const webhook_configs = [{ url, send_resolved: true }];
+  const receivers = [...names].map((name) => ({ name, webhook_configs }));
+  writeFileSync(config, JSON.stringify({ ...routing, receivers }));
   const address = `127.0.0.1:${await freePort()}`;
   const args = [
     `--config.file=${config}`,
@@ -172,14 +195,19 @@ async function startAlertmanager(folder: string, url: string) {
   return whenReady(spawn('prometheus-alertmanager', args, { stdio: 'ignore' }), address);
 }
 
-/** Starts all of it; `ports`: where the auditor of each cluster is, or will be. */
+/**
+ * Starts all of it; `ports`: where the auditor of each cluster is, or will be; `routing`: routes and
+ * inhibition of Alertmanager.
+ */
 export async function startAlerting(
   folder: string,
   ports: Readonly<Record<string, number>>,
+  routing: object = single,
 ): Promise<Arrivals> {
   const notices: Notice[] = [];
-  const sink = await receiver(notices);
-  const alertmanager = await startAlertmanager(folder, sink.url);
+  const notifications: Notification[] = [];
+  const sink = await receiver(notices, notifications);
+  const alertmanager = await startAlertmanager(folder, sink.url, routing);
   const static_configs = Object.entries(ports).map(([cluster, port]) => ({
     targets: [`127.0.0.1:${port}`],
     labels: { cluster },
@@ -195,6 +223,7 @@ export async function startAlerting(
   const prometheus = await startPrometheus(folder, config, ['--rules.alert.resend-delay=1s']);
   return {
     notices,
+    notifications,
     standing(cluster) {
       const latest = new Map<string, Notice>();
       for (const notice of notices) {

@@ -8,6 +8,7 @@ import { describe, expect, test } from 'vitest';
 import { dashboardOf } from '../../dashboards/board.ts';
 import { boards } from '../../dashboards/boards.ts';
 import { catalogue, severities } from '../../src/audit/finding/catalogue.ts';
+import { incidentKinds } from '../../src/audit/incident/kinds.ts';
 import { recorded } from '../alerts/alertmanager.ts';
 import { groupedBy, metricsOf, problemsOf } from '../prometheus/server.ts';
 import type { Panel } from './panels.ts';
@@ -46,7 +47,7 @@ function typeProblems(expr: string): string[] {
 const times = { rateInterval: '5m', range: '6h' };
 
 /** What Prometheus makes of the rules. */
-const ofAlerts = ['severity', 'cluster', 'namespace', 'service', 'node', 'code'];
+const ofAlerts = ['severity', 'cluster', 'namespace', 'service', 'node', 'code', 'incident'];
 const known = new Map([
   ...recorded,
   [
@@ -221,11 +222,12 @@ function urlsOf(name: string): string[] {
   );
 }
 
-test.each(all)('$name marks alerts of the selected clusters', ({ board }) => {
+test.each(all)('$name marks alerts and incidents of the selected clusters', ({ board }) => {
   const annotations = board.annotations.list;
-  const { expr = '' } = annotations.find(({ name }) => name === 'Alerts') ?? {};
-  expect(metricsOf(substituted(expr, times))).toEqual(['ALERTS']);
-  expect(expr).toContain('cluster=~"$cluster"');
+  const marks = annotations.filter(({ name }) => name === 'Alerts' || name === 'Incidents');
+  const metrics = marks.flatMap(({ expr = '' }) => metricsOf(substituted(expr, times)));
+  expect(metrics).toEqual(['ALERTS', 'endpoint_auditor_incident_services']);
+  for (const { expr } of marks) expect(expr).toContain('cluster=~"$cluster"');
 });
 
 test('severities are in order of harm: critical, warning, info', () => {
@@ -265,6 +267,8 @@ describe.each(names)('links of %s', (name) => {
       const anchors = anchorsOf(document);
       if (anchor === '${__data.fields.code}') {
         for (const code of Object.keys(catalogue)) expect(anchors).toContain(code);
+      } else if (anchor === '${__data.fields.kind}') {
+        for (const kind of incidentKinds) expect(anchors).toContain(kind);
       } else if (anchor !== undefined) expect(anchors).toContain(anchor);
     }
   });
@@ -274,7 +278,9 @@ describe.each(names)('links of %s', (name) => {
     const others = urls.filter((url) => !url.startsWith(docs));
     for (const url of others) {
       const [, uid] = /^\/d\/([\w-]+)\?\$\{__url_time_range\}/.exec(url) ?? [];
-      const isAnswered = /^\$\{auditor:raw\}\/(findings\?q=|services\/|nodes\/)/.test(url);
+      const isAnswered = /^\$\{auditor:raw\}\/(findings\?q=|services\/|nodes\/|incidents\/)/.test(
+        url,
+      );
       expect([url, uids.includes(uid ?? '') || isAnswered]).toEqual([url, true]);
     }
     const { links } = readBoard(name);
