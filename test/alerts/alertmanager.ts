@@ -152,17 +152,18 @@ export interface Arrivals {
   readonly stop: () => Promise<void>;
 }
 
-async function take(request: IncomingMessage, notifications: Notification[]): Promise<Notice[]> {
+async function notificationOf(request: IncomingMessage): Promise<Notification> {
   let text = '';
   for await (const part of request) text += String(part);
-  const notification = JSON.parse(text) as Notification;
-  notifications.push(notification);
-  return [...notification.alerts];
+  return JSON.parse(text) as Notification;
 }
 
 async function receiver(notices: Notice[], notifications: Notification[]) {
   const server = createServer((request, response) => {
-    const taken = take(request, notifications).then((alerts) => notices.push(...alerts));
+    const taken = notificationOf(request).then((notification) => {
+      notifications.push(notification);
+      notices.push(...notification.alerts);
+    });
     taken.then(
       () => response.end(),
       () => response.writeHead(500).end(),
@@ -196,8 +197,8 @@ async function startAlertmanager(folder: string, url: string, routing: object) {
 }
 
 /**
- * Starts all of it; `ports`: where the auditor of each cluster is, or will be; `routing`: routes and
- * inhibition of Alertmanager.
+ * Starts all of it; `ports`: where the auditor of each cluster is, or will be; `routing`: routes
+ * and inhibition of Alertmanager.
  */
 export async function startAlerting(
   folder: string,
