@@ -12,7 +12,9 @@ import type { Finding } from '../audit/finding/catalogue.ts';
 import { isUnsuppressed, type Suppression } from '../audit/finding/suppressions.ts';
 import { observe } from '../audit/measure/histogram.ts';
 import { countProgrammed, countStage, type Journey } from '../audit/measure/journey.ts';
+import type { ImpactSource } from '../audit/incident/impact.ts';
 import type { Nodes } from '../audit/node/nodes.ts';
+import { createRuleImpacts } from '../audit/node/packet-impact.ts';
 import { createConfirmer } from '../audit/pending/confirm.ts';
 import { createPendingFindings } from '../audit/pending/pending.ts';
 import { createWatchProgress, staleGrace } from '../audit/pending/progress.ts';
@@ -125,12 +127,10 @@ function createState(options: AuditorOptions) {
     keep: 10_000,
     ...(options.live ? { burst: openedAtOnce } : {}),
     admit: (due) => (options.live ? confirmer.admit(due) : !progress.isBlind(due.item.output)),
-    onOpenDifference({ namespace, service }) {
-      const key = `${namespace}/${service}`;
-      if (state.services !== null) markChanged(state.totals, state.services, key);
-    },
+    onOpenDifference: (it) => markService(state, `${it.namespace}/${it.service}`),
     suppressedBy: (finding) => suppressions.suppressedBy(finding),
     onOpen(finding) {
+      ruleImpacts.noteFinding(finding, 1);
       if (isUnsuppressed(finding)) {
         countOpened(samples.opened, finding);
         incidents.add(finding);
@@ -138,13 +138,16 @@ function createState(options: AuditorOptions) {
       options.onOpen(finding);
     },
     onResolve(finding) {
+      ruleImpacts.noteFinding(finding, -1);
       incidents.remove(finding);
       options.onResolve(finding);
     },
   });
   const [{ listers }, { settle: window }] = [store, options];
   const nodes = (): Nodes | null => nodeRules.nodes();
-  const incidents = createIncidentLedger({ listers, window, services, nodes, progress });
+  const impacts = impactsOf(() => state);
+  const incidents = createIncidentLedger({ listers, window, services, nodes, progress, impacts });
+  const ruleImpacts = createRuleImpacts(nodes, (key) => markService(state, key));
   const journeys = journeysOf(options, store, samples);
   const nodeRules = createNodeRules({
     listers: proxied.listers,
@@ -152,6 +155,7 @@ function createState(options: AuditorOptions) {
     onReading(reading) {
       for (const lag of reading.programmed) countProgrammed(samples.travel, lag);
       advanceJourneysOnNode(journeys, reading);
+      ruleImpacts.noteReading(reading);
     },
     onConvergence(sample) {
       if (!state.clock.isWrong) addConvergence(samples, sample);
@@ -171,12 +175,28 @@ function createState(options: AuditorOptions) {
     progress,
     confirmer,
     nodeRules,
+    ruleImpacts,
     samples,
     journeys,
     ...initialState(options.maxEndpointsPerSlice),
   };
   return state;
 }
+
+function markService({ services, totals }: State, key: Key): void {
+  if (services !== null) markChanged(totals, services, key);
+}
+
+/** The impacts of Services with open findings, as they were counted last, and of nodes. */
+const impactsOf = (stateOf: () => State): ImpactSource => ({
+  ofService(key) {
+    const { services, totals } = stateOf();
+    if (services !== null) refreshTotals(totals, services);
+    return totals.services.get(key)?.impact ?? null;
+  },
+  ofNode: (name) => stateOf().nodeRules.nodes()?.impactOf(name) ?? null,
+  nodes: () => stateOf().store.listers.nodes.size,
+});
 
 /** The resources that have a stream per namespace. */
 const mergedResources = ({ live, scope }: AuditorOptions): readonly Resource[] =>
@@ -463,7 +483,8 @@ function* begin(state: State, at: number): Steps {
   }
   const { maxEndpointsPerSlice } = options;
   const { release } = releasedOf(state);
-  const totals = createServiceTotals(release, maxEndpointsPerSlice);
+  const rulesOf = (key: Key) => state.ruleImpacts.impactOn(key);
+  const totals = createServiceTotals(release, maxEndpointsPerSlice, rulesOf);
   const services: ServiceAuditor = createServiceAuditor({
     context: { listers: store.listers, release, maxEndpointsPerSlice },
     settle: findings,

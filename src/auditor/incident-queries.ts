@@ -2,7 +2,7 @@
 
 import { bySeverity, type Finding, severities, type Severity } from '../audit/finding/catalogue.ts';
 import type { Incident } from '../audit/incident/incidents.ts';
-import { type ReportedIncident, reportIncident, severityOf } from '../audit/incident/report.ts';
+import { type ReportedIncident, reportIncident } from '../audit/incident/report.ts';
 import type { Within } from '../audit/summary.ts';
 import type { IncidentCounts, IncidentSeries } from '../output/metrics/state.ts';
 import type { Auditor } from './auditor.ts';
@@ -48,8 +48,7 @@ export function createIncidentMeasures({ incidents, findings }: IncidentSource) 
     const list = incidents.list(findings.open());
     const counts: IncidentCounts = {};
     const openIncidents = list.map((incident) => {
-      const { id, kind } = incident;
-      const severity = severityOf(kind, incident.findings);
+      const { id, kind, severity } = incident;
       const ofKind = (counts[kind] ??= {});
       ofKind[severity] = (ofKind[severity] ?? 0) + 1;
       const known = [severity, worst.get(id)];

@@ -4,6 +4,7 @@ import type { Finding } from '../audit/finding/catalogue.ts';
 import { unknownText } from '../audit/finding/verdicts.ts';
 import type { Evidence } from '../audit/incident/classify.ts';
 import { createControllerActivity, noControllers } from '../audit/incident/controllers.ts';
+import type { ImpactSource } from '../audit/incident/impact.ts';
 import { createIncidents, type IncidentCondition } from '../audit/incident/incidents.ts';
 import type { Nodes } from '../audit/node/nodes.ts';
 import { staleGrace, type WatchProgress } from '../audit/pending/progress.ts';
@@ -21,6 +22,7 @@ export interface IncidentLedgerOptions {
   readonly services: () => ServiceAuditor | null;
   /** `null` without rules of nodes. */
   readonly nodes: () => Pick<Nodes, 'readSince' | 'withoutAgent'> | null;
+  readonly impacts: ImpactSource;
   readonly progress: Pick<WatchProgress, 'inputs' | 'unseenFor'>;
 }
 
@@ -43,7 +45,7 @@ const misconfigured: Readonly<Record<string, string>> = {
 
 /** The incidents of a running auditor, with what the auditor must note for them. */
 export function createIncidentLedger(options: IncidentLedgerOptions) {
-  const { services, nodes, window } = options;
+  const { services, nodes, window, impacts } = options;
   const activity = createControllerActivity(window);
   const changed = new Set<Key>();
   const unserved = new Map<Key, { readonly reason: string; readonly since: number }>();
@@ -55,7 +57,7 @@ export function createIncidentLedger(options: IncidentLedgerOptions) {
     nodesOf: (finding) => nodesOf(options.listers, finding),
     readSince: (node) => nodes()?.readSince(node) ?? null,
   });
-  const incidents = createIncidents({ evidence, keep: 1000 });
+  const incidents = createIncidents({ evidence, impacts, keep: 1000 });
   let reviewed = { at: -Infinity, revision: -1 };
   return {
     ...incidents,

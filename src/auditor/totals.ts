@@ -14,7 +14,7 @@ import { createServiceSums } from '../audit/measure/measurements.ts';
 import type { NodesSummary } from '../audit/node/nodes.ts';
 import type { ServiceAuditor } from '../audit/service/auditor.ts';
 import { slicesOf } from '../audit/service/cache.ts';
-import { impactOf } from '../audit/service/impact.ts';
+import { combine, type Impact, impactOf } from '../audit/service/impact.ts';
 import type { ServiceAudit } from '../audit/service/reconcile.ts';
 import type { StaleResources } from '../audit/service/verdict.ts';
 import { addShare, createTotals, shareOf, type Summary, summaryOf } from '../audit/summary.ts';
@@ -33,7 +33,13 @@ const maxWaiting = 256;
 /** Only functions of this file write the sums. */
 export type ServiceTotals = Readonly<ReturnType<typeof createServiceTotals>>;
 
-export const createServiceTotals = (release: Release, maxEndpointsPerSlice: number) => ({
+/** `rulesOf`: what rules of nodes do to a Service; `null` without a finding about them. */
+export const createServiceTotals = (
+  release: Release,
+  maxEndpointsPerSlice: number,
+  rulesOf: (key: Key) => Impact | null = () => null,
+) => ({
+  rulesOf,
   limits: { endpoints: endpointsCapacity, endpointslices: maxEndpointsPerSlice },
   release,
   /** Services to recount, with the number of their audits. */
@@ -82,7 +88,7 @@ function recount(totals: ServiceTotals, services: ServiceAuditor, key: Key, audi
     add(totals, after, 1);
     totals.services.set(key, after);
   }
-  setMember(totals.open, key, after?.share.open === true);
+  setMember(totals.open, key, after !== null && (after.share.open || after.rules !== null));
   setMember(totals.pending, key, after?.share.hasPending === true);
   setMember(totals.hinting, key, after !== null && after.hintMode !== 'none');
 }
@@ -120,6 +126,8 @@ function countSlices(
 /** What one Service adds. */
 interface ServiceCounts extends ServiceNumbers, Readonly<ReturnType<typeof countSlices>> {
   readonly capacity: CapacityCounts;
+  /** What rules of nodes do to it; null without a finding about them. */
+  readonly rules: Impact | null;
   readonly hintMode: HintMode;
 }
 
@@ -134,19 +142,22 @@ function countService(
   const { namespace, name, service, endpoints } = record;
   const controllerSlices = slicesOf(listers, record, 'controller');
   const mirrored = slicesOf(listers, record, 'mirror');
-  const slices = mirrored.length === 0 ? controllerSlices : [...controllerSlices, ...mirrored];
+  const all = mirrored.length === 0 ? controllerSlices : [...controllerSlices, ...mirrored];
   // Objects never change, so lists of the same objects are equal.
-  const isKnown = before !== null && equalLists(before.slicesCounted, slices, Object.is);
-  const counts = isKnown ? before : countSlices(slices, controllerSlices, totals.fill.max);
+  const isKnown = before !== null && equalLists(before.slicesCounted, all, Object.is);
+  const counts = isKnown ? before : countSlices(all, controllerSlices, totals.fill.max);
   const share = shareOf(context, audited);
+  const rules = totals.rulesOf(`${namespace}/${name}`);
+  const slices = share.open || rules !== null ? impactOf(context, record) : null;
   return {
     ...counts,
     namespace,
     name,
     share,
-    impact: share.open ? impactOf(context, record) : null,
+    rules,
+    impact: combine(slices, rules),
     bytes: { endpoints: endpoints?.bytes ?? 0, endpointslices: counts.sliceBytes },
-    capacity: capacityOf(endpoints, slices, totals.limits),
+    capacity: capacityOf(endpoints, all, totals.limits),
     hintMode: service === null ? 'none' : hintMode(service, totals.release),
     audits: (before?.audits ?? 0) + audits,
   };

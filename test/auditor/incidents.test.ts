@@ -11,6 +11,7 @@ import {
 } from '../../src/auditor/incident-queries.ts';
 import { type AuditorEntry, createAuditor } from '../../src/auditor/auditor.ts';
 import { createIncidentLedger } from '../../src/auditor/incidents.ts';
+import { noImpacts } from '../../src/audit/incident/impact.ts';
 import { createWatchProgress } from '../../src/audit/pending/progress.ts';
 import { resources } from '../../src/model/objects.ts';
 import { findingOf } from '../output/samples.ts';
@@ -86,6 +87,7 @@ test('nodes without an agent are one incident after two minutes', () => {
     window: 30,
     services: () => null,
     nodes: () => ({ readSince: () => null, withoutAgent: () => missing }),
+    impacts: noImpacts,
     progress: createWatchProgress(),
   });
   ledger.reviewAt(100);
@@ -148,7 +150,7 @@ describe('queries', () => {
     const incident = { id: 'a', kind: 'cause-unknown', objects: [] };
     let severity: 'warning' | 'critical' | null = 'warning';
     const list = (): unknown[] =>
-      severity === null ? [] : [{ ...incident, findings: [findingOf({ severity })] }];
+      severity === null ? [] : [{ ...incident, severity, findings: [] }];
     const source = { incidents: { list, idOf: () => null }, findings: { open: () => [] } };
     const measure = createIncidentMeasures(source as unknown as Running);
     const seen = (['warning', 'critical', 'warning', null, 'warning'] as const).map((now) => {

@@ -5,6 +5,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Finding, Output } from '../../src/audit/finding/catalogue.ts';
 import { bySeverity } from '../../src/audit/finding/catalogue.ts';
 import type { Cause } from '../../src/audit/finding/causes.ts';
+import { noImpacts } from '../../src/audit/incident/impact.ts';
 import type { Journey } from '../../src/audit/measure/journey.ts';
 import { triggerSample } from '../../src/audit/measure/lag.ts';
 import type { PendingDifference } from '../../src/audit/pending/pending.ts';
@@ -162,6 +163,7 @@ function createWorld(scenario: Scenario): World {
     window,
     services: () => serviceAuditor,
     nodes: () => null,
+    impacts: noImpacts,
     progress: createWatchProgress(),
   });
   const lags = createLagLines(store.listers);

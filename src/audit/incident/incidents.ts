@@ -6,7 +6,7 @@
 // that takes all of another takes its beginning and answers for its name.
 
 import { getOrInsert } from '../../model/collections.ts';
-import { type Finding, openFindingKey } from '../finding/catalogue.ts';
+import { type Finding, isWorse, openFindingKey, type Severity } from '../finding/catalogue.ts';
 import type { ObjectChange } from '../service/object-changes.ts';
 import {
   type Claim,
@@ -21,6 +21,13 @@ import {
 } from './classify.ts';
 import { recent } from './controllers.ts';
 import { type EvidenceLine, evidenceLines } from './evidence-lines.ts';
+import {
+  impactOfFindings,
+  type ImpactSource,
+  type IncidentImpact,
+  noImpacts,
+  severityOf,
+} from './impact.ts';
 import type { IncidentKind } from './kinds.ts';
 
 /** A state that is an incident without findings, while it lasts. */
@@ -49,6 +56,10 @@ export interface Incident {
   readonly since: number;
   readonly openedAt: number;
   readonly resolvedAt: number | null;
+  /** What it does to traffic now, or did at most; `null` if that is not known. */
+  readonly impact: IncidentImpact | null;
+  /** At present, or the worst that it had. */
+  readonly severity: Severity;
   /** The open findings; of a resolved incident the first 100 that it had. */
   readonly findings: readonly Finding[];
 }
@@ -56,6 +67,7 @@ export interface Incident {
 export interface IncidentOptions {
   /** What is known at a time, beside the findings. */
   readonly evidence: (at: number) => Evidence;
+  readonly impacts: ImpactSource;
   /** Resolved incidents to keep. */
   readonly keep: number;
 }
@@ -66,6 +78,9 @@ const many = 10;
 /** Resolved findings and changes that an incident keeps. */
 const keptFindings = 100;
 const keptChanges = 20;
+
+/** Seconds between two computations of the impact of open incidents. */
+const impactInterval = 1;
 
 /** The key of the incident that many of one kind have become. */
 const all = '*';
@@ -105,6 +120,9 @@ const newIncident = (id: string, claim: Claim, { since, openedAt, evidence }: Be
   conditions: new Map<string, IncidentCondition>(),
   /** The first findings that were resolved. */
   resolved: [] as Finding[],
+  /** The worst of all reviews. */
+  impact: null as IncidentImpact | null,
+  severity: null as Severity | null,
   /** When the last finding or condition left. */
   leftAt: null as number | null,
 });
@@ -129,6 +147,8 @@ const createState = (options: IncidentOptions) => ({
   resolved: [] as Incident[],
   /** The name that now answers for a name, by that name. */
   merged: new Map<string, string>(),
+  /** When impacts were computed last. */
+  measuredAt: -Infinity,
   /** Changes whenever an incident does. */
   revision: 0,
 });
@@ -154,6 +174,7 @@ export function createIncidents(options: IncidentOptions) {
     review(at: number, conditions: readonly IncidentCondition[]): void {
       reviewControllers(state, at);
       reviewConditions(state, at, conditions);
+      reviewImpacts(state, at);
       closeEmpty(state);
       mergeMany(state);
     },
@@ -257,6 +278,7 @@ function merge(state: State, from: OpenIncident, into: OpenIncident): void {
   }
   into.since = Math.min(into.since, from.since);
   into.openedAt = Math.min(into.openedAt, from.openedAt);
+  keepWorst(into, from);
   const free = Math.max(0, keptFindings - into.resolved.length);
   into.resolved.push(...from.resolved.slice(0, free));
   for (const [place, incident] of state.open) if (incident === from) state.open.delete(place);
@@ -346,12 +368,41 @@ function reviewConditions(
   }
 }
 
+/** Keeps the worst impact of each incident; thousands of findings may open within a second. */
+function reviewImpacts(state: State, at: number): void {
+  if (at - state.measuredAt < impactInterval) return;
+  state.measuredAt = at;
+  const { impacts } = state.options;
+  for (const incident of state.open.values()) {
+    if (isEmpty(incident)) continue;
+    const findings = [...incident.members.values()].map(({ finding }) => finding);
+    keepWorst(incident, {
+      impact: impactOfFindings(findings, impacts),
+      severity: severityOf(incident.kind, findings, impacts),
+    });
+  }
+}
+
+function keepWorst(
+  incident: OpenIncident,
+  { impact, severity }: Pick<OpenIncident, 'impact' | 'severity'>,
+): void {
+  if ((impact?.worst ?? -1) > (incident.impact?.worst ?? -1)) incident.impact = impact;
+  if (severity === null) return;
+  if (incident.severity === null || isWorse(severity, incident.severity)) {
+    incident.severity = severity;
+  }
+}
+
 function closeEmpty(state: State): void {
   const { open, resolved, options } = state;
   for (const [place, incident] of open) {
     if (!isEmpty(incident)) continue;
     open.delete(place);
-    resolved.push(snapshot(incident, incident.resolved, incident.leftAt));
+    const { impact, severity } = incident;
+    // One that opened and ended between two reviews has the severity of its findings.
+    const known = severity ?? severityOf(incident.kind, incident.resolved, noImpacts);
+    resolved.push(snapshot(incident, incident.resolved, incident.leftAt, impact, known));
     if (resolved.length > options.keep) resolved.shift();
     state.revision++;
   }
@@ -370,7 +421,8 @@ function mergeMany(state: State): void {
   }
 }
 
-function list({ open, owners }: State, findings: readonly Finding[]): Incident[] {
+function list({ open, owners, options }: State, findings: readonly Finding[]): Incident[] {
+  const { impacts } = options;
   const current = new Map<OpenIncident, Finding[]>();
   for (const finding of findings) {
     const owner = owners.get(openFindingKey(finding));
@@ -379,13 +431,19 @@ function list({ open, owners }: State, findings: readonly Finding[]): Incident[]
   return [...open.values()]
     .filter((incident) => !isEmpty(incident))
     .sort((a, b) => a.since - b.since)
-    .map((incident) => snapshot(incident, current.get(incident) ?? [], null));
+    .map((incident) => {
+      const own = current.get(incident) ?? [];
+      const severity = severityOf(incident.kind, own, impacts);
+      return snapshot(incident, own, null, impactOfFindings(own, impacts), severity);
+    });
 }
 
 function snapshot(
   incident: OpenIncident,
   findings: readonly Finding[],
   resolvedAt: number | null,
+  impact: IncidentImpact | null,
+  severity: Severity,
 ): Incident {
   const { id, kind, object, likely, evidence, since, openedAt, members, conditions } = incident;
   const claims = [...members.values()].map(({ claim }) => claim);
@@ -393,5 +451,6 @@ function snapshot(
   const objects = [...new Set([object, ...names])];
   const changes = [...incident.changes].sort((a, b) => a.at - b.at);
   const times = { since, openedAt, resolvedAt };
-  return { id, kind, object, objects, likely, evidence, changes, ...times, findings };
+  const effect = { impact, severity };
+  return { id, kind, object, objects, likely, evidence, changes, ...times, ...effect, findings };
 }

@@ -1,6 +1,6 @@
 // An incident as every output shows it: with its severity, its reach and its remedy.
 
-import { type Finding, type Severity, severities } from '../finding/catalogue.ts';
+import type { Finding } from '../finding/catalogue.ts';
 import { fillRemedy, type Remedy, remedyOf } from '../finding/remedies.ts';
 import type { Incident } from './incidents.ts';
 import { type IncidentKind, kinds } from './kinds.ts';
@@ -22,7 +22,6 @@ export interface ReportedIncident extends Omit<Incident, 'findings' | 'since' | 
   readonly since: number | null;
   readonly openedAt: number | null;
   readonly title: string;
-  readonly severity: Severity;
   readonly reach: Reach;
   readonly remedy: Remedy;
   readonly findings: readonly FindingName[];
@@ -53,14 +52,6 @@ function reachOf({ findings, objects }: Incident): Reach {
   };
 }
 
-/** The worst severity of findings that are not suppressed, and at least that of the kind. */
-export function severityOf(kind: IncidentKind, findings: readonly Finding[]): Severity {
-  const loud = findings.filter(({ suppressed }) => suppressed === null);
-  if (findings.length > 0 && loud.length === 0) return 'info';
-  const found = [kinds[kind].least, ...loud.map(({ severity }) => severity)];
-  return severities.find((severity) => found.includes(severity)) ?? 'info';
-}
-
 /** The remedy of the kind with the names of the incident, or that of its only finding. */
 function remedyFor(kind: IncidentKind, { findings, object }: Incident): Remedy {
   const [first] = findings;
@@ -78,7 +69,6 @@ export function reportIncident(incident: Incident, timeless = false): ReportedIn
   return {
     ...incident,
     title: kinds[kind].title,
-    severity: severityOf(kind, findings),
     since: timeless ? null : since,
     openedAt: timeless ? null : openedAt,
     evidence: timeless ? evidence.map(({ text }) => ({ text, at: null })) : evidence,

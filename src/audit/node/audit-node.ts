@@ -27,6 +27,7 @@ import {
   sidesOf,
 } from './compare-packet.ts';
 import { effectsOn, isForeign, isTranslated } from './node-wide.ts';
+import { addImpact, impactOfNode, impactOfPacket, type ImpactSums } from './packet-impact.ts';
 import type { NodeInput } from './observation.ts';
 import type { Probe } from './probes.ts';
 import { coverageOf, probeSender, probesOf, rangeProbes, strayProbes } from './probes.ts';
@@ -40,6 +41,7 @@ const newProgress = ({ forwarding, node, rules }: NodeInput) => ({
   /** Keys of Service ports. */
   unknown: new Set<string>(),
   doubtful: new Set<Frontend>(),
+  impacts: new Map() as ImpactSums,
 });
 
 type Progress = ReturnType<typeof newProgress>;
@@ -75,7 +77,8 @@ export function* auditNodeInSteps(input: NodeInput) {
   yield* probeUnexpected(progress);
   probeBackends(progress);
   const coverage: Coverage = differences.length === 0 ? new Map() : coverageOf(progress);
-  return { differences, coverage, unknown, doubtful };
+  const impact = impactOfNode(progress.impacts, progress);
+  return { differences, coverage, unknown, doubtful, impact };
 }
 
 function* probeFrontends(progress: Progress, isCurrent: boolean): Steps {
@@ -116,7 +119,13 @@ function probeFrontend(progress: Progress, frontend: Frontend, probe: Probe): vo
   const tested = testPacket(progress, probe);
   if (tested === null || tested.verdict === 'unknown') progress.unknown.add(port.key);
   if (tested?.verdict === 'unknown') progress.doubtful.add(frontend);
-  if (tested !== null) progress.differences.push(...differencesOf(frontend, tested));
+  if (tested === null) return;
+  const found = differencesOf(frontend, tested);
+  progress.differences.push(...found);
+  const isHarmed = found.some((it) => !it.harmless && !it.properties.includes('stray'));
+  if (isHarmed && tested.want !== null) {
+    addImpact(progress.impacts, port, impactOfPacket(tested.want, tested.outcome));
+  }
 }
 
 /** None if the outcome is as expected, or unknown. */

@@ -18,6 +18,7 @@ import { expectedForwarding, type Frontend } from '../../shadow/forwarding.ts';
 import { refusedNodePortAddress } from '../../shadow/proxy-node.ts';
 import type { NodeUnknownReason } from '../finding/verdicts.ts';
 import type { PendingFindings } from '../pending/pending.ts';
+import type { Impact, NodeImpact } from '../service/impact.ts';
 import type { ConvergenceSample } from '../service/reconcile.ts';
 import type { PacketDifference, PacketDifferences } from './packet-difference.ts';
 import { auditNodeInSteps, tracePackets } from './audit-node.ts';
@@ -123,6 +124,10 @@ export function createNodes(given: NodesOptions) {
       ),
     /** Since when the rules of the node have been read; null if they are unknown. */
     readSince: (name: string): number | null => states.get(name)?.readSince ?? null,
+    /** What the last reading of a node does to connections; null if its rules are unknown. */
+    impactOf: (name: string) => impactOf(states.get(name)),
+    /** The mean of a Service over all Nodes; one without known rules counts as right. */
+    impactOn: (service: Key) => impactOn(options, service),
     tracePort: (node: string, service: Key, name: string) =>
       tracePort(options, states.get(node), service, name),
     /** What makes the node unknown, at the last reading; its message is '' if nothing does. */
@@ -135,6 +140,20 @@ export function createNodes(given: NodesOptions) {
 }
 
 const allFamilies = new Set(['IPv4', 'IPv6']);
+
+const impactOf = (state: NodeState | undefined): NodeImpact | null =>
+  state === undefined || state.readSince === null ? null : (state.last?.audit.impact ?? null);
+
+function impactOn({ listers, states }: Options, service: Key): Impact {
+  let [misrouted, unused] = [0, 0];
+  for (const state of states.values()) {
+    const impact = impactOf(state)?.services.get(service);
+    misrouted += impact?.misrouted ?? 0;
+    unused += impact?.unused ?? 0;
+  }
+  const count = Math.max(1, listers.nodes.size);
+  return { misrouted: misrouted / count, unused: unused / count };
+}
 
 /** Traces the packets of a port, as verdicts name it; null if the rules are unknown. */
 function tracePort(options: Options, state: NodeState | undefined, key: Key, name: string) {

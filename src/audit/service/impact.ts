@@ -1,10 +1,12 @@
 // What the differences of a Service do to traffic: the share of new connections that fail or reach
-// a wrong address, and the share of ready pods that get none (docs/impact.md).
+// a wrong address, and the share of ready pods that get none (docs/impact.md). The slices give one
+// part, the rules of nodes the other (audit/node/packet-impact.ts).
 //
 // kube-proxy uses ready endpoints, or serving ones that terminate if none is ready
 // (k8s.io/kubernetes@v1.36.3 pkg/proxy/topology.go CategorizeEndpoints).
 
 import { canonicalIP } from '../../model/ip.ts';
+import type { Key } from '../../model/objects.ts';
 import { isHeadless, isSelected } from '../../shadow/endpoints.ts';
 import { expectedEndpoints } from '../../shadow/endpointslice.ts';
 import { type AuditContext, nodeOf, type ServiceState, slicesOf } from './cache.ts';
@@ -15,22 +17,39 @@ export interface Impact {
   readonly unused: number;
 }
 
+/** What the rules of one node do to the Services that differ on it. */
+export interface NodeImpact {
+  readonly services: ReadonlyMap<Key, Impact>;
+  /** The sums over these Services, and the largest `misrouted` of one. */
+  readonly misrouted: number;
+  readonly unused: number;
+  readonly worst: number;
+}
+
 interface Candidate {
   /** An address with its ports. */
   readonly name: string;
   readonly isReady: boolean;
   readonly isFallback: boolean;
+  readonly hasPort: boolean;
 }
 
-/** The endpoints that get connections: the ready ones, else those that still serve. */
-function usedOf(candidates: readonly Candidate[], headless: boolean): ReadonlySet<string> {
+/**
+ * The endpoints that get connections: the ready ones, else those that still serve. Clients of a
+ * headless Service need no port.
+ */
+function usedOf(all: readonly Candidate[], headless: boolean): ReadonlySet<string> {
+  const candidates = all.filter(({ hasPort }) => headless || hasPort);
   const ready = candidates.filter(({ isReady }) => isReady);
   const isEmpty = ready.length === 0 && !headless;
   const used = isEmpty ? candidates.filter(({ isFallback }) => isFallback) : ready;
   return new Set(used.map(({ name }) => name));
 }
 
-const nameOf = (address: string, portMap: string): string => `${canonicalIP(address)} ${portMap}`;
+const place = (address: string, portMap: string) => ({
+  name: `${canonicalIP(address)} ${portMap}`,
+  hasPort: portMap !== '',
+});
 
 /** `null` for a Service whose endpoints no controller writes, or whose pods are not known. */
 export function impactOf(context: AuditContext, record: ServiceState): Impact | null {
@@ -43,7 +62,7 @@ export function impactOf(context: AuditContext, record: ServiceState): Impact | 
     expectedEndpoints(service, pod, nodeOf(listers, pod), release).flatMap((it) => {
       const isFallback = it.terminating && it.serving;
       return it.addresses.map((address): Candidate => {
-        return { name: nameOf(address, it.portMap), isReady: it.ready, isFallback };
+        return { ...place(address, it.portMap), isReady: it.ready, isFallback };
       });
     }),
   );
@@ -51,7 +70,7 @@ export function impactOf(context: AuditContext, record: ServiceState): Impact | 
     endpoints.flatMap(({ addresses, ready, serving, terminating }) => {
       const isFallback = terminating === true && serving !== false;
       return addresses.map((address): Candidate => {
-        return { name: nameOf(address, portMap), isReady: ready !== false, isFallback };
+        return { ...place(address, portMap), isReady: ready !== false, isFallback };
       });
     }),
   );
@@ -66,5 +85,15 @@ function sharesOf(expected: ReadonlySet<string>, actual: ReadonlySet<string>): I
   return {
     misrouted: actual.size === 0 ? none : wrong / actual.size,
     unused: expected.size === 0 ? 0 : missing / expected.size,
+  };
+}
+
+/** The impact of slices and of rules that do not follow them; `null` if neither is known. */
+export function combine(slices: Impact | null, rules: Impact | null): Impact | null {
+  if (slices === null || rules === null) return slices ?? rules;
+  const either = (a: number, b: number): number => 1 - (1 - a) * (1 - b);
+  return {
+    misrouted: either(slices.misrouted, rules.misrouted),
+    unused: either(slices.unused, rules.unused),
   };
 }

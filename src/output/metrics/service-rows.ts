@@ -62,12 +62,12 @@ export const serviceFamilies = nameFamilies('endpoint_auditor_service_', {
   ),
   misrouted_connections_ratio: experimental.gauge(
     'Share of new connections that fail or reach a wrong address, by the differences of its ' +
-      'EndpointSlices. No series without an open finding.',
+      'EndpointSlices and of rules of nodes. No series without an open finding.',
     ({ numbers }) => numbers.impact?.misrouted ?? null,
   ),
   unused_capacity_ratio: experimental.gauge(
-    'Share of ready pods that get no connections, by the differences of its EndpointSlices. No ' +
-      'series without an open finding.',
+    'Share of ready pods that get no connections, by the differences of its EndpointSlices and ' +
+      'of rules of nodes. No series without an open finding.',
     ({ numbers }) => numbers.impact?.unused ?? null,
   ),
   audits_total: experimental.counter(

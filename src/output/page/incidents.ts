@@ -4,7 +4,7 @@ import { changeText } from '../../audit/incident/evidence-lines.ts';
 import { kinds } from '../../audit/incident/kinds.ts';
 import type { ReportedIncident } from '../../audit/incident/report.ts';
 import type { PageStatus } from '../../auditor/queries.ts';
-import { formatObjects, formatReach } from '../text/incidents.ts';
+import { formatImpact, formatObjects, formatReach } from '../text/incidents.ts';
 import { renderCommands, renderFindingList } from './finding-list.ts';
 import { renderFrame } from './frame.ts';
 import {
@@ -100,13 +100,14 @@ export function renderIncidentPage(status: PageStatus, incident: ReportedInciden
   const { text, commands, managed } = remedy;
   const causes = likely.map((it) => [`${kinds[it].title} (${it})`, null] as const);
   const affected = formatReach(incident.reach);
+  const impact = formatImpact(incident.impact);
   const fix = markup`<p>${text}</p>${renderCommands(commands, managed)}`;
   const json = `/api/v1/incidents/${encodeURIComponent(id)}`;
   const main = markup`
 <h1>${title}</h1>
 <p class="lead">${renderMark(isOpen ? severity : 'resolved', severity)} ${formatObjects(objects)}
  · ${timesOf(incident, now)}</p>
-<p>${affected === '' ? '' : `It affects ${affected}.`}
+<p>${affected === '' ? '' : `It affects ${affected}.`} ${impact === '' ? '' : `There, ${impact}.`}
  <a href="/docs/incidents.md#${kind}"><code>${kind}</code></a> · <a href="${json}">JSON</a></p>
 ${causes.length > 0 && renderCard('likely', 'Likely causes', renderLines(causes))}
 ${renderCard('evidence', 'Evidence', renderLines(evidence.map((it) => [it.text, it.at])))}

@@ -34,11 +34,24 @@ export function formatReach({ services, namespaces, nodes, endpoints }: Reported
   return parts.filter((part) => part !== '').join(', ');
 }
 
+const percent = (share: number): string => `${Number((100 * share).toPrecision(2))}%`;
+
+/** What an incident does to the traffic of its Services, as a sentence; '' if that is not known. */
+export function formatImpact(impact: ReportedIncident['impact']): string {
+  if (impact === null) return '';
+  const { misrouted, unused, worst } = impact;
+  const most = worst > misrouted ? `, at most ${percent(worst)} at one place` : '';
+  return (
+    `${percent(misrouted)} of new connections are misrouted${most}, ` +
+    `and ${percent(unused)} of the ready pods are unused`
+  );
+}
+
 const formatAt = (at: number | null): string => (at === null ? '' : ` ${formatClock(at)}`);
 
 function renderIncident(incident: ReportedIncident, options: RenderOptions): string[] {
   const { kind, severity, title, objects, likely, since, resolvedAt } = incident;
-  const { evidence, changes, reach, remedy } = incident;
+  const { evidence, changes, impact, reach, remedy } = incident;
   const block = (name: string, text: string): string[] =>
     text === '' ? [] : wrap(`${name}: ${text}`, '  ', '    ', options);
   const times = [
@@ -55,6 +68,7 @@ function renderIncident(incident: ReportedIncident, options: RenderOptions): str
     header,
     ...wrap(`${title}.`, '  ', '  ', options),
     ...block('affects', formatReach(reach)),
+    ...block('impact', formatImpact(impact)),
     ...block('likely causes', causes),
     ...evidence.flatMap(({ text, at }) => block('evidence', text + formatAt(at))),
     ...changes

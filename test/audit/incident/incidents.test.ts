@@ -5,6 +5,7 @@ import { describe, expect, test } from 'vitest';
 import type { Code, Finding } from '../../../src/audit/finding/catalogue.ts';
 import type { Evidence } from '../../../src/audit/incident/classify.ts';
 import { noControllers } from '../../../src/audit/incident/controllers.ts';
+import { noImpacts } from '../../../src/audit/incident/impact.ts';
 import { createIncidents } from '../../../src/audit/incident/incidents.ts';
 import { plainFinding } from '../../build.ts';
 
@@ -18,7 +19,11 @@ const known: Evidence = {
 /** An incident ledger with evidence that a test can change. */
 function ledger() {
   const state = { evidence: known };
-  const incidents = createIncidents({ evidence: () => state.evidence, keep: 2 });
+  const incidents = createIncidents({
+    evidence: () => state.evidence,
+    impacts: noImpacts,
+    keep: 2,
+  });
   const open: Finding[] = [];
   return {
     state,

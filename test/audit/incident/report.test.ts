@@ -1,6 +1,6 @@
 // Incidents as every output shows them.
 
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 
 import type { Finding } from '../../../src/audit/finding/catalogue.ts';
 import type { Incident } from '../../../src/audit/incident/incidents.ts';
@@ -26,6 +26,8 @@ const incident = (more: Partial<Incident> = {}): Incident => ({
   since: 10,
   openedAt: 40,
   resolvedAt: null,
+  impact: null,
+  severity: 'warning',
   findings: [],
   ...more,
 });
@@ -45,26 +47,6 @@ test('an incident without findings reaches the objects that it names', () => {
   const objects = ['Service shop/web', 'Node a'];
   const { reach } = reportIncident(incident({ kind: 'service-without-endpoints', objects }));
   expect(reach).toEqual({ services: 1, namespaces: 1, nodes: 1, endpoints: 0 });
-});
-
-describe('the severity', () => {
-  test('is at least that of the kind', () => {
-    const findings = [finding('web', { severity: 'info' })];
-    expect(reportIncident(incident({ findings })).severity).toBe('warning');
-  });
-
-  test('is info if every finding is suppressed, and else leaves suppressed ones out', () => {
-    const suppressed = { until: null, reason: '', by: '' } as unknown as Finding['suppressed'];
-    const accepted = finding('web', { severity: 'critical', suppressed });
-    expect(reportIncident(incident({ findings: [accepted] })).severity).toBe('info');
-    const findings = [accepted, finding('api')];
-    expect(reportIncident(incident({ findings })).severity).toBe('warning');
-  });
-
-  test('is that of the worst finding', () => {
-    const findings = [finding('web'), finding('api', { severity: 'critical' })];
-    expect(reportIncident(incident({ findings })).severity).toBe('critical');
-  });
 });
 
 test('commands have the names of the object', () => {

@@ -2,9 +2,9 @@
 
 import { expect, test } from 'vitest';
 
-import { impactOf } from '../../../src/audit/service/impact.ts';
+import { combine, impactOf } from '../../../src/audit/service/impact.ts';
 import type { AnyObject } from '../../../src/model/objects.ts';
-import { endpoint, judged, node, pod, service, slice } from '../../build.ts';
+import { endpoint, judged, node, pod, service, servicePort, slice } from '../../build.ts';
 
 function impactWith(objects: readonly AnyObject[]) {
   const { context, serviceAuditor } = judged([node(), ...objects]);
@@ -49,6 +49,20 @@ test('a pod that is not ready, but is listed as ready, gets its share', () => {
   const notReady = pods.map((it, index) => (index === 0 ? { ...it, ready: false } : it));
   const got = impactWith([service(), ...notReady, listed(...all)]);
   expect(got).toEqual({ misrouted: 0.25, unused: 0 });
+});
+
+test('pods without the target port get no connections, so nothing is misrouted or unused', () => {
+  const named = service({ ports: [servicePort({ targetPort: 'http' })] });
+  expect(impactWith([named, ...pods])).toEqual({ misrouted: 0, unused: 0 });
+});
+
+test('the impact of rules is added to that of slices', () => {
+  const slices = { misrouted: 0.5, unused: 0 };
+  expect(combine(slices, { misrouted: 0.5, unused: 0.25 })).toEqual({
+    misrouted: 0.75,
+    unused: 0.25,
+  });
+  expect([combine(slices, null), combine(null, slices)]).toEqual([slices, slices]);
 });
 
 test('a Service without a selector has no impact', () => {

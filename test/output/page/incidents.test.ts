@@ -26,6 +26,7 @@ const incident = (more: Partial<ReportedIncident> = {}): ReportedIncident => {
     since: moment - 60,
     openedAt: moment - 30,
     resolvedAt: null,
+    impact: null,
     reach: { services: 3000, namespaces: 4, nodes: 0, endpoints: 9000 },
     remedy: { text: 'Read its log.', commands: ['kubectl get lease'], managed: null },
     findings: [{ code, cause, output, namespace, service, node }],

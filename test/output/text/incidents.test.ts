@@ -30,6 +30,7 @@ const incident: ReportedIncident = {
   since: at,
   openedAt: at + 30,
   resolvedAt: null,
+  impact: { misrouted: 0.0234, unused: 0.5, worst: 0.6 },
   reach: { services: 34, namespaces: 3, nodes: 1, endpoints: 60 },
   remedy: { text: 'Sync the Service.', commands: ['kubectl get nodes'], managed: null },
   findings: [],
@@ -42,6 +43,8 @@ test('an incident has its reach, its evidence, what changed and what to do', () 
     'warning  incident  node-change-unnoticed  Node b  since 10:58:20',
     '  A Node changed.',
     '  affects: 34 Services in 3 namespaces, 1 node, 60 endpoints',
+    '  impact: 2.3% of new connections are misrouted, at most 60% at one place, and 50% of the ' +
+      'ready pods are unused',
     '  evidence: An endpoint names another zone 10:58:20',
     '  changed: Node b: metadata.labels zone changed from z2 to z3 10:58:20',
     '  fix: Sync the Service.',

@@ -1,0 +1,119 @@
+// The share of misrouted connections that docs/impact.md defines, compared with the packets that
+// real kernels dropped, refused or sent to a wrong address on nodes with faults.
+
+import { join } from 'node:path';
+
+import { expect, test } from 'vitest';
+
+import { auditNode } from '../../src/audit/node/audit-node.ts';
+import { comparePacket } from '../../src/audit/node/compare-packet.ts';
+import { behaviorOfRules } from '../../src/audit/node/observation.ts';
+import { impactOfPacket } from '../../src/audit/node/packet-impact.ts';
+import { joinHostPort } from '../../src/model/ip.ts';
+import type { ExpectedOutcome } from '../../src/model/proxy-config.ts';
+import { type Folder, foldersBelow, type PacketLine, readFolder } from './folder.ts';
+import { forwardingOf } from './walk.ts';
+
+const folders = ['faults', 'pairs']
+  .flatMap((name) => foldersBelow(join(import.meta.dirname, name)))
+  .map(readFolder)
+  .filter(({ hasBothBackends, packets }) => !hasBothBackends && packets.length > 0);
+
+/** The attempts of a packet that did not do what was wanted. */
+function countMisrouted({ outcomes, attempts }: PacketLine, want: ExpectedOutcome): number {
+  const seen =
+    typeof outcomes === 'string'
+      ? [[outcomes, attempts] as const]
+      : Object.entries(outcomes).map(([name, { count }]) => [name, count] as const);
+  const isStopped = (name: string): boolean => ['drop', 'reject', 'pass'].includes(name);
+  const isRight = (name: string): boolean =>
+    want.kind === 'endpoints' ? want.endpoints.has(name) : isStopped(name);
+  return seen.reduce((sum, [name, count]) => sum + (isRight(name) ? 0 : count), 0);
+}
+
+/** Computed and counted misrouted connections of a folder, and the variance of the count. */
+function compareFolder(folder: Folder) {
+  const input = forwardingOf(folder);
+  const sums = { computed: 0, counted: 0, variance: 0, packets: 0, skipped: 0 };
+  const misrouted = new Set<string>();
+  if (input === null) return { ...sums, misrouted };
+  const { forwarding } = input;
+  const rules = behaviorOfRules(folder.ruleset, folder.node);
+  const site = { mode: forwarding.config.mode, mayMasquerade: () => true };
+  for (const line of folder.packets) {
+    const protocol = line.packet.protocol.toLowerCase() as 'tcp' | 'udp' | 'sctp';
+    const own = joinHostPort(line.packet.dst, line.packet.dport);
+    const walks = (line.srcs ?? [line.packet.src]).map((src) => {
+      const packet = { ...line.packet, src, protocol };
+      const outcome = rules.walk(packet);
+      if (outcome === null) throw new Error('Rules walk every packet');
+      const { want } = comparePacket(forwarding.expect(packet).outcomes, outcome, packet, site);
+      return { outcome, want };
+    });
+    const want = walks[0]?.want ?? null;
+    const isOpen = walks.some(
+      ({ outcome: { unknown, destinations } }) =>
+        unknown.length > 0 ||
+        // A translation to where the packet goes anyway leaves no trace.
+        destinations.has(own) ||
+        [...destinations].some(([name, it]) => it.affinity || !/^[\d.[]/.test(name)),
+    );
+    if (want === null || want.kind === 'pass') continue;
+    if (isOpen || line.inconclusive !== undefined) {
+      sums.skipped++;
+      continue;
+    }
+    const shares = walks.map(({ outcome }) => impactOfPacket(want, outcome).misrouted);
+    const share = shares.reduce((sum, it) => sum + it, 0) / shares.length;
+    sums.packets++;
+    sums.computed += share * line.attempts;
+    const counted = countMisrouted(line, want);
+    sums.counted += counted;
+    const { frontend } = forwarding.expect({ ...line.packet, protocol });
+    if (counted > 0 && frontend !== null) {
+      misrouted.add(`${frontend.port.namespace}/${frontend.port.service}`);
+    }
+    sums.variance += share * (1 - share) * line.attempts;
+  }
+  return { ...sums, misrouted };
+}
+
+test('the share of misrouted connections is that of the packets of real kernels', () => {
+  const problems: string[] = [];
+  const total = { packets: 0, skipped: 0, misrouted: 0, partial: 0 };
+  for (const folder of folders) {
+    const { computed, counted, variance, packets, skipped } = compareFolder(folder);
+    total.packets += packets;
+    total.skipped += skipped;
+    total.misrouted += counted;
+    if (variance > 0) total.partial++;
+    // Five standard deviations of the count, and the rounding of probabilities.
+    const allowed = 5 * Math.sqrt(variance) + 1e-3;
+    if (Math.abs(computed - counted) > allowed) {
+      problems.push(`${folder.path}: ${counted} of ${packets} packets, computed ${computed}`);
+    }
+  }
+  expect(problems).toEqual([]);
+  expect(total.packets).toBeGreaterThan(7000);
+  expect(total.skipped).toBeLessThan(0.1 * total.packets);
+  expect(total.misrouted).toBeGreaterThan(10_000);
+  // Folders where only a part of the connections of some packet is misrouted.
+  expect(total.partial).toBeGreaterThan(20);
+});
+
+test('a Service has an impact on its node if the kernel misroutes its packets', () => {
+  const problems: string[] = [];
+  let found = 0;
+  for (const folder of folders) {
+    const input = forwardingOf(folder);
+    if (input === null) continue;
+    const rules = behaviorOfRules(folder.ruleset, folder.node);
+    const { services } = auditNode({ ...input, rules }).impact;
+    for (const key of compareFolder(folder).misrouted) {
+      found++;
+      if (!((services.get(key)?.misrouted ?? 0) > 0)) problems.push(`${folder.path}: ${key}`);
+    }
+  }
+  expect(problems).toEqual([]);
+  expect(found).toBeGreaterThan(100);
+});
