@@ -146,8 +146,8 @@ interface State extends Simulation {
   readonly owed: Owed;
   /** Events that watches did not send, until the cache is as new, and since when. */
   readonly lost: Map<string, LostEvent & { readonly at: number }>;
-  /** The Services that each change concerns, by its version; also those that do not exist yet. */
-  readonly concerned: Map<number, readonly string[]>;
+  /** When each change was, by its version, and its Services; also those that do not exist yet. */
+  readonly concerned: Map<number, { readonly at: number; readonly names: readonly string[] }>;
   readonly hidden: Hidden[];
   /** The latest read of each Service, and when it was answered. */
   readonly reads: Map<string, { readonly at: number; readonly read: FreshRead }>;
@@ -307,7 +307,7 @@ const untouched = () => ({
   readSeconds: 0.005,
   unanswered: new Map<ApiRequest, number>(),
   lost: new Map<string, LostEvent & { readonly at: number }>(),
-  concerned: new Map<number, readonly string[]>(),
+  concerned: new Map<number, { at: number; names: readonly string[] }>(),
   hidden: [] as Hidden[],
   behind: new Map<string, number>(),
   reads: new Map<string, { at: number; read: FreshRead }>(),
@@ -445,8 +445,9 @@ function followLost(state: State): void {
   const note = ({ version, type, resource, key }: LostEvent): void => {
     if (!server.lost.some((event) => event.version === version)) return;
     const event = { version, type, resource, key };
-    const names = concerned.get(version) ?? [];
-    hidden.push({ ...event, names, from: clock.now(), to: Infinity, shown: false, doubted: false });
+    // A bookmark may have passed the event some time before a watch lost it.
+    const { names, at: from } = concerned.get(version) ?? { names: [], at: clock.now() };
+    hidden.push({ ...event, names, from, to: Infinity, shown: false, doubted: false });
     const counter = {
       ADDED: 'lostAdded',
       MODIFIED: 'lostModified',
@@ -458,7 +459,7 @@ function followLost(state: State): void {
   // An event is lost before or after the truth follows it.
   truth.onChange((event, before, names) => {
     const pods = event.resource === 'pods' ? [event.raw, before] : [];
-    concerned.set(event.version, [...names, ...pods.map(appOf)]);
+    concerned.set(event.version, { at: clock.now(), names: [...names, ...pods.map(appOf)] });
     note(event);
   });
   server.onLost = (event) => {

@@ -170,6 +170,8 @@ function createComparison(progress: WatchProgress, cache: () => ConfirmCache | n
   const compareOne = (key: api.Key, request: ReadRequest, resource: api.Resource, now: number) => {
     const [list, current] = [request.read?.[resource], cache()];
     if (!list || current === null) return 'equal';
+    // A read from before a list shows no state after it: the cluster may have been restored.
+    if (request.readAt <= progress.listedAt(resource)) return 'overtaken';
     const { state, version: shown = '' } = progress.inputs.get(resource) ?? {};
     const lacking = (object: api.Key, version: string, isDeletion: boolean): number =>
       now - progress.lack(resource, object, { version, at: now, isDeletion });

@@ -26,6 +26,7 @@ interface Lack {
 /** Objects that the cache lacks in a version that a read has shown, and since when. */
 export function createLacks() {
   const lacks = new Map<Resource, Map<Key, Lack>>();
+  const clearedAt = new Map<Resource, number>();
   const answers = new Map<Resource, { readonly question: string; readonly is: boolean }>();
   return {
     /** Whether a stream at a version still owes what a read has shown; later it has lost it. */
@@ -72,7 +73,9 @@ export function createLacks() {
       else known.set(key, { first, last: lack.last });
       return order === 1;
     },
-    clear(resource: Resource): void {
+    clearedAt: (resource: Resource): number => clearedAt.get(resource) ?? -Infinity,
+    clear(resource: Resource, at: number): void {
+      clearedAt.set(resource, at);
       lacks.delete(resource);
       answers.delete(resource);
     },

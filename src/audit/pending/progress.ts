@@ -129,6 +129,9 @@ function unseenIn(
   return new Set(unseen.map(([resource]) => resource));
 }
 
+const newestOf = (inputs: Iterable<Input>, version: string): string =>
+  [...inputs].flatMap((it) => (it.state === 'off' ? [] : it.version)).reduce(newest, version);
+
 const laggingIn = (
   inputs: ReadonlyMap<Resource, Input>,
   owes: (resource: Resource, version: string) => boolean,
@@ -141,13 +144,23 @@ const laggingIn = (
 const isAbsent = ({ state, version }: Pick<Input, 'state' | 'version'>): boolean =>
   state === 'off' && version === '';
 
-function createInputs() {
+function createInputs(merged: readonly Resource[]) {
   const inputs = new Map<Resource, Input & { version: string }>();
+  const set = (resource: Resource, extra: Partial<Input>): void => {
+    const known = inputs.get(resource) ?? { state: 'listing', blindSince: null, version: '' };
+    inputs.set(resource, { ...known, ...extra });
+  };
   return {
     inputs,
-    set: (resource: Resource, extra: Partial<Input>): void => {
-      const known = inputs.get(resource) ?? { state: 'listing', blindSince: null, version: '' };
-      inputs.set(resource, { ...known, ...extra });
+    set,
+    /** An object has arrived; returns the newest version that its stream has shown. */
+    reach: (resource: Resource, version: string): string => {
+      const input = inputs.get(resource);
+      const newer = newest(input?.version ?? '', version);
+      const isAlone = !merged.includes(resource);
+      if (isAlone && input !== undefined) input.version = newer;
+      else if (isAlone && newer !== '') set(resource, { version: newer });
+      return newer;
     },
     /** Whether all present resources that an output depends on fulfil a condition. */
     every: (output: Output, test: (input: Input, resource: Resource) => boolean): boolean =>
@@ -162,7 +175,7 @@ export type WatchProgress = ReturnType<typeof createWatchProgress>;
 
 /** `merged` are the resources with a stream per namespace. */
 export function createWatchProgress(merged: readonly Resource[] = []) {
-  const { inputs, set, every } = createInputs();
+  const { inputs, set, reach, every } = createInputs(merged);
   const observedAt = new Map<Resource, number>();
   const [past, lacks] = [createVersionHistory(), createLacks()];
   let count = 0;
@@ -173,16 +186,13 @@ export function createWatchProgress(merged: readonly Resource[] = []) {
     observe(resource: Resource, { key, resourceVersion: version }: Versioned, at: number) {
       count++;
       observedAt.set(resource, at);
-      const input = inputs.get(resource);
-      const newer = newest(input?.version ?? '', version);
-      const isAlone = !merged.includes(resource);
-      if (isAlone && input !== undefined) input.version = newer;
-      else if (isAlone && newer !== '') set(resource, { version: newer });
-      past.shown(newer, at);
+      past.shown(reach(resource, version), at);
       if (lacks.end(resource, key, version, at)) return 'gap';
       return past.isLate(version, at) ? 'late' : null;
     },
     lack: lacks.note,
+    /** When the latest list of a resource was complete. */
+    listedAt: lacks.clearedAt,
     /** Notes that all versions up to this one have arrived. A list may be older than the cache. */
     bookmark(resource: Resource, version: string, at: number): void {
       count++;
@@ -190,9 +200,10 @@ export function createWatchProgress(merged: readonly Resource[] = []) {
       const input = inputs.get(resource);
       const isList = input?.state !== 'synced';
       set(resource, { version: isList ? version : newest(input.version, version) });
-      if (isList) lacks.clear(resource);
-      const seen = [...inputs.values()].filter(({ state }) => state !== 'off');
-      if (isList) past.lower(seen.map((it) => it.version).reduce(newest, version));
+      if (isList) {
+        lacks.clear(resource, at);
+        past.lower(newestOf(inputs.values(), version));
+      }
       past.shown(version, at);
     },
     shown: past.shown,
