@@ -23,8 +23,8 @@ export type IncidentView = Readonly<Record<'open' | 'resolved', readonly Reporte
 
 export const noIncidents: IncidentView = { open: [], resolved: [] };
 
-/** Incidents in the list of the overview, and findings on the page of one. */
-const shown = { overview: 8, findings: 50 };
+/** Incidents in the list and the timeline of the overview, and findings on the page of one. */
+const shown = { overview: 8, timeline: 12, findings: 50 };
 
 export const incidentPath = (id: string): string => `/incidents/${encodeURIComponent(id)}`;
 
@@ -61,6 +61,40 @@ export function renderIncidentCard({ open }: IncidentView, now: number): Html | 
   const title = markup`Open incidents <small>${formatNumber(open.length)}, worst first</small>`;
   const content = [...renderList(open.slice(0, shown.overview), now), ...(more > 0 ? [link] : [])];
   return renderFlushCard('incidents', title, content);
+}
+
+/** Seconds of the timeline. */
+const day = 86_400;
+
+/** The incidents that were open in the last 24 hours, the latest first; null without any. */
+export function renderTimeline({ open, resolved }: IncidentView, now: number): Html | null {
+  const recent = [...open, ...resolved]
+    .filter(({ since, resolvedAt }) => since !== null && (resolvedAt ?? now) > now - day)
+    .sort((a, b) => (b.since ?? 0) - (a.since ?? 0));
+  const more = recent.length - shown.timeline;
+  const items = recent.slice(0, shown.timeline).map((it) => renderTime(it, now));
+  const link = markup`<p class="more"><a href="/incidents">${formatNumber(more)} more</a></p>`;
+  const list = markup`<ul class="findings">${items}</ul>`;
+  const content = items.length === 0 ? [] : [list, ...(more > 0 ? [link] : [])];
+  const title = markup`Incidents of the last 24 hours <small>latest first</small>`;
+  return renderFlushCard('timeline', title, content);
+}
+
+/** An incident with a bar of the time in which it was open; the shortest is visible too. */
+function renderTime(incident: ReportedIncident, now: number): Html {
+  const { id, title, objects, severity, since, resolvedAt } = incident;
+  const [from, to] = [since ?? now, resolvedAt ?? now];
+  const placeOf = (at: number): number => 100 * Math.min(1, Math.max(0, 1 - (now - at) / day));
+  const width = Math.max(0.5, placeOf(to) - placeOf(from));
+  const x = Math.min(placeOf(from), 100 - width);
+  const times = [formatMoment(from), resolvedAt === null ? 'now' : formatMoment(to)].join(' to ');
+  return markup`
+<li class="finding" data-row data-key="${id} time">
+<p class="line" data-line><a class="name" href="${incidentPath(id)}">${title}</a>
+<span class="where">${formatObjects(objects)}</span></p>
+<svg class="bar" viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true">
+<rect class="${severity}" x="${x.toFixed(2)}" width="${width.toFixed(2)}" height="1"></rect></svg>
+<p class="dim" data-line>${severity} · ${formatAge(to - from)}, ${times}</p></li>`;
 }
 
 /** The page that lists all incidents. */

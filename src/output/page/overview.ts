@@ -15,7 +15,7 @@ import type { UnservedRow } from '../text/unserved.ts';
 import { renderLagChart } from './chart.ts';
 import { renderFindingList } from './finding-list.ts';
 import { renderFrame } from './frame.ts';
-import { type IncidentView, noIncidents, renderIncidentCard } from './incidents.ts';
+import { type IncidentView, noIncidents, renderIncidentCard, renderTimeline } from './incidents.ts';
 import type { Html, Tone } from './parts.ts';
 import {
   describeVerdicts,
@@ -224,6 +224,7 @@ export function renderOverview(
 <span class="sign" aria-hidden="true">${sign}</span>
 <div><h1>${title}</h1><p>${text}</p></div></section>
 <div class="grid"><div>${renderIncidentCard(incidents, status.metrics.now)}
+${renderTimeline(incidents, status.metrics.now)}
 ${renderStanding(status)}${renderLag(status)}</div><div>
 ${renderSummary(status)}${renderUnservedCard(unserved)}
 ${unknown.length > 0 && renderCard('unknown', 'Unknown, by reason', reasons)}

@@ -49,6 +49,43 @@ describe('the overview', () => {
   });
 });
 
+describe('the timeline of the overview', () => {
+  const at = (hours: number): number => moment + hours * 3600;
+  const times = (since: number, end: number | null, id = 'x') =>
+    incident({ id, since: at(since), resolvedAt: end === null ? null : at(end) });
+  const rectsOf = (...incidents: readonly ReportedIncident[]): (readonly string[])[] => {
+    const open = incidents.filter(({ resolvedAt }) => resolvedAt === null);
+    const resolved = incidents.filter(({ resolvedAt }) => resolvedAt !== null);
+    const [, page = ''] = renderOverview(statusOf(), [], { open, resolved }).split(
+      'Incidents of the last 24 hours',
+    );
+    const rects = page.matchAll(/<rect class="critical" x="([\d.]+)" width="([\d.]+)"/g);
+    return [...rects].map(([, x = '', width = '']) => [x, width]);
+  };
+
+  test('has a bar of the time in which an incident was open, the latest first', () => {
+    expect(rectsOf(times(-12, -6), times(-6, null))).toEqual([
+      ['75.00', '25.00'],
+      ['50.00', '25.00'],
+    ]);
+  });
+
+  test('cuts what began earlier, leaves out what ended earlier, and shows the shortest', () => {
+    expect(rectsOf(times(-48, -12), times(-48, -25), times(-0.001, null))).toEqual([
+      ['99.50', '0.50'],
+      ['0.00', '50.00'],
+    ]);
+  });
+
+  test('counts what has no place', () => {
+    const many = Array.from({ length: 15 }, (_, index) => times(-2, -1, `x${String(index)}`));
+    expect(rectsOf(...many)).toHaveLength(12);
+    const page = renderOverview(statusOf(), [], { open: [], resolved: many });
+    expect(page).toContain('>3 more</a>');
+    expect(renderOverview(statusOf())).not.toContain('last 24 hours');
+  });
+});
+
 test('the list of incidents has open and resolved ones', () => {
   const resolved = [incident({ id: 'x', resolvedAt: moment, title: 'Another cause' })];
   const page = renderIncidentsPage(statusOf(), { open: [incident()], resolved });
