@@ -167,6 +167,7 @@ const modules = {
   kubernetes: `k8s.io/kubernetes@${newestVersion}`,
   'prometheus-operator': 'github.com/prometheus-operator/prometheus-operator@v0.85.0',
   'cert-manager': 'github.com/cert-manager/cert-manager@v1.21.2',
+  'gateway-api': 'sigs.k8s.io/gateway-api@v1.3.0',
 } as const;
 
 /** Where Go keeps the sources of the module; it fetches them where they are not there yet. */
@@ -180,11 +181,13 @@ function sourcesOf(name: keyof typeof modules): string {
 const crdFolders = [
   ['prometheus-operator', 'example/prometheus-operator-crd'],
   ['cert-manager', 'deploy/crds'],
+  ['gateway-api', 'config/crd/standard'],
 ] as const;
 
 /** The CRDs of the kinds that the chart makes. */
 export function crds(): Manifest[] {
-  const wanted = /(podmonitors|servicemonitors|prometheusrules|certificates|\.io_issuers)\.yaml$/;
+  const wanted =
+    /(podmonitors|servicemonitors|prometheusrules|certificates|\.io_issuers|httproutes)\.yaml$/;
   return crdFolders.flatMap(([name, folder]) => {
     const path = join(sourcesOf(name), folder);
     const files = readdirSync(path).filter((file) => wanted.test(file));

@@ -17,6 +17,9 @@
 {{- if not $of.endpoints }}
 - --no-endpoints
 {{- end }}
+{{- if include "endpoint-auditor.webSecret" . }}
+- --web.config.file=/etc/endpoint-auditor/web/web-config.yaml
+{{- end }}
 {{- if gt (int .Values.shards) 1 }}
 - --shard=$(POD_INDEX)/{{ int .Values.shards }}
 {{- end }}

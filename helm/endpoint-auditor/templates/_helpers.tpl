@@ -14,6 +14,24 @@
 {{- end -}}
 {{- end -}}
 
+{{- /* The Secret with the configuration of the web server; nothing without one. */ -}}
+{{- define "endpoint-auditor.webSecret" -}}
+{{- with .Values.web -}}
+{{- if and .basicAuthUsers .existingSecret }}
+{{- fail "web: either basicAuthUsers or existingSecret" }}
+{{- end }}
+{{- if and .tls (not .existingSecret) }}
+{{- fail "web.tls needs web.existingSecret, whose file names the certificate" }}
+{{- end }}
+{{- if .existingSecret }}{{ .existingSecret }}{{ else if .basicAuthUsers }}{{ include "endpoint-auditor.fullname" $ }}-web{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Scheme of the probes of the server; an upgrade with --reuse-values has no such value. */ -}}
+{{- define "endpoint-auditor.probeScheme" -}}
+{{- if and .Values.web .Values.web.tls }}HTTPS{{ else }}HTTP{{ end }}
+{{- end -}}
+
 {{- define "endpoint-auditor.agentName" -}}
 {{- include "endpoint-auditor.fullname" . }}-agent
 {{- end -}}
