@@ -238,8 +238,11 @@ export function serviceStatus(auditor: Auditor, key: Key) {
   const now = auditor.now() ?? 0;
   const stale = auditor.stale();
   const { findings, store, progress } = auditor;
-  const concernsService = (finding: { namespace: string; service: string }): boolean =>
-    finding.namespace === namespace && finding.service === name;
+  // A resolved finding about a whole node shows by its differences which Services it concerned.
+  const concernsService = (finding: Finding): boolean =>
+    finding.service === ''
+      ? finding.differences.some(({ field }) => field.startsWith(`${key}:`))
+      : finding.namespace === namespace && finding.service === name;
   const index = indexHealth(findings.open(), auditor.nodes()?.verdicts ?? null, stale);
   const outputs = serviceOutputs.flatMap((output) => {
     const verdict = verdictOf(store.listers, audited, output, stale);

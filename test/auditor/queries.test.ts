@@ -18,6 +18,7 @@ import {
   synced,
   watches,
 } from '../build.ts';
+import { findingOf } from '../output/samples.ts';
 
 describe('one Service', () => {
   test('has its verdicts, pending differences and inputs', () => {
@@ -45,6 +46,20 @@ describe('one Service', () => {
       ['endpoints-missing', 101],
       ['slice-placeholder-missing', 101],
     ]);
+  });
+
+  test('has the resolved findings about whole nodes that concerned its ports', () => {
+    const { auditor } = auditorOf(30, { live: true });
+    for (const entry of lively()) auditor.take(entry);
+    const onNode = (node: string, service: string) => {
+      const field = `${service}:http at 10.96.0.1:80/tcp from the node itself`;
+      const differences = findingOf().differences.map((it) => ({ ...it, field }));
+      return findingOf({ namespace: '', service: '', node, differences, resolvedAt: 105 });
+    };
+    const resolved = [onNode('a', 'shop/web'), onNode('b', 'shop/web2'), findingOf({ node: 'c' })];
+    const findings = { ...auditor.findings, resolved: () => resolved };
+    const web = createQueries({ ...auditor, findings }, 'test').service('shop', 'web');
+    expect(web?.resolved.map(({ node }) => node)).toEqual(['a', 'c']);
   });
 
   test('has its own findings after the window', () => {

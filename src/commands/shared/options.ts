@@ -297,7 +297,7 @@ const optionGroups = {
   page: [
     flag(
       '--link-template <name=url>',
-      'link to another program, with {cluster}, {namespace}, {service}, {node} or {pod}',
+      'link to another program, with {cluster}, {namespace}, {service}, {node}, {pod} or {metric}',
       repeated(
         parser('NAME=URL with http or https, and known fields in braces', parseLinkTemplate),
       ),

@@ -11,15 +11,23 @@ import { readDocumentFile } from '../page/document-files.ts';
 import { renderDocument } from '../page/documents.ts';
 import { assets, renderFrame } from '../page/frame.ts';
 import { incidentPath, renderIncidentPage, renderIncidentsPage } from '../page/incidents.ts';
-import { findingFields, nodeFields, renderFindings, renderNodes } from '../page/lists.ts';
+import {
+  findingFields,
+  nodeFields,
+  renderFindings,
+  renderFindingsCsv,
+  renderNodes,
+} from '../page/lists.ts';
 import { renderOverview } from '../page/overview.ts';
 import { markup } from '../page/parts.ts';
 import {
   renderServices,
+  renderServicesCsv,
   renderUnservedPage,
   serviceFields,
   unservedFields,
 } from '../page/service-list.ts';
+import { createPause, sendPieces } from './api.ts';
 import { matchPath, onlyMatch, renderPod, renderSearch } from '../page/search.ts';
 
 type PageQueries = Pick<
@@ -50,6 +58,12 @@ const readQuery = <Name extends string>(request: Request, names: readonly Name[]
   ...recordOf(names, (name) => readText(request, name)),
   page: readCount(request, 'page', 1),
 });
+
+/** Sends a table that a browser saves as a file. */
+async function sendCsv(response: Response, name: string, pieces: Iterable<string>): Promise<void> {
+  response.type('csv').attachment(name);
+  await sendPieces(response, pieces, createPause());
+}
 
 function sendMissing(response: Response, status: PageStatus, what: string): void {
   const main = markup`
@@ -128,7 +142,19 @@ export function addPages(app: Express, answers: PageQueries): void {
     if (only !== null) response.redirect(matchPath(only));
     else response.type('html').send(renderSearch(answers.status(), result));
   });
+  addTables(app, answers);
   addDocuments(app, answers);
+}
+
+function addTables(app: Express, answers: Pick<PageQueries, 'status' | 'services'>): void {
+  app.get('/findings.csv', (request, response) => {
+    const query = readQuery(request, findingFields);
+    return sendCsv(response, 'findings.csv', renderFindingsCsv(answers.status(), query));
+  });
+  app.get('/services.csv', (request, response) => {
+    const query = readQuery(request, serviceFields);
+    return sendCsv(response, 'services.csv', renderServicesCsv(answers.services(), query));
+  });
 }
 
 function addDocuments(app: Express, answers: Pick<AuditorQueries, 'status'>): void {

@@ -20,10 +20,17 @@ import type { NodeOfService, NodeView, ServiceView } from '../../auditor/explana
 import { mostNodes, rowsPerPage } from '../../auditor/explanations.ts';
 import type { PageStatus } from '../../auditor/queries.ts';
 import { ipOf } from '../../model/ip.ts';
+import type { Key } from '../../model/objects.ts';
 import { formatOrigin, reasonSigns } from '../text/explain.ts';
 import { formatLag, truncate } from '../text/format.ts';
 import { renderDetails, renderPacketDiff } from './diff.ts';
-import { renderCommands, renderFindingList, renderResolved } from './finding-list.ts';
+import {
+  detailsOfFirst,
+  renderCode,
+  renderCommands,
+  renderFindingList,
+  renderResolved,
+} from './finding-list.ts';
 import { renderFrame, renderLinks } from './frame.ts';
 import type { Html } from './parts.ts';
 import {
@@ -217,10 +224,12 @@ function renderChange({ change, commands, managed }: Explanation | Reason): Html
   if (change === null && commands.length === 0) return null;
   const more = markup`<div class="remedy">${renderCommands(commands, managed)}</div>`;
   const isShort = commands.length === 0 && managed === null;
-  return markup`${change !== null && markup`<p class="cure">→ ${change}</p>`}${!isShort && more}`;
+  const text = change !== null && markup`<p class="cure">→ ${renderCode(change)}</p>`;
+  return markup`${text}${!isShort && more}`;
 }
 
-function renderReason(reason: Reason): Html {
+/** The differences of the Service, if it is named, are first. */
+function renderReason(reason: Reason, service: Key | null): Html {
   const { mark, text, changed, since, differences, parts } = reason;
   const [word, origin] = [markWords[mark], formatOrigin(reason)];
   return markup`<li class="${mark}">
@@ -230,16 +239,19 @@ ${word !== '' && markup`<span class="sr">${word}</span> `}
     changed !== null && ` at ${formatMoment(changed.at)}`
   }</span>
 ${origin !== '' && markup`<small>${origin}</small>`}
-${renderDetails(differences, shownDetails)}
+${renderDetails(detailsOfFirst(differences, service), shownDetails)}
 ${renderChange(reason)}
-${parts.length > 0 && markup`<ul>${parts.map(renderReason)}</ul>`}</li>
+${parts.length > 0 && markup`<ul>${parts.map((part) => renderReason(part, service))}</ul>`}</li>
 `;
 }
 
-export const renderReasonTree = (explanation: Explanation): Html => markup`
-<p class="answer">${explanation.answer}</p>
+export function renderReasonTree(explanation: Explanation): Html {
+  const { subject, answer, reasons } = explanation;
+  const service = 'service' in subject ? subject.service : null;
+  return markup`<p class="answer">${answer}</p>
 ${renderChange(explanation)}
-<ul class="tree">${explanation.reasons.map(renderReason)}</ul>`;
+<ul class="tree">${reasons.map((it) => renderReason(it, service))}</ul>`;
+}
 
 const maxItems = 12;
 
@@ -287,6 +299,15 @@ function renderLag({ lag }: ServiceView) {
   ]);
 }
 
+/** The worst verdict of nodes on the ports of a Service, and how many have it; null without any. */
+function renderNodesChip({ nodes }: ServiceView): Html | null {
+  const worst = verdictOrder.find((verdict) => nodes?.some((it) => it.verdict === verdict));
+  if (nodes === null || worst === undefined) return null;
+  const count = nodes.filter(({ verdict }) => verdict === worst).length;
+  return markup`<li data-key="nodes"><span class="dim">nodes</span> ${renderMark(worst)}
+ ${count < nodes.length && `on ${count} of ${nodes.length}`}</li>`;
+}
+
 /** Renders the page of a Service. */
 export function renderService(status: PageStatus, view: ServiceView): string {
   const { namespace, service: name, outputs, standing, resolved, now } = view.status;
@@ -308,7 +329,7 @@ ${renderCrumbs([
 ])}
 <h1>${name} <small>in ${namespace}</small> ${state !== null && renderMark(state)}</h1>
 ${renderLinks(status, { namespace, service: name })}
-<ul class="chips">${chips}</ul>
+<ul class="chips">${chips}${renderNodesChip(view)}</ul>
 ${renderFlushCard('open', 'Open findings', findings, 'None.')}
 <div class="grid"><div>${renderCard('why', 'Explanation', renderReasonTree(view.explanation))}</div>
 <div>${renderSlices(view)}${renderNodes(status, view)}${renderLag(view)}</div></div>

@@ -40,7 +40,7 @@ ${managed !== null && markup`<p class="dim">${managed}</p>`}`;
 }
 
 /** A text with `code`. */
-const renderCode = (text: string): Html[] =>
+export const renderCode = (text: string): Html[] =>
   text
     .split('`')
     .map((part, index) => (index % 2 === 1 ? markup`<code>${part}</code>` : markup`${part}`));
@@ -57,7 +57,7 @@ const renderSuppressed = (it: Suppressed): Html =>
  (${truncate(it.source, 130)})</p>`;
 
 /** The differences, those of a Service first. */
-const detailsOfFirst = (details: readonly DifferenceDetail[], service: Key | null) =>
+export const detailsOfFirst = (details: readonly DifferenceDetail[], service: Key | null) =>
   service === null
     ? details
     : details.toSorted(

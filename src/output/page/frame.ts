@@ -89,9 +89,13 @@ ${name}${items}</a></li>
   });
 }
 
-/** Links to other programs that have all the values that they need; null without any. */
+/**
+ * Links to other programs that have all the values that they need; null without any. With a metric
+ * only those that need it, such as to a graph of it.
+ */
 export function renderLinks({ links, cluster }: PageStatus, values: LinkValues): Html | null {
   const items = links.flatMap((template) => {
+    if (values.metric !== undefined && !template.url.includes('{metric}')) return [];
     const url = expandLink(template, { cluster, ...values });
     return url === null ? [] : [markup`<li><a href="${url}">${template.name} ↗</a></li>`];
   });

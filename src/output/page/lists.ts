@@ -4,8 +4,10 @@
 
 import { catalogue, type Code, type Finding, severities } from '../../audit/finding/catalogue.ts';
 import { type Cause, causes } from '../../audit/finding/causes.ts';
+import { suppressedText } from '../../audit/finding/suppressions.ts';
 import type { PageStatus } from '../../auditor/queries.ts';
-import { formatCount } from '../text/format.ts';
+import { formatCsv } from '../text/csv.ts';
+import { formatCount, formatTime } from '../text/format.ts';
 import { renderFindingList } from './finding-list.ts';
 import { renderFrame } from './frame.ts';
 import { sortNodes } from './overview.ts';
@@ -20,6 +22,7 @@ import {
   nodePath,
   paginate,
   renderCard,
+  renderDownload,
   renderFilter,
   renderNothing,
   renderNumber,
@@ -148,17 +151,47 @@ function explainAll(findings: readonly Finding[]): Html {
   return renderCard('codes', 'Codes and causes on this page', list);
 }
 
-/** Renders the page of findings. */
-export function renderFindings(status: PageStatus, query: FindingQuery): string {
-  const { metrics, resolved, forgotten } = status;
-  const { q, namespace, state, severity, output, code, sort } = query;
+/** The findings of a state in the order of a query, and those of them that match it. */
+function findFindings({ metrics, resolved }: PageStatus, query: FindingQuery) {
+  const { state, sort } = query;
   const order = findingOrders[sort] ?? sortWorstFirst;
-  const isResolved = state === 'resolved' || state === 'all';
   const all = [
     ...(state === 'resolved' ? [] : order(metrics.summary.findings)),
-    ...(isResolved ? [...resolved].reverse() : []),
+    ...(state === 'resolved' || state === 'all' ? [...resolved].reverse() : []),
   ];
-  const found = all.filter(createFilter(query));
+  return { all, found: all.filter(createFilter(query)) };
+}
+
+const timeOf = (seconds: number | null): string => (seconds === null ? '' : formatTime(seconds));
+
+/** Renders all findings that match the query as CSV, in pieces. */
+export const renderFindingsCsv = (status: PageStatus, query: FindingQuery) =>
+  formatCsv<Finding>(
+    {
+      severity: ({ severity }) => severity,
+      namespace: ({ namespace }) => namespace,
+      service: ({ service }) => service,
+      node: ({ node }) => node,
+      output: ({ output }) => output,
+      code: ({ code }) => code,
+      title: ({ code }) => catalogue[code].title,
+      object: ({ object }) => object,
+      expected: ({ expected }) => expected,
+      actual: ({ actual }) => actual,
+      cause: ({ cause }) => cause,
+      since: ({ since }) => timeOf(since),
+      resolved: ({ resolvedAt }) => timeOf(resolvedAt),
+      suppressed: ({ suppressed }) => (suppressed === null ? '' : suppressedText(suppressed)),
+    },
+    findFindings(status, query).found,
+  );
+
+/** Renders the page of findings. */
+export function renderFindings(status: PageStatus, query: FindingQuery): string {
+  const { metrics, forgotten } = status;
+  const { q, namespace, state, severity, output, code, sort } = query;
+  const isResolved = state === 'resolved' || state === 'all';
+  const { all, found } = findFindings(status, query);
   const { shown, links } = paginate('findings', found, findingsPerPage, query);
   const codes = new Set<string>([...all.map((finding) => finding.code), code]);
   codes.delete('');
@@ -178,6 +211,7 @@ ${renderFilter('/findings', q, 'name, code, address', [
 <section class="card flush" aria-label="Findings">
 ${shown.length === 0 ? renderNothing(none) : renderFindingList(shown, metrics.now)}</section>
 ${links}
+${renderDownload('/findings.csv', query)}
 ${forgotten > 0 && isResolved && markup`<p class="dim">${older}</p>`}
 ${shown.length > 0 && explainAll(shown)}`;
   return renderFrame(status, '/findings', 'Findings', main);

@@ -14,12 +14,13 @@ import { summarizeLag } from '../text/report.ts';
 import type { UnservedRow } from '../text/unserved.ts';
 import { renderLagChart } from './chart.ts';
 import { renderFindingList } from './finding-list.ts';
-import { renderFrame } from './frame.ts';
+import { renderFrame, renderLinks } from './frame.ts';
 import { type IncidentView, noIncidents, renderIncidentCard, renderTimeline } from './incidents.ts';
 import type { Html, Tone } from './parts.ts';
 import {
   describeVerdicts,
   formatAge,
+  formatMoment,
   formatNumber,
   markup,
   nodePath,
@@ -28,6 +29,7 @@ import {
   renderMark,
   renderNumber,
   renderTable,
+  servicePath,
   signs,
   sortWorstFirst,
 } from './parts.ts';
@@ -133,7 +135,27 @@ function renderResolved({ metrics, resolved, forgotten }: PageStatus) {
   return renderFlushCard('resolved', title, content, 'None yet.');
 }
 
-function renderLag({ metrics: { convergence }, lag }: PageStatus) {
+const shownLags = 5;
+
+/** The longest lags, each with a link to its Service or node. */
+function renderLongest({ longestLags }: PageStatus): Html | null {
+  const items = longestLags.slice(0, shownLags).map((sample) => {
+    const { namespace, service, node, output, operation, seconds, at } = sample;
+    const name = `${namespace}/${service}`;
+    const on = markup` on <a href="${nodePath(node ?? '')}">${node}</a>`;
+    return markup`<li><span><a href="${servicePath(namespace, service)}">${name}</a>
+${node !== null && on} <span class="dim">${outputWords[output]} ${operation}</span></span>
+<span><b>${formatLag(seconds)}</b> <span class="dim">at ${formatMoment(at)}</span></span></li>`;
+  });
+  if (items.length === 0) return null;
+  return markup`<h3>Longest of the last day</h3><ul class="plain">${items}</ul>`;
+}
+
+const lagMetric = 'endpoint_auditor_convergence_lag_seconds_bucket';
+
+function renderLag(status: PageStatus) {
+  const { metrics, lag } = status;
+  const { convergence } = metrics;
   const rows = lagOutputs.flatMap((output) =>
     lagOperations.flatMap((operation) => {
       const { count, p50, p99, max } = summarizeLag(convergence[output][operation]);
@@ -147,7 +169,9 @@ function renderLag({ metrics: { convergence }, lag }: PageStatus) {
   const table = renderTable('Convergence lag', heads, rows);
   const span = 'from a change to the write that follows it';
   const title = markup`Convergence lag <small>${span}</small>`;
-  const content = rows.length === 0 ? [] : [...(chart === null ? [] : [chart]), table];
+  const more = markup`<div class="inset">${renderLinks(status, { metric: lagMetric })}
+${renderLongest(status)}</div>`;
+  const content = rows.length === 0 ? [] : [...(chart === null ? [] : [chart]), table, more];
   return renderFlushCard('lag', title, content, 'No change has been measured yet.');
 }
 

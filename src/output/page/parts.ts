@@ -256,6 +256,12 @@ export function namespacesOf(
   return [...names].sort();
 }
 
+/** A link to all rows of a list as CSV. */
+export function renderDownload(path: string, query: PageQuery<never>): Html {
+  const href = path + formatQuery({ ...query, page: '' });
+  return markup`<p><a href="${href}" download>Download as CSV</a></p>`;
+}
+
 /** Links to the neighbours of a page, with a text between them; null if neither exists. */
 export function renderPageLinks(
   what: string,

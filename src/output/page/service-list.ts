@@ -1,8 +1,11 @@
 // The list of Services, and the list of those that cannot receive traffic.
 
+import type { Verdict } from '../../audit/finding/verdicts.ts';
 import { serviceOutputs } from '../../audit/service/verdict.ts';
 import type { ListedService } from '../../auditor/explanations.ts';
 import type { PageStatus } from '../../auditor/queries.ts';
+import { recordOf } from '../../model/collections.ts';
+import { formatCsv } from '../text/csv.ts';
 import { truncate } from '../text/format.ts';
 import type { UnservedRow } from '../text/unserved.ts';
 import { renderFrame } from './frame.ts';
@@ -14,6 +17,7 @@ import {
   namespacesOf,
   paginate,
   renderCard,
+  renderDownload,
   renderFilter,
   renderFlushCard,
   renderMark,
@@ -100,6 +104,28 @@ function findServices(services: readonly ListedService[], query: ServiceQuery): 
   return sort === 'name' ? found.sort(byName) : found;
 }
 
+const wordOf = (verdict: Verdict | null): string => (verdict === null ? '' : toneWord(verdict));
+
+/** Renders all Services that match the query as CSV, in pieces. */
+export const renderServicesCsv = (services: readonly ListedService[], query: ServiceQuery) =>
+  formatCsv<ListedService>(
+    {
+      namespace: ({ namespace }) => namespace,
+      service: ({ name }) => name,
+      verdict: ({ health }) => wordOf(health.verdict),
+      severity: ({ health }) => health.severity,
+      ...recordOf(
+        serviceOutputs,
+        (output) =>
+          ({ share }: ListedService) =>
+            wordOf(share.verdicts[output]),
+      ),
+      ...numbers,
+      'without endpoints': ({ share }) => share.unserved,
+    },
+    findServices(services, query),
+  );
+
 /** Renders the page of Services, which are sorted worst first. */
 export function renderServices(
   status: PageStatus,
@@ -121,7 +147,7 @@ ${renderFilter('/services', q, 'namespace/name', [
   renderSelect(['verdict', 'Verdict'], verdictOrder, verdict, 'any', toneWord),
 ])}
 <section class="card flush">${shown.length === 0 ? none : table}</section>
-${links}`;
+${links}${renderDownload('/services.csv', query)}`;
   return renderFrame(status, '/services', 'Services', main);
 }
 

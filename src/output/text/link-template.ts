@@ -1,7 +1,7 @@
 // Templates of links to other programs, such as Grafana and Headlamp.
 
 /** Values that a template may contain, as `{service}`. */
-const fields = ['cluster', 'namespace', 'service', 'node', 'pod'] as const;
+const fields = ['cluster', 'namespace', 'service', 'node', 'pod', 'metric'] as const;
 
 export type LinkValues = Readonly<Partial<Record<(typeof fields)[number], string | null>>>;
 

@@ -48,6 +48,27 @@ const get = (path: string): Promise<Response> =>
   fetch(`http://127.0.0.1:${String(server.port)}${path}`);
 
 test.each([
+  [
+    '/findings.csv?severity=info',
+    /^severity,namespace,service,node,[^\n]*\r\ninfo,shop,api,,endpointslices,[^\n]*\r\n$/,
+  ],
+  ['/services.csv?q=api&page=9', /^namespace,service,verdict,[^\n]*\r\nshop,api,ok,[^\n]*\r\n$/],
+])('%s is a file with all rows that match', async (path, text) => {
+  const response = await get(path);
+  expect(response.headers.get('content-type')).toMatch(/^text\/csv/);
+  const name = path.slice(1).split('?')[0] ?? '';
+  expect(response.headers.get('content-disposition')).toBe(`attachment; filename=${name}`);
+  expect(await response.text()).toMatch(text);
+});
+
+test.each([
+  ['/findings?severity=info', '/findings.csv?severity=info'],
+  ['/services?q=api&page=2', '/services.csv?q=api'],
+])('%s links to %s', async (path, file) => {
+  expect(await (await get(path)).text()).toContain(`href="${file}" download`);
+});
+
+test.each([
   ['/services?q=api', 'api', 'web'],
   ['/services?q=api&page=x&verdict=', 'api', 'web'],
   ['/services?q=web&q=api', 'api', 'zzz'],

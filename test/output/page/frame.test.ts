@@ -52,6 +52,18 @@ test('links to other programs have the values of the page', () => {
   expect(html).not.toContain('Node');
 });
 
+test('a chart has only the links with its metric, and other places none of them', () => {
+  const links = [
+    { name: 'Graph', url: 'https://grafana.example/explore?expr={metric}&cluster={cluster}' },
+    { name: 'Home', url: 'https://grafana.example/{cluster}' },
+  ];
+  const status = statusOf({ links, cluster: 'prod' });
+  const chart = renderLinks(status, { metric: 'a_total' })?.html ?? '';
+  expect(chart).toContain('href="https://grafana.example/explore?expr=a_total&amp;cluster=prod"');
+  expect(chart).not.toContain('Home');
+  expect(wordsIn(renderLinks(status, {})?.html ?? '')).not.toContain('Graph');
+});
+
 test('the documentation is not loaded again when the cluster changes', () => {
   const html = renderFrame(statusOf(), '/docs', 'Runbook', markup``);
   expect(html).toContain('data-static');

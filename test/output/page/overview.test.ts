@@ -73,7 +73,16 @@ describe('the overview', () => {
     countConvergence(metrics.convergence, { output: 'mirrored', operation: 'add', seconds: 0.004 });
     const slices = [1, 2].map((count) => slice({ endpoints: times(count, () => endpoint()) }));
     Object.assign(metrics.fill, fillOf(slices, 100));
-    const text = wordsIn(renderOverview(statusOf({ metrics })));
+    const sample = { output: 'node', operation: 'update', seconds: 58, at: moment } as const;
+    const longestLags = [{ ...sample, namespace: 'shop', service: 'web', node: 'node-a' }];
+    const links = [{ name: 'Graph', url: 'https://x/?q={metric}' }];
+    const html = renderOverview(statusOf({ metrics, longestLags, links }));
+    expect(html).toContain('href="https://x/?q=endpoint_auditor_convergence_lag_seconds_bucket"');
+    const text = wordsIn(html);
+    expect(text).toContain(
+      'Longest of the last day shop/web on node-a Service ports on nodes update ' +
+        '58 s at 2026-11-21 10:56:46 UTC',
+    );
     expect(text).toContain('Mirrored slices add 1 4 ms 4 ms 4 ms');
     expect(text).toContain('2 EndpointSlices, 1 more than needed · 2 % full');
   });

@@ -54,6 +54,20 @@ test('an explanation has its answer first, then the change, then the reasons wit
   );
 });
 
+test('the differences of the Service itself are first, and commands in a text are code', () => {
+  const others = ['a', 'b', 'c'].map((name) => ({ ...difference, field: `shop/${name}:http` }));
+  const own = { ...difference, field: 'shop/web:http' };
+  const explanation = explanationOf('Do not use `kubectl delete`');
+  const part = reason('no', 'rules', { differences: [...others, own] });
+  const { html } = renderReasonTree({
+    ...explanation,
+    reasons: [reason('no', '', { parts: [part] })],
+  });
+  expect(html.indexOf('shop/web:http')).toBeGreaterThan(0);
+  expect(html.indexOf('shop/web:http')).toBeLessThan(html.indexOf('shop/a:http'));
+  expect(html).toContain('Do not use <code>kubectl delete</code>');
+});
+
 test.each(hostileNames)('the text %j adds no tag', (name) => {
   const tags = tagsIn(renderReasonTree(explanationOf(name)).html);
   expect(tags).toEqual(tagsIn(renderReasonTree(explanationOf('a')).html));

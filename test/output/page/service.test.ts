@@ -110,6 +110,7 @@ describe('the page of a Service', () => {
       { node: 'c', verdict: 'unknown', reason: 'rules-not-known', walked: [] },
     ];
     const text = wordsIn(render({ ...at, nodes }));
+    expect(text).toContain('endpoints ✓ ok nodes ✗ mismatch on 1 of 3');
     expect(text).toContain('1 of 3 nodes forward to it as they should.');
     expect(text).toContain(
       '◐ partly unreachable not reached from the node itself; others are ok ' +
