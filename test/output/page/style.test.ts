@@ -45,6 +45,17 @@ test.each([
   expect(poor).toEqual([]);
 });
 
+test.each([
+  ['light', light],
+  ['dark', dark],
+])('%s: every line of the chart is visible on its card', (_, theme) => {
+  const colours = coloursIn(theme);
+  const lines = ['line-1', 'line-2', 'line-3', 'line-4'].map((name) => colours.get(name) ?? '#000');
+  expect(new Set(lines).size).toBe(4);
+  const card = colours.get('card') ?? '';
+  expect(lines.filter((colour) => contrast(colour, card) < 4)).toEqual([]);
+});
+
 test('the style sheet loads no other file', () => {
   expect(style).not.toMatch(/url\(|@import|https?:/);
 });
