@@ -63,6 +63,7 @@ import {
   checkReplayed,
   codesOf,
   holdOf,
+  isOnIncident,
   play,
   replay,
   replayed,
@@ -481,8 +482,15 @@ function isSeen({ notices }: Arrivals, { alert, labels = {} }: Rule): boolean {
 const unplayed = 'EndpointsFindingsFlapping';
 
 function checkAll(arrivals: Arrivals, isWhole: boolean): void {
-  const played = alerts.filter(({ alert }) => alert !== unplayed);
+  const isPlayed = ({ alert = '' }: Rule): boolean =>
+    alert !== unplayed && !isOnIncident({ alertname: alert });
+  const played = alerts.filter(isPlayed);
   const unseen = played.filter((rule) => !isSeen(arrivals, rule));
+  const incidents = arrivals.notices
+    .map(({ labels }) => labels)
+    .filter(isOnIncident)
+    .map(({ alertname = '' }) => alertname);
+  say(`     Incidents: ${[...new Set(incidents)].join(', ')}`);
   const names = unseen.map(({ alert = '', labels = {} }) => `${alert} ${labels.long ?? ''}`.trim());
   if (isWhole) report(tally, `all ${played.length} alerts have arrived and been resolved`, names);
   else say(`     Not seen: ${names.join(', ')}`);
