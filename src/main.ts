@@ -149,7 +149,7 @@ function addAudits(program: Command): void {
     .description('audit a recording, or a kwok snapshot recording, from beginning to end')
     .argument('[file]', 'the recording, plain or gzip; - for stdin')
     .addOption(speedFlag(Infinity, 'max'))
-    .option('--until <time>', 'stop there: Unix seconds or RFC 3339', parseTime)
+    .option('--until <time>', 'stop there: Unix seconds, RFC 3339 or HH:MM', parseTime)
     .action((file: string | undefined, options: ReplayOptions) => {
       const input = onlyInput(options, file === undefined ? [] : [file]);
       run(import('./commands/replay.ts').then(({ replayFile }) => replayFile(input, options)));
@@ -171,6 +171,7 @@ function addAudits(program: Command): void {
 /** Flags that have no effect with --server, which has its own values. */
 const serverFlags = [
   'settle',
+  'suppressions',
   'kubernetesVersion',
   'maxEndpointsPerSlice',
   'proxyConfig',
@@ -178,14 +179,15 @@ const serverFlags = [
 ];
 
 function addQueries(program: Command): void {
-  const explain = addFlags(program.command('explain'), 'audit', 'input', 'cluster', 'rules')
+  const explain = addFlags(program.command('explain'), ...audited, 'cluster', 'rules')
     .description('explain why a pod is, or is not, in a Service, and what a node does with one')
     .argument(
       '<subject...>',
-      'service/NAME, pod/NAME, pod/NAME service/NAME, ip/ADDRESS or node/NAME service/NAME:PORT',
+      'service/NAME, pod/NAME, pod/NAME service/NAME, ip/ADDRESS, node/NAME or ' +
+        'node/NAME service/NAME:PORT',
     )
     .option('--server <url>', 'ask a running server: the address that serve prints')
-    .option('--at <time>', 'the moment of a recording: Unix seconds or RFC 3339', parseTime)
+    .option('--at <time>', 'the moment of a recording: Unix seconds, RFC 3339 or HH:MM', parseTime)
     .option('-n, --namespace <name>', 'the namespace of the subject (default: any)')
     .option('-A, --all-namespaces', 'look in every namespace (the default)')
     .option('-o, --output <format>', 'text or json', parseOutput, 'text')

@@ -41,6 +41,12 @@ export const verdictInput = (auditor: Auditor): VerdictInput => ({
 const nodeLookup = (auditor: Auditor): NodeLookup => ({
   verdicts: auditor.nodes()?.verdicts ?? new Map<string, NodeVerdict[]>(),
   walked: (node, service, port) => auditor.walked(node, service, port),
+  reading(node) {
+    const { at = null, proxy = null } = auditor.nodes()?.reading(node) ?? {};
+    // A dump has no times.
+    const isTimed = at !== null && auditor.begunAt() !== null;
+    return { age: isTimed ? (auditor.now() ?? at) - at : null, proxy };
+  },
 });
 
 /** `null` if the audit has not begun. Throws an Error for people if several objects have a name. */

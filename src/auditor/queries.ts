@@ -7,6 +7,8 @@ import { type LabelSelector, matchesLabels } from '../model/label-selector.ts';
 import { failureText, type LostConnection, newErrorCounts } from '../model/connection.ts';
 import { version } from '../model/program-version.ts';
 import { isNodeInScope, needsAllServices } from '../model/scope.ts';
+import type { ServiceAuditor } from '../audit/service/auditor.ts';
+import { isForeign } from '../audit/service/verdict.ts';
 import type { PerServiceOptions, ServiceSeries } from '../output/metrics/service-rows.ts';
 import { createServiceRows, noServiceSeries } from '../output/metrics/service-rows.ts';
 import type { AgentMetrics, MetricsState, WatchMetrics } from '../output/metrics/state.ts';
@@ -328,6 +330,21 @@ type ReportOptions = Pick<AuditReport, 'kind' | 'namespace' | 'problems'> &
   Pick<ReportScope, 'selector'> &
   Pick<AuditReport['input'], 'sources'>;
 
+/** A report names the first ones. */
+const shownForeign = 20;
+
+/** Services, or names without a Service, whose endpoints another client writes, by name. */
+const foreignServices = (
+  { store }: Auditor,
+  { audited }: ServiceAuditor,
+  within: Within,
+): readonly string[] =>
+  [...audited.values()]
+    .filter((it) => within(it.record.namespace, it.record.name) && isForeign(store.listers, it))
+    .map(({ record }) => record.key)
+    .sort()
+    .slice(0, shownForeign);
+
 /** Throws if the audit has not begun. */
 export function createReport(auditor: Auditor, options: ReportOptions): AuditReport {
   const { kind, sources, namespace, selector = null, cluster = null, problems } = options;
@@ -370,6 +387,7 @@ export function createReport(auditor: Auditor, options: ReportOptions): AuditRep
     nodes: summary.nodes,
     unknown: summary.unknown,
     foreign: summary.foreign,
+    foreignServices: foreignServices(auditor, services, within),
     incidents: listIncidents(auditor, { timeless, resolved: kind === 'replay' }).filter((it) =>
       affects(it, within),
     ),

@@ -10,7 +10,7 @@ import type { ParsedTarget } from '../audit/explain/target.ts';
 import { isResolved, parseTarget, resolveTarget } from '../audit/explain/target.ts';
 import { type Auditor, createAuditor } from '../auditor/auditor.ts';
 import { explainTarget, verdictInput } from '../auditor/explanations.ts';
-import { replay } from '../auditor/replay.ts';
+import { type Moment, replay } from '../auditor/replay.ts';
 import type { OnProblem } from '../cluster/decode/problem.ts';
 import { readDump } from '../cluster/files/dump.ts';
 import type { RecordingEntry } from '../cluster/files/recording.ts';
@@ -28,7 +28,7 @@ import { textOf } from './shared/remote.ts';
 
 export interface ExplainOptions extends AuditFlags, InputFlags, ClusterFlags, RulesFlags {
   readonly server?: string;
-  readonly at?: number;
+  readonly at?: Moment;
   readonly namespace?: string;
   readonly output: 'text' | 'json';
 }
@@ -75,16 +75,20 @@ async function readRecorded(
     const change = state.history === undefined ? null : event;
     const { target } = state;
     // For a node, the history is of the Service.
-    state.history ??= createTargetHistory(
-      target.kind === 'node' ? { kind: 'service', service: target.service } : target,
-    );
+    const subject = historyOf(target);
+    if (subject === null) return;
+    state.history ??= createTargetHistory(subject);
     state.history.observe(verdictInput(auditor), services, change, auditor.now() ?? 0);
   };
   async function* watched(): AsyncGenerator<RecordingEntry> {
     for await (const entry of entries) {
       // Rules of nodes cost more time than everything else, and only Services need them.
       const isOfNodes = entry.kind === 'node-rules' || entry.kind === 'node-config';
-      if (isOfNodes && (request.service === null || request.pod !== null)) continue;
+      if (
+        isOfNodes &&
+        ((request.service === null && request.node === null) || request.pod !== null)
+      )
+        continue;
       const hasBegun = auditor.serviceAuditor() !== null;
       yield entry;
       if (!hasBegun) observe(null);
@@ -94,6 +98,13 @@ async function readRecorded(
   await replay(auditor, watched(), { speed: Infinity, until: options.at ?? null });
   observe(null);
   return { auditor, ...state };
+}
+
+/** What the history of a target is about; null for a whole node, which has none. */
+function historyOf(target: ExplainTarget) {
+  if (target.kind !== 'node') return target;
+  const { service } = target;
+  return service === null ? null : { kind: 'service' as const, service };
 }
 
 function parseUsage(words: readonly string[], namespace: string | null): ParsedTarget {

@@ -8,7 +8,7 @@ import type { SuppressionTarget } from '../audit/finding/suppressions.ts';
 import { concerns } from '../audit/summary.ts';
 import { listUnservedServices } from '../auditor/explanations.ts';
 import { createReport, selectedServices, shownProblems } from '../auditor/queries.ts';
-import { replay } from '../auditor/replay.ts';
+import { type Moment, replay } from '../auditor/replay.ts';
 import { type Problem, problemAt, valueText } from '../cluster/decode/problem.ts';
 import { kwokResources, readKwok } from '../cluster/files/kwok.ts';
 import { readRecording, type RecordingEntry } from '../cluster/files/recording.ts';
@@ -24,7 +24,7 @@ import { UsageError } from './shared/process.ts';
 
 export interface ReplayOptions extends AuditFlags, ReportFlags, InputFlags {
   readonly speed: number;
-  readonly until?: number;
+  readonly until?: Moment;
 }
 
 /** Entries of a recording of this program or of kwok. Rejects if the file is no recording. */
@@ -56,7 +56,8 @@ export async function replayFile(path: string, options: ReplayOptions): Promise<
   const isText = options.output === 'table' || options.output === 'wide';
   const printIfWanted = (finding: Finding): void => {
     const isWanted = concerns(selectedServices(auditor, options));
-    if (isText && isWanted(finding)) printFinding(finding);
+    // The report below has the whole differences.
+    if (isText && isWanted(finding)) printFinding(finding, 100);
   };
   const auditor = createAuditor({
     ...auditorOptions(options, onProblem),

@@ -21,6 +21,7 @@ import {
   type Cluster,
   createLiveAuditor,
   createNamespaceCheck,
+  noteSilence,
   openCluster,
 } from './shared/cluster.ts';
 import {
@@ -146,6 +147,7 @@ export async function serveLive(
   return serveDuring(served, options, tracing, status, async () => {
     keepNewObjectsYoung();
     growHeapFaster(() => auditor.serviceAuditor() !== null);
+    noteSilence(cluster, live, stop.signal);
     await run(stop);
   });
 }

@@ -109,6 +109,7 @@ describe('a report', () => {
     expect(one.services).toBe(1);
     expect(one.verdicts.endpoints.different).toBe(1);
     expect(new Set(one.findings.map(({ namespace }) => namespace))).toEqual(new Set(['pay']));
+    expect(one.foreignServices).toEqual([]);
   });
 
   test('of a label selector counts only Services that have the labels', () => {

@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from 'vitest';
 
-import { replay } from '../../src/auditor/replay.ts';
+import { momentSince, replay } from '../../src/auditor/replay.ts';
 import {
   added,
   auditorOf,
@@ -16,6 +16,15 @@ import {
   watches,
 } from '../build.ts';
 
+test('a time of day is the first one since the recording began', () => {
+  const begun = Date.parse('2026-11-21T23:50:10.5Z') / 1000;
+  const dateOf = (moment: Parameters<typeof momentSince>[0]): string =>
+    new Date(momentSince(moment, begun) * 1000).toISOString();
+  expect(dateOf({ ofDay: 23 * 3600 + 50 * 60 + 10 })).toBe('2026-11-21T23:50:10.000Z');
+  expect(dateOf({ ofDay: 600 })).toBe('2026-11-22T00:10:00.000Z');
+  expect(momentSince(7, begun)).toBe(7);
+});
+
 describe('a replay', () => {
   const entries = [header(100), added('services', rawService, 100), ...synced(100), end(101)];
 
@@ -27,6 +36,13 @@ describe('a replay', () => {
     });
     expect(auditor.now()).toBe(120);
     expect(report(auditor).findings).toEqual([]);
+  });
+
+  test('stops at a time of day', async () => {
+    const { auditor } = auditorOf(30);
+    const rest = [...entries.slice(0, -1), clock(140), end(150)];
+    await replay(auditor, stream(rest), { speed: Infinity, until: { ofDay: 120 } });
+    expect(auditor.now()).toBe(120);
   });
 
   test('ends windows between entries at its speed, and stops when it is aborted', async () => {

@@ -83,6 +83,7 @@ const nodes: NodesSummary = {
     ['node-2', [{ port: '', namespace: '', verdict: 'unknown', reason: 'rules-not-known' }]],
   ]),
   pendingSince: 7,
+  reading: () => null,
 };
 
 /** All sums, those of single Services left out. */

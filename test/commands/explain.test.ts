@@ -493,7 +493,7 @@ test('a running server gives the same explanation as the command', async () => {
   await server.close();
   const want = await recorded('service/search', '-n', 'shop', '-o', 'json');
   expect(code).toBe(want.code);
-  expect(got).toEqual({ ...json(want), history: null });
+  expect(got).toEqual({ ...json(want), lost: null, history: null });
 });
 
 describe('the command line', () => {

@@ -85,6 +85,19 @@ test('names once the namespaces that have no Services', async () => {
   expect(err()).toBe('endpoint-auditor: Namespace nope does not exist\n');
 });
 
+test('says that no answer of the API server has come', async () => {
+  const { cluster, server } = liveCluster();
+  server.faults.before = () => 'hang';
+  const { err } = printed();
+  const listen = { host: null, port: await freePort() };
+  const running = serveLive({ ...usual, speed: 1, listen }, cluster);
+  await expect
+    .poll(err, { timeout: 5000 })
+    .toBe('endpoint-auditor: Waiting for the API server https://fake.example: no answer yet\n');
+  process.emit('SIGTERM');
+  expect(await running).toBe(0);
+});
+
 test('sends the journey of a Pod as a trace if a backend is configured', async () => {
   const spans: string[] = [];
   const backend = createBackend((request, response) => {

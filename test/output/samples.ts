@@ -256,6 +256,7 @@ export function reportOf(state: MetricsState, more: Partial<AuditReport> = {}): 
     },
     namespace: null,
     selector: null,
+    foreignServices: [],
     cluster: null,
     findings: summary.findings,
     services: summary.services,

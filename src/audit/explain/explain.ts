@@ -1,5 +1,5 @@
-// Explains a Service, a pod, both together, an address, or a Service on a node. The differences are
-// those of the audit, so an explanation agrees with the findings.
+// Explains a Service, a pod, both together, an address, a node, or a Service on a node. The
+// differences are those of the audit, so an explanation agrees with the findings.
 
 import type { Key } from '../../model/objects.ts';
 import { getLease } from '../finding/remedy-steps.ts';
@@ -13,6 +13,7 @@ import type { ExplainResult, ExplainTarget, Explanation, Reason } from './explan
 import { counted, fewOf, note, notFound, withRemediesOnce } from './explanation.ts';
 import { isNear } from './near-miss.ts';
 import { explainNode, type NodeLookup } from './node.ts';
+import { explainWholeNode } from './whole-node.ts';
 import { explainPod } from './pod.ts';
 import { explainPair } from './pod-in-service.ts';
 import { explainService } from './service.ts';
@@ -58,12 +59,18 @@ function explainTarget(
     const { verdict, severity, answer, change, reasons } = pair;
     return { found: true, verdict, severity, answer, change, reasons };
   }
-  const audited = auditor.audited.get(target.service);
-  if (audited === undefined) return missing(context, 'Service', target.service);
+  if (target.kind === 'node' && target.service === null) {
+    const body = explainWholeNode(context, auditor, target.node, lookup);
+    return missingNode(context, target.node) ?? { found: true, ...body };
+  }
+  const key = target.service ?? '';
+  const audited = auditor.audited.get(key);
+  if (audited === undefined) return missing(context, 'Service', key);
   if (target.kind === 'service') {
     return { found: true, ...explainService(context, auditor, audited, lookup) };
   }
-  const body = explainNode(context, auditor, target, lookup);
+  const { node, port } = target;
+  const body = explainNode(context, auditor, { node, service: key, port }, lookup);
   return missingNode(context, target.node) ?? { found: true, ...body };
 }
 
@@ -84,7 +91,9 @@ function controllerHint(
     `${counted(others.length, 'Service')} have a mismatch without a known cause ` +
     `(${fewOf(others)}): check that kube-controller-manager is running and has a leader`;
   const objects =
-    'service' in subject ? [`Service ${subject.service}`] : reasons.map(({ object }) => object);
+    'service' in subject
+      ? [`Service ${subject.service ?? ''}`]
+      : reasons.map(({ object }) => object);
   if (!others.some((key) => objects.includes(`Service ${key}`))) return null;
   const first =
     `${others.length} Services have a mismatch without a known cause: kube-controller-manager ` +

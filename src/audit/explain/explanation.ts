@@ -14,8 +14,8 @@ export type ExplainTarget = Readonly<
   | { kind: 'pod'; pod: Key }
   | { kind: 'pair'; pod: Key; service: Key }
   | { kind: 'address'; address: string }
-  /** A null port means all ports. */
-  | { kind: 'node'; node: string; service: Key; port: string | null }
+  /** Without a Service, the node as a whole; a null port means all ports. */
+  | { kind: 'node'; node: string; service: Key | null; port: string | null }
 >;
 
 export interface Explanation {

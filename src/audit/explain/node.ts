@@ -3,7 +3,7 @@
 
 import { canonicalIP, ipOf, joinHostPort } from '../../model/ip.ts';
 import type { Key, Listers, Service } from '../../model/objects.ts';
-import { defaultProxyConfig } from '../../model/proxy-config.ts';
+import { defaultProxyConfig, type ProxyConfig } from '../../model/proxy-config.ts';
 import { expectedForwarding, slicesByService } from '../../shadow/forwarding.ts';
 import { bySeverity, catalogue, type Finding } from '../finding/catalogue.ts';
 import { unknownText, verdictWords, worstVerdict } from '../finding/verdicts.ts';
@@ -15,7 +15,7 @@ import { probeSender, probesOf } from '../node/probes.ts';
 import type { ServiceAuditor } from '../service/auditor.ts';
 import type { VerdictInput } from '../service/verdict.ts';
 import { detailsPart, nodeFindingReason } from './differences.ts';
-import type { ExplainTarget, ExplanationBody, Reason } from './explanation.ts';
+import type { ExplanationBody, Reason } from './explanation.ts';
 import { fewOf, firstReasons, markOf, note, reason } from './explanation.ts';
 
 export interface NodeLookup {
@@ -23,13 +23,15 @@ export interface NodeLookup {
   readonly verdicts: ReadonlyMap<string, readonly NodeVerdict[]>;
   /** Packets to a Service port, traced through the rules; null if these are unknown. */
   walked(node: string, service: Key, port: string): readonly PacketTrace[] | null;
+  /** The age of its rules in seconds, and how kube-proxy is configured; null if unknown. */
+  reading(node: string): { readonly age: number | null; readonly proxy: ProxyConfig | null };
 }
 
 /** Explains an existing Service on a node. */
 export function explainNode(
   context: VerdictInput,
   serviceAuditor: ServiceAuditor,
-  { node: name, service: key, port }: Extract<ExplainTarget, { kind: 'node' }>,
+  { node: name, service: key, port }: { node: string; service: Key; port: string | null },
   lookup: NodeLookup | null,
 ): ExplanationBody {
   const service = context.listers.services.get(key);
@@ -76,7 +78,8 @@ const portNames = ({ key, ports }: Service, port: string | null): string[] =>
     .filter((known) => port === null || known.name === port || String(known.port) === port)
     .map(({ name }) => (name === '' ? key : `${key}:${name}`));
 
-function whyUnknown(
+/** Why the forwarding is unknown, or '' for nothing to forward; null if it is known. */
+export function whyUnknown(
   all: readonly NodeVerdict[] | null,
   verdicts: readonly NodeVerdict[],
 ): string | null {
@@ -86,11 +89,15 @@ function whyUnknown(
   return verdicts.length === 0 ? 'kube-proxy forwards nothing for it there' : null;
 }
 
-const findingsAt = ({ settle }: ServiceAuditor, node: string, key: Key): Finding[] =>
+/** The open findings on a node, the worst first: of all Services, or those about one. */
+export const findingsAt = ({ settle }: ServiceAuditor, node: string, key: Key | null): Finding[] =>
   settle
     .open()
     .filter((finding) => finding.node === node)
-    .filter(({ service, namespace }) => service === '' || `${namespace}/${service}` === key)
+    .filter(
+      ({ service, namespace }) =>
+        key === null || service === '' || `${namespace}/${service}` === key,
+    )
     .sort(bySeverity);
 
 export type PacketGroup = ReturnType<typeof groupPackets>[number];

@@ -16,7 +16,7 @@ export interface ParsedTarget {
 }
 
 const usage =
-  'Expected service/NAME, pod/NAME, pod/NAME service/NAME, ip/ADDRESS or ' +
+  'Expected service/NAME, pod/NAME, pod/NAME service/NAME, ip/ADDRESS, node/NAME or ' +
   'node/NAME service/NAME:PORT';
 
 const kinds = new Map<string, 'service' | 'pod' | 'address' | 'node'>([
@@ -54,7 +54,7 @@ export function parseTarget(words: readonly string[], namespace: string | null):
   }
   const { pod, service, address, node } = target;
   const isNotAlone = address !== null && (pod !== null || service !== null || node !== null);
-  const isIncomplete = node !== null && (service === null || pod !== null);
+  const isIncomplete = node !== null && pod !== null;
   if (words.length === 0 || isNotAlone || isIncomplete) throw new Error(usage);
   if (node === null || service === null) return target;
   const [key = '', port = null] = service.split(':');
@@ -76,8 +76,8 @@ export function resolveTarget(target: ParsedTarget, { pods, services }: Listers)
   if (address !== null) return { kind: 'address', address };
   const pod = target.pod && resolveKey(target.pod, pods, target.service);
   const service = target.service && resolveKey(target.service, services, pod);
-  if (service === null) return { kind: 'pod', pod: pod ?? '*/' };
   if (node !== null) return { kind: 'node', node, service, port };
+  if (service === null) return { kind: 'pod', pod: pod ?? '*/' };
   return pod === null ? { kind: 'service', service } : { kind: 'pair', pod, service };
 }
 

@@ -39,6 +39,7 @@ export const unknownText = {
 } as const;
 export type UnknownReason = keyof typeof unknownText;
 export type NodeUnknownReason = keyof typeof nodeUnknownText;
+export const nodeUnknownReasons = Object.keys(nodeUnknownText) as NodeUnknownReason[];
 export const unknownReasons = Object.keys(unknownText) as UnknownReason[];
 /** Differences that the API allows and that affect no client: the verdict stays conform. */
 export const legal: ReadonlySet<Code> = new Set([

@@ -155,6 +155,13 @@ function impactOn({ listers, states }: Options, service: Key): Impact {
   return { misrouted: misrouted / count, unused: unused / count };
 }
 
+function lastReading(options: Options, state: NodeState | undefined) {
+  if (state === undefined) return null;
+  const hasRules = state.dumps.size > 0;
+  const observed = hasRules ? observe(options, { ...state, observation: null }) : '';
+  return { at: state.at, proxy: typeof observed === 'string' ? null : observed.config };
+}
+
 /** Traces the packets of a port, as verdicts name it; null if the rules are unknown. */
 function tracePort(options: Options, state: NodeState | undefined, key: Key, name: string) {
   const service = options.proxied.services.get(key);
@@ -199,7 +206,8 @@ const unknownNode = (reason: NodeUnknownReason): NodeVerdict[] => [
 
 export type NodesSummary = ReturnType<typeof summaryOf>;
 
-function summaryOf({ window, states }: Options, now: number) {
+function summaryOf(options: Options, now: number) {
+  const { window, states } = options;
   const verdicts = new Map<string, readonly NodeVerdict[]>();
   /** When the oldest pending difference began, Unix seconds; null if none is pending. */
   let pendingSince: number | null = null;
@@ -216,7 +224,12 @@ function summaryOf({ window, states }: Options, now: number) {
     if (reason !== null) verdicts.set(name, unknownNode(reason));
     else if (at !== null) verdicts.set(name, state.verdicts);
   }
-  return { verdicts, pendingSince };
+  return {
+    verdicts,
+    pendingSince,
+    /** When the rules of a node were read last, and its kube-proxy; null if unknown. */
+    reading: (name: string) => lastReading(options, states.get(name)),
+  };
 }
 
 interface Round {

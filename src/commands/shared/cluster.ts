@@ -203,20 +203,34 @@ const lasting: readonly FailureReason[] = [
   'not_kubernetes',
 ];
 
+/** What has not answered yet. */
+const silenceOf = ({ environment }: Cluster): string => {
+  const plugin = environment.runningPlugin();
+  return plugin === null ? 'no answer' : `no answer from the exec plugin ${plugin}`;
+};
+
+/** Whether nothing has come from the API server, neither bytes nor a failure. */
+const isSilent = ({ connection, status }: ReturnType<typeof createReflectors>): boolean =>
+  connection.lost() === null && [...status.values()].every(({ counters }) => counters.bytes === 0);
+
+/** Prints after a moment that no answer of the API server has come, if that is so. */
+export function noteSilence(cluster: Cluster, { reflectors }: LiveAuditor, signal: AbortSignal) {
+  cluster.clock.after(limits.notice, () => {
+    if (signal.aborted || !isSilent(reflectors)) return;
+    inform(`Waiting for the API server ${cluster.server}: ${silenceOf(cluster)} yet`);
+  });
+}
+
 /** Prints why there is no first answer of the API server, and decides when to give up. */
 export function followAnswers(
-  { clock, server, environment }: Cluster,
+  cluster: Cluster,
   reflectors: () => ReturnType<typeof createReflectors>,
   { requestTimeout: seconds = limits.requestTimeout }: ClusterFlags,
 ) {
+  const { clock, server } = cluster;
   let heard = { bytes: 0, at: clock.now() };
   let isNoticed = false;
   const limit = seconds === 0 ? 'no time limit' : `up to ${seconds} s`;
-  /** Why there is no answer yet. */
-  const silence = (): string => {
-    const plugin = environment.runningPlugin();
-    return plugin === null ? 'no answer' : `no answer from the exec plugin ${plugin}`;
-  };
   return {
     onConnection(change: ConnectionChange): void {
       if (change.kind === 'restored' || lasting.includes(change.failure.reason)) return;
@@ -232,9 +246,9 @@ export function followAnswers(
       const bytes = watches.reduce((sum, { counters }) => sum + counters.bytes, 0);
       // All has arrived once every list is complete; the evaluation of many Services takes time.
       if ((bytes > heard.bytes && lost === null) || areListed()) heard = { bytes, at: now };
-      if (lost === null && bytes === 0 && !isNoticed && now - heard.at >= limits.notice) {
+      if (isSilent(reflectors()) && !isNoticed && now - heard.at >= limits.notice) {
         isNoticed = true;
-        inform(`Waiting for the API server ${server}: ${silence()} yet (${limit})`);
+        inform(`Waiting for the API server ${server}: ${silenceOf(cluster)} yet (${limit})`);
       }
       if (lost !== null && lasting.includes(lost.reason)) return true;
       return seconds > 0 && now - heard.at >= seconds;
@@ -242,7 +256,7 @@ export function followAnswers(
     reason(): string {
       const lost = reflectors().connection.lost();
       if (lost !== null) return connectionText(server, lost);
-      return `Cannot reach the API server ${server}: ${silence()} within ${seconds} s`;
+      return `Cannot reach the API server ${server}: ${silenceOf(cluster)} within ${seconds} s`;
     },
   };
 }

@@ -123,9 +123,10 @@ export async function* withProgress<T>(
 /** A pipe or a file gets whole lines, as from kubectl. */
 const renderOptions = () => ({ colour, width: screenWidth() ?? Infinity });
 
-/** Prints a finding that opened or was resolved as one line on stdout. */
-export function printFinding(finding: Finding): void {
-  process.stdout.write(`${formatFindingLine(finding, renderOptions())}\n`);
+/** Prints a finding that opened or was resolved as one line of at most `width` on stdout. */
+export function printFinding(finding: Finding, width = Infinity): void {
+  const options = { colour, width: screenWidth() ?? width };
+  process.stdout.write(`${formatFindingLine(finding, options)}\n`);
 }
 
 /** Columns of the terminal, else COLUMNS; `null` if the output is a pipe or a file. */

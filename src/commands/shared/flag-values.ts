@@ -4,6 +4,7 @@ import { isIP } from 'node:net';
 
 import { InvalidArgumentError, type Option } from 'commander';
 
+import type { Moment } from '../../auditor/replay.ts';
 import { type LabelSelector, parseLabelSelector } from '../../model/label-selector.ts';
 import { nameOf, releaseOf, releases } from '../../shadow/release.ts';
 import { type GateFlags, gateFormats, parseIgnoreRule } from './gate.ts';
@@ -50,9 +51,16 @@ export const parseSpeed = parser('a factor above 0, such as 1 or 20, or max', (t
   return Number(text) > 0 && Number(text) !== Infinity ? Number(text) : undefined;
 });
 
-/** Parses Unix seconds or RFC 3339; in Unix seconds. */
-export const parseTime = parser('Unix seconds or RFC 3339: 2026-11-21T10:56:46Z', (text) => {
+const timeForms = 'Unix seconds, RFC 3339 (2026-11-21T10:56:46Z) or a time of day (10:56)';
+
+/** Parses a moment of a recording. */
+export const parseTime = parser(timeForms, (text): Moment | undefined => {
   if (decimal.test(text)) return Number(text);
+  const [, hours, minutes, seconds = 0] =
+    /^([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?$/.exec(text) ?? [];
+  if (hours !== undefined) {
+    return { ofDay: Number(hours) * 3600 + Number(minutes) * 60 + Number(seconds) };
+  }
   const time = /^\d{4}-\d\d-\d\dT/.test(text) ? Date.parse(text) / 1000 : Number.NaN;
   return Number.isNaN(time) ? undefined : time;
 });

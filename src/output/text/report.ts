@@ -6,6 +6,8 @@ import { stringify } from 'yaml';
 import { type Finding, severities } from '../../audit/finding/catalogue.ts';
 import { isUnsuppressed, suppressedText } from '../../audit/finding/suppressions.ts';
 import {
+  nodeUnknownReasons,
+  unknownText,
   type Verdict,
   verdicts as verdictNames,
   verdictWords,
@@ -90,6 +92,8 @@ export interface AuditReport extends Omit<Summary, 'findings' | 'pendingSince' |
   readonly selector: string | null;
   /** The name of the cluster, which the user gives it; null without one. */
   readonly cluster: string | null;
+  /** The first Services that `foreign` counts, by name. */
+  readonly foreignServices: readonly string[];
   readonly findings: readonly ReportedFinding[];
   /** Open ones first, each with the longest first. */
   readonly incidents: readonly ReportedIncident[];
@@ -178,10 +182,13 @@ export function formatFindingLine(finding: Finding, { colour, width }: RenderOpt
     suppressed === null ? '' : ` (suppressed by ${escapeInvisible(suppressed.owner)})`;
   const head = `${clock} ${state} ${name}${formatOutput(finding)} ${code}`;
   const plain = `${clock} RESOLVED ${padded} ${name}${formatOutput(finding)} ${code}`;
-  const left = width - plain.length - end.length - accepted.length - 2;
+  const room = width - plain.length - accepted.length - 2;
+  const isBrief = room < leastDetail + end.length;
+  const left = isBrief ? room : room - end.length;
   const text = isOpen ? formatDetail(finding, left) : `after ${formatLag(resolvedAt - since)}`;
   // Too narrow a cut would only hide what differs.
-  return `${head}${isOpen && left < leastDetail ? '' : `  ${text}`}${end}${accepted}`;
+  const detail = isOpen && left < leastDetail ? '' : `  ${text}`;
+  return `${head}${detail}${isBrief ? '' : end}${accepted}`;
 }
 
 // --- renderers ---
@@ -396,6 +403,26 @@ const formatVerdicts = (counts: Readonly<Record<Verdict, number>>): string =>
     Object.fromEntries(verdictNames.map((verdict) => [verdictWords[verdict], counts[verdict]])),
   );
 
+/** Names of Services in one note; the others are counted. */
+const mostNames = 5;
+
+function formatForeign({ foreign, foreignServices }: AuditReport): string {
+  const names = foreignServices.slice(0, mostNames).map(escapeInvisible).join(', ');
+  const more = foreign - Math.min(mostNames, foreignServices.length);
+  const rest = more > 0 && names !== '' ? ` and ${more} more` : '';
+  const which = names === '' ? '' : ` (${names}${rest})`;
+  return `written by other controllers: ${formatCount(foreign, 'Service')}${which}`;
+}
+
+/** How many nodes have an unknown verdict, and why; '' if none has. */
+function formatUnknownNodes({ nodes, unknown: reasons }: AuditReport): string {
+  const count = nodes.filter(({ unknown }) => unknown > 0).length;
+  if (count === 0) return '';
+  const why = nodeUnknownReasons.filter((reason) => (reasons[reason] ?? 0) > 0);
+  const texts = why.map((reason) => unknownText[reason]).join('; ');
+  return `unknown on ${count} of ${formatCount(nodes.length, 'node')}${texts && `: ${texts}`}`;
+}
+
 function summarizeReport(report: AuditReport): string[] {
   const { verdicts, unknown, foreign, dropped, input, measures } = report;
   const outputs = verdictOutputs.flatMap((output) => {
@@ -409,7 +436,8 @@ function summarizeReport(report: AuditReport): string[] {
   const notes = [
     input.complete === false ? 'the recording is incomplete' : '',
     unknowns === '' ? '' : `not audited: ${unknowns}`,
-    foreign === 0 ? '' : `written by other controllers: ${formatCount(foreign, 'Service')}`,
+    foreign === 0 ? '' : formatForeign(report),
+    formatUnknownNodes(report),
     drops === '' ? '' : `input dropped${all}: ${drops}`,
     formatRelease(input),
     formatUnverified(input.unverified),

@@ -48,6 +48,7 @@ const lookWith = (verdict: 'conform' | 'different'): NodeLookup => ({
     ['node-a', [{ port: `${name} tcp IPv4`, namespace: 'shop', verdict, reason: null }]],
   ]),
   walked: () => [packet(verdict)],
+  reading: () => ({ age: null, proxy: null }),
 });
 
 const asked = { kind: 'node' as const, node: 'node-a', service: 'shop/web', port: null };

@@ -12,6 +12,7 @@ describe('words', () => {
     [['pod/a', 'service/web'], { pod: 'shop/a', service: 'shop/web' }],
     [['ip/fd00::1'], { address: 'fd00::1' }],
     [['node/n', 'service/web:http'], { node: 'n', service: 'shop/web', port: 'http' }],
+    [['node/n'], { node: 'n' }],
     [['SVC/web', 'no/n'], { node: 'n', service: 'shop/web' }],
   ])('%j', (words, want) => {
     expect(parseTarget(words, 'shop')).toEqual({ ...nothing, ...want });
@@ -26,7 +27,6 @@ describe('words', () => {
     [['pod/a', 'pod/b']],
     [['ip/10.0.0.1', 'pod/a']],
     [['pod/a/b/c']],
-    [['node/n']],
     [['node/a/b', 'service/web']],
     [['node/n', 'pod/a', 'service/web']],
     [['ip/1.2.3']],

@@ -51,6 +51,15 @@ describe('one line for each finding that opens or is resolved', () => {
     );
   });
 
+  test('fits 100 columns without its cause, if its names are long', () => {
+    const node = findingOf({ node: 'node-a', output: 'node', cause: 'hand-edited' });
+    const long = { ...node, service: 'x'.repeat(20), code: 'node-masquerade-unexpected' } as const;
+    const line = formatFindingLine(long, { colour: false, width: 100 });
+    expect(line.length).toBeLessThanOrEqual(100);
+    expect(line).toContain(long.code);
+    expect(line).not.toContain('hand-edited');
+  });
+
   test('has what fits, and the whole difference without a width', () => {
     const long = findingOf({ actual: 'x '.repeat(200).trim() });
     expect(formatFindingLine(long, whole)).toContain(long.actual);
@@ -327,6 +336,20 @@ describe('the gate', () => {
       '    none is ready',
     ]);
   });
+});
+
+test('the notes name foreign Services, and count unknown nodes with the reason', () => {
+  const names = times(7, (index) => `shop/web-${index}`);
+  const nodes = ['a', 'b'].map((node, index) => {
+    return { node, conform: 1, pending: 0, different: 0, unknown: index };
+  });
+  const more = { foreign: 9, foreignServices: names, nodes, unknown: { 'rules-not-known': 1 } };
+  const text = renderReport(reportOf(conformState(), more), 'table', whole);
+  expect(text).toContain(
+    'written by other controllers: 9 Services ' +
+      '(shop/web-0, shop/web-1, shop/web-2, shop/web-3, shop/web-4 and 4 more); ' +
+      'unknown on 1 of 2 nodes: no rules have been read from this node',
+  );
 });
 
 test('Services without usable endpoints are listed after the findings', () => {

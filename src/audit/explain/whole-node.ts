@@ -1,0 +1,96 @@
+// Explains a node as a whole: how old its rules are, what kube-proxy is configured to do, the
+// findings on it, and the Services that it does not forward correctly.
+
+import { bySeverity } from '../finding/catalogue.ts';
+import { remedyOf } from '../finding/remedies.ts';
+import { worstVerdict } from '../finding/verdicts.ts';
+import type { NodeVerdict } from '../node/node-state.ts';
+import { serviceOfPort } from '../node/service-health.ts';
+import type { ServiceAuditor } from '../service/auditor.ts';
+import type { VerdictInput } from '../service/verdict.ts';
+import { nodeFindingReason } from './differences.ts';
+import type { ExplanationBody, Reason } from './explanation.ts';
+import { counted, fewOf, firstReasons, note, reason } from './explanation.ts';
+import { findingsAt, type NodeLookup, whyUnknown } from './node.ts';
+
+/** Findings and Services that the explanation names; the others are counted. */
+const mostNamed = 10;
+
+/** Explains an existing node. */
+export function explainWholeNode(
+  { listers }: VerdictInput,
+  auditor: ServiceAuditor,
+  name: string,
+  lookup: NodeLookup | null,
+): ExplanationBody {
+  const ports = lookup?.verdicts.get(name) ?? null;
+  const unknown = whyUnknown(ports, ports ?? []);
+  const findings = findingsAt(auditor, name, null).sort(bySeverity);
+  const [worst] = findings;
+  const verdict = worstVerdict((ports ?? []).map((port) => port.verdict)) ?? 'unknown';
+  const node = listers.nodes.get(name);
+  const place = node === undefined || node.zone === '' ? [] : [`zone ${node.zone}`];
+  const state = node === undefined ? [] : [node.ready ? 'Ready' : 'not Ready', ...place];
+  return {
+    verdict,
+    severity: worst?.severity ?? null,
+    answer: answerOf(name, verdict, ports ?? [], unknown),
+    change: worst === undefined ? null : remedyOf(worst).text,
+    reasons: [
+      ...(unknown === null ? [] : [reason('unknown', unknown, { object: `Node ${name}` })]),
+      ...(state.length === 0 ? [] : [note(`Node ${name}: ${state.join(', ')}`)]),
+      ...readingReasons(name, lookup),
+      ...firstReasons(
+        findings,
+        mostNamed,
+        (finding) => nodeFindingReason(finding, true),
+        (rest) => counted(rest, 'more finding'),
+      ),
+      ...affectedReasons(ports ?? []),
+    ],
+  };
+}
+
+function answerOf(
+  name: string,
+  verdict: NodeVerdict['verdict'],
+  ports: readonly NodeVerdict[],
+  unknown: string | null,
+): string {
+  const all = ports.filter(({ port }) => port !== '');
+  const wrong = all.filter((port) => port.verdict === 'different').length;
+  if (wrong > 0) {
+    const total = counted(all.length, 'Service port');
+    return `Node ${name} does not forward ${wrong} of ${total} correctly`;
+  }
+  if (verdict === 'unknown') {
+    return `It is unknown how Node ${name} forwards Services: ${unknown ?? 'no rules are known'}`;
+  }
+  if (verdict === 'conform') {
+    return `Node ${name} forwards all of its ${counted(all.length, 'Service port')} correctly`;
+  }
+  return `The rules of Node ${name} differ from what kube-proxy should have written`;
+}
+
+function readingReasons(name: string, lookup: NodeLookup | null): Reason[] {
+  const { age, proxy } = lookup?.reading(name) ?? { age: null, proxy: null };
+  const read = age === null ? [] : [note(`its rules were read ${Math.round(age)} s before`)];
+  if (proxy === null) return read;
+  const { mode, minor, detectLocalMode, masqueradeAll, nodePortAddresses } = proxy;
+  const settings = [
+    `kube-proxy 1.${minor} in ${mode} mode`,
+    `detectLocalMode ${detectLocalMode}`,
+    masqueradeAll ? 'masqueradeAll' : [],
+    nodePortAddresses.length === 0 ? [] : `nodePortAddresses ${nodePortAddresses.join(' ')}`,
+  ].flat();
+  return [...read, note(settings.join(', '))];
+}
+
+/** The Services with a port that is not forwarded correctly. */
+function affectedReasons(ports: readonly NodeVerdict[]): Reason[] {
+  const wrong = ports.filter(({ port, verdict }) => port !== '' && verdict === 'different');
+  const services = [...new Set(wrong.map(({ port }) => serviceOfPort(port)))].sort();
+  if (services.length === 0) return [];
+  const names = fewOf(services, mostNamed);
+  return [note(`Services that it does not forward correctly: ${services.length}: ${names}`)];
+}
