@@ -5,6 +5,8 @@
 //
 // Left out: connections, timing, logging and metrics; IPVS, whose rules are in no dump.
 
+import type { CiliumConfig } from './cilium-config.ts';
+
 export const proxyModes = ['iptables', 'nftables', 'ipvs'] as const;
 
 /** What forwards the packets to Services on a node. */
@@ -34,6 +36,8 @@ export const defaultProxyConfig = (mode: DataPlane, minor: number) => ({
   /** '' and the unspecified addresses: none is given. */
   bindAddress: '',
   featureGates: {} as Readonly<Record<string, boolean>>,
+  /** null: kube-proxy forwards on the node. */
+  cilium: null as CiliumConfig | null,
 });
 
 export type Protocol = 'tcp' | 'udp' | 'sctp';

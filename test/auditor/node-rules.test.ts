@@ -142,6 +142,17 @@ test('a node in a mode without a model is unknown', () => {
   expect(reasons()).toEqual(['proxy-mode-not-modelled']);
 });
 
+test("maps of Cilium are audited as such beside a kube-proxy's configuration", () => {
+  const { rules, settle, reasons, problems } = begun();
+  const text = 'REV: ID=1 ADDR=10.96.0.1:80\n';
+  rules.begin(0);
+  rules.take(file('node-a.maps', { text, config: { mode: 'ipvs' } }), 0);
+  expect(problems).toEqual([]);
+  expect(reasons()).not.toContain('proxy-mode-not-modelled');
+  // The maps have no frontend at all.
+  expect(settle.open().map(({ severity }) => severity)).toContain('critical');
+});
+
 test('a node is unknown if its kube-proxy refuses a node port address', () => {
   const config = { nodePortAddresses: ['primary', 'localhost'] };
   const { rules, reasons, problems } = begun({ ...node, kubeletMinor: 36 });

@@ -6,11 +6,12 @@ import { join } from 'node:path';
 
 import { expect, test } from 'vitest';
 
-import type { NodeInput } from '../../src/audit/node/observation.ts';
+import { type NodeInput, observeDumps } from '../../src/audit/node/observation.ts';
 import { formatAddress } from '../../src/model/ip.ts';
-import { ciliumInput, ciliumMaps } from './cilium.ts';
+import { nodeForwarding } from '../../src/shadow/cilium/node-forwarding.ts';
+import { readRulesDump } from '../../src/rules/parse/rules-dump.ts';
 import { ciliumFoldersBelow } from './folder.ts';
-import { summarizeNode } from './walk.ts';
+import { ciliumInput, ciliumMaps, ciliumObjects, summarizeNode } from './walk.ts';
 
 /** An entry with numbers for bytes. */
 interface RawEntry {
@@ -395,3 +396,20 @@ test.each(mapFaults.map((fault, at) => [fault.name, fault, at] as const))(
     expect(made).toBeGreaterThan(0);
   },
 );
+
+/** Recordings whose flags the maps show; the others have another name or range. */
+const inferable = recordings.filter(({ path }) => !/proxy-name|node-port-range/.test(path));
+
+test('findings are none if only the maps show the configuration of Cilium', () => {
+  for (const { path, text, input } of inferable) {
+    const { services, slices, node } = ciliumObjects(path);
+    const dump = readRulesDump(text, null);
+    const { config, rules } = observeDumps([dump], input.node, 37);
+    const { localAddresses } = rules;
+    const forwarding = nodeForwarding(services, slices, node, config, localAddresses);
+    const { findings, conform } = summarizeNode({ forwarding, node, rules });
+    expect(findings).toEqual([]);
+    expect(conform).toBeGreaterThan(100);
+  }
+  expect(inferable.length).toBeGreaterThan(6);
+});

@@ -4,6 +4,7 @@
 
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 
 import { parse } from 'yaml';
 
@@ -17,12 +18,23 @@ import type {
   NodeInput,
   ReportedBehavior,
 } from '../../src/audit/node/observation.ts';
-import { behaviorOfReport, behaviorOfRules, configOf } from '../../src/audit/node/observation.ts';
+import {
+  behaviorOfMaps,
+  behaviorOfReport,
+  behaviorOfRules,
+  configOf,
+} from '../../src/audit/node/observation.ts';
+import { readCiliumConfig } from '../../src/cluster/decode/cilium-config.ts';
 import { project } from '../../src/cluster/decode/json-objects.ts';
 import { readProxyConfig } from '../../src/cluster/decode/proxy-config.ts';
 import { addressIn, parseCIDR } from '../../src/model/ip.ts';
 import type { EndpointSlice, Node, ObjectOf, Resource, Service } from '../../src/model/objects.ts';
 import type { Packet, ProxyConfig } from '../../src/model/proxy-config.ts';
+import { defaultProxyConfig } from '../../src/model/proxy-config.ts';
+import { readBpftoolDump } from '../../src/rules/cilium/bpftool-dump.ts';
+import { loadBalancerOf } from '../../src/rules/cilium/load-balancer.ts';
+import { readMapsDump } from '../../src/rules/cilium/maps-dump.ts';
+import { ciliumForwarding } from '../../src/shadow/cilium/forwarding.ts';
 import type { NodeSenders } from '../../src/rules/report/digest.ts';
 import {
   digestOf,
@@ -40,7 +52,6 @@ import { runToEnd } from '../../src/model/run-to-end.ts';
 import { walk } from '../rules/rulesets.ts';
 import type { Folder, PacketCounts } from './folder.ts';
 import { checkPackets, ciliumFoldersBelow, foldersBelow, readBytes, readFolder } from './folder.ts';
-import { ciliumInput, differentlyRead } from './cilium.ts';
 
 interface AuditCounts {
   /** Folders that hold a fault. */
@@ -363,6 +374,71 @@ export function compareDigests(folder: Folder): DigestCounts | null {
     else different.push(`${keyOf(claim)}: want ${want.join(' | ')} got ${got.join(' | ')}`);
   }
   return { equal, different, open };
+}
+
+// Nodes with Cilium: the maps of a recording or of a fault, and what the node must do by the
+// objects of its proxy-config.yaml. README.md describes the files.
+
+interface CiliumFile {
+  readonly mode?: string;
+  readonly nodeName: string;
+  readonly objects: string;
+  readonly config?: unknown;
+  readonly nodeAddresses?: readonly string[];
+  readonly nodeAddressesNoNodePort?: readonly string[];
+}
+
+/** The configuration of a folder, or of the recording that a fault comes from. */
+function ciliumFileOf(path: string): { readonly file: CiliumFile; readonly at: string } | null {
+  const own = textOf(join(path, 'proxy-config.yaml'));
+  if (own !== null) return { file: parse(own) as CiliumFile, at: path };
+  const fault = textOf(join(path, 'fault.json'));
+  if (fault === null) return null;
+  return ciliumFileOf(resolve(path, (JSON.parse(fault) as { base: string }).base));
+}
+
+/** The text of the maps in a folder. */
+export const ciliumMaps = (path: string): string => textOf(join(path, 'cilium-maps.json')) ?? '';
+
+/** The objects of a folder, and its configuration. */
+export function ciliumObjects(path: string) {
+  const config = ciliumFileOf(path);
+  if (config === null) throw new Error(`${path}: no proxy-config.yaml`);
+  const { file, at } = config;
+  const lists = JSON.parse(textOf(resolve(at, file.objects)) ?? '{}') as Lists;
+  const node = objectsOf(lists, 'nodes').find(({ name }) => name === file.nodeName);
+  if (node === undefined) throw new Error(`${path}: no Node ${file.nodeName} in its objects`);
+  const services = objectsOf(lists, 'services');
+  return { file, node, services, slices: slicesByService(objectsOf(lists, 'endpointslices')) };
+}
+
+/** The maps of a folder, or others, and what they must do. */
+export function ciliumInput(path: string, maps: string = ciliumMaps(path)): NodeInput {
+  const { file, node, services, slices } = ciliumObjects(path);
+  const { nodeAddresses = [], nodeAddressesNoNodePort = [] } = file;
+  const cilium = readCiliumConfig(file.config ?? {}, nodeAddresses);
+  const localAddresses = [...nodeAddresses, ...nodeAddressesNoNodePort];
+  const forwarding = ciliumForwarding(
+    services,
+    slices,
+    node,
+    defaultProxyConfig('cilium', 0),
+    cilium,
+    localAddresses,
+  );
+  const { entries } = readBpftoolDump(maps);
+  const rules = behaviorOfMaps(entries, localAddresses, cilium.nodePortRange);
+  return { forwarding, node, rules };
+}
+
+/** Keys of frontends that `cilium-maps.json` and `lb-maps.txt` show differently. */
+export function differentlyRead(path: string): string[] {
+  const text = textOf(join(path, 'lb-maps.txt'));
+  if (text === null || textOf(join(path, 'fault.json')) !== null) return [];
+  const { frontends } = loadBalancerOf(readBpftoolDump(ciliumMaps(path)).entries);
+  const { frontends: others } = loadBalancerOf(readMapsDump(text).entries);
+  const keys = [...new Set([...frontends.keys(), ...others.keys()])];
+  return keys.filter((key) => !isDeepStrictEqual(frontends.get(key), others.get(key)));
 }
 
 // Holds the walker against real kernels: `npm run -s walk -- DIR…` finds all folders of recordings

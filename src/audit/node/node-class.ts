@@ -17,8 +17,9 @@ import type { Packet } from '../../model/proxy-config.ts';
 import type { Steps } from '../../model/run-to-end.ts';
 import { digestOf, expectedWordsAt, keyOf } from '../../rules/report/digest.ts';
 import type { Forwarding, Frontend } from '../../shadow/forwarding.ts';
-import { expectedForwarding, isAtNode } from '../../shadow/forwarding.ts';
+import { isAtNode } from '../../shadow/forwarding.ts';
 import { isLoopback, proxyNode } from '../../shadow/proxy-node.ts';
+import { nodeForwarding } from '../../shadow/cilium/node-forwarding.ts';
 import type { Coverage } from './packet-difference.ts';
 import { auditNodeInSteps } from './audit-node.ts';
 import type { CurrentReading, LastAudit, NodeVerdict } from './node-state.ts';
@@ -131,7 +132,7 @@ function entryOf(service: Service, { slices }: ProxyCache, reporting: ReportingN
   const { asking } = rules.report;
   const nodeAddresses = new Set(asking.addresses.map(canonicalIP));
   const node = { ...reporting.node, name: '' };
-  const forwarding = expectedForwarding([service], slices, node, config, rules.localAddresses);
+  const forwarding = nodeForwarding([service], slices, node, config, rules.localAddresses);
   /** By the keys of frontends; null if no digest covers the frontend. */
   const digests = new Map<string, string | null>();
   /** Keys and addresses of frontends, and nodes and addresses that its endpoints may be at. */
@@ -200,7 +201,7 @@ function* auditByClass(
   const ports = (nodeClass.ports ??= [...entries.values()].flatMap((entry) => entry.ports));
   const services = [...individual].flatMap((key) => proxied.services.get(key) ?? []);
   const { slices } = proxied;
-  const forwarding = expectedForwarding(services, slices, node, config, rules.localAddresses);
+  const forwarding = nodeForwarding(services, slices, node, config, rules.localAddresses);
   const audit = yield* auditNodeInSteps({ forwarding, node, rules: { ...rules, frontends } });
   if (audit.differences.length === 0) return { audit, ports };
   const coverage = new Map(audit.coverage);

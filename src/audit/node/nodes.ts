@@ -14,12 +14,13 @@ import type { Packet, ProxyConfig } from '../../model/proxy-config.ts';
 import { runToEnd, type Steps } from '../../model/run-to-end.ts';
 import type { RulesDump } from '../../rules/parse/rules-dump.ts';
 import { lackText } from '../../rules/ruleset.ts';
-import { expectedForwarding, type Frontend } from '../../shadow/forwarding.ts';
+import type { Frontend } from '../../shadow/forwarding.ts';
 import { refusedNodePortAddress } from '../../shadow/proxy-node.ts';
 import type { NodeUnknownReason } from '../finding/verdicts.ts';
 import type { PendingFindings } from '../pending/pending.ts';
 import type { Impact, NodeImpact } from '../service/impact.ts';
 import type { ConvergenceSample } from '../service/reconcile.ts';
+import { nodeForwarding } from '../../shadow/cilium/node-forwarding.ts';
 import type { PacketDifference, PacketDifferences } from './packet-difference.ts';
 import { auditNodeInSteps, tracePackets } from './audit-node.ts';
 import { type ClassAudit, createClassAudit } from './node-class.ts';
@@ -176,7 +177,7 @@ function tracePort(options: Options, state: NodeState | undefined, key: Key, nam
 
 function forwardingOf(observed: Observed, services: Iterable<Service>, { slices }: ProxyCache) {
   const { node, rules, config, families } = observed;
-  const all = expectedForwarding(services, slices, node, config, rules.localAddresses);
+  const all = nodeForwarding(services, slices, node, config, rules.localAddresses);
   return { ...all, frontends: all.frontends.filter(({ port }) => families.has(port.family)) };
 }
 
@@ -188,7 +189,9 @@ function observe({ listers, minor }: Options, state: NodeState) {
   if (read.length < dumps.size) return 'rules-not-known';
   state.observation ??= observeDumps(read, node, minor(), given);
   const { rules, families, lacks } = state.observation;
-  const merged = { ...state.observation.config, ...given };
+  const { config: found } = state.observation;
+  // A configuration of kube-proxy says nothing about Cilium.
+  const merged = found.cilium === null ? { ...found, ...given } : found;
   // Dumps and configurations do not show the minor version; the Node may have the kubelet's.
   const config = { ...merged, minor: node.kubeletMinor ?? merged.minor };
   if (config.mode === 'ipvs') return 'proxy-mode-not-modelled';

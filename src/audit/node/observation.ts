@@ -4,8 +4,17 @@
 // node, a pod and outside; those of another node's pod are taken to have the same outcome.
 
 import { canonicalIP, type CIDR } from '../../model/ip.ts';
+import type { CiliumConfig } from '../../model/cilium-config.ts';
 import type { Node } from '../../model/objects.ts';
 import { defaultProxyConfig, type Packet, type ProxyConfig } from '../../model/proxy-config.ts';
+import { ciliumConfigIn } from '../../rules/cilium/infer-config.ts';
+import { loadBalancerOf } from '../../rules/cilium/load-balancer.ts';
+import type { MapEntry } from '../../rules/cilium/map-entries.ts';
+import {
+  createConnector,
+  frontendsInMaps,
+  rangesInMaps,
+} from '../../rules/cilium/packet-outcome.ts';
 import type { RulesDump } from '../../rules/parse/rules-dump.ts';
 import type { Digests, NodeSenders } from '../../rules/report/digest.ts';
 import { digestOf, expectedWordsAt, keyOf, packetText } from '../../rules/report/digest.ts';
@@ -15,6 +24,7 @@ import { mergeRuleSets, type RuleSet } from '../../rules/ruleset.ts';
 import type { NodeContext } from '../../rules/walk/walk-state.ts';
 import { createWalk, type PacketOutcome } from '../../rules/walk/walk.ts';
 import { type Forwarding, type Frontend, isAtNode } from '../../shadow/forwarding.ts';
+import { isLoopback } from '../../shadow/proxy-node.ts';
 
 export interface NodeInput {
   readonly forwarding: Forwarding;
@@ -48,6 +58,12 @@ export function observeDumps(
   minor: number,
   given: Partial<ProxyConfig> = {},
 ) {
+  const maps = dumps.flatMap((dump) => dump.maps ?? []);
+  const dumpedFamilies = new Set<string>(dumps.flatMap((dump) => dump.families));
+  if (dumps.some((dump) => dump.maps !== undefined)) {
+    const { config, rules } = observeMaps(maps, addresses, minor, given);
+    return { rules, config, families: dumpedFamilies, lacks: [] };
+  }
   const ruleset = mergeRuleSets(dumps.map((dump) => dump.ruleset));
   const config = configOf(ruleset, minor, given);
   // kube-proxy takes these addresses from interfaces. The Node does not list all.
@@ -56,9 +72,46 @@ export function observeDumps(
   return {
     rules: behaviorOfRules(ruleset, { localAddresses: [...new Set([...addresses, ...own])] }),
     config,
-    families: new Set<string>(dumps.flatMap((dump) => dump.families)),
+    families: dumpedFamilies,
     /** Missing parts that matter: in nftables mode, targets of leftover iptables rules do not. */
     lacks: ruleset.lacks.filter(({ kind }) => kind !== 'targets' || config.mode !== 'nftables'),
+  };
+}
+
+/** Behavior by the maps of Cilium, which show its configuration. */
+function observeMaps(
+  maps: readonly MapEntry[],
+  addresses: readonly string[],
+  minor: number,
+  given: Partial<ProxyConfig>,
+) {
+  const cilium = ciliumConfigIn(maps);
+  const config = {
+    ...defaultProxyConfig('cilium', minor),
+    ...given,
+    mode: 'cilium' as const,
+    cilium,
+  };
+  const localAddresses = [...new Set([...addresses, ...cilium.nodePortAddresses])];
+  return { config, rules: behaviorOfMaps(maps, localAddresses, cilium.nodePortRange) };
+}
+
+/** What the maps of Cilium do with packets. */
+export function behaviorOfMaps(
+  maps: readonly MapEntry[],
+  localAddresses: readonly string[],
+  nodePortRange: CiliumConfig['nodePortRange'],
+): NodeBehavior {
+  const balancer = loadBalancerOf(maps);
+  const local = new Set(localAddresses.map(canonicalIP));
+  const isLocal = (address: string): boolean => local.has(address) || isLoopback(address);
+  return {
+    frontends: frontendsInMaps(balancer),
+    localAddresses,
+    walk: createConnector(balancer, { isLocal, nodePortRange }),
+    sourceRangesAt: ({ address, protocol, dport: port }) =>
+      rangesInMaps(balancer, { address, protocol, port }),
+    report: null,
   };
 }
 

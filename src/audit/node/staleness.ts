@@ -10,9 +10,10 @@
 import { getOrInsert } from '../../model/collections.ts';
 import { canonicalIP, ipOf } from '../../model/ip.ts';
 import type { Key } from '../../model/objects.ts';
-import { expectedForwarding, type Frontend } from '../../shadow/forwarding.ts';
+import type { Frontend } from '../../shadow/forwarding.ts';
 import { type ConvergenceSample, operationOf } from '../service/reconcile.ts';
 import { isWorse } from '../finding/catalogue.ts';
+import { nodeForwarding } from '../../shadow/cilium/node-forwarding.ts';
 import type { PacketDifference, PacketDifferences } from './packet-difference.ts';
 import { severityOf } from './aggregate.ts';
 import { differencesFrom, isServedAsExpected } from './audit-node.ts';
@@ -84,7 +85,7 @@ function inputFor(reading: CurrentReading, key: Key, version: ServiceVersion): N
   const { node, config, rules } = reading;
   const services = version.service === null ? [] : [version.service];
   const byKey = new Map([[key, version.slices]]);
-  const forwarding = expectedForwarding(services, byKey, node, config, rules.localAddresses);
+  const forwarding = nodeForwarding(services, byKey, node, config, rules.localAddresses);
   return { forwarding, node, rules };
 }
 

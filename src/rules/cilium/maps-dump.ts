@@ -11,9 +11,10 @@ import { DumpError } from '../ruleset.ts';
 import type { MapAddress, MapEntry, MapsDump } from './map-entries.ts';
 import { protocolNumbers, serviceFlags } from './map-entries.ts';
 
-/** @throws DumpError where a line is none of this output. */
+/** @throws DumpError where a line is none of this output, or the last one is cut off. */
 export function readMapsDump(text: string): MapsDump {
   const entries: MapEntry[] = [];
+  if (!text.endsWith('\n')) throw new DumpError('the dump is cut off', 1, text.slice(-100));
   for (const [at, line] of text.split('\n').entries()) {
     if (line.trim() === '') continue;
     try {

@@ -1,6 +1,10 @@
-// One dump of a node's rules, by iptables-save, ip6tables-save or `nft -j list ruleset`.
+// One dump of a node's rules, by iptables-save, ip6tables-save or `nft -j list ruleset`, or of the
+// maps of Cilium, by bpftool or lb/maps-dump.
 // Left out: what `nft list ruleset` prints without -j.
 
+import { readBpftoolDump } from '../cilium/bpftool-dump.ts';
+import type { MapEntry } from '../cilium/map-entries.ts';
+import { readMapsDump } from '../cilium/maps-dump.ts';
 import { DumpError, type RuleSet } from '../ruleset.ts';
 import { parseIptablesSave } from './iptables-save.ts';
 import { parseNft } from './nft-ruleset.ts';
@@ -11,13 +15,23 @@ export interface RulesDump {
   readonly ruleset: RuleSet;
   /** The families that the dump covers. */
   readonly families: readonly Family[];
+  /** The maps of Cilium, in a dump that has no rules. */
+  readonly maps?: readonly MapEntry[];
 }
+
+const noRules: RuleSet = { tables: [], lacks: [], legacy: [] };
 
 /**
  * `family`: of an iptables dump; null: read it from the dump.
  * @throws DumpError where the text is no such dump, or is cut off.
  */
 export function readRulesDump(text: string, family: Family | null): RulesDump {
+  const maps = /^\s*\{\s*"cilium_/.test(text)
+    ? readBpftoolDump(text)
+    : /^(?:AFF|BE|MAGLEV|REV|SRCRANGE|SVC): ID=/.test(text)
+      ? readMapsDump(text)
+      : null;
+  if (maps !== null) return { ruleset: noRules, families: maps.families, maps: maps.entries };
   if (/^\s*\{/.test(text)) return { ruleset: parseNft(text), families: ['IPv4', 'IPv6'] };
   const plain = /^\s*table \w+ \S+ \{/m.exec(text);
   if (plain !== null) throw new DumpError('expected the output of nft with -j', 1, plain[0]);

@@ -53,5 +53,9 @@ test.each([
   ['no address', '\nREV: ID=1 ADDR=x', 'Line 2: the address'],
   ['a flag', 'SVC: ID=4 ADDR=10.0.0.1:80/TCP SLOT=1 BEID=2 COUNT=0 QCOUNT=0 FLAGS=new', 'flag new'],
 ])('a line with %s is refused', (_, line, message) => {
-  expect(() => readMapsDump(line)).toThrow(message);
+  expect(() => readMapsDump(`${line}\n`)).toThrow(message);
+});
+
+test('a line that is cut off is refused', () => {
+  expect(() => readMapsDump('REV: ID=4 ADDR=10.97.69.6:8')).toThrow('the dump is cut off');
 });

@@ -15,6 +15,26 @@ test.each([
   expect(readRulesDump(text, null).families).toEqual(families);
 });
 
+const ciliumMaps = {
+  cilium_lb4_services_v2: [],
+  cilium_lb4_backends_v3: [],
+  cilium_lb4_reverse_nat: [
+    { key: ['0x00', '0x04'], value: ['0x0a', '0x61', '0x45', '0x06', '0x00', '0x50'] },
+  ],
+  cilium_lb4_source_range: [],
+  cilium_lb4_maglev: [],
+  cilium_lb_affinity_match: [],
+};
+
 test('the plain listing of nft is refused with what to do', () => {
   expect(() => readRulesDump('table ip kube-proxy {\n}\n', null)).toThrow('nft with -j');
+});
+
+test.each([
+  ['lb/maps-dump', 'REV: ID=4 ADDR=10.97.69.6:80\n'],
+  ['bpftool', JSON.stringify(ciliumMaps)],
+])('the maps of Cilium are read from the output of %s', (_, text) => {
+  const { families, maps } = readRulesDump(text, null);
+  expect(families).toEqual(['IPv4']);
+  expect(maps).toMatchObject([{ kind: 'reverse nat', id: 4, address: '10.97.69.6', port: 80 }]);
 });

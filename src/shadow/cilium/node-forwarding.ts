@@ -1,0 +1,20 @@
+// The expected forwarding on a node, by the program that forwards there: kube-proxy or Cilium.
+
+import type { EndpointSlice, Key, Node, Service } from '../../model/objects.ts';
+import type { ProxyConfig } from '../../model/proxy-config.ts';
+import { ciliumForwarding } from './forwarding.ts';
+import { expectedForwarding, type Forwarding } from '../forwarding.ts';
+
+/** `localAddresses` are those of the node's interfaces, by default the InternalIPs. */
+export function nodeForwarding(
+  services: Iterable<Service>,
+  slices: ReadonlyMap<Key, readonly EndpointSlice[]>,
+  node: Node,
+  config: ProxyConfig,
+  localAddresses?: readonly string[],
+): Forwarding {
+  const { cilium } = config;
+  return cilium === null
+    ? expectedForwarding(services, slices, node, config, localAddresses)
+    : ciliumForwarding(services, slices, node, config, cilium, localAddresses);
+}
