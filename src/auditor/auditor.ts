@@ -25,9 +25,9 @@ import type { DumpEnd, DumpEntry } from '../cluster/files/dump.ts';
 import type { RecordingEnd, RecordingEntry } from '../cluster/files/recording.ts';
 import { createStore, type Store } from '../cluster/store/store.ts';
 import type { Change, Key, Resource, UnreadableObject, WatchEvent } from '../model/objects.ts';
-import { resources, unreadableKey } from '../model/objects.ts';
+import { unreadableKey } from '../model/objects.ts';
 import { runToEnd, type Steps } from '../model/run-to-end.ts';
-import { isInNamespaces, isInScope, listedNamespaces, type Scope } from '../model/scope.ts';
+import { isInNamespaces, isInScope, mergedResources, type Scope } from '../model/scope.ts';
 import { countOpened } from '../output/metrics/state.ts';
 import type { DetectedRelease } from '../shadow/detect-release.ts';
 import { assumedRelease, chooseRelease, detectRelease } from '../shadow/detect-release.ts';
@@ -116,12 +116,10 @@ function createState(options: AuditorOptions) {
   const proxied = createProxied(options.scope, store);
   const samples = createSamples();
   const suppressions = createSuppressions({ ...noSuppressions, ...options });
-  const progress = createWatchProgress(mergedResources(options));
+  const progress = createWatchProgress(options.live ? mergedResources(options.scope) : []);
   const services = (): ServiceAuditor | null => state.services;
-  const otherServices = proxied.hasOthers
-    ? { ...proxied.listers, slicesOf: (key: Key) => nodeRules.slicesOf(key) }
-    : null;
-  const confirmer = createConfirmer(progress, services, otherServices);
+  const others = proxied.others((service) => nodeRules.slicesOf(service));
+  const confirmer = createConfirmer(progress, services, others);
   const findings = createPendingFindings({
     window: options.settle,
     keep: 10_000,
@@ -197,12 +195,6 @@ const impactsOf = (stateOf: () => State): ImpactSource => ({
   ofNode: (name) => stateOf().nodeRules.nodes()?.impactOf(name) ?? null,
   nodes: () => stateOf().store.listers.nodes.size,
 });
-
-/** The resources that have a stream per namespace. */
-const mergedResources = ({ live, scope }: AuditorOptions): readonly Resource[] =>
-  live && (listedNamespaces(scope) ?? []).length > 1
-    ? resources.filter((resource) => resource !== 'nodes')
-    : [];
 
 export function createAuditor(options: AuditorOptions) {
   const state = createState(options);

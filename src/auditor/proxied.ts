@@ -3,7 +3,14 @@
 
 import type { NodeListers } from '../audit/node/nodes.ts';
 import { createStore, type Store } from '../cluster/store/store.ts';
-import type { AnyObject, Change, Key, Resource, WatchEvent } from '../model/objects.ts';
+import type {
+  AnyObject,
+  Change,
+  EndpointSlice,
+  Key,
+  Resource,
+  WatchEvent,
+} from '../model/objects.ts';
 import { needsAllServices, type Scope } from '../model/scope.ts';
 
 const proxied: ReadonlySet<Resource> = new Set(['services', 'endpointslices', 'nodes']);
@@ -15,7 +22,9 @@ export function createProxied(scope: Scope, { objects, listers }: Store) {
   const nodeListers: NodeListers = { services, slices, nodes, podsAt: (ip) => listers.podsAt(ip) };
   return {
     listers: nodeListers,
-    hasOthers: own !== null,
+    /** With the slices by Service; `null` if there are no Services but those of the audit. */
+    others: (slicesOf: (service: Key) => readonly EndpointSlice[]) =>
+      own && { ...nodeListers, slicesOf },
     /** The objects of a resource that the input keeps up to date. */
     held: (resource: Resource): ReadonlyMap<Key, AnyObject> =>
       (own !== null && proxied.has(resource) ? own.objects : objects)[resource],

@@ -2,7 +2,7 @@
 // Services of one shard, and the rules of its nodes. Every shard keeps pods and Nodes, which any
 // Service may need. One that audits rules of nodes keeps the Services of all shards for that.
 
-import { type AnyObject, type EndpointSlice, label, type Resource } from './objects.ts';
+import { type AnyObject, type EndpointSlice, label, type Resource, resources } from './objects.ts';
 
 export interface Scope {
   /** null: all. */
@@ -41,6 +41,12 @@ export function isInNamespaces({ namespaces, excluded }: Scope, namespace: strin
 /** The namespaces to list and watch, each by itself; `null`: the whole cluster at once. */
 export const listedNamespaces = ({ namespaces, excluded }: Scope): readonly string[] | null =>
   namespaces && [...new Set(namespaces)].filter((name) => !excluded.includes(name));
+
+/** The resources that a live auditor gets from one stream per namespace. */
+export const mergedResources = (scope: Scope): readonly Resource[] =>
+  (listedNamespaces(scope) ?? []).length > 1
+    ? resources.filter((resource) => resource !== 'nodes')
+    : [];
 
 /** Whether a name is of the shard, by a hash that never changes: replicas of any version agree. */
 const isInShard = ({ shard }: Scope, name: string): boolean =>
