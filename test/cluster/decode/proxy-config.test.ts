@@ -37,6 +37,7 @@ describe('readProxyConfig', () => {
       localhostNodePorts: false,
       bindAddress: '172.18.0.2',
       featureGates: { PreferSameTrafficDistribution: true },
+      cilium: null,
     });
   });
 
