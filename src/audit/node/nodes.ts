@@ -119,10 +119,7 @@ export function createNodes(given: NodesOptions) {
     },
     summary: (now: number) => summaryOf(options, now),
     /** The nodes whose agent does not report, with the reason, and since when. */
-    withoutAgent: () =>
-      [...states.values()].flatMap(({ name, unknownReason: reason, unknownSince: since }) =>
-        reason?.startsWith('agent-') === true ? [{ name, reason, since }] : [],
-      ),
+    withoutAgent: () => withoutAgent(states.values()),
     /** Since when the rules of the node have been read; null if they are unknown. */
     readSince: (name: string): number | null => states.get(name)?.readSince ?? null,
     /** What the last reading of a node does to connections; null if its rules are unknown. */
@@ -139,6 +136,11 @@ export function createNodes(given: NodesOptions) {
     },
   };
 }
+
+const withoutAgent = (states: Iterable<NodeState>) =>
+  [...states].flatMap(({ name, unknownReason: reason, unknownSince: since }) =>
+    reason?.startsWith('agent-') === true ? [{ name, reason, since }] : [],
+  );
 
 const allFamilies = new Set(['IPv4', 'IPv6']);
 
