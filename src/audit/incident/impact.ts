@@ -1,5 +1,6 @@
 // What an incident does to traffic, and the severity that follows from that (docs/impact.md).
 
+import { getOrInsert } from '../../model/collections.ts';
 import type { Key } from '../../model/objects.ts';
 import { type Code, type Finding, isWorse, type Severity } from '../finding/catalogue.ts';
 import { isUnsuppressed } from '../finding/suppressions.ts';
@@ -48,73 +49,69 @@ const measured: ReadonlySet<Code> = new Set([
   'node-rules-stale',
 ]);
 
-const keyOf = ({ namespace, service }: Finding): Key => `${namespace}/${service}`;
-
-/** What a finding about a node does there; `null` for another finding. */
-function atNode(finding: Finding, source: ImpactSource): NodeImpact | null {
-  return finding.node === null ? null : source.ofNode(finding.node);
+export interface IncidentEffect {
+  /** The mean over the Services of the findings; `null` if the impact on none is known. */
+  readonly impact: IncidentImpact | null;
+  /**
+   * That of the impact, at least that of the kind, and at least that of each finding whose effect
+   * is not part of the impact. Suppressed findings do not count.
+   */
+  readonly severity: Severity;
 }
 
-/** The mean over the Services of findings; `null` if the impact on none is known. */
-export function impactOfFindings(
+/** The effect of the findings of an incident, in one pass: there may be thousands. */
+export function effectOf(
+  kind: IncidentKind,
   findings: readonly Finding[],
   source: ImpactSource,
-): IncidentImpact | null {
-  const known = findings.filter(isUnsuppressed);
-  const services = new Set(known.filter(({ service }) => service !== '').map(keyOf));
-  let [count, misrouted, unused, worst] = [0, 0, 0, 0];
-  for (const key of services) {
-    const impact = source.ofService(key);
-    if (impact === null) continue;
-    count++;
-    misrouted += impact.misrouted;
-    unused += impact.unused;
-    worst = Math.max(worst, impact.misrouted);
+): IncidentEffect {
+  const loud = findings.filter(isUnsuppressed);
+  if (findings.length > 0 && loud.length === 0) return { impact: null, severity: 'info' };
+  const services = new Map<Key, Impact | null>();
+  const wide = new Map<string, NodeImpact | null>();
+  let severity: Severity = kinds[kind].least;
+  let worst = 0;
+  for (const { code, namespace, service, node, severity: own } of loud) {
+    const there = node === null ? null : source.ofNode(node);
+    let known: unknown = there;
+    if (service === '') {
+      if (node !== null) wide.set(node, there);
+    } else {
+      const key = `${namespace}/${service}`;
+      known = getOrInsert(services, key, () => source.ofService(key));
+      worst = Math.max(worst, there?.services.get(key)?.misrouted ?? 0);
+    }
+    const isMeasured = known !== null && measured.has(code);
+    if (!isMeasured && isWorse(own, severity)) severity = own;
   }
-  const wide = new Set(known.flatMap((it) => (it.service === '' ? (it.node ?? []) : [])));
-  const nodes = [...wide].flatMap((name) => source.ofNode(name) ?? []);
-  count += Math.max(0, ...nodes.map((it) => it.services.size));
-  for (const impact of nodes) {
-    misrouted += impact.misrouted / Math.max(1, source.nodes());
-    unused += impact.unused / Math.max(1, source.nodes());
-    worst = Math.max(worst, impact.worst);
-  }
-  for (const finding of known) {
-    const there = atNode(finding, source)?.services.get(keyOf(finding));
-    worst = Math.max(worst, there?.misrouted ?? 0);
-  }
-  return count === 0 ? null : { misrouted: misrouted / count, unused: unused / count, worst };
+  const impact = meanOf([...services.values()], [...wide.values()], source.nodes(), worst);
+  const ofImpact = severityOfImpact(impact);
+  return { impact, severity: isWorse(ofImpact, severity) ? ofImpact : severity };
 }
 
-/** Whether the impact of an incident contains what a finding does to traffic. */
-function isMeasured(finding: Finding, source: ImpactSource): boolean {
-  if (!measured.has(finding.code)) return false;
-  if (finding.service !== '') return source.ofService(keyOf(finding)) !== null;
-  return atNode(finding, source) !== null;
+function meanOf(
+  services: readonly (Impact | null)[],
+  wide: readonly (NodeImpact | null)[],
+  nodes: number,
+  worstOnNode: number,
+): IncidentImpact | null {
+  const known = services.filter((it) => it !== null);
+  const faulty = wide.filter((it) => it !== null);
+  const count = known.length + Math.max(0, ...faulty.map((it) => it.services.size));
+  if (count === 0) return null;
+  let [misrouted, unused, worst] = [0, 0, worstOnNode];
+  const add = (impact: Impact, weight: number, worstOf: number): void => {
+    misrouted += impact.misrouted * weight;
+    unused += impact.unused * weight;
+    worst = Math.max(worst, worstOf);
+  };
+  for (const impact of known) add(impact, 1, impact.misrouted);
+  for (const impact of faulty) add(impact, 1 / Math.max(1, nodes), impact.worst);
+  return { misrouted: misrouted / count, unused: unused / count, worst };
 }
 
 function severityOfImpact(impact: IncidentImpact | null): Severity {
   if (impact === null) return 'info';
   if (impact.worst >= critical) return 'critical';
   return impact.worst + impact.misrouted + impact.unused > 0 ? 'warning' : 'info';
-}
-
-/**
- * The severity of an incident: that of its impact, at least that of its kind, and at least that of
- * each finding whose effect is not part of the impact. Suppressed findings do not count.
- */
-export function severityOf(
-  kind: IncidentKind,
-  findings: readonly Finding[],
-  source: ImpactSource,
-): Severity {
-  const loud = findings.filter(isUnsuppressed);
-  if (findings.length > 0 && loud.length === 0) return 'info';
-  let worst: Severity = kinds[kind].least;
-  const raise = (severity: Severity): void => {
-    if (isWorse(severity, worst)) worst = severity;
-  };
-  raise(severityOfImpact(impactOfFindings(loud, source)));
-  for (const finding of loud) if (!isMeasured(finding, source)) raise(finding.severity);
-  return worst;
 }

@@ -22,11 +22,11 @@ import {
 import { recent } from './controllers.ts';
 import { type EvidenceLine, evidenceLines } from './evidence-lines.ts';
 import {
-  impactOfFindings,
+  effectOf,
   type ImpactSource,
+  type IncidentEffect,
   type IncidentImpact,
   noImpacts,
-  severityOf,
 } from './impact.ts';
 import type { IncidentKind } from './kinds.ts';
 
@@ -50,7 +50,7 @@ export interface Incident {
   readonly likely: readonly IncidentKind[];
   /** What proved the kind when the incident opened. */
   readonly evidence: readonly EvidenceLine[];
-  /** The changes of objects that made its first differences, oldest first. */
+  /** The changes of objects that made its first differences, the likeliest cause first. */
   readonly changes: readonly ObjectChange[];
   /** When the first of its differences began. */
   readonly since: number;
@@ -80,7 +80,7 @@ const keptFindings = 100;
 const keptChanges = 20;
 
 /** Seconds between two computations of the impact of open incidents. */
-const impactInterval = 1;
+const impactInterval = 10;
 
 /** The key of the incident that many of one kind have become. */
 const all = '*';
@@ -107,7 +107,8 @@ interface Beginning {
 const newIncident = (id: string, claim: Claim, { since, openedAt, evidence }: Beginning) => ({
   id,
   evidence,
-  changes: new Set<ObjectChange>(),
+  /** The number of findings that each change made differ. */
+  changes: new Map<ObjectChange, number>(),
   kind: claim.kind,
   key: claim.key,
   object: claim.object,
@@ -223,13 +224,32 @@ function addMember(state: State, member: Member, at: number, evidence: Evidence)
     openedAt: at,
     evidence: evidenceLines(claim, finding, evidence),
   }));
-  for (const change of evidence.changesOf(finding)) {
-    if (incident.changes.size < keptChanges) incident.changes.add(change);
-  }
+  for (const change of evidence.changesOf(finding)) countChange(incident, change, 1);
   incident.since = Math.min(incident.since, finding.since);
   incident.members.set(openFindingKey(finding), member);
   state.owners.set(openFindingKey(finding), incident);
   state.revision++;
+}
+
+/** The first changes are kept: later ones are more likely to be other trouble. */
+function countChange({ changes }: OpenIncident, change: ObjectChange, findings: number): void {
+  const known = changes.get(change);
+  if (known === undefined && changes.size >= keptChanges) return;
+  changes.set(change, (known ?? 0) + findings);
+}
+
+/** Changes of objects to blame first, then those of most findings, then the oldest. */
+function rankChanges(
+  changes: OpenIncident['changes'],
+  objects: readonly string[],
+): readonly ObjectChange[] {
+  const isBlamed = ({ kind, namespace, name }: ObjectChange): boolean =>
+    objects.includes(`${kind} ${namespace === '' ? name : `${namespace}/${name}`}`);
+  return [...changes]
+    .sort(
+      ([a, ofA], [b, ofB]) => Number(isBlamed(b)) - Number(isBlamed(a)) || ofB - ofA || a.at - b.at,
+    )
+    .map(([change]) => change);
 }
 
 function removeMember(state: State, incident: OpenIncident, key: string): void {
@@ -273,9 +293,7 @@ function merge(state: State, from: OpenIncident, into: OpenIncident): void {
     state.owners.set(key, into);
   }
   for (const [name, condition] of from.conditions) into.conditions.set(name, condition);
-  for (const change of from.changes) {
-    if (into.changes.size < keptChanges) into.changes.add(change);
-  }
+  for (const [change, findings] of from.changes) countChange(into, change, findings);
   into.since = Math.min(into.since, from.since);
   into.openedAt = Math.min(into.openedAt, from.openedAt);
   keepWorst(into, from);
@@ -304,11 +322,17 @@ function reviewControllers(state: State, at: number): void {
   if (concerned.length === 0) return;
   const evidence = state.options.evidence(at);
   const { controllers } = evidence;
-  const isSuspect = Object.values(controllers).some((it) => it.state !== 'writing');
+  const all = Object.values(controllers);
+  const isSuspect = all.some((it) => it.state !== 'writing');
+  const isSilent = all.some((it) => it.state === 'silent');
+  const isWriting = all.some((it) => hasRecovered(it, at));
   for (const incident of concerned) {
     const isUnknown = incident.kind === 'cause-unknown';
     const isDraining = at - (incident.leftAt ?? -Infinity) <= recent;
     if (isUnknown ? !isSuspect : isDraining) continue;
+    // Thousands of findings may wait, and without other evidence they stay.
+    const mayMove = isWriting || (isSilent && incident.kind === 'controller-slow');
+    if (!isUnknown && !mayMove) continue;
     for (const [key, { finding }] of incident.members) {
       const claim = laterClaim(incident, finding, evidence, at);
       if (claim === null) continue;
@@ -376,10 +400,7 @@ function reviewImpacts(state: State, at: number): void {
   for (const incident of state.open.values()) {
     if (isEmpty(incident)) continue;
     const findings = [...incident.members.values()].map(({ finding }) => finding);
-    keepWorst(incident, {
-      impact: impactOfFindings(findings, impacts),
-      severity: severityOf(incident.kind, findings, impacts),
-    });
+    keepWorst(incident, effectOf(incident.kind, findings, impacts));
   }
 }
 
@@ -399,10 +420,11 @@ function closeEmpty(state: State): void {
   for (const [place, incident] of open) {
     if (!isEmpty(incident)) continue;
     open.delete(place);
-    const { impact, severity } = incident;
+    const { impact } = incident;
     // One that opened and ended between two reviews has the severity of its findings.
-    const known = severity ?? severityOf(incident.kind, incident.resolved, noImpacts);
-    resolved.push(snapshot(incident, incident.resolved, incident.leftAt, impact, known));
+    const found = effectOf(incident.kind, incident.resolved, noImpacts);
+    const effect = { impact, severity: incident.severity ?? found.severity };
+    resolved.push(snapshot(incident, incident.resolved, incident.leftAt, effect));
     if (resolved.length > options.keep) resolved.shift();
     state.revision++;
   }
@@ -433,8 +455,7 @@ function list({ open, owners, options }: State, findings: readonly Finding[]): I
     .sort((a, b) => a.since - b.since)
     .map((incident) => {
       const own = current.get(incident) ?? [];
-      const severity = severityOf(incident.kind, own, impacts);
-      return snapshot(incident, own, null, impactOfFindings(own, impacts), severity);
+      return snapshot(incident, own, null, effectOf(incident.kind, own, impacts));
     });
 }
 
@@ -442,15 +463,13 @@ function snapshot(
   incident: OpenIncident,
   findings: readonly Finding[],
   resolvedAt: number | null,
-  impact: IncidentImpact | null,
-  severity: Severity,
+  effect: IncidentEffect,
 ): Incident {
   const { id, kind, object, likely, evidence, since, openedAt, members, conditions } = incident;
   const claims = [...members.values()].map(({ claim }) => claim);
   const names = [...claims, ...conditions.values()].map((it) => it.object);
   const objects = [...new Set([object, ...names])];
-  const changes = [...incident.changes].sort((a, b) => a.at - b.at);
+  const changes = rankChanges(incident.changes, objects);
   const times = { since, openedAt, resolvedAt };
-  const effect = { impact, severity };
   return { id, kind, object, objects, likely, evidence, changes, ...times, ...effect, findings };
 }

@@ -129,11 +129,7 @@ export function createNodes(given: NodesOptions) {
     tracePort: (node: string, service: Key, name: string) =>
       tracePort(options, states.get(node), service, name),
     /** What makes the node unknown, at the last reading; its message is '' if nothing does. */
-    obstacle(name: string) {
-      const { observation = null, refused = null } = states.get(name) ?? {};
-      const texts = new Set((observation?.lacks ?? []).map(lackText));
-      return refused ?? { message: [...texts].join('; ') };
-    },
+    obstacle: (name: string) => obstacleOf(states.get(name)),
   };
 }
 
@@ -143,6 +139,11 @@ const withoutAgent = (states: Iterable<NodeState>) =>
   );
 
 const allFamilies = new Set(['IPv4', 'IPv6']);
+
+function obstacleOf({ observation = null, refused = null }: Partial<NodeState> = {}) {
+  const texts = new Set((observation?.lacks ?? []).map(lackText));
+  return refused ?? { message: [...texts].join('; ') };
+}
 
 const impactOf = (state: NodeState | undefined): NodeImpact | null =>
   state === undefined || state.readSince === null ? null : (state.last?.audit.impact ?? null);

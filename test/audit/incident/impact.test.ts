@@ -3,12 +3,8 @@
 import { describe, expect, test } from 'vitest';
 
 import type { Code, Finding } from '../../../src/audit/finding/catalogue.ts';
-import {
-  impactOfFindings,
-  type ImpactSource,
-  noImpacts,
-  severityOf,
-} from '../../../src/audit/incident/impact.ts';
+import { effectOf, type ImpactSource, noImpacts } from '../../../src/audit/incident/impact.ts';
+import type { IncidentKind } from '../../../src/audit/incident/kinds.ts';
 import type { Impact } from '../../../src/audit/service/impact.ts';
 import { plainFinding } from '../../build.ts';
 
@@ -34,6 +30,12 @@ const sourceOf = (
   };
 };
 
+const impactOfFindings = (findings: readonly Finding[], source: ImpactSource) =>
+  effectOf('cause-unknown', findings, source).impact;
+
+const severityOf = (kind: IncidentKind, findings: readonly Finding[], source: ImpactSource) =>
+  effectOf(kind, findings, source).severity;
+
 describe('the impact of an incident', () => {
   test('is the mean over its Services, each counted once', () => {
     const source = sourceOf({
@@ -58,7 +60,8 @@ describe('the impact of an incident', () => {
     );
     const finding = find('node-rules-flushed', '', { namespace: '', node: 'a' });
     const got = impactOfFindings([finding], source);
-    expect(got).toEqual({ misrouted: 0.075, unused: 0.05, worst: 1 });
+    expect(got?.misrouted).toBeCloseTo(0.075, 9);
+    expect(got).toMatchObject({ unused: 0.05, worst: 1 });
   });
 
   test('of one Service on a node has the share there as its worst', () => {

@@ -138,6 +138,48 @@ describe('an incident', () => {
   });
 });
 
+describe('the changes of an incident', () => {
+  const changeOf = (kind: string, name: string, at: number) => {
+    const namespace = kind === 'Node' ? '' : 'shop';
+    return { at, kind, namespace, name, field: 'x', from: 'a', to: 'b' };
+  };
+  const caused = (service: string, object = 'Node b'): Finding =>
+    plainFinding('slice-endpoint-different', {
+      service,
+      object,
+      cause: 'node-change-unnoticed',
+      causeProven: true,
+    });
+
+  test('are those of the object to blame, then those of most findings, then the oldest', () => {
+    const { add, list, state } = ledger();
+    const [node, early, late, shared] = [
+      changeOf('Node', 'b', 9),
+      changeOf('Pod', 'early', 1),
+      changeOf('Pod', 'late', 5),
+      changeOf('Pod', 'shared', 7),
+    ];
+    const changes = new Map([
+      ['web', [late, shared, node]],
+      ['api', [early, shared]],
+      ['db', [node]],
+    ]);
+    state.evidence = { ...known, changesOf: ({ service }) => changes.get(service) ?? [] };
+    state.evidence = { ...state.evidence, nodesOf: () => ['b'] };
+    add(caused('web'), caused('api'), caused('db'));
+    expect(list()).toMatchObject([{ kind: 'node-change-unnoticed', object: 'Node b' }]);
+    expect(list()[0]?.changes).toEqual([node, shared, early, late]);
+  });
+
+  test('are bounded', () => {
+    const { add, list, state } = ledger();
+    const many = Array.from({ length: 30 }, (_, index) => changeOf('Pod', String(index), index));
+    state.evidence = { ...known, changesOf: () => many };
+    add(missing);
+    expect(list()[0]?.changes).toHaveLength(20);
+  });
+});
+
 describe('the number of incidents', () => {
   const services = Array.from({ length: 12 }, (_, index) =>
     plainFinding('left-behind', { service: `s${String(index)}`, since: index }),
