@@ -61,6 +61,12 @@ export function deadLeftBehind(context: AuditContext, record: ServiceState): str
   });
 }
 
+/** Who gets the traffic to an address that another pod had before. */
+function newOwner(pods: readonly Pod[]): string {
+  const alive = pods.find(isAlive);
+  return alive === undefined ? '' : ` (now Pod ${alive.key})`;
+}
+
 function checkLeftBehind(context: AuditContext, record: ServiceState): Difference[] {
   const { endpoints, slices } = leftBehind(context, record);
   const names = slices.map(sliceObject);
@@ -70,7 +76,11 @@ function checkLeftBehind(context: AuditContext, record: ServiceState): Differenc
   const found = [difference('left-behind', object, 'spec.selector', null, names.join(', '))];
   const dead = deadLeftBehind(context, record);
   if (dead.length > 0) {
-    const text = `${names.join(', ')}: ${dead.sort().slice(0, 100).join(', ')}`;
+    const texts = dead
+      .sort()
+      .slice(0, 100)
+      .map((ip) => ip + newOwner(context.listers.podsAt(ip)));
+    const text = `${names.join(', ')}: ${texts.join(', ')}`;
     found.push(difference('left-behind-dead', object, 'spec.selector', null, text));
   }
   return found;

@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from 'vitest';
 
-import { leftBehindAddresses } from '../../../src/audit/service/input-checks.ts';
+import { checkInput, leftBehindAddresses } from '../../../src/audit/service/input-checks.ts';
 import type { AnyObject, Pod, Resource } from '../../../src/model/objects.ts';
 import { resources } from '../../../src/model/objects.ts';
 import {
@@ -58,6 +58,12 @@ describe('left behind', () => {
   ];
   test.each(cases)('%s', (_, objects, want) => {
     expect(judge(objects).sort()).toEqual([...want].sort());
+  });
+
+  test('names the pod that has a dead address now', () => {
+    const { context, record } = judged([selectorless, pod({ uid: 'new' }), slice()]);
+    const found = checkInput(context, record).find(({ code }) => code === 'left-behind-dead');
+    expect(found?.actual).toBe('EndpointSlice shop/web-abcde: 10.0.0.1 (now Pod shop/web-1)');
   });
 
   test('without known pods no address is called dead', () => {
