@@ -171,10 +171,10 @@ function createComparison(progress: WatchProgress, cache: () => ConfirmCache | n
     const [list, current] = [request.read?.[resource], cache()];
     if (!list || current === null) return 'equal';
     // A read from before a list shows no state after it: the cluster may have been restored.
-    if (request.readAt <= progress.listedAt(resource)) return 'overtaken';
+    const isOld = request.readAt <= progress.listedAt(resource);
     const { state, version: shown = '' } = progress.inputs.get(resource) ?? {};
     const lacking = (object: api.Key, version: string, isDeletion: boolean): number =>
-      now - progress.lack(resource, object, { version, at: now, isDeletion });
+      isOld ? 0 : now - progress.lack(resource, object, { version, at: now, isDeletion });
     // Time alone can make a result a gap.
     const memo = `${resource} ${state ?? ''} ${key} ${request.readAt} ${Math.floor(now / 10)}`;
     return results(memo, () => {
