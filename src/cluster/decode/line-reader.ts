@@ -107,9 +107,22 @@ export interface Line {
 }
 
 const keptLength = 4096;
+
+/** Lines of a batch. */
+const mostLines = 4096;
+
+/** A file may consist of millions. */
+const blankLine = (number: number): Line => ({
+  number,
+  text: '',
+  bytes: 0,
+  tooLong: false,
+  ended: true,
+});
+
 const newline = 0x0a;
 
-/** The lines of UTF-8 text that each chunk completes. */
+/** The lines of UTF-8 text that each chunk completes, a few thousand at a time. */
 export async function* lineBatches(source: Bytes, limit = textLimit): AsyncGenerator<Line[]> {
   let parts: Uint8Array[] = []; // of the line that is not complete
   let bytes = 0;
@@ -132,9 +145,13 @@ export async function* lineBatches(source: Bytes, limit = textLimit): AsyncGener
     const lines: Line[] = [];
     let start = 0;
     for (let end = chunk.indexOf(newline); end >= 0; end = chunk.indexOf(newline, start)) {
-      take(chunk.subarray(start, end));
-      lines.push(line(true));
+      if (start === end && bytes === 0) lines.push(blankLine(number++));
+      else {
+        take(chunk.subarray(start, end));
+        lines.push(line(true));
+      }
       start = end + 1;
+      if (lines.length >= mostLines) yield lines.splice(0);
     }
     if (start < chunk.length) take(chunk.subarray(start));
     if (lines.length > 0) yield lines;

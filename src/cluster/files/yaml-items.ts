@@ -2,7 +2,7 @@
 // `---` at the beginning of a line separates documents, even within a string. The parser is slow
 // (4 MB/s), so objects of other kinds are not parsed. Aliases reach only within an item.
 
-import { parseDocument } from 'yaml';
+import { Composer, type Document, Parser } from 'yaml';
 
 import type { Format, Guess, Parsed, Piece } from '../decode/json-items.ts';
 import { resourceOfKind } from '../decode/json-objects.ts';
@@ -129,20 +129,49 @@ const yamlOptions = {
   prettyErrors: false,
 } as const;
 
+/** The first fault of a text; a text may have a million, and each would be an object. */
+class YamlFault extends Error {
+  readonly #at: number;
+
+  constructor(message: string, at: number) {
+    super(message);
+    this.#at = at;
+  }
+
+  linesBefore(text: string): number {
+    return text.slice(0, this.#at).split('\n').length - 1;
+  }
+}
+
+type Place = number | readonly [number, number] | { readonly offset: number };
+
+/** The first document, as parseDocument has it; `undefined` if there is none. */
+function composeFirst(text: string): Document.Parsed | undefined {
+  const composer = new Composer(yamlOptions);
+  let fault: YamlFault | null = null;
+  Object.assign(composer, {
+    onError(place: Place, _code: string, message: string, isWarning?: boolean): void {
+      if (isWarning === true) return;
+      const at = typeof place === 'number' ? place : 'offset' in place ? place.offset : place[0];
+      // The parser catches it in each level, and reports another error there.
+      throw (fault ??= new YamlFault(message, at));
+    },
+  });
+  const [first, second] = composer.compose(new Parser().parse(text), true, text.length);
+  if (second === undefined) return first;
+  throw new YamlFault('Source contains multiple documents', second.range[0]);
+}
+
 /** Parses one document, or an item as a sequence of one. */
 export function parseYaml(text: string): Parsed {
   try {
-    const document = parseDocument(absoluteTimes(text), yamlOptions);
-    const [error] = document.errors;
-    if (error !== undefined) {
-      return { fault: error.message, line: text.slice(0, error.pos[0]).split('\n').length - 1 };
-    }
-    const value: unknown = document.toJS({ maxAliasCount: 100 });
+    const value: unknown = composeFirst(absoluteTimes(text))?.toJS({ maxAliasCount: 100 }) ?? null;
     // An alias may contain itself; JSON finds out.
     if (text.includes('&')) JSON.stringify(value);
     return { value };
   } catch (error) {
-    return { fault: error instanceof Error ? error.message : '', line: 0 };
+    const line = error instanceof YamlFault ? error.linesBefore(text) : 0;
+    return { fault: error instanceof Error ? error.message : '', line };
   }
 }
 

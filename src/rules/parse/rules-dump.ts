@@ -33,7 +33,7 @@ export function readRulesDump(text: string, family: Family | null): RulesDump {
       : null;
   if (maps !== null) return { ruleset: noRules, families: maps.families, maps: maps.entries };
   if (/^\s*\{/.test(text)) return { ruleset: parseNft(text), families: ['IPv4', 'IPv6'] };
-  const plain = /^\s*table \w+ \S+ \{/m.exec(text);
+  const plain = /^[ \t]*table \w+ \S+ \{/m.exec(text);
   if (plain !== null) throw new DumpError('expected the output of nft with -j', 1, plain[0]);
   const known = family ?? familyOf(text);
   return { ruleset: parseIptablesSave(text, known === 'IPv4' ? 'ip' : 'ip6'), families: [known] };
