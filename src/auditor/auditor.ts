@@ -369,8 +369,8 @@ function* takeWatchState(state: State, entry: LiveEntry & { readonly kind: 'watc
   }
   // A recording has no event loop that tries again what a short loss has kept from opening.
   if (!state.options.live) findings.retry(at);
-  if (services !== null || state.promised === null) return;
-  // The audit begins without a resource that is not permitted. It may become permitted later.
+  if (services !== null || state.promised === null || resource === 'services') return;
+  // It begins without what is not permitted. Without Services all would seem left over.
   const others = state.promised.filter((promised) => promised !== resource);
   state.promised = entry.state === 'off' ? others : [...others, resource];
   if (entry.state === 'off' && others.every((other) => state.complete.has(other))) {

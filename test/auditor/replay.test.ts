@@ -3,6 +3,7 @@
 import { describe, expect, test } from 'vitest';
 
 import { momentSince, replay } from '../../src/auditor/replay.ts';
+import { resources } from '../../src/model/objects.ts';
 import {
   added,
   auditorOf,
@@ -86,6 +87,28 @@ describe('a watch that is lost in a recording', () => {
     for (const entry of [...start, ...watches(120, 'off', ['pods']), end(200)]) auditor.take(entry);
     expect(opened).toEqual([]);
     expect([...auditor.stale()]).toEqual(['pods']);
+  });
+
+  test('of Services from the start finds nothing until they are listed', () => {
+    const { auditor, opened } = auditorOf(30);
+    const others = resources.filter((resource) => resource !== 'services');
+    const forbidden = [
+      header(100),
+      ...watches(100, 'listing'),
+      ...watches(100, 'off', ['services']),
+      ...synced(100, others),
+      ...watches(100, 'synced', others),
+      clock(200),
+    ];
+    for (const entry of forbidden) auditor.take(entry);
+    expect(auditor.serviceAuditor()).toBeNull();
+    const listed = [added('services', rawService, 201), ...synced(201, ['services'])];
+    for (const entry of [...listed, ...watches(201, 'synced', ['services']), clock(230)]) {
+      auditor.take(entry);
+    }
+    expect(opened).toEqual([]);
+    auditor.take(clock(231));
+    expect(opened).not.toEqual([]);
   });
 
   test('without a permission from the start leaves no output unseen', () => {

@@ -211,7 +211,7 @@ function takeWatch(state: State, resource: Resource, is: string): void {
     blind.delete(output);
     seeAgain(state, output, spell, options.settle);
   }
-  if (state.begun || state.promised === null) return;
+  if (state.begun || state.promised === null || resource === 'services') return;
   const others = state.promised.filter((other) => other !== resource);
   state.promised = is === 'off' ? others : [...others, resource];
   if (is === 'off' && others.every((one) => cluster.complete.has(one))) begin(state);
@@ -321,7 +321,7 @@ function evaluate(state: State, key: Key, given: Effect): void {
   state.unknown.set(key, text);
   state.touched.add(key);
   const known = state.known.get(key) ?? [];
-  for (const one of known) wake(state, one, effect);
+  const cleared = new Set(known.filter((one) => wake(state, one, effect)));
   const before = known.map(({ unit, cause }) => ({ unit, cause }));
   const left = [...known];
   const next: Known[] = [];
@@ -336,7 +336,7 @@ function evaluate(state: State, key: Key, given: Effect): void {
     const [one] = index < 0 ? [] : left.splice(index, 1);
     if (one === undefined) fresh.push(found);
     else {
-      carryOn(state, one, found.difference, effect);
+      carryOn(state, one, found.difference, effect, cleared.has(one));
       next.push(one);
     }
   }
@@ -366,16 +366,23 @@ function restart(state: State, one: Known, changes: Partial<Known>): void {
 
 const newClock = (at: number) => ({ clock: at, unseen: 0, lesser: [] });
 
-/** The controller must sync now, so what excused the difference is over. */
-function wake(state: State, one: Known, { wakes }: Effect): void {
+/** Whether the controller must sync now, so that what excused the difference is over. */
+function wake(state: State, one: Known, { wakes }: Effect): boolean {
   const { at: now } = state;
-  if (one.cause === null || one.shown || one.causeAt >= now || !wakes.has(one.output)) return;
+  if (one.cause === null || one.shown || one.causeAt >= now || !wakes.has(one.output)) return false;
   const severity = severityOf(one.difference, null, false);
   const cleared = { cause: null, causeAt: now, proven: false, severity };
   restart(state, one, { ...cleared, ...newClock(now) });
+  return true;
 }
 
-function carryOn(state: State, one: Known, difference: Difference, effect: Effect): void {
+function carryOn(
+  state: State,
+  one: Known,
+  difference: Difference,
+  effect: Effect,
+  isCleared: boolean,
+): void {
   const { at: now } = state;
   const { wakes, blindSpot, gap, writes, isConcerned, addresses, late } = effect;
   const [, ip] = one.unit.split(' ');
@@ -383,7 +390,7 @@ function carryOn(state: State, one: Known, difference: Difference, effect: Effec
   const isWhole = ip === undefined && (one.unit !== 'mirrored' || writes.size > 0);
   const isListed = addresses === null || (ip !== undefined && addresses.has(ip));
   const isAbout = isConcerned && (!late || isWhole || isListed);
-  const likely = gap && isAbout && one.causeAt === now ? difference.likelyCause : null;
+  const likely = gap && isAbout && isCleared ? difference.likelyCause : null;
   const isWoken = one.output === 'input' || wakes.has(one.output);
   const kept = one.shown ? null : one.cause;
   const isStill = one.shown && one.cause === difference.hindrance;

@@ -143,7 +143,7 @@ function* updateUnknown(state: State, unreadable: UnreadableObject, at: number):
 
 function evaluateFirst({ options }: State, audit: ServiceAudit, at: number): void {
   const item = createWorkItem(audit.record);
-  evaluateWhole({ sink: options, audit, at, item, beginning: true, gap: false });
+  evaluateWhole({ sink: options, audit, at, item, beginning: true, gap: false, cleared: [] });
   options.onChange?.(audit.record.key);
 }
 
@@ -151,12 +151,14 @@ function evaluate(state: State, item: WorkItem, at: number, gap: boolean): void 
   const { options } = state;
   const { record } = item;
   const audit = getOrCreate(state, record.key);
-  const evaluation: Evaluation = { sink: options, audit, at, item, beginning: false, gap };
+  const known = { beginning: false, gap, cleared: [] };
+  const evaluation: Evaluation = { sink: options, audit, at, item, ...known };
   if (item.wakes.has('endpointslices')) record.wokenAt = at;
   if (item.writes.has('endpointslices')) record.slicesChangedAt = at;
   // What had another cause until now may have a likely one: what hinders every sync, or what the
   // comparison suggests after missed changes.
-  if (wake(evaluation) && (item.missed || isRetried(record))) audit.regime = -1;
+  wake(evaluation);
+  if (evaluation.cleared.length > 0 && (item.missed || isRetried(record))) audit.regime = -1;
   // A slice that was kept as a placeholder is none any more beside endpoints or another slice.
   if (audit.items.size > 0) {
     for (const slice of record.slices) if (slice.endpoints.length === 0) item.slices.add(slice);

@@ -77,6 +77,8 @@ export interface Evaluation {
   readonly beginning: boolean;
   /** Changes were missed, so the order of what happened is not known. */
   readonly gap: boolean;
+  /** Differences whose cause the event has ended, as `wake` left them. */
+  readonly cleared: ServiceDifference[];
 }
 
 /** The evaluation of one unit, with the differences that it had. */
@@ -301,8 +303,8 @@ function isHidden(output: Output, writes: WorkItem['writes']): boolean {
 }
 
 function carryOn(evaluation: UnitEvaluation, item: ServiceDifference, difference: Difference) {
-  const { sink, at, gap, item: work } = evaluation;
-  const likely = gap && item.causeAt === at ? difference.likelyCause : null;
+  const { sink, at, gap, item: work, cleared } = evaluation;
+  const likely = gap && cleared.includes(item) ? difference.likelyCause : null;
   const kept = item.shown ? null : item.cause;
   // A change that wakes no controller may end what the input showed as the cause.
   const isWoken = item.output === 'input' || work.wakes.has(item.output as ServiceOutput);
@@ -363,27 +365,23 @@ function end(evaluation: Evaluation, item: ServiceDifference, isCured: boolean):
   sink.onConvergence?.({ output, operation, namespace, service, node: null, seconds, at });
 }
 
-/**
- * Clears older causes of the outputs whose controllers wake, and restarts their clocks. Returns
- * whether it cleared one.
- */
-export function wake(evaluation: Evaluation): boolean {
+/** Clears older causes of the outputs whose controllers wake, and restarts their clocks. */
+export function wake(evaluation: Evaluation): void {
   const { audit, at } = evaluation;
   const { wakes } = evaluation.item;
-  if (wakes.size === 0 || audit.excused.size === 0) return false;
-  let isCleared = false;
+  if (wakes.size === 0 || audit.excused.size === 0) return;
   for (const key of [...audit.excused]) {
     const items = audit.items.get(key) ?? [];
     const next = items.map((item) => {
       const isOver = isExcused(item) && item.causeAt < at;
       if (!isOver || !wakes.has(item.output as ServiceOutput)) return item;
-      isCleared = true;
       const severity = severityOf(item.difference, null, false);
-      const cleared = { cause: null, causeAt: at, proven: false, byInput: true };
+      const unexplained = { cause: null, causeAt: at, proven: false, byInput: true };
       const clock = { ...newClock(at), lateSince: at };
-      return restart(evaluation, { ...item, severity, ...cleared, ...clock }, item);
+      const cleared = restart(evaluation, { ...item, severity, ...unexplained, ...clock }, item);
+      evaluation.cleared.push(cleared);
+      return cleared;
     });
     setItems(audit, key, next);
   }
-  return isCleared;
 }
