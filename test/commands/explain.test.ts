@@ -291,6 +291,26 @@ test('an address of a pod is explained as the pod is', async () => {
   expect(it.out).toMatch(/^✗ MISMATCH \(WARNING\)/);
 });
 
+test('a finding that --suppressions accepts does not count', async () => {
+  const missing = save('accepted.json', [
+    podOf('shop', 'web'),
+    { ...serviceOf('shop'), spec: { ...serviceOf('shop').spec, ports: [{ port: 80 }] } },
+    { apiVersion: 'v1', kind: 'Node', metadata: { name: 'a', uid: 'a' } },
+    { apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSliceList', items: [] },
+  ]);
+  const reason = { owner: 'team-a', reason: 'It is created later', expires: '2999-01-01' };
+  const path = join(folder, 'accepted.yaml');
+  writeFileSync(path, JSON.stringify([{ code: 'slice-endpoint-missing', ...reason }]));
+  const line = ['service/web', '-n', 'shop', '--no-endpoints', '--input', missing];
+  const found = await runProcess(...line);
+  const got = await runProcess(...line, '--suppressions', path);
+  expect([found.code, got.code]).toEqual([1, 0]);
+  expect(found.out).toMatch(/^✗ MISMATCH \(WARNING\)/);
+  expect(flat(got.out)).toContain(
+    'slice-endpoint-missing is suppressed until 2999-01-01 by team-a',
+  );
+});
+
 describe('near misses of the recording', () => {
   test('a selector that nothing matches, with the label', async () => {
     const { out, code } = await recorded('service/thumbnails', '-n', 'media');

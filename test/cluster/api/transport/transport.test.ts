@@ -75,7 +75,11 @@ describe.each(protocols)('%s', (protocol) => {
     const { listener, transport } = await open(text('to be continued'));
     const got = await transport.send(request(), {});
     expect(got.status).toBe(200);
-    expect(got.headers).toEqual({ 'content-type': 'text/plain', 'retry-after': '3' });
+    expect(got.headers).toEqual({
+      'content-type': 'text/plain',
+      date: expect.stringContaining('GMT') as string,
+      'retry-after': '3',
+    });
     expect(await textOf(got)).toBe('to be continued');
     const again = await Promise.all([1, 2, 3].map(() => transport.send(request(), {})));
     expect(await Promise.all(again.map(textOf))).toEqual(Array(3).fill('to be continued'));
