@@ -33,12 +33,19 @@ function namesIn(objects: readonly string[], kind: string): string[] {
   return objects.flatMap((it) => (it.startsWith(prefix) ? [it.slice(prefix.length)] : []));
 }
 
+/** The Services that a finding of a whole node names in its differences, which are at most 100. */
+const servicesOnNode = ({ service, differences }: Finding): string[] =>
+  service === ''
+    ? differences.flatMap(({ field }) => /^([^/: ]+\/[^/: ]+):/.exec(field)?.[1] ?? [])
+    : [];
+
 function reachOf({ findings, objects }: Incident): Reach {
   const named = findings.length === 0 ? namesIn(objects, 'Service') : [];
   const owners = findings.filter(({ service }) => service !== '');
   const services = new Set([
     ...named,
     ...owners.map(({ namespace, service }) => `${namespace}/${service}`),
+    ...findings.flatMap(servicesOnNode),
   ]);
   const nodes = new Set([...namesIn(objects, 'Node'), ...findings.flatMap((it) => it.node ?? [])]);
   const endpoints = new Set(

@@ -43,6 +43,16 @@ test('the reach counts Services, namespaces, nodes and addresses once', () => {
   expect(reach).toEqual({ services: 2, namespaces: 2, nodes: 1, endpoints: 1 });
 });
 
+test('the reach of a finding of a whole node has the Services in its differences', () => {
+  const place = { code: 'node-frontend-missing', address: null, pod: null, object: '' } as const;
+  const differences = ['shop/web:http at 10.96.0.1:80/tcp', 'shop/web:dns', 'data/db:'].map(
+    (field) => ({ ...place, field, expected: 'a', actual: null }),
+  );
+  const findings = [finding('', { namespace: '', node: 'a', differences })];
+  const { reach } = reportIncident(incident({ findings }));
+  expect(reach).toEqual({ services: 2, namespaces: 2, nodes: 1, endpoints: 0 });
+});
+
 test('an incident without findings reaches the objects that it names', () => {
   const objects = ['Service shop/web', 'Node a'];
   const { reach } = reportIncident(incident({ kind: 'service-without-endpoints', objects }));
