@@ -146,7 +146,7 @@ export const kinds = {
     ),
   },
   'service-configuration': {
-    title: 'The objects of a Service, not a controller, make its endpoints wrong',
+    title: 'The configuration of a Service makes its endpoints wrong',
     evidence:
       'A removed selector left endpoints behind, several managers write slices, or an object ' +
       'has reached a limit.',
