@@ -1,8 +1,8 @@
 // Queries about incidents: lists for reports and pages, one by its name, and numbers.
 
-import { bySeverity, type Finding, severities, type Severity } from '../audit/finding/catalogue.ts';
+import { bySeverity, severities, type Severity } from '../audit/finding/catalogue.ts';
 import type { Incident } from '../audit/incident/incidents.ts';
-import { type ReportedIncident, reportIncident } from '../audit/incident/report.ts';
+import { reachOf, type ReportedIncident, reportIncident } from '../audit/incident/report.ts';
 import type { Within } from '../audit/summary.ts';
 import type { IncidentCounts, IncidentSeries } from '../output/metrics/state.ts';
 import type { Auditor } from './auditor.ts';
@@ -83,7 +83,6 @@ function seriesOf(incident: Incident, severity: Severity): IncidentSeries {
     ? names.map((name) => name.slice(name.indexOf('/') + 1))
     : edited;
   const namespace = onlyOf(namespaces);
-  const owners = findings.filter(({ service }) => service !== '').map(serviceKeyOf);
   return {
     id,
     kind,
@@ -91,11 +90,9 @@ function seriesOf(incident: Incident, severity: Severity): IncidentSeries {
     namespace,
     service: namespace === '' ? '' : onlyOf(services),
     node: objects.every(isNode) ? onlyOf(names) : '',
-    services: new Set(findings.length === 0 ? objects.filter(isService) : owners).size,
+    services: reachOf(incident).services,
   };
 }
-
-const serviceKeyOf = ({ namespace, service }: Finding): string => `${namespace}/${service}`;
 
 /** Whether an incident is about one of the Services that `within` selects, or about none at all. */
 export function affects(

@@ -100,9 +100,11 @@ function nodesOf({ pods }: Listers, { differences }: Finding): string[] {
 
 /** Watches that were interrupted for longer than their verdicts may be known. */
 function unavailable({ progress }: IncidentLedgerOptions, at: number): IncidentCondition[] {
-  const lost = [...progress.unseenFor(staleGrace, at)];
+  // A wrong clock makes all inputs unseen, too, but their watches are connected.
+  const blind = [...progress.inputs].map(([it, { blindSince }]) => [it, blindSince ?? at] as const);
+  const lost = blind.filter(([, from]) => at - from >= staleGrace).map(([it]) => it);
   if (lost.length === 0) return [];
-  const since = Math.min(...lost.map((it) => progress.inputs.get(it)?.blindSince ?? at));
+  const since = Math.min(...blind.map(([, from]) => from));
   const text = `The watches of these resources are interrupted: ${lost.join(', ')}`;
   return [{ kind: 'api-unavailable', key: '', name: '', object: 'API server', since, text }];
 }

@@ -142,7 +142,7 @@ const withoutAlert: readonly IncidentKind[] = ['service-without-endpoints', 'age
 
 test('every kind of incident that can be above information has one alert, with its title', () => {
   for (const kind of incidentKinds) {
-    const own = alerts.filter(({ expr }) => expr.includes(`kind="${kind}"`));
+    const own = alerts.filter(({ expr }) => expr.includes(`incident_services{kind="${kind}"`));
     expect([kind, own.length]).toEqual([kind, withoutAlert.includes(kind) ? 0 : 1]);
     const { summary = '' } = own[0]?.annotations ?? {};
     const title = kind === 'cause-unknown' ? 'cause is unknown' : kinds[kind].title;

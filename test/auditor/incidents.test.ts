@@ -67,6 +67,14 @@ describe('a Service that its configuration keeps from traffic', () => {
 describe('an interrupted watch', () => {
   const isLost = (name: string): boolean => name.startsWith('api-unavailable');
 
+  test('is not what a wrong clock makes unseen', () => {
+    const auditor = begun();
+    for (const entry of watches(10, 'synced')) auditor.take(entry);
+    auditor.progress.setClock(true, 10);
+    expect(auditor.progress.unseenFor(5, 20).size).toBeGreaterThan(0);
+    expect(namesAt(auditor, 20).filter(isLost)).toEqual([]);
+  });
+
   test('is an incident after five seconds, until it is restored', () => {
     const auditor = begun();
     for (const entry of watches(10, 'stale')) auditor.take(entry);

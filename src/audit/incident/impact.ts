@@ -81,7 +81,9 @@ export function effectOf(
       known = getOrInsert(services, key, () => source.ofService(key));
       worst = Math.max(worst, there?.services.get(key)?.misrouted ?? 0);
     }
-    const isMeasured = known !== null && measured.has(code);
+    // Without the rules of a node, the shares do not contain what is wrong on it.
+    const isKnown = known !== null && (node === null || there !== null);
+    const isMeasured = isKnown && measured.has(code);
     if (!isMeasured && isWorse(own, severity)) severity = own;
   }
   const impact = meanOf([...services.values()], [...wide.values()], source.nodes(), worst);

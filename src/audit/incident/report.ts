@@ -39,7 +39,8 @@ const servicesOnNode = ({ service, differences }: Finding): string[] =>
     ? differences.flatMap(({ field }) => /^([^/: ]+\/[^/: ]+):/.exec(field)?.[1] ?? [])
     : [];
 
-function reachOf({ findings, objects }: Incident): Reach {
+/** How much an incident affects: each Service, node and address counts once. */
+export function reachOf({ findings, objects }: Pick<Incident, 'findings' | 'objects'>): Reach {
   const named = findings.length === 0 ? namesIn(objects, 'Service') : [];
   const owners = findings.filter(({ service }) => service !== '');
   const services = new Set([

@@ -46,6 +46,12 @@ describe('the impact of an incident', () => {
     expect(impactOfFindings(findings, source)).toEqual({ misrouted: 0.3, unused: 0.5, worst: 0.5 });
   });
 
+  test('does not contain a node whose rules are unknown, so its finding keeps its severity', () => {
+    const source = sourceOf({ 'shop/web': { misrouted: 0, unused: 0 } });
+    const findings = [find('node-endpoint-missing', 'web', { node: 'b', severity: 'critical' })];
+    expect(severityOf('node-rules-lost', findings, source)).toBe('critical');
+  });
+
   test('leaves Services out whose impact is not known', () => {
     const source = sourceOf({ 'shop/web': { misrouted: 0.5, unused: 0 } });
     const got = impactOfFindings([missing('web'), missing('db')], source);
