@@ -256,6 +256,15 @@ const blobs: Readonly<Record<string, () => Buffer>> = {
   'opening braces': () => Buffer.alloc(mebi, '{'),
   quotes: () => Buffer.alloc(mebi, '"'),
   commas: () => Buffer.alloc(mebi, ','),
+  'a YAML list with a brace too many': () =>
+    Buffer.from(
+      [
+        'apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Pod',
+        '  metadata: {namespace: shop, name: a}',
+        '  spec: {nodeName: n1, containers: [{name: c}]}}\n  status: {phase: Running}\n',
+      ].join('\n'),
+    ),
+  'braces after a YAML document': () => Buffer.from(`a: {}\n${'}\n'.repeat(mebi / 2)}`),
   'dashes of a YAML list': () => Buffer.from('- '.repeat(mebi / 4)),
   'YAML documents': () => Buffer.from('a\n---\n'.repeat(mebi / 8)),
   'a YAML bomb': () =>

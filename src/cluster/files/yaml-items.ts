@@ -2,7 +2,7 @@
 // `---` at the beginning of a line separates documents, even within a string. The parser is slow
 // (4 MB/s), so objects of other kinds are not parsed. Aliases reach only within an item.
 
-import { Composer, type Document, Parser } from 'yaml';
+import { Composer, type CST, type Document, Parser } from 'yaml';
 
 import type { Format, Guess, Parsed, Piece } from '../decode/json-items.ts';
 import { resourceOfKind } from '../decode/json-objects.ts';
@@ -145,6 +145,14 @@ class YamlFault extends Error {
 
 type Place = number | readonly [number, number] | { readonly offset: number };
 
+/** The tokens of a text until the first error; the composer would keep all, without `onError`. */
+function* soundTokens(text: string): Generator<CST.Token> {
+  for (const token of new Parser().parse(text)) {
+    if (token.type === 'error') throw new YamlFault(token.message, token.offset);
+    yield token;
+  }
+}
+
 /** The first document, as parseDocument has it; `undefined` if there is none. */
 function composeFirst(text: string): Document.Parsed | undefined {
   const composer = new Composer(yamlOptions);
@@ -157,7 +165,7 @@ function composeFirst(text: string): Document.Parsed | undefined {
       throw (fault ??= new YamlFault(message, at));
     },
   });
-  const [first, second] = composer.compose(new Parser().parse(text), true, text.length);
+  const [first, second] = composer.compose(soundTokens(text), true, text.length);
   if (second === undefined) return first;
   throw new YamlFault('Source contains multiple documents', second.range[0]);
 }

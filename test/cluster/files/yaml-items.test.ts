@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { stringify } from 'yaml';
+import { parseDocument, stringify } from 'yaml';
 
 import type { Piece } from '../../../src/cluster/decode/json-items.ts';
 import {
@@ -143,6 +143,44 @@ describe('parsing', () => {
     const parsed = parseYaml('a: 1\nb: [\nc: 2\n');
     expect(parsed).toMatchObject({ line: 2 });
     expect('fault' in parsed && parsed.fault).not.toBe('');
+  });
+
+  test.each([
+    ['a brace too many', '- kind: Pod\n  spec: {nodeName: n1}}\n  status: {}\n', 1],
+    ['a bracket too many', 'a: 1\nb: []]\nc: 2\n', 1],
+    ['text after a block scalar', 'a: |\n  x\n y\nb: 1\n', 2],
+  ])('%s is a fault, not an end', (_, text, line) => {
+    expect(parseYaml(text)).toEqual({ fault: expect.stringMatching(/./) as string, line });
+  });
+
+  test('the faults of changed texts are those that the library finds', () => {
+    const options = {
+      uniqueKeys: false,
+      merge: true,
+      logLevel: 'error',
+      prettyErrors: false,
+    } as const;
+    const value = fc.object({ maxDepth: 2, values: [fc.string(), fc.integer()] });
+    const words = ['{', '}', '[', ']', ',', ':', '"', "'", '- ', '\n', ' ', '&a ', '*a', '|', '%'];
+    const change = fc.tuple(fc.nat(), fc.constantFrom(...words));
+    const counts = { faulty: 0, sound: 0 };
+    fc.assert(
+      fc.property(value, fc.boolean(), fc.array(change, { maxLength: 2 }), (value, flow, list) => {
+        const sound = stringify([value], { collectionStyle: flow ? 'flow' : 'block' });
+        const text = list.reduce((text, [place, word]) => {
+          const at = place % (text.length + 1);
+          return text.slice(0, at) + word + text.slice(at);
+        }, sound);
+        const { errors } = parseDocument(text, options);
+        counts[errors.length > 0 ? 'faulty' : 'sound']++;
+        // An alias without an anchor is found later.
+        if (errors.length > 0 || !text.includes('*')) {
+          expect('fault' in parseYaml(text)).toBe(errors.length > 0);
+        }
+      }),
+      { numRuns: 1000 },
+    );
+    expect(Math.min(counts.faulty, counts.sound)).toBeGreaterThan(100);
   });
 
   test('of objects of other kinds only the kind is parsed', () => {
