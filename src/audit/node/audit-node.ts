@@ -33,7 +33,7 @@ import type { Probe } from './probes.ts';
 import { coverageOf, probeSender, probesOf, rangeProbes, strayProbes } from './probes.ts';
 
 const newProgress = ({ forwarding, node, rules }: NodeInput) => ({
-  ...probeSender(forwarding, node),
+  ...probeSender(forwarding, node, rules.sourceRangesAt),
   rules,
   mode: forwarding.config.mode,
   mayMasquerade: allowedMasquerade(forwarding, node),
@@ -85,10 +85,9 @@ function* probeFrontends(progress: Progress, isCurrent: boolean): Steps {
   const { forwarding, rules } = progress;
   for (const frontend of forwarding.frontends) {
     // No digest covers source ranges.
-    const ranges = rules.sourceRangesAt?.(frontend);
     const probes = rules.report?.isKnownToServe(forwarding, frontend, isCurrent)
       ? rangeProbes(progress, frontend)
-      : [...probesOf(progress, frontend, ranges), ...strayProbes(progress, frontend)];
+      : [...probesOf(progress, frontend), ...strayProbes(progress, frontend)];
     for (const probe of probes) {
       probeFrontend(progress, frontend, probe);
       yield;

@@ -38,7 +38,7 @@ export interface NodeBehavior {
   /** null if the agent has not walked this packet. */
   walk(packet: Packet): PacketOutcome | null;
   /** The source ranges that the node has for a frontend, if its data plane lists them. */
-  sourceRangesAt?(frontend: Frontend): readonly CIDR[];
+  readonly sourceRangesAt?: (frontend: Frontend) => readonly CIDR[];
   /** null if the rules come from dumps. */
   readonly report: ReportedBehavior['report'] | null;
 }

@@ -63,7 +63,11 @@ export function impactOfNode(sums: ImpactSums, sender: ProbeSender): NodeImpact 
   const total = { misrouted: 0, unused: 0, worst: 0 };
   for (const [key, sum] of sums) {
     const count = Math.max(1, packets.get(key) ?? 0);
-    const impact = { misrouted: sum.misrouted / count, unused: sum.unused / count };
+    // A sum of rounded shares may be above the count.
+    const impact = {
+      misrouted: Math.min(1, sum.misrouted / count),
+      unused: Math.min(1, sum.unused / count),
+    };
     services.set(key, impact);
     total.misrouted += impact.misrouted;
     total.unused += impact.unused;

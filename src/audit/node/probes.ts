@@ -26,8 +26,15 @@ const podOffset: Readonly<Record<IPFamily, bigint>> = { IPv4: 251n, IPv6: 0xfeed
 
 export type ProbeSender = ReturnType<typeof probeSender>;
 
-/** Source addresses in each address family. */
-export function probeSender(forwarding: Forwarding, node: Node) {
+/**
+ * Source addresses in each address family. `sourceRangesAt` gives the source ranges that the node
+ * has for a frontend; packets test them like those of the Service.
+ */
+export function probeSender(
+  forwarding: Forwarding,
+  node: Node,
+  sourceRangesAt: (frontend: Frontend) => readonly CIDR[] = () => [],
+) {
   const sourcesIn = (family: IPFamily) => {
     const own = rangeOf(node.podCIDRs, family);
     const all = rangeOf(forwarding.config.clusterCIDRs, family);
@@ -41,7 +48,8 @@ export function probeSender(forwarding: Forwarding, node: Node) {
       outside: free ?? documentation[family][0],
     };
   };
-  return { forwarding, sources: { IPv4: sourcesIn('IPv4'), IPv6: sourcesIn('IPv6') } };
+  const sources = { IPv4: sourcesIn('IPv4'), IPv6: sourcesIn('IPv6') };
+  return { forwarding, sources, sourceRangesAt };
 }
 
 const rangeOf = (texts: readonly string[], family: IPFamily): CIDR | null =>
@@ -57,11 +65,7 @@ function elsewhereIn(cluster: CIDR | null, range: CIDR | null, family: IPFamily)
 }
 
 /** The packets for one frontend; none in ipvs mode. */
-export function probesOf(
-  sender: ProbeSender,
-  frontend: Frontend,
-  actualRanges: readonly CIDR[] = [],
-): Probe[] {
+export function probesOf(sender: ProbeSender, frontend: Frontend): Probe[] {
   const { address: dst, protocol, dport, kind, port } = frontend;
   const { node, config } = sender.forwarding;
   if (config.mode === 'ipvs') return [];
@@ -77,7 +81,7 @@ export function probesOf(
   add('pod', pod, 'a pod of the node');
   add('outside', outside, 'outside the cluster');
   add('outside', elsewhere, 'a pod of another node');
-  probes.push(...rangeProbes(sender, frontend, actualRanges));
+  probes.push(...rangeProbes(sender, frontend));
   if (kind === 'cluster IP') {
     const all = (port.usable ?? []).flatMap(({ cluster, local }) => [...cluster, ...local]);
     for (const src of new Set(all.filter(({ local }) => local).map(({ ip }) => ip))) {
@@ -87,20 +91,13 @@ export function probesOf(
   return probes;
 }
 
-/**
- * Packets from the ends of each source range, and from the addresses next to it. `actualRanges` are
- * those that the node has for the frontend.
- */
-export function rangeProbes(
-  sender: ProbeSender,
-  frontend: Frontend,
-  actualRanges: readonly CIDR[] = [],
-): Probe[] {
+/** Packets from the ends of each source range, and from the addresses next to it. */
+export function rangeProbes(sender: ProbeSender, frontend: Frontend): Probe[] {
   const { forwarding, sources } = sender;
   const { mode } = forwarding.config;
   const { address: dst, protocol, dport, kind, port } = frontend;
   if (mode === 'ipvs' || (mode !== 'cilium' && kind !== 'load balancer IP')) return [];
-  const ranges = [...port.sourceRanges, ...actualRanges];
+  const ranges = [...port.sourceRanges, ...sender.sourceRangesAt(frontend)];
   const ends = ranges.flatMap((it) => [addressIn(it, 0n), addressIn(it, sizeOf(it) - 1n)]);
   // A rule with a wider range accepts one of its neighbors.
   const neighbors = ranges.flatMap(neighborsOf).filter((src) => !isWithinAny(src, ranges));
