@@ -58,6 +58,7 @@ export interface NodesOptions {
   readonly window: number;
   /** Minor version of kube-proxies whose Node does not show the kubelet's. */
   readonly minor: () => number;
+  /** Also called when the rules of a node become unknown, and when it is removed. */
   onReading?(reading: NodeReading): void;
   onConvergence?(sample: ConvergenceSample): void;
 }
@@ -114,8 +115,10 @@ export function createNodes(given: NodesOptions) {
     },
     remove(name: string, at: number): void {
       const state = states.get(name);
-      if (state !== undefined) dropFindings(options, state, at);
+      if (state === undefined) return;
+      dropFindings(options, state, at);
       states.delete(name);
+      options.onReading?.(readingOf(state, at, null));
     },
     summary: (now: number) => summaryOf(options, now),
     /** The nodes whose agent does not report, with the reason, and since when. */

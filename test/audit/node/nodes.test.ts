@@ -339,12 +339,20 @@ describe('a report', () => {
   });
 
   test('of a removed node has no verdicts and no findings', () => {
-    const { nodes, resolved, counts } = begun(10);
+    const { nodes, resolved, counts, readings } = begun(10);
     const report = reporterOf(nodes);
     report(0, gone);
     report(10, gone);
     nodes.remove(node.name, 20);
+    nodes.remove(node.name, 30);
     expect(counts(20)).toEqual({});
     expect(resolved).toHaveLength(1);
+    expect(nodes.impactOf(node.name)).toBeNull();
+    // What is kept by node is forgotten at its last reading.
+    expect(readings.map(({ at, differs }) => [at, differs === null])).toEqual([
+      [0, false],
+      [10, false],
+      [20, true],
+    ]);
   });
 });
