@@ -284,7 +284,7 @@ export async function auditOnce(
     if (auditor.serviceAuditor() === null) {
       // The stop ends an exec plugin that the reason names.
       if (answers.isOver(now)) end.reason = answers.reason();
-      return end.reason !== null;
+      return end.reason !== null || areServicesRefused(live);
     }
     begunAt ??= now;
     if (now > begunAt + longest) return true;
@@ -299,16 +299,20 @@ export async function auditOnce(
   clock.after(limits.poll, poll);
   await run(stop);
   if (auditor.serviceAuditor() === null) {
+    if (areServicesRefused(live)) {
+      throw new Error(`No Services could be read from ${server}: there is nothing to judge`);
+    }
     if (end.reason === null) throw new Error('Stopped before the first lists were complete');
     const awaited = auditor.awaited().join(', ');
     throw new Error(`${end.reason}${awaited && ` (incomplete lists: ${awaited})`}`);
   }
-  if (!auditor.store.listers.knows('services')) {
-    throw new Error(`No Services could be read from ${server}: there is nothing to judge`);
-  }
   warnIfUnverified(auditor);
   return auditor;
 }
+
+/** Whether everything has been listed but Services, without which nothing is audited. */
+const areServicesRefused = ({ reflectors, watches }: Pick<LiveAuditor, 'reflectors' | 'watches'>) =>
+  reflectors.areListed() && watches.get('services')?.state === 'off';
 
 /** Whether every agent has reported or failed, and no difference on a node is pending. */
 const areAgentsDone = (auditor: Auditor, scraper: Scraper, now: number): boolean =>
