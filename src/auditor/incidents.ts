@@ -23,7 +23,7 @@ export interface IncidentLedgerOptions {
   /** `null` without rules of nodes. */
   readonly nodes: () => Pick<Nodes, 'readSince' | 'withoutAgent'> | null;
   readonly impacts: ImpactSource;
-  readonly progress: Pick<WatchProgress, 'inputs' | 'unseenFor'>;
+  readonly progress: Pick<WatchProgress, 'inputs' | 'interruptedFor'>;
 }
 
 /** Seconds between two reviews without a change of findings. */
@@ -100,11 +100,9 @@ function nodesOf({ pods }: Listers, { differences }: Finding): string[] {
 
 /** Watches that were interrupted for longer than their verdicts may be known. */
 function unavailable({ progress }: IncidentLedgerOptions, at: number): IncidentCondition[] {
-  // A wrong clock makes all inputs unseen, too, but their watches are connected.
-  const blind = [...progress.inputs].map(([it, { blindSince }]) => [it, blindSince ?? at] as const);
-  const lost = blind.filter(([, from]) => at - from >= staleGrace).map(([it]) => it);
+  const lost = [...progress.interruptedFor(staleGrace, at)];
   if (lost.length === 0) return [];
-  const since = Math.min(...blind.map(([, from]) => from));
+  const since = Math.min(...lost.map((it) => progress.inputs.get(it)?.blindSince ?? at));
   const text = `The watches of these resources are interrupted: ${lost.join(', ')}`;
   return [{ kind: 'api-unavailable', key: '', name: '', object: 'API server', since, text }];
 }

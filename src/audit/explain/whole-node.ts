@@ -1,7 +1,6 @@
 // Explains a node as a whole: how old its rules are, what kube-proxy is configured to do, the
 // findings on it, and the Services that it does not forward correctly.
 
-import { bySeverity } from '../finding/catalogue.ts';
 import { remedyOf } from '../finding/remedies.ts';
 import { worstVerdict } from '../finding/verdicts.ts';
 import type { NodeVerdict } from '../node/node-state.ts';
@@ -25,7 +24,7 @@ export function explainWholeNode(
 ): ExplanationBody {
   const ports = lookup?.verdicts.get(name) ?? null;
   const unknown = whyUnknown(ports, ports ?? []);
-  const findings = findingsAt(auditor, name, null).sort(bySeverity);
+  const findings = findingsAt(auditor, name, null);
   const [worst] = findings;
   const verdict = worstVerdict((ports ?? []).map((port) => port.verdict)) ?? 'unknown';
   const node = listers.nodes.get(name);

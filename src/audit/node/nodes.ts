@@ -164,8 +164,8 @@ function impactOn({ listers, states }: Options, service: Key): Impact {
 
 function lastReading(options: Options, state: NodeState | undefined) {
   if (state === undefined) return null;
-  const hasRules = state.dumps.size > 0;
-  const observed = hasRules ? observe(options, { ...state, observation: null }) : '';
+  // A copy, since this is a query: the audit has made the observation of the latest dumps.
+  const observed = state.dumps.size > 0 ? observe(options, { ...state }) : '';
   return { at: state.at, proxy: typeof observed === 'string' ? null : observed.config };
 }
 

@@ -27,6 +27,11 @@ interface Lack {
 export function createLacks() {
   const lacks = new Map<Resource, Map<Key, Lack>>();
   const clearedAt = new Map<Resource, number>();
+  /** Without a copy: there may be thousands, and each tick asks. */
+  const hasLack = (resource: Resource, test: (lack: Lack) => boolean): boolean => {
+    for (const lack of lacks.get(resource)?.values() ?? []) if (test(lack)) return true;
+    return false;
+  };
   const answers = new Map<Resource, { readonly question: string; readonly is: boolean }>();
   return {
     /** Whether a stream at a version still owes what a read has shown; later it has lost it. */
@@ -36,13 +41,14 @@ export function createLacks() {
       if (known?.question === question) return known.is;
       const isOwed = ({ last }: Lack): boolean =>
         now - last.at < undelivered && compareVersions(version, last.version) === -1;
-      const is = [...(lacks.get(resource)?.values() ?? [])].some(isOwed);
+      const is = hasLack(resource, isOwed);
       answers.set(resource, { question, is });
       return is;
     },
     /** Whether a stream at a version owes something that a read had shown by a moment. */
     hasOwed: (resource: Resource, version: string, by: number): boolean =>
-      [...(lacks.get(resource)?.values() ?? [])].some(
+      hasLack(
+        resource,
         ({ first }) => first.at <= by && compareVersions(first.version, version) === 1,
       ),
     /** Notes that the cache lacks a version; returns since when it has lacked one. */

@@ -118,13 +118,11 @@ function createBlindOutputs(isSynced: (output: Output) => boolean) {
 
 type Versioned = Pick<AnyObject, 'key' | 'resourceVersion'>;
 
-function unseenIn(
+function interruptedIn(
   inputs: ReadonlyMap<Resource, Input>,
-  { isClockWrong }: Pick<ReturnType<typeof createBlindOutputs>, 'isClockWrong'>,
   seconds: number,
   now: number,
 ): ReadonlySet<Resource> {
-  if (isClockWrong()) return new Set(inputs.keys());
   const unseen = [...inputs].filter(([, it]) => now - (it.blindSince ?? Infinity) >= seconds);
   return new Set(unseen.map(([resource]) => resource));
 }
@@ -234,8 +232,10 @@ export function createWatchProgress(merged: readonly Resource[] = []) {
      */
     isBehind: (output: Output, now: number): boolean =>
       !every(output, ({ version }, resource) => !lacks.isBehind(resource, version, now)),
-    /** Resources whose watch has not been connected for at least this number of seconds. */
-    unseenFor: (seconds: number, now: number) => unseenIn(inputs, blind, seconds, now),
+    /** Resources without a connected watch for some seconds; unseen: all at a wrong clock. */
+    interruptedFor: (seconds: number, now: number) => interruptedIn(inputs, seconds, now),
+    unseenFor: (seconds: number, now: number): ReadonlySet<Resource> =>
+      blind.isClockWrong() ? new Set(inputs.keys()) : interruptedIn(inputs, seconds, now),
     setClock: (isWrong: boolean, at: number) => blind.setClock(isWrong, at),
     /** Connected resources that have lacked for at least this long what a read has shown. */
     lagging: (seconds: number, now: number): readonly Resource[] =>

@@ -6,13 +6,19 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { type Auditor, createAuditor } from '../../../src/auditor/auditor.ts';
 import type { MonotonicClock } from '../../../src/auditor/event-loop.ts';
 import { createClock } from '../../../src/commands/shared/clock.ts';
-import { connectAuditor, type LiveAuditor } from '../../../src/auditor/live.ts';
+import type { LiveAuditor } from '../../../src/auditor/live.ts';
 import { createQueries } from '../../../src/auditor/queries.ts';
-import { problemText } from '../../../src/cluster/decode/problem.ts';
 import type { FakeServer, Raw } from '../../apiserver/server.ts';
 import { virtualClock } from '../../apiserver/server.ts';
 import { auditorDefaults } from '../../build.ts';
-import { emptySlice, liveCluster, rawPod, rawSlice, withUids } from '../../live-cluster.ts';
+import {
+  emptySlice,
+  liveCluster,
+  rawPod,
+  rawSlice,
+  runLive,
+  withUids,
+} from '../../live-cluster.ts';
 
 describe('the clock', () => {
   const machine = { wall: 1000, monotonic: 5 };
@@ -92,21 +98,16 @@ async function run(): Promise<Running> {
     soon: (call) => cluster.clock.soon(call),
   };
   const auditor = createAuditor({ ...auditorDefaults, settle, live: true });
-  const problems: string[] = [];
-  const live = connectAuditor({
-    environment: { ...cluster.environment, now: () => clock.now(), skew: () => machine.skew },
-    clock,
-    auditor,
-    endpoints: true,
-    onProblem: (problem) => problems.push(problemText(problem)),
-    onQuiet: () => undefined,
-  });
-  const controller = new AbortController();
-  const ended = live.run(controller.signal);
+  const skewed = { ...cluster.environment, now: () => clock.now(), skew: () => machine.skew };
+  const {
+    attached: live,
+    problems,
+    stop,
+  } = runLive({ ...cluster, environment: skewed, clock }, auditor);
   stops.push(async () => {
-    controller.abort();
+    const stopped = stop();
     await virtual.runUntil(virtual.now());
-    await ended;
+    await stopped;
   });
   const pass = (seconds: number) => virtual.runUntil(virtual.now() + seconds);
   await pass(120);
