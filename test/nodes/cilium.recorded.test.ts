@@ -6,10 +6,15 @@ import { join } from 'node:path';
 
 import { expect, test } from 'vitest';
 
-import { type NodeInput, observeDumps } from '../../src/audit/node/observation.ts';
+import { behaviorOfMaps, type NodeInput, observeDumps } from '../../src/audit/node/observation.ts';
+import { readCiliumConfig } from '../../src/cluster/decode/cilium-config.ts';
 import { formatAddress } from '../../src/model/ip.ts';
 import { nodeForwarding } from '../../src/shadow/cilium/node-forwarding.ts';
+import type { Packet } from '../../src/model/proxy-config.ts';
+import { readBpftoolDump } from '../../src/rules/cilium/bpftool-dump.ts';
 import { readRulesDump } from '../../src/rules/parse/rules-dump.ts';
+import { packetText } from '../../src/rules/report/digest.ts';
+import type { Forwarding } from '../../src/shadow/forwarding.ts';
 import { ciliumFoldersBelow } from './folder.ts';
 import { ciliumInput, ciliumMaps, ciliumObjects, summarizeNode } from './walk.ts';
 
@@ -32,9 +37,21 @@ function parseMaps(text: string): RawMaps {
   );
 }
 
+const copyMaps = (maps: RawMaps): RawMaps =>
+  new Map(
+    [...maps].map(([name, list]) => [
+      name,
+      list.map(({ key, value }) => ({ key: [...key], value: [...value] })),
+    ]),
+  );
+
+const byteTexts = Array.from(
+  { length: 256 },
+  (_, byte) => `0x${byte.toString(16).padStart(2, '0')}`,
+);
+
 function printMaps(maps: RawMaps): string {
-  const texts = (bytes: number[]): string[] =>
-    bytes.map((byte) => `0x${byte.toString(16).padStart(2, '0')}`);
+  const texts = (bytes: number[]) => bytes.map((byte) => byteTexts[byte]);
   const entries = [...maps].map(([name, list]) => [
     name,
     list.map(({ key, value }) => ({ key: texts(key), value: texts(value) })),
@@ -333,8 +350,26 @@ const mapFaults: readonly MapFault[] = [
   }),
 ];
 
+/** The same forwarding, which computes each expectation once for all faults. */
+function rememberExpectations(forwarding: Forwarding): Forwarding {
+  const known = new Map<string, ReturnType<Forwarding['expect']>>();
+  const expect = (packet: Packet): ReturnType<Forwarding['expect']> => {
+    const key = packetText(packet);
+    const found = known.get(key) ?? forwarding.expect(packet);
+    known.set(key, found);
+    return found;
+  };
+  return { ...forwarding, expect };
+}
+
 const recordings = ciliumFoldersBelow(join(import.meta.dirname, 'cilium/recordings')).map(
-  (path) => ({ path, text: ciliumMaps(path), input: ciliumInput(path) }),
+  (path) => {
+    const text = ciliumMaps(path);
+    const input = ciliumInput(path);
+    const forwarding = rememberExpectations(input.forwarding);
+    const { nodePortRange } = readCiliumConfig(ciliumObjects(path).file.config ?? {}, []);
+    return { path, text, maps: parseMaps(text), input: { ...input, forwarding }, nodePortRange };
+  },
 );
 
 const protocols: Readonly<Record<number, string>> = { 6: 'tcp', 17: 'udp', 132: 'sctp' };
@@ -372,18 +407,20 @@ test.each(mapFaults.map((fault, at) => [fault.name, fault, at] as const))(
   (_, { fits, make, isViolation }, at) => {
     const problems: string[] = [];
     let made = 0;
-    for (const { path, text, input } of recordings) {
-      const all = rawFrontends(parseMaps(text)).map((it, index) => ({ it, index }));
+    for (const { path, maps: sound, input, nodePortRange } of recordings) {
+      const all = rawFrontends(sound).map((it, index) => ({ it, index }));
       const fitting = all.filter(({ it }) => fits(it) && portsAt(it, input).length > 0);
       // Another frontend for each fault.
       const chosen = fitting[(7 * at) % Math.max(fitting.length, 1)];
       if (chosen === undefined) continue;
-      const maps = parseMaps(text);
+      const maps = copyMaps(sound);
       const frontend = rawFrontends(maps)[chosen.index];
       if (frontend === undefined) continue;
       make(frontend);
       made++;
-      const { findings } = summarizeNode(ciliumInput(path, printMaps(maps)));
+      const { entries } = readBpftoolDump(printMaps(maps));
+      const rules = behaviorOfMaps(entries, input.rules.localAddresses, nodePortRange);
+      const { findings } = summarizeNode({ ...input, rules });
       const found = findings.filter(({ severity }) => severity !== 'info');
       // Many Services may have the backend.
       const places = found.flatMap((it) => it.differences.map(({ port }) => port?.name));
