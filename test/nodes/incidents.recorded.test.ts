@@ -11,7 +11,7 @@ import type { IncidentKind } from '../../src/audit/incident/kinds.ts';
 import { type AuditorEntry, createAuditor } from '../../src/auditor/auditor.ts';
 import type { AnyObject, Resource } from '../../src/model/objects.ts';
 import { auditorDefaults } from '../build.ts';
-import { foldersBelow, readBytes, readFolder } from './folder.ts';
+import { foldersBelow, readBytes } from './folder.ts';
 import { inputOf } from './walk.ts';
 
 interface Fault {
@@ -53,7 +53,7 @@ function* rulesIn(folder: string, node: string, config: unknown): Generator<Audi
 }
 
 function objectsIn(path: string): (readonly [Resource, AnyObject])[] {
-  const input = inputOf(readFolder(path));
+  const input = inputOf({ path });
   if (input === null) throw new Error(`No objects: ${path}`);
   const { services, slices, node } = input;
   return [

@@ -110,7 +110,7 @@ export interface Input {
 
 /** The expected state of the node of a folder; null if the folder does not contain it. */
 export function inputOf(
-  { path }: Folder,
+  { path }: Pick<Folder, 'path'>,
   change: (lists: Lists) => Lists = (lists) => lists,
 ): Input | null {
   const fault = faultIn(path);
