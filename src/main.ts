@@ -22,6 +22,7 @@ import type { RecordOptions } from './commands/record.ts';
 import type { ReplayOptions } from './commands/replay.ts';
 import type { ServeOptions } from './commands/serve.ts';
 import {
+  parseAddress,
   parseDuration,
   parseOutput,
   parseSize,
@@ -230,6 +231,9 @@ function addServers(program: Command): void {
     .description('audit a live cluster, or replay a recording, and serve the findings')
     .option('--demo', 'replay the recording that comes with the program')
     .addOption(listenFlag('address of the page and /metrics', 9465))
+    .addOption(
+      flag('--metrics-listen <address>', 'address of /metrics apart from the page', parseAddress),
+    )
     .option('--web.config.file <file>', 'TLS and logins, as the exporters of Prometheus have them')
     .addOption(speedFlag(20, '20'))
     .option('--once', 'exit at the end of the recording')
@@ -240,7 +244,7 @@ function addServers(program: Command): void {
       run(import('./commands/serve.ts').then(({ serve }) => serve(options)));
     });
   examples(
-    addFlags(serve, 'metrics', 'agents', 'name', 'page', 'log'),
+    addFlags(serve, 'access', 'metrics', 'agents', 'name', 'page', 'log'),
     ['serve', 'audit the cluster of the current context, page at http://127.0.0.1:9465/'],
     ['serve --demo', 'look around with the recording that comes with the program'],
   );

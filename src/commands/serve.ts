@@ -9,8 +9,10 @@ import { exemplifyJourney, type Journey } from '../audit/measure/journey.ts';
 import { type Auditor, createAuditor } from '../auditor/auditor.ts';
 import { createQueries, createReport, type LiveStatus, notLive } from '../auditor/queries.ts';
 import { replay } from '../auditor/replay.ts';
+import { createReviewer } from '../cluster/api/review.ts';
 import { version } from '../model/program-version.ts';
 import { listedNamespaces } from '../model/scope.ts';
+import type { ReviewAccess } from '../output/http/access.ts';
 import { createApp, listen } from '../output/http/server.ts';
 import { readWebConfig, type WebConfig, watchWebConfig } from '../output/http/web-config.ts';
 import type { LinkTemplate } from '../output/text/link-template.ts';
@@ -52,7 +54,10 @@ export interface ServeOptions
   readonly listen: { host: string | null; port: number };
   readonly speed: number;
   readonly once?: boolean;
+  readonly metricsListen?: ServeOptions['listen'];
   readonly 'web.config.file'?: string;
+  /** Whether bearer tokens are reviewed by the API server. */
+  readonly authFilter?: boolean;
   readonly clusterName?: string;
   readonly logFormat?: LogFormat;
   readonly linkTemplate?: readonly LinkTemplate[];
@@ -71,37 +76,68 @@ async function serveDuring(
   [auditor, source, what]: readonly [Auditor, string, string],
   options: ServeOptions,
   tracing: Tracing | null,
-  status: Partial<LiveStatus>,
+  { review = null, ...status }: Partial<LiveStatus> & { readonly review?: ReviewAccess | null },
   work: () => Promise<void>,
 ): Promise<number> {
-  const { host } = options.listen;
   const live = { ...notLive, ...status, ...(tracing && { tracing: tracing.counts }) };
   const { clusterName: cluster = null, linkTemplate: links = [] } = options;
   const queries = createQueries(auditor, source, live, perServiceOf(options), { cluster, links });
-  const { 'web.config.file': path } = options;
-  let config: WebConfig =
-    path === undefined ? { tls: null, users: new Map() } : readWebConfig(path);
-  const app = createApp(queries, console.error, () => config);
-  const server = await listen(app, options.listen, config.tls);
-  const renew = (next: WebConfig): void => {
-    // A server cannot turn TLS on or off while it runs.
-    config = { ...next, tls: config.tls && (next.tls ?? config.tls) };
-    server.renew(config.tls);
-  };
-  const unwatch = path === undefined ? () => undefined : watchWebConfig(path, renew, fail);
-  const name = host?.includes(':') ? `[${host}]` : (host ?? '127.0.0.1');
-  const scheme = config.tls === null ? 'http' : 'https';
-  process.stdout.write(
-    `${what}\nServing ${scheme}://${name}:${String(server.port)}/ and /metrics\n`,
-  );
+  const servers = await openServers(queries, options, review);
+  process.stdout.write(`${what}\n${servers.addresses.map((text) => `${text}\n`).join('')}`);
   try {
     await work();
   } finally {
-    unwatch();
-    await server.close();
+    await servers.close();
     await tracing?.close();
   }
   return 0;
+}
+
+/** Listens for all requests, or for those of pages and of scrapes at one address each. */
+async function openServers(
+  queries: ReturnType<typeof createQueries>,
+  { listen: address, metricsListen, 'web.config.file': path }: ServeOptions,
+  review: ReviewAccess | null,
+) {
+  let config: WebConfig =
+    path === undefined ? { tls: null, users: new Map() } : readWebConfig(path);
+  const scheme = config.tls === null ? 'http' : 'https';
+  if (review !== null && config.tls === null) {
+    fail(
+      '--auth-filter without TLS: anyone on the network can read the tokens (--web.config.file)',
+    );
+  }
+  const open = async (content: 'all' | 'metrics' | 'pages', at: ServeOptions['listen']) => {
+    const app = createApp(queries, { config: () => config, review, content });
+    const server = await listen(app, at, config.tls);
+    const name = at.host?.includes(':') ? `[${at.host}]` : (at.host ?? '127.0.0.1');
+    return { server, url: `${scheme}://${name}:${String(server.port)}/` };
+  };
+  const page = await open(metricsListen === undefined ? 'all' : 'pages', address);
+  const metrics =
+    metricsListen === undefined
+      ? null
+      : await open('metrics', metricsListen).catch(async (error: unknown) => {
+          await page.server.close();
+          throw error;
+        });
+  const servers = [page.server, ...(metrics === null ? [] : [metrics.server])];
+  const renew = (next: WebConfig): void => {
+    // A server cannot turn TLS on or off while it runs.
+    config = { ...next, tls: config.tls && (next.tls ?? config.tls) };
+    for (const server of servers) server.renew(config.tls);
+  };
+  const unwatch = path === undefined ? () => undefined : watchWebConfig(path, renew, fail);
+  return {
+    addresses:
+      metrics === null
+        ? [`Serving ${page.url} and /metrics`]
+        : [`Serving ${page.url}`, `Serving ${metrics.url}metrics`],
+    async close(): Promise<void> {
+      unwatch();
+      await Promise.all(servers.map((server) => server.close()));
+    },
+  };
 }
 
 /** Audits a live cluster until it is stopped. */
@@ -142,6 +178,7 @@ export async function serveLive(
     counters,
     errors,
     lost,
+    review: options.authFilter === true ? createReviewer(cluster.environment).access : null,
   };
   const served = [auditor, cluster.server, `Auditing ${cluster.server}`] as const;
   return serveDuring(served, options, tracing, status, async () => {

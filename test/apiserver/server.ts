@@ -92,6 +92,8 @@ export interface FakeServer {
   readonly watches: Set<Watch>;
   /** Every request, oldest first. */
   readonly asked: Asked[];
+  /** The tokens that it accepts in reviews. */
+  readonly tokens: Map<string, Account>;
   /** The release that /version reports. */
   version: string;
   /** Whether it knows sendInitialEvents. */
@@ -161,6 +163,7 @@ export function createServer(clock: Clock): FakeServer {
     },
     watches: new Set(),
     asked: [],
+    tokens: new Map(),
     version: 'v1.36.3',
     watchList: true,
     bookmarkEvery: 60,
@@ -205,6 +208,8 @@ async function answer(server: FakeServer, clock: Clock, request: ApiRequest): Pr
   if (request.path === '/version') {
     return jsonAnswer(server, { major: '1', gitVersion: server.version });
   }
+  const review = reviewed(server.tokens, request);
+  if (review !== null) return { ...jsonAnswer(server, review), status: 201 };
   if (resource === null) return statusAnswer(404, 'NotFound', 'not found');
   const place = `${verb} ${resource} in ${namespace ?? '*'}`;
   if ([`${verb} ${resource}`, place].some((what) => server.faults.forbidden.has(what))) {
@@ -235,6 +240,55 @@ function get(server: FakeServer, resource: Resource, key: string): ApiAnswer {
   const raw = server.objects.get(resource, key);
   if (raw === undefined) return statusAnswer(404, 'NotFound', `"${key}" not found`);
   return jsonAnswer(server, raw);
+}
+
+// --- reviews of tokens and of permissions ---
+
+/** Whose a token is, and what its owner may get. */
+interface Account {
+  readonly username: string;
+  /** Empty: only the API server. */
+  readonly audience?: string;
+  readonly extra?: Readonly<Record<string, readonly string[]>>;
+  readonly paths?: readonly string[];
+}
+
+interface Review {
+  readonly kind: string;
+  readonly spec: {
+    readonly token?: string;
+    readonly audiences?: readonly string[];
+    readonly user?: string;
+    readonly nonResourceAttributes?: { readonly path: string; readonly verb: string };
+  };
+}
+
+/** The answer to a review; `null`: the request is none. */
+function reviewed(
+  tokens: ReadonlyMap<string, Account>,
+  { path, body }: Pick<ApiRequest, 'path' | 'body'>,
+): object | null {
+  if (body === undefined) return null;
+  const review = JSON.parse(body) as Review;
+  const { spec } = review;
+  if (path === '/apis/authentication.k8s.io/v1/tokenreviews') {
+    const account = tokens.get(spec.token ?? '');
+    const wanted = spec.audiences ?? [''];
+    const audience = account?.audience ?? '';
+    if (account === undefined || !wanted.includes(audience)) {
+      return { ...review, status: { authenticated: false, error: 'invalid bearer token' } };
+    }
+    const { username, extra = {} } = account;
+    const user = { username, uid: `uid of ${username}`, groups: ['system:authenticated'], extra };
+    return { ...review, status: { authenticated: true, user, audiences: wanted } };
+  }
+  if (path === '/apis/authorization.k8s.io/v1/subjectaccessreviews') {
+    const account = [...tokens.values()].find(({ username }) => username === spec.user);
+    const { path: asked = '', verb } = spec.nonResourceAttributes ?? {};
+    const allowed = verb === 'get' && account?.paths?.includes(asked) === true;
+    return { ...review, status: { allowed } };
+  }
+  return null;
 }
 
 // --- lists ---

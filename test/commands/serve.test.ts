@@ -71,6 +71,75 @@ const notReady = {
   endpointslices: changed(rawSlice, '"ready":true,"serving":true', '"ready":false,"serving":false'),
 };
 
+/** The statuses of requests to one address, by path. */
+const statusesAt = (port: number, paths: readonly string[], headers = {}) =>
+  Promise.all(
+    paths.map(async (path) => {
+      const response = await fetch(`http://127.0.0.1:${String(port)}${path}`, { headers });
+      await response.text();
+      return response.status;
+    }),
+  );
+
+test('serves metrics at an address of their own, and probes at both', async () => {
+  const { cluster } = liveCluster();
+  const { out } = printed();
+  const [host, pages, metrics] = ['127.0.0.1', await freePort(), await freePort()];
+  const at = { listen: { host, port: pages }, metricsListen: { host, port: metrics } };
+  const running = serveLive({ ...usual, speed: 1, ...at }, cluster);
+  await expect.poll(() => statusesAt(pages, ['/readyz']).catch(() => [])).toEqual([200]);
+  const paths = ['/', '/api/v1/findings', '/api/v1/status', '/metrics', '/livez', '/readyz'];
+  expect(await statusesAt(pages, paths)).toEqual([200, 200, 200, 404, 200, 200]);
+  expect(await statusesAt(metrics, paths)).toEqual([404, 404, 404, 200, 200, 200]);
+  expect(out()).toContain(`Serving http://127.0.0.1:${String(pages)}/\n`);
+  expect(out()).toContain(`Serving http://127.0.0.1:${String(metrics)}/metrics\n`);
+  process.emit('SIGTERM');
+  expect(await running).toBe(0);
+  await expect(statusesAt(metrics, ['/livez'])).rejects.toThrow();
+});
+
+test('stops listening if the second address is in use', async () => {
+  const { cluster } = liveCluster();
+  printed();
+  const [host, pages] = ['127.0.0.1', await freePort()];
+  const at = { listen: { host, port: pages }, metricsListen: { host, port: pages } };
+  await expect(serveLive({ ...usual, speed: 1, ...at }, cluster)).rejects.toThrow('already in use');
+  await expect(statusesAt(pages, ['/livez'])).rejects.toThrow();
+});
+
+test('with --auth-filter, the API server decides who may read', async () => {
+  const { cluster, server } = liveCluster();
+  const { err } = printed();
+  const [host, port] = ['127.0.0.1', await freePort()];
+  server.tokens.set('prometheus', { username: 'prometheus', paths: ['/metrics'] });
+  const options = { ...usual, speed: 1, listen: { host, port }, authFilter: true };
+  const running = serveLive(options, cluster);
+  await expect.poll(() => statusesAt(port, ['/readyz']).catch(() => [])).toEqual([200]);
+  const paths = ['/', '/metrics', '/api/v1/findings', '/livez'];
+  expect(await statusesAt(port, paths)).toEqual([401, 401, 401, 200]);
+  const withToken = (token: string) => ({ authorization: `Bearer ${token}` });
+  expect(await statusesAt(port, paths, withToken('prometheus'))).toEqual([403, 200, 403, 200]);
+  expect(await statusesAt(port, paths, withToken('other'))).toEqual([401, 401, 401, 200]);
+  server.faults.before = ({ request }) => (request.body === undefined ? null : 'reset');
+  expect(await statusesAt(port, ['/metrics'], withToken('third'))).toEqual([503]);
+  expect(err()).toContain('--auth-filter without TLS');
+  process.emit('SIGTERM');
+  expect(await running).toBe(0);
+});
+
+test('without --auth-filter, no review is sent', async () => {
+  const { cluster, server } = liveCluster();
+  printed();
+  const [host, port] = ['127.0.0.1', await freePort()];
+  const running = serveLive({ ...usual, speed: 1, listen: { host, port } }, cluster);
+  await expect.poll(() => statusesAt(port, ['/readyz']).catch(() => [])).toEqual([200]);
+  const authorization = 'Bearer prometheus';
+  expect(await statusesAt(port, ['/metrics', '/'], { authorization })).toEqual([200, 200]);
+  expect(server.asked.filter(({ request }) => request.body !== undefined)).toEqual([]);
+  process.emit('SIGTERM');
+  expect(await running).toBe(0);
+});
+
 test('names once the namespaces that have no Services', async () => {
   const { cluster } = liveCluster();
   const { out, err } = printed();

@@ -161,6 +161,11 @@ const flags = new Map(
   }),
 );
 
+const reviews = [
+  ['authentication.k8s.io', 'tokenreviews'],
+  ['authorization.k8s.io', 'subjectaccessreviews'],
+].map(([group, resource]) => ({ apiGroups: [group], resources: [resource], verbs: ['create'] }));
+
 describe.each(examples)('%s', (example) => {
   const manifests = manifestsOf(read(goldenOf(example)));
   const of = (...kinds: string[]) => manifests.filter(({ kind }) => kinds.includes(kind));
@@ -187,7 +192,21 @@ describe.each(examples)('%s', (example) => {
     }
   });
 
-  test('reading five resources is all that is permitted', () => {
+  test('reviews of tokens are permitted only with web.authFilter', () => {
+    const isOn = example === 'openshift';
+    const found = of('ClusterRole').filter(({ rules }) => JSON.stringify(rules).includes('create'));
+    expect(found.map(({ rules }) => rules)).toEqual(isOn ? [reviews] : []);
+    const readers = of('ClusterRole').filter(({ rules }) => JSON.stringify(rules).includes('URLs'));
+    expect(readers.map(({ rules }) => rules)).toEqual(
+      isOn
+        ? ['/metrics', '/endpoint-auditor'].map((path) => [
+            { nonResourceURLs: [path], verbs: ['get'] },
+          ])
+        : [],
+    );
+  });
+
+  test('reading five resources is all else that is permitted', () => {
     const isNamespaced = example === 'namespaced';
     const endpoints = example === 'sharded' ? [] : ['endpoints'];
     const verbs = ['get', 'list', 'watch'];
@@ -196,7 +215,9 @@ describe.each(examples)('%s', (example) => {
       { apiGroups: ['discovery.k8s.io'], resources: ['endpointslices'], verbs },
     ];
     const nodes = { apiGroups: [''], resources: ['nodes'], verbs };
-    const found = of('Role', 'ClusterRole').map((role) => [
+    const isOther = ({ metadata }: Manifest) => !/-reviews$|-reader$/.test(metadata.name);
+    const roles = of('Role', 'ClusterRole').filter(isOther);
+    const found = roles.map((role) => [
       role.kind,
       (role.metadata as { namespace?: string }).namespace ?? '',
       role.rules,
@@ -206,7 +227,7 @@ describe.each(examples)('%s', (example) => {
         ? ['shop', 'bank'].map((namespace) => ['Role', namespace, rules])
         : [['ClusterRole', '', [nodes, ...rules]]],
     );
-    const bindings = of('RoleBinding', 'ClusterRoleBinding');
+    const bindings = of('RoleBinding', 'ClusterRoleBinding').filter(isOther);
     expect(bindings).toHaveLength(found.length);
     for (const { subjects } of bindings) {
       expect(subjects).toEqual([

@@ -24,7 +24,13 @@ import {
   writeSchemas,
 } from './files.ts';
 import { checkChart, checkInstall } from './install.ts';
-import { checkNamespaces, checkPodSecurity, checkShardsUpgrade, checkUpgrade } from './upgrade.ts';
+import {
+  checkAuthFilter,
+  checkNamespaces,
+  checkPodSecurity,
+  checkShardsUpgrade,
+  checkUpgrade,
+} from './upgrade.ts';
 
 const runOrThrow = promisify(execFile);
 
@@ -56,7 +62,8 @@ async function builtProgram(name: keyof typeof programs): Promise<string> {
 
 // The chart and the alerts before the programs that will read them: promtool, helm and kubeconform,
 // each built from its Go module, and a real API server. `npm run chart`; with --update, what helm
-// renders of the examples becomes what is expected of it.
+// renders of the examples becomes what is expected of it. --only=NAME runs one suite of those that need
+// the API server: install, upgrade, shards, security, namespaces or access.
 
 const update = process.argv.includes('--update');
 const counts = { passed: 0, failed: 0 };
@@ -154,8 +161,22 @@ try {
   await checkManifests(folder);
   execFileSync(process.execPath, [join(root, 'esbuild.config.ts')]);
   check('sbom.cdx.json lists what is built, and no more', sbomProblem());
-  const suites = [checkChart, checkUpgrade, checkShardsUpgrade, checkPodSecurity, checkNamespaces];
-  await checkInstall(helm, join(folder, 'install'), check, suites);
+  const suites = {
+    install: checkChart,
+    upgrade: checkUpgrade,
+    shards: checkShardsUpgrade,
+    security: checkPodSecurity,
+    namespaces: checkNamespaces,
+    access: checkAuthFilter,
+  };
+  const [, only] = /^--only=(.*)$/m.exec(process.argv.join('\n')) ?? [];
+  const chosen = Object.entries(suites).filter(([name]) => only === undefined || name === only);
+  await checkInstall(
+    helm,
+    join(folder, 'install'),
+    check,
+    chosen.map(([, suite]) => suite),
+  );
 } finally {
   rmSync(folder, { recursive: true, force: true });
 }

@@ -1,5 +1,6 @@
 // The chart on a real API server, by helm: the upgrade from 0.1.0, whose archive is in this folder,
-// and back; the pods under the Pod Security level `restricted`; and a server with Roles alone.
+// and back; the pods under the Pod Security level `restricted`; a server with Roles alone; and which
+// ServiceAccounts may read what with web.authFilter.
 
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -12,6 +13,7 @@ import { chart, manifestsOf, startPod } from './files.ts';
 import {
   appsIn,
   equal,
+  namespace,
   podOf,
   release,
   sampleOf,
@@ -325,4 +327,69 @@ export async function checkNamespaces(stage: Stage): Promise<void> {
   const roles = '/apis/rbac.authorization.k8s.io/v1/namespaces/shop/roles';
   const { items } = (await client.call('GET', roles)) as { items: unknown[] };
   check('uninstall: no Role is left', equal(items, []));
+}
+
+/** Makes a ServiceAccount, which has a role of the chart or none; returns a token of it. */
+async function accountWith({ client }: Stage, name: string, role: string | null): Promise<string> {
+  const { call } = client;
+  await call('POST', `/api/v1/namespaces/${namespace}/serviceaccounts`, { metadata: { name } });
+  if (role !== null) {
+    await call('POST', '/apis/rbac.authorization.k8s.io/v1/clusterrolebindings', {
+      metadata: { name: `test-${name}` },
+      roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: role },
+      subjects: [{ kind: 'ServiceAccount', name, namespace }],
+    });
+  }
+  return tokenOf(client, name);
+}
+
+const paths = ['/metrics', '/', '/api/v1/findings', '/api', '/livez'] as const;
+
+/** Installs the chart, and asks its server with the token of each account. */
+export async function checkAuthFilter(stage: Stage): Promise<void> {
+  const { plane, client, folder, check, children, helm } = stage;
+  const [page, metrics] = [await freePort(), await freePort()];
+  await helm(
+    ...['install', release, chart, '--create-namespace'],
+    ...['--set', 'web.authFilter=true,service.metricsPort=9467'],
+    ...['--set', `extraArgs={--listen=127.0.0.1:${page},--metrics-listen=127.0.0.1:${metrics}}`],
+  );
+  const pod = await podOf(plane, client, `${appsIn}/deployments/${release}`, 'Containerfile');
+  const child = startPod(join(folder, 'auth-filter'), pod);
+  children.push(child);
+  const ready = `http://127.0.0.1:${metrics}/readyz`;
+  await until(async () => (await fetch(ready)).ok, 'the server with an auth filter is ready');
+  const tokens = {
+    nobody: null,
+    stranger: await accountWith(stage, 'stranger', null),
+    prometheus: await accountWith(stage, 'prometheus', `${release}-metrics-reader`),
+    reader: await accountWith(stage, 'reader', `${release}-page-reader`),
+    'a wrong token': 'x.y.z',
+  };
+  const expected = {
+    nobody: [401, 401, 401, 401, 200],
+    stranger: [403, 403, 403, 403, 200],
+    prometheus: [200, 403, 403, 403, 200],
+    reader: [403, 200, 200, 200, 200],
+    'a wrong token': [401, 401, 401, 401, 200],
+  };
+  const statusFor = async (path: string, token: string | null): Promise<number> => {
+    const port = path === '/metrics' ? metrics : page;
+    const headers = token === null ? {} : { authorization: `Bearer ${token}` };
+    const response = await fetch(`http://127.0.0.1:${port}${path}`, { headers });
+    await response.text();
+    return response.status;
+  };
+  for (const [who, token] of Object.entries(tokens)) {
+    const got = await Promise.all(paths.map((path) => statusFor(path, token)));
+    const want = expected[who as keyof typeof expected];
+    check(`auth filter: ${who} gets ${paths.join(', ')}`, equal(got, want));
+  }
+  const swapped = await fetch(`http://127.0.0.1:${page}/metrics`, {
+    headers: { authorization: `Bearer ${tokens.reader}` },
+  });
+  await swapped.text();
+  check('auth filter: the port of the page has no metrics', equal(swapped.ok, false));
+  await endProgram(child);
+  await helm('uninstall', release);
 }

@@ -20,6 +20,12 @@
 {{- if include "endpoint-auditor.webSecret" . }}
 - --web.config.file=/etc/endpoint-auditor/web/web-config.yaml
 {{- end }}
+{{- if include "endpoint-auditor.authFilter" . }}
+- --auth-filter
+{{- end }}
+{{- if .Values.service.metricsPort }}
+- --metrics-listen=:{{ include "endpoint-auditor.metricsPort" . }}
+{{- end }}
 {{- if gt (int .Values.shards) 1 }}
 - --shard=$(POD_INDEX)/{{ int .Values.shards }}
 {{- end }}

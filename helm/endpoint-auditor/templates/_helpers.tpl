@@ -32,6 +32,21 @@
 {{- if and .Values.web .Values.web.tls }}HTTPS{{ else }}HTTP{{ end }}
 {{- end -}}
 
+{{- /* `true` or nothing: whether the API server reviews tokens. */ -}}
+{{- define "endpoint-auditor.authFilter" -}}
+{{- if and .Values.web .Values.web.authFilter }}true{{ end }}
+{{- end -}}
+
+{{- /* Name of the port of the page: that of the metrics, unless these have one of their own. */ -}}
+{{- define "endpoint-auditor.pagePort" -}}
+{{- if .Values.service.metricsPort }}page{{ else }}metrics{{ end }}
+{{- end -}}
+
+{{- /* Where the pod serves the metrics. */ -}}
+{{- define "endpoint-auditor.metricsPort" -}}
+{{- if .Values.service.metricsPort }}9467{{ else }}9465{{ end }}
+{{- end -}}
+
 {{- define "endpoint-auditor.agentName" -}}
 {{- include "endpoint-auditor.fullname" . }}-agent
 {{- end -}}

@@ -246,6 +246,13 @@ const optionGroups = {
     flag('--exclude-namespaces <names>', 'all but these, separated by commas', parseNames),
   ],
   shard: [flag('--shard <i/n>', 'only every n-th Service, the i-th from 0, by a hash', parseShard)],
+  access: [
+    flag(
+      '--auth-filter',
+      'answer requests whose bearer token the API server accepts, and that may get ' +
+        '/metrics or /endpoint-auditor (the page and the API)',
+    ),
+  ],
   rules: [
     flag(
       '--rules <node=file>',
@@ -342,6 +349,7 @@ const groupHeadings: Readonly<Partial<Record<OptionGroup, string>>> = {
 const liveOptions = new Set([
   ...optionGroups.cluster,
   ...optionGroups.shard,
+  ...optionGroups.access,
   ...optionGroups.agents,
 ]);
 

@@ -1,6 +1,7 @@
 // The web server: Prometheus' /metrics, the probes /livez and /readyz, findings as JSON, and pages.
-// All routes are read only. Without a web configuration (web-config.ts) there is no authentication:
-// the listen address decides who has access.
+// All routes are read only. Without a web configuration (web-config.ts) or reviews of tokens
+// (access.ts) there is no authentication: the listen address decides who has access. Metrics and
+// pages may have listeners of their own; each answers the probes.
 // Left out: routes for the scrapers of other programs.
 //
 // A listener on loopback answers only requests for a name of this machine: else a page of the web
@@ -13,16 +14,17 @@ import type { AddressInfo } from 'node:net';
 
 import { createChannel, createSession } from 'better-sse';
 import compression from 'compression';
-import type { NextFunction, Request, Response } from 'express';
+import type { Express, NextFunction, Request, Response } from 'express';
 import express from 'express';
 
 import type { AuditorQueries } from '../../auditor/queries.ts';
 import { contentTypes, negotiateFormat } from '../metrics/exposition.ts';
 import { createMetricsRenderer } from '../metrics/metrics.ts';
 import { formatMoment } from '../page/parts.ts';
+import { requireAccess, type ReviewAccess } from './access.ts';
 import { addApi, createPause, sendPieces } from './api.ts';
 import { addPages } from './pages.ts';
-import { createAccessCheck, type WebConfig } from './web-config.ts';
+import type { WebConfig } from './web-config.ts';
 
 const policy = [
   "default-src 'none'",
@@ -176,32 +178,30 @@ export function createLiveUpdates(
 
 type WebApp = ReturnType<typeof createApp>;
 
-/** Refuses requests without a login or a client certificate, if the configuration wants them. */
-function requireAccess(config: () => WebConfig) {
-  const isAllowed = createAccessCheck();
-  return async (request: Request, response: Response, next: NextFunction): Promise<void> => {
-    const current = config();
-    const isOpen = current.tls === null && current.users.size === 0;
-    // Without a wait, the page is made in the same turn of the event loop.
-    if (isOpen || (await isAllowed(current, request))) next();
-    else {
-      if (current.users.size > 0)
-        response.set('WWW-Authenticate', 'Basic realm="endpoint-auditor"');
-      response.status(401).type('text').send('Unauthorized\n');
-    }
-  };
-}
-
 const openToAll: WebConfig = { tls: null, users: new Map() };
 
-/** Creates the routes. If a query throws, the response is 500, and `onError` gets the error. */
-export function createApp(
-  answers: AuditorQueries,
-  onError: (error: unknown) => void = console.error,
-  config = (): WebConfig => openToAll,
-) {
+interface AppOptions {
+  /** Gets the error of a query that throws; the response is 500. */
+  readonly onError: (error: unknown) => void;
+  /** Read for each request. */
+  readonly config: () => WebConfig;
+  /** Reviews bearer tokens; `null` if none are accepted. */
+  readonly review: ReviewAccess | null;
+  /** What it answers beside the probes. */
+  readonly content: 'all' | 'metrics' | 'pages';
+}
+
+const usual: AppOptions = {
+  onError: console.error,
+  config: () => openToAll,
+  review: null,
+  content: 'all',
+};
+
+/** Creates the routes. */
+export function createApp(answers: AuditorQueries, options: Partial<AppOptions> = {}) {
+  const { onError, config, review, content } = { ...usual, ...options };
   const app = express();
-  const render = createMetricsRenderer();
   const updates = createLiveUpdates(() => {
     const { revision, now, lost, isLive } = answers.beat();
     return { revision, moment: formatMoment(now), isLost: lost !== null, isLive };
@@ -212,19 +212,18 @@ export function createApp(
   // Kubernetes' components still have the older name. The kubelet has no login.
   app.get(['/livez', '/healthz'], (_request, response) => sendProbe(response, answers.stuck()));
   app.get('/readyz', (_request, response) => sendProbe(response, answers.notReady()));
-  app.use(limitRequests(), requireAccess(config));
-  // Compression would delay the events, so they have their route before it.
-  app.head(liveUpdatesPath, (_request, response) => {
-    response.set('Allow', 'GET').status(405).end();
-  });
-  app.get(liveUpdatesPath, async (request, response) => {
-    if (!(await updates.follow(request, response))) sendBusy(response, 'Too many pages are open');
-  });
+  app.use(limitRequests(), requireAccess(config, review));
+  if (content !== 'metrics') addUpdates(app, updates);
   app.use(compression());
-  addPages(app, answers);
-  app.get('/metrics', (request, response) => sendMetrics(request, response, answers, render));
-  app.get('/api/v1/status', (_request, response) => sendStatus(response, answers));
-  addApi(app, answers);
+  if (content !== 'metrics') {
+    addPages(app, answers);
+    app.get('/api/v1/status', (_request, response) => sendStatus(response, answers));
+    addApi(app, answers);
+  }
+  if (content !== 'pages') {
+    const render = createMetricsRenderer();
+    app.get('/metrics', (request, response) => sendMetrics(request, response, answers, render));
+  }
   app.use((_request, response) => response.status(404).type('text').send('Not found\n'));
   // Express recognizes an error handler by its four parameters.
   app.use((error: unknown, _request: Request, response: Response, next: NextFunction) => {
@@ -238,6 +237,16 @@ export function createApp(
   });
   // `endStreams` ends the responses that do not end by themselves.
   return { express: app, endStreams: updates.close };
+}
+
+/** Compression would delay the events, so their route comes before it. */
+function addUpdates(app: Express, updates: ReturnType<typeof createLiveUpdates>): void {
+  app.head(liveUpdatesPath, (_request, response) => {
+    response.set('Allow', 'GET').status(405).end();
+  });
+  app.get(liveUpdatesPath, async (request, response) => {
+    if (!(await updates.follow(request, response))) sendBusy(response, 'Too many pages are open');
+  });
 }
 
 /** That of an error of the client, such as a path with `%zz`, else 500. */

@@ -289,10 +289,10 @@ describe('other methods and paths', () => {
 
   test.each(['/services/%zz/x', '/%', '/nodes/%e0%a4'])('%s is a bad request', async (path) => {
     const errors: unknown[] = [];
-    const quiet = await listen(
-      createApp(answers, (error) => errors.push(error)),
-      { host: '127.0.0.1', port: 0 },
-    );
+    const quiet = await listen(createApp(answers, { onError: (error) => errors.push(error) }), {
+      host: '127.0.0.1',
+      port: 0,
+    });
     const response = await fetch(`http://127.0.0.1:${String(quiet.port)}${path}`);
     expect([response.status, errors]).toEqual([path === '/%' ? 404 : 400, []]);
     await quiet.close();
@@ -399,7 +399,7 @@ describe('/metrics', () => {
 
   test('reports no error if the scraper disconnects', async () => {
     const errors: unknown[] = [];
-    const app = createApp(answers, (error) => errors.push(error));
+    const app = createApp(answers, { onError: (error) => errors.push(error) });
     const short = await listen(app, { host: '127.0.0.1', port: 0 });
     const rows = many(200_000);
     current = statusOf({
@@ -425,7 +425,7 @@ test('a defect has the response 500 without details, and the server continues', 
   const other = { nodes: fail, search: fail, podPage: fail, unserved: fail, stuck: () => null };
   const ofIncidents = { incidents: fail, incident: fail };
   const all = { ...pages, ...rest, ...other, ...ofIncidents };
-  const app = createApp(all, (error) => errors.push(error));
+  const app = createApp(all, { onError: (error) => errors.push(error) });
   const broken = await listen(app, { host: '127.0.0.1', port: 0 });
   for (const path of ['/', '/metrics', '/readyz', '/api/v1/findings', '/api/v1/lag']) {
     const response = await fetch(`http://127.0.0.1:${String(broken.port)}${path}`);

@@ -57,7 +57,7 @@ afterEach(async () => {
 
 async function serve(text: string): Promise<void> {
   config = readWebConfig(fileOf(text));
-  const app = createApp(answers, console.error, () => config);
+  const app = createApp(answers, { config: () => config });
   server = await listen(app, { host: '127.0.0.1', port: 0 }, config.tls);
 }
 

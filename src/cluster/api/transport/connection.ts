@@ -27,6 +27,8 @@ export interface ApiRequest {
   readonly path: string;
   readonly query: Readonly<Record<string, string>>;
   readonly accept: string;
+  /** JSON of a review (review.ts), sent by POST; absent: the request only reads. */
+  readonly body?: string;
   /** Ends the request and its body. */
   readonly signal: AbortSignal;
 }
@@ -252,16 +254,20 @@ function closeWhenSilent(socket: Socket, ping: number): void {
   socket.once('close', () => clearInterval(timer));
 }
 
+const jsonBody = { 'content-type': 'application/json' };
+
 async function sendThrough(
   dispatcher: Dispatcher,
   origin: string,
-  { accept, ...request }: ApiRequest,
+  { accept, body, ...request }: ApiRequest,
   headers: RequestHeaders,
   onEnd: () => void,
 ): Promise<ApiAnswer> {
   // The reader has limits of its own.
-  const asked = { ...request, origin, method: 'GET' as const, headersTimeout: 0, bodyTimeout: 0 };
-  const answer = await dispatcher.request({ ...asked, headers: { ...headers, accept } });
+  const asked = { ...request, origin, headersTimeout: 0, bodyTimeout: 0 };
+  const sent = body === undefined ? { ...headers, accept } : { ...headers, accept, ...jsonBody };
+  const method = body === undefined ? 'GET' : 'POST';
+  const answer = await dispatcher.request({ ...asked, method, body: body ?? null, headers: sent });
   answer.body.once('close', onEnd);
   const { 'content-type': type, 'retry-after': after, date } = answer.headers;
   const shown = {

@@ -1,0 +1,74 @@
+// Who may read: by logins and client certificates (web-config.ts), and by tokens that the API server
+// reviews (--auth-filter), as sigs.k8s.io/controller-runtime@v0.23.3 pkg/metrics/filters does it. If
+// both are on, either is enough.
+//
+// The API server answers requests for /api and other paths of every account. So permission for them
+// must not give access to the page: a review asks for a path of its own.
+
+import type { NextFunction, Request, Response } from 'express';
+
+import { createAccessCheck, type WebConfig } from './web-config.ts';
+
+/** `unauthenticated`: the token is not valid. `unavailable`: the API server does not answer. */
+export interface ReviewedAccess {
+  readonly kind: 'allowed' | 'unauthenticated' | 'forbidden' | 'unavailable';
+  /** For people; empty if it is allowed. */
+  readonly why: string;
+}
+
+/** Whether the owner of a token may get a path that is no resource. Never rejects. */
+export type ReviewAccess = (token: string, path: string) => Promise<ReviewedAccess>;
+
+/** The paths of reviews: of the metrics, and of the page and the API. */
+const reviewPaths = { metrics: '/metrics', page: '/endpoint-auditor' } as const;
+
+const statuses = { unauthenticated: 401, forbidden: 403, unavailable: 503 } as const;
+
+/** Refuses requests without the access that the configuration requires. */
+export function requireAccess(config: () => WebConfig, review: ReviewAccess | null) {
+  const isAllowed = createAccessCheck();
+  const refuse = (response: Response, users: WebConfig['users'], why: string): void => {
+    const schemes = [
+      ...(users.size > 0 ? ['Basic realm="endpoint-auditor"'] : []),
+      ...(review === null ? [] : ['Bearer']),
+    ];
+    if (schemes.length > 0) response.set('WWW-Authenticate', schemes);
+    response.status(401).type('text').send(`${why}\n`);
+  };
+  return async (request: Request, response: Response, next: NextFunction): Promise<void> => {
+    const { tls, users } = config();
+    const isOpen = tls === null && users.size === 0 && review === null;
+    // Without a wait, the page is made in the same turn of the event loop.
+    if (isOpen) {
+      next();
+      return;
+    }
+    const [, token] = /^Bearer +(\S+)$/i.exec(request.headers.authorization ?? '') ?? [];
+    const isReviewed = review !== null && (token !== undefined || users.size === 0);
+    // A review replaces the login, not the client certificate.
+    const login = { tls, users: isReviewed ? noUsers : users };
+    if (!(await isAllowed(login, request))) {
+      refuse(response, users, 'Unauthorized');
+      return;
+    }
+    if (!isReviewed) {
+      next();
+      return;
+    }
+    // Express ignores case and the last slash.
+    const isMetrics = /^\/metrics\/?$/i.test(request.path);
+    const path = isMetrics ? reviewPaths.metrics : reviewPaths.page;
+    const { kind, why } = token === undefined ? noToken : await review(token, path);
+    if (kind === 'allowed') next();
+    else if (kind === 'unauthenticated') refuse(response, users, `Unauthorized: ${why}`);
+    else {
+      if (kind === 'unavailable') response.set('Retry-After', '5');
+      const name = kind === 'forbidden' ? 'Forbidden' : 'Unavailable';
+      response.status(statuses[kind]).type('text').send(`${name}: ${why}\n`);
+    }
+  };
+}
+
+const noUsers: WebConfig['users'] = new Map();
+
+const noToken: ReviewedAccess = { kind: 'unauthenticated', why: 'a bearer token is missing' };
