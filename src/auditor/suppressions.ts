@@ -21,7 +21,7 @@ import {
 } from '../cluster/decode/problem.ts';
 import type { Change, Key, Service } from '../model/objects.ts';
 import { annotation } from '../model/objects.ts';
-import { isInNamespaces, type Scope } from '../model/scope.ts';
+import { isInNamespaces, isServiceInScope, type Scope } from '../model/scope.ts';
 
 export interface SuppressionOptions {
   /** Of the file that the user names. */
@@ -29,6 +29,8 @@ export interface SuppressionOptions {
   /** The present time, Unix seconds: also for a recording, since people agreed on a date. */
   readonly today: () => number;
   readonly onProblem: OnProblem;
+  /** Annotations of Services outside it count. Another shard reports what is wrong with them. */
+  readonly scope: Scope;
 }
 
 export const noSuppressions = { suppressions: [], today: () => 0 } as const;
@@ -39,7 +41,7 @@ const messages: Readonly<Record<SuppressionState, string | null>> = {
   expired: 'The suppression has expired, so its findings count again',
 };
 
-export function createSuppressions({ suppressions, today, onProblem }: SuppressionOptions) {
+export function createSuppressions({ suppressions, today, onProblem, scope }: SuppressionOptions) {
   const bounded = boundedProblems(onProblem);
   const annotated = new Map<Key, readonly Suppression[]>();
   const reported = new Map<Suppression, SuppressionState>();
@@ -55,7 +57,8 @@ export function createSuppressions({ suppressions, today, onProblem }: Suppressi
       if (reported.get(it) === state) continue;
       reported.set(it, state);
       const message = messages[state];
-      if (message !== null) onProblem(expiryProblem(it, message));
+      const isOwn = !isAnnotated(it) || isServiceInScope(scope, it.namespace, it.service);
+      if (message !== null && isOwn) onProblem(expiryProblem(it, message));
     }
   };
   const forget = (key: Key): void => {
@@ -78,7 +81,8 @@ export function createSuppressions({ suppressions, today, onProblem }: Suppressi
       const found: Suppression[] = [];
       for (const it of readAnnotation(text, after.namespace, after.name)) {
         if (!isFault(it)) found.push(it);
-        else onProblem(annotationProblem(after, it.field, it.message, it.value));
+        else if (isServiceInScope(scope, after.namespace, after.name))
+          onProblem(annotationProblem(after, it.field, it.message, it.value));
       }
       if (found.length > 0) annotated.set(after.key, found);
       reviewAt = -Infinity;

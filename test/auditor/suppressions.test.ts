@@ -11,7 +11,7 @@ import type { Problem } from '../../src/cluster/decode/problem.ts';
 import { problemText } from '../../src/cluster/decode/problem.ts';
 import type { RecordingEntry } from '../../src/cluster/files/recording.ts';
 import { annotation } from '../../src/model/objects.ts';
-import { wholeCluster } from '../../src/model/scope.ts';
+import { type Scope, wholeCluster } from '../../src/model/scope.ts';
 import { newestRelease } from '../../src/shadow/release.ts';
 import { added, clock, header, rawService, synced } from '../build.ts';
 
@@ -30,7 +30,12 @@ const deleted = (raw: object, at: number): RecordingEntry => {
 };
 
 /** An auditor of a Service without Endpoints and slices, on a day. */
-function auditorOn(day: string, raw: object, fromFile: readonly object[] = []) {
+function auditorOn(
+  day: string,
+  raw: object,
+  fromFile: readonly object[] = [],
+  scope: Scope = wholeCluster,
+) {
   const problems: Problem[] = [];
   const [opened, resolved]: [Finding[], Finding[]] = [[], []];
   const time = { now: dayOf(day) };
@@ -38,7 +43,7 @@ function auditorOn(day: string, raw: object, fromFile: readonly object[] = []) {
     settle: 0,
     release: newestRelease,
     maxEndpointsPerSlice: 100,
-    scope: wholeCluster,
+    scope,
     live: false,
     suppressions: fromFile.map((fields) => {
       const read = readSuppression(fields as Record<string, unknown>, 'accepted.yaml:3');
@@ -144,6 +149,18 @@ test('an unused suppression is reported only if its namespace was audited', () =
   expect(texts()).toEqual([]);
   suppressions.reportUnused(auditor.findings.open(), wholeCluster);
   expect(texts()).toEqual(['accepted.yaml:3: The suppression matches no finding']);
+});
+
+test.each([
+  ['that is wrong', 'endpoints-missing owner=team'],
+  ['that expires soon', entry],
+])('of all shards, one reports an annotation %s', (_name, text) => {
+  const shards = [0, 1].map((index) => {
+    const scope: Scope = { ...wholeCluster, agents: true, shard: { index, count: 2 } };
+    return auditorOn('2026-12-30', annotated(text), [], scope);
+  });
+  for (const { auditor } of shards) auditor.suppressions.review();
+  expect(shards.map(({ texts }) => texts().length).sort()).toEqual([0, 1]);
 });
 
 test('an unused suppression of an annotation is reported with its Service and code', () => {

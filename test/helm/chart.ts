@@ -62,8 +62,8 @@ async function builtProgram(name: keyof typeof programs): Promise<string> {
 
 // The chart and the alerts before the programs that will read them: promtool, helm and kubeconform,
 // each built from its Go module, and a real API server. `npm run chart`; with --update, what helm
-// renders of the examples becomes what is expected of it. --only=NAME runs one suite of those that need
-// the API server: install, upgrade, shards, security, namespaces or access.
+// renders of the examples becomes what is expected of it. --only=NAME runs one suite of those that
+// need the API server: install, upgrade, shards, security, namespaces or access.
 
 const update = process.argv.includes('--update');
 const counts = { passed: 0, failed: 0 };

@@ -1,6 +1,6 @@
 // The chart on a real API server, by helm: the upgrade from 0.1.0, whose archive is in this folder,
-// and back; the pods under the Pod Security level `restricted`; a server with Roles alone; and which
-// ServiceAccounts may read what with web.authFilter.
+// and back; the pods under the Pod Security level `restricted`; a server with Roles alone; and
+// which ServiceAccounts may read what with web.authFilter.
 
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,5 +1,5 @@
 // Asks the API server whose a token is (TokenReview), and whether its owner has a permission
-// (SubjectAccessReview), as k8s.io/apiserver@v0.36.3 pkg/authentication and pkg/authorization do it.
+// (SubjectAccessReview), as k8s.io/apiserver@v0.36.3 does in its packages for webhooks.
 // The API server answers both without storing anything. They are the only requests of the program
 // that are no get, list or watch; without the flags that need them, none is sent.
 
@@ -30,20 +30,21 @@ interface Refused {
 type Reviewed<T> = ({ readonly kind: 'allowed'; readonly why: '' } & T) | Refused;
 
 /** Answers that are remembered, and seconds: for how long, and until an answer is complete. */
-const limits = { most: 1000, allowed: 60, refused: 10, total: 10 };
+const usual = { most: 1000, allowed: 60 };
+const limits = { refused: 10, total: 10 };
 
 type Ask = Pick<Environment, 'ask' | 'now' | 'monotonic' | 'sleep' | 'random' | 'pings'>;
 
 /** Functions that never reject, and that remember answers for some seconds. */
-export function createReviewer(environment: Ask) {
-  const owner = remembered(environment, (token, audience) =>
+export function createReviewer(environment: Ask, memory = usual) {
+  const owner = remembered(environment, memory, (token, audience) =>
     reviewToken(environment, token, audience),
   );
   return {
     /** The owner of a token that was issued for an audience; empty: for the API server. */
     owner,
     /** Whether the owner of a token may get a path that is no resource. */
-    access: remembered(environment, async (token, path) => {
+    access: remembered(environment, memory, async (token, path) => {
       const owned = await owner(token, '');
       return owned.kind === 'allowed' ? reviewAccess(environment, owned.owner, path) : owned;
     }),
@@ -53,6 +54,7 @@ export function createReviewer(environment: Ask) {
 /** Asks once for the same token at one time, and again after some seconds. */
 function remembered<T>(
   environment: Ask,
+  { most, allowed }: typeof usual,
   ask: (token: string, about: string) => Promise<Reviewed<T>>,
 ) {
   const known = new Map<string, { readonly until: number; readonly answer: Reviewed<T> }>();
@@ -71,10 +73,10 @@ function remembered<T>(
       .finally(() => running.delete(key));
     running.set(key, asking);
     const answer = await asking;
-    const seconds = answer.kind === 'allowed' ? limits.allowed : limits.refused;
+    const seconds = answer.kind === 'allowed' ? allowed : limits.refused;
     // The next request finds out whether the API server answers again.
     if (answer.kind !== 'unavailable') {
-      setLatest(known, key, { until: environment.monotonic() + seconds, answer }, limits.most);
+      setLatest(known, key, { until: environment.monotonic() + seconds, answer }, most);
     }
     return answer;
   };

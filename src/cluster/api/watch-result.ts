@@ -55,9 +55,13 @@ export type WatchResult =
 
 export const failed = (reason: ReconnectReason): WatchResult => ({ kind: 'failed', reason });
 
+/** Seconds: a wrong Retry-After must not stop a watch, and a timer holds at most 24 days. */
+const longestWait = 3600;
+
 /** The meaning of the status of an answer, or of an event in a watch. */
 export function outcomeOf(status: ApiStatus, verb: WatchVerb, watchList: boolean): WatchResult {
-  const { code, reason, retryAfter, causes } = status;
+  const { code, reason, causes } = status;
+  const retryAfter = status.retryAfter && Math.min(status.retryAfter, longestWait);
   switch (code) {
     case 401:
       return { kind: 'unauthorised' };

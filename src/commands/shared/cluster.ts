@@ -11,7 +11,7 @@ import type { ConnectionChange } from '../../cluster/api/connection-state.ts';
 import type { createReflectors } from '../../cluster/api/reflector.ts';
 import { createConnection } from '../../cluster/api/transport/connection.ts';
 import { isConfigured, openAccount } from '../../cluster/api/transport/kubeconfig.ts';
-import { exchange } from '../../cluster/api/transport/request.ts';
+import { type Environment, exchange } from '../../cluster/api/transport/request.ts';
 import { type OnProblem, problemAt } from '../../cluster/decode/problem.ts';
 import { type FailureReason, failureText } from '../../model/connection.ts';
 import { isNodeInScope } from '../../model/scope.ts';
@@ -116,7 +116,7 @@ export function createAgentScraper(
   }
   const key = `${agents.namespace}/${agents.name}`;
   return createScraper({
-    client: createAgentClient(renewedCredentials(flags, () => clock.now(), onProblem)),
+    client: createAgentClient(renewedCredentials(flags, environment, onProblem)),
     now: () => clock.now(),
     random: () => environment.random(),
     sleep: (seconds, signal) => environment.sleep(seconds, signal),
@@ -139,15 +139,16 @@ const renewalSeconds = 30;
  */
 export function renewedCredentials(
   flags: AgentsFlags,
-  now: () => number,
+  { monotonic }: Pick<Environment, 'monotonic'>,
   onProblem: OnProblem,
 ): () => AgentCredentials {
   let known = credentialsOf(flags);
-  let readAt = now();
+  // The clock of the audit stops while it was set back.
+  let readAt = monotonic();
   let problem = '';
   return () => {
-    if (now() - readAt < renewalSeconds) return known;
-    readAt = now();
+    if (monotonic() - readAt < renewalSeconds) return known;
+    readAt = monotonic();
     try {
       const next = credentialsOf(flags);
       if (JSON.stringify(next) !== JSON.stringify(known)) known = next;

@@ -1,6 +1,6 @@
-// Who may read: by logins and client certificates (web-config.ts), and by tokens that the API server
-// reviews (--auth-filter), as sigs.k8s.io/controller-runtime@v0.23.3 pkg/metrics/filters does it. If
-// both are on, either is enough.
+// Who may read: by logins and client certificates (web-config.ts), and by tokens that the API
+// server reviews (--auth-filter), as pkg/metrics/filters of sigs.k8s.io/controller-runtime@v0.23.3
+// does it. If both are on, either is enough.
 //
 // The API server answers requests for /api and other paths of every account. So permission for them
 // must not give access to the page: a review asks for a path of its own.

@@ -58,7 +58,7 @@ describe('access', () => {
     expect((await access('new', '/metrics')).kind).toBe('allowed');
   });
 
-  test('is unavailable while the API server does not answer, and is asked again at once', async () => {
+  test('is unavailable without an answer, and is asked again at once', async () => {
     const { access } = createReviewer(environment);
     server.faults.before = () => 'reset';
     const why = 'the API server cannot review the token: connection reset';

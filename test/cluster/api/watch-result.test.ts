@@ -15,6 +15,8 @@ describe('refusals', () => {
     [status(429), { kind: 'throttled', seconds: null }],
     [status(429, '', { retryAfterSeconds: 3 }), { kind: 'throttled', seconds: 3 }],
     [status(503, '', { retryAfterSeconds: 3 }), { kind: 'throttled', seconds: 3 }],
+    [status(429, '', { retryAfterSeconds: 3e6 }), { kind: 'throttled', seconds: 3600 }],
+    [status(503, '', { retryAfterSeconds: 3e6 }), { kind: 'throttled', seconds: 3600 }],
     [status(500), { kind: 'failed', reason: 'status' }],
     [status(422), { kind: 'failed', reason: 'status' }],
     [

@@ -24,7 +24,7 @@ const auditor = createAuditor({ ...auditorDefaults, release: newestRelease });
 const clock = { now: () => 5, after: () => () => undefined, soon: () => undefined };
 const cluster = {
   clock,
-  environment: { random: () => 0, sleep: () => Promise.resolve() },
+  environment: { monotonic: () => 5, random: () => 0, sleep: () => Promise.resolve() },
 } as unknown as Cluster;
 
 function fleetWith(

@@ -17,7 +17,7 @@ test('a token that is replaced is read within half a minute, and a lost one is k
   let now = 1000;
   const credentials = renewedCredentials(
     { agents, agentsTokenFile },
-    () => now,
+    { monotonic: () => now },
     (problem) => problems.push(problemText(problem)),
   );
   const first = credentials();
