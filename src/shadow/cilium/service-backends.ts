@@ -36,6 +36,9 @@ export interface CiliumBackend {
 
 const protocols: Readonly<Record<string, Protocol>> = { TCP: 'tcp', UDP: 'udp', SCTP: 'sctp' };
 
+/** isIngressDummyEndpoint: the operator writes it for an Ingress, which Cilium's proxy serves. */
+const ingressDummy = '192.192.192.192:9999';
+
 /** The limit of possible sets. */
 const possibleSets = 64;
 
@@ -77,6 +80,7 @@ function backendsIn(slice: EndpointSlice): Map<string, CiliumBackend> {
       for (const [place, portNames] of names) {
         const [protocol, port] = place.split(' ') as [Protocol, string];
         const text = joinHostPort(ip.text, Number(port));
+        if (text === ingressDummy) continue;
         found.set(`${text} ${protocol}`, {
           text,
           ip: ip.text,

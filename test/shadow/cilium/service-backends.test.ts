@@ -57,6 +57,12 @@ describe('conditions', () => {
   });
 });
 
+test('the endpoint of an Ingress is no backend, with its port only', () => {
+  const dummy = [at('192.192.192.192'), at('10.0.0.1')];
+  expect(used(dummy, {}, { ports: [port({ name: 'http', port: 9999 })] })).toEqual(['10.0.0.1']);
+  expect(used(dummy)).toEqual(['192.192.192.192', '10.0.0.1']);
+});
+
 test('all addresses of an endpoint are used', () => {
   const several = at('', { addresses: ['10.0.0.1', '10.0.0.2'] });
   expect(used([several])).toEqual(['10.0.0.1', '10.0.0.2']);
