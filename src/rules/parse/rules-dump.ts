@@ -1,8 +1,9 @@
 // One dump of a node's rules, by iptables-save, ip6tables-save or `nft -j list ruleset`, or of the
-// maps of Cilium, by bpftool or lb/maps-dump.
+// maps of Cilium, by bpftool, lb/maps-dump or cilium-dbg.
 // Left out: what `nft list ruleset` prints without -j.
 
 import { readBpftoolDump } from '../cilium/bpftool-dump.ts';
+import { isLbList, readLbList } from '../cilium/lb-list.ts';
 import type { MapEntry } from '../cilium/map-entries.ts';
 import { readMapsDump } from '../cilium/maps-dump.ts';
 import { DumpError, type RuleSet } from '../ruleset.ts';
@@ -30,7 +31,9 @@ export function readRulesDump(text: string, family: Family | null): RulesDump {
     ? readBpftoolDump(text)
     : /^(?:AFF|BE|MAGLEV|REV|SRCRANGE|SVC): ID=/.test(text)
       ? readMapsDump(text)
-      : null;
+      : isLbList(text)
+        ? readLbList(text)
+        : null;
   if (maps !== null) return { ruleset: noRules, families: maps.families, maps: maps.entries };
   if (/^\s*\{/.test(text)) return { ruleset: parseNft(text), families: ['IPv4', 'IPv6'] };
   const plain = /^[ \t]*table \w+ \S+ \{/m.exec(text);

@@ -1,0 +1,167 @@
+// Reads what four commands of Cilium print, one after the other in any order:
+//
+//   cilium-dbg bpf lb list -o json
+//     {"10.96.0.1:80/TCP (1)": ["10.0.0.1:8080/TCP (4) (1)"]}
+//   cilium-dbg bpf lb list --frontends -o json
+//     {"10.96.0.1:80/TCP (1)": ["2 0[0] (4) [0x0 0x0]"]}
+//   cilium-dbg bpf lb list --revnat -o json
+//     {"4": ["10.96.0.1:80"]}
+//   cilium-dbg bpf lb list --source-ranges -o json
+//     {"10.0.0.0/8 (4)": [""]}
+//
+// The first has the addresses of backends, the second their ids, counts and flags. Reference:
+// cilium-dbg/cmd/bpf_lb_list.go and pkg/loadbalancer/maps/types.go, cilium@v1.20.2. The formats
+// are those of Cilium 1.17 to 1.20.
+//
+// Left out: affinity matches and Maglev tables, which no form prints. Each backend in a slot of a
+// frontend with affinity counts as matched.
+
+import { parseCIDR, parseIP } from '../../model/ip.ts';
+import { DumpError } from '../ruleset.ts';
+import type { MapAddress, MapEntry, MapsDump } from './map-entries.ts';
+import { protocolNumbers, serviceFlags } from './map-entries.ts';
+
+type Lists = Readonly<Record<string, readonly string[]>>;
+
+/** What one command printed; `empty`: of a map without entries. */
+type Form = 'backends' | 'frontends' | 'revnat' | 'source-ranges' | 'ids' | 'empty';
+
+const commands: Readonly<Partial<Record<Form, string>>> = {
+  backends: 'cilium-dbg bpf lb list -o json',
+  frontends: 'cilium-dbg bpf lb list --frontends -o json',
+  revnat: 'cilium-dbg bpf lb list --revnat -o json',
+};
+
+const serviceKey = /^(?<address>\S+\/[A-Z]+)(?<scope>\/i)? \((?<slot>\d+)\)$/;
+const serviceValue =
+  /^(?<word>\d+) (?<count>\d+)\[(?<rest>\d+)\] \((?<id>\d+)\) \[0x(?<low>\w+) 0x(?<high>\w+)\]$/;
+
+/** Whether a text begins as this output does. */
+export const isLbList = (text: string): boolean =>
+  /^\s*\{\s*(?:"(?:\S+ \(\d+\)|\d+)": *\[|\}\s*\{)/.test(text);
+
+/** @throws DumpError where a command is missing, or an entry has another form. */
+export function readLbList(text: string): MapsDump {
+  const found = new Map<Form, Lists>();
+  for (const lists of objectsIn(text)) found.set(formOf(lists), lists);
+  for (const [form, command] of Object.entries(commands)) {
+    if (!found.has(form as Form)) throw new DumpError(`expected the output of ${command}`, 1, '');
+  }
+  if (!found.has('source-ranges') && !found.has('empty')) {
+    throw new DumpError('expected the output of cilium-dbg bpf lb list --source-ranges', 1, '');
+  }
+  const services = Object.entries(found.get('frontends') ?? {}).map(serviceEntry);
+  const entries: MapEntry[] = [
+    ...services,
+    ...backendEntries(services, found.get('backends') ?? {}),
+    ...affinityMatches(services),
+    ...Object.entries(found.get('revnat') ?? {}).flatMap(reverseNatEntries),
+    ...Object.keys(found.get('source-ranges') ?? {}).map(sourceRangeEntry),
+  ];
+  const families = new Set(services.map(({ family }) => (family === 'ip6' ? 'IPv6' : 'IPv4')));
+  return { entries, families: [...families] };
+}
+
+/** Objects are printed with indentation, so that each ends with a line of its own. */
+function objectsIn(text: string): Lists[] {
+  return text
+    .split(/(?<=^(?:\{\})?\}) *$/m)
+    .filter((part) => part.trim() !== '')
+    .map((part) => {
+      try {
+        return JSON.parse(part) as Lists;
+      } catch {
+        throw new DumpError('expected the JSON of cilium-dbg bpf lb list', 1, part.trim());
+      }
+    });
+}
+
+function formOf(lists: Lists): Form {
+  const [first] = Object.entries(lists);
+  if (first === undefined) return 'empty';
+  const [key, [value = '']] = first;
+  if (/^\d+$/.test(key)) return value.includes('://') ? 'ids' : 'revnat';
+  if (/^\S+\/\d+ \(\d+\)$/.test(key)) return 'source-ranges';
+  return serviceValue.test(value) ? 'frontends' : 'backends';
+}
+
+/** `10.0.0.1:80/TCP` or `[fd00::1]:80/UDP`; a backend of another cluster has `10.0.0.1@2`. */
+function addressIn(text: string): MapAddress & { readonly cluster: number } {
+  const form =
+    /^(?:\[(?<six>[^\]@]+)(?:@\d+)?\]|(?<four>[^:@]+)(?:@\d+)?):(?<port>\d+)\/(?<protocol>\w+)$/;
+  const { six, four, port, protocol = '' } = form.exec(text)?.groups ?? {};
+  const ip = parseIP(six ?? four ?? '');
+  const name = protocol.toLowerCase();
+  if (ip === null || !Object.hasOwn(protocolNumbers, name)) {
+    throw new DumpError('expected an address', 1, text);
+  }
+  return {
+    family: ip.family === 'IPv4' ? 'ip' : 'ip6',
+    address: ip.text,
+    port: Number(port),
+    protocol: name as MapAddress['protocol'],
+    cluster: Number(/@(\d+)/.exec(text)?.[1] ?? 0),
+  };
+}
+
+type ServiceEntry = Extract<MapEntry, { kind: 'service' }>;
+
+/** A service with the key that the list of backends has for it. */
+type ListedService = ServiceEntry & { readonly key: string };
+
+function serviceEntry([key, [value = '']]: readonly [string, readonly string[]]): ListedService {
+  const { address = '', scope, slot } = serviceKey.exec(key)?.groups ?? {};
+  const fields = serviceValue.exec(value)?.groups;
+  if (fields === undefined) throw new DumpError('expected a frontend', 1, `${key}: ${value}`);
+  const { word, count, rest, id, low = '', high = '' } = fields;
+  return {
+    kind: 'service',
+    key,
+    ...addressIn(address),
+    scope: scope === undefined ? 0 : 1,
+    slot: Number(slot),
+    // Without Maglev tables, the algorithm in the upper byte of slot 0 decides nothing.
+    word: Number(slot) === 0 ? Number(word) & 0xffffff : Number(word),
+    count: Number(count),
+    quarantined: Number(rest),
+    id: Number(id),
+    flags: parseInt(low, 16) + 256 * parseInt(high, 16),
+  };
+}
+
+/** The addresses of the backends whose ids the slots have; one that is gone has none. */
+function backendEntries(services: readonly ListedService[], lists: Lists): MapEntry[] {
+  const found = new Map<number, MapEntry>();
+  for (const { key, slot, word: id } of services) {
+    if (slot === 0 || found.has(id)) continue;
+    const value = lists[key]?.[0];
+    // The map may have changed between two commands.
+    if (value === undefined) throw new DumpError('expected the backend of a slot', 1, key);
+    if (/^backend \d+ not found$/.test(value)) continue;
+    const address = /^(\S+) \(\d+\) \(\d+\)$/.exec(value)?.[1];
+    if (address === undefined) throw new DumpError('expected a backend', 1, value);
+    found.set(id, { kind: 'backend', id, ...addressIn(address) });
+  }
+  return [...found.values()];
+}
+
+function affinityMatches(services: readonly ListedService[]): MapEntry[] {
+  return services
+    .filter(({ slot, flags }) => slot > 0 && (flags & serviceFlags.affinity) !== 0)
+    .map(({ id, word: backend }) => ({ kind: 'affinity match', id, backend }));
+}
+
+/** The ids of both families are in one list, with a value for each family. */
+function reverseNatEntries([id, values]: readonly [string, readonly string[]]): MapEntry[] {
+  return values.map((value) => {
+    const { family, address, port } = addressIn(`${value}/ANY`);
+    return { kind: 'reverse nat', id: Number(id), family, address, port };
+  });
+}
+
+function sourceRangeEntry(key: string): MapEntry {
+  const { range: text = '', id } = /^(?<range>\S+) \((?<id>\d+)\)$/.exec(key)?.groups ?? {};
+  const range = parseCIDR(text);
+  if (range === null) throw new DumpError('expected a source range', 1, key);
+  return { kind: 'source range', id: Number(id), range };
+}

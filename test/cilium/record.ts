@@ -1,0 +1,186 @@
+// Records what Cilium's real load balancing control plane writes for the objects of a real API
+// server: `npm run -s cilium:record -- OUT --seed 1 --states 400`. The folders that it writes have
+// the form that README.md of test/nodes describes. Every state is that of a fresh start, in which
+// Cilium has no divergence of its own.
+
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, relative } from 'node:path';
+import { parseArgs } from 'node:util';
+import { gzipSync } from 'node:zlib';
+
+import { stringify } from 'yaml';
+
+import { inParallel } from '../controlplane/cluster.ts';
+import type { Thing } from '../controlplane/controlplane.ts';
+import { clientOf, startControlPlane } from '../controlplane/controlplane.ts';
+import type { CiliumLoadBalancer, CiliumNode } from './load-balancer.ts';
+import { newestCilium, startLoadBalancer } from './load-balancer.ts';
+import type { ObjectLists } from './objects.ts';
+import { createNodes, createObjects, diceOf, listObjects, nodeNames } from './objects.ts';
+
+const packed = (path: string, text: string): void => writeFileSync(`${path}.gz`, gzipSync(text));
+
+/** Flags of the agent by name; true: without a value. */
+export type Flags = Readonly<Record<string, string | true>>;
+
+export const flagTexts = (flags: Flags): string[] =>
+  Object.entries(flags).map(([name, value]) =>
+    value === true ? `--${name}` : `--${name}=${value}`,
+  );
+
+/** Random flags; those with two values are there in half of the states. */
+function flagsOf(seed: number): Flags {
+  const { chance, oneOf } = diceOf(seed);
+  const algorithm = oneOf(['random', 'maglev']);
+  const mode = oneOf(['snat', 'dsr', 'hybrid']);
+  const on = (probability: number, name: string): Flags =>
+    chance(probability) ? { [name]: true } : {};
+  return {
+    'bpf-lb-algorithm': algorithm,
+    'bpf-lb-mode': mode,
+    // A prime; the default of 16381 makes dumps that are a hundred times larger.
+    'bpf-lb-maglev-table-size': '251',
+    ...on(0.5, 'enable-service-topology'),
+    ...on(0.3, 'bpf-lb-source-range-all-types'),
+    ...on(0.3, 'bpf-lb-external-clusterip'),
+    ...on(0.2, 'bpf-lb-algorithm-annotation'),
+    // Cilium refuses both.
+    ...(mode === 'hybrid' ? {} : on(0.3, 'bpf-lb-mode-annotation')),
+    ...(chance(0.2) ? { 'node-port-range': '31000,32767' } : {}),
+    ...(chance(0.1) ? { 'k8s-service-proxy-name': 'cilium' } : {}),
+    ...(chance(0.2) ? { 'bpf-lb-enable-wildcard-entries': 'false' } : {}),
+  };
+}
+
+/** The node as an agent finds it; `families` are those in which it has addresses. */
+export function nodeIn({ nodes }: ObjectLists, name: string, families = '46'): CiliumNode {
+  const node = nodes.find(({ metadata }) => metadata.name === name);
+  if (node === undefined) throw new Error(`No Node ${name}`);
+  const { status, spec } = node as Thing & {
+    readonly status: { readonly addresses: readonly { type: string; address: string }[] };
+    readonly spec: { readonly podCIDRs: readonly string[] };
+  };
+  const isWanted = (address: string): boolean =>
+    families.includes(address.includes(':') ? '6' : '4');
+  const own = status.addresses.filter(({ type }) => type === 'InternalIP');
+  return {
+    name,
+    labels: node.metadata.labels ?? {},
+    addresses: own.map(({ address }) => address).filter(isWanted),
+    // Cilium's own address in the pod network.
+    otherAddresses: spec.podCIDRs
+      .map((range) => range.replace(/(?:(::)|0)\/\d+$/, '$11'))
+      .filter(isWanted),
+  };
+}
+
+export interface State {
+  readonly version: string;
+  readonly node: CiliumNode;
+  readonly flags: Flags;
+  /** The path of the file with the objects, without .gz. */
+  readonly objects: string;
+}
+
+/** Writes a folder with the maps of a load balancer as they are. */
+export async function writeState(
+  balancer: CiliumLoadBalancer,
+  { version, node, flags, objects }: State,
+  folder: string,
+): Promise<void> {
+  mkdirSync(folder, { recursive: true });
+  const work = await mkdtemp(join(tmpdir(), 'cilium-dump-'));
+  await balancer.command(`lb/maps-dump ${join(work, 'maps')}`);
+  const text = await readFile(join(work, 'maps'), 'utf8');
+  // Without a Service there is no line.
+  if (text !== '') packed(join(folder, 'lb-maps.txt'), text);
+  await rm(work, { recursive: true });
+  packed(join(folder, 'cilium-maps.json'), JSON.stringify(await balancer.maps()));
+  const file = {
+    version,
+    mode: 'cilium',
+    nodeName: node.name,
+    objects: relative(folder, objects),
+    config: flags,
+    nodeAddresses: node.addresses,
+    nodeAddressesNoNodePort: node.otherAddresses,
+    nodeLabels: node.labels,
+  };
+  writeFileSync(join(folder, 'proxy-config.yaml'), stringify(file));
+}
+
+/** Starts a load balancer, waits until it has written everything, and writes the folder. */
+async function recordState(state: State, kubeconfig: string, folder: string): Promise<void> {
+  const { node, version, flags } = state;
+  const work = await mkdtemp(join(tmpdir(), 'cilium-'));
+  const options = { version, node, flags: flagTexts(flags), kubeconfig, folder: work };
+  const balancer = await startLoadBalancer(options);
+  try {
+    await balancer.command('hive/start');
+    await balancer.settle();
+    await writeState(balancer, state, folder);
+  } finally {
+    await balancer.stop();
+    await rm(work, { recursive: true });
+  }
+}
+
+interface Arguments {
+  readonly out: string;
+  readonly seed: number;
+  readonly states: number;
+  readonly version: string;
+  readonly services: number;
+}
+
+/** Each set of objects has states of eight random sets of flags, on the three nodes in turn. */
+async function record({ out, seed, states, version, services }: Arguments): Promise<void> {
+  const plane = await startControlPlane();
+  const client = clientOf(plane);
+  try {
+    await createNodes(client);
+    for (let first = 0; first < states; first += 8) {
+      await createObjects(client, seed * 10_000 + first, services);
+      const lists = await listObjects(client);
+      mkdirSync(out, { recursive: true });
+      const objects = join(out, `objects-${seed}-${first}.json`);
+      packed(objects, JSON.stringify(lists));
+      const indexes = Array.from({ length: Math.min(8, states - first) }, (_, at) => first + at);
+      await inParallel(indexes, 3, async (at) => {
+        const name = nodeNames[at % nodeNames.length] ?? 'node-a';
+        const families = ['46', '46', '46', '4', '6'][at % 5];
+        const node = nodeIn(lists, name, families);
+        const flags = flagsOf(seed * 10_000 + at);
+        const folder = join(out, `state-${seed}-${at}`);
+        await recordState({ version, node, flags, objects }, plane.kubeconfig, folder);
+      });
+      console.log(`${first + indexes.length} of ${states} states`);
+    }
+  } finally {
+    client.close();
+    await plane.stop();
+  }
+}
+
+if (import.meta.main) {
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
+    options: {
+      seed: { type: 'string', default: '1' },
+      states: { type: 'string', default: '8' },
+      services: { type: 'string', default: '60' },
+      version: { type: 'string', default: newestCilium },
+    },
+  });
+  const [out] = positionals;
+  if (out === undefined) throw new Error('Usage: record OUT [--seed N] [--states N]');
+  await record({
+    out,
+    seed: Number(values.seed),
+    states: Number(values.states),
+    services: Number(values.services),
+    version: values.version,
+  });
+}
