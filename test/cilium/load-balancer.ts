@@ -1,5 +1,6 @@
 // The real load balancing control plane of Cilium as a process, and the BPF maps that it writes.
 // load-balancer/ has its source; go.mod names the newest version, VERSION.mod another one.
+// `node test/cilium/load-balancer.ts VERSION` builds it and prints its path.
 
 import type { ChildProcess } from 'node:child_process';
 import { execFile, spawn } from 'node:child_process';
@@ -186,3 +187,5 @@ async function entriesOf(id: number): Promise<{ key: string[]; value: string[] }
       [0, 8, 16, 24].map((shift) => `0x${((inner >>> shift) & 255).toString(16).padStart(2, '0')}`),
   }));
 }
+
+if (import.meta.main) console.log(await findLoadBalancer(process.argv[2] ?? newestCilium));

@@ -1,5 +1,6 @@
 // Random Services and EndpointSlices for Cilium, created in a real API server, which allocates the
 // addresses. No controller writes the slices, so that they can have every form.
+// `node test/cilium/objects.ts SEED COUNT` prints what a seed makes.
 
 import { inParallel } from '../controlplane/cluster.ts';
 import { randomBy } from '../controlplane/churn.ts';
@@ -251,10 +252,14 @@ async function createPlan({ call }: Client, plan: Plan): Promise<void> {
   for (const slice of plan.slices) await call('POST', slices, slice);
 }
 
+function plansOf(seed: number, count: number): Plan[] {
+  const dice = diceOf(seed);
+  return Array.from({ length: count }, (_, at) => planOf(dice, at));
+}
+
 /** Replaces all Services and slices by those of a seed. */
 export async function createObjects(client: Client, seed: number, count: number): Promise<void> {
-  const dice = diceOf(seed);
-  const plans = Array.from({ length: count }, (_, at) => planOf(dice, at));
+  const plans = plansOf(seed, count);
   await deleteObjects(client);
   await inParallel(plans, 8, (plan) => createPlan(client, plan));
 }
@@ -288,4 +293,9 @@ function withoutManagedFields(thing: Thing): Thing {
   const metadata = { ...thing.metadata };
   delete metadata.managedFields;
   return { ...thing, metadata };
+}
+
+if (import.meta.main) {
+  const [seed, count] = process.argv.slice(2).map(Number);
+  console.log(JSON.stringify(plansOf(seed ?? 1, count ?? 10), null, 2));
 }
