@@ -7,11 +7,11 @@
 // Over HTTP/2 undici sends pings, but does not miss an answer. Here a connection without a byte is
 // closed at the latest 42 s after the last one (client-go: 45 s). HTTP/1.1 has no ping; there the
 // reader must limit the silence. The windows are wider than usual: with those, a round trip of 1 ms
-// would limit large lists.
+// would limit large lists. The size of frames stays as it is: that takes a second SETTINGS frame, and
+// Go's server (golang.org/x/net v0.49.0, http2/server.go, processSettings) may answer two frames by
+// one acknowledgment. Then its next larger frame is an error, which closes the connection.
 
-import { subscribe } from 'node:diagnostics_channel';
 import { on } from 'node:events';
-import type { ClientHttp2Stream } from 'node:http2';
 import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
@@ -120,15 +120,6 @@ export function createConnection(
     },
   };
 }
-
-// Each frame is a chunk, and undici has no option for the size of frames.
-const largeFrames = new WeakSet();
-subscribe('http2.client.stream.created', (message) => {
-  const { session } = (message as { stream: ClientHttp2Stream }).stream;
-  if (session === undefined || largeFrames.has(session)) return;
-  largeFrames.add(session);
-  session.settings({ maxFrameSize: 65_536 });
-});
 
 /** Rejects with GivenUp, and ends the request, if its answer has not begun in time. */
 async function limitAnswer(ask: Ask, request: ApiRequest, seconds: number): Promise<ApiAnswer> {
@@ -282,7 +273,7 @@ async function sendThrough(
 function chunksOf(stream: Readable): Body {
   let [arrived, taken] = [0, 0];
   stream.on('data', () => arrived++);
-  // The sender waits after 16 chunks, each of at most 64 KiB.
+  // The sender waits after 16 chunks, each of at most 16 KiB.
   const limits = { highWaterMark: 16, lowWaterMark: 8 };
   const chunks = on(stream, 'data', { ...limits, close: ['end'] }) as AsyncIterable<[Uint8Array]>;
   return {

@@ -192,17 +192,16 @@ test('a peer that has gone is noticed, a quiet one is not cut', async () => {
   expect(await ending).toContain('no answer within 200 s');
 });
 
-test('an HTTP/2 server may send frames of 64 KiB, on each connection', async () => {
+// A Go server may answer two of them by one acknowledgment, and then send frames that are too large.
+test('each HTTP/2 connection sends one frame of settings', async () => {
   const identity = {
     key: readFileSync(keyPath('server', 'key')),
     cert: readFileSync(keyPath('server', 'crt')),
   };
   const server = createSecureServer(identity, (_, response) => response.end('.'));
   closing.push(() => void server.close());
-  const sizes: unknown[] = [];
-  server.on('session', (session) => {
-    session.on('remoteSettings', ({ maxFrameSize }) => sizes.push(maxFrameSize));
-  });
+  let frames = 0;
+  server.on('session', (session) => session.on('remoteSettings', () => frames++));
   await once(server.listen(0, '127.0.0.1'), 'listening');
   const { port } = server.address() as AddressInfo;
   for (let connections = 1; connections <= 2; connections++) {
@@ -210,7 +209,7 @@ test('an HTTP/2 server may send frames of 64 KiB, on each connection', async () 
     for (let requests = 0; requests < 3; requests++) {
       expect(await textOf(await transport.send(request(), {}))).toBe('.');
     }
-    await expect.poll(() => sizes.filter((size) => size === 65_536)).toHaveLength(connections);
+    expect(frames).toBe(connections);
   }
 });
 
