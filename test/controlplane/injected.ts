@@ -849,6 +849,7 @@ export async function checkFaults(stage: Stage, isCrowded: boolean): Promise<voi
   await createFaulty(client, all);
   plane.pauseControllerManager();
   const from = Date.now() / 1000;
+  const errorsBefore = await auditor.metric('watch_errors_total');
   const look = lookerOf(stage);
   const outcomes = await Promise.all(
     all.map(async (injected, index) => {
@@ -857,6 +858,8 @@ export async function checkFaults(stage: Stage, isCrowded: boolean): Promise<voi
     }),
   );
   for (const outcome of outcomes) judge(tally, settle, outcome);
+  const errors = (await auditor.metric('watch_errors_total')) - errorsBefore;
+  report(tally, 'faults: no watch ended in an error', errors > 0 ? [`${errors} errors`] : []);
   plane.resumeControllerManager();
   // A Service with this many pods would be late with most later changes.
   for (const { namespace, plan } of all) {
