@@ -39,6 +39,8 @@ function selectorPair({ namespace, selector }: api.Service): readonly string[] {
 
 type State = ReturnType<typeof createState>;
 
+const keyOf = ({ key }: api.Pod): api.Key => key;
+
 const createState = () => ({
   cache: {
     services: new Map<api.Key, api.Service>(),
@@ -48,10 +50,11 @@ const createState = () => ({
     endpointslices: new Map<api.Key, api.EndpointSlice>(),
   },
   indexes: {
-    podsByNamespace: createIndex<api.Pod>(({ namespace }) => [namespace]),
-    podsByNode: createIndex<api.Pod>(({ node }) => (node === '' ? [] : [node])),
-    podsByAddress: createIndex<api.Pod>(canonicalIPs),
-    servicesByPair: createIndex<api.Service>(selectorPair),
+    // Of keys: a pod often changes, and its place in the long list of a namespace costs a search.
+    podsByNamespace: createIndex(({ namespace }: api.Pod) => [namespace], keyOf),
+    podsByNode: createIndex(({ node }: api.Pod) => (node === '' ? [] : [node]), keyOf),
+    podsByAddress: createIndex(canonicalIPs, (pod: api.Pod) => pod),
+    servicesByPair: createIndex(selectorPair, (service: api.Service) => service),
   },
   /** The version of each object that was deleted, oldest first. */
   tombstones: new Map<string, string>(),
@@ -156,6 +159,8 @@ function viewOf(
   omitted: readonly api.Resource[],
 ): api.Listers {
   const { cache, indexes, zonesSeen } = state;
+  const podsOf = (keys: readonly api.Key[]): readonly api.Pod[] =>
+    keys.map((key) => cache.pods.get(key)).filter((pod) => pod !== undefined);
   return {
     knows: (resource) => delivered.has(resource) && !omitted.includes(resource),
     omits: (resource) => omitted.includes(resource),
@@ -164,8 +169,8 @@ function viewOf(
     nodes: cache.nodes,
     pods: cache.pods,
     slices: cache.endpointslices,
-    podsIn: (namespace) => indexes.podsByNamespace.get(namespace),
-    podsOn: (node) => indexes.podsByNode.get(node),
+    podsIn: (namespace) => podsOf(indexes.podsByNamespace.get(namespace)),
+    podsOn: (node) => podsOf(indexes.podsByNode.get(node)),
     podsAt: (ip) => indexes.podsByAddress.get(ip),
     servicesSelecting: (namespace, labels) => servicesSelecting(state, namespace, labels),
     get zoneCapacity() {
@@ -189,49 +194,56 @@ function servicesSelecting({ indexes, selecting }: State, namespace: string, lab
   return found;
 }
 
-const noObjects: readonly never[] = [];
+const noItems: readonly never[] = [];
 
-/** Like client-go's Indexer. Most keys have one object, which the map has without a list. */
-export function createIndex<T extends object>(keysOf: (object: T) => readonly string[]) {
-  const entries = new Map<string, T | T[]>();
-  const add = (key: string, object: T): void => {
+/**
+ * Like client-go's Indexer, of what `itemOf` returns. Most keys have one item, which the map has
+ * without a list.
+ */
+export function createIndex<T extends object, Item>(
+  keysOf: (object: T) => readonly string[],
+  itemOf: (object: T) => Item,
+) {
+  const entries = new Map<string, Item | Item[]>();
+  const add = (key: string, item: Item): void => {
     const entry = entries.get(key);
-    if (entry === undefined) entries.set(key, object);
-    else if (Array.isArray(entry)) entry.push(object);
-    else entries.set(key, [entry, object]);
+    if (entry === undefined) entries.set(key, item);
+    else if (Array.isArray(entry)) entry.push(item);
+    else entries.set(key, [entry, item]);
   };
-  const remove = (key: string, object: T): void => {
+  const remove = (key: string, item: Item): void => {
     const entry = entries.get(key);
     if (!Array.isArray(entry)) {
       entries.delete(key);
       return;
     }
     const last = entry.pop();
-    const index = entry.indexOf(object);
+    const index = entry.indexOf(item);
     if (last !== undefined && index >= 0) entry[index] = last;
     const [first] = entry;
     if (first !== undefined && entry.length === 1) entries.set(key, first);
   };
-  const swap = (key: string, before: T, after: T): void => {
+  const swap = (key: string, before: Item, after: Item): void => {
     const entry = entries.get(key);
     if (Array.isArray(entry)) entry[entry.indexOf(before)] = after;
     else entries.set(key, after);
   };
   return {
     replace(before: T | null, after: T | null): void {
-      const oldKeys = before === null ? noObjects : keysOf(before);
-      const newKeys = after === null ? noObjects : keysOf(after);
+      const oldKeys = before === null ? noItems : keysOf(before);
+      const newKeys = after === null ? noItems : keysOf(after);
       if (before !== null && after !== null && equalTexts(oldKeys, newKeys)) {
-        for (const key of newKeys) swap(key, before, after);
+        const [item, newItem] = [itemOf(before), itemOf(after)];
+        if (item !== newItem) for (const key of newKeys) swap(key, item, newItem);
         return;
       }
-      if (before !== null) for (const key of oldKeys) remove(key, before);
-      if (after !== null) for (const key of newKeys) add(key, after);
+      if (before !== null) for (const key of oldKeys) remove(key, itemOf(before));
+      if (after !== null) for (const key of newKeys) add(key, itemOf(after));
     },
-    /** The objects of a key, in no order; valid until the next change. */
-    get(key: string): readonly T[] {
+    /** The items of a key, in no order; valid until the next change. */
+    get(key: string): readonly Item[] {
       const entry = entries.get(key);
-      return entry === undefined ? noObjects : Array.isArray(entry) ? entry : [entry];
+      return entry === undefined ? noItems : Array.isArray(entry) ? entry : [entry];
     },
   };
 }

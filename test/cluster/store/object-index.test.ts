@@ -7,7 +7,11 @@ import type { Pod } from '../../../src/model/objects.ts';
 import { pod } from '../../build.ts';
 
 const named = (name: string, ...ips: string[]): Pod => pod({ name, ips });
-const newIndex = () => createIndex<Pod>(({ ips }) => [...new Set(ips.map(canonicalIP))]);
+const newIndex = () =>
+  createIndex(
+    ({ ips }: Pod) => [...new Set(ips.map(canonicalIP))],
+    (it) => it,
+  );
 const keysAt = (pods: readonly Pod[]): string[] => pods.map(({ key }) => key).sort();
 
 test('the pods of an address are found by its canonical form', () => {
