@@ -1,9 +1,14 @@
 // The order of resourceVersions: decimal numbers up to 2^63 in one sequence, that of etcd. They are
 // compared as text (KEP-5504; k8s.io/apimachinery@v0.36.3 pkg/util/resourceversion).
 
-// A literal in the function would be an object for each of some twenty calls per event.
-const decimal = /^\d+$/;
-const isDecimal = (text: string): boolean => decimal.test(text);
+/** Without a regular expression, which costs three times as much: an event has twenty calls. */
+function isDecimal(text: string): boolean {
+  for (let at = 0; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    if (code < 48 || code > 57) return false;
+  }
+  return text !== '';
+}
 
 /** -1, 0, 1 by age where both are decimal, else null: nothing is known. */
 export function compareVersions(a: string, b: string): number | null {
