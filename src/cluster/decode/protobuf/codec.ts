@@ -22,6 +22,7 @@ import { type Raw, readMessage } from './message.ts';
 import { type ByteSpan, lengthType, readInt64, readTag, skip, tagOf } from './wire.ts';
 
 const magic = Buffer.from('k8s\0', 'latin1');
+const noBuffer = Buffer.alloc(0);
 
 export const protobufCodec: Codec = {
   mediaType: 'application/vnd.kubernetes.protobuf',
@@ -75,8 +76,8 @@ async function* readBody(
   if (last !== null) yield [last];
 }
 
-const bufferOf = ({ buffer, byteOffset, byteLength }: Uint8Array): Buffer =>
-  Buffer.from(buffer, byteOffset, byteLength);
+const bufferOf = (bytes: Uint8Array): Buffer =>
+  Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 
 /** Reads the parts that a chunk completes, and keeps the rest. */
 function* readChunk(
@@ -88,8 +89,9 @@ function* readChunk(
   let rest = chunk;
   while (rest.length > 0 && intake.failure === null) {
     // Only a part that began in an earlier chunk is copied, to put it together.
-    const head = intake.length === 0 ? rest : rest.subarray(0, intake.needed - intake.length);
-    rest = rest.subarray(head.length);
+    const isHead = intake.length > 0 && intake.needed - intake.length < rest.length;
+    const head = isHead ? rest.subarray(0, intake.needed - intake.length) : rest;
+    rest = isHead ? rest.subarray(head.length) : noBuffer;
     intake.parts.push(head);
     intake.length += head.length;
     if (intake.length >= intake.needed) yield* readParts(intake, framing, at);
@@ -97,8 +99,8 @@ function* readChunk(
 }
 
 function* readParts(intake: Intake, framing: Framing, at: number): Generator<Frame, void> {
-  const [only = Buffer.alloc(0), ...others] = intake.parts;
-  const whole = others.length === 0 ? only : Buffer.concat(intake.parts);
+  const [only = noBuffer] = intake.parts;
+  const whole = intake.parts.length === 1 ? only : Buffer.concat(intake.parts);
   let [from, needed] = [0, 0];
   try {
     while (from < whole.length && needed === 0) {
@@ -114,7 +116,7 @@ function* readParts(intake: Intake, framing: Framing, at: number): Generator<Fra
     if (!(error instanceof WrongType)) throw error;
     intake.failure = error;
   }
-  intake.parts = from === whole.length ? [] : [whole.subarray(from)];
+  intake.parts = from === whole.length ? [] : [from === 0 ? whole : whole.subarray(from)];
   intake.length = whole.length - from;
   intake.needed = needed;
 }
@@ -235,7 +237,7 @@ function readFrame(frame: ByteSpan, { resource, previousPod }: DecodeContext, at
   }
 }
 
-const noBytes: ByteSpan = { bytes: Buffer.alloc(0), at: 0, end: 0 };
+const noBytes: ByteSpan = { bytes: noBuffer, at: 0, end: 0 };
 
 function unwrap(range: ByteSpan) {
   const { bytes, at, end } = range;
