@@ -302,20 +302,28 @@ export const isSamePod = (a: api.Pod, b: api.Pod): boolean =>
   isInSameState(a, b);
 
 function updatePod(cache: ServiceCache, { before, after }: api.Change<'pods'>): void {
-  const isSame = before !== null && after !== null && isSamePod(before, after);
+  if (before !== null && after !== null && isSamePod(before, after)) {
+    replaceMember(cache, before, after);
+    return;
+  }
   const keys = keysSelecting(cache, after);
-  if (!isSame) for (const key of keysSelecting(cache, before)) keys.add(key);
+  for (const key of keysSelecting(cache, before)) keys.add(key);
   for (const key of keys) {
     const record = cache.get(key);
     if (record === undefined) continue;
-    if (isSame) {
-      const kind = record.members.get(before);
-      if (kind !== undefined) record.members.set(after, kind);
-      record.members.delete(before);
-      continue;
-    }
     if (before !== null) removeMember(record, before);
     if (after !== null) addMember(cache.context, record, after);
+  }
+}
+
+/** Most events of a pod change nothing that a controller reads. */
+function replaceMember(cache: ServiceCache, before: api.Pod, after: api.Pod): void {
+  const { listers } = cache.context;
+  for (const { key } of listers.servicesSelecting(after.namespace, after.labels)) {
+    const members = cache.get(key)?.members;
+    const kind = members?.get(before);
+    if (kind !== undefined) members?.set(after, kind);
+    members?.delete(before);
   }
 }
 
