@@ -5,7 +5,8 @@
 // are one sequence, since the API server takes them from the revision of etcd.
 //
 // An object is late if another stream has shown a newer version, and the last older version was
-// shown a second before or more. The order of events is unknown then: a difference may have ended.
+// shown a second before or more, or if a bookmark of its own stream had claimed that it has arrived.
+// The order of events is unknown then: a difference may have ended.
 // A resource with a stream per namespace is known up to the oldest of their versions. Only its
 // bookmarks have that version: an event of one stream does not show what the others have.
 // If a read has shown a version of an object, and the stream delivers only a later one, then an
@@ -175,6 +176,8 @@ export type WatchProgress = ReturnType<typeof createWatchProgress>;
 export function createWatchProgress(merged: readonly Resource[] = []) {
   const { inputs, set, reach, every } = createInputs(merged);
   const observedAt = new Map<Resource, number>();
+  /** The versions up to which bookmarks claim that all has arrived. */
+  const claimed = new Map<Resource, string>();
   const [past, lacks] = [createVersionHistory(), createLacks()];
   let count = 0;
   const blind = createBlindOutputs((output) => every(output, ({ state }) => state === 'synced'));
@@ -186,7 +189,10 @@ export function createWatchProgress(merged: readonly Resource[] = []) {
       observedAt.set(resource, at);
       past.shown(reach(resource, version), at);
       if (lacks.end(resource, key, version, at)) return 'gap';
-      return past.isLate(version, at) ? 'late' : null;
+      // A list contains objects of any age.
+      const isListed = inputs.get(resource)?.state !== 'synced';
+      const isClaimed = !isListed && isAtLeast(claimed.get(resource) ?? '', version);
+      return isClaimed || past.isLate(version, at) ? 'late' : null;
     },
     lack: lacks.note,
     /** When the latest list of a resource was complete. */
@@ -197,7 +203,9 @@ export function createWatchProgress(merged: readonly Resource[] = []) {
       observedAt.set(resource, at);
       const input = inputs.get(resource);
       const isList = input?.state !== 'synced';
-      set(resource, { version: isList ? version : newest(input.version, version) });
+      const reached = isList ? version : newest(input.version, version);
+      set(resource, { version: reached });
+      claimed.set(resource, reached);
       if (isList) {
         lacks.clear(resource, at);
         past.lower(newestOf(inputs.values(), version));

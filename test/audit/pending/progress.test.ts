@@ -164,6 +164,17 @@ describe('an object is late', () => {
     expect(observe(cut, 'pods', '140', 31)).toBe('late');
   });
 
+  test('if a bookmark of its stream came first, but not in a list', () => {
+    const cut = cutOf();
+    observe(cut, 'services', '119', 9.7);
+    cut.bookmark('pods', '120', 10);
+    expect(observe(cut, 'pods', '120', 10.1)).toBe('late');
+    expect(observe(cut, 'endpoints', '120', 10.1)).toBeNull();
+    expect(observe(cut, 'pods', '121', 10.1)).toBeNull();
+    cut.setState('pods', 'relisting', 10.2);
+    expect(observe(cut, 'pods', '120', 10.3)).toBeNull();
+  });
+
   test.each([
     ['within a quarter of a second count as shown at once', 10.24, true],
     ['a quarter of a second apart do not', 10.25, false],
