@@ -57,8 +57,7 @@ export function createSuppressions({ suppressions, today, onProblem, scope }: Su
       if (reported.get(it) === state) continue;
       reported.set(it, state);
       const message = messages[state];
-      const isOwn = !isAnnotated(it) || isServiceInScope(scope, it.namespace, it.service);
-      if (message !== null && isOwn) onProblem(expiryProblem(it, message));
+      if (message !== null && isReported(it, scope)) onProblem(expiryProblem(it, message));
     }
   };
   const forget = (key: Key): void => {
@@ -112,6 +111,10 @@ export function createSuppressions({ suppressions, today, onProblem, scope }: Su
     review: (): void => review(today()),
   };
 }
+
+/** An annotation is reported by the shard of its Service, a rule of the file by all. */
+const isReported = (it: Suppression, scope: Scope): boolean =>
+  !isAnnotated(it) || isServiceInScope(scope, it.namespace, it.service);
 
 function annotationProblem(
   service: Service,

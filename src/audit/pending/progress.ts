@@ -5,7 +5,7 @@
 // are one sequence, since the API server takes them from the revision of etcd.
 //
 // An object is late if another stream has shown a newer version, and the last older version was
-// shown a second before or more, or if a bookmark of its own stream had claimed that it has arrived.
+// shown a second before or more, or if a bookmark of its own stream had claimed that it was here.
 // The order of events is unknown then: a difference may have ended.
 // A resource with a stream per namespace is known up to the oldest of their versions. Only its
 // bookmarks have that version: an event of one stream does not show what the others have.
@@ -143,11 +143,17 @@ const laggingIn = (
 const isAbsent = ({ state, version }: Pick<Input, 'state' | 'version'>): boolean =>
   state === 'off' && version === '';
 
+interface ClaimedInput extends Input {
+  version: string;
+  /** The version up to which a bookmark claims that all has arrived. */
+  readonly claimed: string;
+}
+
 function createInputs(merged: readonly Resource[]) {
-  const inputs = new Map<Resource, Input & { version: string }>();
-  const set = (resource: Resource, extra: Partial<Input>): void => {
-    const known = inputs.get(resource) ?? { state: 'listing', blindSince: null, version: '' };
-    inputs.set(resource, { ...known, ...extra });
+  const inputs = new Map<Resource, ClaimedInput>();
+  const before = { state: 'listing', blindSince: null, version: '', claimed: '' } as const;
+  const set = (resource: Resource, extra: Partial<ClaimedInput>): void => {
+    inputs.set(resource, { ...(inputs.get(resource) ?? before), ...extra });
   };
   return {
     inputs,
@@ -160,6 +166,11 @@ function createInputs(merged: readonly Resource[]) {
       if (isAlone && input !== undefined) input.version = newer;
       else if (isAlone && newer !== '') set(resource, { version: newer });
       return newer;
+    },
+    /** Whether a bookmark came before the event that it covers. A list has objects of any age. */
+    isClaimed: (resource: Resource, version: string): boolean => {
+      const input = inputs.get(resource);
+      return input?.state === 'synced' && isAtLeast(input.claimed, version);
     },
     /** Whether all present resources that an output depends on fulfil a condition. */
     every: (output: Output, test: (input: Input, resource: Resource) => boolean): boolean =>
@@ -174,10 +185,8 @@ export type WatchProgress = ReturnType<typeof createWatchProgress>;
 
 /** `merged` are the resources with a stream per namespace. */
 export function createWatchProgress(merged: readonly Resource[] = []) {
-  const { inputs, set, reach, every } = createInputs(merged);
+  const { inputs, set, reach, isClaimed, every } = createInputs(merged);
   const observedAt = new Map<Resource, number>();
-  /** The versions up to which bookmarks claim that all has arrived. */
-  const claimed = new Map<Resource, string>();
   const [past, lacks] = [createVersionHistory(), createLacks()];
   let count = 0;
   const blind = createBlindOutputs((output) => every(output, ({ state }) => state === 'synced'));
@@ -185,14 +194,11 @@ export function createWatchProgress(merged: readonly Resource[] = []) {
     inputs: inputs as ReadonlyMap<Resource, Input>,
     /** Notes an object on its stream. `gap`: an event before it was lost; `late`: as above. */
     observe(resource: Resource, { key, resourceVersion: version }: Versioned, at: number) {
-      count++;
       observedAt.set(resource, at);
+      count++;
       past.shown(reach(resource, version), at);
       if (lacks.end(resource, key, version, at)) return 'gap';
-      // A list contains objects of any age.
-      const isListed = inputs.get(resource)?.state !== 'synced';
-      const isClaimed = !isListed && isAtLeast(claimed.get(resource) ?? '', version);
-      return isClaimed || past.isLate(version, at) ? 'late' : null;
+      return isClaimed(resource, version) || past.isLate(version, at) ? 'late' : null;
     },
     lack: lacks.note,
     /** When the latest list of a resource was complete. */
@@ -203,13 +209,10 @@ export function createWatchProgress(merged: readonly Resource[] = []) {
       observedAt.set(resource, at);
       const input = inputs.get(resource);
       const isList = input?.state !== 'synced';
-      const reached = isList ? version : newest(input.version, version);
-      set(resource, { version: reached });
-      claimed.set(resource, reached);
-      if (isList) {
-        lacks.clear(resource, at);
-        past.lower(newestOf(inputs.values(), version));
-      }
+      const claimed = isList ? version : newest(input.version, version);
+      set(resource, { version: claimed, claimed });
+      if (isList) lacks.clear(resource, at);
+      if (isList) past.lower(newestOf(inputs.values(), version));
       past.shown(version, at);
     },
     shown: past.shown,

@@ -7,9 +7,9 @@
 // Over HTTP/2 undici sends pings, but does not miss an answer. Here a connection without a byte is
 // closed at the latest 42 s after the last one (client-go: 45 s). HTTP/1.1 has no ping; there the
 // reader must limit the silence. The windows are wider than usual: with those, a round trip of 1 ms
-// would limit large lists. The size of frames stays as it is: that takes a second SETTINGS frame, and
-// Go's server (golang.org/x/net v0.49.0, http2/server.go, processSettings) may answer two frames by
-// one acknowledgment. Then its next larger frame is an error, which closes the connection.
+// would limit large lists. The size of frames stays as it is. To change it, a second SETTINGS frame
+// is necessary, and Go's server (golang.org/x/net v0.49.0, http2/server.go, processSettings) may
+// acknowledge two frames once. Then its next larger frame is an error that closes the connection.
 
 import { on } from 'node:events';
 import type { Socket } from 'node:net';

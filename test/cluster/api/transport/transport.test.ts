@@ -192,7 +192,7 @@ test('a peer that has gone is noticed, a quiet one is not cut', async () => {
   expect(await ending).toContain('no answer within 200 s');
 });
 
-// A Go server may answer two of them by one acknowledgment, and then send frames that are too large.
+// A Go server may acknowledge two of them once, and then send frames that are too large.
 test('each HTTP/2 connection sends one frame of settings', async () => {
   const identity = {
     key: readFileSync(keyPath('server', 'key')),
