@@ -594,10 +594,14 @@ function isUnseen({ attached, owed, unseen, clock }: State, resource: Resource):
   return (unseen.get(resource) ?? Infinity) < clock.now();
 }
 
-/** Whether no read could show any of this, since it came and went. */
-const isPassed = ({ server }: State, missing: readonly Missing[]): boolean =>
+/** Whether no read of a Service could show any of this, since it came to the Service and went. */
+const isPassed = ({ server, auditor }: State, name: string, missing: readonly Missing[]): boolean =>
   missing.length > 0 &&
-  missing.every(({ resource, key }) => server.objects.get(resource, key) === undefined);
+  missing.every(({ resource, key }) => {
+    const object = server.objects.get(resource, key);
+    if (object === undefined) return true;
+    return resource === 'pods' && appOf(object) !== name && !auditor.store.objects.pods.has(key);
+  });
 
 /** Whether the cache lacks an object that came, and that was deleted again after this change. */
 const isAbsentAgain = ({ server, auditor }: State, { resource, key, version }: Missing): boolean =>
@@ -651,7 +655,7 @@ function checkOpened(state: State): void {
       );
     if (hasLasted(all)) continue;
     const isNow = all.at(-1)?.to === Infinity;
-    if (isNow && (hasLasted([...all, ...unseen]) || isPassed(state, missing))) continue;
+    if (isNow && (hasLasted([...all, ...unseen]) || isPassed(state, name, missing))) continue;
     // Streams are trusted without a read. None can show that they have lost an event.
     const isUnread = now - readAt >= unread - 0.01;
     if (isUnread && unseen.some(({ to }) => to === Infinity)) continue;
