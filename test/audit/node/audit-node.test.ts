@@ -8,14 +8,19 @@ import { describe, expect, test } from 'vitest';
 
 import { auditNode, tracePackets } from '../../../src/audit/node/audit-node.ts';
 import type { NodeInput } from '../../../src/audit/node/observation.ts';
-import { behaviorOfRules } from '../../../src/audit/node/observation.ts';
+import { behaviorOfMaps, behaviorOfRules } from '../../../src/audit/node/observation.ts';
+import { defaultCiliumConfig } from '../../../src/model/cilium-config.ts';
 import type { EndpointSlice } from '../../../src/model/objects.ts';
 import { label } from '../../../src/model/objects.ts';
+import { defaultProxyConfig } from '../../../src/model/proxy-config.ts';
+import { readMapsDump } from '../../../src/rules/cilium/maps-dump.ts';
 import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
 import type { RuleSet } from '../../../src/rules/ruleset.ts';
 import { mergeRuleSets } from '../../../src/rules/ruleset.ts';
+import { ciliumForwarding } from '../../../src/shadow/cilium/forwarding.ts';
 import type { Forwarding } from '../../../src/shadow/forwarding.ts';
 import { expectedForwarding, slicesByService } from '../../../src/shadow/forwarding.ts';
+import { endpoint, node, service, servicePort, slice } from '../../build.ts';
 import type { Folder } from '../../nodes/folder.ts';
 import { readFolder } from '../../nodes/folder.ts';
 import type { Input } from '../../nodes/walk.ts';
@@ -194,4 +199,32 @@ describe('a trace', () => {
   test('of an unknown port is empty', () => {
     expect(tracePackets(inputWith(folder.ruleset), 'no/such:port')).toEqual([]);
   });
+});
+
+test('a wrong backend of a node port of Cilium has its Service, at all node addresses', () => {
+  const slot = 'LBALG=undef AFFTimeout=0 COUNT=1 QCOUNT=0 FLAGS=NodePort';
+  const { entries } = readMapsDump(
+    [
+      'BE: ID=2 ADDR=10.0.0.99:8080/TCP STATE=active',
+      `SVC: ID=4 ADDR=0.0.0.0:30080/TCP SLOT=0 ${slot}+non-routable`,
+      `SVC: ID=4 ADDR=0.0.0.0:30080/TCP SLOT=1 BEID=2 ${slot}+non-routable`,
+      '',
+    ].join('\n'),
+  );
+  const port = servicePort({ nodePort: 30_080 });
+  const [nodeAddress = ''] = node().addresses;
+  const forwarding = ciliumForwarding(
+    [service({ clusterIP: '10.96.0.1', type: 'NodePort', ports: [port] })],
+    slicesByService([slice({ endpoints: [endpoint({ addresses: ['10.0.0.1'] })] })]),
+    node(),
+    defaultProxyConfig('cilium', 0),
+    { ...defaultCiliumConfig(), nodePortAddresses: [nodeAddress] },
+    [nodeAddress, '10.244.1.1'],
+  );
+  const rules = behaviorOfMaps(entries, [nodeAddress, '10.244.1.1'], [30_000, 32_767]);
+  const { findings } = summarizeNode({ forwarding, node: node(), rules });
+  expect(findings.map(({ code, service: name }) => `${code} ${name}`)).not.toContain(
+    'node-frontend-unexpected ',
+  );
+  expect(findings.length).toBeGreaterThan(0);
 });
