@@ -19,15 +19,22 @@ export const newestCilium = 'v1.20.2';
 
 const source = join(import.meta.dirname, 'load-balancer');
 
-/** The path of the program of a version; it is built once, which takes minutes. */
-async function findLoadBalancer(version: string): Promise<string> {
-  const path = cacheFolder('cilium', version, 'load-balancer');
+type Program = 'load-balancer' | 'cilium-dbg';
+
+const packageOf: Readonly<Record<Program, string>> = {
+  'load-balancer': '.',
+  'cilium-dbg': 'github.com/cilium/cilium/cilium-dbg',
+};
+
+/** The path of a program of a version; it is built once, which takes minutes. */
+async function findProgram(program: Program, version: string): Promise<string> {
+  const path = cacheFolder('cilium', version, program);
   if (existsSync(path)) return path;
   await mkdir(cacheFolder('cilium', version), { recursive: true });
   const minor = version.split('.').slice(0, 2).join('_').replace('v', 'cilium');
   const module = version === newestCilium ? [] : [`-modfile=${version}.mod`];
-  const args = ['build', '-buildvcs=false', ...module, '-tags', minor, '-o', path, '.'];
-  await run(goProgram(), args, {
+  const args = ['build', '-buildvcs=false', ...module, '-tags', minor, '-o', path];
+  await run(goProgram(), [...args, packageOf[program]], {
     cwd: source,
     env: { ...process.env, CGO_ENABLED: '0' },
     maxBuffer: 1 << 26,
@@ -63,6 +70,8 @@ export interface CiliumLoadBalancer {
   /** Waits until every frontend is written and nothing changed for a while. */
   readonly settle: () => Promise<void>;
   readonly maps: () => Promise<BpfMaps>;
+  /** What four forms of `cilium-dbg bpf lb list -o json` print. */
+  readonly lists: () => Promise<string>;
   /** SIGSTOP and SIGCONT. */
   readonly signal: (name: NodeJS.Signals) => void;
   readonly stop: () => Promise<void>;
@@ -71,7 +80,7 @@ export interface CiliumLoadBalancer {
 /** Starts the control plane; without an API server, it has no objects yet. */
 export async function startLoadBalancer(options: LoadBalancerOptions): Promise<CiliumLoadBalancer> {
   const { node, flags, kubeconfig, folder } = options;
-  const path = await findLoadBalancer(options.version ?? newestCilium);
+  const path = await findProgram('load-balancer', options.version ?? newestCilium);
   const labels = Object.entries(node.labels).map(([name, value]) => `${name}=${value}`);
   const client = kubeconfig === null ? '--fake-client' : `--k8s-kubeconfig-path=${kubeconfig}`;
   const args = [
@@ -104,6 +113,7 @@ export async function startLoadBalancer(options: LoadBalancerOptions): Promise<C
     command,
     settle: () => settle(command),
     maps: () => mapsOf(child),
+    lists: () => listsOf(child),
     signal: (name) => void child.kill(name),
     stop: () => endProgram(child, 'SIGKILL'),
   };
@@ -149,7 +159,8 @@ function nameOf({ name, bytes_key: size }: MapInfo): string | null {
   return found?.endsWith('reverse_nat') === true && size !== 2 ? null : found;
 }
 
-async function mapsOf({ pid }: ChildProcess): Promise<BpfMaps> {
+/** The maps of the process by their full names. */
+async function mapIds({ pid }: ChildProcess): Promise<Map<string, number>> {
   const ids = new Set<number>();
   const folder = `/proc/${pid}/fdinfo`;
   for (const file of await readdir(folder)) {
@@ -157,18 +168,46 @@ async function mapsOf({ pid }: ChildProcess): Promise<BpfMaps> {
     const id = /^map_id:\s*(\d+)/m.exec(text)?.[1];
     if (id !== undefined) ids.add(Number(id));
   }
-  const maps: BpfMaps = {};
+  const found = new Map<string, number>();
   for (const info of (await bpftool('map', 'show')) as readonly MapInfo[]) {
     const name = nameOf(info);
-    if (name === null || !ids.has(info.id)) continue;
-    maps[name] = await entriesOf(info.id);
+    if (name !== null && ids.has(info.id)) found.set(name, info.id);
+  }
+  return found;
+}
+
+async function mapsOf(child: ChildProcess): Promise<BpfMaps> {
+  const maps: BpfMaps = {};
+  for (const [name, id] of await mapIds(child)) {
+    const entries = await entriesOf(id);
+    maps[name] = entries;
     if (!name.endsWith('maglev')) continue;
-    for (const { value } of maps[name]) {
-      const id = value.reduceRight((sum, byte) => sum * 256 + Number(byte), 0);
-      maps[`cilium_maglev_inner:${id}`] = await entriesOf(id);
+    for (const { value } of entries) {
+      const inner = value.reduceRight((sum, byte) => sum * 256 + Number(byte), 0);
+      maps[`cilium_maglev_inner:${inner}`] = await entriesOf(inner);
     }
   }
   return maps;
+}
+
+/** Pins the maps where an agent has them, for the time of the commands. */
+async function listsOf(child: ChildProcess): Promise<string> {
+  const program = await findProgram('cilium-dbg', newestCilium);
+  const folder = '/sys/fs/bpf/tc/globals';
+  const inside = async (...args: string[]): Promise<string> => {
+    const own = ['-t', String(child.pid), '-m', ...args];
+    return (await run('nsenter', own, { maxBuffer: 1 << 28 })).stdout;
+  };
+  await inside('mkdir', '-p', folder);
+  for (const [name, id] of await mapIds(child)) {
+    await inside('bpftool', 'map', 'pin', 'id', String(id), `${folder}/${name}`);
+  }
+  let text = '';
+  for (const form of [[], ['--frontends'], ['--revnat'], ['--source-ranges']]) {
+    text += await inside(program, 'bpf', 'lb', 'list', ...form, '-o', 'json');
+  }
+  await inside('rm', '-r', folder);
+  return text;
 }
 
 interface RawEntry {
@@ -188,4 +227,6 @@ async function entriesOf(id: number): Promise<{ key: string[]; value: string[] }
   }));
 }
 
-if (import.meta.main) console.log(await findLoadBalancer(process.argv[2] ?? newestCilium));
+if (import.meta.main) {
+  console.log(await findProgram('load-balancer', process.argv[2] ?? newestCilium));
+}

@@ -10,7 +10,8 @@ export type ObjectLists = Readonly<
   Record<'nodes' | 'services' | 'endpointslices' | 'pods', readonly Thing[]>
 >;
 
-const namespace = 'cilium-test';
+/** Where all objects are. */
+export const namespace = 'cilium-test';
 
 /** Choices that a seed repeats. */
 interface Dice {

@@ -76,18 +76,28 @@ export function nodeIn({ nodes }: ObjectLists, name: string, families = '46'): C
   };
 }
 
+/** Writes the objects of a recording; returns the path without .gz. */
+export function writeObjects(out: string, name: string, lists: ObjectLists): string {
+  const path = join(out, `${name}.json`);
+  mkdirSync(out, { recursive: true });
+  packed(path, JSON.stringify(lists));
+  return path;
+}
+
 export interface State {
   readonly version: string;
   readonly node: CiliumNode;
   readonly flags: Flags;
   /** The path of the file with the objects, without .gz. */
   readonly objects: string;
+  /** Whether to write the output of cilium-dbg too. */
+  readonly lists?: boolean;
 }
 
 /** Writes a folder with the maps of a load balancer as they are. */
 export async function writeState(
   balancer: CiliumLoadBalancer,
-  { version, node, flags, objects }: State,
+  { version, node, flags, objects, lists = false }: State,
   folder: string,
 ): Promise<void> {
   mkdirSync(folder, { recursive: true });
@@ -98,6 +108,7 @@ export async function writeState(
   if (text !== '') packed(join(folder, 'lb-maps.txt'), text);
   await rm(work, { recursive: true });
   packed(join(folder, 'cilium-maps.json'), JSON.stringify(await balancer.maps()));
+  if (lists) packed(join(folder, 'lb-list.json'), await balancer.lists());
   const file = {
     version,
     mode: 'cilium',
@@ -133,10 +144,18 @@ interface Arguments {
   readonly states: number;
   readonly version: string;
   readonly services: number;
+  readonly lists: boolean;
 }
 
 /** Each set of objects has states of eight random sets of flags, on the three nodes in turn. */
-async function record({ out, seed, states, version, services }: Arguments): Promise<void> {
+async function record({
+  out,
+  seed,
+  states,
+  version,
+  services,
+  lists: isListed,
+}: Arguments): Promise<void> {
   const plane = await startControlPlane();
   const client = clientOf(plane);
   try {
@@ -144,9 +163,7 @@ async function record({ out, seed, states, version, services }: Arguments): Prom
     for (let first = 0; first < states; first += 8) {
       await createObjects(client, seed * 10_000 + first, services);
       const lists = await listObjects(client);
-      mkdirSync(out, { recursive: true });
-      const objects = join(out, `objects-${seed}-${first}.json`);
-      packed(objects, JSON.stringify(lists));
+      const objects = writeObjects(out, `objects-${seed}-${first}`, lists);
       const indexes = Array.from({ length: Math.min(8, states - first) }, (_, at) => first + at);
       await inParallel(indexes, 3, async (at) => {
         const name = nodeNames[at % nodeNames.length] ?? 'node-a';
@@ -154,7 +171,11 @@ async function record({ out, seed, states, version, services }: Arguments): Prom
         const node = nodeIn(lists, name, families);
         const flags = flagsOf(seed * 10_000 + at);
         const folder = join(out, `state-${seed}-${at}`);
-        await recordState({ version, node, flags, objects }, plane.kubeconfig, folder);
+        await recordState(
+          { version, node, flags, objects, lists: isListed },
+          plane.kubeconfig,
+          folder,
+        );
       });
       console.log(`${first + indexes.length} of ${states} states`);
     }
@@ -171,6 +192,7 @@ if (import.meta.main) {
       seed: { type: 'string', default: '1' },
       states: { type: 'string', default: '8' },
       services: { type: 'string', default: '60' },
+      lists: { type: 'boolean', default: false },
       version: { type: 'string', default: newestCilium },
     },
   });
@@ -182,5 +204,6 @@ if (import.meta.main) {
     states: Number(values.states),
     services: Number(values.services),
     version: values.version,
+    lists: values.lists,
   });
 }

@@ -32,6 +32,8 @@ import type { EndpointSlice, Node, ObjectOf, Resource, Service } from '../../src
 import type { Packet, ProxyConfig } from '../../src/model/proxy-config.ts';
 import { defaultProxyConfig } from '../../src/model/proxy-config.ts';
 import { readBpftoolDump } from '../../src/rules/cilium/bpftool-dump.ts';
+import { readLbList } from '../../src/rules/cilium/lb-list.ts';
+import type { BalancedFrontend, LoadBalancer } from '../../src/rules/cilium/load-balancer.ts';
 import { loadBalancerOf } from '../../src/rules/cilium/load-balancer.ts';
 import { readMapsDump } from '../../src/rules/cilium/maps-dump.ts';
 import { ciliumForwarding } from '../../src/shadow/cilium/forwarding.ts';
@@ -431,14 +433,26 @@ export function ciliumInput(path: string, maps: string = ciliumMaps(path)): Node
   return { forwarding, node, rules };
 }
 
-/** Keys of frontends that `cilium-maps.json` and `lb-maps.txt` show differently. */
+/** Keys of frontends that `cilium-maps.json` and another output of the folder show differently. */
 export function differentlyRead(path: string): string[] {
-  const text = textOf(join(path, 'lb-maps.txt'));
-  if (text === null || textOf(join(path, 'fault.json')) !== null) return [];
+  if (textOf(join(path, 'fault.json')) !== null) return [];
   const { frontends } = loadBalancerOf(readBpftoolDump(ciliumMaps(path)).entries);
-  const { frontends: others } = loadBalancerOf(readMapsDump(text).entries);
-  const keys = [...new Set([...frontends.keys(), ...others.keys()])];
-  return keys.filter((key) => !isDeepStrictEqual(frontends.get(key), others.get(key)));
+  const keysOf = (others: LoadBalancer, shown: (frontend?: BalancedFrontend) => unknown) => {
+    const keys = [...new Set([...frontends.keys(), ...others.keys()])];
+    return keys.filter(
+      (key) => !isDeepStrictEqual(shown(frontends.get(key)), shown(others.get(key))),
+    );
+  };
+  const dump = textOf(join(path, 'lb-maps.txt'));
+  const lists = textOf(join(path, 'lb-list.json'));
+  // cilium-dbg prints neither affinity matches nor Maglev tables.
+  const listed = (frontend?: BalancedFrontend) => ({ ...frontend, kept: null, places: null });
+  return [
+    ...(dump === null
+      ? []
+      : keysOf(loadBalancerOf(readMapsDump(dump).entries).frontends, (it) => it)),
+    ...(lists === null ? [] : keysOf(loadBalancerOf(readLbList(lists).entries).frontends, listed)),
+  ];
 }
 
 // Holds the walker against real kernels: `npm run -s walk -- DIR…` finds all folders of recordings
