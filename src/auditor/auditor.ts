@@ -141,10 +141,10 @@ function createState(options: AuditorOptions) {
       options.onResolve(finding);
     },
   });
-  const [{ listers }, { settle: window }] = [store, options];
   const nodes = (): Nodes | null => nodeRules.nodes();
-  const impacts = impactsOf(() => state);
-  const incidents = createIncidentLedger({ listers, window, services, nodes, progress, impacts });
+  const given = { listers: store.listers, window: options.settle, services, nodes, progress };
+  const sources = { impacts: impactsOf(() => state), findings: () => findings.open() };
+  const incidents = createIncidentLedger({ ...given, ...sources, live: options.live });
   const ruleImpacts = createRuleImpacts(nodes, (key) => markService(state, key));
   const journeys = journeysOf(options, store, samples);
   const nodeRules = createNodeRules({

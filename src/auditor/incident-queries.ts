@@ -1,20 +1,20 @@
 // Queries about incidents: lists for reports and pages, one by its name, and numbers.
 
-import { bySeverity, severities, type Severity } from '../audit/finding/catalogue.ts';
-import type { Incident } from '../audit/incident/incidents.ts';
-import { reachOf, type ReportedIncident, reportIncident } from '../audit/incident/report.ts';
+import { bySeverity } from '../audit/finding/catalogue.ts';
+import type { Incident } from '../audit/incident/open-incident.ts';
+import { type ReportedIncident, reportIncident } from '../audit/incident/report.ts';
 import type { Within } from '../audit/summary.ts';
 import type { IncidentCounts, IncidentSeries } from '../output/metrics/state.ts';
 import type { Auditor } from './auditor.ts';
 
-type IncidentSource = Pick<Auditor, 'incidents' | 'findings'>;
+type IncidentSource = Pick<Auditor, 'incidents'>;
 
 /** The open incidents and, if wanted, the resolved ones after them. */
 export function listIncidents(
-  { incidents, findings }: IncidentSource,
+  { incidents }: IncidentSource,
   { timeless = false, resolved = false } = {},
 ): ReportedIncident[] {
-  const open = incidents.list(findings.open());
+  const open = incidents.list();
   const all = resolved ? [...open, ...incidents.resolved()] : open;
   return all.map((incident) => reportIncident(incident, timeless));
 }
@@ -32,31 +32,26 @@ export function viewIncidents(
 
 /** An incident by its name, or that which took it; `null` if it is not known. */
 export function findIncident(auditor: IncidentSource, id: string): ReportedIncident | null {
-  const { incidents, findings } = auditor;
+  const { incidents } = auditor;
   const current = incidents.currentId(id);
-  const all = [...incidents.list(findings.open()), ...incidents.resolved()];
+  const all = [...incidents.list(), ...incidents.resolved()];
   const found = all.find((incident) => incident.id === current);
   return found === undefined ? null : reportIncident(found);
 }
 
-export type IncidentMeasures = ReturnType<ReturnType<typeof createIncidentMeasures>>;
+export type IncidentMeasures = ReturnType<typeof measureIncidents>;
 
-/** Measures open incidents for /metrics; it remembers the worst severity of each. */
-export function createIncidentMeasures({ incidents, findings }: IncidentSource) {
-  let worst = new Map<string, Severity>();
-  return () => {
-    const list = incidents.list(findings.open());
-    const counts: IncidentCounts = {};
-    const openIncidents = list.map((incident) => {
-      const { id, kind, severity } = incident;
-      const ofKind = (counts[kind] ??= {});
-      ofKind[severity] = (ofKind[severity] ?? 0) + 1;
-      const known = [severity, worst.get(id)];
-      return seriesOf(incident, severities.find((it) => known.includes(it)) ?? severity);
-    });
-    worst = new Map(openIncidents.map(({ id, severity }) => [id, severity]));
-    return { incidents: counts, openIncidents, incidentOf: incidents.idOf };
-  };
+/** Measures open incidents for /metrics. */
+export function measureIncidents({ incidents }: IncidentSource) {
+  const counts: IncidentCounts = {};
+  const openIncidents = incidents.list().map((incident) => {
+    const { kind, severity } = incident;
+    const ofKind = (counts[kind] ??= {});
+    ofKind[severity] = (ofKind[severity] ?? 0) + 1;
+    return seriesOf(incident);
+  });
+  const forgottenIncidents = incidents.forgotten();
+  return { incidents: counts, openIncidents, incidentOf: incidents.idOf, forgottenIncidents };
 }
 
 /** The only value; an empty text if there are none or several. */
@@ -69,8 +64,8 @@ function onlyOf(values: readonly string[]): string {
  * Its labels are those of the objects to blame, which stay the same while it is open: findings
  * come and go, and an alert with other labels is another alert.
  */
-function seriesOf(incident: Incident, severity: Severity): IncidentSeries {
-  const { id, kind, objects, findings } = incident;
+function seriesOf(incident: Incident): IncidentSeries {
+  const { id, kind, objects, findings, worstSeverity: severity, reach } = incident;
   const isNode = (object: string): boolean => object.startsWith('Node ');
   const isService = (object: string): boolean => object.startsWith('Service ');
   const names = objects.map((object) => object.slice(object.lastIndexOf(' ') + 1));
@@ -90,7 +85,7 @@ function seriesOf(incident: Incident, severity: Severity): IncidentSeries {
     namespace,
     service: namespace === '' ? '' : onlyOf(services),
     node: objects.every(isNode) ? onlyOf(names) : '',
-    services: reachOf(incident).services,
+    services: reach.services,
   };
 }
 

@@ -5,7 +5,8 @@ import { unknownText } from '../audit/finding/verdicts.ts';
 import type { Evidence } from '../audit/incident/classify.ts';
 import { createControllerActivity, noControllers } from '../audit/incident/controllers.ts';
 import type { ImpactSource } from '../audit/incident/impact.ts';
-import { createIncidents, type IncidentCondition } from '../audit/incident/incidents.ts';
+import { createIncidents } from '../audit/incident/incidents.ts';
+import type { IncidentCondition } from '../audit/incident/open-incident.ts';
 import type { Nodes } from '../audit/node/nodes.ts';
 import { staleGrace, type WatchProgress } from '../audit/pending/progress.ts';
 import type { ServiceAuditor } from '../audit/service/auditor.ts';
@@ -23,6 +24,9 @@ export interface IncidentLedgerOptions {
   /** `null` without rules of nodes. */
   readonly nodes: () => Pick<Nodes, 'readSince' | 'withoutAgent'> | null;
   readonly impacts: ImpactSource;
+  /** The open findings as they are now. */
+  readonly findings: () => readonly Finding[];
+  readonly live: boolean;
   readonly progress: Pick<WatchProgress, 'inputs' | 'interruptedFor'>;
 }
 
@@ -45,7 +49,7 @@ const misconfigured: Readonly<Record<string, string>> = {
 
 /** The incidents of a running auditor, with what the auditor must note for them. */
 export function createIncidentLedger(options: IncidentLedgerOptions) {
-  const { services, nodes, window, impacts } = options;
+  const { services, nodes, window, impacts, findings, live } = options;
   const activity = createControllerActivity(window);
   const changed = new Set<Key>();
   const unserved = new Map<Key, { readonly reason: string; readonly since: number }>();
@@ -57,7 +61,7 @@ export function createIncidentLedger(options: IncidentLedgerOptions) {
     nodesOf: (finding) => nodesOf(options.listers, finding),
     readSince: (node) => nodes()?.readSince(node) ?? null,
   });
-  const incidents = createIncidents({ evidence, impacts, keep: 1000 });
+  const incidents = createIncidents({ evidence, impacts, findings, live, keep: 1000 });
   let reviewed = { at: -Infinity, revision: -1 };
   return {
     ...incidents,

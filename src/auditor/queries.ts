@@ -12,7 +12,7 @@ import { isForeign } from '../audit/service/verdict.ts';
 import type { PerServiceOptions, ServiceSeries } from '../output/metrics/service-rows.ts';
 import { createServiceRows, noServiceSeries } from '../output/metrics/service-rows.ts';
 import type { AgentMetrics, MetricsState, WatchMetrics } from '../output/metrics/state.ts';
-import { noAgents, noHintCounts } from '../output/metrics/state.ts';
+import { noAgents, noEventCounts, noHintCounts } from '../output/metrics/state.ts';
 import { escapeInvisible, formatTime } from '../output/text/format.ts';
 import { createLagReport } from '../output/text/lag.ts';
 import type { LinkTemplate } from '../output/text/link-template.ts';
@@ -31,10 +31,10 @@ import {
 } from './explanations.ts';
 import {
   affects,
-  createIncidentMeasures,
   type IncidentMeasures,
   findIncident,
   listIncidents,
+  measureIncidents,
   viewIncidents,
 } from './incident-queries.ts';
 import { podView, search } from './search.ts';
@@ -56,6 +56,8 @@ export const notLive = {
   /** Why the API server cannot be read; `null` while it answers. */
   lost: (): LostConnection | null => null,
   tracing: noTracingCounts(),
+  /** Kubernetes Events that were written. */
+  events: noEventCounts,
   /** The agents of nodes; `null` if they are not scraped. */
   fleet: null as Scraper | null,
 };
@@ -81,7 +83,7 @@ export function createQueries(
 ) {
   const now = (): number => auditor.now() ?? 0;
   const rows = createServiceRows(perService);
-  const measure = createIncidentMeasures(auditor);
+  const measure = () => measureIncidents(auditor);
   return {
     status: () => ({ ...pageStatus(auditor, source, live, measure()), ...site }),
     /** The revision of the status, the time of its state, and why it is old; called each second. */
@@ -205,7 +207,7 @@ function revisionOf(auditor: Auditor, lost: LostConnection | null): string {
 /** The findings of its summary are not sorted. */
 function metricsState(
   auditor: Auditor,
-  { counters, errors, lost, tracing, fleet }: LiveStatus,
+  { counters, errors, lost, tracing, events, fleet }: LiveStatus,
   incidents: IncidentMeasures,
   perService: ServiceSeries,
 ): MetricsState {
@@ -247,6 +249,7 @@ function metricsState(
       errors,
     },
     tracing,
+    events,
     perService,
   };
 }

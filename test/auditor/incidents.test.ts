@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 
 import {
   affects,
-  createIncidentMeasures,
+  measureIncidents,
   findIncident,
   listIncidents,
   viewIncidents,
@@ -96,12 +96,14 @@ test('nodes without an agent are one incident after two minutes', () => {
     services: () => null,
     nodes: () => ({ readSince: () => null, withoutAgent: () => missing }),
     impacts: noImpacts,
+    findings: () => [],
+    live: true,
     progress: createWatchProgress(),
   });
   ledger.reviewAt(100);
-  expect(ledger.list([])).toEqual([]);
+  expect(ledger.list()).toEqual([]);
   ledger.reviewAt(130);
-  expect(ledger.list([])).toMatchObject([
+  expect(ledger.list()).toMatchObject([
     { kind: 'agents-missing', objects: ['Node a', 'Node b'], since: 0 },
   ]);
 });
@@ -110,7 +112,7 @@ describe('queries', () => {
   test('count open incidents by kind and severity, and find one by its name', () => {
     const auditor = begun();
     namesAt(auditor, 40);
-    const { incidents, openIncidents } = createIncidentMeasures(auditor)();
+    const { incidents, openIncidents } = measureIncidents(auditor);
     expect(incidents['service-without-endpoints']).toEqual({ info: 1 });
     const of = { namespace: 'shop', service: 'web', node: '' };
     expect(openIncidents.filter(({ kind }) => isConfigured(kind))).toMatchObject([
@@ -144,28 +146,14 @@ describe('queries', () => {
       kind: 'cause-unknown',
       objects: [of.object],
       findings: services.map((name) => findingOf({ namespace: 'shop', service: name })),
+      reach: { services: services.length, namespaces: 1, nodes: 0, endpoints: 0 },
       ...of,
     };
     const source = {
-      incidents: { list: () => [incident], idOf: () => null },
-      findings: { open: () => [] },
+      incidents: { list: () => [incident], idOf: () => null, forgotten: () => 0 },
     };
-    const { openIncidents } = createIncidentMeasures(source as unknown as Running)();
+    const { openIncidents } = measureIncidents(source as unknown as Running);
     expect(openIncidents).toMatchObject([labels]);
-  });
-
-  test('remember the worst severity of an incident until it is resolved', () => {
-    const incident = { id: 'a', kind: 'cause-unknown', objects: [] };
-    let severity: 'warning' | 'critical' | null = 'warning';
-    const list = (): unknown[] =>
-      severity === null ? [] : [{ ...incident, severity, findings: [] }];
-    const source = { incidents: { list, idOf: () => null }, findings: { open: () => [] } };
-    const measure = createIncidentMeasures(source as unknown as Running);
-    const seen = (['warning', 'critical', 'warning', null, 'warning'] as const).map((now) => {
-      severity = now;
-      return measure().openIncidents[0]?.severity;
-    });
-    expect(seen).toEqual(['warning', 'critical', 'critical', undefined, 'warning']);
   });
 
   test('list the worst incidents first', () => {

@@ -22,7 +22,7 @@ import { createMetricsRenderer } from '../../src/output/metrics/metrics.ts';
 import type { ServiceNumbers } from '../../src/output/metrics/service-rows.ts';
 import { noServiceSeries } from '../../src/output/metrics/service-rows.ts';
 import type { MetricsState } from '../../src/output/metrics/state.ts';
-import { noAgents, noHintCounts } from '../../src/output/metrics/state.ts';
+import { noAgents, noEventCounts, noHintCounts } from '../../src/output/metrics/state.ts';
 import type { LagReport } from '../../src/output/text/lag.ts';
 import type { AuditReport } from '../../src/output/text/report.ts';
 import { summarizeMeasures } from '../../src/output/text/report.ts';
@@ -90,6 +90,8 @@ export function stateOf(more: Partial<MetricsState> = {}): MetricsState {
         services: 2,
       },
     ],
+    forgottenIncidents: 0,
+    events: noEventCounts,
     incidentOf: () => null,
     summary: {
       services: 21,

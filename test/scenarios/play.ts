@@ -164,6 +164,8 @@ function createWorld(scenario: Scenario): World {
     services: () => serviceAuditor,
     nodes: () => null,
     impacts: noImpacts,
+    findings: () => settle.open(),
+    live: false,
     progress: createWatchProgress(),
   });
   const lags = createLagLines(store.listers);
@@ -293,16 +295,16 @@ export function show(world: World): Shown[] {
 }
 
 /** The open incidents as lines of an `incidents` block. */
-export const showIncidents = ({ incidents, serviceAuditor }: World): string[] =>
+export const showIncidents = ({ incidents }: World): string[] =>
   incidents
-    .list(serviceAuditor.settle.open())
+    .list()
     .map(({ kind, object }) => `${kind} ${object}`)
     .sort();
 
 /** How often each open finding belongs to an incident, and how often an incident has none. */
 export function countOwners({ incidents, serviceAuditor }: World) {
   const open = serviceAuditor.settle.open();
-  const listed = incidents.list(open);
+  const listed = incidents.list();
   const times = open.map((it) => listed.filter(({ findings }) => findings.includes(it)).length);
   const empty = listed.filter(({ kind, findings }) => {
     return findings.length === 0 && kind !== 'service-without-endpoints';

@@ -2,7 +2,7 @@
 
 import { catalogue, type Finding } from '../finding/catalogue.ts';
 import { causes } from '../finding/causes.ts';
-import type { ObjectChange } from '../service/object-changes.ts';
+import type { IncidentChange } from './field-managers.ts';
 import { serviceOutputs } from '../service/verdict.ts';
 import type { Claim, Evidence } from './classify.ts';
 
@@ -15,8 +15,12 @@ export interface EvidenceLine {
 const counted = (count: number, what: string): string =>
   `${String(count)} ${what}${count === 1 ? '' : 's'}`;
 
-/** `Node b: metadata.labels topology.kubernetes.io/zone changed from z2 to z3`. */
-export function changeText({ kind, namespace, name, field, from, to }: ObjectChange): string {
+/** `Node b: metadata.labels topology.kubernetes.io/zone changed from z2 to z3 by kubectl-label`. */
+export function changeText(change: IncidentChange): string {
+  return textOf(change) + (change.manager === null ? '' : ` by ${change.manager}`);
+}
+
+function textOf({ kind, namespace, name, field, from, to }: IncidentChange): string {
   const object = `${kind} ${namespace === '' ? name : `${namespace}/${name}`}`;
   const isWhole = field === 'metadata.uid';
   if (from === null) return isWhole ? `${object} was created` : `${object}: ${field} set to ${to}`;

@@ -1,4 +1,5 @@
-// What an incident does to traffic, and the severity that follows from that (docs/impact.md).
+// What an incident does to traffic, the severity that follows from that (docs/impact.md), and how
+// much it affects.
 
 import { getOrInsert } from '../../model/collections.ts';
 import type { Key } from '../../model/objects.ts';
@@ -57,6 +58,8 @@ export interface IncidentEffect {
    * is not part of the impact. Suppressed findings do not count.
    */
   readonly severity: Severity;
+  /** Those of the findings, and those that differ on a node if a finding is about all of it. */
+  readonly services: ReadonlySet<Key>;
 }
 
 /** The effect of the findings of an incident, in one pass: there may be thousands. */
@@ -66,7 +69,10 @@ export function effectOf(
   source: ImpactSource,
 ): IncidentEffect {
   const loud = findings.filter(isUnsuppressed);
-  if (findings.length > 0 && loud.length === 0) return { impact: null, severity: 'info' };
+  const all = servicesOf(findings, source);
+  if (findings.length > 0 && loud.length === 0) {
+    return { impact: null, severity: 'info', services: all };
+  }
   const services = new Map<Key, Impact | null>();
   const wide = new Map<string, NodeImpact | null>();
   let severity: Severity = kinds[kind].least;
@@ -88,7 +94,55 @@ export function effectOf(
   }
   const impact = meanOf([...services.values()], [...wide.values()], source.nodes(), worst);
   const ofImpact = severityOfImpact(impact);
-  return { impact, severity: isWorse(ofImpact, severity) ? ofImpact : severity };
+  return { impact, severity: isWorse(ofImpact, severity) ? ofImpact : severity, services: all };
+}
+
+function servicesOf(findings: readonly Finding[], source: ImpactSource): ReadonlySet<Key> {
+  const services = new Set<Key>();
+  for (const { namespace, service, node } of findings) {
+    if (service !== '') services.add(`${namespace}/${service}`);
+    else if (node !== null) {
+      for (const key of source.ofNode(node)?.services.keys() ?? []) services.add(key);
+    }
+  }
+  return services;
+}
+
+/** How much an incident affects. */
+export interface Reach {
+  readonly services: number;
+  readonly namespaces: number;
+  readonly nodes: number;
+  /** Addresses that are missing, unexpected or different. */
+  readonly endpoints: number;
+}
+
+/** The names in `Kind name` of objects of a kind: `Node a`, `Service shop/web`. */
+export function namesIn(objects: readonly string[], kind: string): string[] {
+  const prefix = `${kind} `;
+  return objects.flatMap((it) => (it.startsWith(prefix) ? [it.slice(prefix.length)] : []));
+}
+
+/** Each Service, node and address counts once. */
+export function reachOf(
+  findings: readonly Finding[],
+  objects: readonly string[],
+  services: ReadonlySet<Key>,
+): Reach {
+  const nodes = new Set(namesIn(objects, 'Node'));
+  const endpoints = new Set<string>();
+  for (const { node, differences } of findings) {
+    if (node !== null) nodes.add(node);
+    for (const { address } of differences) if (address !== null) endpoints.add(address);
+  }
+  const namespaces = new Set<string>();
+  for (const key of services) namespaces.add(key.slice(0, key.indexOf('/')));
+  return {
+    services: services.size,
+    namespaces: namespaces.size,
+    nodes: nodes.size,
+    endpoints: endpoints.size,
+  };
 }
 
 function meanOf(

@@ -6,8 +6,8 @@
 // that takes all of another takes its beginning and answers for its name.
 
 import { getOrInsert } from '../../model/collections.ts';
-import { type Finding, isWorse, openFindingKey, type Severity } from '../finding/catalogue.ts';
-import type { ObjectChange } from '../service/object-changes.ts';
+import type { FieldManagers } from '../../model/managed-fields.ts';
+import { type Finding, openFindingKey } from '../finding/catalogue.ts';
 import {
   type Claim,
   classify,
@@ -20,64 +20,43 @@ import {
   waitsForController,
 } from './classify.ts';
 import { recent } from './controllers.ts';
-import { type EvidenceLine, evidenceLines } from './evidence-lines.ts';
-import {
-  effectOf,
-  type ImpactSource,
-  type IncidentEffect,
-  type IncidentImpact,
-  noImpacts,
-} from './impact.ts';
+import { evidenceLines } from './evidence-lines.ts';
+import type { ImpactSource } from './impact.ts';
 import type { IncidentKind } from './kinds.ts';
-
-/** A state that is an incident without findings, while it lasts. */
-export interface IncidentCondition extends Pick<Claim, 'kind' | 'key' | 'object'> {
-  /** Conditions of one kind have different names; those with equal keys are one incident. */
-  readonly name: string;
-  readonly since: number;
-  readonly text: string;
-}
-
-/** Times in Unix seconds on the clock of the input. */
-export interface Incident {
-  /** The same while it is open; letters, digits, `.` and `-`. */
-  readonly id: string;
-  readonly kind: IncidentKind;
-  /** The object that is to blame, and all of them: `Kind namespace/name`, or a program. */
-  readonly object: string;
-  readonly objects: readonly string[];
-  /** If the cause is unknown: the likely kinds, the likeliest first. */
-  readonly likely: readonly IncidentKind[];
-  /** What proved the kind when the incident opened. */
-  readonly evidence: readonly EvidenceLine[];
-  /** The changes of objects that made its first differences, the likeliest cause first. */
-  readonly changes: readonly ObjectChange[];
-  /** When the first of its differences began. */
-  readonly since: number;
-  readonly openedAt: number;
-  readonly resolvedAt: number | null;
-  /** What it does to traffic now, or did at most; `null` if that is not known. */
-  readonly impact: IncidentImpact | null;
-  /** At present, or the worst that it had. */
-  readonly severity: Severity;
-  /** The open findings; of a resolved incident the first 100 that it had. */
-  readonly findings: readonly Finding[];
-}
+import {
+  type Beginning,
+  countChange,
+  type Incident,
+  type IncidentCondition,
+  isEmpty,
+  keepWorst,
+  kept,
+  measure,
+  type Member,
+  type NamedObject,
+  newIncident,
+  noteManagers,
+  type OpenIncident,
+  slug,
+  snapshot,
+  unreadObjects,
+  worstOf,
+} from './open-incident.ts';
 
 export interface IncidentOptions {
   /** What is known at a time, beside the findings. */
   readonly evidence: (at: number) => Evidence;
   readonly impacts: ImpactSource;
+  /** The open findings as they are now. */
+  readonly findings: () => readonly Finding[];
+  /** Whether objects can be read, to learn their field managers. */
+  readonly live: boolean;
   /** Resolved incidents to keep. */
   readonly keep: number;
 }
 
 /** This many open incidents of one kind become one. */
 const many = 10;
-
-/** Resolved findings and changes that an incident keeps. */
-const keptFindings = 100;
-const keptChanges = 20;
 
 /** Seconds between two computations of the impact of open incidents. */
 const impactInterval = 10;
@@ -91,52 +70,6 @@ const conditionKinds: readonly IncidentKind[] = [
   'agents-missing',
 ];
 
-interface Member {
-  readonly finding: Finding;
-  readonly claim: Claim;
-}
-
-type OpenIncident = ReturnType<typeof newIncident>;
-
-interface Beginning {
-  readonly since: number;
-  readonly openedAt: number;
-  readonly evidence: readonly EvidenceLine[];
-}
-
-const newIncident = (id: string, claim: Claim, { since, openedAt, evidence }: Beginning) => ({
-  id,
-  evidence,
-  /** The number of findings that each change made differ. */
-  changes: new Map<ObjectChange, number>(),
-  kind: claim.kind,
-  key: claim.key,
-  object: claim.object,
-  likely: claim.likely,
-  since,
-  openedAt,
-  /** By the key of the finding. */
-  members: new Map<string, Member>(),
-  /** By name. */
-  conditions: new Map<string, IncidentCondition>(),
-  /** The first findings that were resolved. */
-  resolved: [] as Finding[],
-  /** The worst of all reviews. */
-  impact: null as IncidentImpact | null,
-  severity: null as Severity | null,
-  /** When the last finding or condition left. */
-  leftAt: null as number | null,
-});
-
-const isEmpty = ({ members, conditions }: OpenIncident): boolean =>
-  members.size + conditions.size === 0;
-
-const slug = (text: string): string =>
-  text
-    .toLowerCase()
-    .replaceAll(/[^a-z0-9]+/g, '-')
-    .replaceAll(/^-|-$/g, '');
-
 type State = ReturnType<typeof createState>;
 
 const createState = (options: IncidentOptions) => ({
@@ -148,6 +81,8 @@ const createState = (options: IncidentOptions) => ({
   resolved: [] as Incident[],
   /** The name that now answers for a name, by that name. */
   merged: new Map<string, string>(),
+  /** Resolved incidents that were forgotten. */
+  forgotten: 0,
   /** When impacts were computed last. */
   measuredAt: -Infinity,
   /** Changes whenever an incident does. */
@@ -169,7 +104,7 @@ export function createIncidents(options: IncidentOptions) {
       if (incident === undefined) return;
       removeMember(state, incident, openFindingKey(finding));
       incident.leftAt = finding.resolvedAt;
-      if (incident.resolved.length < keptFindings) incident.resolved.push(finding);
+      if (incident.resolved.length < kept.findings) incident.resolved.push(finding);
     },
     /** Applies evidence that arrived later, and the conditions that hold at a time. */
     review(at: number, conditions: readonly IncidentCondition[]): void {
@@ -180,9 +115,17 @@ export function createIncidents(options: IncidentOptions) {
       mergeMany(state);
     },
     /** Open incidents with the findings as they are now, the oldest first. */
-    list: (findings: readonly Finding[]): Incident[] => list(state, findings),
-    /** Resolved incidents, oldest first. */
+    list: (): Incident[] => list(state),
+    /** Resolved incidents, oldest first; `forgotten` is the number of earlier ones. */
     resolved: (): readonly Incident[] => state.resolved,
+    forgotten: (): number => state.forgotten,
+    /** Objects whose field managers the open incidents ask for, each once for an incident. */
+    unread: (): NamedObject[] => [...state.open.values()].flatMap(unreadObjects),
+    /** Notes the field managers of an object that `unread` has named. */
+    noteManagers(object: NamedObject, read: FieldManagers): void {
+      for (const incident of state.open.values()) noteManagers(incident, object, read);
+      state.revision++;
+    },
     /** The name of the incident that a finding belongs to; `null` if it is not open. */
     idOf: (finding: Finding): string | null =>
       state.owners.get(openFindingKey(finding))?.id ?? null,
@@ -231,27 +174,6 @@ function addMember(state: State, member: Member, at: number, evidence: Evidence)
   state.revision++;
 }
 
-/** The first changes are kept: later ones are more likely to be other trouble. */
-function countChange({ changes }: OpenIncident, change: ObjectChange, findings: number): void {
-  const known = changes.get(change);
-  if (known === undefined && changes.size >= keptChanges) return;
-  changes.set(change, (known ?? 0) + findings);
-}
-
-/** Changes of objects to blame first, then those of most findings, then the oldest. */
-function rankChanges(
-  changes: OpenIncident['changes'],
-  objects: readonly string[],
-): readonly ObjectChange[] {
-  const isBlamed = ({ kind, namespace, name }: ObjectChange): boolean =>
-    objects.includes(`${kind} ${namespace === '' ? name : `${namespace}/${name}`}`);
-  return [...changes]
-    .sort(
-      ([a, ofA], [b, ofB]) => Number(isBlamed(b)) - Number(isBlamed(a)) || ofB - ofA || a.at - b.at,
-    )
-    .map(([change]) => change);
-}
-
 function removeMember(state: State, incident: OpenIncident, key: string): void {
   incident.members.delete(key);
   state.owners.delete(key);
@@ -297,7 +219,8 @@ function merge(state: State, from: OpenIncident, into: OpenIncident): void {
   into.since = Math.min(into.since, from.since);
   into.openedAt = Math.min(into.openedAt, from.openedAt);
   keepWorst(into, from);
-  const free = Math.max(0, keptFindings - into.resolved.length);
+  for (const [name, read] of from.managers) into.managers.set(name, read);
+  const free = Math.max(0, kept.findings - into.resolved.length);
   into.resolved.push(...from.resolved.slice(0, free));
   for (const [place, incident] of state.open) if (incident === from) state.open.delete(place);
   state.merged.set(from.id, into.id);
@@ -392,27 +315,18 @@ function reviewConditions(
   }
 }
 
-/** Keeps the worst impact of each incident; thousands of findings may open within a second. */
+/** Keeps the worst of each incident: of a new one at once, since findings may be resolved soon. */
 function reviewImpacts(state: State, at: number): void {
-  if (at - state.measuredAt < impactInterval) return;
-  state.measuredAt = at;
-  const { impacts } = state.options;
-  for (const incident of state.open.values()) {
-    if (isEmpty(incident)) continue;
-    const findings = [...incident.members.values()].map(({ finding }) => finding);
-    keepWorst(incident, effectOf(incident.kind, findings, impacts));
+  const isDue = at - state.measuredAt >= impactInterval;
+  const concerned = [...state.open.values()].filter(
+    (incident) => !isEmpty(incident) && (isDue || incident.severity === null),
+  );
+  if (concerned.length === 0) return;
+  const current = findingsByIncident(state);
+  for (const incident of concerned) {
+    measure(incident, current.get(incident) ?? [], state.options.impacts);
   }
-}
-
-function keepWorst(
-  incident: OpenIncident,
-  { impact, severity }: Pick<OpenIncident, 'impact' | 'severity'>,
-): void {
-  if ((impact?.worst ?? -1) > (incident.impact?.worst ?? -1)) incident.impact = impact;
-  if (severity === null) return;
-  if (incident.severity === null || isWorse(severity, incident.severity)) {
-    incident.severity = severity;
-  }
+  if (isDue) state.measuredAt = at;
 }
 
 function closeEmpty(state: State): void {
@@ -420,12 +334,12 @@ function closeEmpty(state: State): void {
   for (const [place, incident] of open) {
     if (!isEmpty(incident)) continue;
     open.delete(place);
-    const { impact } = incident;
-    // One that opened and ended between two reviews has the severity of its findings.
-    const found = effectOf(incident.kind, incident.resolved, noImpacts);
-    const effect = { impact, severity: incident.severity ?? found.severity };
-    resolved.push(snapshot(incident, incident.resolved, incident.leftAt, effect));
-    if (resolved.length > options.keep) resolved.shift();
+    const { resolved: findings, leftAt } = incident;
+    resolved.push(snapshot(incident, findings, leftAt, worstOf(incident), options.live));
+    if (resolved.length > options.keep) {
+      resolved.shift();
+      state.forgotten++;
+    }
     state.revision++;
   }
 }
@@ -443,33 +357,23 @@ function mergeMany(state: State): void {
   }
 }
 
-function list({ open, owners, options }: State, findings: readonly Finding[]): Incident[] {
-  const { impacts } = options;
+function findingsByIncident({ owners, options }: State): Map<OpenIncident, Finding[]> {
   const current = new Map<OpenIncident, Finding[]>();
-  for (const finding of findings) {
+  for (const finding of options.findings()) {
     const owner = owners.get(openFindingKey(finding));
     if (owner !== undefined) getOrInsert(current, owner, () => []).push(finding);
   }
-  return [...open.values()]
+  return current;
+}
+
+function list(state: State): Incident[] {
+  const { impacts, live } = state.options;
+  const current = findingsByIncident(state);
+  return [...state.open.values()]
     .filter((incident) => !isEmpty(incident))
     .sort((a, b) => a.since - b.since)
     .map((incident) => {
       const own = current.get(incident) ?? [];
-      return snapshot(incident, own, null, effectOf(incident.kind, own, impacts));
+      return snapshot(incident, own, null, measure(incident, own, impacts), live);
     });
-}
-
-function snapshot(
-  incident: OpenIncident,
-  findings: readonly Finding[],
-  resolvedAt: number | null,
-  effect: IncidentEffect,
-): Incident {
-  const { id, kind, object, likely, evidence, since, openedAt, members, conditions } = incident;
-  const claims = [...members.values()].map(({ claim }) => claim);
-  const names = [...claims, ...conditions.values()].map((it) => it.object);
-  const objects = [...new Set([object, ...names])];
-  const changes = rankChanges(incident.changes, objects);
-  const times = { since, openedAt, resolvedAt };
-  return { id, kind, object, objects, likely, evidence, changes, ...times, ...effect, findings };
 }

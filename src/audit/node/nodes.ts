@@ -106,8 +106,10 @@ export function createNodes(given: NodesOptions) {
     },
     markUnknown(name: string, reason: NodeUnknownReason, at: number): void {
       const state = stateOf(name);
+      const wasRead = state.readSince !== null;
       if (state.unknownReason === null) state.unknownSince = at;
       Object.assign(state, { unknownReason: reason, readSince: null });
+      if (wasRead) options.onReading?.(readingOf(state, at, null));
     },
     /** Restarts the clocks of all differences that are no finding yet. */
     restartClocks(): void {

@@ -32,7 +32,14 @@ import { incidentServices } from './incident-families.ts';
 import { renameFamilies } from './renamed.ts';
 import { verdictLabels } from './service-rows.ts';
 import type { MetricsState, WatchMetrics } from './state.ts';
-import { hintModes, hintReasons, noAgents, reconnectReasons, relistReasons } from './state.ts';
+import {
+  hintModes,
+  hintReasons,
+  noAgents,
+  noEventCounts,
+  reconnectReasons,
+  relistReasons,
+} from './state.ts';
 
 const { gauge, counter, histogram, samples } = familiesOf<MetricsState>();
 const experimental = familiesOf<MetricsState>('experimental');
@@ -102,6 +109,15 @@ const current = Object.entries({
       { kind: incidentKinds, severity: severities },
     ),
     incident_services: incidentServices,
+    incidents_dropped_total: counter(
+      'Resolved incidents that the timeline does not have any more: it has the last 1,000.',
+      ({ forgottenIncidents }) => forgottenIncidents,
+    ),
+    kubernetes_events_total: experimental.counter(
+      'Kubernetes Events on Services that incidents affect, by result. 0 without --events.',
+      ({ events }, { result }) => events[result],
+      { result: keysOf(noEventCounts) },
+    ),
     service_findings: serviceFindings,
     node_findings: nodeFindings,
     services: gauge('Services that exist.', ({ summary }) => summary.services),

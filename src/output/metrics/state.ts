@@ -22,6 +22,8 @@ export interface MetricsState extends ServiceSums, Measurements {
   readonly incidents: IncidentCounts;
   /** The oldest first. */
   readonly openIncidents: readonly IncidentSeries[];
+  /** Resolved incidents that pages and API do not have any more. */
+  readonly forgottenIncidents: number;
   /** The name of the incident of an open finding; `null` if it has none. */
   readonly incidentOf: (finding: Finding) => string | null;
   readonly hints: HintCounts;
@@ -39,6 +41,8 @@ export interface MetricsState extends ServiceSums, Measurements {
   /** Empty if the input is not live. */
   readonly watches: WatchMetrics;
   readonly tracing: TracingCounts;
+  /** Kubernetes Events that were written, and requests to write one that failed. */
+  readonly events: Readonly<typeof noEventCounts>;
   /** All 0 if no agents are scraped. */
   readonly agents: AgentMetrics;
   readonly perService: ServiceSeries;
@@ -69,6 +73,8 @@ export function countOpened(opened: OpenedFindings, { code, severity }: Finding)
   bySeverity[severity] = (bySeverity[severity] ?? 0) + 1;
   return opened;
 }
+
+export const noEventCounts = { created: 0, repeated: 0, failed: 0 };
 
 export type AgentMetrics = Readonly<typeof noAgents>;
 

@@ -3,7 +3,12 @@
 import { describe, expect, test } from 'vitest';
 
 import type { Code, Finding } from '../../../src/audit/finding/catalogue.ts';
-import { effectOf, type ImpactSource, noImpacts } from '../../../src/audit/incident/impact.ts';
+import {
+  effectOf,
+  type ImpactSource,
+  noImpacts,
+  reachOf,
+} from '../../../src/audit/incident/impact.ts';
 import type { IncidentKind } from '../../../src/audit/incident/kinds.ts';
 import type { Impact } from '../../../src/audit/service/impact.ts';
 import { plainFinding } from '../../build.ts';
@@ -113,5 +118,33 @@ describe('the severity', () => {
     expect(severityOf('controller-not-writing', [accepted], noImpacts)).toBe('info');
     const findings = [accepted, find('endpoints-missing', 'api', { severity: 'warning' })];
     expect(severityOf('cause-unknown', findings, noImpacts)).toBe('warning');
+  });
+});
+
+describe('the reach', () => {
+  const reached = (findings: readonly Finding[], objects: readonly string[], source = noImpacts) =>
+    reachOf(findings, objects, effectOf('cause-unknown', findings, source).services);
+
+  test('counts Services, namespaces, nodes and addresses once', () => {
+    const place = { address: '10.0.0.1', pod: null, field: 'subsets', object: '' } as const;
+    const detail = { code: 'endpoints-address-missing', ...place } as const;
+    const differences = [{ ...detail, expected: '10.0.0.1', actual: null }];
+    const findings = [
+      find('endpoints-address-missing', 'web', { differences }),
+      find('slice-endpoint-missing', 'web', { differences }),
+      find('endpoints-address-missing', 'db', { namespace: 'data', differences }),
+      find('node-rules-flushed', '', { namespace: '', node: 'a', differences: [] }),
+    ];
+    const want = { services: 2, namespaces: 2, nodes: 1, endpoints: 1 };
+    expect(reached(findings, ['Node a', 'Pod shop/web-1'])).toEqual(want);
+  });
+
+  test('of a finding of a whole node has every Service that differs on it', () => {
+    const share = { misrouted: 1, unused: 0 };
+    const names = Array.from({ length: 150 }, (_, index) => `shop/s${index}`);
+    const onNode = Object.fromEntries([...names, 'data/db'].map((name) => [name, share]));
+    const findings = [find('node-rules-flushed', '', { namespace: '', node: 'a' })];
+    const want = { services: 151, namespaces: 2, nodes: 1, endpoints: 0 };
+    expect(reached(findings, [], sourceOf({}, onNode))).toEqual(want);
   });
 });

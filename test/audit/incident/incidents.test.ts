@@ -6,6 +6,7 @@ import type { Code, Finding } from '../../../src/audit/finding/catalogue.ts';
 import type { Evidence } from '../../../src/audit/incident/classify.ts';
 import { noControllers } from '../../../src/audit/incident/controllers.ts';
 import { noImpacts } from '../../../src/audit/incident/impact.ts';
+import type { Impact } from '../../../src/audit/service/impact.ts';
 import { createIncidents } from '../../../src/audit/incident/incidents.ts';
 import { plainFinding } from '../../build.ts';
 
@@ -18,13 +19,15 @@ const known: Evidence = {
 
 /** An incident ledger with evidence that a test can change. */
 function ledger() {
-  const state = { evidence: known };
+  const state = { evidence: known, impacts: new Map<string, Impact>() };
+  const open: Finding[] = [];
   const incidents = createIncidents({
     evidence: () => state.evidence,
-    impacts: noImpacts,
+    impacts: { ...noImpacts, ofService: (key) => state.impacts.get(key) ?? null },
+    findings: () => open,
+    live: true,
     keep: 2,
   });
-  const open: Finding[] = [];
   return {
     state,
     incidents,
@@ -36,8 +39,8 @@ function ledger() {
       open.splice(open.indexOf(finding), 1);
       incidents.remove({ ...finding, resolvedAt: at });
     },
-    ids: () => incidents.list(open).map(({ id }) => id),
-    list: () => incidents.list(open),
+    ids: () => incidents.list().map(({ id }) => id),
+    list: () => incidents.list(),
   };
 }
 
@@ -168,7 +171,7 @@ describe('the changes of an incident', () => {
     state.evidence = { ...state.evidence, nodesOf: () => ['b'] };
     add(caused('web'), caused('api'), caused('db'));
     expect(list()).toMatchObject([{ kind: 'node-change-unnoticed', object: 'Node b' }]);
-    expect(list()[0]?.changes).toEqual([node, shared, early, late]);
+    expect(list()[0]?.changes).toMatchObject([node, shared, early, late]);
   });
 
   test('are bounded', () => {
@@ -217,4 +220,122 @@ test('what began long before the last write of a silent controller has another c
   add(missing);
   add(plainFinding('endpoints-address-missing', { service: 'api', since: 101, openedAt: 131 }));
   expect(list().map(({ kind }) => kind)).toEqual(['cause-unknown', 'controller-not-writing']);
+});
+
+describe('a resolved incident', () => {
+  const slice = plainFinding('slice-endpoint-missing');
+
+  test('keeps the worst severity that a scrape has shown', () => {
+    const { add, end, list, incidents, state } = ledger();
+    state.impacts.set('shop/web', { misrouted: 0.01, unused: 0 });
+    add(slice);
+    incidents.review(41, []);
+    state.impacts.set('shop/web', { misrouted: 0.5, unused: 0 });
+    expect(list()).toMatchObject([{ severity: 'critical', worstSeverity: 'critical' }]);
+    state.impacts.set('shop/web', { misrouted: 0.01, unused: 0 });
+    expect(list()).toMatchObject([{ severity: 'warning', worstSeverity: 'critical' }]);
+    end(slice, 45);
+    incidents.review(46, []);
+    expect(incidents.resolved()).toMatchObject([
+      { severity: 'critical', reach: { services: 1 }, impact: { worst: 0.5 } },
+    ]);
+  });
+
+  test('that ends within ten seconds has been measured', () => {
+    const { add, end, incidents, state } = ledger();
+    incidents.review(39, []);
+    state.impacts.set('shop/web', { misrouted: 0.01, unused: 0 });
+    add({ ...slice, severity: 'critical' });
+    incidents.review(41, []);
+    state.impacts.clear();
+    end({ ...slice, severity: 'critical' }, 45);
+    incidents.review(46, []);
+    expect(incidents.resolved()).toMatchObject([{ severity: 'warning', impact: { worst: 0.01 } }]);
+  });
+
+  test('has the severity of a finding that became worse before it ended', () => {
+    const { add, end, incidents, state } = ledger();
+    state.impacts.set('shop/web', { misrouted: 0, unused: 0 });
+    add({ ...missing, severity: 'info' });
+    incidents.review(41, []);
+    end({ ...missing, severity: 'critical' }, 45);
+    incidents.review(46, []);
+    expect(incidents.resolved()).toMatchObject([{ severity: 'critical' }]);
+  });
+
+  test('is forgotten beyond a bound, and counted', () => {
+    const { add, end, incidents } = ledger();
+    for (const at of [50, 60, 70]) {
+      add(slice);
+      end(slice, at);
+      incidents.review(at, []);
+    }
+    expect(incidents.resolved()).toHaveLength(2);
+    expect(incidents.forgotten()).toBe(1);
+  });
+});
+
+describe('field managers', () => {
+  const change = {
+    at: 20,
+    kind: 'EndpointSlice',
+    namespace: 'shop',
+    name: 'web-x',
+    field: 'metadata.resourceVersion',
+    from: '1',
+    to: '2',
+  };
+  const slice = { kind: 'EndpointSlice', namespace: 'shop', name: 'web-x' };
+  const edited = plainFinding('slice-endpoint-missing', {
+    object: 'EndpointSlices of Service shop/web',
+    cause: 'hand-edited',
+    causeProven: true,
+  });
+  const entry = (manager: string, at: number) => ({ manager, at, fields: {} });
+
+  function editedLedger() {
+    const made = ledger();
+    made.state.evidence = { ...known, changesOf: () => [change] };
+    made.add(edited);
+    return made;
+  }
+
+  test('are asked for once when an incident opens, and name who edited the object', () => {
+    const { incidents, list } = editedLedger();
+    expect(list()[0]?.evidence.at(-1)?.text).toContain('it is being read');
+    expect(incidents.unread()).toEqual([slice]);
+    incidents.noteManagers(slice, [entry('kube-controller-manager', 3), entry('kubectl-edit', 19)]);
+    expect(incidents.unread()).toEqual([]);
+    const [incident] = list();
+    expect(incident?.kind).toBe('edited-by-someone');
+    expect(incident?.changes).toEqual([{ ...change, manager: 'kubectl-edit' }]);
+    expect(incident?.evidence.at(-1)).toEqual({
+      text: 'the field manager kubectl-edit changed EndpointSlice shop/web-x',
+      at: 20,
+    });
+  });
+
+  test('are unknown with the reason if they could not be read', () => {
+    const { incidents, list } = editedLedger();
+    incidents.noteManagers(slice, { unknown: 'the API server answered 404' });
+    expect(incidents.unread()).toEqual([]);
+    const [incident] = list();
+    expect(incident?.changes[0]?.manager).toBeNull();
+    expect(incident?.evidence.at(-1)?.text).toBe(
+      'the field manager is unknown: the API server answered 404',
+    );
+  });
+
+  test('are those of at most five objects of an incident', () => {
+    const { add, incidents, state } = ledger();
+    const changes = Array.from({ length: 9 }, (_, index) => ({
+      ...change,
+      ...{ kind: 'Pod', name: `web-${index}`, field: 'metadata.labels app' },
+    }));
+    state.evidence = { ...known, changesOf: () => changes };
+    add(missing);
+    expect(incidents.unread()).toHaveLength(5);
+    for (const object of incidents.unread()) incidents.noteManagers(object, []);
+    expect(incidents.unread()).toEqual([]);
+  });
 });

@@ -338,6 +338,18 @@ describe('a report', () => {
     expect(resolved).toEqual([]);
   });
 
+  test('of a node that becomes unknown no longer counts, and says so once', () => {
+    const { nodes, readings } = begun(10);
+    reporterOf(nodes)(0, gone);
+    expect(nodes.impactOf(node.name)?.services.size).toBeGreaterThan(0);
+    for (const at of [20, 30]) nodes.markUnknown(node.name, 'agent-stale', at);
+    expect(nodes.impactOf(node.name)).toBeNull();
+    expect(readings.map(({ at, differs }) => [at, differs === null])).toEqual([
+      [0, false],
+      [20, true],
+    ]);
+  });
+
   test('of a removed node has no verdicts and no findings', () => {
     const { nodes, resolved, counts, readings } = begun(10);
     const report = reporterOf(nodes);

@@ -97,10 +97,23 @@ test('the list of incidents has open and resolved ones', () => {
 describe('the page of an incident', () => {
   test('has its evidence, its changes, what to do and its findings', () => {
     const changes = [
-      { at: moment, kind: 'Node', namespace: '', name: 'b', field: 'zone', from: 'a', to: 'c' },
+      {
+        at: moment,
+        kind: 'Node',
+        namespace: '',
+        name: 'b',
+        field: 'zone',
+        from: 'a',
+        to: 'c',
+        manager: 'kubectl-label',
+      },
     ];
     const page = renderIncidentPage(statusOf(), incident({ changes }));
-    for (const text of ['3 Services wait', 'Node b: zone changed from a to c', 'Read its log.']) {
+    for (const text of [
+      '3 Services wait',
+      'zone changed from a to c by kubectl-label',
+      'Read its log.',
+    ]) {
       expect(page).toContain(text);
     }
     expect(page).toContain('kubectl get lease');

@@ -25,6 +25,7 @@ const incident: ReportedIncident = {
       field: 'metadata.labels zone',
       from: 'z2',
       to: 'z3',
+      manager: null,
     },
   ],
   since: at,

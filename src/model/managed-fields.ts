@@ -1,0 +1,17 @@
+// The field managers of an object: who owns which of its fields, by metadata.managedFields.
+
+/** One entry of metadata.managedFields. */
+export interface ManagedFields {
+  readonly manager: string;
+  /** When the manager last changed a field, Unix seconds; `null` if the entry does not say it. */
+  readonly at: number | null;
+  /** Sets of fields as in fieldsV1: `{'f:metadata': {'f:labels': {'f:app': {}}}}`. */
+  readonly fields: FieldSet;
+}
+
+export interface FieldSet {
+  readonly [key: string]: FieldSet | undefined;
+}
+
+/** The field managers of an object, or why they are not known, for people. */
+export type FieldManagers = readonly ManagedFields[] | { readonly unknown: string };
