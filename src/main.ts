@@ -244,7 +244,7 @@ function addServers(program: Command): void {
       run(import('./commands/serve.ts').then(({ serve }) => serve(options)));
     });
   examples(
-    addFlags(serve, 'access', 'metrics', 'agents', 'name', 'page', 'log'),
+    addFlags(serve, 'access', 'metrics', 'agents', 'events', 'name', 'page', 'log'),
     ['serve', 'audit the cluster of the current context, page at http://127.0.0.1:9465/'],
     ['serve --demo', 'look around with the recording that comes with the program'],
   );

@@ -192,13 +192,18 @@ export const usual = {
 } as const;
 
 /** Connects an auditor to a cluster; `stop` resolves when it is done. */
-export function runLive({ environment, clock }: Cluster, auditor: Auditor) {
+export function runLive(
+  { environment, clock }: Cluster,
+  auditor: Auditor,
+  events?: { readonly instance: string },
+) {
   const problems: string[] = [];
   const attached = connectAuditor({
     environment,
     clock,
     auditor,
     endpoints: true,
+    events,
     onProblem: (problem) => problems.push(problemText(problem)),
     onQuiet: () => undefined,
   });

@@ -11,10 +11,14 @@ import type { Key, Resource } from '../model/objects.ts';
 import { listedNamespaces } from '../model/scope.ts';
 import type { AuditorEntry } from './auditor.ts';
 import { createEventLoop, type EventLoopOptions } from './event-loop.ts';
+import { createEventRecorder } from './incident/event-recorder.ts';
+import { readManagersOfIncidents } from './incident/manager-reads.ts';
 
 export interface LiveOptions extends Pick<EventLoopOptions, 'auditor' | 'clock' | 'onQuiet'> {
   readonly environment: Environment;
   readonly endpoints: boolean;
+  /** Record Events on Services as this process; without it nothing is written. */
+  readonly events?: { readonly instance: string } | undefined;
   readonly onProblem: OnProblem;
   /** Called with the reason why the input hangs, and with `null` when it goes on. */
   readonly onHang?: (reason: string | null) => void;
@@ -51,13 +55,18 @@ export function connectAuditor(options: LiveOptions) {
     watchList: true,
     raw: false,
   });
+  const recorder = recorderOf(options);
   return {
+    /** The Events that were written; `null` without the option. */
+    events: recorder?.counts ?? null,
     /** Runs until the signal is aborted. Rejects for a programming error. */
     async run(signal: AbortSignal): Promise<void> {
       signal.addEventListener('abort', () => stop.abort());
       try {
         // The clock runs before the first answer.
         void loop.deliver([{ kind: 'clock', at: clock.now() }]);
+        void readManagersOfIncidents({ environment, ...auditor }, stop.signal);
+        void recorder?.run(stop.signal);
         await Promise.race([reflectors.run(signal), broken.promise]);
       } finally {
         stop.abort();
@@ -71,6 +80,18 @@ export function connectAuditor(options: LiveOptions) {
     /** Delivers an entry of another source. Resolves when it is taken in. */
     deliver: (entry: AuditorEntry) => loop.deliver([entry]),
   };
+}
+
+function recorderOf({ environment, auditor, events, onProblem }: LiveOptions) {
+  if (events === undefined) return null;
+  const { services } = auditor.store.listers;
+  return createEventRecorder({
+    environment,
+    incidents: () => auditor.incidents.list(),
+    uidOf: (key) => services.get(key)?.uid ?? null,
+    instance: events.instance,
+    onFailure: (reason) => onProblem(problemAt('Events', null, `Not recorded: ${reason}`)),
+  });
 }
 
 /** Seconds until a version that a read has shown must have arrived on its watch. */

@@ -61,6 +61,7 @@ export interface ServeOptions
   readonly clusterName?: string;
   readonly logFormat?: LogFormat;
   readonly linkTemplate?: readonly LinkTemplate[];
+  readonly events?: boolean;
 }
 
 /** Audits a live cluster, or replays a recording if the options name one. */
@@ -173,6 +174,7 @@ export async function serveLive(
   const { errors, lost } = live.reflectors.connection;
   const status = {
     isLive: true,
+    ...(live.events && { events: live.events }),
     fleet: scraper,
     stuck: () => live.stuck(),
     counters,

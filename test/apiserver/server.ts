@@ -54,7 +54,7 @@ export interface Watch {
 
 export interface Asked {
   readonly resource: Resource | null;
-  readonly verb: 'list' | 'watch' | 'get';
+  readonly verb: 'list' | 'watch' | 'get' | 'create' | 'patch';
   readonly request: ApiRequest;
   /** Unix seconds. */
   readonly at: number;
@@ -94,6 +94,8 @@ export interface FakeServer {
   readonly asked: Asked[];
   /** The tokens that it accepts in reviews. */
   readonly tokens: Map<string, Account>;
+  /** The Events that were written, by `namespace/name`. */
+  readonly events: Map<string, Raw>;
   /** The release that /version reports. */
   version: string;
   /** Whether it knows sendInitialEvents. */
@@ -164,6 +166,7 @@ export function createServer(clock: Clock): FakeServer {
     watches: new Set(),
     asked: [],
     tokens: new Map(),
+    events: new Map(),
     version: 'v1.36.3',
     watchList: true,
     bookmarkEvery: 60,
@@ -198,7 +201,9 @@ async function answer(server: FakeServer, clock: Clock, request: ApiRequest): Pr
   const [, namespace, named = '', name] = paths.exec(request.path) ?? [];
   const resource = resourceOf.get(named) ?? null;
   const watching = request.query.watch === 'true';
-  const verb = watching ? 'watch' : name === undefined ? 'list' : 'get';
+  const reads = watching ? 'watch' : name === undefined ? 'list' : 'get';
+  const writes = request.patch === true ? 'patch' : 'create';
+  const verb = request.body === undefined ? reads : writes;
   const asked: Asked = { resource, verb, request, at: clock.now(), behind: 0 };
   server.asked.push(asked);
   const instead = server.faults.before(asked);
@@ -210,6 +215,7 @@ async function answer(server: FakeServer, clock: Clock, request: ApiRequest): Pr
   }
   const review = reviewed(server.tokens, request);
   if (review !== null) return { ...jsonAnswer(server, review), status: 201 };
+  if (request.body !== undefined) return writeEvent(server, request, request.body);
   if (resource === null) return statusAnswer(404, 'NotFound', 'not found');
   const place = `${verb} ${resource} in ${namespace ?? '*'}`;
   if ([`${verb} ${resource}`, place].some((what) => server.faults.forbidden.has(what))) {
@@ -220,7 +226,9 @@ async function answer(server: FakeServer, clock: Clock, request: ApiRequest): Pr
   const behind = (asked.behind = server.faults.replica());
   const within = namespace ?? null;
   if (watching) return watch(server, clock, [resource, within], request, behind);
-  if (name !== undefined) return get(server, resource, `${namespace ?? ''}/${name}`);
+  if (name !== undefined) {
+    return get(server, resource, namespace === undefined ? name : `${namespace}/${name}`, request);
+  }
   return list(server, resource, within, request.query, clock.now(), behind);
 }
 
@@ -236,10 +244,41 @@ const jsonAnswer = (server: FakeServer, value: object): ApiAnswer => ({
   body: bodyOf(server, JSON.stringify(value)),
 });
 
-function get(server: FakeServer, resource: Resource, key: string): ApiAnswer {
+function get(
+  server: FakeServer,
+  resource: Resource,
+  key: string,
+  { accept }: ApiRequest,
+): ApiAnswer {
   const raw = server.objects.get(resource, key);
   if (raw === undefined) return statusAnswer(404, 'NotFound', `"${key}" not found`);
-  return jsonAnswer(server, raw);
+  const isPartial = accept.includes('as=PartialObjectMetadata');
+  const partial = { kind: 'PartialObjectMetadata', apiVersion: 'meta.k8s.io/v1' };
+  return jsonAnswer(server, isPartial ? { ...partial, metadata: raw.metadata } : raw);
+}
+
+/** Creates an Event, or merges a patch into it; the rules are those of the API server. */
+function writeEvent(
+  server: FakeServer,
+  { path, patch = false }: ApiRequest,
+  body: string,
+): ApiAnswer {
+  const [, namespace, name] =
+    /^\/apis\/events\.k8s\.io\/v1\/namespaces\/([^/]+)\/events(?:\/([^/]+))?$/.exec(path) ?? [];
+  if (namespace === undefined) return statusAnswer(405, 'MethodNotAllowed');
+  const verb = patch ? 'patch' : 'create';
+  if (server.faults.forbidden.has(`${verb} events`)) return statusAnswer(403, 'Forbidden');
+  const given = JSON.parse(body) as Raw;
+  const key = `${namespace}/${name ?? given.metadata.name}`;
+  const before = server.events.get(key);
+  if (verb === 'create') {
+    if (before !== undefined) return statusAnswer(409, 'AlreadyExists');
+    server.events.set(key, given);
+    return { ...jsonAnswer(server, given), status: 201 };
+  }
+  if (before === undefined) return statusAnswer(404, 'NotFound');
+  server.events.set(key, { ...before, ...given });
+  return jsonAnswer(server, given);
 }
 
 // --- reviews of tokens and of permissions ---

@@ -1,6 +1,7 @@
 // How commands find a live cluster, connect to it and to its node agents, and audit it once.
 
 import { readFileSync } from 'node:fs';
+import { hostname } from 'node:os';
 
 import { type AgentCredentials, createAgentClient } from '../../agent/client/client.ts';
 import { createScraper, type Scraper } from '../../agent/client/scraper.ts';
@@ -54,7 +55,7 @@ export function openCluster(flags: ClusterFlags) {
 
 const ignore = (): void => undefined;
 
-type LiveFlags = AuditFlags & ClusterFlags & AgentsFlags;
+type LiveFlags = AuditFlags & ClusterFlags & AgentsFlags & { readonly events?: boolean };
 
 type LiveListeners = Partial<Pick<AuditorOptions, 'onOpen' | 'onResolve' | 'onJourney'>> & {
   readonly onQuiet?: () => void;
@@ -85,7 +86,8 @@ export function createLiveAuditor(
   // The page shows this time until the first answer.
   auditor.advance(clock.now());
   const listening = { onProblem, onQuiet, onConnection, onHang: printHang };
-  const live = connectAuditor({ environment, clock, auditor, endpoints, ...listening });
+  const events = flags.events === true ? { instance: hostname().slice(0, 128) } : undefined;
+  const live = connectAuditor({ environment, clock, auditor, endpoints, events, ...listening });
   const scraper = createAgentScraper(flags, cluster, auditor, live, onProblem);
   /** Runs until `stop` is aborted, then closes the cluster. Rejects for a programming error. */
   const run = async (stop: AbortController): Promise<void> => {

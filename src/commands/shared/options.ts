@@ -280,6 +280,9 @@ const optionGroups = {
       "name in the agents' certificates (default: NAME.NAMESPACE.svc)",
     ),
   ],
+  events: [
+    flag('--events', 'write Kubernetes Events on Services that incidents affect (see permissions)'),
+  ],
   metrics: [
     flag('--metrics-per-service <which>', 'which Services have series of their own')
       .choices(perServiceModes)
@@ -351,6 +354,7 @@ const liveOptions = new Set([
   ...optionGroups.shard,
   ...optionGroups.access,
   ...optionGroups.agents,
+  ...optionGroups.events,
 ]);
 
 /** Adds groups of flags to a command, in their order in the help. */

@@ -27,8 +27,10 @@ export interface ApiRequest {
   readonly path: string;
   readonly query: Readonly<Record<string, string>>;
   readonly accept: string;
-  /** JSON of a review (review.ts), sent by POST; absent: the request only reads. */
+  /** JSON of a review (review.ts) or an Event, sent by POST; absent: the request only reads. */
   readonly body?: string;
+  /** Sends the body by PATCH, as a merge patch. */
+  readonly patch?: boolean;
   /** Ends the request and its body. */
   readonly signal: AbortSignal;
 }
@@ -245,19 +247,18 @@ function closeWhenSilent(socket: Socket, ping: number): void {
   socket.once('close', () => clearInterval(timer));
 }
 
-const jsonBody = { 'content-type': 'application/json' };
-
 async function sendThrough(
   dispatcher: Dispatcher,
   origin: string,
-  { accept, body, ...request }: ApiRequest,
+  { accept, body, patch = false, ...request }: ApiRequest,
   headers: RequestHeaders,
   onEnd: () => void,
 ): Promise<ApiAnswer> {
   // The reader has limits of its own.
   const asked = { ...request, origin, headersTimeout: 0, bodyTimeout: 0 };
-  const sent = body === undefined ? { ...headers, accept } : { ...headers, accept, ...jsonBody };
-  const method = body === undefined ? 'GET' : 'POST';
+  const media = patch ? 'application/merge-patch+json' : 'application/json';
+  const sent = { ...headers, accept, ...(body === undefined ? {} : { 'content-type': media }) };
+  const method = body === undefined ? 'GET' : patch ? 'PATCH' : 'POST';
   const answer = await dispatcher.request({ ...asked, method, body: body ?? null, headers: sent });
   answer.body.once('close', onEnd);
   const { 'content-type': type, 'retry-after': after, date } = answer.headers;

@@ -1,0 +1,70 @@
+// Reads who owns the fields of one object: metadata.managedFields, which no list or watch of the
+// auditor keeps. The answer has only the metadata of the object: PartialObjectMetadata and
+// ManagedFieldsEntry of k8s.io/apimachinery@v0.36.3 pkg/apis/meta/v1/types.go.
+
+import type { FieldManagers, FieldSet, ManagedFields } from '../../model/managed-fields.ts';
+import type { Resource } from '../../model/objects.ts';
+import { isFields } from '../decode/json-fields.ts';
+import { pathOf } from './listwatch.ts';
+import type { Body } from './transport/connection.ts';
+import { type Environment, exchange } from './transport/request.ts';
+
+const accept = 'application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1';
+
+/** The largest answer, in bytes, and seconds until it must be complete. */
+const most = { bytes: 1024 * 1024, seconds: 10 };
+
+const refusals: Readonly<Record<number, string>> = {
+  403: 'the auditor may not get the object',
+  404: 'the object does not exist any more',
+};
+
+/** Gets the field managers of an object; without `namespace`, of a Node. Never rejects. */
+export async function readManagers(
+  environment: Environment,
+  resource: Resource,
+  { namespace, name }: { readonly namespace: string; readonly name: string },
+  signal: AbortSignal,
+): Promise<FieldManagers> {
+  const path = `${pathOf(resource, namespace || null)}/${encodeURIComponent(name)}`;
+  const request = { path, query: {}, accept };
+  try {
+    return await exchange(environment, request, { total: most.seconds }, signal, async (answer) => {
+      const { status, body } = answer;
+      if (status !== 200) {
+        return { unknown: refusals[status] ?? `the API server answered ${status}` };
+      }
+      const text = await textOf(body);
+      return text === null ? { unknown: 'the object is too large' } : managersIn(text);
+    });
+  } catch {
+    return { unknown: 'the API server did not answer' };
+  }
+}
+
+/** The text of a body; `null` if it is too long. */
+async function textOf(body: Body): Promise<string | null> {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of body) {
+    bytes += chunk.length;
+    if (bytes > most.bytes) return null;
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString();
+}
+
+function managersIn(text: string): FieldManagers {
+  const object: unknown = JSON.parse(text);
+  const metadata = isFields(object) ? object.metadata : null;
+  const entries = isFields(metadata) ? metadata.managedFields : null;
+  if (!Array.isArray(entries)) return { unknown: 'the object has no metadata.managedFields' };
+  return entries.filter(isFields).map((entry): ManagedFields => {
+    const at = Date.parse(String(entry.time)) / 1000;
+    return {
+      manager: typeof entry.manager === 'string' ? entry.manager : '',
+      at: Number.isNaN(at) ? null : at,
+      fields: isFields(entry.fieldsV1) ? (entry.fieldsV1 as FieldSet) : {},
+    };
+  });
+}

@@ -1,0 +1,166 @@
+// What incidents ask of the API server: field managers, and Events on Services if they are wanted.
+
+import { afterEach, describe, expect, test } from 'vitest';
+
+import { createAuditor } from '../../../src/auditor/auditor.ts';
+import { listIncidents } from '../../../src/auditor/incident-queries.ts';
+import { type FakeServer, virtualClock } from '../../apiserver/server.ts';
+import { auditorDefaults } from '../../build.ts';
+import { liveCluster, rawEndpoints, rawSlice, runLive, withUids } from '../../live-cluster.ts';
+
+let stop = (): Promise<void> => Promise.resolve();
+
+afterEach(() => stop());
+
+/** An auditor of a cluster whose Service is as it should be. */
+async function run(prepare: (server: FakeServer) => void = () => undefined, events = true) {
+  const clock = virtualClock();
+  const { server, cluster } = liveCluster(rawSlice, clock);
+  prepare(server);
+  const auditor = createAuditor({ ...auditorDefaults, settle: 0.2, live: true });
+  const { attached, problems, ...live } = runLive(
+    cluster,
+    auditor,
+    events ? { instance: 'auditor-0' } : undefined,
+  );
+  ({ stop } = live);
+  const pass = (seconds: number): Promise<void> => clock.runUntil(clock.now() + seconds);
+  await pass(5);
+  expect(auditor.serviceAuditor()).not.toBeNull();
+  /** Removes the address of the Endpoints, which no event makes the controller repair. */
+  const edit = async (manager = 'kubectl-edit'): Promise<void> => {
+    const edited = withUids(server, { ...rawEndpoints, subsets: [] });
+    const time = new Date(Math.floor(clock.now()) * 1000).toISOString();
+    const managedFields = [
+      { manager: 'kube-controller-manager', operation: 'Update', time: '1969-12-01T00:00:00Z' },
+      { manager, operation: 'Update', time, fieldsType: 'FieldsV1', fieldsV1: { 'f:ports': {} } },
+    ];
+    const metadata = { ...edited.metadata, managedFields };
+    server.objects.put('endpoints', { ...edited, metadata });
+    await pass(8);
+  };
+  const repair = async (): Promise<void> => {
+    server.objects.put('endpoints', withUids(server, rawEndpoints));
+    await pass(15);
+  };
+  const gets = () =>
+    server.asked.filter(({ verb, resource }) => verb === 'get' && resource !== null);
+  return { server, auditor, attached, problems, pass, edit, repair, gets };
+}
+
+describe('the field manager of an edited object', () => {
+  test('is read once, with metadata only, and is evidence of the incident', async () => {
+    const { auditor, edit, gets, pass } = await run();
+    expect(gets()).toEqual([]);
+    await edit();
+    const [incident] = listIncidents(auditor);
+    expect(incident?.kind).toBe('edited-by-someone');
+    expect(incident?.changes).toMatchObject([
+      { kind: 'Endpoints', name: 'web', manager: 'kubectl-edit' },
+    ]);
+    expect(incident?.evidence.at(-1)?.text).toBe(
+      'the field manager kubectl-edit changed Endpoints shop/web',
+    );
+    await pass(60);
+    expect(gets().map(({ request }) => [request.path, request.accept])).toEqual([
+      [
+        '/api/v1/namespaces/shop/endpoints/web',
+        'application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1',
+      ],
+    ]);
+  });
+
+  test('is unknown with the reason if the object may not be read', async () => {
+    const { auditor, edit, gets, pass } = await run(({ faults }) => {
+      faults.forbidden.add('get endpoints');
+    });
+    await edit();
+    const [incident] = listIncidents(auditor);
+    expect(incident?.evidence.at(-1)?.text).toBe(
+      'the field manager is unknown: the auditor may not get the object',
+    );
+    await pass(60);
+    expect(gets()).toHaveLength(1);
+  });
+});
+
+describe('an Event on a Service', () => {
+  test('is written once, about the Service, and not repeated for half an hour', async () => {
+    const { server, attached, edit, pass } = await run();
+    expect(server.events.size).toBe(0);
+    await edit();
+    await pass(20);
+    const [event, ...others] = server.events.values();
+    expect(others).toEqual([]);
+    expect(event).toMatchObject({
+      metadata: { namespace: 'shop' },
+      reportingController: 'endpoint-auditor',
+      reportingInstance: 'auditor-0',
+      reason: 'EditedBySomeone',
+      type: 'Warning',
+      action: 'Audit',
+      regarding: {
+        kind: 'Service',
+        namespace: 'shop',
+        name: 'web',
+        uid: server.objects.get('services', 'shop/web')?.metadata.uid,
+      },
+    });
+    expect(event).not.toHaveProperty('series');
+    await pass(1200);
+    expect(attached.events).toEqual({ created: 1, repeated: 0, failed: 0 });
+    await pass(700);
+    expect(attached.events).toEqual({ created: 1, repeated: 1, failed: 0 });
+    expect([...server.events.values()][0]).toMatchObject({ series: { count: 2 } });
+  });
+
+  test('is created again if it has expired, and patched if it exists', async () => {
+    const { server, attached, edit, pass } = await run();
+    await edit();
+    await pass(20);
+    server.events.clear();
+    await pass(1900);
+    expect(attached.events).toEqual({ created: 2, repeated: 0, failed: 0 });
+    const ours = [...server.events.entries()];
+    expect(ours).toHaveLength(1);
+    const other = await run(({ events }) => {
+      for (const [key, event] of ours) events.set(key, event);
+    });
+    await other.edit();
+    await other.pass(20);
+    expect(other.attached.events).toEqual({ created: 0, repeated: 1, failed: 0 });
+  });
+
+  test('of an incident that is resolved is repeated no more', async () => {
+    const { attached, edit, repair, pass } = await run();
+    await edit();
+    await pass(20);
+    await repair();
+    await pass(3600);
+    expect(attached.events).toEqual({ created: 1, repeated: 0, failed: 0 });
+  });
+
+  test('that is refused is tried again after a minute, and reported once', async () => {
+    const { server, attached, problems, edit, pass } = await run(({ faults }) => {
+      faults.forbidden.add('create events');
+    });
+    await edit();
+    await pass(50);
+    expect(attached.events).toEqual({ created: 0, repeated: 0, failed: 1 });
+    await pass(60);
+    expect(attached.events?.failed).toBe(2);
+    const reported = problems.filter((it) => it.startsWith('Events'));
+    expect(reported).toEqual(['Events: Not recorded: the API server answered 403']);
+    server.faults.forbidden.clear();
+    await pass(70);
+    expect(attached.events?.created).toBe(1);
+  });
+
+  test('is never written without the option', async () => {
+    const { server, attached, edit, pass } = await run(undefined, false);
+    await edit();
+    await pass(60);
+    expect(attached.events).toBeNull();
+    expect(server.asked.filter(({ request }) => request.body !== undefined)).toEqual([]);
+  });
+});
