@@ -194,7 +194,9 @@ describe.each(examples)('%s', (example) => {
 
   test('reviews of tokens are permitted only with web.authFilter', () => {
     const isOn = example === 'openshift';
-    const found = of('ClusterRole').filter(({ rules }) => JSON.stringify(rules).includes('create'));
+    const found = of('ClusterRole').filter(({ rules }) =>
+      JSON.stringify(rules).includes('reviews'),
+    );
     expect(found.map(({ rules }) => rules)).toEqual(isOn ? [reviews] : []);
     const readers = of('ClusterRole').filter(({ rules }) => JSON.stringify(rules).includes('URLs'));
     expect(readers.map(({ rules }) => rules)).toEqual(
@@ -206,13 +208,19 @@ describe.each(examples)('%s', (example) => {
     );
   });
 
-  test('reading five resources is all else that is permitted', () => {
+  test('reading five resources is all else that is permitted, and Events where they are on', () => {
     const isNamespaced = example === 'namespaced';
     const endpoints = example === 'sharded' ? [] : ['endpoints'];
     const verbs = ['get', 'list', 'watch'];
+    const events = {
+      apiGroups: ['events.k8s.io'],
+      resources: ['events'],
+      verbs: ['create', 'patch'],
+    };
     const rules = [
       { apiGroups: [''], resources: ['pods', 'services', ...endpoints], verbs },
       { apiGroups: ['discovery.k8s.io'], resources: ['endpointslices'], verbs },
+      ...(example === 'sharded' ? [events] : []),
     ];
     const nodes = { apiGroups: [''], resources: ['nodes'], verbs };
     const isOther = ({ metadata }: Manifest) => !/-reviews$|-reader$/.test(metadata.name);

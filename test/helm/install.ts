@@ -506,6 +506,7 @@ async function checkRights({ plane, client, check }: Stage): Promise<void> {
     ['GET', '/api/v1/configmaps'],
     ['GET', `${within}/secrets/${release}-agent`],
     ['GET', '/apis/apps/v1/deployments'],
+    ['POST', `/apis/events.k8s.io/v1/namespaces/default/events`],
     ['DELETE', `${within}/services/${release}`],
     ['DELETE', '/api/v1/nodes/node-a1'],
   ] as const;

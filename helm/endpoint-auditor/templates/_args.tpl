@@ -17,6 +17,9 @@
 {{- if not $of.endpoints }}
 - --no-endpoints
 {{- end }}
+{{- if include "endpoint-auditor.events" . }}
+- --events
+{{- end }}
 {{- if include "endpoint-auditor.webSecret" . }}
 - --web.config.file=/etc/endpoint-auditor/web/web-config.yaml
 {{- end }}
@@ -52,7 +55,12 @@
 {{- if ne (toString .Values.rbac.nodes) "false" }}true{{ end }}
 {{- end -}}
 
-{{- /* What the server may read in a namespace, or in all. */ -}}
+{{- /* `true` or nothing. An upgrade with --reuse-values from 0.1.0 has no such value. */ -}}
+{{- define "endpoint-auditor.events" -}}
+{{- if (.Values.events | default dict).enabled }}true{{ end }}
+{{- end -}}
+
+{{- /* What the server may read in a namespace, or in all; and the only right to write. */ -}}
 {{- define "endpoint-auditor.rules" -}}
 - apiGroups: ['']
   resources: [pods, services{{ if .Values.auditor.endpoints }}, endpoints{{ end }}]
@@ -60,6 +68,11 @@
 - apiGroups: [discovery.k8s.io]
   resources: [endpointslices]
   verbs: [get, list, watch]
+{{- if include "endpoint-auditor.events" . }}
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create, patch]
+{{- end }}
 {{- end -}}
 
 {{- define "endpoint-auditor.agentArgs" -}}
