@@ -91,6 +91,8 @@ test('serves metrics at an address of their own, and probes at both', async () =
   const paths = ['/', '/api/v1/findings', '/api/v1/status', '/metrics', '/livez', '/readyz'];
   expect(await statusesAt(pages, paths)).toEqual([200, 200, 200, 404, 200, 200]);
   expect(await statusesAt(metrics, paths)).toEqual([404, 404, 404, 200, 200, 200]);
+  const elsewhere = await fetch(`http://127.0.0.1:${String(pages)}/metrics`);
+  expect(await elsewhere.text()).toContain('--metrics-listen');
   expect(out()).toContain(`Serving http://127.0.0.1:${String(pages)}/\n`);
   expect(out()).toContain(`Serving http://127.0.0.1:${String(metrics)}/metrics\n`);
   process.emit('SIGTERM');

@@ -244,6 +244,26 @@ describe.each(examples)('%s', (example) => {
     }
   });
 
+  test('not everyone in the cluster may connect to the server', () => {
+    const policies = of('NetworkPolicy');
+    expect(policies).toHaveLength(1);
+    for (const { spec } of policies) {
+      const { policyTypes, ingress } = spec as {
+        policyTypes: string[];
+        ingress: { from?: { ipBlock?: { cidr: string }; namespaceSelector?: object }[] }[];
+      };
+      expect(policyTypes).toContain('Ingress');
+      for (const { from = [] } of ingress) {
+        // A rule without sources admits all.
+        expect(from.length).toBeGreaterThan(0);
+        for (const { ipBlock, namespaceSelector } of from) {
+          expect(ipBlock?.cidr ?? '').not.toMatch(/\/0$/);
+          expect(namespaceSelector).not.toEqual({});
+        }
+      }
+    }
+  });
+
   test('the server has no rights on its node', () => {
     expect(server.length).toBe(1);
     for (const { containers, securityContext, hostNetwork } of server) {

@@ -223,7 +223,7 @@ export function createApp(answers: AuditorQueries, options: Partial<AppOptions> 
   if (content !== 'pages') {
     const render = createMetricsRenderer();
     app.get('/metrics', (request, response) => sendMetrics(request, response, answers, render));
-  }
+  } else app.get('/metrics', sendElsewhere);
   app.use((_request, response) => response.status(404).type('text').send('Not found\n'));
   // Express recognizes an error handler by its four parameters.
   app.use((error: unknown, _request: Request, response: Response, next: NextFunction) => {
@@ -238,6 +238,10 @@ export function createApp(answers: AuditorQueries, options: Partial<AppOptions> 
   // `endStreams` ends the responses that do not end by themselves.
   return { express: app, endStreams: updates.close };
 }
+
+/** Each page has a link to the metrics. */
+const sendElsewhere = (_request: Request, response: Response): Response =>
+  response.status(404).type('text').send('The metrics are at another address: --metrics-listen\n');
 
 /** Compression would delay the events, so their route comes before it. */
 function addUpdates(app: Express, updates: ReturnType<typeof createLiveUpdates>): void {
