@@ -70,7 +70,7 @@ const settle = 10;
 const rate = 25;
 
 /** Waits while the API server is gone, and calls again. */
-function persistent(client: Client): Client {
+export function persistent(client: Client): Client {
   const call = async (method: Method, path: string, body?: object): Promise<unknown> => {
     const begun = performance.now();
     for (let tries = 0; ; tries++) {
@@ -253,7 +253,7 @@ async function performWithNodes(cast: Cast, folder: string, tally: Tally): Promi
       for (const { node, proxy } of all.nodes)
         writeFileSync(join(folder, `${node}.log`), proxy.log());
     },
-    settle,
+    { window: settle },
   );
 }
 

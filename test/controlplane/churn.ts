@@ -318,7 +318,7 @@ interface Disturbance {
 
 const reconnects: Disturbance['counted'] = [['watch_reconnects_total', {}]];
 
-const isReachable = async ({ client }: Stage): Promise<boolean> => {
+export const isReachable = async ({ client }: Pick<Stage, 'client'>): Promise<boolean> => {
   try {
     await client.call('GET', '/readyz');
     return true;

@@ -309,12 +309,12 @@ function statusOf(state: State, node: Node, ips: readonly string[]): object {
   };
 }
 
-/** Gives out addresses, none twice; `range` below 16: none of another range either. */
+/** Gives out addresses, none of 65,536 twice; `range` below 16: none of another range either. */
 export function addressing(range = 0): (families: readonly (4 | 6)[]) => string[] {
   let count = 0;
   return (families) => {
     count++;
-    const four = `10.${240 + range}.${count >> 8}.${count & 255}`;
+    const four = `10.${240 + range}.${(count >> 8) & 255}.${count & 255}`;
     const six = `fd00:10:${240 + range}::${count.toString(16)}`;
     return families.map((family) => (family === 4 ? four : six));
   };

@@ -154,11 +154,12 @@ export async function createProxiedSpace(
 
 interface NodeOptions extends ProxyOptions {
   readonly access: QuickAgent['access'];
+  readonly agentCommand: (settings: QuickAgent) => string[];
 }
 
 /** The n-th node, from 1; its Node object must be there. */
 async function createNodeSpace(
-  { access, ...options }: NodeOptions,
+  { access, agentCommand, ...options }: NodeOptions,
   n: number,
   mode: Mode,
 ): Promise<NodeSpace> {
@@ -170,14 +171,18 @@ async function createNodeSpace(
     ...{ rounds, node, nodeIPs: [address], podCIDRs: [podCIDR], proxyConfig: file('proxy.yaml') },
     ...{ interval, share: 3, host: address, port: agentPort, access },
   };
-  const command = [process.execPath, script('inside.ts'), 'agent', JSON.stringify(settings)];
-  const agent = begin('agent', command);
+  const agent = begin('agent', agentCommand(settings));
   const period = (): number => {
     const said = /\{"last":(?<last>[\d.]+),"pause":(?<pause>[\d.]+)\}\s*$/.exec(agent.tail());
     return said === null ? interval : Number(said.groups?.last) + Number(said.groups?.pause);
   };
   return { node, mode, space, address, podCIDR, proxy, agent, rounds, period, stop };
 }
+
+/** An agent with short pauses that logs its rounds. */
+const quickAgent = (settings: QuickAgent): string[] => [
+  ...[process.execPath, script('inside.ts'), 'agent', JSON.stringify(settings)],
+];
 
 export const script = (name: string): string => join(import.meta.dirname, name);
 
@@ -241,7 +246,7 @@ interface Keys {
 }
 
 /** An authority, a certificate for all agents, and one for the auditor. */
-function writeKeys(folder: string): Keys {
+export function writeKeys(folder: string): Keys {
   const openssl = (...args: readonly string[]): void => {
     execFileSync('openssl', args, { cwd: folder, stdio: 'pipe' });
   };
@@ -306,20 +311,19 @@ interface OutsideOptions {
   readonly space: Space;
   readonly folder: string;
   readonly keys: Keys;
-  readonly token: string;
   readonly account: Account;
   /** Seconds. */
   readonly settle: number;
+  readonly nodeFlags: readonly string[];
 }
 
 /** Starts the bridge to the space and the auditor in it. */
 function startOutside(options: OutsideOptions): Outside & { readonly bridge: Running } {
-  const { space, folder, keys, token, account, settle } = options;
+  const { space, folder, keys, account, settle, nodeFlags } = options;
   const socket = join(folder, 'auditor.sock');
   const carried = [`127.0.0.1:6443=${join(folder, 'api.sock')}`, `${socket}=127.0.0.1:9465`];
   const command = [process.execPath, script('inside.ts'), 'carry', ...carried];
   const bridge = space.start(command, join(folder, 'bridge.log'));
-  writeFileSync(join(folder, 'agents-token'), token);
   const args = ['serve', '--kubeconfig', account.kubeconfig, '--settle', `${settle}s`];
   const asking = [
     ...['--agents', `${agents.namespace}/${agents.name}`],
@@ -327,7 +331,8 @@ function startOutside(options: OutsideOptions): Outside & { readonly bridge: Run
     ...['--agents-ca', keys.file('agents-ca.crt')],
     ...['--agents-cert', keys.file('client.crt'), '--agents-key', keys.file('client.key')],
   ];
-  const all = [process.execPath, program, ...args, ...asking, '--listen', '127.0.0.1:9465'];
+  const auditor = [process.execPath, ...nodeFlags, program];
+  const all = [...auditor, ...args, ...asking, '--listen', '127.0.0.1:9465'];
   const running = space.start(all, join(folder, 'auditor-nodes.log'));
   return {
     running,
@@ -747,15 +752,21 @@ async function announceZone(client: Client, { node, proxy }: NodeSpace): Promise
   }
 }
 
-/**
- * Nodes of some modes, with the auditor that asks their agents, for as long as they are used;
- * `window` is its settle window in seconds.
- */
+export interface NodesOptions {
+  /** The settle window of the auditor in seconds. */
+  readonly window?: number;
+  /** Flags of the Node that runs the auditor. */
+  readonly nodeFlags?: readonly string[];
+  /** The command of an agent in its namespace. */
+  readonly agentCommand?: (settings: QuickAgent) => string[];
+}
+
+/** Nodes of some modes, with the auditor that asks their agents, for as long as they are used. */
 export async function withNodes(
   plane: ControlPlane,
   modes: readonly Mode[],
-  use: (all: Omit<Nodes, 'tally'>) => Promise<void>,
-  window = settle,
+  use: (all: Omit<Nodes, 'tally'> & { readonly account: Account }) => Promise<void>,
+  { window = settle, nodeFlags = [], agentCommand = quickAgent }: NodesOptions = {},
 ): Promise<void> {
   const folder = join(plane.directory, 'nodes');
   mkdirSync(folder);
@@ -768,6 +779,7 @@ export async function withNodes(
   const nodes: NodeSpace[] = [];
   let outside: ReturnType<typeof startOutside> | null = null;
   const token = 'a-token-of-agents';
+  writeFileSync(join(folder, 'agents-token'), token);
   try {
     for (const [at, mode] of modes.entries()) {
       await createNode(client, { name: `real-${mode}`, zone: zoneOfNodes, number: 200 + at });
@@ -776,7 +788,7 @@ export async function withNodes(
       const spec = { podCIDR: `10.244.${at + 1}.0/24`, podCIDRs: [`10.244.${at + 1}.0/24`] };
       await client.call('PATCH', `/api/v1/nodes/real-${mode}`, { spec });
       const access = accessOf(keys, mode, token);
-      const options = { plane, kubeProxy, socket, outside: space, access };
+      const options = { plane, kubeProxy, socket, outside: space, access, agentCommand };
       const node = await createNodeSpace(options, at + 1, mode);
       nodes.push(node);
       await announceZone(client, node);
@@ -784,8 +796,8 @@ export async function withNodes(
     const account = await createAccount(plane, client, folder, 'https://127.0.0.1:6443');
     const targets = await createTargets(client);
     await createAgents(client, nodes);
-    outside = startOutside({ space, folder, keys, token, account, settle: window });
-    await use({ client, nodes, outside, targets });
+    outside = startOutside({ space, folder, keys, account, settle: window, nodeFlags });
+    await use({ client, nodes, outside, targets, account });
   } catch (error) {
     say(outside?.running.tail() ?? '');
     throw error;

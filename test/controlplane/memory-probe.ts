@@ -1,0 +1,24 @@
+// Loaded into the auditor by `node --import` in the soak test: after a forced collection, it writes
+// the memory of its process and what the process has open, as a line of JSON each.
+
+import { appendFileSync, readdirSync } from 'node:fs';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+
+const periodMs = 15_000;
+
+const path = new URL(import.meta.url).searchParams.get('to');
+
+if (path !== null) {
+  setFlagsFromString('--expose-gc');
+  const collect = runInNewContext('gc') as () => void;
+  setInterval(() => {
+    collect();
+    const { heapUsed: heap, rss } = process.memoryUsage();
+    const files = readdirSync('/proc/self/fd').length;
+    // What keeps the event loop alive.
+    const handles = process.getActiveResourcesInfo().length;
+    const sample = { at: Date.now() / 1000, heap, rss, files, handles };
+    appendFileSync(path, `${JSON.stringify(sample)}\n`);
+  }, periodMs).unref();
+}
