@@ -132,6 +132,8 @@ export function createEventLoop(options: EventLoopOptions) {
 function start(state: State): void {
   if (state.working) return;
   state.working = true;
+  // After a stop of the process, events that waited may come before the timer of the next tick.
+  if (state.tickedAt !== null && secondsAsleep(state) > hanging.apart) followClock(state);
   state.aliveAt = state.options.clock.monotonic();
   // Later, since the caller of `deliver` has to finish its own work first.
   state.options.clock.soon(() => void processQueue(state).catch(state.options.onError));
@@ -191,6 +193,10 @@ function tick(state: State): void {
   state.cancelTimer = clock.after(wait, () => tick(state));
 }
 
+/** Seconds since a slice or a tick has ended. */
+const secondsAsleep = ({ options, aliveAt, tickedAt }: State): number =>
+  options.clock.monotonic() - Math.max(aliveAt, tickedAt ?? aliveAt);
+
 /**
  * Restarts all settle windows after a time in which the clock was wrong or the process did not run:
  * nothing is known of what began and ended in it.
@@ -199,7 +205,7 @@ function followClock(state: State): void {
   const { auditor, clock, onClock, skew } = state.options;
   const { jump = 0, held = 0 } = clock.follow?.() ?? {};
   const now = clock.now();
-  const asleep = clock.monotonic() - Math.max(state.aliveAt, state.tickedAt ?? state.aliveAt);
+  const asleep = secondsAsleep(state);
   if (jump > 0) onClock(`The clock went forward by ${Math.round(jump)} s: restarting all windows`);
   else if (asleep > hanging.apart) {
     onClock(`The process did not run for ${Math.round(asleep)} s: restarting all windows`);

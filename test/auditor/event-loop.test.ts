@@ -157,6 +157,46 @@ describe('time', () => {
   });
 });
 
+describe('a process that was stopped', () => {
+  test('restarts its windows, although events that waited come before the timer', async () => {
+    const texts: string[] = [];
+    const clock = { seconds: 100, tick: (): void => undefined };
+    const { live, auditor, opened } = run({
+      settle: 30,
+      options: {
+        clock: {
+          now: () => clock.seconds,
+          monotonic: () => clock.seconds,
+          after: (_, call) => {
+            clock.tick = call;
+            return () => undefined;
+          },
+          soon: (call) => void setImmediate(call),
+        },
+        onClock: (text) => texts.push(text),
+      },
+    });
+    await live.deliver(lively());
+    clock.seconds = 101;
+    clock.tick();
+    expect(texts).toEqual([]);
+    clock.seconds = 201;
+    await live.deliver(progress(201, '60'));
+    expect(texts).toEqual(['The process did not run for 100 s: restarting all windows']);
+    expect(auditor.findings.open()).toEqual([]);
+    expect(opened).toEqual([]);
+    live.stop();
+  });
+
+  test('has no windows to restart before its first tick', async () => {
+    const texts: string[] = [];
+    const { live } = run({ options: { onClock: (text) => texts.push(text) } });
+    await live.deliver(lively());
+    expect(texts).toEqual([]);
+    live.stop();
+  });
+});
+
 describe('a watch that lags', () => {
   const behind = async (setting: Setting = {}): Promise<Running> => {
     const made = run(setting);
