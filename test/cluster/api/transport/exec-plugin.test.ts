@@ -1,11 +1,10 @@
-// The credential plugin of a kubeconfig: one run at a time, and its end. The tests of the command
-// line cover a plugin that hangs.
+// The credential plugin of a kubeconfig: one run at a time, and its end.
 
-import { chmodSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 
 import { createExecPlugin } from '../../../../src/cluster/api/transport/exec-plugin.ts';
 
@@ -76,4 +75,29 @@ test('a plugin that runs ends with the program', async () => {
   await expect.poll(count).toBe(1);
   stop.abort();
   await asked;
+});
+
+test('a plugin that hangs is one process, and is killed with its children after 60 s', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  const path = join(folder, 'child');
+  const { credentials, running } = plugin(`sleep 3600 & echo $! > ${path}; wait`);
+  const asked = expect(credentials()).rejects.toThrow('did not answer within 60 s');
+  const again = expect(credentials()).rejects.toThrow('did not answer within 60 s');
+  try {
+    await vi.waitUntil(() => existsSync(path) && readFileSync(path, 'utf8') !== '', {
+      timeout: 60_000,
+    });
+    expect(count()).toBe(1);
+    vi.advanceTimersByTime(60_000);
+  } finally {
+    vi.useRealTimers();
+  }
+  await Promise.all([asked, again]);
+  expect(running()).toBeNull();
+  const state = (): string => {
+    const status = `/proc/${readFileSync(path, 'utf8').trim()}/status`;
+    return existsSync(status) ? (/State:\t(\w)/.exec(readFileSync(status, 'utf8'))?.[1] ?? '') : '';
+  };
+  // Nothing may wait for a process whose parent is gone, as in a container without init.
+  await expect.poll(state).toMatch(/^Z?$/);
 });
