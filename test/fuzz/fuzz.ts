@@ -31,7 +31,7 @@ interface Job {
   readonly current: Int32Array;
 }
 
-interface FuzzResult {
+export interface FuzzResult {
   readonly name: string;
   readonly runs: number;
   readonly seconds: number;
@@ -74,8 +74,8 @@ async function runAll(job: Job): Promise<Omit<FuzzResult, 'name' | 'runs' | 'sec
   return { slowest, failures };
 }
 
-/** Runs a reader in a worker, and ends it if a run hangs. */
-async function fuzz(job: Omit<Job, 'current'>): Promise<FuzzResult> {
+/** Runs a reader in a worker, and ends it if a run hangs. Never rejects. */
+export async function fuzz(job: Omit<Job, 'current'>): Promise<FuzzResult> {
   const current = new Int32Array(new SharedArrayBuffer(4)).fill(-1);
   const began = performance.now();
   const worker = new Worker(new URL(import.meta.url), {
@@ -267,6 +267,8 @@ function mutate(seeds: readonly Buffer[], seed: number): Buffer {
   return random() < 0.5 ? packed : oneOf(random, changes)(random, packed, packed);
 }
 
-if (!isMainThread && workerData !== null) {
+// A worker of a test runner has other data.
+const isWorker = !isMainThread && 'current' in ((workerData as object | null) ?? {});
+if (isWorker) {
   parentPort?.postMessage(await runAll(workerData as Job));
 } else if (import.meta.main) await main();

@@ -17,6 +17,8 @@ import { readDump } from '../../src/cluster/files/dump.ts';
 import { readRecording } from '../../src/cluster/files/recording.ts';
 import { resources } from '../../src/model/objects.ts';
 import { runToEnd } from '../../src/model/run-to-end.ts';
+import { loadBalancerOf } from '../../src/rules/cilium/load-balancer.ts';
+import { frontendsInMaps } from '../../src/rules/cilium/packet-outcome.ts';
 import { readRulesDump } from '../../src/rules/parse/rules-dump.ts';
 import { frontendsInRules } from '../../src/rules/report/frontends.ts';
 import { modeIn, settingsIn } from '../../src/rules/report/infer-proxy-config.ts';
@@ -184,6 +186,28 @@ export const readers: Readonly<Record<string, Reader>> = {
       return [Buffer.from(JSON.stringify({ nftables: some }))];
     },
     read: readRules,
+    isExpected: (error) => error instanceof DumpError,
+  },
+  cilium: {
+    seeds: () => {
+      const folder = 'nodes/cilium/recordings/a-external-clusterip-maglev';
+      const lines = file(`${folder}/lb-maps.txt.gz`).toString().split('\n');
+      const groups = Map.groupBy(lines, (line) => line.slice(0, line.indexOf(' ')));
+      const maps = JSON.parse(file(`${folder}/cilium-maps.json.gz`).toString()) as object;
+      // A table of Maglev has a megabyte.
+      const few = Object.entries(maps).map(([name, all]) => [
+        name,
+        name.includes('maglev') ? [] : (all as unknown[]).slice(0, 2),
+      ]);
+      return [
+        Buffer.from([...groups.values()].flatMap((group) => group.slice(0, 2)).join('\n')),
+        Buffer.from(JSON.stringify(Object.fromEntries(few))),
+      ];
+    },
+    read(input) {
+      const { maps } = readRulesDump(input.toString(), null);
+      if (maps !== undefined) frontendsInMaps(loadBalancerOf(maps));
+    },
     isExpected: (error) => error instanceof DumpError,
   },
   report: {

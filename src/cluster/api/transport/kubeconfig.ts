@@ -233,7 +233,8 @@ function execInfo(exec: Fields, cluster: Cluster, proxyUrl: string | null): stri
 /** The field tokenFile of a user, as an absolute path; a token beside it does not count. */
 function tokenFileOf(paths: readonly string[], name: string): string | null {
   for (const path of paths.filter((path) => existsSync(path))) {
-    const file: unknown = parse(readFileSync(path, 'utf8'));
+    // KubeConfig has refused duplicate keys; this parser compares each key with all others.
+    const file: unknown = parse(readFileSync(path, 'utf8'), { uniqueKeys: false });
     const users = isFields(file) && Array.isArray(file.users) ? (file.users as unknown[]) : [];
     const found = users.filter(isFields).find((user) => user.name === name);
     const user: Fields = found !== undefined && isFields(found.user) ? found.user : {};
