@@ -52,6 +52,7 @@ import type { FakeServer, LostEvent, Raw, Saved, VirtualClock, Watch } from './s
 import {
   createServer,
   createStream,
+  eventOf,
   keyOf,
   statusAnswer,
   statusOf,
@@ -620,6 +621,13 @@ const isAbsentAgain = ({ server, auditor }: State, { resource, key, version }: M
 const isLostAfter = (read: FreshRead, { resource, version, to }: Hidden): boolean =>
   to === Infinity && version > Number(read[resource]?.version ?? Infinity);
 
+/** When the changes of a Service were made whose bookmarks came before them. */
+const overtaken = ({ server, concerned }: State, name: string, from: readonly Resource[]) =>
+  [...server.watches]
+    .flatMap(({ resource, delayed: frames }) => (from.includes(resource) ? frames : []))
+    .flatMap((frame) => concerned.get(eventOf(frame).version) ?? [])
+    .flatMap(({ names: concerns, at }) => (concerns.includes(name) ? at : []));
+
 function checkOpened(state: State): void {
   const { seen, truth, clock, owed, disturbedAt, counts } = state;
   const now = clock.now();
@@ -644,7 +652,11 @@ function checkOpened(state: State): void {
     const readAt = Math.max(last?.at ?? 0, item.since + settle);
     const lost = last?.at === readAt ? unseen.filter((it) => isLostAfter(last.read, it)) : [];
     const known = Math.min(now, ...shown.map(({ at }) => at));
-    const lostAt = Math.min(now, ...lost.map(({ from }) => from));
+    const lostAt = Math.min(
+      now,
+      ...lost.map(({ from }) => from),
+      ...overtaken(state, name, resources),
+    );
     // The read may be of a server that is behind, and show what was then.
     const behind = Math.max(...resources.map((it) => state.behind.get(`${name} ${it}`) ?? 0));
     const window = settle - behind - 0.01;
@@ -971,6 +983,21 @@ function writeUnknown({ auditor, truth, server }: Simulation, name: string): voi
   server.objects.put('endpoints', written);
 }
 
+async function endLife(sim: Simulation, life: Life, isSpoilt: boolean): Promise<void> {
+  calm(sim);
+  life.recover();
+  await sim.pass(patience);
+  if (isSpoilt) await recover(sim);
+  life.step();
+  await sim.pass(2 * settle);
+  // The step may have made a lost event relevant.
+  if (isSpoilt && sim.isIncomplete()) {
+    await recover(sim);
+    await sim.pass(2 * settle);
+  }
+  await sim.end();
+}
+
 /** One life, from a seed; `watch` is called before it begins; `null`: of the whole cluster. */
 export async function auditSeed(
   seed: number,
@@ -1031,12 +1058,6 @@ export async function auditSeed(
     }
     if (random() < 0.7) await sim.pass(random() * oneOf(random, [0, 1, 5, 2 * settle]));
   }
-  calm(sim);
-  life.recover();
-  await sim.pass(patience);
-  if (isSpoilt) await recover(sim);
-  life.step();
-  await sim.pass(2 * settle);
-  await sim.end();
+  await endLife(sim, life, isSpoilt);
   return sim;
 }

@@ -155,7 +155,7 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'nothing is late',
     file: cut,
-    from: "return past.isLate(version, at) ? 'late' : null;",
+    from: "return isClaimed(resource, version) || past.isLate(version, at) ? 'late' : null;",
     to: 'return null;',
   },
   {

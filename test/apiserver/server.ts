@@ -546,7 +546,7 @@ function send(watching: Watching, frame: string): void {
   release(watching);
 }
 
-function eventOf(frame: string): Pick<LostEvent, 'key' | 'version' | 'type'> {
+export function eventOf(frame: string): Pick<LostEvent, 'key' | 'version' | 'type'> {
   const { type, object } = JSON.parse(frame) as { type: LostEvent['type']; object: Raw };
   const { metadata } = object;
   return { type, key: keyOf(metadata), version: Number(metadata.resourceVersion) };

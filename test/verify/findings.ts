@@ -27,6 +27,8 @@ export interface Known extends Located {
   /** When its window ends. */
   due: number;
   openedAt: number | null;
+  /** When changes were missed that may hide its end, while it was open; -Infinity: none were. */
+  doubtedAt: number;
   finding: ExpectedFinding | null;
 }
 

@@ -361,6 +361,7 @@ function evaluate(state: State, key: Key, given: Effect): void {
 function restart(state: State, one: Known, changes: Partial<Known>): void {
   close(one, state.at);
   Object.assign(one, changes);
+  Object.assign(one, certain(one, one.doubtedAt));
   one.due = Math.max(one.clock + one.unseen + state.options.settle, state.at);
 }
 
@@ -423,6 +424,7 @@ function carryOn(
   const { finding } = one;
   if (finding !== null && isWorse(severity, finding.severity)) finding.severity = severity;
   if (wasMissed) restart(state, one, newClock(now));
+  else if (isMissed && one.clock < now) one.doubtedAt = now;
 }
 
 function start(
@@ -461,6 +463,7 @@ function start(
     lesser: [],
     due: 0,
     openedAt: null,
+    doubtedAt: -Infinity,
     finding: null,
   };
   if (!gap && found.unit.includes(' ') && output !== 'input') continueClock(one, replaced);
@@ -479,13 +482,19 @@ const harmOf = ({ severity, difference }: Known): number =>
 /** The clock of the oldest trouble that the difference goes on with; the others are remembered. */
 function continueClock(one: Known, replaced: readonly Known[]): void {
   const all = replaced
-    .flatMap((it) => [it, ...it.lesser])
+    .flatMap((it) =>
+      [it, ...it.lesser].map((other) => ({ ...other, ...certain(other, it.doubtedAt) })),
+    )
     .filter(({ cause }) => cause === one.cause)
     .sort((a, b) => a.clock - b.clock);
   const same = all.find((it) => harmOf(it) <= harmOf(one));
   if (same !== undefined) Object.assign(one, { clock: same.clock, unseen: same.unseen });
-  one.lesser = all.filter((it) => harmOf(it) > harmOf(one)).map((it) => ({ ...it }));
+  one.lesser = all.filter((it) => harmOf(it) > harmOf(one));
 }
+
+/** The clock without the time before changes were missed. */
+const certain = ({ clock, unseen }: Known, doubtedAt: number) =>
+  clock < doubtedAt ? { clock: doubtedAt, unseen: 0 } : { clock, unseen };
 
 /** Seconds from an event within which the controller may still write its answer. */
 const lateWrite = 60;

@@ -145,7 +145,7 @@ function* compareList(
       const isShown = isAtLeast(shown, version);
       // An absent object may have been deleted after the list, but not if it is listed again.
       const isDoubtful = isShown && known === undefined;
-      const seconds = lacking(isDoubtful ? `${key} ${version}` : key, version, false);
+      const seconds = lacking(isDoubtful ? `${key} ${version}` : key, version, isDoubtful);
       const isLong = seconds >= undelivered && compareVersions(shown, version) === -1;
       const isGap = isDoubtful ? seconds > age : isShown || isLong;
       yield [key, isGap ? 'gap' : isShown ? 'overtaken' : 'behind'];

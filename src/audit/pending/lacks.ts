@@ -34,13 +34,17 @@ export function createLacks() {
   };
   const answers = new Map<Resource, { readonly question: string; readonly is: boolean }>();
   return {
-    /** Whether a stream at a version still owes what a read has shown; later it has lost it. */
+    /**
+     * Whether a stream at a version owes what a read has shown; after two minutes it has lost it.
+     * It has also lost what it claims to have delivered and the cache lacks, maybe with others.
+     */
     isBehind(resource: Resource, version: string, now: number): boolean {
       const question = `${version} ${Math.floor(now)}`;
       const known = answers.get(resource);
       if (known?.question === question) return known.is;
       const isOwed = ({ last }: Lack): boolean =>
-        now - last.at < undelivered && compareVersions(version, last.version) === -1;
+        now - last.at < undelivered &&
+        (!last.isDeletion || compareVersions(version, last.version) === -1);
       const is = hasLack(resource, isOwed);
       answers.set(resource, { question, is });
       return is;

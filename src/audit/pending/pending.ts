@@ -39,6 +39,8 @@ export interface PendingDifference {
   /** Differences of less harm that it replaced. A later one of their harm continues their clock. */
   lesser?: readonly PendingDifference[];
   openedAt: number | null;
+  /** When changes were missed that may hide its end, while it was open; absent: none were. */
+  doubtedAt?: number;
   gone: boolean;
   /** Whether its end is a sample of lag; not after changes were missed. */
   byInput?: boolean;
@@ -57,13 +59,18 @@ export interface MissedChanges {
   readonly latest: Map<Output, { readonly at: number; readonly count: number }>;
 }
 
-/** Restarts the clock of a pending difference if changes were missed since it was read last. */
+/** Restarts the clock of a difference if changes were missed since it was read last. */
 export function refreshClock(item: PendingDifference): void {
   const latest = item.missed?.latest.get(item.output);
-  if (latest === undefined || item.openedAt !== null || item.gone) return;
+  if (latest === undefined || item.gone) return;
   if ((item.missedCount ?? 0) >= latest.count) return;
   item.missedCount = latest.count;
   if (item.since >= latest.at) return;
+  // A finding that is open stays, but no other difference may continue its clock.
+  if (item.openedAt !== null) {
+    item.doubtedAt = latest.at;
+    return;
+  }
   // The difference may have ended in between, so that its end is no measure of lag.
   Object.assign(item, { since: latest.at, unseen: 0, lesser: [], byInput: false });
 }

@@ -207,15 +207,21 @@ const harmRank = ({ severity, difference: { code } }: PendingDifference): number
 
 const newClock = (at: number) => ({ since: at, unseen: 0, lesser: [] });
 
+/** The clock that another difference may continue: not from before its end may have been missed. */
+const certainClock = ({ since, unseen }: ServiceDifference, doubtedAt = -Infinity) =>
+  since < doubtedAt ? { since: doubtedAt, unseen: 0 } : { since, unseen };
+
 /** The clock of a new difference: that of the oldest with the same cause and no less harm. */
 function continuedClock(item: ServiceDifference, replaced: readonly ServiceDifference[]) {
   const known = replaced
-    .flatMap((it) => [it, ...it.lesser])
+    .flatMap((it) =>
+      [it, ...it.lesser].map((known) => ({ ...known, ...certainClock(known, it.doubtedAt) })),
+    )
     .filter(({ cause }) => cause === item.cause)
     .sort((a, b) => a.since - b.since);
   const isLesser = (it: ServiceDifference): boolean => harmRank(it) > harmRank(item);
   const { since, unseen } = known.find((it) => !isLesser(it)) ?? item;
-  return { since, unseen, lesser: known.filter(isLesser).map((it) => ({ ...it })) };
+  return { since, unseen, lesser: known.filter(isLesser) };
 }
 
 /** A new difference, which continues the lag and the clock of those that it replaces. */
@@ -319,8 +325,9 @@ function carryOn(evaluation: UnitEvaluation, item: ServiceDifference, difference
   if (difference.expected !== expected || difference.actual !== actual) {
     item.changes = changesOf(evaluation, item.changes);
   }
-  const isMissed =
-    gap && isHidden(item.output, work.writes) && item.openedAt === null && item.since < at;
+  const isDoubted = gap && isHidden(item.output, work.writes) && item.since < at;
+  const isMissed = isDoubted && item.openedAt === null;
+  if (isDoubted && !isMissed) item.doubtedAt = at;
   // What did no harm, or had a cause that is gone: the controller has the full window from now on.
   const isRestarted =
     (item.severity === 'info' && severity !== 'info') ||
@@ -348,8 +355,7 @@ function restart(
   item: ServiceDifference,
 ): ServiceDifference {
   settle.drop(item, at);
-  next.openedAt = null;
-  next.gone = false;
+  Object.assign(next, certainClock(next, next.doubtedAt), { openedAt: null, gone: false });
   settle.watch(next, record.namespace, record.name, at);
   return next;
 }

@@ -24,6 +24,7 @@ const all: AnyObject[] = [web, one, written, sliced, node({ resourceVersion: '5'
 
 interface Confirming {
   readonly cut: WatchProgress;
+  readonly store: ReturnType<typeof storeOf>;
   readonly confirmer: ReturnType<typeof createConfirmer>;
   readonly serviceAuditor: ServiceAuditor;
   /** Asks again for what waits, and says what has opened. */
@@ -42,7 +43,8 @@ function confirming(
     cut.setState(resource, 'synced', 90);
   }
   const held: { serviceAuditor: ServiceAuditor | null } = { serviceAuditor: null };
-  const context = contextOf(storeOf(objects, resources));
+  const store = storeOf(objects, resources);
+  const context = contextOf(store);
   const confirmer = createConfirmer(cut, () => held.serviceAuditor, proxied);
   const settle = createPendingFindings({
     window: 30,
@@ -54,6 +56,7 @@ function confirming(
   runToEnd(serviceAuditor.begin(100));
   return {
     cut,
+    store,
     confirmer,
     serviceAuditor,
     opened(now) {
@@ -426,10 +429,10 @@ describe('a read', () => {
     };
     answer('51');
     expect(made.opened(132)).toEqual([]);
-    made.cut.observe('nodes', { key: 'node-a', resourceVersion: '51' }, 133);
-    expect(made.confirmer.next(waiting(made), 170)).toEqual(['/']);
-    answer('5');
-    made.confirmer.next(waiting(made), 170);
+    const object = node({ resourceVersion: '51' });
+    made.cut.observe('nodes', object, 133);
+    made.store.apply({ resource: 'nodes', type: 'modified', object, at: 133 });
+    expect(made.confirmer.next(waiting(made), 170)).toEqual(['shop/web']);
     made.confirmer.answer('shop/web', asHeld);
     expect(made.opened(171)).toEqual(['slice-endpoint-missing 171']);
   });

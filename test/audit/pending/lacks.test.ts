@@ -24,7 +24,7 @@ const lack = (cut: WatchProgress, version: string, at: number, isDeletion = fals
   cut.lack('pods', 'shop/x', { version, at, isDeletion });
 
 describe('a stream owes what a read has shown', () => {
-  test('until it has delivered the newest version, of this or of another object', () => {
+  test('until it has delivered the newest version of the object', () => {
     const cut = cutOf();
     expect(cut.isBehind('endpoints', 6)).toBe(false);
     lack(cut, '110', 6);
@@ -33,15 +33,18 @@ describe('a stream owes what a read has shown', () => {
     observe(cut, '105', 8);
     observe(cut, '110', 8);
     expect(cut.isBehind('endpoints', 8)).toBe(true);
+    // It claims to have delivered the object as well, so it has lost it.
     observe(cut, '121', 9, 'shop/y');
+    expect(cut.isBehind('endpoints', 9)).toBe(true);
+    observe(cut, '120', 9);
     expect(cut.isBehind('endpoints', 9)).toBe(false);
   });
 
   test.each([
     ['the object', (cut: WatchProgress) => observe(cut, '120', 8), false],
-    ['a bookmark', (cut: WatchProgress) => cut.bookmark('pods', '120', 8), false],
+    ['a bookmark', (cut: WatchProgress) => cut.bookmark('pods', '120', 8), true],
     ['another object', (cut: WatchProgress) => observe(cut, '121', 8, 'shop/y'), true],
-  ])('until it delivers %s, if the resource has a stream per namespace', (_, deliver, is) => {
+  ])('after %s, if the resource has a stream per namespace: %s', (_, deliver, is) => {
     const cut = cutOf(['pods']);
     lack(cut, '120', 7);
     deliver(cut);

@@ -234,6 +234,19 @@ describe('the clock of a unit', () => {
     expect(cluster.find('slice-endpoint-missing')?.since).toBe(10);
   });
 
+  test.each([
+    ['continues that of an open finding', 'put', 10],
+    ['starts with the changes that were missed, which may hide an end', 'listed', 100],
+  ] as const)('%s', (_, how, since) => {
+    const cluster = following();
+    cluster.put(10, notReady);
+    cluster.settle.advance(40);
+    expect(cluster.settle.open().map(({ code }) => code)).toContain(conditions);
+    cluster[how](100, service({ labels: { a: '1' } }));
+    cluster.put(101, slice({ generation: 3, endpoints: [] }));
+    expect(cluster.find('slice-endpoint-missing')).toMatchObject({ since });
+  });
+
   test('keeps its unseen time when an address becomes wrong in another way', () => {
     const { put, gone, settle } = following();
     put(10, notReady);
