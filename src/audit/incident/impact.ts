@@ -68,44 +68,33 @@ export function effectOf(
   findings: readonly Finding[],
   source: ImpactSource,
 ): IncidentEffect {
-  const loud = findings.filter(isUnsuppressed);
-  const all = servicesOf(findings, source);
-  if (findings.length > 0 && loud.length === 0) {
-    return { impact: null, severity: 'info', services: all };
-  }
+  const all = new Set<Key>();
   const services = new Map<Key, Impact | null>();
   const wide = new Map<string, NodeImpact | null>();
   let severity: Severity = kinds[kind].least;
-  let worst = 0;
-  for (const { code, namespace, service, node, severity: own } of loud) {
+  let [worst, loud] = [0, 0];
+  for (const finding of findings) {
+    const { code, namespace, service, node, severity: own } = finding;
     const there = node === null ? null : source.ofNode(node);
+    const key = service === '' ? null : `${namespace}/${service}`;
+    if (key !== null) all.add(key);
+    else for (const it of there?.services.keys() ?? []) all.add(it);
+    if (!isUnsuppressed(finding)) continue;
+    loud++;
     let known: unknown = there;
-    if (service === '') {
-      if (node !== null) wide.set(node, there);
-    } else {
-      const key = `${namespace}/${service}`;
+    if (key !== null) {
       known = getOrInsert(services, key, () => source.ofService(key));
       worst = Math.max(worst, there?.services.get(key)?.misrouted ?? 0);
-    }
+    } else if (node !== null) wide.set(node, there);
     // Without the rules of a node, the shares do not contain what is wrong on it.
     const isKnown = known !== null && (node === null || there !== null);
     const isMeasured = isKnown && measured.has(code);
     if (!isMeasured && isWorse(own, severity)) severity = own;
   }
+  if (findings.length > 0 && loud === 0) return { impact: null, severity: 'info', services: all };
   const impact = meanOf([...services.values()], [...wide.values()], source.nodes(), worst);
   const ofImpact = severityOfImpact(impact);
   return { impact, severity: isWorse(ofImpact, severity) ? ofImpact : severity, services: all };
-}
-
-function servicesOf(findings: readonly Finding[], source: ImpactSource): ReadonlySet<Key> {
-  const services = new Set<Key>();
-  for (const { namespace, service, node } of findings) {
-    if (service !== '') services.add(`${namespace}/${service}`);
-    else if (node !== null) {
-      for (const key of source.ofNode(node)?.services.keys() ?? []) services.add(key);
-    }
-  }
-  return services;
 }
 
 /** How much an incident affects. */

@@ -37,6 +37,7 @@ import {
   newIncident,
   noteManagers,
   type OpenIncident,
+  remeasure,
   slug,
   snapshot,
   unreadObjects,
@@ -321,11 +322,7 @@ function reviewImpacts(state: State, at: number): void {
   const concerned = [...state.open.values()].filter(
     (incident) => !isEmpty(incident) && (isDue || incident.severity === null),
   );
-  if (concerned.length === 0) return;
-  const current = findingsByIncident(state);
-  for (const incident of concerned) {
-    measure(incident, current.get(incident) ?? [], state.options.impacts);
-  }
+  for (const incident of concerned) remeasure(incident, state.options.impacts);
   if (isDue) state.measuredAt = at;
 }
 

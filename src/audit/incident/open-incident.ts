@@ -100,6 +100,8 @@ export const newIncident = (
   impact: null as IncidentImpact | null,
   severity: null as Severity | null,
   reach: null as Reach | null,
+  /** The most members when the reach was computed. */
+  mostMembers: 0,
   /** The field managers of objects that were read, by `Kind namespace/name`. */
   managers: new Map<string, FieldManagers>(),
   /** When the last finding or condition left. */
@@ -217,6 +219,16 @@ export function measure(
   const effect = { ...own, services: named, reach: reachOf(findings, objects, named) };
   keepWorst(incident, effect);
   return effect;
+}
+
+/** Keeps the worst by the findings as they opened. The reach is computed only if they are more. */
+export function remeasure(incident: OpenIncident, impacts: ImpactSource): void {
+  const { kind, members, mostMembers } = incident;
+  const findings = [...members.values()].map(({ finding }) => finding);
+  if (findings.length === 0 || findings.length > mostMembers) {
+    incident.mostMembers = findings.length;
+    measure(incident, findings, impacts);
+  } else keepWorst(incident, { ...effectOf(kind, findings, impacts), reach: null });
 }
 
 const noNodeImpact = { services: new Map(), misrouted: 0, unused: 0, worst: 0 };
