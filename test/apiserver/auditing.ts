@@ -400,8 +400,11 @@ export function createSimulation(
     },
     restored: () => {
       owed.restored(truth.restored());
-      state.lost.clear();
-      state.hidden.length = 0;
+      // What was lost before the backup is still lost.
+      const top = server.objects.version();
+      for (const [id, { version }] of state.lost) if (version > top) state.lost.delete(id);
+      const kept = state.hidden.filter(({ version }) => version <= top);
+      state.hidden.splice(0, Infinity, ...kept);
     },
     isIncomplete: () => isIncomplete(state),
     pass: (seconds) => clock.runUntil(clock.now() + seconds),

@@ -155,8 +155,8 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'nothing is late',
     file: cut,
-    from: "return isClaimed(resource, version) || past.isLate(version, at) ? 'late' : null;",
-    to: 'return null;',
+    from: 'isClaimed(resource, version) || past.isLate(version, at, resource)',
+    to: 'false',
   },
   {
     name: 'the clock runs on over gaps',

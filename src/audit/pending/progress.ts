@@ -48,7 +48,14 @@ export interface Input {
 /** Seconds by which a stream may lag behind another before its objects are late. */
 const lateness = 1;
 
-const never = { version: '', at: -Infinity };
+/** A version that something has shown: a stream, or `null` for a read or several. */
+interface Mark {
+  version: string;
+  readonly at: number;
+  source: Resource | null;
+}
+
+const never: Mark = { version: '', at: -Infinity, source: null };
 
 function createVersionHistory() {
   let top = '';
@@ -57,22 +64,28 @@ function createVersionHistory() {
   return {
     newest: (): string => top,
     /** Notes that the cluster has reached a version. */
-    shown: (version: string, at: number): void => {
+    shown: (version: string, at: number, source: Resource | null = null): void => {
       const newer = newest(top, version);
       if (newer === top) return;
       top = newer;
       const last = marks.at(-1);
       // Versions in quick succession share a mark.
-      if (last !== undefined && at - last.at < lateness / 4) last.version = top;
-      else marks.push({ version: top, at });
+      if (last === undefined || at - last.at >= lateness / 4) {
+        marks.push({ version: top, at, source });
+      } else {
+        last.version = top;
+        if (last.source !== source) last.source = null;
+      }
     },
-    isLate(version: string, at: number): boolean {
+    isLate(version: string, at: number, source: Resource): boolean {
       while ((marks[1]?.at ?? Infinity) <= at - lateness) marks.shift();
       const before = marks[0] ?? never;
       if (isAtLeast(before.version, version)) return true;
       if (version === top) return false;
       const next = marks.findIndex((mark) => compareVersions(mark.version, version) === 1);
-      const from = marks[next - 1] ?? never;
+      // What its own stream has just shown is no sign of when this version was written.
+      const isKnown = (mark: Mark) => mark.source !== source || mark.at <= at - lateness;
+      const from = marks.slice(0, Math.max(next, 0)).findLast(isKnown) ?? never;
       return from !== never && at - from.at >= lateness;
     },
     /** The versions of a cluster that was restored from a backup start again. */
@@ -196,9 +209,9 @@ export function createWatchProgress(merged: readonly Resource[] = []) {
     observe(resource: Resource, { key, resourceVersion: version }: Versioned, at: number) {
       observedAt.set(resource, at);
       count++;
-      past.shown(reach(resource, version), at);
+      past.shown(reach(resource, version), at, resource);
       if (lacks.end(resource, key, version, at)) return 'gap';
-      return isClaimed(resource, version) || past.isLate(version, at) ? 'late' : null;
+      return isClaimed(resource, version) || past.isLate(version, at, resource) ? 'late' : null;
     },
     lack: lacks.note,
     /** When the latest list of a resource was complete. */
@@ -213,9 +226,9 @@ export function createWatchProgress(merged: readonly Resource[] = []) {
       set(resource, { version: claimed, claimed });
       if (isList) lacks.clear(resource, at);
       if (isList) past.lower(newestOf(inputs.values(), version));
-      past.shown(version, at);
+      past.shown(version, at, resource);
     },
-    shown: past.shown,
+    shown: (version: string, at: number) => past.shown(version, at),
     /** The newest version that the cluster is known to have reached; empty if there is none. */
     newest: past.newest,
     /** Sets the state of a watch; returns the spells of blindness that end with it. */

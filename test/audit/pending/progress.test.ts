@@ -186,6 +186,15 @@ describe('an object is late', () => {
     expect(observe(cut, 'pods', '125', 11.1)).toBe(isLate ? 'late' : null);
   });
 
+  test('also if only its own stream has shown an older version within the second', () => {
+    const cut = cutOf();
+    observe(cut, 'pods', '110', 10);
+    observe(cut, 'endpoints', '120', 11.2);
+    observe(cut, 'pods', '130', 11.6);
+    expect(observe(cut, 'services', '125', 11.7)).toBeNull();
+    expect(observe(cut, 'endpoints', '125', 11.7)).toBe('late');
+  });
+
   test('if it can be a second old, by the last version that was shown before it', () => {
     const cut = cutOf();
     observe(cut, 'services', '110', 10);
