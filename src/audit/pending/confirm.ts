@@ -48,10 +48,10 @@ const together = { services: 5, mostPods: 5000 };
 const turn = { seconds: 10, nodes: 60 };
 
 /**
- * Seconds after which a stream is trusted without a read; and by which the Nodes may be read later
- * than the Service.
+ * Seconds after which a stream is trusted without a read; by which the Nodes may be read later than
+ * the Service; and for which a read confirms what could not open at once.
  */
-const patience = { unread: 300, apart: 5 };
+const patience = { unread: 300, apart: 5, old: 5 };
 
 /** Nodes are read as if they were a Service without a name. */
 const nodesKey = '/';
@@ -254,10 +254,14 @@ function isAdmitted(
   if (item.output === 'node' && key === nodesKey) return true;
   const [request, nodes] = [requests.get(key), requests.get(nodesKey)];
   const cached = newestCached(key, item.output);
-  if (request === undefined || request.readAt < at) {
-    return progress.hasReached(item.output, cached, at + patience.unread);
-  }
+  const isTrusted = (): boolean => progress.hasReached(item.output, cached, at + patience.unread);
+  if (request === undefined || request.readAt < at) return isTrusted();
   if (compare(key, request, restsOn[item.output], now) !== 'equal') return false;
+  // Streams that had to catch up first may also hide what has happened since the read.
+  if (now - request.readAt > patience.old) {
+    if (request.state === 'read') request.state = 'overtaken';
+    return isTrusted();
+  }
   const isOneMoment = isAtLeast(request.read?.version ?? '', cached);
   if (!isOneMoment && !progress.hasReached(item.output, cached, -Infinity)) {
     request.state = 'overtaken';

@@ -389,6 +389,22 @@ describe('a read', () => {
     expect(read(listed('80', cached))).toBe(true);
   });
 
+  test('is repeated if a stream had to catch up for more than five seconds', () => {
+    const made = lagging();
+    expect(made.opened(130)).toEqual([]);
+    expect(made.confirmer.next(waiting(made), 130)).toEqual(['shop/web']);
+    made.confirmer.answer('shop/web', asHeld);
+    const lack = { version: '60', at: 130, isDeletion: false };
+    made.cut.lack('pods', 'shop/other', lack);
+    expect(made.opened(135)).toEqual([]);
+    made.cut.observe('pods', { key: 'shop/other', resourceVersion: '60' }, 136);
+    expect(made.confirmer.next(waiting(made), 136)).toEqual([]);
+    expect(made.opened(136)).toEqual([]);
+    expect(made.confirmer.next(waiting(made), 136)).toEqual(['shop/web']);
+    made.confirmer.answer('shop/web', asHeld);
+    expect(made.opened(137)).toEqual(['slice-endpoint-missing 137']);
+  });
+
   test('is repeated if the Nodes could only be read much later', () => {
     const made = confirming();
     expect(made.opened(130)).toEqual([]);
