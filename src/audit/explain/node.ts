@@ -86,7 +86,7 @@ export function whyUnknown(
   if (all === null) return unknownText['rules-not-known'];
   const found = verdicts.find(({ verdict }) => verdict === 'unknown')?.reason ?? null;
   if (found !== null) return unknownText[found];
-  return verdicts.length === 0 ? 'kube-proxy forwards nothing for it there' : null;
+  return verdicts.length === 0 ? 'the node forwards nothing for it' : null;
 }
 
 /** The open findings on a node, the worst first: of all Services, or those about one. */
@@ -149,7 +149,7 @@ function packetReasons(
   groups: readonly PacketGroup[],
   isFull: boolean,
 ): Reason[] {
-  if (groups.length === 0) return [note(`kube-proxy serves no address of ${port} on this node`)];
+  if (groups.length === 0) return [note(`the node should serve no address of ${port}`)];
   const isBrief = !isFull || groups.some(({ first }) => first.verdict !== 'conform');
   return groups.map(({ first, origins, wrong }) => {
     const { kind, frontend, verdict, expected, actual, unknown } = first;

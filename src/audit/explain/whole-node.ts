@@ -1,6 +1,7 @@
-// Explains a node as a whole: how old its rules are, what kube-proxy is configured to do, the
+// Explains a node as a whole: how old its rules are, how kube-proxy or Cilium is configured, the
 // findings on it, and the Services that it does not forward correctly.
 
+import type { ProxyConfig } from '../../model/proxy-config.ts';
 import { remedyOf } from '../finding/remedies.ts';
 import { worstVerdict } from '../finding/verdicts.ts';
 import type { NodeVerdict } from '../node/node-state.ts';
@@ -68,21 +69,35 @@ function answerOf(
   if (verdict === 'conform') {
     return `Node ${name} forwards all of its ${counted(all.length, 'Service port')} correctly`;
   }
-  return `The rules of Node ${name} differ from what kube-proxy should have written`;
+  return `The rules of Node ${name} differ from what the objects require`;
 }
 
 function readingReasons(name: string, lookup: NodeLookup | null): Reason[] {
   const { age, proxy } = lookup?.reading(name) ?? { age: null, proxy: null };
   const read = age === null ? [] : [note(`its rules were read ${Math.round(age)} s before`)];
   if (proxy === null) return read;
-  const { mode, minor, detectLocalMode, masqueradeAll, nodePortAddresses } = proxy;
-  const settings = [
+  return [...read, note(settingsOf(proxy).join(', '))];
+}
+
+/** How the program that forwards on the node is configured. */
+function settingsOf(proxy: ProxyConfig): string[] {
+  const { mode, minor, detectLocalMode, masqueradeAll, nodePortAddresses, cilium } = proxy;
+  if (cilium !== null) {
+    const topology = cilium.serviceTopology === true ? 'enable-service-topology' : [];
+    const { algorithm, mode: forwarding } = cilium;
+    return [
+      'Cilium',
+      `bpf-lb-algorithm ${algorithm}`,
+      `bpf-lb-mode ${forwarding}`,
+      topology,
+    ].flat();
+  }
+  return [
     `kube-proxy 1.${minor} in ${mode} mode`,
     `detectLocalMode ${detectLocalMode}`,
     masqueradeAll ? 'masqueradeAll' : [],
     nodePortAddresses.length === 0 ? [] : `nodePortAddresses ${nodePortAddresses.join(' ')}`,
   ].flat();
-  return [...read, note(settings.join(', '))];
 }
 
 /** The Services with a port that is not forwarded correctly. */

@@ -110,8 +110,8 @@ const meanings: Readonly<Record<Verdict, string>> = {
 };
 
 const nodeMeanings: Readonly<Partial<Record<Verdict, string>>> = {
-  conform: 'the rules on the node are what kube-proxy should have written',
-  different: 'the rules on the node are not what kube-proxy should have written',
+  conform: 'the node forwards as the objects require',
+  different: 'the node does not forward as the objects require',
 };
 
 /** The first line: a few words in capitals, and what they mean. */

@@ -4,6 +4,7 @@ import { explain } from '../../../src/audit/explain/explain.ts';
 import type { NodeLookup } from '../../../src/audit/explain/node.ts';
 import { explainWholeNode } from '../../../src/audit/explain/whole-node.ts';
 import type { Verdict } from '../../../src/audit/finding/verdicts.ts';
+import { defaultCiliumConfig } from '../../../src/model/cilium-config.ts';
 import { defaultProxyConfig } from '../../../src/model/proxy-config.ts';
 import { endpoints, judged, node, pod, service, slice } from '../../build.ts';
 
@@ -33,6 +34,16 @@ test('a node has the age of its rules, its kube-proxy and the Services that it f
     'kube-proxy 1.36 in nftables mode, detectLocalMode ClusterCIDR, nodePortAddresses primary',
     'Services that it does not forward correctly: 1: shop/web',
   ]);
+});
+
+test('a node with Cilium has its settings, and no mode of kube-proxy', () => {
+  const cilium = { ...defaultCiliumConfig(), algorithm: 'maglev' as const };
+  const proxy = { ...defaultProxyConfig('cilium', 0), cilium };
+  const lookup = { ...lookWith('conform'), reading: () => ({ age: 12, proxy }) };
+  const got = explainWholeNode(context, serviceAuditor, 'node-a', lookup);
+  const texts = got.reasons.map(({ text }) => text);
+  expect(texts).toContain('Cilium, bpf-lb-algorithm maglev, bpf-lb-mode snat');
+  expect(texts.join()).not.toContain('kube-proxy');
 });
 
 test('a node without a difference forwards all', () => {

@@ -170,10 +170,12 @@ test('consecutive followed changes are one row for each output', () => {
   ]);
 });
 
-test('the meaning of a verdict names kube-proxy or the controllers', () => {
+test('the meaning of a verdict is about the node or the controllers', () => {
   const subject = { kind: 'node', node: 'node-a', service: 'shop/web', port: null } as const;
-  expect(text({ subject })).toContain('OK: the rules on the node are what kube-proxy');
-  expect(text({ subject, verdict: 'different' })).toContain('not what kube-proxy should have');
+  expect(text({ subject })).toContain('OK: the node forwards as the objects require');
+  expect(text({ subject, verdict: 'different' })).toContain(
+    'the node does not forward as the objects',
+  );
   expect(text({ change: 'label the pod' })).toContain('what they should; you can change the rest');
 });
 
