@@ -7,6 +7,7 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 
 import { parse } from 'yaml';
@@ -125,6 +126,8 @@ async function recordScenario(path: string, out: string): Promise<number> {
       }
       if (ends.has(command)) break;
       await balancer.command(line.replace(/^[*!?] */, ''));
+      // No table shows that the reconciler has yet to follow the addresses of the node.
+      if (/^db\/(?:insert|delete)$/.test(command) && isStarted) await sleep(5000);
       const action = /^k8s\/(add|update|delete)$/.exec(command)?.[1];
       if (action !== undefined) applyTo(objects, action, folder, args);
       if (command.startsWith('hive')) isStarted = true;
