@@ -1,4 +1,4 @@
-// Reads what four commands of Cilium print, one after the other in any order:
+// Reads what these commands of Cilium print, one after the other in any order:
 //
 //   cilium-dbg bpf lb list -o json
 //     {"10.96.0.1:80/TCP (1)": ["10.0.0.1:8080/TCP (4) (1)"]}
@@ -8,10 +8,13 @@
 //     {"4": ["10.96.0.1:80"]}
 //   cilium-dbg bpf lb list --source-ranges -o json
 //     {"10.0.0.0/8 (4)": [""]}
+//   cilium-dbg bpf lb list --backends -o json
+//     {"2": ["TCP://10.0.0.1"]}
 //
-// The first has the addresses of backends, the second their ids, counts and flags. Reference:
-// cilium-dbg/cmd/bpf_lb_list.go and pkg/loadbalancer/maps/types.go, cilium@v1.20.2. The formats
-// are those of Cilium 1.17 to 1.20.
+// The first has the addresses of backends, the second their ids, counts and flags. A map without
+// entries gives {}, which does not show its command. The last is optional and gives no entries: it
+// shows whether a backend changed between the first two. Reference: cilium-dbg/cmd/bpf_lb_list.go
+// and pkg/loadbalancer/maps/types.go, cilium@v1.20.2. The formats are those of Cilium 1.17 to 1.20.
 //
 // Left out: affinity matches and Maglev tables, which no form prints. Each backend in a slot of a
 // frontend with affinity counts as matched.
@@ -26,11 +29,13 @@ type Lists = Readonly<Record<string, readonly string[]>>;
 /** What one command printed; `empty`: of a map without entries. */
 type Form = 'backends' | 'frontends' | 'revnat' | 'source-ranges' | 'ids' | 'empty';
 
-const commands: Readonly<Partial<Record<Form, string>>> = {
-  backends: 'cilium-dbg bpf lb list -o json',
-  frontends: 'cilium-dbg bpf lb list --frontends -o json',
-  revnat: 'cilium-dbg bpf lb list --revnat -o json',
-};
+/** The options of the commands whose output is required. */
+const required = [
+  ['backends', ''],
+  ['frontends', '--frontends '],
+  ['revnat', '--revnat '],
+  ['source-ranges', '--source-ranges '],
+] as const;
 
 const serviceKey = /^(?<address>\S+\/[A-Z]+)(?<scope>\/i)? \((?<slot>\d+)\)$/;
 const serviceValue =
@@ -42,30 +47,57 @@ export const isLbList = (text: string): boolean =>
 
 /** @throws DumpError where a command is missing, or an entry has another form. */
 export function readLbList(text: string): MapsDump {
-  const found = new Map<Form, Lists>();
-  for (const lists of objectsIn(text)) found.set(formOf(lists), lists);
-  for (const [form, command] of Object.entries(commands)) {
-    if (!found.has(form as Form)) throw new DumpError(`expected the output of ${command}`, 1, '');
-  }
-  if (!found.has('source-ranges') && !found.has('empty')) {
-    throw new DumpError('expected the output of cilium-dbg bpf lb list --source-ranges', 1, '');
-  }
+  const objects = objectsIn(text).map((lists) => [formOf(lists), lists] as const);
+  const found = new Map<Form, Lists>(objects);
+  checkForms(objects.map(([form]) => form));
   const services = Object.entries(found.get('frontends') ?? {}).map(serviceEntry);
+  const backends = backendEntries(services, found.get('backends') ?? {});
+  checkIds(services, backends, found.get('ids'));
   const entries: MapEntry[] = [
     ...services,
-    ...backendEntries(services, found.get('backends') ?? {}),
+    ...backends,
     ...affinityMatches(services),
     ...Object.entries(found.get('revnat') ?? {}).flatMap(reverseNatEntries),
     ...Object.keys(found.get('source-ranges') ?? {}).map(sourceRangeEntry),
   ];
   const families = new Set(services.map(({ family }) => (family === 'ip6' ? 'IPv6' : 'IPv4')));
-  return { entries, families: [...families] };
+  // Without frontends, the lists do not show the families of the node.
+  return { entries, families: services.length === 0 ? ['IPv4', 'IPv6'] : [...families] };
+}
+
+/** Each required output is there, or an empty one in its place. */
+function checkForms(forms: readonly Form[]): void {
+  const missing = required.filter(([form]) => !forms.includes(form));
+  const empty = forms.filter((form) => form === 'empty').length;
+  // Both show the same map, so that it has no entries for both.
+  const isHalf = forms.includes('backends') !== forms.includes('frontends');
+  const [first] = missing;
+  if (first === undefined || (missing.length <= empty && !isHalf)) return;
+  const command = `cilium-dbg bpf lb list ${first[1]}-o json`;
+  throw new DumpError(`expected the output of ${command}`, 1, '');
+}
+
+/** Compares the addresses that slots have with those that `--backends` has for their ids. */
+function checkIds(
+  services: readonly ListedService[],
+  backends: readonly BackendEntry[],
+  ids: Lists | undefined,
+): void {
+  if (ids === undefined) return;
+  const addresses = new Map(backends.map(({ id, address }) => [id, address]));
+  for (const { slot, word: id } of services) {
+    if (slot === 0) continue;
+    const listed = ids[id]?.[0] ?? '';
+    const address = /^\w+:\/\/(?<address>[^@[]+)/.exec(listed)?.groups?.address ?? '';
+    if (parseIP(address)?.text === addresses.get(id)) continue;
+    throw new DumpError('a backend changed between two commands: run all again', 1, listed);
+  }
 }
 
 /** Objects are printed with indentation, so that each ends with a line of its own. */
 function objectsIn(text: string): Lists[] {
   return text
-    .split(/(?<=^(?:\{\})?\}) *$/m)
+    .split(/(?<=^\{?\}) *$/m)
     .filter((part) => part.trim() !== '')
     .map((part) => {
       try {
@@ -105,6 +137,7 @@ function addressIn(text: string): MapAddress & { readonly cluster: number } {
 }
 
 type ServiceEntry = Extract<MapEntry, { kind: 'service' }>;
+type BackendEntry = Extract<MapEntry, { kind: 'backend' }>;
 
 /** A service with the key that the list of backends has for it. */
 type ListedService = ServiceEntry & { readonly key: string };
@@ -130,8 +163,8 @@ function serviceEntry([key, [value = '']]: readonly [string, readonly string[]])
 }
 
 /** The addresses of the backends whose ids the slots have; one that is gone has none. */
-function backendEntries(services: readonly ListedService[], lists: Lists): MapEntry[] {
-  const found = new Map<number, MapEntry>();
+function backendEntries(services: readonly ListedService[], lists: Lists): BackendEntry[] {
+  const found = new Map<number, BackendEntry>();
   for (const { key, slot, word: id } of services) {
     if (slot === 0 || found.has(id)) continue;
     const value = lists[key]?.[0];

@@ -40,10 +40,29 @@ test('four outputs give addresses, counts, flags, reverse NAT and source ranges'
   expect([...(found.get('[fd00::6]:80/tcp/i')?.slots ?? [])]).toEqual([['', 1]]);
 });
 
+const ids = {
+  '2': ['TCP://10.244.0.1'],
+  '3': ['TCP://10.244.0.2[zone-b]'],
+  '8': ['UDP://fd00::9'],
+};
+
 test('the order of the outputs is free, and --backends may be among them', () => {
-  const ids = print({ '2': ['TCP://10.244.0.1'] });
-  const { entries } = readLbList([ids, ...all.toReversed()].join(''));
+  const { entries } = readLbList([print(ids), ...all.toReversed()].join(''));
   expect(entries).toHaveLength(readLbList(all.join('')).entries.length);
+});
+
+test.each([0, 1, 2, 3])('an output without entries may be at position %i', (at) => {
+  const others = all.slice(0, 3);
+  const { entries } = readLbList(others.toSpliced(at, 0, '{}\n').join(''));
+  expect(entries).toHaveLength(readLbList(all.join('')).entries.length - 1);
+});
+
+test('a node that lost all frontends has no entries, in both families', () => {
+  const lost = '{}\n'.repeat(4);
+  expect(isLbList(lost)).toBe(true);
+  expect(readLbList(lost)).toEqual({ entries: [], families: ['IPv4', 'IPv6'] });
+  expect(readLbList(`${'{}\n'.repeat(3)}${print(reverse)}`).entries).toHaveLength(2);
+  expect(readLbList(`${lost}${print(ids)}`).entries).toEqual([]);
 });
 
 test('an output that is missing is an error that names its command', () => {
@@ -52,9 +71,20 @@ test('an output that is missing is an error that names its command', () => {
   expect(() => readLbList(without(1))).toThrow('--frontends');
   expect(() => readLbList(without(2))).toThrow('--revnat');
   expect(() => readLbList(without(3))).toThrow('--source-ranges');
-  expect(readLbList(`${without(3)}{}\n`).entries).toHaveLength(
-    readLbList(all.join('')).entries.length - 1,
-  );
+  expect(() => readLbList('{}\n'.repeat(3))).toThrow('cilium-dbg bpf lb list -o json');
+});
+
+test('frontends without entries do not agree with a list of their backends', () => {
+  expect(() => readLbList(`${all.toSpliced(1, 1).join('')}{}\n`)).toThrow('--frontends');
+  expect(() => readLbList(`${all.toSpliced(0, 1).join('')}{}\n`)).toThrow('list -o json');
+});
+
+test.each([
+  ['has another address', { ...ids, '3': ['TCP://10.244.0.9'] }],
+  ['is gone', { '2': ['TCP://10.244.0.1'] }],
+  ['is new', { ...ids, '7': ['TCP://fd00::7'] }],
+])('a backend that %s in --backends changed between two commands', (_, listed) => {
+  expect(() => readLbList([...all, print(listed)].join(''))).toThrow('changed between two');
 });
 
 test('a slot without its backend, and other text, is an error', () => {
