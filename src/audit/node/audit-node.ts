@@ -310,7 +310,8 @@ function probeUnserved(progress: Progress, frontend: RuleFrontend, dst: string):
     if (src === null) continue;
     const packet = { ...packetTo(dst, frontend), from, src };
     // Cilium serves node ports at all addresses of the node, but not from outside.
-    if (forwarding.expect(packet).frontend !== null) continue;
+    const isCilium = forwarding.config.mode === 'cilium';
+    if (isCilium && forwarding.expect(packet).frontend !== null) continue;
     const tested = testPacket(progress, { packet, origin });
     if (tested === null || tested.outcome.unknown.length > 0) continue;
     const own = tested.deviations.find(({ step }) => step !== null && isKubernetesRule(step))?.step;

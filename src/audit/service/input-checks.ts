@@ -63,8 +63,12 @@ export function deadLeftBehind(context: AuditContext, record: ServiceState): str
 
 /** Who gets the traffic to an address that another pod had before. */
 function newOwner(pods: readonly Pod[]): string {
-  const alive = pods.find(isAlive);
-  return alive === undefined ? '' : ` (now Pod ${alive.key})`;
+  // In any order of the pods, the same of several.
+  const [alive] = pods
+    .filter(isAlive)
+    .map(({ key }) => key)
+    .sort();
+  return alive === undefined ? '' : ` (now Pod ${alive})`;
 }
 
 function checkLeftBehind(context: AuditContext, record: ServiceState): Difference[] {
