@@ -67,9 +67,11 @@ export interface SiteOptions {
   /** The name of the cluster; null if it has none. */
   readonly cluster: string | null;
   readonly links: readonly LinkTemplate[];
+  /** Whether the address of the pages answers /metrics too. */
+  readonly hasMetrics: boolean;
 }
 
-const noSite: SiteOptions = { cluster: null, links: [] };
+const noSite: SiteOptions = { cluster: null, links: [], hasMetrics: true };
 
 export type AuditorQueries = ReturnType<typeof createQueries>;
 

@@ -82,7 +82,8 @@ async function serveDuring(
 ): Promise<number> {
   const live = { ...notLive, ...status, ...(tracing && { tracing: tracing.counts }) };
   const { clusterName: cluster = null, linkTemplate: links = [] } = options;
-  const queries = createQueries(auditor, source, live, perServiceOf(options), { cluster, links });
+  const site = { cluster, links, hasMetrics: options.metricsListen === undefined };
+  const queries = createQueries(auditor, source, live, perServiceOf(options), site);
   const servers = await openServers(queries, options, review);
   process.stdout.write(`${what}\n${servers.addresses.map((text) => `${text}\n`).join('')}`);
   try {
@@ -180,7 +181,7 @@ export async function serveLive(
     counters,
     errors,
     lost,
-    review: options.authFilter === true ? createReviewer(cluster.environment).access : null,
+    review: options.authFilter === true ? createReviewer(cluster.environment, fail) : null,
   };
   const served = [auditor, cluster.server, `Auditing ${cluster.server}`] as const;
   return serveDuring(served, options, tracing, status, async () => {

@@ -93,6 +93,9 @@ test('serves metrics at an address of their own, and probes at both', async () =
   expect(await statusesAt(metrics, paths)).toEqual([404, 404, 404, 200, 200, 200]);
   const elsewhere = await fetch(`http://127.0.0.1:${String(pages)}/metrics`);
   expect(await elsewhere.text()).toContain('--metrics-listen');
+  const page = await (await fetch(`http://127.0.0.1:${String(pages)}/`)).text();
+  expect(page).toContain('href="/readyz"');
+  expect(page).not.toContain('href="/metrics"');
   expect(out()).toContain(`Serving http://127.0.0.1:${String(pages)}/\n`);
   expect(out()).toContain(`Serving http://127.0.0.1:${String(metrics)}/metrics\n`);
   process.emit('SIGTERM');
@@ -125,6 +128,7 @@ test('with --auth-filter, the API server decides who may read', async () => {
   server.faults.before = ({ request }) => (request.body === undefined ? null : 'reset');
   expect(await statusesAt(port, ['/metrics'], withToken('third'))).toEqual([503]);
   expect(err()).toContain('--auth-filter without TLS');
+  expect(err()).toContain('The API server cannot review tokens: connection reset');
   process.emit('SIGTERM');
   expect(await running).toBe(0);
 });

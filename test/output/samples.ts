@@ -234,6 +234,7 @@ export function statusOf(more: Partial<PageStatus> = {}): PageStatus {
     longestLags: [],
     cluster: null,
     links: [],
+    hasMetrics: true,
     ...more,
   };
 }

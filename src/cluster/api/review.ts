@@ -1,7 +1,7 @@
 // Asks the API server whose a token is (TokenReview), and whether its owner has a permission
 // (SubjectAccessReview), as k8s.io/apiserver@v0.36.3 does in its packages for webhooks.
-// The API server answers both without storing anything. They are the only requests of the program
-// that are no get, list or watch; without the flags that need them, none is sent.
+// The API server answers both without storing anything. They are no get, list or watch; without the
+// flag that needs them, none is sent.
 
 import { createHash } from 'node:crypto';
 import { text } from 'node:stream/consumers';
@@ -20,99 +20,97 @@ interface TokenOwner {
   readonly extra: Readonly<Record<string, readonly string[]>>;
 }
 
-/** `unauthenticated`: the token is not valid. `unavailable`: the API server does not answer. */
+/** `unauthenticated`: the token is not valid. `unavailable`: the API server cannot review. */
 interface Refused {
   readonly kind: 'unauthenticated' | 'forbidden' | 'unavailable';
   /** For people. */
   readonly why: string;
 }
 
-type Reviewed<T> = ({ readonly kind: 'allowed'; readonly why: '' } & T) | Refused;
+type Reviewed = { readonly kind: 'allowed'; readonly why: '' } | Refused;
 
-/** Answers that are remembered, and seconds: for how long, and until an answer is complete. */
+/** Answers that are remembered, and seconds of access after a review began. */
 const usual = { most: 1000, allowed: 60 };
-const limits = { refused: 10, total: 10 };
+/**
+ * The seconds of `outage` replace those of `allowed` while the API server does not answer. Two
+ * reviews within `total` are shorter than the usual timeout of a scrape.
+ */
+const limits = { refused: 10, outage: 600, total: 4, running: 16 };
 
 type Ask = Pick<Environment, 'ask' | 'now' | 'monotonic' | 'sleep' | 'random' | 'pings'>;
 
-/** Functions that never reject, and that remember answers for some seconds. */
-export function createReviewer(environment: Ask, memory = usual) {
-  const owner = remembered(environment, memory, (token, audience) =>
-    reviewToken(environment, token, audience),
-  );
-  return {
-    /** The owner of a token that was issued for an audience; empty: for the API server. */
-    owner,
-    /** Whether the owner of a token may get a path that is no resource. */
-    access: remembered(environment, memory, async (token, path) => {
-      const owned = await owner(token, '');
-      return owned.kind === 'allowed' ? reviewAccess(environment, owned.owner, path) : owned;
-    }),
-  };
-}
+const unavailable = (why: string): Refused => ({ kind: 'unavailable', why });
 
-/** Asks once for the same token at one time, and again after some seconds. */
-function remembered<T>(
+/**
+ * A function that says whether the owner of a token may get a path that is no resource. It never
+ * rejects, and remembers answers for some seconds. `onProblem` gets each new reason for which the
+ * API server does not review.
+ */
+export function createReviewer(
   environment: Ask,
-  { most, allowed }: typeof usual,
-  ask: (token: string, about: string) => Promise<Reviewed<T>>,
+  onProblem: (text: string) => void,
+  { most, allowed } = usual,
 ) {
-  const known = new Map<string, { readonly until: number; readonly answer: Reviewed<T> }>();
-  const running = new Map<string, Promise<Reviewed<T>>>();
-  return async (token: string, about: string): Promise<Reviewed<T>> => {
-    const key = createHash('sha256').update(`${about}\n${token}`).digest('base64');
-    const before = known.get(key);
-    if (before !== undefined && environment.monotonic() < before.until) return before.answer;
-    const current = running.get(key);
-    if (current !== undefined) return current;
-    const asking = ask(token, about)
-      .catch((error: unknown): Refused => {
-        const { message } = describeFailure(error);
-        return { kind: 'unavailable', why: `the API server cannot review the token: ${message}` };
-      })
-      .finally(() => running.delete(key));
-    running.set(key, asking);
-    const answer = await asking;
-    const seconds = answer.kind === 'allowed' ? allowed : limits.refused;
-    // The next request finds out whether the API server answers again.
-    if (answer.kind !== 'unavailable') {
-      setLatest(known, key, { until: environment.monotonic() + seconds, answer }, most);
+  const known = new Map<string, { readonly began: number; readonly answer: Reviewed }>();
+  const running = new Map<string, Promise<Reviewed>>();
+  let problem = '';
+  const ask = async (token: string, path: string): Promise<Reviewed> => {
+    try {
+      const owner = await reviewToken(environment, token);
+      const answer = 'kind' in owner ? owner : await reviewAccess(environment, owner, path);
+      problem = '';
+      return answer;
+    } catch (error) {
+      const { message } = describeFailure(error);
+      if (message !== problem) onProblem(`The API server cannot review tokens: ${message}`);
+      problem = message;
+      return unavailable('the API server cannot review the token');
     }
-    return answer;
+  };
+  return async (token: string, path: string): Promise<Reviewed> => {
+    const key = createHash('sha256').update(`${path}\n${token}`).digest('base64');
+    const before = known.get(key);
+    const isAllowed = before?.answer.kind === 'allowed';
+    const began = environment.monotonic();
+    const age = before === undefined ? Infinity : began - before.began;
+    if (before !== undefined && age < (isAllowed ? allowed : limits.refused)) return before.answer;
+    let asking = running.get(key);
+    if (asking === undefined) {
+      if (running.size >= limits.running) return unavailable('too many reviews at one time');
+      asking = ask(token, path).then((answer) => {
+        running.delete(key);
+        if (answer.kind !== 'unavailable') setLatest(known, key, { began, answer }, most);
+        return answer;
+      });
+      running.set(key, asking);
+    }
+    const answer = await asking;
+    // Else no scrape would succeed while the API server is down.
+    const isKept = answer.kind === 'unavailable' && isAllowed && age < limits.outage;
+    return isKept ? before.answer : answer;
   };
 }
 
-async function reviewToken(
-  environment: Ask,
-  token: string,
-  audience: string,
-): Promise<Reviewed<{ readonly owner: TokenOwner }>> {
-  const audiences = audience === '' ? {} : { audiences: [audience] };
+async function reviewToken(environment: Ask, token: string): Promise<TokenOwner | Refused> {
   const group = 'authentication.k8s.io/v1';
-  const status = await create(environment, group, 'TokenReview', { token, ...audiences });
-  const { authenticated, user, audiences: given } = status;
+  const { authenticated, user } = await create(environment, group, 'TokenReview', { token });
   if (authenticated !== true || !isFields(user)) {
     return { kind: 'unauthenticated', why: 'the API server rejects the token' };
   }
-  // A server that knows no audiences answers without them, and has not checked them.
-  if (audience !== '' && !textsOf(given).includes(audience)) {
-    return { kind: 'unauthenticated', why: 'the API server has not checked the audience' };
-  }
   const extra = Object.entries(isFields(user.extra) ? user.extra : {});
-  const owner = {
+  return {
     username: textOf(user.username),
     uid: textOf(user.uid),
     groups: textsOf(user.groups),
     extra: Object.fromEntries(extra.map(([key, values]) => [key, textsOf(values)])),
   };
-  return { kind: 'allowed', why: '', owner };
 }
 
 async function reviewAccess(
   environment: Ask,
   { username: user, ...owner }: TokenOwner,
   path: string,
-): Promise<Reviewed<object>> {
+): Promise<Reviewed> {
   const spec = { user, ...owner, nonResourceAttributes: { path, verb: 'get' } };
   const group = 'authorization.k8s.io/v1';
   const { allowed } = await create(environment, group, 'SubjectAccessReview', spec);

@@ -9,7 +9,7 @@ import type { NextFunction, Request, Response } from 'express';
 
 import { createAccessCheck, type WebConfig } from './web-config.ts';
 
-/** `unauthenticated`: the token is not valid. `unavailable`: the API server does not answer. */
+/** `unauthenticated`: the token is not valid. `unavailable`: the API server cannot review. */
 export interface ReviewedAccess {
   readonly kind: 'allowed' | 'unauthenticated' | 'forbidden' | 'unavailable';
   /** For people; empty if it is allowed. */

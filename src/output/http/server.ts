@@ -239,7 +239,7 @@ export function createApp(answers: AuditorQueries, options: Partial<AppOptions> 
   return { express: app, endStreams: updates.close };
 }
 
-/** Each page has a link to the metrics. */
+/** People may try the usual path. */
 const sendElsewhere = (_request: Request, response: Response): Response =>
   response.status(404).type('text').send('The metrics are at another address: --metrics-listen\n');
 

@@ -112,7 +112,7 @@ export function renderFrame(
   title: string,
   main: Html,
 ): string {
-  const { metrics, revision, cluster, lost, shownAt } = status;
+  const { metrics, revision, cluster, lost, shownAt, hasMetrics } = status;
   const of = cluster === null ? '' : ` · ${cluster}`;
   const isStatic = place === '/docs';
   return markup`<!doctype html>
@@ -155,7 +155,8 @@ ${warningsOf(status).map(
 ${main}
 </main>
 <footer class="wide"><p>${inputText(status)}</p>
-<p>endpoint-auditor ${metrics.version} · <a href="/metrics">metrics</a> ·
+<p>endpoint-auditor ${metrics.version} ·
+ ${hasMetrics && markup`<a href="/metrics">metrics</a> ·`}
 <a href="/api/v1/findings">findings as JSON</a> · <a href="/readyz">readiness</a>
 <span class="keys"> · <kbd>/</kbd> search, <kbd>↑</kbd> <kbd>↓</kbd> in lists</span></p></footer>
 </body></html>

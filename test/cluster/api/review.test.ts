@@ -9,10 +9,13 @@ import { createServer, statusAnswer, virtualClock } from '../../apiserver/server
 let server: FakeServer;
 let clock: VirtualClock;
 let environment: Environment;
+let problems: string[];
+const onProblem = (text: string): number => problems.push(text);
 
 const prometheus = 'system:serviceaccount:monitoring:prometheus';
 
 beforeEach(() => {
+  problems = [];
   clock = virtualClock();
   server = createServer(clock);
   environment = {
@@ -35,11 +38,11 @@ describe('access', () => {
     ['bad', '/metrics', 'unauthenticated', 'the API server rejects the token'],
     ['agent', '/metrics', 'unauthenticated', 'the API server rejects the token'],
   ])('of token %s to %s: %s', async (token, path, kind, why) => {
-    expect(await createReviewer(environment).access(token, path)).toEqual({ kind, why });
+    expect(await createReviewer(environment, onProblem)(token, path)).toEqual({ kind, why });
   });
 
   test('is reviewed once for requests at one time and for a minute', async () => {
-    const { access } = createReviewer(environment);
+    const access = createReviewer(environment, onProblem);
     await Promise.all([access('good', '/metrics'), access('good', '/metrics')]);
     await clock.runUntil(clock.now() + 59);
     expect((await access('good', '/metrics')).kind).toBe('allowed');
@@ -50,7 +53,7 @@ describe('access', () => {
   });
 
   test('is refused for ten seconds, then reviewed again', async () => {
-    const { access } = createReviewer(environment);
+    const access = createReviewer(environment, onProblem);
     expect((await access('new', '/metrics')).kind).toBe('unauthenticated');
     server.tokens.set('new', { username: 'new', paths: ['/metrics'] });
     expect((await access('new', '/metrics')).kind).toBe('unauthenticated');
@@ -59,24 +62,93 @@ describe('access', () => {
   });
 
   test('is unavailable without an answer, and is asked again at once', async () => {
-    const { access } = createReviewer(environment);
+    const access = createReviewer(environment, onProblem);
+    const why = 'the API server cannot review the token';
     server.faults.before = () => 'reset';
-    const why = 'the API server cannot review the token: connection reset';
     expect(await access('good', '/metrics')).toEqual({ kind: 'unavailable', why });
     server.faults.before = () => statusAnswer(403, 'Forbidden', 'may not create tokenreviews');
-    const refused = await access('good', '/metrics');
-    expect(refused.kind).toBe('unavailable');
-    expect(refused.why).toContain('may not create tokenreviews');
+    expect(await access('good', '/metrics')).toEqual({ kind: 'unavailable', why });
     server.faults.before = () => 'hang';
     const asked = access('good', '/metrics');
-    await clock.runUntil(clock.now() + 11);
-    expect((await asked).why).toContain('no complete answer within 10 s');
+    await clock.runUntil(clock.now() + 5);
+    expect((await asked).kind).toBe('unavailable');
     server.faults.before = () => null;
     expect((await access('good', '/metrics')).kind).toBe('allowed');
   });
 
+  test('is not reviewed for a reason that is reported once until it changes', async () => {
+    const access = createReviewer(environment, onProblem);
+    const begin = 'The API server cannot review tokens';
+    server.faults.before = () => 'reset';
+    for (const token of ['a', 'b', 'c']) await access(token, '/metrics');
+    expect(problems).toEqual([`${begin}: connection reset`]);
+    server.faults.before = () => statusAnswer(403, 'Forbidden', 'may not create tokenreviews');
+    for (const token of ['a', 'b', 'c']) await access(token, '/metrics');
+    expect(problems).toHaveLength(2);
+    expect(problems[1]).toContain('may not create tokenreviews');
+    server.faults.before = () => null;
+    await access('good', '/metrics');
+    server.faults.before = () => 'reset';
+    await access('d', '/metrics');
+    expect(problems.slice(2)).toEqual([`${begin}: connection reset`]);
+  });
+
+  test('to another path is not given by an earlier review of the token', async () => {
+    server.tokens.set('both', { username: 'both', paths: ['/metrics', '/endpoint-auditor'] });
+    const access = createReviewer(environment, onProblem);
+    expect((await access('both', '/endpoint-auditor')).kind).toBe('allowed');
+    server.tokens.delete('both');
+    await clock.runUntil(clock.now() + 59);
+    expect((await access('both', '/metrics')).kind).toBe('unauthenticated');
+  });
+
+  test('ends a minute after the review began, also if the answers are slow', async () => {
+    const ask = async (request: ApiRequest): Promise<ApiAnswer> => {
+      await clock.sleep(3);
+      return server.ask(request);
+    };
+    const access = createReviewer({ ...environment, ask }, onProblem);
+    const asked = [access('good', '/metrics')];
+    await clock.runUntil(clock.now() + 5);
+    asked.push(access('good', '/metrics'));
+    await clock.runUntil(clock.now() + 2);
+    expect((await Promise.all(asked)).map(({ kind }) => kind)).toEqual(['allowed', 'allowed']);
+    server.tokens.delete('good');
+    await clock.runUntil(clock.now() + 54);
+    const last = access('good', '/metrics');
+    await clock.runUntil(clock.now() + 4);
+    expect((await last).kind).toBe('unauthenticated');
+  });
+
+  test('continues for ten minutes while the API server does not answer', async () => {
+    const access = createReviewer(environment, onProblem);
+    expect((await access('good', '/metrics')).kind).toBe('allowed');
+    expect((await access('bad', '/metrics')).kind).toBe('unauthenticated');
+    server.faults.before = () => 'reset';
+    await clock.runUntil(clock.now() + 599);
+    expect((await access('good', '/metrics')).kind).toBe('allowed');
+    expect((await access('bad', '/metrics')).kind).toBe('unavailable');
+    await clock.runUntil(clock.now() + 2);
+    expect((await access('good', '/metrics')).kind).toBe('unavailable');
+  });
+
+  test('is unavailable at once while 16 tokens are reviewed', async () => {
+    const access = createReviewer(environment, onProblem);
+    await access('good', '/metrics');
+    server.asked.length = 0;
+    server.faults.before = () => 'hang';
+    const asked = Array.from({ length: 300 }, (_, n) => access(`random ${n}`, '/metrics'));
+    const kinds = asked.slice(16).map(async (answer) => (await answer).why);
+    expect(new Set(await Promise.all(kinds))).toEqual(new Set(['too many reviews at one time']));
+    expect(server.asked).toHaveLength(16);
+    expect((await access('good', '/metrics')).kind).toBe('allowed');
+    await clock.runUntil(clock.now() + 5);
+    server.faults.before = () => null;
+    expect((await access('random 300', '/metrics')).kind).toBe('unauthenticated');
+  });
+
   test('remembers a limited number of tokens', async () => {
-    const { access } = createReviewer(environment);
+    const access = createReviewer(environment, onProblem);
     await access('good', '/metrics');
     for (let n = 0; n < 1000; n++) await access(`bad ${n}`, '/metrics');
     const before = server.asked.length;
@@ -84,35 +156,5 @@ describe('access', () => {
     expect(server.asked.length).toBe(before);
     await access('good', '/metrics');
     expect(server.asked.length).toBeGreaterThan(before);
-  });
-});
-
-describe('the owner', () => {
-  test('of a token for an audience is named, with the facts about its pod', async () => {
-    const reviewed = await createReviewer(environment).owner('agent', 'endpoint-auditor');
-    expect(reviewed).toMatchObject({
-      kind: 'allowed',
-      owner: {
-        username: 'agent',
-        extra: { 'authentication.kubernetes.io/node-name': ['node-a'] },
-      },
-    });
-  });
-
-  test('of a token for the API server is unknown to another audience', async () => {
-    const reviewed = await createReviewer(environment).owner('good', 'endpoint-auditor');
-    expect(reviewed.kind).toBe('unauthenticated');
-  });
-
-  test('is unknown if the server does not check audiences', async () => {
-    const withoutAudiences = async (request: ApiRequest): Promise<ApiAnswer> => {
-      const { body = '' } = request;
-      return server.ask({ ...request, body: body.replace(/,"audiences":\[[^\]]*\]/, '') });
-    };
-    const { owner } = createReviewer({ ...environment, ask: withoutAudiences });
-    expect(await owner('good', 'endpoint-auditor')).toEqual({
-      kind: 'unauthenticated',
-      why: 'the API server has not checked the audience',
-    });
   });
 });
