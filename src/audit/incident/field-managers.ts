@@ -2,7 +2,8 @@
 //
 // A manager owns the fields that it set last, and its entry has the time of its last change
 // (sigs.k8s.io/structured-merge-diff, k8s.io/apimachinery@v0.36.3 pkg/util/managedfields). So the
-// owner of a field made a change of it, unless all that it wrote is older.
+// owner of a field made a change of it, unless all that it wrote is older. A change that any write
+// makes has no owner: its manager is known only while nothing was written after it.
 
 import type { FieldManagers, FieldSet, ManagedFields } from '../../model/managed-fields.ts';
 import type { ObjectChange } from '../service/object-changes.ts';
@@ -12,7 +13,7 @@ export interface IncidentChange extends ObjectChange {
   readonly manager: string | null;
 }
 
-/** Seconds by which the clock of the API server may be behind, whose times are whole seconds. */
+/** Seconds by which the clock of the API server may differ, whose times are whole seconds. */
 const tolerance = 5;
 
 /** Fields that no entry lists: any write changes them. */
@@ -38,12 +39,20 @@ export function managerOf(
   managers: FieldManagers | undefined,
 ): string | null {
   if (managers === undefined || 'unknown' in managers || to === null) return null;
+  const isOf = (entry: ManagedFields) => (entry.at ?? -Infinity) >= Math.floor(at) - tolerance;
+  const since = managers.filter(isOf);
+  if (ofAnyWrite.has(field)) {
+    // An entry has only its last time: a later writer may have made the change before that.
+    const isLater = since.some((entry) => (entry.at ?? -Infinity) > at + tolerance);
+    return isLater ? null : namesOf(since);
+  }
   const path = pathOf(field);
-  const writers = managers
-    .filter((entry) => ofAnyWrite.has(field) || owns(entry, path))
-    .filter((entry) => (entry.at ?? -Infinity) >= Math.floor(at) - tolerance);
+  const writers = since.filter((entry) => owns(entry, path));
   const newest = Math.max(...writers.map((entry) => entry.at ?? -Infinity));
   // Two managers may have written in one second.
-  const last = new Set(writers.filter((entry) => entry.at === newest).map((it) => it.manager));
-  return [...last].sort().join(' or ') || null;
+  return namesOf(writers.filter((entry) => entry.at === newest));
 }
+
+/** `null` without an entry. */
+const namesOf = (entries: readonly ManagedFields[]): string | null =>
+  [...new Set(entries.map(({ manager }) => manager))].sort().join(' or ') || null;

@@ -189,9 +189,20 @@ function editorLine(
     return { text, at: known.at };
   }
   const reasons = [...managers.values()].flatMap((it) => ('unknown' in it ? [it.unknown] : []));
-  const none = managers.size > 0 ? 'no entry of managedFields is new enough' : 'it is being read';
+  const none = managers.size > 0 ? 'managedFields does not show it' : 'it is being read';
   const reason = isLive ? (reasons[0] ?? none) : 'the input has no metadata.managedFields';
   return { text: `the field manager is unknown: ${reason}`, at: isLive ? openedAt : null };
+}
+
+/** The largest of each number. */
+function largestReach(a: Reach | null, b: Reach | null): Reach | null {
+  if (a === null || b === null) return a ?? b;
+  return {
+    services: Math.max(a.services, b.services),
+    namespaces: Math.max(a.namespaces, b.namespaces),
+    nodes: Math.max(a.nodes, b.nodes),
+    endpoints: Math.max(a.endpoints, b.endpoints),
+  };
 }
 
 /** Keeps the worst of what an incident does, and how much it affects at most. */
@@ -200,14 +211,14 @@ export function keepWorst(
   { impact, severity, reach }: Pick<OpenIncident, 'impact' | 'severity' | 'reach'>,
 ): void {
   if ((impact?.worst ?? -1) > (incident.impact?.worst ?? -1)) incident.impact = impact;
-  if ((reach?.services ?? -1) > (incident.reach?.services ?? -1)) incident.reach = reach;
+  incident.reach = largestReach(incident.reach, reach);
   if (severity === null) return;
   if (incident.severity === null || isWorse(severity, incident.severity)) {
     incident.severity = severity;
   }
 }
 
-/** What an open incident does with its findings as they are now; keeps the worst. */
+/** What an open incident does with its findings as they are now. */
 export function measure(
   incident: OpenIncident,
   findings: readonly Finding[],
@@ -216,9 +227,7 @@ export function measure(
   const objects = objectsOf(incident);
   const own = effectOf(incident.kind, findings, impacts);
   const named = findings.length === 0 ? new Set(namesIn(objects, 'Service')) : own.services;
-  const effect = { ...own, services: named, reach: reachOf(findings, objects, named) };
-  keepWorst(incident, effect);
-  return effect;
+  return { ...own, services: named, reach: reachOf(findings, objects, named) };
 }
 
 /** Keeps the worst by the findings as they opened. The reach is computed only if they are more. */
@@ -227,7 +236,7 @@ export function remeasure(incident: OpenIncident, impacts: ImpactSource): void {
   const findings = [...members.values()].map(({ finding }) => finding);
   if (findings.length === 0 || findings.length > mostMembers) {
     incident.mostMembers = findings.length;
-    measure(incident, findings, impacts);
+    keepWorst(incident, measure(incident, findings, impacts));
   } else keepWorst(incident, { ...effectOf(kind, findings, impacts), reach: null });
 }
 
@@ -268,7 +277,8 @@ export function snapshot(
   });
   const isEdited = kind === 'edited-by-someone';
   const evidence = isEdited ? [...lines, editorLine(incident, changes, isLive)] : lines;
-  const worstSeverity = incident.severity ?? effect.severity;
+  const { severity: worst } = incident;
+  const worstSeverity = worst === null || isWorse(effect.severity, worst) ? effect.severity : worst;
   const known = { id, kind, object, objects, likely, evidence, changes, since, openedAt };
   return { ...known, resolvedAt, ...effect, worstSeverity, findings };
 }

@@ -1,15 +1,17 @@
 // The Kubernetes Events that an open incident has: one for each Service that it affects.
 
 import type { Severity } from '../finding/catalogue.ts';
+import type { Key } from '../../model/objects.ts';
 import type { Incident } from './open-incident.ts';
 import { kinds } from './kinds.ts';
 
 /** What an Event says about a Service. */
 export interface ServiceEvent {
-  /** The same while the incident is open. */
+  /** The same while the incident is open, for one uid and one type, which no patch can change. */
   readonly name: string;
   readonly namespace: string;
   readonly service: string;
+  readonly uid: string;
   /** The kind of the incident in the form of other reasons: `ControllerNotWriting`. */
   readonly reason: string;
   readonly type: 'Normal' | 'Warning';
@@ -28,8 +30,12 @@ const typeOf = (severity: Severity): ServiceEvent['type'] =>
 const reasonOf = (kind: string): string =>
   kind.replaceAll(/(?:^|-)([a-z])/g, (_, letter: string) => letter.toUpperCase());
 
-/** The Events of an incident, of the first 100 Services by name. */
-export function eventsOf({ id, kind, object, services, severity }: Incident): ServiceEvent[] {
+/** The Events of an incident, of the first 100 Services by name that exist. */
+export function eventsOf(
+  { id, kind, object, services, severity }: Incident,
+  uidOf: (service: Key) => string | null,
+): ServiceEvent[] {
+  const type = typeOf(severity);
   const more = services.size - 1;
   const others =
     more > 0 ? ` It affects ${more} other ${more === 1 ? 'Service' : 'Services'}.` : '';
@@ -37,17 +43,21 @@ export function eventsOf({ id, kind, object, services, severity }: Incident): Se
   return [...services]
     .sort()
     .slice(0, mostEvents)
-    .map((key) => {
+    .flatMap((key) => {
+      const uid = uidOf(key);
+      if (uid === null) return [];
       const [namespace = '', service = ''] = key.split('/');
+      const end = `.${uid}.${type.toLowerCase()}`;
       // The end of a name is a time, the beginning a kind.
-      const room = longest.name - service.length - 1;
-      const suffix = id.length > room ? id.slice(0, room - 20) + id.slice(-20) : id;
+      const room = longest.name - service.length - 1 - end.length;
+      const incident = id.length > room ? id.slice(0, room - 20) + id.slice(-20) : id;
       return {
-        name: `${service}.${suffix}`,
+        name: `${service}.${incident}${end}`,
         namespace,
         service,
+        uid,
         reason: reasonOf(kind),
-        type: typeOf(severity),
+        type,
         note: note.slice(0, longest.note),
       };
     });

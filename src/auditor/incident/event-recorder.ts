@@ -35,7 +35,7 @@ export function createEventRecorder(options: EventRecorderOptions) {
   let recorded = new Map<string, Recorded>();
   let reason = '';
   const look = (now: number): void => {
-    const wanted = options.incidents().flatMap(eventsOf);
+    const wanted = options.incidents().flatMap((it) => eventsOf(it, options.uidOf));
     recorded = new Map(
       wanted.map((event) => {
         const name = `${event.namespace}/${event.name}`;
@@ -60,7 +60,12 @@ export function createEventRecorder(options: EventRecorderOptions) {
       return;
     }
     next.dueAt = now + pause.failure;
-    if (status === null) return;
+    // A namespace that is being deleted, or without the permission, refuses all of its Events.
+    if (status === 403) {
+      for (const it of recorded.values()) {
+        if (it.event.namespace === next.event.namespace) it.dueAt = next.dueAt;
+      }
+    }
     counts.failed++;
     const text = `the API server answered ${status || 'nothing'}`;
     if (text !== reason) options.onFailure((reason = text));
@@ -77,25 +82,30 @@ export function createEventRecorder(options: EventRecorderOptions) {
           look(now);
           lookedAt = now;
         }
-        const next = [...recorded.values()].find(({ dueAt }) => dueAt <= now);
-        if (next !== undefined) await send(next, now, signal);
+        const next = firstDue(recorded.values());
+        if (next !== undefined && next.dueAt <= now) await send(next, now, signal);
         await environment.sleep(pause.request, signal);
       }
     },
   };
 }
 
-/** The status of the answer, 0 without one; `null` if there is no Service to write about. */
+/** The Event that has waited for longest, so that those which fail do not block others. */
+function firstDue(recorded: Iterable<Recorded>): Recorded | undefined {
+  let first: Recorded | undefined;
+  for (const it of recorded) if (first === undefined || it.dueAt < first.dueAt) first = it;
+  return first;
+}
+
+/** The status of the answer, 0 without one. */
 async function write(
-  { environment, uidOf, instance }: EventRecorderOptions,
+  { environment, instance }: EventRecorderOptions,
   { event, count }: Recorded,
   signal: AbortSignal,
-): Promise<number | null> {
-  const uid = uidOf(`${event.namespace}/${event.service}`);
-  if (uid === null) return null;
+): Promise<number> {
   try {
     return count === 0
-      ? await createEvent(environment, { ...event, uid }, instance, signal)
+      ? await createEvent(environment, event, instance, signal)
       : await repeatEvent(environment, event, count + 1, signal);
   } catch {
     return 0;

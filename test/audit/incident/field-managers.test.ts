@@ -39,11 +39,24 @@ test.each([
   ],
   ['no manager, if none owns the field', 'spec.nodeName', 500, null],
   [
-    'the last writer, for what any write changes',
-    'metadata.resourceVersion',
-    503,
+    'the only writer at that time, for what any write changes',
+    'metadata.uid',
+    509,
     'kubelet-status',
   ],
+  [
+    'all writers at that time, for what any write changes',
+    'metadata.resourceVersion',
+    503,
+    'kubectl-label or kubelet-status',
+  ],
+  [
+    'no manager of any write, if something was written later',
+    'metadata.resourceVersion',
+    498,
+    null,
+  ],
+  ['no manager of any write, if all wrote before', 'metadata.resourceVersion', 510, null],
 ] as const)('%s', (_title, field, at, want) => {
   expect(made(field, at)).toBe(want);
 });

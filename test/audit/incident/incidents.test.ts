@@ -225,20 +225,50 @@ test('what began long before the last write of a silent controller has another c
 describe('a resolved incident', () => {
   const slice = plainFinding('slice-endpoint-missing');
 
-  test('keeps the worst severity that a scrape has shown', () => {
+  test('keeps the worst severity that a review has shown', () => {
     const { add, end, list, incidents, state } = ledger();
     state.impacts.set('shop/web', { misrouted: 0.01, unused: 0 });
     add(slice);
     incidents.review(41, []);
     state.impacts.set('shop/web', { misrouted: 0.5, unused: 0 });
+    incidents.review(51, []);
     expect(list()).toMatchObject([{ severity: 'critical', worstSeverity: 'critical' }]);
     state.impacts.set('shop/web', { misrouted: 0.01, unused: 0 });
     expect(list()).toMatchObject([{ severity: 'warning', worstSeverity: 'critical' }]);
-    end(slice, 45);
-    incidents.review(46, []);
+    end(slice, 55);
+    incidents.review(56, []);
     expect(incidents.resolved()).toMatchObject([
       { severity: 'critical', reach: { services: 1 }, impact: { worst: 0.5 } },
     ]);
+  });
+
+  test.each([0, 1])('is the same after %d queries while it was open', (queries) => {
+    const { add, end, list, incidents, state } = ledger();
+    state.impacts.set('shop/web', { misrouted: 0.01, unused: 0 });
+    add(slice);
+    incidents.review(41, []);
+    state.impacts.set('shop/web', { misrouted: 0.5, unused: 0 });
+    for (let query = 0; query < queries; query++) {
+      expect(list()).toMatchObject([{ severity: 'critical', worstSeverity: 'critical' }]);
+    }
+    state.impacts.set('shop/web', { misrouted: 0.01, unused: 0 });
+    end(slice, 45);
+    incidents.review(46, []);
+    expect(incidents.resolved()).toMatchObject([{ severity: 'warning', impact: { worst: 0.01 } }]);
+  });
+
+  test('keeps the largest number of nodes, without more Services', () => {
+    const { incidents } = ledger();
+    const agents = (...nodes: readonly string[]) =>
+      nodes.map((name) => {
+        const place = { kind: 'agents-missing', key: '', object: `Node ${name}` } as const;
+        return { ...place, name, since: 5, text: 'No agent' };
+      });
+    incidents.review(10, agents('a'));
+    incidents.review(30, agents('a', 'b', 'c'));
+    incidents.review(50, agents('a'));
+    incidents.review(70, []);
+    expect(incidents.resolved()).toMatchObject([{ reach: { nodes: 3, services: 0 } }]);
   });
 
   test('that ends within ten seconds has been measured', () => {

@@ -2,10 +2,12 @@
 
 import { afterEach, describe, expect, test } from 'vitest';
 
+import type { Incident } from '../../../src/audit/incident/open-incident.ts';
 import { createAuditor } from '../../../src/auditor/auditor.ts';
+import { createEventRecorder } from '../../../src/auditor/incident/event-recorder.ts';
 import { listIncidents } from '../../../src/auditor/incident-queries.ts';
-import { type FakeServer, virtualClock } from '../../apiserver/server.ts';
-import { auditorDefaults } from '../../build.ts';
+import { type FakeServer, type Raw, statusAnswer, virtualClock } from '../../apiserver/server.ts';
+import { auditorDefaults, times } from '../../build.ts';
 import { liveCluster, rawEndpoints, rawSlice, runLive, withUids } from '../../live-cluster.ts';
 
 let stop = (): Promise<void> => Promise.resolve();
@@ -162,5 +164,92 @@ describe('an Event on a Service', () => {
     await pass(60);
     expect(attached.events).toBeNull();
     expect(server.asked.filter(({ request }) => request.body !== undefined)).toEqual([]);
+  });
+});
+
+describe('the Events of several incidents', () => {
+  const incident = (id: string, services: readonly string[], severity: Incident['severity']) =>
+    ({
+      ...{ id, kind: 'controller-slow', object: 'kube-controller-manager', severity },
+      services: new Set(services),
+    }) as unknown as Incident;
+
+  /** A recorder alone, with incidents that a test can change; a namespace may refuse all. */
+  function record(refused = 0) {
+    const clock = virtualClock();
+    const { server, cluster } = liveCluster(rawSlice, clock);
+    const state = { open: [] as Incident[], uid: 'uid-1' };
+    const isGone = (path: string): boolean => path.includes('/namespaces/gone/');
+    server.faults.before = ({ request }) =>
+      isGone(request.path) && refused > 0 ? statusAnswer(refused, 'Refused') : null;
+    const recorder = createEventRecorder({
+      environment: cluster.environment,
+      incidents: () => state.open,
+      uidOf: () => state.uid,
+      instance: 'auditor-0',
+      onFailure: () => undefined,
+    });
+    const end = new AbortController();
+    const running = recorder.run(end.signal);
+    stop = async () => {
+      end.abort();
+      await running;
+    };
+    const pass = (seconds: number): Promise<void> => clock.runUntil(clock.now() + seconds);
+    const refusals = () => server.asked.filter(({ request }) => isGone(request.path)).length;
+    return { server, state, pass, refusals };
+  }
+
+  const gone = incident(
+    'first',
+    times(90, (index) => `gone/web-${index}`),
+    'warning',
+  );
+  const other = incident('second', ['shop/web'], 'warning');
+
+  test('are not delayed by others that fail again and again', async () => {
+    const { server, state, pass } = record(500);
+    state.open = [gone];
+    await pass(200);
+    state.open = [gone, other];
+    await pass(120);
+    expect([...server.events.keys()].map((key) => key.split('.')[0])).toEqual(['shop/web']);
+  });
+
+  test('wait for a minute in a namespace that refuses one', async () => {
+    const { server, state, pass, refusals } = record(403);
+    state.open = [gone, other];
+    await pass(290);
+    expect(refusals()).toBe(5);
+    expect(server.events.size).toBe(1);
+  });
+
+  test('are others for another type and for a Service that was created again', async () => {
+    const { server, state, pass } = record();
+    const shown = () =>
+      [...server.events.values()].map(({ type, regarding, series }) => [
+        type,
+        (regarding as Raw).uid,
+        series,
+      ]);
+    state.open = [incident('first', ['shop/web'], 'info')];
+    await pass(20);
+    expect(shown()).toEqual([['Normal', 'uid-1', undefined]]);
+    state.open = [incident('first', ['shop/web'], 'critical')];
+    await pass(20);
+    expect(shown().slice(1)).toEqual([['Warning', 'uid-1', undefined]]);
+    state.uid = 'uid-2';
+    await pass(20);
+    expect(shown().slice(2)).toEqual([['Warning', 'uid-2', undefined]]);
+  });
+
+  test('have names of a length that the API server accepts', async () => {
+    const { server, state, pass } = record();
+    state.uid = '0b0c6d3e-5a57-4ab5-9a1f-2f2b44d0f6a1';
+    state.open = [incident('x'.repeat(300), [`shop/${'w'.repeat(63)}`], 'critical')];
+    await pass(20);
+    const [name = ''] = [...server.events.keys()].map((key) => key.split('/')[1]);
+    expect(name).toHaveLength(253);
+    expect(name.endsWith(`.${state.uid}.warning`)).toBe(true);
   });
 });
