@@ -185,7 +185,9 @@ function readReport(state: State, entry: NodeReportEntry): LastReport {
     return { version, rules, configText, config, detected };
   }
   const { mode, settings } = detected;
-  const defaults = defaultProxyConfig(mode ?? 'iptables', state.options.minor());
+  // Another program may forward here, such as Cilium or OVN. A node that had rules has lost them.
+  if (mode === null) return { version, rules, configText, config: null, detected };
+  const defaults = defaultProxyConfig(mode, state.options.minor());
   return { version, rules, configText, config: { ...defaults, ...settings }, detected };
 }
 

@@ -247,39 +247,48 @@ const dumpOf = (program: CollectedDump['program'], file: string): CollectedDump 
   program,
   bytes: Buffer.from(textOf(file)),
 });
+const noRules = Buffer.from('*nat\nCOMMIT\n*filter\nCOMMIT\n');
 const standing = readDumps([
   dumpOf(programs[0], 'iptables-save.txt'),
   dumpOf(programs[1], 'ip6tables-save.txt'),
 ]);
 
+/** Of a node on which kube-proxy has never run. */
+const without = readDumps(programs.slice(0, 2).map((program) => ({ program, bytes: noRules })));
+
 /** The reports and answers of an agent with these interfaces, and the number of requests. */
-function told(rules: ReturnType<typeof begun>['rules'], more: readonly string[]): number {
+function told(
+  rules: ReturnType<typeof begun>['rules'],
+  more: readonly string[],
+  dumps = standing,
+): number {
   const { addresses: nodeIPs, podCIDRs } = node;
   const localAddresses = [...nodeIPs, ...more];
   const bare = { node: 'node-a', interfaces: null, routes: null };
   const place: NodeFacts = { ...bare, localAddresses, nodeIPs: [...nodeIPs], podCIDRs };
-  const digests = new Map(digestsOf(standing, place));
+  const digests = new Map(digestsOf(dumps, place));
   const report: NodeReportEntry['report'] = {
     node: 'node-a',
     localAddresses: [...contextOf(place).localAddresses],
-    mode: 'iptables',
+    mode: dumps === without ? null : 'iptables',
     proxyConfig: null,
-    settings: standing.settings,
+    settings: dumps.settings,
     problems: [],
-    asking: askingOf(place, standing),
+    asking: askingOf(place, dumps),
     frontends: [...digests.keys()].flatMap((key) => readKey(key) ?? []),
     digests,
   };
+  const version = dumps === without ? '2' : '1';
   let needed: readonly Packet[] = [];
   const visit = (outcomes: NodeReportEntry['outcomes']): void => {
     const onNeed = (packets: readonly Packet[]): void => void (needed = packets);
-    const seen = { at: 0, seenAt: 0, etag: '1', version: '1', lasting: 30, outcomes, onNeed };
+    const seen = { at: 0, seenAt: 0, etag: version, version, lasting: 30, outcomes, onNeed };
     const steps = rules.takeAgentEntry({ kind: 'node-report', node: 'node-a', report, ...seen });
     while (steps.next().done !== true);
   };
   visit(null);
   const asked = needed;
-  const sent = JSON.stringify(encodeOutcomes(asked.map(walkerAt(standing, place))));
+  const sent = JSON.stringify(encodeOutcomes(asked.map(walkerAt(dumps, place))));
   const answers = runToEnd(decodeOutcomes(JSON.parse(sent)));
   visit(
     new Map(
@@ -291,6 +300,24 @@ function told(rules: ReturnType<typeof begun>['rules'], more: readonly string[])
   );
   return asked.length;
 }
+
+describe('a node on which an agent finds no rules of kube-proxy', () => {
+  test('is unknown if it never had any: another program may forward there', () => {
+    const { rules, settle, reasons } = begun();
+    rules.begin(0);
+    told(rules, [], without);
+    expect(reasons()).toEqual(['rules-not-known']);
+    expect(settle.open()).toEqual([]);
+  });
+
+  test('has lost them if it had some', () => {
+    const { rules, settle } = begun();
+    rules.begin(0);
+    told(rules, []);
+    told(rules, [], without);
+    expect(settle.open().map(({ code }) => code)).toContain('node-rules-flushed');
+  });
+});
 
 describe('a correct node with an agent', () => {
   const isOpen = ({ severity }: { readonly severity: string }): boolean => severity !== 'info';
