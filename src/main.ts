@@ -130,18 +130,22 @@ function addAudits(program: Command): void {
       const inputs = inputsOf(options, paths);
       if (inputs.length > 0) {
         refuseLive(command, 'a dump');
-        refuseFlags(command, 'a dump, which shows one moment', ['settle']);
+        if (options.at === undefined) {
+          refuseFlags(command, 'a dump, which shows one moment', ['settle']);
+        }
       }
       run(
-        import('./commands/audit.ts').then(({ auditLive, auditDump }) =>
-          inputs.length === 0 ? auditLive(options) : auditDump(inputs, options),
-        ),
+        import('./commands/audit.ts').then(({ auditLive, auditDump, auditMoment }) => {
+          if (isHistory(command, options, inputs)) return auditMoment(options.history, options);
+          return inputs.length === 0 ? auditLive(options) : auditDump(inputs, options);
+        }),
       );
     });
   examples(
-    addFlags(audit, 'rules', 'agents'),
+    addFlags(audit, 'moment', 'rules', 'agents'),
     ['audit', 'audit the cluster of the current context'],
     ['audit -n shop', 'report one namespace'],
+    ['audit --history /var/lib/history --at 02:13', 'report what was open then'],
     ['audit dump.yaml', 'audit what "kubectl get nodes,svc,po,ep,endpointslices -A -o yaml" wrote'],
     ['audit must-gather.tar.gz --no-endpoints', 'audit only the EndpointSlices of an archive'],
     ['audit dump.json -o github --baseline main.json', 'annotate a pull request with new findings'],
@@ -169,6 +173,22 @@ function addAudits(program: Command): void {
   examples(record, ['record shop.ndjson.gz --max-age 1h', 'begin a new file every hour']);
 }
 
+/** Flags that have no effect on a history, which has the values of serve. */
+const historyFlags = ['settle', 'kubernetesVersion', 'maxEndpointsPerSlice', 'endpoints', 'rules'];
+
+/** Whether the input is a history. Ends with an error for flags or inputs that exclude it. */
+function isHistory<T extends { readonly history?: string }>(
+  command: Command,
+  options: T,
+  inputs: readonly string[],
+): options is T & { readonly history: string } {
+  if (options.history === undefined) return false;
+  refuseLive(command, '--history');
+  refuseFlags(command, '--history', historyFlags);
+  if (inputs.length > 0) command.error('error: --history excludes other inputs');
+  return true;
+}
+
 /** Flags that have no effect with --server, which has its own values. */
 const serverFlags = [
   'settle',
@@ -188,12 +208,12 @@ function addQueries(program: Command): void {
         'node/NAME service/NAME:PORT',
     )
     .option('--server <url>', 'ask a running server: the address that serve prints')
-    .option('--at <time>', 'the moment of a recording: Unix seconds, RFC 3339 or HH:MM', parseTime)
     .option('-n, --namespace <name>', 'the namespace of the subject (default: any)')
     .option('-A, --all-namespaces', 'look in every namespace (the default)')
     .option('-o, --output <format>', 'text or json', parseOutput, 'text')
     .action((words: string[], options: ExplainOptions, command: Command) => {
       if (inputsOf(options).length > 0) refuseLive(command, '--input');
+      isHistory(command, options, inputsOf(options));
       if (options.server !== undefined) {
         refuseLive(command, '--server');
         refuseFlags(command, '--server', serverFlags);
@@ -205,7 +225,7 @@ function addQueries(program: Command): void {
       );
     });
   examples(
-    addFlags(explain, 'recording'),
+    addFlags(explain, 'moment', 'recording'),
     ['explain pod/web-1 service/web -n shop', 'why is the pod not in the Service?'],
     ['explain --input dump.yaml ip/10.1.0.12', 'who has this address?'],
     ['explain service/web --input recording.gz --at 2026-11-21T10:57:00Z', 'at that moment'],
@@ -240,11 +260,14 @@ function addServers(program: Command): void {
     .addOption(deprecated(flag('--recording [file]', 'use --input FILE, or --demo')))
     .action((options: ServeOptions, command: Command) => {
       const isDemo = options.demo === true || options.recording === true;
-      if (isDemo || inputsOf(options).length > 0) refuseLive(command, 'a recording');
+      if (isDemo || inputsOf(options).length > 0) {
+        refuseLive(command, 'a recording');
+        refuseFlags(command, 'a recording', ['history', 'historySize', 'historyAge']);
+      }
       run(import('./commands/serve.ts').then(({ serve }) => serve(options)));
     });
   examples(
-    addFlags(serve, 'access', 'metrics', 'agents', 'events', 'name', 'page', 'log'),
+    addFlags(serve, 'history', 'access', 'metrics', 'agents', 'events', 'name', 'page', 'log'),
     ['serve', 'audit the cluster of the current context, page at http://127.0.0.1:9465/'],
     ['serve --demo', 'look around with the recording that comes with the program'],
   );

@@ -11,19 +11,20 @@ import type { AgentEntry } from '../agent/client/scraper.ts';
 import type { Finding } from '../audit/finding/catalogue.ts';
 import { isUnsuppressed, type Suppression } from '../audit/finding/suppressions.ts';
 import { observe } from '../audit/measure/histogram.ts';
-import { countProgrammed, countStage, type Journey } from '../audit/measure/journey.ts';
+import { countProgrammed, type Journey } from '../audit/measure/journey.ts';
 import type { ImpactSource } from '../audit/incident/impact.ts';
 import type { Nodes } from '../audit/node/nodes.ts';
 import { createRuleImpacts } from '../audit/node/packet-impact.ts';
 import { createConfirmer } from '../audit/pending/confirm.ts';
 import { createPendingFindings } from '../audit/pending/pending.ts';
 import { createWatchProgress, staleGrace } from '../audit/pending/progress.ts';
+import { readSavedService, type SavedService } from '../audit/service/checkpoint.ts';
 import { createServiceAuditor, type ServiceAuditor } from '../audit/service/auditor.ts';
 import type { LiveEntry } from '../cluster/decode/entry.ts';
 import type { OnProblem } from '../cluster/decode/problem.ts';
 import type { DumpEnd, DumpEntry } from '../cluster/files/dump.ts';
 import type { RecordingEnd, RecordingEntry } from '../cluster/files/recording.ts';
-import { createStore, type Store } from '../cluster/store/store.ts';
+import { createStore } from '../cluster/store/store.ts';
 import type { Change, Key, Resource, UnreadableObject, WatchEvent } from '../model/objects.ts';
 import { unreadableKey } from '../model/objects.ts';
 import { runToEnd, type Steps } from '../model/run-to-end.ts';
@@ -37,12 +38,11 @@ import { createNodeRules, type GivenRules } from './node-rules.ts';
 import {
   advanceJourneys,
   advanceJourneysOnNode,
-  createJourneyTracker,
-  type JourneyTracker,
+  createSampledJourneys,
   restartJourneys,
   trackPod,
 } from './open-journeys.ts';
-import { addConvergence, addJourney, countChange, createSamples, type Samples } from './samples.ts';
+import { addConvergence, countChange, createSamples } from './samples.ts';
 import { createProxied } from './proxied.ts';
 import { createSuppressions, noSuppressions } from './suppressions.ts';
 import { createServiceTotals, markChanged, refreshTotals } from './totals.ts';
@@ -77,24 +77,12 @@ type State = ReturnType<typeof createState>;
 
 export type Auditor = ReturnType<typeof createAuditor>;
 
-/** The journeys of pods, whose stages and ends are counted. */
-const journeysOf = (
-  { onJourney }: AuditorOptions,
-  { listers }: Store,
-  samples: Samples,
-): JourneyTracker =>
-  createJourneyTracker(listers, {
-    onStage: (journey, stage) => countStage(samples.travel, journey, stage),
-    onEnd(journey) {
-      addJourney(samples, journey);
-      onJourney(journey);
-    },
-  });
-
 /** What the input has shown, before it has shown anything. */
 const initialState = (maxEndpointsPerSlice: number) => ({
   /** Objects whose latest version could not be read, by their key. */
   unreadable: new Map<string, UnreadableObject>(),
+  /** What a checkpoint knows of Services, until the audit begins. */
+  saved: new Map<Key, SavedService>(),
   promised: null as readonly Resource[] | null,
   kubernetes: null as string | null,
   guessed: assumedRelease,
@@ -146,7 +134,7 @@ function createState(options: AuditorOptions) {
   const sources = { impacts: impactsOf(() => state), findings: () => findings.open() };
   const incidents = createIncidentLedger({ ...given, ...sources, live: options.live });
   const ruleImpacts = createRuleImpacts(nodes, (key) => markService(state, key));
-  const journeys = journeysOf(options, store, samples);
+  const journeys = createSampledJourneys(store.listers, samples, options.onJourney);
   const nodeRules = createNodeRules({
     listers: proxied.listers,
     settle: findings,
@@ -335,6 +323,15 @@ function* dispatch(state: State, entry: AuditorEntry): Steps {
       break;
     case 'node-unseen':
       return yield* state.nodeRules.takeAgentEntry(entry);
+    case 'zones':
+      state.store.noteZones(entry.zones);
+      break;
+    case 'service-state': {
+      const saved = readSavedService(entry.saved);
+      if (saved === null) state.skippedCount++;
+      else state.saved.set(entry.service, saved);
+      break;
+    }
     case 'clock':
       break;
     case 'end':
@@ -490,11 +487,13 @@ function* begin(state: State, at: number): Steps {
       incidents.noteWrite(sample);
     },
   });
-  yield* services.begin(at);
+  yield* services.begin(at, state.saved);
   for (const object of state.unreadable.values()) yield* services.markUnreadable(object, at);
   state.services = services;
   state.begunAt = at;
   state.totals = totals;
   restartJourneys(journeys, { services, release });
+  services.restore(state.saved, at);
+  state.saved.clear();
   state.nodeRules.begin(at);
 }

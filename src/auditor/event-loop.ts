@@ -54,6 +54,8 @@ export interface EventLoopOptions {
   readonly onClock: (text: string) => void;
   /** Called for a programming error: the loop cannot continue. */
   readonly onError: (error: unknown) => void;
+  /** Called when the auditor has taken in an entry. */
+  readonly onTaken?: (entry: AuditorEntry) => void;
   /** Called whenever the queue is empty. */
   readonly onQuiet: () => void;
 }
@@ -154,6 +156,7 @@ async function processQueue(state: State): Promise<void> {
         if (state.stopped) return;
         if (steps.next().done === true) break;
       }
+      options.onTaken?.(entry);
     }
     queue.shift();
     batch.done();

@@ -14,7 +14,10 @@ import { createEventLoop, type EventLoopOptions } from './event-loop.ts';
 import { createEventRecorder } from './incident/event-recorder.ts';
 import { readManagersOfIncidents } from './incident/manager-reads.ts';
 
-export interface LiveOptions extends Pick<EventLoopOptions, 'auditor' | 'clock' | 'onQuiet'> {
+export interface LiveOptions extends Pick<
+  EventLoopOptions,
+  'auditor' | 'clock' | 'onQuiet' | 'onTaken'
+> {
   readonly environment: Environment;
   readonly endpoints: boolean;
   /** Record Events on Services as this process; without it nothing is written. */
@@ -43,6 +46,7 @@ export function connectAuditor(options: LiveOptions) {
     onGap: (resource, key) => reflectors.relist(resource, key),
     onError: (error) => broken.reject(error),
     onQuiet: options.onQuiet,
+    onTaken: (entry) => options.onTaken?.(entry),
   });
   const reflectors = createReflectors({
     environment,

@@ -6,7 +6,7 @@
 
 import { legal } from '../audit/finding/verdicts.ts';
 import type { Journey, JourneyOutput, JourneyStart } from '../audit/measure/journey.ts';
-import { createJourneys, journeyOutputs } from '../audit/measure/journey.ts';
+import { countStage, createJourneys, journeyOutputs } from '../audit/measure/journey.ts';
 import type { LagOperation } from '../audit/measure/lag.ts';
 import type { NodeReading } from '../audit/node/staleness.ts';
 import type { ServiceAuditor } from '../audit/service/auditor.ts';
@@ -21,6 +21,7 @@ import { selects } from '../model/selector.ts';
 import { expectedAddress, isSelected } from '../shadow/endpoints.ts';
 import { type ExpectedEndpoint, expectedEndpoints } from '../shadow/endpointslice.ts';
 import type { Release } from '../shadow/release.ts';
+import { addJourney, type Samples } from './samples.ts';
 
 export type JourneyTracker = ReturnType<typeof createJourneyTracker>;
 
@@ -34,6 +35,20 @@ export const createJourneyTracker = (listers: Listers, listeners: Listeners) => 
   /** `null` until the audit begins. */
   audit: null as { readonly services: ServiceAuditor; readonly release: Release } | null,
 });
+
+/** The journeys of pods, whose stages and ends are counted. */
+export const createSampledJourneys = (
+  listers: Listers,
+  samples: Samples,
+  onJourney: (journey: Journey) => void,
+): JourneyTracker =>
+  createJourneyTracker(listers, {
+    onStage: (journey, stage) => countStage(samples.travel, journey, stage),
+    onEnd(journey) {
+      addJourney(samples, journey);
+      onJourney(journey);
+    },
+  });
 
 export function restartJourneys(
   tracker: JourneyTracker,

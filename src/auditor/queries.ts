@@ -11,8 +11,13 @@ import type { ServiceAuditor } from '../audit/service/auditor.ts';
 import { isForeign } from '../audit/service/verdict.ts';
 import type { PerServiceOptions, ServiceSeries } from '../output/metrics/service-rows.ts';
 import { createServiceRows, noServiceSeries } from '../output/metrics/service-rows.ts';
-import type { AgentMetrics, MetricsState, WatchMetrics } from '../output/metrics/state.ts';
-import { noAgents, noEventCounts, noHintCounts } from '../output/metrics/state.ts';
+import type {
+  AgentMetrics,
+  HistoryMetrics,
+  MetricsState,
+  WatchMetrics,
+} from '../output/metrics/state.ts';
+import { noAgents, noEventCounts, noHintCounts, noHistory } from '../output/metrics/state.ts';
 import { escapeInvisible, formatTime } from '../output/text/format.ts';
 import { createLagReport } from '../output/text/lag.ts';
 import type { LinkTemplate } from '../output/text/link-template.ts';
@@ -58,6 +63,7 @@ export const notLive = {
   tracing: noTracingCounts(),
   /** Kubernetes Events that were written. */
   events: noEventCounts,
+  history: (): HistoryMetrics => noHistory,
   /** The agents of nodes; `null` if they are not scraped. */
   fleet: null as Scraper | null,
 };
@@ -209,7 +215,7 @@ function revisionOf(auditor: Auditor, lost: LostConnection | null): string {
 /** The findings of its summary are not sorted. */
 function metricsState(
   auditor: Auditor,
-  { counters, errors, lost, tracing, events, fleet }: LiveStatus,
+  { counters, errors, lost, tracing, events, fleet, history }: LiveStatus,
   incidents: IncidentMeasures,
   perService: ServiceSeries,
 ): MetricsState {
@@ -252,6 +258,7 @@ function metricsState(
     },
     tracing,
     events,
+    history: history(),
     perService,
   };
 }

@@ -15,7 +15,8 @@ import type { OnProblem } from '../cluster/decode/problem.ts';
 import { isSystemError, problemAt, systemReason } from '../cluster/decode/problem.ts';
 import { type DumpEntry, readDump } from '../cluster/files/dump.ts';
 import { listedNamespaces } from '../model/scope.ts';
-import { printAudit } from './replay.ts';
+import { type Moment, replay } from '../auditor/replay.ts';
+import { printAudit, recordingOf } from './replay.ts';
 import {
   auditOnce,
   type Cluster,
@@ -32,6 +33,7 @@ import {
   withProgress,
 } from './shared/console.ts';
 import { readGate } from './shared/gate.ts';
+import { type HistoryFlags, openMoment } from './shared/history.ts';
 import { readInputKind } from './shared/input.ts';
 import type {
   AgentsFlags,
@@ -46,7 +48,7 @@ import { UsageError } from './shared/process.ts';
 import { yamlErrorText } from './shared/yaml-file.ts';
 
 export type AuditOptions = AuditFlags &
-  ReportFlags &
+  Pick<HistoryFlags, 'history'> & { readonly at?: Moment } & ReportFlags &
   InputFlags &
   ClusterFlags &
   RulesFlags &
@@ -69,7 +71,11 @@ export async function auditorOfDump(
 export async function auditDump(paths: readonly string[], options: AuditOptions): Promise<number> {
   for (const path of paths) {
     if ((await readInputKind(path)) !== 'recording') continue;
+    if (options.at !== undefined && paths.length === 1) return auditMoment(path, options);
     throw new UsageError(`${path} is a recording: use "replay ${path}"`);
+  }
+  if (options.at !== undefined) {
+    throw new UsageError('--at needs a history or a recording: a dump shows one moment');
   }
   const gate = readGate(options);
   const log = problemLog();
@@ -86,6 +92,20 @@ export async function auditDump(paths: readonly string[], options: AuditOptions)
   }
   warnIfUnverified(auditor);
   return printAudit(auditor, 'audit', paths, options, gate, log);
+}
+
+/** Audits a moment of a history, or of a recording. */
+export async function auditMoment(source: string, options: AuditOptions): Promise<number> {
+  const gate = readGate(options);
+  const log = problemLog();
+  const { onProblem } = log;
+  const { history, at = null } = options;
+  const moment = history === undefined ? null : await openMoment(history, at, onProblem);
+  const auditor = createAuditor({ ...auditorOptions(options, onProblem), ...moment?.settings });
+  const entries = moment?.entries(auditor) ?? (await recordingOf(source, auditor, onProblem));
+  await replay(auditor, entries, { speed: Infinity, until: moment?.until ?? at });
+  warnIfUnverified(auditor);
+  return printAudit(auditor, 'moment', [source], options, gate, log);
 }
 
 /** Audits a live cluster once. */

@@ -20,13 +20,15 @@ import { auditorOfDump } from './audit.ts';
 import { recordingOf } from './replay.ts';
 import { auditOnce, type Cluster, openCluster } from './shared/cluster.ts';
 import { colour, problemLog, screenWidth } from './shared/console.ts';
+import { type HistoryFlags, openMoment } from './shared/history.ts';
 import { readInputKind } from './shared/input.ts';
 import type { AuditFlags, ClusterFlags, InputFlags, RulesFlags } from './shared/options.ts';
 import { auditorOptions, inputsOf } from './shared/options.ts';
 import { UsageError } from './shared/process.ts';
 import { textOf } from './shared/remote.ts';
 
-export interface ExplainOptions extends AuditFlags, InputFlags, ClusterFlags, RulesFlags {
+export interface ExplainOptions
+  extends AuditFlags, InputFlags, ClusterFlags, RulesFlags, Pick<HistoryFlags, 'history'> {
   readonly server?: string;
   readonly at?: Moment;
   readonly namespace?: string;
@@ -37,6 +39,7 @@ export interface ExplainOptions extends AuditFlags, InputFlags, ClusterFlags, Ru
 async function sourceOf(options: ExplainOptions) {
   const { server, at, rules } = options;
   const files = inputsOf(options);
+  if (options.history !== undefined) return { recording: options.history };
   const [file] = files;
   if (file !== undefined && server !== undefined) {
     throw new UsageError('Expected only one of --input and --server');
@@ -60,8 +63,10 @@ async function readRecorded(
   options: ExplainOptions,
   onProblem: OnProblem,
 ) {
-  const auditor = createAuditor(auditorOptions(options, onProblem));
-  const entries = await recordingOf(path, auditor, onProblem);
+  const { history, at = null } = options;
+  const moment = history === undefined ? null : await openMoment(history, at, onProblem);
+  const auditor = createAuditor({ ...auditorOptions(options, onProblem), ...moment?.settings });
+  const entries = moment?.entries(auditor) ?? (await recordingOf(path, auditor, onProblem));
   const names = [request.pod, request.service].map((key) => key?.split('/')[1]);
   const state: { target?: ExplainTarget; history?: TargetHistory } = {};
   const observe = (event: WatchEvent | null): void => {
@@ -95,7 +100,7 @@ async function readRecorded(
       else if (entry.kind === 'event') observe(entry.event);
     }
   }
-  await replay(auditor, watched(), { speed: Infinity, until: options.at ?? null });
+  await replay(auditor, watched(), { speed: Infinity, until: moment?.until ?? at });
   observe(null);
   return { auditor, ...state };
 }

@@ -72,10 +72,17 @@ export async function replayFile(path: string, options: ReplayOptions): Promise<
   return printAudit(auditor, 'replay', [path], options, gate, log);
 }
 
+/** The report with only what is open at its end. */
+const openOf = (report: AuditReport): AuditReport => ({
+  ...report,
+  findings: report.findings.filter(({ resolvedAt }) => resolvedAt === null),
+  incidents: report.incidents.filter(({ resolvedAt }) => resolvedAt === null),
+});
+
 /** Prints the report of an audit that has ended, and returns the exit code. */
 export function printAudit(
   auditor: Auditor,
-  kind: AuditReport['kind'],
+  kind: AuditReport['kind'] | 'moment',
   sources: readonly string[],
   options: ReportFlags,
   gate: GateOptions,
@@ -89,7 +96,15 @@ export function printAudit(
   auditor.suppressions.reportUnused([...all, ...unserved], audited.scope);
   const found = { findings: all, servicesWithoutEndpoints };
   const about = { namespace, selector, cluster };
-  const report = createReport(auditor, { kind, sources, ...about, problems });
+  const isMoment = kind === 'moment';
+  const whole = createReport(auditor, {
+    kind: isMoment ? 'replay' : kind,
+    sources,
+    ...about,
+    problems,
+  });
+  // What ended before the moment is not a part of it.
+  const report = isMoment ? openOf(whole) : whole;
   const isNamed = (finding: SuppressionTarget): boolean => auditor.suppressions.names(finding);
   for (const rule of gate.ignored.filter((it) => isUnused(it, found))) {
     const value = valueText([rule.code, rule.service ?? []].flat().join(':'));

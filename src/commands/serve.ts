@@ -15,6 +15,7 @@ import { listedNamespaces } from '../model/scope.ts';
 import type { ReviewAccess } from '../output/http/access.ts';
 import { createApp, listen } from '../output/http/server.ts';
 import { readWebConfig, type WebConfig, watchWebConfig } from '../output/http/web-config.ts';
+import { noHistory } from '../output/metrics/state.ts';
 import type { LinkTemplate } from '../output/text/link-template.ts';
 import { readTracingSettings } from '../output/traces/settings.ts';
 import { startTracing, type Tracing } from '../output/traces/tracing.ts';
@@ -36,6 +37,7 @@ import {
   warnIfUnverified,
 } from './shared/console.ts';
 import { openEmbedded } from './shared/embedded-file.ts';
+import { type HistoryFlags, recordHistory } from './shared/history.ts';
 import { createLog, type LogFormat } from './shared/log.ts';
 import type {
   AgentsFlags,
@@ -48,7 +50,7 @@ import { auditorOptions, inputsOf, onlyInput, perServiceOf, scopeOf } from './sh
 import { growHeapFaster, keepNewObjectsYoung, stopSignal } from './shared/process.ts';
 
 export interface ServeOptions
-  extends AuditFlags, InputFlags, ClusterFlags, MetricsFlags, AgentsFlags {
+  extends AuditFlags, InputFlags, ClusterFlags, MetricsFlags, AgentsFlags, HistoryFlags {
   /** Replays the recording that comes with the program. */
   readonly demo?: boolean;
   readonly listen: { host: string | null; port: number };
@@ -156,6 +158,7 @@ export async function serveLive(
     onResolve: printFinding,
     onJourney: traceJourneys(tracing, () => auditor),
     onConnection: (change) => printConnection(cluster.server, change),
+    onTaken: (entry) => history?.take(entry),
     onQuiet() {
       reportEmptyNamespaces();
       if (auditor.kubernetes() === named) return;
@@ -163,6 +166,7 @@ export async function serveLive(
       warnIfUnverified(auditor);
     },
   });
+  const history = recordHistory(auditor, options, cluster);
   const check = createNamespaceCheck(cluster, listedNamespaces(scopeOf(options)) ?? []);
   let isChecked = false;
   const reportEmptyNamespaces = (): void => {
@@ -182,13 +186,14 @@ export async function serveLive(
     errors,
     lost,
     review: options.authFilter === true ? createReviewer(cluster.environment, fail) : null,
+    history: () => history?.metrics() ?? noHistory,
   };
   const served = [auditor, cluster.server, `Auditing ${cluster.server}`] as const;
   return serveDuring(served, options, tracing, status, async () => {
     keepNewObjectsYoung();
     growHeapFaster(() => auditor.serviceAuditor() !== null);
     noteSilence(cluster, live, stop.signal);
-    await run(stop);
+    await run(stop).finally(() => history?.close());
   });
 }
 

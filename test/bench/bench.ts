@@ -6,7 +6,7 @@
 //
 // and, each only when it is named (`npm run -s bench -- sync`), the program on a live cluster of
 // that size, see live.ts: sync, events, scrape; `node`, the agent on a node of that size;
-// `explain`, answers of a server of that size; and `incidents`, see incidents.ts.
+// `explain`, answers of a server of that size; `incidents` and `history`, see their files.
 //
 // Each part runs in processes of its own, so that nothing is warm and nothing is on the heap that
 // the part did not put there. Findings above information fail the bench; a missed target does not.
@@ -352,8 +352,9 @@ function main(plan: Plan): void {
   process.stdout.write(`\n${JSON.stringify(document)}\n`);
 }
 
-function runIncidents(): void {
-  const program = fileURLToPath(new URL('incidents.ts', import.meta.url));
+/** Runs a part that is a program of its own. */
+function runProgram(name: string): void {
+  const program = fileURLToPath(new URL(`${name}.ts`, import.meta.url));
   const { status } = spawnSync(
     process.execPath,
     ['--expose-gc', program, ...process.argv.slice(3)],
@@ -369,7 +370,8 @@ if (named !== undefined) await live(named);
 else if (process.argv[2] === 'node') await node();
 else if (process.argv[2] === 'rules') benchRules(Number(process.argv[3] ?? 10_000));
 else if (process.argv[2] === 'explain') await explanations(plan);
-else if (process.argv[2] === 'incidents') runIncidents();
+else if (process.argv[2] === 'incidents') runProgram('incidents');
+else if (process.argv[2] === 'history') runProgram('history');
 else if (part === 'replay') process.stdout.write(JSON.stringify(await replayPart(plan)));
 else if (part === 'fleet') process.stdout.write(JSON.stringify(fleetPart(plan)));
 else main(plan);

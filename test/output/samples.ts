@@ -22,7 +22,12 @@ import { createMetricsRenderer } from '../../src/output/metrics/metrics.ts';
 import type { ServiceNumbers } from '../../src/output/metrics/service-rows.ts';
 import { noServiceSeries } from '../../src/output/metrics/service-rows.ts';
 import type { MetricsState } from '../../src/output/metrics/state.ts';
-import { noAgents, noEventCounts, noHintCounts } from '../../src/output/metrics/state.ts';
+import {
+  noAgents,
+  noEventCounts,
+  noHintCounts,
+  noHistory,
+} from '../../src/output/metrics/state.ts';
 import type { LagReport } from '../../src/output/text/lag.ts';
 import type { AuditReport } from '../../src/output/text/report.ts';
 import { summarizeMeasures } from '../../src/output/text/report.ts';
@@ -122,6 +127,7 @@ export function stateOf(more: Partial<MetricsState> = {}): MetricsState {
     ready: true,
     watches: noWatches,
     tracing: noTracingCounts(),
+    history: noHistory,
     agents: noAgents,
     perService: noServiceSeries,
     ...more,

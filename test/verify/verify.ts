@@ -26,10 +26,10 @@ import { compile } from '../scenarios/play.ts';
 import type { Mutant, Result } from './compare.ts';
 import { mutants, nodeMutants, verifyLife, verifyRecording, verifyReplays } from './compare.ts';
 
-const scenarioFolder = join(import.meta.dirname, '..', 'scenarios');
+export const scenarioFolder = join(import.meta.dirname, '..', 'scenarios');
 
 /** A scenario as a recording: its first step is the list, and it goes on until all has settled. */
-function* linesOf(scenario: Scenario): Generator<object> {
+export function* linesOf(scenario: Scenario): Generator<object> {
   const resources = [...scenario.delivered];
   const steps = compile(scenario);
   const at = epoch + (steps[0]?.at ?? 0);

@@ -389,6 +389,8 @@ export function createPendingFindings(options: PendingFindingsOptions) {
       const due = items.map((it) => candidates.create(it, at));
       openAdmitted(due, at);
     },
+    /** Opens again what was open at a checkpoint, and is not pending. */
+    reopen: openAll,
     /** Opens differences whose window has ended by `now`, at most `burst`. */
     advance(now: number): void {
       // Those of one moment open together, so that they are one finding.

@@ -22,6 +22,7 @@ import {
   slicesOf,
   updateCache,
 } from './cache.ts';
+import { restoreDifferences, restoreRecord, type SavedService } from './checkpoint.ts';
 import { compareEndpoints, compareEndpointsAddress, truncationOf } from './endpoints.ts';
 import { compareSlice, compareSlices, compareSlicesAddress } from './endpointslices.ts';
 import { createWorkItem, enqueue, type WorkItem } from './enqueue.ts';
@@ -45,6 +46,9 @@ export interface ServiceAuditorOptions extends FindingSink {
   onChange?(key: Key): void;
   onEvaluated?(item: WorkItem, change: Change): void;
 }
+
+/** By the key of the Service. */
+type SavedServices = ReadonlyMap<Key, SavedService>;
 
 type State = ReturnType<typeof createState>;
 
@@ -87,8 +91,18 @@ export function createServiceAuditor(options: ServiceAuditorOptions) {
         state.missed.add(audit);
       }
     },
-    /** Starts with all objects of the listers, which must not change between the steps. */
-    begin: (at: number) => begin(state, at),
+    /**
+     * Starts with all objects of the listers, which must not change between the steps. `saved` has
+     * what a checkpoint knows of Services; `restore` then continues their findings.
+     */
+    begin: (at: number, saved: SavedServices = new Map()) => begin(state, at, saved),
+    restore(saved: SavedServices, at: number): void {
+      const known = [...saved].flatMap(([key, service]) => {
+        const audit = audited.get(key);
+        return audit === undefined ? [] : [[audit, service] as const];
+      });
+      restoreDifferences(options, known, at);
+    },
     /** Applies a change that the listers already contain; `late` if newer ones came before it. */
     apply(change: Change, late = false): void {
       updateCache(cache, change);
@@ -117,9 +131,11 @@ const getOrCreate = (state: State, key: Key): ServiceAudit =>
 const unknownOf = ({ options, unreadable }: State, record: ServiceState): ServiceAudit['unknown'] =>
   unknownOutputs(options.context.listers, record, unreadable.values());
 
-function* begin(state: State, at: number): Steps {
+function* begin(state: State, at: number, saved: SavedServices): Steps {
   yield* loadCache(state.cache);
   for (const audit of state.audited.values()) {
+    const before = saved.get(audit.record.key);
+    if (before !== undefined) restoreRecord(audit.record, before);
     audit.unknown = unknownOf(state, audit.record);
     evaluateFirst(state, audit, at);
     updateAffected(state.cache, audit.record);

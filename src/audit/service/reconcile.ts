@@ -154,7 +154,8 @@ export function reconcile(evaluation: Evaluation, unit: Unit, found: readonly Di
   setItems(audit, key, after);
 }
 
-function setItems(audit: ServiceAudit, key: string, items: ServiceDifference[]): void {
+/** Replaces the differences of a unit, also in the index of those that a wake may clear. */
+export function setItems(audit: ServiceAudit, key: string, items: ServiceDifference[]): void {
   if (items.some(isExcused)) {
     if (audit.excused === noneExcused) audit.excused = new Set();
     audit.excused.add(key);

@@ -103,6 +103,14 @@ export function optionalNumber(fields: Fields, name: string): number | null {
   throw new WrongType(name, 'a 32-bit integer', value);
 }
 
+/** A finite number, such as Unix seconds; null when absent. */
+export function optionalTime(fields: Fields, name: string): number | null {
+  const value = fields[name];
+  if (value === undefined || value === null) return null;
+  if (typeof value === 'number' && Number.isFinite(value)) return value;
+  throw new WrongType(name, 'a number', value);
+}
+
 /** An int64; not exact above 2^53. */
 export function integer(fields: Fields, name: string): number {
   const value = fields[name] ?? 0;

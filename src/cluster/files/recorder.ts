@@ -1,4 +1,5 @@
-// Writes a live cluster's entries as the lines that recording.ts reads, without managedFields.
+// Writes a live cluster's entries as the lines that recording.ts reads, without managedFields. An
+// object that did not come as a whole is written with what the audit reads (object-writer.ts).
 //
 // A recording that leaves the company is redacted: names (of objects, namespaces, Nodes, zones,
 // hosts), labels and selectors become hashes, and fields that the audit does not read are left out.
@@ -11,10 +12,11 @@ import { createHmac, randomBytes } from 'node:crypto';
 import { annotation, kinds, label, type Labels, type Resource } from '../../model/objects.ts';
 import type { LiveEntry } from '../decode/entry.ts';
 import { type Fields, isFields } from '../decode/json-fields.ts';
+import { writeObject } from './object-writer.ts';
 
-/** The recorder of one file, which begins with a header and the first lists. */
-export function createRecorder(redactor: Redactor | null) {
-  const synced = new Set<Resource>();
+/** The recorder of one file. It begins with a header and the first lists, except of `complete`. */
+export function createRecorder(redactor: Redactor | null, complete: readonly Resource[] = []) {
+  const synced = new Set<Resource>(complete);
   let latest = 0;
   /** Whole milliseconds, in seconds. Streams are read in turn, but the time never decreases. */
   const timeOf = (at: number): number => (latest = Math.max(latest, Math.round(at * 1000) / 1000));
@@ -29,11 +31,14 @@ export function createRecorder(redactor: Redactor | null) {
       // A deletion that was not seen has no object: its name is enough, and what a reader requires.
       const addressType = 'addressType' in object ? object.addressType : undefined;
       const metadata = { name, namespace, uid, resourceVersion, labels };
-      const whole = raw ?? { metadata, addressType };
+      const isGone = raw === undefined && type === 'DELETED';
+      const whole = raw ?? (isGone ? { metadata, addressType } : writeObject(resource, object));
+      const bytes = raw === undefined && 'bytes' in object ? object.bytes : undefined;
       const shown =
         redactor === null ? withoutManagedFields(whole) : redactor.object(resource, whole);
       const at = timeOf(entry.event.at);
-      return { kind: 'object', at, resource, type, gap: gap === true || undefined, object: shown };
+      const missed = gap === true || undefined;
+      return { kind: 'object', at, resource, type, gap: missed, bytes, object: shown };
     }
     const at = timeOf(entry.at);
     switch (entry.kind) {
@@ -63,7 +68,11 @@ export function createRecorder(redactor: Redactor | null) {
     }
   };
   return {
-    line: (entry: LiveEntry) => `${JSON.stringify(fieldsOf(entry))}\n`,
+    /** The time of the next line at the earliest. */
+    timeOf,
+    /** `extra` are fields that only a checkpoint has. */
+    line: (entry: LiveEntry, extra: Fields = {}) =>
+      `${JSON.stringify({ ...fieldsOf(entry), ...extra })}\n`,
     end: (at: number) => `${JSON.stringify({ kind: 'end', at: timeOf(at) })}\n`,
   };
 }

@@ -6,19 +6,32 @@
 //   {"kind":"synced","at":T,"resource":"pods"}
 //   {"kind":"watch","at":T,"resource":"pods","state":"stale"}
 //   {"kind":"unreadable","at":T,"resource":"pods","type":"ADDED","namespace":…,"name":…,"labels":…}
+//   {"kind":"clock","at":T}
+//   {"kind":"zones","at":T,"zones":[…]}
+//   {"kind":"service-state","at":T,"service":"shop/web","state":{…}}
 //   {"kind":"end","at":T}
 //
 // `at` is the arrival in Unix seconds. SYNC is an object of the first list, and BOOKMARK has only a
 // time. `"gap":true` marks an object with missed changes before it. An object that is missing
-// before `synced` does not exist. entry.ts describes the lines about nodes. A recording may be
-// damaged anywhere, above all at its end: a bad line is a problem, and the next line is read.
+// before `synced` does not exist. A checkpoint adds `bytes`, `arrived` (of this version) and
+// `ipsSince` to objects, and what the audit knew: `zones`, `service-state`. entry.ts describes the
+// lines about nodes. A recording may be damaged anywhere, above all at its end: a bad line is a
+// problem, and the next line is read.
 
 import type { Labels, Resource, UnreadableObject, WatchEvent } from '../../model/objects.ts';
 import { isOutput, resources } from '../../model/objects.ts';
 import type { LiveEntry, NodeConfigEntry, NodeRulesEntry, WatchState } from '../decode/entry.ts';
 import { readNodeConfig, readNodeRules } from '../decode/entry.ts';
 import type { DecodeContext } from '../decode/frame.ts';
-import { eventTypes, type Fields, isFields, word, WrongType } from '../decode/json-fields.ts';
+import {
+  eventTypes,
+  type Fields,
+  isFields,
+  optionalTime,
+  texts,
+  word,
+  WrongType,
+} from '../decode/json-fields.ts';
 import { hasManagedFields, jsonBytes, objectText, project } from '../decode/json-objects.ts';
 import type { Bytes, Line } from '../decode/line-reader.ts';
 import { lineBatches, plainBytes, textLimit } from '../decode/line-reader.ts';
@@ -44,7 +57,18 @@ export type RecordingEntry =
   | NodeConfigEntry
   | NodeRulesEntry
   | { readonly kind: 'clock'; readonly at: number }
+  /** Zones that Nodes had before the checkpoint. */
+  | { readonly kind: 'zones'; readonly at: number; readonly zones: readonly string[] }
+  | ServiceStateEntry
   | RecordingEnd;
+
+/** What the audit knew of a Service at the checkpoint; the auditor reads `saved` itself. */
+interface ServiceStateEntry {
+  readonly kind: 'service-state';
+  readonly at: number;
+  readonly service: string;
+  readonly saved: unknown;
+}
 
 /** The last entry, also of a recording without a line for it. */
 export interface RecordingEnd extends Readonly<Pick<Reading, 'at' | 'complete' | 'skipped'>> {
@@ -183,6 +207,12 @@ function readFields(reading: Reading, fields: Fields, line: Line): RecordingEntr
     }
     case 'unreadable':
       return readUnreadable(reading, fields);
+    case 'clock':
+      return { kind, at };
+    case 'zones':
+      return { kind, at, zones: texts(fields, 'zones') };
+    case 'service-state':
+      return { kind, at, service: word(fields, 'service'), saved: fields.state };
     case 'end':
       reading.complete = true;
       return { kind: 'clock', at };
@@ -249,10 +279,24 @@ function readObject(reading: Reading, fields: Fields, line: Line): RecordingEntr
   const { object: raw, type, gap } = fields;
   const resource = wordIn(fields, 'resource', resources);
   if (type === 'BOOKMARK') return { kind: 'clock', at: reading.at };
-  const bytes = isOutput(resource) ? objectBytes(line, raw) : null;
+  const stated = optionalTime(fields, 'bytes');
+  const bytes = isOutput(resource) ? (stated ?? objectBytes(line, raw)) : null;
   const entry = readChange(reading, resource, type, raw, bytes);
-  if (entry.kind !== 'event' || gap !== true) return entry;
-  return { ...entry, event: { ...entry.event, gap } };
+  if (entry.kind !== 'event') return entry;
+  const event = withTimes(entry.event, fields);
+  return { ...entry, event: gap === true ? { ...event, gap } : event };
+}
+
+/** The event with the times of its object that a checkpoint states. */
+function withTimes(event: WatchEvent, fields: Fields): WatchEvent {
+  const arrived = optionalTime(fields, 'arrived');
+  const ipsSince = optionalTime(fields, 'ipsSince');
+  if (arrived === null && ipsSince === null) return event;
+  const times = {
+    ...(arrived !== null && { at: arrived }),
+    ...(ipsSince !== null && { ipsSince }),
+  };
+  return { ...event, object: { ...event.object, ...times } };
 }
 
 /** The entry of a change of this type, as watches name it; what cannot be read is reported. */

@@ -88,6 +88,10 @@ export function createStore(
         if (key.startsWith(`${resource} `)) state.tombstones.delete(key);
       }
     },
+    /** Notes zones that Nodes had before the input began. */
+    noteZones(zones: readonly string[]): void {
+      for (const zone of zones) state.zonesSeen.add(zone);
+    },
     dropped: state.dropped,
   };
 }

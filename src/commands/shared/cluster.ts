@@ -5,7 +5,12 @@ import { hostname } from 'node:os';
 
 import { type AgentCredentials, createAgentClient } from '../../agent/client/client.ts';
 import { createScraper, type Scraper } from '../../agent/client/scraper.ts';
-import { type Auditor, type AuditorOptions, createAuditor } from '../../auditor/auditor.ts';
+import {
+  type Auditor,
+  type AuditorEntry,
+  type AuditorOptions,
+  createAuditor,
+} from '../../auditor/auditor.ts';
 import type { Within } from '../../audit/summary.ts';
 import { connectAuditor, type LiveAuditor } from '../../auditor/live.ts';
 import type { ConnectionChange } from '../../cluster/api/connection-state.ts';
@@ -59,6 +64,7 @@ type LiveFlags = AuditFlags & ClusterFlags & AgentsFlags & { readonly events?: b
 
 type LiveListeners = Partial<Pick<AuditorOptions, 'onOpen' | 'onResolve' | 'onJourney'>> & {
   readonly onQuiet?: () => void;
+  readonly onTaken?: (entry: AuditorEntry) => void;
   readonly onConnection?: (change: ConnectionChange) => void;
 };
 
@@ -73,7 +79,7 @@ export function createLiveAuditor(
   cluster: Cluster,
   flags: LiveFlags,
   onProblem: OnProblem,
-  { onQuiet = ignore, onConnection = ignore, ...listeners }: LiveListeners = {},
+  { onQuiet = ignore, onTaken = ignore, onConnection = ignore, ...listeners }: LiveListeners = {},
 ) {
   const auditor = createAuditor({
     ...auditorOptions(flags, onProblem),
@@ -85,7 +91,7 @@ export function createLiveAuditor(
   const { endpoints } = flags;
   // The page shows this time until the first answer.
   auditor.advance(clock.now());
-  const listening = { onProblem, onQuiet, onConnection, onHang: printHang };
+  const listening = { onProblem, onQuiet, onTaken, onConnection, onHang: printHang };
   const events = flags.events === true ? { instance: hostname().slice(0, 128) } : undefined;
   const live = connectAuditor({ environment, clock, auditor, endpoints, events, ...listening });
   const scraper = createAgentScraper(flags, cluster, auditor, live, onProblem);

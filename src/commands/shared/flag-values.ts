@@ -32,12 +32,18 @@ export const parseOutput = oneOf(['text', 'json']);
 
 const decimal = /^\d+(?:\.\d+)?$/;
 
-const unitSeconds: Readonly<Record<string, number>> = { ms: 0.001, s: 1, m: 60, h: 3600 };
+const unitSeconds: Readonly<Record<string, number>> = {
+  ms: 0.001,
+  s: 1,
+  m: 60,
+  h: 3600,
+  d: 86_400,
+};
 
 /** Parses `30s`, `1m30s`, `500ms` or plain seconds; in seconds. */
 export const parseDuration = parser('a duration such as 30s, 1m30s or 500ms', (text) => {
   if (decimal.test(text)) return Number(text);
-  if (!/^(?:\d+(?:\.\d+)?(?:ms|s|m|h))+$/.test(text)) return undefined;
+  if (!/^(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+$/.test(text)) return undefined;
   const parts = Array.from(text.matchAll(/([\d.]+)([a-z]+)/g));
   return parts.reduce(
     (sum, [, value, unit]) => sum + Number(value) * (unitSeconds[unit ?? ''] ?? 0),

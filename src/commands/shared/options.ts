@@ -32,6 +32,7 @@ import {
   parseService,
   parseShard,
   parseSize,
+  parseTime,
   repeated,
 } from './flag-values.ts';
 import { type GateFlags, parseFailOn } from './gate.ts';
@@ -187,6 +188,9 @@ export const isDeprecated = ({ helpGroupHeading }: Option): boolean =>
 
 const repeatedText = repeated((text) => text);
 
+const momentText =
+  'a moment of a history or a recording: Unix seconds, RFC 3339 or HH:MM (default: its end)';
+
 const failOnText =
   'exit with 1 for a finding of this severity or worse; unserved: for a Service without ' +
   'usable endpoints too';
@@ -313,6 +317,15 @@ const optionGroups = {
       ),
     ),
   ],
+  history: [
+    flag('--history <folder>', 'keep a history in this folder'),
+    flag('--history-size <size>', 'how much it may store (default: 2Gi)', parseSize),
+    flag('--history-age <duration>', 'how long it goes back (default: 7d)', parseDuration),
+  ],
+  moment: [
+    flag('--history <folder>', 'audit a moment of a history that serve has recorded'),
+    flag('--at <time>', momentText, parseTime),
+  ],
   agent: [
     listenFlag('address to serve reports at', 9466),
     flag('--node <name>', 'name of the Node object (default: the host name)'),
@@ -346,6 +359,8 @@ const groupHeadings: Readonly<Partial<Record<OptionGroup, string>>> = {
   shard: 'Cluster options:',
   rules: 'Node rules options:',
   agents: 'Node agent options:',
+  history: 'History options:',
+  moment: 'History options:',
   metrics: 'Metrics options:',
 };
 

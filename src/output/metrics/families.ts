@@ -245,6 +245,28 @@ const current = Object.entries({
       { reason: keysOf(noTracingCounts().dropped) },
     ),
   },
+  History: {
+    history_bytes: experimental.gauge(
+      'Bytes of the history on the disk; 0 without --history.',
+      ({ history }) => history.bytes,
+    ),
+    history_written_timestamp_seconds: experimental.gauge(
+      'Unix time until which the history is on the disk; 0 before its first checkpoint.',
+      ({ history }) => history.writtenAt ?? 0,
+    ),
+    history_lines_total: experimental.counter(
+      'Lines of the history that are on the disk.',
+      ({ history }) => history.lines,
+    ),
+    history_dropped_lines_total: experimental.counter(
+      'Lines that the history lacks, because the disk failed or was too slow.',
+      ({ history }) => history.droppedLines,
+    ),
+    history_failures_total: experimental.counter(
+      'Failures of the disk. Each ended a segment of the history.',
+      ({ history }) => history.failures,
+    ),
+  },
   'Packing of slices': {
     endpointslices: gauge(
       'EndpointSlices of the endpointslice controller.',

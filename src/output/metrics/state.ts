@@ -43,6 +43,8 @@ export interface MetricsState extends ServiceSums, Measurements {
   readonly tracing: TracingCounts;
   /** Kubernetes Events that were written, and requests to write one that failed. */
   readonly events: Readonly<typeof noEventCounts>;
+  /** All 0 without a history. */
+  readonly history: HistoryMetrics;
   /** All 0 if no agents are scraped. */
   readonly agents: AgentMetrics;
   readonly perService: ServiceSeries;
@@ -86,6 +88,18 @@ export const noAgents = {
   divergent: 0,
   visits: { seen: 0, early: 0, refused: 0, silent: 0 },
   bytes: 0,
+};
+
+export type HistoryMetrics = Readonly<typeof noHistory>;
+
+export const noHistory = {
+  bytes: 0,
+  /** Until when all is on the disk, Unix seconds; null before the first checkpoint. */
+  writtenAt: null as number | null,
+  lines: 0,
+  droppedLines: 0,
+  failures: 0,
+  removedSegments: 0,
 };
 
 /** Settings that request topology hints: an annotation, or either kind of trafficDistribution. */

@@ -136,7 +136,7 @@ describe('a recording', () => {
 
   test('never goes back in time, though the entries of two streams do', () => {
     const recorder = createRecorder(null);
-    const lines = [event('added', 2.0104), event('modified', 2.003)].map(recorder.line);
+    const lines = [event('added', 2.0104), event('modified', 2.003)].map((it) => recorder.line(it));
     const times = [...lines, recorder.end(2)].map((line) => /"at":([\d.]+)/.exec(line)?.[1]);
     expect(times).toEqual(['2.01', '2.01', '2.01']);
   });

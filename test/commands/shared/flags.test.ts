@@ -57,7 +57,7 @@ describeParser(
     ['1h2m3s4ms', 3723.004],
     ['0s', 0],
   ],
-  ['', 's', '30 s', '-1s', '1d', '1s2', '1m30', 'soon', '1e3', '.5s', '+5'],
+  ['', 's', '30 s', '-1s', '1w', '1s2', '1m30', 'soon', '1e3', '.5s', '+5'],
   'Expected a duration such as 30s, 1m30s or 500ms.',
 );
 

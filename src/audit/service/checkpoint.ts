@@ -1,0 +1,164 @@
+// What the audit of a Service knows from history: when its differences began, why, and when they
+// became findings. A checkpoint of a recording has it, so that an audit from the checkpoint on
+// gives the same findings as one from the beginning.
+
+import { catalogue, openFindingKey, severities } from '../finding/catalogue.ts';
+import { causes } from '../finding/causes.ts';
+import type { OwnedDifference } from '../pending/pending.ts';
+import type { ServiceState } from './cache.ts';
+import {
+  type FindingSink,
+  type ServiceAudit,
+  type ServiceDifference,
+  setItems,
+} from './reconcile.ts';
+
+type Fields = Readonly<Record<string, unknown>>;
+
+const isFields = (value: unknown): value is Fields =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/** What is saved of a difference: its clock and its cause, but not what the objects show. */
+type SavedDifference = ServiceDifference & {
+  /** When its finding opened, which may have had other differences before; `null`: pending. */
+  readonly findingOpenedAt: number | null;
+};
+
+/** What is saved of a Service. Times are Unix seconds, `null` for never. */
+export interface SavedService {
+  readonly wokenAt: number | null;
+  readonly slicesChangedAt: number | null;
+  readonly relabelled: readonly string[];
+  readonly relabelledMirrors: readonly string[];
+  /** By the key of the unit. */
+  readonly items: Readonly<Record<string, readonly SavedDifference[]>>;
+}
+
+const timeOf = (at: number): number | null => (at === -Infinity ? null : at);
+
+/** The clocks are up to date, so that the changes that were missed do not matter. */
+const withoutMissed = <T extends ServiceDifference>(item: T): T =>
+  Object.assign(item, { missed: undefined, missedCount: undefined });
+
+/** `openedAt` has the times of open findings by their keys. The clocks must be up to date. */
+export function saveService(
+  { record, items }: ServiceAudit,
+  openedAt: ReadonlyMap<string, number>,
+): SavedService {
+  const { namespace, name: service } = record;
+  const save = (item: ServiceDifference): SavedDifference => {
+    const { code } = item.difference;
+    const key = openFindingKey({ namespace, service, node: null, code, cause: item.cause });
+    const findingOpenedAt = item.openedAt === null ? null : (openedAt.get(key) ?? item.openedAt);
+    const lesser = item.lesser.map((it) => withoutMissed({ ...it, lesser: [] }));
+    return withoutMissed({ ...item, lesser, findingOpenedAt });
+  };
+  return {
+    wokenAt: timeOf(record.wokenAt),
+    slicesChangedAt: timeOf(record.slicesChangedAt),
+    relabelled: [...record.relabelled],
+    relabelledMirrors: [...record.relabelledMirrors],
+    items: Object.fromEntries([...items].map(([key, unit]) => [key, unit.map(save)])),
+  };
+}
+
+/** Reads what saveService wrote; `null` if it has another form. */
+export function readSavedService(value: unknown): SavedService | null {
+  if (!isFields(value)) return null;
+  const { wokenAt, slicesChangedAt, relabelled, relabelledMirrors, items } = value;
+  const isRight =
+    [wokenAt, slicesChangedAt].every(isTime) &&
+    [relabelled, relabelledMirrors].every(isTexts) &&
+    isFields(items) &&
+    Object.values(items).every((unit) => Array.isArray(unit) && unit.every(isSavedDifference));
+  return isRight ? (value as unknown as SavedService) : null;
+}
+
+const isTime = (value: unknown): boolean => value === null || Number.isFinite(value);
+
+const isOneOf = (words: readonly string[], value: unknown): boolean =>
+  typeof value === 'string' && words.includes(value);
+
+const isTexts = (value: unknown): boolean =>
+  Array.isArray(value) && value.every((text) => typeof text === 'string');
+
+const isSavedDifference = (value: unknown): boolean =>
+  isFields(value) &&
+  isTime(value.findingOpenedAt) &&
+  isClock(value) &&
+  Array.isArray(value.lesser) &&
+  value.lesser.every((it) => isFields(it) && isClock(it));
+
+/** Whether the fields that a clock is continued from have the right types. */
+function isClock(item: Fields): boolean {
+  const { difference, severity, cause, operation, changes } = item;
+  return (
+    isFields(difference) &&
+    isOneOf(Object.keys(catalogue), difference.code) &&
+    (cause === null || isOneOf(Object.keys(causes), cause)) &&
+    isOneOf(severities, severity) &&
+    isOneOf(['add', 'remove', 'update'], operation) &&
+    [item.since, item.unseen, item.causeAt, item.lateSince].every(Number.isFinite) &&
+    [item.shown, item.proven, item.byInput].every((it) => typeof it === 'boolean') &&
+    isTime(item.openedAt) &&
+    Array.isArray(changes) &&
+    changes.every(isFields)
+  );
+}
+
+/** Continues the state of a Service that decides what hinders its controllers. */
+export function restoreRecord(record: ServiceState, saved: SavedService): void {
+  record.wokenAt = saved.wokenAt ?? -Infinity;
+  record.slicesChangedAt = saved.slicesChangedAt ?? -Infinity;
+  record.relabelled = new Set(saved.relabelled);
+  record.relabelledMirrors = new Set(saved.relabelledMirrors);
+}
+
+/**
+ * Continues the clocks and the findings of differences that still exist. Others are new: the
+ * objects of the checkpoint show them, but its audit had not found them.
+ */
+export function restoreDifferences(
+  { settle }: FindingSink,
+  restored: readonly (readonly [ServiceAudit, SavedService])[],
+  at: number,
+): void {
+  const open: (OwnedDifference & Pick<SavedDifference, 'openedAt' | 'findingOpenedAt'>)[] = [];
+  for (const [audit, saved] of restored) {
+    const { namespace, name: service } = audit.record;
+    for (const [key, unit] of audit.items) {
+      const left = [...(saved.items[key] ?? [])];
+      const next = unit.map((item) => {
+        const index = left.findIndex((it) => isSame(it, item));
+        const [known] = index < 0 ? [] : left.splice(index, 1);
+        if (known === undefined) return item;
+        settle.drop(item, at);
+        const continued = continueItem(item, known);
+        const { openedAt, findingOpenedAt } = known;
+        if (openedAt === null) settle.watch(continued, namespace, service, at);
+        else open.push({ item: continued, namespace, service, openedAt, findingOpenedAt });
+        return continued;
+      });
+      setItems(audit, key, next);
+    }
+  }
+  // In the order in which they opened, as a finding lists them.
+  open.sort((a, b) => (a.openedAt ?? 0) - (b.openedAt ?? 0) || a.item.since - b.item.since);
+  for (const [moment, items] of Map.groupBy(open, (it) => it.findingOpenedAt ?? at)) {
+    settle.reopen(
+      items.map((it) => ({ ...it, at: moment, since: it.item.since })),
+      moment,
+    );
+    for (const { item, openedAt } of items) item.openedAt = openedAt;
+  }
+}
+
+const isSame = (saved: SavedDifference, { difference }: ServiceDifference): boolean =>
+  saved.difference.code === difference.code && saved.difference.subject === difference.subject;
+
+/** The difference as the objects show it, with the clock and the cause that were saved. */
+function continueItem(item: ServiceDifference, known: SavedDifference): ServiceDifference {
+  const { difference, output, missed = { count: 0, latest: new Map() } } = item;
+  const state = { openedAt: null, gone: false, missed, missedCount: missed.count };
+  return { ...known, difference, output, ...state };
+}

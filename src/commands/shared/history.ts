@@ -1,0 +1,86 @@
+// How commands write the history of a live cluster, and read a moment of it.
+
+import type { Auditor, AuditorOptions } from '../../auditor/auditor.ts';
+import type { Moment } from '../../auditor/replay.ts';
+import { isFields } from '../../cluster/decode/json-fields.ts';
+import { type OnProblem, problemAt } from '../../cluster/decode/problem.ts';
+import { readRecording, type RecordingEntry } from '../../cluster/files/recording.ts';
+import { openFolder } from '../../history/files.ts';
+import { latestMoment, openHistory } from '../../history/reader.ts';
+import { type LiveHistory, startHistory } from '../../history/live-history.ts';
+import { releases } from '../../shadow/release.ts';
+import type { Cluster } from './cluster.ts';
+import { fail, inform } from './console.ts';
+
+export interface HistoryFlags {
+  /** A folder. */
+  readonly history?: string;
+  /** Bytes. */
+  readonly historySize?: number;
+  /** Seconds. */
+  readonly historyAge?: number;
+}
+
+/** Records the history of a live auditor if the flags name a folder. */
+export function recordHistory(
+  auditor: Auditor,
+  { history: path, historySize: size = 2 ** 31, historyAge: age = 7 * 86_400 }: HistoryFlags,
+  { clock }: Cluster,
+): LiveHistory | null {
+  if (path === undefined) return null;
+  const onTrouble = (reason: string | null): void => {
+    if (reason === null) inform(`The history is recorded to ${path} again`);
+    else fail(`The history is not recorded: ${reason}. The audit goes on.`);
+  };
+  return startHistory(auditor, { path, limits: { size, age }, clock, onTrouble });
+}
+
+/** A moment of a history: its entries from a checkpoint on, and the settings of its auditor. */
+export interface HistoryMoment {
+  readonly until: number;
+  readonly settings: Partial<AuditorOptions>;
+  readonly entries: (auditor: Auditor) => AsyncIterable<RecordingEntry>;
+}
+
+/** Opens a moment; the latest if it is `null`. Throws an Error for people if there is none. */
+export async function openMoment(
+  path: string,
+  moment: Moment | null,
+  onProblem: OnProblem,
+): Promise<HistoryMoment> {
+  const files = openFolder(path);
+  const onLoss = (segment: string, text: string): void => {
+    onProblem(problemAt(`${path}/${segment}`, null, text));
+  };
+  const latest = await latestMoment(files);
+  const until = momentBefore(moment, latest);
+  const { name, header, bytes } = await openHistory(files, until, onLoss);
+  return {
+    until,
+    settings: settingsOf(header),
+    entries: (auditor) =>
+      readRecording({ name: `${path}/${name}`, bytes }, onProblem, {
+        previousPod: (key) => auditor.store.listers.pods.get(key),
+      }),
+  };
+}
+
+/** A time of day is the last one before the end of the history. */
+function momentBefore(moment: Moment | null, latest: number): number {
+  if (moment === null) return latest;
+  if (typeof moment === 'number') return moment;
+  const at = latest - (latest % 86_400) + moment.ofDay;
+  return at <= latest ? at : at - 86_400;
+}
+
+/** The settings that a checkpoint states; others have their defaults. */
+function settingsOf(header: unknown): Partial<AuditorOptions> {
+  if (!isFields(header) || !isFields(header.settings)) return {};
+  const { settle, maxEndpointsPerSlice, minor } = header.settings;
+  const release = releases.find((it) => it.minor === minor) ?? null;
+  return {
+    ...(typeof settle === 'number' && { settle }),
+    ...(typeof maxEndpointsPerSlice === 'number' && { maxEndpointsPerSlice }),
+    release,
+  };
+}

@@ -1,0 +1,70 @@
+// The files of a history: the few operations that the recorder and the reader need. Tests replace
+// them by files that fail, or that lose what was not synced.
+
+import { constants } from 'node:fs';
+import { chmod, mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+
+export interface StoredFile {
+  readonly name: string;
+  readonly bytes: number;
+}
+
+/** A file that only grows. Each operation rejects with the error of the system. */
+export interface AppendFile {
+  append(bytes: Uint8Array): Promise<void>;
+  /** Resolves when all that was appended survives a loss of power. */
+  sync(): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** The folder of one history. Names have no slashes. */
+export interface HistoryFiles {
+  list(): Promise<readonly StoredFile[]>;
+  read(name: string): Promise<Uint8Array>;
+  /** Creates a file, which must not exist. */
+  create(name: string): Promise<AppendFile>;
+  /** Renames a file; resolves when the new name survives a loss of power. */
+  rename(from: string, to: string): Promise<void>;
+  remove(name: string): Promise<void>;
+}
+
+/** The folder at a path. Its files are 0600. */
+export function openFolder(path: string): HistoryFiles {
+  const syncFolder = async (): Promise<void> => {
+    const folder = await open(path, constants.O_RDONLY);
+    await folder.sync().finally(() => folder.close());
+  };
+  return {
+    async list() {
+      const found: StoredFile[] = [];
+      for (const entry of await readdir(path, { withFileTypes: true })) {
+        if (!entry.isFile()) continue;
+        // The recorder may remove a file while another process lists them.
+        const known = await stat(join(path, entry.name)).catch(() => null);
+        if (known !== null) found.push({ name: entry.name, bytes: known.size });
+      }
+      return found;
+    },
+    read: (name) => readFile(join(path, name)),
+    async create(name) {
+      const file = await open(join(path, name), 'wx', 0o600);
+      return {
+        append: (bytes) => file.appendFile(bytes),
+        sync: () => file.datasync(),
+        close: () => file.close(),
+      };
+    },
+    async rename(from, to) {
+      await rename(join(path, from), join(path, to));
+      await syncFolder();
+    },
+    remove: (name) => rm(join(path, name), { force: true }),
+  };
+}
+
+/** Creates the folder of a history if it does not exist. Others may not read it. */
+export async function prepareFolder(path: string): Promise<void> {
+  await mkdir(path, { recursive: true, mode: 0o700 });
+  await chmod(path, 0o700);
+}

@@ -1,0 +1,30 @@
+// The lock of a folder: one recorder writes to it. It is that of an SQLite database, which the
+// kernel releases when the process ends, also by SIGKILL. So no process number is compared, which
+// is 1 for every container.
+
+import { chmodSync, closeSync, openSync } from 'node:fs';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+
+export interface FolderLock {
+  readonly release: () => void;
+}
+
+/** Locks a folder. Throws an Error for people if another process has locked it. */
+export function lockFolder(path: string): FolderLock {
+  const name = join(path, 'lock');
+  closeSync(openSync(name, 'a', 0o600));
+  chmodSync(name, 0o600);
+  const database = new DatabaseSync(name);
+  try {
+    database.exec('BEGIN EXCLUSIVE');
+  } catch (error) {
+    database.close();
+    if (!isBusy(error)) throw error;
+    throw new Error(`${path}: Another process records to this folder`, { cause: error });
+  }
+  return { release: () => database.close() };
+}
+
+/** SQLITE_BUSY. */
+const isBusy = (error: unknown): boolean => (error as { errcode?: number }).errcode === 5;

@@ -1,0 +1,170 @@
+// Reads a history as a recording: the lines from the checkpoint before a moment up to that moment.
+// What is damaged or missing is skipped, and a problem says which time is affected.
+
+import type { HistoryFiles } from './files.ts';
+import { formatVersion, framesIn, linesOf, type SegmentPart } from './frame.ts';
+import { listSegments, type Segment } from './segments.ts';
+
+/** The lines of a history. */
+export interface HistoryLines {
+  /** The name of the first segment. */
+  readonly name: string;
+  /** The first line: the header of the checkpoint. */
+  readonly header: unknown;
+  readonly bytes: AsyncIterable<Uint8Array>;
+}
+
+/** Called with what is damaged or missing, for people. */
+export type OnLoss = (segment: string, message: string) => void;
+
+/**
+ * Seconds without a line from which on the recorder did not run: it writes one every 10 s, and one
+ * before the next segment begins.
+ */
+const longestSilence = { within: 15, before: 2 };
+
+/** A segment, and whether all of it is read, or only its live frames. */
+interface Step {
+  readonly segment: Segment;
+  readonly data: Uint8Array;
+  readonly isWhole: boolean;
+}
+
+/**
+ * Finds the lines up to a moment in Unix seconds: they begin with the last whole checkpoint before
+ * it, or with the first one of all. Throws an Error for people if there is none.
+ */
+export async function openHistory(
+  files: Pick<HistoryFiles, 'list' | 'read'>,
+  until: number,
+  onLoss: OnLoss,
+  from: 'last' | 'first' = 'last',
+): Promise<HistoryLines> {
+  const segments = await listSegments(files);
+  if (segments.length === 0) throw new Error('The folder has no history');
+  const before = segments.filter(({ start }) => start <= until);
+  const steps: Step[] = [];
+  const candidates = from === 'last' ? before.toReversed() : before;
+  for (const segment of candidates) {
+    const data = await files.read(segment.name).catch((error: unknown) => {
+      onLoss(segment.name, error instanceof Error ? error.message : String(error));
+      return null;
+    });
+    if (data === null) continue;
+    const isWhole = await hasWholeCheckpoint(data, segment, onLoss);
+    if (from === 'last') steps.unshift({ segment, data, isWhole });
+    else if (isWhole || steps.length > 0)
+      steps.push({ segment, data, isWhole: steps.length === 0 });
+    if (from === 'last' && isWhole) break;
+  }
+  // Without a whole checkpoint, nothing is known.
+  const used = steps.find(({ isWhole }) => isWhole);
+  if (used === undefined) {
+    const [oldest] = segments;
+    throw new Error(
+      before.length === 0
+        ? `The history begins at ${new Date((oldest?.start ?? 0) * 1000).toISOString()}`
+        : 'No checkpoint before that moment is whole',
+    );
+  }
+  const last = steps.at(-1) ?? used;
+  const isFollowed = segments.some(({ number }) => number > last.segment.number);
+  const header = await headerOf(used);
+  return { name: used.segment.name, header, bytes: linesBefore(steps, until, isFollowed, onLoss) };
+}
+
+/** The first line of a segment with a whole checkpoint; `null` if it is no JSON. */
+async function headerOf({ data, segment }: Step): Promise<unknown> {
+  const [first] = framesIn(data, segment.number);
+  if (first === undefined || !('frame' in first)) return null;
+  const [line = ''] = Buffer.from(await linesOf(first.frame))
+    .toString()
+    .split('\n', 1);
+  try {
+    return JSON.parse(line) as unknown;
+  } catch {
+    return null;
+  }
+}
+
+/** The time of the last whole frame, Unix seconds. Throws an Error for people without segments. */
+export async function latestMoment(files: Pick<HistoryFiles, 'list' | 'read'>): Promise<number> {
+  for (const { name, number } of (await listSegments(files)).toReversed()) {
+    const parts = [...framesIn(await files.read(name), number)];
+    const last = parts.findLast((part) => 'frame' in part);
+    if (last !== undefined) return last.frame.at;
+  }
+  throw new Error('The folder has no history');
+}
+
+/** Whether every frame of the checkpoint is whole. */
+async function hasWholeCheckpoint(
+  data: Uint8Array,
+  { name, number }: Segment,
+  onLoss: OnLoss,
+): Promise<boolean> {
+  let frames = 0;
+  for (const part of framesIn(data, number)) {
+    if ('frame' in part && part.frame.kind === 'live') break;
+    if ('lost' in part) {
+      // The recorder syncs a checkpoint before it names the file: its end is not cut in time.
+      onLoss(name, `${lossText(part)} in its checkpoint`);
+      return false;
+    }
+    try {
+      await linesOf(part.frame);
+    } catch (error) {
+      onLoss(name, `Its checkpoint cannot be decompressed: ${String(error)}`);
+      return false;
+    }
+    frames++;
+  }
+  return frames > 0;
+}
+
+const lossText = ({ lost, bytes }: Extract<SegmentPart, { readonly lost: string }>): string => {
+  if (lost === 'newer') return `A newer version wrote it (this one knows format ${formatVersion})`;
+  return lost === 'missing' ? 'Frames are missing' : `${bytes} bytes are damaged`;
+};
+
+async function* linesBefore(
+  steps: readonly Step[],
+  until: number,
+  isFollowed: boolean,
+  onLoss: OnLoss,
+): AsyncGenerator<Uint8Array> {
+  let latest = -Infinity;
+  let number = steps[0]?.segment.number ?? 0;
+  for (const { segment, data, isWhole } of steps) {
+    const loss = (message: string): void => {
+      const from = latest === -Infinity ? '' : ` after ${new Date(latest * 1000).toISOString()}`;
+      onLoss(segment.name, `${message}${from}: changes may be missing`);
+    };
+    if (segment.number > number + 1) loss('What came before is missing');
+    number = segment.number;
+    for (const part of framesIn(data, segment.number)) {
+      if ('lost' in part) {
+        loss(lossText(part));
+        continue;
+      }
+      const { frame } = part;
+      // The segment before has shown what comes before its live frames.
+      if (frame.kind !== 'live' && !isWhole) continue;
+      if (frame.at - latest > longestSilence.within && latest !== -Infinity && latest < until) {
+        loss(`Nothing was recorded until ${new Date(frame.at * 1000).toISOString()}`);
+      }
+      // The frame after the moment may have lines before it.
+      const isPast = frame.at > until;
+      latest = frame.at;
+      yield await linesOf(frame);
+      if (isPast) return;
+    }
+  }
+  const silence = isFollowed ? longestSilence.before : longestSilence.within;
+  if (until !== Infinity && until - latest > silence) {
+    onLoss(
+      steps.at(-1)?.segment.name ?? '',
+      `Nothing was recorded from ${new Date(latest * 1000).toISOString()} to that moment`,
+    );
+  }
+}

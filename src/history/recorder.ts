@@ -1,0 +1,320 @@
+// The recorder: writes the lines of a live auditor to the segments of a folder.
+//
+//   lines ──► buffer ──each second──► zstd ──► frame ──► append, sync
+//
+// A segment begins with a checkpoint, which is written beside the segment before it and gets its
+// name when it is complete. Meanwhile lines go to both. A failure of the disk ends the segment. The
+// recorder then drops lines, counts them, and begins again with a checkpoint after a pause. No
+// failure reaches the auditor.
+
+import type { AppendFile, HistoryFiles } from './files.ts';
+import { createFrame, encodeFrame, formatVersion, framesIn, type FrameKind } from './frame.ts';
+import type { HistoryLimits } from './segments.ts';
+import {
+  expiredSegments,
+  listSegments,
+  partialEnding,
+  segmentLimits,
+  segmentName,
+} from './segments.ts';
+
+/** The state of an auditor at one moment: lines, a part at a time. Unchanged by later events. */
+export interface CheckpointLines {
+  /** Unix seconds. */
+  readonly at: number;
+  readonly parts: Iterable<string>;
+}
+
+export interface HistoryOptions {
+  readonly files: HistoryFiles;
+  readonly limits: HistoryLimits;
+  /** Unix seconds. */
+  readonly now: () => number;
+  /** A line that has only the time. */
+  readonly clock: () => { readonly line: string; readonly at: number };
+  /** The state of the auditor now; `null` if it has not begun. */
+  readonly checkpoint: () => CheckpointLines | null;
+  /** Lets other work of the process run. */
+  readonly pause: () => Promise<void>;
+  /** Called with why nothing is recorded, and with `null` when recording goes on. */
+  readonly onTrouble: (reason: string | null) => void;
+}
+
+/** Seconds: between two writes of lines, of lines that show that nothing changed, and of tries. */
+const spans = { write: 1, quiet: 10, retry: 30 };
+
+/** The most characters that wait, and those of one frame. */
+const most = { waiting: 32 * 1024 * 1024, frame: 512 * 1024 };
+
+/** A segment that is open, or a checkpoint that is being written. */
+interface OpenSegment {
+  readonly file: AppendFile;
+  readonly number: number;
+  readonly start: number;
+  bytes: number;
+  frames: number;
+}
+
+/** Lines that are not written yet. */
+interface Waiting {
+  texts: string[];
+  length: number;
+  lines: number;
+  /** The time of the last one. */
+  at: number;
+}
+
+const nothing = (): Waiting => ({ texts: [], length: 0, lines: 0, at: 0 });
+
+type State = ReturnType<typeof createState>;
+
+const createState = (options: HistoryOptions) => ({
+  options,
+  segment: null as OpenSegment | null,
+  waiting: nothing(),
+  /** The lines since the snapshot of a checkpoint that is being written; `null` without one. */
+  since: null as Waiting | null,
+  /** Whether the disk failed, or lines were lost: the next segment begins after `retryAt`. */
+  retryAt: null as number | null,
+  trouble: null as string | null,
+  writtenAt: -Infinity,
+  isWriting: false,
+  isClosed: false,
+  stored: { bytes: 0, segments: 0, oldest: null as number | null },
+  counts: { lines: 0, droppedLines: 0, failures: 0, removedSegments: 0 },
+});
+
+export function createHistoryRecorder(options: HistoryOptions) {
+  const state = createState(options);
+  return {
+    /** Takes a line with its newline; `at` is its time, Unix seconds. Never throws. */
+    note(line: string, at: number): void {
+      if (state.isClosed) return;
+      const isRecording = state.segment !== null || state.since !== null;
+      if (!isRecording) {
+        // What comes before the first checkpoint is in it.
+        if (state.retryAt !== null) state.counts.droppedLines++;
+        return;
+      }
+      if (state.segment !== null) add(state.waiting, line, at);
+      if (state.since !== null) add(state.since, line, at);
+      const length = Math.max(state.waiting.length, state.since?.length ?? 0);
+      if (length > most.waiting) giveUp(state, 'The disk is too slow: too many changes wait');
+    },
+    /** Writes what waits, and begins the next segment if it is time. Called each second. */
+    work: () => work(state),
+    /** Writes the rest. */
+    async close(): Promise<void> {
+      if (state.isClosed) return;
+      while (state.isWriting) await state.options.pause();
+      await work(state, true);
+      state.isClosed = true;
+      await state.segment?.file.close().catch(() => undefined);
+      state.segment = null;
+    },
+    counts: state.counts,
+    stored: state.stored,
+    /** Why nothing is recorded; `null` if all is well. */
+    trouble: () => state.trouble,
+    /** Until when all is on the disk, Unix seconds; `null` before the first checkpoint. */
+    writtenAt: () => (state.writtenAt === -Infinity ? null : state.writtenAt),
+  };
+}
+
+function add(waiting: Waiting, line: string, at: number): void {
+  waiting.texts.push(line);
+  waiting.length += line.length;
+  waiting.lines++;
+  waiting.at = at;
+}
+
+/** Ends the segment after a failure. What waits is lost, and counted. */
+function giveUp(state: State, reason: string): void {
+  const { segment, waiting, since, counts, options } = state;
+  counts.failures++;
+  counts.droppedLines += Math.max(waiting.lines, since?.lines ?? 0);
+  void segment?.file.close().catch(() => undefined);
+  Object.assign(state, { segment: null, waiting: nothing(), since: null });
+  state.retryAt = options.now() + spans.retry;
+  report(state, reason);
+}
+
+function report(state: State, reason: string | null): void {
+  if (state.trouble === reason) return;
+  state.trouble = reason;
+  state.options.onTrouble(reason);
+}
+
+const textOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+
+async function work(state: State, isLast = false): Promise<void> {
+  if (state.isWriting || state.isClosed) return;
+  state.isWriting = true;
+  try {
+    await writeWaiting(state, isLast);
+    if (!isLast && isDue(state)) await beginSegment(state);
+  } catch (error) {
+    giveUp(state, textOf(error));
+    if (isFull(error)) await removeOldest(state).catch(() => undefined);
+  } finally {
+    state.isWriting = false;
+  }
+}
+
+/** Whether a segment must begin: there is none, or it has reached a limit. */
+function isDue({ segment, options, retryAt }: State): boolean {
+  const now = options.now();
+  if (segment === null) return retryAt === null || now >= retryAt;
+  const { bytes, seconds } = segmentLimits(options.limits);
+  return segment.bytes >= bytes || now - segment.start >= seconds;
+}
+
+async function writeWaiting(state: State, isLast: boolean): Promise<void> {
+  const { segment, options } = state;
+  if (segment === null) return;
+  const now = options.now();
+  const isQuiet = state.waiting.lines === 0;
+  // A line with only the time proves that nothing changed until then.
+  if (isQuiet && (isLast || now - state.writtenAt >= spans.quiet)) {
+    addClock(state.waiting, options);
+  }
+  const { waiting } = state;
+  if (waiting.lines === 0) return;
+  state.waiting = nothing();
+  await appendLines(state, segment, 'live', waiting);
+  if (state.segment !== segment) return;
+  await segment.file.sync();
+  state.writtenAt = waiting.at;
+  state.counts.lines += waiting.lines;
+}
+
+function addClock(waiting: Waiting, { clock }: HistoryOptions): void {
+  const { line, at } = clock();
+  add(waiting, line, at);
+}
+
+async function appendLines(
+  state: State,
+  segment: OpenSegment,
+  kind: FrameKind,
+  { texts, at }: Pick<Waiting, 'texts' | 'at'>,
+): Promise<void> {
+  const { number, frames } = segment;
+  const frame = await createFrame({ kind, segment: number, number: frames, at }, texts.join(''));
+  const bytes = encodeFrame(frame);
+  segment.frames++;
+  await segment.file.append(bytes);
+  segment.bytes += bytes.length;
+  state.stored.bytes += bytes.length;
+}
+
+/** Writes a checkpoint and makes it the open segment. Rejects if the disk fails. */
+async function beginSegment(state: State): Promise<void> {
+  const { options } = state;
+  const { files } = options;
+  const checkpoint = options.checkpoint();
+  if (checkpoint === null) return;
+  state.since = nothing();
+  // Consecutive numbers say that no change is missing between two segments.
+  const step = state.segment === null ? 2 : 1;
+  const segments = await listSegments(files);
+  await refuseNewer(state, segments.at(-1)?.name);
+  const number = (segments.at(-1)?.number ?? 0) + step;
+  const name = segmentName(number, checkpoint.at);
+  const partial = name + partialEnding;
+  await removeLeftovers(files);
+  const file = await files.create(partial);
+  const next = { file, number, start: checkpoint.at, bytes: 0, frames: 0 };
+  try {
+    await writeCheckpoint(state, next, checkpoint);
+    if (!(await switchTo(state, next))) throw new Error('Given up');
+    await files.rename(partial, name);
+  } catch (error) {
+    await file.close().catch(() => undefined);
+    await files.remove(partial).catch(() => undefined);
+    if (state.retryAt === null || state.segment !== null) throw error;
+    return;
+  }
+  state.writtenAt = Math.max(state.writtenAt, next.start);
+  state.retryAt = null;
+  report(state, null);
+  await removeExpired(state);
+}
+
+async function removeLeftovers(files: HistoryFiles): Promise<void> {
+  for (const { name } of await files.list()) {
+    if (name.endsWith(partialEnding)) await files.remove(name);
+  }
+}
+
+/** From now on lines go to the next segment only; false if the recorder has given up meanwhile. */
+async function switchTo(state: State, next: OpenSegment): Promise<boolean> {
+  const { segment, waiting, since, options } = state;
+  if (since === null) return false;
+  // The segment before shows that nothing else changed until the checkpoint was complete.
+  addClock(waiting, options);
+  Object.assign(state, { segment: next, waiting: nothing(), since: null });
+  if (since.lines > 0) await appendLines(state, next, 'overlap', since);
+  if (segment !== null) {
+    await appendLines(state, segment, 'live', waiting);
+    await segment.file.sync();
+    await segment.file.close();
+  }
+  await next.file.sync();
+  state.counts.lines += since.lines;
+  return state.segment === next;
+}
+
+async function writeCheckpoint(
+  state: State,
+  next: OpenSegment,
+  { at, parts }: CheckpointLines,
+): Promise<void> {
+  let [texts, length]: [string[], number] = [[], 0];
+  for (const part of parts) {
+    texts.push(part);
+    length += part.length;
+    if (length < most.frame) continue;
+    await appendLines(state, next, 'checkpoint', { texts, at });
+    [texts, length] = [[], 0];
+    // The lines of the segment before must reach the disk in time, too.
+    await writeWaiting(state, false);
+    await state.options.pause();
+  }
+  await appendLines(state, next, 'checkpoint', { texts, at });
+}
+
+/** Rejects if a newer version of the program has written to the folder. */
+async function refuseNewer({ options }: State, newest: string | undefined): Promise<void> {
+  if (newest === undefined) return;
+  const [part] = framesIn(await options.files.read(newest), 0);
+  if (part === undefined || !('lost' in part) || part.lost !== 'newer') return;
+  throw new Error(
+    `A newer version of the program wrote ${newest}: this one knows format ${formatVersion}`,
+  );
+}
+
+const isFull = (error: unknown): boolean =>
+  ['ENOSPC', 'EDQUOT'].includes((error as NodeJS.ErrnoException).code ?? '');
+
+/** On a full disk, the next checkpoint needs space. The newest segment stays. */
+async function removeOldest({ options: { files }, counts }: State): Promise<void> {
+  await removeLeftovers(files);
+  const [oldest, ...others] = await listSegments(files);
+  if (oldest === undefined || others.length === 0) return;
+  await files.remove(oldest.name);
+  counts.removedSegments++;
+}
+
+async function removeExpired(state: State): Promise<void> {
+  const { files, limits, now } = state.options;
+  const segments = await listSegments(files);
+  const expired = expiredSegments(segments, limits, now());
+  for (const { name } of expired) {
+    await files.remove(name);
+    state.counts.removedSegments++;
+  }
+  const kept = segments.slice(expired.length);
+  const bytes = kept.reduce((sum, segment) => sum + segment.bytes, 0);
+  Object.assign(state.stored, { bytes, segments: kept.length, oldest: kept[0]?.start ?? null });
+}

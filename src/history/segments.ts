@@ -1,0 +1,73 @@
+// The segments of a folder: their names, their order, and which of them the limits remove.
+//
+// A name is `00000012-1795258544085.segment`: the number and the time of the checkpoint in
+// milliseconds. The number gives the order, since a clock may be set back. A checkpoint that is
+// being written has the ending `.partial`.
+
+import type { HistoryFiles, StoredFile } from './files.ts';
+
+export interface Segment extends StoredFile {
+  /** From 1. */
+  readonly number: number;
+  /** The time of its checkpoint, Unix seconds. */
+  readonly start: number;
+}
+
+const form = /^(\d{8})-(\d{1,15})\.segment$/;
+
+export const partialEnding = '.partial';
+
+/** The name of a segment whose checkpoint has this time. */
+export const segmentName = (number: number, start: number): string =>
+  `${String(number).padStart(8, '0')}-${Math.max(0, Math.round(start * 1000))}.segment`;
+
+/** The segments of a folder, oldest first. */
+export async function listSegments(files: Pick<HistoryFiles, 'list'>): Promise<Segment[]> {
+  const found = (await files.list()).flatMap((file): Segment[] => {
+    const [, number, start] = form.exec(file.name) ?? [];
+    if (number === undefined) return [];
+    return [{ ...file, number: Number(number), start: Number(start) / 1000 }];
+  });
+  return found.sort((a, b) => a.number - b.number);
+}
+
+export interface HistoryLimits {
+  /** Bytes of all segments. */
+  readonly size: number;
+  /** Seconds of recorded time. */
+  readonly age: number;
+}
+
+/** A segment is at most this part of the size and of the age, so that few remove little. */
+const parts = 8;
+const mostSegment = { bytes: 64 * 1024 * 1024, seconds: 3600 };
+
+/** The bytes and the seconds after which the next segment begins. */
+export const segmentLimits = ({ size, age }: HistoryLimits) => ({
+  bytes: Math.min(size / parts, mostSegment.bytes),
+  seconds: Math.min(age / parts, mostSegment.seconds),
+});
+
+/**
+ * The oldest segments that the limits remove; never the newest one. Age is recorded time: neither a
+ * pause nor a clock that is set forward removes anything.
+ */
+export function expiredSegments(
+  segments: readonly Segment[],
+  limits: HistoryLimits,
+  now: number,
+): readonly Segment[] {
+  const longest = 2 * segmentLimits(limits).seconds;
+  let bytes = 0;
+  let seconds = 0;
+  let end = now;
+  const expired: Segment[] = [];
+  for (const segment of segments.toReversed()) {
+    bytes += segment.bytes;
+    const isOver = bytes > limits.size || seconds > limits.age;
+    if (segment !== segments.at(-1) && (isOver || expired.length > 0)) expired.unshift(segment);
+    seconds += Math.min(Math.max(0, end - segment.start), longest);
+    end = segment.start;
+  }
+  return expired;
+}

@@ -1,0 +1,157 @@
+// The history of every scenario and of recordings shows the same state at random moments as a
+// replay of the whole recording to that moment.
+
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { gunzipSync } from 'node:zlib';
+
+import { describe, expect, test } from 'vitest';
+
+import { type Auditor, createAuditor } from '../../src/auditor/auditor.ts';
+import { createReport } from '../../src/auditor/queries.ts';
+import { replay } from '../../src/auditor/replay.ts';
+import { readRecording, type RecordingEntry } from '../../src/cluster/files/recording.ts';
+import { createAuditorHistory } from '../../src/history/history.ts';
+import { openHistory } from '../../src/history/reader.ts';
+import type { ReportedFinding } from '../../src/output/text/format.ts';
+import { auditorDefaults } from '../build.ts';
+import { parseScenario } from '../scenarios/parse.ts';
+import { linesOf, scenarioFolder, scenarioNames } from '../verify/verify.ts';
+import { faultyFiles, randomOf } from './crash.ts';
+
+type Options = Partial<typeof auditorDefaults>;
+
+const newAuditor = (options: Options): Auditor => createAuditor({ ...auditorDefaults, ...options });
+
+const entriesOf = (bytes: AsyncIterable<Uint8Array>, auditor: Auditor, problems: string[]) =>
+  readRecording({ name: 'recording', bytes }, ({ message }) => problems.push(message), {
+    previousPod: (key) => auditor.store.listers.pods.get(key),
+  });
+
+/** Replays a recording, and records it as history; `isWork` says after which entries it writes. */
+async function recordHistory(text: string, options: Options, isWork: () => boolean) {
+  const { files, stored } = faultyFiles();
+  const auditor = newAuditor(options);
+  const history = createAuditorHistory(auditor, {
+    files,
+    limits: { size: 2 ** 40, age: 40 },
+    now: () => auditor.now() ?? 0,
+    pause: () => Promise.resolve(),
+    onTrouble(reason) {
+      if (reason !== null) throw new Error(reason);
+    },
+  });
+  const moments: number[] = [];
+  const entries = entriesOf(Readable.from([Buffer.from(text)]), auditor, []);
+  for await (const entry of entries) {
+    if (isOfNode(entry)) continue;
+    auditor.take(entry);
+    history.take(entry);
+    if (isWork()) await history.work();
+    if (auditor.serviceAuditor() !== null) moments.push(auditor.now() ?? 0);
+  }
+  await history.close();
+  return { files, stored, moments };
+}
+
+const isOfNode = ({ kind }: RecordingEntry): boolean =>
+  kind === 'node-rules' || kind === 'node-config';
+
+/** What an auditor shows: open findings, objects, and the verdicts on all outputs. */
+function stateOf(auditor: Auditor) {
+  const { findings, services, verdicts, unknown } = createReport(auditor, {
+    kind: 'replay',
+    sources: [],
+    namespace: null,
+    problems: [],
+  });
+  const open = findings.filter(({ resolvedAt }) => resolvedAt === null);
+  const { pods, nodes, endpoints, endpointslices, ...other } = auditor.store.objects;
+  const objects = [other.services, pods, nodes, endpoints, endpointslices].flatMap((map) =>
+    [...map.values()].map((it) => JSON.stringify(it, Object.keys(it).sort())),
+  );
+  return {
+    findings: open.map(textOf).sort(),
+    pending: auditor.findings
+      .pending()
+      .map(({ at, item }) => `${at} ${item.difference.code} ${item.since} ${item.cause ?? ''}`)
+      .sort(),
+    objects: objects.sort(),
+    rest: { services, verdicts, unknown },
+  };
+}
+
+/** A finding as text; differences that opened at one moment may be in any order. */
+function textOf({ expected, actual, differences, ...finding }: ReportedFinding): string {
+  const parts = [expected, actual].map((text) => text?.split('; ').sort() ?? null);
+  const details = differences.map((it) => JSON.stringify(it)).sort();
+  return JSON.stringify({ ...finding, parts, details });
+}
+
+/** The state at a moment, by a replay of the recording from its beginning. */
+async function stateByReplay(text: string, options: Options, until: number) {
+  const auditor = newAuditor(options);
+  async function* withoutNodes() {
+    for await (const entry of entriesOf(Readable.from([Buffer.from(text)]), auditor, [])) {
+      if (!isOfNode(entry)) yield entry;
+    }
+  }
+  await replay(auditor, withoutNodes(), { speed: Infinity, until });
+  return stateOf(auditor);
+}
+
+/** The state at a moment, by the history, and what the reader reports. */
+async function stateByHistory(
+  files: Parameters<typeof openHistory>[0],
+  options: Options,
+  until: number,
+) {
+  const problems: string[] = [];
+  const auditor = newAuditor(options);
+  const { bytes } = await openHistory(files, until, (_, message) => problems.push(message));
+  await replay(auditor, entriesOf(bytes, auditor, problems), { speed: Infinity, until });
+  return { state: stateOf(auditor), problems };
+}
+
+/** Compares some random moments of a recording. */
+async function compareMoments(
+  text: string,
+  options: Parameters<typeof stateByReplay>[1],
+  count: number,
+  seed = 1,
+): Promise<void> {
+  const random = randomOf(seed);
+  const { files, moments } = await recordHistory(text, options, () => random() < 0.5);
+  expect((await files.list()).length).toBeGreaterThan(0);
+  for (let left = count; left > 0; left--) {
+    const moment = moments[Math.floor(random() * moments.length)] ?? 0;
+    const until = moment + (random() < 0.5 ? 0 : Math.floor(random() * 100) / 100);
+    const known = await stateByHistory(files, options, until).catch((error: unknown) => {
+      if (String(error).includes('The history begins at')) return null;
+      throw error;
+    });
+    if (known === null) continue;
+    const want = await stateByReplay(text, options, until);
+    expect({ until, ...known.state }).toEqual({ until, ...want });
+    // The recorder writes only after some entries, so that times without a line are long.
+    const expected = /^Nothing was recorded|^The recorder could not read the object/;
+    expect(known.problems.filter((problem) => !expected.test(problem))).toEqual([]);
+  }
+}
+
+describe('the state at random moments equals that of a replay', () => {
+  test.each(scenarioNames())('%s', async (name) => {
+    const scenario = parseScenario(name, readFileSync(join(scenarioFolder, name), 'utf8'));
+    const text = [...linesOf(scenario)].map((line) => `${JSON.stringify(line)}\n`).join('');
+    const { window: settle, release, maxEndpointsPerSlice } = scenario;
+    await compareMoments(text, { settle, release, maxEndpointsPerSlice }, 3);
+  });
+
+  const chaos = join(import.meta.dirname, '../recordings/chaos');
+  const recordings = readdirSync(chaos).filter((name) => name.endsWith('.gz'));
+  test.each(recordings)('chaos %s', async (name) => {
+    const text = gunzipSync(readFileSync(join(chaos, name))).toString();
+    await compareMoments(text, { settle: 10 }, 6);
+  });
+});

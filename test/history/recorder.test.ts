@@ -1,0 +1,215 @@
+// The recorder and the reader on files that fail.
+
+import { describe, expect, test } from 'vitest';
+
+import { counterOn, crashAt, type Fault, faultyFiles, randomOf, readCounter } from './crash.ts';
+import { encodeFrame, framesIn } from '../../src/history/frame.ts';
+import { listSegments } from '../../src/history/segments.ts';
+
+describe('a recorder', () => {
+  test('begins segments by their age, and each moment is read from one of them', async () => {
+    const { files } = faultyFiles();
+    const { recorder, state, note } = counterOn(files);
+    const counts = new Map<number, number>();
+    for (; state.now < 1450; state.now++) {
+      note();
+      counts.set(state.now, state.count);
+      await recorder.work();
+    }
+    await recorder.close();
+    const segments = await listSegments(files);
+    expect(segments.length).toBe(5);
+    for (const [at, count] of counts) {
+      const read = await readCounter(files, at);
+      expect([at, read.count, read.losses]).toEqual([at, count, []]);
+    }
+    expect(recorder.stored).toMatchObject({ segments: 5, oldest: 1000 });
+  });
+
+  test('removes the oldest segments above the size, and those that are too old', async () => {
+    const { files } = faultyFiles();
+    const { recorder, state, note } = counterOn(files, { size: 8_000 });
+    for (; state.now < 3000; state.now++) {
+      note();
+      await recorder.work();
+      const sum = [...(await files.list())].reduce((bytes, file) => bytes + file.bytes, 0);
+      expect(sum).toBeLessThan(10_000);
+    }
+    const segments = await listSegments(files);
+    expect(segments.at(-1)?.number).toBeGreaterThan(segments.length + 5);
+    expect(recorder.counts.removedSegments).toBeGreaterThan(5);
+  });
+
+  test('keeps all segments if the clock is set forward, and goes on', async () => {
+    const { files } = faultyFiles();
+    const { recorder, state, note } = counterOn(files);
+    const before = async () => (await listSegments(files)).length;
+    for (; state.now < 1300; state.now++) {
+      note();
+      await recorder.work();
+    }
+    const count = await before();
+    state.now += 10_000_000;
+    note();
+    await recorder.work();
+    expect(await before()).toBe(count + 1);
+    const read = await readCounter(files, 5_000_000);
+    expect(read.losses.join()).toContain('Nothing was recorded');
+  });
+
+  test('after a restart with an earlier clock, the later recording is read', async () => {
+    const { files } = faultyFiles();
+    const first = counterOn(files);
+    for (; first.state.now < 1050; first.state.now++) {
+      first.note();
+      await first.recorder.work();
+    }
+    await first.recorder.close();
+    const second = counterOn(files);
+    Object.assign(second.state, { now: 1020, count: 500 });
+    await second.recorder.work();
+    second.note();
+    await second.recorder.close();
+    expect(await readCounter(files, 1021)).toMatchObject({ count: 501, losses: [] });
+    expect(await readCounter(files, 1019)).toMatchObject({ count: 20, losses: [] });
+  });
+
+  test.each<Fault>(['ENOSPC', 'EROFS', 'EIO'])('goes on after %s, and counts', async (fault) => {
+    const { files, fail } = faultyFiles();
+    const { recorder, state, note, troubles } = counterOn(files);
+    const seconds = async (many: number): Promise<void> => {
+      for (let left = many; left > 0; left--) {
+        state.now++;
+        note();
+        await recorder.work();
+      }
+    };
+    await seconds(60);
+    fail(fault);
+    await seconds(60);
+    expect(recorder.trouble()).toContain(fault);
+    fail(null);
+    await seconds(60);
+    expect(recorder.trouble()).toBe(null);
+    expect(troubles).toEqual([`${fault}: write`, null]);
+    expect(recorder.counts.droppedLines).toBeGreaterThanOrEqual(59);
+    expect(await readCounter(files, state.now)).toMatchObject({ count: state.count, losses: [] });
+    expect((await readCounter(files, 1090)).losses.join()).toContain('Nothing was recorded');
+  });
+
+  test('on a full disk removes the oldest segment to go on', async () => {
+    const { files, fail } = faultyFiles();
+    const { recorder, state, note } = counterOn(files);
+    for (; state.now < 1350; state.now++) {
+      note();
+      await recorder.work();
+    }
+    const [oldest] = await listSegments(files);
+    fail('ENOSPC');
+    const remove = files.remove.bind(files);
+    // A full disk can still remove a file.
+    files.remove = (name) => {
+      fail(null);
+      return remove(name);
+    };
+    note();
+    await recorder.work();
+    expect((await listSegments(files)).map(({ name }) => name)).not.toContain(oldest?.name);
+  });
+
+  test('drops what waits if the disk does not answer, and does not grow', async () => {
+    const { files } = faultyFiles();
+    const { recorder, state } = counterOn(files);
+    await recorder.work();
+    const text = `${'x'.repeat(1024 * 1024)}\n`;
+    for (let left = 40; left > 0; left--) recorder.note(text, state.now);
+    expect(recorder.trouble()).toContain('too slow');
+    expect(recorder.counts.droppedLines).toBe(40);
+  });
+
+  test('refuses a folder of a newer version, and leaves it as it was', async () => {
+    const { files, stored } = faultyFiles();
+    const { recorder } = counterOn(files);
+    const old = counterOn(files);
+    await old.recorder.work();
+    await old.recorder.close();
+    const [[name, file] = []] = [...stored];
+    file?.bytes.writeUInt16LE(2, 4);
+    await recorder.work();
+    expect(recorder.trouble()).toContain('newer version');
+    expect([...stored.keys()]).toEqual([name]);
+    await expect(readCounter(files, 2000)).rejects.toThrow('No checkpoint');
+  });
+});
+
+describe('a loss of power', () => {
+  test('at 300 random bytes loses at most two seconds', async () => {
+    for (let seed = 0; seed < 300; seed++) expect(await crashAt(seed)).toEqual([]);
+  }, 120_000);
+});
+
+describe('damage', () => {
+  async function recorded(seconds = 300) {
+    const power = faultyFiles();
+    const { recorder, state, note } = counterOn(power.files);
+    const counts = new Map<number, number>();
+    for (; state.now < 1000 + seconds; state.now++) {
+      note();
+      counts.set(state.now, state.count);
+      await recorder.work();
+    }
+    await recorder.close();
+    return { ...power, counts };
+  }
+
+  test('of any byte is reported, or the state is right', async () => {
+    const { files, stored, counts } = await recorded();
+    const names = [...stored.keys()].sort();
+    const random = randomOf(7);
+    let reported = 0;
+    for (let round = 0; round < 300; round++) {
+      const file = stored.get(names[Math.floor(random() * names.length)] ?? '');
+      if (file === undefined) continue;
+      const at = Math.floor(random() * file.bytes.length);
+      const before = file.bytes[at] ?? 0;
+      file.bytes[at] = before ^ (1 << Math.floor(random() * 8));
+      const moment = 1000 + Math.floor(random() * 300);
+      const read = await readCounter(files, moment).catch((error: unknown) => String(error));
+      if (typeof read === 'string') expect(read).toContain('No checkpoint before');
+      else if (read.losses.length === 0) expect(read.count).toBe(counts.get(moment));
+      else reported++;
+      file.bytes[at] = before;
+    }
+    expect(reported).toBeGreaterThan(20);
+  });
+
+  test('of a checkpoint: the segment before and the live lines show the state', async () => {
+    const { files, stored, counts } = await recorded();
+    const [, second] = [...stored.keys()].sort();
+    stored.get(second ?? '')?.bytes.fill(1, 60, 64);
+    const read = await readCounter(files, 1190);
+    expect(read.losses[0]).toContain('in its checkpoint');
+    expect(read.count).toBe(counts.get(1190));
+  });
+
+  test('a missing segment leaves a time without history, which is reported', async () => {
+    const { files, stored, counts } = await recorded();
+    const [, second = ''] = [...stored.keys()].sort();
+    stored.delete(second);
+    expect(await readCounter(files, 1290)).toMatchObject({ count: counts.get(1290), losses: [] });
+    expect((await readCounter(files, 1150)).losses.join()).toContain('Nothing was recorded from');
+  });
+
+  test('before the first moment there is no history', async () => {
+    const { files } = await recorded(10);
+    await expect(readCounter(files, 10)).rejects.toThrow('The history begins at 1970-01-01T00:16');
+    await expect(readCounter(faultyFiles().files, 10)).rejects.toThrow('has no history');
+  });
+
+  test('of a payload whose checksum matches is no more than its header promises', () => {
+    const frame = { kind: 'live' as const, segment: 1, number: 0, at: 1, plainBytes: 5 };
+    const bytes = encodeFrame({ ...frame, payload: Buffer.from('not zstd') });
+    expect([...framesIn(bytes, 1)]).toHaveLength(1);
+    expect([...framesIn(bytes, 2)]).toEqual([{ lost: 'cut', bytes: bytes.length }]);
+  });
+});
