@@ -2,7 +2,7 @@
 // them by files that fail, or that lose what was not synced.
 
 import { constants } from 'node:fs';
-import { chmod, mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
+import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 
 export interface StoredFile {
@@ -63,8 +63,10 @@ export function openFolder(path: string): HistoryFiles {
   };
 }
 
-/** Creates the folder of a history if it does not exist. Others may not read it. */
+/**
+ * Creates the folder of a history if it does not exist; then others may not read it. The mode of a
+ * folder that exists stays: the root of a volume often belongs to another user.
+ */
 export async function prepareFolder(path: string): Promise<void> {
   await mkdir(path, { recursive: true, mode: 0o700 });
-  await chmod(path, 0o700);
 }

@@ -42,7 +42,7 @@ export interface SegmentFrame {
 const compress = promisify(zstdCompress);
 const decompress = promisify(zstdDecompress);
 
-/** Level 3 costs a third of the time of level 9 and a tenth more space. */
+/** The default of zstd. */
 const level = { params: { [constants.ZSTD_c_compressionLevel]: 3 } };
 
 /** A frame of these lines; another thread compresses them. */
@@ -84,9 +84,10 @@ type Found = { readonly frame: SegmentFrame; readonly end: number } | 'damaged' 
 
 function frameAt(bytes: Buffer, start: number): Found {
   if (bytes.length - start < headerLength || bytes.readUInt32LE(start) !== magic) return 'damaged';
-  if (bytes.readUInt16LE(start + 4) > formatVersion) return 'newer';
   const header = bytes.subarray(start, start + headerLength);
+  // Before anything in it is believed: a damaged version must not look like a newer one.
   if (crc32(header.subarray(0, 36)) !== header.readUInt32LE(36)) return 'damaged';
+  if (header.readUInt16LE(4) > formatVersion) return 'newer';
   const end = start + headerLength + header.readUInt32LE(16);
   const payload = bytes.subarray(start + headerLength, end);
   const plainBytes = header.readUInt32LE(20);

@@ -20,6 +20,16 @@ export interface LiveHistoryOptions {
 /** Seconds between two writes, until the folder is tried again, and for the last write. */
 const spans = { write: 1, retry: 10, close: 5 };
 
+/** Resolves when the work ends, or after the time that it may take. Leaves no timer. */
+const endOf = (work: Promise<void>, clock: MonotonicClock): Promise<void> =>
+  new Promise((resolve) => {
+    const cancel = clock.after(spans.close, resolve);
+    void work.finally(() => {
+      cancel();
+      resolve();
+    });
+  });
+
 export type LiveHistory = ReturnType<typeof startHistory>;
 
 /** Records the auditor's entries until it is closed. */
@@ -32,6 +42,8 @@ export function startHistory(auditor: Auditor, options: LiveHistoryOptions) {
     retryAt: -Infinity,
     isClosed: false,
     cancel: (): void => undefined,
+    /** The work that was begun last. */
+    ticking: Promise.resolve(),
   };
   const report = (reason: string | null): void => {
     if (reason === state.trouble) return;
@@ -42,6 +54,7 @@ export function startHistory(auditor: Auditor, options: LiveHistoryOptions) {
     if (clock.monotonic() < state.retryAt) return;
     try {
       await prepareFolder(options.path);
+      if (state.isClosed) return;
       state.lock = lockFolder(options.path);
       state.history = createAuditorHistory(auditor, {
         files: openFolder(options.path),
@@ -59,18 +72,24 @@ export function startHistory(auditor: Auditor, options: LiveHistoryOptions) {
   const tick = async (): Promise<void> => {
     if (state.history === null) await open();
     await state.history?.work();
-    if (!state.isClosed) state.cancel = clock.after(spans.write, () => void tick());
+    if (!state.isClosed) state.cancel = clock.after(spans.write, begin);
   };
-  void tick();
+  const begin = (): void => {
+    state.ticking = tick();
+  };
+  begin();
+  const finish = async (): Promise<void> => {
+    await state.ticking;
+    await state.history?.close();
+    state.lock?.release();
+  };
   return {
     take: (entry: AuditorEntry) => state.history?.take(entry),
     /** Writes the rest, and releases the folder. A disk that does not answer delays no exit. */
     async close(): Promise<void> {
       state.isClosed = true;
       state.cancel();
-      const late = new Promise<void>((resolve) => clock.after(spans.close, resolve));
-      await Promise.race([state.history?.close(), late]);
-      state.lock?.release();
+      await endOf(finish(), clock);
     },
     /** What was recorded, dropped and removed; `null` until the folder could be opened. */
     metrics() {

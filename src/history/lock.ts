@@ -2,7 +2,7 @@
 // kernel releases when the process ends, also by SIGKILL. So no process number is compared, which
 // is 1 for every container.
 
-import { chmodSync, closeSync, openSync } from 'node:fs';
+import { closeSync, openSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 
@@ -14,7 +14,6 @@ export interface FolderLock {
 export function lockFolder(path: string): FolderLock {
   const name = join(path, 'lock');
   closeSync(openSync(name, 'a', 0o600));
-  chmodSync(name, 0o600);
   const database = new DatabaseSync(name);
   try {
     database.exec('BEGIN EXCLUSIVE');

@@ -32,30 +32,26 @@ interface Step {
 
 /**
  * Finds the lines up to a moment in Unix seconds: they begin with the last whole checkpoint before
- * it, or with the first one of all. Throws an Error for people if there is none.
+ * it. Throws an Error for people if there is none.
  */
 export async function openHistory(
   files: Pick<HistoryFiles, 'list' | 'read'>,
   until: number,
   onLoss: OnLoss,
-  from: 'last' | 'first' = 'last',
 ): Promise<HistoryLines> {
   const segments = await listSegments(files);
   if (segments.length === 0) throw new Error('The folder has no history');
   const before = segments.filter(({ start }) => start <= until);
   const steps: Step[] = [];
-  const candidates = from === 'last' ? before.toReversed() : before;
-  for (const segment of candidates) {
+  for (const segment of before.toReversed()) {
     const data = await files.read(segment.name).catch((error: unknown) => {
       onLoss(segment.name, error instanceof Error ? error.message : String(error));
       return null;
     });
     if (data === null) continue;
     const isWhole = await hasWholeCheckpoint(data, segment, onLoss);
-    if (from === 'last') steps.unshift({ segment, data, isWhole });
-    else if (isWhole || steps.length > 0)
-      steps.push({ segment, data, isWhole: steps.length === 0 });
-    if (from === 'last' && isWhole) break;
+    steps.unshift({ segment, data, isWhole });
+    if (isWhole) break;
   }
   // Without a whole checkpoint, nothing is known.
   const used = steps.find(({ isWhole }) => isWhole);
@@ -97,17 +93,16 @@ export async function latestMoment(files: Pick<HistoryFiles, 'list' | 'read'>): 
   throw new Error('The folder has no history');
 }
 
-/** Whether every frame of the checkpoint is whole. */
+/** Whether every frame of the checkpoint is whole, up to the live frame that follows it. */
 async function hasWholeCheckpoint(
   data: Uint8Array,
   { name, number }: Segment,
   onLoss: OnLoss,
 ): Promise<boolean> {
-  let frames = 0;
   for (const part of framesIn(data, number)) {
-    if ('frame' in part && part.frame.kind === 'live') break;
+    if ('frame' in part && part.frame.kind === 'live') return true;
     if ('lost' in part) {
-      // The recorder syncs a checkpoint before it names the file: its end is not cut in time.
+      // The recorder syncs a checkpoint and its end before it names the file.
       onLoss(name, `${lossText(part)} in its checkpoint`);
       return false;
     }
@@ -117,9 +112,9 @@ async function hasWholeCheckpoint(
       onLoss(name, `Its checkpoint cannot be decompressed: ${String(error)}`);
       return false;
     }
-    frames++;
   }
-  return frames > 0;
+  onLoss(name, 'The end of its checkpoint is missing');
+  return false;
 }
 
 const lossText = ({ lost, bytes }: Extract<SegmentPart, { readonly lost: string }>): string => {

@@ -253,8 +253,12 @@ async function switchTo(state: State, next: OpenSegment): Promise<boolean> {
   if (since === null) return false;
   // The segment before shows that nothing else changed until the checkpoint was complete.
   addClock(waiting, options);
+  const complete = nothing();
+  addClock(complete, options);
   Object.assign(state, { segment: next, waiting: nothing(), since: null });
   if (since.lines > 0) await appendLines(state, next, 'overlap', since);
+  // A live frame shows that the checkpoint before it is complete.
+  await appendLines(state, next, 'live', complete);
   if (segment !== null) {
     await appendLines(state, segment, 'live', waiting);
     await segment.file.sync();

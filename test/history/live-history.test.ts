@@ -1,17 +1,20 @@
 // The history of a live auditor in a real folder: written, read at moments, locked.
 
-import { mkdtempSync, readdirSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 
+import { createAuditor } from '../../src/auditor/auditor.ts';
 import { auditMoment } from '../../src/commands/audit.ts';
 import { explainSubject } from '../../src/commands/explain.ts';
+import { createClock } from '../../src/commands/shared/clock.ts';
 import { createLiveAuditor } from '../../src/commands/shared/cluster.ts';
 import { openMoment, recordHistory } from '../../src/commands/shared/history.ts';
 import { lockFolder } from '../../src/history/lock.ts';
-import type { LiveHistory } from '../../src/history/live-history.ts';
+import { type LiveHistory, startHistory } from '../../src/history/live-history.ts';
+import { auditorDefaults } from '../build.ts';
 import { emptySlice, liveCluster, printed, rawSlice, usual, withUids } from '../live-cluster.ts';
 
 let folder: string;
@@ -95,5 +98,62 @@ describe('a live auditor', () => {
       await expect.poll(() => open(), { timeout: 10_000 }).toBe(1);
     });
     expect(output.err()).toContain('The history is not recorded: ENOTDIR');
+  });
+
+  test('leaves the mode of a folder that exists, and of its lock', async () => {
+    mkdirSync(folder);
+    chmodSync(folder, 0o770);
+    writeFileSync(join(folder, 'lock'), '');
+    chmodSync(join(folder, 'lock'), 0o660);
+    await live(async () => {
+      await expect.poll(() => segmentsIn().length, { timeout: 10_000 }).toBe(1);
+    });
+    expect(statSync(folder).mode & 0o777).toBe(0o770);
+    expect(statSync(join(folder, 'lock')).mode & 0o777).toBe(0o660);
+  });
+});
+
+describe('a history that is closed', () => {
+  /** A clock that counts the timers that may still call back. */
+  function countingClock() {
+    const clock = createClock();
+    const timers = new Set<() => void>();
+    const after = (seconds: number, call: () => void): (() => void) => {
+      timers.add(call);
+      const cancel = clock.after(seconds, () => {
+        timers.delete(call);
+        call();
+      });
+      return () => {
+        timers.delete(call);
+        cancel();
+      };
+    };
+    return { timers, clock: { ...clock, after } };
+  }
+
+  const start = (clock: ReturnType<typeof countingClock>['clock']) =>
+    startHistory(createAuditor(auditorDefaults), {
+      path: folder,
+      limits: { size: 1e9, age: 86_400 },
+      clock,
+      onTrouble: (reason) => expect(reason).toBe(null),
+    });
+
+  test('leaves no timer, which would delay the exit', async () => {
+    const { clock, timers } = countingClock();
+    const history = start(clock);
+    await expect.poll(() => history.metrics()).not.toBe(null);
+    await expect.poll(() => timers.size).toBe(1);
+    await history.close();
+    expect(timers.size).toBe(0);
+  });
+
+  test('while it opens the folder does not keep the lock', async () => {
+    const { clock, timers } = countingClock();
+    await start(clock).close();
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    lockFolder(folder).release();
+    expect(timers.size).toBe(0);
   });
 });

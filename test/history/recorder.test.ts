@@ -1,5 +1,7 @@
 // The recorder and the reader on files that fail.
 
+import { crc32 } from 'node:zlib';
+
 import { describe, expect, test } from 'vitest';
 
 import { counterOn, crashAt, type Fault, faultyFiles, randomOf, readCounter } from './crash.ts';
@@ -135,10 +137,25 @@ describe('a recorder', () => {
     await old.recorder.close();
     const [[name, file] = []] = [...stored];
     file?.bytes.writeUInt16LE(2, 4);
+    file?.bytes.writeUInt32LE(crc32(file.bytes.subarray(0, 36)), 36);
     await recorder.work();
     expect(recorder.trouble()).toContain('newer version');
     expect([...stored.keys()]).toEqual([name]);
     await expect(readCounter(files, 2000)).rejects.toThrow('No checkpoint');
+  });
+
+  test.each([1, 7, 15])('goes on if bit %d of the version is damaged', async (bit) => {
+    const { files, stored } = faultyFiles();
+    const old = counterOn(files);
+    await old.recorder.work();
+    await old.recorder.close();
+    const [file] = [...stored.values()];
+    file?.bytes.writeUInt16LE(file.bytes.readUInt16LE(4) ^ (1 << bit), 4);
+    const { recorder, state } = counterOn(files);
+    Object.assign(state, { now: 1100, count: 7 });
+    await recorder.work();
+    expect(recorder.trouble()).toBe(null);
+    expect(await readCounter(files, 1100)).toMatchObject({ count: 7, losses: [] });
   });
 });
 
@@ -146,6 +163,19 @@ describe('a loss of power', () => {
   test('at 300 random bytes loses at most two seconds', async () => {
     for (let seed = 0; seed < 300; seed++) expect(await crashAt(seed)).toEqual([]);
   }, 120_000);
+
+  test('in the first changes after a checkpoint loses only them', async () => {
+    const { files, stored } = faultyFiles();
+    const { recorder, state, note } = counterOn(files);
+    await recorder.work();
+    const [file] = [...stored.values()];
+    const complete = file?.bytes.length ?? 0;
+    state.now++;
+    note();
+    await recorder.work();
+    file?.bytes.fill(0, complete + 5);
+    expect(await readCounter(files, 1000)).toMatchObject({ count: 0 });
+  });
 });
 
 describe('damage', () => {
@@ -181,6 +211,19 @@ describe('damage', () => {
       file.bytes[at] = before;
     }
     expect(reported).toBeGreaterThan(20);
+  });
+
+  test('of the version of a frame loses that frame only', async () => {
+    const { stored, files } = await recorded(10);
+    const [segment] = await listSegments(files);
+    const bytes = stored.get(segment?.name ?? '')?.bytes ?? Buffer.alloc(0);
+    const parts = () => [...framesIn(bytes, segment?.number ?? 0)];
+    const whole = parts().length;
+    expect(whole).toBeGreaterThan(5);
+    bytes.writeUInt16LE(3, 4);
+    const [first, ...others] = parts();
+    expect(first).toMatchObject({ lost: 'damaged' });
+    expect(others.filter((part) => 'frame' in part)).toHaveLength(whole - 1);
   });
 
   test('of a checkpoint: the segment before and the live lines show the state', async () => {

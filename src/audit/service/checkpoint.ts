@@ -101,6 +101,7 @@ function isClock(item: Fields): boolean {
     [item.since, item.unseen, item.causeAt, item.lateSince].every(Number.isFinite) &&
     [item.shown, item.proven, item.byInput].every((it) => typeof it === 'boolean') &&
     isTime(item.openedAt) &&
+    (item.doubtedAt === undefined || Number.isFinite(item.doubtedAt)) &&
     Array.isArray(changes) &&
     changes.every(isFields)
   );

@@ -32,6 +32,11 @@ test('a state of the right form is read', () => {
   expect(readSavedService(saved)).toEqual(saved);
 });
 
+test('when changes were missed while a finding was open is read', () => {
+  const doubted = { ...saved, items: { a: [{ ...item, doubtedAt: 7 }] } };
+  expect(readSavedService(doubted)).toEqual(doubted);
+});
+
 test.each([
   null,
   'text',
@@ -42,6 +47,8 @@ test.each([
   { ...saved, items: { a: [{ ...item, cause: 'unknown' }] } },
   { ...saved, items: { a: [{ ...item, since: null }] } },
   { ...saved, items: { a: [{ ...item, severity: 'none' }] } },
+  { ...saved, items: { a: [{ ...item, doubtedAt: null }] } },
+  { ...saved, items: { a: [{ ...item, doubtedAt: '7' }] } },
   { ...saved, items: { a: [{ ...item, lesser: [{}] }] } },
   { ...saved, items: { a: [{ ...item, changes: ['x'] }] } },
   { ...saved, items: { a: item } },
