@@ -60,6 +60,13 @@ const silent: Readonly<Record<string, string>> = {
   endpoint_auditor_node_service_ports_divergent: noAgents,
   endpoint_auditor_agent_requests_total: noAgents,
   endpoint_auditor_agent_bytes_total: noAgents,
+  endpoint_auditor_incidents_dropped_total: 'fewer incidents than the timeline keeps',
+  endpoint_auditor_kubernetes_events_total: notLive,
+  endpoint_auditor_history_bytes: notLive,
+  endpoint_auditor_history_written_timestamp_seconds: notLive,
+  endpoint_auditor_history_lines_total: notLive,
+  endpoint_auditor_history_dropped_lines_total: notLive,
+  endpoint_auditor_history_failures_total: notLive,
 };
 
 /** What is pending for a moment may be so between two scrapes. */
