@@ -305,13 +305,11 @@ describe('serve with an API server that dies and comes back', () => {
     await again.close();
     const reason = `Cannot reach the API server https://127.0.0.1:${api}: connection refused.`;
     const restored = `The API server https://127.0.0.1:${api} answers again after`;
-    // Each line begins with its time and level.
-    const found = lines(started).map((line) => line.replace(/^\S+Z (?:ERROR|INFO) +/, ''));
-    expect(found.map((line) => [reason, restored].find((text) => line.startsWith(text)))).toEqual([
-      reason,
-      restored,
-      reason,
-      restored,
-    ]);
+    // Each line begins with its time and level. A loaded machine may stop the process for seconds.
+    const found = lines(started)
+      .map((line) => line.replace(/^\S+Z (?:ERROR|WARN|INFO) +/, ''))
+      .filter((line) => !line.includes('The process did not run for'));
+    const known = (line: string) => [reason, restored].find((text) => line.startsWith(text));
+    expect(found.map((line) => known(line) ?? line)).toEqual([reason, restored, reason, restored]);
   });
 });
