@@ -16,7 +16,7 @@ import { isSystemError, problemAt, systemReason } from '../cluster/decode/proble
 import { type DumpEntry, readDump } from '../cluster/files/dump.ts';
 import { listedNamespaces } from '../model/scope.ts';
 import { type Moment, replay } from '../auditor/replay.ts';
-import { printAudit, recordingOf } from './replay.ts';
+import { openAuditAt, printAudit } from './replay.ts';
 import {
   auditOnce,
   type Cluster,
@@ -33,7 +33,7 @@ import {
   withProgress,
 } from './shared/console.ts';
 import { readGate } from './shared/gate.ts';
-import { type HistoryFlags, openMoment } from './shared/history.ts';
+import type { HistoryFlags } from './shared/history.ts';
 import { readInputKind } from './shared/input.ts';
 import type {
   AgentsFlags,
@@ -99,11 +99,8 @@ export async function auditMoment(source: string, options: AuditOptions): Promis
   const gate = readGate(options);
   const log = problemLog();
   const { onProblem } = log;
-  const { history, at = null } = options;
-  const moment = history === undefined ? null : await openMoment(history, at, onProblem);
-  const auditor = createAuditor({ ...auditorOptions(options, onProblem), ...moment?.settings });
-  const entries = moment?.entries(auditor) ?? (await recordingOf(source, auditor, onProblem));
-  await replay(auditor, entries, { speed: Infinity, until: moment?.until ?? at });
+  const { auditor, entries, until } = await openAuditAt(source, options, onProblem);
+  await replay(auditor, entries, { speed: Infinity, until });
   warnIfUnverified(auditor);
   return printAudit(auditor, 'moment', [source], options, gate, log);
 }

@@ -8,7 +8,7 @@ import type { ExplainTarget } from '../audit/explain/explanation.ts';
 import { createTargetHistory, type TargetHistory } from '../audit/explain/history.ts';
 import type { ParsedTarget } from '../audit/explain/target.ts';
 import { isResolved, parseTarget, resolveTarget } from '../audit/explain/target.ts';
-import { type Auditor, createAuditor } from '../auditor/auditor.ts';
+import type { Auditor } from '../auditor/auditor.ts';
 import { explainTarget, verdictInput } from '../auditor/explanations.ts';
 import { type Moment, replay } from '../auditor/replay.ts';
 import type { OnProblem } from '../cluster/decode/problem.ts';
@@ -17,13 +17,13 @@ import type { RecordingEntry } from '../cluster/files/recording.ts';
 import type { WatchEvent } from '../model/objects.ts';
 import { type ExplainDocument, renderExplanation } from '../output/text/explain.ts';
 import { auditorOfDump } from './audit.ts';
-import { recordingOf } from './replay.ts';
+import { openAuditAt } from './replay.ts';
 import { auditOnce, type Cluster, openCluster } from './shared/cluster.ts';
 import { colour, problemLog, screenWidth } from './shared/console.ts';
-import { type HistoryFlags, openMoment } from './shared/history.ts';
+import type { HistoryFlags } from './shared/history.ts';
 import { readInputKind } from './shared/input.ts';
 import type { AuditFlags, ClusterFlags, InputFlags, RulesFlags } from './shared/options.ts';
-import { auditorOptions, inputsOf } from './shared/options.ts';
+import { inputsOf } from './shared/options.ts';
 import { UsageError } from './shared/process.ts';
 import { textOf } from './shared/remote.ts';
 
@@ -63,10 +63,7 @@ async function readRecorded(
   options: ExplainOptions,
   onProblem: OnProblem,
 ) {
-  const { history, at = null } = options;
-  const moment = history === undefined ? null : await openMoment(history, at, onProblem);
-  const auditor = createAuditor({ ...auditorOptions(options, onProblem), ...moment?.settings });
-  const entries = moment?.entries(auditor) ?? (await recordingOf(path, auditor, onProblem));
+  const { auditor, entries, until } = await openAuditAt(path, options, onProblem);
   const names = [request.pod, request.service].map((key) => key?.split('/')[1]);
   const state: { target?: ExplainTarget; history?: TargetHistory } = {};
   const observe = (event: WatchEvent | null): void => {
@@ -100,7 +97,7 @@ async function readRecorded(
       else if (entry.kind === 'event') observe(entry.event);
     }
   }
-  await replay(auditor, watched(), { speed: Infinity, until: moment?.until ?? at });
+  await replay(auditor, watched(), { speed: Infinity, until });
   observe(null);
   return { auditor, ...state };
 }

@@ -9,7 +9,7 @@ import { concerns } from '../audit/summary.ts';
 import { listUnservedServices } from '../auditor/explanations.ts';
 import { createReport, selectedServices, shownProblems } from '../auditor/queries.ts';
 import { type Moment, replay } from '../auditor/replay.ts';
-import { type Problem, problemAt, valueText } from '../cluster/decode/problem.ts';
+import { type OnProblem, type Problem, problemAt, valueText } from '../cluster/decode/problem.ts';
 import { kwokResources, readKwok } from '../cluster/files/kwok.ts';
 import { readRecording, type RecordingEntry } from '../cluster/files/recording.ts';
 import { type GateOptions, isUnused, targetOf } from '../output/text/gate.ts';
@@ -17,6 +17,7 @@ import type { AuditReport } from '../output/text/report.ts';
 import { printFinding, problemLog, warnIfUnverified, withProgress } from './shared/console.ts';
 import { openEmbedded } from './shared/embedded-file.ts';
 import { printGated, readGate } from './shared/gate.ts';
+import { type HistoryFlags, openMoment } from './shared/history.ts';
 import { readInputKind } from './shared/input.ts';
 import type { AuditFlags, InputFlags, ReportFlags } from './shared/options.ts';
 import { auditorOptions } from './shared/options.ts';
@@ -70,6 +71,19 @@ export async function replayFile(path: string, options: ReplayOptions): Promise<
   warnIfUnverified(auditor);
   if (isText) process.stdout.write('\n');
   return printAudit(auditor, 'replay', [path], options, gate, log);
+}
+
+export interface MomentFlags extends AuditFlags, Pick<HistoryFlags, 'history'> {
+  readonly at?: Moment;
+}
+
+/** An auditor, and the entries that bring it to a moment of a history or of a recording. */
+export async function openAuditAt(source: string, options: MomentFlags, onProblem: OnProblem) {
+  const { history, at = null } = options;
+  const moment = history === undefined ? null : await openMoment(history, at, onProblem);
+  const auditor = createAuditor({ ...auditorOptions(options, onProblem), ...moment?.settings });
+  const entries = moment?.entries(auditor) ?? (await recordingOf(source, auditor, onProblem));
+  return { auditor, entries, until: moment?.until ?? at };
 }
 
 /** The report with only what is open at its end. */
