@@ -482,11 +482,21 @@ function noteTaken({ hidden, clock, attached }: State, event: WatchEvent): void 
   }
 }
 
-/** A read shows what was lost: an object in another version than the cache has it, or none. */
+/**
+ * A read shows what was lost: an object in another version than the cache has it, or none. But a
+ * version that a watch still has to send hides what was lost before it, as the next event does.
+ */
 function noteRead(state: State, service: string, read: FreshRead): void {
   const { hidden, auditor, reads, clock } = state;
   const [, name = ''] = service.split('/');
   reads.set(name, { at: clock.now(), read });
+  const isLost = (resource: Resource, object: AnyObject): boolean =>
+    hidden.some(
+      (one) =>
+        one.resource === resource &&
+        one.key === object.key &&
+        one.version === Number(object.resourceVersion),
+    );
   for (const one of hidden) {
     const { resource, key, version, names } = one;
     const list = read[resource];
@@ -498,7 +508,9 @@ function noteRead(state: State, service: string, read: FreshRead): void {
     one.shown ||=
       found === undefined
         ? cached !== undefined && isMember
-        : Number(found.resourceVersion) >= version && (cached !== undefined || one.doubted);
+        : Number(found.resourceVersion) >= version &&
+          isLost(resource, found) &&
+          (cached !== undefined || one.doubted);
     // What is not cached may have been deleted after one list, but not if it is in a second one.
     one.doubted ||= found !== undefined;
   }

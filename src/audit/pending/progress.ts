@@ -82,7 +82,7 @@ function createVersionHistory() {
       const before = marks[0] ?? never;
       if (isAtLeast(before.version, version)) return true;
       if (version === top) return false;
-      const next = marks.findIndex((mark) => compareVersions(mark.version, version) === 1);
+      const next = marks.findIndex((mark) => isAtLeast(mark.version, version));
       // What its own stream has just shown is no sign of when this version was written.
       const isKnown = (mark: Mark) => mark.source !== source || mark.at <= at - lateness;
       const from = marks.slice(0, Math.max(next, 0)).findLast(isKnown) ?? never;

@@ -203,6 +203,14 @@ describe('an object is late', () => {
     expect(observe(cut, 'endpoints', '116', 11.1)).toBe('late');
   });
 
+  test('also if a bookmark of another stream has shown the same version within the second', () => {
+    const cut = cutOf();
+    observe(cut, 'services', '110', 10);
+    cut.bookmark('nodes', '120', 11.5);
+    observe(cut, 'pods', '130', 11.9);
+    expect(observe(cut, 'endpoints', '120', 12.1)).toBe('late');
+  });
+
   test('also after another resource was listed', () => {
     const cut = cutOf();
     observe(cut, 'pods', '120', 10);
