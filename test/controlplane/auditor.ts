@@ -269,6 +269,16 @@ export async function awaitSoon(
   }
 }
 
+/**
+ * Waits until the controllers have written all that the auditor expects of them. Idle controllers
+ * may still have work: they wait before they list again what a broken watch has missed.
+ */
+export async function awaitWritten({ client, auditor }: Stage): Promise<void> {
+  await awaitSettled(client);
+  const isWritten = async () => (await auditor.metric('pending_oldest_seconds')) === 0;
+  if ((await awaitSoon(isWritten, 120)) === null) throw new Error('Differences are still pending');
+}
+
 // The lag of the controllers, as the auditor measures it, against the clock of the test: they sleep
 // for a while, a pod turns not ready meanwhile, and they are woken. Who sleeps for longer than the
 // settle window is found, which is true, and the finding ends when they are awake.
@@ -347,7 +357,7 @@ export async function measureLags(stage: Stage, pauses: readonly number[]): Prom
     const name = `paused-${seconds}`;
     canaries.push({ seconds, name, pod: await createCanary(stage, name, places) });
   }
-  await awaitSettled(client);
+  await awaitWritten(stage);
   const from = Date.now() / 1000;
   const before = { endpoints: await measured(stage, 'endpoints') };
   const was = { ...before, endpointslices: await measured(stage, 'endpointslices') };

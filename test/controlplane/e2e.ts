@@ -18,6 +18,7 @@ import { parseDuration } from '../../src/commands/shared/flag-values.ts';
 import type { Auditor, Output, Stage, Tally } from './auditor.ts';
 import {
   awaitSoon,
+  awaitWritten,
   createCanary,
   isFollowed,
   loudSince,
@@ -258,7 +259,7 @@ async function checkRemovals(stage: Stage): Promise<void> {
   for (const now of [false, true]) {
     const name = now ? 'deleted-at-once' : 'deleted-gracefully';
     const pod = await createCanary(stage, name, places);
-    await awaitSettled(client);
+    await awaitWritten(stage);
     const was = await figures(stage);
     plane.pauseControllerManager();
     const begun = performance.now();
@@ -291,6 +292,7 @@ async function checkRestart(stage: Stage): Promise<void> {
   const { plane, client, tally } = stage;
   const name = 'restarted';
   const pod = await createCanary(stage, name, addressing(5));
+  await awaitWritten(stage);
   await sleep((old + 5) * 1000);
   const was = await figures(stage);
   // A process that has not seen the Service before writes what changed while none was there.

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 import type { Version } from './binaries.ts';
 import type { Found, Stage, Tally } from './auditor.ts';
-import { loudSince, report, textOf } from './auditor.ts';
+import { awaitWritten, loudSince, report, textOf } from './auditor.ts';
 import {
   addressing,
   bystander,
@@ -847,6 +847,7 @@ export async function checkFaults(stage: Stage, isCrowded: boolean): Promise<voi
   const { plane, client, tally, auditor, settle } = stage;
   const all = injectedFor(plane.version, isCrowded);
   await createFaulty(client, all);
+  await awaitWritten(stage);
   plane.pauseControllerManager();
   const from = Date.now() / 1000;
   const errorsBefore = await auditor.metric('watch_errors_total');
