@@ -636,11 +636,20 @@ const isAbsentAgain = ({ server, auditor }: State, { resource, key, version }: M
 const isLostAfter = (read: FreshRead, { resource, version, to }: Hidden): boolean =>
   to === Infinity && version > Number(read[resource]?.version ?? Infinity);
 
-/** When the changes of a Service were made whose bookmarks came before them. */
-const overtaken = ({ server, concerned }: State, name: string, from: readonly Resource[]) =>
-  [...server.watches]
-    .flatMap(({ resource, delayed: frames }) => (from.includes(resource) ? frames : []))
-    .flatMap((frame) => concerned.get(eventOf(frame).version) ?? [])
+/** Whether the cache has this version of an object, or a later one. */
+function isTaken({ auditor, server }: State, resource: Resource, frame: string): boolean {
+  const { key, version } = eventOf(frame);
+  const cached = auditor.store.objects[resource].get(key);
+  if (cached === undefined) return server.objects.get(resource, key) === undefined;
+  return Number(cached.resourceVersion) >= version;
+}
+
+/** When the changes of a Service were made that arrive later than their bookmarks. */
+const overtaken = (state: State, name: string, from: readonly Resource[]) =>
+  [...state.server.watches]
+    .filter(({ resource }) => from.includes(resource))
+    .flatMap(({ resource, overtaken: all }) => all.filter((it) => !isTaken(state, resource, it)))
+    .flatMap((frame) => state.concerned.get(eventOf(frame).version) ?? [])
     .flatMap(({ names: concerns, at }) => (concerns.includes(name) ? at : []));
 
 function checkOpened(state: State): void {

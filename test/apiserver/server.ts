@@ -42,6 +42,8 @@ export interface Watch {
   readonly held: string | null;
   /** Frames that are sent later than a bookmark of their version, or lost with the watch. */
   readonly delayed: readonly string[];
+  /** All frames that have been delayed. Some may still be on their way. */
+  readonly overtaken: readonly string[];
   /** Seconds by which the server is behind that sends it. */
   readonly behind: number;
   /** No byte comes any more, and no error, as over a connection whose peer has gone. */
@@ -393,6 +395,7 @@ interface Watching extends Watch {
   frozen: boolean;
   held: string | null;
   delayed: string[];
+  overtaken: string[];
   /** The version of the newest bookmark: the client does not ask for what is older. */
   told: number;
   readonly clock: Clock;
@@ -442,6 +445,7 @@ function newWatching(
     frozen: false,
     held: null,
     delayed: [],
+    overtaken: [],
     told: 0,
     freeze: () => (watching.frozen = true),
     heal() {
@@ -517,7 +521,7 @@ function send(watching: Watching, frame: string): void {
   if (watching.frozen) return;
   const isEvent = /^\{"type":"(?:ADDED|MODIFIED|DELETED)"/.test(frame);
   if (watching.delayed.length > 0 && isEvent) {
-    watching.delayed.push(frame);
+    delay(watching, frame);
     return;
   }
   const [next] = watching.spoils;
@@ -529,7 +533,7 @@ function send(watching: Watching, frame: string): void {
   }
   if (spoil === 'early') {
     tell(watching, watching.from);
-    watching.delayed.push(frame);
+    delay(watching, frame);
     const { clock, from, stream } = watching;
     stream.onClose(clock.after(1 + (from % 10), () => sendDelayed(watching)));
     return;
@@ -557,6 +561,11 @@ function lose({ server, resource }: Watching, frame: string): void {
   const event = { resource, ...eventOf(frame) };
   server.lost.push(event);
   server.onLost(event);
+}
+
+function delay({ delayed, overtaken }: Watching, frame: string): void {
+  delayed.push(frame);
+  overtaken.push(frame);
 }
 
 function sendDelayed(watching: Watching): void {
