@@ -448,6 +448,7 @@ function followLost(state: State): void {
   const { server, truth, clock, counts, lost, concerned, hidden } = state;
   const note = ({ version, type, resource, key }: LostEvent): void => {
     if (!server.lost.some((event) => event.version === version)) return;
+    if (isTaken(state, resource, { key, version })) return;
     const event = { version, type, resource, key };
     // A bookmark may have passed the event some time before a watch lost it.
     const { names, at: from } = concerned.get(version) ?? { names: [], at: clock.now() };
@@ -637,8 +638,11 @@ const isLostAfter = (read: FreshRead, { resource, version, to }: Hidden): boolea
   to === Infinity && version > Number(read[resource]?.version ?? Infinity);
 
 /** Whether the cache has this version of an object, or a later one. */
-function isTaken({ auditor, server }: State, resource: Resource, frame: string): boolean {
-  const { key, version } = eventOf(frame);
+function isTaken(
+  { auditor, server }: State,
+  resource: Resource,
+  { key, version }: Pick<LostEvent, 'key' | 'version'>,
+): boolean {
   const cached = auditor.store.objects[resource].get(key);
   if (cached === undefined) return server.objects.get(resource, key) === undefined;
   return Number(cached.resourceVersion) >= version;
@@ -648,8 +652,10 @@ function isTaken({ auditor, server }: State, resource: Resource, frame: string):
 const overtaken = (state: State, name: string, from: readonly Resource[]) =>
   [...state.server.watches]
     .filter(({ resource }) => from.includes(resource))
-    .flatMap(({ resource, overtaken: all }) => all.filter((it) => !isTaken(state, resource, it)))
-    .flatMap((frame) => state.concerned.get(eventOf(frame).version) ?? [])
+    .flatMap(({ resource, overtaken: frames }) =>
+      frames.map(eventOf).filter((event) => !isTaken(state, resource, event)),
+    )
+    .flatMap(({ version }) => state.concerned.get(version) ?? [])
     .flatMap(({ names: concerns, at }) => (concerns.includes(name) ? at : []));
 
 function checkOpened(state: State): void {

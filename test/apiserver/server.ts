@@ -461,7 +461,8 @@ function newWatching(
   };
   stream.onClose(() => {
     const isTold = (frame: string): boolean => eventOf(frame).version <= watching.told;
-    for (const frame of watching.delayed.splice(0).filter(isTold)) lose(watching, frame);
+    watching.delayed.length = 0;
+    for (const frame of watching.overtaken.filter(isTold)) lose(watching, frame);
   });
   return watching;
 }
@@ -556,7 +557,7 @@ export function eventOf(frame: string): Pick<LostEvent, 'key' | 'version' | 'typ
   return { type, key: keyOf(metadata), version: Number(metadata.resourceVersion) };
 }
 
-/** Notes an event that was not sent. */
+/** Notes an event that was not sent, or that may not have arrived. */
 function lose({ server, resource }: Watching, frame: string): void {
   const event = { resource, ...eventOf(frame) };
   server.lost.push(event);
