@@ -160,13 +160,12 @@ function addAudits(program: Command): void {
       run(import('./commands/replay.ts').then(({ replayFile }) => replayFile(input, options)));
     });
   examples(replay, ['replay recording.ndjson.gz -o json', 'print the report as JSON']);
-  const record = addFlags(program.command('record'), 'cluster', 'log')
+  const record = addFlags(program.command('record'), 'cluster', 'redaction', 'log')
     .description('record what a live cluster delivers, for replay')
     .argument('<file>', 'the recording; compressed if it ends in .gz')
     .option('--no-endpoints', 'do not record Endpoints')
     .option('--max-size <size>', 'begin the next file after this many bytes: 64Mi', parseSize)
     .option('--max-age <duration>', 'begin the next file after this time: 1h', parseDuration)
-    .option('--redact', 'replace names and labels by hashes, and leave out what is not audited')
     .action((file: string, options: RecordOptions) => {
       run(import('./commands/record.ts').then(({ record }) => record(file, options)));
     });

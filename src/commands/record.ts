@@ -12,22 +12,23 @@ import { constants, createGzip } from 'node:zlib';
 
 import { createReflectors } from '../cluster/api/reflector.ts';
 import type { LiveEntry } from '../cluster/decode/entry.ts';
-import { createRecorder, createRedactor, type Redactor } from '../cluster/files/recorder.ts';
+import type { OnProblem } from '../cluster/decode/problem.ts';
+import { createRecorder } from '../cluster/files/recorder.ts';
+import type { Redactor } from '../cluster/files/redactor.ts';
 import { createStore } from '../cluster/store/store.ts';
 import { resources } from '../model/objects.ts';
 import { isInNamespaces, isInScope, listedNamespaces } from '../model/scope.ts';
 import { type Cluster, followAnswers, openCluster } from './shared/cluster.ts';
 import { fail, printConnection, problemLog, useLog } from './shared/console.ts';
 import { createLog, type LogFormat } from './shared/log.ts';
-import { type ClusterFlags, scopeOf } from './shared/options.ts';
+import { type ClusterFlags, type RedactionFlags, redactorOf, scopeOf } from './shared/options.ts';
 import { stopSignal } from './shared/process.ts';
 
-export interface RecordOptions extends ClusterFlags {
+export interface RecordOptions extends ClusterFlags, RedactionFlags {
   /** Bytes of a file after which the next begins. */
   readonly maxSize?: number;
   /** Seconds after which the next begins. */
   readonly maxAge?: number;
-  readonly redact?: boolean;
   readonly logFormat?: LogFormat;
 }
 
@@ -38,12 +39,14 @@ export async function record(
   cluster: Cluster = openCluster(options),
   stop: AbortController = stopSignal(),
 ): Promise<number> {
-  useLog(createLog(options.logFormat ?? 'text'));
-  const redactor = options.redact === true ? createRedactor() : null;
+  const log = createLog(options.logFormat ?? 'text');
+  const redactor = redactorOf(options);
+  const hide = redactor === null ? (text: string) => text : hideNames(options, cluster, redactor);
+  useLog((level, text) => log(level, hide(text)));
   if (redactor === null) {
     fail(`${path} will have whole objects, with environment variables of Pods; see --redact`);
   }
-  process.stdout.write(`Recording ${cluster.server} to ${path}\n`);
+  process.stdout.write(`Recording ${hide(cluster.server)} to ${path}\n`);
   try {
     for (let parts = 0; !stop.signal.aborted; parts++) {
       await setAside(path);
@@ -53,6 +56,15 @@ export async function record(
     cluster.close();
   }
   return 0;
+}
+
+/** Replaces the names that the flags and the address of the cluster contain. */
+function hideNames({ namespaces = [] }: RecordOptions, { server }: Cluster, redactor: Redactor) {
+  const host = URL.canParse(server) ? new URL(server).hostname : server;
+  const clear = [host, ...namespaces].filter((name) => name !== '');
+  const names = clear.map((name) => name.replace(/[^\w-]/g, '\\$&'));
+  const form = new RegExp(`(?<![\\w-])(?:${names.join('|')})(?![\\w-])`, 'g');
+  return (text: string): string => text.replace(form, (name) => redactor.name(name));
 }
 
 /** `web.ndjson.gz` becomes `web.20261121T105646.123Z.ndjson.gz`. */
@@ -118,7 +130,7 @@ async function recordPart(
       await output.write(entries.map(lineOf).join(''));
       if (output.bytes() >= maxSize) end();
     },
-    onProblem: problemLog().onProblem,
+    onProblem: problemsOf(redactor),
     onConnection(change) {
       if (isEmpty()) answers.onConnection(change);
       else printConnection(cluster.server, change);
@@ -136,6 +148,12 @@ async function recordPart(
     await output.close(recorder.end(clock.now()));
   }
   for (const failure of failures) throw new Error(failure);
+}
+
+/** Prints problems, without names if the recording has none. */
+function problemsOf(redactor: Redactor | null): OnProblem {
+  const { onProblem } = problemLog();
+  return (problem) => onProblem(redactor?.problem(problem) ?? problem);
 }
 
 /** Errors of the file reject the next write, and `close`. */

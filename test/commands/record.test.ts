@@ -91,6 +91,28 @@ describe('a recording', () => {
     expect(await codesIn(path)).toEqual(['resolved slice-endpoint-missing']);
   });
 
+  test('that is redacted names nothing on stderr either', async () => {
+    const { cluster, server } = liveCluster();
+    const metadata = {
+      name: 'acme-1',
+      namespace: 'shop',
+      labels: { team: 7 as unknown as string },
+    };
+    server.objects.put('pods', { ...structuredClone(rawPod), metadata });
+    const output = printed();
+    const stop = new AbortController();
+    const path = join(folder, 'a.ndjson');
+    const options = { ...usual, redactIps: true, namespaces: ['shop'] };
+    const running = record(path, options, cluster, stop);
+    await expect.poll(() => syncedIn(path)).toBe(5);
+    stop.abort();
+    await running;
+    expect(output.err()).toMatch(/pods: Pod r[0-9a-f]{12}\/r[0-9a-f]{12}: metadata.labels/);
+    expect(output.out()).toMatch(/^Recording https:\/\/r[0-9a-f]{12} to /);
+    expect(output.err() + output.out()).not.toMatch(/acme|shop|fake\.example|team/);
+    expect(textOf(path)).not.toContain('10.1.0.1');
+  });
+
   test('of some namespaces contains no other objects except Nodes', async () => {
     const { cluster, server } = liveCluster();
     server.objects.put('pods', {

@@ -151,6 +151,25 @@ interface Pod {
   }[];
 }
 
+interface Claim {
+  readonly kind?: string;
+  readonly spec: {
+    readonly storageClassName?: string;
+    readonly resources: { readonly requests: { readonly storage: string } };
+  };
+}
+
+/** The volume and the claims of the history in each example that has one. */
+const histories: Readonly<Record<string, unknown>> = {
+  kind: [{ name: 'history', emptyDir: { sizeLimit: '2560Mi' } }, []],
+  kubeadm: [
+    { name: 'history', persistentVolumeClaim: { claimName: 'endpoint-auditor-history' } },
+    [['PersistentVolumeClaim', undefined, '2560Mi']],
+  ],
+  k3s: [{ name: 'history', persistentVolumeClaim: { claimName: 'auditor-history' } }, []],
+  sharded: [null, [['template', 'fast', '12800Mi']]],
+};
+
 const podOf = ({ spec }: Manifest): Pod => (spec as { template: { spec: Pod } }).template.spec;
 
 const flags = new Map(
@@ -277,6 +296,25 @@ describe.each(examples)('%s', (example) => {
         });
       }
     }
+  });
+
+  test('the history is in a volume of its own, if it is on', () => {
+    const [set] = of('Deployment', 'StatefulSet');
+    const { volumeClaimTemplates } = set?.spec as { volumeClaimTemplates?: readonly Claim[] };
+    const volumes = server.flatMap((pod) => pod.volumes ?? []);
+    const found = [
+      volumes.find(({ name }) => name === 'history') ?? null,
+      [...of('PersistentVolumeClaim'), ...(volumeClaimTemplates ?? [])].map((it) => {
+        const { storageClassName, resources } = (it as Claim).spec;
+        return [it.kind ?? 'template', storageClassName, resources.requests.storage];
+      }),
+    ];
+    expect(found).toEqual(histories[example] ?? [null, []]);
+    const args = server.flatMap(({ containers }) => containers.flatMap((it) => it.args));
+    const folder = args.find((arg) => arg.startsWith('--history='));
+    expect(folder).toBe(
+      example in histories ? '--history=/var/lib/endpoint-auditor/history' : undefined,
+    );
   });
 
   test('an agent has no token, no folder of the host, and two capabilities', () => {

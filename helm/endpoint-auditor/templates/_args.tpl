@@ -20,6 +20,11 @@
 {{- if include "endpoint-auditor.events" . }}
 - --events
 {{- end }}
+{{- if include "endpoint-auditor.historyVolume" . }}
+- --history=/var/lib/endpoint-auditor/history
+- --history-size={{ .Values.history.size | default "2Gi" }}
+- --history-age={{ .Values.history.age | default "7d" }}
+{{- end }}
 {{- if include "endpoint-auditor.webSecret" . }}
 - --web.config.file=/etc/endpoint-auditor/web/web-config.yaml
 {{- end }}

@@ -47,6 +47,40 @@
 {{- if .Values.service.metricsPort }}9467{{ else }}9465{{ end }}
 {{- end -}}
 
+{{- /*
+The volume of the history: `emptyDir`, `claim` (of the chart), `templates` (a claim for each shard) or
+`existing`; nothing without a history. An upgrade with --reuse-values from 0.1.0 has no such value.
+*/ -}}
+{{- define "endpoint-auditor.historyVolume" -}}
+{{- $history := .Values.history | default dict -}}
+{{- $claim := $history.claim | default dict -}}
+{{- $sharded := gt (int .Values.shards) 1 -}}
+{{- if and $claim.existingClaim $sharded }}
+{{- fail "history.claim.existingClaim: each shard needs a claim of its own (history.claim.enabled)" }}
+{{- end }}
+{{- if $history.enabled -}}
+{{- if $claim.existingClaim }}existing{{ else if not $claim.enabled }}emptyDir{{ else }}{{ ternary "templates" "claim" $sharded }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* A quarter more than the history: a checkpoint is complete before an old segment is removed. */ -}}
+{{- define "endpoint-auditor.historyBytes" -}}
+{{- $size := .Values.history.size | default "2Gi" -}}
+{{- $mebibytes := regexFind "^[0-9]+" $size | int64 -}}
+{{- if hasSuffix "Gi" $size }}{{ $mebibytes = mul $mebibytes 1024 }}{{ end -}}
+{{- add $mebibytes (div (add $mebibytes 3) 4) }}Mi
+{{- end -}}
+
+{{- define "endpoint-auditor.historyClaim" -}}
+accessModes: [ReadWriteOnce]
+{{- with (.Values.history.claim | default dict).storageClass }}
+storageClassName: {{ . }}
+{{- end }}
+resources:
+  requests:
+    storage: {{ include "endpoint-auditor.historyBytes" . }}
+{{- end -}}
+
 {{- define "endpoint-auditor.agentName" -}}
 {{- include "endpoint-auditor.fullname" . }}-agent
 {{- end -}}

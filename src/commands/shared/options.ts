@@ -6,6 +6,7 @@ import { severities } from '../../audit/finding/catalogue.ts';
 import { unservedWord } from '../../audit/finding/suppressions.ts';
 import type { AuditorOptions } from '../../auditor/auditor.ts';
 import type { OnProblem } from '../../cluster/decode/problem.ts';
+import { createRedactor, type Redactor } from '../../cluster/files/redactor.ts';
 import type { LabelSelector } from '../../model/label-selector.ts';
 import { listedNamespaces, type Scope, wholeCluster } from '../../model/scope.ts';
 import { perServiceModes, type PerServiceOptions } from '../../output/metrics/service-rows.ts';
@@ -88,6 +89,18 @@ export interface AgentsFlags {
 export interface RulesFlags {
   readonly rules?: readonly NodeFile[];
   readonly proxyConfig?: readonly NodeFile[];
+}
+
+export interface RedactionFlags {
+  readonly redact?: boolean;
+  readonly redactPorts?: boolean;
+  readonly redactIps?: boolean;
+}
+
+/** A redactor for one file; `null` if no flag wants one. */
+export function redactorOf({ redact, redactPorts, redactIps }: RedactionFlags): Redactor | null {
+  const [ports, ips] = [redactPorts === true, redactIps === true];
+  return redact === true || ports || ips ? createRedactor({ ports, ips }) : null;
 }
 
 export interface MetricsFlags {
@@ -326,6 +339,11 @@ const optionGroups = {
     flag('--history <folder>', 'audit a moment of a history that serve has recorded'),
     flag('--at <time>', momentText, parseTime),
   ],
+  redaction: [
+    flag('--redact', 'replace names and labels by hashes, and leave out what is not audited'),
+    flag('--redact-ports', 'redact, also the names of ports'),
+    flag('--redact-ips', 'redact, also IP addresses; shared prefixes of addresses remain visible'),
+  ],
   agent: [
     listenFlag('address to serve reports at', 9466),
     flag('--node <name>', 'name of the Node object (default: the host name)'),
@@ -362,6 +380,7 @@ const groupHeadings: Readonly<Partial<Record<OptionGroup, string>>> = {
   history: 'History options:',
   moment: 'History options:',
   metrics: 'Metrics options:',
+  redaction: 'Redaction options:',
 };
 
 const liveOptions = new Set([

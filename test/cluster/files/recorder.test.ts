@@ -4,7 +4,8 @@ import { describe, expect, test } from 'vitest';
 
 import type { LiveEntry } from '../../../src/cluster/decode/entry.ts';
 import { project } from '../../../src/cluster/decode/json-objects.ts';
-import { createRecorder, createRedactor } from '../../../src/cluster/files/recorder.ts';
+import { createRecorder } from '../../../src/cluster/files/recorder.ts';
+import { createRedactor } from '../../../src/cluster/files/redactor.ts';
 import type { RecordingEntry } from '../../../src/cluster/files/recording.ts';
 import { readRecording } from '../../../src/cluster/files/recording.ts';
 import type { Pod, WatchEvent } from '../../../src/model/objects.ts';

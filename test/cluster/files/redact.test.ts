@@ -9,8 +9,10 @@ import { describe, expect, test } from 'vitest';
 
 import { createAuditor } from '../../../src/auditor/auditor.ts';
 import { replay } from '../../../src/auditor/replay.ts';
-import { createRedactor } from '../../../src/cluster/files/recorder.ts';
+import { createRedactor } from '../../../src/cluster/files/redactor.ts';
 import { readRecording } from '../../../src/cluster/files/recording.ts';
+import { problemAt, problemText } from '../../../src/cluster/decode/problem.ts';
+import { canonicalIP, formatAddress, parseAddress, parseIP } from '../../../src/model/ip.ts';
 import type { Resource } from '../../../src/model/objects.ts';
 import { auditorDefaults } from '../../build.ts';
 import { rawEndpoints, rawPod, rawService, rawSlice } from '../../live-cluster.ts';
@@ -19,7 +21,7 @@ const key = Buffer.from('a key that is no secret');
 
 describe('an object', () => {
   test('loses its names, and all fields that are not audited', () => {
-    const redactor = createRedactor(key);
+    const redactor = createRedactor({ key });
     const all = (
       [
         ['pods', rawPod],
@@ -43,7 +45,7 @@ describe('an object', () => {
   });
 
   const annotated = (annotations: Record<string, string>) => {
-    const { metadata } = createRedactor(key).object('endpoints', {
+    const { metadata } = createRedactor({ key }).object('endpoints', {
       metadata: { name: 'web', namespace: 'shop', annotations },
     }) as { metadata: { annotations: Record<string, string> } };
     return metadata.annotations;
@@ -64,16 +66,53 @@ describe('an object', () => {
     expect(JSON.stringify(got)).not.toMatch(/owner|somebody|holder|"web/);
   });
 
+  test('hides what other controllers and owners are, and what is no address', () => {
+    const owned = (apiVersion: string, kind: string) => ({ apiVersion, kind, name: 'x', uid: 'u' });
+    const labels = { 'endpointslice.kubernetes.io/managed-by': 'payments.acme.com' };
+    const raw = {
+      metadata: {
+        labels,
+        annotations: { 'endpoints.kubernetes.io/last-change-trigger-time': 'acme day' },
+        ownerReferences: [owned('acme.internal/v1', 'PaymentGateway'), owned('v1', 'Service')],
+      },
+      addressType: 'IPv4',
+      ports: [{ name: 'http', port: 80, appProtocol: 'acme.com/rpc' }],
+      endpoints: [{ addresses: ['10.1.0.1', 'db.acme.com'], targetRef: { kind: 'AcmePod' } }],
+    };
+    const text = JSON.stringify(createRedactor({ key }).object('endpointslices', raw));
+    expect(text).not.toMatch(/acme|payment/i);
+    for (const kept of ['"10.1.0.1"', '"name":"http"', '"v1"', '"kind":"Service"', '"uid":"u"']) {
+      expect(text).toContain(kept);
+    }
+    const controller = { [Object.keys(labels)[0] ?? '']: 'endpointslice-controller.k8s.io' };
+    expect(createRedactor({ key }).labels(controller)).toEqual(controller);
+  });
+
+  test('hides port names, if that is asked for, alike in all objects', () => {
+    const redactor = createRedactor({ key, ports: true });
+    const port = redactor.port('acme-rpc');
+    const service = { spec: { ports: [{ name: 'acme-rpc', targetPort: 'acme-rpc', port: 80 }] } };
+    const pod = { spec: { containers: [{ ports: [{ name: 'acme-rpc', containerPort: 8080 }] }] } };
+    const texts = [redactor.object('services', service), redactor.object('pods', pod)].map((it) =>
+      JSON.stringify(it),
+    );
+    expect(texts.join()).not.toContain('acme');
+    expect(texts[0]).toContain(`"name":"${port}","port":80,"targetPort":"${port}"`);
+    expect(texts[1]).toContain(`"name":"${port}","containerPort":8080`);
+    // The API server allows no longer name of a port.
+    expect(port.length).toBeLessThanOrEqual(15);
+  });
+
   test('that is none stays unreadable', () => {
     for (const raw of [null, 'text', 7, [1]]) {
-      expect(createRedactor(key).object('pods', raw)).toBeNull();
+      expect(createRedactor({ key }).object('pods', raw)).toBeNull();
     }
   });
 });
 
 describe('a name', () => {
   test('has one hash, another than other names, and another with another key', () => {
-    const [one, same, other] = [createRedactor(key), createRedactor(key), createRedactor()];
+    const [one, same, other] = [createRedactor({ key }), createRedactor({ key }), createRedactor()];
     fc.assert(
       fc.property(fc.string({ minLength: 1 }), fc.string({ minLength: 1 }), (a, b) => {
         expect(one.name(a)).toMatch(/^r[0-9a-f]{12}$/);
@@ -83,6 +122,63 @@ describe('a name', () => {
       }),
     );
     expect(one.name('')).toBe('');
+  });
+});
+
+describe('an address', () => {
+  const redactor = createRedactor({ key, ips: true });
+  const other = createRedactor({ ips: true });
+  const commonBits = (a: string, b: string): number => {
+    const [x, y] = [a, b].map((text) => BigInt(parseAddress(text) ?? -1));
+    const bits = a.includes(':') ? 128 : 32;
+    return bits - ((x ?? 0n) ^ (y ?? 0n) || 0n).toString(2).replace(/^0$/, '').length;
+  };
+
+  test('shares with another one as many bits as before, from 16 on', () => {
+    const near = fc.tuple(fc.ipV4(), fc.nat(65_535)).map(([text, change]) => {
+      const address = Number(parseAddress(text));
+      return [formatAddress(address), formatAddress((address ^ change) >>> 0)] as const;
+    });
+    fc.assert(
+      fc.property(near, ([a, b]) => {
+        const [x, y] = [redactor.address(a), redactor.address(b)];
+        expect(commonBits(x, y)).toBe(commonBits(a, b));
+        expect(parseIP(x)?.family).toBe('IPv4');
+      }),
+    );
+    const [a, b] = ['2001:db8::1', '2001:db8::1:0'].map((text) => redactor.address(text));
+    expect(commonBits(a ?? '', b ?? '')).toBe(111);
+  });
+
+  test('is another one, except for those that identify no host', () => {
+    for (const text of ['10.1.0.1', '192.0.2.7', '2001:db8::1', '10.01.0.1', '::ffff:10.1.0.1']) {
+      const shown = redactor.address(text);
+      expect(shown).not.toBe(text);
+      expect(other.address(text)).not.toBe(shown);
+      expect(canonicalIP(shown) === shown).toBe(canonicalIP(text) === text);
+    }
+    expect(canonicalIP(redactor.address('10.01.0.1'))).toBe(redactor.address('10.1.0.1'));
+    expect(redactor.address('2001:DB8::1')).not.toBe(redactor.address('2001:db8::1'));
+    for (const text of ['', 'None', '127.0.0.1', '169.254.1.2', '0.0.0.0', '::1', 'fe80::1']) {
+      expect(redactor.address(text)).toBe(text);
+    }
+    expect(redactor.address('db.acme.com')).toBe(redactor.name('db.acme.com'));
+  });
+});
+
+describe('a problem', () => {
+  test('has the hashes of the recording, and no value', () => {
+    const redactor = createRedactor({ key });
+    const problem = redactor.problem({
+      ...problemAt('/api/v1/namespaces/shop/pods', 7, 'Expected a text'),
+      object: 'Pod shop/web-1',
+      field: 'metadata.labels["team"]',
+      value: '"acme"',
+    });
+    const [shop, web] = [redactor.name('shop'), redactor.name('web-1')];
+    expect(problemText(problem)).toBe(
+      `API server:7: Pod ${shop}/${web}: metadata.labels[…]: Expected a text`,
+    );
   });
 });
 
@@ -111,7 +207,7 @@ async function judged(text: string): Promise<Judged> {
   return { findings: findings.sort(), verdicts: verdicts.sort() };
 }
 
-test('a redacted recording has the verdicts of the original', async () => {
+describe('a redacted recording has the verdicts of the original', () => {
   const path = join(import.meta.dirname, '../../recordings/shop.ndjson.gz');
   const lines = gunzipSync(readFileSync(path))
     .toString()
@@ -121,14 +217,21 @@ test('a redacted recording has the verdicts of the original', async () => {
       // Dumps of nodes are not read, and a recorder does not write them.
       (line) => !line.startsWith('{"kind":"node-'),
     );
-  const redactor = createRedactor();
-  const redacted = lines.map((line) => {
-    const entry = JSON.parse(line) as { kind: string; resource: Resource; object: unknown };
-    if (entry.kind !== 'object') return line;
-    return JSON.stringify({ ...entry, object: redactor.object(entry.resource, entry.object) });
+  let want: Promise<Judged> | undefined;
+
+  test.each([
+    ['names', {}],
+    ['names, ports and addresses', { ports: true, ips: true }],
+  ])('without %s', async (_name, options) => {
+    const redactor = createRedactor(options);
+    const redacted = lines.map((line) => {
+      const entry = JSON.parse(line) as { kind: string; resource: Resource; object: unknown };
+      if (entry.kind !== 'object') return line;
+      return JSON.stringify({ ...entry, object: redactor.object(entry.resource, entry.object) });
+    });
+    want ??= judged(`${lines.join('\n')}\n`);
+    expect((await want).findings.length).toBeGreaterThan(5);
+    expect(await judged(`${redacted.join('\n')}\n`)).toEqual(await want);
+    expect(redacted.filter((line) => /shop|search|checkout/.test(line)).length).toBe(0);
   });
-  const want = await judged(`${lines.join('\n')}\n`);
-  expect(want.findings.length).toBeGreaterThan(5);
-  expect(await judged(`${redacted.join('\n')}\n`)).toEqual(want);
-  expect(redacted.filter((line) => /shop|search|checkout/.test(line)).length).toBe(0);
 });
