@@ -448,7 +448,6 @@ function followLost(state: State): void {
   const { server, truth, clock, counts, lost, concerned, hidden } = state;
   const note = ({ version, type, resource, key }: LostEvent): void => {
     if (!server.lost.some((event) => event.version === version)) return;
-    if (isTaken(state, resource, { key, version })) return;
     const event = { version, type, resource, key };
     // A bookmark may have passed the event some time before a watch lost it.
     const { names, at: from } = concerned.get(version) ?? { names: [], at: clock.now() };

@@ -460,9 +460,7 @@ function newWatching(
     },
   };
   stream.onClose(() => {
-    const isTold = (frame: string): boolean => eventOf(frame).version <= watching.told;
-    watching.delayed.length = 0;
-    for (const frame of watching.overtaken.filter(isTold)) lose(watching, frame);
+    for (const frame of watching.delayed.splice(0)) loseAnnounced(watching, frame);
   });
   return watching;
 }
@@ -546,6 +544,7 @@ function send(watching: Watching, frame: string): void {
   }
   const text = spoil === 'garbled' ? frame.replace('"metadata":{', '"metadata":x') : frame;
   write(watching, spoil === 'cut' ? text.slice(0, text.length / 2) : `${text}\n`);
+  if (isEvent && (spoil === 'cut' || spoil === 'garbled')) loseAnnounced(watching, frame);
   if (spoil === 'cut') watching.stream.end();
   if (spoil === 'twice') write(watching, `${text}\n`);
   release(watching);
@@ -557,11 +556,16 @@ export function eventOf(frame: string): Pick<LostEvent, 'key' | 'version' | 'typ
   return { type, key: keyOf(metadata), version: Number(metadata.resourceVersion) };
 }
 
-/** Notes an event that was not sent, or that may not have arrived. */
+/** Notes an event that was not sent. */
 function lose({ server, resource }: Watching, frame: string): void {
   const event = { resource, ...eventOf(frame) };
   server.lost.push(event);
   server.onLost(event);
+}
+
+/** Notes an event that arrives never, if the client asks only for what is newer. */
+function loseAnnounced(watching: Watching, frame: string): void {
+  if (eventOf(frame).version <= watching.told) lose(watching, frame);
 }
 
 function delay({ delayed, overtaken }: Watching, frame: string): void {
@@ -571,7 +575,10 @@ function delay({ delayed, overtaken }: Watching, frame: string): void {
 
 function sendDelayed(watching: Watching): void {
   if (watching.frozen) return;
-  for (const frame of watching.delayed.splice(0)) send(watching, frame);
+  for (const frame of watching.delayed.splice(0)) {
+    if (watching.stream.closed) loseAnnounced(watching, frame);
+    else send(watching, frame);
+  }
 }
 
 /** Sends the frame that another was to overtake. */
