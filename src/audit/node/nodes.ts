@@ -223,17 +223,19 @@ function summaryOf(options: Options, now: number) {
   /** When the oldest pending difference began, Unix seconds; null if none is pending. */
   let pendingSince: number | null = null;
   for (const [name, state] of [...states].sort()) {
-    const { at, unknownReason, lasting, clocks } = state;
+    const { at, readSince, unknownReason, lasting, clocks } = state;
     for (const clock of clocks.values()) {
       if (isPastWindow(clock, at ?? 0, window)) continue;
       pendingSince = Math.min(pendingSince ?? Infinity, clock.since);
     }
     // Rules are unknown after 3 windows without a reading, and after 60 seconds at the earliest.
     const longest = Math.max(3 * Math.max(window, lasting), 60);
-    const isUnseen = at !== null && now - at > longest && window > 0;
+    // If the clocks were restarted, there is no reading by the new clock yet.
+    const isRestarted = at === null && readSince !== null;
+    const isUnseen = isRestarted || (at !== null && now - at > longest && window > 0);
     const reason = unknownReason ?? (isUnseen ? 'rules-not-known' : null);
     if (reason !== null) verdicts.set(name, unknownNode(reason));
-    else if (at !== null) verdicts.set(name, state.verdicts);
+    else if (at !== null || state.verdicts.length > 0) verdicts.set(name, state.verdicts);
   }
   return {
     verdicts,

@@ -228,6 +228,20 @@ test('unknown verdicts have a reason', () => {
   expect(nodes.summary(10).verdicts.get('node-z')).toMatchObject([{ reason: 'node-not-known' }]);
 });
 
+test('after a step of the clock, nodes are unknown until their next reading', () => {
+  const { nodes, take, counts } = begun();
+  take(10, dump);
+  nodes.applyDump('node-z', 'all', dump, 10);
+  nodes.restartClocks();
+  expect(counts(12)).toEqual({ unknown: 1 });
+  const { verdicts } = nodes.summary(12);
+  expect([...verdicts.keys()]).toEqual(['node-a', 'node-z']);
+  expect(verdicts.get('node-a')).toMatchObject([{ reason: 'rules-not-known' }]);
+  expect(verdicts.get('node-z')).toMatchObject([{ reason: 'node-not-known' }]);
+  take(15);
+  expect(counts(15)).not.toHaveProperty('unknown');
+});
+
 describe('time', () => {
   test('a dump from before a change does not settle a difference', () => {
     const { opened, take, give, counts } = begun(10);
