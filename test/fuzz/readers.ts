@@ -280,6 +280,7 @@ const blobs: Readonly<Record<string, () => Buffer>> = {
   'opening braces': () => Buffer.alloc(mebi, '{'),
   quotes: () => Buffer.alloc(mebi, '"'),
   commas: () => Buffer.alloc(mebi, ','),
+  'a YAML list of commas': () => Buffer.from(`a: [${','.repeat(mebi)}`),
   'a YAML list with a brace too many': () =>
     Buffer.from(
       [

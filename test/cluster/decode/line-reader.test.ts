@@ -138,6 +138,13 @@ describe('lines', () => {
     expect(await lines('')).toEqual([]);
   });
 
+  test('of a chunk come a few thousand at a time, since each is an object', async () => {
+    const sizes: number[] = [];
+    const source = chunks(Buffer.alloc(10_000, '\n'), [10_000]);
+    for await (const batch of lineBatches(source)) sizes.push(batch.length);
+    expect(sizes).toEqual([4096, 4096, 1808]);
+  });
+
   test('of one that is too long only the beginning is kept', async () => {
     const long = 'x'.repeat(10_000);
     for (const lengths of [[1], [4095, 3], [100_000]]) {
