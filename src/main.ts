@@ -2,8 +2,7 @@
 // The command line: defines the commands and their flags, and sets the exit code. Each command is a
 // file in commands/, which is loaded when it runs, so that an agent does not load the server.
 //
-// Exit codes: 0 nothing fails the gate, 1 a finding fails it, 2 no verdict, 64 bad usage
-// (EX_USAGE of sysexits.h). 2 overrides 1. Commands that are stopped exit with 0.
+// Exit codes: `exitTexts`. 2 overrides 1; 64 is EX_USAGE of sysexits.h.
 //
 // The flags in the first line keep garbage small beside the live heap. Without them, the program
 // needs half as much memory again (docs/performance.md).
@@ -71,7 +70,7 @@ function createProgram(): Command {
       outputError: (text, write) => write(text.replace(/^error: /, 'endpoint-auditor: ')),
     })
     .showHelpAfterError('(see --help)')
-    .addHelpText('after', `\n${exitCodesText}`);
+    .addHelpText('after', `\n${exitTexts.audit}`);
   program.commandsGroup('Audit once:');
   addAudits(program);
   program.commandsGroup('Ask:');
@@ -107,16 +106,36 @@ function createProgram(): Command {
   return program;
 }
 
-const exitCodesText = `Exit codes:
+/** What the exit codes of commands mean. */
+const exitTexts = {
+  audit: `Exit codes:
   0   nothing fails the gate: no finding reaches --fail-on (by default warning)
   1   a finding fails the gate
   2   no verdict: no input, or something is unknown
-  64  bad usage`;
+  64  bad usage`,
+  explain: `Exit codes:
+  0   controllers and kube-proxy wrote what they should, or findings are only info
+  1   an open finding of severity warning or critical concerns it
+  2   no verdict: the subject does not exist, or something is unknown
+  64  bad usage`,
+  lag: `Exit codes:
+  0   the report is complete; a long lag is no error
+  2   nothing was measured
+  64  bad usage`,
+  untilStopped: `Exit codes:
+  0   stopped by a signal, or the input has ended
+  2   an error ended it
+  64  bad usage`,
+} as const;
 
 /** The end of the help of a command: examples, each a command line with its purpose. */
-function examples(command: Command, ...lines: (readonly [line: string, purpose: string])[]): void {
+function examples(
+  command: Command,
+  exits: keyof typeof exitTexts,
+  ...lines: (readonly [line: string, purpose: string])[]
+): void {
   const shown = lines.map(([line, purpose]) => `  # ${purpose}\n  ${programName} ${line}\n`);
-  command.addHelpText('after', `\nExamples:\n${shown.join('\n')}\n${exitCodesText}`);
+  command.addHelpText('after', `\nExamples:\n${shown.join('\n')}\n${exitTexts[exits]}`);
 }
 
 /** The options of commands that list findings. */
@@ -143,6 +162,7 @@ function addAudits(program: Command): void {
     });
   examples(
     addFlags(audit, 'moment', 'rules', 'agents'),
+    'audit',
     ['audit', 'audit the cluster of the current context'],
     ['audit -n shop', 'report one namespace'],
     ['audit --history /var/lib/history --at 02:13', 'report what was open then'],
@@ -159,7 +179,7 @@ function addAudits(program: Command): void {
       const input = onlyInput(options, file === undefined ? [] : [file]);
       run(import('./commands/replay.ts').then(({ replayFile }) => replayFile(input, options)));
     });
-  examples(replay, ['replay recording.ndjson.gz -o json', 'print the report as JSON']);
+  examples(replay, 'audit', ['replay recording.ndjson.gz -o json', 'print the report as JSON']);
   const record = addFlags(program.command('record'), 'cluster', 'redaction', 'log')
     .description('record what a live cluster delivers, for replay')
     .argument('<file>', 'the recording; compressed if it ends in .gz')
@@ -169,7 +189,10 @@ function addAudits(program: Command): void {
     .action((file: string, options: RecordOptions) => {
       run(import('./commands/record.ts').then(({ record }) => record(file, options)));
     });
-  examples(record, ['record shop.ndjson.gz --max-age 1h', 'begin a new file every hour']);
+  examples(record, 'untilStopped', [
+    'record shop.ndjson.gz --max-age 1h',
+    'begin a new file every hour',
+  ]);
 }
 
 /** Flags that have no effect on a history, which has the values of serve. */
@@ -202,10 +225,11 @@ function addQueries(program: Command): void {
   const explain = addFlags(program.command('explain'), ...audited, 'cluster', 'rules')
     .description('explain why a pod is, or is not, in a Service, and what a node does with one')
     .argument(
-      '<subject...>',
+      '[subject...]',
       'service/NAME, pod/NAME, pod/NAME service/NAME, ip/ADDRESS, node/NAME or ' +
-        'node/NAME service/NAME:PORT',
+        'node/NAME service/NAME:PORT; for a whole namespace, use audit -n NAME',
     )
+    .usage('[options] <subject...>')
     .option('--server <url>', 'ask a running server: the address that serve prints')
     .option('-n, --namespace <name>', 'the namespace of the subject (default: any)')
     .option('-A, --all-namespaces', 'look in every namespace (the default)')
@@ -225,6 +249,7 @@ function addQueries(program: Command): void {
     });
   examples(
     addFlags(explain, 'moment', 'recording'),
+    'explain',
     ['explain pod/web-1 service/web -n shop', 'why is the pod not in the Service?'],
     ['explain --input dump.yaml ip/10.1.0.12', 'who has this address?'],
     ['explain service/web --input recording.gz --at 2026-11-21T10:57:00Z', 'at that moment'],
@@ -241,7 +266,10 @@ function addQueries(program: Command): void {
       const files = file === undefined ? [] : [file];
       run(import('./commands/lag.ts').then(({ lag }) => lag(options, files)));
     });
-  examples(addFlags(lag, 'recording'), ['lag recording.ndjson.gz', 'the lag in a recording']);
+  examples(addFlags(lag, 'recording'), 'lag', [
+    'lag recording.ndjson.gz',
+    'the lag in a recording',
+  ]);
 }
 
 /** Commands that run until they are stopped. */
@@ -267,14 +295,24 @@ function addServers(program: Command): void {
     });
   examples(
     addFlags(serve, 'history', 'access', 'metrics', 'agents', 'events', 'name', 'page', 'log'),
+    'untilStopped',
     ['serve', 'audit the cluster of the current context, page at http://127.0.0.1:9465/'],
     ['serve --demo', 'look around with the recording that comes with the program'],
   );
-  addFlags(program.command('agent'), 'agent', 'log')
+  const agent = addFlags(program.command('agent'), 'agent', 'log')
     .description('evaluate the rules of the node that it runs on, and serve reports about them')
     .action((options: AgentOptions) => {
       run(import('./commands/agent.ts').then(({ becomeAgent }) => becomeAgent(options)));
     });
+  examples(
+    agent,
+    'untilStopped',
+    ['agent', 'serve reports about this node at http://127.0.0.1:9466/'],
+    [
+      'agent --listen :9466 --token-file token --tls-cert tls.crt --tls-key tls.key',
+      'let an auditor on another machine ask for them',
+    ],
+  );
 }
 
 async function main(argv: readonly string[]): Promise<number> {
@@ -295,8 +333,13 @@ async function main(argv: readonly string[]): Promise<number> {
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : exitCodes.usage;
     const text = systemErrorText(error) ?? (error instanceof Error ? error.message : String(error));
-    fail(text);
-    return error instanceof UsageError ? exitCodes.usage : exitCodes.unknown;
+    if (!(error instanceof UsageError)) {
+      fail(text);
+      return exitCodes.unknown;
+    }
+    // A file of the user may have several errors, one a line.
+    for (const line of text.split('\n')) fail(line);
+    return exitCodes.usage;
   }
 }
 

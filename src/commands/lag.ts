@@ -38,7 +38,7 @@ async function ofRecording(file: string, options: AuditFlags): Promise<LagReport
   const entries = await recordingOf(file, auditor, onProblem);
   await replay(auditor, entries, { speed: Infinity, until: null });
   if ((auditor.serviceAuditor()?.audited.size ?? 0) > 0) return createLagReport(auditor);
-  throw new Error(`${file}: Nothing was judged: the recording has no Service`);
+  throw new Error(`${file}: Nothing was measured: the recording has no Service`);
 }
 
 async function ofServer(server: string): Promise<LagReport> {

@@ -353,6 +353,7 @@ describe('a dump', () => {
     ['a dump and a recording', ['service/web', '--input', one, '--input', recording], 'only one'],
     ['a moment of a dump', ['service/web', '--input', one, '--at', '1'], 'a dump shows one moment'],
     ['a word that is none', ['web', '--input', one], 'Expected service/NAME'],
+    ['no subject', ['-n', 'shop', '--input', one], 'for a whole namespace, use audit -n shop'],
     ['a bare address', ['10.1.0.12', '--input', one], 'did you mean ip/10.1.0.12?'],
     ['a file that is absent', ['service/web', '--input', join(folder, 'no')], 'no'],
     ['a moment before all', ['service/web', '--input', recording, '--at', '1'], 'before its first'],

@@ -118,7 +118,7 @@ test('of a recording without Services fails with its reason', async () => {
   writeFileSync(file, '{"kind":"object"}\n');
   printed();
   const failed = lag({ ...judged, recording: file, output: 'json' });
-  await expect(failed).rejects.toThrow('a.ndjson: Nothing was judged');
+  await expect(failed).rejects.toThrow('a.ndjson: Nothing was measured');
 });
 
 /** What the command prints, or the message of its error, with a server that answers so. */

@@ -55,7 +55,10 @@ export function parseTarget(words: readonly string[], namespace: string | null):
   const { pod, service, address, node } = target;
   const isNotAlone = address !== null && (pod !== null || service !== null || node !== null);
   const isIncomplete = node !== null && pod !== null;
-  if (words.length === 0 || isNotAlone || isIncomplete) throw new Error(usage);
+  if (words.length === 0) {
+    throw new Error(`${usage}; for a whole namespace, use audit -n ${namespace ?? 'NAME'}`);
+  }
+  if (isNotAlone || isIncomplete) throw new Error(usage);
   if (node === null || service === null) return target;
   const [key = '', port = null] = service.split(':');
   return { ...target, service: key, port };

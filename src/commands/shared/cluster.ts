@@ -309,7 +309,7 @@ export async function auditOnce(
   await run(stop);
   if (auditor.serviceAuditor() === null) {
     if (areServicesRefused(live)) {
-      throw new Error(`No Services could be read from ${server}: there is nothing to judge`);
+      throw new Error(`No Services could be read from ${server}: there is nothing to audit`);
     }
     if (end.reason === null) throw new Error('Stopped before the first lists were complete');
     const awaited = auditor.awaited().join(', ');
