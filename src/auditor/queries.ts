@@ -154,6 +154,8 @@ function pageStatus(
     forgotten: findings.forgotten(),
     notReady: whyNotReady(auditor, metrics.now, live.lost()),
     isLive: live.isLive,
+    /** Whether a recording has been replayed to its end. */
+    hasEnded: auditor.complete() !== null,
     lost: live.lost(),
     /** Whether every first list was complete. */
     hasBegun: auditor.serviceAuditor() !== null,
@@ -185,6 +187,16 @@ function countNodes({ store, options: { scope } }: Auditor): number {
     : names.length;
 }
 
+/** Nodes that are not among those with verdicts; null if there is none of these, or no Node. */
+function countNodesWithoutRules(
+  { store: { listers } }: Auditor,
+  audited: AuditReport['nodes'],
+): number | null {
+  if (audited.length === 0 || !listers.knows('nodes')) return null;
+  const names = new Set(audited.map(({ node }) => node));
+  return [...listers.nodes.keys()].filter((name) => !names.has(name)).length;
+}
+
 /** Nothing is newer than the loss of the connection. */
 const shownMoment = (auditor: Auditor, lost: LostConnection | null): number =>
   lost === null ? (auditor.now() ?? 0) : lost.since;
@@ -209,7 +221,8 @@ function revisionOf(auditor: Auditor, lost: LostConnection | null): string {
   const watches = [...progress.inputs.values()].map(({ state }) => state);
   const isWaiting = String(auditor.serviceAuditor() === null);
   const connection = lost === null ? 'connected' : `${lost.reason} ${lost.since}`;
-  return [full.count, change.count, open, gone, isWaiting, connection, ...watches].join(' ');
+  const end = String(auditor.complete());
+  return [full.count, change.count, open, gone, isWaiting, connection, end, ...watches].join(' ');
 }
 
 /** The findings of its summary are not sorted. */
@@ -289,7 +302,7 @@ function whyNotReady(auditor: Auditor, now: number, lost: LostConnection | null)
   if (auditor.serviceAuditor() === null) {
     if (lost !== null) return lostText(lost);
     const awaited = auditor.awaited();
-    const what = awaited.length === 0 ? 'judged yet' : `complete: ${awaited.join(', ')}`;
+    const what = awaited.length === 0 ? 'evaluated yet' : `complete: ${awaited.join(', ')}`;
     return `The first lists are not ${what}`;
   }
   const reasons = [...progress.unseenFor(unseenLimit, now)].map((resource) => {
@@ -400,6 +413,7 @@ export function createReport(auditor: Auditor, options: ReportOptions): AuditRep
     unknown: summary.unknown,
     foreign: summary.foreign,
     foreignServices: foreignServices(auditor, services, within),
+    nodesWithoutRules: countNodesWithoutRules(auditor, summary.nodes),
     incidents: listIncidents(auditor, { timeless, resolved: kind === 'replay' }).filter((it) =>
       affects(it, within),
     ),

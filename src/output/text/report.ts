@@ -58,6 +58,7 @@ import {
   formatUnverified,
   invisible,
   paint,
+  wrap,
 } from './format.ts';
 import { renderIncidents } from './incidents.ts';
 import { formatUnserved, type UnservedRow } from './unserved.ts';
@@ -94,6 +95,8 @@ export interface AuditReport extends Omit<Summary, 'findings' | 'pendingSince' |
   readonly cluster: string | null;
   /** The first Services that `foreign` counts, by name. */
   readonly foreignServices: readonly string[];
+  /** Nodes whose rules are not known; null if no rules are known at all, or no Nodes. */
+  readonly nodesWithoutRules: number | null;
   readonly findings: readonly ReportedFinding[];
   /** Open ones first, each with the longest first. */
   readonly incidents: readonly ReportedIncident[];
@@ -215,7 +218,7 @@ export function renderReport(
     format === 'wide'
       ? renderWide(report, findings, gate, options)
       : renderTable(report, findings, gate, options);
-  const lines = [...incidents, ...sections, ...unserved, ...summarizeReport(report)];
+  const lines = [...incidents, ...sections, ...unserved, ...summarizeReport(report, options)];
   const isLegend = format === 'table' && findings.some(isUnsuppressed);
   return `${[...lines, ...(isLegend ? [diffLegend] : [])].join('\n')}\n`;
 }
@@ -414,6 +417,13 @@ function formatForeign({ foreign, foreignServices }: AuditReport): string {
   return `written by other controllers: ${formatCount(foreign, 'Service')}${which}`;
 }
 
+/** From how many nodes no rules were read, while others have them; '' if from none. */
+function formatNodesWithoutRules({ nodes, nodesWithoutRules: count }: AuditReport): string {
+  if (count === null || count === 0) return '';
+  const all = formatCount(nodes.length + count, 'node');
+  return `no rules were read from ${count} of ${all}, which are not audited`;
+}
+
 /** How many nodes have an unknown verdict, and why; '' if none has. */
 function formatUnknownNodes({ nodes, unknown: reasons }: AuditReport): string {
   const count = nodes.filter(({ unknown }) => unknown > 0).length;
@@ -423,7 +433,7 @@ function formatUnknownNodes({ nodes, unknown: reasons }: AuditReport): string {
   return `unknown on ${count} of ${formatCount(nodes.length, 'node')}${texts && `: ${texts}`}`;
 }
 
-function summarizeReport(report: AuditReport): string[] {
+function summarizeReport(report: AuditReport, options: RenderOptions): string[] {
   const { verdicts, unknown, foreign, dropped, input, measures } = report;
   const outputs = verdictOutputs.flatMap((output) => {
     const counts = formatVerdicts(verdicts[output]);
@@ -438,6 +448,7 @@ function summarizeReport(report: AuditReport): string[] {
     unknowns === '' ? '' : `not audited: ${unknowns}`,
     foreign === 0 ? '' : formatForeign(report),
     formatUnknownNodes(report),
+    formatNodesWithoutRules(report),
     drops === '' ? '' : `input dropped${all}: ${drops}`,
     formatRelease(input),
     formatUnverified(input.unverified),
@@ -447,7 +458,7 @@ function summarizeReport(report: AuditReport): string[] {
     return count === 0 ? [] : [`${output} ${formatLag(p50)} / ${formatLag(p99)} of ${count}`];
   });
   const line = (title: string, parts: readonly string[]): string[] =>
-    parts.length === 0 ? [] : [`${title}: ${parts.join('; ')}`];
+    parts.length === 0 ? [] : wrap(`${title}: ${parts.join('; ')}`, '', '  ', options);
   return [
     ...line('Cluster', report.cluster === null ? [] : [escapeInvisible(report.cluster)]),
     formatHeadline(report),

@@ -352,6 +352,22 @@ test('the notes name foreign Services, and count unknown nodes with the reason',
   );
 });
 
+test('the notes count the nodes without rules if others have them', () => {
+  const nodes = [{ node: 'a', conform: 1, pending: 0, different: 0, unknown: 0 }];
+  const render = (nodesWithoutRules: number | null): string =>
+    renderReport(reportOf(conformState(), { nodes, nodesWithoutRules }), 'table', whole);
+  expect(render(6)).toContain('no rules were read from 6 of 7 nodes, which are not audited');
+  for (const count of [0, null]) expect(render(count)).not.toContain('no rules were read');
+});
+
+test('the summary wraps at the width of the terminal', () => {
+  const foreignServices = times(5, (index) => `shop/web-${index}`);
+  const report = reportOf(conformState(), { foreign: 5, foreignServices });
+  const lines = renderReport(report, 'table', { colour: false, width: 40 }).split('\n');
+  expect(lines.filter((line) => line.length > 40)).toEqual([]);
+  expect(lines).toContain('Notes: written by other controllers: 5');
+});
+
 test('Services without usable endpoints are listed after the findings', () => {
   const reason = 'no_ready_pod' as const;
   const row = { namespace: 'shop', reason, detail: 'none is ready', suppressed: null };
@@ -376,7 +392,11 @@ test('an assumed release is shown with its source', () => {
     releaseEvidence: string | null = null,
   ): string => {
     const chosen = { ...input, release: '1.33', releaseBy, releaseEvidence };
-    return table(reportOf(conformState(), { input: chosen })).at(-1) ?? '';
+    return (
+      renderReport(reportOf(conformState(), { input: chosen }), 'table', whole)
+        .split('\n')
+        .at(-2) ?? ''
+    );
   };
   const pin = 'pin with --kubernetes-version)';
   expect(said('kubelets', 'kubelets 1.30 allow 1.30-1.33')).toBe(
