@@ -292,7 +292,7 @@ describe('serve with an API server that dies and comes back', () => {
     await expect.poll(() => get('/readyz')).toBe('ok\n');
     expect(await get('/')).not.toContain('Cannot reach');
     await listener.close();
-    await expect.poll(() => get('/')).toContain('The page shows the state of then.');
+    await expect.poll(() => get('/')).toContain('The page shows the state at that time.');
     const lost = await get('/');
     expect(lost).toMatch(/data-state="lost"/);
     expect(lost).not.toMatch(/1970|Not ready yet/);

@@ -437,7 +437,7 @@ async function createShopServer() {
 
 const lostStates = [
   ['unconnected', 'Nothing has been read yet.'],
-  ['lost', 'The page shows the state of then.'],
+  ['lost', 'The page shows the state at that time.'],
 ] as const;
 
 /** An API server that does not answer at first, then does, and then no longer. */

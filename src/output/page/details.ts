@@ -184,7 +184,7 @@ function renderCell({ tone, sign, word, detail }: Cell): Html {
 ${detail !== '' && markup` <small>${detail}</small>`}</td>`;
 }
 
-function renderRow(row: ServiceTableRow, columns: readonly Column[]): Html {
+function renderRow(row: ServiceTableRow, cells: readonly Cell[]): Html {
   const { address, pod, node, expected, selected } = row;
   const { endpoints, slices } = expected;
   const isStranger = !selected && slices !== null;
@@ -194,16 +194,24 @@ function renderRow(row: ServiceTableRow, columns: readonly Column[]): Html {
  <small class="mono">${address === '' ? 'no address' : address}</small>
 ${node !== '' && markup` <small>on ${node}</small>`}</th>
 <td>${describeExpected(endpoints, slices)}${why !== '' && markup`<small>${why}</small>`}</td>
-${columns.map(([, cellOf]) => renderCell(cellOf(row)))}</tr>`;
+${cells.map(renderCell)}</tr>`;
+}
+
+/** Rows with a wrong cell come first, then those with a partly wrong one. */
+function toneRank(cells: readonly Cell[]): number {
+  if (cells.some(({ tone }) => tone.startsWith('wrong'))) return 0;
+  return cells.some(({ tone }) => tone === 'part') ? 1 : 2;
 }
 
 function renderRows(view: ServiceView) {
   const { rows, total, differing } = view.table;
   const columns = listColumns(view);
   const heads = ['pod', 'expected', ...columns.map(([head]) => head)];
-  const cells = rows.map((row) => renderRow(row, columns));
-  const table = renderTable('Pods and addresses', heads, cells, 0, 'matrix');
-  const counts = `${formatNumber(total)}, ${differing} differ`;
+  const withCells = rows.map((row) => ({ row, cells: columns.map(([, cellOf]) => cellOf(row)) }));
+  const ordered = withCells.sort((a, b) => toneRank(a.cells) - toneRank(b.cells));
+  const lines = ordered.map(({ row, cells }) => renderRow(row, cells));
+  const table = renderTable('Pods and addresses', heads, lines, 0, 'matrix');
+  const counts = `${formatNumber(total)}, ${differing} differ in Endpoints or slices`;
   const title = markup`Pods and addresses <small>${counts}</small>`;
   const content = rows.length === 0 ? [] : [table];
   return renderFlushCard('matrix', title, content, 'It selects no pod, and nothing is listed.');
@@ -404,10 +412,11 @@ function renderWalk(node: string, port: string, groups: NodeView['walked']): Htm
 const unknownWord = (reason: UnknownReason | null): string =>
   reason === null ? '' : unknownText[reason];
 
-const noRules = ({ shard }: PageStatus): string =>
+const noRules = ({ shard }: PageStatus): Html =>
   shard === null
-    ? 'No rules have been read from this node. Run the agent or pass --rules NODE=FILE.'
-    : `Shard ${shard} has read no rules from this node. Another shard may audit it.`;
+    ? markup`No rules have been read from this node. Run the agent or pass --rules NODE=FILE
+ (<a href="/docs/nodes.md">how</a>).`
+    : markup`Shard ${shard} has read no rules from this node. Another shard may audit it.`;
 
 /** Renders the page of a node. */
 export function renderNode(status: PageStatus, view: NodeView): string {

@@ -36,7 +36,7 @@ export const assetPath = (name: keyof typeof contents): string =>
 /** Why the page does not show the present; `null` while the API server answers. */
 function renderLost({ lost, hasBegun }: PageStatus): Html | null {
   if (lost === null) return null;
-  const shown = hasBegun ? 'The page shows the state of then.' : 'Nothing has been read yet.';
+  const shown = hasBegun ? 'The page shows the state at that time.' : 'Nothing has been read yet.';
   const since = formatMoment(lost.since);
   return markup`<p class="notice critical" role="alert"><span aria-hidden="true">▲</span>
  ${failureText(lost)} since ${since} (${lost.message}). ${shown}
@@ -44,10 +44,14 @@ ${lost.advice !== null && markup` ${lost.advice}`}</p>`;
 }
 
 /** Says that the time is that of a recording; null for live input. */
-function renderReplay({ isLive }: PageStatus): Html | null {
+function renderReplay({ isLive, hasEnded }: PageStatus): Html | null {
   if (isLive) return null;
+  const text = hasEnded
+    ? 'The replay of a recording has ended, and the page keeps its last state. To see it again, ' +
+      'start the program again; --speed 1 replays it at its own speed.'
+    : 'This is the replay of a recording.';
   return markup`<p class="notice info"><span aria-hidden="true">▷</span>
- Not live: this is the replay of a recording. All times are those of the recording.</p>`;
+ Not live. ${text} All times are those of the recording.</p>`;
 }
 
 function warningsOf({ metrics, notReady, lost }: PageStatus): string[] {
@@ -157,7 +161,7 @@ ${main}
 <footer class="wide"><p>${inputText(status)}</p>
 <p>endpoint-auditor ${metrics.version} ·
  ${hasMetrics && markup`<a href="/metrics">metrics</a> ·`}
-<a href="/api/v1/findings">findings as JSON</a> · <a href="/readyz">readiness</a>
+ <a href="/api/v1/findings">findings as JSON</a> · <a href="/readyz">readiness</a>
 <span class="keys"> · <kbd>/</kbd> search, <kbd>↑</kbd> <kbd>↓</kbd> in lists</span></p></footer>
 </body></html>
 `.html;

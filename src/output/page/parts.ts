@@ -150,7 +150,7 @@ export function renderFlushCard(
   id: string,
   title: string | Html,
   content: readonly Html[],
-  none: string | null = null,
+  none: string | Html | null = null,
 ): Html | null {
   if (content.length === 0 && none === null) return null;
   const shown = content.length > 0 ? content : markup`<p class="none dim">${none}</p>`;

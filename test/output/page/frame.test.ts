@@ -31,8 +31,10 @@ test('an auditor that is not ready has no other warnings', () => {
 });
 
 test('the page of a recording says that it is not live', () => {
-  const text = 'Not live: this is the replay of a recording.';
+  const text = 'Not live. This is the replay of a recording.';
   expect(wordsIn(renderFrame(statusOf({ isLive: false }), ...page))).toContain(text);
+  const ended = wordsIn(renderFrame(statusOf({ isLive: false, hasEnded: true }), ...page));
+  expect(ended).toContain('Not live. The replay of a recording has ended');
   expect(wordsIn(renderFrame(statusOf(), ...page))).not.toContain('Not live');
 });
 
@@ -64,6 +66,11 @@ test('a chart has only the links with its metric, and other places none of them'
   expect(wordsIn(renderLinks(status, {})?.html ?? '')).not.toContain('Graph');
 });
 
+test('the links of the footer are apart', () => {
+  const html = renderFrame(statusOf(), ...page);
+  expect(html).toMatch(/>metrics<\/a> ·\s+<a href="\/api\/v1\/findings">/);
+});
+
 test('the documentation is not loaded again when the cluster changes', () => {
   const html = renderFrame(statusOf(), '/docs', 'Runbook', markup``);
   expect(html).toContain('data-static');
@@ -82,7 +89,7 @@ describe('a lost connection', () => {
     const html = renderFrame(statusOf({ lost, shownAt: moment, notReady: 'lost' }), ...page);
     expect(wordsIn(html)).toContain(
       'Cannot reach the API server since 2026-11-21 10:56:46 UTC (connection refused<b>). ' +
-        'The page shows the state of then. Check the address.',
+        'The page shows the state at that time. Check the address.',
     );
     expect(wordsIn(html)).toContain('no answer since 2026-11-21 10:56:46 UTC');
     expect(html).toContain('data-state="lost"');

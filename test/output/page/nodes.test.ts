@@ -75,9 +75,11 @@ describe('the page of a node', () => {
     const text = wordsIn(renderNode(statusOf(), viewOf({ verdicts: [unknown as never] })));
     expect(text).toContain(unknownText['rules-not-known']);
     expect(text).not.toContain('None:');
-    expect(wordsIn(renderNode(statusOf(), viewOf({ verdicts: null })))).toContain(
-      'No rules have been read from this node. Run the agent or pass --rules NODE=FILE.',
+    const html = renderNode(statusOf(), viewOf({ verdicts: null }));
+    expect(wordsIn(html)).toContain(
+      'No rules have been read from this node. Run the agent or pass --rules NODE=FILE',
     );
+    expect(html).toContain('(<a href="/docs/nodes.md">how</a>)');
   });
 
   test('a node that another shard audits is not said to lack an agent', () => {

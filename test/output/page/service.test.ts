@@ -118,6 +118,26 @@ describe('the page of a Service', () => {
     );
   });
 
+  test('an address that a node does not reach comes first', () => {
+    const at = viewOf([service(), pod(), endpoints(), slice()]);
+    const [row] = at.table.rows;
+    if (row === undefined) throw new Error('No row');
+    const rows = ['10.0.0.7', '10.0.0.8'].map((address) => ({ ...row, address }));
+    const wanted = rows.map(({ address }) => `${address}:8080`);
+    const packet = {
+      ...{ kind: 'cluster IP' as const, frontend: '10.96.0.1:80/tcp', origin: 'a pod of the node' },
+      ...{ expected: '', actual: '', rules: [], differences: [], unknown: [] },
+      ...{ wanted, allowed: wanted, got: wanted.slice(0, 1), verdict: 'different' as const },
+    };
+    const nodes: NodeOfService[] = [
+      { node: 'b', verdict: 'different', reason: null, walked: [packet] },
+    ];
+    const table = { ...at.table, rows, total: 2 };
+    const text = wordsIn(render({ ...at, table, nodes }));
+    expect(text).toContain('2, 0 differ in Endpoints or slices');
+    expect(text.indexOf('10.0.0.8')).toBeLessThan(text.indexOf('10.0.0.7'));
+  });
+
   test('a Service without pods and endpoints has a text in place of the table', () => {
     const text = wordsIn(render(viewOf([service(), endpoints({ subsets: [] })])));
     expect(text).toContain('It selects no pod, and nothing is listed.');
