@@ -622,12 +622,11 @@ export const catalogue = {
     ...critical('node', 'missing'),
     title: 'A node does not use its kube-proxy rules, because nothing jumps to them',
     meaning:
-      'The jumps from the built-in chains are missing, or another rule handles packets before ' +
-      'them. Most Services do not work from some or all sources.',
-    ...restartProxy(
-      'The new pod writes the jumps again. Find out what removed them: in iptables, PREROUTING ' +
-        'and OUTPUT of table nat jump to KUBE-SERVICES.',
-    ),
+      'The jumps to the chain KUBE-SERVICES (nftables: services) are missing, or another rule ' +
+      'handles packets before them. In iptables, PREROUTING and OUTPUT of table nat have these ' +
+      'jumps; in nftables, nat-prerouting and nat-output of table kube-proxy. Most Services do ' +
+      'not work from some or all sources.',
+    ...restartProxy('The new pod writes the jumps again. Find out which program removed them.'),
     upstream: `${proxiers} iptablesJumpChains`,
   },
   'node-rules-different': {

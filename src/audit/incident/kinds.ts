@@ -36,8 +36,9 @@ export const kinds = {
     refutation: 'The controller writes to any Service.',
     least: 'warning',
     ...byController(
-      'Read its log. If it runs and holds the lease, look for errors of the API server, such as ' +
-        'exceeded quotas, admission webhooks that refuse EndpointSlices, or expired credentials.',
+      'Read its log. If it runs and holds the lease, look for errors of the API server. Examples ' +
+        'are exceeded quotas, admission webhooks that refuse EndpointSlices, and expired ' +
+        'credentials.',
       getLog,
     ),
   },
@@ -161,14 +162,15 @@ export const kinds = {
   'service-without-endpoints': {
     title: 'A Service cannot receive traffic because of its configuration',
     evidence:
-      'Pods of the Service are ready, but no endpoint can be made of them: no container has the ' +
-      'target port, no address has its IP family, their Nodes do not exist, or it has no ports. ' +
-      'A Service without a matching pod never counts: it may be scaled to zero on purpose.',
+      'Pods of the Service are ready, but the controller can make no endpoint of them. No ' +
+      'container has the target port, no address has the IP family, the Nodes do not exist, or ' +
+      'the Service has no ports. A Service without a matching pod never counts: it may be ' +
+      'scaled to zero on purpose.',
     refutation: 'A slice of the Service lists a ready endpoint.',
     least: 'info',
     ...advice(
       'Compare ports, IP families and selector of the Service with its pods.',
-      'endpoint-auditor explain {namespace}/{service}',
+      'endpoint-auditor explain service/{service} -n {namespace}',
       'kubectl -n {namespace} get service/{service} -o yaml',
     ),
   },

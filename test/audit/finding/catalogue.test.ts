@@ -4,6 +4,8 @@ import { describe, expect, test } from 'vitest';
 
 import type { CatalogueEntry, Output } from '../../../src/audit/finding/catalogue.ts';
 import { catalogue, isWorse, severities } from '../../../src/audit/finding/catalogue.ts';
+import { causes } from '../../../src/audit/finding/causes.ts';
+import { kinds } from '../../../src/audit/incident/kinds.ts';
 
 const entries: [string, CatalogueEntry][] = Object.entries(catalogue);
 
@@ -19,6 +21,22 @@ describe('codes', () => {
     expect(isSentence(entry.meaning)).toBe(true);
     expect(isSentence(entry.remedy)).toBe(true);
     expect(isReference(entry.upstream)).toBe(true);
+  });
+
+  test.each([
+    ['findings', catalogue],
+    ['causes', causes],
+    ['incidents', kinds],
+  ])('sentences of %s have at most 25 words', (_, texts) => {
+    const sentences = Object.values<object>(texts)
+      .flatMap((entry) => Object.values(entry).filter((text) => typeof text === 'string'))
+      .flatMap((text) => text.split(/(?<=[.!?])\s+(?=[A-Z])/));
+    expect(sentences.length).toBeGreaterThan(50);
+    expect(sentences.filter((text) => text.split(/\s+/).length > 25)).toEqual([]);
+  });
+
+  test('rules that nothing jumps to name their chain', () => {
+    expect(catalogue['node-rules-unreachable'].meaning).toContain('KUBE-SERVICES');
   });
 
   test('titles are unique', () => {

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 
 import { describe, expect, test } from 'vitest';
 
+import { parseTarget } from '../../../src/audit/explain/target.ts';
 import { kinds } from '../../../src/audit/incident/kinds.ts';
 
 const path = join(import.meta.dirname, '../../../docs/incidents.md');
@@ -40,6 +41,15 @@ describe('a kind', () => {
     const words = entry.commands.flatMap((text) => text.match(/\{\w+\}/g) ?? []);
     const known = ['{namespace}', '{service}', '{node}', '{address}'];
     expect(words.filter((word) => !known.includes(word))).toEqual([]);
+  });
+
+  test.each(Object.entries(kinds))('%s has commands of explain with a subject', (_, entry) => {
+    const start = 'endpoint-auditor explain ';
+    for (const text of entry.commands.filter((it) => it.startsWith(start))) {
+      const [subject = '', ...rest] = text.slice(start.length).replaceAll(/[{}]/g, '').split(' ');
+      expect(parseTarget([subject], null).service).toBe('/service');
+      expect(rest).toEqual(['-n', 'namespace']);
+    }
   });
 
   test.each(Object.entries(kinds))('%s has texts that end as sentences', (_, entry) => {
