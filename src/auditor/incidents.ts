@@ -59,9 +59,12 @@ export function createIncidentLedger(options: IncidentLedgerOptions) {
       window === 0 ? noControllers : activity.assess(services()?.audited ?? new Map(), at),
     changesOf: (finding) => changesOf(services(), finding),
     nodesOf: (finding) => nodesOf(options.listers, finding),
+    isRelabelled: ({ namespace, service }) =>
+      (services()?.audited.get(`${namespace}/${service}`)?.record.relabelled.size ?? 0) > 0,
     readSince: (node) => nodes()?.readSince(node) ?? null,
   });
   const incidents = createIncidents({ evidence, impacts, findings, live, keep: 1000 });
+  const loss = { ...noLoss };
   let reviewed = { at: -Infinity, revision: -1 };
   return {
     ...incidents,
@@ -77,7 +80,7 @@ export function createIncidentLedger(options: IncidentLedgerOptions) {
       if (at < reviewed.at + interval && incidents.revision() === reviewed.revision) return;
       noteUnserved(services(), changed, unserved, at, window === 0 ? Infinity : mostChanged);
       incidents.review(at, [
-        ...unavailable(options, at),
+        ...unavailable(options, loss, at),
         ...withoutAgents(options, at),
         ...unservedConditions(unserved, at - window),
       ]);
@@ -90,10 +93,13 @@ export function createIncidentLedger(options: IncidentLedgerOptions) {
 function changesOf(services: ServiceAuditor | null, finding: Finding): ObjectChange[] {
   const { namespace, service, code, cause } = finding;
   const audit = services?.audited.get(`${namespace}/${service}`);
-  const items = [...(audit?.items.values() ?? [])]
-    .flat()
-    .filter((it) => it.openedAt !== null && it.difference.code === code && it.cause === cause);
-  const changes = new Set(items.flatMap((item) => item.changes));
+  const changes = new Set<ObjectChange>();
+  for (const items of audit?.items.values() ?? []) {
+    for (const it of items) {
+      const isOpen = it.openedAt !== null && it.difference.code === code && it.cause === cause;
+      if (isOpen) for (const change of it.changes) changes.add(change);
+    }
+  }
   return [...changes].sort((a, b) => a.at - b.at);
 }
 
@@ -102,13 +108,27 @@ function nodesOf({ pods }: Listers, { differences }: Finding): string[] {
   return [...new Set(nodes)].filter((node) => node !== '');
 }
 
-/** Watches that were interrupted for longer than their verdicts may be known. */
-function unavailable({ progress }: IncidentLedgerOptions, at: number): IncidentCondition[] {
+/** A loss of the API server: its incident while it is open, and when a watch was interrupted. */
+const noLoss = { condition: null as IncidentCondition | null, at: -Infinity };
+
+/**
+ * Watches that were interrupted for longer than their verdicts may be known. An API server that
+ * starts may drop them again, so the incident lasts until they deliver for as long.
+ */
+function unavailable(
+  { progress }: IncidentLedgerOptions,
+  loss: typeof noLoss,
+  at: number,
+): IncidentCondition[] {
+  if (progress.interruptedFor(0, at).size > 0) loss.at = at;
   const lost = [...progress.interruptedFor(staleGrace, at)];
-  if (lost.length === 0) return [];
-  const since = Math.min(...lost.map((it) => progress.inputs.get(it)?.blindSince ?? at));
-  const text = `The watches of these resources are interrupted: ${lost.join(', ')}`;
-  return [{ kind: 'api-unavailable', key: '', name: '', object: 'API server', since, text }];
+  if (lost.length > 0) {
+    const since = Math.min(...lost.map((it) => progress.inputs.get(it)?.blindSince ?? at));
+    const text = `The watches of these resources are interrupted: ${lost.join(', ')}`;
+    const object = 'API server';
+    loss.condition = { kind: 'api-unavailable', key: '', name: '', object, since, text };
+  } else if (at - loss.at > staleGrace) loss.condition = null;
+  return loss.condition === null ? [] : [loss.condition];
 }
 
 function withoutAgents({ nodes }: IncidentLedgerOptions, at: number): IncidentCondition[] {

@@ -15,7 +15,15 @@ import { noImpacts } from '../../src/audit/incident/impact.ts';
 import { createWatchProgress } from '../../src/audit/pending/progress.ts';
 import { resources } from '../../src/model/objects.ts';
 import { findingOf } from '../output/samples.ts';
-import { auditorDefaults, node, pod, service, servicePort, storeOf, watches } from '../build.ts';
+import {
+  auditorDefaults,
+  node,
+  pod,
+  service,
+  servicePort,
+  storeOf,
+  watches,
+} from '../build.ts';
 
 type Running = ReturnType<typeof createAuditor>;
 
@@ -75,16 +83,39 @@ describe('an interrupted watch', () => {
     expect(namesAt(auditor, 20).filter(isLost)).toEqual([]);
   });
 
-  test('is an incident after five seconds, until it is restored', () => {
+  test('is an incident after five seconds, until it is restored for as long', () => {
     const auditor = begun();
     for (const entry of watches(10, 'stale')) auditor.take(entry);
     expect(namesAt(auditor, 14).filter(isLost)).toEqual([]);
     expect(namesAt(auditor, 16).filter(isLost)).toEqual(['api-unavailable API server']);
     for (const entry of watches(30, 'synced')) auditor.take(entry);
-    expect(namesAt(auditor, 31).filter(isLost)).toEqual([]);
+    expect(namesAt(auditor, 34).filter(isLost)).toEqual(['api-unavailable API server']);
+    expect(namesAt(auditor, 36).filter(isLost)).toEqual([]);
     expect(viewIncidents(auditor).resolved).toMatchObject([
-      { kind: 'api-unavailable', since: 10, resolvedAt: 31 },
+      { kind: 'api-unavailable', since: 10, resolvedAt: 36 },
     ]);
+  });
+
+  test('is one incident if it is lost again while the API server starts', () => {
+    const auditor = begun();
+    for (const entry of watches(10, 'stale')) auditor.take(entry);
+    expect(namesAt(auditor, 20).filter(isLost)).toHaveLength(1);
+    for (const entry of watches(30, 'synced')) auditor.take(entry);
+    for (const entry of watches(32, 'stale')) auditor.take(entry);
+    expect(namesAt(auditor, 34).filter(isLost)).toHaveLength(1);
+    expect(namesAt(auditor, 36).filter(isLost)).toHaveLength(1);
+    for (const entry of watches(50, 'synced')) auditor.take(entry);
+    expect(namesAt(auditor, 56).filter(isLost)).toEqual([]);
+    expect(viewIncidents(auditor).resolved).toMatchObject([{ since: 10, resolvedAt: 56 }]);
+  });
+
+  test('for less than five seconds extends no incident that has ended', () => {
+    const auditor = begun();
+    for (const entry of watches(10, 'stale')) auditor.take(entry);
+    for (const entry of watches(20, 'synced')) auditor.take(entry);
+    expect(namesAt(auditor, 26).filter(isLost)).toEqual([]);
+    for (const entry of watches(30, 'stale')) auditor.take(entry);
+    expect(namesAt(auditor, 32).filter(isLost)).toEqual([]);
   });
 });
 

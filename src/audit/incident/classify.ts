@@ -15,6 +15,8 @@ export interface Evidence {
   readonly changesOf: (finding: Finding) => readonly ObjectChange[];
   /** The Nodes of the pods that a finding names. */
   readonly nodesOf: (finding: Finding) => readonly string[];
+  /** Whether a slice of the Service of a finding lost the labels that assign it to a controller. */
+  readonly isRelabelled: (finding: Finding) => boolean;
   /** Since when the rules of a node have been read; `null` if they are unknown. */
   readSince: (node: string) => number | null;
 }
@@ -118,13 +120,18 @@ const ownerOf = ({ namespace, service, node }: Finding): string =>
 const firstObject = (finding: Finding): string =>
   finding.object.split('; ', 1)[0] ?? ownerOf(finding);
 
+/** The last object of some kinds that changed; `null` if none is known. */
+function lastChanged(finding: Finding, kinds: readonly string[], evidence: Evidence) {
+  const change = evidence.changesOf(finding).findLast(({ kind }) => kinds.includes(kind));
+  if (change === undefined) return null;
+  const { kind, namespace, name } = change;
+  return `${kind} ${namespace === '' ? name : `${namespace}/${name}`}`;
+}
+
 /** The object of a kind whose change is to blame; the owner if it is not known. */
 function changedObject(finding: Finding, kind: 'Node' | 'Pod', evidence: Evidence): string {
-  const change = evidence.changesOf(finding).findLast((it) => it.kind === kind);
-  if (change !== undefined) {
-    const { namespace, name } = change;
-    return `${kind} ${namespace === '' ? name : `${namespace}/${name}`}`;
-  }
+  const changed = lastChanged(finding, [kind], evidence);
+  if (changed !== null) return changed;
   const [node] = kind === 'Node' ? evidence.nodesOf(finding) : [];
   const [pod] = finding.differences.flatMap((it) => it.pod ?? []);
   if (kind === 'Node') return node === undefined ? ownerOf(finding) : `Node ${node}`;
@@ -149,8 +156,10 @@ function claimOf(kind: IncidentKind, finding: Finding, evidence: Evidence): Clai
       return claim(kind, changedObject(finding, 'Node', evidence));
     case 'pod-change-unnoticed':
       return claim(kind, changedObject(finding, 'Pod', evidence));
-    case 'edited-by-someone':
-      return claim(kind, ownerOf(finding), firstObject(finding));
+    case 'edited-by-someone': {
+      const edited = lastChanged(finding, ['Endpoints', 'EndpointSlice'], evidence);
+      return claim(kind, ownerOf(finding), edited ?? firstObject(finding));
+    }
     case 'addresses-shared': {
       const [address = ''] = finding.differences.flatMap((it) => it.address ?? []);
       return claim(kind, '', `Address ${address}`);
@@ -181,6 +190,10 @@ export function classify(finding: Finding, evidence: Evidence): Claim {
     // What is only likely is no evidence.
     if (causeProven) return claimOf(kind, finding, evidence);
     return unknownClaim(finding, [kind, ...likelyOfController.filter((it) => it !== kind)]);
+  }
+  // The manager that the label of such a slice names is none.
+  if (code === 'managers-several' && evidence.isRelabelled(finding)) {
+    return claimOf('edited-by-someone', finding, evidence);
   }
   const kind = kindOfCode[code] ?? kindOfOutput[output] ?? 'cause-unknown';
   if (kind === 'node-rules-lost' && !wasRight(finding, evidence)) {

@@ -177,7 +177,7 @@ export const kinds = {
   'api-unavailable': {
     title: 'The API server does not deliver changes to the auditor',
     evidence: 'A watch that was established is interrupted for longer than five seconds.',
-    refutation: 'The watch delivers again.',
+    refutation: 'Every watch delivers for five seconds.',
     least: 'warning',
     ...advice(
       'Check that the API server runs, and that the auditor can reach it and may watch.',

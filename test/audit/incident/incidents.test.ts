@@ -14,6 +14,7 @@ const known: Evidence = {
   controllers: noControllers,
   changesOf: () => [],
   nodesOf: () => [],
+  isRelabelled: () => false,
   readSince: () => 0,
 };
 
