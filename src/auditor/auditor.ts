@@ -169,7 +169,8 @@ function createState(options: AuditorOptions) {
   return state;
 }
 
-function markService({ services, totals }: State, key: Key): void {
+function markService({ services, totals, incidents }: State, key: Key): void {
+  incidents.noteImpact(key);
   if (services !== null) markChanged(totals, services, key);
 }
 

@@ -73,11 +73,13 @@ export function createIncidentLedger(options: IncidentLedgerOptions) {
     noteChange(key: Key): void {
       activity.noteChange(key);
       changed.add(key);
+      incidents.noteImpact(key);
     },
     noteWrite: (sample: ConvergenceSample) => activity.noteWrite(sample),
     /** Reviews the incidents, if findings have changed or a second has passed. */
     reviewAt(at: number): void {
       if (at < reviewed.at + interval && incidents.revision() === reviewed.revision) return;
+      activity.recountSome(services()?.audited ?? new Map(), mostChanged);
       noteUnserved(services(), changed, unserved, at, window === 0 ? Infinity : mostChanged);
       incidents.review(at, [
         ...unavailable(options, loss, at),

@@ -91,7 +91,8 @@ export function createQueries(
 ) {
   const now = (): number => auditor.now() ?? 0;
   const rows = createServiceRows(perService);
-  const measure = () => measureIncidents(auditor);
+  const grouped = { incidents: cacheIncidents(auditor) };
+  const measure = () => measureIncidents(grouped);
   return {
     status: () => ({ ...pageStatus(auditor, source, live, measure()), ...site }),
     /** The revision of the status, the time of its state, and why it is old; called each second. */
@@ -102,9 +103,9 @@ export function createQueries(
     },
     /** Every Service with its health, worst first. */
     services: () => listServices(auditor),
-    incidents: () => viewIncidents(auditor),
+    incidents: () => viewIncidents(grouped),
     /** By its name, also of one that another incident took; null if it is not known. */
-    incident: (id: string) => findIncident(auditor, id),
+    incident: (id: string) => findIncident(grouped, id),
     /** The Services that cannot receive traffic, by name. */
     unserved: () => listUnservedServices(auditor),
     /** `from` is the first row of the table; null if the Service does not exist. */
@@ -210,6 +211,19 @@ export function unverifiedIn(auditor: Auditor): string[] {
   const proxied = audited === undefined ? [] : nodes.filter(({ name }) => audited.has(name));
   const proxies = proxied.map(({ kubeletMinor }) => kubeletMinor ?? release.minor);
   return unverifiedReasons(release, auditor.kubernetes(), kubelets, proxies);
+}
+
+/** The incidents, whose reach and impact are computed once for each state of the auditor. */
+function cacheIncidents(auditor: Auditor): Auditor['incidents'] {
+  let cached = { version: '', open: [] as ReturnType<Auditor['incidents']['list']> };
+  return {
+    ...auditor.incidents,
+    list() {
+      const version = `${revisionOf(auditor, null)} ${auditor.incidents.revision()}`;
+      if (version !== cached.version) cached = { version, open: auditor.incidents.list() };
+      return cached.open;
+    },
+  };
 }
 
 /** A text that changes with every entry, finding and watch state, and with the connection. */

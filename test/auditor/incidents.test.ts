@@ -13,14 +13,17 @@ import { type AuditorEntry, createAuditor } from '../../src/auditor/auditor.ts';
 import { createIncidentLedger } from '../../src/auditor/incidents.ts';
 import { noImpacts } from '../../src/audit/incident/impact.ts';
 import { createWatchProgress } from '../../src/audit/pending/progress.ts';
-import { resources } from '../../src/model/objects.ts';
+import { type Resource, resources, type WatchEvent } from '../../src/model/objects.ts';
 import { findingOf } from '../output/samples.ts';
 import {
   auditorDefaults,
+  endpoint,
+  endpoints,
   node,
   pod,
   service,
   servicePort,
+  slice,
   storeOf,
   watches,
 } from '../build.ts';
@@ -137,6 +140,42 @@ test('nodes without an agent are one incident after two minutes', () => {
   expect(ledger.list()).toMatchObject([
     { kind: 'agents-missing', objects: ['Node a', 'Node b'], since: 0 },
   ]);
+});
+
+test('the impact of an incident is that of its worst moment, without another finding', () => {
+  const auditor = createAuditor(auditorDefaults);
+  const taken = (resource: Resource, type: 'added' | 'modified', object: object, at: number) =>
+    auditor.take({ kind: 'event', event: { resource, type, object, at } as WatchEvent });
+  /** The right endpoint, and others of no pod. */
+  const listed = (others: number, version: number) =>
+    slice({
+      resourceVersion: String(version),
+      generation: version,
+      endpoints: [
+        endpoint(),
+        ...Array.from({ length: others }, (_, at) =>
+          endpoint({ addresses: [`10.9.0.${at}`], target: null }),
+        ),
+      ],
+    });
+  auditor.take({ kind: 'header', at: 0, kubernetes: 'v1.36.3', resources });
+  taken('nodes', 'added', node(), 0);
+  taken('pods', 'added', pod(), 0);
+  taken('services', 'added', service(), 0);
+  taken('endpoints', 'added', endpoints(), 0);
+  taken('endpointslices', 'added', listed(1, 1), 0);
+  for (const resource of resources) auditor.take({ kind: 'synced', at: 0, resource });
+  auditor.take({ kind: 'clock', at: 40 });
+  for (const [others, at] of [
+    [3, 41],
+    [1, 61],
+    [0, 81],
+  ] as const) {
+    expect(auditor.incidents.list()).toHaveLength(1);
+    taken('endpointslices', 'modified', listed(others, at), at);
+    auditor.take({ kind: 'clock', at: at + 15 });
+  }
+  expect(auditor.incidents.resolved()).toMatchObject([{ impact: { worst: 0.75 } }]);
 });
 
 describe('queries', () => {

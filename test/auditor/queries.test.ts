@@ -91,6 +91,27 @@ describe('one Service', () => {
   });
 });
 
+test('incidents are grouped once for each state, and again after a change', () => {
+  const { auditor } = auditorOf(30, { live: true });
+  for (const entry of lively()) auditor.take(entry);
+  let calls = 0;
+  const list = () => {
+    calls++;
+    return auditor.incidents.list();
+  };
+  const queries = createQueries({ ...auditor, incidents: { ...auditor.incidents, list } }, 'test');
+  queries.status();
+  expect(queries.incidents().open).toEqual([]);
+  expect(calls).toBe(1);
+  readAgain(auditor, 140, '80');
+  for (const entry of progress(140, '80')) auditor.take(entry);
+  auditor.findings.retry(140);
+  auditor.incidents.reviewAt(150);
+  expect(queries.incidents().open).toHaveLength(1);
+  expect(queries.incident(queries.incidents().open[0]?.id ?? '')).not.toBeNull();
+  expect(calls).toBe(2);
+});
+
 test('the state of the event loop is the one that the caller passes', () => {
   const { auditor } = auditorOf(30);
   expect(createQueries(auditor, 'test').stuck()).toBeNull();

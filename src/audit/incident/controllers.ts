@@ -63,6 +63,15 @@ export function createControllerActivity(window: number) {
   let last = { at: NaN, evidence: noControllers };
   /** From this lag on, a write is late. */
   const late = Math.max(seconds.waited, window / 3);
+  const recountSome = (audited: ReadonlyMap<Key, ServiceAudit>, most: number): void => {
+    if (changed.size > 0) last.at = NaN;
+    let left = most;
+    for (const key of changed) {
+      if (left-- <= 0) return;
+      changed.delete(key);
+      recount(controllers, key, audited.get(key));
+    }
+  };
   return {
     /** Notes that the differences of a Service may have changed. */
     noteChange: (key: Key): void => void changed.add(key),
@@ -75,13 +84,14 @@ export function createControllerActivity(window: number) {
       if (lag >= late) controller.lateAt = at;
       last.at = NaN;
     },
+    /** Recounts changed Services early, so that the first finding need not wait for all. */
+    recountSome,
     /** The evidence of every controller, at the full second before a time. */
     assess(audited: ReadonlyMap<Key, ServiceAudit>, now: number): ControllersEvidence {
       // Thousands of findings open within a second.
       const at = Math.floor(now);
       if (changed.size === 0 && last.at === at) return last.evidence;
-      for (const key of changed) recount(controllers, key, audited.get(key));
-      changed.clear();
+      recountSome(audited, Infinity);
       const evidence = recordOf(serviceOutputs, (output) =>
         assess(controllers[output], late, window, at),
       );

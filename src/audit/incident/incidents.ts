@@ -7,6 +7,7 @@
 
 import { getOrInsert } from '../../model/collections.ts';
 import type { FieldManagers } from '../../model/managed-fields.ts';
+import type { Key } from '../../model/objects.ts';
 import { type Finding, openFindingKey } from '../finding/catalogue.ts';
 import {
   type Claim,
@@ -29,6 +30,7 @@ import {
   type Incident,
   type IncidentCondition,
   isEmpty,
+  isOutdated,
   keepWorst,
   kept,
   measure,
@@ -86,6 +88,8 @@ const createState = (options: IncidentOptions) => ({
   forgotten: 0,
   /** When impacts were computed last. */
   measuredAt: -Infinity,
+  /** Services whose impact may have changed since then. */
+  changed: new Set<Key>(),
   /** Changes whenever an incident does. */
   revision: 0,
 });
@@ -114,6 +118,10 @@ export function createIncidents(options: IncidentOptions) {
       reviewImpacts(state, at);
       closeEmpty(state);
       mergeMany(state);
+    },
+    /** Notes that the impact on a Service may have changed. */
+    noteImpact(key: Key): void {
+      if (state.open.size > 0) state.changed.add(key);
     },
     /** Open incidents with the findings as they are now, the oldest first. */
     list: (): Incident[] => list(state),
@@ -170,8 +178,10 @@ function addMember(state: State, member: Member, at: number, evidence: Evidence)
   }));
   for (const change of evidence.changesOf(finding)) countChange(incident, change, 1);
   incident.since = Math.min(incident.since, finding.since);
-  incident.members.set(openFindingKey(finding), member);
-  state.owners.set(openFindingKey(finding), incident);
+  const key = openFindingKey(finding);
+  incident.members.set(key, member);
+  incident.reviewed = null;
+  state.owners.set(key, incident);
   state.revision++;
 }
 
@@ -217,6 +227,7 @@ function merge(state: State, from: OpenIncident, into: OpenIncident): void {
   }
   for (const [name, condition] of from.conditions) into.conditions.set(name, condition);
   for (const [change, findings] of from.changes) countChange(into, change, findings);
+  into.reviewed = null;
   into.since = Math.min(into.since, from.since);
   into.openedAt = Math.min(into.openedAt, from.openedAt);
   keepWorst(into, from);
@@ -318,12 +329,16 @@ function reviewConditions(
 
 /** Keeps the worst of each incident: of a new one at once, since findings may be resolved soon. */
 function reviewImpacts(state: State, at: number): void {
+  const { changed, options } = state;
   const isDue = at - state.measuredAt >= impactInterval;
-  const concerned = [...state.open.values()].filter(
-    (incident) => !isEmpty(incident) && (isDue || incident.severity === null),
-  );
-  for (const incident of concerned) remeasure(incident, state.options.impacts);
-  if (isDue) state.measuredAt = at;
+  for (const incident of state.open.values()) {
+    if (isEmpty(incident)) continue;
+    const isNew = incident.severity === null;
+    if (isNew || (isDue && isOutdated(incident, changed))) remeasure(incident, options.impacts);
+  }
+  if (!isDue) return;
+  changed.clear();
+  state.measuredAt = at;
 }
 
 function closeEmpty(state: State): void {

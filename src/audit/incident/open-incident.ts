@@ -102,6 +102,8 @@ export const newIncident = (
   reach: null as Reach | null,
   /** The most members when the reach was computed. */
   mostMembers: 0,
+  /** The Services on whose impact the last review depends; `null` if it must be reviewed again. */
+  reviewed: null as ReadonlySet<Key> | null,
   /** The field managers of objects that were read, by `Kind namespace/name`. */
   managers: new Map<string, FieldManagers>(),
   /** When the last finding or condition left. */
@@ -234,10 +236,20 @@ export function measure(
 export function remeasure(incident: OpenIncident, impacts: ImpactSource): void {
   const { kind, members, mostMembers } = incident;
   const findings = [...members.values()].map(({ finding }) => finding);
-  if (findings.length === 0 || findings.length > mostMembers) {
-    incident.mostMembers = findings.length;
-    keepWorst(incident, measure(incident, findings, impacts));
-  } else keepWorst(incident, { ...effectOf(kind, findings, impacts), reach: null });
+  const isMore = findings.length === 0 || findings.length > mostMembers;
+  const effect = isMore
+    ? measure(incident, findings, impacts)
+    : { ...effectOf(kind, findings, impacts), reach: null };
+  if (isMore) incident.mostMembers = findings.length;
+  keepWorst(incident, effect);
+  // Of rules of nodes, and without findings, more can change than the impact on Services.
+  const isOfServices = findings.length > 0 && findings.every(({ node }) => node === null);
+  incident.reviewed = isOfServices ? effect.services : null;
+}
+
+/** Whether the worst may have changed since the last review. */
+export function isOutdated({ reviewed }: OpenIncident, changed: ReadonlySet<Key>): boolean {
+  return reviewed === null || [...changed].some((key) => reviewed.has(key));
 }
 
 const noNodeImpact = { services: new Map(), misrouted: 0, unused: 0, worst: 0 };

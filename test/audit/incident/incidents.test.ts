@@ -20,11 +20,17 @@ const known: Evidence = {
 
 /** An incident ledger with evidence that a test can change. */
 function ledger() {
-  const state = { evidence: known, impacts: new Map<string, Impact>() };
+  const state = { evidence: known, impacts: new Map<string, Impact>(), asked: [] as string[] };
   const open: Finding[] = [];
   const incidents = createIncidents({
     evidence: () => state.evidence,
-    impacts: { ...noImpacts, ofService: (key) => state.impacts.get(key) ?? null },
+    impacts: {
+      ...noImpacts,
+      ofService(key) {
+        state.asked.push(key);
+        return state.impacts.get(key) ?? null;
+      },
+    },
     findings: () => open,
     live: true,
     keep: 2,
@@ -223,8 +229,9 @@ test('what began long before the last write of a silent controller has another c
   expect(list().map(({ kind }) => kind)).toEqual(['cause-unknown', 'controller-not-writing']);
 });
 
-describe('a resolved incident', () => {
+describe('the worst of an incident', () => {
   const slice = plainFinding('slice-endpoint-missing');
+  const another = plainFinding('slice-endpoint-unexpected');
 
   test('keeps the worst severity that a review has shown', () => {
     const { add, end, list, incidents, state } = ledger();
@@ -232,6 +239,7 @@ describe('a resolved incident', () => {
     add(slice);
     incidents.review(41, []);
     state.impacts.set('shop/web', { misrouted: 0.5, unused: 0 });
+    incidents.noteImpact('shop/web');
     incidents.review(51, []);
     expect(list()).toMatchObject([{ severity: 'critical', worstSeverity: 'critical' }]);
     state.impacts.set('shop/web', { misrouted: 0.01, unused: 0 });
@@ -241,6 +249,33 @@ describe('a resolved incident', () => {
     expect(incidents.resolved()).toMatchObject([
       { severity: 'critical', reach: { services: 1 }, impact: { worst: 0.5 } },
     ]);
+  });
+
+  type Ledger = ReturnType<typeof ledger>;
+
+  test.each([
+    ['a finding joins it', true, ({ add }: Ledger) => add(another)],
+    ['a Service of it changes', true, ({ incidents }: Ledger) => incidents.noteImpact('shop/web')],
+    ['another changes', false, ({ incidents }: Ledger) => incidents.noteImpact('shop/api')],
+    ['nothing changes', false, () => undefined],
+  ] as const)('is reviewed again if %s: %s', (_, isAgain, change) => {
+    const all = ledger();
+    const { add, incidents, state } = all;
+    add(slice);
+    incidents.review(41, []);
+    const asked = state.asked.length;
+    change(all);
+    incidents.review(51, []);
+    expect(state.asked.length > asked).toBe(isAgain);
+  });
+
+  test('of the rules of a node is reviewed again in any case: its Services are not known', () => {
+    const { add, incidents, state } = ledger();
+    add(atNode('node-frontend-missing'));
+    incidents.review(41, []);
+    const asked = state.asked.length;
+    incidents.review(51, []);
+    expect(state.asked.length).toBeGreaterThan(asked);
   });
 
   test.each([0, 1])('is the same after %d queries while it was open', (queries) => {
