@@ -2,7 +2,7 @@
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { closeSync, openSync, readFileSync } from 'node:fs';
+import { closeSync, fstatSync, openSync, readFileSync } from 'node:fs';
 import type { AddressInfo, Socket } from 'node:net';
 import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
@@ -62,6 +62,8 @@ interface AuditorOptions {
   readonly folder: string;
   /** Seconds. */
   readonly settle: number;
+  /** Further flags. */
+  readonly more?: readonly string[];
 }
 
 const patience = AbortSignal.timeout.bind(AbortSignal);
@@ -87,8 +89,9 @@ const isLoud = ({ severity }: Found): boolean => severity !== 'info';
 export async function startAuditor(options: AuditorOptions): Promise<Auditor> {
   const log = join(options.folder, 'auditor.log');
   const out = openSync(log, 'a');
-  const { kubeconfig, settle } = options;
-  const args = [program, 'serve', '--kubeconfig', kubeconfig, '--settle', `${settle}s`];
+  const { size: before } = fstatSync(out);
+  const { kubeconfig, settle, more = [] } = options;
+  const args = [program, 'serve', '--kubeconfig', kubeconfig, '--settle', `${settle}s`, ...more];
   const child = spawn(process.execPath, [...args, '--listen', '127.0.0.1:0'], {
     stdio: ['ignore', out, out],
   });
@@ -109,8 +112,8 @@ export async function startAuditor(options: AuditorOptions): Promise<Auditor> {
     clearTimeout(timer);
   };
   const baseNow = (): string | undefined =>
-    /^Serving (http:\S+)\/ /m.exec(readFileSync(log, 'utf8'))?.[1];
-  const deadline = Date.now() + 30_000;
+    /^Serving (http:\S+)\/ /m.exec(readFileSync(log).subarray(before).toString())?.[1];
+  const deadline = Date.now() + 180_000;
   while (baseNow() === undefined && isRunning() && Date.now() < deadline) await sleep(50);
   const base = baseNow();
   if (base === undefined) {
@@ -294,7 +297,7 @@ const tolerance = 0.5;
 
 /** A Service with one ready pod, in the namespace that measureLags makes. */
 export async function createCanary(
-  { client }: Stage,
+  { client }: Pick<Stage, 'client'>,
   name: string,
   places: ReturnType<typeof addressing>,
 ): Promise<Pod> {

@@ -599,6 +599,20 @@ const roleFor = (resources: readonly string[]) => ({
 export const permit = (client: Client, resources: readonly string[]): Promise<unknown> =>
   client.call('PUT', role, roleFor(resources));
 
+/** Lets the account write Events, as `--events` needs it. */
+export async function permitEvents(client: Client): Promise<void> {
+  const name = 'auditor-events';
+  const rules = [
+    { apiGroups: ['events.k8s.io'], resources: ['events'], verbs: ['create', 'patch'] },
+  ];
+  await client.call('POST', `${rbac}/clusterroles`, { metadata: { name }, rules });
+  await client.call('POST', `${rbac}/clusterrolebindings`, {
+    metadata: { name },
+    roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name },
+    subjects: [{ kind: 'ServiceAccount', name: 'auditor', namespace }],
+  });
+}
+
 export interface Account {
   /** The kubeconfig file, which names the token's. */
   readonly kubeconfig: string;
