@@ -15,7 +15,9 @@ import { systemErrorText } from './cluster/decode/problem.ts';
 import type { AgentOptions } from './commands/agent.ts';
 import type { AuditOptions } from './commands/audit.ts';
 import { completionScript, completionsOf, type Shell, shells } from './commands/complete.ts';
+import type { DiffOptions } from './commands/diff.ts';
 import type { ExplainOptions } from './commands/explain.ts';
+import type { IncidentsOptions } from './commands/incidents.ts';
 import type { LagOptions } from './commands/lag.ts';
 import type { RecordOptions } from './commands/record.ts';
 import type { ReplayOptions } from './commands/replay.ts';
@@ -96,6 +98,10 @@ function createProgram(): Command {
     .action((shell: Shell) => {
       process.stdout.write(completionScript(shell, 'endpoint-auditor'));
     });
+  // A process of serve (commands/history-reader.ts).
+  program.command('__history', { hidden: true }).action(() => {
+    run(import('./commands/history-reader.ts').then(({ answerParent }) => answerParent()));
+  });
   program
     .command('__complete', { hidden: true })
     .argument('[words...]')
@@ -121,6 +127,15 @@ const exitTexts = {
   lag: `Exit codes:
   0   the report is complete; a long lag is no error
   2   nothing was measured
+  64  bad usage`,
+  incidents: `Exit codes:
+  0   the list is complete; an incident is no error
+  2   nothing was recorded
+  64  bad usage`,
+  diff: `Exit codes:
+  0   nothing is different
+  1   something is different
+  2   a moment or the Service is not known
   64  bad usage`,
   untilStopped: `Exit codes:
   0   stopped by a signal, or the input has ended
@@ -254,21 +269,75 @@ function addQueries(program: Command): void {
     ['explain --input dump.yaml ip/10.1.0.12', 'who has this address?'],
     ['explain service/web --input recording.gz --at 2026-11-21T10:57:00Z', 'at that moment'],
   );
+  addPast(program);
   const lag = addFlags(program.command('lag'), 'audit', 'input')
     .description('report how long outputs took to follow their input, and the slowest')
     .argument('[file]', 'the recording, plain or gzip; - for stdin')
     .option('--server <url>', 'ask a running server: http://127.0.0.1:9465')
+    .addOption(flag('--history <folder>', 'the history that serve has recorded'))
+    .addOption(flag('--from <time>', 'only what was measured from then on', parseTime))
+    .addOption(flag('--to <time>', 'only what was measured until then', parseTime))
     .addOption(
       flag('-o, --output <format>', 'table or json').choices(['table', 'json']).default('table'),
     )
     .action((file: string | undefined, options: LagOptions, command: Command) => {
-      if (options.server !== undefined) refuseFlags(command, '--server', serverFlags);
+      if (options.server !== undefined) {
+        refuseFlags(command, '--server', [...serverFlags, 'from', 'to']);
+      }
       const files = file === undefined ? [] : [file];
+      isHistory(command, options, inputsOf(options, files));
       run(import('./commands/lag.ts').then(({ lag }) => lag(options, files)));
     });
   examples(addFlags(lag, 'recording'), 'lag', [
     'lag recording.ndjson.gz',
     'the lag in a recording',
+  ]);
+}
+
+/** Questions about the past. */
+function addPast(program: Command): void {
+  const incidents = addFlags(program.command('incidents'), 'audit', 'suppressions', 'input')
+    .description('list the incidents of a history or of a recording')
+    .argument('[file]', 'the recording, plain or gzip; - for stdin')
+    .addOption(flag('--history <folder>', 'the history that serve has recorded'))
+    .addOption(
+      flag(
+        '--since <duration>',
+        'that were open in this time before its end',
+        parseDuration,
+      ).default(86_400, '24h'),
+    )
+    .option('-o, --output <format>', 'text or json', parseOutput, 'text')
+    .action((file: string | undefined, options: IncidentsOptions, command: Command) => {
+      const files = file === undefined ? [] : [file];
+      isHistory(command, options, inputsOf(options, files));
+      run(
+        import('./commands/incidents.ts').then(({ printIncidents }) =>
+          printIncidents(options, files),
+        ),
+      );
+    });
+  examples(incidents, 'incidents', [
+    'incidents --history /var/lib/history --since 7d',
+    'what was wrong?',
+  ]);
+  const diff = addFlags(program.command('diff'), 'audit', 'suppressions', 'input')
+    .description('print what is different about a Service at two moments')
+    .argument('<service>', 'service/NAME')
+    .addOption(flag('--history <folder>', 'the history that serve has recorded'))
+    .addOption(
+      flag('--from <time>', 'the first moment: Unix seconds, RFC 3339 or HH:MM', parseTime),
+    )
+    .addOption(flag('--to <time>', 'the second one (default: the end)', parseTime))
+    .option('-n, --namespace <name>', 'the namespace of the Service (default: any)')
+    .option('-o, --output <format>', 'text or json', parseOutput, 'text')
+    .action((word: string, options: DiffOptions, command: Command) => {
+      isHistory(command, options, inputsOf(options));
+      run(import('./commands/diff.ts').then(({ printDiff }) => printDiff(word, options)));
+    });
+  examples(diff, 'diff', [
+    'diff service/web -n shop --history /var/lib/history --from 02:10 --to 02:13',
+    'what has changed?',
   ]);
 }
 

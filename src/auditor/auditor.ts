@@ -12,21 +12,25 @@ import type { Finding } from '../audit/finding/catalogue.ts';
 import { isUnsuppressed, type Suppression } from '../audit/finding/suppressions.ts';
 import { observe } from '../audit/measure/histogram.ts';
 import { countProgrammed, type Journey } from '../audit/measure/journey.ts';
-import type { ImpactSource } from '../audit/incident/impact.ts';
+import type { ReportedIncident } from '../audit/incident/report.ts';
 import type { Nodes } from '../audit/node/nodes.ts';
 import { createRuleImpacts } from '../audit/node/packet-impact.ts';
 import { createConfirmer } from '../audit/pending/confirm.ts';
-import { createPendingFindings } from '../audit/pending/pending.ts';
+import { type Candidate, createPendingFindings } from '../audit/pending/pending.ts';
 import { createWatchProgress, staleGrace } from '../audit/pending/progress.ts';
-import { readSavedService, type SavedService } from '../audit/service/checkpoint.ts';
+import {
+  createReopening,
+  readSavedService,
+  type SavedService,
+} from '../audit/service/checkpoint.ts';
 import { createServiceAuditor, type ServiceAuditor } from '../audit/service/auditor.ts';
 import type { LiveEntry } from '../cluster/decode/entry.ts';
 import type { OnProblem } from '../cluster/decode/problem.ts';
 import type { DumpEnd, DumpEntry } from '../cluster/files/dump.ts';
 import type { RecordingEnd, RecordingEntry } from '../cluster/files/recording.ts';
 import { createStore } from '../cluster/store/store.ts';
-import type { Change, Key, Resource, UnreadableObject, WatchEvent } from '../model/objects.ts';
-import { unreadableKey } from '../model/objects.ts';
+import type { Key, Resource, UnreadableObject, WatchEvent } from '../model/objects.ts';
+import { forbiddenIn, isOfService, unreadableKey } from '../model/objects.ts';
 import { runToEnd, type Steps } from '../model/run-to-end.ts';
 import { isInNamespaces, isInScope, mergedResources, type Scope } from '../model/scope.ts';
 import { countOpened } from '../output/metrics/state.ts';
@@ -45,7 +49,7 @@ import {
 import { addConvergence, countChange, createSamples } from './samples.ts';
 import { createProxied } from './proxied.ts';
 import { createSuppressions, noSuppressions } from './suppressions.ts';
-import { createServiceTotals, markChanged, refreshTotals } from './totals.ts';
+import { createServiceTotals, impactsOf, markChanged, refreshTotals } from './totals.ts';
 
 export interface AuditorOptions {
   /** Seconds that a difference must persist before it is a finding; 0 for a dump. */
@@ -70,7 +74,7 @@ export interface AuditorOptions {
 
 export type AuditorEntry = RecordingEntry | DumpEntry | LiveEntry | GivenRules | AgentEntry;
 
-/** Live, at most this many differences are evaluated at once. */
+/** Live, this many differences are evaluated at once. */
 export const openedAtOnce = 256;
 
 type State = ReturnType<typeof createState>;
@@ -83,6 +87,9 @@ const initialState = (maxEndpointsPerSlice: number) => ({
   unreadable: new Map<string, UnreadableObject>(),
   /** What a checkpoint knows of Services, until the audit begins. */
   saved: new Map<Key, SavedService>(),
+  /** What was open before a restart, and what was resolved, the oldest first. */
+  reopening: createReopening(),
+  earlier: { findings: [] as readonly Finding[], incidents: [] as readonly ReportedIncident[] },
   promised: null as readonly Resource[] | null,
   kubernetes: null as string | null,
   guessed: assumedRelease,
@@ -112,7 +119,7 @@ function createState(options: AuditorOptions) {
     window: options.settle,
     keep: 10_000,
     ...(options.live ? { burst: openedAtOnce } : {}),
-    admit: (due) => (options.live ? confirmer.admit(due) : !progress.isBlind(due.item.output)),
+    admit: (due) => isAdmitted(state, due),
     onOpenDifference: (it) => markService(state, `${it.namespace}/${it.service}`),
     suppressedBy: (finding) => suppressions.suppressedBy(finding),
     onOpen(finding) {
@@ -169,21 +176,15 @@ function createState(options: AuditorOptions) {
   return state;
 }
 
+function isAdmitted(state: State, due: Candidate): boolean {
+  if (!state.options.live) return !state.progress.isBlind(due.item.output);
+  return state.confirmer.admit(due) && state.reopening.admit(state.findings, due);
+}
+
 function markService({ services, totals, incidents }: State, key: Key): void {
   incidents.noteImpact(key);
   if (services !== null) markChanged(totals, services, key);
 }
-
-/** The impacts of Services with open findings, as they were counted last, and of nodes. */
-const impactsOf = (stateOf: () => State): ImpactSource => ({
-  ofService(key) {
-    const { services, totals } = stateOf();
-    if (services !== null) refreshTotals(totals, services);
-    return totals.services.get(key)?.impact ?? null;
-  },
-  ofNode: (name) => stateOf().nodeRules.nodes()?.impactOf(name) ?? null,
-  nodes: () => stateOf().store.listers.nodes.size,
-});
 
 export function createAuditor(options: AuditorOptions) {
   const state = createState(options);
@@ -205,10 +206,10 @@ export function createAuditor(options: AuditorOptions) {
     advance: (at: number) => advance(state, at),
     clock: state.clock,
     /** Restarts what the rules of nodes and the journeys of pods measure. */
-    restartMeasures(): void {
-      nodeRules.nodes()?.restartClocks();
-      if (state.journeys.audit !== null) restartJourneys(state.journeys, state.journeys.audit);
-    },
+    restartMeasures: () => restartMeasures(state),
+    /** Continues what was known of Services before a restart; findings open when confirmed. */
+    continueServices: (saved: ReadonlyMap<Key, SavedService>) =>
+      state.services?.restore(saved, state.now ?? 0, state.reopening),
     /** When the next settle window ends; `null` if no difference is pending. */
     nextAt: () => (state.services === null ? null : findings.nextAt()),
     refreshTotals() {
@@ -249,11 +250,19 @@ export function createAuditor(options: AuditorOptions) {
     /** Whether a recording has the end that its recorder wrote; `null` if no end was read. */
     complete: () => state.whole,
     /** By reason. */
-    dropped(): Readonly<Record<string, number>> {
-      const unreadable = state.unreadableCount + nodeRules.unreadable();
-      return { ...store.dropped, unreadable, skipped: state.skippedCount };
-    },
+    dropped: () => droppedOf(state),
+    earlier: state.earlier,
   };
+}
+
+function droppedOf({ store, nodeRules, ...state }: State): Readonly<Record<string, number>> {
+  const unreadable = state.unreadableCount + nodeRules.unreadable();
+  return { ...store.dropped, unreadable, skipped: state.skippedCount };
+}
+
+function restartMeasures({ nodeRules, journeys }: State): void {
+  nodeRules.nodes()?.restartClocks();
+  if (journeys.audit !== null) restartJourneys(journeys, journeys.audit);
 }
 
 const releasedOf = ({ options, kubernetes, guessed }: State): DetectedRelease =>
@@ -281,9 +290,9 @@ function* takeInSteps(state: State, entry: AuditorEntry): Steps {
   let seconds = 0;
   for (;;) {
     const started = performance.now();
-    const isDone = steps.next().done;
+    const { done } = steps.next();
     seconds += (performance.now() - started) / 1000;
-    if (isDone === true) break;
+    if (done === true) break;
     yield;
   }
   const { full, change } = state.samples.durations;
@@ -398,14 +407,6 @@ function* takeUnreadable(
   if (state.services !== null) yield* state.services.markUnreadable(lost, at);
 }
 
-const forbiddenIn = (resource: Resource, namespace: string): UnreadableObject => ({
-  resource,
-  namespace,
-  name: null,
-  labels: null,
-  isForbidden: true,
-});
-
 /** Without a resource of a namespace, all that depends on it is unknown there. */
 function* takeAccess(state: State, entry: LiveEntry & { readonly kind: 'access' }): Steps {
   const { services, unreadable } = state;
@@ -444,9 +445,6 @@ function* takeEvent(state: State, given: WatchEvent): Steps {
   unreadable.delete(key);
   if (services !== null) yield* services.markReadable(before, at);
 }
-
-const isOfService = (change: Change): change is Change<'services'> =>
-  change.resource === 'services';
 
 function* finish(state: State, entry: RecordingEnd | DumpEnd): Steps {
   if ('at' in entry) {

@@ -277,7 +277,7 @@ export function serviceStatus(auditor: Auditor, key: Key) {
     pending: unsettledDifferences(audited),
     /** Worst first, with those about whole nodes whose rules for the Service differ. */
     standing: index.findingsOf(key),
-    resolved: findings.resolved().filter(concernsService),
+    resolved: [...auditor.earlier.findings, ...findings.resolved()].filter(concernsService),
     /** The state of each watch of live input, and the time since it was synced. */
     inputs: Object.fromEntries(
       [...progress.inputs].map(([resource, { state, blindSince }]) => [

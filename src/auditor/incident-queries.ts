@@ -7,16 +7,16 @@ import type { Within } from '../audit/summary.ts';
 import type { IncidentCounts, IncidentSeries } from '../output/metrics/state.ts';
 import type { Auditor } from './auditor.ts';
 
-type IncidentSource = Pick<Auditor, 'incidents'>;
+type IncidentSource = Pick<Auditor, 'incidents' | 'earlier'>;
 
 /** The open incidents and, if wanted, the resolved ones after them. */
 export function listIncidents(
-  { incidents }: IncidentSource,
+  { incidents, earlier }: IncidentSource,
   { timeless = false, resolved = false } = {},
 ): ReportedIncident[] {
-  const open = incidents.list();
-  const all = resolved ? [...open, ...incidents.resolved()] : open;
-  return all.map((incident) => reportIncident(incident, timeless));
+  const report = (all: readonly Incident[]) => all.map((it) => reportIncident(it, timeless));
+  const open = report(incidents.list());
+  return resolved ? [...open, ...earlier.incidents, ...report(incidents.resolved())] : open;
 }
 
 /** The open incidents, the worst first, and the resolved ones, the oldest first. */
@@ -32,17 +32,18 @@ export function viewIncidents(
 
 /** An incident by its name, or that which took it; `null` if it is not known. */
 export function findIncident(auditor: IncidentSource, id: string): ReportedIncident | null {
-  const { incidents } = auditor;
+  const { incidents, earlier } = auditor;
   const current = incidents.currentId(id);
   const all = [...incidents.list(), ...incidents.resolved()];
   const found = all.find((incident) => incident.id === current);
-  return found === undefined ? null : reportIncident(found);
+  if (found !== undefined) return reportIncident(found);
+  return earlier.incidents.findLast((incident) => incident.id === id) ?? null;
 }
 
 export type IncidentMeasures = ReturnType<typeof measureIncidents>;
 
 /** Measures open incidents for /metrics. */
-export function measureIncidents({ incidents }: IncidentSource) {
+export function measureIncidents({ incidents }: Pick<IncidentSource, 'incidents'>) {
   const counts: IncidentCounts = {};
   const openIncidents = incidents.list().map((incident) => {
     const { kind, severity } = incident;

@@ -2,6 +2,7 @@
 
 import type { Scraper } from '../agent/client/scraper.ts';
 import { parseTarget } from '../audit/explain/target.ts';
+import type { Finding } from '../audit/finding/catalogue.ts';
 import { concerns, emptySummary, inOrder, summarize, type Within } from '../audit/summary.ts';
 import { type LabelSelector, matchesLabels } from '../model/label-selector.ts';
 import { failureText, type LostConnection, newErrorCounts } from '../model/connection.ts';
@@ -75,9 +76,11 @@ export interface SiteOptions {
   readonly links: readonly LinkTemplate[];
   /** Whether the address of the pages answers /metrics too. */
   readonly hasMetrics: boolean;
+  /** The moment of the history that is shown, Unix seconds; `null`: the present. */
+  readonly at: number | null;
 }
 
-const noSite: SiteOptions = { cluster: null, links: [], hasMetrics: true };
+const noSite: SiteOptions = { cluster: null, links: [], hasMetrics: true, at: null };
 
 export type AuditorQueries = ReturnType<typeof createQueries>;
 
@@ -91,7 +94,7 @@ export function createQueries(
 ) {
   const now = (): number => auditor.now() ?? 0;
   const rows = createServiceRows(perService);
-  const grouped = { incidents: cacheIncidents(auditor) };
+  const grouped = { incidents: cacheIncidents(auditor), earlier: auditor.earlier };
   const measure = () => measureIncidents(grouped);
   return {
     status: () => ({ ...pageStatus(auditor, source, live, measure()), ...site }),
@@ -151,7 +154,7 @@ function pageStatus(
   return {
     metrics,
     /** Cached resolved findings, oldest first; `forgotten` counts the evicted ones. */
-    resolved: findings.resolved(),
+    resolved: resolvedIn(auditor),
     forgotten: findings.forgotten(),
     notReady: whyNotReady(auditor, metrics.now, live.lost()),
     isLive: live.isLive,
@@ -174,6 +177,11 @@ function pageStatus(
     longestLags: auditor.samples.worst.convergence.list(metrics.now),
   };
 }
+
+const resolvedIn = ({ earlier, findings }: Auditor): readonly Finding[] =>
+  earlier.findings.length === 0
+    ? findings.resolved()
+    : [...earlier.findings, ...findings.resolved()];
 
 function shardName({ options }: Auditor): string | null {
   const { shard } = options.scope;

@@ -11,7 +11,8 @@ import {
   surplusOf,
 } from '../audit/measure/endpoint-counts.ts';
 import { createServiceSums } from '../audit/measure/measurements.ts';
-import type { NodesSummary } from '../audit/node/nodes.ts';
+import type { ImpactSource } from '../audit/incident/impact.ts';
+import type { Nodes, NodesSummary } from '../audit/node/nodes.ts';
 import type { ServiceAuditor } from '../audit/service/auditor.ts';
 import { slicesOf } from '../audit/service/cache.ts';
 import { combine, type Impact, impactOf } from '../audit/service/impact.ts';
@@ -20,7 +21,7 @@ import type { StaleResources } from '../audit/service/verdict.ts';
 import { addShare, createTotals, shareOf, type Summary, summaryOf } from '../audit/summary.ts';
 import { addCounts } from '../model/collections.ts';
 import { equalLists } from '../model/equality.ts';
-import type { EndpointSlice, Key } from '../model/objects.ts';
+import type { EndpointSlice, Key, Listers } from '../model/objects.ts';
 import type { ServiceNumbers } from '../output/metrics/service-rows.ts';
 import { type HintCounts, noHintCounts } from '../output/metrics/state.ts';
 import { endpointsCapacity } from '../shadow/endpoints.ts';
@@ -66,6 +67,25 @@ export function markChanged(totals: ServiceTotals, services: ServiceAuditor, key
 export function refreshTotals(totals: ServiceTotals, services: ServiceAuditor): void {
   for (const [key, audits] of totals.waiting) recount(totals, services, key, audits);
 }
+
+/** What the impacts are computed from. */
+interface ImpactState {
+  readonly services: ServiceAuditor | null;
+  readonly totals: ServiceTotals;
+  readonly nodeRules: { readonly nodes: () => Pick<Nodes, 'impactOf'> | null };
+  readonly store: { readonly listers: Pick<Listers, 'nodes'> };
+}
+
+/** The impacts of Services with open findings, as they were counted last, and of nodes. */
+export const impactsOf = (stateOf: () => ImpactState): ImpactSource => ({
+  ofService(key) {
+    const { services, totals } = stateOf();
+    if (services !== null) refreshTotals(totals, services);
+    return totals.services.get(key)?.impact ?? null;
+  },
+  ofNode: (name) => stateOf().nodeRules.nodes()?.impactOf(name) ?? null,
+  nodes: () => stateOf().store.listers.nodes.size,
+});
 
 export function summaryOfTotals(
   { verdicts, pending, services: counts }: ServiceTotals,

@@ -83,7 +83,8 @@ export async function openAuditAt(source: string, options: MomentFlags, onProble
   const moment = history === undefined ? null : await openMoment(history, at, onProblem);
   const auditor = createAuditor({ ...auditorOptions(options, onProblem), ...moment?.settings });
   const entries = moment?.entries(auditor) ?? (await recordingOf(source, auditor, onProblem));
-  return { auditor, entries, until: moment?.until ?? at };
+  const { until = at, losses = [], latest = null } = moment ?? {};
+  return { auditor, entries, until, losses, latest };
 }
 
 /** The report with only what is open at its end. */

@@ -5,6 +5,7 @@ import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
+import type { Finding } from '../audit/finding/catalogue.ts';
 import { exemplifyJourney, type Journey } from '../audit/measure/journey.ts';
 import { type Auditor, createAuditor } from '../auditor/auditor.ts';
 import { createQueries, createReport, type LiveStatus, notLive } from '../auditor/queries.ts';
@@ -13,12 +14,15 @@ import { createReviewer } from '../cluster/api/review.ts';
 import { version } from '../model/program-version.ts';
 import { listedNamespaces } from '../model/scope.ts';
 import type { ReviewAccess } from '../output/http/access.ts';
+import type { AnswerMoment } from '../output/http/moments.ts';
 import { createApp, listen } from '../output/http/server.ts';
 import { readWebConfig, type WebConfig, watchWebConfig } from '../output/http/web-config.ts';
 import { noHistory } from '../output/metrics/state.ts';
 import type { LinkTemplate } from '../output/text/link-template.ts';
 import { readTracingSettings } from '../output/traces/settings.ts';
 import { startTracing, type Tracing } from '../output/traces/tracing.ts';
+import { createMoments, type HistoryMoments, readStopState } from './history-process.ts';
+import type { MomentRequest } from './history-reader.ts';
 import { recordingOf } from './replay.ts';
 import {
   type Cluster,
@@ -47,7 +51,12 @@ import type {
   MetricsFlags,
 } from './shared/options.ts';
 import { auditorOptions, inputsOf, onlyInput, perServiceOf, scopeOf } from './shared/options.ts';
-import { growHeapFaster, keepNewObjectsYoung, stopSignal } from './shared/process.ts';
+import {
+  endDespiteDisk,
+  growHeapFaster,
+  keepNewObjectsYoung,
+  stopSignal,
+} from './shared/process.ts';
 
 export interface ServeOptions
   extends AuditFlags, InputFlags, ClusterFlags, MetricsFlags, AgentsFlags, HistoryFlags {
@@ -85,16 +94,39 @@ async function serveDuring(
   const live = { ...notLive, ...status, ...(tracing && { tracing: tracing.counts }) };
   const { clusterName: cluster = null, linkTemplate: links = [] } = options;
   const site = { cluster, links, hasMetrics: options.metricsListen === undefined };
-  const queries = createQueries(auditor, source, live, perServiceOf(options), site);
-  const servers = await openServers(queries, options, review);
+  const shown = { ...site, at: null };
+  const queries = createQueries(auditor, source, live, perServiceOf(options), shown);
+  const moments = momentsOf(source, options, status.isLive === true, site);
+  const servers = await openServers(queries, options, review, moments?.answer ?? null);
   process.stdout.write(`${what}\n${servers.addresses.map((text) => `${text}\n`).join('')}`);
   try {
     await work();
   } finally {
+    moments?.close();
     await servers.close();
     await tracing?.close();
   }
   return 0;
+}
+
+/** Answers about moments of the history, or of the recording; `null` if there is none. */
+function momentsOf(
+  source: string,
+  { history, ...options }: ServeOptions,
+  isLive: boolean,
+  site: MomentRequest['site'],
+): HistoryMoments | null {
+  if (isLive && history === undefined) return null;
+  const { settle, maxEndpointsPerSlice, endpoints, kubernetesVersion, suppressions } = options;
+  const flags = {
+    settle,
+    maxEndpointsPerSlice,
+    endpoints,
+    ...(kubernetesVersion && { kubernetesVersion }),
+    ...(suppressions !== undefined && { suppressions }),
+  };
+  const ofHistory = history === undefined ? {} : { history };
+  return createMoments({ kind: 'moment', source, flags, site, ...ofHistory });
 }
 
 /** Listens for all requests, or for those of pages and of scrapes at one address each. */
@@ -102,6 +134,7 @@ async function openServers(
   queries: ReturnType<typeof createQueries>,
   { listen: address, metricsListen, 'web.config.file': path }: ServeOptions,
   review: ReviewAccess | null,
+  moments: AnswerMoment | null,
 ) {
   let config: WebConfig =
     path === undefined ? { tls: null, users: new Map() } : readWebConfig(path);
@@ -112,7 +145,7 @@ async function openServers(
     );
   }
   const open = async (content: 'all' | 'metrics' | 'pages', at: ServeOptions['listen']) => {
-    const app = createApp(queries, { config: () => config, review, content });
+    const app = createApp(queries, { config: () => config, review, content, moments });
     const server = await listen(app, at, config.tls);
     const name = at.host?.includes(':') ? `[${at.host}]` : (at.host ?? '127.0.0.1');
     return { server, url: `${scheme}://${name}:${String(server.port)}/` };
@@ -153,9 +186,13 @@ export async function serveLive(
   const stop = stopSignal();
   const tracing = await tracingOf(process.env);
   let named: string | null = null;
+  const noteFinding = (finding: Finding): void => {
+    printFinding(finding);
+    history?.noteFinding(finding);
+  };
   const { auditor, live, scraper, run } = createLiveAuditor(cluster, options, onProblem, {
-    onOpen: printFinding,
-    onResolve: printFinding,
+    onOpen: noteFinding,
+    onResolve: noteFinding,
     onJourney: traceJourneys(tracing, () => auditor),
     onConnection: (change) => printConnection(cluster.server, change),
     onTaken: (entry) => history?.take(entry),
@@ -166,7 +203,7 @@ export async function serveLive(
       warnIfUnverified(auditor);
     },
   });
-  const history = recordHistory(auditor, options, cluster);
+  const history = recordHistory(auditor, options, cluster, readStopState);
   const check = createNamespaceCheck(cluster, listedNamespaces(scopeOf(options)) ?? []);
   let isChecked = false;
   const reportEmptyNamespaces = (): void => {
@@ -189,12 +226,19 @@ export async function serveLive(
     history: () => history?.metrics() ?? noHistory,
   };
   const served = [auditor, cluster.server, `Auditing ${cluster.server}`] as const;
-  return serveDuring(served, options, tracing, status, async () => {
+  const end = { isStuck: false };
+  const code = await serveDuring(served, options, tracing, status, async () => {
     keepNewObjectsYoung();
     growHeapFaster(() => auditor.serviceAuditor() !== null);
     noteSilence(cluster, live, stop.signal);
-    await run(stop).finally(() => history?.close());
+    await run(stop).finally(async () => {
+      end.isStuck = (await history?.close()) === false;
+    });
   });
+  if (!end.isStuck) return code;
+  fail('The disk of the history does not answer: the process ends without its last changes');
+  endDespiteDisk();
+  return code;
 }
 
 /** The recording that comes with the program: in it, beside the bundle, or among the test data. */

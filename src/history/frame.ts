@@ -24,10 +24,11 @@ const mostPlainBytes = 128 * 1024 * 1024;
  * - checkpoint: the state at the start of the segment
  * - overlap: changes while the checkpoint was written, which the segment before has too
  * - live: changes that no other segment has
+ * - notes: what the auditor found (notes.ts); no lines of a recording
  */
 export type FrameKind = (typeof kinds)[number];
 
-const kinds = ['checkpoint', 'overlap', 'live'] as const;
+const kinds = ['checkpoint', 'overlap', 'live', 'notes'] as const;
 
 export interface SegmentFrame {
   readonly kind: FrameKind;

@@ -1,11 +1,13 @@
 // The history of a live auditor: its entries become lines, and its state becomes checkpoints.
 
+import type { Finding } from '../audit/finding/catalogue.ts';
 import type { Auditor, AuditorEntry } from '../auditor/auditor.ts';
 import { createRecorder } from '../cluster/files/recorder.ts';
 import { resources } from '../model/objects.ts';
 import { isInNamespaces, isInScope } from '../model/scope.ts';
 import { checkpointOf } from './checkpoint.ts';
 import type { HistoryFiles } from './files.ts';
+import { createNotes, findingNote } from './notes.ts';
 import { createHistoryRecorder } from './recorder.ts';
 import type { HistoryLimits } from './segments.ts';
 
@@ -23,16 +25,39 @@ export type AuditorHistory = ReturnType<typeof createAuditorHistory>;
 /** Records what the auditor takes in, from the start of its audit on. */
 export function createAuditorHistory(auditor: Auditor, options: AuditorHistoryOptions) {
   const lines = createRecorder(null, resources);
+  const notes = createNotes(auditor);
+  const now = (): number => lines.timeOf(options.now());
   const recorder = createHistoryRecorder({
     ...options,
-    checkpoint: () => checkpointOf(auditor, lines.timeOf(options.now())),
+    checkpoint: () => checkpointOf(auditor, now()),
+    openNote: () => notes.open(now()),
     clock() {
-      const at = lines.timeOf(options.now());
+      const at = now();
       return { line: `${JSON.stringify({ kind: 'clock', at })}\n`, at };
     },
   });
+  /** Before the audit begins, nothing is known. */
+  const review = (): void => {
+    if (auditor.serviceAuditor() === null) return;
+    const at = options.now();
+    for (const note of notes.review(at)) recorder.remark(note, at);
+  };
   return {
     ...recorder,
+    async work(): Promise<void> {
+      review();
+      await recorder.work();
+    },
+    async close(): Promise<void> {
+      review();
+      await recorder.close();
+    },
+    /** Notes a finding that has opened or is resolved. */
+    noteFinding(finding: Finding): void {
+      const { openedAt, resolvedAt } = finding;
+      const at = resolvedAt ?? openedAt;
+      recorder.remark(findingNote(resolvedAt === null ? 'opened' : 'resolved', finding, at), at);
+    },
     /** Takes an entry that the auditor has taken in. */
     take(entry: AuditorEntry): void {
       if (!isRecorded(auditor, entry)) return;

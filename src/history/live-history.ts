@@ -1,12 +1,14 @@
 // The history of a running process: it opens the folder, writes each second, and tries again if the
 // folder cannot be used. No failure reaches the auditor.
 
+import type { Finding } from '../audit/finding/catalogue.ts';
 import type { Auditor, AuditorEntry } from '../auditor/auditor.ts';
 import type { MonotonicClock } from '../auditor/event-loop.ts';
 import { openFolder, prepareFolder } from './files.ts';
 import { type AuditorHistory, createAuditorHistory } from './history.ts';
 import { type FolderLock, lockFolder } from './lock.ts';
-import type { HistoryLimits } from './segments.ts';
+import { continueFrom, type StopState } from './restart.ts';
+import { type HistoryLimits, listSegments } from './segments.ts';
 
 export interface LiveHistoryOptions {
   /** The folder; it is created if it does not exist. */
@@ -15,81 +17,143 @@ export interface LiveHistoryOptions {
   readonly clock: MonotonicClock;
   /** Called with why nothing is recorded, and with `null` when recording goes on. */
   readonly onTrouble: (reason: string | null) => void;
+  /** Reads what the folder proves of the time before the start; rejects if that is nothing. */
+  readonly readStop?: (signal: AbortSignal) => Promise<StopState>;
+  /** Called with what happens at the start, for people. */
+  readonly onRestart?: (text: string) => void;
 }
 
 /** Seconds between two writes, until the folder is tried again, and for the last write. */
 const spans = { write: 1, retry: 10, close: 5 };
 
-/** Resolves when the work ends, or after the time that it may take. Leaves no timer. */
-const endOf = (work: Promise<void>, clock: MonotonicClock): Promise<void> =>
+/** Whether the work ends in the time that it may take. Leaves no timer. */
+const endsInTime = (work: Promise<void>, clock: MonotonicClock): Promise<boolean> =>
   new Promise((resolve) => {
-    const cancel = clock.after(spans.close, resolve);
+    const cancel = clock.after(spans.close, () => resolve(false));
     void work.finally(() => {
       cancel();
-      resolve();
+      resolve(true);
     });
   });
+
+type State = ReturnType<typeof createState>;
+
+const createState = (auditor: Auditor, options: LiveHistoryOptions) => ({
+  auditor,
+  options,
+  history: null as AuditorHistory | null,
+  lock: null as FolderLock | null,
+  trouble: null as string | null,
+  retryAt: -Infinity,
+  /** Whether the folder was not tried yet. */
+  isFirst: true,
+  /** What was open before the start, until the audit has begun. */
+  stop: null as StopState | null,
+  /** Aborted when it is closed. */
+  closing: new AbortController(),
+  cancel: (): void => undefined,
+  /** The work that was begun last. */
+  ticking: Promise.resolve(),
+});
+
+function report(state: State, reason: string | null): void {
+  if (reason === state.trouble) return;
+  state.trouble = reason;
+  state.options.onTrouble(reason);
+}
+
+const textOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+
+/** Opens the folder, or reports why that failed. */
+async function open(state: State): Promise<void> {
+  const { auditor, options } = state;
+  const { clock, path, limits } = options;
+  const isClosing = (): boolean => state.closing.signal.aborted;
+  if (clock.monotonic() < state.retryAt) return;
+  const { isFirst } = state;
+  state.isFirst = false;
+  try {
+    await prepareFolder(path);
+    if (isClosing()) return;
+    state.lock = lockFolder(path);
+    const files = openFolder(path);
+    // What another process recorded while this one audited is no past of this one.
+    if (isFirst && (await listSegments(files)).length > 0) await readStop(state);
+    if (isClosing()) return;
+    state.history = createAuditorHistory(auditor, {
+      files,
+      limits,
+      now: () => clock.now(),
+      pause: () => new Promise((resolve) => clock.soon(resolve)),
+      onTrouble: (reason) => report(state, reason),
+    });
+    report(state, null);
+  } catch (error) {
+    state.lock?.release();
+    state.lock = null;
+    state.retryAt = clock.monotonic() + spans.retry;
+    report(state, textOf(error));
+  }
+}
+
+/** Reads what was open before the start. The audit goes on without it. */
+async function readStop(state: State): Promise<void> {
+  const { options, closing } = state;
+  const { signal } = closing;
+  try {
+    state.stop = (await options.readStop?.(signal)) ?? null;
+  } catch (error) {
+    if (!signal.aborted) options.onRestart?.(`Findings begin again: ${textOf(error)}`);
+  }
+}
+
+/** Before the first checkpoint, which must have the earlier times. */
+function continueOnce(state: State): void {
+  const { stop, auditor, options } = state;
+  if (stop === null || auditor.serviceAuditor() === null) return;
+  const { at, services } = stop;
+  const count = continueFrom(auditor, stop);
+  state.stop = null;
+  if (services.length === 0) return;
+  const when = new Date(at * 1000).toISOString();
+  options.onRestart?.(
+    `Of ${services.length} Services with differences at ${when}, ${count} have not changed since`,
+  );
+}
+
+async function tick(state: State): Promise<void> {
+  const { clock } = state.options;
+  if (state.history === null) await open(state);
+  continueOnce(state);
+  await state.history?.work();
+  if (!state.closing.signal.aborted) state.cancel = clock.after(spans.write, () => begin(state));
+}
+
+function begin(state: State): void {
+  state.ticking = tick(state);
+}
+
+async function finish(state: State): Promise<void> {
+  await state.ticking;
+  await state.history?.close();
+  state.lock?.release();
+}
 
 export type LiveHistory = ReturnType<typeof startHistory>;
 
 /** Records the auditor's entries until it is closed. */
 export function startHistory(auditor: Auditor, options: LiveHistoryOptions) {
-  const { clock } = options;
-  const state = {
-    history: null as AuditorHistory | null,
-    lock: null as FolderLock | null,
-    trouble: null as string | null,
-    retryAt: -Infinity,
-    isClosed: false,
-    cancel: (): void => undefined,
-    /** The work that was begun last. */
-    ticking: Promise.resolve(),
-  };
-  const report = (reason: string | null): void => {
-    if (reason === state.trouble) return;
-    state.trouble = reason;
-    options.onTrouble(reason);
-  };
-  const open = async (): Promise<void> => {
-    if (clock.monotonic() < state.retryAt) return;
-    try {
-      await prepareFolder(options.path);
-      if (state.isClosed) return;
-      state.lock = lockFolder(options.path);
-      state.history = createAuditorHistory(auditor, {
-        files: openFolder(options.path),
-        limits: options.limits,
-        now: () => clock.now(),
-        pause: () => new Promise((resolve) => clock.soon(resolve)),
-        onTrouble: report,
-      });
-      report(null);
-    } catch (error) {
-      state.retryAt = clock.monotonic() + spans.retry;
-      report(error instanceof Error ? error.message : String(error));
-    }
-  };
-  const tick = async (): Promise<void> => {
-    if (state.history === null) await open();
-    await state.history?.work();
-    if (!state.isClosed) state.cancel = clock.after(spans.write, begin);
-  };
-  const begin = (): void => {
-    state.ticking = tick();
-  };
-  begin();
-  const finish = async (): Promise<void> => {
-    await state.ticking;
-    await state.history?.close();
-    state.lock?.release();
-  };
+  const state = createState(auditor, options);
+  begin(state);
   return {
     take: (entry: AuditorEntry) => state.history?.take(entry),
-    /** Writes the rest, and releases the folder. A disk that does not answer delays no exit. */
-    async close(): Promise<void> {
-      state.isClosed = true;
+    /** Takes a finding that has opened or is resolved. */
+    noteFinding: (finding: Finding) => state.history?.noteFinding(finding),
+    /** Writes the rest, and releases the folder; false if the disk does not answer in time. */
+    close(): Promise<boolean> {
+      state.closing.abort();
       state.cancel();
-      await endOf(finish(), clock);
+      return endsInTime(finish(state), options.clock);
     },
     /** What was recorded, dropped and removed; `null` until the folder could be opened. */
     metrics() {

@@ -26,24 +26,30 @@ const longestSilence = { within: 15, before: 2 };
 /** A segment, and whether all of it is read, or only its live frames. */
 interface Step {
   readonly segment: Segment;
-  readonly data: Uint8Array;
+  /** `null`: it is read when it has its turn. */
+  readonly data: Uint8Array | null;
   readonly isWhole: boolean;
 }
 
 /**
  * Finds the lines up to a moment in Unix seconds: they begin with the last whole checkpoint before
- * it. Throws an Error for people if there is none.
+ * it, or before `from`. Throws an Error for people if there is none.
  */
 export async function openHistory(
   files: Pick<HistoryFiles, 'list' | 'read'>,
   until: number,
   onLoss: OnLoss,
+  from = until,
 ): Promise<HistoryLines> {
   const segments = await listSegments(files);
   if (segments.length === 0) throw new Error('The folder has no history');
   const before = segments.filter(({ start }) => start <= until);
   const steps: Step[] = [];
   for (const segment of before.toReversed()) {
+    if (segment.start > from) {
+      steps.unshift({ segment, data: null, isWhole: false });
+      continue;
+    }
     const data = await files.read(segment.name).catch((error: unknown) => {
       onLoss(segment.name, error instanceof Error ? error.message : String(error));
       return null;
@@ -66,12 +72,16 @@ export async function openHistory(
   const last = steps.at(-1) ?? used;
   const isFollowed = segments.some(({ number }) => number > last.segment.number);
   const header = await headerOf(used);
-  return { name: used.segment.name, header, bytes: linesBefore(steps, until, isFollowed, onLoss) };
+  return {
+    name: used.segment.name,
+    header,
+    bytes: linesBefore(files, steps, [until, isFollowed], onLoss),
+  };
 }
 
 /** The first line of a segment with a whole checkpoint; `null` if it is no JSON. */
 async function headerOf({ data, segment }: Step): Promise<unknown> {
-  const [first] = framesIn(data, segment.number);
+  const [first] = data === null ? [] : framesIn(data, segment.number);
   if (first === undefined || !('frame' in first)) return null;
   const [line = ''] = Buffer.from(await linesOf(first.frame))
     .toString()
@@ -87,10 +97,36 @@ async function headerOf({ data, segment }: Step): Promise<unknown> {
 export async function latestMoment(files: Pick<HistoryFiles, 'list' | 'read'>): Promise<number> {
   for (const { name, number } of (await listSegments(files)).toReversed()) {
     const parts = [...framesIn(await files.read(name), number)];
-    const last = parts.findLast((part) => 'frame' in part);
-    if (last !== undefined) return last.frame.at;
+    const last = parts.findLast((part) => 'frame' in part && part.frame.kind !== 'notes');
+    if (last !== undefined && 'frame' in last) return last.frame.at;
   }
   throw new Error('The folder has no history');
+}
+
+/** Seconds of a history without a gap. */
+export interface RecordedSpan {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** The parts of a time span in which a recorder ran: each has a checkpoint at or before it. */
+export async function spansBetween(
+  files: Pick<HistoryFiles, 'list' | 'read'>,
+  from: number,
+  to: number,
+): Promise<readonly RecordedSpan[]> {
+  const segments = await listSegments(files);
+  const latest = await latestMoment(files);
+  const firsts = segments.filter(
+    ({ number }, index) => number !== (segments[index - 1]?.number ?? -1) + 1,
+  );
+  return firsts.flatMap(({ start }, index) => {
+    // Nothing is known of the time before the checkpoint of the next recorder.
+    const next = firsts[index + 1];
+    const end = next === undefined ? latest : next.start - 0.001;
+    const span = { from: Math.max(from, start), to: Math.min(to, end) };
+    return span.from < span.to ? [span] : [];
+  });
 }
 
 /** Whether every frame of the checkpoint is whole, up to the live frame that follows it. */
@@ -123,9 +159,9 @@ const lossText = ({ lost, bytes }: Extract<SegmentPart, { readonly lost: string 
 };
 
 async function* linesBefore(
+  files: Pick<HistoryFiles, 'read'>,
   steps: readonly Step[],
-  until: number,
-  isFollowed: boolean,
+  [until, isFollowed]: readonly [number, boolean],
   onLoss: OnLoss,
 ): AsyncGenerator<Uint8Array> {
   let latest = -Infinity;
@@ -137,12 +173,14 @@ async function* linesBefore(
     };
     if (segment.number > number + 1) loss('What came before is missing');
     number = segment.number;
-    for (const part of framesIn(data, segment.number)) {
+    const read = data ?? (await files.read(segment.name));
+    for (const part of framesIn(read, segment.number)) {
       if ('lost' in part) {
         loss(lossText(part));
         continue;
       }
       const { frame } = part;
+      if (frame.kind === 'notes') continue;
       // The segment before has shown what comes before its live frames.
       if (frame.kind !== 'live' && !isWhole) continue;
       if (frame.at - latest > longestSilence.within && latest !== -Infinity && latest < until) {

@@ -34,6 +34,8 @@ export interface HistoryOptions {
   readonly clock: () => { readonly line: string; readonly at: number };
   /** The state of the auditor now; `null` if it has not begun. */
   readonly checkpoint: () => CheckpointLines | null;
+  /** A note of all that is open now, with which each segment begins; `null` without notes. */
+  readonly openNote?: () => string | null;
   /** Lets other work of the process run. */
   readonly pause: () => Promise<void>;
   /** Called with why nothing is recorded, and with `null` when recording goes on. */
@@ -43,8 +45,8 @@ export interface HistoryOptions {
 /** Seconds: between two writes of lines, of lines that show that nothing changed, and of tries. */
 const spans = { write: 1, quiet: 10, retry: 30 };
 
-/** The most characters that wait, and those of one frame. */
-const most = { waiting: 32 * 1024 * 1024, frame: 512 * 1024 };
+/** The most characters that wait, of lines and of notes, and those of one frame. */
+const most = { waiting: 32 * 1024 * 1024, notes: 4 * 1024 * 1024, frame: 512 * 1024 };
 
 /** A segment that is open, or a checkpoint that is being written. */
 interface OpenSegment {
@@ -72,6 +74,8 @@ const createState = (options: HistoryOptions) => ({
   options,
   segment: null as OpenSegment | null,
   waiting: nothing(),
+  /** Notes that are not written yet. They wait for a segment. */
+  notes: nothing(),
   /** The lines since the snapshot of a checkpoint that is being written; `null` without one. */
   since: null as Waiting | null,
   /** Whether the disk failed, or lines were lost: the next segment begins after `retryAt`. */
@@ -100,6 +104,12 @@ export function createHistoryRecorder(options: HistoryOptions) {
       if (state.since !== null) add(state.since, line, at);
       const length = Math.max(state.waiting.length, state.since?.length ?? 0);
       if (length > most.waiting) giveUp(state, 'The disk is too slow: too many changes wait');
+    },
+    /** Takes a note with its newline. Never throws. */
+    remark(note: string, at: number): void {
+      if (state.isClosed) return;
+      if (state.notes.length + note.length <= most.notes) add(state.notes, note, at);
+      else state.counts.droppedLines++;
     },
     /** Writes what waits, and begins the next segment if it is time. Called each second. */
     work: () => work(state),
@@ -179,13 +189,27 @@ async function writeWaiting(state: State, isLast: boolean): Promise<void> {
     addClock(state.waiting, options);
   }
   const { waiting } = state;
-  if (waiting.lines === 0) return;
+  if (waiting.lines === 0 && state.notes.lines === 0) return;
   state.waiting = nothing();
-  await appendLines(state, segment, 'live', waiting);
+  if (waiting.lines > 0) await appendLines(state, segment, 'live', waiting);
+  await appendNotes(state, segment);
   if (state.segment !== segment) return;
   await segment.file.sync();
-  state.writtenAt = waiting.at;
+  if (waiting.lines > 0) state.writtenAt = waiting.at;
   state.counts.lines += waiting.lines;
+}
+
+/** Appends the notes that wait, after the lines that they are about. */
+async function appendNotes(state: State, segment: OpenSegment): Promise<void> {
+  const { notes } = state;
+  if (notes.lines === 0 || state.segment !== segment) return;
+  state.notes = nothing();
+  try {
+    await appendLines(state, segment, 'notes', notes);
+  } catch (error) {
+    state.counts.droppedLines += notes.lines;
+    throw error;
+  }
 }
 
 function addClock(waiting: Waiting, { clock }: HistoryOptions): void {
@@ -255,10 +279,15 @@ async function switchTo(state: State, next: OpenSegment): Promise<boolean> {
   addClock(waiting, options);
   const complete = nothing();
   addClock(complete, options);
+  const open = options.openNote?.() ?? null;
+  const { notes } = state;
+  state.notes = nothing();
   Object.assign(state, { segment: next, waiting: nothing(), since: null });
   if (since.lines > 0) await appendLines(state, next, 'overlap', since);
   // A live frame shows that the checkpoint before it is complete.
   await appendLines(state, next, 'live', complete);
+  if (notes.lines > 0) await appendLines(state, segment ?? next, 'notes', notes);
+  if (open !== null) await appendLines(state, next, 'notes', { texts: [open], at: complete.at });
   if (segment !== null) {
     await appendLines(state, segment, 'live', waiting);
     await segment.file.sync();

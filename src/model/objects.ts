@@ -266,6 +266,19 @@ export interface UnreadableObject {
 export const unreadableKey = (lost: Omit<UnreadableObject, 'labels'>): string =>
   `${lost.resource} ${lost.namespace ?? '*'}/${lost.isForbidden ? '' : (lost.name ?? '*')}`;
 
+/** Whether it is a change of a Service. */
+export const isOfService = (change: Change): change is Change<'services'> =>
+  change.resource === 'services';
+
+/** What is lost without the permission to read a resource in a namespace. */
+export const forbiddenIn = (resource: Resource, namespace: string): UnreadableObject => ({
+  resource,
+  namespace,
+  name: null,
+  labels: null,
+  isForbidden: true,
+});
+
 export interface Listers {
   /** Whether the input delivers this resource at all. */
   knows(resource: Resource): boolean;

@@ -191,7 +191,11 @@ describe('of a server', () => {
 
 describe('bad usage', () => {
   const cases: [string, object, string][] = [
-    ['neither', {}, 'Expected one recording, as FILE or --input FILE, or --server URL'],
+    [
+      'neither',
+      {},
+      'Expected one recording, as FILE or --input FILE, or --history FOLDER, or --server URL',
+    ],
     ['two recordings', { input: ['a', 'b'] }, 'Expected one recording'],
     ['both', { input: ['a'], server: 'http://b' }, 'Expected one recording'],
     ['no URL', { server: 'localhost' }, 'Expected a URL such as http://127.0.0.1:9465: localhost'],

@@ -242,6 +242,7 @@ export function statusOf(more: Partial<PageStatus> = {}): PageStatus {
     cluster: null,
     links: [],
     hasMetrics: true,
+    at: null,
     ...more,
   };
 }

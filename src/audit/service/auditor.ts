@@ -22,7 +22,12 @@ import {
   slicesOf,
   updateCache,
 } from './cache.ts';
-import { restoreDifferences, restoreRecord, type SavedService } from './checkpoint.ts';
+import {
+  type Reopening,
+  restoreDifferences,
+  restoreRecord,
+  type SavedService,
+} from './checkpoint.ts';
 import { compareEndpoints, compareEndpointsAddress, truncationOf } from './endpoints.ts';
 import { compareSlice, compareSlices, compareSlicesAddress } from './endpointslices.ts';
 import { createWorkItem, enqueue, type WorkItem } from './enqueue.ts';
@@ -93,15 +98,16 @@ export function createServiceAuditor(options: ServiceAuditorOptions) {
     },
     /**
      * Starts with all objects of the listers, which must not change between the steps. `saved` has
-     * what a checkpoint knows of Services; `restore` then continues their findings.
+     * what a checkpoint knows of Services; `restore` then continues their findings. With
+     * `reopening`, each waits until it is admitted.
      */
     begin: (at: number, saved: SavedServices = new Map()) => begin(state, at, saved),
-    restore(saved: SavedServices, at: number): void {
+    restore(saved: SavedServices, at: number, reopening?: Reopening): void {
       const known = [...saved].flatMap(([key, service]) => {
         const audit = audited.get(key);
         return audit === undefined ? [] : [[audit, service] as const];
       });
-      restoreDifferences(options, known, at);
+      restoreDifferences(options, known, at, reopening);
     },
     /** Applies a change that the listers already contain; `late` if newer ones came before it. */
     apply(change: Change, late = false): void {

@@ -4,7 +4,12 @@
 
 import { catalogue, openFindingKey, severities } from '../finding/catalogue.ts';
 import { causes } from '../finding/causes.ts';
-import type { OwnedDifference } from '../pending/pending.ts';
+import type {
+  Candidate,
+  OwnedDifference,
+  PendingDifference,
+  PendingFindings,
+} from '../pending/pending.ts';
 import type { ServiceState } from './cache.ts';
 import {
   type FindingSink,
@@ -115,6 +120,30 @@ export function restoreRecord(record: ServiceState, saved: SavedService): void {
   record.relabelledMirrors = new Set(saved.relabelledMirrors);
 }
 
+export type Reopening = ReturnType<typeof createReopening>;
+
+/** The differences that were open before a restart. Each opens when it is admitted. */
+export function createReopening() {
+  const opened = new WeakMap<
+    PendingDifference,
+    readonly [findingOpenedAt: number, openedAt: number]
+  >();
+  return {
+    /** Notes when the finding of a difference, and the difference, had opened. */
+    add: (item: PendingDifference, findingOpenedAt: number, openedAt: number): unknown =>
+      opened.set(item, [findingOpenedAt, openedAt]),
+    /** Opens an admitted difference at its earlier time, if it has one. Returns true. */
+    admit({ reopen }: Pick<PendingFindings, 'reopen'>, due: Candidate): true {
+      const [findingOpenedAt, openedAt] = opened.get(due.item) ?? [];
+      opened.delete(due.item);
+      if (findingOpenedAt === undefined || openedAt === undefined) return true;
+      reopen([due], findingOpenedAt);
+      due.item.openedAt = openedAt;
+      return true;
+    },
+  };
+}
+
 /**
  * Continues the clocks and the findings of differences that still exist. Others are new: the
  * objects of the checkpoint show them, but its audit had not found them.
@@ -123,6 +152,7 @@ export function restoreDifferences(
   { settle }: FindingSink,
   restored: readonly (readonly [ServiceAudit, SavedService])[],
   at: number,
+  reopening: Reopening | null = null,
 ): void {
   const open: (OwnedDifference & Pick<SavedDifference, 'openedAt' | 'findingOpenedAt'>)[] = [];
   for (const [audit, saved] of restored) {
@@ -130,7 +160,8 @@ export function restoreDifferences(
     for (const [key, unit] of audit.items) {
       const left = [...(saved.items[key] ?? [])];
       const next = unit.map((item) => {
-        const index = left.findIndex((it) => isSame(it, item));
+        // A finding that is open has a clock of its own.
+        const index = item.openedAt === null ? left.findIndex((it) => isSame(it, item)) : -1;
         const [known] = index < 0 ? [] : left.splice(index, 1);
         if (known === undefined) return item;
         settle.drop(item, at);
@@ -145,6 +176,11 @@ export function restoreDifferences(
   }
   // In the order in which they opened, as a finding lists them.
   open.sort((a, b) => (a.openedAt ?? 0) - (b.openedAt ?? 0) || a.item.since - b.item.since);
+  if (reopening !== null) {
+    for (const it of open) reopening.add(it.item, it.findingOpenedAt ?? at, it.openedAt ?? at);
+    settle.openNow(open, at);
+    return;
+  }
   for (const [moment, items] of Map.groupBy(open, (it) => it.findingOpenedAt ?? at)) {
     settle.reopen(
       items.map((it) => ({ ...it, at: moment, since: it.item.since })),

@@ -6,8 +6,9 @@ import { isFields } from '../../cluster/decode/json-fields.ts';
 import { type OnProblem, problemAt } from '../../cluster/decode/problem.ts';
 import { readRecording, type RecordingEntry } from '../../cluster/files/recording.ts';
 import { openFolder } from '../../history/files.ts';
-import { latestMoment, openHistory } from '../../history/reader.ts';
+import { latestMoment, openHistory, spansBetween } from '../../history/reader.ts';
 import { type LiveHistory, startHistory } from '../../history/live-history.ts';
+import type { StopState } from '../../history/restart.ts';
 import { releases } from '../../shadow/release.ts';
 import type { Cluster } from './cluster.ts';
 import { fail, inform } from './console.ts';
@@ -26,43 +27,70 @@ export function recordHistory(
   auditor: Auditor,
   { history: path, historySize: size = 2 ** 31, historyAge: age = 7 * 86_400 }: HistoryFlags,
   { clock }: Cluster,
+  readStop?: (path: string, signal: AbortSignal) => Promise<StopState>,
 ): LiveHistory | null {
   if (path === undefined) return null;
   const onTrouble = (reason: string | null): void => {
     if (reason === null) inform(`The history is recorded to ${path} again`);
     else fail(`The history is not recorded: ${reason}. The audit goes on.`);
   };
-  return startHistory(auditor, { path, limits: { size, age }, clock, onTrouble });
+  return startHistory(auditor, {
+    path,
+    limits: { size, age },
+    clock,
+    onTrouble,
+    ...(readStop && { readStop: (signal) => readStop(path, signal), onRestart: inform }),
+  });
 }
 
 /** A moment of a history: its entries from a checkpoint on, and the settings of its auditor. */
 export interface HistoryMoment {
   readonly until: number;
+  /** The end of the history. */
+  readonly latest: number;
   readonly settings: Partial<AuditorOptions>;
   readonly entries: (auditor: Auditor) => AsyncIterable<RecordingEntry>;
+  /** What is missing or damaged, for people; complete when all entries are read. */
+  readonly losses: readonly string[];
 }
 
-/** Opens a moment; the latest if it is `null`. Throws an Error for people if there is none. */
+/**
+ * Opens a moment; the latest if it is `null`. The entries begin before it, or before `from`. Throws
+ * an Error for people if there is none.
+ */
 export async function openMoment(
   path: string,
   moment: Moment | null,
   onProblem: OnProblem,
+  from: number | null = null,
 ): Promise<HistoryMoment> {
   const files = openFolder(path);
+  const losses: string[] = [];
   const onLoss = (segment: string, text: string): void => {
+    losses.push(text);
     onProblem(problemAt(`${path}/${segment}`, null, text));
   };
   const latest = await latestMoment(files);
   const until = momentBefore(moment, latest);
-  const { name, header, bytes } = await openHistory(files, until, onLoss);
+  const { name, header, bytes } = await openHistory(files, until, onLoss, from ?? until);
   return {
     until,
+    latest,
+    losses,
     settings: settingsOf(header),
     entries: (auditor) =>
       readRecording({ name: `${path}/${name}`, bytes }, onProblem, {
         previousPod: (key) => auditor.store.listers.pods.get(key),
       }),
   };
+}
+
+/** The parts of a time span that were recorded; the whole history without its ends. */
+export async function openSpans(path: string, from: Moment | null, to: Moment | null) {
+  const files = openFolder(path);
+  const latest = await latestMoment(files);
+  const begin = from === null ? -Infinity : momentBefore(from, latest);
+  return spansBetween(files, begin, momentBefore(to, latest));
 }
 
 /** A time of day is the last one before the end of the history. */

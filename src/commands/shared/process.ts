@@ -26,6 +26,14 @@ export function stopSignal(): AbortController {
   return stop;
 }
 
+/**
+ * Ends the process although a disk does not answer. Every other way to exit waits for the threads
+ * that read and write files. The exit code is that of SIGKILL.
+ */
+export function endDespiteDisk(): void {
+  process.kill(process.pid, 'SIGKILL');
+}
+
 /** Growth between two collections in percent: while the heap is small, and afterwards. */
 export const growth = { first: 100, then: 40 } as const;
 

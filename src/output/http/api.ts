@@ -10,6 +10,7 @@ import { incidentKinds } from '../../audit/incident/kinds.ts';
 import { unservedReasons } from '../../audit/service/unserved.ts';
 import { verdictOutputs } from '../../audit/service/verdict.ts';
 import type { AuditorQueries } from '../../auditor/queries.ts';
+import { parseMoment } from './moments.ts';
 
 /** What each document has: the time of its state, and why it is old; null if it is not. */
 function headOf(answers: AuditorQueries) {
@@ -79,14 +80,6 @@ function readFilter<Name extends string>(
     return [{ name, values: new Set<string | null>(values) }];
   });
   return (item) => wanted.every(({ name, values }) => values.has(item[name]));
-}
-
-/** Parses Unix seconds or RFC 3339; null for anything else. */
-function parseMoment(text: unknown): number | null {
-  if (typeof text !== 'string') return null;
-  if (/^\d{1,11}(?:\.\d+)?$/.test(text)) return Number(text);
-  const moment = /^\d{4}-\d\d-\d\dT/.test(text) ? Date.parse(text) / 1000 : Number.NaN;
-  return Number.isNaN(moment) ? null : moment;
 }
 
 /** The filter of a query; `since` compares the last opening or resolution. Throws for people. */

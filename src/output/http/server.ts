@@ -23,6 +23,7 @@ import { createMetricsRenderer } from '../metrics/metrics.ts';
 import { formatMoment } from '../page/parts.ts';
 import { requireAccess, type ReviewAccess } from './access.ts';
 import { addApi, createPause, sendPieces } from './api.ts';
+import { type AnswerMoment, answerMoments } from './moments.ts';
 import { addPages } from './pages.ts';
 import type { WebConfig } from './web-config.ts';
 
@@ -189,6 +190,8 @@ interface AppOptions {
   readonly review: ReviewAccess | null;
   /** What it answers beside the probes. */
   readonly content: 'all' | 'metrics' | 'pages';
+  /** Answers as of a moment of the history; `null` without one. */
+  readonly moments: AnswerMoment | null;
 }
 
 const usual: AppOptions = {
@@ -196,11 +199,12 @@ const usual: AppOptions = {
   config: () => openToAll,
   review: null,
   content: 'all',
+  moments: null,
 };
 
 /** Creates the routes. */
 export function createApp(answers: AuditorQueries, options: Partial<AppOptions> = {}) {
-  const { onError, config, review, content } = { ...usual, ...options };
+  const { onError, config, review, content, moments } = { ...usual, ...options };
   const app = express();
   const updates = createLiveUpdates(() => {
     const { revision, now, lost, isLive } = answers.beat();
@@ -216,6 +220,7 @@ export function createApp(answers: AuditorQueries, options: Partial<AppOptions> 
   if (content !== 'metrics') addUpdates(app, updates);
   app.use(compression());
   if (content !== 'metrics') {
+    app.use(answerMoments(moments));
     addPages(app, answers);
     app.get('/api/v1/status', (_request, response) => sendStatus(response, answers));
     addApi(app, answers);

@@ -1,0 +1,222 @@
+// The notes of a history: what the auditor found, as it was at the time. They are for search and
+// for restarts. A replay does not need them: it computes the same from the lines of the recording.
+//
+//   {"note":"open","at":T,"findings":[…],"incidents":[…]}  all that is open, when a segment begins
+//   {"note":"opened","at":T,"finding":{…}}                 {"note":"resolved",…} the same
+//   {"note":"incident","at":T,"incident":{…}}              a new, a changed or a resolved one
+//   {"note":"merged","at":T,"id":"…"}                      an incident that another one took
+//   {"note":"lag","at":T,"interval":{…}}                   the lag of ten seconds
+
+import { type Finding, openFindingKey } from '../audit/finding/catalogue.ts';
+import { type ReportedIncident, reportIncident } from '../audit/incident/report.ts';
+import type { LagOutput } from '../audit/measure/lag.ts';
+import type { Auditor } from '../auditor/auditor.ts';
+import { isFields } from '../cluster/decode/json-fields.ts';
+import type { HistoryFiles } from './files.ts';
+import { framesIn, linesOf } from './frame.ts';
+import type { Segment } from './segments.ts';
+
+/** What the note of all open findings has of each. */
+export type OpenFinding = Pick<
+  Finding,
+  'code' | 'severity' | 'namespace' | 'service' | 'node' | 'cause' | 'since' | 'openedAt'
+>;
+
+/** The changes that outputs followed in ten seconds; seconds of lag by output. */
+export interface LagInterval {
+  readonly changes: number;
+  readonly median: Readonly<Partial<Record<LagOutput, number>>>;
+  readonly longest: Readonly<Partial<Record<LagOutput, number>>>;
+}
+
+/** `at` is Unix seconds; of a lag the start of the interval. */
+export type HistoryNote = { readonly at: number } & (
+  | {
+      readonly note: 'open';
+      readonly findings: readonly OpenFinding[];
+      readonly incidents: readonly ReportedIncident[];
+    }
+  | { readonly note: 'opened' | 'resolved'; readonly finding: Finding }
+  | { readonly note: 'incident'; readonly incident: ReportedIncident }
+  | { readonly note: 'merged'; readonly id: string }
+  | { readonly note: 'lag'; readonly interval: LagInterval }
+);
+
+/** Differences of a finding that its note has: `audit --at` shows all. */
+const shownDifferences = 5;
+
+/** Findings and changes of an incident that its note has. */
+const shownOfIncident = 20;
+
+const lineOf = (note: HistoryNote): string => `${JSON.stringify(note)}\n`;
+
+/** The line of a finding that has opened or is resolved. */
+export function findingNote(note: 'opened' | 'resolved', finding: Finding, at: number): string {
+  const differences = finding.differences.slice(0, shownDifferences);
+  return lineOf({ note, at, finding: { ...finding, differences } });
+}
+
+const incidentNote = (incident: ReportedIncident): ReportedIncident => ({
+  ...incident,
+  changes: incident.changes.slice(0, shownOfIncident),
+  findings: incident.findings.slice(0, shownOfIncident),
+});
+
+/** Watches what an auditor has open, and returns notes of what is new. */
+export function createNotes(auditor: Auditor) {
+  const state = {
+    /** The text of each open incident as it was noted last. */
+    noted: new Map<string, string>(),
+    revision: -1,
+    /** Resolved incidents that were looked at, with those that are forgotten. */
+    resolved: 0,
+    /** The start of the last interval of lag that was noted. */
+    lagAt: -Infinity,
+  };
+  return {
+    /** All that is open now. */
+    open(at: number): string {
+      const findings = auditor.findings.open().map((finding) => {
+        const { code, severity, namespace, service, node, cause, since, openedAt } = finding;
+        return { code, severity, namespace, service, node, cause, since, openedAt };
+      });
+      const incidents = auditor.incidents.list().map((it) => incidentNote(reportIncident(it)));
+      return lineOf({ note: 'open', at, findings, incidents });
+    },
+    /** The incidents that have changed, and the lag of the intervals that have ended. */
+    review: (at: number): string[] => [
+      ...changedIncidents(auditor, state, at),
+      ...lags(auditor, state, at),
+    ],
+  };
+}
+
+interface NotedState {
+  readonly noted: Map<string, string>;
+  revision: number;
+  resolved: number;
+  lagAt: number;
+}
+
+/** An incident is noted again if its kind, severity or number of findings has changed. */
+const changesOf = ({ kind, severity, findings }: ReportedIncident): string =>
+  `${kind} ${severity} ${String(findings.length)}`;
+
+function changedIncidents({ incidents }: Auditor, state: NotedState, at: number): string[] {
+  const revision = incidents.revision();
+  if (revision === state.revision) return [];
+  state.revision = revision;
+  const open = incidents.list().map((it) => reportIncident(it));
+  const changed = open.filter((it) => state.noted.get(it.id) !== changesOf(it));
+  const gone = [...state.noted.keys()].filter((id) => incidents.currentId(id) !== id);
+  state.noted.clear();
+  for (const it of open) state.noted.set(it.id, changesOf(it));
+  const resolved = incidents.resolved();
+  const count = incidents.forgotten() + resolved.length;
+  const fresh = resolved.slice(Math.max(0, resolved.length - (count - state.resolved)));
+  state.resolved = count;
+  return [
+    ...[...changed, ...fresh.map((it) => reportIncident(it))].map((it) =>
+      lineOf({ note: 'incident', at, incident: incidentNote(it) }),
+    ),
+    ...gone.map((id) => lineOf({ note: 'merged', at, id })),
+  ];
+}
+
+/** Seconds of an interval of lag, and until it is over for certain. */
+const interval = { seconds: 10, over: 15 };
+
+function lags({ samples }: Auditor, state: NotedState, at: number): string[] {
+  if (at < state.lagAt + interval.seconds + interval.over) return [];
+  const { at: starts, changes, median, longest } = samples.history.series();
+  const valuesAt = (index: number, lines: typeof median) =>
+    Object.fromEntries(
+      Object.entries(lines).flatMap(([output, values]) => {
+        const value = values[index] ?? null;
+        return value === null ? [] : [[output, value]];
+      }),
+    );
+  const due = starts.flatMap((start, index) => {
+    if (start <= state.lagAt || start + interval.over > at) return [];
+    const values = { median: valuesAt(index, median), longest: valuesAt(index, longest) };
+    return [
+      {
+        start,
+        line: lineOf({
+          note: 'lag',
+          at: start,
+          interval: { changes: changes[index] ?? 0, ...values },
+        }),
+      },
+    ];
+  });
+  state.lagAt = Math.max(
+    state.lagAt,
+    at - interval.over - interval.seconds,
+    ...due.map(({ start }) => start),
+  );
+  return due.map(({ line }) => line);
+}
+
+// --- reading ---
+
+/** A note with its place: the number of its frame. */
+export interface PlacedNote {
+  readonly frame: number;
+  readonly note: HistoryNote;
+}
+
+/** The notes of a segment from a frame on. What is damaged is skipped. */
+export async function* readNotes(
+  files: Pick<HistoryFiles, 'read'>,
+  { name, number }: Segment,
+  from = 0,
+): AsyncGenerator<PlacedNote> {
+  for (const part of framesIn(await files.read(name), number)) {
+    if (!('frame' in part) || part.frame.kind !== 'notes' || part.frame.number < from) continue;
+    const { frame } = part;
+    const lines = await linesOf(frame).catch(() => null);
+    for (const line of Buffer.from(lines ?? [])
+      .toString()
+      .split('\n')) {
+      const note = line === '' ? null : parseNote(line);
+      if (note !== null) yield { frame: frame.number, note };
+    }
+  }
+}
+
+/** `null` for what another version may have written. */
+function parseNote(line: string): HistoryNote | null {
+  const note: unknown = JSON.parse(line);
+  if (!isFields(note) || typeof note.at !== 'number') return null;
+  const { finding, incident, findings, incidents, interval: lag, id } = note;
+  const isKnown = {
+    open: Array.isArray(findings) && Array.isArray(incidents),
+    opened: isFields(finding),
+    resolved: isFields(finding),
+    incident: isFields(incident),
+    merged: typeof id === 'string',
+    lag: isFields(lag),
+  };
+  const kind = note.note as keyof typeof isKnown;
+  return Object.hasOwn(isKnown, kind) && isKnown[kind] ? (note as unknown as HistoryNote) : null;
+}
+
+/** When an open finding began and opened. */
+export type Opening = Pick<Finding, 'since' | 'openedAt'>;
+
+/** Follows the notes of a segment: the findings that are open at its end, by their keys. */
+export async function openingsIn(
+  files: Pick<HistoryFiles, 'read'>,
+  segment: Segment,
+): Promise<ReadonlyMap<string, Opening> | null> {
+  let openings: Map<string, Opening> | null = null;
+  for await (const { note } of readNotes(files, segment)) {
+    if (note.note === 'open') {
+      openings = new Map(note.findings.map((it) => [openFindingKey(it), it]));
+    } else if (note.note === 'opened') {
+      openings?.set(openFindingKey(note.finding), note.finding);
+    } else if (note.note === 'resolved') openings?.delete(openFindingKey(note.finding));
+  }
+  return openings;
+}

@@ -1,0 +1,120 @@
+// What a history proves to an auditor that starts again: the clocks and the findings of differences
+// that existed when the recording ended, if nothing of their Service has changed since.
+//
+// A difference continues if the state at the end of the recording had it, if the fresh state has it
+// too, and if the Service, its Endpoints, slices and pods have the same uid and resourceVersion as
+// then. So it existed all the time. Otherwise its clock starts again. Nothing is used of a
+// recording in which something is missing after its checkpoint. A finding opens again only when it
+// is confirmed, as any other does.
+
+import { createHash } from 'node:crypto';
+
+import { type Finding, openFindingKey } from '../audit/finding/catalogue.ts';
+import { readSavedService, type SavedService, saveService } from '../audit/service/checkpoint.ts';
+import type { Auditor } from '../auditor/auditor.ts';
+import type { AnyObject, Key } from '../model/objects.ts';
+import type { Opening } from './notes.ts';
+import type { IndexedFinding, SearchIndex } from './search-index.ts';
+
+/** What was known of the Services with differences when the recording ended. */
+export interface StopState {
+  /** When it ended, Unix seconds. */
+  readonly at: number;
+  readonly services: readonly {
+    readonly key: Key;
+    readonly saved: SavedService;
+    /** A hash of the versions of its objects. */
+    readonly versions: string;
+  }[];
+  /** What was resolved until then, oldest first. */
+  readonly resolved: Auditor['earlier'];
+}
+
+/** What is shown of the time before a restart. */
+const shown = { findings: 1000, incidents: 200 };
+
+/** The latest findings and incidents that a history shows as resolved. */
+export function resolvedIn(index: Pick<SearchIndex, 'findings' | 'incidents'>): Auditor['earlier'] {
+  const findings = index
+    .findings(-Infinity, Infinity)
+    .filter((it): it is Finding & IndexedFinding => it.resolvedAt !== null && isWhole(it));
+  const incidents = index.incidents(-Infinity, Infinity).filter((it) => it.resolvedAt !== null);
+  const at = ({ resolvedAt }: Pick<Finding, 'resolvedAt'>): number => resolvedAt ?? 0;
+  return {
+    findings: findings.sort((a, b) => at(a) - at(b)).slice(-shown.findings),
+    incidents: incidents.sort((a, b) => at(a) - at(b)).slice(-shown.incidents),
+  };
+}
+
+/** Whether its note is in the history; else only its beginning is known. */
+const isWhole = (finding: object): boolean => 'differences' in finding;
+
+type Audit = Parameters<typeof saveService>[0];
+
+const versionOf = ({ uid, resourceVersion }: AnyObject): string => `${uid} ${resourceVersion}`;
+
+/** `null` if an object has no version, so that a change could not be seen. */
+function versionsOf({ record }: Audit): string | null {
+  const { service, endpoints, slices, members } = record;
+  const single = [service, endpoints].flatMap((it) => it ?? []);
+  const objects: AnyObject[] = [...single, ...slices, ...members.keys()];
+  if (objects.some(({ uid, resourceVersion }) => uid === '' || resourceVersion === '')) return null;
+  const lines = objects.map(versionOf).sort();
+  return createHash('sha256').update(lines.join('\n')).digest('base64');
+}
+
+/** The state of an auditor that has replayed the recording; `openings` has its findings. */
+export function stopStateOf(
+  auditor: Auditor,
+  at: number,
+  openings: ReadonlyMap<string, Opening>,
+  resolved: Auditor['earlier'],
+): StopState {
+  const audits = [...(auditor.serviceAuditor()?.audited.values() ?? [])];
+  const services = audits.flatMap((audit) => {
+    const versions = audit.items.size === 0 ? null : versionsOf(audit);
+    if (versions === null) return [];
+    const saved = asNoted(audit, saveService(audit, new Map()), openings);
+    return [{ key: audit.record.key, saved, versions }];
+  });
+  return { at, services, resolved };
+}
+
+/**
+ * What was open as the notes say. A replay needs no confirmation, so it may open a finding too
+ * early. One with another settle window may open it too late.
+ */
+function asNoted(
+  { record: { namespace, name: service } }: Audit,
+  saved: SavedService,
+  openings: ReadonlyMap<string, Opening>,
+): SavedService {
+  const items = Object.entries(saved.items).map(([unit, all]) => {
+    const known = all.map((it) => {
+      const { code } = it.difference;
+      const key = openFindingKey({ namespace, service, node: null, code, cause: it.cause });
+      const opening = openings.get(key);
+      const isFirst = opening !== undefined && it.since <= opening.since;
+      const isOpen = opening !== undefined && (it.openedAt !== null || isFirst);
+      if (!isOpen) return { ...it, openedAt: null, findingOpenedAt: null };
+      const { openedAt } = opening;
+      return { ...it, openedAt: Math.max(it.openedAt ?? 0, openedAt), findingOpenedAt: openedAt };
+    });
+    return [unit, known] as const;
+  });
+  return { ...saved, items: Object.fromEntries(items) };
+}
+
+/** Continues what the stop state proves; the number of Services whose differences continue. */
+export function continueFrom(auditor: Auditor, { services, resolved }: StopState): number {
+  Object.assign(auditor.earlier, resolved);
+  const audited = auditor.serviceAuditor()?.audited;
+  const proven = services.flatMap(({ key, saved, versions }) => {
+    const audit = audited?.get(key);
+    const isSame = audit !== undefined && audit.items.size > 0 && versionsOf(audit) === versions;
+    const known = isSame ? readSavedService(saved) : null;
+    return known === null ? [] : [[key, known] as const];
+  });
+  auditor.continueServices(new Map(proven));
+  return proven.length;
+}

@@ -1,0 +1,237 @@
+// The search index of a history: a database in its folder, filled from the notes of the segments.
+// Those who search bring it up to date, so that the recorder does nothing for it. It is a copy: if
+// it is missing, damaged or of another version, it is filled again. If it cannot be written, it is
+// kept in memory. Rows of removed segments are removed, unless they are open.
+
+import { closeSync, openSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+
+import { openFindingKey } from '../audit/finding/catalogue.ts';
+import type { ReportedIncident } from '../audit/incident/report.ts';
+import { type HistoryFiles, openFolder } from './files.ts';
+import {
+  type HistoryNote,
+  type LagInterval,
+  type OpenFinding,
+  type PlacedNote,
+  readNotes,
+} from './notes.ts';
+import { listSegments, type Segment } from './segments.ts';
+
+/** The version of the tables. */
+const version = 1;
+
+/** The most rows of each table; the oldest are removed first. */
+const mostRows = 100_000;
+
+const tables = `
+  CREATE TABLE position (segment INTEGER, frame INTEGER);
+  INSERT INTO position VALUES (0, 0);
+  CREATE TABLE finding (name TEXT, opened REAL, resolved REAL, segment INTEGER, json TEXT,
+    PRIMARY KEY (name, opened));
+  CREATE INDEX finding_resolved ON finding (resolved);
+  CREATE TABLE incident (name TEXT PRIMARY KEY, opened REAL, resolved REAL, segment INTEGER,
+    json TEXT);
+  CREATE INDEX incident_resolved ON incident (resolved);
+  CREATE TABLE lag (opened REAL PRIMARY KEY, segment INTEGER, json TEXT);
+  PRAGMA user_version = ${String(version)};
+`;
+
+/** A finding of the history. Only its beginning is known of some: then fields are absent. */
+export interface IndexedFinding extends OpenFinding {
+  /** Of one whose end was not recorded: when it was seen to be over. `null`: open at the end. */
+  readonly resolvedAt: number | null;
+}
+
+export interface SearchIndex {
+  /** Those that were open at some time from `from` to `to`, the oldest first. */
+  readonly findings: (from: number, to: number) => IndexedFinding[];
+  readonly incidents: (from: number, to: number) => ReportedIncident[];
+  /** The intervals that begin from `from` to `to`. */
+  readonly lag: (from: number, to: number) => (LagInterval & { readonly at: number })[];
+  readonly close: () => void;
+}
+
+/** Opens the index of a history and brings it up to date. */
+export async function openIndex(path: string): Promise<SearchIndex> {
+  const files = openFolder(path);
+  const name = join(path, 'index.sqlite');
+  for (const place of [name, name, ':memory:']) {
+    let database: DatabaseSync | null = null;
+    try {
+      database = openDatabase(place);
+      await update(database, files);
+      return searchIn(database);
+    } catch (error) {
+      database?.close();
+      if (place === ':memory:') throw error;
+      // A damaged database; a locked one stays.
+      if (isDamaged(error)) rmSync(name, { force: true });
+    }
+  }
+  throw new Error('Unreachable');
+}
+
+/** SQLITE_CORRUPT, SQLITE_NOTADB and SQLITE_ERROR, such as for a missing table. */
+const isDamaged = (error: unknown): boolean =>
+  [11, 26, 1].includes((error as { errcode?: number }).errcode ?? 0);
+
+function openDatabase(place: string): DatabaseSync {
+  if (place !== ':memory:') closeSync(openSync(place, 'a', 0o600));
+  const database = new DatabaseSync(place, { timeout: 2000 });
+  try {
+    // After a loss of power it may be damaged, and is filled again.
+    database.exec('PRAGMA synchronous = OFF');
+    const { user_version: found } = database.prepare('PRAGMA user_version').get() ?? {};
+    if (found !== version) clear(database);
+    return database;
+  } catch (error) {
+    database.close();
+    throw error;
+  }
+}
+
+function clear(database: DatabaseSync): void {
+  const drops = ['position', 'finding', 'incident', 'lag'].map(
+    (it) => `DROP TABLE IF EXISTS ${it};`,
+  );
+  database.exec(`BEGIN IMMEDIATE; ${drops.join(' ')} ${tables} COMMIT`);
+}
+
+/** Reads the notes that are not in the database. */
+async function update(database: DatabaseSync, files: HistoryFiles): Promise<void> {
+  const segments = await listSegments(files);
+  const newest = segments.at(-1)?.number ?? 0;
+  const known = database
+    .prepare('SELECT segment, frame FROM position')
+    .get() as unknown as Position;
+  // Another history has taken the place of the one that was read.
+  if (known.segment > newest) clear(database);
+  const from = known.segment > newest ? { segment: 0, frame: 0 } : known;
+  for (const segment of segments) {
+    if (segment.number < from.segment) continue;
+    const first = segment.number === from.segment ? from.frame : 0;
+    await updateFrom(database, files, segment, first);
+  }
+  removeOld(database, segments[0]?.number ?? 0);
+}
+
+interface Position {
+  readonly segment: number;
+  readonly frame: number;
+}
+
+/** The notes of a segment are one transaction, so that none is read twice or left out. */
+async function updateFrom(
+  database: DatabaseSync,
+  files: HistoryFiles,
+  segment: Segment,
+  first: number,
+): Promise<void> {
+  const notes: PlacedNote[] = [];
+  try {
+    for await (const note of readNotes(files, segment, first)) notes.push(note);
+  } catch {
+    // The recorder may remove a segment while it is read.
+    return;
+  }
+  const last = notes.at(-1);
+  if (last === undefined) return;
+  database.exec('BEGIN IMMEDIATE');
+  try {
+    const apply = createWriter(database, segment.number);
+    for (const { note } of notes) apply(note);
+    const move = database.prepare('UPDATE position SET segment = ?, frame = ?');
+    move.run(segment.number, last.frame + 1);
+    database.exec('COMMIT');
+  } catch (error) {
+    database.exec('ROLLBACK');
+    throw error;
+  }
+}
+
+/** Writes notes to the tables. */
+function createWriter(database: DatabaseSync, segment: number): (note: HistoryNote) => void {
+  const insert = (table: string, or: string) =>
+    database.prepare(`INSERT OR ${or} INTO ${table} VALUES (?, ?, ?, ${String(segment)}, ?)`);
+  const put = { finding: insert('finding', 'REPLACE'), incident: insert('incident', 'REPLACE') };
+  const find = insert('finding', 'IGNORE');
+  const putLag = database.prepare(`INSERT OR REPLACE INTO lag VALUES (?, ${String(segment)}, ?)`);
+  const ends = ['finding', 'incident'].map((table) =>
+    database.prepare(
+      `UPDATE ${table} SET resolved = ?, segment = ${String(segment)}
+       WHERE resolved IS NULL AND name NOT IN (SELECT value FROM json_each(?))`,
+    ),
+  );
+  const remove = database.prepare('DELETE FROM incident WHERE name = ? AND resolved IS NULL');
+  const putIncident = (it: ReportedIncident): void => {
+    put.incident.run(it.id, it.openedAt, it.resolvedAt, JSON.stringify(it));
+  };
+  return (note) => {
+    if (note.note === 'open') {
+      const { findings, incidents, at } = note;
+      const names = [findings.map(openFindingKey), incidents.map(({ id }) => id)];
+      // What is no longer open has ended while nothing was recorded, or its note is lost.
+      for (const [index, end] of ends.entries()) end.run(at, JSON.stringify(names[index]));
+      for (const it of findings) {
+        find.run(openFindingKey(it), it.openedAt, null, JSON.stringify(it));
+      }
+      for (const it of incidents) putIncident(it);
+    } else if (note.note === 'incident') putIncident(note.incident);
+    else if (note.note === 'merged') remove.run(note.id);
+    else if (note.note === 'lag') putLag.run(note.at, JSON.stringify(note.interval));
+    else {
+      const { finding } = note;
+      const { openedAt, resolvedAt } = finding;
+      put.finding.run(openFindingKey(finding), openedAt, resolvedAt, JSON.stringify(finding));
+    }
+  };
+}
+
+function removeOld(database: DatabaseSync, oldest: number): void {
+  const isOver = { finding: 'resolved IS NOT NULL', incident: 'resolved IS NOT NULL', lag: 'TRUE' };
+  for (const [table, condition] of Object.entries(isOver)) {
+    database.prepare(`DELETE FROM ${table} WHERE segment < ? AND ${condition}`).run(oldest);
+    const { rows } = database.prepare(`SELECT count(*) AS rows FROM ${table}`).get() as unknown as {
+      rows: number;
+    };
+    if (rows <= mostRows) continue;
+    const remove = `DELETE FROM ${table} WHERE rowid IN
+      (SELECT rowid FROM ${table} WHERE ${condition} ORDER BY opened LIMIT ?)`;
+    database.prepare(remove).run(rows - mostRows);
+  }
+}
+
+interface Row {
+  readonly opened: number;
+  readonly resolved: number | null;
+  readonly json: string;
+}
+
+function searchIn(database: DatabaseSync): SearchIndex {
+  const rowsOf = (table: string, from: number, to: number): Row[] =>
+    database
+      .prepare(
+        `SELECT opened, resolved, json FROM ${table}
+         WHERE opened <= ? AND (resolved IS NULL OR resolved >= ?) ORDER BY opened, name`,
+      )
+      .all(to, from) as unknown as Row[];
+  return {
+    findings: (from, to) =>
+      rowsOf('finding', from, to).map(({ resolved, json }) => {
+        return { ...(JSON.parse(json) as OpenFinding), resolvedAt: resolved };
+      }),
+    incidents: (from, to) =>
+      rowsOf('incident', from, to).map(({ resolved, json }) => {
+        return { ...(JSON.parse(json) as ReportedIncident), resolvedAt: resolved };
+      }),
+    lag: (from, to) =>
+      (
+        database
+          .prepare('SELECT opened, json FROM lag WHERE opened BETWEEN ? AND ? ORDER BY opened')
+          .all(from, to) as unknown as Row[]
+      ).map(({ opened: at, json }) => ({ at, ...(JSON.parse(json) as LagInterval) })),
+    close: () => database.close(),
+  };
+}

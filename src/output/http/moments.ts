@@ -1,0 +1,78 @@
+// `?at=TIME` of pages and of the API: the answer as of a moment of the history. Others compute it,
+// outside this process.
+
+import type { NextFunction, Request, Response } from 'express';
+
+/** The answer to a request as of a moment. */
+export interface MomentAnswer {
+  readonly status: number;
+  readonly type: string;
+  readonly body: Buffer;
+  /** What is missing or damaged in the history before that moment, for people. */
+  readonly losses: readonly string[];
+}
+
+/** Why there is no answer: the moment is wrong, too many are asked for, or it failed. */
+export class NoMoment extends Error {
+  readonly reason: 'wrong' | 'busy' | 'failed';
+
+  constructor(reason: NoMoment['reason'], message: string) {
+    super(message);
+    this.reason = reason;
+  }
+}
+
+/** Answers a path with its query as of a moment in Unix seconds; rejects with NoMoment. */
+export type AnswerMoment = (at: number, path: string, accept: string) => Promise<MomentAnswer>;
+
+const statuses = { wrong: 400, busy: 503, failed: 503 } as const;
+
+/** Seconds after which a client may ask again. */
+const retryAfter = { busy: 2, failed: 30 } as const;
+
+/** Parses Unix seconds or RFC 3339; null for anything else. */
+export function parseMoment(text: unknown): number | null {
+  if (typeof text !== 'string') return null;
+  if (/^\d{1,11}(?:\.\d+)?$/.test(text)) return Number(text);
+  const moment = /^\d{4}-\d\d-\d\dT/.test(text) ? Date.parse(text) / 1000 : Number.NaN;
+  return Number.isNaN(moment) ? null : moment;
+}
+
+function sendNoMoment(response: Response, { reason, message }: NoMoment): void {
+  if (reason !== 'wrong') response.set('Retry-After', String(retryAfter[reason]));
+  response.status(statuses[reason]).json({ format: 1, error: message });
+}
+
+/** The path and the query without `at`. */
+function pathOf({ originalUrl }: Request): string {
+  const url = new URL(originalUrl, 'http://localhost');
+  url.searchParams.delete('at');
+  return url.pathname + url.search;
+}
+
+/** Answers requests with `at`; `answer` is null without a history. */
+export const answerMoments =
+  (answer: AnswerMoment | null) =>
+  async (request: Request, response: Response, next: NextFunction): Promise<void> => {
+    const { at: text } = request.query;
+    if (text === undefined || request.path === '/metrics') {
+      next();
+      return;
+    }
+    const at = parseMoment(text);
+    if (answer === null || at === null) {
+      const expected = 'Expected Unix seconds or RFC 3339: at';
+      const error = answer === null ? 'There is no history: see serve --history' : expected;
+      sendNoMoment(response, new NoMoment('wrong', error));
+      return;
+    }
+    try {
+      const accept = request.headers.accept ?? '*/*';
+      const { status, type, body, losses } = await answer(at, pathOf(request), accept);
+      if (losses.length > 0) response.set('Warning', `199 - ${JSON.stringify(losses.join('; '))}`);
+      response.status(status).set('Content-Type', type).send(body);
+    } catch (error) {
+      if (!(error instanceof NoMoment)) throw error;
+      sendNoMoment(response, error);
+    }
+  };

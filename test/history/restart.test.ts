@@ -1,0 +1,159 @@
+// A live auditor that starts again: which findings keep their times, and which begin again.
+
+import { cpSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+
+import type { Finding } from '../../src/audit/finding/catalogue.ts';
+import type { Auditor } from '../../src/auditor/auditor.ts';
+import { createQueries } from '../../src/auditor/queries.ts';
+import { readStopState } from '../../src/commands/history-process.ts';
+import { readStop } from '../../src/commands/history-reader.ts';
+import { createLiveAuditor } from '../../src/commands/shared/cluster.ts';
+import { recordHistory } from '../../src/commands/shared/history.ts';
+import type { LiveHistory } from '../../src/history/live-history.ts';
+import type { StopState } from '../../src/history/restart.ts';
+import {
+  emptySlice,
+  liveCluster,
+  printed,
+  rawPod,
+  rawSlice,
+  usual,
+  withUids,
+} from '../live-cluster.ts';
+
+let folder: string;
+
+beforeEach(() => {
+  folder = join(mkdtempSync(join(tmpdir(), 'endpoint-auditor-')), 'history');
+});
+
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+type Read = (path: string, signal: AbortSignal) => Promise<StopState>;
+
+/** Runs an auditor of a cluster with a history until `work` ends. */
+async function run(
+  { cluster }: ReturnType<typeof liveCluster>,
+  settle: number,
+  read: Read,
+  work: (auditor: Auditor, history: LiveHistory) => Promise<void>,
+): Promise<void> {
+  const state = { history: null as LiveHistory | null };
+  const note = (finding: Finding): void => state.history?.noteFinding(finding);
+  const { auditor, run } = createLiveAuditor(cluster, { ...usual, settle }, () => undefined, {
+    onOpen: note,
+    onResolve: note,
+    onTaken: (entry) => state.history?.take(entry),
+  });
+  const history = recordHistory(auditor, { history: folder }, cluster, read);
+  if (history === null) throw new Error('Expected a history');
+  state.history = history;
+  const stop = new AbortController();
+  const running = run(stop);
+  await work(auditor, history);
+  await history.close();
+  stop.abort();
+  await running;
+}
+
+const openOf = ({ findings }: Auditor): readonly Finding[] => findings.open();
+
+/** Opens the finding of a cluster; `isKilled`: what the process writes at its end is missing. */
+async function openOnce(live: ReturnType<typeof liveCluster>, isKilled = false): Promise<Finding> {
+  const found: Finding[] = [];
+  const copy = `${folder}.copy`;
+  await run(live, 0.3, readStop, async (auditor, history) => {
+    await expect.poll(() => openOf(auditor).length).toBe(1);
+    found.push(...openOf(auditor));
+    const at = Date.now() / 1000;
+    await expect.poll(() => history.metrics()?.writtenAt ?? 0).toBeGreaterThan(at);
+    if (isKilled) cpSync(folder, copy, { recursive: true });
+  });
+  if (isKilled) {
+    rmSync(folder, { recursive: true });
+    cpSync(copy, folder, { recursive: true });
+  }
+  const [finding] = found;
+  if (finding === undefined) throw new Error('Expected a finding');
+  return finding;
+}
+
+/** Longer than a test lasts, so that only a restored clock opens a finding. */
+const long = 3000;
+
+describe('after a restart', () => {
+  test.each([
+    ['a stop', false, readStop],
+    ['a kill', true, readStop],
+    ['a stop, read by a process', false, readStopState],
+  ] as const)('a finding keeps its times: %s', async (_, isKilled, read) => {
+    printed();
+    const live = liveCluster(emptySlice);
+    const before = await openOnce(live, isKilled);
+    await run(live, long, read, async (auditor, history) => {
+      await expect.poll(() => openOf(auditor).length).toBe(1);
+      const [finding] = openOf(auditor);
+      const { code, since, openedAt, cause } = before;
+      expect(finding).toMatchObject({ code, since, openedAt, cause });
+      const [incident] = auditor.incidents.list();
+      expect(incident).toMatchObject({ since, openedAt });
+      await expect.poll(() => history.metrics()?.writtenAt ?? 0).toBeGreaterThan(openedAt);
+    });
+    // The second restart knows the first times, too.
+    const { services } = await readStop(folder);
+    const items = services.flatMap(({ saved }) => Object.values(saved.items)).flat();
+    expect(items.map(({ findingOpenedAt }) => findingOpenedAt)).toEqual([before.openedAt]);
+  });
+
+  test('a finding begins again if an object of its Service has changed', async () => {
+    printed();
+    const live = liveCluster(emptySlice);
+    const before = await openOnce(live);
+    live.server.objects.put('pods', withUids(live.server, rawPod));
+    await run(live, 0.3, readStop, async (auditor) => {
+      await expect.poll(() => openOf(auditor).length).toBe(1);
+      const [finding] = openOf(auditor);
+      expect(finding?.since).toBeGreaterThan(before.openedAt);
+    });
+  });
+
+  test('what was resolved stays visible', async () => {
+    printed();
+    const live = liveCluster(emptySlice);
+    await run(live, 0.3, readStop, async (auditor, history) => {
+      await expect.poll(() => openOf(auditor).length).toBe(1);
+      await expect.poll(() => history.metrics()?.writtenAt ?? null).not.toBe(null);
+      live.server.objects.put('endpointslices', withUids(live.server, rawSlice));
+      await expect.poll(() => auditor.findings.resolved().length).toBe(1);
+      await expect.poll(() => auditor.incidents.resolved().length).toBe(1);
+    });
+    await run(live, 0.3, readStop, async (auditor) => {
+      const queries = createQueries(auditor, 'test');
+      await expect.poll(() => queries.status().resolved.length).toBe(1);
+      const [finding] = queries.status().resolved;
+      expect(finding).toMatchObject({ code: 'slice-endpoint-missing', service: 'web' });
+      const { open, resolved } = queries.incidents();
+      expect([open.length, resolved.length]).toEqual([0, 1]);
+      expect(queries.incident(resolved[0]?.id ?? '')).toEqual(resolved[0]);
+      expect(queries.service('shop', 'web')?.resolved).toHaveLength(1);
+    });
+  });
+
+  test('a finding begins again if the end of the history is damaged', async () => {
+    const output = printed();
+    const live = liveCluster(emptySlice);
+    const before = await openOnce(live);
+    const failing: Read = () => Promise.reject(new Error('The end of the history is damaged'));
+    await run(live, 0.3, failing, async (auditor) => {
+      await expect.poll(() => openOf(auditor).length).toBe(1);
+      expect(openOf(auditor)[0]?.since).toBeGreaterThan(before.openedAt);
+    });
+    expect(output.err()).toContain('Findings begin again: The end of the history is damaged');
+  });
+});

@@ -1,0 +1,148 @@
+// The search index: filled from notes, again when it is damaged, and bounded by the segments.
+
+import { existsSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import { beforeEach, describe, expect, test } from 'vitest';
+
+import type { Finding } from '../../src/audit/finding/catalogue.ts';
+import { openFolder } from '../../src/history/files.ts';
+import { findingNote, type HistoryNote } from '../../src/history/notes.ts';
+import { createHistoryRecorder } from '../../src/history/recorder.ts';
+import { openIndex } from '../../src/history/search-index.ts';
+import { findingOf } from '../output/samples.ts';
+
+let folder: string;
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'endpoint-auditor-'));
+});
+
+/** A recorder on the folder, on a clock of its own. */
+function recorderAt(start: number, open: () => HistoryNote | null = () => null) {
+  const state = { now: start };
+  const clock = () => ({ line: `{"kind":"clock","at":${state.now}}\n`, at: state.now });
+  const recorder = createHistoryRecorder({
+    files: openFolder(folder),
+    limits: { size: 1e9, age: 80 },
+    now: () => state.now,
+    clock,
+    checkpoint: () => ({ at: state.now, parts: [`{"kind":"header","at":${state.now}}\n`] }),
+    openNote: () => {
+      const note = open();
+      return note && `${JSON.stringify(note)}\n`;
+    },
+    pause: () => Promise.resolve(),
+    onTrouble: (reason) => expect(reason).toBe(null),
+  });
+  return {
+    state,
+    recorder,
+    note: (finding: Finding) => {
+      const note = finding.resolvedAt === null ? 'opened' : 'resolved';
+      recorder.remark(findingNote(note, finding, state.now), state.now);
+    },
+    wait: async (seconds: number): Promise<void> => {
+      for (let left = seconds; left > 0; left--) {
+        state.now++;
+        await recorder.work();
+      }
+    },
+  };
+}
+
+const opened = (service: string, openedAt: number): Finding =>
+  findingOf({ service, openedAt, since: openedAt - 30, resolvedAt: null });
+
+async function found(from = 0, to = 1e9): Promise<(readonly [string, number, number | null])[]> {
+  const index = await openIndex(folder);
+  const rows = index.findings(from, to);
+  index.close();
+  return rows.map(({ service, openedAt, resolvedAt }) => [service, openedAt, resolvedAt]);
+}
+
+describe('the index', () => {
+  test('has what was open in a time span', async () => {
+    const { recorder, note, wait } = recorderAt(1000);
+    await wait(2);
+    const finding = opened('web', 1002);
+    note(finding);
+    note(opened('db', 1002));
+    await wait(3);
+    expect(await found()).toEqual([
+      ['db', 1002, null],
+      ['web', 1002, null],
+    ]);
+    note({ ...finding, resolvedAt: 1006 });
+    await wait(3);
+    await recorder.close();
+    const both = [
+      ['db', 1002, null],
+      ['web', 1002, 1006],
+    ];
+    expect(await found()).toEqual(both);
+    expect(await found(1006, 1007)).toEqual(both);
+    expect(await found(1007, 1008)).toEqual([['db', 1002, null]]);
+    expect(await found(900, 1001)).toEqual([]);
+  });
+
+  test('ends what is no longer open after a restart', async () => {
+    const first = recorderAt(1000);
+    await first.wait(2);
+    first.note(opened('web', 1002));
+    first.note(opened('db', 1002));
+    await first.wait(2);
+    await first.recorder.close();
+    const second = recorderAt(2000, () => {
+      return { note: 'open', at: 2001, findings: [opened('db', 1002)], incidents: [] };
+    });
+    await second.wait(2);
+    await second.recorder.close();
+    expect(await found()).toEqual([
+      ['db', 1002, null],
+      ['web', 1002, 2001],
+    ]);
+  });
+
+  test.each(['missing', 'damaged', 'of another version'])('is filled again if %s', async (how) => {
+    const { recorder, note, wait } = recorderAt(1000);
+    await wait(2);
+    note(opened('web', 1002));
+    await wait(1);
+    await recorder.close();
+    const before = await found();
+    expect(before).toHaveLength(1);
+    const name = join(folder, 'index.sqlite');
+    expect(statSync(name).mode & 0o777).toBe(0o600);
+    if (how === 'missing') rmSync(name);
+    else writeFileSync(name, how === 'damaged' ? 'x'.repeat(5000) : '');
+    expect(await found()).toEqual(before);
+    expect(existsSync(name)).toBe(true);
+  });
+
+  test('forgets what ended in segments that are removed, and keeps what is open', async () => {
+    const standing = opened('db', 1002);
+    const { recorder, note, wait } = recorderAt(1000, () => {
+      return { note: 'open', at: 1001, findings: [standing], incidents: [] };
+    });
+    await wait(2);
+    const finding = opened('web', 1002);
+    note(finding);
+    note(standing);
+    await wait(2);
+    note({ ...finding, resolvedAt: 1004 });
+    await wait(2);
+    expect(await found()).toEqual([
+      ['db', 1002, null],
+      ['web', 1002, 1004],
+    ]);
+    await wait(200);
+    await recorder.close();
+    const [oldest = ''] = readdirSync(folder)
+      .filter((it) => it.endsWith('.segment'))
+      .sort();
+    expect(Number(oldest.slice(0, 8))).toBeGreaterThan(1);
+    expect(await found()).toEqual([['db', 1002, null]]);
+  });
+});

@@ -1,0 +1,66 @@
+// Requests with `at`: what is answered as of a moment, and what is refused.
+
+import { afterEach, describe, expect, test } from 'vitest';
+
+import { createAuditor } from '../../../src/auditor/auditor.ts';
+import { createQueries } from '../../../src/auditor/queries.ts';
+import { type AnswerMoment, NoMoment } from '../../../src/output/http/moments.ts';
+import { createApp, listen } from '../../../src/output/http/server.ts';
+import { auditorDefaults } from '../../build.ts';
+
+let server: Awaited<ReturnType<typeof listen>>;
+
+afterEach(async () => {
+  await server.close();
+});
+
+async function open(moments: AnswerMoment | null): Promise<(path: string) => Promise<Response>> {
+  const queries = createQueries(createAuditor(auditorDefaults), 'test');
+  server = await listen(createApp(queries, { moments }), { host: '127.0.0.1', port: 0 });
+  return (path) => fetch(`http://127.0.0.1:${String(server.port)}${path}`);
+}
+
+const asked: (readonly [number, string])[] = [];
+
+const answer: AnswerMoment = (at, path) => {
+  asked.push([at, path]);
+  const body = Buffer.from('{"format":1}');
+  return Promise.resolve({ status: 404, type: 'application/json', body, losses: ['Some "lines"'] });
+};
+
+describe('a request with at', () => {
+  test('gets the answer as of that moment, with what is missing', async () => {
+    const get = await open(answer);
+    const response = await get('/api/v1/services?namespace=a%20b&at=2026-11-21T10:57:00Z');
+    expect(asked).toEqual([[1795258620, '/api/v1/services?namespace=a+b']]);
+    expect(response.status).toBe(404);
+    expect(await response.json()).toEqual({ format: 1 });
+    expect(response.headers.get('warning')).toBe('199 - "Some \\"lines\\""');
+  });
+
+  test.each(['yesterday', '', '-5', '10:57', '1&at=2'])('%j is refused', async (at) => {
+    const get = await open(() => Promise.reject(new Error('Not to be asked')));
+    const response = await get(`/?at=${at}`);
+    expect(response.status).toBe(400);
+    const error = 'Expected Unix seconds or RFC 3339: at';
+    expect(await response.json()).toEqual({ format: 1, error });
+  });
+
+  test('without a history is refused', async () => {
+    const get = await open(null);
+    const response = await get('/api/v1/findings?at=5');
+    expect(response.status).toBe(400);
+    expect(await response.text()).toContain('There is no history');
+  });
+
+  test.each([
+    ['wrong', 400, null],
+    ['busy', 503, '2'],
+    ['failed', 503, '30'],
+  ] as const)('is refused: %s', async (reason, status, retryAfter) => {
+    const get = await open(() => Promise.reject(new NoMoment(reason, 'Why')));
+    const response = await get('/api/v1/nodes?at=5');
+    expect([response.status, response.headers.get('retry-after')]).toEqual([status, retryAfter]);
+    expect(await response.json()).toEqual({ format: 1, error: 'Why' });
+  });
+});
