@@ -141,8 +141,8 @@ export const kinds = {
     refutation: 'One of the pods has ended, or reports another address.',
     least: 'warning',
     ...advice(
-      'Look for errors of the network plugin on the nodes of the pods. Delete the pod that ' +
-        'should not have the address.',
+      'Look for errors of the network plugin on the nodes of the pods. Remove the pod that ' +
+        'should not have the address from its Services by changing its labels.',
       'kubectl get pods --all-namespaces -o wide --field-selector status.podIP={address}',
     ),
   },

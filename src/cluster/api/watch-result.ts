@@ -86,11 +86,11 @@ export function outcomeOf(status: ApiStatus, verb: WatchVerb, watchList: boolean
 }
 
 const without: Readonly<Record<Resource, string>> = {
-  services: 'Nothing can be judged without it',
-  pods: 'Without it only EndpointSlices mirrored from Endpoints are judged',
+  services: 'Nothing can be audited without it',
+  pods: 'Without it only EndpointSlices mirrored from Endpoints are audited',
   nodes: 'Without it the zones, hints and missing endpoints of EndpointSlices are unknown',
-  endpoints: 'Without it EndpointSlices of Services with a selector are judged',
-  endpointslices: 'Without it only Endpoints are judged',
+  endpoints: 'Without it EndpointSlices of Services with a selector are audited',
+  endpointslices: 'Without it only Endpoints are audited',
 };
 
 /** One line for people: which permission is missing, and what still works. */
@@ -100,7 +100,7 @@ export function denialText(
   verb: WatchVerb,
   status: ApiStatus,
 ): string {
-  const fault = status.code === 403 ? 'Not allowed to' : 'The server does not let anyone';
+  const fault = status.code === 403 ? 'Not allowed to' : 'The server has no way to';
   const where = namespace === null ? '' : ` in namespace ${namespace}`;
   return `${fault} ${verb} ${resource}${where}: ${without[resource]}`;
 }

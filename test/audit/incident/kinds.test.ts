@@ -43,6 +43,14 @@ describe('a kind', () => {
     expect(words.filter((word) => !known.includes(word))).toEqual([]);
   });
 
+  test.each(Object.entries(kinds))('%s deletes no Service and no pod of a workload', (_, entry) => {
+    const proxy = 'kubectl -n kube-system delete pod -l k8s-app=kube-proxy ';
+    expect(
+      entry.commands.filter((text) => /\b(?:delete|drain|replace|scale)\b/.test(text)),
+    ).toEqual(entry.commands.filter((text) => text.startsWith(proxy)));
+    expect(entry.remedy).not.toMatch(/(?:delete|recreate) (?:the|a|one of its) (?:Service|pods?)/i);
+  });
+
   test.each(Object.entries(kinds))('%s has commands of explain with a subject', (_, entry) => {
     const start = 'endpoint-auditor explain ';
     for (const text of entry.commands.filter((it) => it.startsWith(start))) {

@@ -691,7 +691,7 @@ describe('permissions', () => {
     expect(made.reflector.status.state).toBe('off');
     expect(made.problems).toEqual([
       '/api/v1/pods: Not allowed to watch pods: ' +
-        'Without it only EndpointSlices mirrored from Endpoints are judged: ' +
+        'Without it only EndpointSlices mirrored from Endpoints are audited: ' +
         '"pods is forbidden: User \\"auditor\\" cannot watch resource \\"pods\\""',
     ]);
     // Three attempts, and one a minute at most.

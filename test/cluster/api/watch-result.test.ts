@@ -44,7 +44,7 @@ test('a missing permission says what works without it, of every resource', () =>
       'EndpointSlices are unknown',
   );
   const inNamespace = denialText('pods', 'shop', 'watch', status(404));
-  expect(inNamespace).toMatch(/^The server does not let anyone watch pods in namespace shop: /);
+  expect(inNamespace).toMatch(/^The server has no way to watch pods in namespace shop: /);
 });
 
 test('counters begin at zero, each reflector with its own', () => {
