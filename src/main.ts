@@ -14,6 +14,7 @@ import { Argument, Command, CommanderError, type Option } from 'commander';
 import { systemErrorText } from './cluster/decode/problem.ts';
 import type { AgentOptions } from './commands/agent.ts';
 import type { AuditOptions } from './commands/audit.ts';
+import type { BundleOptions } from './commands/bundle.ts';
 import { completionScript, completionsOf, type Shell, shells } from './commands/complete.ts';
 import type { DiffOptions } from './commands/diff.ts';
 import type { ExplainOptions } from './commands/explain.ts';
@@ -75,6 +76,7 @@ function createProgram(): Command {
     .addHelpText('after', `\n${exitTexts.audit}`);
   program.commandsGroup('Audit once:');
   addAudits(program);
+  addBundle(program);
   program.commandsGroup('Ask:');
   addQueries(program);
   program.commandsGroup('Run until stopped:');
@@ -137,6 +139,10 @@ const exitTexts = {
   1   something is different
   2   a moment or the Service is not known
   64  bad usage`,
+  bundle: `Exit codes:
+  0   the bundle is complete
+  2   the Service, the incident or the time is not known
+  64  bad usage`,
   untilStopped: `Exit codes:
   0   stopped by a signal, or the input has ended
   2   an error ended it
@@ -155,6 +161,27 @@ function examples(
 
 /** The options of commands that list findings. */
 const audited = ['suppressions', 'audit', 'input'] as const;
+
+function addBundle(program: Command): void {
+  const bundle = addFlags(program.command('bundle'), 'range', 'redaction', 'audit', 'input')
+    .description('write what a Service or an incident needs to a recording of its own')
+    .argument('<subject>', 'service/NAME or the name of an incident')
+    .option('--history <folder>', 'the history that serve has recorded; or --input RECORDING')
+    .option('-n, --namespace <name>', 'the namespace of the Service (default: any)')
+    .action((subject: string, options: BundleOptions, command: Command) => {
+      isHistory(command, options, inputsOf(options));
+      run(import('./commands/bundle.ts').then(({ bundle }) => bundle(subject, options)));
+    });
+  examples(
+    bundle,
+    'bundle',
+    [
+      'bundle service/web -n shop --history /var/lib/history --from 02:00 --to 03:00 > web.ndjson',
+      'write a recording that "replay web.ndjson" and "serve --input web.ndjson" read',
+    ],
+    ['bundle service/web --input shop.gz --redact > web.ndjson', 'write it without names'],
+  );
+}
 
 function addAudits(program: Command): void {
   const audit = addFlags(program.command('audit'), 'report', 'name', 'gate', ...audited, 'cluster')

@@ -3,12 +3,14 @@
 import { createReadStream } from 'node:fs';
 
 import type { Finding } from '../audit/finding/catalogue.ts';
-import { type Auditor, createAuditor } from '../auditor/auditor.ts';
+import { type Auditor, type AuditorOptions, createAuditor } from '../auditor/auditor.ts';
 import type { SuppressionTarget } from '../audit/finding/suppressions.ts';
 import { concerns } from '../audit/summary.ts';
 import { listUnservedServices } from '../auditor/explanations.ts';
 import { createReport, selectedServices, shownProblems } from '../auditor/queries.ts';
 import { type Moment, replay } from '../auditor/replay.ts';
+import { isFields } from '../cluster/decode/json-fields.ts';
+import { lineBatches, plainBytes, textLimit } from '../cluster/decode/line-reader.ts';
 import { type OnProblem, type Problem, problemAt, valueText } from '../cluster/decode/problem.ts';
 import { kwokResources, readKwok } from '../cluster/files/kwok.ts';
 import { readRecording, type RecordingEntry } from '../cluster/files/recording.ts';
@@ -17,7 +19,7 @@ import type { AuditReport } from '../output/text/report.ts';
 import { printFinding, problemLog, warnIfUnverified, withProgress } from './shared/console.ts';
 import { openEmbedded } from './shared/embedded-file.ts';
 import { printGated, readGate } from './shared/gate.ts';
-import { type HistoryFlags, openMoment } from './shared/history.ts';
+import { type HistoryFlags, openMoment, settingsOf } from './shared/history.ts';
 import { readInputKind } from './shared/input.ts';
 import type { AuditFlags, InputFlags, ReportFlags } from './shared/options.ts';
 import { auditorOptions } from './shared/options.ts';
@@ -50,6 +52,33 @@ export async function recordingOf(
     : readKwok(source, found, onProblem, options);
 }
 
+/**
+ * The options of an auditor of a recording. Those that the header of a bundle states replace flags,
+ * since its findings depend on them.
+ */
+export async function optionsFor(
+  path: string,
+  flags: AuditFlags,
+  onProblem: OnProblem,
+): Promise<AuditorOptions> {
+  const stated = path === '-' || openEmbedded(path) !== null ? {} : await settingsIn(path);
+  return { ...auditorOptions(flags, onProblem), ...stated };
+}
+
+/** The settings in the first line of a file; none if it cannot be read. */
+async function settingsIn(path: string): Promise<Partial<AuditorOptions>> {
+  try {
+    const bytes = plainBytes(createReadStream(path), () => undefined);
+    for await (const [first] of lineBatches(bytes, textLimit)) {
+      const header: unknown = JSON.parse(first?.text ?? '');
+      return isFields(header) && isFields(header.settings) ? settingsOf(header) : {};
+    }
+  } catch {
+    // It is no JSON, or cannot be opened: the reader reports it.
+  }
+  return {};
+}
+
 export async function replayFile(path: string, options: ReplayOptions): Promise<number> {
   const gate = readGate(options);
   const log = problemLog();
@@ -61,7 +90,7 @@ export async function replayFile(path: string, options: ReplayOptions): Promise<
     if (isText && isWanted(finding)) printFinding(finding, 100);
   };
   const auditor = createAuditor({
-    ...auditorOptions(options, onProblem),
+    ...(await optionsFor(path, options, onProblem)),
     onOpen: printIfWanted,
     onResolve: printIfWanted,
   });
@@ -81,7 +110,11 @@ export interface MomentFlags extends AuditFlags, Pick<HistoryFlags, 'history'> {
 export async function openAuditAt(source: string, options: MomentFlags, onProblem: OnProblem) {
   const { history, at = null } = options;
   const moment = history === undefined ? null : await openMoment(history, at, onProblem);
-  const auditor = createAuditor({ ...auditorOptions(options, onProblem), ...moment?.settings });
+  const audited =
+    moment === null
+      ? await optionsFor(source, options, onProblem)
+      : { ...auditorOptions(options, onProblem), ...moment.settings };
+  const auditor = createAuditor(audited);
   const entries = moment?.entries(auditor) ?? (await recordingOf(source, auditor, onProblem));
   const { until = at, losses = [], latest = null } = moment ?? {};
   return { auditor, entries, until, losses, latest };

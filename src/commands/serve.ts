@@ -23,7 +23,7 @@ import { readTracingSettings } from '../output/traces/settings.ts';
 import { startTracing, type Tracing } from '../output/traces/tracing.ts';
 import { createMoments, type HistoryMoments, readStopState } from './history-process.ts';
 import type { MomentRequest } from './history-reader.ts';
-import { recordingOf } from './replay.ts';
+import { optionsFor, recordingOf } from './replay.ts';
 import {
   type Cluster,
   createLiveAuditor,
@@ -50,7 +50,7 @@ import type {
   InputFlags,
   MetricsFlags,
 } from './shared/options.ts';
-import { auditorOptions, inputsOf, onlyInput, perServiceOf, scopeOf } from './shared/options.ts';
+import { inputsOf, onlyInput, perServiceOf, scopeOf } from './shared/options.ts';
 import {
   endDespiteDisk,
   growHeapFaster,
@@ -257,7 +257,7 @@ async function serveRecording(path: string, options: ServeOptions): Promise<numb
   const { onProblem } = problemLog();
   const tracing = await tracingOf(process.env);
   const auditor = createAuditor({
-    ...auditorOptions(options, onProblem),
+    ...(await optionsFor(path, options, onProblem)),
     onOpen: printFinding,
     onResolve: printFinding,
     onJourney: traceJourneys(tracing, () => auditor),

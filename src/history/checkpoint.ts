@@ -4,24 +4,43 @@
 //   header, watch states, objects (SYNC), zones, what cannot be read, states of Services, synced
 
 import { openFindingKey } from '../audit/finding/catalogue.ts';
-import { saveService } from '../audit/service/checkpoint.ts';
+import { saveService, type SavedService } from '../audit/service/checkpoint.ts';
 import type { Auditor } from '../auditor/auditor.ts';
 import type { LiveEntry } from '../cluster/decode/entry.ts';
 import { createRecorder } from '../cluster/files/recorder.ts';
+import type { Redactor } from '../cluster/files/redactor.ts';
 import type { AnyObject, Resource } from '../model/objects.ts';
 import { resources } from '../model/objects.ts';
 import type { CheckpointLines } from './recorder.ts';
 
 const json = (fields: object): string => `${JSON.stringify(fields)}\n`;
 
+/** Whether objects of a namespace belong to a part of a cluster; `null`: it is not known. */
+export type Includes = (resource: Resource, namespace: string | null) => boolean;
+
+/** What a checkpoint has of the state: all of it, or that of some objects, and without names. */
+export interface CheckpointContent {
+  readonly includes: Includes;
+  readonly redactor: Redactor | null;
+}
+
+const everything: CheckpointContent = { includes: () => true, redactor: null };
+
 /** The state of an auditor now; `at` is the time of its lines. `null` before the first audit. */
-export function checkpointOf(auditor: Auditor, at: number): CheckpointLines | null {
+export function checkpointOf(
+  auditor: Auditor,
+  at: number,
+  { includes, redactor }: CheckpointContent = everything,
+): CheckpointLines | null {
   const services = auditor.serviceAuditor();
   if (services === null) return null;
   const { store, findings, progress } = auditor;
   const present = resources.filter((resource) => store.listers.knows(resource));
   const openedAt = new Map(findings.open().map((it) => [openFindingKey(it), it.openedAt]));
-  const states = [...services.audited.values()].map((audit) =>
+  const audits = [...services.audited.values()].filter(({ record }) =>
+    includes('services', record.namespace),
+  );
+  const states = audits.map((audit) =>
     json({
       kind: 'service-state',
       at,
@@ -36,10 +55,12 @@ export function checkpointOf(auditor: Auditor, at: number): CheckpointLines | nu
     state,
   }));
   watches.sort((a, b) => a.at - b.at);
-  const objects = present.map(
-    (resource) => [resource, [...store.objects[resource].values()]] as const,
-  );
-  const lost = [...services.unreadable.values()].map((it) => unreadableLine(it, at));
+  const objects = present.map((resource) => {
+    const all: Iterable<AnyObject> = store.objects[resource].values();
+    return [resource, [...all].filter((it) => includes(resource, it.namespace))] as const;
+  });
+  const unreadable = [...services.unreadable.values()];
+  const lost = unreadable.filter((it) => includes(it.resource, it.namespace));
   const header = {
     kind: 'header' as const,
     at: watches[0]?.at ?? at,
@@ -48,31 +69,62 @@ export function checkpointOf(auditor: Auditor, at: number): CheckpointLines | nu
   };
   const { settle, maxEndpointsPerSlice, release } = auditor.options;
   const settings = { settle, maxEndpointsPerSlice, minor: release?.minor ?? null };
-  const zones = json({ kind: 'zones', at, zones: [...store.listers.zonesSeen] });
+  const zones = [...store.listers.zonesSeen].map((zone) => redactor?.name(zone) ?? zone);
+  const known = { zones: json({ kind: 'zones', at, zones }), states };
   return {
     at,
-    parts: linesOf({ ...header, settings }, watches, objects, [zones, ...lost, ...states], at),
+    parts: linesOf({ ...header, settings }, watches, objects, lost, known, at, redactor),
   };
 }
 
-type Unreadable = (LiveEntry & { readonly kind: 'unreadable' })['lost'];
-
-function unreadableLine(lost: Unreadable, at: number): string {
-  const { resource, namespace, name, labels, isForbidden } = lost;
-  if (isForbidden !== true) {
-    return json({ kind: 'unreadable', at, resource, type: null, namespace, name, labels });
-  }
-  return json({ kind: 'access', at, resource, namespace, permitted: false });
+/** The line with hashes: what the objects show again is left out. They were redacted before. */
+function redactState(line: string, { text, name }: Redactor): string {
+  const read = JSON.parse(line) as { service: string; state: SavedService };
+  const { service, state: saved, ...head } = read;
+  const { items, ...state } = saved;
+  type Saved = SavedService['items'][string][number];
+  const redactItem = (item: Saved | Saved['lesser'][number]): object => {
+    const { code, subject, ...rest } = item.difference;
+    const { severity, quiet, cause, hindrance, likelyCause } = rest;
+    const hidden = { object: '', field: '', expected: null, actual: null, address: null };
+    const causes = { severity, quiet, cause, hindrance, likelyCause, pod: null, fields: null };
+    const changes = item.changes.map((change) => ({
+      ...change,
+      namespace: name(change.namespace),
+      name: name(change.name),
+      field: text(change.field),
+      from: change.from === null ? null : text(change.from),
+      to: change.to === null ? null : text(change.to),
+    }));
+    const difference = { code, subject: text(subject), ...hidden, ...causes };
+    return { ...item, difference, changes, lesser: item.lesser.map(redactItem) };
+  };
+  return json({
+    ...head,
+    service: service.split('/').map(name).join('/'),
+    state: {
+      ...state,
+      relabelled: state.relabelled.map(text),
+      relabelledMirrors: state.relabelledMirrors.map(text),
+      items: Object.fromEntries(
+        Object.entries(items).map(([key, unit]) => [text(key), unit.map(redactItem)]),
+      ),
+    },
+  });
 }
+
+type Unreadable = (LiveEntry & { readonly kind: 'unreadable' })['lost'];
 
 function* linesOf(
   header: LiveEntry & { readonly kind: 'header'; readonly settings: object },
   watches: readonly LiveEntry[],
   objects: readonly (readonly [Resource, readonly AnyObject[]])[],
-  states: readonly string[],
+  unreadable: readonly Unreadable[],
+  { zones, states }: { readonly zones: string; readonly states: readonly string[] },
   at: number,
+  redactor: Redactor | null,
 ): Generator<string> {
-  const recorder = createRecorder(null);
+  const recorder = createRecorder(redactor);
   yield recorder.line(header, { settings: header.settings });
   for (const entry of watches) yield recorder.line(entry);
   for (const [resource, all] of objects) {
@@ -81,7 +133,16 @@ function* linesOf(
       yield recorder.line({ kind: 'event', event }, timesOf(object));
     }
   }
-  yield* states;
+  for (const lost of unreadable) {
+    const { resource, namespace, isForbidden } = lost;
+    yield recorder.line(
+      isForbidden === true && namespace !== null
+        ? { kind: 'access', at, resource, namespace, permitted: false }
+        : { kind: 'unreadable', at, type: null, lost },
+    );
+  }
+  yield zones;
+  for (const line of states) yield redactor === null ? line : redactState(line, redactor);
   // The audit begins with the last of them.
   for (const [resource] of objects) yield recorder.line({ kind: 'synced', at, resource });
 }

@@ -44,9 +44,10 @@ export async function openHistory(
   const segments = await listSegments(files);
   if (segments.length === 0) throw new Error('The folder has no history');
   const before = segments.filter(({ start }) => start <= until);
+  const since = Math.max(from, segments[0]?.start ?? 0);
   const steps: Step[] = [];
   for (const segment of before.toReversed()) {
-    if (segment.start > from) {
+    if (segment.start > since) {
       steps.unshift({ segment, data: null, isWhole: false });
       continue;
     }

@@ -72,18 +72,26 @@ function createWords({ ports = false, ips = false, key = randomBytes(32) }: Reda
     const hash = () => `r${createHmac('sha256', key).update(text).digest('hex').slice(0, 12)}`;
     return remembered(`n${text}`, hash);
   };
+  const kept = new Set<string>();
+  const keep = (text: string): string => {
+    if (kept.size < 1_000_000) kept.add(text);
+    return text;
+  };
   const redactAddress = createAddressRedactor(key);
   return {
     hidden: name,
+    /** Texts that stay, also in other texts (`text` below). */
+    kept: keep,
+    isKept: (text: string): boolean => kept.has(text),
     ip: (text: string): string => {
       if (text === '' || text === 'None') return text;
       if (!ips) return parseIP(text) === null ? name(text) : text;
       return remembered(`a${text}`, () => redactAddress(text) ?? name(text));
     },
-    port: ports ? name : (text: string): string => text,
+    port: ports ? name : keep,
     // A prefix that is not of Kubernetes is a domain name.
     protocol: (text: string): string =>
-      ports || (text.includes('/') && !isPublicKey(text)) ? name(text) : text,
+      ports || (text.includes('/') && !isPublicKey(text)) ? name(text) : keep(text),
     target: (text: string): string => (publicTargets.has(text) ? text : name(text)),
   };
 }
@@ -93,7 +101,8 @@ export type Redactor = ReturnType<typeof createRedactor>;
 /** A redactor with a key of its own, or with one that a test gives. */
 export function createRedactor(options: RedactionOptions = {}) {
   const words = createWords(options);
-  const wordsOf = new Map<string, (text: string) => string>(Object.entries(words));
+  const { isKept, ...byType } = words;
+  const wordsOf = new Map<string, (text: string) => string>(Object.entries(byType));
   const { hidden: name, ip: address, port } = words;
   const pair = ([labelKey, value]: [string, unknown]): [string, unknown] => {
     // An annotation that kubectl writes has the whole object.
@@ -135,6 +144,12 @@ export function createRedactor(options: RedactionOptions = {}) {
     address,
     port,
     labels: (labels: Labels) => Object.fromEntries(Object.entries(labels).map(pair)),
+    /** A key that the audit makes of names, uids, addresses and ports. */
+    text: (text: string): string =>
+      text.replace(/[^\s,/=]+/g, (part) => {
+        if (keyWords.has(part) || isKept(part) || /^\d+$/.test(part)) return part;
+        return parseIP(part) === null ? name(part) : address(part);
+      }),
     problem: (problem: Problem) => redactProblem(problem, name),
   };
 }
@@ -153,6 +168,13 @@ function redactProblem(problem: Problem, name: (text: string) => string): Proble
   };
 }
 
+/** The words of the audit in such keys, beside those that objects have. */
+const keyWords: ReadonlySet<string> = new Set(
+  `endpoints endpointslices mirrored slice input node packing sizes ready Ready NotReady of pod null
+  IPv4 IPv6 FQDN TCP UDP SCTP endpoints.hints endpoints.hints.forNodes
+  endpoints.hints.forZones`.split(/\s+/),
+);
+
 const isKind = (word: string): boolean => Object.values(kinds).includes(word);
 
 const object = 'apiVersion kind metadata:Metadata';
@@ -162,12 +184,12 @@ const endpoint = `conditions:Flags hostname:hidden nodeName:hidden zone:hidden t
 /** The fields that are kept, in this order, each with its type; `plain` if it has none. */
 const shapes = new Map(
   Object.entries({
-    Metadata: `name:hidden namespace:hidden uid resourceVersion generation creationTimestamp
+    Metadata: `name:hidden namespace:hidden uid:kept resourceVersion generation creationTimestamp
     deletionTimestamp deletionGracePeriodSeconds labels:map annotations:map
     ownerReferences:Owner[]`,
-    Owner: 'apiVersion kind name:hidden uid controller',
-    ForeignOwner: 'apiVersion:hidden kind:hidden name:hidden uid controller',
-    Reference: 'kind:target namespace:hidden name:hidden uid',
+    Owner: 'apiVersion kind name:hidden uid:kept controller',
+    ForeignOwner: 'apiVersion:hidden kind:hidden name:hidden uid:kept controller',
+    Reference: 'kind:target namespace:hidden name:hidden uid:kept',
     Port: 'name:port protocol port targetPort:port containerPort appProtocol:protocol',
     Condition: 'type status lastTransitionTime',
     Node: `${object} status:NodeStatus`,

@@ -102,7 +102,7 @@ function momentBefore(moment: Moment | null, latest: number): number {
 }
 
 /** The settings that a checkpoint states; others have their defaults. */
-function settingsOf(header: unknown): Partial<AuditorOptions> {
+export function settingsOf(header: unknown): Partial<AuditorOptions> {
   if (!isFields(header) || !isFields(header.settings)) return {};
   const { settle, maxEndpointsPerSlice, minor } = header.settings;
   const release = releases.find((it) => it.minor === minor) ?? null;

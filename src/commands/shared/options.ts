@@ -339,6 +339,10 @@ const optionGroups = {
     flag('--history <folder>', 'audit a moment of a history that serve has recorded'),
     flag('--at <time>', momentText, parseTime),
   ],
+  range: [
+    flag('--from <time>', 'where to begin: Unix seconds, RFC 3339 or HH:MM', parseTime),
+    flag('--to <time>', 'where to end', parseTime),
+  ],
   redaction: [
     flag('--redact', 'replace names and labels by hashes, and leave out what is not audited'),
     flag('--redact-ports', 'redact, also the names of ports'),
