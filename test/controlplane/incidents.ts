@@ -7,7 +7,7 @@
 //   cut off     the auditor does not reach the API server
 //   restarted   the API server ends, and is started again
 //   slice       a client with a field manager of its own takes a slice away from the controller
-//   Endpoints   such a client removes the addresses of an Endpoints (long form)
+//   Endpoints   such a client replaces the addresses of an Endpoints (long form)
 //   slow        kube-controller-manager may send one request a second (long form)
 //   rules       rules of kube-proxy on a node are deleted (long form, needs root)
 //
@@ -136,11 +136,12 @@ async function check(scene: Scene, fault: Fault): Promise<void> {
   await fault.begin();
   const opened = await awaitSoon(async () => (await look()).some(isComplete), patience);
   if (opened === null) wrong.push(`no incident: ${want} ${fault.manager ?? ''}`);
-  // What comes later must not be a second incident.
-  await sleep(settle * 1000);
-  await look();
   const [incident] = [...found.values()].filter(isComplete);
+  // What comes later must not be a second incident.
+  const later = sleep(settle * 1000);
   if (incident !== undefined) wrong.push(...(await checkEvents(scene, incident, fault.events)));
+  await later;
+  await look();
   const shown = [...found.values()];
   await fault.end();
   const ended = await awaitSoon(async () => (await look()).length === 0, patience);
@@ -364,7 +365,9 @@ async function endpointsFault(scene: Scene, { labels: { app = '' } }: Pod): Prom
     object: `Endpoints ${pausing}/${app}`,
     manager: 'kubectl-edit',
     events: 1,
-    begin: () => patchAs(scene, 'kubectl-edit', path, { subsets: [] }),
+    // Who only removes fields owns none, so that the manager would not be known.
+    begin: () =>
+      patchAs(scene, 'kubectl-edit', path, { subsets: [{ addresses: [{ ip: '10.99.0.1' }] }] }),
     end: () => patchAs(scene, 'kubectl-edit', path, { subsets }),
   };
 }
