@@ -81,7 +81,7 @@ function createProgram(): Command {
   addQueries(program);
   program.commandsGroup('Run until stopped:');
   addServers(program);
-  program.commandsGroup('Other commands:');
+  program.commandsGroup('Other commands:').helpCommand(true);
   const configured = program.commands.filter(({ options }) => options.length > 0);
   for (const command of configured) {
     command.option('--config <file>', 'values of flags as YAML (docs/configuration.md)');

@@ -390,6 +390,8 @@ describe('usage', () => {
     ['lag', 'the report is complete'],
     ['serve', 'stopped by a signal'],
     ['record', 'stopped by a signal'],
+    ['incidents', 'the list is complete'],
+    ['diff', 'nothing is different'],
     ['agent', 'stopped by a signal'],
   ])('%s: the help has examples and its own exit codes', async (name, zero) => {
     const { code, out } = await run([name, '--help']);
@@ -432,6 +434,13 @@ describe('usage', () => {
         .split('\n')
         .map((line) => line.split(': ')[0]),
     ).toEqual(Array(2).fill('endpoint-auditor'));
+  });
+
+  it('lists every command in a group with a purpose', async () => {
+    const { code, out } = await run(['--help']);
+    expect(code).toBe(0);
+    expect(out).toContain('\nAudit once:\n  audit ');
+    expect(out).not.toContain('\nCommands:\n');
   });
 
   it('prints its version', async () => {
