@@ -372,6 +372,7 @@ else if (process.argv[2] === 'rules') benchRules(Number(process.argv[3] ?? 10_00
 else if (process.argv[2] === 'explain') await explanations(plan);
 else if (process.argv[2] === 'incidents') runProgram('incidents');
 else if (process.argv[2] === 'history') runProgram('history');
+else if (process.argv[2] === 'moment') runProgram('moment');
 else if (part === 'replay') process.stdout.write(JSON.stringify(await replayPart(plan)));
 else if (part === 'fleet') process.stdout.write(JSON.stringify(fleetPart(plan)));
 else main(plan);

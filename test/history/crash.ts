@@ -160,6 +160,7 @@ export function counterOn(
     limits: { ...limits, ...more },
     now: () => state.now,
     clock: () => ({ line: `${JSON.stringify({ kind: 'clock', at: state.now })}\n`, at: state.now }),
+    openNote: () => line('open', state.count, state.now),
     checkpoint: () => ({ at: state.now, parts: [`${line('state', state.count, state.now)}\n`] }),
     pause: () => Promise.resolve(),
     onTrouble: (reason) => troubles.push(reason),
@@ -171,6 +172,8 @@ export function counterOn(
     note: (): void => {
       state.count++;
       recorder.note(`${line('change', state.count, state.now)}\n`, state.now);
+      // Frames of notes are between those of lines.
+      if (state.count % 3 === 0) recorder.remark(line('note', state.count, state.now), state.now);
     },
   };
 }

@@ -43,6 +43,10 @@ function sendNoMoment(response: Response, { reason, message }: NoMoment): void {
   response.status(statuses[reason]).json({ format: 1, error: message });
 }
 
+/** A header has only ASCII, and the path of a folder may have more. */
+const warningOf = (losses: readonly string[]): string =>
+  `199 - ${JSON.stringify(losses.join('; ').slice(0, 1000)).replace(/[^ -~]/g, '?')}`;
+
 /** The path and the query without `at`. */
 function pathOf({ originalUrl }: Request): string {
   const url = new URL(originalUrl, 'http://localhost');
@@ -69,7 +73,7 @@ export const answerMoments =
     try {
       const accept = request.headers.accept ?? '*/*';
       const { status, type, body, losses } = await answer(at, pathOf(request), accept);
-      if (losses.length > 0) response.set('Warning', `199 - ${JSON.stringify(losses.join('; '))}`);
+      if (losses.length > 0) response.set('Warning', warningOf(losses));
       response.status(status).set('Content-Type', type).send(body);
     } catch (error) {
       if (!(error instanceof NoMoment)) throw error;

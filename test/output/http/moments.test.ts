@@ -25,7 +25,12 @@ const asked: (readonly [number, string])[] = [];
 const answer: AnswerMoment = (at, path) => {
   asked.push([at, path]);
   const body = Buffer.from('{"format":1}');
-  return Promise.resolve({ status: 404, type: 'application/json', body, losses: ['Some "lines"'] });
+  return Promise.resolve({
+    status: 404,
+    type: 'application/json',
+    body,
+    losses: ['Some "lines"', 'ä'],
+  });
 };
 
 describe('a request with at', () => {
@@ -35,7 +40,7 @@ describe('a request with at', () => {
     expect(asked).toEqual([[1795258620, '/api/v1/services?namespace=a+b']]);
     expect(response.status).toBe(404);
     expect(await response.json()).toEqual({ format: 1 });
-    expect(response.headers.get('warning')).toBe('199 - "Some \\"lines\\""');
+    expect(response.headers.get('warning')).toBe('199 - "Some \\"lines\\"; ?"');
   });
 
   test.each(['yesterday', '', '-5', '10:57', '1&at=2'])('%j is refused', async (at) => {
