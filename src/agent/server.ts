@@ -1,6 +1,8 @@
 // The HTTP server of the agent. The auditor authenticates with a client certificate or a token.
 // Without either, the agent listens on loopback only. Only /livez needs no authentication.
 //
+// With a client certificate, each answer has the header Agent-Token, which proves the node.
+//
 //   GET /v1/report            digests of all frontends; 304 while its ETag is current. In both, Age
 //                             is the seconds since the start of the round, Round names the round,
 //                             and Cache-Control says how long there will be no other
@@ -23,6 +25,8 @@ import type { ScheduledAgent } from './schedule.ts';
 export interface Access {
   /** `null` if clients need no token. */
   readonly token: string | null;
+  /** Proves to the owner of a client certificate which node this is; `null` if nothing does. */
+  readonly identity?: string | null;
   /** PEM; `null` for plain HTTP. With a CA, clients must have a certificate of it. */
   readonly tls: { readonly cert: string; readonly key: string; readonly ca?: string } | null;
 }
@@ -53,7 +57,7 @@ interface Answer {
 /** It does not listen yet. `renew` replaces the token, certificate and key of a running server. */
 export function createAgentServer(agent: ScheduledAgent, given: Access) {
   const { tls } = given;
-  let { token } = given;
+  let { token, identity = null } = given;
   // The kubelet has no certificate for /livez, so each request checks for one.
   const client = tls?.ca === undefined ? {} : { requestCert: true, rejectUnauthorized: false };
   const answer = (request: IncomingMessage, response: ServerResponse): void => {
@@ -68,6 +72,9 @@ export function createAgentServer(agent: ScheduledAgent, given: Access) {
       .then(({ status, headers, body }) => {
         response.statusCode = status;
         response.setHeaders(new Map(Object.entries(headers)));
+        // Who has this token can pass as this agent, so others never get it.
+        const isProof = isAllowed && tls?.ca !== undefined;
+        if (isProof && identity !== null) response.setHeader('agent-token', identity);
         response.end(body);
       });
   };
@@ -83,7 +90,7 @@ export function createAgentServer(agent: ScheduledAgent, given: Access) {
   const server: Server = secure ?? createServer(limits, answer);
   server.maxConnections = mostConnections;
   const renew = (next: Access): void => {
-    ({ token } = next);
+    ({ token, identity = null } = next);
     if (next.tls !== null) secure?.setSecureContext({ ...next.tls, minVersion });
   };
   return { server, renew };

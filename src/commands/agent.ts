@@ -28,6 +28,7 @@ export interface AgentOptions {
   readonly deadline: number;
   readonly maxSize: number;
   readonly tokenFile?: string;
+  readonly identityTokenFile?: string;
   readonly tlsCert?: string;
   readonly tlsKey?: string;
   readonly clientCa?: string;
@@ -113,7 +114,8 @@ export async function logProblem(format: LogFormat, text: string): Promise<void>
 const read = (path: string): string => readFileSync(path, 'utf8');
 
 /** Throws an Error for people if any client on the network could read the reports. */
-function accessOf({ tokenFile, tlsCert, tlsKey, clientCa, listen }: AgentOptions): Access {
+function accessOf(options: AgentOptions): Access {
+  const { tokenFile, identityTokenFile, tlsCert, tlsKey, clientCa, listen } = options;
   const { host } = listen;
   const isLoopback = host !== null && /^(?:::1|localhost|127\..*)$/.test(host);
   if ((tlsCert === undefined) !== (tlsKey === undefined)) {
@@ -122,6 +124,10 @@ function accessOf({ tokenFile, tlsCert, tlsKey, clientCa, listen }: AgentOptions
   if (clientCa !== undefined && tlsCert === undefined) {
     throw new UsageError('--client-ca needs --tls-cert and --tls-key');
   }
+  if (identityTokenFile !== undefined && clientCa === undefined) {
+    throw new UsageError('--identity-token-file needs --client-ca');
+  }
+  const identity = identityTokenFile === undefined ? null : read(identityTokenFile).trim();
   const token = tokenFile === undefined ? null : read(tokenFile).trim();
   if (token === '') throw new Error(`${String(tokenFile)}: The token is empty`);
   if (token === null && clientCa === undefined && !isLoopback) {
@@ -130,7 +136,7 @@ function accessOf({ tokenFile, tlsCert, tlsKey, clientCa, listen }: AgentOptions
   if (token !== null && tlsCert === undefined && !isLoopback) {
     throw new UsageError('A token beyond loopback needs --tls-cert and --tls-key');
   }
-  if (tlsCert === undefined || tlsKey === undefined) return { token, tls: null };
+  if (tlsCert === undefined || tlsKey === undefined) return { token, identity, tls: null };
   const ca = clientCa === undefined ? {} : { ca: read(clientCa) };
-  return { token, tls: { cert: read(tlsCert), key: read(tlsKey), ...ca } };
+  return { token, identity, tls: { cert: read(tlsCert), key: read(tlsKey), ...ca } };
 }

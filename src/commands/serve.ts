@@ -222,7 +222,7 @@ export async function serveLive(
     counters,
     errors,
     lost,
-    review: options.authFilter === true ? createReviewer(cluster.environment, fail) : null,
+    review: options.authFilter === true ? createReviewer(cluster.environment, fail).access : null,
     history: () => history?.metrics() ?? noHistory,
   };
   const served = [auditor, cluster.server, `Auditing ${cluster.server}`] as const;

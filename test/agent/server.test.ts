@@ -218,6 +218,24 @@ describe('access', () => {
     expect((await ask({ port, path: '/metrics', headers })).status).toBe(200);
   });
 
+  test('the token that proves the node is shown only with a certificate', async () => {
+    const own = { cert: pem('server.crt'), key: pem('server.key') };
+    const access = { token: null, identity: 'proof', tls: { ...own, ca: own.cert } };
+    const port = await serve(newAgent(), access);
+    const to = { port, ca: own.cert, servername: 'localhost' };
+    const shown = async (path: string, client = {}) =>
+      (await ask({ ...to, path, ...client })).headers['agent-token'];
+    expect(await shown('/v1/report')).toBeUndefined();
+    expect(await shown('/livez')).toBeUndefined();
+    const other = { cert: pem('other.crt'), key: pem('other.key') };
+    expect(await shown('/v1/report', other)).toBeUndefined();
+    expect(await shown('/v1/report', own)).toBe('proof');
+    const withoutCA = await serve(newAgent(), { token: 'secret', identity: 'proof', tls: own });
+    const headers = { authorization: 'Bearer secret' };
+    const answer = await ask({ ...to, port: withoutCA, path: '/metrics', headers });
+    expect([answer.status, answer.headers['agent-token']]).toEqual([200, undefined]);
+  });
+
   test('a certificate of the authority is asked for everywhere but at /livez', async () => {
     const own = { cert: pem('server.crt'), key: pem('server.key') };
     const other = { cert: pem('other.crt'), key: pem('other.key') };

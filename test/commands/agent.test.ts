@@ -30,6 +30,7 @@ describe('refuses', () => {
     ],
     [{ tlsCert: 'a' }, /--tls-cert and --tls-key belong together/],
     [{ clientCa: 'a' }, /--client-ca needs/],
+    [{ identityTokenFile: empty }, /--identity-token-file needs --client-ca/],
     [{ tokenFile: empty }, /empty: The token is empty/],
     [{ tokenFile: join(folder, 'absent') }, /ENOENT.*absent/],
   ])('%j', async (more, message) => {

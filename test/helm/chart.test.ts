@@ -211,12 +211,14 @@ describe.each(examples)('%s', (example) => {
     }
   });
 
-  test('reviews of tokens are permitted only with web.authFilter', () => {
+  test('reviews of tokens are permitted only with agents or web.authFilter', () => {
     const isOn = example === 'openshift';
+    const isForAgents = ['kubeadm', 'kind', 'k3s', 'sharded'].includes(example);
     const found = of('ClusterRole').filter(({ rules }) =>
       JSON.stringify(rules).includes('reviews'),
     );
-    expect(found.map(({ rules }) => rules)).toEqual(isOn ? [reviews] : []);
+    const want = isOn ? [reviews] : isForAgents ? [reviews.slice(0, 1)] : [];
+    expect(found.map(({ rules }) => rules)).toEqual(want);
     const readers = of('ClusterRole').filter(({ rules }) => JSON.stringify(rules).includes('URLs'));
     expect(readers.map(({ rules }) => rules)).toEqual(
       isOn
@@ -317,7 +319,7 @@ describe.each(examples)('%s', (example) => {
     );
   });
 
-  test('an agent has no token, no folder of the host, and two capabilities', () => {
+  test('an agent has no API token, no folder of the host, and two capabilities', () => {
     expect(agents.length).toBe(
       ['kubeadm', 'kind', 'eks', 'k3s', 'sharded'].includes(example) ? 1 : 0,
     );
@@ -325,7 +327,11 @@ describe.each(examples)('%s', (example) => {
       expect(automountServiceAccountToken).toBe(false);
       for (const volume of volumes) {
         expect(Object.keys(volume).filter((key) => key !== 'name')).not.toContain('hostPath');
-        expect(Object.keys(volume)).not.toContain('projected');
+        if (volume.projected === undefined) continue;
+        const path = 'token';
+        const token = { audience: 'endpoint-auditor', expirationSeconds: 3600, path };
+        const sources = [{ serviceAccountToken: token }];
+        expect(volume.projected).toMatchObject({ sources });
       }
       for (const { securityContext } of containers) {
         expect(securityContext).toMatchObject({

@@ -24,8 +24,12 @@ export const namespace = 'monitoring';
 export const within = `/api/v1/namespaces/${namespace}`;
 export const appsIn = `/apis/apps/v1/namespaces/${namespace}`;
 
-/** Where agents run. */
+/** Where agents run, and a node whose agent pod exists only on the API server. */
 const node = 'node-a1';
+const otherNode = 'node-a2';
+
+const agentName = 'endpoint-auditor-agent';
+const podOn = (of: string): string => `${agentName}-${of}`;
 
 export async function until(isTrue: () => Promise<boolean>, what: string): Promise<void> {
   const deadline = Date.now() + 60_000;
@@ -54,6 +58,11 @@ interface Volume {
     readonly items?: readonly { readonly key: string; readonly path: string }[];
   };
   readonly configMap?: { readonly name: string };
+  readonly projected?: {
+    readonly sources: readonly {
+      readonly serviceAccountToken: { readonly audience: string; readonly path: string };
+    }[];
+  };
 }
 
 interface PodSpec {
@@ -83,7 +92,15 @@ const downward: Readonly<Record<string, string>> = {
 type Texts = Readonly<Record<string, string>>;
 
 /** The files of a volume, by their names in it. */
-async function filesIn({ call }: Client, { secret, configMap }: Volume): Promise<Texts> {
+async function filesIn(client: Client, volume: Volume, account: string): Promise<Texts> {
+  const { call } = client;
+  const { secret, configMap, projected } = volume;
+  if (projected !== undefined) {
+    const tokens = projected.sources.map(async ({ serviceAccountToken: { audience, path } }) => {
+      return [path, await podTokenOf(client, account, audience, podOn(node))] as const;
+    });
+    return Object.fromEntries(await Promise.all(tokens));
+  }
   if (configMap !== undefined) {
     const { data } = (await call('GET', `${within}/configmaps/${configMap.name}`)) as {
       data: Texts;
@@ -98,12 +115,13 @@ async function filesIn({ call }: Client, { secret, configMap }: Volume): Promise
   );
 }
 
-async function mountedBy(client: Client, { volumes = [], containers }: PodSpec): Promise<Texts> {
+async function mountedBy(client: Client, spec: PodSpec): Promise<Texts> {
+  const { volumes = [], containers, serviceAccountName: account } = spec;
   const files: Record<string, string> = {};
   for (const { name, mountPath } of containers[0]?.volumeMounts ?? []) {
     const volume = volumes.find((one) => one.name === name);
     if (volume === undefined) throw new Error(`There is no volume ${name}`);
-    for (const [file, text] of Object.entries(await filesIn(client, volume))) {
+    for (const [file, text] of Object.entries(await filesIn(client, volume, account))) {
       files[join(mountPath, file)] = text;
     }
   }
@@ -113,6 +131,22 @@ async function mountedBy(client: Client, { volumes = [], containers }: PodSpec):
 /** A token as the kubelet would have it mounted. */
 export async function tokenOf({ call }: Client, account: string): Promise<string> {
   const made = await call('POST', `${within}/serviceaccounts/${account}/token`, { spec: {} });
+  return (made as { status: { token: string } }).status.token;
+}
+
+/** A token for an audience, bound to a pod as the kubelet of its node has it. */
+async function podTokenOf(
+  { call }: Client,
+  account: string,
+  audience: string,
+  pod: string,
+): Promise<string> {
+  const { metadata } = (await call('GET', `${within}/pods/${pod}`)) as {
+    metadata: { uid: string };
+  };
+  const bound = { kind: 'Pod', apiVersion: 'v1', name: pod, uid: metadata.uid };
+  const spec = { audiences: [audience], boundObjectRef: bound };
+  const made = await call('POST', `${within}/serviceaccounts/${account}/token`, { spec });
   return (made as { status: { token: string } }).status.token;
 }
 
@@ -198,8 +232,9 @@ export const equal = (got: unknown, want: unknown): string | null =>
 // Server and agent as the chart makes them talk to each other: each as its pod says, in a network
 // namespace of its own. That of the agent is a node, where a real kube-proxy has written rules; its
 // DaemonSet's pod exists on the API server, so that the controllers list it in the slices by which
-// the server finds it. Both ways to know each other: a shared token, and client certificates, which
-// are made here as the chart's Certificates ask for them. Needs root.
+// the server finds it. All ways to know each other: a shared token, and client certificates of
+// Helm and of cert-manager, which are made here as the chart's Certificates ask for them. Needs
+// root.
 
 type Check = (name: string, problem: string | null) => void;
 
@@ -216,10 +251,13 @@ interface Pair {
 /** The configuration of kube-proxy, which the agent reads. */
 const kubeProxyConfig = JSON.stringify(proxyConfig(node, 'iptables', ''));
 
-const agentName = 'endpoint-auditor-agent';
 const agentPort = 9466;
 
-async function createPair(plane: ControlPlane, client: Client, folder: string): Promise<Pair> {
+export async function createPair(
+  plane: ControlPlane,
+  client: Client,
+  folder: string,
+): Promise<Pair> {
   mkdirSync(folder, { recursive: true });
   const file = (name: string): string => join(folder, name);
   const kubeProxy = (await findPrograms(plane.version, ['kube-proxy']))['kube-proxy'];
@@ -259,11 +297,14 @@ async function createPair(plane: ControlPlane, client: Client, folder: string): 
   };
 }
 
-/** The pod of the DaemonSet on its node, ready; the controllers list it. */
-async function createAgentPod({ call }: Client, { of }: Pair): Promise<void> {
+/** The pods of the DaemonSet on two nodes; that of the tests is ready, and in the slices. */
+export async function createAgentPods({ call }: Client, { of }: Pair): Promise<void> {
   const template = await templateOf({ call } as Client, `${appsIn}/daemonsets/${agentName}`);
-  const metadata = { name: `${agentName}-0`, labels: template.metadata.labels };
+  const { labels } = template.metadata;
   const path = `${within}/pods`;
+  const other = { name: podOn(otherNode) };
+  await call('POST', path, { metadata: other, spec: { ...template.spec, nodeName: otherNode } });
+  const metadata = { name: podOn(node), labels };
   await call('POST', path, { metadata, spec: { ...template.spec, nodeName: node } });
   const ready = { type: 'Ready', status: 'True', lastTransitionTime: new Date().toISOString() };
   const ips = { podIP: of.address, podIPs: [{ ip: of.address }] };
@@ -288,7 +329,7 @@ const usages: Readonly<Record<string, string>> = {
 };
 
 /** The Secrets of the chart's Certificates, signed by an authority that is made for them. */
-async function issue({ call }: Client, folder: string): Promise<void> {
+export async function issue({ call }: Client, folder: string): Promise<void> {
   mkdirSync(folder, { recursive: true });
   const openssl = (...args: readonly string[]): void => {
     execFileSync('openssl', args, { cwd: folder, stdio: 'pipe' });
@@ -330,25 +371,25 @@ interface PairStage {
   readonly children: ChildProcess[];
 }
 
-const server = {
+export const server = {
   workload: `${appsIn}/deployments/endpoint-auditor`,
   file: 'Containerfile',
 } as const;
-const agent = {
+export const agent = {
   workload: `${appsIn}/daemonsets/${agentName}`,
   file: 'Containerfile.agent',
 } as const;
 
 /** How the server sees the agents of all nodes. */
-async function awaitAgents(base: string, state: string): Promise<void> {
+export async function awaitAgents(base: string, state: string): Promise<void> {
   const series = `endpoint_auditor_node_agents{state="${state}"}`;
   await until(async () => (await sampleOf(base, series)) === 1, `the server sees one ${state}`);
 }
 
-type Mode = 'token' | 'cert-manager';
+type Mode = 'certificates' | 'cert-manager' | 'token';
 
 /** The text of a file that is mounted somewhere. */
-const mounted = (files: Pod['mounted'], name: string): string =>
+export const fileIn = (files: Pod['mounted'], name: string): string =>
   Object.entries(files).find(
     ([path]) => /\/(agents|tls)\//.test(path) && path.endsWith(`/${name}`),
   )?.[1] ?? '';
@@ -361,23 +402,25 @@ async function checkCallers(
   files: { readonly agent: Pod['mounted']; readonly server: Pod['mounted'] },
 ): Promise<void> {
   const tls: Tls = {
-    ca: mounted(files.server, 'ca.crt'),
+    ca: fileIn(files.server, 'ca.crt'),
     servername: `${agentName}.${namespace}.svc`,
   };
-  const own = { cert: mounted(files.server, 'tls.crt'), key: mounted(files.server, 'tls.key') };
-  const agents = { cert: mounted(files.agent, 'tls.crt'), key: mounted(files.agent, 'tls.key') };
-  const token = mounted(files.server, 'token');
+  const own = { cert: fileIn(files.server, 'tls.crt'), key: fileIn(files.server, 'tls.key') };
+  const agents = { cert: fileIn(files.agent, 'tls.crt'), key: fileIn(files.agent, 'tls.key') };
+  const token = fileIn(files.server, 'token');
+  const byCertificate = [
+    ['with the certificate of the server', 200, { ...tls, ...own }, null],
+    ['without a certificate', 401, tls, null],
+    ['with the certificate of an agent', 401, { ...tls, ...agents }, null],
+    ['with a token instead', 401, tls, 'x'],
+  ] as const;
   const byMode = {
+    certificates: byCertificate,
+    'cert-manager': byCertificate,
     token: [
       ['with the token', 200, tls, token],
       ['without a token', 401, tls, null],
       ['with another token', 401, tls, 'x'],
-    ],
-    'cert-manager': [
-      ['with the certificate of the server', 200, { ...tls, ...own }, null],
-      ['without a certificate', 401, tls, null],
-      ['with a certificate that is not for clients', 401, { ...tls, ...agents }, null],
-      ['with a token instead', 401, tls, 'x'],
     ],
   } as const;
   for (const [who, want, shown, bearer] of byMode[mode]) {
@@ -403,7 +446,7 @@ async function checkAudit(check: Check, base: string): Promise<number> {
 /** The same server with another token, and with a certificate that is not for clients. */
 function strangerOf(pod: Pod, agents: Pod): Pod {
   const other = { token: 'x', 'tls.crt': '', 'tls.key': '' };
-  for (const name of ['tls.crt', 'tls.key'] as const) other[name] = mounted(agents.mounted, name);
+  for (const name of ['tls.crt', 'tls.key'] as const) other[name] = fileIn(agents.mounted, name);
   const texts = Object.entries(pod.mounted).map(([path, text]) => {
     const name = path.replace(/^.*\/agents\//, '');
     return [path, name in other ? other[name as keyof typeof other] : text];
@@ -448,7 +491,33 @@ async function checkPair(stage: PairStage, pair: Pair, mode: Mode): Promise<numb
   check(`${mode}: a server that the agent does not know is refused, and says so`, null);
   await endProgram(stranger);
   await endProgram(agents);
+  if (mode !== 'token') await checkOtherNode(stage, pair, mode, agentPod, serverPod);
   return services;
+}
+
+/** An agent with the key of all and the token of another node is refused. */
+async function checkOtherNode(
+  { client, folder, check, children }: PairStage,
+  { of, outside, server: base }: Pair,
+  mode: Mode,
+  agentPod: Pod,
+  serverPod: Pod,
+): Promise<void> {
+  const audience = 'endpoint-auditor';
+  const token = await podTokenOf(client, agentName, audience, podOn(otherNode));
+  const path = '/etc/endpoint-auditor/identity/token';
+  check(`${mode}: the agent has a token of its own`, equal(path in agentPod.mounted, true));
+  const pods = [
+    ['impostor', { ...agentPod, mounted: { ...agentPod.mounted, [path]: token } }, of.space],
+    ['misled', serverPod, outside],
+  ] as const;
+  const running = pods.map(([name, pod, { name: space }]) =>
+    startPod(join(folder, `${name}-${mode}`), pod, space),
+  );
+  children.push(...running);
+  await awaitAgents(base, 'refused');
+  check(`${mode}: an agent with the token of another node is refused`, null);
+  await Promise.all(running.map((child) => endProgram(child)));
 }
 
 // The chart on a real API server: installed, upgraded and uninstalled by helm, with the CRDs of the
@@ -515,7 +584,7 @@ async function checkRights({ plane, client, check }: Stage): Promise<void> {
   }
 }
 
-/** Both ways for server and agent to know each other, the last that of the default. */
+/** All ways for server and agent to know each other; ends with that of the default. */
 async function checkAgents(stage: Stage, file: string): Promise<number> {
   const { plane, client, folder, check, helm } = stage;
   const pair = await createPair(plane, client, join(folder, 'pair'));
@@ -526,11 +595,16 @@ async function checkAgents(stage: Stage, file: string): Promise<number> {
     await helm('install', release, chart, ...set);
     check('helm install', null);
     await issue(client, join(folder, 'certificates'));
-    await createAgentPod(client, pair);
+    await createAgentPods(client, pair);
     await checkPair(stage, pair, 'cert-manager');
     for (const path of secrets) await client.call('DELETE', path);
     await helm('upgrade', release, chart, '--values', file);
-    return await checkPair(stage, pair, 'token');
+    const services = await checkPair(stage, pair, 'certificates');
+    for (const path of secrets) await client.call('DELETE', path);
+    await helm('upgrade', release, chart, '--values', file, '--set', 'agent.auth.mode=token');
+    await checkPair(stage, pair, 'token');
+    await helm('upgrade', release, chart, '--values', file);
+    return services;
   } finally {
     await pair.stop();
   }
@@ -580,6 +654,7 @@ export async function checkChart(stage: Stage): Promise<void> {
     `${appsIn}/deployments/${release}`,
     `${appsIn}/daemonsets/${release}-agent`,
     `${within}/secrets/${release}-agent`,
+    `${within}/secrets/${release}-agent-client`,
     `/apis/rbac.authorization.k8s.io/v1/clusterroles/${release}`,
     `/apis/monitoring.coreos.com/v1/namespaces/${namespace}/prometheusrules/${release}`,
   ];

@@ -1,6 +1,7 @@
 // The chart on a real API server, by helm: the upgrade from 0.1.0, whose archive is in this folder,
 // and back; the pods under the Pod Security level `restricted`; a server with Roles alone; and
-// which ServiceAccounts may read what with web.authFilter.
+// which ServiceAccounts may read what with web.authFilter. And the rotation of all certificates and
+// tokens of server and agent.
 
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -9,14 +10,21 @@ import { newestVersion } from '../controlplane/binaries.ts';
 import type { Client } from '../controlplane/controlplane.ts';
 import { endProgram, freePort } from '../processes.ts';
 import type { Manifest } from './files.ts';
-import { chart, manifestsOf, startPod } from './files.ts';
+import { chart, manifestsOf, type Pod, startPod } from './files.ts';
 import {
+  agent,
   appsIn,
+  awaitAgents,
+  createAgentPods,
+  createPair,
   equal,
+  fileIn,
+  issue,
   namespace,
   podOf,
   release,
   sampleOf,
+  server,
   type Stage,
   statusOf,
   templateOf,
@@ -138,7 +146,12 @@ export async function checkUpgrade(stage: Stage): Promise<void> {
   };
 
   await helm('upgrade', release, chart, '--values', file);
-  await checkKept('upgrade from 0.1.0');
+  const checkSelectors = async (what: string): Promise<void> => {
+    check(`${what}: no selector changes`, equal(await selectorsOf(client), before.selectors));
+    const keys = Object.keys((await secretOf(client)) as object).sort();
+    check(`${what}: agents get no token`, equal(keys, ['client-ca.crt', 'tls.crt', 'tls.key']));
+  };
+  await checkSelectors('upgrade from 0.1.0');
   const objects = await objectsOf(stage);
   const gone = before.objects.filter((object) => !objects.includes(object));
   check('upgrade from 0.1.0: no object changes its name', equal(gone, []));
@@ -153,7 +166,9 @@ export async function checkUpgrade(stage: Stage): Promise<void> {
   for (const flag of ['--reset-then-reuse-values', '--reuse-values']) {
     const failure = await failureOf(stage, 'upgrade', release, chart, flag);
     check(`upgrade from 0.1.0 with ${flag}`, failure === '' ? null : failure);
-    await checkKept(`upgrade with ${flag}`);
+    // Helm keeps the mode of 0.1.0, the shared token, with --reuse-values.
+    if (flag === '--reuse-values') await checkKept(`upgrade with ${flag}`);
+    else await checkSelectors(`upgrade with ${flag}`);
     // Helm keeps the defaults of 0.1.0 with --reuse-values.
     const hasLimits = flag === '--reset-then-reuse-values';
     const [server] = await resourcesOf(client);
@@ -360,14 +375,14 @@ export async function checkAuthFilter(stage: Stage): Promise<void> {
   const ready = `http://127.0.0.1:${metrics}/readyz`;
   await until(async () => (await fetch(ready)).ok, 'the server with an auth filter is ready');
   const tokens = {
-    nobody: null,
+    'no account': null,
     stranger: await accountWith(stage, 'stranger', null),
     prometheus: await accountWith(stage, 'prometheus', `${release}-metrics-reader`),
     reader: await accountWith(stage, 'reader', `${release}-page-reader`),
     'a wrong token': 'x.y.z',
   };
   const expected = {
-    nobody: [401, 401, 401, 401, 200],
+    'no account': [401, 401, 401, 401, 200],
     stranger: [403, 403, 403, 403, 200],
     prometheus: [200, 403, 403, 403, 200],
     reader: [403, 200, 200, 200, 200],
@@ -392,4 +407,96 @@ export async function checkAuthFilter(stage: Stage): Promise<void> {
   check('auth filter: the port of the page has no metrics', equal(swapped.ok, false));
   await endProgram(child);
   await helm('uninstall', release);
+}
+
+/** A token of a ServiceAccount that is valid until `revoke` is called. */
+async function revocableToken({ client }: Stage, account: string) {
+  const path = `${within}/secrets`;
+  const made = await client.call('POST', path, { metadata: { name: 'rotated' } });
+  const { uid } = (made as { metadata: { uid: string } }).metadata;
+  const bound = { kind: 'Secret', apiVersion: 'v1', name: 'rotated', uid };
+  const request = { spec: { boundObjectRef: bound } };
+  const issued = await client.call('POST', `${within}/serviceaccounts/${account}/token`, request);
+  const { token } = (issued as { status: { token: string } }).status;
+  return { token, revoke: () => client.call('DELETE', `${path}/rotated`) };
+}
+
+/** Replaces the files that are mounted into a pod that runs. */
+function remount(folder: string, { mounted }: Pod): void {
+  for (const [path, text] of Object.entries(mounted)) writeFileSync(join(folder, path), text);
+}
+
+const tokenPath = '/var/run/secrets/kubernetes.io/serviceaccount/token';
+
+/**
+ * Replaces authority, certificates and tokens while server and agent run: both must continue with
+ * the new ones, and the old ones must be of no use.
+ */
+export async function checkRotation(stage: Stage): Promise<void> {
+  const { plane, client, folder, check, children, helm } = stage;
+  const pair = await createPair(plane, client, join(folder, 'rotation'));
+  try {
+    const set = 'agent.enabled=true,agent.auth.mode=cert-manager';
+    await helm('install', release, chart, '--create-namespace', '--set', set);
+    await issue(client, join(folder, 'first-authority'));
+    await createAgentPods(client, pair);
+    const inside = { ...plane, server: 'https://127.0.0.1:6443' };
+    const podsNow = async () => ({
+      agent: await podOf(inside, client, agent.workload, agent.file),
+      server: await podOf(inside, client, server.workload, server.file),
+    });
+    const old = await podsNow();
+    const account = await revocableToken(stage, release);
+    const mountedAtFirst = { ...old.server.mounted, [tokenPath]: account.token };
+    const folders = { agent: join(folder, 'rotated-agent'), server: join(folder, 'rotated') };
+    children.push(
+      startPod(folders.agent, old.agent, pair.of.space.name),
+      startPod(folders.server, { ...old.server, mounted: mountedAtFirst }, pair.outside.name),
+    );
+    await awaitAgents(pair.server, 'answering');
+    check('rotation: the agent answers the server', null);
+
+    await issue(client, join(folder, 'second-authority'));
+    const next = await podsNow();
+    remount(folders.server, next.server);
+    remount(folders.agent, next.agent);
+    await account.revoke();
+    const askAPI = () => statusOf(`${plane.server}/version`, { ca: plane.ca }, account.token);
+    await until(async () => (await askAPI()).status === 401, 'the old token is revoked');
+    const askAgent = (trusted: Pod, shown: Pod): Promise<number> => {
+      const tls = {
+        ca: fileIn(trusted.mounted, 'ca.crt'),
+        cert: fileIn(shown.mounted, 'tls.crt'),
+        key: fileIn(shown.mounted, 'tls.key'),
+        servername: `${release}-agent.${namespace}.svc`,
+      };
+      return statusOf(`${pair.agent}/v1/report`, tls, null).then(
+        ({ status }) => status,
+        () => 0,
+      );
+    };
+    const began = Date.now();
+    await until(async () => (await askAgent(next.server, next.server)) === 200, 'it is renewed');
+    check('rotation: the agent has the new certificate and authority', null);
+    const byOld = await askAgent(next.server, old.server);
+    check('rotation: the agent refuses the old client certificate', equal(byOld, 401));
+    check(
+      'rotation: the old authority is refused',
+      equal(await askAgent(old.server, next.server), 0),
+    );
+    const answers = 'endpoint_auditor_agent_requests_total{result="success"}';
+    const before = await sampleOf(pair.server, answers);
+    await until(async () => (await sampleOf(pair.server, answers)) > before, 'a new report');
+    await awaitAgents(pair.server, 'answering');
+    const seconds = Math.round((Date.now() - began) / 1000);
+    check(`rotation: the agent answers the server again within ${seconds} s`, null);
+    const ready = await fetch(`${pair.server}/readyz`);
+    check('rotation: the server is ready with its new token', equal(ready.status, 200));
+    const alive = children.slice(-2).map(({ exitCode, signalCode }) => exitCode ?? signalCode);
+    check('rotation: no process has ended', equal(alive, [null, null]));
+    await Promise.all(children.slice(-2).map((child) => endProgram(child)));
+    await helm('uninstall', release);
+  } finally {
+    await pair.stop();
+  }
 }

@@ -46,11 +46,12 @@
 {{- end }}
 - --agents={{ .Release.Namespace }}/{{ include "endpoint-auditor.agentName" . }}
 - --agents-ca=/etc/endpoint-auditor/agents/ca.crt
-{{- if eq .Values.agent.auth.mode "cert-manager" }}
+{{- if eq .Values.agent.auth.mode "token" }}
+- --agents-token-file=/etc/endpoint-auditor/agents/token
+{{- else }}
 - --agents-cert=/etc/endpoint-auditor/agents/tls.crt
 - --agents-key=/etc/endpoint-auditor/agents/tls.key
-{{- else }}
-- --agents-token-file=/etc/endpoint-auditor/agents/token
+- --agents-service-account={{ .Release.Namespace }}/{{ include "endpoint-auditor.agentName" . }}
 {{- end }}
 {{- end }}
 {{- end -}}
@@ -88,10 +89,11 @@
 - --max-size={{ .Values.agent.maxSize }}
 - --tls-cert=/etc/endpoint-auditor/tls/tls.crt
 - --tls-key=/etc/endpoint-auditor/tls/tls.key
-{{- if eq .Values.agent.auth.mode "cert-manager" }}
-- --client-ca=/etc/endpoint-auditor/tls/ca.crt
-{{- else }}
+{{- if eq .Values.agent.auth.mode "token" }}
 - --token-file=/etc/endpoint-auditor/tls/token
+{{- else }}
+- --client-ca=/etc/endpoint-auditor/tls/{{ ternary "ca.crt" "client-ca.crt" (eq .Values.agent.auth.mode "cert-manager") }}
+- --identity-token-file=/etc/endpoint-auditor/identity/token
 {{- end }}
 {{- if .Values.agent.proxyConfig }}
 - --proxy-config=/etc/endpoint-auditor/kube-proxy/config.conf

@@ -37,6 +37,11 @@
 {{- if and .Values.web .Values.web.authFilter }}true{{ end }}
 {{- end -}}
 
+{{- /* `true` or nothing: whether agents prove their node by a token that the API server reviews. */ -}}
+{{- define "endpoint-auditor.verifiesNodes" -}}
+{{- if and .Values.agent.enabled (ne .Values.agent.auth.mode "token") }}true{{ end }}
+{{- end -}}
+
 {{- /* Name of the port of the page: that of the metrics, unless these have one of their own. */ -}}
 {{- define "endpoint-auditor.pagePort" -}}
 {{- if .Values.service.metricsPort }}page{{ else }}metrics{{ end }}
@@ -143,10 +148,10 @@ default one, or an image that is on the node.
 
 {{- /* The Secret by which the server proves itself to the agents. */ -}}
 {{- define "endpoint-auditor.clientSecret" -}}
-{{- if eq .Values.agent.auth.mode "cert-manager" -}}
-{{- include "endpoint-auditor.agentName" . }}-client
-{{- else -}}
+{{- if eq .Values.agent.auth.mode "token" -}}
 {{- include "endpoint-auditor.agentSecret" . -}}
+{{- else -}}
+{{- default (printf "%s-client" (include "endpoint-auditor.agentName" .)) .Values.agent.auth.existingClientSecret -}}
 {{- end -}}
 {{- end -}}
 

@@ -16,6 +16,7 @@ import {
   parseReport,
 } from '../../rules/report/outcome-json.ts';
 import type { PacketOutcome } from '../../rules/walk/walk.ts';
+import { identityHeader, type NoAnswer, type VerifyNode } from './identity.ts';
 import { type AgentReport, readReport } from './report.ts';
 
 export interface AgentCredentials {
@@ -24,15 +25,9 @@ export interface AgentCredentials {
   readonly tls: Readonly<Record<'ca' | 'cert' | 'key' | 'servername', string | undefined>> | null;
 }
 
-/** `refused`: the agent rejects the request. `silent`: no answer arrives. */
-export interface NoAnswer {
-  readonly kind: 'refused' | 'silent';
-  readonly why: string;
-  /** Whether the answer is too long or malformed. Another one would cost as much again. */
-  readonly garbage?: 'too long' | 'malformed';
-}
-
 interface AgentRequest {
+  /** The node whose agent must answer. */
+  readonly node: string;
   /** `ip:port`. */
   readonly address: string;
   readonly path: string;
@@ -50,6 +45,8 @@ export function createAgentClient(
   credentials: () => AgentCredentials,
   /** In seconds. A report of 10,000 frontends is half a megabyte. */
   { deadline, maxBytes } = { deadline: 10, maxBytes: 2 * 1024 * 1024 },
+  /** Checks which node's agent answers; `null` if certificates are all that is checked. */
+  verify: VerifyNode | null = null,
 ) {
   let known: AgentCredentials | null = null;
   let dispatcher = new Agent();
@@ -66,7 +63,7 @@ export function createAgentClient(
   let bytes = 0;
   return {
     /** Never rejects. */
-    async ask({ address, path, headers, signal }: AgentRequest) {
+    async ask({ node, address, path, headers, signal }: AgentRequest) {
       const { token, tls } = connected();
       const authorization = token === null ? {} : { authorization: `Bearer ${token}` };
       if (token !== null && tls === null && !/^(?:\[::1\]|127\.)/.test(address)) {
@@ -82,7 +79,9 @@ export function createAgentClient(
         bytes += Buffer.byteLength(body);
         const answer = { status: response.statusCode, headers: response.headers, body };
         if (answer.status === 401 || answer.status === 403) return refused(statusText(answer));
-        return { kind: 'answer', ...answer } as const;
+        const shown = String(answer.headers[identityHeader] ?? '');
+        const failure = verify === null ? null : await verify(node, shown);
+        return failure ?? ({ kind: 'answer', ...answer } as const);
       } catch (error) {
         const { code = '', name, message } = error as NodeJS.ErrnoException;
         if (code === 'UND_ERR_RES_EXCEEDED_MAX_SIZE') {
@@ -109,7 +108,7 @@ const statusText = ({ status, body }: { status: number; body: string }): string 
   `status ${status}: ${body.trim().slice(0, 200)}`;
 
 /** Where and how an agent is asked. */
-export interface Scrape extends Pick<AgentRequest, 'address' | 'signal'> {
+export interface Scrape extends Pick<AgentRequest, 'node' | 'address' | 'signal'> {
   readonly client: AgentClient;
   /** Unix seconds. */
   readonly now: () => number;
@@ -193,7 +192,7 @@ const mostPackets = 32_768;
 
 /** By the text of the packet. Returns how the agent failed; `another round` if one has begun. */
 export async function scrapeOutcomes(
-  { client, address, signal }: Scrape,
+  { client, node, address, signal }: Scrape,
   packets: readonly Packet[],
   round: string,
 ): Promise<ReadonlyMap<string, PacketOutcome> | NoAnswer | 'another round'> {
@@ -208,7 +207,7 @@ export async function scrapeOutcomes(
   for (let batch = left.pop(); batch !== undefined; batch = left.pop()) {
     const query = batch.map((text) => `p=${encodeURIComponent(text)}`).join('&');
     const path = `/v1/packets?${query.replaceAll('%2C', ',').replaceAll('%3A', ':')}`;
-    const answer = await client.ask({ address, path, headers: {}, signal });
+    const answer = await client.ask({ node, address, path, headers: {}, signal });
     if (answer.kind !== 'answer') {
       // Packets to thousands of endpoints have long outcomes.
       if (answer.garbage !== 'too long' || batch.length === 1) return answer;

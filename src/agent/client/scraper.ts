@@ -13,8 +13,9 @@ import { joinHostPort } from '../../model/ip.ts';
 import type { EndpointSlice } from '../../model/objects.ts';
 import type { Packet } from '../../model/proxy-config.ts';
 import type { PacketOutcome } from '../../rules/walk/walk.ts';
-import type { AgentClient, NoAnswer, Scrape, ScrapedReport } from './client.ts';
+import type { AgentClient, Scrape, ScrapedReport } from './client.ts';
 import { refused, scrapeOutcomes, scrapeReport } from './client.ts';
+import type { NoAnswer } from './identity.ts';
 
 export const agentStates = ['answering', 'stale', 'refused', 'absent'] as const;
 
@@ -206,7 +207,7 @@ async function scrapeAgent(state: State, agent: KnownAgent, signal: AbortSignal)
   const { client, now, random, onTrouble } = options;
   const { address, node } = agent;
   if (address === null) return;
-  const scrape: Scrape = { client, address, signal, now };
+  const scrape: Scrape = { client, node, address, signal, now };
   const result = await scrapeReport(scrape, agent.last);
   // Meanwhile the agent may be gone, or replaced by another.
   if (signal.aborted || known.get(node) !== agent || agent.address !== address) return;

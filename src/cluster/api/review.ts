@@ -1,7 +1,7 @@
 // Asks the API server whose a token is (TokenReview), and whether its owner has a permission
 // (SubjectAccessReview), as k8s.io/apiserver@v0.36.3 does in its packages for webhooks.
 // The API server answers both without storing anything. They are no get, list or watch; without the
-// flag that needs them, none is sent.
+// flags that need them, none is sent.
 
 import { createHash } from 'node:crypto';
 import { text } from 'node:stream/consumers';
@@ -27,37 +27,34 @@ interface Refused {
   readonly why: string;
 }
 
-type Reviewed = { readonly kind: 'allowed'; readonly why: '' } | Refused;
+type Reviewed<T> = ({ readonly kind: 'allowed'; readonly why: '' } & T) | Refused;
 
-/** Answers that are remembered, and seconds of access after a review began. */
+/** Answers of each kind that are remembered, and seconds of access after a review began. */
 const usual = { most: 1000, allowed: 60 };
 /**
  * The seconds of `outage` replace those of `allowed` while the API server does not answer. Two
- * reviews within `total` are shorter than the usual timeout of a scrape.
+ * reviews within `total` are shorter than the usual timeout of a scrape. Of the reviews at one
+ * time, `ofClient` are for one client.
  */
-const limits = { refused: 10, outage: 600, total: 4, running: 16 };
+const limits = { refused: 10, outage: 600, total: 4, running: 16, ofClient: 4 };
 
 type Ask = Pick<Environment, 'ask' | 'now' | 'monotonic' | 'sleep' | 'random' | 'pings'>;
 
 const unavailable = (why: string): Refused => ({ kind: 'unavailable', why });
 
 /**
- * A function that says whether the owner of a token may get a path that is no resource. It never
- * rejects, and remembers answers for some seconds. `onProblem` gets each new reason for which the
- * API server does not review.
+ * Functions that never reject, and that remember answers for some seconds. `onProblem` gets each
+ * new reason for which the API server does not review.
  */
 export function createReviewer(
   environment: Ask,
   onProblem: (text: string) => void,
-  { most, allowed } = usual,
+  memory = usual,
 ) {
-  const known = new Map<string, { readonly began: number; readonly answer: Reviewed }>();
-  const running = new Map<string, Promise<Reviewed>>();
   let problem = '';
-  const ask = async (token: string, path: string): Promise<Reviewed> => {
+  const reporting = async <T>(review: () => Promise<Reviewed<T>>): Promise<Reviewed<T>> => {
     try {
-      const owner = await reviewToken(environment, token);
-      const answer = 'kind' in owner ? owner : await reviewAccess(environment, owner, path);
+      const answer = await review();
       problem = '';
       return answer;
     } catch (error) {
@@ -67,50 +64,109 @@ export function createReviewer(
       return unavailable('the API server cannot review the token');
     }
   };
-  return async (token: string, path: string): Promise<Reviewed> => {
-    const key = createHash('sha256').update(`${path}\n${token}`).digest('base64');
-    const before = known.get(key);
+  const owner = rememberReviews(environment, memory, (token, audience) =>
+    reporting(() => reviewToken(environment, token, audience)),
+  );
+  const access = rememberReviews(environment, memory, (token, path) =>
+    reporting(async () => {
+      const reviewed = await reviewToken(environment, token, null);
+      return reviewed.kind === 'allowed'
+        ? reviewAccess(environment, reviewed.owner, path)
+        : reviewed;
+    }),
+  );
+  return {
+    /** The owner of a token that was issued for an audience. */
+    owner: (token: string, audience: string) => owner(token, audience, null),
+    /** Whether the owner of a token may get a path that is no resource; `client` is an address. */
+    access: (token: string, path: string, client: string) => access(token, path, client),
+  };
+}
+
+/**
+ * Reviews a token once for questions at one time, and again after some seconds. A client with
+ * random tokens takes neither all reviews nor the answers about accepted tokens. A token that was
+ * accepted before is always reviewed again.
+ */
+function rememberReviews<T>(
+  { monotonic }: Ask,
+  { most, allowed }: typeof usual,
+  ask: (token: string, about: string) => Promise<Reviewed<T>>,
+) {
+  type Known = Map<string, { readonly began: number; readonly answer: Reviewed<T> }>;
+  const accepted: Known = new Map();
+  const refused: Known = new Map();
+  /** Of tokens that were not accepted before. */
+  const strange = new Map<string, string | null>();
+  const running = new Map<string, Promise<Reviewed<T>>>();
+  const isFull = (client: string | null): boolean => {
+    if (strange.size >= limits.running) return true;
+    const own = [...strange.values()].filter((its) => client !== null && its === client);
+    return own.length >= limits.ofClient;
+  };
+  const begin = (key: string, began: number, token: string, about: string) => {
+    const asking = ask(token, about).then((answer) => {
+      running.delete(key);
+      strange.delete(key);
+      const isAccepted = answer.kind === 'allowed';
+      if (answer.kind === 'unavailable') return answer;
+      setLatest(isAccepted ? accepted : refused, key, { began, answer }, most);
+      (isAccepted ? refused : accepted).delete(key);
+      return answer;
+    });
+    running.set(key, asking);
+    return asking;
+  };
+  return async (token: string, about: string, client: string | null): Promise<Reviewed<T>> => {
+    const key = createHash('sha256').update(`${about}\n${token}`).digest('base64');
+    const before = accepted.get(key) ?? refused.get(key);
     const isAllowed = before?.answer.kind === 'allowed';
-    const began = environment.monotonic();
+    const began = monotonic();
     const age = before === undefined ? Infinity : began - before.began;
     if (before !== undefined && age < (isAllowed ? allowed : limits.refused)) return before.answer;
-    let asking = running.get(key);
-    if (asking === undefined) {
-      if (running.size >= limits.running) return unavailable('too many reviews at one time');
-      asking = ask(token, path).then((answer) => {
-        running.delete(key);
-        if (answer.kind !== 'unavailable') setLatest(known, key, { began, answer }, most);
-        return answer;
-      });
-      running.set(key, asking);
+    if (!isAllowed && !running.has(key)) {
+      if (isFull(client)) return unavailable('too many reviews at one time');
+      strange.set(key, client);
     }
-    const answer = await asking;
+    const answer = await (running.get(key) ?? begin(key, began, token, about));
     // Else no scrape would succeed while the API server is down.
     const isKept = answer.kind === 'unavailable' && isAllowed && age < limits.outage;
     return isKept ? before.answer : answer;
   };
 }
 
-async function reviewToken(environment: Ask, token: string): Promise<TokenOwner | Refused> {
+/** `audience`: `null` for the API server itself. */
+async function reviewToken(
+  environment: Ask,
+  token: string,
+  audience: string | null,
+): Promise<Reviewed<{ readonly owner: TokenOwner }>> {
+  const audiences = audience === null ? {} : { audiences: [audience] };
   const group = 'authentication.k8s.io/v1';
-  const { authenticated, user } = await create(environment, group, 'TokenReview', { token });
+  const status = await create(environment, group, 'TokenReview', { token, ...audiences });
+  const { authenticated, user, audiences: given } = status;
   if (authenticated !== true || !isFields(user)) {
     return { kind: 'unauthenticated', why: 'the API server rejects the token' };
   }
+  // A server that knows no audiences answers without them, and has not checked them.
+  if (audience !== null && !textsOf(given).includes(audience)) {
+    return { kind: 'unauthenticated', why: 'the API server has not checked the audience' };
+  }
   const extra = Object.entries(isFields(user.extra) ? user.extra : {});
-  return {
+  const owner = {
     username: textOf(user.username),
     uid: textOf(user.uid),
     groups: textsOf(user.groups),
     extra: Object.fromEntries(extra.map(([key, values]) => [key, textsOf(values)])),
   };
+  return { kind: 'allowed', why: '', owner };
 }
 
 async function reviewAccess(
   environment: Ask,
   { username: user, ...owner }: TokenOwner,
   path: string,
-): Promise<Reviewed> {
+): Promise<Reviewed<object>> {
   const spec = { user, ...owner, nonResourceAttributes: { path, verb: 'get' } };
   const group = 'authorization.k8s.io/v1';
   const { allowed } = await create(environment, group, 'SubjectAccessReview', spec);

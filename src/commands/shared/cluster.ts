@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 
 import { type AgentCredentials, createAgentClient } from '../../agent/client/client.ts';
+import { createNodeVerifier } from '../../agent/client/identity.ts';
 import { createScraper, type Scraper } from '../../agent/client/scraper.ts';
 import {
   type Auditor,
@@ -15,6 +16,7 @@ import type { Within } from '../../audit/summary.ts';
 import { connectAuditor, type LiveAuditor } from '../../auditor/live.ts';
 import type { ConnectionChange } from '../../cluster/api/connection-state.ts';
 import type { createReflectors } from '../../cluster/api/reflector.ts';
+import { createReviewer } from '../../cluster/api/review.ts';
 import { createConnection } from '../../cluster/api/transport/connection.ts';
 import { isConfigured, openAccount } from '../../cluster/api/transport/kubeconfig.ts';
 import { type Environment, exchange } from '../../cluster/api/transport/request.ts';
@@ -107,6 +109,9 @@ export function createLiveAuditor(
   return { auditor, live, scraper, run };
 }
 
+/** The kubelet replaces tokens once per hour. A review for each scrape would be too much load. */
+const reviewsOfAgents = { most: 20_000, allowed: 600 };
+
 /** Scrapes the agents and delivers their reports to the auditor; `null` without --agents. */
 export function createAgentScraper(
   flags: AgentsFlags & ClusterFlags,
@@ -115,7 +120,7 @@ export function createAgentScraper(
   live: LiveAuditor,
   onProblem: OnProblem,
 ): Scraper | null {
-  const { agents, namespaces, excludeNamespaces } = flags;
+  const { agents, agentsServiceAccount: account, namespaces, excludeNamespaces } = flags;
   if (agents === undefined) return null;
   if (namespaces !== undefined || excludeNamespaces !== undefined) {
     throw new UsageError(
@@ -123,8 +128,14 @@ export function createAgentScraper(
     );
   }
   const key = `${agents.namespace}/${agents.name}`;
+  const onReviewProblem = (text: string): void => {
+    onProblem(problemAt('Tokens of agents', null, text));
+  };
+  const review = createReviewer(environment, onReviewProblem, reviewsOfAgents).owner;
+  const verify = account === undefined ? null : createNodeVerifier(review, account);
+  const credentials = renewedCredentials(flags, environment, onProblem);
   return createScraper({
-    client: createAgentClient(renewedCredentials(flags, environment, onProblem)),
+    client: createAgentClient(credentials, undefined, verify),
     now: () => clock.now(),
     random: () => environment.random(),
     sleep: (seconds, signal) => environment.sleep(seconds, signal),

@@ -79,6 +79,7 @@ export interface ClusterFlags {
 export interface AgentsFlags {
   readonly agents?: ReturnType<typeof parseService>;
   readonly agentsTokenFile?: string;
+  readonly agentsServiceAccount?: ReturnType<typeof parseService>;
   readonly agentsCa?: string;
   readonly agentsCert?: string;
   readonly agentsKey?: string;
@@ -293,6 +294,11 @@ const optionGroups = {
     flag('--agents-cert <file>', 'client certificate for the agents, PEM'),
     flag('--agents-key <file>', 'its key, PEM'),
     flag(
+      '--agents-service-account <namespace/name>',
+      "accept only agents with a token of this ServiceAccount for a pod of the agent's node",
+      parseService,
+    ),
+    flag(
       '--agents-server-name <name>',
       "name in the agents' certificates (default: NAME.NAMESPACE.svc)",
     ),
@@ -367,6 +373,7 @@ const optionGroups = {
     flag('--tls-cert <file>', 'certificate, PEM'),
     flag('--tls-key <file>', 'its key, PEM'),
     flag('--client-ca <file>', 'CA of the certificates that clients must have, PEM'),
+    flag('--identity-token-file <file>', 'ServiceAccount token that proves the node to clients'),
   ],
 };
 

@@ -16,8 +16,11 @@ export interface ReviewedAccess {
   readonly why: string;
 }
 
-/** Whether the owner of a token may get a path that is no resource. Never rejects. */
-export type ReviewAccess = (token: string, path: string) => Promise<ReviewedAccess>;
+/**
+ * Whether the owner of a token may get a path that is no resource. The address of the client limits
+ * how many reviews it may cause. Never rejects.
+ */
+export type ReviewAccess = (token: string, path: string, client: string) => Promise<ReviewedAccess>;
 
 /** The paths of reviews: of the metrics, and of the page and the API. */
 const reviewPaths = { metrics: '/metrics', page: '/endpoint-auditor' } as const;
@@ -58,7 +61,8 @@ export function requireAccess(config: () => WebConfig, review: ReviewAccess | nu
     // Express ignores case and the last slash.
     const isMetrics = /^\/metrics\/?$/i.test(request.path);
     const path = isMetrics ? reviewPaths.metrics : reviewPaths.page;
-    const { kind, why } = token === undefined ? noToken : await review(token, path);
+    const client = request.socket.remoteAddress ?? '';
+    const { kind, why } = token === undefined ? noToken : await review(token, path, client);
     if (kind === 'allowed') next();
     else if (kind === 'unauthenticated') refuse(response, users, `Unauthorized: ${why}`);
     else {

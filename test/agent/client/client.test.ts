@@ -40,6 +40,7 @@ function ask(port: number, credentials = noCredentials, host = '127.0.0.1', dead
   const client = createAgentClient(() => credentials, { deadline, maxBytes: 1000 });
   const { signal } = new AbortController();
   return client.ask({
+    node: 'node-a',
     address: `${host}:${port}`,
     path: '/v1/report',
     headers: { 'x-a': 'b' },
@@ -57,7 +58,7 @@ test.each([
   ],
 ] as const)('beyond loopback, a request with %s is %s', async (_, credentials, want) => {
   const client = createAgentClient(() => credentials);
-  const where = { address: '192.0.2.1:1', path: '/v1/report', headers: {} };
+  const where = { node: 'node-a', address: '192.0.2.1:1', path: '/v1/report', headers: {} };
   const { kind } = await client.ask({ ...where, signal: AbortSignal.abort() });
   expect(kind).toBe(want);
 });
@@ -83,7 +84,13 @@ test('one connection is kept from one question to the next', async () => {
   const client = createAgentClient(() => noCredentials);
   const { signal } = new AbortController();
   for (let count = 0; count < 5; count++) {
-    await client.ask({ address: `127.0.0.1:${port}`, path: '/', headers: {}, signal });
+    await client.ask({
+      node: 'node-a',
+      address: `127.0.0.1:${port}`,
+      path: '/',
+      headers: {},
+      signal,
+    });
   }
   expect(connections).toBe(1);
   expect(client.bytes()).toBe(50);
@@ -156,7 +163,7 @@ test('another token or certificate authority is used from the next question on',
   const tlsOf = (ca: string) => ({ ca, cert: undefined, key: undefined, servername: 'localhost' });
   let credentials: AgentCredentials = { token: 'one', tls: tlsOf(pem('server.crt')) };
   const client = createAgentClient(() => credentials);
-  const where = { address: `127.0.0.1:${port}`, path: '/', headers: {} };
+  const where = { node: 'node-a', address: `127.0.0.1:${port}`, path: '/', headers: {} };
   const askAgain = () => client.ask({ ...where, signal: new AbortController().signal });
   expect(await askAgain()).toMatchObject({ kind: 'refused' });
   credentials = { token: 'two', tls: tlsOf(own.cert) };

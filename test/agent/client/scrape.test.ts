@@ -47,7 +47,7 @@ async function begun(): Promise<{ readonly agent: ScheduledAgent; readonly going
   const { signal } = new AbortController();
   return {
     agent,
-    going: { client, address: `127.0.0.1:${port}`, signal, now: () => 1000 },
+    going: { client, node: 'node-a', address: `127.0.0.1:${port}`, signal, now: () => 1000 },
   };
 }
 

@@ -31,6 +31,12 @@ beforeEach(() => {
   server.tokens.set('agent', { username: 'agent', audience: 'endpoint-auditor', extra });
 });
 
+/** Access for requests of one client, unless they name another. */
+function newAccess(ask = environment.ask) {
+  const { access } = createReviewer({ ...environment, ask }, onProblem);
+  return (token: string, path: string, client = '10.0.0.1') => access(token, path, client);
+}
+
 describe('access', () => {
   test.each([
     ['good', '/metrics', 'allowed', ''],
@@ -38,11 +44,11 @@ describe('access', () => {
     ['bad', '/metrics', 'unauthenticated', 'the API server rejects the token'],
     ['agent', '/metrics', 'unauthenticated', 'the API server rejects the token'],
   ])('of token %s to %s: %s', async (token, path, kind, why) => {
-    expect(await createReviewer(environment, onProblem)(token, path)).toEqual({ kind, why });
+    expect(await newAccess()(token, path)).toEqual({ kind, why });
   });
 
   test('is reviewed once for requests at one time and for a minute', async () => {
-    const access = createReviewer(environment, onProblem);
+    const access = newAccess();
     await Promise.all([access('good', '/metrics'), access('good', '/metrics')]);
     await clock.runUntil(clock.now() + 59);
     expect((await access('good', '/metrics')).kind).toBe('allowed');
@@ -53,7 +59,7 @@ describe('access', () => {
   });
 
   test('is refused for ten seconds, then reviewed again', async () => {
-    const access = createReviewer(environment, onProblem);
+    const access = newAccess();
     expect((await access('new', '/metrics')).kind).toBe('unauthenticated');
     server.tokens.set('new', { username: 'new', paths: ['/metrics'] });
     expect((await access('new', '/metrics')).kind).toBe('unauthenticated');
@@ -62,7 +68,7 @@ describe('access', () => {
   });
 
   test('is unavailable without an answer, and is asked again at once', async () => {
-    const access = createReviewer(environment, onProblem);
+    const access = newAccess();
     const why = 'the API server cannot review the token';
     server.faults.before = () => 'reset';
     expect(await access('good', '/metrics')).toEqual({ kind: 'unavailable', why });
@@ -77,7 +83,7 @@ describe('access', () => {
   });
 
   test('is not reviewed for a reason that is reported once until it changes', async () => {
-    const access = createReviewer(environment, onProblem);
+    const access = newAccess();
     const begin = 'The API server cannot review tokens';
     server.faults.before = () => 'reset';
     for (const token of ['a', 'b', 'c']) await access(token, '/metrics');
@@ -95,7 +101,7 @@ describe('access', () => {
 
   test('to another path is not given by an earlier review of the token', async () => {
     server.tokens.set('both', { username: 'both', paths: ['/metrics', '/endpoint-auditor'] });
-    const access = createReviewer(environment, onProblem);
+    const access = newAccess();
     expect((await access('both', '/endpoint-auditor')).kind).toBe('allowed');
     server.tokens.delete('both');
     await clock.runUntil(clock.now() + 59);
@@ -107,7 +113,7 @@ describe('access', () => {
       await clock.sleep(3);
       return server.ask(request);
     };
-    const access = createReviewer({ ...environment, ask }, onProblem);
+    const access = newAccess(ask);
     const asked = [access('good', '/metrics')];
     await clock.runUntil(clock.now() + 5);
     asked.push(access('good', '/metrics'));
@@ -121,7 +127,7 @@ describe('access', () => {
   });
 
   test('continues for ten minutes while the API server does not answer', async () => {
-    const access = createReviewer(environment, onProblem);
+    const access = newAccess();
     expect((await access('good', '/metrics')).kind).toBe('allowed');
     expect((await access('bad', '/metrics')).kind).toBe('unauthenticated');
     server.faults.before = () => 'reset';
@@ -132,29 +138,94 @@ describe('access', () => {
     expect((await access('good', '/metrics')).kind).toBe('unavailable');
   });
 
-  test('is unavailable at once while 16 tokens are reviewed', async () => {
-    const access = createReviewer(environment, onProblem);
-    await access('good', '/metrics');
-    server.asked.length = 0;
-    server.faults.before = () => 'hang';
-    const asked = Array.from({ length: 300 }, (_, n) => access(`random ${n}`, '/metrics'));
-    const kinds = asked.slice(16).map(async (answer) => (await answer).why);
-    expect(new Set(await Promise.all(kinds))).toEqual(new Set(['too many reviews at one time']));
-    expect(server.asked).toHaveLength(16);
-    expect((await access('good', '/metrics')).kind).toBe('allowed');
-    await clock.runUntil(clock.now() + 5);
-    server.faults.before = () => null;
-    expect((await access('random 300', '/metrics')).kind).toBe('unauthenticated');
+  describe('with random tokens', () => {
+    const path = '/metrics';
+    const busy = { kind: 'unavailable', why: 'too many reviews at one time' };
+
+    /** The answers that exist without any answer of the API server, and how often it was asked. */
+    const answersOf = async (asked: readonly Promise<unknown>[]) => {
+      const answers: unknown[] = [];
+      for (const answer of asked) void answer.then((one) => answers.push(one));
+      await clock.runUntil(clock.now() + 1);
+      return { answers, reviews: server.asked.length };
+    };
+
+    test.each([
+      ['one client', 4, () => '10.0.0.1'],
+      ['many clients', 16, (n: number) => `10.0.0.${n}`],
+    ])('of %s: only %d are reviewed at one time', async (_name, most, clientOf) => {
+      const access = newAccess();
+      server.faults.before = () => 'hang';
+      const asked = Array.from({ length: 100 }, (_, n) => access(`random ${n}`, path, clientOf(n)));
+      const others = Array<unknown>(100 - most).fill(busy);
+      expect(await answersOf(asked)).toEqual({ answers: others, reviews: most });
+      await clock.runUntil(clock.now() + 5);
+      server.faults.before = () => null;
+      expect((await access('random 100', path)).kind).toBe('unauthenticated');
+    });
+
+    test('of one client, another client is reviewed', async () => {
+      const access = newAccess();
+      server.faults.before = () => 'hang';
+      const asked = Array.from({ length: 100 }, (_, n) => access(`random ${n}`, path));
+      expect((await answersOf(asked)).reviews).toBe(4);
+      server.faults.before = () => null;
+      expect((await access('good', path, '10.0.0.2')).kind).toBe('allowed');
+    });
+
+    test('of many clients, an accepted token is reviewed again', async () => {
+      const access = newAccess();
+      expect((await access('good', path)).kind).toBe('allowed');
+      for (let n = 0; n < 1000; n++) await access(`bad ${n}`, path);
+      await clock.runUntil(clock.now() + 61);
+      server.asked.length = 0;
+      server.faults.before = () => 'hang';
+      const asked = Array.from({ length: 100 }, (_, n) => access(`random ${n}`, path, `${n}`));
+      expect((await answersOf(asked)).reviews).toBe(16);
+      server.faults.before = () => null;
+      const again = access('good', path);
+      expect((await answersOf([again])).answers).toEqual([{ kind: 'allowed', why: '' }]);
+      expect(server.asked).toHaveLength(18);
+    });
   });
 
-  test('remembers a limited number of tokens', async () => {
-    const access = createReviewer(environment, onProblem);
-    await access('good', '/metrics');
-    for (let n = 0; n < 1000; n++) await access(`bad ${n}`, '/metrics');
+  test('remembers a limited number of refused tokens', async () => {
+    const access = newAccess();
+    for (let n = 0; n < 1001; n++) await access(`bad ${n}`, '/metrics');
     const before = server.asked.length;
-    await access('bad 999', '/metrics');
+    await access('bad 1000', '/metrics');
     expect(server.asked.length).toBe(before);
-    await access('good', '/metrics');
+    await access('bad 0', '/metrics');
     expect(server.asked.length).toBeGreaterThan(before);
+  });
+});
+
+describe('the owner', () => {
+  const ownerOf = (token: string, ask = environment.ask) =>
+    createReviewer({ ...environment, ask }, onProblem).owner(token, 'endpoint-auditor');
+
+  test('of a token for an audience is named, with the facts about its pod', async () => {
+    expect(await ownerOf('agent')).toMatchObject({
+      kind: 'allowed',
+      owner: {
+        username: 'agent',
+        extra: { 'authentication.kubernetes.io/node-name': ['node-a'] },
+      },
+    });
+  });
+
+  test('of a token for the API server is unknown to another audience', async () => {
+    expect((await ownerOf('good')).kind).toBe('unauthenticated');
+  });
+
+  test('is unknown if the server does not check audiences', async () => {
+    const withoutAudiences = async (request: ApiRequest): Promise<ApiAnswer> => {
+      const { body = '' } = request;
+      return server.ask({ ...request, body: body.replace(/,"audiences":\[[^\]]*\]/, '') });
+    };
+    expect(await ownerOf('good', withoutAudiences)).toEqual({
+      kind: 'unauthenticated',
+      why: 'the API server has not checked the audience',
+    });
   });
 });
