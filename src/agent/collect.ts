@@ -83,6 +83,7 @@ export type CollectedRules = Awaited<ReturnType<typeof collect>>;
 
 /** Reads all rules of the node. */
 export async function collect(limits: ProgramLimits) {
+  const began = performance.now();
   const dumps: CollectedDump[] = [];
   const problems: string[] = [];
   /** The state of each program: `read`, `empty`, `absent` or `failed`. */
@@ -112,8 +113,24 @@ export async function collect(limits: ProgramLimits) {
   if (Object.values(states).every((state) => state === 'absent')) {
     problems.push(`none of ${Object.keys(states).join(', ')} is in ${limits.path}`);
   }
-  return { dumps, states, problems };
+  /** How long the programs took. */
+  const seconds = (performance.now() - began) / 1000;
+  return { dumps, states, problems, seconds };
 }
+
+/** What a round has instead of rules that cannot be collected. */
+export const nothingCollected = (problem: string): CollectedRules => ({
+  dumps: [],
+  states: {},
+  problems: [problem],
+  seconds: 0,
+});
+
+/** Seconds in which all programs must end, and the process that runs them. */
+export const deadlineOf = ({ deadlineSeconds }: ProgramLimits): number =>
+  programs.length * deadlineSeconds + spareSeconds;
+
+const spareSeconds = 120;
 
 /** Tables as `ip nat`; `null` if the list cannot be parsed. */
 function tablesOf(bytes: Buffer): string[] | null {
@@ -155,7 +172,10 @@ function linesWith(bytes: Buffer, start: string): string[] {
  * contain the time, and counters of base chains, which precede the rules, are left out (iptables
  * 1.8, iptables/iptables-save.c and nft-shared.c). Counters of nft only cost another parse.
  */
-export function fingerprintOf(rules: CollectedRules, facts: NodeFacts): string | null {
+export function fingerprintOf(
+  rules: Omit<CollectedRules, 'seconds'>,
+  facts: NodeFacts,
+): string | null {
   const { dumps, states, problems } = rules;
   if (problems.length > 0) return null;
   const hash = createHash('sha256').update(JSON.stringify([states, facts]));

@@ -9,7 +9,9 @@ import zlib from 'node:zlib';
 
 import type { Packet } from '../model/proxy-config.ts';
 import { type EncodedOutcomes, encodeOutcomes } from '../rules/report/outcome-json.ts';
-import { collect, type CollectedRules, fingerprintOf, type ProgramLimits } from './collect.ts';
+import type { CollectedRules, ProgramLimits } from './collect.ts';
+import { collect, fingerprintOf, nothingCollected } from './collect.ts';
+import { collectFrom } from './collector.ts';
 import { type NodeFacts, type NodeIdentity, readNodeFacts } from './node-facts.ts';
 import type { FrontendDetail, NodeRuleSet } from './report.ts';
 import { createReport, detailsOf, parseRules, readDumps, walkerAt } from './report.ts';
@@ -18,6 +20,8 @@ export interface NodeSettings extends NodeIdentity {
   /** The text of kube-proxy's configuration file, and its path. */
   readonly proxyConfig: Parameters<typeof createReport>[0];
   readonly limits: ProgramLimits;
+  /** The socket of the process that runs the programs; without it, this one does. */
+  readonly collector?: string;
 }
 
 export type RoundReply = Awaited<ReturnType<typeof makeRound>>;
@@ -60,15 +64,14 @@ const recoded = (dumps: CollectedRules['dumps'], recode: (bytes: Buffer) => Buff
 /** `null` if the rules of the node are unknown. */
 let known: { readonly rules: NodeRuleSet; readonly facts: NodeFacts } | null = null;
 
+function collectFor({ collector, limits }: NodeSettings): Promise<CollectedRules> {
+  return collector === undefined ? collect(limits) : collectFrom(collector);
+}
+
 async function makeRound(settings: NodeSettings, last: string | null, problem: string | null) {
   const facts = await readNodeFacts(settings);
-  const begun = performance.now();
-  const collected =
-    problem === null
-      ? await collect(settings.limits)
-      : { dumps: [], states: {}, problems: [problem] };
-  /** Seconds that the programs took. */
-  const collecting = (performance.now() - begun) / 1000;
+  const collected = problem === null ? await collectFor(settings) : nothingCollected(problem);
+  const { seconds: collecting } = collected;
   const bytes = collected.dumps.reduce((sum, dump) => sum + dump.bytes.length, 0);
   const fingerprint = fingerprintOf(collected, facts);
   if (fingerprint !== null && fingerprint === last) return { result: null, bytes, collecting };

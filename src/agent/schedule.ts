@@ -13,7 +13,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Packet } from '../model/proxy-config.ts';
 import type { EncodedOutcomes } from '../rules/report/outcome-json.ts';
 import { nodeArguments } from './node-arguments.ts';
-import { programs } from './collect.ts';
+import { deadlineOf } from './collect.ts';
 import type { FrontendDetail } from './report.ts';
 import type { NodeSettings, ReaderReply, ReaderRequest, RoundReply } from './rules-reader.ts';
 
@@ -36,15 +36,8 @@ type PublishedReport = NonNullable<RoundReply['result']> & {
 /** Milliseconds after the last question until the process that answered it ends. */
 const lingerMs = 5000;
 
-/** Seconds that a process has to answer, beyond the deadlines of its programs. */
-const spareSeconds = 120;
-
 /** The agent is stuck if no round has ended for this number of pauses and of seconds. */
 const stuck = { pauses: 5, seconds: 600 };
-
-/** Seconds in which a process must answer. */
-const deadlineOf = ({ limits }: NodeSettings): number =>
-  programs.length * limits.deadlineSeconds + spareSeconds;
 
 /**
  * Flags of V8 for a process that lives for a round. Room for its garbage costs less than to collect
@@ -117,7 +110,7 @@ export function createAgent(settings: ScheduleSettings) {
     stuck(): string | null {
       const seconds = performance.now() / 1000 - state.endedAt;
       const most = Math.max(stuck.seconds, stuck.pauses * state.cost.pause);
-      const longest = most + deadlineOf(state.settings);
+      const longest = most + deadlineOf(state.settings.limits);
       return seconds < longest ? null : `No round has ended for ${Math.round(seconds)} s`;
     },
     /** `null` if no rule serves this frontend, or the rules are unknown. */
@@ -222,7 +215,7 @@ function startReader(
     fail(by === null ? `ended with ${String(code)}` : `was ended by ${by}`);
   });
   const end = (): void => void child.kill('SIGKILL');
-  const seconds = deadlineOf(state.settings);
+  const seconds = deadlineOf(state.settings.limits);
   return {
     /** Resolves to a text if there is no answer: why. */
     async ask(request: ReaderRequest): Promise<ReaderReply['answer'] | string> {

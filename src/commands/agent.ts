@@ -1,6 +1,9 @@
 // The `agent` command: evaluates the rules of its node and serves the results to the auditor. It
 // needs the node's network namespace and CAP_NET_ADMIN, and CAP_NET_RAW for iptables-legacy.
 //
+// With --collect-at it only runs the programs, and with --collector it needs no capability. So in a
+// pod of two containers, the one that listens on the network of the node has no rights on it.
+//
 // The agent is idle most of the time, on every node. The process of the command line, which loads
 // more, therefore executes another program (agent-main.ts).
 
@@ -10,7 +13,8 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { isSea } from 'node:sea';
 
-import { defaultLimits } from '../agent/collect.ts';
+import { defaultLimits, type ProgramLimits } from '../agent/collect.ts';
+import { createCollector } from '../agent/collector.ts';
 import { nodeArguments } from '../agent/node-arguments.ts';
 import { createAgent } from '../agent/schedule.ts';
 import { type Access, createAgentServer } from '../agent/server.ts';
@@ -27,6 +31,8 @@ export interface AgentOptions {
   readonly interval: number;
   readonly deadline: number;
   readonly maxSize: number;
+  readonly collector?: string;
+  readonly collectAt?: string;
   readonly tokenFile?: string;
   readonly identityTokenFile?: string;
   readonly tlsCert?: string;
@@ -42,7 +48,7 @@ const flags = [
 
 /** Replaces this process by the agent. Throws on platforms without execve, which have no rules. */
 export function becomeAgent(options: AgentOptions): never {
-  accessOf(options);
+  if (options.collectAt === undefined) accessOf(options);
   if (process.execve === undefined) throw new Error(`There are no rules on ${process.platform}`);
   const name = import.meta.filename.endsWith('.ts') ? '../agent-main.ts' : 'agent.cjs';
   const program = join(import.meta.dirname, name);
@@ -57,9 +63,14 @@ export function becomeAgent(options: AgentOptions): never {
 
 /** Runs the agent until it is stopped. */
 export async function agent(options: AgentOptions, stop = stopSignal()): Promise<number> {
+  const { deadline, maxSize, collector, collectAt, logFormat = 'text' } = options;
+  const limits = { ...defaultLimits, deadlineSeconds: deadline, maxBytes: maxSize };
+  if (collectAt !== undefined) {
+    if (collector !== undefined) throw new UsageError('--collector excludes --collect-at');
+    return collectUntil(stop.signal, collectAt, limits);
+  }
   const access = accessOf(options);
-  const { node, nodeIps, podCidrs, proxyConfig, interval, deadline, maxSize, listen } = options;
-  const { logFormat = 'text' } = options;
+  const { node, nodeIps, podCidrs, proxyConfig, interval, listen } = options;
   const running = createAgent({
     ...(node === undefined ? {} : { node }),
     nodeIPs: nodeIps,
@@ -68,7 +79,8 @@ export async function agent(options: AgentOptions, stop = stopSignal()): Promise
       proxyConfig === undefined ? null : { source: proxyConfig, text: read(proxyConfig) },
     interval,
     onProblem: (text) => void logProblem(logFormat, text),
-    limits: { ...defaultLimits, deadlineSeconds: deadline, maxBytes: maxSize },
+    limits,
+    ...(collector === undefined ? {} : { collector }),
   });
   const { server, renew } = createAgentServer(running, access);
   const renewing = setInterval(() => {
@@ -85,6 +97,21 @@ export async function agent(options: AgentOptions, stop = stopSignal()): Promise
     server.close();
     server.closeAllConnections();
   }
+  return 0;
+}
+
+/** Runs the programs for another agent. Rejects if they hang, so that the container restarts. */
+async function collectUntil(
+  stop: AbortSignal,
+  path: string,
+  limits: ProgramLimits,
+): Promise<number> {
+  const collector = createCollector(limits);
+  await collector.listen(path);
+  process.stdout.write(`Collecting at ${path}\n`);
+  if (stop.aborted) collector.close();
+  stop.addEventListener('abort', collector.close);
+  await collector.closed;
   return 0;
 }
 

@@ -31,6 +31,7 @@ describe('refuses', () => {
     [{ tlsCert: 'a' }, /--tls-cert and --tls-key belong together/],
     [{ clientCa: 'a' }, /--client-ca needs/],
     [{ identityTokenFile: empty }, /--identity-token-file needs --client-ca/],
+    [{ collector: 'a', collectAt: 'b' }, /--collector excludes --collect-at/],
     [{ tokenFile: empty }, /empty: The token is empty/],
     [{ tokenFile: join(folder, 'absent') }, /ENOENT.*absent/],
   ])('%j', async (more, message) => {
@@ -69,15 +70,34 @@ const save = (name: string, file: string): Loaded => ({
   shows: `${name}-save`,
 });
 
-/** Runs an agent in a namespace with these rules until it has reported. */
-async function reportOf(path: string, loaded: readonly Loaded[]): Promise<Report> {
+/** A process that has no capability, though its user is root. */
+const bare = ['setpriv', '--no-new-privs', '--inh-caps=-all', '--bounding-set=-all'] as const;
+
+/**
+ * Runs an agent in a namespace with these rules until it has reported. With a collector, another
+ * process runs the programs, and the agent has no capability.
+ */
+async function reportOf(
+  path: string,
+  loaded: readonly Loaded[],
+  collector: string | null = null,
+): Promise<Report> {
   const namespace = createNamespace(`ea-agent-${process.pid}`);
   try {
     for (const { file, load } of loaded) namespace.load(join(path, file), ...load);
     const args = ['agent', '--pod-cidrs', '10.244.1.0/24', '--listen', '127.0.0.1:9466'];
-    const [command, all] = namespace.inside(process.execPath, main, ...args);
-    const running = spawn(command, all, { stdio: 'ignore' });
-    const ended = new Promise((resolve) => running.once('exit', resolve));
+    const start = (...line: [string, ...string[]]) => {
+      const [command, all] = namespace.inside(...line);
+      const child = spawn(command, all, { stdio: 'ignore' });
+      return { child, ended: new Promise((resolve) => child.once('exit', resolve)) };
+    };
+    const node = [process.execPath, main] as const;
+    const { child: running, ended } =
+      collector === null
+        ? start(...node, ...args)
+        : start(...bare, ...node, ...args, '--collector', collector);
+    const collecting =
+      collector === null ? null : start(...node, 'agent', '--collect-at', collector);
     try {
       const url = 'http://127.0.0.1:9466/v1/report';
       const script = `process.stdout.write(await (await fetch('${url}')).text())`;
@@ -92,6 +112,8 @@ async function reportOf(path: string, loaded: readonly Loaded[]): Promise<Report
     } finally {
       running.kill('SIGTERM');
       expect(await ended).toBe(0);
+      collecting?.child.kill('SIGTERM');
+      expect(await collecting?.ended).toBe(collecting === null ? undefined : 0);
     }
   } finally {
     namespace.remove();
@@ -127,6 +149,16 @@ describe.skipIf(reason !== null && !isRequired)('in a network namespace', () => 
     const digests = digestsOfFiles(path, loaded);
     expect(Object.keys(digests).length).toBeGreaterThan(100);
     expect(report.frontends).toEqual(digests);
+  });
+
+  test.each([
+    ['iptables-nft/node-a', iptables],
+    ['nftables/node-a', nftables],
+  ])('%s: with a collector, an agent without capabilities reports all', async (name, loaded) => {
+    const path = join(recordings, name);
+    const report = await reportOf(path, loaded, join(folder, `collector-${name.slice(0, 4)}`));
+    expect(report.problems).toEqual([]);
+    expect(report.frontends).toEqual(digestsOfFiles(path, loaded));
   });
 
   test('a node without rules has an empty report and no problem', async () => {

@@ -146,8 +146,11 @@ interface Pod {
   readonly securityContext?: Values;
   readonly volumes?: readonly Values[];
   readonly containers: readonly {
+    readonly name: string;
+    readonly ports?: readonly object[];
     readonly args: readonly string[];
     readonly securityContext: Values;
+    readonly volumeMounts: readonly { readonly name: string }[];
   }[];
 }
 
@@ -319,7 +322,7 @@ describe.each(examples)('%s', (example) => {
     );
   });
 
-  test('an agent has no API token, no folder of the host, and two capabilities', () => {
+  test('an agent has no API token and no folder of the host', () => {
     expect(agents.length).toBe(
       ['kubeadm', 'kind', 'eks', 'k3s', 'sharded'].includes(example) ? 1 : 0,
     );
@@ -333,13 +336,27 @@ describe.each(examples)('%s', (example) => {
         const sources = [{ serviceAccountToken: token }];
         expect(volume.projected).toMatchObject({ sources });
       }
-      for (const { securityContext } of containers) {
-        expect(securityContext).toMatchObject({
-          readOnlyRootFilesystem: true,
-          allowPrivilegeEscalation: false,
-          capabilities: { drop: ['ALL'], add: ['NET_ADMIN', 'NET_RAW'] },
-        });
-      }
+      expect(containers.map(({ name }) => name)).toEqual(['collector', 'agent']);
+    }
+  });
+
+  test('of an agent, the container with capabilities has no port and takes no files', () => {
+    const common = { readOnlyRootFilesystem: true, allowPrivilegeEscalation: false };
+    for (const { name, ports, args, securityContext, volumeMounts } of agents.flatMap(
+      ({ containers }) => containers,
+    )) {
+      const isCollector = name === 'collector';
+      expect(ports?.length ?? 0).toBe(isCollector ? 0 : 1);
+      expect(args.some((text) => text.startsWith('--listen'))).toBe(!isCollector);
+      if (isCollector) expect(volumeMounts.map((mount) => mount.name)).toEqual(['run']);
+      expect(securityContext).toEqual({
+        ...common,
+        ...(isCollector
+          ? { runAsUser: 0, runAsGroup: 0 }
+          : { runAsNonRoot: true, runAsUser: 65_532, runAsGroup: 65_532 }),
+        capabilities: { drop: ['ALL'], ...(isCollector && { add: ['NET_ADMIN', 'NET_RAW'] }) },
+        seccompProfile: { type: 'RuntimeDefault' },
+      });
     }
   });
 

@@ -2,7 +2,16 @@
 
 import type { ChildProcess } from 'node:child_process';
 import { execFileSync, spawn } from 'node:child_process';
-import { cpSync, mkdirSync, readFileSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  chownSync,
+  cpSync,
+  mkdirSync,
+  readFileSync,
+  readdirSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { dirname, join } from 'node:path';
 
 import { format } from 'prettier';
@@ -101,14 +110,53 @@ export interface Pod {
   readonly mounted: Readonly<Record<string, string>>;
   /** Capabilities that root keeps. */
   readonly capabilities: readonly string[];
+  /** Number of user and group; `null`: that of the image. */
+  readonly user: number | null;
+  /** The group of the files of volumes, which each container is in; `null`: none. */
+  readonly fsGroup: number | null;
+  /** Names of empty volumes, which the containers share, by path. */
+  readonly emptyDirs: Readonly<Record<string, string>>;
+  /** The other containers. */
+  readonly others: readonly Pod[];
 }
 
 /**
- * Starts a pod; `folder` becomes its root directory. It is in a network namespace where one is
- * named. What it prints is shown.
+ * Starts a pod; `folder` becomes the root directory of its container. It is in a network namespace
+ * where one is named. What it prints is shown. Its other containers end with it.
  */
 export function startPod(folder: string, pod: Pod, space?: string): ChildProcess {
+  const volumes = `${folder}-volumes`;
+  const child = startContainer(folder, pod, volumes, space);
+  for (const [index, one] of pod.others.entries()) {
+    const other = startContainer(`${folder}-${index}`, one, volumes, space);
+    child.once('exit', () => other.kill());
+  }
+  return child;
+}
+
+/** The file of a volume, as the kubelet writes it. */
+function mount(path: string, text: string, group: number | null): void {
+  mkdirSync(dirname(path), { recursive: true });
+  writeFileSync(path, text);
+  if (group === null) return;
+  chmodSync(path, 0o440);
+  chownSync(path, 0, group);
+}
+
+function makeEmptyDir(path: string, group: number | null): void {
+  mkdirSync(path, { recursive: true });
+  chownSync(path, 0, group ?? 0);
+  chmodSync(path, group === null ? 0o777 : 0o2777);
+}
+
+function startContainer(
+  folder: string,
+  pod: Pod,
+  volumes: string,
+  space: string | undefined,
+): ChildProcess {
   const { copies, user, entrypoint } = imageOf(pod.containerfile);
+  const { fsGroup, emptyDirs } = pod;
   for (const [from, to] of copies) {
     // The libraries of Node, which are below.
     if (to === '/') continue;
@@ -117,8 +165,11 @@ export function startPod(folder: string, pod: Pod, space?: string): ChildProcess
     copy(built ?? process.execPath, join(folder, to));
   }
   for (const [path, text] of Object.entries(pod.mounted)) {
-    mkdirSync(dirname(join(folder, path)), { recursive: true });
-    writeFileSync(join(folder, path), text);
+    mount(join(folder, path), text, fsGroup);
+  }
+  for (const [path, name] of Object.entries(emptyDirs)) {
+    makeEmptyDir(join(volumes, name), fsGroup);
+    mkdirSync(join(folder, path), { recursive: true });
   }
   for (const name of ['proc', 'dev']) mkdirSync(join(folder, name));
   writeFileSync(join(folder, 'dev/null'), '');
@@ -136,9 +187,14 @@ export function startPod(folder: string, pod: Pod, space?: string): ChildProcess
     'mount -t proc proc "$0/proc"',
     'mount --bind /dev/null "$0/dev/null"',
     'mount -o remount,bind,ro "$0"',
+    ...Object.entries(emptyDirs).map(
+      ([path, name]) => `mount --bind ${join(volumes, name)} "$0${path}"`,
+    ),
   ];
   const kept = ['-all', ...pod.capabilities.map((name) => `+${name.toLowerCase()}`)].join(',');
   const bounded = ['/usr/bin/setpriv', '--no-new-privs', '--inh-caps=-all'];
+  bounded.push(fsGroup === null ? '--clear-groups' : `--groups=${fsGroup}`);
+  if (pod.user !== null) bounded.push(`--reuid=${pod.user}`, `--regid=${pod.user}`);
   const command = [
     ...(isDebian ? [...bounded, `--bounding-set=${kept}`] : []),
     ...entrypoint,

@@ -41,13 +41,18 @@ export async function until(isTrue: () => Promise<boolean>, what: string): Promi
 }
 
 interface Container {
+  readonly name: string;
   readonly args: readonly string[];
   readonly env?: readonly {
     readonly name: string;
     readonly value?: string;
     readonly valueFrom?: { readonly fieldRef: { readonly fieldPath: string } };
   }[];
-  readonly securityContext: { readonly capabilities: { readonly add?: readonly string[] } };
+  readonly securityContext: {
+    readonly runAsUser?: number;
+    readonly capabilities: { readonly add?: readonly string[] };
+  };
+  readonly ports?: readonly object[];
   readonly volumeMounts?: readonly { readonly name: string; readonly mountPath: string }[];
 }
 
@@ -58,6 +63,7 @@ interface Volume {
     readonly items?: readonly { readonly key: string; readonly path: string }[];
   };
   readonly configMap?: { readonly name: string };
+  readonly emptyDir?: object;
   readonly projected?: {
     readonly sources: readonly {
       readonly serviceAccountToken: { readonly audience: string; readonly path: string };
@@ -68,6 +74,7 @@ interface Volume {
 interface PodSpec {
   readonly serviceAccountName: string;
   readonly automountServiceAccountToken: boolean;
+  readonly securityContext?: { readonly fsGroup?: number };
   readonly containers: readonly Container[];
   readonly volumes?: readonly Volume[];
 }
@@ -115,12 +122,13 @@ async function filesIn(client: Client, volume: Volume, account: string): Promise
   );
 }
 
-async function mountedBy(client: Client, spec: PodSpec): Promise<Texts> {
-  const { volumes = [], containers, serviceAccountName: account } = spec;
+async function mountedBy(client: Client, spec: PodSpec, container: Container): Promise<Texts> {
+  const { volumes = [], serviceAccountName: account } = spec;
   const files: Record<string, string> = {};
-  for (const { name, mountPath } of containers[0]?.volumeMounts ?? []) {
+  for (const { name, mountPath } of container.volumeMounts ?? []) {
     const volume = volumes.find((one) => one.name === name);
     if (volume === undefined) throw new Error(`There is no volume ${name}`);
+    if (volume.emptyDir !== undefined) continue;
     for (const [file, text] of Object.entries(await filesIn(client, volume, account))) {
       files[join(mountPath, file)] = text;
     }
@@ -150,7 +158,45 @@ async function podTokenOf(
   return (made as { status: { token: string } }).status.token;
 }
 
-/** The pod that a workload makes, with all that the kubelet would give it. */
+/** The value of a field of the pod, as the kubelet has it. */
+async function fieldOf({ call }: Client, path: string): Promise<string> {
+  if (path !== 'status.hostIP') return downward[path] ?? '';
+  const pod = (await call('GET', `${within}/pods/${podOn(node)}`)) as {
+    status: { hostIP: string };
+  };
+  return pod.status.hostIP;
+}
+
+/** A container with all that the kubelet would give it; `own`: files of its ServiceAccount. */
+async function containerOf(
+  plane: Pick<ControlPlane, 'server'>,
+  client: Client,
+  spec: PodSpec,
+  container: Container,
+  own: Texts,
+): Promise<Omit<Pod, 'containerfile' | 'others'>> {
+  const env: Record<string, string> = {};
+  for (const { name, value, valueFrom } of container.env ?? []) {
+    env[name] = value ?? (await fieldOf(client, valueFrom?.fieldRef.fieldPath ?? ''));
+  }
+  const expand = (text: string): string =>
+    text.replaceAll(/\$\((\w+)\)/g, (_all, name: string) => env[name] ?? '');
+  const { hostname, port } = new URL(plane.server);
+  const { securityContext, volumeMounts = [] } = container;
+  const empty = (spec.volumes ?? []).filter(({ emptyDir }) => emptyDir !== undefined);
+  const emptyDirs = volumeMounts.filter(({ name }) => empty.some((one) => one.name === name));
+  return {
+    args: container.args.map(expand),
+    env: { ...env, KUBERNETES_SERVICE_HOST: hostname, KUBERNETES_SERVICE_PORT: port },
+    mounted: { ...(await mountedBy(client, spec, container)), ...own },
+    capabilities: securityContext.capabilities.add ?? [],
+    user: securityContext.runAsUser ?? null,
+    fsGroup: spec.securityContext?.fsGroup ?? null,
+    emptyDirs: Object.fromEntries(emptyDirs.map(({ name, mountPath }) => [mountPath, name])),
+  };
+}
+
+/** The pod that a workload makes; its container is the one with a port. */
 export async function podOf(
   plane: Pick<ControlPlane, 'server' | 'ca'>,
   client: Client,
@@ -158,30 +204,27 @@ export async function podOf(
   containerfile: Pod['containerfile'],
 ): Promise<Pod & { readonly token: string | null }> {
   const { spec } = await templateOf(client, path);
-  const [container] = spec.containers;
-  if (container === undefined) throw new Error(`${path} has no container`);
-  const env: Record<string, string> = {};
-  for (const { name, value, valueFrom } of container.env ?? []) {
-    env[name] = value ?? downward[valueFrom?.fieldRef.fieldPath ?? ''] ?? '';
-  }
-  const expand = (text: string): string =>
-    text.replaceAll(/\$\((\w+)\)/g, (_all, name: string) => env[name] ?? '');
   const token = spec.automountServiceAccountToken
     ? await tokenOf(client, spec.serviceAccountName)
     : null;
   const account = '/var/run/secrets/kubernetes.io/serviceaccount';
-  const own = token === null ? {} : { token, 'ca.crt': plane.ca, namespace };
-  const mounted: Record<string, string> = { ...(await mountedBy(client, spec)) };
-  for (const [name, text] of Object.entries(own)) mounted[join(account, name)] = text;
-  const { hostname, port } = new URL(plane.server);
-  return {
-    containerfile,
-    args: container.args.map(expand),
-    env: { ...env, KUBERNETES_SERVICE_HOST: hostname, KUBERNETES_SERVICE_PORT: port },
-    mounted,
-    capabilities: container.securityContext.capabilities.add ?? [],
-    token,
-  };
+  const files = token === null ? {} : { token, 'ca.crt': plane.ca, namespace };
+  const own = Object.fromEntries(
+    Object.entries(files).map(([name, text]) => [join(account, name), text]),
+  );
+  const all = spec.containers.map(async (container) => ({
+    hasPort: (container.ports ?? []).length > 0,
+    pod: {
+      containerfile,
+      ...(await containerOf(plane, client, spec, container, own)),
+      others: [],
+    },
+  }));
+  const containers = await Promise.all(all);
+  const main = containers.find(({ hasPort }) => hasPort);
+  if (main === undefined) throw new Error(`${path} has no container with a port`);
+  const others = containers.filter((one) => one !== main).map(({ pod }) => pod);
+  return { ...main.pod, others, token };
 }
 
 /** What a client shows and believes. */
@@ -307,7 +350,7 @@ export async function createAgentPods({ call }: Client, { of }: Pair): Promise<v
   const metadata = { name: podOn(node), labels };
   await call('POST', path, { metadata, spec: { ...template.spec, nodeName: node } });
   const ready = { type: 'Ready', status: 'True', lastTransitionTime: new Date().toISOString() };
-  const ips = { podIP: of.address, podIPs: [{ ip: of.address }] };
+  const ips = { hostIP: of.address, podIP: of.address, podIPs: [{ ip: of.address }] };
   const status = { phase: 'Running', conditions: [ready], ...ips };
   await call('PATCH', `${path}/${metadata.name}/status`, { status });
 }

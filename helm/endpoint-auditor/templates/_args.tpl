@@ -82,8 +82,9 @@
 {{- end -}}
 
 {{- define "endpoint-auditor.agentArgs" -}}
-- --listen=:{{ .Values.agent.port }}
+- --listen=$(HOST_IP):{{ .Values.agent.port }}
 - --node=$(NODE_NAME)
+- --collector=/run/endpoint-auditor/collector.sock
 - --interval={{ .Values.agent.interval }}
 - --deadline={{ .Values.agent.deadline }}
 - --max-size={{ .Values.agent.maxSize }}

@@ -1,6 +1,6 @@
 // Parsers of the values of flags. Each throws an InvalidArgumentError that says what it expects.
 
-import { isIP } from 'node:net';
+import { isIP, isIPv6 } from 'node:net';
 
 import { InvalidArgumentError, type Option } from 'commander';
 
@@ -161,9 +161,13 @@ export const parseSize = parser('a size such as 64Mi, 1G or 1000000', (text) => 
   return bytes >= 1 ? bytes : undefined;
 });
 
-/** Parses `host:port`, `[::1]:port`, or `:port` for every address of the machine. */
+/**
+ * Parses `host:port`, `[::1]:port`, or `:port` for every address of the machine. An IPv6 address
+ * needs no brackets, since the downward API of Kubernetes has none.
+ */
 export const parseAddress = parser('an address such as 127.0.0.1:9465 or :9465', (text) => {
-  const [, ipv6, name = '', digits] = /^(?:\[([^\]]+)\]|([^:]*)):(\d+)$/.exec(text) ?? [];
+  const [, ipv6, name = '', digits] = /^(?:\[([^\]]+)\]|(.*)):(\d+)$/.exec(text) ?? [];
+  if (name.includes(':') && !isIPv6(name)) return undefined;
   const host = ipv6 ?? name;
   return Number(digits) <= 65_535 ? { host: host || null, port: Number(digits) } : undefined;
 });

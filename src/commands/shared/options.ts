@@ -369,6 +369,8 @@ const optionGroups = {
       2 ** 29,
       '512Mi',
     ),
+    flag('--collector <socket>', 'the agent with --collect-at that runs the programs'),
+    flag('--collect-at <socket>', 'only run the programs, for the agent with --collector'),
     flag('--token-file <file>', 'the token that clients must send'),
     flag('--tls-cert <file>', 'certificate, PEM'),
     flag('--tls-key <file>', 'its key, PEM'),

@@ -130,11 +130,12 @@ describeParser(
     ['127.0.0.1:9465', { host: '127.0.0.1', port: 9465 }],
     ['localhost:80', { host: 'localhost', port: 80 }],
     ['[::1]:9465', { host: '::1', port: 9465 }],
+    ['fd00::1:9465', { host: 'fd00::1', port: 9465 }],
     [':9465', { host: null, port: 9465 }],
     [':0', { host: null, port: 0 }],
     [':65535', { host: null, port: 65_535 }],
   ],
-  ['', '9465', 'localhost', ':65536', '::1:9465', 'localhost:http', '[::1]', 'a:1:2', ':-1'],
+  ['', '9465', 'localhost', ':65536', '::x:9465', 'localhost:http', '[::1]', 'a:1:2', ':-1'],
   'Expected an address such as 127.0.0.1:9465 or :9465.',
 );
 
