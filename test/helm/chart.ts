@@ -29,6 +29,7 @@ import {
   checkRotation,
   checkNamespaces,
   checkPodSecurity,
+  checkShards,
   checkShardsUpgrade,
   checkUpgrade,
 } from './upgrade.ts';
@@ -63,8 +64,9 @@ async function builtProgram(name: keyof typeof programs): Promise<string> {
 
 // The chart and the alerts before the programs that will read them: promtool, helm and kubeconform,
 // each built from its Go module, and a real API server. `npm run chart`; with --update, what helm
-// renders of the examples becomes what is expected of it. --only=NAME runs one suite of those that
-// need the API server: install, upgrade, shards, security, namespaces, access or rotation.
+// renders of the examples becomes what is expected of it. --only=NAME,NAME runs some suites of
+// those that need the API server: install, upgrade, shards, agents, security, namespaces, access
+// and rotation.
 
 const update = process.argv.includes('--update');
 const [, only] = /^--only=(.*)$/m.exec(process.argv.join('\n')) ?? [];
@@ -169,12 +171,13 @@ try {
     install: checkChart,
     upgrade: checkUpgrade,
     shards: checkShardsUpgrade,
+    agents: checkShards,
     security: checkPodSecurity,
     namespaces: checkNamespaces,
     access: checkAuthFilter,
     rotation: checkRotation,
   };
-  const chosen = Object.entries(suites).filter(([name]) => only === undefined || name === only);
+  const chosen = Object.entries(suites).filter(([name]) => only?.split(',').includes(name) ?? true);
   await checkInstall(
     helm,
     join(folder, 'install'),

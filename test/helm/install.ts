@@ -332,6 +332,10 @@ export async function createPair(
     server: `http://${server}`,
     agent: `https://${agent}`,
     async stop() {
+      for (const name of [node, otherNode].map(podOn)) {
+        const path = `${within}/pods/${name}?gracePeriodSeconds=0`;
+        await client.call('DELETE', path).catch(() => undefined);
+      }
       for (const one of [...carriers, api]) one.close();
       await bridge.stop();
       await of.stop();
@@ -473,7 +477,7 @@ async function checkCallers(
 }
 
 /** A ready server audits without findings; returns how many Services it has. */
-async function checkAudit(check: Check, base: string): Promise<number> {
+export async function checkAudit(check: Check, base: string): Promise<number> {
   const services = await sampleOf(base, 'endpoint_auditor_services');
   const conform = 'endpoint_auditor_outputs{output="endpointslices",verdict="ok"}';
   const judged = await sampleOf(base, conform);
@@ -498,7 +502,7 @@ function strangerOf(pod: Pod, agents: Pod): Pod {
 }
 
 /** Whether all that packets meet on the node is known, and right. */
-async function isRight(base: string): Promise<boolean> {
+export async function isRight(base: string): Promise<boolean> {
   const { nodes } = (await (await fetch(`${base}/api/v1/nodes`)).json()) as {
     nodes: { node: string; verdicts: Record<string, number> }[];
   };

@@ -1,13 +1,15 @@
 // The chart on a real API server, by helm: the upgrade from 0.1.0, whose archive is in this folder,
 // and back; the pods under the Pod Security level `restricted`; a server with Roles alone; and
 // which ServiceAccounts may read what with web.authFilter. And the rotation of all certificates and
-// tokens of server and agent.
+// tokens of server and agent, and shards with agents.
 
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
+import { isNodeInScope, wholeCluster } from '../../src/model/scope.ts';
 import { newestVersion } from '../controlplane/binaries.ts';
 import type { Client } from '../controlplane/controlplane.ts';
+import { proxyConfig } from '../controlplane/nodes.ts';
 import { endProgram, freePort } from '../processes.ts';
 import type { Manifest } from './files.ts';
 import { chart, manifestsOf, type Pod, startPod } from './files.ts';
@@ -15,10 +17,12 @@ import {
   agent,
   appsIn,
   awaitAgents,
+  checkAudit,
   createAgentPods,
   createPair,
   equal,
   fileIn,
+  isRight,
   issue,
   namespace,
   podOf,
@@ -440,10 +444,9 @@ export async function checkRotation(stage: Stage): Promise<void> {
     await helm('install', release, chart, '--create-namespace', '--set', set);
     await issue(client, join(folder, 'first-authority'));
     await createAgentPods(client, pair);
-    const inside = { ...plane, server: 'https://127.0.0.1:6443' };
     const podsNow = async () => ({
-      agent: await podOf(inside, client, agent.workload, agent.file),
-      server: await podOf(inside, client, server.workload, server.file),
+      agent: await podOf(inside(stage), client, agent.workload, agent.file),
+      server: await podOf(inside(stage), client, server.workload, server.file),
     });
     const old = await podsNow();
     const account = await revocableToken(stage, release);
@@ -495,6 +498,107 @@ export async function checkRotation(stage: Stage): Promise<void> {
     const alive = children.slice(-2).map(({ exitCode, signalCode }) => exitCode ?? signalCode);
     check('rotation: no process has ended', equal(alive, [null, null]));
     await Promise.all(children.slice(-2).map((child) => endProgram(child)));
+    await helm('uninstall', release);
+  } finally {
+    await pair.stop();
+  }
+}
+
+// Shards with agents: both pods of the StatefulSet, one after the other, in the network namespace
+// of the server, and the agent of a node in that of the node.
+
+type Pair = Awaited<ReturnType<typeof createPair>>;
+
+/** Where the agent runs. */
+const node = 'node-a1';
+
+const valuesOfShards = {
+  image: { registry: 'images.example.com' },
+  shards: 2,
+  agent: { enabled: true, proxyConfig: JSON.stringify(proxyConfig(node, 'iptables', '')) },
+};
+
+/** What the API server sends behind the bridge of the namespace. */
+const inside = (stage: Stage) => ({ ...stage.plane, server: 'https://127.0.0.1:6443' });
+
+interface Share {
+  readonly services: number;
+  /** Nodes that the shard audits. */
+  readonly nodes: number;
+}
+
+async function namesOf({ client }: Stage, resource: string): Promise<string[]> {
+  const { items } = (await client.call('GET', `/api/v1/${resource}`)) as {
+    items: { metadata: { name: string } }[];
+  };
+  return items.map(({ metadata }) => metadata.name);
+}
+
+/** The controllers have written the agent to the slices by which servers find it. */
+const isListed = async ({ client }: Stage, { of }: Pair): Promise<boolean> =>
+  JSON.stringify(
+    await client.call('GET', `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices`),
+  ).includes(`"${of.address}"`);
+
+/** Runs one shard; returns what it audits. If it asks the agent, the node must be right. */
+async function shareOf(stage: Stage, pair: Pair, index: number): Promise<Share> {
+  const { client, folder, check, children } = stage;
+  const { outside, server: base } = pair;
+  const first = await podOf(
+    inside(stage),
+    client,
+    `${appsIn}/statefulsets/${release}`,
+    server.file,
+  );
+  const args = first.args.map((text) => text.replace(/^--shard=0\//, `--shard=${index}/`));
+  check(`shard ${index} has its index`, equal(args.includes(`--shard=${index}/2`), true));
+  const child = startPod(join(folder, `shard-${index}`), { ...first, args }, outside.name);
+  children.push(child);
+  await until(async () => (await fetch(`${base}/readyz`)).ok, `shard ${index} is ready`);
+  const scope = { ...wholeCluster, agents: true, shard: { index, count: 2 } };
+  const own = (await namesOf(stage, 'nodes')).filter((name) => isNodeInScope(scope, name));
+  const asks = own.includes(node);
+  const nodesIn = (state: string): Promise<number> =>
+    sampleOf(base, `endpoint_auditor_node_agents{state="${state}"}`);
+  const answering = Number(asks);
+  await until(
+    async () =>
+      (await nodesIn('answering')) === answering &&
+      (await nodesIn('absent')) === own.length - answering,
+    `shard ${index} judges ${own.length} nodes, ${answering} with an agent`,
+  );
+  if (asks) {
+    await until(() => isRight(base), `shard ${index} has the rules of the node, and all are right`);
+    check(`shard ${index} judges the rules of the node, and all are right`, null);
+  }
+  const services = await checkAudit(check, base);
+  await endProgram(child);
+  return { services, nodes: own.length };
+}
+
+/** Each node and each Service is in one shard, and the agent answers the shard that asks it. */
+export async function checkShards(stage: Stage): Promise<void> {
+  const { plane, client, folder, check, children, helm } = stage;
+  const file = join(folder, 'shards.yaml');
+  writeFileSync(file, JSON.stringify(valuesOfShards));
+  const pair = await createPair(plane, client, join(folder, 'shards'));
+  try {
+    await helm('install', release, chart, '--create-namespace', '--values', file);
+    await createAgentPods(client, pair);
+    const pod = await podOf(inside(stage), client, agent.workload, agent.file);
+    const child = startPod(join(folder, 'agent-shards'), pod, pair.of.space.name);
+    children.push(child);
+    await until(() => isListed(stage, pair), 'the agent is in a slice');
+    const shares = [await shareOf(stage, pair, 0), await shareOf(stage, pair, 1)];
+    await endProgram(child);
+    const sumOf = (key: keyof Share): number => shares.reduce((sum, share) => sum + share[key], 0);
+    check(
+      'no shard is empty',
+      equal(Math.min(...shares.map(({ services }) => services)) > 0, true),
+    );
+    const [services, nodes] = [await namesOf(stage, 'services'), await namesOf(stage, 'nodes')];
+    check('each Service is in one shard', equal(sumOf('services'), services.length));
+    check('each Node is in one shard', equal(sumOf('nodes'), nodes.length));
     await helm('uninstall', release);
   } finally {
     await pair.stop();
