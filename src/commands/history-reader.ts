@@ -8,6 +8,7 @@ import { Socket } from 'node:net';
 import { createAuditor } from '../auditor/auditor.ts';
 import { createQueries, notLive, type SiteOptions } from '../auditor/queries.ts';
 import { replay } from '../auditor/replay.ts';
+import type { RecordingEntry } from '../cluster/files/recording.ts';
 import { openFolder } from '../history/files.ts';
 import { openingsIn } from '../history/notes.ts';
 import { resolvedIn, type StopState, stopStateOf } from '../history/restart.ts';
@@ -99,8 +100,17 @@ export async function openQueries({ at, history, source, flags, site }: MomentQu
 export async function readStop(path: string): Promise<StopState> {
   const { until, settings, entries, losses } = await openMoment(path, null, ignore);
   const auditor = createAuditor({ ...auditorOptions(unset, ignore), ...settings });
-  await replay(auditor, entries(auditor), { speed: Infinity, until });
-  const [loss] = losses;
+  let before = 0;
+  async function* watched(): AsyncGenerator<RecordingEntry> {
+    for await (const entry of entries(auditor)) {
+      // The end of the recording is an entry, too.
+      if (entry.kind !== 'end') before = losses.length;
+      yield entry;
+    }
+  }
+  await replay(auditor, watched(), { speed: Infinity, until });
+  // What a crash has cut off at the end would have changed the versions of objects.
+  const [loss] = losses.slice(0, before);
   if (loss !== undefined) throw new Error(`The end of the history is damaged: ${loss}`);
   const files = openFolder(path);
   const newest = (await listSegments(files)).at(-1);

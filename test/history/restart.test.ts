@@ -1,8 +1,8 @@
 // A live auditor that starts again: which findings keep their times, and which begin again.
 
-import { cpSync, mkdtempSync, rmSync } from 'node:fs';
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 
@@ -13,12 +13,14 @@ import { readStopState } from '../../src/commands/history-process.ts';
 import { readStop } from '../../src/commands/history-reader.ts';
 import { createLiveAuditor } from '../../src/commands/shared/cluster.ts';
 import { recordHistory } from '../../src/commands/shared/history.ts';
+import { framesIn } from '../../src/history/frame.ts';
 import type { LiveHistory } from '../../src/history/live-history.ts';
 import type { StopState } from '../../src/history/restart.ts';
 import {
   emptySlice,
   liveCluster,
   printed,
+  rawNode,
   rawPod,
   rawSlice,
   usual,
@@ -143,6 +145,36 @@ describe('after a restart', () => {
       expect(queries.incident(resolved[0]?.id ?? '')).toEqual(resolved[0]);
       expect(queries.service('shop', 'web')?.resolved).toHaveLength(1);
     });
+  });
+
+  test('a torn write at the end loses nothing, and damage before it does', async () => {
+    printed();
+    const live = liveCluster(emptySlice);
+    const opened: number[] = [];
+    await run(live, 0.3, readStop, async (auditor, history) => {
+      await expect.poll(() => openOf(auditor).length).toBe(1);
+      await expect.poll(() => history.metrics()?.writtenAt ?? null).not.toBe(null);
+      for (let left = 3; left > 0; left--) {
+        const { lines = 0 } = history.metrics() ?? {};
+        live.server.objects.put('nodes', rawNode);
+        await expect.poll(() => history.metrics()?.lines).toBeGreaterThan(lines);
+      }
+      opened.push(...openOf(auditor).map(({ openedAt }) => openedAt));
+    });
+    const names = readdirSync(folder).filter((it) => it.endsWith('.segment'));
+    const name = join(folder, names.sort().at(-1) ?? '');
+    const whole = readFileSync(name);
+    writeFileSync(name, whole.subarray(0, -3));
+    const { services } = await readStop(folder);
+    const items = services.flatMap(({ saved }) => Object.values(saved.items)).flat();
+    expect(items.map(({ findingOpenedAt }) => findingOpenedAt)).toEqual(opened);
+    // The frame before the last one that has lines.
+    const frames = [...framesIn(whole, Number(basename(name).slice(0, 8)))].flatMap((it) =>
+      'frame' in it ? [it.frame] : [],
+    );
+    const at = whole.indexOf(frames.filter(({ kind }) => kind === 'live').at(-2)?.payload ?? '');
+    writeFileSync(name, whole.fill(0, at, at + 4));
+    await expect(readStop(folder)).rejects.toThrow('The end of the history is damaged');
   });
 
   test('a finding begins again if the end of the history is damaged', async () => {
