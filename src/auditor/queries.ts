@@ -172,6 +172,8 @@ function pageStatus(
     source,
     kubernetes: auditor.kubernetes(),
     revision: revisionOf(auditor, live.lost()),
+    /** Since when moments can be shown, Unix seconds; `null` without a history or a recording. */
+    recordedSince: live.isLive ? state.history.oldest : auditor.startedAt(),
     lag: auditor.samples.history.series(),
     /** The longest convergence lags of the last day, longest first. */
     longestLags: auditor.samples.worst.convergence.list(metrics.now),

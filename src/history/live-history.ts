@@ -159,7 +159,7 @@ export function startHistory(auditor: Auditor, options: LiveHistoryOptions) {
     metrics() {
       if (state.history === null) return null;
       const { stored, counts, writtenAt } = state.history;
-      return { bytes: stored.bytes, writtenAt: writtenAt(), ...counts };
+      return { bytes: stored.bytes, oldest: stored.oldest, writtenAt: writtenAt(), ...counts };
     },
   };
 }

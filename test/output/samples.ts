@@ -243,6 +243,7 @@ export function statusOf(more: Partial<PageStatus> = {}): PageStatus {
     links: [],
     hasMetrics: true,
     at: null,
+    recordedSince: null,
     ...more,
   };
 }

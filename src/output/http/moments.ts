@@ -3,6 +3,8 @@
 
 import type { NextFunction, Request, Response } from 'express';
 
+import { timeBarPlace } from '../page/time-bar.ts';
+
 /** The answer to a request as of a moment. */
 export interface MomentAnswer {
   readonly status: number;
@@ -54,9 +56,12 @@ function pathOf({ originalUrl }: Request): string {
   return url.pathname + url.search;
 }
 
-/** Answers requests with `at`; `answer` is null without a history. */
+/**
+ * Answers requests with `at`; `answer` is null without a history. Pages get the time bar of the
+ * present, since the past does not know what came after it.
+ */
 export const answerMoments =
-  (answer: AnswerMoment | null) =>
+  (answer: AnswerMoment | null, timeBar: (at: number) => string) =>
   async (request: Request, response: Response, next: NextFunction): Promise<void> => {
     const { at: text } = request.query;
     if (text === undefined || request.path === '/metrics') {
@@ -74,7 +79,10 @@ export const answerMoments =
       const accept = request.headers.accept ?? '*/*';
       const { status, type, body, losses } = await answer(at, pathOf(request), accept);
       if (losses.length > 0) response.set('Warning', warningOf(losses));
-      response.status(status).set('Content-Type', type).send(body);
+      const shown = type.startsWith('text/html')
+        ? body.toString().replace(timeBarPlace, () => timeBar(at))
+        : body;
+      response.status(status).set('Content-Type', type).send(shown);
     } catch (error) {
       if (!(error instanceof NoMoment)) throw error;
       sendNoMoment(response, error);

@@ -138,9 +138,10 @@ export function addPages(app: Express, answers: PageQueries): void {
   });
   app.get('/search', (request, response) => {
     const result = answers.search(readText(request, 'q'));
-    const only = onlyMatch(result);
-    if (only !== null) response.redirect(matchPath(only));
-    else response.type('html').send(renderSearch(answers.status(), result));
+    const [only, status] = [onlyMatch(result), answers.status()];
+    // A redirection would leave the moment of the history.
+    if (only !== null && status.at === null) response.redirect(matchPath(only));
+    else response.type('html').send(renderSearch(status, result));
   });
   addTables(app, answers);
   addDocuments(app, answers);

@@ -21,6 +21,7 @@ import type { AuditorQueries } from '../../auditor/queries.ts';
 import { contentTypes, negotiateFormat } from '../metrics/exposition.ts';
 import { createMetricsRenderer } from '../metrics/metrics.ts';
 import { formatMoment } from '../page/parts.ts';
+import { renderTimeBar } from '../page/time-bar.ts';
 import { requireAccess, type ReviewAccess } from './access.ts';
 import { addApi, createPause, sendPieces } from './api.ts';
 import { type AnswerMoment, answerMoments } from './moments.ts';
@@ -220,7 +221,8 @@ export function createApp(answers: AuditorQueries, options: Partial<AppOptions> 
   if (content !== 'metrics') addUpdates(app, updates);
   app.use(compression());
   if (content !== 'metrics') {
-    app.use(answerMoments(moments));
+    const timeBar = (at: number) => renderTimeBar(answers.status(), at)?.html ?? '';
+    app.use(answerMoments(moments, timeBar));
     addPages(app, answers);
     app.get('/api/v1/status', (_request, response) => sendStatus(response, answers));
     addApi(app, answers);

@@ -96,6 +96,8 @@ export const noHistory = {
   bytes: 0,
   /** Until when all is on the disk, Unix seconds; null before the first checkpoint. */
   writtenAt: null as number | null,
+  /** The time of the oldest checkpoint, Unix seconds; null before the first. */
+  oldest: null as number | null,
   lines: 0,
   droppedLines: 0,
   failures: 0,

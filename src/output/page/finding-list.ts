@@ -9,7 +9,7 @@ import {
 import { remedyOf } from '../../audit/finding/remedies.ts';
 import { suppressedText } from '../../audit/finding/suppressions.ts';
 import type { Key } from '../../model/objects.ts';
-import { truncate } from '../text/format.ts';
+import { formatTime, truncate } from '../text/format.ts';
 import { renderDetails } from './diff.ts';
 import {
   findingPath,
@@ -66,6 +66,13 @@ export const detailsOfFirst = (details: readonly DifferenceDetail[], service: Ke
 
 const isOfService = (field: string, service: Key): boolean => field.startsWith(`${service}:`);
 
+/** The page of its Service or node one second before it began. */
+function beforePath(finding: Finding): string {
+  const path = findingPath(finding);
+  const moment = Math.floor(finding.since) - 1;
+  return `${path}${path.includes('?') ? '&' : '?'}at=${formatTime(moment)}`;
+}
+
 /** One finding as a list item; its differences of one Service are first. */
 export function renderFinding(finding: Finding, now: number, service: Key | null = null): Html {
   const { code, severity, output, cause, causeProven, since, resolvedAt, differences } = finding;
@@ -93,7 +100,8 @@ export function renderFinding(finding: Finding, now: number, service: Key | null
 ${suppressed !== null && renderSuppressed(suppressed)}
 ${isOpen && markup`<div data-line>${renderDetails(shown, shownDetails)}</div>`}
 <p class="dim" data-line>${times}${cause !== null && because}
- · <a href="/findings?code=${code}#${code}"><code>${code}</code></a></p>
+ · <a href="/findings?code=${code}#${code}"><code>${code}</code></a>
+<span class="before"> · <a href="${beforePath(finding)}">What was before</a></span></p>
 ${isOpen && renderRemedy(finding)}</li>`;
 }
 

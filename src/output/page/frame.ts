@@ -9,6 +9,7 @@ import { formatCount, formatUnverified, truncate } from '../text/format.ts';
 import { expandLink, type LinkValues } from '../text/link-template.ts';
 import { clientScript, style } from './asset-texts.ts';
 import { formatMoment, type Html, markup } from './parts.ts';
+import { keepMoment, renderHistoryNotice, renderTimeBar, timeBarPlace } from './time-bar.ts';
 
 const icon =
   '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" ' +
@@ -43,9 +44,15 @@ function renderLost({ lost, hasBegun }: PageStatus): Html | null {
 ${lost.advice !== null && markup` ${lost.advice}`}</p>`;
 }
 
+/** The time bar. That of a moment is the one of the present, which its server adds. */
+const renderTime = (status: PageStatus): Html | null =>
+  status.at === null
+    ? renderTimeBar(status, null)
+    : markup`${renderHistoryNotice(status.at)}${{ html: timeBarPlace }}`;
+
 /** Says that the time is that of a recording; null for live input. */
-function renderReplay({ isLive, hasEnded }: PageStatus): Html | null {
-  if (isLive) return null;
+function renderReplay({ isLive, hasEnded, at }: PageStatus): Html | null {
+  if (isLive || at !== null) return null;
   const text = hasEnded
     ? 'The replay of a recording has ended, and the page keeps its last state. To see it again, ' +
       'start the program again; --speed 1 replays it at its own speed.'
@@ -106,6 +113,8 @@ export function renderLinks({ links, cluster }: PageStatus, values: LinkValues):
   return items.length === 0 ? null : markup`<ul class="chips">${items}</ul>`;
 }
 
+const earlierLink = /<span class="before">.*?<\/span>/gs;
+
 /** As in page/browser/client.ts. */
 const lostWord = 'no answer since';
 
@@ -116,10 +125,11 @@ export function renderFrame(
   title: string,
   main: Html,
 ): string {
-  const { metrics, revision, cluster, lost, shownAt, hasMetrics } = status;
+  const { metrics, revision, cluster, lost, shownAt, hasMetrics, at } = status;
   const of = cluster === null ? '' : ` · ${cluster}`;
-  const isStatic = place === '/docs';
-  return markup`<!doctype html>
+  const isStatic = place === '/docs' || at !== null;
+  const history = at !== null && markup` class="is-history"`;
+  const { html } = markup`<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width,initial-scale=1">
 <meta name="color-scheme" content="light dark">
@@ -128,7 +138,7 @@ export function renderFrame(
 <link rel="icon" href="${assetPath('icon.svg')}">
 <script src="${assetPath('page.js')}" defer></script>
 ${!isStatic && markup`<noscript><meta http-equiv="refresh" content="15"></noscript>`}
-</head><body data-revision="${revision}"${isStatic && markup` data-static`}>
+</head><body data-revision="${revision}"${history}${isStatic && markup` data-static`}>
 <a class="skip" href="#main">Skip to content</a>
 <header><div class="wide">
 <a class="brand" href="/"><span class="logo" aria-hidden="true"></span>endpoint-auditor</a>
@@ -150,6 +160,7 @@ ${renderSections(status, place)}
 </div></header>
 <main id="main" class="wide" tabindex="-1">
 <div class="lost" id="lost" role="alert" data-keep></div>
+${place !== '/docs' && renderTime(status)}
 ${renderReplay(status)}
 ${renderLost(status)}
 ${warningsOf(status).map(
@@ -164,5 +175,8 @@ ${main}
  <a href="/api/v1/findings">findings as JSON</a> · <a href="/readyz">readiness</a>
 <span class="keys"> · <kbd>/</kbd> search, <kbd>↑</kbd> <kbd>↓</kbd> in lists</span></p></footer>
 </body></html>
-`.html;
+`;
+  if (at !== null) return keepMoment(html, at);
+  // Without a history, there is no earlier state to show.
+  return status.recordedSince === null ? html.replace(earlierLink, '') : html;
 }

@@ -242,10 +242,28 @@ export function handleCopies(): void {
   });
 }
 
+/** Shows the moment of the slider of time while it moves, and opens the page of that moment. */
+export function handleTimes(): void {
+  const sliderOf = (event: Event): HTMLInputElement | null =>
+    (event.target as Element | null)?.closest<HTMLInputElement>('.times input[type=range]') ?? null;
+  document.addEventListener('input', (event) => {
+    const slider = sliderOf(event);
+    const shown = slider?.form?.querySelector('output');
+    if (slider === null || !shown) return;
+    const moment = new Date(slider.valueAsNumber * 1000).toISOString();
+    const text = `${moment.slice(0, 10)} ${moment.slice(11, 19)} UTC`;
+    shown.textContent = text;
+    slider.setAttribute('aria-valuetext', text);
+  });
+  document.addEventListener('change', (event) => sliderOf(event)?.form?.requestSubmit());
+}
+
 export function start(): void {
   const state = createState();
   handleCopies();
   handleKeys();
   handleFilters(state);
-  connect(state);
+  handleTimes();
+  // The history does not change.
+  if (!document.body.classList.contains('is-history')) connect(state);
 }
