@@ -214,6 +214,11 @@ describe('layout of src', () => {
     expect(wrong).toEqual([]);
   });
 
+  test('imports by name nothing that Node 20 lacks, which must print that it is too old', () => {
+    const late = /^import (?!type\b)(?:.* from 'node:sqlite'|\{[^}]*zstd[^}]*\} from 'node:zlib')/m;
+    expect(sources.filter((path) => late.test(read(path)))).toEqual([]);
+  });
+
   test('pure folders import no package and nothing of Node', () => {
     const wrong = sources
       .filter((path) => pure.includes(roomOf(path)))

@@ -9,7 +9,7 @@
 // The numbers show frames that are missing, and frames that another segment has left on the disk.
 
 import { promisify } from 'node:util';
-import { constants, crc32, zstdCompress, zstdDecompress } from 'node:zlib';
+import zlib, { crc32 } from 'node:zlib';
 
 /** The version of the format that this program writes. It reads this one and earlier ones. */
 export const formatVersion = 1;
@@ -40,11 +40,14 @@ export interface SegmentFrame {
   readonly payload: Uint8Array;
 }
 
-const compress = promisify(zstdCompress);
-const decompress = promisify(zstdDecompress);
+// Looked up in each call, since an old Node lacks them, and must still print that it is too old.
+const compress = (bytes: Uint8Array, options: zlib.ZstdOptions): Promise<Buffer> =>
+  promisify<Uint8Array, zlib.ZstdOptions, Buffer>(zlib.zstdCompress)(bytes, options);
+const decompress = (bytes: Uint8Array, options: zlib.ZstdOptions): Promise<Buffer> =>
+  promisify<Uint8Array, zlib.ZstdOptions, Buffer>(zlib.zstdDecompress)(bytes, options);
 
 /** The default of zstd. */
-const level = { params: { [constants.ZSTD_c_compressionLevel]: 3 } };
+const level = { params: { [zlib.constants.ZSTD_c_compressionLevel]: 3 } };
 
 /** A frame of these lines; another thread compresses them. */
 export async function createFrame(

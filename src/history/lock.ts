@@ -4,16 +4,19 @@
 
 import { closeSync, openSync } from 'node:fs';
 import { join } from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
 
 export interface FolderLock {
   readonly release: () => void;
 }
 
+/** SQLite of Node. An import would fail in an old Node before that gets a message. */
+export const sqlite = () => process.getBuiltinModule('node:sqlite');
+
 /** Locks a folder. Throws an Error for people if another process has locked it. */
 export function lockFolder(path: string): FolderLock {
   const name = join(path, 'lock');
   closeSync(openSync(name, 'a', 0o600));
+  const { DatabaseSync } = sqlite();
   const database = new DatabaseSync(name);
   try {
     database.exec('BEGIN EXCLUSIVE');

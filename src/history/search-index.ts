@@ -5,7 +5,7 @@
 
 import { closeSync, openSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
+import type { DatabaseSync } from 'node:sqlite';
 
 import { openFindingKey } from '../audit/finding/catalogue.ts';
 import type { ReportedIncident } from '../audit/incident/report.ts';
@@ -17,6 +17,7 @@ import {
   type PlacedNote,
   readNotes,
 } from './notes.ts';
+import { sqlite } from './lock.ts';
 import { listSegments, type Segment } from './segments.ts';
 
 /** The version of the tables. */
@@ -79,7 +80,7 @@ const isDamaged = (error: unknown): boolean =>
 
 function openDatabase(place: string): DatabaseSync {
   if (place !== ':memory:') closeSync(openSync(place, 'a', 0o600));
-  const database = new DatabaseSync(place, { timeout: 2000 });
+  const database = new (sqlite().DatabaseSync)(place, { timeout: 2000 });
   try {
     // After a loss of power it may be damaged, and is filled again.
     database.exec('PRAGMA synchronous = OFF');
