@@ -12,6 +12,7 @@ import type { Redactor } from '../cluster/files/redactor.ts';
 import type { AnyObject, Resource } from '../model/objects.ts';
 import { resources } from '../model/objects.ts';
 import type { CheckpointLines } from './recorder.ts';
+import { redactState } from './redact-state.ts';
 
 const json = (fields: object): string => `${JSON.stringify(fields)}\n`;
 
@@ -77,40 +78,11 @@ export function checkpointOf(
   };
 }
 
-/** The line with hashes: what the objects show again is left out. They were redacted before. */
-function redactState(line: string, { text, name }: Redactor): string {
-  const read = JSON.parse(line) as { service: string; state: SavedService };
-  const { service, state: saved, ...head } = read;
-  const { items, ...state } = saved;
-  type Saved = SavedService['items'][string][number];
-  const redactItem = (item: Saved | Saved['lesser'][number]): object => {
-    const { code, subject, ...rest } = item.difference;
-    const { severity, quiet, cause, hindrance, likelyCause } = rest;
-    const hidden = { object: '', field: '', expected: null, actual: null, address: null };
-    const causes = { severity, quiet, cause, hindrance, likelyCause, pod: null, fields: null };
-    const changes = item.changes.map((change) => ({
-      ...change,
-      namespace: name(change.namespace),
-      name: name(change.name),
-      field: text(change.field),
-      from: change.from === null ? null : text(change.from),
-      to: change.to === null ? null : text(change.to),
-    }));
-    const difference = { code, subject: text(subject), ...hidden, ...causes };
-    return { ...item, difference, changes, lesser: item.lesser.map(redactItem) };
-  };
-  return json({
-    ...head,
-    service: service.split('/').map(name).join('/'),
-    state: {
-      ...state,
-      relabelled: state.relabelled.map(text),
-      relabelledMirrors: state.relabelledMirrors.map(text),
-      items: Object.fromEntries(
-        Object.entries(items).map(([key, unit]) => [text(key), unit.map(redactItem)]),
-      ),
-    },
-  });
+/** The line with hashes. */
+function hideNames(line: string, redactor: Redactor): string {
+  const { service, state, ...head } = JSON.parse(line) as { service: string; state: SavedService };
+  const shown = service.split('/').map(redactor.name).join('/');
+  return json({ ...head, service: shown, state: redactState(state, redactor) });
 }
 
 type Unreadable = (LiveEntry & { readonly kind: 'unreadable' })['lost'];
@@ -142,7 +114,7 @@ function* linesOf(
     );
   }
   yield zones;
-  for (const line of states) yield redactor === null ? line : redactState(line, redactor);
+  for (const line of states) yield redactor === null ? line : hideNames(line, redactor);
   // The audit begins with the last of them.
   for (const [resource] of objects) yield recorder.line({ kind: 'synced', at, resource });
 }

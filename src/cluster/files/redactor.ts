@@ -48,7 +48,19 @@ const publicValues: ReadonlyMap<string, (value: string) => boolean> = new Map([
   [annotation.topologyAwareHints, isTopologyMode],
 ]);
 
-const isPublicKey = (key: string): boolean => /^(?:[\w.-]+\.)?(?:kubernetes|k8s)\.io\//.test(key);
+/** The keys that are shown: those that the audit reads. Others may have a name after the slash. */
+const publicKeys: ReadonlySet<string> = new Set([
+  ...[label.headless, label.serviceName, label.sliceManagedBy, label.endpointsManagedBy],
+  ...[label.skipMirror, label.serviceProxyName, label.zone],
+  ...[annotation.triggerTime, annotation.overCapacity, annotation.leader, annotation.lastApplied],
+  ...[annotation.topologyMode, annotation.topologyAwareHints],
+  'node-role.kubernetes.io/control-plane',
+  'node-role.kubernetes.io/master',
+]);
+
+const publicProtocols: ReadonlySet<string> = new Set(
+  ['h2c', 'ws', 'wss'].map((protocol) => `kubernetes.io/${protocol}`),
+);
 
 /** API groups whose kinds are those of Kubernetes. */
 const isPublicGroup = (apiVersion: unknown): boolean =>
@@ -72,26 +84,18 @@ function createWords({ ports = false, ips = false, key = randomBytes(32) }: Reda
     const hash = () => `r${createHmac('sha256', key).update(text).digest('hex').slice(0, 12)}`;
     return remembered(`n${text}`, hash);
   };
-  const kept = new Set<string>();
-  const keep = (text: string): string => {
-    if (kept.size < 1_000_000) kept.add(text);
-    return text;
-  };
   const redactAddress = createAddressRedactor(key);
   return {
     hidden: name,
-    /** Texts that stay, also in other texts (`text` below). */
-    kept: keep,
-    isKept: (text: string): boolean => kept.has(text),
     ip: (text: string): string => {
       if (text === '' || text === 'None') return text;
       if (!ips) return parseIP(text) === null ? name(text) : text;
       return remembered(`a${text}`, () => redactAddress(text) ?? name(text));
     },
-    port: ports ? name : keep,
+    port: ports ? name : (text: string): string => text,
     // A prefix that is not of Kubernetes is a domain name.
     protocol: (text: string): string =>
-      ports || (text.includes('/') && !isPublicKey(text)) ? name(text) : keep(text),
+      ports || (text.includes('/') && !publicProtocols.has(text)) ? name(text) : text,
     target: (text: string): string => (publicTargets.has(text) ? text : name(text)),
   };
 }
@@ -101,16 +105,17 @@ export type Redactor = ReturnType<typeof createRedactor>;
 /** A redactor with a key of its own, or with one that a test gives. */
 export function createRedactor(options: RedactionOptions = {}) {
   const words = createWords(options);
-  const { isKept, ...byType } = words;
-  const wordsOf = new Map<string, (text: string) => string>(Object.entries(byType));
-  const { hidden: name, ip: address, port } = words;
+  const wordsOf = new Map<string, (text: string) => string>(Object.entries(words));
+  const { hidden: name, ip: address, port, protocol } = words;
   const pair = ([labelKey, value]: [string, unknown]): [string, unknown] => {
     // An annotation that kubectl writes has the whole object.
     if (labelKey === annotation.lastApplied) return [labelKey, ''];
-    const shown = isPublicKey(labelKey) ? labelKey : name(labelKey);
+    const shown = publicKeys.has(labelKey) ? labelKey : name(labelKey);
     if (typeof value !== 'string') return [shown, value];
     return [shown, publicValues.get(labelKey)?.(value) === true ? value : name(value)];
   };
+  const hideLabels = (labels: Labels): Labels =>
+    Object.fromEntries(Object.entries(labels).map(pair)) as Labels;
   const redact = (type: string, value: unknown): unknown => {
     if (type === 'plain') return value;
     const hide = wordsOf.get(type);
@@ -143,19 +148,18 @@ export function createRedactor(options: RedactionOptions = {}) {
     name,
     address,
     port,
-    labels: (labels: Labels) => Object.fromEntries(Object.entries(labels).map(pair)),
-    /** A key that the audit makes of names, uids, addresses and ports. */
-    text: (text: string): string =>
-      text.replace(/[^\s,/=]+/g, (part) => {
-        if (keyWords.has(part) || isKept(part) || /^\d+$/.test(part)) return part;
-        return parseIP(part) === null ? name(part) : address(part);
-      }),
-    problem: (problem: Problem) => redactProblem(problem, name),
+    labels: hideLabels,
+    protocol,
+    problem: (problem: Problem) => redactProblem(problem, name, hideLabels),
   };
 }
 
 /** The problem without names: they have the hashes of the recording. Its value is left out. */
-function redactProblem(problem: Problem, name: (text: string) => string): Problem {
+function redactProblem(
+  problem: Problem,
+  name: (text: string) => string,
+  hideLabels: (labels: Labels) => Labels,
+): Problem {
   const { lost, object, field } = problem;
   const hide = (word: string): string => (isKind(word) ? word : name(word));
   return {
@@ -165,15 +169,14 @@ function redactProblem(problem: Problem, name: (text: string) => string): Proble
     // A key of a map is a name, too.
     field: field?.replace(/\[(?!\d+\])[^\]]*\]/g, '[…]') ?? null,
     value: null,
+    lost: lost && {
+      ...lost,
+      namespace: lost.namespace && name(lost.namespace),
+      name: lost.name && name(lost.name),
+      labels: lost.labels && hideLabels(lost.labels),
+    },
   };
 }
-
-/** The words of the audit in such keys, beside those that objects have. */
-const keyWords: ReadonlySet<string> = new Set(
-  `endpoints endpointslices mirrored slice input node packing sizes ready Ready NotReady of pod null
-  IPv4 IPv6 FQDN TCP UDP SCTP endpoints.hints endpoints.hints.forNodes
-  endpoints.hints.forZones`.split(/\s+/),
-);
 
 const isKind = (word: string): boolean => Object.values(kinds).includes(word);
 
@@ -184,12 +187,12 @@ const endpoint = `conditions:Flags hostname:hidden nodeName:hidden zone:hidden t
 /** The fields that are kept, in this order, each with its type; `plain` if it has none. */
 const shapes = new Map(
   Object.entries({
-    Metadata: `name:hidden namespace:hidden uid:kept resourceVersion generation creationTimestamp
+    Metadata: `name:hidden namespace:hidden uid resourceVersion generation creationTimestamp
     deletionTimestamp deletionGracePeriodSeconds labels:map annotations:map
     ownerReferences:Owner[]`,
-    Owner: 'apiVersion kind name:hidden uid:kept controller',
-    ForeignOwner: 'apiVersion:hidden kind:hidden name:hidden uid:kept controller',
-    Reference: 'kind:target namespace:hidden name:hidden uid:kept',
+    Owner: 'apiVersion kind name:hidden uid controller',
+    ForeignOwner: 'apiVersion:hidden kind:hidden name:hidden uid controller',
+    Reference: 'kind:target namespace:hidden name:hidden uid',
     Port: 'name:port protocol port targetPort:port containerPort appProtocol:protocol',
     Condition: 'type status lastTransitionTime',
     Node: `${object} status:NodeStatus`,
