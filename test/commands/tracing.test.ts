@@ -3,18 +3,22 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 
 import { journeyLagOutputs } from '../../src/audit/measure/journey.ts';
 import type { Auditor } from '../../src/auditor/auditor.ts';
 import { createAuditor } from '../../src/auditor/auditor.ts';
 import { replay } from '../../src/auditor/replay.ts';
 import { recordingOf } from '../../src/commands/replay.ts';
+import { useLog } from '../../src/commands/shared/console.ts';
 import { traceJourneys, tracingOf } from '../../src/commands/serve.ts';
 import { noTracingCounts } from '../../src/output/traces/settings.ts';
 import { createTracing } from '../../src/output/traces/tracing.ts';
 import { auditorDefaults } from '../build.ts';
 import { keeping, settingsOf } from '../output/samples.ts';
+
+// A command of another test file in this process may have set a log.
+beforeEach(() => useLog(null));
 
 afterEach(() => {
   vi.restoreAllMocks();
