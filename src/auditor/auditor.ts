@@ -120,16 +120,10 @@ function createState(options: AuditorOptions) {
     keep: 10_000,
     ...(options.live ? { burst: openedAtOnce } : {}),
     admit: (due) => isAdmitted(state, due),
+    openedBefore: (due) => state.reopening.take(due),
     onOpenDifference: (it) => markService(state, `${it.namespace}/${it.service}`),
     suppressedBy: (finding) => suppressions.suppressedBy(finding),
-    onOpen(finding) {
-      ruleImpacts.noteFinding(finding, 1);
-      if (isUnsuppressed(finding)) {
-        countOpened(samples.opened, finding);
-        incidents.add(finding);
-      }
-      options.onOpen(finding);
-    },
+    onOpen: (finding) => noteOpened(state, finding),
     onResolve(finding) {
       ruleImpacts.noteFinding(finding, -1);
       incidents.remove(finding);
@@ -176,9 +170,17 @@ function createState(options: AuditorOptions) {
   return state;
 }
 
+function noteOpened({ ruleImpacts, samples, incidents, options }: State, finding: Finding): void {
+  ruleImpacts.noteFinding(finding, 1);
+  if (isUnsuppressed(finding)) {
+    countOpened(samples.opened, finding);
+    incidents.add(finding);
+  }
+  options.onOpen(finding);
+}
+
 function isAdmitted(state: State, due: Candidate): boolean {
-  if (!state.options.live) return !state.progress.isBlind(due.item.output);
-  return state.confirmer.admit(due) && state.reopening.admit(state.findings, due);
+  return state.options.live ? state.confirmer.admit(due) : !state.progress.isBlind(due.item.output);
 }
 
 function markService({ services, totals, incidents }: State, key: Key): void {

@@ -102,6 +102,11 @@ export function createIncidents(options: IncidentOptions) {
       const evidence = options.evidence(finding.openedAt);
       const member = { finding, claim: openClaim(state, finding, evidence) };
       addMember(state, member, finding.openedAt, evidence);
+      const incident = state.owners.get(openFindingKey(finding));
+      // One that was open before a restart may join an incident of this process.
+      if (incident !== undefined) {
+        incident.openedAt = Math.min(incident.openedAt, finding.openedAt);
+      }
     },
     /** Removes a finding that is resolved. */
     remove(finding: Finding): void {

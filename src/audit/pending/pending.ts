@@ -89,12 +89,20 @@ export interface Candidate extends OwnedDifference {
   readonly since: number;
 }
 
+/** When the finding of a difference, and the difference itself, opened before a restart. */
+export interface EarlierOpening {
+  readonly finding: number;
+  readonly difference: number;
+}
+
 interface PendingFindingsOptions {
   /** Seconds of the settle window. */
   readonly window: number;
   readonly keep: number;
   /** Whether all is known that a difference depends on. If not, it waits and is tried again. */
   admit?(candidate: Candidate): boolean;
+  /** When an admitted difference was open before a restart; `null` if it was not. */
+  openedBefore?(candidate: Candidate): EarlierOpening | null;
   /** Differences to open at once; without it, all. */
   readonly burst?: number;
   onOpenDifference?(candidate: Candidate): void;
@@ -357,6 +365,25 @@ function createCandidates(window: number) {
   };
 }
 
+/** Opens those that were open before a restart at their earlier times, and the others now. */
+function openByMoment(
+  openAll: (candidates: Iterable<Candidate>, at: number) => void,
+  admitted: readonly Candidate[],
+  options: PendingFindingsOptions,
+  at: number,
+): void {
+  const earlier = new Map(admitted.map((it) => [it, options.openedBefore?.(it) ?? null]));
+  const groups = Map.groupBy(admitted, (it) => earlier.get(it)?.finding ?? at);
+  // The earliest first, since it is the time of the finding.
+  for (const [moment, together] of [...groups].sort(([a], [b]) => a - b)) {
+    openAll(together, moment);
+    for (const it of together) {
+      const before = earlier.get(it) ?? null;
+      if (before !== null) it.item.openedAt = before.difference;
+    }
+  }
+}
+
 export function createPendingFindings(options: PendingFindingsOptions) {
   const { window, burst = Infinity } = options;
   const { openAll, dropOpen, ...findings } = createFindings(options);
@@ -371,7 +398,7 @@ export function createPendingFindings(options: PendingFindingsOptions) {
       else waiting.add(candidate);
       return isAdmitted;
     });
-    openAll(admitted, at);
+    openByMoment(openAll, admitted, options, at);
   };
   return {
     ...findings,

@@ -6,9 +6,9 @@ import { catalogue, openFindingKey, severities } from '../finding/catalogue.ts';
 import { causes } from '../finding/causes.ts';
 import type {
   Candidate,
+  EarlierOpening,
   OwnedDifference,
   PendingDifference,
-  PendingFindings,
 } from '../pending/pending.ts';
 import type { ServiceState } from './cache.ts';
 import {
@@ -124,22 +124,17 @@ export type Reopening = ReturnType<typeof createReopening>;
 
 /** The differences that were open before a restart. Each opens when it is admitted. */
 export function createReopening() {
-  const opened = new WeakMap<
-    PendingDifference,
-    readonly [findingOpenedAt: number, openedAt: number]
-  >();
+  const opened = new WeakMap<PendingDifference, EarlierOpening & { readonly since: number }>();
   return {
     /** Notes when the finding of a difference, and the difference, had opened. */
-    add: (item: PendingDifference, findingOpenedAt: number, openedAt: number): unknown =>
-      opened.set(item, [findingOpenedAt, openedAt]),
-    /** Opens an admitted difference at its earlier time, if it has one. Returns true. */
-    admit({ reopen }: Pick<PendingFindings, 'reopen'>, due: Candidate): true {
-      const [findingOpenedAt, openedAt] = opened.get(due.item) ?? [];
-      opened.delete(due.item);
-      if (findingOpenedAt === undefined || openedAt === undefined) return true;
-      reopen([due], findingOpenedAt);
-      due.item.openedAt = openedAt;
-      return true;
+    add: (item: PendingDifference, opening: EarlierOpening): unknown =>
+      opened.set(item, { ...opening, since: item.since }),
+    /** Returns the times of an admitted difference, and forgets them; `null` if it is new. */
+    take({ item }: Candidate): EarlierOpening | null {
+      const opening = opened.get(item);
+      opened.delete(item);
+      // If its clock was restarted, it may have ended in between.
+      return opening?.since === item.since ? opening : null;
     },
   };
 }
@@ -177,7 +172,9 @@ export function restoreDifferences(
   // In the order in which they opened, as a finding lists them.
   open.sort((a, b) => (a.openedAt ?? 0) - (b.openedAt ?? 0) || a.item.since - b.item.since);
   if (reopening !== null) {
-    for (const it of open) reopening.add(it.item, it.findingOpenedAt ?? at, it.openedAt ?? at);
+    for (const { item, findingOpenedAt, openedAt } of open) {
+      reopening.add(item, { finding: findingOpenedAt ?? at, difference: openedAt ?? at });
+    }
     settle.openNow(open, at);
     return;
   }

@@ -98,6 +98,15 @@ describe('an incident', () => {
     expect(incidents.currentId(before)).toBe(incident?.id);
   });
 
+  test('has the opening time of a finding that was open before a restart and joins it', () => {
+    const { add, list } = ledger();
+    add(plainFinding('slice-endpoint-missing', { since: 500, openedAt: 530 }));
+    add(missing);
+    const [incident] = list();
+    expect(incident).toMatchObject({ since: missing.since, openedAt: missing.openedAt });
+    expect(list()).toHaveLength(1);
+  });
+
   test('of a slow controller becomes one of a silent one', () => {
     const { add, list, incidents, state } = ledger();
     const { endpoints } = noControllers;

@@ -1,8 +1,14 @@
 // What a checkpoint states of a Service is used only if it has the right form.
 
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
-import { readSavedService } from '../../../src/audit/service/checkpoint.ts';
+import type { Finding } from '../../../src/audit/finding/catalogue.ts';
+import { difference } from '../../../src/audit/finding/difference.ts';
+import {
+  createPendingFindings,
+  type PendingDifference,
+} from '../../../src/audit/pending/pending.ts';
+import { createReopening, readSavedService } from '../../../src/audit/service/checkpoint.ts';
 
 const clock = {
   difference: { code: 'slice-endpoint-missing', subject: '' },
@@ -54,4 +60,54 @@ test.each([
   { ...saved, items: { a: item } },
 ])('another form is refused: %j', (value) => {
   expect(readSavedService(value)).toBe(null);
+});
+
+describe('what was open before a restart', () => {
+  /** Two differences of one finding, open since 1030 and 1040, which wait to be confirmed. */
+  function waiting() {
+    const state = { isConfirmed: false };
+    const opened: Finding[] = [];
+    const reopening = createReopening();
+    const settle = createPendingFindings({
+      ...{ window: 30, keep: 9, admit: () => state.isConfirmed },
+      openedBefore: (due) => reopening.take(due),
+      onOpen: (finding) => opened.push(finding),
+    });
+    const items = [1030, 1040].map((openedAt): PendingDifference => {
+      const item = {
+        difference: difference('slice-conditions-different', 'object', 'field', 'want', 'got'),
+        ...({ output: 'endpointslices', severity: 'warning', cause: null } as const),
+        ...{ since: openedAt - 30, unseen: 0, openedAt: null, gone: false },
+        ...{ missed: { count: 0, latest: new Map() }, missedCount: 0 },
+      };
+      reopening.add(item, { finding: 1030, difference: openedAt });
+      return item;
+    });
+    settle.openNow(
+      items.map((item) => ({ item, namespace: 'shop', service: 'web' })),
+      5000,
+    );
+    return { state, settle, items, opened };
+  }
+
+  test('opens at once with all of its differences when it is confirmed', () => {
+    const { state, settle, items, opened } = waiting();
+    expect(opened).toEqual([]);
+    state.isConfirmed = true;
+    settle.retry(5001);
+    expect(opened.map((it) => it.openedAt)).toEqual([1030]);
+    expect(opened[0]?.differences).toHaveLength(2);
+    expect(items.map((it) => it.openedAt)).toEqual([1030, 1040]);
+  });
+
+  test('opens as a new finding if changes were missed before it is confirmed', () => {
+    const { state, settle, items } = waiting();
+    for (const { missed } of items) missed?.latest.set('endpointslices', { at: 5004, count: 1 });
+    settle.retry(5005);
+    state.isConfirmed = true;
+    settle.advance(5034);
+    const [finding] = settle.open();
+    expect(finding).toMatchObject({ since: 5004, openedAt: 5034 });
+    expect(items.map((it) => it.openedAt)).toEqual([5034, 5034]);
+  });
 });
