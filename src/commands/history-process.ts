@@ -124,7 +124,13 @@ async function query(
   const [response] = await Promise.race([answer, ended]);
   const body = await Promise.race([bodyOf(response), ended]);
   const { statusCode: status = 500, headers } = response;
-  return { status, type: headers['content-type'] ?? 'text/plain', body, losses };
+  const { location, 'content-type': type = 'text/plain' } = headers;
+  const disposition = headers['content-disposition'];
+  return {
+    ...{ status, type, body, losses },
+    ...(location !== undefined && { location }),
+    ...(disposition !== undefined && { disposition }),
+  };
 }
 
 /** Rejects after the time that an answer may take. */

@@ -10,6 +10,10 @@ export interface MomentAnswer {
   readonly status: number;
   readonly type: string;
   readonly body: Buffer;
+  /** Of a redirect, without `at`. */
+  readonly location?: string;
+  /** Content-Disposition of a download. */
+  readonly disposition?: string;
   /** What is missing or damaged in the history before that moment, for people. */
   readonly losses: readonly string[];
 }
@@ -49,11 +53,22 @@ function sendNoMoment(response: Response, { reason, message }: NoMoment): void {
 const warningOf = (losses: readonly string[]): string =>
   `199 - ${JSON.stringify(losses.join('; ').slice(0, 1000)).replace(/[^ -~]/g, '?')}`;
 
-/** The path and the query without `at`. */
-function pathOf({ originalUrl }: Request): string {
-  const url = new URL(originalUrl, 'http://localhost');
+/** The path and the query without `at`; null if the line of the request has no path. */
+function pathOf({ originalUrl }: Request): string | null {
+  if (!originalUrl.startsWith('/')) return null;
+  // Joined, not resolved: `//host/path` is a path, too.
+  const text = `http://localhost${originalUrl}`;
+  if (!URL.canParse(text)) return null;
+  const url = new URL(text);
   url.searchParams.delete('at');
   return url.pathname + url.search;
+}
+
+/** A redirect of the process to the same moment. */
+function locationAt(location: string, at: string): string {
+  const url = new URL(location, 'http://localhost');
+  url.searchParams.set('at', at);
+  return url.pathname + url.search + url.hash;
 }
 
 /**
@@ -69,16 +84,20 @@ export const answerMoments =
       return;
     }
     const at = parseMoment(text);
-    if (answer === null || at === null) {
-      const expected = 'Expected Unix seconds or RFC 3339: at';
+    const path = pathOf(request);
+    if (answer === null || at === null || path === null) {
+      const expected = path === null ? 'Expected a path' : 'Expected Unix seconds or RFC 3339: at';
       const error = answer === null ? 'There is no history: see serve --history' : expected;
       sendNoMoment(response, new NoMoment('wrong', error));
       return;
     }
     try {
       const accept = request.headers.accept ?? '*/*';
-      const { status, type, body, losses } = await answer(at, pathOf(request), accept);
+      const answered = await answer(at, path, accept);
+      const { status, type, body, losses, location, disposition } = answered;
       if (losses.length > 0) response.set('Warning', warningOf(losses));
+      if (location !== undefined) response.set('Location', locationAt(location, String(at)));
+      if (disposition !== undefined) response.set('Content-Disposition', disposition);
       const shown = type.startsWith('text/html')
         ? body.toString().replace(timeBarPlace, () => timeBar(at))
         : body;

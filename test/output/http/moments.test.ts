@@ -14,10 +14,12 @@ afterEach(async () => {
   await server.close();
 });
 
-async function open(moments: AnswerMoment | null): Promise<(path: string) => Promise<Response>> {
+type Get = (path: string, init?: RequestInit) => Promise<Response>;
+
+async function open(moments: AnswerMoment | null): Promise<Get> {
   const queries = createQueries(createAuditor(auditorDefaults), 'test');
   server = await listen(createApp(queries, { moments }), { host: '127.0.0.1', port: 0 });
-  return (path) => fetch(`http://127.0.0.1:${String(server.port)}${path}`);
+  return (path, init) => fetch(`http://127.0.0.1:${String(server.port)}${path}`, init);
 }
 
 const asked: (readonly [number, string])[] = [];
@@ -41,6 +43,25 @@ describe('a request with at', () => {
     expect(response.status).toBe(404);
     expect(await response.json()).toEqual({ format: 1 });
     expect(response.headers.get('warning')).toBe('199 - "Some \\"lines\\"; ?"');
+  });
+
+  test('that is redirected keeps the moment, and a download keeps its name', async () => {
+    const [type, body] = ['text/csv', Buffer.from('')];
+    const [location, disposition] = ['/services/shop/web?x=1#a', 'attachment; filename="a.csv"'];
+    const get = await open(() =>
+      Promise.resolve({ status: 302, type, body, losses: [], location, disposition }),
+    );
+    const { headers } = await get('/search?q=web&at=5', { redirect: 'manual' });
+    expect(headers.get('location')).toBe('/services/shop/web?x=1&at=5#a');
+    expect(headers.get('content-disposition')).toBe(disposition);
+  });
+
+  test('and a path that looks like a host is asked for by its path', async () => {
+    asked.length = 0;
+    const get = await open(answer);
+    expect((await get('//[?at=5')).status).toBe(404);
+    expect((await get('//web/path?at=5')).status).toBe(404);
+    expect(asked.map(([, path]) => path)).toEqual(['//[', '//web/path']);
   });
 
   test.each(['yesterday', '', '-5', '10:57', '1&at=2'])('%j is refused', async (at) => {
