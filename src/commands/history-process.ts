@@ -127,7 +127,10 @@ async function query(
   const { location, 'content-type': type = 'text/plain' } = headers;
   const disposition = headers['content-disposition'];
   return {
-    ...{ status, type, body, losses },
+    status,
+    type,
+    body,
+    losses,
     ...(location !== undefined && { location }),
     ...(disposition !== undefined && { disposition }),
   };
