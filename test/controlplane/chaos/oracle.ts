@@ -96,14 +96,19 @@ function* chainsOf(spells: readonly Spell[], times: Times): Generator<Chain> {
 
 /** The spells that may explain a finding, by the units that they are of. */
 function spellsFor(found: Found, spells: readonly Spell[]): Map<string, Spell[]> {
-  const severity = found.severity as Severity;
-  const units = new Set<string>();
+  /** The least harm of each unit: that of the finding is the most of any. */
+  const units = new Map<string, Severity>();
   const all = spells.filter(({ output }) => output === found.output);
-  for (const { unit, difference } of all) if (difference.code === found.code) units.add(unit);
+  for (const { unit, difference, severity } of all) {
+    if (difference.code !== found.code) continue;
+    const known = units.get(unit);
+    if (known === undefined || isWorse(known, severity)) units.set(unit, severity);
+  }
   const chosen = all.filter(({ unit, difference, severity: harm }) => {
     if (difference.code === found.code) return true;
     // An address that is wrong in another way, and no less, has been wrong since the first way.
-    return unit !== '' && units.has(unit) && !isWorse(severity, harm);
+    const own = units.get(unit);
+    return unit !== '' && own !== undefined && !isWorse(own, harm);
   });
   return Map.groupBy(chosen, ({ unit }) => unit);
 }
