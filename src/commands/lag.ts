@@ -80,6 +80,8 @@ async function measure(
     }
   }
   await replay(auditor, watched(), { speed: Infinity, until });
+  // All that was recorded is from before: the recorder did not run at that moment.
+  if (state.from === null) return before ?? { auditor, from: null, ended: state.ended };
   const names = Object.keys(state.ended) as (keyof Ends)[];
   const ended = recordOf(names, (name) => {
     return journeys.ended[name] - state.ended[name] + (before?.ended[name] ?? 0);

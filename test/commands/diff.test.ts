@@ -27,36 +27,43 @@ const flags = { settle: 30, maxEndpointsPerSlice: 100, endpoints: true };
 let history: string;
 let recording: string;
 
-/**
- * Replays the recording, without rules of nodes, which a history does not have. Records it as the
- * history of a folder, in several segments.
- */
+/** Records the recording as the history of a folder, in segments; nothing in `paused`. */
+async function recordTo(path: string, paused: readonly [number, number] | null): Promise<void> {
+  const note = (finding: Finding): void => recorder?.noteFinding(finding);
+  const auditor = createAuditor({ ...auditorDefaults, settle: 30, onOpen: note, onResolve: note });
+  const create = () =>
+    createAuditorHistory(auditor, {
+      files: openFolder(path),
+      limits: { size: 1e9, age: 800 },
+      now: () => auditor.now() ?? 0,
+      pause: () => Promise.resolve(),
+      onTrouble: (reason) => expect(reason).toBe(null),
+    });
+  let recorder: ReturnType<typeof create> | null = create();
+  const source = { name: recording, bytes: createReadStream(recording) };
+  let written = 0;
+  for await (const entry of readRecording(source, () => undefined)) {
+    auditor.take(entry);
+    const now = auditor.now() ?? 0;
+    const isPaused = paused !== null && now >= paused[0] && now < paused[1];
+    if (isPaused) await recorder?.close();
+    recorder = isPaused ? null : (recorder ?? create());
+    recorder?.take(entry);
+    if (now < written + 1) continue;
+    written = now;
+    await recorder?.work();
+  }
+  await recorder?.close();
+  expect((await listSegments(openFolder(path))).length).toBeGreaterThan(1);
+}
+
+// The rules of nodes are left out: a history does not have them.
 beforeAll(async () => {
   history = mkdtempSync(join(tmpdir(), 'endpoint-auditor-'));
   recording = join(mkdtempSync(join(tmpdir(), 'endpoint-auditor-')), 'shop.ndjson');
   const lines = gunzipSync(readFileSync(shop)).toString().split('\n');
   writeFileSync(recording, lines.filter((line) => !line.startsWith('{"kind":"node-')).join('\n'));
-  const note = (finding: Finding): void => recorder.noteFinding(finding);
-  const auditor = createAuditor({ ...auditorDefaults, settle: 30, onOpen: note, onResolve: note });
-  const recorder = createAuditorHistory(auditor, {
-    files: openFolder(history),
-    limits: { size: 1e9, age: 800 },
-    now: () => auditor.now() ?? 0,
-    pause: () => Promise.resolve(),
-    onTrouble: (reason) => expect(reason).toBe(null),
-  });
-  const source = { name: recording, bytes: createReadStream(recording) };
-  let written = 0;
-  for await (const entry of readRecording(source, () => undefined)) {
-    auditor.take(entry);
-    recorder.take(entry);
-    const now = auditor.now() ?? 0;
-    if (now < written + 1) continue;
-    written = now;
-    await recorder.work();
-  }
-  await recorder.close();
-  expect((await listSegments(openFolder(history))).length).toBeGreaterThan(2);
+  await recordTo(history, null);
 });
 
 afterEach(() => {
@@ -106,6 +113,17 @@ describe('of a history and of its recording', () => {
     const of = ({ distributions }: typeof one, name: string) =>
       (distributions as Record<string, unknown>[]).filter((it) => it.lag === name);
     for (const name of ['convergence', 'trigger']) expect(of(one, name)).toEqual(of(other, name));
+  });
+
+  test('lag from a time without a recorder is that from its next start', async () => {
+    const broken = mkdtempSync(join(tmpdir(), 'endpoint-auditor-'));
+    await recordTo(broken, [begun + 150, begun + 200]);
+    const asked = { ...flags, output: 'json' as const, history: broken };
+    const inside = await printedBy(() => lag({ ...asked, from: begun + 170 }));
+    const after = await printedBy(() => lag({ ...asked, from: begun + 201 }));
+    expect(inside.from).toBeGreaterThanOrEqual(begun + 199);
+    expect(inside.journeys).toEqual(after.journeys);
+    expect(inside.distributions).toEqual(after.distributions);
   });
 
   test('lag of a part is less than that of the whole', async () => {
