@@ -104,9 +104,7 @@ function clear(database: DatabaseSync): void {
 async function update(database: DatabaseSync, files: HistoryFiles): Promise<void> {
   const segments = await listSegments(files);
   const newest = segments.at(-1)?.number ?? 0;
-  const known = database
-    .prepare('SELECT segment, frame FROM position')
-    .get() as unknown as Position;
+  const known = positionOf(database);
   // Another history has taken the place of the one that was read.
   if (known.segment > newest) clear(database);
   const from = known.segment > newest ? { segment: 0, frame: 0 } : known;
@@ -122,6 +120,9 @@ interface Position {
   readonly segment: number;
   readonly frame: number;
 }
+
+const positionOf = (database: DatabaseSync): Position =>
+  database.prepare('SELECT segment, frame FROM position').get() as unknown as Position;
 
 /** The notes of a segment are one transaction, so that none is read twice or left out. */
 async function updateFrom(
@@ -141,6 +142,12 @@ async function updateFrom(
   if (last === undefined) return;
   database.exec('BEGIN IMMEDIATE');
   try {
+    // Another process may have written these notes, and later ones, since they were read.
+    const { segment: at, frame } = positionOf(database);
+    if (at > segment.number || (at === segment.number && frame > first)) {
+      database.exec('ROLLBACK');
+      return;
+    }
     const apply = createWriter(database, segment.number);
     for (const { note } of notes) apply(note);
     const move = database.prepare('UPDATE position SET segment = ?, frame = ?');
