@@ -54,6 +54,10 @@ export async function printDiff(word: string, options: DiffOptions): Promise<0 |
   if (before.service === null && after.service === null) {
     throw new Error(`${word}: There is no such Service at both moments`);
   }
+  const found = new Set([before.service, after.service].filter((key) => key !== null));
+  if (found.size > 1) {
+    throw new Error(`${word}: It is another Service at each moment: ${[...found].join(' and ')}`);
+  }
   const changes = compareValues(before.values, after.values);
   const service = after.service ?? before.service ?? '';
   const document = { format: 1, kind: 'diff', service, from: before.at, to: after.at, changes };

@@ -5,6 +5,7 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { Agent, type IncomingMessage, request as requestHttp } from 'node:http';
+import { totalmem } from 'node:os';
 import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
 
@@ -24,15 +25,38 @@ const mebibyte = 1024 * 1024;
 /** MiB of heap: at most, at least, and the part of the memory that is free. */
 const heap = { most: 3072, least: 64, part: 0.4 };
 
+/** MiB that a process needs beside its heap. */
+const beside = 96;
+
+/** MiB that running processes may use. */
+let reserved = 0;
+
+/** MiB of heap for the next process. Throws NoMoment if the audit needs the memory that is left. */
+export function heapFor(free: number): number {
+  const size = Math.round(Math.min(heap.most, (free - beside) * heap.part));
+  if (size >= heap.least) return size;
+  throw new NoMoment('busy', 'Too little memory is free to read the history');
+}
+
+/** MiB that are free. The page cache of a container does not count as used. */
+function freeMemory(): number {
+  const limit = process.constrainedMemory();
+  const isLimited = limit > 0 && limit < totalmem();
+  const free = isLimited ? limit - process.memoryUsage.rss() : process.availableMemory();
+  return free / mebibyte - reserved;
+}
+
 function startProcess(signal: AbortSignal): ChildProcess {
-  const free = (process.availableMemory() * heap.part) / mebibyte;
-  const size = Math.round(Math.max(heap.least, Math.min(heap.most, free)));
-  return fork(program, ['__history'], {
+  const size = heapFor(freeMemory());
+  const child = fork(program, ['__history'], {
     execArgv: nodeArguments([`--max-old-space-size=${String(size)}`]),
     stdio: ['ignore', 'ignore', 'ignore', 'ipc', 'pipe'],
     signal,
     killSignal: 'SIGKILL',
   });
+  reserved += size + beside;
+  child.once('close', () => (reserved -= size + beside));
+  return child;
 }
 
 /** The answer of a process. Rejects with an Error for people if it fails or ends. */
@@ -66,6 +90,9 @@ const limits = { queries: 2, processes: 2, idleMs: 60_000 };
 
 /** Answers that are kept: their number, and the bytes of each. */
 const cached = { most: 64, bytes: 1024 * 1024 };
+
+/** Seconds until all that happened at a moment is written, in a quiet cluster, too. */
+const written = 15;
 
 /** Milliseconds to open a moment and to answer. */
 const deadlineMs = 300_000;
@@ -196,8 +223,11 @@ export function createMoments(options: MomentRequest): HistoryMoments {
         throw new NoMoment('busy', 'Too many questions about the history at one time');
       }
       queries++;
+      // A later question about a moment that has just been may have more to read.
+      const isComplete = at < Date.now() / 1000 - written;
       const answer = await compute(at, path, accept).finally(() => queries--);
-      if (answer.status === 200 && answer.body.length <= cached.bytes) {
+      if (!isComplete && open.get(at)?.queries === 0) remove(at);
+      if (isComplete && answer.status === 200 && answer.body.length <= cached.bytes) {
         setLatest(answers, key, answer, cached.most);
       }
       return answer;

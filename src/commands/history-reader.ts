@@ -74,8 +74,8 @@ async function answer(request: HistoryRequest): Promise<HistoryReply> {
 /** The file descriptor of the only connection. */
 const connection = 4;
 
-/** Seconds after the end of a history that still are its end, since it is written each second. */
-const late = 5;
+/** Seconds after the end of a history that still are its end: a quiet one grows each 10 s. */
+const late = 15;
 
 /** The queries of an auditor as of a moment. Rejects if the source does not have it. */
 export async function openQueries({ at, history, source, flags, site }: MomentQuestion) {

@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 
 import { afterEach, describe, expect, test } from 'vitest';
 
-import { createMoments, type HistoryMoments } from '../../src/commands/history-process.ts';
+import { createMoments, heapFor, type HistoryMoments } from '../../src/commands/history-process.ts';
 import { openQueries } from '../../src/commands/history-reader.ts';
 import { createApp, listen } from '../../src/output/http/server.ts';
 
@@ -14,10 +14,6 @@ const site = { cluster: 'test', links: [], hasMetrics: false };
 const request = { kind: 'moment', source, flags, site } as const;
 
 let moments: HistoryMoments;
-
-afterEach(() => {
-  moments.close();
-});
 
 /** What a server in this process answers. */
 async function answerHere(at: number, path: string): Promise<unknown> {
@@ -34,7 +30,25 @@ const json = 'application/json';
 /** While a finding is open. */
 const moment = 1_795_258_700;
 
+describe('the heap of a process', () => {
+  test.each([
+    ['a part of the memory that is free', 1096, 400],
+    ['not more than is useful', 100_000, 3072],
+    ['the least that is enough', 256, 64],
+  ])('is %s', (_, free, size) => {
+    expect(heapFor(free)).toBe(size);
+  });
+
+  test('is refused if the audit needs the memory that is free', () => {
+    expect(() => heapFor(250)).toThrow('Too little memory is free');
+  });
+});
+
 describe('processes for moments', () => {
+  afterEach(() => {
+    moments.close();
+  });
+
   test('answer as a replay to that moment does, from one process', async () => {
     moments = createMoments(request);
     for (const path of ['/api/v1/findings', '/api/v1/services', '/api/v1/status']) {
