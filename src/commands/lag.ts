@@ -80,8 +80,11 @@ async function measure(
     }
   }
   await replay(auditor, watched(), { speed: Infinity, until });
-  // All that was recorded is from before: the recorder did not run at that moment.
-  if (state.from === null) return before ?? { auditor, from: null, ended: state.ended };
+  if (state.from === null) {
+    // All that was recorded is from before: the recorder did not run at that moment.
+    Object.assign(auditor.samples, before?.auditor.samples ?? createSamples());
+    state.ended = { ...journeys.ended };
+  }
   const names = Object.keys(state.ended) as (keyof Ends)[];
   const ended = recordOf(names, (name) => {
     return journeys.ended[name] - state.ended[name] + (before?.ended[name] ?? 0);

@@ -34,7 +34,7 @@ async function recordTo(path: string, paused: readonly [number, number] | null):
   const create = () =>
     createAuditorHistory(auditor, {
       files: openFolder(path),
-      limits: { size: 1e9, age: 800 },
+      limits: { size: 1e9, age: paused === null ? 800 : 1e6 },
       now: () => auditor.now() ?? 0,
       pause: () => Promise.resolve(),
       onTrouble: (reason) => expect(reason).toBe(null),
@@ -117,11 +117,11 @@ describe('of a history and of its recording', () => {
 
   test('lag from a time without a recorder is that from its next start', async () => {
     const broken = mkdtempSync(join(tmpdir(), 'endpoint-auditor-'));
-    await recordTo(broken, [begun + 150, begun + 200]);
+    await recordTo(broken, [begun + 200, begun + 260]);
     const asked = { ...flags, output: 'json' as const, history: broken };
-    const inside = await printedBy(() => lag({ ...asked, from: begun + 170 }));
-    const after = await printedBy(() => lag({ ...asked, from: begun + 201 }));
-    expect(inside.from).toBeGreaterThanOrEqual(begun + 199);
+    const inside = await printedBy(() => lag({ ...asked, from: begun + 230 }));
+    const after = await printedBy(() => lag({ ...asked, from: begun + 261 }));
+    expect(inside.from).toBeGreaterThanOrEqual(begun + 259);
     expect(inside.journeys).toEqual(after.journeys);
     expect(inside.distributions).toEqual(after.distributions);
   });
