@@ -176,7 +176,7 @@ async function outcomesOf(agent: ScheduledAgent, url: string): Promise<Answer> {
   if (invalid !== undefined) return json(400, { error: `no packet: ${invalid}` });
   const outcomes = await agent.outcomes(texts.flatMap((text) => readPacket(text) ?? []));
   return outcomes === null
-    ? json(503, { error: 'what stands on the node is not known' })
+    ? json(503, { error: 'the rules of the node are not known' })
     : json(200, outcomes);
 }
 

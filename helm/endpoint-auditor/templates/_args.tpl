@@ -1,4 +1,4 @@
-{{- /* What the server is told; nothing that is the default of the program. */ -}}
+{{- /* The flags of the server, without those that are the default of the program. */ -}}
 {{- define "endpoint-auditor.serverArgs" -}}
 {{- $of := .Values.auditor -}}
 - --settle={{ $of.settle }}
