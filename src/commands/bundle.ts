@@ -15,7 +15,6 @@ import {
   type AuditFlags,
   auditorOptions,
   type InputFlags,
-  inputsOf,
   onlyInput,
   type RedactionFlags,
   redactorOf,
@@ -41,7 +40,7 @@ interface Opened {
 async function open(options: BundleOptions, onProblem: OnProblem): Promise<Opened> {
   const { history, from = null, to = null } = options;
   if (history === undefined) {
-    const path = onlyInput({}, inputsOf(options));
+    const path = onlyInput(options);
     if (path === '-') throw new UsageError('A bundle reads its input twice: expected a file');
     const auditor = createAuditor(await optionsFor(path, options, onProblem));
     const [begun, entries] = await withFirst(await recordingOf(path, auditor, onProblem));

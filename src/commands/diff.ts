@@ -15,7 +15,7 @@ import { escapeInvisible, formatJson, formatTable, formatTime } from '../output/
 import { openAuditAt } from './replay.ts';
 import { problemLog } from './shared/console.ts';
 import type { HistoryFlags } from './shared/history.ts';
-import { type AuditFlags, type InputFlags, inputsOf } from './shared/options.ts';
+import { type AuditFlags, type InputFlags, onlyInput } from './shared/options.ts';
 import { UsageError } from './shared/process.ts';
 
 export interface DiffOptions extends AuditFlags, InputFlags, Pick<HistoryFlags, 'history'> {
@@ -46,7 +46,8 @@ type ServiceValues = ReadonlyMap<
 export async function printDiff(word: string, options: DiffOptions): Promise<0 | 1> {
   const { history, from, to = null, namespace = null, output } = options;
   if (from === undefined) throw new UsageError('--from is missing');
-  const source = history ?? onlySource(inputsOf(options));
+  const source =
+    history ?? onlyInput(options, [], '--history FOLDER, or one recording: --input FILE');
   const [before, after] = [
     await valuesAt(source, { ...options, at: from }, word, namespace),
     await valuesAt(source, { ...options, ...(to !== null && { at: to }) }, word, namespace),
@@ -65,11 +66,6 @@ export async function printDiff(word: string, options: DiffOptions): Promise<0 |
     output === 'json' ? formatJson(document) : render(service, before.at, after.at, changes),
   );
   return changes.length === 0 ? 0 : 1;
-}
-
-function onlySource([first, ...others]: readonly string[]): string {
-  if (first !== undefined && others.length === 0) return first;
-  throw new UsageError('Expected --history FOLDER, or one recording: --input FILE');
 }
 
 async function valuesAt(

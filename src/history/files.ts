@@ -5,6 +5,10 @@ import { constants } from 'node:fs';
 import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 
+/** What an error of the system says. */
+export const errorText = (error: unknown): string =>
+  error instanceof Error ? error.message : String(error);
+
 export interface StoredFile {
   readonly name: string;
   readonly bytes: number;

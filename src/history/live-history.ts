@@ -4,7 +4,7 @@
 import type { Finding } from '../audit/finding/catalogue.ts';
 import type { Auditor, AuditorEntry } from '../auditor/auditor.ts';
 import type { MonotonicClock } from '../auditor/event-loop.ts';
-import { openFolder, prepareFolder } from './files.ts';
+import { errorText, openFolder, prepareFolder } from './files.ts';
 import { type AuditorHistory, createAuditorHistory } from './history.ts';
 import { type FolderLock, lockFolder } from './lock.ts';
 import { continueFrom, type StopState } from './restart.ts';
@@ -62,8 +62,6 @@ function report(state: State, reason: string | null): void {
   state.options.onTrouble(reason);
 }
 
-const textOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
-
 /** Opens the folder, or reports why that failed. */
 async function open(state: State): Promise<void> {
   const { auditor, options } = state;
@@ -92,7 +90,7 @@ async function open(state: State): Promise<void> {
     state.lock?.release();
     state.lock = null;
     state.retryAt = clock.monotonic() + spans.retry;
-    report(state, textOf(error));
+    report(state, errorText(error));
   }
 }
 
@@ -103,7 +101,7 @@ async function readStop(state: State): Promise<void> {
   try {
     state.stop = (await options.readStop?.(signal)) ?? null;
   } catch (error) {
-    if (!signal.aborted) options.onRestart?.(`Findings begin again: ${textOf(error)}`);
+    if (!signal.aborted) options.onRestart?.(`Findings begin again: ${errorText(error)}`);
   }
 }
 

@@ -1,7 +1,7 @@
 // Reads a history as a recording: the lines from the checkpoint before a moment up to that moment.
 // What is damaged or missing is skipped, and a problem says which time is affected.
 
-import type { HistoryFiles } from './files.ts';
+import { errorText, type HistoryFiles } from './files.ts';
 import { formatVersion, framesIn, linesOf, type SegmentPart } from './frame.ts';
 import { listSegments, type Segment } from './segments.ts';
 
@@ -52,7 +52,7 @@ export async function openHistory(
       continue;
     }
     const data = await files.read(segment.name).catch((error: unknown) => {
-      onLoss(segment.name, error instanceof Error ? error.message : String(error));
+      onLoss(segment.name, errorText(error));
       return null;
     });
     if (data === null) continue;

@@ -7,7 +7,7 @@
 // recorder then drops lines, counts them, and begins again with a checkpoint after a pause. No
 // failure reaches the auditor.
 
-import type { AppendFile, HistoryFiles } from './files.ts';
+import { type AppendFile, errorText, type HistoryFiles } from './files.ts';
 import { createFrame, encodeFrame, formatVersion, framesIn, type FrameKind } from './frame.ts';
 import type { HistoryLimits } from './segments.ts';
 import {
@@ -155,8 +155,6 @@ function report(state: State, reason: string | null): void {
   state.options.onTrouble(reason);
 }
 
-const textOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
-
 async function work(state: State, isLast = false): Promise<void> {
   if (state.isWriting || state.isClosed) return;
   state.isWriting = true;
@@ -164,7 +162,7 @@ async function work(state: State, isLast = false): Promise<void> {
     await writeWaiting(state, isLast);
     if (!isLast && isDue(state)) await beginSegment(state);
   } catch (error) {
-    giveUp(state, textOf(error));
+    giveUp(state, errorText(error));
     if (isFull(error)) await removeOldest(state).catch(() => undefined);
   } finally {
     state.isWriting = false;

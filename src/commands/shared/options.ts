@@ -124,10 +124,14 @@ export const inputsOf = (
 ): readonly string[] => [...paths, ...input, ...(typeof recording === 'string' ? [recording] : [])];
 
 /** The only input of a command. Throws a UsageError if there is another number of them. */
-export function onlyInput(flags: InputFlags, paths: readonly string[] = []): string {
+export function onlyInput(
+  flags: InputFlags,
+  paths: readonly string[] = [],
+  expected = 'exactly one recording: FILE or --input FILE',
+): string {
   const [first, ...others] = inputsOf(flags, paths);
   if (first !== undefined && others.length === 0) return first;
-  throw new UsageError('Expected exactly one recording: FILE or --input FILE');
+  throw new UsageError(`Expected ${expected}`);
 }
 
 /** Each has up to four watches. */
