@@ -234,7 +234,7 @@ async function checkFaults({ theatre, plane, client }: Live): Promise<void> {
   await createFaulty(client, all);
   const undo: Undo[] = [];
   const begin = async (): Promise<void> => {
-    plane.pauseControllerManager();
+    await plane.pauseControllerManager();
     // None must have been written for so long.
     await sleep(shorter(600) * 1000);
     for (const { spoil } of all) {

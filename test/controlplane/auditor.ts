@@ -330,6 +330,17 @@ export async function isFollowed(
   );
 }
 
+/** The outputs of these Services that list no ready endpoint. */
+async function followedNow(stage: Stage, services: readonly { name: string }[]): Promise<string[]> {
+  const found: string[] = [];
+  for (const { name } of services) {
+    for (const output of outputs) {
+      if (await isFollowed(stage, output, name)) found.push(`${name} ${output}`);
+    }
+  }
+  return found;
+}
+
 interface Sample {
   readonly count: number;
   readonly sum: number;
@@ -361,10 +372,11 @@ export async function measureLags(stage: Stage, pauses: readonly number[]): Prom
     canaries.push({ seconds, name, pod: await createCanary(stage, name, places) });
   }
   await awaitWritten(stage);
+  const early = await followedNow(stage, canaries);
   const from = Date.now() / 1000;
   const before = { endpoints: await measured(stage, 'endpoints') };
   const was = { ...before, endpointslices: await measured(stage, 'endpointslices') };
-  plane.pauseControllerManager();
+  await plane.pauseControllerManager();
   const begun = await Promise.all(
     canaries.map(async ({ seconds, pod }) => {
       await sleep((longest - seconds) * 1000);
@@ -374,7 +386,12 @@ export async function measureLags(stage: Stage, pauses: readonly number[]): Prom
   );
   const flippedAt = begun[pauses.indexOf(longest)] ?? 0;
   await sleep(Math.max(0, longest * 1000 - (performance.now() - flippedAt)));
+  const asleep = await followedNow(stage, canaries);
   plane.resumeControllerManager();
+  report(stage.tally, 'lag: nothing is written while the controllers sleep', [
+    ...early.map((output) => `${output}: no ready endpoint before`),
+    ...asleep.map((output) => `${output}: no ready endpoint meanwhile`),
+  ]);
   const truths = await Promise.all(
     canaries.map(async ({ name }, index): Promise<Truth> => {
       const followed = async (output: Output): Promise<number> => {

@@ -479,7 +479,7 @@ export async function populate(plane: ControlPlane, client: Client, size: Size):
   const begun = performance.now();
   const fleet = await createNodesOf(client, size);
   await awaitSettled(client);
-  plane.pauseControllerManager();
+  await plane.pauseControllerManager();
   await createMembersOf(client, fleet, size);
   plane.resumeControllerManager();
   await awaitSettled(client);

@@ -6,7 +6,15 @@ import type { ChildProcess } from 'node:child_process';
 import { execFile, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { closeSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  closeSync,
+  existsSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { Agent, request as httpsRequest } from 'node:https';
 import { tmpdir } from 'node:os';
@@ -53,7 +61,8 @@ export interface ControlPlane {
   readonly ca: string;
   /** Base of the controller manager's own endpoints; `/metrics` is open to all there. */
   readonly controllerManager: string;
-  readonly pauseControllerManager: () => void;
+  /** It runs no instruction when this has ended. */
+  readonly pauseControllerManager: () => Promise<void>;
   readonly resumeControllerManager: () => void;
   /** It is gone until it is restarted. */
   readonly killControllerManager: () => Promise<void>;
@@ -134,6 +143,16 @@ async function end({ child }: Program, signal: NodeJS.Signals): Promise<void> {
   const timer = setTimeout(() => child.kill('SIGKILL'), 2000);
   await gone;
   clearTimeout(timer);
+}
+
+/** Whether all threads of a process are stopped: on a busy machine some run on after SIGSTOP. */
+function isStopped(pid: number): boolean {
+  const threads = `/proc/${pid}/task`;
+  return readdirSync(threads).every((thread) => {
+    const status = join(threads, thread, 'status');
+    // A thread may have ended since the folder was read.
+    return existsSync(status) && /^State:\s+T/m.test(readFileSync(status, 'utf8'));
+  });
 }
 
 const tailOf = (program: Program): string =>
@@ -311,7 +330,8 @@ interface Starter {
   readonly controllerManager: (more?: readonly string[]) => Promise<void>;
   readonly kill: (tool: Tool) => Promise<void>;
   readonly again: (tool: Tool, begin: () => Promise<void>) => Promise<void>;
-  readonly signal: (name: NodeJS.Signals) => () => void;
+  readonly pause: () => Promise<void>;
+  readonly resume: () => void;
 }
 
 const serverAt = (port: number): string => `https://127.0.0.1:${port}`;
@@ -352,8 +372,14 @@ function starterIn(
       if (program !== undefined) await end(program, 'SIGTERM');
       await begin();
     },
-    signal: (name) => () => {
-      programs.get('kube-controller-manager')?.child.kill(name);
+    pause: async () => {
+      const child = programs.get('kube-controller-manager')?.child;
+      if (child?.pid === undefined) throw new Error('kube-controller-manager does not run');
+      child.kill('SIGSTOP');
+      while (!isStopped(child.pid)) await sleep(1);
+    },
+    resume: () => {
+      programs.get('kube-controller-manager')?.child.kill('SIGCONT');
     },
   };
 }
@@ -389,8 +415,8 @@ async function startIn(
     key: await readFile(file('admin.key'), 'utf8'),
     ca,
     controllerManager: serverAt(ports.controllerManager),
-    pauseControllerManager: starter.signal('SIGSTOP'),
-    resumeControllerManager: starter.signal('SIGCONT'),
+    pauseControllerManager: starter.pause,
+    resumeControllerManager: starter.resume,
     killControllerManager: () => starter.kill('kube-controller-manager'),
     restartControllerManager: (flags) =>
       starter.again('kube-controller-manager', () => starter.controllerManager(flags)),

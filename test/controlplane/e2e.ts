@@ -172,7 +172,7 @@ async function checkAllDumps(session: Session): Promise<void> {
     .join(', ');
   say(`     ${kinds}; settled after ${secondsSince(begun).toFixed(1)} s`);
   await check(session, 'settled', conform);
-  plane.pauseControllerManager();
+  await plane.pauseControllerManager();
   await checkDumpsWithFaults(session);
   await checkAwake(session);
 }
@@ -262,7 +262,7 @@ async function checkRemovals(stage: Stage): Promise<void> {
     const pod = await createCanary(stage, name, places);
     await awaitWritten(stage);
     const was = await figures(stage);
-    plane.pauseControllerManager();
+    await plane.pauseControllerManager();
     const begun = performance.now();
     await deletePod(client, pod, now);
     await sleep(3000);

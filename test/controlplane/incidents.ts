@@ -273,7 +273,7 @@ const stoppedFault = ({ plane, client }: Scene, pods: readonly Pod[]): Fault => 
   kind: 'controller-not-writing',
   object: 'kube-controller-manager',
   async begin() {
-    plane.pauseControllerManager();
+    await plane.pauseControllerManager();
     await setState(client, pods, 'unready');
   },
   async end() {

@@ -848,7 +848,7 @@ export async function checkFaults(stage: Stage, isCrowded: boolean): Promise<voi
   const all = injectedFor(plane.version, isCrowded);
   await createFaulty(client, all);
   await awaitWritten(stage);
-  plane.pauseControllerManager();
+  await plane.pauseControllerManager();
   const from = Date.now() / 1000;
   const errorsBefore = await auditor.metric('watch_errors_total');
   const look = lookerOf(stage);

@@ -180,14 +180,14 @@ async function sleepWhile(scene: Scene, least: number, most: number): Promise<vo
 const longOf = ({ settle }: Scene): number => 2 * settle + 8;
 
 async function pauseBriefly(scene: Scene): Promise<void> {
-  scene.plane.pauseControllerManager();
+  await scene.plane.pauseControllerManager();
   await sleepWhile(scene, 1, scene.settle - 2);
   scene.plane.resumeControllerManager();
 }
 
 async function pauseForLong(scene: Scene): Promise<void> {
   const { plane } = scene;
-  plane.pauseControllerManager();
+  await plane.pauseControllerManager();
   const taken = await spoilSome(scene, [...sliceSpoils, ...endpointsSpoils], 8);
   await sleepWhile(scene, longOf(scene), longOf(scene) + scene.settle);
   plane.resumeControllerManager();
