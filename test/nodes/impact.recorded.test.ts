@@ -39,7 +39,8 @@ function compareFolder(folder: Folder) {
   if (input === null) return { ...sums, misrouted };
   const { forwarding } = input;
   const rules = behaviorOfRules(folder.ruleset, folder.node);
-  const site = { mode: forwarding.config.mode, mayMasquerade: () => true };
+  const allowed = { mayMasquerade: () => true, isCheckedClusterIP: () => false };
+  const site = { mode: forwarding.config.mode, ...allowed };
   for (const line of folder.packets) {
     const protocol = line.packet.protocol.toLowerCase() as 'tcp' | 'udp' | 'sctp';
     const own = joinHostPort(line.packet.dst, line.packet.dport);

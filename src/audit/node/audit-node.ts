@@ -14,6 +14,7 @@ import type { Coverage, PacketDifference, PacketDifferences } from './packet-dif
 import type { Deviation } from './compare-packet.ts';
 import {
   allowedMasquerade,
+  checkedClusterIPs,
   comparePacket,
   expectedText,
   hasAny,
@@ -37,6 +38,7 @@ const newProgress = ({ forwarding, node, rules }: NodeInput) => ({
   rules,
   mode: forwarding.config.mode,
   mayMasquerade: allowedMasquerade(forwarding, node),
+  isCheckedClusterIP: checkedClusterIPs(forwarding, node),
   differences: [] as PacketDifference[],
   /** Keys of Service ports. */
   unknown: new Set<string>(),

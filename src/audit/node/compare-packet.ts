@@ -14,7 +14,14 @@
 //
 // Left out: frontends of other programs.
 
-import { type Address, formatAddress, ipOf, isWithinAny, parseCIDR } from '../../model/ip.ts';
+import {
+  type Address,
+  familyOf,
+  formatAddress,
+  ipOf,
+  isWithinAny,
+  parseCIDR,
+} from '../../model/ip.ts';
 import type { Node } from '../../model/objects.ts';
 import type { ExpectedOutcome, Packet } from '../../model/proxy-config.ts';
 import { ciliumTable } from '../../rules/cilium/packet-outcome.ts';
@@ -46,6 +53,7 @@ export const rounding = 1e-6;
 interface ProxySite {
   readonly mode: string;
   readonly mayMasquerade: ReturnType<typeof allowedMasquerade>;
+  readonly isCheckedClusterIP: ReturnType<typeof checkedClusterIPs>;
 }
 
 /** Compares with the nearest expected outcome, `want`; has deviations only if it is different. */
@@ -119,18 +127,28 @@ function deviationsFromEndpoints(
   { endpoints, affinitySeconds }: Extract<ExpectedOutcome, { kind: 'endpoints' }>,
   outcome: PacketOutcome,
   packet: Packet,
-  { mayMasquerade }: ProxySite,
+  { mayMasquerade, isCheckedClusterIP }: ProxySite,
 ): Deviation[] {
   const { destinations } = outcome;
   const found = unexpectedDestinations(endpoints, outcome);
   const add = (kind: Deviation['kind'], endpoint: string, step: TraceStep | null = null): void => {
     found.push({ kind, endpoint, step });
   };
-  for (const endpoint of endpoints.keys()) {
-    const probability = destinations.get(endpoint)?.probability ?? 0;
-    if (probability <= rounding) add('missing', endpoint);
+  const missing = [...endpoints.keys()].filter(
+    (endpoint) => (destinations.get(endpoint)?.probability ?? 0) <= rounding,
+  );
+  const stops = endsOf(outcome, '').map((stop) => {
+    const { step } = stop;
+    const own = step && missing.filter((endpoint) => isCheckedClusterIP(ipOf(endpoint), step));
+    return { ...stop, own: own ?? [] };
+  });
+  for (const endpoint of missing) {
+    if (!stops.some(({ own }) => own.includes(endpoint))) add('missing', endpoint);
   }
-  found.push(...endsOf(outcome, ''));
+  for (const { own, ...stop } of stops) {
+    const rest = outcome[stop.kind].probability - own.length / endpoints.size;
+    if (Math.abs(rest) > rounding) found.push(stop);
+  }
   if (found.length === 0) {
     for (const [endpoint, { probability }] of destinations) {
       if (Math.abs(probability - 1 / endpoints.size) > rounding) add('share', endpoint);
@@ -287,6 +305,27 @@ export function allowedMasquerade({ config, ports }: Forwarding, { podCIDRs }: N
     if (!isPod(ip)) return true;
     const isForwarded = from === 'outside' && podCIDRs.length > 0 && isPod(src) && !isOnNode(src);
     return isForwarded && (clusterIPs.has(dst) || !isOnNode(ip));
+  };
+}
+
+/**
+ * Returns a function that says whether kube-proxy's own rule stops what is sent to an address of
+ * the service range, also for an endpoint there: in nftables mode the chain cluster-ips-check
+ * rejects active cluster IPs and drops the others (setupNFTables in
+ * pkg/proxy/nftables/proxier.go, kubernetes@v1.37.2). The range is no part of the objects: it
+ * contains all cluster IPs and no pod.
+ */
+export function checkedClusterIPs({ config, ports }: Forwarding, { podCIDRs }: Node) {
+  const pods = [...podCIDRs, ...config.clusterCIDRs].flatMap((text) => parseCIDR(text) ?? []);
+  const clusterIPs = new Set(ports.map(({ clusterIP }) => clusterIP));
+  return (ip: string, { chain, base, rule }: TraceStep): boolean => {
+    if (chain !== 'cluster-ips-check' || base.table.name !== 'kube-proxy') return false;
+    if (pods.length === 0 || isWithinAny(ip, pods)) return false;
+    const range = rule.statements.find((it) => it.kind === 'field' && it.field === 'destination');
+    if (range?.kind !== 'field' || range.negate) return clusterIPs.has(ip);
+    if (clusterIPs.has(ip)) return false;
+    const isOfFamily = (other: string): boolean => familyOf(other) === familyOf(ip);
+    return [ip, ...[...clusterIPs].filter(isOfFamily)].every((it) => isWithinAny(it, range.ranges));
   };
 }
 

@@ -29,7 +29,11 @@ function outcome(
   };
 }
 
-const site = { mode: 'iptables', mayMasquerade: (endpoint: string) => endpoint === 'c:1' };
+const site = {
+  mode: 'iptables',
+  mayMasquerade: (endpoint: string) => endpoint === 'c:1',
+  isCheckedClusterIP: () => false,
+};
 
 const packet: Packet = {
   ...{ from: 'pod', src: '10.244.1.9', dst: '10.96.0.1', protocol: 'tcp', dport: 80 },

@@ -442,6 +442,7 @@ export function nftablesLines(
   ports: readonly ServicePortInfo[],
   clusterCIDR: string,
   nodeIP: string,
+  serviceCIDR: string | null = null,
 ): string[] {
   const writer = createWriter(clusterCIDR.includes(':') ? 'ip6' : 'ip');
   const { family, put, rule, chains } = writer;
@@ -460,6 +461,9 @@ export function nftablesLines(
   rule('masquerading', flagged, unmark, masquerade);
   rule('masquerading', is({ ct: { key: 'status' } }, 'dnat', 'in'), hairpin, masquerade);
   rule('cluster-ips-check', is(daddr, '@cluster-ips'), { reject: null });
+  if (serviceCIDR !== null) {
+    rule('cluster-ips-check', is(daddr, networkOf(serviceCIDR)), { drop: null });
+  }
   rule('reject-chain', { reject: null });
   rule('service-endpoints-check', { vmap: { key: keyed, data: '@no-endpoint-services' } });
   const atNode = is(daddr, '@nodeport-ips');

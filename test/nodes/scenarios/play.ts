@@ -356,6 +356,8 @@ export interface World {
   /** Statements about objects so far, from which other states are made. */
   readonly statements: Statement[];
   clusterCIDR: string;
+  /** Of cluster IPs, for kube-proxy's rule about unallocated ones; null: it knows none. */
+  serviceCIDR: string | null;
   lines: NodeLines;
   /** What was dumped last, and its rules. */
   dumped: string;
@@ -386,10 +388,9 @@ export function createWorld(scenario: Scenario, variant: Variant): World {
     ruleset: readRulesDump(dumpOf(lines, variant), variant.family).ruleset,
   };
   const api = createApi();
-  const clusterCIDR = '';
   return {
-    ...{ scenario, variant, store, nodeRules, settle, resolved, api, statements: [], clusterCIDR },
-    ...{ lines, ...none },
+    ...{ scenario, variant, store, nodeRules, settle, resolved, api, statements: [] },
+    ...{ clusterCIDR: '', serviceCIDR: null, lines, ...none },
   };
 }
 
@@ -425,7 +426,7 @@ export function playStep(world: World, step: Step): PacketStatement[] {
     else if (words[0] === 'kube-proxy') writeRules(world, place, statement);
     else if (words[0] === 'rules') {
       world.lines = edit(place, world.lines, words.slice(1), variant);
-    } else if (words[0] === 'cluster') world.clusterCIDR = clusterCIDROf(place, words);
+    } else if (words[0] === 'cluster') Object.assign(world, clusterOf(place, words));
     else {
       world.statements.push(statement);
       performProxied(scenario, api, statement);
@@ -440,11 +441,11 @@ const wordsOf = ({ words, under }: Statement): string[] => [
   ...under.flatMap(({ text }) => splitWords(text)),
 ];
 
-function clusterCIDROf(place: Place, words: readonly string[]): string {
-  const [key, value] = splitWord(words[1] ?? '');
-  if (key !== 'pods' || words.length > 2)
+function clusterOf(place: Place, words: readonly string[]) {
+  const { pods, services, ...others } = Object.fromEntries(words.slice(1).map(splitWord));
+  if (pods === undefined || Object.keys(others).length > 0)
     fail(place, `Expected \`cluster pods=CIDR\`: ${words.join(' ')}`);
-  return value;
+  return { clusterCIDR: pods, serviceCIDR: services ?? null };
 }
 
 /** kube-proxy's rules for the state, or for a state in which some lines are otherwise. */
@@ -464,12 +465,14 @@ function writeRules(world: World, place: Place, { words, under }: Statement): vo
 
 /** What kube-proxy writes once these statements, too, are done. */
 function ownLines(world: World, place: Place, others: readonly Statement[] = []): string[] {
-  const { scenario, statements, clusterCIDR } = world;
+  const { scenario, statements, clusterCIDR, serviceCIDR } = world;
   const api = createApi();
   for (const statement of [...statements, ...others]) performProxied(scenario, api, statement);
   const node = nodeOf({ ...place, api });
-  const write = world.variant.mode === 'iptables' ? iptablesLines : nftablesLines;
-  return write(servicePortsOf(api, node), clusterCIDR, node.ip);
+  const ports = servicePortsOf(api, node);
+  return world.variant.mode === 'iptables'
+    ? iptablesLines(ports, clusterCIDR, node.ip)
+    : nftablesLines(ports, clusterCIDR, node.ip, serviceCIDR);
 }
 
 /** Whether the rules are those that kube-proxy writes, without rules of others. */
