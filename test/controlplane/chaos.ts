@@ -82,8 +82,9 @@ export function persistent(client: Client): Client {
         if (tries > 0 && method === 'POST' && text.includes(': 409 ')) return {};
         if (tries > 0 && method === 'DELETE' && text.includes(': 404 ')) return {};
         const isRefused = /: 4\d\d /.test(text) && !text.includes(': 429 ');
-        // Right after its start, the API server may not know its roles yet.
-        const isEarly = text.includes(': 403 ');
+        // Right after its start, the API server may not know its roles yet. Without etcd, it calls
+        // a Service invalid that needs a cluster IP.
+        const isEarly = text.includes(': 403 ') || text.includes('code = Unavailable');
         if ((isRefused && !isEarly) || secondsSince(begun) > 120) throw error;
         await sleep(200);
       }
