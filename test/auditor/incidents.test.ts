@@ -11,19 +11,24 @@ import {
 } from '../../src/auditor/incident-queries.ts';
 import { type AuditorEntry, createAuditor } from '../../src/auditor/auditor.ts';
 import { createIncidentLedger } from '../../src/auditor/incidents.ts';
+import { openFindingKey } from '../../src/audit/finding/catalogue.ts';
 import { noImpacts } from '../../src/audit/incident/impact.ts';
 import { createWatchProgress } from '../../src/audit/pending/progress.ts';
-import { type Resource, resources, type WatchEvent } from '../../src/model/objects.ts';
+import { saveService } from '../../src/audit/service/checkpoint.ts';
+import { label, type Resource, resources, type WatchEvent } from '../../src/model/objects.ts';
 import { findingOf } from '../output/samples.ts';
 import {
   auditorDefaults,
   endpoint,
   endpoints,
+  event,
   node,
+  owner,
   pod,
   service,
   servicePort,
   slice,
+  sliceLabels,
   storeOf,
   watches,
 } from '../build.ts';
@@ -176,6 +181,46 @@ test('the impact of an incident is that of its worst moment, without another fin
     auditor.take({ kind: 'clock', at: at + 15 });
   }
   expect(auditor.incidents.resolved()).toMatchObject([{ impact: { worst: 0.75 } }]);
+});
+
+test('what waits for a controller is one incident after a restart, too', () => {
+  const owners = ['web', 'api'].map((name) => service({ name }));
+  const stored = owners.flatMap(({ name, uid }) => [
+    service({ name }),
+    endpoints({ name }),
+    slice({
+      name: `${name}-abcde`,
+      labels: { ...sliceLabels, [label.serviceName]: name },
+      owners: [owner({ name, uid })],
+    }),
+  ]);
+  const startWith = (ready: boolean, at: number): Running => {
+    const auditor = createAuditor(auditorDefaults);
+    auditor.take({ kind: 'header', at, kubernetes: 'v1.36.3', resources });
+    for (const object of [node(), pod({ ready }), ...stored]) {
+      auditor.take({ kind: 'event', event: event('added', object, at) });
+    }
+    for (const resource of resources) auditor.take({ kind: 'synced', at, resource });
+    auditor.take({ kind: 'clock', at: at + 2 });
+    return auditor;
+  };
+  const before = startWith(true, 0);
+  const unready = pod({ ready: false, resourceVersion: '2' });
+  before.take({ kind: 'event', event: event('modified', unready, 10) });
+  before.take({ kind: 'clock', at: 50 });
+  const shownBy = (auditor: Running) =>
+    auditor.incidents
+      .list()
+      .filter(({ kind }) => !isConfigured(kind))
+      .map(({ kind, id, since, openedAt }) => ({ kind, id, since, openedAt }));
+  const shown = shownBy(before);
+  expect(shown).toMatchObject([{ kind: 'controller-not-writing', since: 10 }]);
+  const opened = new Map(before.findings.open().map((it) => [openFindingKey(it), it.openedAt]));
+  const audits = [...(before.serviceAuditor()?.audited ?? [])];
+  const after = startWith(false, 100);
+  after.continueServices(new Map(audits.map(([key, audit]) => [key, saveService(audit, opened)])));
+  after.take({ kind: 'clock', at: 110 });
+  expect(shownBy(after)).toEqual(shown);
 });
 
 describe('queries', () => {

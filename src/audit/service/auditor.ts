@@ -108,6 +108,8 @@ export function createServiceAuditor(options: ServiceAuditorOptions) {
         return audit === undefined ? [] : [[audit, service] as const];
       });
       restoreDifferences(options, known, at, reopening);
+      // Which Services wait for a controller depends on the clocks and causes that return.
+      for (const [{ record }] of known) options.onChange?.(record.key);
     },
     /** Applies a change that the listers already contain; `late` if newer ones came before it. */
     apply(change: Change, late = false): void {
