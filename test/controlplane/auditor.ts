@@ -55,6 +55,8 @@ export interface Auditor {
   /** The end of what it has said. */
   readonly tail: () => string;
   readonly stop: () => Promise<void>;
+  /** Ends it by SIGKILL. */
+  readonly kill: () => Promise<void>;
 }
 
 interface AuditorOptions {
@@ -111,6 +113,11 @@ export async function startAuditor(options: AuditorOptions): Promise<Auditor> {
     await gone;
     clearTimeout(timer);
   };
+  const killNow = async (): Promise<void> => {
+    const gone = once(child, 'exit');
+    kill();
+    await gone;
+  };
   const baseNow = (): string | undefined =>
     /^Serving (http:\S+)\/ /m.exec(readFileSync(log).subarray(before).toString())?.[1];
   const deadline = Date.now() + 180_000;
@@ -146,6 +153,7 @@ export async function startAuditor(options: AuditorOptions): Promise<Auditor> {
     residentBytes: () => Number(/^VmRSS:\s+(\d+)/m.exec(statusOf())?.[1] ?? 0) * 1024,
     tail,
     stop,
+    kill: killNow,
   };
 }
 
@@ -276,7 +284,10 @@ export async function awaitSoon(
  * Waits until the controllers have written all that the auditor expects of them. Idle controllers
  * may still have work: they wait before they list again what a broken watch has missed.
  */
-export async function awaitWritten({ client, auditor }: Stage): Promise<void> {
+export async function awaitWritten({
+  client,
+  auditor,
+}: Pick<Stage, 'client' | 'auditor'>): Promise<void> {
   await awaitSettled(client);
   const isWritten = async () => (await auditor.metric('pending_oldest_seconds')) === 0;
   if ((await awaitSoon(isWritten, 120)) === null) throw new Error('Differences are still pending');
@@ -311,7 +322,7 @@ export async function createCanary(
 
 /** Whether an output lists no ready endpoint of a Service. */
 export async function isFollowed(
-  { client }: Stage,
+  { client }: Pick<Stage, 'client'>,
   output: Output,
   name: string,
 ): Promise<boolean> {

@@ -51,6 +51,7 @@ import {
   takeDump,
 } from './controlplane.ts';
 import { faults, inject } from './faults.ts';
+import { testHistory } from './history.ts';
 import { testIncidents } from './incidents.ts';
 import { checkFaults } from './injected.ts';
 import { testNodes, whyNoNamespaces } from './nodes.ts';
@@ -463,8 +464,8 @@ async function testLive(plane: ControlPlane, options: LiveOptions, tally: Tally)
 //
 //   --churn 10m      how long the live cluster changes (60s)
 //   --version V      only this control plane (several times)
-//   --part dumps     only this part: dumps, live, lags, incidents or nodes, which needs root
-//                    (several times)
+//   --part dumps     only this part: dumps, live, lags, incidents, history or nodes, which needs
+//                    root (several times)
 //   --keep FOLDER    keeps the dumps, whose names are then printed, and recordings
 //   --part chaos --seed 1 --minutes 10 --pods 3000 --services 150 [--with-nodes]
 //   --check FOLDER   only checks a run of chaos again that was kept
@@ -523,7 +524,7 @@ const wanted = values.version?.map((name) => {
   const version = versions.find((one) => one === name);
   return version ?? usage(`--version ${name}: expected ${versions.join(' or ')}`);
 });
-const parts = ['dumps', 'live', 'lags', 'incidents', 'nodes', 'chaos'];
+const parts = ['dumps', 'live', 'lags', 'incidents', 'history', 'nodes', 'chaos'];
 const unknown = values.part?.find((part) => !parts.includes(part));
 if (unknown !== undefined) usage(`--part ${unknown}: expected ${parts.join(', ')}`);
 const churn = parseDuration(values.churn);
@@ -576,6 +577,9 @@ async function testVersion(version: Version, short: boolean): Promise<void> {
   );
   await runPart('incidents', () =>
     within({ version }, 'incidents', (plane) => testIncidents(plane, false, tally)),
+  );
+  await runPart('history', () =>
+    within({ version }, 'history', (plane) => testHistory(plane, tally)),
   );
   await runPart('nodes', () => testNodesOf(version));
   if (values.part?.includes('chaos') === true) {

@@ -7,7 +7,7 @@
 //   SIGTERM   the auditor is restarted
 //   second    the controller sleeps again, while pods of two other Services turn not ready
 //   SIGKILL   the auditor is restarted; its findings and its incident keep their times
-//   answers   the auditor is killed; the commands answer what was different in the first fault, what
+//   answers   the auditor is killed; the commands say what was different in the first fault, what
 //             changed before, and how long it took
 //
 // Nothing here is about speed: every wait ends with what it awaits, and is long otherwise.
