@@ -16,7 +16,11 @@ export function listIncidents(
 ): ReportedIncident[] {
   const report = (all: readonly Incident[]) => all.map((it) => reportIncident(it, timeless));
   const open = report(incidents.list());
-  return resolved ? [...open, ...earlier.incidents, ...report(incidents.resolved())] : open;
+  if (!resolved) return open;
+  // One that continues after a restart has its earlier name.
+  const names = new Set(open.map(({ id }) => id));
+  const before = earlier.incidents.filter(({ id }) => !names.has(id));
+  return [...open, ...before, ...report(incidents.resolved())];
 }
 
 /** The open incidents, the worst first, and the resolved ones, the oldest first. */

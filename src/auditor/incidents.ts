@@ -66,9 +66,15 @@ export function createIncidentLedger(options: IncidentLedgerOptions) {
   const incidents = createIncidents({ evidence, impacts, findings, live, keep: 1000 });
   const loss = { ...noLoss };
   let reviewed = { at: -Infinity, revision: -1 };
+  let firstAt: number | null = null;
   return {
     ...incidents,
     evidence,
+    /** Adds a finding that has opened. Of the time before a restart, no writes are known. */
+    add(finding: Finding): void {
+      const isEarlier = firstAt !== null && finding.openedAt < firstAt;
+      incidents.add(finding, isEarlier ? reviewed.at : finding.openedAt);
+    },
     /** Notes that a Service was evaluated. */
     noteChange(key: Key): void {
       activity.noteChange(key);
@@ -79,6 +85,7 @@ export function createIncidentLedger(options: IncidentLedgerOptions) {
     /** Reviews the incidents, if findings have changed or a second has passed. */
     reviewAt(at: number): void {
       if (at < reviewed.at + interval && incidents.revision() === reviewed.revision) return;
+      firstAt ??= at;
       activity.recountSome(services()?.audited ?? new Map(), mostChanged);
       noteUnserved(services(), changed, unserved, at, window === 0 ? Infinity : mostChanged);
       incidents.review(at, [

@@ -10,6 +10,7 @@ import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
 
 import { nodeArguments } from '../agent/node-arguments.ts';
+import { errorText } from '../history/files.ts';
 import { setLatest } from '../model/collections.ts';
 import type { StopState } from '../history/restart.ts';
 import { type AnswerMoment, type MomentAnswer, NoMoment } from '../output/http/moments.ts';
@@ -89,13 +90,16 @@ export async function readStopState(path: string, signal: AbortSignal): Promise<
 const limits = { queries: 2, processes: 2, idleMs: 60_000 };
 
 /** Answers that are kept: their number, and the bytes of each. */
-const cached = { most: 64, bytes: 1024 * 1024 };
+const cached = { most: 64, bytes: 256 * 1024 };
 
 /** Seconds until all that happened at a moment is written, in a quiet cluster, too. */
 const written = 15;
 
-/** Milliseconds to open a moment and to answer. */
-const deadlineMs = 300_000;
+/**
+ * Milliseconds to open a moment and to answer, and those that a client waits: the web server ends a
+ * request after a minute. The moment is opened on, and the client may ask again.
+ */
+const spans = { deadlineMs: 300_000, patienceMs: 45_000 };
 
 /** A process that has opened a moment, or opens it. */
 interface OpenMoment {
@@ -126,14 +130,16 @@ function openMoment(at: number, options: MomentRequest, signal: AbortSignal): Op
 }
 
 /** The most bytes of an answer. */
-const mostBytes = 64 * mebibyte;
+const mostBytes = 16 * mebibyte;
 
 async function bodyOf(response: IncomingMessage): Promise<Buffer> {
   const pieces: Buffer[] = [];
   let bytes = 0;
   for await (const piece of response as AsyncIterable<Buffer>) {
     bytes += piece.length;
-    if (bytes > mostBytes) throw new Error('The answer is too long: select a part of it');
+    if (bytes > mostBytes) {
+      throw new NoMoment('wrong', 'The answer is too long: select a part of it');
+    }
     pieces.push(piece);
   }
   return Buffer.concat(pieces);
@@ -163,11 +169,20 @@ async function query(
   };
 }
 
-/** Rejects after the time that an answer may take. */
-const tooLate = (): Promise<never> =>
-  new Promise((_, reject) => {
-    setTimeout(() => reject(new Error('The history was not read in time')), deadlineMs).unref();
-  });
+/** Settles as the work does, or rejects after a time. Leaves no timer. */
+async function within<T>(work: Promise<T>, ms: number, late: () => Error): Promise<T> {
+  const { promise, reject } = Promise.withResolvers<never>();
+  const timer = setTimeout(() => reject(late()), ms);
+  return Promise.race([work, promise]).finally(() => clearTimeout(timer));
+}
+
+const tooLate = (): Error => new Error('The history was not read in time');
+
+const notYet = (): NoMoment =>
+  new NoMoment('busy', 'The moment is being opened, which takes long: ask again');
+
+const asNoMoment = (error: unknown): NoMoment =>
+  error instanceof NoMoment ? error : new NoMoment('failed', errorText(error));
 
 export interface HistoryMoments {
   readonly answer: AnswerMoment;
@@ -179,7 +194,8 @@ export function createMoments(options: MomentRequest): HistoryMoments {
   const stop = new AbortController();
   const open = new Map<number, OpenMoment>();
   const answers = new Map<string, MomentAnswer>();
-  let queries = 0;
+  /** Those that are being answered. */
+  const questions = new Map<string, Promise<MomentAnswer>>();
   const remove = (at: number): void => {
     const moment = open.get(at);
     if (moment?.timer) clearTimeout(moment.timer);
@@ -197,16 +213,15 @@ export function createMoments(options: MomentRequest): HistoryMoments {
     open.set(at, moment);
     return moment;
   };
-  const compute = async (at: number, path: string, accept: string): Promise<MomentAnswer> => {
+  const compute: AnswerMoment = async (at, path, accept) => {
     const moment = momentAt(at);
     if (moment.timer !== null) clearTimeout(moment.timer);
     moment.queries++;
     try {
-      return await Promise.race([query(moment, path, accept), tooLate()]);
+      return await within(query(moment, path, accept), spans.deadlineMs, tooLate);
     } catch (error) {
       if (open.get(at) === moment) remove(at);
-      if (error instanceof NoMoment) throw error;
-      throw new NoMoment('failed', error instanceof Error ? error.message : String(error));
+      throw asNoMoment(error);
     } finally {
       moment.queries--;
       moment.timer = setTimeout(() => {
@@ -214,24 +229,37 @@ export function createMoments(options: MomentRequest): HistoryMoments {
       }, limits.idleMs).unref();
     }
   };
+  const begin: AnswerMoment = async (at, path, accept) => {
+    if (questions.size >= limits.queries) {
+      throw new NoMoment('busy', 'Too many questions about the history at one time');
+    }
+    const key = keyOf(at, path, accept);
+    // If the moment has just been, a question after this answer may have more to read.
+    const asked = Date.now();
+    const isComplete = at < asked / 1000 - written;
+    const question = compute(at, path, accept).finally(() => questions.delete(key));
+    questions.set(key, question);
+    const answer = await question;
+    const isAwaited = Date.now() - asked < spans.patienceMs;
+    if (!isComplete && isAwaited && open.get(at)?.queries === 0) remove(at);
+    if (isComplete && answer.status === 200 && answer.body.length <= cached.bytes) {
+      setLatest(answers, key, answer, cached.most);
+    }
+    return answer;
+  };
   return {
     async answer(at, path, accept) {
-      const key = `${String(at)} ${path} ${accept}`;
+      const key = keyOf(at, path, accept);
       const known = answers.get(key);
       if (known !== undefined) return known;
-      if (queries >= limits.queries) {
-        throw new NoMoment('busy', 'Too many questions about the history at one time');
-      }
-      queries++;
-      // A later question about a moment that has just been may have more to read.
-      const isComplete = at < Date.now() / 1000 - written;
-      const answer = await compute(at, path, accept).finally(() => queries--);
-      if (!isComplete && open.get(at)?.queries === 0) remove(at);
-      if (isComplete && answer.status === 200 && answer.body.length <= cached.bytes) {
-        setLatest(answers, key, answer, cached.most);
-      }
-      return answer;
+      const answer = questions.get(key) ?? begin(at, path, accept);
+      // It may fail when no client waits for it any more.
+      answer.catch(() => undefined);
+      return within(answer, spans.patienceMs, notYet);
     },
     close: () => stop.abort(),
   };
 }
+
+const keyOf = (at: number, path: string, accept: string): string =>
+  `${String(at)} ${path} ${accept}`;

@@ -11,7 +11,8 @@ import { replay } from '../auditor/replay.ts';
 import type { RecordingEntry } from '../cluster/files/recording.ts';
 import { openFolder } from '../history/files.ts';
 import { openingsIn } from '../history/notes.ts';
-import { resolvedIn, type StopState, stopStateOf } from '../history/restart.ts';
+import { UnknownMoment } from '../history/reader.ts';
+import { searchedIn, type StopState, stopStateOf } from '../history/restart.ts';
 import { openIndex } from '../history/search-index.ts';
 import { listSegments } from '../history/segments.ts';
 import { createApp } from '../output/http/server.ts';
@@ -55,7 +56,7 @@ export async function answerParent(): Promise<0> {
   const [request] = (await once(process, 'message')) as [HistoryRequest];
   const reply = await answer(request).catch((error: unknown): HistoryReply => {
     const text = error instanceof Error ? error.message : String(error);
-    return { kind: 'failure', text, isWrong: request.kind === 'moment' };
+    return { kind: 'failure', text, isWrong: error instanceof UnknownMoment };
   });
   process.send(reply);
   await ended;
@@ -77,20 +78,20 @@ const connection = 4;
 /** Seconds after the end of a history that still are its end: a quiet one grows each 10 s. */
 const late = 15;
 
-/** The queries of an auditor as of a moment. Rejects if the source does not have it. */
+/** The queries of an auditor as of a moment. Rejects with UnknownMoment if there is none. */
 export async function openQueries({ at, history, source, flags, site }: MomentQuestion) {
   const options = { ...flags, ...(history !== undefined && { history }), at };
   const { auditor, entries, losses, latest } = await openAuditAt(source, options, ignore);
   if (latest !== null && at > latest + late) {
-    throw new Error(`The history ends at ${new Date(latest * 1000).toISOString()}`);
+    throw new UnknownMoment(`The history ends at ${new Date(latest * 1000).toISOString()}`);
   }
   await replay(auditor, entries, { speed: Infinity, until: at });
   const now = auditor.now();
   if (!auditor.store.listers.knows('services') || now === null) {
-    throw new Error('Nothing was known at that moment: the first lists were not complete');
+    throw new UnknownMoment('Nothing was known at that moment: the first lists were not complete');
   }
   if (latest === null && at > now + late) {
-    throw new Error(`The recording ends at ${new Date(now * 1000).toISOString()}`);
+    throw new UnknownMoment(`The recording ends at ${new Date(now * 1000).toISOString()}`);
   }
   const perService = { mode: 'off', max: 0 } as const;
   return { queries: createQueries(auditor, source, notLive, perService, { ...site, at }), losses };
@@ -117,7 +118,7 @@ export async function readStop(path: string): Promise<StopState> {
   const openings = newest === undefined ? null : await openingsIn(files, newest);
   if (openings === null) throw new Error('The history does not say what was open at its end');
   const index = await openIndex(path);
-  const resolved = resolvedIn(index);
+  const searched = searchedIn(index);
   index.close();
-  return stopStateOf(auditor, until, openings, resolved);
+  return stopStateOf(auditor, until, openings, searched);
 }

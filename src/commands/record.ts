@@ -60,11 +60,16 @@ export async function record(
 
 /** Replaces the names that the flags and the address of the cluster contain. */
 function hideNames({ namespaces = [] }: RecordOptions, { server }: Cluster, redactor: Redactor) {
-  const host = URL.canParse(server) ? new URL(server).hostname : server;
-  const clear = [host, ...namespaces].filter((name) => name !== '');
+  const url = URL.canParse(server) ? new URL(server) : null;
+  // A proxy before many clusters has the name of the cluster in the path.
+  const path = url?.pathname.replace(/\/+$/, '') ?? '';
+  const clear = [url?.hostname ?? server, ...namespaces].filter((name) => name !== '');
   const names = clear.map((name) => name.replace(/[^\w-]/g, '\\$&'));
   const form = new RegExp(`(?<![\\w-])(?:${names.join('|')})(?![\\w-])`, 'g');
-  return (text: string): string => text.replace(form, (name) => redactor.name(name));
+  return (text: string): string => {
+    const withoutPath = path === '' ? text : text.replaceAll(path, `/${redactor.name(path)}`);
+    return withoutPath.replace(form, (name) => redactor.name(name));
+  };
 }
 
 /** `web.ndjson.gz` becomes `web.20261121T105646.123Z.ndjson.gz`. */

@@ -23,8 +23,12 @@ export interface LiveHistoryOptions {
   readonly onRestart?: (text: string) => void;
 }
 
-/** Seconds between two writes, until the folder is tried again, and for the last write. */
-const spans = { write: 1, retry: 10, close: 5 };
+/**
+ * Seconds between two writes, until the folder is tried again, and for the last write. What the
+ * folder proves of the time before the start is awaited for `stop` seconds of the audit; after
+ * `slow` seconds, a line says so.
+ */
+const spans = { write: 1, retry: 10, close: 5, stop: 30, slow: 5 };
 
 /** Whether the work ends in the time that it may take. Leaves no timer. */
 const endsInTime = (work: Promise<void>, clock: MonotonicClock): Promise<boolean> =>
@@ -45,8 +49,8 @@ const createState = (auditor: Auditor, options: LiveHistoryOptions) => ({
   lock: null as FolderLock | null,
   trouble: null as string | null,
   retryAt: -Infinity,
-  /** Whether the folder was not tried yet. */
-  isFirst: true,
+  /** When the audit had begun, on the monotonic clock; `null` before. */
+  begunAt: null as number | null,
   /** What was open before the start, until the audit has begun. */
   stop: null as StopState | null,
   /** Aborted when it is closed. */
@@ -68,15 +72,14 @@ async function open(state: State): Promise<void> {
   const { clock, path, limits } = options;
   const isClosing = (): boolean => state.closing.signal.aborted;
   if (clock.monotonic() < state.retryAt) return;
-  const { isFirst } = state;
-  state.isFirst = false;
+  // The time is noted with the first try, even if that fails.
+  isLate(state);
   try {
     await prepareFolder(path);
     if (isClosing()) return;
     state.lock = lockFolder(path);
     const files = openFolder(path);
-    // What another process recorded while this one audited is no past of this one.
-    if (isFirst && (await listSegments(files)).length > 0) await readStop(state);
+    if ((await listSegments(files)).length > 0) await readStop(state);
     if (isClosing()) return;
     state.history = createAuditorHistory(auditor, {
       files,
@@ -94,14 +97,50 @@ async function open(state: State): Promise<void> {
   }
 }
 
+/** Whether findings may have opened again, with new times. */
+function isLate(state: State): boolean {
+  const { auditor, options } = state;
+  const now = options.clock.monotonic();
+  if (auditor.serviceAuditor() !== null) state.begunAt ??= now;
+  return state.begunAt !== null && now >= state.begunAt + spans.stop;
+}
+
+/** Rejects when it is too late; `cancel` ends that. Says if recording has to wait for long. */
+function waitUntilLate(state: State) {
+  const { clock, onRestart } = state.options;
+  const { promise, reject } = Promise.withResolvers<never>();
+  const slowAt = clock.monotonic() + spans.slow;
+  const waiting = { cancel: (): void => undefined, isSlow: false };
+  const check = (): void => {
+    if (isLate(state)) {
+      reject(new Error(`The history was not read in the first ${spans.stop} s of the audit`));
+      return;
+    }
+    if (!waiting.isSlow && clock.monotonic() >= slowAt) {
+      waiting.isSlow = true;
+      onRestart?.('The end of the history is read before recording goes on');
+    }
+    waiting.cancel = clock.after(spans.write, check);
+  };
+  check();
+  return { late: promise, cancel: () => waiting.cancel() };
+}
+
 /** Reads what was open before the start. The audit goes on without it. */
 async function readStop(state: State): Promise<void> {
   const { options, closing } = state;
-  const { signal } = closing;
+  const stopping = new AbortController();
+  const { late, cancel } = waitUntilLate(state);
+  const read = (): Promise<StopState | null> =>
+    options.readStop?.(AbortSignal.any([closing.signal, stopping.signal])) ?? Promise.resolve(null);
   try {
-    state.stop = (await options.readStop?.(signal)) ?? null;
+    state.stop = await Promise.race([late, isLate(state) ? late : read()]);
   } catch (error) {
-    if (!signal.aborted) options.onRestart?.(`Findings begin again: ${errorText(error)}`);
+    if (closing.signal.aborted) return;
+    options.onRestart?.(`Findings begin again: ${errorText(error)}`);
+  } finally {
+    cancel();
+    stopping.abort();
   }
 }
 

@@ -65,8 +65,7 @@ const incidentNote = (incident: ReportedIncident): ReportedIncident => ({
 /** Watches what an auditor has open, and returns notes of what is new. */
 export function createNotes(auditor: Auditor) {
   const state = {
-    /** The text of each open incident as it was noted last. */
-    noted: new Map<string, string>(),
+    noted: new Map<string, NotedIncident>(),
     revision: -1,
     /** Resolved incidents that were looked at, with those that are forgotten. */
     resolved: 0,
@@ -92,32 +91,43 @@ export function createNotes(auditor: Auditor) {
 }
 
 interface NotedState {
-  readonly noted: Map<string, string>;
+  readonly noted: Map<string, NotedIncident>;
   revision: number;
   resolved: number;
   lagAt: number;
 }
 
-/** An incident is noted again if its kind, severity or number of findings has changed. */
-const changesOf = ({ kind, severity, findings }: ReportedIncident): string =>
-  `${kind} ${severity} ${String(findings.length)}`;
+/** What an incident was when it was noted last. */
+type NotedIncident = ReturnType<Auditor['incidents']['marks']>[number] & { readonly at: number };
 
+/** Seconds between two notes of an incident if only the number of its findings has changed. */
+const countInterval = 10;
+
+function hasChanged(before: NotedIncident | undefined, it: NotedIncident): boolean {
+  if (before?.kind !== it.kind || before.severity !== it.severity) return true;
+  return before.findings !== it.findings && it.at >= before.at + countInterval;
+}
+
+/** Only those that have changed are measured: in a storm, some have thousands of findings. */
 function changedIncidents({ incidents }: Auditor, state: NotedState, at: number): string[] {
+  const marks = incidents.marks().map((it) => ({ ...it, at }));
+  const changed = marks.filter((it) => hasChanged(state.noted.get(it.id), it));
   const revision = incidents.revision();
-  if (revision === state.revision) return [];
+  if (revision === state.revision && changed.length === 0) return [];
   state.revision = revision;
-  const open = incidents.list().map((it) => reportIncident(it));
-  const changed = open.filter((it) => state.noted.get(it.id) !== changesOf(it));
   const gone = [...state.noted.keys()].filter((id) => incidents.currentId(id) !== id);
-  state.noted.clear();
-  for (const it of open) state.noted.set(it.id, changesOf(it));
+  const open = new Set(marks.map(({ id }) => id));
+  for (const id of state.noted.keys()) if (!open.has(id)) state.noted.delete(id);
+  for (const it of changed) state.noted.set(it.id, it);
   const resolved = incidents.resolved();
   const count = incidents.forgotten() + resolved.length;
   const fresh = resolved.slice(Math.max(0, resolved.length - (count - state.resolved)));
   state.resolved = count;
+  const ids = new Set(changed.map(({ id }) => id));
+  const measured = ids.size === 0 ? [] : incidents.list(ids);
   return [
-    ...[...changed, ...fresh.map((it) => reportIncident(it))].map((it) =>
-      lineOf({ note: 'incident', at, incident: incidentNote(it) }),
+    ...[...measured, ...fresh].map((it) =>
+      lineOf({ note: 'incident', at, incident: incidentNote(reportIncident(it)) }),
     ),
     ...gone.map((id) => lineOf({ note: 'merged', at, id })),
   ];

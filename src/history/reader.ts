@@ -23,6 +23,9 @@ export type OnLoss = (segment: string, message: string) => void;
  */
 const longestSilence = { within: 15, before: 2 };
 
+/** The history has other moments than the one that was asked for; the text is for people. */
+export class UnknownMoment extends Error {}
+
 /** A segment, and whether all of it is read, or only its live frames. */
 interface Step {
   readonly segment: Segment;
@@ -33,7 +36,8 @@ interface Step {
 
 /**
  * Finds the lines up to a moment in Unix seconds: they begin with the last whole checkpoint before
- * it, or before `from`. Throws an Error for people if there is none.
+ * it, or before `from`. Throws an Error for people if there is none: UnknownMoment if the history
+ * begins later.
  */
 export async function openHistory(
   files: Pick<HistoryFiles, 'list' | 'read'>,
@@ -63,12 +67,10 @@ export async function openHistory(
   // Without a whole checkpoint, nothing is known.
   const used = steps.find(({ isWhole }) => isWhole);
   if (used === undefined) {
+    if (before.length > 0) throw new Error('No checkpoint before that moment is whole');
     const [oldest] = segments;
-    throw new Error(
-      before.length === 0
-        ? `The history begins at ${new Date((oldest?.start ?? 0) * 1000).toISOString()}`
-        : 'No checkpoint before that moment is whole',
-    );
+    const begin = new Date((oldest?.start ?? 0) * 1000).toISOString();
+    throw new UnknownMoment(`The history begins at ${begin}`);
   }
   const last = steps.at(-1) ?? used;
   const isFollowed = segments.some(({ number }) => number > last.segment.number);

@@ -26,23 +26,38 @@ export interface StopState {
     /** A hash of the versions of its objects. */
     readonly versions: string;
   }[];
-  /** What was resolved until then, oldest first. */
+  /** What was resolved until then, oldest first, and what was open. */
   readonly resolved: Auditor['earlier'];
+  readonly open: Auditor['earlier'];
 }
+
+/** What the search index has of the time before a restart. */
+type Searched = Pick<StopState, 'resolved' | 'open'>;
 
 /** What is shown of the time before a restart. */
 const shown = { findings: 1000, incidents: 200 };
 
-/** The latest findings and incidents that a history shows as resolved. */
-export function resolvedIn(index: Pick<SearchIndex, 'findings' | 'incidents'>): Auditor['earlier'] {
+/** The latest findings and incidents that a history shows as resolved, and those that are open. */
+export function searchedIn(index: Pick<SearchIndex, 'findings' | 'incidents'>): Searched {
   const findings = index
     .findings(-Infinity, Infinity)
-    .filter((it): it is Finding & IndexedFinding => it.resolvedAt !== null && isWhole(it));
-  const incidents = index.incidents(-Infinity, Infinity).filter((it) => it.resolvedAt !== null);
+    .filter((it): it is Finding & IndexedFinding => isWhole(it));
+  const incidents = index.incidents(-Infinity, Infinity);
+  const isOpen = ({ resolvedAt }: Pick<Finding, 'resolvedAt'>): boolean => resolvedAt === null;
+  const resolved = {
+    findings: findings.filter((it) => !isOpen(it)),
+    incidents: incidents.filter((it) => !isOpen(it)),
+  };
+  const open = { findings: findings.filter(isOpen), incidents: incidents.filter(isOpen) };
+  return { resolved: latest(resolved), open: latest(open) };
+}
+
+/** Those that were resolved last. */
+function latest({ findings, incidents }: Auditor['earlier']): Auditor['earlier'] {
   const at = ({ resolvedAt }: Pick<Finding, 'resolvedAt'>): number => resolvedAt ?? 0;
   return {
-    findings: findings.sort((a, b) => at(a) - at(b)).slice(-shown.findings),
-    incidents: incidents.sort((a, b) => at(a) - at(b)).slice(-shown.incidents),
+    findings: findings.toSorted((a, b) => at(a) - at(b)).slice(-shown.findings),
+    incidents: incidents.toSorted((a, b) => at(a) - at(b)).slice(-shown.incidents),
   };
 }
 
@@ -68,7 +83,7 @@ export function stopStateOf(
   auditor: Auditor,
   at: number,
   openings: ReadonlyMap<string, Opening>,
-  resolved: Auditor['earlier'],
+  searched: Searched,
 ): StopState {
   const audits = [...(auditor.serviceAuditor()?.audited.values() ?? [])];
   const services = audits.flatMap((audit) => {
@@ -77,7 +92,7 @@ export function stopStateOf(
     const saved = asNoted(audit, saveService(audit, new Map()), openings);
     return [{ key: audit.record.key, saved, versions }];
   });
-  return { at, services, resolved };
+  return { at, services, ...searched };
 }
 
 /**
@@ -106,15 +121,51 @@ function asNoted(
 }
 
 /** Continues what the stop state proves; the number of Services whose differences continue. */
-export function continueFrom(auditor: Auditor, { services, resolved }: StopState): number {
-  Object.assign(auditor.earlier, resolved);
+export function continueFrom(auditor: Auditor, stop: StopState): number {
   const audited = auditor.serviceAuditor()?.audited;
-  const proven = services.flatMap(({ key, saved, versions }) => {
+  const proven = stop.services.flatMap(({ key, saved, versions }) => {
     const audit = audited?.get(key);
-    const isSame = audit !== undefined && audit.items.size > 0 && versionsOf(audit) === versions;
-    const known = isSame ? readSavedService(saved) : null;
-    return known === null ? [] : [[key, known] as const];
+    if (audit === undefined || audit.items.size === 0) return [];
+    const known = versionsOf(audit) === versions ? readSavedService(saved) : null;
+    return known === null ? [] : [[audit, known] as const];
   });
-  auditor.continueServices(new Map(proven));
+  const continuing = new Set(proven.flatMap(([audit, saved]) => openKeysOf(audit, saved)));
+  const ended = endedIn(stop.open, continuing, auditor.now() ?? stop.at);
+  const { findings, incidents } = stop.resolved;
+  Object.assign(
+    auditor.earlier,
+    latest({
+      findings: [...findings, ...ended.findings],
+      incidents: [...incidents, ...ended.incidents],
+    }),
+  );
+  auditor.continueServices(new Map(proven.map(([{ record }, saved]) => [record.key, saved])));
   return proven.length;
+}
+
+/** The keys of the findings that were open. */
+function openKeysOf({ record }: Audit, saved: SavedService): string[] {
+  const { namespace, name: service } = record;
+  return Object.values(saved.items)
+    .flat()
+    .filter(({ openedAt }) => openedAt !== null)
+    .map(({ difference: { code }, cause }) =>
+      openFindingKey({ namespace, service, node: null, code, cause }),
+    );
+}
+
+/** What was open and does not continue: it is seen to be over. */
+function endedIn(
+  open: Auditor['earlier'],
+  continuing: ReadonlySet<string>,
+  resolvedAt: number,
+): Auditor['earlier'] {
+  const continues = (it: Parameters<typeof openFindingKey>[0]): boolean =>
+    continuing.has(openFindingKey(it));
+  const findings = open.findings.filter((it) => !continues(it));
+  const incidents = open.incidents.filter((it) => !it.findings.some(continues));
+  return {
+    findings: findings.map((it) => ({ ...it, resolvedAt })),
+    incidents: incidents.map((it) => ({ ...it, resolvedAt })),
+  };
 }

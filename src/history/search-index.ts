@@ -1,7 +1,8 @@
 // The search index of a history: a database in its folder, filled from the notes of the segments.
 // Those who search bring it up to date, so that the recorder does nothing for it. It is a copy: if
 // it is missing, damaged or of another version, it is filled again. If it cannot be written, it is
-// kept in memory. Rows of removed segments are removed, unless they are open.
+// kept in memory. Rows of removed segments are removed, unless they are open. So are the oldest
+// rows if the database has more than its part of the bytes.
 
 import { closeSync, openSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -18,13 +19,16 @@ import {
   readNotes,
 } from './notes.ts';
 import { sqlite } from './lock.ts';
-import { listSegments, type Segment } from './segments.ts';
+import { indexLimit, listSegments, type Segment } from './segments.ts';
 
 /** The version of the tables. */
 const version = 1;
 
 /** The most rows of each table; the oldest are removed first. */
 const mostRows = 100_000;
+
+/** Its bytes in a small history. */
+const leastBytes = 1024 * 1024;
 
 const tables = `
   CREATE TABLE position (segment INTEGER, frame INTEGER);
@@ -84,6 +88,8 @@ function openDatabase(place: string): DatabaseSync {
   try {
     // After a loss of power it may be damaged, and is filled again.
     database.exec('PRAGMA synchronous = OFF');
+    // A new file gets smaller when rows are removed.
+    database.exec('PRAGMA auto_vacuum = FULL');
     const { user_version: found } = database.prepare('PRAGMA user_version').get() ?? {};
     if (found !== version) clear(database);
     return database;
@@ -112,8 +118,8 @@ async function update(database: DatabaseSync, files: HistoryFiles): Promise<void
     if (segment.number < from.segment) continue;
     const first = segment.number === from.segment ? from.frame : 0;
     await updateFrom(database, files, segment, first);
+    removeOld(database, segments);
   }
-  removeOld(database, segments[0]?.number ?? 0);
 }
 
 interface Position {
@@ -197,19 +203,47 @@ function createWriter(database: DatabaseSync, segment: number): (note: HistoryNo
   };
 }
 
-function removeOld(database: DatabaseSync, oldest: number): void {
-  const isOver = { finding: 'resolved IS NOT NULL', incident: 'resolved IS NOT NULL', lag: 'TRUE' };
-  for (const [table, condition] of Object.entries(isOver)) {
+/** Which rows may be removed: what is open stays. */
+const removable = {
+  finding: 'resolved IS NOT NULL',
+  incident: 'resolved IS NOT NULL',
+  lag: 'TRUE',
+};
+
+function removeOld(database: DatabaseSync, segments: readonly Segment[]): void {
+  const oldest = segments[0]?.number ?? 0;
+  for (const [table, condition] of Object.entries(removable)) {
     database.prepare(`DELETE FROM ${table} WHERE segment < ? AND ${condition}`).run(oldest);
-    const { rows } = database.prepare(`SELECT count(*) AS rows FROM ${table}`).get() as unknown as {
-      rows: number;
-    };
-    if (rows <= mostRows) continue;
-    const remove = `DELETE FROM ${table} WHERE rowid IN
-      (SELECT rowid FROM ${table} WHERE ${condition} ORDER BY opened LIMIT ?)`;
-    database.prepare(remove).run(rows - mostRows);
+    removeOldest(database, table, rowsIn(database, table) - mostRows);
+  }
+  const bytes = segments.reduce((sum, segment) => sum + segment.bytes, 0);
+  const most = Math.max(leastBytes, indexLimit(bytes));
+  while (bytesOf(database) > most) {
+    const removed = Object.keys(removable).map((table) =>
+      removeOldest(database, table, Math.ceil(rowsIn(database, table) / 8)),
+    );
+    if (Math.max(...removed) === 0) return;
   }
 }
+
+/** Removes the oldest rows, and returns their number. */
+function removeOldest(database: DatabaseSync, table: string, count: number): number {
+  if (count <= 0) return 0;
+  const condition = removable[table as keyof typeof removable];
+  const remove = `DELETE FROM ${table} WHERE rowid IN
+    (SELECT rowid FROM ${table} WHERE ${condition} ORDER BY opened LIMIT ?)`;
+  return Number(database.prepare(remove).run(count).changes);
+}
+
+const numberOf = (database: DatabaseSync, query: string): number =>
+  Number(Object.values(database.prepare(query).get() ?? {})[0]);
+
+const rowsIn = (database: DatabaseSync, table: string): number =>
+  numberOf(database, `SELECT count(*) FROM ${table}`);
+
+const bytesOf = (database: DatabaseSync): number =>
+  (numberOf(database, 'PRAGMA page_count') - numberOf(database, 'PRAGMA freelist_count')) *
+  numberOf(database, 'PRAGMA page_size');
 
 interface Row {
   readonly opened: number;

@@ -32,7 +32,7 @@ export async function listSegments(files: Pick<HistoryFiles, 'list'>): Promise<S
 }
 
 export interface HistoryLimits {
-  /** Bytes of all segments. */
+  /** Bytes of all segments and of the search index. */
   readonly size: number;
   /** Seconds of recorded time. */
   readonly age: number;
@@ -40,6 +40,9 @@ export interface HistoryLimits {
 
 /** A segment is at most this part of the size and of the age, so that few remove little. */
 const parts = 8;
+
+/** Bytes of the search index beside segments of a sum: so both together are within the limit. */
+export const indexLimit = (segments: number): number => segments / (parts - 1);
 const mostSegment = { bytes: 64 * 1024 * 1024, seconds: 3600 };
 
 /** The bytes and the seconds after which the next segment begins. */
@@ -58,13 +61,15 @@ export function expiredSegments(
   now: number,
 ): readonly Segment[] {
   const longest = 2 * segmentLimits(limits).seconds;
+  // The newest one grows by one part until this is called again, and the index may have one.
+  const most = limits.size - (2 * limits.size) / parts;
   let bytes = 0;
   let seconds = 0;
   let end = now;
   const expired: Segment[] = [];
   for (const segment of segments.toReversed()) {
     bytes += segment.bytes;
-    const isOver = bytes > limits.size || seconds > limits.age;
+    const isOver = bytes > most || seconds > limits.age;
     if (segment !== segments.at(-1) && (isOver || expired.length > 0)) expired.unshift(segment);
     seconds += Math.min(Math.max(0, end - segment.start), longest);
     end = segment.start;

@@ -9,11 +9,14 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { createAuditor } from '../../src/auditor/auditor.ts';
 import { auditMoment } from '../../src/commands/audit.ts';
 import { explainSubject } from '../../src/commands/explain.ts';
+import type { LiveEntry } from '../../src/cluster/decode/entry.ts';
 import { createClock } from '../../src/commands/shared/clock.ts';
 import { createLiveAuditor } from '../../src/commands/shared/cluster.ts';
 import { openMoment, recordHistory } from '../../src/commands/shared/history.ts';
 import { lockFolder } from '../../src/history/lock.ts';
 import { type LiveHistory, startHistory } from '../../src/history/live-history.ts';
+import type { StopState } from '../../src/history/restart.ts';
+import { resources } from '../../src/model/objects.ts';
 import { auditorDefaults } from '../build.ts';
 import { emptySlice, liveCluster, printed, rawSlice, usual, withUids } from '../live-cluster.ts';
 
@@ -112,6 +115,80 @@ describe('a live auditor', () => {
     });
     expect(statSync(folder).mode & 0o777).toBe(0o770);
     expect(statSync(join(folder, 'lock')).mode & 0o777).toBe(0o660);
+  });
+});
+
+describe('the end of an earlier history', () => {
+  const lists: LiveEntry[] = [
+    { kind: 'header', at: 1000, kubernetes: 'v1.36.0', resources },
+    ...resources.map((resource) => ({ kind: 'synced' as const, at: 1000, resource })),
+  ];
+
+  /** Starts a history whose folder has a segment, on a clock that is a hundred times as fast. */
+  function startAfter(readStop: (signal: AbortSignal) => Promise<StopState>) {
+    const clock = createClock();
+    mkdirSync(folder, { recursive: true });
+    writeFileSync(join(folder, '00000001-1.segment'), '');
+    const auditor = createAuditor(auditorDefaults);
+    for (const entry of lists) auditor.take(entry);
+    const said: (string | null)[] = [];
+    const say = (text: string | null): unknown => said.push(text);
+    const history = startHistory(auditor, {
+      path: folder,
+      limits: { size: 1e9, age: 86_400 },
+      clock: {
+        ...clock,
+        monotonic: () => 100 * clock.monotonic(),
+        after: (seconds, call) => clock.after(seconds / 100, call),
+      },
+      onTrouble: say,
+      onRestart: say,
+      readStop,
+    });
+    return { history, said };
+  }
+
+  test('is not awaited for long, and then recording begins', async () => {
+    const signals: AbortSignal[] = [];
+    const { history, said } = startAfter((signal) => {
+      signals.push(signal);
+      return new Promise(() => undefined);
+    });
+    await expect.poll(() => history.metrics()?.writtenAt ?? null).not.toBe(null);
+    expect(said).toEqual([
+      'The end of the history is read before recording goes on',
+      'Findings begin again: The history was not read in the first 30 s of the audit',
+    ]);
+    expect(signals.map(({ aborted }) => aborted)).toEqual([true]);
+    expect(await history.close()).toBe(true);
+  });
+
+  test('is read when another process has released the folder', async () => {
+    mkdirSync(folder);
+    const { release } = lockFolder(folder);
+    const none = { findings: [], incidents: [] };
+    const stop = { at: 1000, services: [], resolved: none, open: none };
+    let reads = 0;
+    const { history, said } = startAfter(() => Promise.resolve({ ...stop, at: ++reads }));
+    await expect.poll(() => said.length).toBe(1);
+    release();
+    await expect.poll(() => history.metrics()?.writtenAt ?? null).not.toBe(null);
+    expect(reads).toBe(1);
+    expect(said).toEqual([expect.stringContaining('Another process records'), null]);
+    await history.close();
+  });
+
+  test('is not used if the folder was not available for long', async () => {
+    mkdirSync(folder);
+    const { release } = lockFolder(folder);
+    const { history, said } = startAfter(() => Promise.reject(new Error('Not to be read')));
+    await expect.poll(() => said.length).toBe(1);
+    await new Promise((resolve) => setTimeout(resolve, 320));
+    release();
+    await expect.poll(() => history.metrics()?.writtenAt ?? null).not.toBe(null);
+    const late = 'The history was not read in the first 30 s of the audit';
+    expect(said.slice(1)).toEqual([`Findings begin again: ${late}`, null]);
+    await history.close();
   });
 });
 

@@ -35,7 +35,8 @@ describe('a recorder', () => {
       note();
       await recorder.work();
       const sum = [...(await files.list())].reduce((bytes, file) => bytes + file.bytes, 0);
-      expect(sum).toBeLessThan(10_000);
+      // The search index may have the eighth that is left.
+      expect(sum).toBeLessThan(7_200);
     }
     const segments = await listSegments(files);
     expect(segments.at(-1)?.number).toBeGreaterThan(segments.length + 5);

@@ -105,6 +105,8 @@ describe('after a restart', () => {
       expect(finding).toMatchObject({ code, since, openedAt, cause });
       const [incident] = auditor.incidents.list();
       expect(incident).toMatchObject({ since, openedAt });
+      const queries = createQueries(auditor, 'test');
+      expect([queries.status().resolved, queries.incidents().resolved]).toEqual([[], []]);
       await expect.poll(() => history.metrics()?.writtenAt ?? 0).toBeGreaterThan(openedAt);
     });
     // The second restart knows the first times, too.
@@ -122,6 +124,12 @@ describe('after a restart', () => {
       await expect.poll(() => openOf(auditor).length).toBe(1);
       const [finding] = openOf(auditor);
       expect(finding?.since).toBeGreaterThan(before.openedAt);
+      // The earlier one is seen to be over, and so is its incident.
+      const queries = createQueries(auditor, 'test');
+      const { code, openedAt } = before;
+      expect(queries.status().resolved).toMatchObject([{ code, openedAt }]);
+      expect(queries.status().resolved[0]?.resolvedAt).toBeGreaterThan(openedAt);
+      expect(queries.incidents().resolved).toMatchObject([{ openedAt }]);
     });
   });
 

@@ -121,6 +121,31 @@ describe('the index', () => {
     expect(existsSync(name)).toBe(true);
   });
 
+  test('removes the oldest rows above its part of the bytes, and keeps what is open', async () => {
+    const { recorder, note, wait } = recorderAt(1000, () => {
+      return { note: 'open', at: 1001, findings: [opened('db', 900)], incidents: [] };
+    });
+    await wait(1);
+    const [difference] = findingOf({}).differences;
+    if (difference === undefined) throw new Error('Expected a difference');
+    const differences = [{ ...difference, object: 'x'.repeat(4000) }];
+    for (let index = 0; index < 600; index++) {
+      const finding = { ...opened(`web-${String(index)}`, 1000 + index / 100), differences };
+      note({ ...finding, resolvedAt: 1006 });
+    }
+    await wait(2);
+    await recorder.close();
+    const names = (await found()).map(([service]) => service);
+    const bytes = statSync(join(folder, 'index.sqlite')).size;
+    expect(bytes).toBeGreaterThan(500_000);
+    expect(bytes).toBeLessThanOrEqual(1024 * 1024);
+    expect(names).toContain('db');
+    expect(names).toContain('web-599');
+    expect(names).not.toContain('web-0');
+    // It is not filled with them again.
+    expect((await found()).map(([service]) => service)).toEqual(names);
+  });
+
   test('forgets what ended in segments that are removed, and keeps what is open', async () => {
     const standing = opened('db', 1002);
     const { recorder, note, wait } = recorderAt(1000, () => {

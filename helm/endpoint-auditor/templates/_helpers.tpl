@@ -68,7 +68,10 @@ The volume of the history: `emptyDir`, `claim` (of the chart), `templates` (a cl
 {{- end -}}
 {{- end -}}
 
-{{- /* A quarter more than the history: a checkpoint is complete before an old segment is removed. */ -}}
+{{- /*
+A quarter more than the history: a checkpoint is complete before an old segment is removed, and the
+search index has a journal while it is brought up to date.
+*/ -}}
 {{- define "endpoint-auditor.historyBytes" -}}
 {{- $size := .Values.history.size | default "2Gi" -}}
 {{- $mebibytes := regexFind "^[0-9]+" $size | int64 -}}

@@ -97,9 +97,9 @@ const createState = (options: IncidentOptions) => ({
 export function createIncidents(options: IncidentOptions) {
   const state = createState(options);
   return {
-    /** Adds a finding that has opened. */
-    add(finding: Finding): void {
-      const evidence = options.evidence(finding.openedAt);
+    /** Adds a finding that has opened; `at` is later if it had opened before a restart. */
+    add(finding: Finding, at = finding.openedAt): void {
+      const evidence = options.evidence(at);
       const member = { finding, claim: openClaim(state, finding, evidence) };
       addMember(state, member, finding.openedAt, evidence);
       const incident = state.owners.get(openFindingKey(finding));
@@ -128,8 +128,13 @@ export function createIncidents(options: IncidentOptions) {
     noteImpact(key: Key): void {
       if (state.open.size > 0) state.changed.add(key);
     },
-    /** Open incidents with the findings as they are now, the oldest first. */
-    list: (): Incident[] => list(state),
+    /** Open incidents with the findings as they are now, the oldest first; those, or all. */
+    list: (ids?: ReadonlySet<string>): Incident[] => list(state, ids),
+    /** What changes in open incidents, without measuring them; those that were reviewed. */
+    marks: () =>
+      [...state.open.values()]
+        .filter((incident) => !isEmpty(incident) && incident.severity !== null)
+        .map(({ id, kind, severity, members }) => ({ id, kind, severity, findings: members.size })),
     /** Resolved incidents, oldest first; `forgotten` is the number of earlier ones. */
     resolved: (): readonly Incident[] => state.resolved,
     forgotten: (): number => state.forgotten,
@@ -383,11 +388,11 @@ function findingsByIncident({ owners, options }: State): Map<OpenIncident, Findi
   return current;
 }
 
-function list(state: State): Incident[] {
+function list(state: State, ids?: ReadonlySet<string>): Incident[] {
   const { impacts, live } = state.options;
   const current = findingsByIncident(state);
   return [...state.open.values()]
-    .filter((incident) => !isEmpty(incident))
+    .filter((incident) => !isEmpty(incident) && ids?.has(incident.id) !== false)
     .sort((a, b) => a.since - b.since)
     .map((incident) => {
       const own = current.get(incident) ?? [];

@@ -36,6 +36,9 @@ const statuses = { wrong: 400, busy: 503, failed: 503 } as const;
 /** Seconds after which a client may ask again. */
 const retryAfter = { busy: 2, failed: 30 } as const;
 
+/** The most bytes of answers that clients have not read yet. One may have more. */
+const mostUnread = 32 * 1024 * 1024;
+
 /** Parses Unix seconds or RFC 3339; null for anything else. */
 export function parseMoment(text: unknown): number | null {
   if (typeof text !== 'string') return null;
@@ -75,9 +78,9 @@ function locationAt(location: string, at: string): string {
  * Answers requests with `at`; `answer` is null without a history. Pages get the time bar of the
  * present, since the past does not know what came after it.
  */
-export const answerMoments =
-  (answer: AnswerMoment | null, timeBar: (at: number) => string) =>
-  async (request: Request, response: Response, next: NextFunction): Promise<void> => {
+export function answerMoments(answer: AnswerMoment | null, timeBar: (at: number) => string) {
+  let unread = 0;
+  return async (request: Request, response: Response, next: NextFunction): Promise<void> => {
     const { at: text } = request.query;
     if (text === undefined || request.path === '/metrics') {
       next();
@@ -95,6 +98,12 @@ export const answerMoments =
       const accept = request.headers.accept ?? '*/*';
       const answered = await answer(at, path, accept);
       const { status, type, body, losses, location, disposition } = answered;
+      const { length } = body;
+      if (unread > 0 && unread + length > mostUnread) {
+        throw new NoMoment('busy', 'Other clients have not read their answers yet');
+      }
+      unread += length;
+      response.once('close', () => (unread -= length));
       if (losses.length > 0) response.set('Warning', warningOf(losses));
       if (location !== undefined) response.set('Location', locationAt(location, String(at)));
       if (disposition !== undefined) response.set('Content-Disposition', disposition);
@@ -107,3 +116,4 @@ export const answerMoments =
       sendNoMoment(response, error);
     }
   };
+}

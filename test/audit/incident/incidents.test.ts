@@ -20,10 +20,19 @@ const known: Evidence = {
 
 /** An incident ledger with evidence that a test can change. */
 function ledger() {
-  const state = { evidence: known, impacts: new Map<string, Impact>(), asked: [] as string[] };
+  const state = {
+    evidence: known,
+    /** The times for which evidence was asked. */
+    assessed: [] as number[],
+    impacts: new Map<string, Impact>(),
+    asked: [] as string[],
+  };
   const open: Finding[] = [];
   const incidents = createIncidents({
-    evidence: () => state.evidence,
+    evidence(at) {
+      state.assessed.push(at);
+      return state.evidence;
+    },
     impacts: {
       ...noImpacts,
       ofService(key) {
@@ -105,6 +114,13 @@ describe('an incident', () => {
     const [incident] = list();
     expect(incident).toMatchObject({ since: missing.since, openedAt: missing.openedAt });
     expect(list()).toHaveLength(1);
+  });
+
+  test('of a finding that was open before a restart has the evidence of the present', () => {
+    const { incidents, state } = ledger();
+    incidents.add(missing, 500);
+    expect(state.assessed).toEqual([500]);
+    expect(incidents.list()).toMatchObject([{ openedAt: missing.openedAt }]);
   });
 
   test('of a slow controller becomes one of a silent one', () => {

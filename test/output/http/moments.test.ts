@@ -1,5 +1,8 @@
 // Requests with `at`: what is answered as of a moment, and what is refused.
 
+import { once } from 'node:events';
+import { connect } from 'node:net';
+
 import { afterEach, describe, expect, test } from 'vitest';
 
 import { createAuditor } from '../../../src/auditor/auditor.ts';
@@ -77,6 +80,20 @@ describe('a request with at', () => {
     const response = await get('/api/v1/findings?at=5');
     expect(response.status).toBe(400);
     expect(await response.text()).toContain('There is no history');
+  });
+
+  test('is refused while others have not read what they asked for', async () => {
+    const [type, body] = ['text/plain', Buffer.alloc(20 * 1024 * 1024)];
+    const get = await open(() => Promise.resolve({ status: 200, type, body, losses: [] }));
+    const idle = connect(server.port, '127.0.0.1');
+    idle.on('error', () => undefined);
+    idle.write('GET /?at=5 HTTP/1.1\r\nHost: localhost\r\n\r\n');
+    await once(idle, 'readable');
+    const refused = await get('/?at=5');
+    expect([refused.status, refused.headers.get('retry-after')]).toEqual([503, '2']);
+    expect(await refused.text()).toContain('Other clients have not read their answers yet');
+    idle.destroy();
+    await expect.poll(async () => (await get('/?at=5')).status).toBe(200);
   });
 
   test.each([

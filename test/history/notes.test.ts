@@ -1,0 +1,93 @@
+// Notes of incidents: which changes are noted, and what is measured for them.
+
+import { describe, expect, test } from 'vitest';
+
+import type { Finding } from '../../src/audit/finding/catalogue.ts';
+import { noControllers } from '../../src/audit/incident/controllers.ts';
+import { noImpacts } from '../../src/audit/incident/impact.ts';
+import { createIncidents } from '../../src/audit/incident/incidents.ts';
+import type { Auditor } from '../../src/auditor/auditor.ts';
+import { createNotes } from '../../src/history/notes.ts';
+import { isFields } from '../../src/cluster/decode/json-fields.ts';
+import { plainFinding } from '../build.ts';
+
+/** Incidents of findings, the notes of them, and the Services whose impact was computed. */
+function noted() {
+  const asked: string[] = [];
+  const open: Finding[] = [];
+  const incidents = createIncidents({
+    evidence: () => ({
+      controllers: noControllers,
+      changesOf: () => [],
+      nodesOf: () => [],
+      isRelabelled: () => false,
+      readSince: () => 0,
+    }),
+    impacts: {
+      ...noImpacts,
+      ofService(key) {
+        asked.push(key);
+        return null;
+      },
+    },
+    findings: () => open,
+    live: true,
+    keep: 2,
+  });
+  const samples = { history: { series: () => ({ at: [], changes: [], median: {}, longest: {} }) } };
+  const notes = createNotes({ incidents, samples } as unknown as Auditor);
+  return {
+    asked,
+    add(finding: Finding): void {
+      incidents.add(finding);
+      open.push(finding);
+    },
+    end(finding: Finding, resolvedAt: number): void {
+      open.splice(open.indexOf(finding), 1);
+      incidents.remove({ ...finding, resolvedAt });
+    },
+    /** The notes of one second: the object, the number of findings and the end of an incident. */
+    review(at: number) {
+      incidents.review(at, []);
+      asked.length = 0;
+      return notes.review(at).map((line) => {
+        const { incident }: { incident?: unknown } = JSON.parse(line);
+        if (!isFields(incident) || !Array.isArray(incident.findings)) return line;
+        return [incident.object, incident.findings.length, incident.resolvedAt];
+      });
+    },
+  };
+}
+
+const ofService = (service: string, code: Finding['code'] = 'slice-endpoint-missing'): Finding =>
+  plainFinding(code, { service });
+
+const [web, db] = ['Service shop/web', 'Service shop/db'];
+
+describe('an incident', () => {
+  test('is noted when it opens and when it ends', () => {
+    const { add, end, review } = noted();
+    const finding = ofService('web');
+    add(finding);
+    expect(review(50)).toEqual([[web, 1, null]]);
+    expect(review(51)).toEqual([]);
+    end(finding, 52);
+    expect(review(52)).toEqual([[web, 1, 52]]);
+    expect(review(53)).toEqual([]);
+  });
+
+  test('that gets findings each second is noted every 10 s, and no other one is measured', () => {
+    const { add, asked, review } = noted();
+    add(ofService('db'));
+    add(ofService('web'));
+    expect(review(50)).toHaveLength(2);
+    add(ofService('web', 'endpoints-address-missing'));
+    expect([review(51), asked]).toEqual([[], []]);
+    add(ofService('web', 'slice-endpoint-unexpected'));
+    expect([review(59), asked]).toEqual([[], []]);
+    expect(review(60)).toEqual([[web, 3, null]]);
+    expect(asked).not.toContain(db.slice(8));
+    expect(asked).toContain(web.slice(8));
+    expect(review(70)).toEqual([]);
+  });
+});
