@@ -86,6 +86,8 @@ async function openPage(
 ): Promise<Page> {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
   const page = await context.newPage();
+  // A busy machine may need a minute for the process that opens a moment.
+  page.setDefaultTimeout(120_000);
   page.on('console', (message) => {
     if (!['error', 'warning'].includes(message.type())) return;
     complaints.push(`console at ${page.url()}: ${message.text()}`);
@@ -169,6 +171,9 @@ function check(what: string, problems: readonly string[]): void {
 
 const expected = (what: string, is: boolean): string[] => (is ? [] : [what]);
 
+/** A moment of the recording in which a few of its findings are open. */
+const moment = 1_795_258_700;
+
 const paths = [
   '/',
   '/findings',
@@ -184,6 +189,9 @@ const paths = [
   '/search?q=check',
   '/search?q=10.244.99.99',
   '/pods/shop/none',
+  `/?at=${String(moment)}`,
+  `/services/shop/checkout?at=${String(moment)}`,
+  `/nodes/node-c?at=${String(moment)}`,
   '/docs/README.md',
   '/docs/findings.md',
   '/docs/metrics.md',
@@ -303,6 +311,118 @@ async function readWithoutScript(browser: Browser, url: string): Promise<void> {
     if (!(await page.content()).includes(text)) problems.push(`${path} does not show ${text}`);
   }
   check('everything can be read without scripts', problems);
+  await page.context().close();
+}
+
+// The time bar.
+
+/** The number in the link to all findings. */
+const countOf = async (page: Page): Promise<number> =>
+  Number(await page.textContent('nav a[href^="/findings"] .count'));
+
+/** What a page that shows a moment lacks to be recognized as history. */
+async function historyProblems(page: Page, at: number): Promise<string[]> {
+  const text = `${new Date(at * 1000).toISOString().slice(0, 19).replace('T', ' ')} UTC`;
+  const [notice, clock, word] = [
+    await page.textContent('.notice.history'),
+    await page.textContent('#moment'),
+    await page.textContent('#live-word'),
+  ];
+  const slider = await page.inputValue('#time-bar input[type=range]');
+  const problems = [
+    ...expected(`the notice is ${String(notice)}`, notice?.includes(`state at ${text}`) === true),
+    ...expected(`the clock is ${String(clock)}`, clock === text),
+    ...expected(`it says ${String(word)}`, word === 'as of'),
+    ...expected(`the slider is at ${slider}`, Number(slider) === at),
+  ];
+  return problems.map((problem) => `${page.url()}: ${problem}`);
+}
+
+/** Whether `Live again` has led to the address of the present, whose query is empty. */
+const presentProblems = (page: Page, address: string): string[] =>
+  expected(`Live again leads to ${page.url()}`, page.url().replace(/\?$/, '') === address);
+
+/** Moves the slider of the overview, follows links as of then, and returns to the present. */
+async function moveSlider(browser: Browser, url: string, complaints: string[]): Promise<void> {
+  const page = await openPage(browser, complaints);
+  await page.goto(`${url}/`);
+  const [present, problems] = [await countOf(page), [] as string[]];
+  await page.fill('#time-bar input[type=range]', String(moment));
+  await page.waitForURL((address) => address.searchParams.get('at') === String(moment));
+  // Events of the present would come within a second.
+  await page.waitForTimeout(1500);
+  const response = await page.request.get(`${url}/api/v1/findings?at=${String(moment)}`);
+  const { standing } = (await response.json()) as { standing: unknown[] };
+  const past = await countOf(page);
+  problems.push(
+    ...expected(
+      `${String(past)} findings, not ${String(standing.length)}`,
+      past === standing.length,
+    ),
+    ...expected(`${String(past)} findings as in the present`, past !== present),
+    ...(await historyProblems(page, moment)),
+  );
+  for (const [section, link] of [
+    ['/services', 'a[href^="/services/shop/checkout?"]'],
+    ['/nodes', 'a[href^="/nodes/node-c?"]'],
+  ] as const) {
+    await page.click(`nav a[href^="${section}"]`);
+    await page.click(`main ${link}`);
+    await page.waitForURL(({ pathname }) => pathname.startsWith(`${section}/`));
+    problems.push(...(await historyProblems(page, moment)));
+  }
+  await page.click('.notice.history a');
+  await page.waitForSelector('#live[data-state=still]');
+  problems.push(
+    ...presentProblems(page, `${url}/nodes/node-c`),
+    ...expected('history after that', (await page.locator('.notice.history').count()) === 0),
+  );
+  check(
+    'the slider shows overview, Service and node of a moment, and one click the present',
+    problems,
+  );
+  await page.context().close();
+}
+
+/** Follows the link of each open finding to the moment before it. */
+async function seeBefore(browser: Browser, url: string, complaints: string[]): Promise<void> {
+  const page = await openPage(browser, complaints);
+  const problems: string[] = [];
+  await page.goto(`${url}/findings`);
+  const findings = page.locator('.finding:not(.resolved)');
+  const count = Math.min(3, await findings.count());
+  for (let index = 0; index < count; index++) {
+    await page.goto(`${url}/findings`);
+    const key = (await findings.nth(index).getAttribute('data-key')) ?? '';
+    await findings.nth(index).locator('.before a').click();
+    await page.waitForURL(({ searchParams }) => searchParams.has('at'));
+    const at = Date.parse(new URL(page.url()).searchParams.get('at') ?? '') / 1000;
+    const before = Number(key.split(' ').at(-2)) - at;
+    const isOpen = (await page.locator(`.finding[data-key=${JSON.stringify(key)}]`).count()) > 0;
+    problems.push(
+      ...(await historyProblems(page, at)),
+      ...expected(`${page.url()} has ${key}`, !isOpen),
+      ...expected(`${page.url()} is ${String(before)} s before`, before > 0 && before <= 2),
+    );
+  }
+  problems.push(...expected('no finding has the link', count > 0));
+  check('a finding leads to what was before it', problems);
+  await page.context().close();
+}
+
+async function travelWithoutScript(browser: Browser, url: string): Promise<void> {
+  const viewport = { width: 360, height: 844 };
+  const page = await openPage(browser, [], { javaScriptEnabled: false, viewport });
+  const path = '/services/payments/ledger';
+  await page.goto(`${url}${path}`);
+  await page.fill('#time-bar input[type=range]', String(moment));
+  await page.click('#time-bar button');
+  const problems = await historyProblems(page, moment);
+  await page.click(`#time-bar a:has-text("−1 min")`);
+  problems.push(...(await historyProblems(page, moment - 60)));
+  await page.click('#time-bar a.now');
+  problems.push(...presentProblems(page, `${url}${path}`));
+  check('the time bar works without scripts on a narrow screen', problems);
   await page.context().close();
 }
 
@@ -562,6 +682,9 @@ try {
   await copyFinding(browser, server.url, complaints);
   await searchAll(browser, server.url, complaints);
   await readWithoutScript(browser, server.url);
+  await moveSlider(browser, server.url, complaints);
+  await seeBefore(browser, server.url, complaints);
+  await travelWithoutScript(browser, server.url);
   await lookAround(browser, server.url, complaints);
   await showFleet(browser, complaints);
   check('no complaint on any console', complaints);
