@@ -58,6 +58,8 @@ type NodeHistory = ReturnType<typeof createHistory>;
 const createHistory = (name: string) => ({
   ...newNodeState(name),
   isMarkedUnknown: false,
+  /** The dumps of this round and of the one before. */
+  rounds: [] as { readonly source: string; readonly at: number }[][],
   /** Of each finding that the grouping names, the one that it is part of. */
   parts: new Map<string, ExpectedNodeFinding>(),
   findings: [] as ExpectedNodeFinding[],
@@ -176,8 +178,30 @@ function takeLine(history: History, line: NodeConfigEntry | NodeRulesEntry): voi
   // An agent is asked when the audit has begun, and while the cluster is watched.
   if (agents && (!begun || reference.isBlind('node'))) return;
   const at = agents ? line.dumpedAt : Math.max(line.dumpedAt, now - (line.at - line.dumpedAt));
+  const readAt = agents ? at : readingAt(node, source, at);
+  if (readAt === null) return;
   history.readings++;
-  readNode(history, node, at);
+  readNode(history, node, readAt);
+}
+
+/**
+ * Dumps of several sources are one reading, as old as the oldest of them. A round ends when a
+ * source comes again, and has all sources of the round before; the first dump of a source is a
+ * reading of its own.
+ */
+function readingAt({ rounds }: NodeHistory, source: string, at: number): number | null {
+  const known = rounds.flat().some((dump) => dump.source === source);
+  const [round = [], before = []] = rounds;
+  if (!known) {
+    before.push({ source, at });
+    rounds.splice(0, 2, round, before);
+    return at;
+  }
+  const isNext = round.some((dump) => dump.source === source);
+  const [now, last] = isNext ? [[{ source, at }], round] : [[...round, { source, at }], before];
+  const isWhole = last.every((dump) => now.some((other) => other.source === dump.source));
+  rounds.splice(0, 2, ...(isWhole ? [[], now] : [now, last]));
+  return isWhole ? Math.min(...now.map((dump) => dump.at)) : null;
 }
 
 function parsed(text: string, family: 'IPv4' | 'IPv6' | null) {

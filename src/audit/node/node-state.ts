@@ -22,6 +22,9 @@ export const newNodeState = (name: string) => ({
   /** The known configuration of kube-proxy. */
   given: {} as Partial<ProxyConfig>,
   dumps: new Map<string, RulesDump | 'unreadable'>(),
+  /** The sources whose dumps make one reading, and when those of the next reading were made. */
+  sources: new Set<string>(),
+  arrived: new Map<string, number>(),
   /** null if it must be made from the dumps. */
   observation: null as NodeObservation | null,
   /** Of the last report: the tag of the rules, and the version of the outcomes. */
@@ -49,6 +52,31 @@ export const newNodeState = (name: string) => ({
 
 /** When Services diverged, while the rules stay the same; null if no version until then matches. */
 type Divergences = Map<Key, { readonly at: number | null; readonly comparedUntil: number }>;
+
+/**
+ * Notes a dump. Returns when the oldest dump of the reading was made, if it is complete: beside
+ * rules of now, those of another family may be older than a change of the cluster. A source that
+ * has no dump for a whole round is awaited no more.
+ */
+export function completeReading(
+  { sources, arrived }: NodeState,
+  source: string,
+  at: number,
+): number | null {
+  if (!sources.has(source)) {
+    sources.add(source);
+    return at;
+  }
+  if (arrived.has(source)) {
+    for (const other of sources) if (!arrived.has(other)) sources.delete(other);
+    arrived.clear();
+  }
+  arrived.set(source, at);
+  if (![...sources].every((other) => arrived.has(other))) return null;
+  const oldest = Math.min(...arrived.values());
+  arrived.clear();
+  return oldest;
+}
 
 export interface LastAudit {
   readonly audit: NodeAudit;

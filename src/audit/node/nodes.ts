@@ -32,7 +32,7 @@ import {
   settledDifferences,
 } from './node-findings.ts';
 import type { CurrentReading, LastAudit, NodeState, NodeVerdict } from './node-state.ts';
-import { conformVerdicts, newNodeState, portVerdicts } from './node-state.ts';
+import { completeReading, conformVerdicts, newNodeState, portVerdicts } from './node-state.ts';
 import { type NodeBehavior, type NodeObservation, observeDumps } from './observation.ts';
 import type { ProxyCache } from './proxy-cache.ts';
 import type { NodeReading } from './staleness.ts';
@@ -79,16 +79,14 @@ export function createNodes(given: NodesOptions) {
       if (state.dumps.size > 0) state.observation = null;
       state.last = null;
     },
-    /** Audits the node with a dump of now; null if it is equal to the last one of its source. */
-    applyDump(name: string, source: string, dump: RulesDump | 'unreadable' | null, at: number) {
-      const state = stateOf(name);
-      if (dump !== null) {
-        state.dumps.set(source, dump);
-        state.observation = null;
-        state.divergences.clear();
-      }
-      const isSame = state.observation !== null;
-      runToEnd(readInSteps(options, state, at, { isLast: true, isSame, isAnswered: isSame }));
+    /** Takes a dump of now; null if it is equal to the last one. Audits when all sources have one. */
+    applyDump: (
+      name: string,
+      source: string,
+      dump: RulesDump | 'unreadable' | null,
+      at: number,
+    ) => {
+      applyDump(options, stateOf(name), source, dump, at);
     },
     /** Returns packets that the agent must walk first. With `isLast`, they stay unknown. */
     *applyReport(name: string, report: NodeReport, at: number, isLast: boolean) {
@@ -136,6 +134,24 @@ export function createNodes(given: NodesOptions) {
     /** What makes the node unknown, at the last reading; its message is '' if nothing does. */
     obstacle: (name: string) => obstacleOf(states.get(name)),
   };
+}
+
+function applyDump(
+  options: Options,
+  state: NodeState,
+  source: string,
+  dump: RulesDump | 'unreadable' | null,
+  at: number,
+): void {
+  if (dump !== null) {
+    state.dumps.set(source, dump);
+    state.observation = null;
+    state.divergences.clear();
+  }
+  const readAt = completeReading(state, source, at);
+  if (readAt === null) return;
+  const isSame = state.observation !== null;
+  runToEnd(readInSteps(options, state, readAt, { isLast: true, isSame, isAnswered: isSame }));
 }
 
 const withoutAgent = (states: Iterable<NodeState>) =>

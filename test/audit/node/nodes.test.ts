@@ -117,6 +117,34 @@ describe('a difference', () => {
     expect(resolved).toMatchObject([{ node: 'node-a', resolvedAt: 20 }]);
   });
 
+  test('is compared when all sources of a node have a new dump', () => {
+    const { opened, nodes, give } = begun();
+    const other: RulesDump = { ruleset: parseIptablesSave('', 'ip6'), families: [] };
+    const take = (source: string, rules: RulesDump | null, at: number): void => {
+      nodes.applyDump(node.name, source, rules, at);
+    };
+    take('IPv4', dump, 0);
+    take('IPv6', other, 0);
+    give(version(1, false), 2);
+    take('IPv6', null, 5);
+    take('IPv4', null, 5);
+    // The rules of IPv4 may have followed meanwhile.
+    take('IPv6', null, 40);
+    expect(opened).toEqual([]);
+    take('IPv4', null, 41);
+    expect(opened).toMatchObject([{ node: 'node-a', openedAt: 40 }]);
+  });
+
+  test('does not wait for a source that comes no more', () => {
+    const { opened, nodes, give } = begun();
+    const other: RulesDump = { ruleset: parseIptablesSave('', 'ip6'), families: [] };
+    nodes.applyDump(node.name, 'IPv4', dump, 0);
+    nodes.applyDump(node.name, 'IPv6', other, 0);
+    give(version(1, false), 2);
+    for (const at of [5, 10, 40]) nodes.applyDump(node.name, 'IPv4', null, at);
+    expect(opened).toMatchObject([{ node: 'node-a', openedAt: 40 }]);
+  });
+
   test('of a single dump opens no finding', () => {
     const { opened, take } = begun();
     take(0, dump);
