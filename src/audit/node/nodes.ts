@@ -65,6 +65,8 @@ export interface NodesOptions {
 
 type Options = NodesOptions & { auditByClass: ClassAudit; states: Map<string, NodeState> };
 
+type GivenDump = RulesDump | 'unreadable' | null;
+
 export type Nodes = ReturnType<typeof createNodes>;
 
 export function createNodes(given: NodesOptions) {
@@ -79,7 +81,7 @@ export function createNodes(given: NodesOptions) {
       if (state.dumps.size > 0) state.observation = null;
       state.last = null;
     },
-    /** Takes a dump of now; null if it is equal to the last one. Audits when all sources have one. */
+    /** Takes a dump; null: as the last one. Audits the node when all sources have one. */
     applyDump: (
       name: string,
       source: string,
@@ -140,7 +142,7 @@ function applyDump(
   options: Options,
   state: NodeState,
   source: string,
-  dump: RulesDump | 'unreadable' | null,
+  dump: GivenDump,
   at: number,
 ): void {
   if (dump !== null) {
