@@ -14,6 +14,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
+import {
+  createServer as createApiServer,
+  listen,
+  type Raw,
+  realClock,
+} from '../test/apiserver/server.ts';
 import { freePort } from '../test/processes.ts';
 import { recording, root } from './bundles.ts';
 
@@ -92,15 +98,15 @@ const service = (port: number): string =>
     spec: { clusterIP: '10.0.0.1', ports: [{ port }], selector: { app: 'web' } },
   });
 
-/** Of an API server that refuses connections. */
-const kubeconfig = JSON.stringify({
-  apiVersion: 'v1',
-  kind: 'Config',
-  'current-context': 'away',
-  contexts: [{ name: 'away', context: { cluster: 'away', user: 'away' } }],
-  clusters: [{ name: 'away', cluster: { server: 'http://127.0.0.1:1' } }],
-  users: [{ name: 'away', user: {} }],
-});
+const kubeconfigOf = (server: string): string =>
+  JSON.stringify({
+    apiVersion: 'v1',
+    kind: 'Config',
+    'current-context': 'it',
+    contexts: [{ name: 'it', context: { cluster: 'it', user: 'it' } }],
+    clusters: [{ name: 'it', cluster: { server, 'insecure-skip-tls-verify': true } }],
+    users: [{ name: 'it', user: {} }],
+  });
 
 /** The commands that the README names, as far as they need no cluster. */
 function checkCommands(installed: Installed, folder: string): void {
@@ -119,7 +125,8 @@ function checkCommands(installed: Installed, folder: string): void {
   const audit = ['audit', dump, '--config', config];
   expect('audit of a dump with --config', audit, ({ out }) => kindOf(out) === 'audit');
   const away = join(folder, 'kubeconfig');
-  writeFileSync(away, kubeconfig);
+  // It refuses connections.
+  writeFileSync(away, kubeconfigOf('http://127.0.0.1:1'));
   const live = ['audit', '--kubeconfig', away, '--request-timeout', '1s'];
   const isRefused = ({ code, detail }: Ran) => code === 2 && detail.includes('connection refused');
   expect('audit of a cluster that does not answer', live, isRefused);
@@ -200,6 +207,28 @@ async function checkServe(installed: Installed): Promise<void> {
   backend.close();
 }
 
+/** The server records a history, and opens a moment of it in a process that is itself. */
+async function checkHistory(installed: Installed, folder: string): Promise<void> {
+  const cluster = createApiServer(realClock);
+  cluster.objects.put('services', JSON.parse(service(80)) as Raw);
+  const listener = await listen(cluster.ask);
+  const [config, history] = [join(folder, 'served'), join(folder, `${installed.name} history`)];
+  writeFileSync(config, kubeconfigOf(`https://127.0.0.1:${listener.port}`));
+  const port = await freePort();
+  const address = `http://127.0.0.1:${port}`;
+  const more = ['--history', history, '--listen', `127.0.0.1:${port}`];
+  await during(installed, ['serve', '--kubeconfig', config, ...more], {}, async (expect) => {
+    const written = /^endpoint_auditor_history_written_timestamp_seconds [1-9]/m;
+    await expect('serve records a history', answers(`${address}/metrics`, written));
+    const at = Math.floor(Date.now() / 1000);
+    const moment = answers(`${address}/services?at=${at}`, /History: .*shop\/web/s);
+    await expect('serve opens a moment of it', moment);
+  });
+  await listener.close();
+  const { out, detail } = run(installed, ['incidents', '--history', history]);
+  check(`${installed.name}: incidents of the history`, out.includes(' incident'), detail);
+}
+
 /** The agent reads the rules in a process of its own, and serves a report. */
 async function checkAgent(installed: Installed): Promise<void> {
   const port = await freePort();
@@ -222,6 +251,7 @@ try {
   const executable = { name: 'executable', command: [program], path: '/nonexistent' };
   checkCommands(executable, folder);
   await checkServe(executable);
+  await checkHistory(executable, folder);
   await checkAgent(executable);
   const plugin = join(folder, 'kubectl-audit_endpoints');
   symlinkSync(program, plugin);
@@ -238,6 +268,7 @@ try {
   };
   checkCommands(npm, folder);
   await checkServe(npm);
+  await checkHistory(npm, folder);
 } finally {
   rmSync(folder, { recursive: true });
 }
