@@ -19,8 +19,8 @@ import { createConfirmer } from '../audit/pending/confirm.ts';
 import { type Candidate, createPendingFindings } from '../audit/pending/pending.ts';
 import { createWatchProgress, staleGrace } from '../audit/pending/progress.ts';
 import {
+  addSavedService,
   createReopening,
-  readSavedService,
   type SavedService,
 } from '../audit/service/checkpoint.ts';
 import { createServiceAuditor, type ServiceAuditor } from '../audit/service/auditor.ts';
@@ -221,6 +221,8 @@ export function createAuditor(options: AuditorOptions) {
     },
     /** The verdicts of nodes; `null` if no rules of a node are known. */
     nodes: () => nodeRules.nodes()?.summary(state.now ?? 0) ?? null,
+    /** What a history keeps of the rules of nodes; `null` before any are known. */
+    savedNodes: (): Pick<Nodes, 'saved' | 'names'> | null => nodeRules.nodes(),
     /** The newest version of each object that the input must keep up to date. */
     held: state.proxied.held,
     /** The EndpointSlices of a Service of any shard; `null` until the audit has begun. */
@@ -327,6 +329,7 @@ function* dispatch(state: State, entry: AuditorEntry): Steps {
     case 'node-config':
     case 'node-rules':
     case 'given-rules':
+    case 'node-state':
       state.nodeRules.take(entry, at ?? state.now ?? 0);
       break;
     case 'node-report':
@@ -338,12 +341,9 @@ function* dispatch(state: State, entry: AuditorEntry): Steps {
     case 'zones':
       state.store.noteZones(entry.zones);
       break;
-    case 'service-state': {
-      const saved = readSavedService(entry.saved);
-      if (saved === null) state.skippedCount++;
-      else state.saved.set(entry.service, saved);
+    case 'service-state':
+      if (!addSavedService(state.saved, entry.service, entry.saved)) state.skippedCount++;
       break;
-    }
     case 'clock':
       break;
     case 'end':

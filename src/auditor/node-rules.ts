@@ -5,10 +5,12 @@ import { parse, YAMLParseError } from 'yaml';
 
 import type { AgentReport } from '../agent/client/report.ts';
 import type { AgentEntry, NodeReportEntry } from '../agent/client/scraper.ts';
+import { readSavedNode } from '../audit/node/node-state.ts';
 import { createNodes, type Nodes, type NodesOptions } from '../audit/node/nodes.ts';
 import { behaviorOfReport, type ReportedBehavior } from '../audit/node/observation.ts';
 import { createProxyCache, type ProxyCache } from '../audit/node/proxy-cache.ts';
 import type { NodeConfigEntry, NodeRulesEntry } from '../cluster/decode/entry.ts';
+import type { NodeStateEntry } from '../cluster/files/recording.ts';
 import { WrongType } from '../cluster/decode/json-fields.ts';
 import type { OnProblem, Problem } from '../cluster/decode/problem.ts';
 import { problemAt, problemText, valueText } from '../cluster/decode/problem.ts';
@@ -31,7 +33,7 @@ export interface GivenRules {
   readonly config: unknown;
 }
 
-export type NodeEntry = NodeConfigEntry | NodeRulesEntry | GivenRules;
+export type NodeEntry = NodeConfigEntry | NodeRulesEntry | GivenRules | NodeStateEntry;
 
 export type NodeRules = ReturnType<typeof createNodeRules>;
 
@@ -93,7 +95,7 @@ export function createNodeRules(options: NodeRulesOptions) {
 }
 
 function sourceOf(entry: NodeEntry): string {
-  if (entry.kind === 'node-config') return '';
+  if (entry.kind === 'node-config' || entry.kind === 'node-state') return '';
   return entry.kind === 'node-rules' ? `${entry.tool} ${entry.family}` : entry.source;
 }
 
@@ -116,6 +118,12 @@ function applyEntry(state: State, entry: NodeEntry, now: number): void {
   if (entry.kind === 'node-config') {
     const { mode, clusterCIDRs } = entry;
     nodes.configure(entry.node, { mode, ...(clusterCIDRs.length > 0 ? { clusterCIDRs } : {}) });
+    return;
+  }
+  if (entry.kind === 'node-state') {
+    const saved = readSavedNode(entry.saved);
+    if (saved === null && entry.saved !== null) state.unreadable++;
+    else nodes.restore(entry.node, saved, entry.at);
     return;
   }
   const { node, text } = entry;

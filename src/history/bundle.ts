@@ -82,7 +82,7 @@ export async function* bundleOf(
       hasBegun = true;
       yield* beginning(auditor, from, includes, redactor);
     }
-    // The bundle has no rules of nodes, as a history has none.
+    // The bundle has nothing about the rules of nodes.
     if (isOfAgent(entry)) continue;
     auditor.take(entry);
     if (hasBegun && isRecorded(entry, includes)) yield recorder.line(entry);
@@ -113,7 +113,7 @@ function beginning(
 }
 
 const isOfAgent = ({ kind }: RecordingEntry): boolean =>
-  kind === 'node-rules' || kind === 'node-config';
+  kind === 'node-rules' || kind === 'node-config' || kind === 'node-state';
 
 function isRecorded(
   entry: RecordingEntry,

@@ -1,7 +1,8 @@
 // A checkpoint: the state of an auditor as lines of a recording, from which an audit continues. The
 // snapshot is taken at once: lists of objects, which never change. The lines are made later.
 //
-//   header, watch states, objects (SYNC), zones, what cannot be read, states of Services, synced
+//   header, watch states, objects (SYNC), zones, what cannot be read, states of Services and nodes,
+//   synced
 
 import { openFindingKey } from '../audit/finding/catalogue.ts';
 import { saveService, type SavedService } from '../audit/service/checkpoint.ts';
@@ -71,12 +72,23 @@ export function checkpointOf(
   const { settle, maxEndpointsPerSlice, release } = auditor.options;
   const settings = { settle, maxEndpointsPerSlice, minor: release?.minor ?? null };
   const zones = [...store.listers.zonesSeen].map((zone) => redactor?.name(zone) ?? zone);
-  const known = { zones: json({ kind: 'zones', at, zones }), states };
+  // A part of a cluster, and one without names, has no nodes.
+  const nodes = includes === everything.includes ? nodeLines(auditor, at) : [];
+  const known = { zones: json({ kind: 'zones', at, zones }), states, nodes };
   return {
     at,
     parts: linesOf({ ...header, settings }, watches, objects, lost, known, at, redactor),
   };
 }
+
+/** The line of what is known of a node; `null`: it was removed. */
+export function nodeLine(auditor: Auditor, node: string, at: number): string {
+  const state = auditor.savedNodes()?.saved(node) ?? null;
+  return json({ kind: 'node-state', at, node, state });
+}
+
+const nodeLines = (auditor: Auditor, at: number): string[] =>
+  [...(auditor.savedNodes()?.names() ?? [])].map((node) => nodeLine(auditor, node, at));
 
 /** The line with hashes. */
 function hideNames(line: string, redactor: Redactor): string {
@@ -87,12 +99,18 @@ function hideNames(line: string, redactor: Redactor): string {
 
 type Unreadable = (LiveEntry & { readonly kind: 'unreadable' })['lost'];
 
+interface Known {
+  readonly zones: string;
+  readonly states: readonly string[];
+  readonly nodes: readonly string[];
+}
+
 function* linesOf(
   header: LiveEntry & { readonly kind: 'header'; readonly settings: object },
   watches: readonly LiveEntry[],
   objects: readonly (readonly [Resource, readonly AnyObject[]])[],
   unreadable: readonly Unreadable[],
-  { zones, states }: { readonly zones: string; readonly states: readonly string[] },
+  { zones, states, nodes }: Known,
   at: number,
   redactor: Redactor | null,
 ): Generator<string> {
@@ -115,6 +133,7 @@ function* linesOf(
   }
   yield zones;
   for (const line of states) yield redactor === null ? line : hideNames(line, redactor);
+  yield* nodes;
   // The audit begins with the last of them.
   for (const [resource] of objects) yield recorder.line({ kind: 'synced', at, resource });
 }

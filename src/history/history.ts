@@ -1,11 +1,13 @@
 // The history of a live auditor: its entries become lines, and its state becomes checkpoints.
 
+import { hash } from 'node:crypto';
+
 import type { Finding } from '../audit/finding/catalogue.ts';
 import type { Auditor, AuditorEntry } from '../auditor/auditor.ts';
 import { createRecorder } from '../cluster/files/recorder.ts';
 import { resources } from '../model/objects.ts';
 import { isInNamespaces, isInScope } from '../model/scope.ts';
-import { checkpointOf } from './checkpoint.ts';
+import { checkpointOf, nodeLine } from './checkpoint.ts';
 import type { HistoryFiles } from './files.ts';
 import { createNotes, findingNote } from './notes.ts';
 import { createHistoryRecorder } from './recorder.ts';
@@ -36,6 +38,12 @@ export function createAuditorHistory(auditor: Auditor, options: AuditorHistoryOp
       return { line: `${JSON.stringify({ kind: 'clock', at })}\n`, at };
     },
   });
+  const nodes = createNodeLines(auditor);
+  /** Records what the rules of a node show now, if that has changed. */
+  const noteNode = (node: string, at: number): void => {
+    const line = nodes.changed(node, lines.timeOf(at));
+    if (line !== null) recorder.note(line, lines.timeOf(at));
+  };
   /** Before the audit begins, nothing is known. */
   const review = (): void => {
     if (auditor.serviceAuditor() === null) return;
@@ -57,12 +65,30 @@ export function createAuditorHistory(auditor: Auditor, options: AuditorHistoryOp
       const { openedAt, resolvedAt } = finding;
       const at = resolvedAt ?? openedAt;
       recorder.remark(findingNote(resolvedAt === null ? 'opened' : 'resolved', finding, at), at);
+      if (finding.node !== null && resolvedAt === null) noteNode(finding.node, at);
     },
     /** Takes an entry that the auditor has taken in. */
     take(entry: AuditorEntry): void {
+      if ('node' in entry) noteNode(entry.node, 'at' in entry ? entry.at : options.now());
       if (!isRecorded(auditor, entry)) return;
       const at = lines.timeOf(entry.kind === 'event' ? entry.event.at : entry.at);
       recorder.note(lines.line(entry), at);
+    },
+  };
+}
+
+/** The lines of nodes, each if it is another one than that before. */
+function createNodeLines(auditor: Auditor) {
+  const digests = new Map<string, string>();
+  return {
+    changed(node: string, at: number): string | null {
+      if (auditor.savedNodes() === null) return null;
+      const state = JSON.stringify(auditor.savedNodes()?.saved(node) ?? null);
+      const digest = hash('sha256', state, 'base64');
+      if (digests.get(node) === digest) return null;
+      if (state === 'null') digests.delete(node);
+      else digests.set(node, digest);
+      return nodeLine(auditor, node, at);
     },
   };
 }

@@ -16,7 +16,7 @@ import {
   portFindings,
   severityOf,
 } from './aggregate.ts';
-import type { CurrentReading, DifferenceClock, NodeState } from './node-state.ts';
+import type { CurrentReading, DifferenceClock, NodeState, SavedNodeFinding } from './node-state.ts';
 import { divergedAt, persistedSince, serviceOf, staleness } from './staleness.ts';
 
 /**
@@ -185,4 +185,33 @@ export function pendingItem(
     openedAt: null,
     gone: false,
   };
+}
+
+/** Opens and drops findings so that those of a history are open. */
+export function restoreFindings(
+  settle: PendingFindings,
+  { name: node, restored }: NodeState,
+  findings: readonly SavedNodeFinding[],
+  at: number,
+): void {
+  const ids = new Set(findings.map(({ id }) => id));
+  for (const [id, item] of restored) {
+    if (ids.has(id)) continue;
+    settle.drop(item, at);
+    restored.delete(id);
+  }
+  // A finding has the time of its first difference.
+  for (const it of findings.toSorted((a, b) => a.openedAt - b.openedAt)) {
+    const { id, namespace, service, severity, since, openedAt, difference } = it;
+    const shown = { difference, severity, since, details: () => it.details };
+    const known = restored.get(id);
+    if (known !== undefined) {
+      settle.update(Object.assign(known, shown));
+      continue;
+    }
+    const state = { cause: null, unseen: 0, openedAt: null, gone: false };
+    const item: PendingDifference = { ...shown, ...state, output: 'node', node };
+    restored.set(id, item);
+    settle.reopen([{ item, namespace, service, at: openedAt, since }], openedAt);
+  }
 }

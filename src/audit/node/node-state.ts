@@ -5,8 +5,20 @@ import type { ProxyConfig } from '../../model/proxy-config.ts';
 import type { RulesDump } from '../../rules/parse/rules-dump.ts';
 import type { refusedNodePortAddress } from '../../shadow/proxy-node.ts';
 import type { ProxiedPort } from '../../shadow/service-port.ts';
-import type { Severity } from '../finding/catalogue.ts';
-import type { NodeUnknownReason, UnknownReason, Verdict } from '../finding/verdicts.ts';
+import {
+  catalogue,
+  type DifferenceDetail,
+  type Finding,
+  severities,
+  type Severity,
+} from '../finding/catalogue.ts';
+import type { Difference } from '../finding/difference.ts';
+import {
+  type NodeUnknownReason,
+  type UnknownReason,
+  type Verdict,
+  verdicts as verdictWords,
+} from '../finding/verdicts.ts';
 import type { PendingDifference } from '../pending/pending.ts';
 import type { Operation } from '../service/reconcile.ts';
 import type { NodeFinding } from './aggregate.ts';
@@ -46,6 +58,10 @@ export const newNodeState = (name: string) => ({
   at: null as number | null,
   /** The first reading since the node was unknown, Unix seconds; null if it is unknown. */
   readSince: null as number | null,
+  /** The results of its last reading, from a history; null if its rules are read. */
+  saved: null as SavedNode | null,
+  /** The findings of these results. */
+  restored: new Map<string, PendingDifference>(),
   /** The revision at the last reading, and since when changes are late; null if that failed. */
   programming: null as { revision: number; at: number; readonly late: Map<Key, number> } | null,
 });
@@ -138,4 +154,102 @@ export function portVerdicts(
     if (!unknown.has(port)) return entry;
     return { ...entry, verdict: 'unknown', reason: 'rules-not-understood' };
   });
+}
+
+/** A finding of a node in a history. Its rules are not there, so it has its details. */
+export interface SavedNodeFinding extends Pick<Finding, 'namespace' | 'service' | 'severity'> {
+  readonly id: string;
+  readonly since: number;
+  readonly openedAt: number;
+  readonly difference: Difference;
+  readonly details: readonly DifferenceDetail[];
+}
+
+/** What a history has of a node: the results of its last reading, but no rules. */
+export interface SavedNode {
+  readonly unknownReason: NodeUnknownReason | null;
+  readonly unknownSince: number;
+  readonly readSince: number | null;
+  /** The configuration of kube-proxy; null if it is unknown. */
+  readonly config: ProxyConfig | null;
+  /** The verdict of most ports, and the ports with another one; null without verdicts. */
+  readonly usual: Pick<NodeVerdict, 'verdict' | 'reason'> | null;
+  readonly verdicts: readonly NodeVerdict[];
+  readonly findings: readonly SavedNodeFinding[];
+}
+
+/** What is saved of a node at most. */
+const saved = { verdicts: 1000, findings: 1000, details: 20 };
+
+/** The results of the last reading of a node. */
+export function saveNode(state: NodeState): SavedNode {
+  if (state.saved !== null) return state.saved;
+  const { unknownReason, unknownSince, readSince, observation, verdicts, open } = state;
+  // Most nodes are right, and share the list of their ports.
+  const isRight = verdicts === state.last?.ports;
+  const kindOf = ({ verdict, reason }: NodeVerdict): string => `${verdict} ${reason ?? ''}`;
+  const groups = isRight ? [verdicts] : [...Map.groupBy(verdicts, kindOf).values()];
+  groups.sort((a, b) => b.length - a.length);
+  const [[most] = [], ...others] = groups;
+  const isWhole = most?.port === '';
+  return {
+    unknownReason,
+    unknownSince,
+    readSince,
+    config: observation?.config ?? null,
+    usual: most === undefined || isWhole ? null : { verdict: most.verdict, reason: most.reason },
+    verdicts: isWhole ? [most] : others.flat().slice(0, saved.verdicts),
+    findings: [...open].slice(0, saved.findings).flatMap(([id, { item, finding }]) => {
+      const { difference, severity, since, openedAt } = item;
+      if (openedAt === null) return [];
+      const { namespace, service } = finding;
+      const details = (item.details?.() ?? []).slice(0, saved.details);
+      return [{ id, namespace, service, severity, since, openedAt, difference, details }];
+    }),
+  };
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+
+const isFields = (value: unknown): value is Fields =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/** Reads what saveNode wrote; null if it has another form. */
+export function readSavedNode(value: unknown): SavedNode | null {
+  if (!isFields(value)) return null;
+  const { unknownReason, unknownSince, readSince, config, usual, verdicts, findings } = value;
+  const isRight =
+    (unknownReason === null || typeof unknownReason === 'string') &&
+    typeof unknownSince === 'number' &&
+    (readSince === null || typeof readSince === 'number') &&
+    (config === null || isFields(config)) &&
+    (usual === null || isVerdict(usual)) &&
+    Array.isArray(verdicts) &&
+    verdicts.every(isVerdict) &&
+    Array.isArray(findings) &&
+    findings.every(isSavedFinding);
+  return isRight ? (value as unknown as SavedNode) : null;
+}
+
+const isVerdict = (value: unknown): boolean =>
+  isFields(value) && verdictWords.some((word) => word === value.verdict);
+
+const isSavedFinding = (it: unknown): boolean =>
+  isFields(it) &&
+  [it.id, it.namespace, it.service].every((text) => typeof text === 'string') &&
+  [it.since, it.openedAt].every(Number.isFinite) &&
+  severities.some((severity) => severity === it.severity) &&
+  isFields(it.difference) &&
+  Object.hasOwn(catalogue, String(it.difference.code)) &&
+  Array.isArray(it.details) &&
+  it.details.every(isFields);
+
+/** The verdicts of these ports by what was saved. */
+export function savedVerdicts(
+  { usual, verdicts }: SavedNode,
+  ports: readonly NodeVerdict[],
+): readonly NodeVerdict[] {
+  if (usual === null) return verdicts;
+  const others = new Map(verdicts.map((it) => [it.port, it]));
+  return ports.map((it) => others.get(it.port) ?? { ...it, ...usual });
 }

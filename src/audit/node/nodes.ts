@@ -29,10 +29,18 @@ import {
   desiredFindings,
   isPastWindow,
   openKeys,
+  restoreFindings,
   settledDifferences,
 } from './node-findings.ts';
-import type { CurrentReading, LastAudit, NodeState, NodeVerdict } from './node-state.ts';
-import { completeReading, conformVerdicts, newNodeState, portVerdicts } from './node-state.ts';
+import type { CurrentReading, LastAudit, NodeState, NodeVerdict, SavedNode } from './node-state.ts';
+import {
+  completeReading,
+  conformVerdicts,
+  newNodeState,
+  portVerdicts,
+  savedVerdicts,
+  saveNode,
+} from './node-state.ts';
 import { type NodeBehavior, type NodeObservation, observeDumps } from './observation.ts';
 import type { ProxyCache } from './proxy-cache.ts';
 import type { NodeReading } from './staleness.ts';
@@ -74,6 +82,7 @@ export function createNodes(given: NodesOptions) {
   const options: Options = { ...given, auditByClass: createClassAudit(given.proxied), states };
   const stateOf = (name: string): NodeState => getOrInsert(states, name, () => newNodeState(name));
   return {
+    ...impactsAndResults(options),
     /** Sets the known configuration of kube-proxy; the rules or the defaults show the rest. */
     configure(name: string, config: Partial<ProxyConfig>): void {
       const state = stateOf(name);
@@ -127,10 +136,6 @@ export function createNodes(given: NodesOptions) {
     withoutAgent: () => withoutAgent(states.values()),
     /** Since when the rules of the node have been read; null if they are unknown. */
     readSince: (name: string): number | null => states.get(name)?.readSince ?? null,
-    /** What the last reading of a node does to connections; null if its rules are unknown. */
-    impactOf: (name: string) => impactOf(states.get(name)),
-    /** The mean of a Service over all Nodes; one without known rules counts as right. */
-    impactOn: (service: Key) => impactOn(options, service),
     tracePort: (node: string, service: Key, name: string) =>
       tracePort(options, states.get(node), service, name),
     /** What makes the node unknown, at the last reading; its message is '' if nothing does. */
@@ -155,6 +160,39 @@ function applyDump(
   const isSame = state.observation !== null;
   runToEnd(readInSteps(options, state, readAt, { isLast: true, isSame, isAnswered: isSame }));
 }
+
+function restore(
+  { settle, states }: Options,
+  state: NodeState,
+  saved: SavedNode | null,
+  at: number,
+) {
+  restoreFindings(settle, state, saved?.findings ?? [], at);
+  if (saved === null) {
+    states.delete(state.name);
+    return;
+  }
+  const { unknownReason, unknownSince, readSince } = saved;
+  Object.assign(state, { saved, unknownReason, unknownSince, readSince });
+}
+
+const impactsAndResults = (options: Options) => ({
+  /** What the last reading of a node does to connections; null if its rules are unknown. */
+  impactOf: (name: string) => impactOf(options.states.get(name)),
+  /** The mean of a Service over all Nodes; one without known rules counts as right. */
+  impactOn: (service: Key) => impactOn(options, service),
+  /** The results of the last reading of a node; null if it is not known. */
+  saved(name: string): SavedNode | null {
+    const state = options.states.get(name);
+    return state === undefined ? null : saveNode(state);
+  },
+  /** Takes the results of a node from a history; null: it was removed. */
+  restore(name: string, saved: SavedNode | null, at: number): void {
+    const state = getOrInsert(options.states, name, () => newNodeState(name));
+    restore(options, state, saved, at);
+  },
+  names: (): Iterable<string> => options.states.keys(),
+});
 
 const withoutAgent = (states: Iterable<NodeState>) =>
   [...states].flatMap(({ name, unknownReason: reason, unknownSince: since }) =>
@@ -184,6 +222,7 @@ function impactOn({ listers, states }: Options, service: Key): Impact {
 
 function lastReading(options: Options, state: NodeState | undefined) {
   if (state === undefined) return null;
+  if (state.saved !== null) return { at: null, proxy: state.saved.config };
   // A copy, since this is a query: the audit has made the observation of the latest dumps.
   const observed = state.dumps.size > 0 ? observe(options, { ...state }) : '';
   return { at: state.at, proxy: typeof observed === 'string' ? null : observed.config };
@@ -237,6 +276,7 @@ export type NodesSummary = ReturnType<typeof summaryOf>;
 
 function summaryOf(options: Options, now: number) {
   const { window, states } = options;
+  const portsOf = savedPorts(options);
   const verdicts = new Map<string, readonly NodeVerdict[]>();
   /** When the oldest pending difference began, Unix seconds; null if none is pending. */
   let pendingSince: number | null = null;
@@ -251,8 +291,10 @@ function summaryOf(options: Options, now: number) {
     // If the clocks were restarted, there is no reading by the new clock yet.
     const isRestarted = at === null && readSince !== null;
     const isUnseen = isRestarted || (at !== null && now - at > longest && window > 0);
-    const reason = unknownReason ?? (isUnseen ? 'rules-not-known' : null);
+    const isRead = state.saved === null;
+    const reason = unknownReason ?? (isUnseen && isRead ? 'rules-not-known' : null);
     if (reason !== null) verdicts.set(name, unknownNode(reason));
+    else if (state.saved !== null) verdicts.set(name, savedVerdicts(state.saved, portsOf(state)));
     else if (at !== null || state.verdicts.length > 0) verdicts.set(name, state.verdicts);
   }
   return {
@@ -260,6 +302,26 @@ function summaryOf(options: Options, now: number) {
     pendingSince,
     /** When the rules of a node were read last, and its kube-proxy; null if unknown. */
     reading: (name: string) => lastReading(options, states.get(name)),
+  };
+}
+
+/** The ports that nodes of a history have, with one list for all of one configuration. */
+function savedPorts({ listers, proxied }: Options) {
+  const known = new Map<string, readonly NodeVerdict[]>();
+  return ({ name, saved }: NodeState): readonly NodeVerdict[] => {
+    const { config = null } = saved ?? {};
+    const node = listers.nodes.get(name);
+    if (config === null || node === undefined) return [];
+    return getOrInsert(known, JSON.stringify(config), () => {
+      const all = [
+        proxied.services.values(),
+        proxied.slices,
+        node,
+        config,
+        node.addresses,
+      ] as const;
+      return conformVerdicts(nodeForwarding(...all).ports);
+    });
   };
 }
 

@@ -2,6 +2,7 @@
 // became findings. A checkpoint of a recording has it, so that an audit from the checkpoint on
 // gives the same findings as one from the beginning.
 
+import type { Key } from '../../model/objects.ts';
 import { catalogue, openFindingKey, severities } from '../finding/catalogue.ts';
 import { causes } from '../finding/causes.ts';
 import type {
@@ -65,6 +66,17 @@ export function saveService(
     relabelledMirrors: [...record.relabelledMirrors],
     items: Object.fromEntries([...items].map(([key, unit]) => [key, unit.map(save)])),
   };
+}
+
+/** Adds what saveService wrote of a Service; false if it has another form. */
+export function addSavedService(
+  known: Map<Key, SavedService>,
+  service: Key,
+  value: unknown,
+): boolean {
+  const saved = readSavedService(value);
+  if (saved !== null) known.set(service, saved);
+  return saved !== null;
 }
 
 /** Reads what saveService wrote; `null` if it has another form. */

@@ -60,6 +60,7 @@ export type RecordingEntry =
   /** Zones that Nodes had before the checkpoint. */
   | { readonly kind: 'zones'; readonly at: number; readonly zones: readonly string[] }
   | ServiceStateEntry
+  | NodeStateEntry
   | RecordingEnd;
 
 /** What the audit knew of a Service at the checkpoint; the auditor reads `saved` itself. */
@@ -67,6 +68,14 @@ interface ServiceStateEntry {
   readonly kind: 'service-state';
   readonly at: number;
   readonly service: string;
+  readonly saved: unknown;
+}
+
+/** What the rules of a node showed; the auditor reads `saved` itself. `null`: it was removed. */
+export interface NodeStateEntry {
+  readonly kind: 'node-state';
+  readonly at: number;
+  readonly node: string;
   readonly saved: unknown;
 }
 
@@ -213,6 +222,8 @@ function readFields(reading: Reading, fields: Fields, line: Line): RecordingEntr
       return { kind, at, zones: texts(fields, 'zones') };
     case 'service-state':
       return { kind, at, service: word(fields, 'service'), saved: fields.state };
+    case 'node-state':
+      return { kind, at, node: word(fields, 'node'), saved: fields.state };
     case 'end':
       reading.complete = true;
       return { kind: 'clock', at };
