@@ -65,16 +65,16 @@ function sharedWords(text: string, other: string): number {
 
 /** The difference on one line of `length`: a common beginning is written once, shortened first. */
 export function formatDetail(finding: ReportedFinding, length: number): string {
-  const { difference, expected, actual } = finding;
+  const { expected, actual } = finding;
   if (actual === null)
     return truncate(`missing: ${escapeInvisible(expected ?? 'nothing')}`, length);
   const got = escapeInvisible(actual);
   if (expected === null) return truncate(got, length);
   const want = escapeInvisible(expected);
-  const between = difference === 'missing' ? ' in place of ' : ', not ';
+  const between = ' instead of ';
   if (got.length + between.length + want.length <= length) return got + between + want;
   const shared = sharedWords(got, want);
-  // The last word of it names what differs: `…port 8080, not 80`.
+  // The last word of it names what differs: `…port 8080 instead of 80`.
   const named = shared === 0 ? 0 : got.lastIndexOf(' ', shared - 2) + 1;
   const [gotRest, wantRest] = [got.slice(named), want.slice(shared)];
   const left = length - gotRest.length - between.length - wantRest.length;

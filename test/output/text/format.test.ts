@@ -73,9 +73,12 @@ describe('the details of a finding in one line', () => {
     [{ difference: 'missing', expected: '10.1.2.3', actual: null }, 'missing: 10.1.2.3'],
     [
       { difference: 'missing', expected: '10.1.2.3', actual: '10.9.9.9' },
-      '10.9.9.9 in place of 10.1.2.3',
+      '10.9.9.9 instead of 10.1.2.3',
     ],
-    [{ difference: 'different', expected: 'ready', actual: 'not ready' }, 'not ready, not ready'],
+    [
+      { difference: 'different', expected: 'ready', actual: 'not ready' },
+      'not ready instead of ready',
+    ],
     [{ difference: 'different', expected: null, actual: null }, 'missing: nothing'],
   ])('%j', (more, want) => {
     expect(formatDetail(findingOf(more), 200)).toBe(want);
@@ -84,26 +87,26 @@ describe('the details of a finding in one line', () => {
   test('a line without a limit has both sides in full', () => {
     const [expected, actual] = ['Service web (uid 2222)', 'none'];
     const finding = findingOf({ difference: 'different', expected, actual });
-    expect(formatDetail(finding, Infinity)).toBe(`${actual}, not ${expected}`);
+    expect(formatDetail(finding, Infinity)).toBe(`${actual} instead of ${expected}`);
   });
 
   test('both sides keep their beginning where there is no room for all', () => {
     const long = (letter: string): string => letter.repeat(100);
     const of = (expected: string, actual: string, length: number): string =>
       formatDetail(findingOf({ difference: 'different', expected, actual }), length);
-    expect(of(long('e'), long('a'), 26)).toBe('aaaaaaaaa…, not eeeeeeeee…');
-    expect(of('e', long('a'), 26)).toBe(`${'a'.repeat(18)}…, not e`);
-    expect(of(long('e'), 'a', 26)).toBe(`a, not ${'e'.repeat(18)}…`);
+    expect(of(long('e'), long('a'), 32)).toBe('aaaaaaaaa… instead of eeeeeeeee…');
+    expect(of('e', long('a'), 32)).toBe(`${'a'.repeat(18)}… instead of e`);
+    expect(of(long('e'), 'a', 32)).toBe(`a instead of ${'e'.repeat(18)}…`);
   });
 
   const same = '10.244.0.3 of pod web-1: ready true, ';
   test.each<[number, string]>([
-    [96, `${same}port 8080, not ${same}port 80`],
-    [95, '10.244.0.3 of pod web-1: ready true, port 8080, not 80'],
-    [54, '10.244.0.3 of pod web-1: ready true, port 8080, not 80'],
-    [40, '10.244.0.3 of pod web-…port 8080, not 80'],
-    [18, '…port 8080, not 80'],
-    [17, '…port 80…, not 80'],
+    [102, `${same}port 8080 instead of ${same}port 80`],
+    [101, '10.244.0.3 of pod web-1: ready true, port 8080 instead of 80'],
+    [60, '10.244.0.3 of pod web-1: ready true, port 8080 instead of 80'],
+    [46, '10.244.0.3 of pod web-…port 8080 instead of 80'],
+    [24, '…port 8080 instead of 80'],
+    [23, '…port 80… instead of 80'],
   ])('in %i characters, what both sides share is said once and cut first', (length, want) => {
     const of = (port: number): string => `10.244.0.3 of pod web-1: ready true, port ${port}`;
     const finding = findingOf({ difference: 'different', expected: of(80), actual: of(8080) });
@@ -111,20 +114,24 @@ describe('the details of a finding in one line', () => {
   });
 
   test.each<[string, string, string]>([
-    ['10.244.0.31 of pod web-1', '10.244.0.4 of pod web-1', '10.244.0.31 o…, not 10.244.0.4 of…'],
+    [
+      '10.244.0.31 of pod web-1',
+      '10.244.0.4 of pod web-1',
+      '10.244.0.31 o… instead of 10.244.0.4 of…',
+    ],
     [
       'is ready true, serving true',
       'is ready false, serving true',
-      '…ready true, …, not false, servin…',
+      '…ready true, … instead of false, servin…',
     ],
     [
       'a b c',
       'a b c and many more words than there is room for',
-      '…b c, not c and many more words t…',
+      '…b c instead of c and many more words t…',
     ],
-  ])('%s, not %s', (actual, expected, want) => {
+  ])('%s instead of %s', (actual, expected, want) => {
     const finding = findingOf({ difference: 'different', expected, actual });
-    expect(formatDetail(finding, 34)).toBe(want);
+    expect(formatDetail(finding, 40)).toBe(want);
   });
 
   test('two different sides stay different, for any common beginning', () => {
@@ -139,9 +146,9 @@ describe('the details of a finding in one line', () => {
           expected: of(expected),
           actual: of(actual),
         });
-        const text = formatDetail(finding, 46);
+        const text = formatDetail(finding, 52);
         expect(text.endsWith(expected)).toBe(true);
-        expect(text).toContain(`${actual}, not `);
+        expect(text).toContain(`${actual} instead of `);
       }),
     );
   });
