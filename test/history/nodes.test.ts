@@ -11,6 +11,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import type { NodeReportEntry } from '../../src/agent/client/scraper.ts';
 import { type Auditor, type AuditorEntry, createAuditor } from '../../src/auditor/auditor.ts';
 import { explainTarget } from '../../src/auditor/explanations.ts';
+import { createQueries } from '../../src/auditor/queries.ts';
 import { replay } from '../../src/auditor/replay.ts';
 import { readRecording } from '../../src/cluster/files/recording.ts';
 import { checkpointOf } from '../../src/history/checkpoint.ts';
@@ -106,6 +107,9 @@ describe('a history', () => {
     const name = finding?.node ?? '';
     const target = { kind: 'node', node: name, service: null, port: null } as const;
     const document = explainTarget(auditor, target);
+    const nodes = createQueries(auditor, 'test').nodes();
+    const row = nodes.find((it) => it.node === name);
+    expect(row?.verdicts.different).toBeGreaterThan(0);
     expect(document?.answer).toContain(`Node ${name}`);
     expect(document?.reasons.map((it) => it.text).join('\n')).toContain('kube-proxy 1.');
   });

@@ -250,6 +250,8 @@ export function savedVerdicts(
   ports: readonly NodeVerdict[],
 ): readonly NodeVerdict[] {
   if (usual === null) return verdicts;
+  // Nodes share the list of their ports if all are right.
+  if (verdicts.length === 0 && usual.verdict === 'conform') return ports;
   const others = new Map(verdicts.map((it) => [it.port, it]));
   return ports.map((it) => others.get(it.port) ?? { ...it, ...usual });
 }

@@ -71,15 +71,27 @@ export interface NodesOptions {
   onConvergence?(sample: ConvergenceSample): void;
 }
 
-type Options = NodesOptions & { auditByClass: ClassAudit; states: Map<string, NodeState> };
+type Options = NodesOptions & {
+  readonly auditByClass: ClassAudit;
+  readonly states: Map<string, NodeState>;
+  /** The ports of nodes of a history by their configuration, at a revision of the proxy cache. */
+  readonly ports: { revision: number; readonly lists: Map<string, readonly NodeVerdict[]> };
+};
 
 type GivenDump = RulesDump | 'unreadable' | null;
+
+const optionsOf = (given: NodesOptions): Options => ({
+  ...given,
+  auditByClass: createClassAudit(given.proxied),
+  states: new Map(),
+  ports: { revision: -1, lists: new Map() },
+});
 
 export type Nodes = ReturnType<typeof createNodes>;
 
 export function createNodes(given: NodesOptions) {
-  const states = new Map<string, NodeState>();
-  const options: Options = { ...given, auditByClass: createClassAudit(given.proxied), states };
+  const options = optionsOf(given);
+  const { states } = options;
   const stateOf = (name: string): NodeState => getOrInsert(states, name, () => newNodeState(name));
   return {
     ...impactsAndResults(options),
@@ -276,7 +288,6 @@ export type NodesSummary = ReturnType<typeof summaryOf>;
 
 function summaryOf(options: Options, now: number) {
   const { window, states } = options;
-  const portsOf = savedPorts(options);
   const verdicts = new Map<string, readonly NodeVerdict[]>();
   /** When the oldest pending difference began, Unix seconds; null if none is pending. */
   let pendingSince: number | null = null;
@@ -294,7 +305,8 @@ function summaryOf(options: Options, now: number) {
     const isRead = state.saved === null;
     const reason = unknownReason ?? (isUnseen && isRead ? 'rules-not-known' : null);
     if (reason !== null) verdicts.set(name, unknownNode(reason));
-    else if (state.saved !== null) verdicts.set(name, savedVerdicts(state.saved, portsOf(state)));
+    else if (state.saved !== null)
+      verdicts.set(name, savedVerdicts(state.saved, savedPorts(options, state)));
     else if (at !== null || state.verdicts.length > 0) verdicts.set(name, state.verdicts);
   }
   return {
@@ -305,24 +317,18 @@ function summaryOf(options: Options, now: number) {
   };
 }
 
-/** The ports that nodes of a history have, with one list for all of one configuration. */
-function savedPorts({ listers, proxied }: Options) {
-  const known = new Map<string, readonly NodeVerdict[]>();
-  return ({ name, saved }: NodeState): readonly NodeVerdict[] => {
-    const { config = null } = saved ?? {};
-    const node = listers.nodes.get(name);
-    if (config === null || node === undefined) return [];
-    return getOrInsert(known, JSON.stringify(config), () => {
-      const all = [
-        proxied.services.values(),
-        proxied.slices,
-        node,
-        config,
-        node.addresses,
-      ] as const;
-      return conformVerdicts(nodeForwarding(...all).ports);
-    });
-  };
+/** The ports of a node of a history: one list for all nodes of one configuration. */
+function savedPorts(options: Options, { name, saved }: NodeState): readonly NodeVerdict[] {
+  const { listers, proxied, ports } = options;
+  const { config = null } = saved ?? {};
+  const node = listers.nodes.get(name);
+  if (config === null || node === undefined) return [];
+  if (ports.revision !== proxied.revision()) ports.lists.clear();
+  ports.revision = proxied.revision();
+  return getOrInsert(ports.lists, JSON.stringify(config), () => {
+    const all = [proxied.services.values(), proxied.slices, node, config, node.addresses] as const;
+    return conformVerdicts(nodeForwarding(...all).ports);
+  });
 }
 
 interface Round {
