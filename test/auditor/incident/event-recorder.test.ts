@@ -1,5 +1,6 @@
 // What incidents ask of the API server: field managers, and Events on Services if they are wanted.
 
+import fc from 'fast-check';
 import { afterEach, describe, expect, test } from 'vitest';
 
 import type { Incident } from '../../../src/audit/incident/open-incident.ts';
@@ -222,6 +223,37 @@ describe('the Events of several incidents', () => {
     await pass(290);
     expect(refusals()).toBe(5);
     expect(server.events.size).toBe(1);
+  });
+
+  /** The answer to a request in the server's place, and whether the server has done it before. */
+  const trouble = fc.record({
+    isDone: fc.boolean(),
+    answer: fc.constantFrom('hang' as const, 'reset' as const, 403, 429, 500, 503),
+  });
+
+  test('are all written once, whatever happens to single requests', async () => {
+    const services = times(5, (index) => `shop/web-${index}`);
+    const property = fc.asyncProperty(fc.array(trouble, { maxLength: 12 }), async (troubles) => {
+      const { server, state, pass } = record();
+      const left = [...troubles];
+      const unseen = new Set<AbortSignal>();
+      server.faults.before = ({ request }) => {
+        const next = unseen.has(request.signal) ? undefined : left.shift();
+        if (next === undefined) return null;
+        const { signal } = new AbortController();
+        unseen.add(signal);
+        if (next.isDone) void server.ask({ ...request, signal });
+        const { answer } = next;
+        return typeof answer === 'number' ? statusAnswer(answer, 'Refused') : answer;
+      };
+      state.open = [incident('first', services, 'warning')];
+      // Twelve failures of one Event, and half an hour before all are repeated.
+      await pass(1500);
+      await stop();
+      const written = [...server.events.values()].map(({ regarding }) => (regarding as Raw).name);
+      expect(written.sort()).toEqual(services.map((key) => key.slice('shop/'.length)));
+    });
+    await fc.assert(property, { numRuns: 30 });
   });
 
   test('are others for another type and for a Service that was created again', async () => {
