@@ -142,7 +142,8 @@ function assess(
     if (began <= at - seconds.waited && began > (wroteAt ?? -Infinity) - seconds.apart) {
       unanswered++;
     }
-    if (began <= at - window) overdue++;
+    // With less than the rest of the second, the first finding would have an unknown cause.
+    if (began < at + 1 - window) overdue++;
   }
   const isSlow = overdue >= several && last.length >= kept.least && lag !== null && lag >= late;
   const state = unanswered >= several ? 'silent' : isSlow ? 'slow' : 'writing';

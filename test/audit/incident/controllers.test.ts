@@ -97,6 +97,19 @@ describe('a controller is slow', () => {
     expect(got).toMatchObject({ state: 'slow', writes: 4, lag: 14, lateAt: 39.5 });
   });
 
+  test('in the second in which the first two Services have waited for the window', () => {
+    const got = assessed(
+      40.3,
+      [{ since: 10.1 }, { since: 10.2 }],
+      [
+        [38, 12],
+        [39, 13],
+        [40, 14],
+      ],
+    );
+    expect(got.state).toBe('slow');
+  });
+
   test('but not if most of its writes come in time', () => {
     const got = assessed(40, waiting, [
       [30, 12],
