@@ -14,6 +14,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { parse } from 'yaml';
 
 import { catalogue } from '../../src/audit/finding/catalogue.ts';
+import type { IncidentKind } from '../../src/audit/incident/kinds.ts';
 import type { Tally } from '../controlplane/auditor.ts';
 import { report, say } from '../controlplane/auditor.ts';
 import { freePort } from '../processes.ts';
@@ -221,7 +222,8 @@ export async function startAlerting(
     },
     scrape_configs: [{ job_name: 'auditor', honor_labels: true, static_configs }],
   };
-  const prometheus = await startPrometheus(folder, config, ['--rules.alert.resend-delay=1s']);
+  // Alertmanager takes an alert for resolved when it has not been sent again for four such delays.
+  const prometheus = await startPrometheus(folder, config, ['--rules.alert.resend-delay=30s']);
   return {
     notices,
     notifications,
@@ -247,6 +249,57 @@ export async function until(isTrue: () => boolean, seconds: number): Promise<boo
   const deadline = performance.now() + seconds * 1000;
   while (!isTrue() && performance.now() < deadline) await sleep(100);
   return isTrue();
+}
+
+/** Seconds that nothing takes on a machine that is not stuck. */
+const patience = 150;
+
+// What one cause must send: Alertmanager routes and inhibits as docs/runbook.md advises, and sends
+// one notification when the cause begins, and one when it has ended.
+
+/** Seconds without another notification after which none is expected any more. */
+const calm = 2 * shorter(600);
+
+/** Seconds until an incident opens, and the scrape that shows it: not on the shorter clock. */
+const unscaled = 7;
+
+/** The advice of the runbook, with the times of Alertmanager on the shorter clock. */
+export function advisedRouting() {
+  const { route, ...rest } = advised();
+  const group_wait = `${(shorter(30) + unscaled).toFixed(0)}s`;
+  const group_interval = `${shorter(300).toFixed(0)}s`;
+  const times = { group_wait, group_interval, repeat_interval: '1h' };
+  return { ...rest, route: { ...route, ...times } };
+}
+
+/** The kind of an incident in the form of Events and alerts: `ControllerNotWriting`. */
+export const reasonOf = (kind: IncidentKind): string =>
+  kind.replaceAll(/(?:^|-)([a-z])/g, (_, letter: string) => letter.toUpperCase());
+
+/** A notification with a single incident: its receiver, status, alert, and how many alerts. */
+export const oneNotification = (status: Notice['status'], kind: IncidentKind): string =>
+  `team ${status} EndpointsIncident${reasonOf(kind)} 1`;
+
+/** Waits for a notification, `null`: for none, and reports all that have arrived. */
+export type ExpectOnly = (title: string, expected: string | null) => Promise<void>;
+
+const lineOf = ({ receiver, status, alerts, groupLabels }: Notification): string =>
+  [receiver, status, groupLabels.alertname, alerts.length].join(' ');
+
+/** Compares what arrives with what must. Each call looks at what has arrived since the last. */
+export function createExpectation({ notifications }: Arrivals, tally: Tally): ExpectOnly {
+  let from = 0;
+  const got = (): readonly Notification[] => notifications.slice(from);
+  return async (title, expected) => {
+    if (expected !== null) await until(() => got().length > 0, patience);
+    await sleep(calm * 1000);
+    const all = got();
+    from += all.length;
+    const isRight = all.map(lineOf).join() === (expected ?? '');
+    const lines = all.flatMap((it) => [lineOf(it), ...it.alerts.map((one) => JSON.stringify(one))]);
+    const problems = all.length === 0 ? ['there is none'] : lines;
+    report(tally, `${title}: ${expected ?? 'no notification'}`, isRight ? [] : problems);
+  };
 }
 
 // Stages of a cluster: something is done to it, and the alerts on that must arrive, and no others;
@@ -280,9 +333,6 @@ const unserved: Expected = { alertname: 'EndpointsNoneUsable' };
 /** Whether an alert is on an incident: findings have one, of a kind that notifications.ts tests. */
 export const isOnIncident = ({ alertname = '' }: Notice['labels']): boolean =>
   alertname.startsWith('EndpointsIncident');
-
-/** Seconds that nothing takes on a machine that is not stuck. */
-const patience = 150;
 
 const isOne = ({ labels }: Pick<Notice, 'labels'>, expected: Expected): boolean =>
   Object.entries(expected).every(([label, value]) => labels[label] === value);

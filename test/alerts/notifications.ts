@@ -9,14 +9,20 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
+import type { IncidentKind } from '../../src/audit/incident/kinds.ts';
 import type { Truth } from '../apiserver/life.ts';
 import { outputs, sync, truthOf } from '../apiserver/life.ts';
 import type { FakeServer } from '../apiserver/server.ts';
 import { createServer, listen, realClock } from '../apiserver/server.ts';
 import type { Tally } from '../controlplane/auditor.ts';
-import { awaitSoon, report, say, secondsSince, startAuditor } from '../controlplane/auditor.ts';
-import type { Arrivals } from './alertmanager.ts';
-import { advised, shorter, startAlerting, until } from './alertmanager.ts';
+import { awaitSoon, say, secondsSince, startAuditor } from '../controlplane/auditor.ts';
+import type { ExpectOnly } from './alertmanager.ts';
+import {
+  advisedRouting,
+  createExpectation,
+  oneNotification,
+  startAlerting,
+} from './alertmanager.ts';
 
 const namespace = 'shop';
 const names = Array.from({ length: 36 }, (_, index) => `app-${String(index)}`);
@@ -24,12 +30,6 @@ const nodes = ['node-a', 'node-b', 'node-c'];
 
 /** Seconds: the settle window; a Service has waited for 5 s before its controller is suspected. */
 const settle = 6;
-
-/** Seconds in which every alert of the rules on the shorter clock fires or ends, and is sent. */
-const patience = 90;
-
-/** Seconds without another notification after which none is expected any more. */
-const calm = 2 * shorter(600);
 
 interface Cluster {
   readonly server: FakeServer;
@@ -112,58 +112,30 @@ async function churn(cluster: Cluster, seconds: number): Promise<void> {
 
 interface Cause {
   readonly title: string;
-  readonly alertname: string | null;
+  readonly kind: IncidentKind | null;
   readonly begin: () => Promise<void> | void;
   readonly end: () => Promise<void> | void;
 }
 
-/** What arrives from now on: the receiver, the status, the group and its alerts. */
-function listenTo({ notifications }: Arrivals): () => string[] {
-  const from = notifications.length;
-  return () =>
-    notifications
-      .slice(from)
-      .map(({ receiver, status, alerts, groupLabels }) =>
-        [receiver, status, groupLabels.alertname, String(alerts.length)].join(' '),
-      );
-}
-
-/** Waits for all that arrives, and compares it with what must. */
-async function expectOnly(
-  tally: Tally,
-  title: string,
-  expected: string | null,
-  got: () => string[],
-): Promise<void> {
-  if (expected !== null) await until(() => got().length > 0, patience);
-  await sleep(calm * 1000);
-  const isRight = got().join() === (expected ?? '');
-  const problems = got().length === 0 ? ['there is none'] : got();
-  report(tally, `${title}: ${expected ?? 'no notification'}`, isRight ? [] : problems);
-}
-
 /** Plays a cause to its end. */
-async function play(arrivals: Arrivals, tally: Tally, cause: Cause): Promise<void> {
-  const { title, alertname, begin, end } = cause;
-  const firing = listenTo(arrivals);
+async function play(expectOnly: ExpectOnly, { title, kind, begin, end }: Cause): Promise<void> {
   await begin();
-  await expectOnly(tally, title, alertname && `team firing ${alertname} 1`, firing);
-  if (alertname === null) return;
-  const resolved = listenTo(arrivals);
+  await expectOnly(title, kind && oneNotification('firing', kind));
+  if (kind === null) return;
   await end();
-  await expectOnly(tally, `${title}, then ends`, `team resolved ${alertname} 1`, resolved);
+  await expectOnly(`${title}, then ends`, oneNotification('resolved', kind));
 }
 
 const causesOf = (cluster: Cluster): readonly Cause[] => [
   {
     title: 'pods are replaced',
-    alertname: null,
+    kind: null,
     begin: () => churn(cluster, 20),
     end: () => undefined,
   },
   {
     title: `the controller of ${String(names.length)} Services stops`,
-    alertname: 'EndpointsIncidentControllerNotWriting',
+    kind: 'controller-not-writing',
     async begin() {
       cluster.isWriting = false;
       await churn(cluster, 20);
@@ -176,13 +148,13 @@ const causesOf = (cluster: Cluster): readonly Cause[] => [
   },
   {
     title: 'a Node moves to another zone',
-    alertname: 'EndpointsIncidentNodeChangeUnnoticed',
+    kind: 'node-change-unnoticed',
     begin: () => putNode(cluster, 'node-a', 'zone-9'),
     end: () => writeAll(cluster, names),
   },
   {
     title: 'the API server goes away',
-    alertname: 'EndpointsIncidentApiUnavailable',
+    kind: 'api-unavailable',
     begin() {
       cluster.server.faults.before = () => 'reset';
       cluster.server.reset();
@@ -206,18 +178,6 @@ function writeKubeconfig(folder: string, port: number): string {
   return path;
 }
 
-/** Seconds until an incident opens, and the scrape that shows it: not on the shorter clock. */
-const unscaled = 7;
-
-/** The advice of the runbook, with the times of Alertmanager on the shorter clock. */
-function routing() {
-  const { route, ...rest } = advised();
-  const group_wait = `${(shorter(30) + unscaled).toFixed(0)}s`;
-  const group_interval = `${shorter(300).toFixed(0)}s`;
-  const times = { group_wait, group_interval, repeat_interval: '1h' };
-  return { ...rest, route: { ...route, ...times } };
-}
-
 async function check(folder: string, tally: Tally): Promise<void> {
   const cluster = createCluster();
   const listener = await listen(cluster.server.ask, { protocols: 'plain' });
@@ -225,11 +185,12 @@ async function check(folder: string, tally: Tally): Promise<void> {
   const auditor = await startAuditor({ kubeconfig, folder, settle });
   await awaitSoon(async () => (await auditor.notReady()) === null, 60);
   const port = Number(new URL(auditor.base).port);
-  const arrivals = await startAlerting(folder, { fake: port }, routing());
+  const arrivals = await startAlerting(folder, { fake: port }, advisedRouting());
+  const expectOnly = createExpectation(arrivals, tally);
   try {
     for (const cause of causesOf(cluster)) {
       const begun = performance.now();
-      await play(arrivals, tally, cause);
+      await play(expectOnly, cause);
       say(`     ${cause.title}: ${String(Math.round(secondsSince(begun)))} s`);
     }
   } finally {

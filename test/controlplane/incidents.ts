@@ -11,19 +11,32 @@
 //   slow        kube-controller-manager may send one request a second (long form)
 //   rules       rules of kube-proxy on a node are deleted (long form, needs root)
 //
+// In the long form a real Prometheus evaluates the shipped rules on a shorter clock, and a real
+// Alertmanager routes and inhibits as docs/runbook.md advises: each fault is one notification, and
+// one more when it has ended.
+//
 // Nothing here is about speed: every wait ends with what it awaits, and is long otherwise.
 
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, mkdtempSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
+import type { IncidentKind } from '../../src/audit/incident/kinds.ts';
 import type { Incident } from '../../src/audit/incident/open-incident.ts';
 import { createEventRecorder } from '../../src/auditor/incident/event-recorder.ts';
 import { openCluster } from '../../src/commands/shared/cluster.ts';
 import {
+  advisedRouting,
+  createExpectation,
+  type ExpectOnly,
+  oneNotification,
+  reasonOf,
+  startAlerting,
+} from '../alerts/alertmanager.ts';
+import { freePort } from '../processes.ts';
+import {
   type Auditor,
   awaitSoon,
-  createCanary,
   pausing,
   report,
   say,
@@ -32,7 +45,7 @@ import {
   type Tally,
   textOfError,
 } from './auditor.ts';
-import { addressing, createNodes, type Pod, reportState } from './cluster.ts';
+import { addressing, createNodes, createService, type Pod, reportState } from './cluster.ts';
 import {
   awaitSettled,
   type Client,
@@ -42,12 +55,13 @@ import {
   permitEvents,
   startControlPlane,
 } from './controlplane.ts';
+import { carry } from './inside.ts';
 import { awaitConform, nodeFaults, putBack, rulesOf, withNodes } from './nodes.ts';
 
 /** What is read of an incident. */
 interface Shown {
   readonly id: string;
-  readonly kind: string;
+  readonly kind: IncidentKind;
   readonly objects: readonly string[];
   readonly since: number;
   readonly openedAt: number;
@@ -59,21 +73,30 @@ interface Shown {
   }[];
 }
 
-/** Seconds of the settle window. */
-const settle = 5;
+/** Seconds of the settle window. A slow controller shows in 10 s. */
+const settleWindow = { short: 5, long: 10 };
 /** Seconds after which what is awaited will not come, on a machine that is very busy too. */
 const patience = 240;
+
+interface Notifying {
+  readonly expectOnly: ExpectOnly;
+  readonly stop: () => Promise<void>;
+}
 
 interface Scene {
   readonly plane: ControlPlane;
   readonly client: Client;
   readonly get: (path: string) => Promise<string>;
   readonly tally: Tally;
+  /** Seconds of the settle window. */
+  readonly settle: number;
+  /** Starts Prometheus and Alertmanager; absent: nothing is notified. */
+  readonly notify?: () => Promise<Notifying>;
 }
 
 interface Fault {
   readonly name: string;
-  readonly kind: string;
+  readonly kind: IncidentKind;
   readonly object: string;
   /** The field manager of a change of the object to blame; absent: not checked. */
   readonly manager?: string;
@@ -118,9 +141,22 @@ async function awaitQuiet(scene: Pick<Scene, 'get'>): Promise<string[]> {
 
 const textOf = ({ kind, objects }: Shown): string => `${kind} of ${objects.join(', ')}`;
 
-/** Begins a fault, awaits its only incident, ends the fault, and awaits the end of the incident. */
+/**
+ * Begins a fault, awaits its only incident and notification, ends the fault, and awaits the end of
+ * both. What is resolved stays in a group of Alertmanager for 15 minutes, so that the next alert of
+ * the group does not wait for what inhibits it. So each fault has an Alertmanager of its own.
+ */
 async function check(scene: Scene, fault: Fault): Promise<void> {
-  const { tally } = scene;
+  const notifying = await scene.notify?.();
+  try {
+    await play(scene, fault, notifying?.expectOnly);
+  } finally {
+    await notifying?.stop();
+  }
+}
+
+async function play(scene: Scene, fault: Fault, expectOnly?: ExpectOnly): Promise<void> {
+  const { tally, settle } = scene;
   const wrong = await awaitQuiet(scene);
   const before = new Set((await incidents(scene)).all.map(({ id }) => id));
   const found = new Map<string, Shown>();
@@ -141,6 +177,8 @@ async function check(scene: Scene, fault: Fault): Promise<void> {
   if (incident !== undefined) wrong.push(...(await checkEvents(scene, incident, fault.events)));
   await later;
   await look();
+  await expectOnly?.(`notified, ${fault.name}`, oneNotification('firing', fault.kind));
+  await look();
   const shown = [...found.values()];
   await fault.end();
   const ended = await awaitSoon(async () => (await look()).length === 0, patience);
@@ -152,6 +190,7 @@ async function check(scene: Scene, fault: Fault): Promise<void> {
   }
   const times = `${(opened ?? NaN).toFixed(1)} s, gone after ${(ended ?? NaN).toFixed(1)} s`;
   report(tally, `incident, ${fault.name}: ${want} after ${times}`, wrong);
+  await expectOnly?.(`notified, ${fault.name} ends`, oneNotification('resolved', fault.kind));
 }
 
 /** Whether a change of the object to blame was made by a field manager. */
@@ -175,9 +214,6 @@ async function ownEvents({ client }: Pick<Scene, 'client'>): Promise<KubernetesE
   const { items } = (await client.call('GET', path)) as { items: KubernetesEvent[] };
   return items.filter((it) => it.reportingController === 'endpoint-auditor');
 }
-
-const reasonOf = (kind: string): string =>
-  kind.replaceAll(/(?:^|-)([a-z])/g, (_, letter: string) => letter.toUpperCase());
 
 /** What is wrong with the Events of an incident: one for each Service. */
 async function checkEvents(scene: Scene, { id, kind }: Shown, services?: number) {
@@ -374,25 +410,92 @@ async function endpointsFault(scene: Scene, { labels: { app = '' } }: Pod): Prom
   };
 }
 
-/** With one request a second, the queue of the controllers grows faster than they work. */
-function slowFault({ client }: Scene, pods: readonly Pod[]): Fault {
+/** The addresses that each output lists as ready. */
+async function readyAddresses({ client }: Scene): Promise<readonly ReadonlySet<string>[]> {
+  const [endpoints, slices] = (await Promise.all([
+    client.call('GET', `/api/v1/namespaces/${pausing}/endpoints`),
+    client.call('GET', `/apis/discovery.k8s.io/v1/namespaces/${pausing}/endpointslices`),
+  ])) as [
+    { items: { subsets?: { addresses?: { ip: string }[] }[] }[] },
+    { items: { endpoints: { addresses: string[]; conditions: { ready: boolean } }[] | null }[] },
+  ];
+  const subsets = endpoints.items.flatMap((it) => it.subsets ?? []);
+  const listed = slices.items.flatMap((it) => it.endpoints ?? []);
+  return [
+    new Set(subsets.flatMap(({ addresses = [] }) => addresses.map(({ ip }) => ip))),
+    new Set(listed.filter((it) => it.conditions.ready).flatMap(({ addresses }) => addresses)),
+  ];
+}
+
+/** Turns pods not ready and ready again, each when the controllers have written what it was. */
+async function keepTurning(scene: Scene, pods: readonly Pod[], signal: AbortSignal): Promise<void> {
+  const unready = new Set<Pod>();
+  while (!signal.aborted) {
+    const outputs = await readyAddresses(scene);
+    for (const pod of pods) {
+      const [ip = ''] = pod.ips;
+      if (!outputs.every((ready) => ready.has(ip) !== unready.has(pod))) continue;
+      await reportState(scene.client, pod, unready.has(pod) ? 'ready' : 'unready');
+      if (!unready.delete(pod)) unready.add(pod);
+    }
+    await sleep(500);
+  }
+}
+
+/** With one request a second, the controllers always have a queue of nearly all Services. */
+function slowFault(scene: Scene, pods: readonly Pod[]): Fault {
+  const stop = new AbortController();
+  let turning = Promise.resolve();
   return {
     name: 'slow',
     kind: 'controller-slow',
     object: 'kube-controller-manager',
-    begin: () => setState(client, pods, 'unready'),
-    // The controllers work off their queue by themselves.
-    end: () => awaitSettled(client),
+    begin() {
+      turning = keepTurning(scene, pods, stop.signal);
+      // It is reported when the fault ends.
+      turning.catch(() => undefined);
+    },
+    async end() {
+      stop.abort();
+      await turning;
+      // The controllers work off their queue by themselves.
+      await awaitSettled(scene.client);
+    },
   };
 }
 
-async function createCanaries(scene: Scene, count: number): Promise<Pod[]> {
-  const { client } = scene;
+/** A Service that prefers its zone; it has another ready pod than the one that is returned. */
+async function createCanary(
+  client: Client,
+  name: string,
+  places: ReturnType<typeof addressing>,
+): Promise<Pod> {
+  const ips: string[] = [];
+  const spec = { ports: [{ port: 80 }], trafficDistribution: 'PreferClose' };
+  await createService(client, pausing, { name, spec, pods: { count: 2 } }, (families) => {
+    const given = places(families);
+    ips.push(...given);
+    return given;
+  });
+  const node = { name: 'node-a1', zone: 'zone-a', number: 1 };
+  const pod = { namespace: pausing, name: `${name}-0`, node, labels: { app: name } };
+  const ports = [{ containerPort: 8080 }];
+  return { ...pod, ips: ips.slice(0, 1), state: 'ready', spec: {}, ports };
+}
+
+/** Gives the Service of the API server an endpoint, as an API server with a public address does. */
+const serveKubernetes = ({ call }: Client): Promise<unknown> =>
+  call('POST', '/api/v1/namespaces/default/endpoints', {
+    metadata: { name: 'kubernetes' },
+    subsets: [{ addresses: [{ ip: '10.0.0.1' }], ports: [{ name: 'https', port: 6443 }] }],
+  });
+
+async function createCanaries(client: Client, count: number): Promise<Pod[]> {
   await client.call('POST', '/api/v1/namespaces', { metadata: { name: pausing } });
   const places = addressing(3);
   const pods: Pod[] = [];
   for (let index = 0; index < count; index++) {
-    pods.push(await createCanary({ client }, `canary-${index}`, places));
+    pods.push(await createCanary(client, `canary-${index}`, places));
   }
   await awaitSettled(client);
   return pods;
@@ -400,6 +503,14 @@ async function createCanaries(scene: Scene, count: number): Promise<Pod[]> {
 
 /** What changes within a minute of an event of its Service may be late work of the controller. */
 const lateWrite = 65;
+
+/** Prometheus and Alertmanager for the auditor at a port. */
+const notifyingAt =
+  (folder: string, port: number, tally: Tally) => async (): Promise<Notifying> => {
+    const own = mkdtempSync(join(folder, 'alerting-'));
+    const arrivals = await startAlerting(own, { plane: port }, advisedRouting());
+    return { expectOnly: createExpectation(arrivals, tally), stop: arrivals.stop };
+  };
 
 /** Faults of the control plane; `long`: with those of the long form. */
 export async function testIncidents(
@@ -417,6 +528,9 @@ export async function testIncidents(
     await awaitSettled(client);
     const { kubeconfig } = await createAccount(plane, client, folder, proxy.server);
     await permitEvents(client);
+    await serveKubernetes(client);
+    const pods = await createCanaries(client, long ? 30 : 4);
+    const settle = long ? settleWindow.long : settleWindow.short;
     const start = async (...more: string[]): Promise<Scene> => {
       await running.auditor?.stop();
       const auditor = await startAuditor({ kubeconfig, folder, settle, more });
@@ -424,9 +538,11 @@ export async function testIncidents(
       const get = async (path: string): Promise<string> =>
         (await fetch(auditor.base + path, { signal: AbortSignal.timeout(30_000) })).text();
       await awaitSoon(async () => (await auditor.notReady()) === null, patience);
-      return { plane, client, get, tally };
+      const scene = { plane, client, get, tally, settle };
+      const port = Number(new URL(auditor.base).port);
+      return long ? { ...scene, notify: notifyingAt(folder, port, tally) } : scene;
     };
-    await testFaults(start, kubeconfig, proxy, long);
+    await testFaults(start, pods, kubeconfig, proxy);
   } catch (error) {
     say(running.auditor?.tail() ?? '');
     throw error;
@@ -439,12 +555,11 @@ export async function testIncidents(
 
 async function testFaults(
   start: (...more: string[]) => Promise<Scene>,
+  pods: readonly Pod[],
   kubeconfig: string,
   proxy: Awaited<ReturnType<typeof startProxy>>,
-  long: boolean,
 ): Promise<void> {
   const first = await start();
-  const pods = await createCanaries(first, long ? 30 : 4);
   const [edited, ...others] = pods;
   if (edited === undefined) throw new Error('No pod');
   // Written without the flag, an Event would be there by the end of this.
@@ -454,7 +569,7 @@ async function testFaults(
   for (const fault of cutFaults(scene, proxy)) await check(scene, fault);
   await check(scene, await sliceFault(scene, edited));
   await checkSeries(scene, kubeconfig);
-  if (!long) return;
+  if (scene.notify === undefined) return;
   // The faults before this woke the controllers for all Services.
   await sleep(lateWrite * 1000);
   await check(scene, await endpointsFault(scene, others[0] ?? edited));
@@ -468,21 +583,30 @@ async function testFaults(
 const testIncidentsOnNodes = (plane: ControlPlane, tally: Tally): Promise<void> =>
   withNodes(plane, ['iptables'], async (all) => {
     const { client, nodes, outside, targets } = all;
+    await serveKubernetes(client);
+    await awaitSettled(client);
     const [of] = nodes;
     const fault = of && nodeFaults[of.mode].find(({ name }) => name === 'nat flushed');
     if (of === undefined || fault === undefined) throw new Error('No such fault');
     report(tally, 'incidents: the node is judged', await awaitConform(all, patience));
     const rules = rulesOf(of);
-    await check(
-      { plane, client, get: outside.get, tally },
-      {
-        name: fault.name,
-        kind: 'node-rules-lost',
-        object: `Node ${of.node}`,
-        begin: () => fault.begin({ client, of, targets }),
-        end: () => putBack(of, rules),
-      },
-    );
+    const port = await freePort();
+    const carrier = await carry(`127.0.0.1:${port}`, outside.socket);
+    const notify = notifyingAt(plane.directory, port, tally);
+    try {
+      await check(
+        { plane, client, get: outside.get, tally, settle: settleWindow.short, notify },
+        {
+          name: fault.name,
+          kind: 'node-rules-lost',
+          object: `Node ${of.node}`,
+          begin: () => fault.begin({ client, of, targets }),
+          end: () => putBack(of, rules),
+        },
+      );
+    } finally {
+      carrier.close();
+    }
   });
 
 /** The long form, on control planes of its own. */
