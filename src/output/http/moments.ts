@@ -97,6 +97,8 @@ export function answerMoments(answer: AnswerMoment | null, timeBar: (at: number)
     try {
       const accept = request.headers.accept ?? '*/*';
       const answered = await answer(at, path, accept);
+      // A client that has left reads nothing, and no `close` follows.
+      if (response.closed) return;
       const { status, type, body, losses, location, disposition } = answered;
       const { length } = body;
       if (unread > 0 && unread + length > mostUnread) {

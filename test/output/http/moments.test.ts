@@ -1,6 +1,8 @@
 // Requests with `at`: what is answered as of a moment, and what is refused.
 
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { once } from 'node:events';
+import type { ServerResponse } from 'node:http';
 import { connect } from 'node:net';
 
 import { afterEach, describe, expect, test } from 'vitest';
@@ -94,6 +96,30 @@ describe('a request with at', () => {
     expect(await refused.text()).toContain('Other clients have not read their answers yet');
     idle.destroy();
     await expect.poll(async () => (await get('/?at=5')).status).toBe(200);
+  });
+
+  test('is answered although other clients have left before their answers', async () => {
+    const [type, body] = ['text/plain', Buffer.alloc(20 * 1024 * 1024)];
+    const [asked, left] = [Promise.withResolvers<null>(), Promise.withResolvers<null>()];
+    const answered = { status: 200, type, body, losses: [] };
+    const get = await open(async (at) => {
+      if (at === 6) return answered;
+      asked.resolve(null);
+      await left.promise;
+      return answered;
+    });
+    const watchEnd = (message: unknown): void => {
+      const { response } = message as { response: ServerResponse };
+      response.once('close', () => left.resolve(null));
+    };
+    subscribe('http.server.request.start', watchEnd);
+    const leaving = connect(server.port, '127.0.0.1');
+    leaving.write('GET /?at=5 HTTP/1.1\r\nHost: localhost\r\n\r\n');
+    await asked.promise;
+    leaving.destroy();
+    await left.promise;
+    unsubscribe('http.server.request.start', watchEnd);
+    expect((await get('/?at=6')).status).toBe(200);
   });
 
   test.each([
