@@ -62,7 +62,7 @@ const createState = (options: NodeRulesOptions) => ({
   nodes: null as Nodes | null,
   unreadable: 0,
   reports: new Map<string, LastReport>(),
-  /** What makes a node unknown, as it was reported last. */
+  /** What is not known of a node, as it was reported last. */
   obstacles: new Map<string, string>(),
 });
 
@@ -147,7 +147,7 @@ function applyEntry(state: State, entry: NodeEntry, now: number): void {
 
 const versionOf = ({ minor }: NodeRulesOptions): string => `v1.${String(minor())}.0`;
 
-/** Reports what makes a node unknown, once until that changes. */
+/** Reports what is not known of a node, once until that changes. */
 function reportObstacle({ options, nodes, obstacles }: State, node: string): void {
   const { message, ...details } = nodes?.obstacle(node) ?? { message: '' };
   const problem = problemAt(`Node ${node}`, null, message, details);

@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { Socket } from 'node:net';
 
-import { createAuditor } from '../auditor/auditor.ts';
+import { type Auditor, createAuditor } from '../auditor/auditor.ts';
 import { createQueries, notLive, type SiteOptions } from '../auditor/queries.ts';
 import { replay } from '../auditor/replay.ts';
 import type { RecordingEntry } from '../cluster/files/recording.ts';
@@ -94,7 +94,19 @@ export async function openQueries({ at, history, source, flags, site }: MomentQu
     throw new UnknownMoment(`The recording ends at ${new Date(now * 1000).toISOString()}`);
   }
   const perService = { mode: 'off', max: 0 } as const;
-  return { queries: createQueries(auditor, source, notLive, perService, { ...site, at }), losses };
+  const queries = createQueries(auditor, source, notLive, perService, { ...site, at });
+  return { queries, losses: [...losses, ...missingFindings(auditor)] };
+}
+
+/** What the history does not have of the nodes at its moment, for people. */
+function missingFindings(auditor: Auditor): string[] {
+  const nodes = auditor.savedNodes();
+  return [...(nodes?.names() ?? [])].flatMap((name) => {
+    const missing = nodes?.saved(name)?.moreFindings ?? 0;
+    return missing === 0
+      ? []
+      : [`${String(missing)} findings of Node ${name} are not in the history`];
+  });
 }
 
 /** What a history proves of its end. Rejects if something is missing before it. */

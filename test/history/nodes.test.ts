@@ -1,7 +1,8 @@
 // What a history has of the rules of nodes: at random moments, nodes have the same verdicts and
 // findings as in a replay of the whole recording, which has their rules.
 
-import { readFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { gunzipSync } from 'node:zlib';
@@ -14,7 +15,9 @@ import { explainTarget } from '../../src/auditor/explanations.ts';
 import { createQueries } from '../../src/auditor/queries.ts';
 import { replay } from '../../src/auditor/replay.ts';
 import { readRecording } from '../../src/cluster/files/recording.ts';
+import { openQueries } from '../../src/commands/history-reader.ts';
 import { checkpointOf } from '../../src/history/checkpoint.ts';
+import { openFolder } from '../../src/history/files.ts';
 import { type AuditorHistory, createAuditorHistory } from '../../src/history/history.ts';
 import { openHistory } from '../../src/history/reader.ts';
 import { resources } from '../../src/model/objects.ts';
@@ -123,6 +126,39 @@ describe('a history', () => {
     const part = { includes: () => true, redactor: null };
     expect(linesOf(checkpointOf(auditor, at, part))).toBe(0);
   });
+});
+
+test('findings of a node that a history does not have are counted', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'endpoint-auditor-'));
+  const problems: string[] = [];
+  const auditor = createAuditor({
+    ...auditorDefaults,
+    onProblem: ({ message }) => problems.push(message),
+  });
+  const history = createAuditorHistory(auditor, {
+    files: openFolder(folder),
+    limits: { size: 2 ** 40, age: 400 },
+    now: () => auditor.now() ?? 0,
+    pause: () => Promise.resolve(),
+    onTrouble: (reason) => expect(reason).toBe(null),
+  });
+  const known = { unknownReason: null, unknownSince: 0, readSince: 1000, config: null };
+  const saved = { ...known, usual: null, verdicts: [], findings: [], moreFindings: 7 };
+  const entries: AuditorEntry[] = [
+    { kind: 'header', at: 1000, kubernetes: 'v1.36.0', resources },
+    ...resources.map((resource) => ({ kind: 'synced' as const, at: 1000, resource })),
+    { kind: 'node-state', at: 1001, node: 'node-a', saved },
+  ];
+  for (const entry of entries) auditor.take(entry);
+  await history.work();
+  await history.close();
+  expect(problems).toEqual(['The history has only 0 of 7 findings']);
+
+  const flags = { settle: 30, maxEndpointsPerSlice: 100, endpoints: true };
+  const site = { cluster: null, links: [], hasMetrics: false };
+  const question = { kind: 'moment', history: folder, source: folder, flags, site } as const;
+  const { losses } = await openQueries({ ...question, at: 1001 });
+  expect(losses).toEqual(['7 findings of Node node-a are not in the history']);
 });
 
 describe('the agent of a node', () => {

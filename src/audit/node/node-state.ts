@@ -176,10 +176,12 @@ export interface SavedNode {
   readonly usual: Pick<NodeVerdict, 'verdict' | 'reason'> | null;
   readonly verdicts: readonly NodeVerdict[];
   readonly findings: readonly SavedNodeFinding[];
+  /** The number of its other findings, which are not saved; absent without any. */
+  readonly moreFindings?: number;
 }
 
-/** What is saved of a node at most. */
-const saved = { verdicts: 1000, findings: 1000, details: 20 };
+/** What is saved of the findings of a node at most. Verdicts are bounded by the Services. */
+const saved = { findings: 1000, details: 20 };
 
 /** The results of the last reading of a node. */
 export function saveNode(state: NodeState): SavedNode {
@@ -192,20 +194,23 @@ export function saveNode(state: NodeState): SavedNode {
   groups.sort((a, b) => b.length - a.length);
   const [[most] = [], ...others] = groups;
   const isWhole = most?.port === '';
+  const opened = [...open].filter(([, { item }]) => item.openedAt !== null);
+  const moreFindings = opened.length - saved.findings;
   return {
     unknownReason,
     unknownSince,
     readSince,
     config: observation?.config ?? null,
     usual: most === undefined || isWhole ? null : { verdict: most.verdict, reason: most.reason },
-    verdicts: isWhole ? [most] : others.flat().slice(0, saved.verdicts),
-    findings: [...open].slice(0, saved.findings).flatMap(([id, { item, finding }]) => {
+    verdicts: isWhole ? [most] : others.flat(),
+    findings: opened.slice(0, saved.findings).flatMap(([id, { item, finding }]) => {
       const { difference, severity, since, openedAt } = item;
       if (openedAt === null) return [];
       const { namespace, service } = finding;
       const details = (item.details?.() ?? []).slice(0, saved.details);
       return [{ id, namespace, service, severity, since, openedAt, difference, details }];
     }),
+    ...(moreFindings > 0 && { moreFindings }),
   };
 }
 
@@ -218,6 +223,7 @@ const isFields = (value: unknown): value is Fields =>
 export function readSavedNode(value: unknown): SavedNode | null {
   if (!isFields(value)) return null;
   const { unknownReason, unknownSince, readSince, config, usual, verdicts, findings } = value;
+  const { moreFindings = 0 } = value;
   const isRight =
     (unknownReason === null || typeof unknownReason === 'string') &&
     typeof unknownSince === 'number' &&
@@ -227,7 +233,8 @@ export function readSavedNode(value: unknown): SavedNode | null {
     Array.isArray(verdicts) &&
     verdicts.every(isVerdict) &&
     Array.isArray(findings) &&
-    findings.every(isSavedFinding);
+    findings.every(isSavedFinding) &&
+    typeof moreFindings === 'number';
   return isRight ? (value as unknown as SavedNode) : null;
 }
 

@@ -150,7 +150,7 @@ export function createNodes(given: NodesOptions) {
     readSince: (name: string): number | null => states.get(name)?.readSince ?? null,
     tracePort: (node: string, service: Key, name: string) =>
       tracePort(options, states.get(node), service, name),
-    /** What makes the node unknown, at the last reading; its message is '' if nothing does. */
+    /** What is not known of the node, at the last reading; its message is '' if all is known. */
     obstacle: (name: string) => obstacleOf(states.get(name)),
   };
 }
@@ -213,8 +213,11 @@ const withoutAgent = (states: Iterable<NodeState>) =>
 
 const allFamilies = new Set(['IPv4', 'IPv6']);
 
-function obstacleOf({ observation = null, refused = null }: Partial<NodeState> = {}) {
+function obstacleOf({ observation = null, refused = null, saved }: Partial<NodeState> = {}) {
   const texts = new Set((observation?.lacks ?? []).map(lackText));
+  const { findings = [], moreFindings = 0 } = saved ?? {};
+  const all = String(findings.length + moreFindings);
+  if (moreFindings > 0) texts.add(`The history has only ${findings.length} of ${all} findings`);
   return refused ?? { message: [...texts].join('; ') };
 }
 

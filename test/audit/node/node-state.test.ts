@@ -1,8 +1,15 @@
 // Verdicts of Service ports, shared by all nodes with the same ports.
 
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
-import { conformVerdicts, portVerdicts } from '../../../src/audit/node/node-state.ts';
+import {
+  conformVerdicts,
+  newNodeState,
+  portVerdicts,
+  saveNode,
+  savedVerdicts,
+  type NodeState,
+} from '../../../src/audit/node/node-state.ts';
 import type { ProxiedPort } from '../../../src/shadow/service-port.ts';
 
 const ports = (...names: readonly string[]) =>
@@ -37,4 +44,37 @@ test('the worst state of a port is its verdict', () => {
 test('ports of a family without known rules are unknown', () => {
   const verdicts = portVerdicts(conformVerdicts(ports('a', 'b')), new Set(['IPv6']), none);
   expect(new Set(verdicts.map(({ reason }) => reason))).toEqual(new Set(['rules-not-known']));
+});
+
+describe('the saved results of a node', () => {
+  /** A node with this number of ports, and a finding for each that is different. */
+  function nodeWith(count: number, isDifferent: (index: number) => boolean): NodeState {
+    const state = newNodeState('node-a');
+    const conform = conformVerdicts(
+      ports(...Array.from({ length: count }, (_, index) => `shop/web-${String(index)}`)),
+    );
+    const different = new Set(conform.map(({ port }) => port).filter((_, at) => isDifferent(at)));
+    state.verdicts = portVerdicts(conform, both, { ...none, different });
+    for (const port of different) {
+      const item = { difference: {}, severity: 'critical', since: 1, openedAt: 2 };
+      const finding = { namespace: 'shop', service: port };
+      state.open.set(port, { item, finding } as unknown as MapValue<NodeState['open']>);
+    }
+    return state;
+  }
+  type MapValue<T> = T extends Map<string, infer Value> ? Value : never;
+
+  test('have the verdicts of all ports, also if most are wrong', () => {
+    for (const part of [0, 0.4, 0.6, 1]) {
+      const state = nodeWith(5000, (index) => index < part * 5000);
+      const conform = state.verdicts.map((it) => ({ ...it, verdict: 'conform' as const }));
+      expect(savedVerdicts(saveNode(state), conform)).toEqual(state.verdicts);
+    }
+  });
+
+  test('count the findings that they do not have', () => {
+    const { findings, moreFindings } = saveNode(nodeWith(3000, (index) => index < 1500));
+    expect([findings.length, moreFindings]).toEqual([1000, 500]);
+    expect(saveNode(nodeWith(3000, (index) => index < 1000)).moreFindings).toBe(undefined);
+  });
 });
