@@ -38,20 +38,20 @@ function noted() {
   const notes = createNotes({ incidents, samples } as unknown as Auditor);
   return {
     asked,
-    add(finding: Finding): void {
+    add: (finding: Finding): void => {
       incidents.add(finding);
       open.push(finding);
     },
-    end(finding: Finding, resolvedAt: number): void {
+    end: (finding: Finding, resolvedAt: number): void => {
       open.splice(open.indexOf(finding), 1);
       incidents.remove({ ...finding, resolvedAt });
     },
     /** The notes of one second: the object, the number of findings and the end of an incident. */
-    review(at: number) {
+    review: (at: number) => {
       incidents.review(at, []);
       asked.length = 0;
       return notes.review(at).map((line) => {
-        const { incident }: { incident?: unknown } = JSON.parse(line);
+        const { incident } = JSON.parse(line) as { incident?: unknown };
         if (!isFields(incident) || !Array.isArray(incident.findings)) return line;
         return [incident.object, incident.findings.length, incident.resolvedAt];
       });

@@ -187,9 +187,9 @@ function takeLine(history: History, line: NodeConfigEntry | NodeRulesEntry): voi
 /**
  * Dumps of several sources are one reading, as old as the oldest of them. A round ends when a
  * source comes again, and has all sources of the round before; the first dump of a source is a
- * reading of its own.
+ * reading of its own. The rules of a source that misses a round are not known any more.
  */
-function readingAt({ rounds }: NodeHistory, source: string, at: number): number | null {
+function readingAt({ rounds, dumps }: NodeHistory, source: string, at: number): number | null {
   const known = rounds.flat().some((dump) => dump.source === source);
   const [round = [], before = []] = rounds;
   if (!known) {
@@ -199,6 +199,8 @@ function readingAt({ rounds }: NodeHistory, source: string, at: number): number 
   }
   const isNext = round.some((dump) => dump.source === source);
   const [now, last] = isNext ? [[{ source, at }], round] : [[...round, { source, at }], before];
+  const kept = new Set([...now, ...last].map((dump) => dump.source));
+  for (const other of dumps.keys()) if (!kept.has(other)) dumps.delete(other);
   const isWhole = last.every((dump) => now.some((other) => other.source === dump.source));
   rounds.splice(0, 2, ...(isWhole ? [[], now] : [now, last]));
   return isWhole ? Math.min(...now.map((dump) => dump.at)) : null;

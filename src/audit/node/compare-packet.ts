@@ -21,6 +21,7 @@ import {
   ipOf,
   isWithinAny,
   parseCIDR,
+  type Range,
 } from '../../model/ip.ts';
 import type { Node } from '../../model/objects.ts';
 import type { ExpectedOutcome, Packet } from '../../model/proxy-config.ts';
@@ -138,9 +139,9 @@ function deviationsFromEndpoints(
     (endpoint) => (destinations.get(endpoint)?.probability ?? 0) <= rounding,
   );
   const stops = endsOf(outcome, '').map((stop) => {
-    const { step } = stop;
-    const own = step && missing.filter((endpoint) => isCheckedClusterIP(ipOf(endpoint), step));
-    return { ...stop, own: own ?? [] };
+    const { kind, step } = stop;
+    if (step === null || translationStep(outcome[kind]) === null) return { ...stop, own: [] };
+    return { ...stop, own: missing.filter((it) => isCheckedClusterIP(ipOf(it), step)) };
   });
   for (const endpoint of missing) {
     if (!stops.some(({ own }) => own.includes(endpoint))) add('missing', endpoint);
@@ -313,19 +314,21 @@ export function allowedMasquerade({ config, ports }: Forwarding, { podCIDRs }: N
  * the service range, also for an endpoint there: in nftables mode the chain cluster-ips-check
  * rejects active cluster IPs and drops the others (setupNFTables in
  * pkg/proxy/nftables/proxier.go, kubernetes@v1.37.2). The range is no part of the objects: it
- * contains all cluster IPs and no pod.
+ * contains all cluster IPs, no pod and no node.
  */
-export function checkedClusterIPs({ config, ports }: Forwarding, { podCIDRs }: Node) {
-  const pods = [...podCIDRs, ...config.clusterCIDRs].flatMap((text) => parseCIDR(text) ?? []);
+export function checkedClusterIPs({ config, ports }: Forwarding, node: Node) {
+  const pods = [...node.podCIDRs, ...config.clusterCIDRs].flatMap((text) => parseCIDR(text) ?? []);
   const clusterIPs = new Set(ports.map(({ clusterIP }) => clusterIP));
+  const isServiceRange = (ranges: readonly Range[], family: string): boolean =>
+    [...clusterIPs].every((ip) => familyOf(ip) !== family || isWithinAny(ip, ranges)) &&
+    !node.addresses.some((ip) => isWithinAny(ip, ranges)) &&
+    !pods.some((pod) => ranges.some(({ low, high }) => pod.low <= high && low <= pod.high));
   return (ip: string, { chain, base, rule }: TraceStep): boolean => {
     if (chain !== 'cluster-ips-check' || base.table.name !== 'kube-proxy') return false;
-    if (pods.length === 0 || isWithinAny(ip, pods)) return false;
-    const range = rule.statements.find((it) => it.kind === 'field' && it.field === 'destination');
-    if (range?.kind !== 'field' || range.negate) return clusterIPs.has(ip);
-    if (clusterIPs.has(ip)) return false;
-    const isOfFamily = (other: string): boolean => familyOf(other) === familyOf(ip);
-    return [ip, ...[...clusterIPs].filter(isOfFamily)].every((it) => isWithinAny(it, range.ranges));
+    const match = rule.statements.find((it) => it.kind === 'field' && it.field === 'destination');
+    const isActive = clusterIPs.has(ip);
+    if (match?.kind !== 'field' || match.negate) return isActive;
+    return !isActive && isWithinAny(ip, match.ranges) && isServiceRange(match.ranges, familyOf(ip));
   };
 }
 

@@ -71,20 +71,23 @@ type Divergences = Map<Key, { readonly at: number | null; readonly comparedUntil
 
 /**
  * Notes a dump. Returns when the oldest dump of the reading was made, if it is complete: beside
- * rules of now, those of another family may be older than a change of the cluster. A source that
- * has no dump for a whole round is awaited no more.
+ * rules of now, those of another family may be older than a change of the cluster. If a source has
+ * no dump for a whole round, its rules are not known any more. The last round of a recording may
+ * be incomplete: it is not compared.
  */
-export function completeReading(
-  { sources, arrived }: NodeState,
-  source: string,
-  at: number,
-): number | null {
+export function completeReading(state: NodeState, source: string, at: number): number | null {
+  const { sources, arrived, dumps } = state;
   if (!sources.has(source)) {
     sources.add(source);
     return at;
   }
   if (arrived.has(source)) {
-    for (const other of sources) if (!arrived.has(other)) sources.delete(other);
+    for (const other of sources) {
+      if (arrived.has(other)) continue;
+      sources.delete(other);
+      dumps.delete(other);
+      state.observation = null;
+    }
     arrived.clear();
   }
   arrived.set(source, at);

@@ -135,13 +135,14 @@ describe('a difference', () => {
     expect(opened).toMatchObject([{ node: 'node-a', openedAt: 40 }]);
   });
 
-  test('does not wait for a source that comes no more', () => {
-    const { opened, nodes, give } = begun();
-    const other: RulesDump = { ruleset: parseIptablesSave('', 'ip6'), families: [] };
-    nodes.applyDump(node.name, 'IPv4', dump, 0);
-    nodes.applyDump(node.name, 'IPv6', other, 0);
+  test('does not wait for a source that comes no more, whose rules are then unknown', () => {
+    const { opened, nodes, give, counts } = begun();
+    nodes.applyDump(node.name, 'IPv4', { ...dump, families: ['IPv4'] }, 0);
+    nodes.applyDump(node.name, 'IPv6', { ruleset: nothing.ruleset, families: ['IPv6'] }, 0);
+    expect(counts(0).unknown).toBeUndefined();
     give(version(1, false), 2);
     for (const at of [5, 10, 40]) nodes.applyDump(node.name, 'IPv4', null, at);
+    expect(counts(40).unknown).toBeGreaterThan(0);
     expect(opened).toMatchObject([{ node: 'node-a', openedAt: 40 }]);
   });
 
