@@ -32,7 +32,7 @@ export function createAuditorHistory(auditor: Auditor, options: AuditorHistoryOp
   const recorder = createHistoryRecorder({
     ...options,
     checkpoint: () => checkpointOf(auditor, now()),
-    openNote: () => notes.open(now()),
+    openNote: () => notes.open(now(), options.limits.size),
     clock() {
       const at = now();
       return { line: `${JSON.stringify({ kind: 'clock', at })}\n`, at };

@@ -1,7 +1,8 @@
 // The notes of a history: what the auditor found, as it was at the time. They are for search and
 // for restarts. A replay does not need them: it computes the same from the lines of the recording.
 //
-//   {"note":"open","at":T,"findings":[…],"incidents":[…]}  all that is open, when a segment begins
+//   {"note":"open","at":T,"size":N,"findings":[…],"incidents":[…]}
+//                                    all that is open, when a segment begins, and --history-size
 //   {"note":"opened","at":T,"finding":{…}}                 {"note":"resolved",…} the same
 //   {"note":"incident","at":T,"incident":{…}}              a new, a changed or a resolved one
 //   {"note":"merged","at":T,"id":"…"}                      an incident that another one took
@@ -35,6 +36,8 @@ export type HistoryNote = { readonly at: number } & (
       readonly note: 'open';
       readonly findings: readonly OpenFinding[];
       readonly incidents: readonly ReportedIncident[];
+      /** The most bytes of the history. */
+      readonly size: number;
     }
   | { readonly note: 'opened' | 'resolved'; readonly finding: Finding }
   | { readonly note: 'incident'; readonly incident: ReportedIncident }
@@ -73,14 +76,14 @@ export function createNotes(auditor: Auditor) {
     lagAt: -Infinity,
   };
   return {
-    /** All that is open now. */
-    open(at: number): string {
+    /** All that is open now; `size` is the most bytes of the history. */
+    open(at: number, size: number): string {
       const findings = auditor.findings.open().map((finding) => {
         const { code, severity, namespace, service, node, cause, since, openedAt } = finding;
         return { code, severity, namespace, service, node, cause, since, openedAt };
       });
       const incidents = auditor.incidents.list().map((it) => incidentNote(reportIncident(it)));
-      return lineOf({ note: 'open', at, findings, incidents });
+      return lineOf({ note: 'open', at, size, findings, incidents });
     },
     /** The incidents that have changed, and the lag of the intervals that have ended. */
     review: (at: number): string[] => [
@@ -199,9 +202,9 @@ export async function* readNotes(
 function parseNote(line: string): HistoryNote | null {
   const note: unknown = JSON.parse(line);
   if (!isFields(note) || typeof note.at !== 'number') return null;
-  const { finding, incident, findings, incidents, interval: lag, id } = note;
+  const { finding, incident, findings, incidents, interval: lag, id, size } = note;
   const isKnown = {
-    open: Array.isArray(findings) && Array.isArray(incidents),
+    open: Array.isArray(findings) && Array.isArray(incidents) && typeof size === 'number',
     opened: isFields(finding),
     resolved: isFields(finding),
     incident: isFields(incident),

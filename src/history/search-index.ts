@@ -2,7 +2,7 @@
 // Those who search bring it up to date, so that the recorder does nothing for it. It is a copy: if
 // it is missing, damaged or of another version, it is filled again. If it cannot be written, it is
 // kept in memory. Rows of removed segments are removed, unless they are open. So are the oldest
-// rows if the database has more than its part of the bytes.
+// rows, those of lag first, if the database has more than its part of the bytes of the history.
 
 import { closeSync, openSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -22,7 +22,7 @@ import { sqlite } from './lock.ts';
 import { indexLimit, listSegments, type Segment } from './segments.ts';
 
 /** The version of the tables. */
-const version = 1;
+const version = 2;
 
 /** The most rows of each table; the oldest are removed first. */
 const mostRows = 100_000;
@@ -31,8 +31,8 @@ const mostRows = 100_000;
 const leastBytes = 1024 * 1024;
 
 const tables = `
-  CREATE TABLE position (segment INTEGER, frame INTEGER);
-  INSERT INTO position VALUES (0, 0);
+  CREATE TABLE position (segment INTEGER, frame INTEGER, size REAL);
+  INSERT INTO position VALUES (0, 0, 0);
   CREATE TABLE finding (name TEXT, opened REAL, resolved REAL, segment INTEGER, json TEXT,
     PRIMARY KEY (name, opened));
   CREATE INDEX finding_resolved ON finding (resolved);
@@ -182,9 +182,11 @@ function createWriter(database: DatabaseSync, segment: number): (note: HistoryNo
   const putIncident = (it: ReportedIncident): void => {
     put.incident.run(it.id, it.openedAt, it.resolvedAt, JSON.stringify(it));
   };
+  const limit = database.prepare('UPDATE position SET size = ?');
   return (note) => {
     if (note.note === 'open') {
-      const { findings, incidents, at } = note;
+      const { findings, incidents, at, size } = note;
+      limit.run(size);
       const names = [findings.map(openFindingKey), incidents.map(({ id }) => id)];
       // What is no longer open has ended while nothing was recorded, or its note is lost.
       for (const [index, end] of ends.entries()) end.run(at, JSON.stringify(names[index]));
@@ -216,13 +218,16 @@ function removeOld(database: DatabaseSync, segments: readonly Segment[]): void {
     database.prepare(`DELETE FROM ${table} WHERE segment < ? AND ${condition}`).run(oldest);
     removeOldest(database, table, rowsIn(database, table) - mostRows);
   }
-  const bytes = segments.reduce((sum, segment) => sum + segment.bytes, 0);
-  const most = Math.max(leastBytes, indexLimit(bytes));
-  while (bytesOf(database) > most) {
-    const removed = Object.keys(removable).map((table) =>
-      removeOldest(database, table, Math.ceil(rowsIn(database, table) / 8)),
-    );
-    if (Math.max(...removed) === 0) return;
+  const size = numberOf(database, 'SELECT size FROM position');
+  const most = Math.max(leastBytes, indexLimit(size));
+  // Lag can be measured again from the segments.
+  for (const names of [['lag'], ['finding', 'incident']]) {
+    while (bytesOf(database) > most) {
+      const removed = names.map((table) =>
+        removeOldest(database, table, Math.ceil(rowsIn(database, table) / 8)),
+      );
+      if (Math.max(...removed) === 0) break;
+    }
   }
 }
 

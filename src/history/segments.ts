@@ -41,8 +41,8 @@ export interface HistoryLimits {
 /** A segment is at most this part of the size and of the age, so that few remove little. */
 const parts = 8;
 
-/** Bytes of the search index beside segments of a sum: so both together are within the limit. */
-export const indexLimit = (segments: number): number => segments / (parts - 1);
+/** The most bytes of the search index, which is one part beside the segments. */
+export const indexLimit = (size: number): number => size / parts;
 const mostSegment = { bytes: 64 * 1024 * 1024, seconds: 3600 };
 
 /** The bytes and the seconds after which the next segment begins. */

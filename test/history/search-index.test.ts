@@ -55,6 +55,24 @@ function recorderAt(start: number, open: () => HistoryNote | null = () => null) 
 const opened = (service: string, openedAt: number): Finding =>
   findingOf({ service, openedAt, since: openedAt - 30, resolvedAt: null });
 
+const nothingElse = { findings: [], incidents: [], size: 1e9 };
+
+/** A note of 4 kB of each of these findings, and of as many intervals of lag. */
+function fill({ recorder, note }: ReturnType<typeof recorderAt>, findings: number, lags: number) {
+  const [difference] = findingOf({}).differences;
+  if (difference === undefined) throw new Error('Expected a difference');
+  const differences = [{ ...difference, object: 'x'.repeat(4000) }];
+  for (let index = 0; index < findings; index++) {
+    const finding = { ...opened(`web-${String(index)}`, 1000 + index / 100), differences };
+    note({ ...finding, resolvedAt: 1006 });
+  }
+  const values = { ['x-'.repeat(1000)]: 1 };
+  const interval = { changes: 1, median: values, longest: {} };
+  for (let at = 0; at < lags; at++) {
+    recorder.remark(`${JSON.stringify({ note: 'lag', at, interval })}\n`, 1001);
+  }
+}
+
 async function found(from = 0, to = 1e9): Promise<(readonly [string, number, number | null])[]> {
   const index = await openIndex(folder);
   const rows = index.findings(from, to);
@@ -95,7 +113,7 @@ describe('the index', () => {
     await first.wait(2);
     await first.recorder.close();
     const second = recorderAt(2000, () => {
-      return { note: 'open', at: 2001, findings: [opened('db', 1002)], incidents: [] };
+      return { note: 'open', at: 2001, ...nothingElse, findings: [opened('db', 1002)] };
     });
     await second.wait(2);
     await second.recorder.close();
@@ -122,19 +140,13 @@ describe('the index', () => {
   });
 
   test('removes the oldest rows above its part of the bytes, and keeps what is open', async () => {
-    const { recorder, note, wait } = recorderAt(1000, () => {
-      return { note: 'open', at: 1001, findings: [opened('db', 900)], incidents: [] };
+    const writer = recorderAt(1000, () => {
+      return { note: 'open', at: 1001, ...nothingElse, findings: [opened('db', 900)], size: 1e6 };
     });
-    await wait(1);
-    const [difference] = findingOf({}).differences;
-    if (difference === undefined) throw new Error('Expected a difference');
-    const differences = [{ ...difference, object: 'x'.repeat(4000) }];
-    for (let index = 0; index < 600; index++) {
-      const finding = { ...opened(`web-${String(index)}`, 1000 + index / 100), differences };
-      note({ ...finding, resolvedAt: 1006 });
-    }
-    await wait(2);
-    await recorder.close();
+    await writer.wait(1);
+    fill(writer, 600, 0);
+    await writer.wait(2);
+    await writer.recorder.close();
     const names = (await found()).map(([service]) => service);
     const bytes = statSync(join(folder, 'index.sqlite')).size;
     expect(bytes).toBeGreaterThan(500_000);
@@ -146,10 +158,37 @@ describe('the index', () => {
     expect((await found()).map(([service]) => service)).toEqual(names);
   });
 
+  test('may have an eighth of the size, although the segments are small', async () => {
+    const writer = recorderAt(1000, () => ({ note: 'open', at: 1001, ...nothingElse }));
+    await writer.wait(1);
+    fill(writer, 600, 300);
+    await writer.wait(2);
+    await writer.recorder.close();
+    expect((await found()).length).toBe(600);
+    const index = await openIndex(folder);
+    expect(index.lag(0, 1e9)).toHaveLength(300);
+    index.close();
+  });
+
+  test('removes lag before findings and incidents', async () => {
+    const writer = recorderAt(1000, () => ({ note: 'open', at: 1001, ...nothingElse, size: 1e6 }));
+    await writer.wait(1);
+    fill(writer, 150, 300);
+    await writer.wait(2);
+    await writer.recorder.close();
+    expect((await found()).length).toBe(150);
+    const index = await openIndex(folder);
+    const times = index.lag(0, 1e9).map(({ at }) => at);
+    index.close();
+    expect(times.length).toBeGreaterThan(10);
+    expect(times).not.toContain(0);
+    expect(times).toContain(299);
+  });
+
   test('forgets what ended in segments that are removed, and keeps what is open', async () => {
     const standing = opened('db', 1002);
     const { recorder, note, wait } = recorderAt(1000, () => {
-      return { note: 'open', at: 1001, findings: [standing], incidents: [] };
+      return { note: 'open', at: 1001, ...nothingElse, findings: [standing] };
     });
     await wait(2);
     const finding = opened('web', 1002);
