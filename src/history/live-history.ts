@@ -25,8 +25,8 @@ export interface LiveHistoryOptions {
 
 /**
  * Seconds between two writes, until the folder is tried again, and for the last write. What the
- * folder proves of the time before the start is awaited for `stop` seconds of the audit; after
- * `slow` seconds, a line says so.
+ * folder proves of the time before the start is awaited for `stop` seconds of the audit, and not
+ * for longer than the settle window; after `slow` seconds, a line says so.
  */
 const spans = { write: 1, retry: 10, close: 5, stop: 30, slow: 5 };
 
@@ -72,8 +72,6 @@ async function open(state: State): Promise<void> {
   const { clock, path, limits } = options;
   const isClosing = (): boolean => state.closing.signal.aborted;
   if (clock.monotonic() < state.retryAt) return;
-  // The time is noted with the first try, even if that fails.
-  isLate(state);
   try {
     await prepareFolder(path);
     if (isClosing()) return;
@@ -97,13 +95,17 @@ async function open(state: State): Promise<void> {
   }
 }
 
-/** Whether findings may have opened again, with new times. */
-function isLate(state: State): boolean {
+/** Notes when the audit has begun. */
+function noteBegin(state: State): void {
   const { auditor, options } = state;
-  const now = options.clock.monotonic();
-  if (auditor.serviceAuditor() !== null) state.begunAt ??= now;
-  return state.begunAt !== null && now >= state.begunAt + spans.stop;
+  if (auditor.serviceAuditor() !== null) state.begunAt ??= options.clock.monotonic();
 }
+
+/** Seconds of the audit after which findings may have opened again, with new times. */
+const longest = ({ auditor }: State): number => Math.min(spans.stop, auditor.options.settle);
+
+const isLate = (state: State): boolean =>
+  state.begunAt !== null && state.options.clock.monotonic() >= state.begunAt + longest(state);
 
 /** Rejects when it is too late; `cancel` ends that. Says if recording has to wait for long. */
 function waitUntilLate(state: State) {
@@ -112,8 +114,10 @@ function waitUntilLate(state: State) {
   const slowAt = clock.monotonic() + spans.slow;
   const waiting = { cancel: (): void => undefined, isSlow: false };
   const check = (): void => {
+    noteBegin(state);
     if (isLate(state)) {
-      reject(new Error(`The history was not read in the first ${spans.stop} s of the audit`));
+      const text = `The history was not read in the first ${longest(state)} s of the audit`;
+      reject(new Error(text));
       return;
     }
     if (!waiting.isSlow && clock.monotonic() >= slowAt) {
@@ -160,6 +164,7 @@ function continueOnce(state: State): void {
 
 async function tick(state: State): Promise<void> {
   const { clock } = state.options;
+  noteBegin(state);
   if (state.history === null) await open(state);
   continueOnce(state);
   await state.history?.work();

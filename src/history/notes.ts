@@ -49,7 +49,7 @@ export type HistoryNote = { readonly at: number } & (
 const shownDifferences = 5;
 
 /** Findings and changes of an incident that its note has. */
-const shownOfIncident = 20;
+export const shownOfIncident = 20;
 
 const lineOf = (note: HistoryNote): string => `${JSON.stringify(note)}\n`;
 

@@ -13,7 +13,7 @@ import { type Finding, openFindingKey } from '../audit/finding/catalogue.ts';
 import { readSavedService, type SavedService, saveService } from '../audit/service/checkpoint.ts';
 import type { Auditor } from '../auditor/auditor.ts';
 import type { AnyObject, Key } from '../model/objects.ts';
-import type { Opening } from './notes.ts';
+import { type Opening, shownOfIncident } from './notes.ts';
 import type { IndexedFinding, SearchIndex } from './search-index.ts';
 
 /** What was known of the Services with differences when the recording ended. */
@@ -129,8 +129,7 @@ export function continueFrom(auditor: Auditor, stop: StopState): number {
     const known = versionsOf(audit) === versions ? readSavedService(saved) : null;
     return known === null ? [] : [[audit, known] as const];
   });
-  const continuing = new Set(proven.flatMap(([audit, saved]) => openKeysOf(audit, saved)));
-  const ended = endedIn(stop.open, continuing, auditor.now() ?? stop.at);
+  const ended = endedIn(stop.open, isOverIn(auditor), auditor.now() ?? stop.at);
   const { findings, incidents } = stop.resolved;
   Object.assign(
     auditor.earlier,
@@ -143,27 +142,33 @@ export function continueFrom(auditor: Auditor, stop: StopState): number {
   return proven.length;
 }
 
-/** The keys of the findings that were open. */
-function openKeysOf({ record }: Audit, saved: SavedService): string[] {
-  const { namespace, name: service } = record;
-  return Object.values(saved.items)
-    .flat()
-    .filter(({ openedAt }) => openedAt !== null)
-    .map(({ difference: { code }, cause }) =>
-      openFindingKey({ namespace, service, node: null, code, cause }),
-    );
+type FindingName = Pick<Finding, 'namespace' | 'service' | 'node' | 'code'>;
+
+/** Whether the fresh state proves that a finding has ended. Rules of nodes come later. */
+function isOverIn(auditor: Auditor): (finding: FindingName) => boolean {
+  const services = auditor.serviceAuditor();
+  const unreadable = [...(services?.unreadable.values() ?? [])];
+  const isUnread = (namespace: string): boolean =>
+    unreadable.some((it) => it.namespace === null || it.namespace === namespace);
+  return ({ namespace, service, node, code }) => {
+    if (services === null || node !== null || isUnread(namespace)) return false;
+    const { items = null, unknown } = services.audited.get(`${namespace}/${service}`) ?? {};
+    if (unknown !== undefined && unknown.size > 0) return false;
+    return ![...(items?.values() ?? [])].flat().some(({ difference }) => difference.code === code);
+  };
 }
 
-/** What was open and does not continue: it is seen to be over. */
+/** What was open and has ended since. The time at which that is seen is its end. */
 function endedIn(
   open: Auditor['earlier'],
-  continuing: ReadonlySet<string>,
+  isOver: (finding: FindingName) => boolean,
   resolvedAt: number,
 ): Auditor['earlier'] {
-  const continues = (it: Parameters<typeof openFindingKey>[0]): boolean =>
-    continuing.has(openFindingKey(it));
-  const findings = open.findings.filter((it) => !continues(it));
-  const incidents = open.incidents.filter((it) => !it.findings.some(continues));
+  const findings = open.findings.filter(isOver);
+  // Of a longer list, the note has only the first.
+  const incidents = open.incidents.filter(
+    (it) => it.findings.length < shownOfIncident && it.findings.every(isOver),
+  );
   return {
     findings: findings.map((it) => ({ ...it, resolvedAt })),
     incidents: incidents.map((it) => ({ ...it, resolvedAt })),

@@ -125,11 +125,11 @@ describe('the end of an earlier history', () => {
   ];
 
   /** Starts a history whose folder has a segment, on a clock that is a hundred times as fast. */
-  function startAfter(readStop: (signal: AbortSignal) => Promise<StopState>) {
+  function startAfter(readStop: (signal: AbortSignal) => Promise<StopState>, settle = 60) {
     const clock = createClock();
     mkdirSync(folder, { recursive: true });
     writeFileSync(join(folder, '00000001-1.segment'), '');
-    const auditor = createAuditor(auditorDefaults);
+    const auditor = createAuditor({ ...auditorDefaults, settle });
     for (const entry of lists) auditor.take(entry);
     const said: (string | null)[] = [];
     const say = (text: string | null): unknown => said.push(text);
@@ -161,6 +161,14 @@ describe('the end of an earlier history', () => {
     ]);
     expect(signals.map(({ aborted }) => aborted)).toEqual([true]);
     expect(await history.close()).toBe(true);
+  });
+
+  test('is not awaited for longer than the settle window', async () => {
+    const { history, said } = startAfter(() => new Promise(() => undefined), 4);
+    await expect.poll(() => history.metrics()?.writtenAt ?? null).not.toBe(null);
+    const late = 'The history was not read in the first 4 s of the audit';
+    expect(said.at(-1)).toBe(`Findings begin again: ${late}`);
+    await history.close();
   });
 
   test('is read when another process has released the folder', async () => {

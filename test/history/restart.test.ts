@@ -120,16 +120,45 @@ describe('after a restart', () => {
     const live = liveCluster(emptySlice);
     const before = await openOnce(live);
     live.server.objects.put('pods', withUids(live.server, rawPod));
-    await run(live, 0.3, readStop, async (auditor) => {
+    await run(live, 5, readStop, async (auditor) => {
       await expect.poll(() => openOf(auditor).length).toBe(1);
       const [finding] = openOf(auditor);
       expect(finding?.since).toBeGreaterThan(before.openedAt);
-      // The earlier one is seen to be over, and so is its incident.
+      // The difference has not ended.
       const queries = createQueries(auditor, 'test');
-      const { code, openedAt } = before;
+      expect([queries.status().resolved, queries.incidents().resolved]).toEqual([[], []]);
+    });
+  });
+
+  test('a finding that has ended meanwhile is shown as resolved, with its incident', async () => {
+    printed();
+    const live = liveCluster(emptySlice);
+    const { code, openedAt } = await openOnce(live);
+    live.server.objects.put('endpointslices', withUids(live.server, rawSlice));
+    await run(live, long, readStop, async (auditor) => {
+      const queries = createQueries(auditor, 'test');
+      await expect.poll(() => queries.status().resolved.length).toBe(1);
       expect(queries.status().resolved).toMatchObject([{ code, openedAt }]);
       expect(queries.status().resolved[0]?.resolvedAt).toBeGreaterThan(openedAt);
       expect(queries.incidents().resolved).toMatchObject([{ openedAt }]);
+    });
+  });
+
+  test('a finding of a node is not shown as resolved before its rules are read', async () => {
+    printed();
+    const live = liveCluster(emptySlice);
+    const finding = { ...(await openOnce(live)), node: 'node-a' };
+    live.server.objects.put('endpointslices', withUids(live.server, rawSlice));
+    const read: Read = async (path) => {
+      const stop = await readStop(path);
+      const incidents = stop.open.incidents.map((it) => ({ ...it, findings: [finding] }));
+      return { ...stop, open: { findings: [...stop.open.findings, finding], incidents } };
+    };
+    await run(live, long, read, async (auditor) => {
+      const queries = createQueries(auditor, 'test');
+      await expect.poll(() => queries.status().resolved.length).toBe(1);
+      expect(queries.status().resolved.map(({ node }) => node)).toEqual([null]);
+      expect(queries.incidents().resolved).toEqual([]);
     });
   });
 
@@ -143,7 +172,7 @@ describe('after a restart', () => {
       await expect.poll(() => auditor.findings.resolved().length).toBe(1);
       await expect.poll(() => auditor.incidents.resolved().length).toBe(1);
     });
-    await run(live, 0.3, readStop, async (auditor) => {
+    await run(live, long, readStop, async (auditor) => {
       const queries = createQueries(auditor, 'test');
       await expect.poll(() => queries.status().resolved.length).toBe(1);
       const [finding] = queries.status().resolved;
