@@ -137,10 +137,12 @@ async function bodyOf(response: IncomingMessage): Promise<Buffer> {
   let bytes = 0;
   for await (const piece of response as AsyncIterable<Buffer>) {
     bytes += piece.length;
-    if (bytes > mostBytes) {
-      throw new NoMoment('wrong', 'The answer is too long: select a part of it');
-    }
-    pieces.push(piece);
+    // The rest is read, too, since other questions use the same connection.
+    if (bytes <= mostBytes) pieces.push(piece);
+    else pieces.length = 0;
+  }
+  if (bytes > mostBytes) {
+    throw new NoMoment('long', 'The answer is too long: select a part of it');
   }
   return Buffer.concat(pieces);
 }
@@ -184,6 +186,8 @@ const notYet = (): NoMoment =>
 const asNoMoment = (error: unknown): NoMoment =>
   error instanceof NoMoment ? error : new NoMoment('failed', errorText(error));
 
+const isTooLong = (error: unknown): boolean => asNoMoment(error).reason === 'long';
+
 export interface HistoryMoments {
   readonly answer: AnswerMoment;
   readonly close: () => void;
@@ -220,7 +224,7 @@ export function createMoments(options: MomentRequest): HistoryMoments {
     try {
       return await within(query(moment, path, accept), spans.deadlineMs, tooLate);
     } catch (error) {
-      if (open.get(at) === moment) remove(at);
+      if (open.get(at) === moment && !isTooLong(error)) remove(at);
       throw asNoMoment(error);
     } finally {
       moment.queries--;

@@ -18,9 +18,9 @@ export interface MomentAnswer {
   readonly losses: readonly string[];
 }
 
-/** Why there is no answer: the moment is wrong, too many are asked for, or it failed. */
+/** Why there is no answer: a wrong moment, a long answer, too many questions, or a failure. */
 export class NoMoment extends Error {
-  readonly reason: 'wrong' | 'busy' | 'failed';
+  readonly reason: keyof typeof statuses;
 
   constructor(reason: NoMoment['reason'], message: string) {
     super(message);
@@ -31,10 +31,10 @@ export class NoMoment extends Error {
 /** Answers a path with its query as of a moment in Unix seconds; rejects with NoMoment. */
 export type AnswerMoment = (at: number, path: string, accept: string) => Promise<MomentAnswer>;
 
-const statuses = { wrong: 400, busy: 503, failed: 503 } as const;
+const statuses = { wrong: 400, long: 413, busy: 503, failed: 503 } as const;
 
-/** Seconds after which a client may ask again. */
-const retryAfter = { busy: 2, failed: 30 } as const;
+/** Seconds after which a client may ask again; `null`: it gets the same answer. */
+const retryAfter = { wrong: null, long: null, busy: 2, failed: 30 } as const;
 
 /** The most bytes of answers that clients have not read yet. One may have more. */
 const mostUnread = 32 * 1024 * 1024;
@@ -48,7 +48,8 @@ export function parseMoment(text: unknown): number | null {
 }
 
 function sendNoMoment(response: Response, { reason, message }: NoMoment): void {
-  if (reason !== 'wrong') response.set('Retry-After', String(retryAfter[reason]));
+  const seconds = retryAfter[reason];
+  if (seconds !== null) response.set('Retry-After', String(seconds));
   response.status(statuses[reason]).json({ format: 1, error: message });
 }
 

@@ -124,6 +124,7 @@ describe('a request with at', () => {
 
   test.each([
     ['wrong', 400, null],
+    ['long', 413, null],
     ['busy', 503, '2'],
     ['failed', 503, '30'],
   ] as const)('is refused: %s', async (reason, status, retryAfter) => {
