@@ -42,8 +42,8 @@ import {
   createAccount,
 } from './controlplane.ts';
 
-/** Seconds of the settle window. */
-const settle = 5;
+/** Seconds of the settle window: a busy machine reads the end of the history within it. */
+const settle = 10;
 /** Seconds after which what is awaited will not come, on a machine that is very busy too. */
 const patience = 240;
 /** Seconds by which a time may differ from that of the log, on such a machine. */
