@@ -40,17 +40,42 @@ export function staleness(reading: CurrentReading, settled: PacketDifferences) {
   return hasFollowed ? null : { since, services };
 }
 
-/** The Service of a difference, even if it no longer exists; null if it never did. */
+/**
+ * The Service of a difference, even if it no longer exists or was created again with another
+ * cluster IP; null if it never existed.
+ */
 export function serviceOf(proxied: ProxyCache, { port, frontend }: PacketDifference): Key | null {
-  const { past, services } = proxied;
   if (port !== null) return `${port.namespace}/${port.service}`;
-  const [address] = frontend.split(/:(?=\d+\/)/);
-  for (const [key, versions] of past) {
-    const service = services.has(key) ? null : versions.findLast(({ service }) => service)?.service;
-    const addresses = [...(service?.clusterIPs ?? []), service?.clusterIP];
-    if (addresses.some((ip) => ip === address || `[${ip ?? ''}]` === address)) return key;
+  const [address = ''] = frontend.split(/:(?=\d+\/)/);
+  return formerOwners(proxied).get(address.replace(/^\[(.*)\]$/, '$1')) ?? null;
+}
+
+const cachedOwners = new WeakMap<
+  ProxyCache,
+  { readonly revision: number; readonly byAddress: ReadonlyMap<string, Key> }
+>();
+
+/** Services by the cluster IPs that they have no more. */
+function formerOwners(proxied: ProxyCache): ReadonlyMap<string, Key> {
+  const revision = proxied.revision();
+  const cached = cachedOwners.get(proxied);
+  if (cached?.revision === revision) return cached.byAddress;
+  const byAddress = new Map<string, Key>();
+  for (const [key, versions] of proxied.past) {
+    const present = proxied.services.get(key);
+    const has = new Set([...(present?.clusterIPs ?? []), present?.clusterIP]);
+    let last = present ?? null;
+    for (const { service } of versions.toReversed()) {
+      // Most versions differ in the slices only.
+      if (service === null || service === last) continue;
+      last = service;
+      for (const ip of [...service.clusterIPs, service.clusterIP]) {
+        if (!has.has(ip)) byAddress.set(ip, key);
+      }
+    }
   }
-  return null;
+  cachedOwners.set(proxied, { revision, byAddress });
+  return byAddress;
 }
 
 /** Finds at once when Services diverged: earlier versions are cached for a limited time. */

@@ -57,8 +57,8 @@ function begun(window = 30) {
   const take = (at: number, rules: RulesDump | null = null): void => {
     nodes.applyDump(node.name, 'all', rules, at);
   };
-  const give = (slice: EndpointSlice, at: number): void => {
-    const change = store.apply(event('modified', slice, at));
+  const give = (object: ReturnType<typeof event>['object'], at: number): void => {
+    const change = store.apply(event('modified', object, at));
     if (change !== null) proxied.apply(change);
   };
   const counts = (now: number): Record<string, number> => {
@@ -115,6 +115,23 @@ describe('a difference', () => {
     give(version(2, true), 17);
     take(20);
     expect(resolved).toMatchObject([{ node: 'node-a', resolvedAt: 20 }]);
+  });
+
+  test('of the former address of a Service begins when the Service gets another', () => {
+    const { opened, take, give } = begun(5);
+    take(0, dump);
+    take(15);
+    const before = services.find(({ key }) => key === 'shop/ten');
+    if (before === undefined) throw new Error('No Service shop/ten');
+    const clusterIP = '10.96.99.99';
+    give(
+      { ...before, uid: 'new', resourceVersion: '9000000', clusterIP, clusterIPs: [clusterIP] },
+      17,
+    );
+    for (const at of [18, 20]) take(at);
+    expect(opened).toEqual([]);
+    take(23);
+    expect(opened.map(({ openedAt }) => openedAt)).toContain(23);
   });
 
   test('is compared when all sources of a node have a new dump', () => {
