@@ -9,7 +9,7 @@ import { type Auditor, createAuditor } from '../auditor/auditor.ts';
 import { createQueries, notLive, type SiteOptions } from '../auditor/queries.ts';
 import { replay } from '../auditor/replay.ts';
 import type { RecordingEntry } from '../cluster/files/recording.ts';
-import { openFolder } from '../history/files.ts';
+import { errorText, openFolder } from '../history/files.ts';
 import { openingsIn } from '../history/notes.ts';
 import { UnknownMoment } from '../history/reader.ts';
 import { searchedIn, type StopState, stopStateOf } from '../history/restart.ts';
@@ -55,8 +55,7 @@ export async function answerParent(): Promise<0> {
   const ended = once(process, 'disconnect');
   const [request] = (await once(process, 'message')) as [HistoryRequest];
   const reply = await answer(request).catch((error: unknown): HistoryReply => {
-    const text = error instanceof Error ? error.message : String(error);
-    return { kind: 'failure', text, isWrong: error instanceof UnknownMoment };
+    return { kind: 'failure', text: errorText(error), isWrong: error instanceof UnknownMoment };
   });
   process.send(reply);
   await ended;

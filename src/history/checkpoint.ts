@@ -81,14 +81,19 @@ export function checkpointOf(
   };
 }
 
-/** The line of what is known of a node; `null`: it was removed. */
-export function nodeLine(auditor: Auditor, node: string, at: number): string {
-  const state = auditor.savedNodes()?.saved(node) ?? null;
-  return json({ kind: 'node-state', at, node, state });
-}
+type SavedNodes = NonNullable<ReturnType<Auditor['savedNodes']>>;
 
-const nodeLines = (auditor: Auditor, at: number): string[] =>
-  [...(auditor.savedNodes()?.names() ?? [])].map((node) => nodeLine(auditor, node, at));
+/** The line of what is known of a node; `null`: it was removed. */
+export const nodeLine = (
+  node: string,
+  state: ReturnType<SavedNodes['saved']>,
+  at: number,
+): string => json({ kind: 'node-state', at, node, state });
+
+function nodeLines(auditor: Auditor, at: number): string[] {
+  const nodes = auditor.savedNodes();
+  return nodes === null ? [] : [...nodes.names()].map((it) => nodeLine(it, nodes.saved(it), at));
+}
 
 /** The line with hashes. */
 function hideNames(line: string, redactor: Redactor): string {

@@ -82,13 +82,14 @@ function createNodeLines(auditor: Auditor) {
   const digests = new Map<string, string>();
   return {
     changed(node: string, at: number): string | null {
-      if (auditor.savedNodes() === null) return null;
-      const state = JSON.stringify(auditor.savedNodes()?.saved(node) ?? null);
-      const digest = hash('sha256', state, 'base64');
+      const nodes = auditor.savedNodes();
+      if (nodes === null) return null;
+      const state = nodes.saved(node);
+      const digest = hash('sha256', JSON.stringify(state), 'base64');
       if (digests.get(node) === digest) return null;
-      if (state === 'null') digests.delete(node);
+      if (state === null) digests.delete(node);
       else digests.set(node, digest);
-      return nodeLine(auditor, node, at);
+      return nodeLine(node, state, at);
     },
   };
 }

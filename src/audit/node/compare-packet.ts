@@ -135,9 +135,11 @@ function deviationsFromEndpoints(
   const add = (kind: Deviation['kind'], endpoint: string, step: TraceStep | null = null): void => {
     found.push({ kind, endpoint, step });
   };
-  const missing = [...endpoints.keys()].filter(
-    (endpoint) => (destinations.get(endpoint)?.probability ?? 0) <= rounding,
-  );
+  const missing: string[] = [];
+  for (const endpoint of endpoints.keys()) {
+    const probability = destinations.get(endpoint)?.probability ?? 0;
+    if (probability <= rounding) missing.push(endpoint);
+  }
   const stops = endsOf(outcome, '').map((stop) => {
     const { kind, step } = stop;
     if (step === null || translationStep(outcome[kind]) === null) return { ...stop, own: [] };
@@ -317,16 +319,17 @@ export function allowedMasquerade({ config, ports }: Forwarding, { podCIDRs }: N
  * contains all cluster IPs, no pod and no node.
  */
 export function checkedClusterIPs({ config, ports }: Forwarding, node: Node) {
-  const pods = [...node.podCIDRs, ...config.clusterCIDRs].flatMap((text) => parseCIDR(text) ?? []);
-  const clusterIPs = new Set(ports.map(({ clusterIP }) => clusterIP));
+  // Such a rule is rare, so nothing is prepared for it.
   const isServiceRange = (ranges: readonly Range[], family: string): boolean =>
-    [...clusterIPs].every((ip) => familyOf(ip) !== family || isWithinAny(ip, ranges)) &&
+    ports.every(({ clusterIP: ip }) => familyOf(ip) !== family || isWithinAny(ip, ranges)) &&
     !node.addresses.some((ip) => isWithinAny(ip, ranges)) &&
-    !pods.some((pod) => ranges.some(({ low, high }) => pod.low <= high && low <= pod.high));
+    ![...node.podCIDRs, ...config.clusterCIDRs]
+      .flatMap((text) => parseCIDR(text) ?? [])
+      .some((pod) => ranges.some(({ low, high }) => pod.low <= high && low <= pod.high));
   return (ip: string, { chain, base, rule }: TraceStep): boolean => {
     if (chain !== 'cluster-ips-check' || base.table.name !== 'kube-proxy') return false;
     const match = rule.statements.find((it) => it.kind === 'field' && it.field === 'destination');
-    const isActive = clusterIPs.has(ip);
+    const isActive = ports.some(({ clusterIP }) => clusterIP === ip);
     if (match?.kind !== 'field' || match.negate) return isActive;
     return !isActive && isWithinAny(ip, match.ranges) && isServiceRange(match.ranges, familyOf(ip));
   };

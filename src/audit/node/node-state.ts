@@ -20,6 +20,7 @@ import {
   verdicts as verdictWords,
 } from '../finding/verdicts.ts';
 import type { PendingDifference } from '../pending/pending.ts';
+import { isFields } from '../service/checkpoint.ts';
 import type { Operation } from '../service/reconcile.ts';
 import type { NodeFinding } from './aggregate.ts';
 import type { PacketDifferences } from './packet-difference.ts';
@@ -216,11 +217,6 @@ export function saveNode(state: NodeState): SavedNode {
     ...(moreFindings > 0 && { moreFindings }),
   };
 }
-
-type Fields = Readonly<Record<string, unknown>>;
-
-const isFields = (value: unknown): value is Fields =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 /** Reads what saveNode wrote; null if it has another form. */
 export function readSavedNode(value: unknown): SavedNode | null {

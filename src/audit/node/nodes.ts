@@ -103,14 +103,8 @@ export function createNodes(given: NodesOptions) {
       state.last = null;
     },
     /** Takes a dump; null: as the last one. Audits the node when all sources have one. */
-    applyDump: (
-      name: string,
-      source: string,
-      dump: RulesDump | 'unreadable' | null,
-      at: number,
-    ) => {
-      applyDump(options, stateOf(name), source, dump, at);
-    },
+    applyDump: (name: string, source: string, dump: GivenDump, at: number) =>
+      applyDump(options, stateOf(name), source, dump, at),
     /** Returns packets that the agent must walk first. With `isLast`, they stay unknown. */
     *applyReport(name: string, report: NodeReport, at: number, isLast: boolean) {
       const { rules, etag, version, config, lasting } = report;

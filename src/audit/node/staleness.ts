@@ -46,8 +46,7 @@ export function staleness(reading: CurrentReading, settled: PacketDifferences) {
  */
 export function serviceOf(proxied: ProxyCache, { port, frontend }: PacketDifference): Key | null {
   if (port !== null) return `${port.namespace}/${port.service}`;
-  const [address = ''] = frontend.split(/:(?=\d+\/)/);
-  return formerOwners(proxied).get(address.replace(/^\[(.*)\]$/, '$1')) ?? null;
+  return formerOwners(proxied).get(ipOf(frontend)) ?? null;
 }
 
 const cachedOwners = new WeakMap<

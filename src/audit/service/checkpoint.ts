@@ -21,7 +21,8 @@ import {
 
 type Fields = Readonly<Record<string, unknown>>;
 
-const isFields = (value: unknown): value is Fields =>
+/** Whether a value is an object with names: no list and no null. */
+export const isFields = (value: unknown): value is Fields =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
 /** What is saved of a difference: its clock and its cause, but not what the objects show. */
