@@ -12,7 +12,7 @@ import { promisify } from 'node:util';
 import zlib, { crc32 } from 'node:zlib';
 
 /** The version of the format that this program writes. It reads this one and earlier ones. */
-export const formatVersion = 1;
+export const formatVersion = 2;
 
 const magic = 0x48415045; // "EPAH"
 const headerLength = 40;

@@ -4,8 +4,10 @@ import { hash } from 'node:crypto';
 
 import type { Finding } from '../audit/finding/catalogue.ts';
 import type { Auditor, AuditorEntry } from '../auditor/auditor.ts';
+import { type AnyOutput, type Delta, deltaOf } from '../cluster/files/delta.ts';
 import { createRecorder } from '../cluster/files/recorder.ts';
-import { resources } from '../model/objects.ts';
+import type { Key, OutputResource, WatchEvent } from '../model/objects.ts';
+import { isOutput, outputResources, resources } from '../model/objects.ts';
 import { isInNamespaces, isInScope } from '../model/scope.ts';
 import { checkpointOf, nodeLine } from './checkpoint.ts';
 import type { HistoryFiles } from './files.ts';
@@ -31,13 +33,25 @@ export function createAuditorHistory(auditor: Auditor, options: AuditorHistoryOp
   const now = (): number => lines.timeOf(options.now());
   const recorder = createHistoryRecorder({
     ...options,
-    checkpoint: () => checkpointOf(auditor, now()),
+    checkpoint() {
+      bases.reset();
+      return checkpointOf(auditor, now());
+    },
     openNote: () => notes.open(now(), options.limits.size),
     clock() {
       const at = now();
       return { line: `${JSON.stringify({ kind: 'clock', at })}\n`, at };
     },
   });
+  const bases = createBases(auditor);
+  const lineOf = (entry: RecordedEntry): string => {
+    if (entry.kind !== 'event') return lines.line(entry);
+    const { resource } = entry.event;
+    const delta = isOutput(resource) ? bases.follow(resource, entry.event) : null;
+    if (delta === null) return lines.line(entry);
+    const { object: raw, ...fields } = delta;
+    return lines.line({ kind: 'event', event: { ...entry.event, raw } }, fields);
+  };
   const nodes = createNodeLines(auditor);
   /** Records what the rules of a node show now, if that has changed. */
   const noteNode = (node: string, at: number): void => {
@@ -72,7 +86,40 @@ export function createAuditorHistory(auditor: Auditor, options: AuditorHistoryOp
       if ('node' in entry) noteNode(entry.node, 'at' in entry ? entry.at : options.now());
       if (!isRecorded(auditor, entry)) return;
       const at = lines.timeOf(entry.kind === 'event' ? entry.event.at : entry.at);
-      recorder.note(lines.line(entry), at);
+      recorder.note(lineOf(entry), at);
+    },
+  };
+}
+
+/**
+ * The versions of Endpoints and slices that the history has. They are objects of the store, in
+ * which versions share equal endpoints.
+ */
+function createBases({ store }: Auditor) {
+  const bases = {
+    endpoints: new Map<Key, AnyOutput>(),
+    endpointslices: new Map<Key, AnyOutput>(),
+  };
+  return {
+    /** A checkpoint has what is stored. */
+    reset(): void {
+      for (const resource of outputResources) {
+        bases[resource] = new Map<Key, AnyOutput>(store.objects[resource]);
+      }
+    },
+    /**
+     * The delta that an event has made; `null`: it is written whole. The store drops a late
+     * version. The delta then has the stored one, which a reader drops as repeated.
+     */
+    follow(resource: OutputResource, { type, object: { key } }: WatchEvent): Delta | null {
+      const known = bases[resource];
+      const base = known.get(key);
+      const stored = store.objects[resource].get(key);
+      if (stored === undefined) known.delete(key);
+      else known.set(key, stored);
+      // The version of a deletion says whether it is late.
+      const isWhole = base === undefined || stored === undefined || type === 'deleted';
+      return isWhole ? null : deltaOf(resource, stored, base);
     },
   };
 }

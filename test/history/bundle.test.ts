@@ -28,6 +28,7 @@ function open(text: string, options: Options, problems: string[] = []) {
   const bytes = Readable.from([Buffer.from(text)]);
   const entries = readRecording({ name: 'x', bytes }, ({ message }) => problems.push(message), {
     previousPod: (key) => auditor.store.listers.pods.get(key),
+    previousOutput: (resource, key) => auditor.store.objects[resource].get(key),
   });
   return { auditor, entries };
 }

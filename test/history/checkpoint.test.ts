@@ -11,6 +11,7 @@ import { describe, expect, test } from 'vitest';
 import { type Auditor, createAuditor } from '../../src/auditor/auditor.ts';
 import { createReport } from '../../src/auditor/queries.ts';
 import { replay } from '../../src/auditor/replay.ts';
+import { isFields } from '../../src/cluster/decode/json-fields.ts';
 import { readRecording, type RecordingEntry } from '../../src/cluster/files/recording.ts';
 import { createAuditorHistory } from '../../src/history/history.ts';
 import { openHistory } from '../../src/history/reader.ts';
@@ -27,6 +28,7 @@ const newAuditor = (options: Options): Auditor => createAuditor({ ...auditorDefa
 const entriesOf = (bytes: AsyncIterable<Uint8Array>, auditor: Auditor, problems: string[]) =>
   readRecording({ name: 'recording', bytes }, ({ message }) => problems.push(message), {
     previousPod: (key) => auditor.store.listers.pods.get(key),
+    previousOutput: (resource, key) => auditor.store.objects[resource].get(key),
   });
 
 /** Replays a recording, and records it as history; `isWork` says after which entries it writes. */
@@ -58,6 +60,12 @@ async function recordHistory(text: string, options: Options, isWork: () => boole
 const isOfNode = ({ kind }: RecordingEntry): boolean =>
   kind === 'node-rules' || kind === 'node-config';
 
+/** All fields, in the order of their names. */
+const sortedText = (object: unknown): string =>
+  JSON.stringify(object, (_, value: unknown) =>
+    isFields(value) ? Object.fromEntries(Object.entries(value).sort()) : value,
+  );
+
 /** What an auditor shows: open findings, objects, and the verdicts on all outputs. */
 function stateOf(auditor: Auditor) {
   const { findings, services, verdicts, unknown } = createReport(auditor, {
@@ -69,7 +77,7 @@ function stateOf(auditor: Auditor) {
   const open = findings.filter(({ resolvedAt }) => resolvedAt === null);
   const { pods, nodes, endpoints, endpointslices, ...other } = auditor.store.objects;
   const objects = [other.services, pods, nodes, endpoints, endpointslices].flatMap((map) =>
-    [...map.values()].map((it) => JSON.stringify(it, Object.keys(it).sort())),
+    [...map.values()].map((it) => sortedText(it)),
   );
   return {
     findings: open.map(textOf).sort(),

@@ -30,6 +30,7 @@ const text = gunzipSync(readFileSync(path));
 const entriesOf = (bytes: AsyncIterable<Uint8Array>, auditor: Auditor) =>
   readRecording({ name: 'recording', bytes }, ({ message }) => expect(message).toBe(''), {
     previousPod: (key) => auditor.store.listers.pods.get(key),
+    previousOutput: (resource, key) => auditor.store.objects[resource].get(key),
   });
 
 /** The verdicts of nodes, and their findings. */

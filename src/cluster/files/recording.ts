@@ -3,6 +3,7 @@
 //
 //   {"kind":"header","format":1,"at":T,"kubernetes":"v1.36.3","resources":["nodes",…]}
 //   {"kind":"object","at":T,"resource":"pods","type":"SYNC","object":{…}}
+//   {"kind":"object","at":T,"resource":"endpoints",…,"base":"123","parts":[…]}
 //   {"kind":"synced","at":T,"resource":"pods"}
 //   {"kind":"watch","at":T,"resource":"pods","state":"stale"}
 //   {"kind":"unreadable","at":T,"resource":"pods","type":"ADDED","namespace":…,"name":…,"labels":…}
@@ -15,10 +16,17 @@
 // time. `"gap":true` marks an object with missed changes before it. An object that is missing
 // before `synced` does not exist. A checkpoint adds `bytes`, `arrived` (of this version) and
 // `ipsSince` to objects, and what the audit knew: `zones`, `service-state`. entry.ts describes the
-// lines about nodes. A recording may be damaged anywhere, above all at its end: a bad line is a
-// problem, and the next line is read.
+// lines about nodes, and delta.ts `base` and `parts`, which only a history has. A recording may be
+// damaged anywhere, above all at its end: a bad line is a problem, and the next line is read.
 
-import type { Labels, Resource, UnreadableObject, WatchEvent } from '../../model/objects.ts';
+import type {
+  Key,
+  Labels,
+  OutputResource,
+  Resource,
+  UnreadableObject,
+  WatchEvent,
+} from '../../model/objects.ts';
 import { isOutput, resources } from '../../model/objects.ts';
 import type { LiveEntry, NodeConfigEntry, NodeRulesEntry, WatchState } from '../decode/entry.ts';
 import { readNodeConfig, readNodeRules } from '../decode/entry.ts';
@@ -37,6 +45,7 @@ import type { Bytes, Line } from '../decode/line-reader.ts';
 import { lineBatches, plainBytes, textLimit } from '../decode/line-reader.ts';
 import type { OnProblem, Problem } from '../decode/problem.ts';
 import { boundedProblems, countWord, guessLost, problemAt, valueText } from '../decode/problem.ts';
+import { type AnyOutput, applyDelta } from './delta.ts';
 
 /** Bytes, and how problems name them: a path, or `stdin`. */
 export interface Source {
@@ -44,9 +53,13 @@ export interface Source {
   readonly bytes: Bytes;
 }
 
+type PreviousOutput = (resource: OutputResource, key: Key) => AnyOutput | undefined;
+
 export interface RecordingOptions {
   /** The pod of this key as delivered last, for Pod.ipsSince. */
   readonly previousPod?: DecodeContext['previousPod'] | undefined;
+  /** The Endpoints or the slice of this key as delivered last, for deltas from it. */
+  readonly previousOutput?: PreviousOutput | undefined;
   /** Longer lines, in bytes, are skipped. */
   readonly lineLimit?: number;
 }
@@ -113,10 +126,11 @@ export type Reading = ReturnType<typeof newReading>;
 export const newReading = (
   source: string,
   onProblem: OnProblem,
-  { previousPod }: RecordingOptions,
+  { previousPod, previousOutput }: RecordingOptions,
 ) => ({
   source,
   previousPod,
+  previousOutput,
   onProblem: boundedProblems(onProblem),
   /** Lines that were not read, by kind. */
   skipped: new Map<string, number>(),
@@ -294,9 +308,33 @@ function readObject(reading: Reading, fields: Fields, line: Line): RecordingEntr
   const bytes = isOutput(resource) ? (stated ?? objectBytes(line, raw)) : null;
   const entry = readChange(reading, resource, type, raw, bytes);
   if (entry.kind !== 'event') return entry;
-  const event = withTimes(entry.event, fields);
+  const whole = fields.base === undefined ? entry : withBase(reading, entry, fields);
+  if (whole.kind !== 'event') return whole;
+  const event = withTimes(whole.event, fields);
   return { ...entry, event: gap === true ? { ...event, gap } : event };
 }
+
+/** The event with the whole object, of a line with a delta from the version before. */
+function withBase(reading: Reading, entry: EventEntry, { base, parts }: Fields) {
+  const { resource, type, object } = entry.event;
+  const { key, namespace, name, labels } = object;
+  const known = isOutput(resource) ? reading.previousOutput?.(resource, key) : undefined;
+  const lost = { resource, namespace, name, labels };
+  if (known === undefined || known.resourceVersion !== base) {
+    const details = { field: 'base', value: valueText(base) };
+    return lose(reading, type, lost, 'The version before it is missing', details);
+  }
+  try {
+    const whole = applyDelta(object as AnyOutput, known, parts);
+    return { ...entry, event: { ...entry.event, object: whole } };
+  } catch (error) {
+    if (!(error instanceof WrongType)) throw error;
+    const details = { field: error.field, value: valueText(error.value) };
+    return lose(reading, type, lost, `Expected ${error.expected}`, details);
+  }
+}
+
+type EventEntry = Extract<RecordingEntry, { kind: 'event' }>;
 
 /** The event with the times of its object that a checkpoint states. */
 function withTimes(event: WatchEvent, fields: Fields): WatchEvent {

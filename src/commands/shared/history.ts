@@ -81,6 +81,7 @@ export async function openMoment(
     entries: (auditor) =>
       readRecording({ name: `${path}/${name}`, bytes }, onProblem, {
         previousPod: (key) => auditor.store.listers.pods.get(key),
+        previousOutput: (resource, key) => auditor.store.objects[resource].get(key),
       }),
   };
 }
