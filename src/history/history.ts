@@ -6,7 +6,7 @@ import type { Finding } from '../audit/finding/catalogue.ts';
 import type { Auditor, AuditorEntry } from '../auditor/auditor.ts';
 import { type AnyOutput, type Delta, deltaOf } from '../cluster/files/delta.ts';
 import { createRecorder } from '../cluster/files/recorder.ts';
-import type { Key, OutputResource, WatchEvent } from '../model/objects.ts';
+import type { Key, OutputResource, UnreadableObject, WatchEvent } from '../model/objects.ts';
 import { isOutput, outputResources, resources } from '../model/objects.ts';
 import { isInNamespaces, isInScope } from '../model/scope.ts';
 import { checkpointOf, nodeLine } from './checkpoint.ts';
@@ -45,6 +45,7 @@ export function createAuditorHistory(auditor: Auditor, options: AuditorHistoryOp
   });
   const bases = createBases(auditor);
   const lineOf = (entry: RecordedEntry): string => {
+    if (entry.kind === 'unreadable') bases.forget(entry.lost);
     if (entry.kind !== 'event') return lines.line(entry);
     const { resource } = entry.event;
     const delta = isOutput(resource) ? bases.follow(resource, entry.event) : null;
@@ -56,7 +57,7 @@ export function createAuditorHistory(auditor: Auditor, options: AuditorHistoryOp
   /** Records what the rules of a node show now, if that has changed. */
   const noteNode = (node: string, at: number): void => {
     const line = nodes.changed(node, lines.timeOf(at));
-    if (line !== null) recorder.note(line, lines.timeOf(at));
+    if (line !== null) recorder.note(() => line, lines.timeOf(at));
   };
   /** Before the audit begins, nothing is known. */
   const review = (): void => {
@@ -86,7 +87,7 @@ export function createAuditorHistory(auditor: Auditor, options: AuditorHistoryOp
       if ('node' in entry) noteNode(entry.node, 'at' in entry ? entry.at : options.now());
       if (!isRecorded(auditor, entry)) return;
       const at = lines.timeOf(entry.kind === 'event' ? entry.event.at : entry.at);
-      recorder.note(lineOf(entry), at);
+      recorder.note(() => lineOf(entry), at);
     },
   };
 }
@@ -106,6 +107,10 @@ function createBases({ store }: Auditor) {
       for (const resource of outputResources) {
         bases[resource] = new Map<Key, AnyOutput>(store.objects[resource]);
       }
+    },
+    /** A deletion that cannot be read removes the object of the store, also at the reader. */
+    forget({ resource, namespace, name }: UnreadableObject): void {
+      if (isOutput(resource)) bases[resource].delete(`${namespace ?? ''}/${name ?? ''}`);
     },
     /**
      * The delta that an event has made; `null`: it is written whole. The store drops a late

@@ -91,8 +91,11 @@ const createState = (options: HistoryOptions) => ({
 export function createHistoryRecorder(options: HistoryOptions) {
   const state = createState(options);
   return {
-    /** Takes a line with its newline; `at` is its time, Unix seconds. Never throws. */
-    note(line: string, at: number): void {
+    /**
+     * Takes a line with its newline, which is made only if it is recorded; `at` is its time, Unix
+     * seconds.
+     */
+    note(lineOf: () => string, at: number): void {
       if (state.isClosed) return;
       const isRecording = state.segment !== null || state.since !== null;
       if (!isRecording) {
@@ -100,6 +103,7 @@ export function createHistoryRecorder(options: HistoryOptions) {
         if (state.retryAt !== null) state.counts.droppedLines++;
         return;
       }
+      const line = lineOf();
       if (state.segment !== null) add(state.waiting, line, at);
       if (state.since !== null) add(state.since, line, at);
       const length = Math.max(state.waiting.length, state.since?.length ?? 0);

@@ -95,6 +95,19 @@ describe('of a history and of its recording', () => {
     expect(shown(one)).toEqual(shown(other));
   });
 
+  test('lag is the same without Endpoints', async () => {
+    const output = printed();
+    const asked = { ...flags, endpoints: false, output: 'json' as const };
+    await lag({ ...asked, history });
+    expect(output.err()).toBe('');
+    vi.restoreAllMocks();
+    const [one, other] = [
+      await printedBy(() => lag({ ...asked, history })),
+      await printedBy(() => lag(asked, [recording])),
+    ];
+    expect(one.distributions).toEqual(other.distributions);
+  });
+
   test('incidents are only those of the time span, as text', async () => {
     const output = printed();
     await printIncidents({ ...flags, since: 1, output: 'text', history });

@@ -171,7 +171,7 @@ export function counterOn(
     state,
     note: (): void => {
       state.count++;
-      recorder.note(`${line('change', state.count, state.now)}\n`, state.now);
+      recorder.note(() => `${line('change', state.count, state.now)}\n`, state.now);
       // Frames of notes are between those of lines.
       if (state.count % 3 === 0) recorder.remark(line('note', state.count, state.now), state.now);
     },

@@ -18,7 +18,7 @@ import { createAuditorHistory } from '../../src/history/history.ts';
 import { openHistory } from '../../src/history/reader.ts';
 import type { HistoryFiles } from '../../src/history/files.ts';
 import { type AnyObject, outputResources } from '../../src/model/objects.ts';
-import { auditorDefaults, times } from '../build.ts';
+import { auditorDefaults, endpoint, event, header, slice, synced, times } from '../build.ts';
 import { type Fault, faultyFiles, randomOf } from './crash.ts';
 
 const path = join(import.meta.dirname, '../recordings/shop.ndjson.gz');
@@ -153,6 +153,38 @@ function damage({ stored, random }: Recorded, at: number): () => void {
     if (file !== undefined) file.bytes = before;
   };
 }
+
+test('an object is written whole after a deletion that cannot be read', async () => {
+  const { files } = faultyFiles();
+  const auditor = createAuditor(auditorDefaults);
+  const history = createAuditorHistory(auditor, {
+    files,
+    limits: { size: 2 ** 40, age: 400 },
+    now: () => auditor.now() ?? 0,
+    pause: () => setImmediate(),
+    onTrouble: () => undefined,
+  });
+  const take = (entry: RecordingEntry): void => {
+    auditor.take(entry);
+    history.take(entry);
+  };
+  const shared = endpoint();
+  const version = (resourceVersion: string, at: number) =>
+    slice({ resourceVersion, endpoints: [shared], bytes: 900, at });
+  const { namespace, name, labels } = version('1', 1000);
+  for (const entry of [header(1000), ...synced(1000)]) take(entry);
+  take({ kind: 'event', event: event('added', version('1', 1000), 1000) });
+  await history.work();
+  const lost = { resource: 'endpointslices' as const, namespace, name, labels };
+  take({ kind: 'unreadable', at: 1001, type: 'deleted', lost });
+  expect(outputsOf(auditor).size).toBe(0);
+  take({ kind: 'event', event: event('added', version('2', 1002), 1002) });
+  await history.work();
+  await history.close();
+  const read = await readMoment(files, 1002);
+  expect(read.problems.filter((it) => it === missing)).toEqual([]);
+  expect(textsOf(read.outputs)).toEqual(textsOf(outputsOf(auditor)));
+});
 
 describe.each([1, 2])('a history, run %d', (seed) => {
   /** Some moments from the first checkpoint on. */

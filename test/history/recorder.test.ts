@@ -125,7 +125,7 @@ describe('a recorder', () => {
     const { recorder, state } = counterOn(files);
     await recorder.work();
     const text = `${'x'.repeat(1024 * 1024)}\n`;
-    for (let left = 40; left > 0; left--) recorder.note(text, state.now);
+    for (let left = 40; left > 0; left--) recorder.note(() => text, state.now);
     expect(recorder.trouble()).toContain('too slow');
     expect(recorder.counts.droppedLines).toBe(40);
   });
@@ -143,6 +143,23 @@ describe('a recorder', () => {
     expect(recorder.trouble()).toContain('newer version');
     expect([...stored.keys()]).toEqual([name]);
     await expect(readCounter(files, 2000)).rejects.toThrow('No checkpoint');
+  });
+
+  test('reads what format 1 has written', async () => {
+    const { files, stored } = faultyFiles();
+    const { recorder, note, state } = counterOn(files);
+    await recorder.work();
+    note();
+    await recorder.close();
+    const [{ bytes } = { bytes: Buffer.alloc(0) }] = [...stored.values()];
+    let frames = 0;
+    for (let at = 0; at >= 0; at = bytes.indexOf('EPAH', at + 1)) {
+      bytes.writeUInt16LE(1, at + 4);
+      bytes.writeUInt32LE(crc32(bytes.subarray(at, at + 36)), at + 36);
+      frames++;
+    }
+    expect(frames).toBeGreaterThan(2);
+    expect(await readCounter(files, state.now)).toMatchObject({ count: 1, losses: [] });
   });
 
   test.each([0, 7, 15])('goes on if bit %d of the version is damaged', async (bit) => {

@@ -43,8 +43,10 @@ export function deltaOf(
   // A reader would compute the size from the line, which has only a part of the object.
   if (base.resourceVersion === '' || object.bytes === null) return null;
   const known = listsOf(base).flat();
-  const lists = listsOf(object).map((list) => compareLists(list, known));
+  const all = listsOf(object);
+  const lists = all.map((list) => compareLists(list, known));
   if (lists.some(({ added }) => added.length > mostNew)) return null;
+  if (lengthOf(all) > lengthOf([known, ...lists.map(({ added }) => added)])) return null;
   return {
     object: writeObject(
       resource,
@@ -84,17 +86,38 @@ function compareLists(list: readonly AnyEndpoint[], known: readonly AnyEndpoint[
 
 /**
  * The whole object, of one with only new endpoints. Throws WrongType if the base does not have the
- * endpoints of these parts.
+ * endpoints of these parts, or if the object would have more than both: short lines that each
+ * double an object would fill the memory.
  */
 export function applyDelta<T extends AnyOutput>(object: T, base: T, parts: unknown): T {
   const known = listsOf(base).flat();
   const lists = listsOf(object);
   if (!Array.isArray(parts) || parts.length !== lists.length) throw wrongParts(parts);
-  return withLists(
+  const most = lengthOf([known, ...lists]);
+  if (!(countIn(parts) <= most)) throw wrongParts(parts);
+  const whole = withLists(
     object,
     lists.map((added, index) => joinParts(parts[index], added, known)),
   );
+  if (!isReadyFirst(whole)) throw wrongParts(parts);
+  return whole;
 }
+
+const lengthOf = (lists: readonly (readonly unknown[])[]): number =>
+  lists.reduce((sum, list) => sum + list.length, 0);
+
+/** How many endpoints all parts have; NaN if one is no part. */
+const countIn = (lists: readonly unknown[]): number =>
+  lists.flat().reduce<number>((sum, part) => {
+    const count: unknown = Array.isArray(part) ? part[1] : part;
+    return sum + (typeof count === 'number' && count > 0 ? count : NaN);
+  }, 0);
+
+const isReadyFirst = (object: AnyOutput): boolean =>
+  !('subsets' in object) ||
+  object.subsets.every(({ addresses, readyCount }) =>
+    addresses.slice(0, readyCount).every(({ ready }) => ready),
+  );
 
 const wrongParts = (parts: unknown): WrongType =>
   new WrongType('parts', 'parts of the version before', parts);
@@ -133,7 +156,10 @@ const listsOf = (object: AnyOutput): readonly (readonly AnyEndpoint[])[] =>
 function withLists<T extends AnyOutput>(object: T, lists: readonly (readonly AnyEndpoint[])[]): T {
   if (!('subsets' in object)) return { ...object, endpoints: lists[0] };
   const subsets = object.subsets.map((subset, index) => {
-    const addresses = (lists[index] ?? []) as readonly EndpointAddress[];
+    // Addresses share the list of ports with their subset.
+    const { ports } = subset;
+    const list = (lists[index] ?? []) as readonly EndpointAddress[];
+    const addresses = list.map((it) => (it.ports === ports ? it : { ...it, ports }));
     return { ...subset, addresses, readyCount: addresses.filter(({ ready }) => ready).length };
   });
   return { ...object, subsets };

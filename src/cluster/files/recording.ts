@@ -53,7 +53,8 @@ export interface Source {
   readonly bytes: Bytes;
 }
 
-type PreviousOutput = (resource: OutputResource, key: Key) => AnyOutput | undefined;
+/** `null`: the audit does not keep any. */
+type PreviousOutput = (resource: OutputResource, key: Key) => AnyOutput | null | undefined;
 
 export interface RecordingOptions {
   /** The pod of this key as delivered last, for Pod.ipsSince. */
@@ -308,7 +309,8 @@ function readObject(reading: Reading, fields: Fields, line: Line): RecordingEntr
   const bytes = isOutput(resource) ? (stated ?? objectBytes(line, raw)) : null;
   const entry = readChange(reading, resource, type, raw, bytes);
   if (entry.kind !== 'event') return entry;
-  const whole = fields.base === undefined ? entry : withBase(reading, entry, fields);
+  const isWhole = fields.base === undefined && fields.parts === undefined;
+  const whole = isWhole ? entry : withBase(reading, entry, fields);
   if (whole.kind !== 'event') return whole;
   const event = withTimes(whole.event, fields);
   return { ...entry, event: gap === true ? { ...event, gap } : event };
@@ -320,7 +322,8 @@ function withBase(reading: Reading, entry: EventEntry, { base, parts }: Fields) 
   const { key, namespace, name, labels } = object;
   const known = isOutput(resource) ? reading.previousOutput?.(resource, key) : undefined;
   const lost = { resource, namespace, name, labels };
-  if (known === undefined || known.resourceVersion !== base) {
+  if (known === null) return { kind: 'clock' as const, at: reading.at };
+  if (known === undefined || known.resourceVersion !== base || base === '') {
     const details = { field: 'base', value: valueText(base) };
     return lose(reading, type, lost, 'The version before it is missing', details);
   }

@@ -81,7 +81,10 @@ export async function openMoment(
     entries: (auditor) =>
       readRecording({ name: `${path}/${name}`, bytes }, onProblem, {
         previousPod: (key) => auditor.store.listers.pods.get(key),
-        previousOutput: (resource, key) => auditor.store.objects[resource].get(key),
+        previousOutput: (resource, key) =>
+          resource === 'endpoints' && !auditor.options.scope.endpoints
+            ? null
+            : auditor.store.objects[resource].get(key),
       }),
   };
 }

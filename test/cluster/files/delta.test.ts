@@ -122,6 +122,14 @@ describe('what is written', () => {
   });
 });
 
+test('Endpoints are written whole if several subsets have the same addresses', () => {
+  const one = subset(times(2, (at) => address({ ip: `10.0.0.${at}` })));
+  const of = (subsets: Endpoints['subsets']): Endpoints =>
+    endpoints({ subsets, resourceVersion: version, bytes });
+  expect(deltaOf('endpoints', of([one]), of([one, one]))).not.toBe(null);
+  expect(deltaOf('endpoints', of([one, one]), of([one]))).toBe(null);
+});
+
 describe('parts that do not fit are an error', () => {
   const list = many(3);
   const object = sliceWith(many(1, 1));
@@ -137,7 +145,34 @@ describe('parts that do not fit are an error', () => {
     ['an object', [[1, {}]]],
     ['fewer new ones than there are', [[[0, 3]]]],
     ['more new ones than there are', [[2]]],
+    ['more than both have', [[1, [0, 3], [0, 1]]]],
+    ['very many', [[1, ...times(1e6, () => [0, 3])]]],
+    ['a count that hides others', [[1, [0, 3], [0, 3], [0, -5]]]],
   ])('%s', (_, parts) => {
     expect(() => applyDelta(object, sliceWith(list), parts)).toThrow(WrongType);
+  });
+});
+
+describe('addresses of a delta', () => {
+  const [ready, other] = [address(), address({ ip: '10.0.0.2', ready: false })];
+  const before = endpoints({ subsets: [subset([ready, other], portLists[0])] });
+
+  test('have the ports of their subset, not those of the one that they were in', () => {
+    const ports = [port({ port: 9 })];
+    const empty = endpoints({ subsets: [subset([], ports)] });
+    const [whole] = applyDelta(empty, before, [[[0, 2]]]).subsets;
+    expect(whole?.addresses.map((it) => it.ports)).toEqual([ports, ports]);
+    expect(whole?.readyCount).toBe(1);
+  });
+
+  test('are an error if one that is not ready comes before one that is', () => {
+    const empty = endpoints({ subsets: [subset([], portLists[0])] });
+    const parts = [
+      [
+        [1, 1],
+        [0, 1],
+      ],
+    ];
+    expect(() => applyDelta(empty, before, parts)).toThrow(WrongType);
   });
 });

@@ -336,12 +336,25 @@ describe('a delta of an object', () => {
     ['without the version before', line, {}, missing],
     ['with another version before', { ...line, base: '6' }, { previousOutput }, missing],
     ['without a version', { ...line, base: null }, { previousOutput }, missing],
+    ['with parts alone', { ...line, base: undefined }, { previousOutput }, missing],
+    [
+      'if versions are not known',
+      { ...line, base: '' },
+      { previousOutput: () => ({ ...before, resourceVersion: '' }) },
+      missing,
+    ],
     ['of parts that are not there', { ...line, parts: [[1, [1, 2]]] }, { previousOutput }, 'parts'],
   ])('is lost %s', async (_, given, options, problem) => {
     const got = await read(recording(given), options);
     expect(got.entries.map(brief)[1]).toBe(`12 lost modified endpointslices ${before.key}`);
     expect(got.problems).toHaveLength(1);
     expect(got.problems[0]).toContain(problem);
+  });
+
+  test('is left out if the audit does not keep such objects', async () => {
+    const got = await read(recording(line), { previousOutput: () => null });
+    expect(got.problems).toEqual([]);
+    expect(got.entries[1]).toEqual({ kind: 'clock', at: 12 });
   });
 
   test('is lost if it is a pod', async () => {
