@@ -1,7 +1,7 @@
 // The input of the node audit: rules and configurations of nodes from recordings, from files and
 // from agents. The last entry of each kind waits until the audit begins.
 
-import { parse, YAMLParseError } from 'yaml';
+import { parse } from 'yaml';
 
 import type { AgentReport } from '../agent/client/report.ts';
 import type { AgentEntry, NodeReportEntry } from '../agent/client/scraper.ts';
@@ -202,10 +202,21 @@ function readReport(state: State, entry: NodeReportEntry): LastReport {
 /** The configuration of kube-proxy; `null`, after a problem, if it cannot be read. */
 function parseConfig({ options }: State, node: string, text: string): ProxyConfig | null {
   try {
-    return readProxyConfig(parse(text), versionOf(options));
+    return readProxyConfig(parseYaml(text), versionOf(options));
   } catch (error) {
     options.onProblem(problemOf(error, `kube-proxy's configuration on ${node}`, node));
     return null;
+  }
+}
+
+/** Throws UnreadFile for a text that is no YAML, or that names what it does not contain. */
+function parseYaml(text: string): unknown {
+  try {
+    // A warning would go to stderr as it is, with a line of the text.
+    return parse(text, { logLevel: 'error' });
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error);
+    throw new UnreadFile(message, { cause: error });
   }
 }
 
@@ -215,9 +226,7 @@ class UnreadFile extends Error {}
 function problemOf(error: unknown, source: string, node: string): Problem {
   const object = `Node ${node}`;
   if (error instanceof DumpError) return problemAt(source, error.line, error.message, { object });
-  if (error instanceof UnreadFile || error instanceof YAMLParseError) {
-    return problemAt(source, null, error.message, { object });
-  }
+  if (error instanceof UnreadFile) return problemAt(source, null, error.message, { object });
   if (!(error instanceof WrongType)) throw error;
   const { expected, field, value } = error;
   const details = { object, field, value: valueText(value) };

@@ -40,6 +40,9 @@ export const defaultProxyConfig = (mode: DataPlane, minor: number) => ({
   cilium: null as CiliumConfig | null,
 });
 
+/** Linux takes at most 15 bytes (IFNAMSIZ). A longer name or prefix matches no interface. */
+export const isInterfaceName = (text: string): boolean => /^[!-~]{0,15}$/.test(text);
+
 export type Protocol = 'tcp' | 'udp' | 'sctp';
 
 /** The first packet of a connection, as a node meets it. Addresses are in canonical form. */

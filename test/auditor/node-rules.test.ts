@@ -2,7 +2,7 @@
 
 import { join } from 'node:path';
 
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { parse } from 'yaml';
 
 import type { NodeReportEntry } from '../../src/agent/client/scraper.ts';
@@ -261,6 +261,7 @@ function told(
   rules: ReturnType<typeof begun>['rules'],
   more: readonly string[],
   dumps = standing,
+  proxyConfig: string | null = null,
 ): number {
   const { addresses: nodeIPs, podCIDRs } = node;
   const localAddresses = [...nodeIPs, ...more];
@@ -271,7 +272,7 @@ function told(
     node: 'node-a',
     localAddresses: [...contextOf(place).localAddresses],
     mode: dumps === without ? null : 'iptables',
-    proxyConfig: null,
+    proxyConfig,
     settings: dumps.settings,
     problems: [],
     asking: askingOf(place, dumps),
@@ -317,6 +318,25 @@ describe('a node on which an agent finds no rules of kube-proxy', () => {
     told(rules, [], without);
     expect(settle.open().map(({ code }) => code)).toContain('node-rules-flushed');
   });
+});
+
+test.each([
+  ['an alias of nothing', 'mode: *other', /Unresolved alias/],
+  ['many aliases', `a: &a [1]\nb: [${Array(400).fill('*a').join(',')}]`, /alias count/],
+  ['no YAML', 'mode: [', /Flow sequence/],
+  ['an odd tag', 'mode: !odd iptables', null],
+])('an agent sends a configuration with %s', (_, text, message) => {
+  // A warning would quote the text on stderr.
+  const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
+  const { rules, problems, reasons } = begun();
+  rules.begin(0);
+  told(rules, [], standing, text);
+  const warnings = warn.mock.calls.length;
+  warn.mockRestore();
+  expect(warnings).toBe(0);
+  const messages = message === null ? [] : [expect.stringMatching(message)];
+  expect(problems.map((it) => it.message)).toEqual(messages);
+  if (message !== null) expect(reasons()).toEqual(['rules-not-known']);
 });
 
 describe('a correct node with an agent', () => {

@@ -190,7 +190,16 @@ const batchSize = 11_000;
 /** The largest number of packets in one scrape: those of a few thousand frontends. */
 const mostPackets = 32_768;
 
-/** By the text of the packet. Returns how the agent failed; `another round` if one has begun. */
+/**
+ * Characters of all outcomes of one scrape: 1,000 of each of 32,768 packets. Objects need a few
+ * times as much memory.
+ */
+const mostCharacters = 32 * 1024 * 1024;
+
+/**
+ * By the text of the packet; of long outcomes, only the first. Returns how the agent failed;
+ * `another round` if one has begun.
+ */
 export async function scrapeOutcomes(
   { client, node, address, signal }: Scrape,
   packets: readonly Packet[],
@@ -198,6 +207,7 @@ export async function scrapeOutcomes(
 ): Promise<ReadonlyMap<string, PacketOutcome> | NoAnswer | 'another round'> {
   const found = new Map<string, PacketOutcome>();
   let size = 0;
+  let characters = 0;
   const texts = packets.slice(0, mostPackets).map(packetText);
   const batches = Map.groupBy(texts, (text) => {
     size += text.length + 3;
@@ -216,6 +226,8 @@ export async function scrapeOutcomes(
       continue;
     }
     if (answer.status !== 200) return refused(statusText(answer));
+    characters += answer.body.length;
+    if (characters > mostCharacters) break;
     const outcomes = await readBody(answer.body, (raw) => outcomesOf(raw, round));
     if (outcomes === 'another round') return outcomes;
     if (typeof outcomes === 'string') return refused(outcomes, 'malformed');

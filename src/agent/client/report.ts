@@ -4,6 +4,7 @@
 import * as z from 'zod/mini';
 
 import { canonicalIP } from '../../model/ip.ts';
+import { isInterfaceName } from '../../model/proxy-config.ts';
 import type { Steps } from '../../model/run-to-end.ts';
 import { type NodeSenders, readKey } from '../../rules/report/digest.ts';
 import type { RuleFrontend } from '../../rules/report/frontends.ts';
@@ -55,6 +56,8 @@ const configText = text.check(
   z.refine(isSimple, { error: 'at most 1,000 lines and items, and few levels' }),
 );
 
+const interfaceName = text.check(z.refine(isInterfaceName, { error: 'the name of an interface' }));
+
 const objectOf = <T extends z.core.$ZodShape>(shape: T) => z.object(shape, { error: 'an object' });
 
 const isRecord = (value: unknown): boolean =>
@@ -65,7 +68,7 @@ const senders = objectOf({ node: sender, pod: sender, outside: sender });
 
 const form = objectOf({
   version: z.literal(1, { error: '1' }),
-  node: text.check(z.minLength(1, { error: 'a name' })),
+  node: text.check(z.minLength(1, { error: 'a name' }), z.maxLength(253, { error: 'a name' })),
   /** `null` if kube-proxy left no rules. */
   mode: z.nullable(z.enum(['iptables', 'nftables'], { error: 'iptables or nftables' })),
   nodeIPs: texts,
@@ -74,8 +77,8 @@ const form = objectOf({
   proxyConfig: z.nullable(objectOf({ text: configText })),
   settings: objectOf({
     detectLocalMode: z.optional(text),
-    bridgeInterface: z.optional(text),
-    interfaceNamePrefix: z.optional(text),
+    bridgeInterface: z.optional(interfaceName),
+    interfaceNamePrefix: z.optional(interfaceName),
     clusterCIDRs: z.optional(texts),
     masqueradeAll: z.optional(flag),
     nodePortAddresses: z.optional(texts),

@@ -3,7 +3,12 @@
 // out: command-line flags, which a configuration file overrides.
 
 import type { ProxyConfig } from '../../model/proxy-config.ts';
-import { defaultProxyConfig, minorIn, proxyModes } from '../../model/proxy-config.ts';
+import {
+  defaultProxyConfig,
+  isInterfaceName,
+  minorIn,
+  proxyModes,
+} from '../../model/proxy-config.ts';
 import * as json from './json-fields.ts';
 
 /** Of a kube-proxy of a version such as `v1.36.3`; throws WrongType for what it would not take. */
@@ -22,9 +27,11 @@ export function readProxyConfig(raw: unknown, version: string): ProxyConfig {
     ...defaults,
     detectLocalMode: json.text(raw, 'detectLocalMode') || defaults.detectLocalMode,
     clusterCIDRs: json.text(raw, 'clusterCIDR').split(',').filter(Boolean),
-    bridgeInterface: json.within(raw, 'detectLocal', (part) => json.text(part, 'bridgeInterface')),
+    bridgeInterface: json.within(raw, 'detectLocal', (part) =>
+      interfaceIn(part, 'bridgeInterface'),
+    ),
     interfaceNamePrefix: json.within(raw, 'detectLocal', (part) =>
-      json.text(part, 'interfaceNamePrefix'),
+      interfaceIn(part, 'interfaceNamePrefix'),
     ),
     nodePortAddresses:
       nodePortAddresses.length > 0 ? nodePortAddresses : defaults.nodePortAddresses,
@@ -34,6 +41,13 @@ export function readProxyConfig(raw: unknown, version: string): ProxyConfig {
     bindAddress: json.optionalText(raw, 'bindAddress') ?? defaults.bindAddress,
     featureGates: json.within(raw, 'featureGates', featureGates),
   };
+}
+
+/** Each packet to the node has it, so a long one would fill the memory. */
+function interfaceIn(fields: json.Fields, name: string): string {
+  const found = json.text(fields, name);
+  if (isInterfaceName(found)) return found;
+  throw new json.WrongType(name, 'the name of an interface', found);
 }
 
 function featureGates(gates: json.Fields): Record<string, boolean> {

@@ -155,10 +155,19 @@ function shareOf(raw: unknown, steps: readonly TraceStep[]): Destination {
   return { probability, masqueraded, affinity, affinitySeconds, trace: () => trace };
 }
 
+/** Characters of a name of nftables at most, whose names are longer than those of iptables. */
+const longestName = 256;
+
+const isTextOf = (name: keyof RuleJson, value: unknown): boolean =>
+  typeof value === 'string' && (name === 'text' || value.length <= longestName);
+
+/** Sets that one rule names. Each is declared with the name of its table. */
+const mostSets = 64;
+
 function stepOf(raw: unknown): TraceStep {
   const fields = fieldsOf(raw, 'a rule');
   const names = ['source', 'family', 'table', 'chain', 'base', 'hook', 'text'] as const;
-  for (const name of names) check(typeof fields[name] === 'string', `${name} of a rule`);
+  for (const name of names) check(isTextOf(name, fields[name]), `${name} of a rule`);
   const json = fields as unknown as RuleJson;
   const { hook, text, chain: name } = json;
   try {
@@ -187,10 +196,12 @@ function tableWith({ source, family, table, chain, base, text }: RuleJson): Tabl
   const of = { family, table };
   const [first, ...rest] = listOf(parsed(text), 'the expression of a rule');
   const expr = typeof first === 'string' ? rest : [first, ...rest];
+  const sets = new Set(Array.from(text.matchAll(/"@([^"]+)"/g), ([, name]) => name));
+  check(sets.size <= mostSets, `at most ${String(mostSets)} sets in a rule`);
   const nftables = [
     { table: { family, name: table } },
     ...chains.map((name) => ({ chain: { ...of, name } })),
-    ...[...text.matchAll(/"@([^"]+)"/g)].map(([, name]) => ({ set: { ...of, name } })),
+    ...Array.from(sets, (name) => ({ set: { ...of, name } })),
     { rule: { ...of, chain, handle: 0, expr } },
   ];
   return parseNft(JSON.stringify({ nftables })).tables[0];

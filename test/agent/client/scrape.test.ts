@@ -153,6 +153,27 @@ test('packets whose outcomes are too long are asked for in smaller batches', asy
   expect(await scrapeOutcomes({ ...going, client: never }, packets, round)).toEqual(tooLong);
 });
 
+test('of outcomes that are long together, only the first are asked for', async () => {
+  const { going } = await begun();
+  let asked = 0;
+  const padding = ' '.repeat(12 * 1024 * 1024);
+  const client: AgentClient = {
+    ask: (request) => {
+      asked++;
+      const count = request.path.split('p=').length - 1;
+      const outcomes = Array.from({ length: count }, () => ({ fates: {}, unknown: [] }));
+      const body = JSON.stringify({ round: 'r', rules: [], outcomes }) + padding;
+      return Promise.resolve({ kind: 'answer', status: 200, headers: {}, body });
+    },
+    bytes: () => 0,
+  };
+  const outcomes = await scrapeOutcomes({ ...going, client }, packets, 'r');
+  expect(asked).toBe(3);
+  const first = packets.map(packetText).slice(0, outcomes instanceof Map ? outcomes.size : 0);
+  expect(first.length).toBeGreaterThan(100);
+  expect(outcomes instanceof Map && [...outcomes.keys()]).toEqual(first);
+});
+
 test.each([
   ['of two million levels', '['.repeat(2 ** 21), /levels/],
   ['of many levels in objects', `${'{"a":'.repeat(40)}1${'}'.repeat(40)}`, /levels/],

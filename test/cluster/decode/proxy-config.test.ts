@@ -50,6 +50,13 @@ describe('readProxyConfig', () => {
   test.each<[string, unknown, string, string, string]>([
     ['a list', [], '1.36', '', 'an object'],
     ['a mode', { mode: 'userspace' }, '1.36', 'mode', 'iptables, nftables or ipvs'],
+    [
+      'an interface',
+      { detectLocal: { bridgeInterface: 'x'.repeat(16) } },
+      '1.36',
+      'detectLocal.bridgeInterface',
+      'the name of an interface',
+    ],
     ['a version', {}, 'latest', 'version', 'a version of kube-proxy'],
     [
       'a flag',

@@ -106,6 +106,7 @@ describe('what is none', () => {
     [{ ...one, rules: [{ ...one.rules[0], text: '-A PREROUTING -j DROP\nCOMMIT' }] }, /one line/],
     [{ ...one, rules: [{ ...one.rules[0], source: 'nft', text: '{' }] }, /expression/],
     [{ ...one, rules: [{ ...one.rules[0], hook: 7 }] }, /hook/],
+    [{ ...one, rules: [{ ...one.rules[0], table: 'x'.repeat(257) }] }, /table/],
   ])('%j', (raw, message) => {
     expect(() => runToEnd(decodeOutcomes(raw))).toThrow(InvalidReport);
     expect(() => runToEnd(decodeOutcomes(raw))).toThrow(message);
@@ -118,6 +119,25 @@ describe('what is none', () => {
       expect(error).toBeInstanceOf(InvalidReport);
     }
   });
+});
+
+test('a rule that names a set very often declares it once, and few sets', () => {
+  const ruleWith = (sets: readonly string[], table: string) => {
+    const text = JSON.stringify([{ match: sets }]);
+    const place = { source: 'nft', family: 'ip', chain: 'c', base: 'c', hook: 'prerouting' };
+    return { round: '1', rules: [{ ...place, table, text }], outcomes: [] };
+  };
+  const began = process.cpuUsage();
+  const often = ruleWith(Array<string>(100_000).fill('@a'), 't'.repeat(256));
+  expect(runToEnd(decodeOutcomes(often))).toEqual([]);
+  // Each of the 100,000 declarations repeated the name of the table.
+  const { user, system } = process.cpuUsage(began);
+  expect((user + system) / 1e6).toBeLessThan(1);
+  const many = ruleWith(
+    Array.from({ length: 65 }, (_, at) => `@${String(at)}`),
+    't',
+  );
+  expect(() => runToEnd(decodeOutcomes(many))).toThrow(/at most 64 sets/);
 });
 
 test('parts of another type are refused', () => {
