@@ -1,7 +1,9 @@
 // How long it takes to open a moment of a history: the command `audit --history` of the bundle on a
-// fleet, from the start of the process to its report. Seconds of time and of CPU.
+// fleet, from the start of the process to its report. Seconds of time and of CPU. The moment is
+// `--seconds` after the checkpoint, in which `rate` pods have changed each second: by default 20 for
+// 150,000 pods, and in proportion for others.
 //
-//   npm run -s bench -- moment [--services=10000]
+//   npm run -s bench -- moment [--services=10000] [--seconds=0] [--rate=20]
 
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -15,11 +17,15 @@ import { openFolder } from '../../src/history/files.ts';
 import { createAuditorHistory } from '../../src/history/history.ts';
 import { resources } from '../../src/model/objects.ts';
 import { auditorDefaults } from '../build.ts';
-import { createFleet, rawObjects } from './generate.ts';
+import { createFleet, rawEndpoints, rawObjects, rawPod, rawSlice, sliceOf } from './generate.ts';
 
-const argument = process.argv.find((it) => it.startsWith('--services='))?.split('=')[1];
-const services = Number(argument ?? 1000);
+const argument = (name: string, value: number): number =>
+  Number(process.argv.find((it) => it.startsWith(`--${name}=`))?.split('=')[1] ?? value);
+
+const services = argument('services', 1000);
 const podsOfEach = 15;
+const changesPerSecond = argument('rate', (20 * services) / 10_000);
+const changes = Math.round(argument('seconds', 0) * changesPerSecond);
 const at = 1_795_260_000;
 
 const fleet = createFleet({
@@ -36,6 +42,24 @@ function* lines(): Generator<string> {
     }
     yield `${JSON.stringify({ kind: 'synced', at, resource })}\n`;
   }
+  for (let index = 0; index < changes; index++) yield* changesOf(index);
+}
+
+/** The lines of a pod that has changed its readiness, of its slice and of its Endpoints. */
+function* changesOf(index: number): Generator<string> {
+  const when = at + (index + 1) / changesPerSecond;
+  const pod = (index * 7919) % fleet.pods;
+  const plan = fleet.plans[Math.floor(pod / podsOfEach)];
+  if (plan === undefined) throw new Error('A pod without a Service');
+  fleet.ready[pod] = 1 - (fleet.ready[pod] ?? 0);
+  const objects = {
+    pods: rawPod(fleet, plan, pod),
+    endpointslices: rawSlice(fleet, plan, sliceOf(plan, pod)),
+    endpoints: rawEndpoints(fleet, plan),
+  };
+  for (const [resource, object] of Object.entries(objects)) {
+    yield `${JSON.stringify({ kind: 'object', at: when, resource, type: 'MODIFIED', object })}\n`;
+  }
 }
 
 /** Records the history of the fleet, with one checkpoint. */
@@ -50,14 +74,19 @@ async function record(folder: string): Promise<void> {
       if (reason !== null) throw new Error(reason);
     },
   });
+  let written = at;
   const bytes = Readable.from(lines(), { objectMode: true }).map((line: string) =>
     Buffer.from(line),
   );
   for await (const entry of readRecording({ name: 'fleet', bytes }, () => undefined)) {
+    if (entry.kind === 'end') continue;
     auditor.take(entry);
     history.take(entry);
+    const now = auditor.now() ?? at;
+    if (entry.kind !== 'synced' && now < written + 1) continue;
+    written = now;
+    await history.work();
   }
-  await history.work();
   await history.close();
 }
 
@@ -65,7 +94,10 @@ const folder = mkdtempSync(join(tmpdir(), 'moment-'));
 try {
   await record(folder);
   const bundle = join(import.meta.dirname, '../../dist/endpoint-auditor.mjs');
-  const command = [process.execPath, bundle, 'audit', '--history', folder, '-o', 'json'];
+  // An hour after a checkpoint, there is the next one.
+  const moment = String(at + Math.max(0, changes / changesPerSecond - 1));
+  const args = ['audit', '--history', folder, '--at', moment, '-o', 'json'];
+  const command = [process.execPath, bundle, ...args];
   const began = performance.now();
   // The shell prints the CPU seconds of the process.
   const script = 'TIMEFORMAT="%U %S"; time "$@" > /dev/null';

@@ -3,7 +3,7 @@
 
 import type { NextFunction, Request, Response } from 'express';
 
-import { timeBarPlace } from '../page/time-bar.ts';
+import { keepQuery, timeBarPlace } from '../page/time-bar.ts';
 
 /** The answer to a request as of a moment. */
 export interface MomentAnswer {
@@ -111,7 +111,10 @@ export function answerMoments(answer: AnswerMoment | null, timeBar: (at: number)
       if (location !== undefined) response.set('Location', locationAt(location, String(at)));
       if (disposition !== undefined) response.set('Content-Disposition', disposition);
       const shown = type.startsWith('text/html')
-        ? body.toString().replace(timeBarPlace, () => timeBar(at))
+        ? keepQuery(
+            body.toString().replace(timeBarPlace, () => timeBar(at)),
+            new URL(`http://localhost${path}`).searchParams,
+          )
         : body;
       response.status(status).set('Content-Type', type).send(shown);
     } catch (error) {

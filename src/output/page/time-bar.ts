@@ -111,6 +111,20 @@ export const renderHistoryNotice = (at: number): Html =>
   markup`<p class="notice history" role="status"><span aria-hidden="true">◷</span>
  History: this is the state at ${formatMoment(at)}. <a href="?">Live again</a></p>`;
 
+/** The page with the query of its request in the links and the form of its time bar. */
+export function keepQuery(page: string, query: URLSearchParams): string {
+  const others = [...query].filter(([name]) => name !== 'at');
+  if (others.length === 0) return page;
+  const text = new URLSearchParams(others).toString().replaceAll('&', '&amp;');
+  const hidden = others.map(
+    ([name, value]) => markup`<input type="hidden" name="${name}" value="${value}">`,
+  );
+  return page
+    .replaceAll(' href="?"', () => ` href="?${text}"`)
+    .replaceAll(' href="?at=', () => ` href="?${text}&amp;at=`)
+    .replace(/<form class="times"[^>]*>/, (start) => start + markup`${hidden}`.html);
+}
+
 const ownAddress = /(<a [^>]*?href=")(\/(?!assets\/|docs\b|metrics\b|readyz\b)[^"#]*)(#[^"]*)?"/g;
 
 /** The page with the moment in all links and forms to other pages. */

@@ -50,6 +50,13 @@ describe('a request with at', () => {
     expect(response.headers.get('warning')).toBe('199 - "Some \\"lines\\"; ?"');
   });
 
+  test('gets a page whose link to the present keeps what else was asked for', async () => {
+    const [type, body] = ['text/html', Buffer.from('<a href="?">Live again</a>')];
+    const get = await open(() => Promise.resolve({ status: 200, type, body, losses: [] }));
+    const page = await get('//services?namespace=shop&at=5&page=2');
+    expect(await page.text()).toBe('<a href="?namespace=shop&amp;page=2">Live again</a>');
+  });
+
   test('that is redirected keeps the moment, and a download keeps its name', async () => {
     const [type, body] = ['text/csv', Buffer.from('')];
     const [location, disposition] = ['/services/shop/web?x=1#a', 'attachment; filename="a.csv"'];

@@ -5,7 +5,13 @@ import { describe, expect, test } from 'vitest';
 import { createLagHistory } from '../../../src/audit/measure/sample-history.ts';
 import { renderFrame } from '../../../src/output/page/frame.ts';
 import { markup } from '../../../src/output/page/parts.ts';
-import { keepMoment, renderTimeBar, timeBarPlace } from '../../../src/output/page/time-bar.ts';
+import {
+  keepMoment,
+  keepQuery,
+  renderHistoryNotice,
+  renderTimeBar,
+  timeBarPlace,
+} from '../../../src/output/page/time-bar.ts';
 import { findingOf, statusOf } from '../samples.ts';
 
 const status = statusOf();
@@ -39,6 +45,19 @@ describe('the time bar', () => {
     for (const step of [-600, -60, -10, 10, 60]) expect(html).toContain(`href="?at=${at + step}"`);
     expect(html).not.toContain(`href="?at=${at + 600}"`);
     expect(html).toContain('<a href="?" class="now">Live again</a>');
+  });
+
+  test('keeps what else the page was asked for in its links and its form', () => {
+    const at = Math.floor(now) - 100;
+    const page = `${renderHistoryNotice(at).html}${renderTimeBar(recorded, at)?.html ?? ''}`;
+    const shown = keepQuery(page, new URLSearchParams({ namespace: 'a"&<b', at: '5', page: '2' }));
+    const kept = 'namespace=a%22%26%3Cb&amp;page=2';
+    expect(shown.split(`href="?${kept}"`)).toHaveLength(3);
+    expect(shown).toContain(`href="?${kept}&amp;at=${at + 10}"`);
+    expect(shown).not.toContain('href="?at=');
+    expect(shown).toContain('<input type="hidden" name="namespace" value="a&quot;&amp;&lt;b">');
+    expect(shown.split('type="hidden"')).toHaveLength(3);
+    expect(keepQuery(page, new URLSearchParams({ at: '5' }))).toBe(page);
   });
 
   test('is absent if nothing is recorded', () => {
