@@ -1,6 +1,6 @@
 // How long it takes to open a moment of a history: the command `audit --history` of the bundle on a
 // fleet, from the start of the process to its report. Seconds of time and of CPU. The moment is
-// `--seconds` after the checkpoint, in which `rate` pods have changed each second: by default 20 for
+// `--seconds` after the checkpoint, and `rate` pods have changed each second: by default 20 for
 // 150,000 pods, and in proportion for others.
 //
 //   npm run -s bench -- moment [--services=10000] [--seconds=0] [--rate=20]
