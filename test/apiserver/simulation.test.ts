@@ -1,5 +1,5 @@
 // The live auditor on the simulated API server: random lives, and by hand those stories that went
-// wrong when lives were random first. `npm run simulate` runs many more.
+// wrong when lives were random first. `npm run verify:lives` and `npm run simulate` run many more.
 
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -16,7 +16,7 @@ import { mutants } from './mutants.ts';
 test('random lives of an API server cause no wrong finding', async () => {
   const failed: string[] = [];
   const sums = { opened: 0, resolved: 0, found: 0, healed: 0 };
-  for (let seed = 0; seed < 300; seed++) {
+  for (let seed = 0; seed < 80; seed++) {
     const { violations, counts } = await auditSeed(seed);
     sums.opened += counts.opened;
     sums.resolved += counts.resolved;
@@ -25,22 +25,22 @@ test('random lives of an API server cause no wrong finding', async () => {
     if (violations.length > 0) failed.push(`seed ${seed}: ${violations.slice(0, 3).join('\n')}`);
   }
   expect(failed).toEqual([]);
-  expect(sums.opened).toBeGreaterThan(100);
-  expect(sums.resolved).toBeGreaterThan(50);
-  expect(sums.found).toBeGreaterThan(1000);
-  expect(sums.healed).toBeGreaterThan(30);
+  expect(sums.opened).toBeGreaterThan(25);
+  expect(sums.resolved).toBeGreaterThan(12);
+  expect(sums.found).toBeGreaterThan(250);
+  expect(sums.healed).toBeGreaterThan(8);
 });
 
 test('random lives cause no wrong finding with a stream per namespace', async () => {
   const failed: string[] = [];
   let found = 0;
-  for (let seed = 0; seed < 100; seed++) {
+  for (let seed = 0; seed < 30; seed++) {
     const { violations, counts } = await auditSeed(seed, undefined, ['shop', 'bank']);
     found += counts.found;
     if (violations.length > 0) failed.push(`seed ${seed}: ${violations.slice(0, 3).join('\n')}`);
   }
   expect(failed).toEqual([]);
-  expect(found).toBeGreaterThan(1000);
+  expect(found).toBeGreaterThan(250);
 });
 
 test.each([
