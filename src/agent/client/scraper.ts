@@ -102,22 +102,25 @@ export type Scraper = ReturnType<typeof createScraper>;
 export function createScraper(options: ScraperOptions) {
   const state = createState(options);
   return {
+    /** Runs until the signal is aborted. Rejects, within a tick, when `deliver` does. */
     async run(signal: AbortSignal): Promise<void> {
-      const broken = Promise.withResolvers<never>();
+      // A race of each tick with one promise would keep all ticks in memory.
+      const errors: unknown[] = [];
       const running = new Set<Promise<void>>();
       while (!signal.aborted) {
         await updateAgents(state);
         for (const agent of dueAgents(state).slice(0, mostScrapes - running.size)) {
           agent.isBusy = true;
           const scraping = scrapeAgent(state, agent, signal)
-            .catch(broken.reject)
+            .catch((error: unknown) => void errors.push(error))
             .finally(() => {
               agent.isBusy = false;
               running.delete(scraping);
             });
           running.add(scraping);
         }
-        await Promise.race([options.sleep(tick, signal), broken.promise]);
+        await options.sleep(tick, signal);
+        if (errors.length > 0) throw errors[0];
       }
       await Promise.all(running);
     },

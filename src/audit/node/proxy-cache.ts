@@ -14,7 +14,8 @@ export interface ServiceVersion {
   readonly until: number;
 }
 
-const limits = { versions: 64, services: 4096, changes: 65_536 };
+/** Nodes report more often than `seconds`: what is older than all of them is of no use. */
+const limits = { versions: 64, services: 4096, changes: 65_536, seconds: 600 };
 
 export type ProxyCache = ReturnType<typeof createProxyCache>;
 
@@ -24,10 +25,17 @@ export function createProxyCache(listers: Pick<Listers, 'services' | 'slices'>) 
   let revision = 0;
   /** Of Services or their slices: when, in Unix seconds, and the revision after the change. */
   let changes: { readonly key: Key; readonly at: number; readonly revision: number }[] = [];
+  /** The length at which old changes are dropped. */
+  let full = 1024;
+  const dropOldChanges = (at: number): void => {
+    const recent = changes.findIndex((change) => change.at > at - limits.seconds);
+    changes = changes.slice(Math.max(recent, changes.length - limits.changes));
+    full = 2 * changes.length + 1024;
+  };
   const addVersion = (key: Key, service: Service | null, until: number): void => {
     revision++;
     changes.push({ key, at: until, revision });
-    if (changes.length > 2 * limits.changes) changes = changes.slice(-limits.changes);
+    if (changes.length >= full) dropOldChanges(until);
     const versions = past.get(key) ?? [];
     setLatest(past, key, versions, limits.services);
     versions.push({ service, slices: slices.get(key) ?? [], until });

@@ -1,5 +1,7 @@
 // The agents that the scraper asks, when, and the state of each node, by a clock of the test.
 
+import { queryObjects } from 'node:v8';
+
 import { expect, test } from 'vitest';
 
 import type { AgentClient } from '../../../src/agent/client/client.ts';
@@ -114,6 +116,23 @@ const answering = (): AgentAnswer => silent;
 const at = (port: number, answer: Node['answer'] = answering): Node => ({
   port,
   answer,
+});
+
+test('what is over does not stay in memory', async () => {
+  const promises: number[] = [];
+  await run(new Map(), 2001, (now) => {
+    if (now === 1000 || now === 2000) promises.push(queryObjects(Promise, { format: 'count' }));
+  });
+  const [before = 0, after = Infinity] = promises;
+  expect(after - before).toBeLessThan(100);
+});
+
+test('an entry that cannot be taken in ends it', async () => {
+  const broken = new Error('a programming error');
+  const going = run(new Map([['a', at(1)]]), 100, undefined, () => {
+    throw broken;
+  });
+  await expect(going).rejects.toBe(broken);
 });
 
 test('each agent is asked once in each of its rounds', async () => {

@@ -49,3 +49,13 @@ test('the number of earlier versions is limited', () => {
   expect(past.length).toBe(64);
   expect(past.at(-1)?.until).toBe(209);
 });
+
+test('changes of the last ten minutes are cached', () => {
+  const { proxied, give } = begun();
+  for (const n of times(20_000, (n) => n + 10)) give('modified', version(n), n);
+  const changes = proxied.changesSince(0);
+  expect(changes.at(-1)).toMatchObject({ key: 'shop/web', at: 20_009, revision: 20_000 });
+  expect(changes[0]?.at).toBeLessThanOrEqual(20_009 - 600);
+  expect(changes.length).toBeLessThan(4000);
+  expect(proxied.changesSince(19_998).map(({ revision }) => revision)).toEqual([19_999, 20_000]);
+});
