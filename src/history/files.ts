@@ -1,7 +1,7 @@
 // The files of a history: the few operations that the recorder and the reader need. Tests replace
 // them by files that fail, or that lose what was not synced.
 
-import { constants } from 'node:fs';
+import { closeSync, constants, openSync } from 'node:fs';
 import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 
@@ -31,6 +31,12 @@ export interface HistoryFiles {
   /** Renames a file; resolves when the new name survives a loss of power. */
   rename(from: string, to: string): Promise<void>;
   remove(name: string): Promise<void>;
+}
+
+/** Creates a file of a database. Throws for a link: SQLite would change a file elsewhere. */
+export function createDatabaseFile(path: string): void {
+  const { O_RDWR, O_CREAT, O_NOFOLLOW } = constants;
+  closeSync(openSync(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0o600));
 }
 
 /** The folder at a path. Its files are 0600. */

@@ -86,7 +86,18 @@ export async function linesOf({ payload, plainBytes }: SegmentFrame): Promise<Ui
 /** What is at one place of a segment; `newer`: of a newer version, whose form is unknown. */
 type Found = { readonly frame: SegmentFrame; readonly end: number } | 'damaged' | 'newer';
 
-function frameAt(bytes: Buffer, start: number): Found {
+/** Bytes of payloads that may still be checked. Headers can claim the same ones again and again. */
+interface Budget {
+  bytes: number;
+}
+
+/** Each byte is checked about twice, and more often only after damage. */
+const mostChecks = 8;
+
+/** From this many bytes of lines on, frames with more than a multiple of their size are refused. */
+const inflation = { from: 16 * 1024 * 1024, most: 200 };
+
+function frameAt(bytes: Buffer, start: number, budget: Budget): Found {
   if (bytes.length - start < headerLength || bytes.readUInt32LE(start) !== magic) return 'damaged';
   const header = bytes.subarray(start, start + headerLength);
   // Before anything in it is believed: a damaged version must not look like a newer one.
@@ -96,7 +107,8 @@ function frameAt(bytes: Buffer, start: number): Found {
   const payload = bytes.subarray(start + headerLength, end);
   const plainBytes = header.readUInt32LE(20);
   const isWhole = end <= bytes.length && plainBytes <= mostPlainBytes;
-  if (!isWhole || crc32(payload) !== header.readUInt32LE(32)) return 'damaged';
+  if (isWhole) budget.bytes -= payload.length;
+  if (!isWhole || budget.bytes < 0 || crc32(payload) !== header.readUInt32LE(32)) return 'damaged';
   const kind = kinds[header.readUInt16LE(6)] ?? 'live';
   const [segment, number] = [header.readUInt32LE(8), header.readUInt32LE(12)];
   return {
@@ -117,18 +129,25 @@ export type SegmentPart =
 /** Reads the frames of a segment. After a damaged place, it goes on with the next whole frame. */
 export function* framesIn(data: Uint8Array, segment: number): Generator<SegmentPart> {
   const bytes = Buffer.from(data.buffer, data.byteOffset, data.byteLength);
+  const budget = { bytes: mostChecks * bytes.length };
   let next = 0;
+  let plain = 0;
   for (let start = 0; start < bytes.length;) {
-    const found = frameAt(bytes, start);
+    const found = frameAt(bytes, start, budget);
     if (found === 'newer') {
       yield { lost: 'newer', bytes: bytes.length - start };
       return;
     }
     if (found === 'damaged' || found.frame.segment !== segment || found.frame.number < next) {
-      const end = nextFrame(bytes, start + 1, segment, next);
+      const end = nextFrame(bytes, start + 1, [segment, next], budget);
       yield { lost: end === bytes.length ? 'cut' : 'damaged', bytes: end - start };
       start = end;
       continue;
+    }
+    plain += found.frame.plainBytes;
+    if (plain > Math.max(inflation.from, inflation.most * found.end)) {
+      yield { lost: 'damaged', bytes: bytes.length - start };
+      return;
     }
     if (found.frame.number > next) yield { lost: 'missing', bytes: 0 };
     yield { frame: found.frame };
@@ -138,10 +157,15 @@ export function* framesIn(data: Uint8Array, segment: number): Generator<SegmentP
 }
 
 /** Where the next whole frame begins, else the end. */
-function nextFrame(bytes: Buffer, from: number, segment: number, least: number): number {
+function nextFrame(
+  bytes: Buffer,
+  from: number,
+  [segment, least]: readonly [number, number],
+  budget: Budget,
+): number {
   const mark = Buffer.from('EPAH');
   for (let at = bytes.indexOf(mark, from); at >= 0; at = bytes.indexOf(mark, at + 1)) {
-    const found = frameAt(bytes, at);
+    const found = frameAt(bytes, at, budget);
     if (typeof found === 'string') continue;
     if (found.frame.segment === segment && found.frame.number >= least) return at;
   }

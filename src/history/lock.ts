@@ -2,8 +2,9 @@
 // kernel releases when the process ends, also by SIGKILL. So no process number is compared, which
 // is 1 for every container.
 
-import { closeSync, openSync } from 'node:fs';
 import { join } from 'node:path';
+
+import { createDatabaseFile } from './files.ts';
 
 export interface FolderLock {
   readonly release: () => void;
@@ -15,7 +16,7 @@ export const sqlite = () => process.getBuiltinModule('node:sqlite');
 /** Locks a folder. Throws an Error for people if another process has locked it. */
 export function lockFolder(path: string): FolderLock {
   const name = join(path, 'lock');
-  closeSync(openSync(name, 'a', 0o600));
+  createDatabaseFile(name);
   const { DatabaseSync } = sqlite();
   const database = new DatabaseSync(name);
   try {

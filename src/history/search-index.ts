@@ -4,13 +4,13 @@
 // kept in memory. Rows of removed segments are removed, unless they are open. So are the oldest
 // rows, those of lag first, if the database has more than its part of the bytes of the history.
 
-import { closeSync, openSync, rmSync } from 'node:fs';
+import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 
 import { openFindingKey } from '../audit/finding/catalogue.ts';
 import type { ReportedIncident } from '../audit/incident/report.ts';
-import { type HistoryFiles, openFolder } from './files.ts';
+import { createDatabaseFile, type HistoryFiles, openFolder } from './files.ts';
 import {
   type HistoryNote,
   type LagInterval,
@@ -83,7 +83,7 @@ const isDamaged = (error: unknown): boolean =>
   [11, 26, 1].includes((error as { errcode?: number }).errcode ?? 0);
 
 function openDatabase(place: string): DatabaseSync {
-  if (place !== ':memory:') closeSync(openSync(place, 'a', 0o600));
+  if (place !== ':memory:') createDatabaseFile(place);
   const database = new (sqlite().DatabaseSync)(place, { timeout: 2000 });
   try {
     // After a loss of power it may be damaged, and is filled again.

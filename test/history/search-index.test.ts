@@ -1,6 +1,14 @@
 // The search index: filled from notes, again when it is damaged, and bounded by the segments.
 
-import { existsSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
@@ -121,6 +129,16 @@ describe('the index', () => {
       ['db', 1002, null],
       ['web', 1002, 2001],
     ]);
+  });
+
+  test('does not change a database elsewhere to which its name is a link', async () => {
+    const elsewhere = join(mkdtempSync(join(tmpdir(), 'endpoint-auditor-')), 'other');
+    writeFileSync(elsewhere, '');
+    symlinkSync(elsewhere, join(folder, 'index.sqlite'));
+    const index = await openIndex(folder);
+    expect(index.findings(-Infinity, Infinity)).toEqual([]);
+    index.close();
+    expect(statSync(elsewhere).size).toBe(0);
   });
 
   test.each(['missing', 'damaged', 'of another version'])('is filled again if %s', async (how) => {
