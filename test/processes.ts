@@ -106,7 +106,7 @@ export function withPrograms(
     writeFileSync(path, `#!/bin/sh\n${script}\n`);
     chmodSync(path, 0o755);
   }
-  return { ...defaultLimits, deadlineSeconds: 300, path: folder, ...more };
+  return { ...defaultLimits, deadlineSeconds: 300, path: folder, maps: folder, ...more };
 }
 
 // A network namespace for a test, with the rules of a recorded node in it. It needs root, iproute2,

@@ -5,15 +5,26 @@
 // which is no failure. A missing program is reported. A program that fails, or whose output is too
 // long, makes the node unknown.
 //
+// Maps of Cilium are read if they are pinned (cilium-maps.ts), or if only they are asked for.
+//
 // `nft -j list ruleset` also shows the tables of iptables-nft, which iptables-nft-save shows
 // better. It costs the same again, so it runs only if nft has others.
 
 import { execFile, type ExecFileException } from 'node:child_process';
 import { createHash } from 'node:crypto';
 
+import type { DataplaneChoice } from '../model/proxy-config.ts';
+import { pinnedMaps } from './cilium-maps.ts';
 import type { NodeFacts } from './node-facts.ts';
 
-/** All programs, in the order in which they are run. Reports call them by these names. */
+export interface RulesProgram {
+  readonly name: string;
+  readonly args: readonly string[];
+  readonly prints: 'iptables-save' | 'nft tables' | 'nft' | 'bpf maps';
+  readonly family: 'ip' | 'ip6';
+}
+
+/** The programs for rules, in the order in which they are run. Reports call them by these names. */
 export const programs = [
   { name: 'iptables-nft-save', args: [], prints: 'iptables-save', family: 'ip' },
   { name: 'ip6tables-nft-save', args: [], prints: 'iptables-save', family: 'ip6' },
@@ -21,14 +32,23 @@ export const programs = [
   { name: 'ip6tables-legacy-save', args: [], prints: 'iptables-save', family: 'ip6' },
   { name: 'nft', args: ['-j', 'list', 'tables'], prints: 'nft tables', family: 'ip' },
   { name: 'nft', args: ['-j', 'list', 'ruleset'], prints: 'nft', family: 'ip' },
-] as const;
+] as const satisfies readonly RulesProgram[];
 
-type RulesProgram = (typeof programs)[number];
+/** Reads maps, by commands on its standard input. */
+export const mapsProgram: RulesProgram = {
+  name: 'bpftool',
+  args: ['-j', 'batch', 'file', '-'],
+  prints: 'bpf maps',
+  family: 'ip',
+};
 
 export const defaultLimits = {
   deadlineSeconds: 60,
   maxBytes: 512 * 1024 * 1024,
   path: '/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin',
+  /** The folder in which Cilium pins its maps. */
+  maps: '/sys/fs/bpf/tc/globals',
+  dataplane: 'auto' as DataplaneChoice,
 };
 
 export type ProgramLimits = Readonly<typeof defaultLimits>;
@@ -46,7 +66,7 @@ export interface CollectedDump {
 }
 
 /** Runs one program. Never rejects: the result names the problem. */
-export function runProgram({ name, args }: RulesProgram, limits: ProgramLimits) {
+export function runProgram({ name, args }: RulesProgram, limits: ProgramLimits, input = '') {
   const options = {
     encoding: 'buffer',
     env: { PATH: limits.path, LC_ALL: 'C' },
@@ -59,9 +79,14 @@ export function runProgram({ name, args }: RulesProgram, limits: ProgramLimits) 
     const child = execFile(name, args, options, (error, bytes, stderr) => {
       if (error === null) resolve({ state: 'read', bytes, warning: warningIn(stderr) });
       else if (error.code === 'ENOENT') resolve({ state: 'absent' });
-      else resolve({ state: 'failed', problem: `${name}: ${problemOf(error, stderr, limits)}` });
+      else {
+        const said = errorIn(stderr, bytes);
+        resolve({ state: 'failed', problem: `${name}: ${problemOf(error, said, limits)}` });
+      }
     });
-    child.stdin?.end();
+    // A program that ends early does not read it.
+    child.stdin?.on('error', () => undefined);
+    child.stdin?.end(input);
   });
 }
 
@@ -69,12 +94,18 @@ export function runProgram({ name, args }: RulesProgram, limits: ProgramLimits) 
 const warningIn = (stderr: Buffer): string | null =>
   /^# (Warning: .* tables present\b.*)/m.exec(stderr.toString())?.[1] ?? null;
 
-function problemOf(error: ExecFileException, stderr: Buffer, limits: ProgramLimits): string {
+/** bpftool with -j prints its error to standard output. */
+function errorIn(stderr: Buffer, stdout: Buffer): string {
+  const [first = ''] = stderr.toString().trim().split('\n');
+  return first || (/"error":"([^"]*)"/.exec(stdout.toString('latin1', 0, 4096))?.[1] ?? '');
+}
+
+function problemOf(error: ExecFileException, text: string, limits: ProgramLimits): string {
   if (error.code === 'ERR_CHILD_PROCESS_STDIO_MAXBUFFER') {
     return `printed more than ${limits.maxBytes} bytes`;
   }
   if (error.killed === true) return `did not end within ${limits.deadlineSeconds} s`;
-  const said = stderr.toString().trim().split('\n')[0]?.slice(0, 200) ?? '';
+  const said = text.slice(0, 200);
   const how = error.signal ? `was ended by ${error.signal}` : `ended with ${String(error.code)}`;
   return said === '' ? how : `${how}: ${said}`;
 }
@@ -84,9 +115,51 @@ export type CollectedRules = Awaited<ReturnType<typeof collect>>;
 /** Reads all rules of the node. */
 export async function collect(limits: ProgramLimits) {
   const began = performance.now();
+  const { dataplane } = limits;
+  const rules = dataplane === 'cilium' ? nothingRead : await collectRules(limits);
+  const maps = dataplane === 'kube-proxy' ? nothingRead : await collectMaps(limits);
+  /** The state of each program: `read`, `empty`, `absent` or `failed`. */
+  const states: Record<string, string> = { ...rules.states, ...maps.states };
+  const problems = [...rules.problems, ...maps.problems];
+  if (problems.length === 0 && Object.values(states).every((state) => state === 'absent')) {
+    problems.push(`none of ${Object.keys(states).join(', ')} is in ${limits.path}`);
+  }
+  /** How long the programs took. */
+  const seconds = (performance.now() - began) / 1000;
+  return { dumps: [...rules.dumps, ...maps.dumps], states, problems, seconds };
+}
+
+interface ReadDumps {
+  readonly dumps: readonly CollectedDump[];
+  readonly states: Readonly<Record<string, string>>;
+  readonly problems: readonly string[];
+}
+
+const nothingRead: ReadDumps = { dumps: [], states: {}, problems: [] };
+
+/** Without Cilium on the node, nothing; that is a problem only if its maps are asked for. */
+async function collectMaps(limits: ProgramLimits): Promise<ReadDumps> {
+  const { dataplane, maps: folder, path } = limits;
+  const { commands, problem } = pinnedMaps(folder);
+  if (problem !== null) return { ...nothingRead, problems: [problem] };
+  if (commands === '') {
+    const problems = dataplane === 'cilium' ? [`Cilium has no maps in ${folder}`] : [];
+    return { ...nothingRead, problems };
+  }
+  const ran = await runProgram(mapsProgram, limits, commands);
+  const { name } = mapsProgram;
+  const states = { [name]: ran.state };
+  if (ran.state === 'read') {
+    return { dumps: [{ program: mapsProgram, bytes: ran.bytes }], states, problems: [] };
+  }
+  const failure =
+    ran.state === 'failed' ? ran.problem : `${name}, which reads ${folder}, is not in ${path}`;
+  return { dumps: [], states, problems: [failure] };
+}
+
+async function collectRules(limits: ProgramLimits): Promise<ReadDumps> {
   const dumps: CollectedDump[] = [];
   const problems: string[] = [];
-  /** The state of each program: `read`, `empty`, `absent` or `failed`. */
   const states: Record<string, string> = {};
   const warnings = new Map<string, string>();
   let isNftNeeded = false;
@@ -110,12 +183,7 @@ export async function collect(limits: ProgramLimits) {
   for (const [name, warning] of warnings) {
     if ((states[name] ?? 'absent') === 'absent') problems.push(`${name} is not there: ${warning}`);
   }
-  if (Object.values(states).every((state) => state === 'absent')) {
-    problems.push(`none of ${Object.keys(states).join(', ')} is in ${limits.path}`);
-  }
-  /** How long the programs took. */
-  const seconds = (performance.now() - began) / 1000;
-  return { dumps, states, problems, seconds };
+  return { dumps, states, problems };
 }
 
 /** What a round has instead of rules that cannot be collected. */
@@ -128,7 +196,7 @@ export const nothingCollected = (problem: string): CollectedRules => ({
 
 /** Seconds in which all programs must end, and the process that runs them. */
 export const deadlineOf = ({ deadlineSeconds }: ProgramLimits): number =>
-  programs.length * deadlineSeconds + spareSeconds;
+  (programs.length + 1) * deadlineSeconds + spareSeconds;
 
 const spareSeconds = 120;
 

@@ -6,14 +6,16 @@
 
 import { addressIn, parseCIDR, parseIP } from '../model/ip.ts';
 import type { Packet } from '../model/proxy-config.ts';
+import { createConnector, placeWith } from '../rules/cilium/packet-outcome.ts';
 import { parseIptablesSave } from '../rules/parse/iptables-save.ts';
 import { parseNft } from '../rules/parse/nft-ruleset.ts';
 import type { NodeSenders, PacketWords, Senders } from '../rules/report/digest.ts';
 import { digestOf, keyOf, packetsOf, wordsAt, wordsOf } from '../rules/report/digest.ts';
 import { frontendsInRules } from '../rules/report/frontends.ts';
-import { modeIn, settingsIn } from '../rules/report/infer-proxy-config.ts';
+import { type InferredSettings, modeIn, settingsIn } from '../rules/report/infer-proxy-config.ts';
 import { lackText, mergeRuleSets, type RuleSet } from '../rules/ruleset.ts';
 import type { NodeContext } from '../rules/walk/walk-state.ts';
+import { readCiliumRules } from './cilium-maps.ts';
 import type { CollectedDump, CollectedRules } from './collect.ts';
 import type { NodeFacts } from './node-facts.ts';
 import { outsideAddress, type Walker, walkerOf } from './pod-interfaces.ts';
@@ -22,6 +24,23 @@ export type NodeRuleSet = ReturnType<typeof readDumps>;
 
 /** Parses dumps. Throws DumpError if one of them has another form. */
 export function readDumps(dumps: readonly CollectedDump[]) {
+  const maps = dumps.find(({ program }) => program.prints === 'bpf maps');
+  const rules = readRules(dumps.filter((dump) => dump !== maps));
+  if (maps === undefined) return { ...rules, maps: null };
+  const { cilium, frontends, sourceRanges, balancer } = readCiliumRules(maps.bytes.toString());
+  const settings: InferredSettings = { cilium };
+  return {
+    ...rules,
+    frontends,
+    mode: 'cilium' as const,
+    backend: null,
+    settings,
+    /** What Cilium does; `null` if its maps were not read. */
+    maps: { balancer, cilium, sourceRanges, isAlone: rules.mode === null },
+  };
+}
+
+function readRules(dumps: readonly CollectedDump[]) {
   const parsed = dumps.map(parseDump);
   const ruleset = mergeRuleSets(parsed.map((dump) => dump.ruleset));
   const mode = modeIn(ruleset);
@@ -35,11 +54,16 @@ export function readDumps(dumps: readonly CollectedDump[]) {
   };
 }
 
+/** Rules may be left over from before Cilium, and Cilium may leave node ports to kube-proxy. */
+const twoDataplanes =
+  'kube-proxy has rules here, and Cilium has maps: --dataplane says which of them forwards';
+
 /** The rules, or `null` and the reasons. */
 export function parseRules(dumps: readonly CollectedDump[]) {
   try {
     const rules = readDumps(dumps);
-    const lacks = new Set(rules.ruleset.lacks.map(lackText));
+    if (rules.maps?.isAlone === false) return { rules: null, problems: [twoDataplanes] };
+    const lacks = new Set(rules.maps === null ? rules.ruleset.lacks.map(lackText) : []);
     return { rules: lacks.size === 0 ? rules : null, problems: [...lacks] };
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
@@ -94,19 +118,28 @@ export function askingOf(facts: NodeFacts, rules: NodeRuleSet | null): NodeSende
   return {
     ip: senders('ip'),
     ip6: senders('ip6'),
-    addresses: [...nodeIPs, '127.0.0.1'],
+    addresses: [...new Set([...nodeIPs, ...addressesOf(rules), '127.0.0.1'])],
     pods: podCIDRs,
     strays: rules?.mode === 'nftables',
   };
 }
+
+/** Where else Cilium has node ports. An entry for any address is behind those of addresses. */
+const addressesOf = (rules: NodeRuleSet | null): readonly string[] =>
+  rules?.maps ? [...rules.maps.cilium.nodePortAddresses, '::1'] : [];
 
 export const contextOf = ({ localAddresses, interfaces, nodeIPs }: NodeFacts): NodeContext => ({
   localAddresses: [...new Set([...localAddresses, ...nodeIPs])],
   ...(interfaces === null ? {} : { interfaces: { all: interfaces } }),
 });
 
-export const walkerAt = (rules: NodeRuleSet, facts: NodeFacts): Walker =>
-  walkerOf(rules.ruleset, contextOf(facts), facts.routes, podRangesOf(facts, rules));
+export function walkerAt(rules: NodeRuleSet, facts: NodeFacts): Walker {
+  const context = contextOf(facts);
+  const { maps, ruleset } = rules;
+  if (maps === null) return walkerOf(ruleset, context, facts.routes, podRangesOf(facts, rules));
+  const { nodePortRange } = maps.cilium;
+  return createConnector(maps.balancer, placeWith(context.localAddresses, nodePortRange));
+}
 
 /** Digests by frontend. */
 export function digestsOf(rules: NodeRuleSet, facts: NodeFacts): Map<string, string> {
@@ -163,6 +196,8 @@ export const createReport = (
   asking: askingOf(facts, rules),
   /** Digests of 64 bits in hexadecimal, by frontend. */
   frontends: rules === null ? {} : Object.fromEntries(digestsOf(rules, facts)),
+  /** By frontend: source ranges in the maps of Cilium, which no digest covers. */
+  ...(rules?.maps ? { sourceRanges: rules.maps.sourceRanges } : {}),
   /** Frontends that several tables translate for. */
   doubled: (rules?.frontends ?? [])
     .filter(({ address, translators }) => address !== null && translators > 1)

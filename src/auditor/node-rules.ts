@@ -148,8 +148,12 @@ function applyEntry(state: State, entry: NodeEntry, now: number): void {
 const versionOf = ({ minor }: NodeRulesOptions): string => `v1.${String(minor())}.0`;
 
 /** Reports what is not known of a node, once until that changes. */
-function reportObstacle({ options, nodes, obstacles }: State, node: string): void {
-  const { message, ...details } = nodes?.obstacle(node) ?? { message: '' };
+function reportObstacle(
+  { options, nodes, obstacles }: State,
+  node: string,
+  obstacle: { readonly message: string } = nodes?.obstacle(node) ?? { message: '' },
+): void {
+  const { message, ...details } = obstacle;
   const problem = problemAt(`Node ${node}`, null, message, details);
   const text = problemText(problem);
   if (message !== '' && text !== obstacles.get(node)) options.onProblem(problem);
@@ -168,8 +172,11 @@ function* takeAgentEntry(state: State, entry: AgentEntry): Steps {
   const report = readReport(state, entry);
   state.reports.set(node, report);
   const { rules, version, config } = report;
-  if (entry.report.problems.length > 0 || config === null) {
+  const { problems, mode } = entry.report;
+  if (problems.length > 0 || config === null) {
     nodes.markUnknown(node, 'rules-not-known', at);
+    const why = problems.length === 0 && mode === null ? [noRules] : problems;
+    reportObstacle(state, node, { message: why.join('; ').slice(0, longestReason) });
     return;
   }
   const { lasting, seenAt, etag, outcomes, onNeed } = entry;
@@ -179,21 +186,29 @@ function* takeAgentEntry(state: State, entry: AgentEntry): Steps {
   reportObstacle(state, node);
 }
 
+const noRules = 'There are no rules of kube-proxy. Agents read the maps of Cilium with --dataplane';
+
+/** Any agent may have sent it. */
+const longestReason = 500;
+
 function readReport(state: State, entry: NodeReportEntry): LastReport {
   const { node, report, version, outcomes } = entry;
   const before = state.reports.get(node);
   const isSame = before?.version === version && outcomes === null;
   const answers = { ...report, outcomes: outcomes ?? new Map() };
   const rules = isSame ? before.rules : behaviorOfReport(answers);
-  const detected = report.mode === null ? (before?.detected ?? report) : report;
+  // A node that had rules of kube-proxy has lost them. Without the maps of Cilium nothing is known.
+  const isLost = report.mode === null && before?.detected.mode !== 'cilium';
+  const detected = isLost ? (before?.detected ?? report) : report;
   const { proxyConfig: configText } = report;
-  if (configText !== null) {
+  // A configuration of kube-proxy says nothing about Cilium.
+  if (configText !== null && report.mode !== 'cilium') {
     const isKnown = before?.configText === configText;
     const config = isKnown ? before.config : parseConfig(state, node, configText);
     return { version, rules, configText, config, detected };
   }
   const { mode, settings } = detected;
-  // Another program may forward here, such as Cilium or OVN. A node that had rules has lost them.
+  // Another program may forward here, such as OVN.
   if (mode === null) return { version, rules, configText, config: null, detected };
   const defaults = defaultProxyConfig(mode, state.options.minor());
   return { version, rules, configText, config: { ...defaults, ...settings }, detected };

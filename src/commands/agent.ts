@@ -1,5 +1,6 @@
 // The `agent` command: evaluates the rules of its node and serves the results to the auditor. It
-// needs the node's network namespace and CAP_NET_ADMIN, and CAP_NET_RAW for iptables-legacy.
+// needs the node's network namespace and CAP_NET_ADMIN, and CAP_NET_RAW for iptables-legacy. For
+// the maps of Cilium it needs root, and CAP_BPF up to Linux 5.18.
 //
 // With --collect-at it only runs the programs, and with --collector it needs no capability. So in a
 // pod of two containers, the one that listens on the network of the node has no rights on it.
@@ -18,6 +19,7 @@ import { createCollector } from '../agent/collector.ts';
 import { nodeArguments } from '../agent/node-arguments.ts';
 import { createAgent } from '../agent/schedule.ts';
 import { type Access, createAgentServer } from '../agent/server.ts';
+import type { DataplaneChoice } from '../model/proxy-config.ts';
 import type { LogFormat } from './shared/log.ts';
 import type { parseAddress } from './shared/flag-values.ts';
 import { stopSignal, UsageError } from './shared/process.ts';
@@ -31,6 +33,7 @@ export interface AgentOptions {
   readonly interval: number;
   readonly deadline: number;
   readonly maxSize: number;
+  readonly dataplane?: DataplaneChoice;
   readonly collector?: string;
   readonly collectAt?: string;
   readonly tokenFile?: string;
@@ -63,8 +66,9 @@ export function becomeAgent(options: AgentOptions): never {
 
 /** Runs the agent until it is stopped. */
 export async function agent(options: AgentOptions, stop = stopSignal()): Promise<number> {
-  const { deadline, maxSize, collector, collectAt, logFormat = 'text' } = options;
-  const limits = { ...defaultLimits, deadlineSeconds: deadline, maxBytes: maxSize };
+  const { deadline, maxSize, dataplane = 'auto' } = options;
+  const { collector, collectAt, logFormat = 'text' } = options;
+  const limits = { ...defaultLimits, deadlineSeconds: deadline, maxBytes: maxSize, dataplane };
   if (collectAt !== undefined) {
     if (collector !== undefined) throw new UsageError('--collector excludes --collect-at');
     return collectUntil(stop.signal, collectAt, limits);

@@ -133,6 +133,11 @@ export function parseCIDR(text: string): CIDR | null {
   return range && { family: typeof address === 'number' ? 'IPv4' : 'IPv6', ...range };
 }
 
+export function formatCIDR({ family, low, high }: CIDR): string {
+  const bits = (BigInt(high) - BigInt(low) + 1n).toString(2).length - 1;
+  return `${formatAddress(low)}/${(family === 'IPv4' ? 32 : 128) - bits}`;
+}
+
 export const isWithin = (address: Address, { low, high }: Range): boolean =>
   address >= low && address <= high && typeof address === typeof low;
 

@@ -12,6 +12,11 @@ export const proxyModes = ['iptables', 'nftables', 'ipvs'] as const;
 /** What forwards the packets to Services on a node. */
 export type DataPlane = (typeof proxyModes)[number] | 'cilium';
 
+/** What an agent is asked to read: rules of kube-proxy, maps of Cilium, or what there is. */
+export const dataplaneChoices = ['auto', 'kube-proxy', 'cilium'] as const;
+
+export type DataplaneChoice = (typeof dataplaneChoices)[number];
+
 export type ProxyConfig = Readonly<ReturnType<typeof defaultProxyConfig>>;
 
 /** The minor version in a text such as `v1.33.13`, `1.33` or `v1.31.2-eks-4f2c`; null: in none. */

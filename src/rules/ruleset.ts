@@ -31,7 +31,7 @@ export interface Lack {
 export interface Table {
   readonly family: Family | 'inet';
   readonly name: string;
-  readonly source: 'iptables' | 'nft';
+  readonly source: 'iptables' | 'nft' | 'bpf';
   readonly chains: Chains;
   readonly sets: ReadonlyMap<string, ElementSet>;
 }

@@ -1,8 +1,13 @@
 // Programs of a node, replaced by scripts.
 
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
 import { describe, expect, test } from 'vitest';
 
 import { collect, programs, runProgram } from '../../src/agent/collect.ts';
+import type { DataplaneChoice } from '../../src/model/proxy-config.ts';
 import { withPrograms } from '../processes.ts';
 
 const [save] = programs;
@@ -128,5 +133,64 @@ describe('all programs', () => {
     const failed = await collect(withPrograms({ nft: 'exit 3' }));
     expect(failed.problems).toEqual(['nft: ended with 3']);
     expect(failed.states.nft).toBe('failed');
+  });
+});
+
+type Scripts = Readonly<Record<string, string>>;
+
+describe('maps of Cilium', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'cilium-maps-'));
+  const pin = (...names: string[]): string => {
+    const maps = mkdtempSync(join(folder, 'globals-'));
+    for (const name of names) writeFileSync(join(maps, name), '');
+    return maps;
+  };
+  const lb4 = ['cilium_lb4_services_v2', 'cilium_lb4_backends_v3', 'cilium_lb_affinity_match'];
+  const scripts = { 'iptables-nft-save': commented, bpftool: '/bin/cat' };
+  const collected = (maps: string, dataplane: DataplaneChoice, programs: Scripts = scripts) =>
+    collect({ ...withPrograms(programs), maps, dataplane });
+
+  test('are read by one bpftool, by commands that only dump', async () => {
+    const maps = pin(...lb4, 'cilium_lb4_affinity', 'cilium_ct4_global');
+    const { dumps, states, problems } = await collected(maps, 'cilium');
+    expect(problems).toEqual([]);
+    expect(states).toEqual({ bpftool: 'read' });
+    expect(dumps.map(({ program }) => program.args)).toEqual([['-j', 'batch', 'file', '-']]);
+    const commands = [...lb4].sort().map((name) => `map dump pinned ${maps}/${name}\n`);
+    expect(dumps.map(({ bytes }) => bytes.toString())).toEqual([commands.join('')]);
+  });
+
+  test.each<[DataplaneChoice, readonly string[]]>([
+    ['auto', ['iptables-save', 'bpf maps']],
+    ['kube-proxy', ['iptables-save']],
+    ['cilium', ['bpf maps']],
+  ])('%s reads %s', async (dataplane, prints) => {
+    const { dumps } = await collected(pin(...lb4), dataplane);
+    expect(dumps.map(({ program }) => program.prints)).toEqual(prints);
+  });
+
+  test.each<[string, string[], DataplaneChoice, Scripts, RegExp | null]>([
+    ['no maps', [], 'cilium', {}, /^Cilium has no maps in /],
+    ['no maps', [], 'auto', { 'iptables-nft-save': commented }, null],
+    [
+      'maps of a newer layout',
+      ['cilium_lb4_services_v3'],
+      'auto',
+      scripts,
+      /cilium_lb4_services_v3$/,
+    ],
+    ['older maps beside those', [...lb4, 'cilium_lb4_backends_v2'], 'auto', scripts, null],
+    ['no bpftool', lb4, 'cilium', {}, /^bpftool, which reads .* is not in /],
+    [
+      'a pin that cannot be opened',
+      lb4,
+      'cilium',
+      { bpftool: `echo '{"error":"bpf obj get (x): Operation not permitted"}'; exit 255` },
+      /^bpftool: ended with 255: bpf obj get \(x\): Operation not permitted$/,
+    ],
+  ])('%s', async (_, names, dataplane, programs, problem) => {
+    const { problems } = await collected(pin(...names), dataplane, programs);
+    if (problem === null) expect(problems).toEqual([]);
+    else expect(problems).toEqual([expect.stringMatching(problem)]);
   });
 });

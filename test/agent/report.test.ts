@@ -3,9 +3,17 @@
 import { describe, expect, test } from 'vitest';
 
 import type { CollectedDump } from '../../src/agent/collect.ts';
-import { programs } from '../../src/agent/collect.ts';
+import { mapsProgram, programs } from '../../src/agent/collect.ts';
 import type { NodeFacts } from '../../src/agent/node-facts.ts';
-import { askingOf, contextOf, detailsOf, digestsOf, readDumps } from '../../src/agent/report.ts';
+import {
+  askingOf,
+  contextOf,
+  createReport,
+  detailsOf,
+  digestsOf,
+  parseRules,
+  readDumps,
+} from '../../src/agent/report.ts';
 import { readBytes } from '../nodes/folder.ts';
 
 const recordings = `${import.meta.dirname}/../nodes/recordings/main`;
@@ -143,4 +151,62 @@ test('without a pod range, any address that the rules treat as a pod address is 
   ]);
   const asking = askingOf({ ...place, podCIDRs: [] }, standing);
   expect(asking).toMatchObject({ ip: { pod: '10.244.0.251' }, pods: [], strays: false });
+});
+
+describe('maps of Cilium', () => {
+  const entry = (key: string, value: string): object => {
+    const bytes = (text: string) => text.match(/[0-9a-f]{2}/g)?.map((byte) => `0x${byte}`);
+    return { key: bytes(key), value: bytes(value) };
+  };
+  /** A node port at any address and at one of the node, with one backend, and source ranges. */
+  const maps = {
+    services_v2: [
+      entry('00000000 7530 0000 06 00 0000', '00000000 0100 0001 0200 0000'),
+      entry('00000000 7530 0100 06 00 0000', '07000000 0000 0001 0200 0000'),
+      entry('ac120002 7530 0000 06 00 0000', '00000000 0100 0002 c200 0000'),
+      entry('ac120002 7530 0100 06 00 0000', '07000000 0000 0002 c200 0000'),
+    ],
+    backends_v3: [entry('07000000', '0af40001 1f90 06 00 0000 00 00')],
+    reverse_nat: [entry('0002', 'ac120002 7530')],
+    source_range: [entry('38000000 0002 0000 c6336400', '00')],
+  };
+  const answers = Object.entries(maps).map(([name, output]) => ({
+    command: ['map', 'dump', 'pinned', `/sys/fs/bpf/tc/globals/cilium_lb4_${name}`],
+    output,
+  }));
+  const dump: CollectedDump = {
+    program: mapsProgram,
+    bytes: Buffer.from(JSON.stringify(answers)),
+  };
+
+  test('have a report of the same form, with what they show of the flags of Cilium', () => {
+    const rules = readDumps([dump]);
+    const report = createReport(null, place, { states: {}, problems: [] }, rules);
+    expect(report).toMatchObject({
+      mode: 'cilium',
+      backend: null,
+      problems: [],
+      settings: { cilium: { mode: 'snat', nodePortAddresses: ['172.18.0.2'] } },
+      sourceRanges: { 'tcp *:30000': ['198.51.100.0/24'] },
+      asking: { addresses: ['172.18.0.2', 'fd00:18::2', '::1', '127.0.0.1'] },
+    });
+    // The entry at the address of the node is behind the one for any address.
+    expect(Object.keys(report.frontends)).toEqual(['tcp *:30000']);
+    const words = detailsOf(rules, place, 'tcp *:30000')?.map((one) => one.words);
+    expect(words).toContain('10.244.0.1:8080 1/1 masqueraded');
+  });
+
+  test('with rules of kube-proxy make the node unknown, and other rules do not', () => {
+    const iptables = recorded('iptables-nft-save', 'iptables-nft/node-a/iptables-save.txt');
+    const { rules, problems } = parseRules([iptables, dump]);
+    expect([rules, problems]).toEqual([null, [expect.stringContaining('--dataplane')]]);
+    const foreign = dumpOf('iptables-nft-save', save('nat', '-A PREROUTING -j DROP'));
+    expect(parseRules([foreign, dump])).toMatchObject({ rules: { mode: 'cilium' }, problems: [] });
+  });
+
+  test('of another layout make the node unknown', () => {
+    const bytes = Buffer.from(dump.bytes.toString().replace('"0x00",', ''));
+    const { rules, problems } = parseRules([{ program: mapsProgram, bytes }]);
+    expect([rules, problems]).toEqual([null, [expect.stringContaining('layout')]]);
+  });
 });

@@ -304,11 +304,15 @@ function told(
 
 describe('a node on which an agent finds no rules of kube-proxy', () => {
   test('is unknown if it never had any: another program may forward there', () => {
-    const { rules, settle, reasons } = begun();
+    const { rules, settle, problems, reasons } = begun();
     rules.begin(0);
+    told(rules, [], without);
     told(rules, [], without);
     expect(reasons()).toEqual(['rules-not-known']);
     expect(settle.open()).toEqual([]);
+    expect(problems.map(({ message }) => message)).toEqual([
+      'There are no rules of kube-proxy. Agents read the maps of Cilium with --dataplane',
+    ]);
   });
 
   test('has lost them if it had some', () => {

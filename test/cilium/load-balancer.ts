@@ -72,6 +72,10 @@ export interface CiliumLoadBalancer {
   readonly maps: () => Promise<BpfMaps>;
   /** What four forms of `cilium-dbg bpf lb list -o json` print. */
   readonly lists: () => Promise<string>;
+  /** Pins the maps where the agent of Cilium does, in the file system of this process. */
+  readonly pin: () => Promise<void>;
+  /** The arguments that run a program with the file systems of this process. */
+  readonly inside: readonly string[];
   /** SIGSTOP and SIGCONT. */
   readonly signal: (name: NodeJS.Signals) => void;
   readonly stop: () => Promise<void>;
@@ -114,6 +118,8 @@ export async function startLoadBalancer(options: LoadBalancerOptions): Promise<C
     settle: () => settle(command),
     maps: () => mapsOf(child),
     lists: () => listsOf(child),
+    pin: () => pinMaps(child),
+    inside: insideOf(child),
     signal: (name) => void child.kill(name),
     stop: () => endProgram(child, 'SIGKILL'),
   };
@@ -190,23 +196,31 @@ async function mapsOf(child: ChildProcess): Promise<BpfMaps> {
   return maps;
 }
 
-/** Pins the maps where an agent has them, for the time of the commands. */
+export const pinnedAt = '/sys/fs/bpf/tc/globals';
+
+const insideOf = ({ pid }: ChildProcess): string[] => ['nsenter', '-t', String(pid), '-m'];
+
+async function runInside(child: ChildProcess, ...args: string[]): Promise<string> {
+  const [program = '', ...own] = [...insideOf(child), ...args];
+  return (await run(program, own, { maxBuffer: 1 << 28 })).stdout;
+}
+
+async function pinMaps(child: ChildProcess): Promise<void> {
+  await runInside(child, 'mkdir', '-p', pinnedAt);
+  for (const [name, id] of await mapIds(child)) {
+    await runInside(child, 'bpftool', 'map', 'pin', 'id', String(id), `${pinnedAt}/${name}`);
+  }
+}
+
+/** Pins the maps for the time of the commands. */
 async function listsOf(child: ChildProcess): Promise<string> {
   const program = await findProgram('cilium-dbg', newestCilium);
-  const folder = '/sys/fs/bpf/tc/globals';
-  const inside = async (...args: string[]): Promise<string> => {
-    const own = ['-t', String(child.pid), '-m', ...args];
-    return (await run('nsenter', own, { maxBuffer: 1 << 28 })).stdout;
-  };
-  await inside('mkdir', '-p', folder);
-  for (const [name, id] of await mapIds(child)) {
-    await inside('bpftool', 'map', 'pin', 'id', String(id), `${folder}/${name}`);
-  }
+  await pinMaps(child);
   let text = '';
   for (const form of [[], ['--frontends'], ['--revnat'], ['--source-ranges']]) {
-    text += await inside(program, 'bpf', 'lb', 'list', ...form, '-o', 'json');
+    text += await runInside(child, program, 'bpf', 'lb', 'list', ...form, '-o', 'json');
   }
-  await inside('rm', '-r', folder);
+  await runInside(child, 'rm', '-r', pinnedAt);
   return text;
 }
 

@@ -144,13 +144,13 @@ interface Pod {
   readonly hostNetwork?: boolean;
   readonly automountServiceAccountToken: boolean;
   readonly securityContext?: Values;
-  readonly volumes?: readonly Values[];
+  readonly volumes?: readonly (Values & { readonly hostPath?: { readonly path: string } })[];
   readonly containers: readonly {
     readonly name: string;
     readonly ports?: readonly object[];
     readonly args: readonly string[];
     readonly securityContext: Values;
-    readonly volumeMounts: readonly { readonly name: string }[];
+    readonly volumeMounts: readonly { readonly name: string; readonly readOnly?: boolean }[];
   }[];
 }
 
@@ -216,7 +216,7 @@ describe.each(examples)('%s', (example) => {
 
   test('reviews of tokens are permitted only with agents or web.authFilter', () => {
     const isOn = example === 'openshift';
-    const isForAgents = ['kubeadm', 'kind', 'k3s', 'sharded'].includes(example);
+    const isForAgents = ['kubeadm', 'kind', 'k3s', 'sharded', 'cilium'].includes(example);
     const found = of('ClusterRole').filter(({ rules }) =>
       JSON.stringify(rules).includes('reviews'),
     );
@@ -322,14 +322,15 @@ describe.each(examples)('%s', (example) => {
     );
   });
 
-  test('an agent has no API token and no folder of the host', () => {
+  test('an agent has no API token, and no folder of the host but the maps of Cilium', () => {
     expect(agents.length).toBe(
-      ['kubeadm', 'kind', 'eks', 'k3s', 'sharded'].includes(example) ? 1 : 0,
+      ['kubeadm', 'kind', 'eks', 'k3s', 'sharded', 'cilium'].includes(example) ? 1 : 0,
     );
+    const folders = example === 'cilium' ? ['/sys/fs/bpf'] : [];
     for (const { automountServiceAccountToken, volumes = [], containers } of agents) {
       expect(automountServiceAccountToken).toBe(false);
+      expect(volumes.flatMap(({ hostPath }) => hostPath?.path ?? [])).toEqual(folders);
       for (const volume of volumes) {
-        expect(Object.keys(volume).filter((key) => key !== 'name')).not.toContain('hostPath');
         if (volume.projected === undefined) continue;
         const path = 'token';
         const token = { audience: 'endpoint-auditor', expirationSeconds: 3600, path };
@@ -348,13 +349,19 @@ describe.each(examples)('%s', (example) => {
       const isCollector = name === 'collector';
       expect(ports?.length ?? 0).toBe(isCollector ? 0 : 1);
       expect(args.some((text) => text.startsWith('--listen'))).toBe(!isCollector);
-      if (isCollector) expect(volumeMounts.map((mount) => mount.name)).toEqual(['run']);
+      const isCilium = example === 'cilium';
+      const own = isCilium ? ['run', 'bpf'] : ['run'];
+      if (isCollector) expect(volumeMounts.map((mount) => mount.name)).toEqual(own);
+      expect(volumeMounts.every(({ name: volume, readOnly }) => volume !== 'bpf' || readOnly)).toBe(
+        true,
+      );
+      const added = isCilium ? ['BPF'] : ['NET_ADMIN', 'NET_RAW'];
       expect(securityContext).toEqual({
         ...common,
         ...(isCollector
           ? { runAsUser: 0, runAsGroup: 0 }
           : { runAsNonRoot: true, runAsUser: 65_532, runAsGroup: 65_532 }),
-        capabilities: { drop: ['ALL'], ...(isCollector && { add: ['NET_ADMIN', 'NET_RAW'] }) },
+        capabilities: { drop: ['ALL'], ...(isCollector && { add: added }) },
         seccompProfile: { type: 'RuntimeDefault' },
       });
     }

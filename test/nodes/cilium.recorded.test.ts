@@ -6,15 +6,31 @@ import { join } from 'node:path';
 
 import { expect, test } from 'vitest';
 
-import { behaviorOfMaps, type NodeInput, observeDumps } from '../../src/audit/node/observation.ts';
+import { mapsProgram } from '../../src/agent/collect.ts';
+import { readReport } from '../../src/agent/client/report.ts';
+import type { NodeFacts } from '../../src/agent/node-facts.ts';
+import { createReport, type NodeRuleSet, readDumps, walkerAt } from '../../src/agent/report.ts';
+import { auditNode, type NodeAudit } from '../../src/audit/node/audit-node.ts';
+import { createClassAudit } from '../../src/audit/node/node-class.ts';
+import {
+  behaviorOfMaps,
+  behaviorOfReport,
+  type NodeInput,
+  observeDumps,
+  type ReportedBehavior,
+} from '../../src/audit/node/observation.ts';
+import { createProxyCache } from '../../src/audit/node/proxy-cache.ts';
 import { readCiliumConfig } from '../../src/cluster/decode/cilium-config.ts';
 import { formatAddress } from '../../src/model/ip.ts';
 import { nodeForwarding } from '../../src/shadow/cilium/node-forwarding.ts';
-import type { Packet } from '../../src/model/proxy-config.ts';
-import { readBpftoolDump } from '../../src/rules/cilium/bpftool-dump.ts';
+import { defaultProxyConfig, type Packet } from '../../src/model/proxy-config.ts';
+import { runToEnd } from '../../src/model/run-to-end.ts';
+import { readBpftoolBatch, readBpftoolDump } from '../../src/rules/cilium/bpftool-dump.ts';
 import { readRulesDump } from '../../src/rules/parse/rules-dump.ts';
 import { packetText } from '../../src/rules/report/digest.ts';
+import { decodeOutcomes, encodeOutcomes } from '../../src/rules/report/outcome-json.ts';
 import type { Forwarding } from '../../src/shadow/forwarding.ts';
+import { storeOf } from '../build.ts';
 import { ciliumFoldersBelow } from './folder.ts';
 import { ciliumInput, ciliumMaps, ciliumObjects, summarizeNode } from './walk.ts';
 
@@ -450,3 +466,132 @@ test('findings are none if only the maps show the configuration of Cilium', () =
   }
   expect(inferable.length).toBeGreaterThan(6);
 });
+
+// A node with Cilium by the report of its agent: the audit of a class of nodes finds what the audit
+// of the maps finds.
+
+/** What bpftool prints for a batch of commands about these maps, without inner Maglev tables. */
+function batchOf(text: string): string {
+  const maps = Object.entries(JSON.parse(text) as Record<string, unknown>);
+  const pinned = maps.filter(([name]) => !name.includes(':'));
+  const answers = pinned.map(([name, output]) => ({
+    command: ['map', 'dump', 'pinned', `/sys/fs/bpf/tc/globals/${name}`],
+    output,
+  }));
+  return JSON.stringify(answers);
+}
+
+function recordingAt(path: string) {
+  const { file, node, services, slices } = ciliumObjects(path);
+  const { nodeAddresses = [], nodeAddressesNoNodePort = [] } = file;
+  const proxied = createProxyCache(
+    storeOf([node, ...services, ...[...slices.values()].flat()]).listers,
+  );
+  const facts: NodeFacts = {
+    node: node.name,
+    localAddresses: [...nodeAddresses, ...nodeAddressesNoNodePort],
+    interfaces: null,
+    routes: null,
+    nodeIPs: [...node.addresses],
+    podCIDRs: node.podCIDRs,
+  };
+  return { path, node, proxied, facts, auditByClass: createClassAudit(proxied) };
+}
+
+type Recording = ReturnType<typeof recordingAt>;
+
+const nodes = recordings.map(({ path }) => recordingAt(path));
+
+/** The report of the agent, as it comes over the wire. */
+function reportOf(rules: NodeRuleSet, { facts }: Recording) {
+  const report = createReport(null, facts, { states: {}, problems: [] }, rules);
+  return runToEnd(readReport(JSON.parse(JSON.stringify(report))));
+}
+
+type Report = ReturnType<typeof reportOf>;
+
+const configOf = ({ settings }: Report) => ({ ...defaultProxyConfig('cilium', 37), ...settings });
+
+function byMaps(batch: string, report: Report, { node, proxied, facts }: Recording): NodeAudit {
+  const config = configOf(report);
+  const { entries } = readBpftoolBatch(batch);
+  const local = report.localAddresses;
+  const range = config.cilium?.nodePortRange ?? [0, 0];
+  const rules = behaviorOfMaps(entries, local, range);
+  const services = proxied.services.values();
+  const forwarding = nodeForwarding(services, proxied.slices, node, config, local);
+  expect(facts.localAddresses.every((address) => local.includes(address))).toBe(true);
+  return auditNode({ forwarding, node, rules });
+}
+
+function byReport(rules: NodeRuleSet, report: Report, recording: Recording) {
+  const { node, facts, auditByClass } = recording;
+  const config = configOf(report);
+  const audited = (reported: ReportedBehavior) =>
+    runToEnd(auditByClass({ node, rules: reported, config }));
+  const first = behaviorOfReport({ ...report, outcomes: new Map() });
+  audited(first);
+  const asked: readonly Packet[] = first.report.missingPackets();
+  const sent = JSON.stringify(encodeOutcomes(asked.map(walkerAt(rules, facts))));
+  const answers = runToEnd(decodeOutcomes(JSON.parse(sent)));
+  const outcomes = new Map(
+    asked.flatMap((packet, at) => {
+      const outcome = answers[at];
+      return outcome === undefined ? [] : [[packetText(packet), outcome] as const];
+    }),
+  );
+  const second = behaviorOfReport({ ...report, outcomes });
+  return { ...audited(second).audit, asked, divergent: second.report.divergent() };
+}
+
+const shown = ({ differences, unknown }: Pick<NodeAudit, 'differences' | 'unknown'>) => ({
+  differences: differences.map((one) => JSON.stringify({ ...one, port: one.port?.name })).sort(),
+  unknown: [...unknown].sort(),
+});
+
+/** What is found where: agent and auditor have other addresses outside the cluster. */
+const found = ({ differences, unknown }: Pick<NodeAudit, 'differences' | 'unknown'>) => ({
+  differences: new Set(differences.map(({ code, port }) => `${code} ${port?.name ?? ''}`)),
+  unknown: [...unknown].sort(),
+});
+
+function audits(text: string, recording: Recording) {
+  const batch = batchOf(text);
+  const rules = readDumps([{ program: mapsProgram, bytes: Buffer.from(batch) }]);
+  const report = reportOf(rules, recording);
+  const direct = byMaps(batch, report, recording);
+  const reported = byReport(rules, report, recording);
+  return { direct, reported, frontends: report.digests.size };
+}
+
+test('the report of an agent has the same audit, and few packets are asked for', () => {
+  for (const recording of nodes) {
+    const { direct, reported, frontends } = audits(ciliumMaps(recording.path), recording);
+    expect(shown(reported), recording.path).toEqual(shown(direct));
+    if (/proxy-name|node-port-range/.test(recording.path)) continue;
+    expect(reported.divergent, recording.path).toBe(0);
+    expect(frontends).toBeGreaterThan(100);
+    expect(reported.asked.length, recording.path).toBeLessThan(3 * frontends);
+  }
+  expect(nodes.length).toBeGreaterThan(7);
+});
+
+test.each(mapFaults.map((fault, at) => [fault.name, fault, at] as const))(
+  'the report of an agent: %s',
+  (_, { fits, make }, at) => {
+    let made = 0;
+    // Other recordings for each fault, since two audits of each need a second.
+    for (const recording of [...nodes, ...nodes].slice(at % nodes.length)) {
+      if (made === 2) break;
+      const maps = copyMaps(parseMaps(ciliumMaps(recording.path)));
+      const fitting = rawFrontends(maps).filter(fits);
+      const frontend = fitting[(7 * at) % Math.max(fitting.length, 1)];
+      if (frontend === undefined) continue;
+      make(frontend);
+      made++;
+      const { direct, reported } = audits(printMaps(maps), recording);
+      expect(found(reported), `${recording.path} ${frontend.place}`).toEqual(found(direct));
+    }
+    expect(made).toBeGreaterThan(0);
+  },
+);

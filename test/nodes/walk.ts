@@ -306,6 +306,7 @@ export const noDigests: ReportedBehavior['report'] = {
     ...{ addresses: [], pods: [], strays: false },
   },
   digests: new Map(),
+  withRanges: [],
   missingPackets: () => [],
   isKnownToServe: () => false,
   restart: () => undefined,

@@ -81,6 +81,23 @@
 {{- end }}
 {{- end -}}
 
+{{- /* An upgrade with --reuse-values from 0.1.0 has no such value. */ -}}
+{{- define "endpoint-auditor.dataplane" -}}
+{{- .Values.agent.dataplane | default "auto" -}}
+{{- end -}}
+
+{{- /* Maps are read with BPF, and nothing that reads rules. */ -}}
+{{- define "endpoint-auditor.collectorSecurity" -}}
+{{- $security := deepCopy (.Values.agent.securityContext | default dict) -}}
+{{- if eq (include "endpoint-auditor.dataplane" .) "cilium" -}}
+{{- $capabilities := $security.capabilities | default dict -}}
+{{- $others := without ($capabilities.add | default list) "NET_ADMIN" "NET_RAW" "BPF" -}}
+{{- $_ := set $capabilities "add" (prepend $others "BPF") -}}
+{{- $_ := set $security "capabilities" $capabilities -}}
+{{- end -}}
+{{- toYaml $security -}}
+{{- end -}}
+
 {{- define "endpoint-auditor.agentArgs" -}}
 - --listen=$(HOST_IP):{{ .Values.agent.port }}
 - --node=$(NODE_NAME)

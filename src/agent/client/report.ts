@@ -3,7 +3,7 @@
 
 import * as z from 'zod/mini';
 
-import { canonicalIP } from '../../model/ip.ts';
+import { canonicalIP, type CIDR, parseCIDR } from '../../model/ip.ts';
 import { isInterfaceName } from '../../model/proxy-config.ts';
 import type { Steps } from '../../model/run-to-end.ts';
 import { type NodeSenders, readKey } from '../../rules/report/digest.ts';
@@ -66,11 +66,28 @@ const isRecord = (value: unknown): boolean =>
 const sender = z.nullable(text);
 const senders = objectOf({ node: sender, pod: sender, outside: sender });
 
+const port = z.int({ error: 'a port' }).check(z.minimum(0), z.maximum(65_535));
+
+const ciliumConfig = objectOf({
+  algorithm: z.enum(['random', 'maglev'], { error: 'random or maglev' }),
+  mode: z.enum(['snat', 'dsr', 'hybrid'], { error: 'snat, dsr or hybrid' }),
+  serviceTopology: z.nullable(flag),
+  sourceRangeAllTypes: flag,
+  externalClusterIP: flag,
+  algorithmAnnotation: flag,
+  modeAnnotation: flag,
+  nodePortRange: z.tuple([port, port], { error: 'two ports' }),
+  serviceProxyName: text,
+  nodePortAddresses: texts,
+});
+
 const form = objectOf({
   version: z.literal(1, { error: '1' }),
   node: text.check(z.minLength(1, { error: 'a name' }), z.maxLength(253, { error: 'a name' })),
-  /** `null` if kube-proxy left no rules. */
-  mode: z.nullable(z.enum(['iptables', 'nftables'], { error: 'iptables or nftables' })),
+  /** `null` if kube-proxy left no rules, and no maps of Cilium were read. */
+  mode: z.nullable(
+    z.enum(['iptables', 'nftables', 'cilium'], { error: 'iptables, nftables or cilium' }),
+  ),
   nodeIPs: texts,
   /** Earlier agents sent only node IPs. */
   localAddresses: z.optional(textsUpTo(most.addresses)),
@@ -83,6 +100,7 @@ const form = objectOf({
     masqueradeAll: z.optional(flag),
     nodePortAddresses: z.optional(texts),
     localhostNodePorts: z.optional(flag),
+    cilium: z.optional(ciliumConfig),
   }),
   problems: texts,
   doubled: textsUpTo(most.frontends),
@@ -93,6 +111,8 @@ const form = objectOf({
     pods: texts,
     strays: z.optional(z.unknown()),
   }),
+  /** Of Cilium: ranges by the keys of frontends. */
+  sourceRanges: z.optional(z.record(text, texts, { error: 'an object' })),
   /** Digests by the keys of frontends. A node has thousands, so zod makes no copy of them. */
   frontends: z.custom<Readonly<Record<string, unknown>>>(isRecord, { error: 'an object' }),
 });
@@ -106,6 +126,7 @@ export function* readReport(raw: unknown) {
     throw new InvalidReport(`Expected ${String(field)}: ${String(issue?.message)}`);
   }
   const { node, mode, nodeIPs, localAddresses, proxyConfig, problems, asking } = read.data;
+  const { sourceRanges } = read.data;
   const doubled = new Set(read.data.doubled);
   const digests = new Map<string, string>();
   const frontends: RuleFrontend[] = [];
@@ -129,7 +150,18 @@ export function* readReport(raw: unknown) {
     /** Why the rules of the node are unknown; empty if they are known. */
     problems,
     asking: { ...asking, strays: asking.strays === true } satisfies NodeSenders,
+    ...(sourceRanges === undefined ? {} : { sourceRanges: rangesIn(sourceRanges) }),
     frontends,
     digests,
   };
+}
+
+function rangesIn(texts: Readonly<Record<string, readonly string[]>>) {
+  const found = new Map<string, readonly CIDR[]>();
+  for (const [key, list] of Object.entries(texts)) {
+    const ranges = list.map(parseCIDR).filter((range) => range !== null);
+    check(ranges.length === list.length, `source ranges of ${key.slice(0, 100)}`);
+    found.set(key, ranges);
+  }
+  return found;
 }

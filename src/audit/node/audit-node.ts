@@ -389,7 +389,7 @@ function decidingRules({ destinations, reject, drop, pass }: PacketOutcome): str
   const ends = [...destinations.values(), reject, drop, pass];
   const steps = ends.flatMap((end) => (end.probability === 0 ? [] : end.trace()));
   const texts = steps.map(({ rule, base }) =>
-    base.table.source === 'nft' ? rule.text : `-t ${base.table.name} ${rule.text}`,
+    base.table.source === 'iptables' ? `-t ${base.table.name} ${rule.text}` : rule.text,
   );
   const rules = [...new Set(texts)];
   const more = rules.length - 40;

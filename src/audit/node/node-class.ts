@@ -18,7 +18,7 @@ import type { Steps } from '../../model/run-to-end.ts';
 import { digestOf, expectedWordsAt, keyOf } from '../../rules/report/digest.ts';
 import type { Forwarding, Frontend } from '../../shadow/forwarding.ts';
 import { isAtNode } from '../../shadow/forwarding.ts';
-import { isLoopback, proxyNode } from '../../shadow/proxy-node.ts';
+import { isLoopback } from '../../shadow/proxy-node.ts';
 import { nodeForwarding } from '../../shadow/cilium/node-forwarding.ts';
 import type { Coverage } from './packet-difference.ts';
 import { auditNodeInSteps } from './audit-node.ts';
@@ -62,7 +62,7 @@ type NodeClass = ReturnType<typeof newClass>;
 /** Everything about a node that matters to Services without endpoints on it. */
 function signatureOf({ node, config, rules: { localAddresses, report } }: ReportingNode): string {
   const { asking } = report;
-  const place = proxyNode(node, config, localAddresses);
+  const { node: place } = nodeForwarding([], new Map(), node, config, localAddresses);
   const factsOf = (from: Packet['from'], ip: string | null) =>
     ip && [
       ip.includes(':'),
@@ -76,7 +76,10 @@ function signatureOf({ node, config, rules: { localAddresses, report } }: Report
     (['node', 'pod', 'outside'] as const).map((from) => factsOf(from, ips[from])),
   );
   const addresses = asking.addresses.map((address) => factsOf('node', address));
-  return JSON.stringify([config, node.zone, asking.strays, senders, addresses, place.detects]);
+  // The facts about addresses say where Cilium has node ports.
+  const cilium = config.cilium && { ...config.cilium, nodePortAddresses: [] };
+  const shared = { ...config, cilium };
+  return JSON.stringify([shared, node.zone, asking.strays, senders, addresses, place.detects]);
 }
 
 function* updateClass(nodeClass: NodeClass, proxied: ProxyCache, node: ReportingNode): Steps {
@@ -160,8 +163,12 @@ function entryOf(service: Service, { slices }: ProxyCache, reporting: ReportingN
 }
 
 /** Whether one digest shows that a frontend is served, on all nodes of a class. */
-function isCovered({ node: { isLocal } }: Forwarding, { port, kind, address }: Frontend): boolean {
-  const isRanged = kind === 'load balancer IP' && port.sourceRanges.length > 0;
+function isCovered(
+  { node: { isLocal }, config }: Forwarding,
+  { port, kind, address }: Frontend,
+): boolean {
+  const isRestricted = kind === 'load balancer IP' || config.mode === 'cilium';
+  const isRanged = isRestricted && port.sourceRanges.length > 0;
   if (isRanged || kind === 'health check node port' || port.usable?.length !== 1) return false;
   // Nodes of a class have different addresses.
   const endpoints = port.usable.flatMap(({ cluster, local }) => [...cluster, ...local]);
@@ -180,13 +187,14 @@ function* auditByClass(
     for (const { key } of index.get(name) ?? []) individual.add(key);
   };
   for (const name of [node.name, ...rules.localAddresses]) addAll(name);
+  for (const key of rules.report.withRanges) addAll(key);
   for (const entry of entries.values()) {
     for (const [key, expected] of entry.digests) {
       const isExpected = expected !== null && digests.get(key) === expected;
       if (!isExpected || index.get(key)?.length !== 1) individual.add(entry.key);
     }
   }
-  const place = proxyNode(node, config, rules.localAddresses);
+  const { node: place } = nodeForwarding([], new Map(), node, config, rules.localAddresses);
   const covered = new Set(asking.addresses.map(canonicalIP));
   const isMissing = (ip: string): boolean => place.servesNodePorts(ip) && !covered.has(ip);
   if ([...place.addresses, '127.0.0.1'].some(isMissing)) addAll(nodePorts);

@@ -13,6 +13,7 @@ import type { MapEntry } from '../../rules/cilium/map-entries.ts';
 import {
   createConnector,
   frontendsInMaps,
+  placeWith,
   rangesInMaps,
 } from '../../rules/cilium/packet-outcome.ts';
 import type { RulesDump } from '../../rules/parse/rules-dump.ts';
@@ -24,7 +25,6 @@ import { mergeRuleSets, type RuleSet } from '../../rules/ruleset.ts';
 import type { NodeContext } from '../../rules/walk/walk-state.ts';
 import { createWalk, type PacketOutcome } from '../../rules/walk/walk.ts';
 import { type Forwarding, type Frontend, isAtNode } from '../../shadow/forwarding.ts';
-import { isLoopback } from '../../shadow/proxy-node.ts';
 
 export interface NodeInput {
   readonly forwarding: Forwarding;
@@ -103,12 +103,10 @@ export function behaviorOfMaps(
   nodePortRange: CiliumConfig['nodePortRange'],
 ): NodeBehavior {
   const balancer = loadBalancerOf(maps);
-  const local = new Set(localAddresses.map(canonicalIP));
-  const isLocal = (address: string): boolean => local.has(address) || isLoopback(address);
   return {
     frontends: frontendsInMaps(balancer),
     localAddresses,
-    walk: createConnector(balancer, { isLocal, nodePortRange }),
+    walk: createConnector(balancer, placeWith(localAddresses, nodePortRange)),
     sourceRangesAt: ({ address, protocol, dport: port }) =>
       rangesInMaps(balancer, { address, protocol, port }),
     report: null,
@@ -126,12 +124,16 @@ export interface AgentAnswers extends Pick<NodeBehavior, 'frontends' | 'localAdd
   /** By the keys of the frontends, in their order. */
   readonly digests: ReadonlyMap<string, string>;
   readonly outcomes: ReadonlyMap<string, PacketOutcome>;
+  /** By the keys of frontends, of Cilium. */
+  readonly sourceRanges?: ReadonlyMap<string, readonly CIDR[]>;
 }
 
-export type ReportedBehavior = ReturnType<typeof behaviorOfReport>;
+export type ReportedBehavior = Omit<ReturnType<typeof behaviorOfReport>, 'sourceRangesAt'> &
+  Pick<NodeBehavior, 'sourceRangesAt'>;
 
 export function behaviorOfReport(answers: AgentAnswers) {
   const { asking, digests, frontends, localAddresses, outcomes } = answers;
+  const { sourceRanges = new Map<string, readonly CIDR[]>() } = answers;
   const missing = new Map<string, Packet>();
   /** Current expectations that the digests do not show; null if several outcomes are right. */
   const unserved = new Map<string, { expected: string | null; isDivergent: boolean }>();
@@ -144,6 +146,8 @@ export function behaviorOfReport(answers: AgentAnswers) {
   const report = {
     asking,
     digests,
+    /** Keys of frontends whose source ranges no digest covers. */
+    withRanges: [...sourceRanges.keys()],
     missingPackets: (): readonly Packet[] => [...missing.values()],
     /** Whether a digest shows, without a walk, that the rules serve a frontend as expected. */
     isKnownToServe({ expect }: Forwarding, frontend: Frontend, isCurrent: boolean): boolean {
@@ -176,7 +180,9 @@ export function behaviorOfReport(answers: AgentAnswers) {
     if (!outcomes.has(text)) missing.set(text, packet);
     return outcomes.get(text) ?? null;
   };
-  return { frontends, localAddresses, walk, report };
+  const sourceRangesAt = (frontend: Frontend): readonly CIDR[] =>
+    sourceRanges.get(keyOf(frontendOf(frontend))) ?? [];
+  return { frontends, localAddresses, walk, report, sourceRangesAt };
 }
 
 /** The frontend that the rules must have; a node port at one of these addresses is at any. */

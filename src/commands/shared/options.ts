@@ -8,6 +8,7 @@ import type { AuditorOptions } from '../../auditor/auditor.ts';
 import type { OnProblem } from '../../cluster/decode/problem.ts';
 import { createRedactor, type Redactor } from '../../cluster/files/redactor.ts';
 import type { LabelSelector } from '../../model/label-selector.ts';
+import { dataplaneChoices } from '../../model/proxy-config.ts';
 import { listedNamespaces, type Scope, wholeCluster } from '../../model/scope.ts';
 import { perServiceModes, type PerServiceOptions } from '../../output/metrics/service-rows.ts';
 import { failLevels } from '../../output/text/gate.ts';
@@ -367,6 +368,9 @@ const optionGroups = {
     ),
     flag('--pod-cidrs <ranges>', 'pod CIDRs of the node', parseCIDRs).default([], 'none'),
     flag('--proxy-config <file>', 'configuration file of kube-proxy, to send along'),
+    flag('--dataplane <which>', 'what forwards on the node; auto: what has left rules or maps')
+      .choices(dataplaneChoices)
+      .default('auto'),
     duration('--interval <duration>', 'the least time between two rounds', 30),
     duration('--deadline <duration>', 'how long each program may take', 60),
     flag('--max-size <size>', 'how much each program may print', parseSize).default(

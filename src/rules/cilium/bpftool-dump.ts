@@ -1,6 +1,8 @@
 // Reads Cilium's maps as bpftool prints them: a JSON object with the full name of each map and its
 // entries, `[{"key": ["0x0a", …], "value": ["0x00", …]}]` (`bpftool -j map dump`). The inner tables
-// of Maglev have the names `cilium_maglev_inner:ID`.
+// of Maglev have the names `cilium_maglev_inner:ID`. A second form is what `bpftool -j batch`
+// prints for `map dump pinned PATH`: the maps that there are on a node, without the inner tables,
+// which only CAP_SYS_ADMIN can read.
 //
 // Layouts: pkg/loadbalancer/maps/types.go, cilium@v1.20.2. Addresses, ports and frontend ids are in
 // network byte order, other numbers in that of the host, which is little-endian.
@@ -33,7 +35,25 @@ const bySuffix: Readonly<Record<string, MapLayout>> = {
 
 /** @throws DumpError where the text is no such dump, or a map has another layout. */
 export function readBpftoolDump(text: string): MapsDump {
-  const maps = parseMaps(text);
+  return readMaps(parseMaps(text), true);
+}
+
+/** @throws DumpError where the text is no such output, or a map has another layout. */
+export function readBpftoolBatch(text: string): MapsDump {
+  const maps: Record<string, unknown> = {};
+  for (const { command, output } of parseBatch(text)) {
+    const name = String((Array.isArray(command) ? command : []).at(-1)).replace(/^.*\//, '');
+    const failure = failureIn(output);
+    if (failure !== null) throw new DumpError(`expected the map ${name}`, 1, failure);
+    maps[name] = output;
+  }
+  return readMaps(maps, false);
+}
+
+/** Maps that Cilium has only with some flags. A dump that is not `isWhole` may lack them. */
+const optional = ['source_range', 'maglev'];
+
+function readMaps(maps: Fields, isWhole: boolean): MapsDump {
   const entries: MapEntry[] = [];
   const families: ('IPv4' | 'IPv6')[] = [];
   for (const [family, digit] of [
@@ -44,29 +64,51 @@ export function readBpftoolDump(text: string): MapsDump {
     const names = Object.keys(maps).filter((name) => name.startsWith(prefix));
     if (names.length === 0) continue;
     families.push(digit === 4 ? 'IPv4' : 'IPv6');
-    for (const suffix of Object.keys(bySuffix)) readMap(maps, prefix + suffix, family, entries);
-    readMaglev(maps, `${prefix}maglev`, family, entries);
+    const isThere = (suffix: string): boolean =>
+      isWhole || !optional.includes(suffix) || names.includes(prefix + suffix);
+    for (const suffix of Object.keys(bySuffix).filter(isThere)) {
+      readMap(maps, prefix + suffix, family, entries);
+    }
+    if (isThere('maglev')) readMaglev(maps, `${prefix}maglev`, family, isWhole, entries);
   }
   if (families.length === 0)
     throw new DumpError('expected the maps cilium_lb4_ or cilium_lb6_', 1, '');
-  for (const [key, value] of entriesOf(maps, 'cilium_lb_affinity_match')) {
-    checkSize('cilium_lb_affinity_match', key.length === 8 && value.length === 1);
+  const matches = isWhole || matchMap in maps ? entriesOf(maps, matchMap) : [];
+  for (const [key, value] of matches) {
+    checkSize(matchMap, key.length === 8 && value.length === 1);
     entries.push({ kind: 'affinity match', backend: little(key, 0, 4), id: big(key, 4, 2) });
   }
   return { entries, families };
 }
 
+const matchMap = 'cilium_lb_affinity_match';
+
+const isFields = (value: unknown): value is Fields =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
 function parseMaps(text: string): Fields {
-  try {
-    const parsed: unknown = JSON.parse(text);
-    if (typeof parsed === 'object' && parsed !== null && !Array.isArray(parsed)) {
-      return parsed as Fields;
-    }
-  } catch {
-    // Reported below.
-  }
+  const parsed = parseJSON(text);
+  if (isFields(parsed)) return parsed;
   throw new DumpError('expected a JSON object with the maps of Cilium', 1, text);
 }
+
+function parseBatch(text: string): readonly Fields[] {
+  const parsed = parseJSON(text);
+  if (Array.isArray(parsed) && parsed.every(isFields)) return parsed;
+  throw new DumpError('expected the output of bpftool -j batch', 1, text);
+}
+
+function parseJSON(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
+
+/** What bpftool prints instead of a map, or of the value of an entry that is gone meanwhile. */
+const failureIn = (output: unknown): string | null =>
+  isFields(output) && typeof output.error === 'string' ? output.error : null;
 
 function readMap(maps: Fields, name: string, family: Family, entries: MapEntry[]): void {
   const layout = bySuffix[name.slice('cilium_lb4_'.length)];
@@ -89,6 +131,7 @@ function* entriesOf(maps: Fields, name: string): Generator<readonly [key: Bytes,
   const list = maps[name];
   if (!Array.isArray(list)) throw new DumpError(`expected the map ${name}`, 1, '');
   for (const entry of list as readonly Fields[]) {
+    if (failureIn(entry.value) !== null) continue;
     yield [bytesOf(entry.key, name), bytesOf(entry.value, name)];
   }
 }
@@ -175,9 +218,19 @@ function sourceRangeEntry(key: Bytes, _value: Bytes, family: Family): MapEntry {
 }
 
 /** The outer map has the id of an inner map, whose only value is the table. */
-function readMaglev(maps: Fields, name: string, family: Family, entries: MapEntry[]): void {
+function readMaglev(
+  maps: Fields,
+  name: string,
+  family: Family,
+  isWhole: boolean,
+  entries: MapEntry[],
+): void {
   for (const [key, value] of entriesOf(maps, name)) {
     checkSize(name, key.length === 2 && value.length === 4);
+    if (!isWhole) {
+      entries.push({ kind: 'maglev', family, id: big(key, 0, 2), places: null });
+      continue;
+    }
     const inner = `cilium_maglev_inner:${little(value, 0, 4)}`;
     const places = new Map<number, number>();
     for (const [, table] of entriesOf(maps, inner)) {

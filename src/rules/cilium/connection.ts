@@ -76,10 +76,11 @@ function atAnyAddress(lookup: Lookup, { dst, dport }: Packet, place: NodePlace) 
   const [low, high] = place.nodePortRange;
   const isInRange = dport >= low && dport <= high;
   if (isInRange) return frontend?.kind === 'node port' ? frontend : undefined;
-  const isLoopback = dst === '::1' || dst.startsWith('127.');
-  const isServed = frontend?.kind === 'host port' && (isLoopback || !frontend.loopback);
+  const isServed = frontend?.kind === 'host port' && (isLoopback(dst) || !frontend.loopback);
   return isServed ? frontend : undefined;
 }
+
+export const isLoopback = (ip: string): boolean => ip === '::1' || ip.startsWith('127.');
 
 function isSkipped({ kind }: BalancedFrontend, { dst }: Packet, place: NodePlace): boolean {
   return (kind === 'external IP' || kind === 'host port') && !place.isLocal(dst);

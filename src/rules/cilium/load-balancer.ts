@@ -73,7 +73,7 @@ interface Maps {
   readonly reverse: Map<string, string>;
   readonly ranges: Map<string, CIDR[]>;
   readonly matches: Map<number, number[]>;
-  readonly maglev: Map<string, ReadonlyMap<number, number>>;
+  readonly maglev: Map<string, ReadonlyMap<number, number> | null>;
 }
 
 /** The algorithm in the upper byte of a master's first word; 0: the node's default. */
@@ -136,14 +136,18 @@ export function loadBalancerOf(entries: readonly MapEntry[]) {
 
 const tableOf = ({ family, id }: ServiceEntry, { maglev }: Maps) => maglev.get(`${family} ${id}`);
 
-/** Without its Maglev table, a frontend drops packets from outside. */
+/**
+ * Without its Maglev table, a frontend drops packets from outside. A table that was not read counts
+ * as right: null.
+ */
 function placesOf(
   master: ServiceEntry,
   maps: Maps,
   endpointOf: (backend: number) => string,
-): Map<string, number> {
+): Map<string, number> | null {
   const table = tableOf(master, maps);
   if (table === undefined) return new Map([[nowhere, 1]]);
+  if (table === null) return null;
   return counted([...table].map(([backend, n]) => [endpointOf(backend), n]));
 }
 

@@ -43,8 +43,8 @@ export type MapEntry =
       readonly kind: 'maglev';
       readonly family: 'ip' | 'ip6';
       readonly id: number;
-      /** How many places of the table each backend has. */
-      readonly places: ReadonlyMap<number, number>;
+      /** How many places of the table each backend has; null: the table was not read. */
+      readonly places: ReadonlyMap<number, number> | null;
     };
 
 /** Bits of `flags`. */

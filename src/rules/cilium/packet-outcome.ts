@@ -1,13 +1,14 @@
 // The outcome of a packet by Cilium's maps, in the form that walks through rules have, with the
 // entry of the frontend as the rule that decided.
 
+import { canonicalIP } from '../../model/ip.ts';
 import type { Packet } from '../../model/proxy-config.ts';
 import type { Chain, Rule, Statement, Table } from '../ruleset.ts';
 import { chainsOf } from '../ruleset.ts';
 import type { TraceStep } from '../walk/walk-state.ts';
 import type { Destination, OutcomeShare, PacketOutcome } from '../walk/walk.ts';
-import { connect, type NodePlace } from './connection.ts';
-import type { BalancedFrontend, loadBalancerOf } from './load-balancer.ts';
+import { connect, isLoopback, type NodePlace } from './connection.ts';
+import type { loadBalancerOf } from './load-balancer.ts';
 import { frontendKey, isUnspecified, nowhere } from './load-balancer.ts';
 import type { MapAddress } from './map-entries.ts';
 
@@ -32,14 +33,34 @@ const chain: Chain = {
 const table: Table = {
   family: 'inet',
   name: ciliumTable,
-  source: 'nft',
+  source: 'bpf',
   chains: chainsOf(new Map([[chain.name, chain]])),
   sets: new Map(),
 };
 
-function stepOf({ text }: BalancedFrontend, statement: Statement): TraceStep {
-  const rule: Rule = { statements: [statement], text };
+export const entryVerdicts = ['dnat', 'drop', 'reject'] as const;
+
+export type EntryVerdict = (typeof entryVerdicts)[number];
+
+/** The entry of a frontend as the rule that decided, from its text. */
+export function entryStep(text: string, verdict: EntryVerdict): TraceStep {
+  const statements: Record<EntryVerdict, Statement> = {
+    dnat: { kind: 'dnat', to: null, text },
+    drop: { kind: 'drop' },
+    reject: { kind: 'reject', text: '' },
+  };
+  const rule: Rule = { statements: [statements[verdict]], text };
   return { chain: chain.name, base: { chain, base, table }, rule };
+}
+
+/** The place of a node with these addresses. */
+export function placeWith(
+  localAddresses: readonly string[],
+  nodePortRange: NodePlace['nodePortRange'],
+): NodePlace {
+  const local = new Set(localAddresses.map(canonicalIP));
+  const isLocal = (address: string): boolean => local.has(address) || isLoopback(address);
+  return { isLocal, nodePortRange };
 }
 
 const noShare: OutcomeShare = { probability: 0, masqueraded: false, trace: () => [] };
@@ -57,9 +78,8 @@ export function createConnector({ frontends }: Balancer, place: NodePlace) {
       return { ...nothing, destinations, pass: { ...whole, trace: () => [] } };
     }
     const { frontend } = connection;
-    const stop: Statement =
-      connection.kind === 'reject' ? { kind: 'reject', text: '' } : { kind: 'drop' };
-    const stopped = { ...whole, trace: () => [stepOf(frontend, stop)] };
+    const stop = connection.kind === 'reject' ? 'reject' : 'drop';
+    const stopped = { ...whole, trace: () => [entryStep(frontend.text, stop)] };
     if (connection.kind === 'unknown') {
       const { reason } = connection;
       return { ...nothing, destinations, unknown: [{ reason, rule: frontend.text }] };
@@ -68,12 +88,11 @@ export function createConnector({ frontends }: Balancer, place: NodePlace) {
       return { ...nothing, destinations, [connection.kind]: stopped };
     }
     const { shares, masqueraded } = connection;
-    const sent: Statement = { kind: 'dnat', to: null, text: frontend.text };
     for (const [endpoint, probability] of shares) {
       if (endpoint === nowhere) continue;
       const affinity = frontend.kept.has(endpoint);
       const affinitySeconds = affinity ? frontend.affinitySeconds : null;
-      const trace = () => [stepOf(frontend, sent)];
+      const trace = () => [entryStep(frontend.text, 'dnat')];
       destinations.set(endpoint, { probability, masqueraded, affinity, affinitySeconds, trace });
     }
     const lost = shares.get(nowhere) ?? 0;

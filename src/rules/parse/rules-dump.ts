@@ -2,7 +2,7 @@
 // maps of Cilium, by bpftool, lb/maps-dump or cilium-dbg.
 // Left out: what `nft list ruleset` prints without -j.
 
-import { readBpftoolDump } from '../cilium/bpftool-dump.ts';
+import { readBpftoolBatch, readBpftoolDump } from '../cilium/bpftool-dump.ts';
 import { isLbList, readLbList } from '../cilium/lb-list.ts';
 import type { MapEntry } from '../cilium/map-entries.ts';
 import { readMapsDump } from '../cilium/maps-dump.ts';
@@ -29,11 +29,13 @@ const noRules: RuleSet = { tables: [], lacks: [], legacy: [] };
 export function readRulesDump(text: string, family: Family | null): RulesDump {
   const maps = /^\s*\{\s*"cilium_/.test(text)
     ? readBpftoolDump(text)
-    : /^(?:AFF|BE|MAGLEV|REV|SRCRANGE|SVC): ID=/.test(text)
-      ? readMapsDump(text)
-      : isLbList(text)
-        ? readLbList(text)
-        : null;
+    : /^\s*\[\s*\{\s*"command":/.test(text)
+      ? readBpftoolBatch(text)
+      : /^(?:AFF|BE|MAGLEV|REV|SRCRANGE|SVC): ID=/.test(text)
+        ? readMapsDump(text)
+        : isLbList(text)
+          ? readLbList(text)
+          : null;
   if (maps !== null) return { ruleset: noRules, families: maps.families, maps: maps.entries };
   if (/^\s*\{/.test(text)) return { ruleset: parseNft(text), families: ['IPv4', 'IPv6'] };
   const plain = /^[ \t]*table \w+ \S+ \{/m.exec(text);

@@ -5,6 +5,7 @@
 // The decoder checks all of its input, since any client may have sent it.
 
 import type { Steps } from '../../model/run-to-end.ts';
+import { entryStep, type EntryVerdict, entryVerdicts } from '../cilium/packet-outcome.ts';
 import { parseIptablesSave } from '../parse/iptables-save.ts';
 import { parseNft } from '../parse/nft-ruleset.ts';
 import { DumpError, type Hook, rulesOf, type Statement, type Table } from '../ruleset.ts';
@@ -18,6 +19,8 @@ interface RuleJson extends Pick<Table, 'source' | 'family'> {
   readonly base: string;
   readonly hook: Hook;
   readonly text: string;
+  /** Of an entry of Cilium's maps, whose text does not show it. */
+  readonly verdict?: EntryVerdict;
 }
 
 export type EncodedOutcomes = ReturnType<typeof encodeOutcomes>;
@@ -39,10 +42,21 @@ const stops = ['reject', 'drop', 'pass'] as const;
 export function encodeOutcomes(outcomes: readonly PacketOutcome[]) {
   const rules: RuleJson[] = [];
   const places = new Map<string, number>();
-  const placeOf = ({ chain, base, rule: { text } }: TraceStep): number => {
+  const placeOf = ({ chain, base, rule: { text, statements } }: TraceStep): number => {
+    const kind = statements[0]?.kind;
     const { source, family, name: table } = base.table;
     const { hook } = base.base;
-    const rule: RuleJson = { source, family, table, chain, base: base.chain.name, hook, text };
+    const verdict = source === 'bpf' ? entryVerdicts.find((it) => it === kind) : undefined;
+    const rule: RuleJson = {
+      source,
+      family,
+      table,
+      chain,
+      base: base.chain.name,
+      hook,
+      text,
+      ...(verdict === undefined ? {} : { verdict }),
+    };
     const key = Object.values(rule).join(' ');
     const known = places.get(key);
     if (known !== undefined) return known;
@@ -170,6 +184,11 @@ function stepOf(raw: unknown): TraceStep {
   for (const name of names) check(isTextOf(name, fields[name]), `${name} of a rule`);
   const json = fields as unknown as RuleJson;
   const { hook, text, chain: name } = json;
+  if (json.source === 'bpf') {
+    const verdict = entryVerdicts.find((it) => it === json.verdict);
+    check(verdict !== undefined, 'the verdict of an entry');
+    return entryStep(text, verdict);
+  }
   try {
     const table = tableWith(json);
     const chain = table?.chains.get(json.base);

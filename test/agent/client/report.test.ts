@@ -5,6 +5,7 @@ import { describe, expect, test } from 'vitest';
 
 import { readReport as readInSteps } from '../../../src/agent/client/report.ts';
 import { createAgent } from '../../../src/agent/schedule.ts';
+import { defaultCiliumConfig } from '../../../src/model/cilium-config.ts';
 import { runToEnd } from '../../../src/model/run-to-end.ts';
 import { InvalidReport } from '../../../src/rules/report/outcome-json.ts';
 import { withPrograms } from '../../processes.ts';
@@ -61,6 +62,16 @@ test('settings of kube-proxy are read as far as there are any', async () => {
   };
   expect(readReport({ ...(await sent()), settings }).settings).toEqual(settings);
   expect(readReport({ ...(await sent()), settings: {} }).settings).toEqual({});
+});
+
+test('a report about Cilium has its flags and source ranges', async () => {
+  const cilium = { ...defaultCiliumConfig(), nodePortAddresses: ['172.18.0.2'] };
+  const more = { mode: 'cilium', settings: { cilium } };
+  const ranges = { 'tcp 10.96.0.1:443': ['198.51.100.0/24'] };
+  const read = readReport({ ...(await sent()), ...more, sourceRanges: ranges });
+  expect(read).toMatchObject(more);
+  const range = { family: 'IPv4', low: 0xc6336400, high: 0xc63364ff };
+  expect(read.sourceRanges).toEqual(new Map([['tcp 10.96.0.1:443', [range]]]));
 });
 
 test('frontends of several tables are distinct', async () => {

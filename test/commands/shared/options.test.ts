@@ -67,7 +67,7 @@ test('the flags of namespaces and shards make the scope', () => {
 test('an agent listens on loopback and scans every 30 s by default', () => {
   const parse = (...args: string[]): object =>
     addFlags(new Command().exitOverride(), 'agent').parse(args, { from: 'user' }).opts();
-  const usual = { interval: 30, deadline: 60, maxSize: 512 * 1024 * 1024 };
+  const usual = { dataplane: 'auto', interval: 30, deadline: 60, maxSize: 512 * 1024 * 1024 };
   const listen = { host: '127.0.0.1', port: 9466 };
   expect(parse()).toEqual({ listen, nodeIps: [], podCidrs: [], ...usual });
   const args = ['--listen', ':1', '--node-ips', '10.0.0.1,fd00::1', '--pod-cidrs', '10.1.0.0/24'];

@@ -1,6 +1,6 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
-import { readBpftoolDump } from '../../../src/rules/cilium/bpftool-dump.ts';
+import { readBpftoolBatch, readBpftoolDump } from '../../../src/rules/cilium/bpftool-dump.ts';
 
 const maps = ['services_v2', 'backends_v3', 'reverse_nat', 'source_range', 'maglev'];
 
@@ -83,4 +83,40 @@ test.each([
   ],
 ])('%s is refused', (_, services, message) => {
   expect(() => read({ cilium_lb4_services_v2: [services] })).toThrow(message);
+});
+
+describe('the output of a batch', () => {
+  const answer = (name: string, output: unknown) => ({
+    command: ['map', 'dump', 'pinned', `/sys/fs/bpf/tc/globals/${name}`],
+    output,
+  });
+  const required = ['services_v2', 'backends_v3', 'reverse_nat'].map((name) =>
+    answer(`cilium_lb4_${name}`, []),
+  );
+  const batch = (...more: object[]) => readBpftoolBatch(JSON.stringify([...required, ...more]));
+
+  test('may lack maps that Cilium has only with some flags', () => {
+    expect(batch()).toEqual({ entries: [], families: ['IPv4'] });
+  });
+
+  test('has no inner tables of Maglev, which are not read', () => {
+    const { entries } = batch(answer('cilium_lb4_maglev', [entry('0104', '35000000')]));
+    expect(entries).toEqual([{ kind: 'maglev', family: 'ip', id: 260, places: null }]);
+  });
+
+  test('an entry that is gone while bpftool reads is left out', () => {
+    const gone = { key: bytes('0104'), value: { error: 'No such file or directory' } };
+    const kept = entry('0105', '0a600001 0050');
+    const { entries } = batch(answer('cilium_lb4_reverse_nat', [gone, kept]));
+    expect(entries).toMatchObject([{ kind: 'reverse nat', id: 261 }]);
+  });
+
+  test.each([
+    ['a map that cannot be opened', [answer('cilium_lb4_services_v2', { error: 'no' })], /: no/],
+    ['no backends', [answer('cilium_lb4_services_v2', [])], /cilium_lb4_backends_v3/],
+    ['an object', {}, /expected the output of bpftool/],
+    ['a list of texts', ['x'], /expected the output of bpftool/],
+  ])('%s is refused', (_, value, message) => {
+    expect(() => readBpftoolBatch(JSON.stringify(value))).toThrow(message);
+  });
 });

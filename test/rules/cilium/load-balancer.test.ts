@@ -101,6 +101,11 @@ describe('Maglev', () => {
     );
   });
 
+  test('a table that was not read counts as right', () => {
+    const unread: MapEntry = { kind: 'maglev', family: 'ip', id: 5, places: null };
+    expect(frontendOf(master(), unread, ...whole)?.places).toBeNull();
+  });
+
   test('where other frontends have tables, one without drops', () => {
     const other = master({ address: '10.96.0.2', id: 6 });
     expect(frontendOf(master(), ...whole, other, table(6))?.places).toEqual(new Map([['', 1]]));

@@ -7,6 +7,7 @@ import { fc, test as property } from '@fast-check/vitest';
 import { describe, expect, test } from 'vitest';
 
 import type { Packet } from '../../../src/model/proxy-config.ts';
+import { entryStep } from '../../../src/rules/cilium/packet-outcome.ts';
 import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
 import { frontendsInRules } from '../../../src/rules/report/frontends.ts';
 import {
@@ -146,4 +147,29 @@ test('parts of another type are refused', () => {
   }).toThrow('Expected this');
   expect(() => fieldsOf([], 'an object')).toThrow(InvalidReport);
   expect(() => listOf({}, 'a list')).toThrow(InvalidReport);
+});
+
+describe('an entry of Cilium', () => {
+  const [text] = ['10.96.0.1:80/tcp id 4 count 1 flags 0x0'];
+  const none: OutcomeShare = { probability: 0, masqueraded: false, trace: () => [] };
+  const share = (verdict: 'dnat' | 'drop') => ({
+    ...{ probability: 0.5, masqueraded: false, affinity: false, affinitySeconds: null },
+    trace: () => [entryStep(text, verdict)],
+  });
+  const outcome: PacketOutcome = {
+    ...{ reject: none, drop: share('drop'), pass: none, unknown: [] },
+    destinations: new Map([['10.0.0.1:8080', share('dnat')]]),
+  };
+  const encoded = JSON.stringify(encodeOutcomes([outcome]));
+
+  test('is decoded with its verdict', () => {
+    const [decoded] = runToEnd(decodeOutcomes(JSON.parse(encoded)));
+    expect(decoded?.drop.trace()).toEqual([entryStep(text, 'drop')]);
+    expect(decoded?.destinations.get('10.0.0.1:8080')?.trace()).toEqual([entryStep(text, 'dnat')]);
+  });
+
+  test('without a verdict is refused', () => {
+    const raw: unknown = JSON.parse(encoded.replace('"verdict":"drop"', '"verdict":"accept"'));
+    expect(() => runToEnd(decodeOutcomes(raw))).toThrow('the verdict of an entry');
+  });
 });
