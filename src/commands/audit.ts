@@ -199,7 +199,8 @@ export async function givenRules(flags: RulesFlags): Promise<GivenRules[]> {
   const configs = new Map<string | null, unknown>();
   for (const { node, path } of proxyConfig) {
     try {
-      configs.set(node, parse(await readText(path)));
+      // kube-proxy's configuration has a few kilobytes.
+      configs.set(node, parse(await readText(path, 256 * 1024), { logLevel: 'error' }));
     } catch (error) {
       const text = isSystemError(error)
         ? `${path}: ${reasonOf(error)}`

@@ -5,17 +5,15 @@
 // Every scalar is read as its text, so that a value is parsed as on the command line: `1.30` is a
 // release and not the number 1.3.
 
-import { readFileSync } from 'node:fs';
-
 import type { Command, Option } from 'commander';
-import { type Document, isMap, isScalar, LineCounter, parseDocument } from 'yaml';
+import { type Document, isMap, isScalar } from 'yaml';
 import * as z from 'zod/mini';
 
 import { type Problem, problemAt, problemText, valueText } from '../../cluster/decode/problem.ts';
 import { listForm } from './flag-values.ts';
 import { isDeprecated } from './options.ts';
 import { UsageError } from './process.ts';
-import { yamlErrorText } from './yaml-file.ts';
+import { readYamlFile } from './yaml-file.ts';
 
 type Values = Readonly<Record<string, unknown>>;
 
@@ -70,43 +68,43 @@ function fileSchema(commands: readonly Command[], command: Command) {
 }
 
 /** The line of a field, from 1; `null` if the file has none. */
-function lineOf(document: Document, lines: LineCounter, path: readonly PropertyKey[]) {
+function lineOf(
+  document: Document,
+  lineAt: (offset: number) => number,
+  path: readonly PropertyKey[],
+) {
   const map = path.length === 1 ? document.contents : document.getIn(path.slice(0, -1), true);
   const key = isMap(map) && map.items.find((pair) => String(pair.key) === path.at(-1))?.key;
   const offset = isScalar(key) ? key.range?.[0] : document.contents?.range?.[0];
-  return offset === undefined ? null : lines.linePos(offset).line;
+  return offset === undefined ? null : lineAt(offset);
 }
 
 /** Names and parsed values of the flags of `command`. Throws a UsageError that names each error. */
-function readValues(path: string, commands: readonly Command[], command: Command): Values {
-  const lines = new LineCounter();
-  const text = readFileSync(path, 'utf8');
-  const document = parseDocument(text, { schema: 'failsafe', lineCounter: lines });
-  const [error] = document.errors;
-  if (error !== undefined) throw new UsageError(yamlErrorText(path, error));
-  const problems: Problem[] = [];
-  const raw: unknown = document.toJS() ?? {};
-  const read = fileSchema(commands, command).safeParse(raw === '' ? {} : raw);
-  for (const issue of read.error?.issues ?? []) {
-    const unknown = issue.code === 'unrecognized_keys' ? issue.keys : null;
-    const [first] = issue.path;
-    const owner = first === undefined ? 'the commands have' : `${String(first)} has`;
-    const message = unknown === null ? issue.message : `Expected a flag that ${owner}`;
-    for (const field of unknown?.map((key) => [...issue.path, key]) ?? [issue.path]) {
-      const line = lineOf(document, lines, field);
-      const value = field.reduce<unknown>(
-        (at, key) => (at as Values | undefined)?.[String(key)],
-        raw,
-      );
-      const details = { field: field.join('.') || null, value: valueText(value) };
-      problems.push(problemAt(path, line, message, details));
+const readValues = (path: string, commands: readonly Command[], command: Command): Values =>
+  readYamlFile(path, 'failsafe', (document, lineAt) => {
+    const problems: Problem[] = [];
+    const raw: unknown = document.toJS() ?? {};
+    const read = fileSchema(commands, command).safeParse(raw === '' ? {} : raw);
+    for (const issue of read.error?.issues ?? []) {
+      const unknown = issue.code === 'unrecognized_keys' ? issue.keys : null;
+      const [first] = issue.path;
+      const owner = first === undefined ? 'the commands have' : `${String(first)} has`;
+      const message = unknown === null ? issue.message : `Expected a flag that ${owner}`;
+      for (const field of unknown?.map((key) => [...issue.path, key]) ?? [issue.path]) {
+        const line = lineOf(document, lineAt, field);
+        const value = field.reduce<unknown>(
+          (at, key) => (at as Values | undefined)?.[String(key)],
+          raw,
+        );
+        const details = { field: field.join('.') || null, value: valueText(value) };
+        problems.push(problemAt(path, line, message, details));
+      }
     }
-  }
-  problems.sort((a, b) => (a.line ?? 0) - (b.line ?? 0));
-  if (problems.length > 0) throw new UsageError(problems.map(problemText).join('\n'));
-  const { [command.name()]: own, ...shared } = read.data ?? {};
-  return { ...shared, ...(own as Values | undefined) };
-}
+    problems.sort((a, b) => (a.line ?? 0) - (b.line ?? 0));
+    if (problems.length > 0) throw new UsageError(problems.map(problemText).join('\n'));
+    const { [command.name()]: own, ...shared } = read.data ?? {};
+    return { ...shared, ...(own as Values | undefined) };
+  });
 
 /**
  * Sets the options of a command that its command line does not set. Throws a UsageError if the file

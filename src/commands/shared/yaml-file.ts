@@ -1,6 +1,40 @@
-// YAML files that the user names: what is wrong with their text, as one line.
+// YAML files that the user names: their documents, and what is wrong with their text, as one line.
 
-import { YAMLParseError } from 'yaml';
+import { readFileSync } from 'node:fs';
+
+import type { Document } from 'yaml';
+import { LineCounter, parseDocument, YAMLParseError } from 'yaml';
+
+import { UsageError } from './process.ts';
+
+/** The parser needs minutes and GiB for larger files. */
+const mostBytes = 1_000_000;
+
+/**
+ * Reads a file with one document and passes it to `read`. Throws a UsageError if it is no YAML, if
+ * it has aliases of what it does not have, or if it is too large.
+ */
+export function readYamlFile<T>(
+  path: string,
+  schema: 'core' | 'failsafe',
+  read: (document: Document.Parsed, lineAt: (offset: number) => number) => T,
+): T {
+  const bytes = readFileSync(path);
+  if (bytes.length > mostBytes) throw new UsageError(`${path}: Is larger than ${mostBytes} bytes`);
+  const lines = new LineCounter();
+  try {
+    // Warnings would go to stderr as they are, with lines of the text.
+    const options = { schema, lineCounter: lines, logLevel: 'error' } as const;
+    const document = parseDocument(bytes.toString(), options);
+    const [error] = document.errors;
+    if (error !== undefined) throw error;
+    return read(document, (offset) => lines.linePos(offset).line);
+  } catch (error) {
+    // The parser throws a RangeError for too many levels, and a ReferenceError for aliases.
+    const isOfText = [YAMLParseError, RangeError, ReferenceError].some((it) => error instanceof it);
+    throw isOfText ? new UsageError(yamlErrorText(path, error)) : error;
+  }
+}
 
 /**
  * `accepted.yaml:3:1: Missing closing "quote`: the first line of an error, with line and column.
@@ -11,5 +45,6 @@ export function yamlErrorText(path: string, error: unknown): string {
   const [first = ''] = message.split(/ at line \d|\n/);
   const position = error instanceof YAMLParseError ? error.linePos?.[0] : undefined;
   const place = position === undefined ? path : `${path}:${position.line}:${position.col}`;
-  return `${place}: ${first}`;
+  const text = first.startsWith('Maximum call stack') ? 'Has too many levels' : first;
+  return `${place}: ${text}`;
 }

@@ -81,7 +81,11 @@ function readTls(value: unknown, folder: string) {
 export function readWebConfig(path: string) {
   try {
     const all = ['tls_server_config', 'basic_auth_users'];
-    const fields = fieldsOf(parse(readFileSync(path, 'utf8')), 'The file', all);
+    const fields = fieldsOf(
+      parse(readFileSync(path, 'utf8'), { logLevel: 'error' }),
+      'The file',
+      all,
+    );
     const users = new Map<string, string>();
     const given = fieldsOf(fields.basic_auth_users, 'basic_auth_users', null);
     for (const [name, hash] of Object.entries(given)) {

@@ -114,6 +114,8 @@ test.each([
   ['a section without flags', ['serve: on'], ':1: serve: Expected flags and their values: "on"'],
   ['a flag twice', ['settle: 1s', 'settle: 2s'], ':2:1: Map keys must be unique'],
   ['broken YAML', ['settle: [1s'], ':1:12: Flow sequence'],
+  ['an alias of nothing', ['settle: *a'], 'Unresolved alias'],
+  ['too many levels', ['['.repeat(20_000)], 'Has too many levels'],
 ])('%s is an error with file, line, field and value', (_, lines, want) => {
   const at = (): unknown => optionsOf(lines);
   expect(at).toThrow(UsageError);

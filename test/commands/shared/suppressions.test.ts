@@ -66,6 +66,8 @@ describe('a file', () => {
     ['no list', 'code: slice-duplicate', 'Expected a list of suppressions'],
     ['too many entries', times(1001, () => `- {${good}}\n`).join(''), 'more than 1000 supp'],
     ['too large', '#'.repeat(1_000_001), 'Is larger than 1000000 bytes'],
+    ['too many levels', '['.repeat(20_000), 'Has too many levels'],
+    ['an alias', '- &a {code: x}\n- {code: *a}', 'Alias resolution is disabled'],
   ])('with %s is refused', (_, text, message) => {
     expect(() => read(text)).toThrow(message);
     expect(() => read(text)).toThrow(path);
@@ -78,6 +80,6 @@ describe('a file', () => {
   });
 
   test('may have aliases only within bounds', () => {
-    expect(() => read('- &a [x, x]\n- {code: *a}')).toThrow();
+    expect(() => read('- &a [x, x]\n- {code: *a}')).toThrow(UsageError);
   });
 });

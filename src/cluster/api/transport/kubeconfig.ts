@@ -234,7 +234,10 @@ function execInfo(exec: Fields, cluster: Cluster, proxyUrl: string | null): stri
 function tokenFileOf(paths: readonly string[], name: string): string | null {
   for (const path of paths.filter((path) => existsSync(path))) {
     // KubeConfig has refused duplicate keys; this parser compares each key with all others.
-    const file: unknown = parse(readFileSync(path, 'utf8'), { uniqueKeys: false });
+    const file: unknown = parse(readFileSync(path, 'utf8'), {
+      uniqueKeys: false,
+      logLevel: 'error',
+    });
     const users = isFields(file) && Array.isArray(file.users) ? (file.users as unknown[]) : [];
     const found = users.filter(isFields).find((user) => user.name === name);
     const user: Fields = found !== undefined && isFields(found.user) ? found.user : {};
