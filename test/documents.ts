@@ -292,7 +292,7 @@ export function releasesTable(): Promise<string> {
     ([cells, group]) => `| ${group.map(nameOf).join(', ')} | ${cells} |`,
   );
   const head =
-    '| Kubernetes | Endpoints, EndpointSlices | nodes with iptables, nftables | IPVS, eBPF |';
+    '| Kubernetes | Endpoints, EndpointSlices | nodes with iptables, nftables | IPVS, other eBPF |';
   return format([head, '|---|---|---|---|', ...rows].join('\n'), { parser: 'markdown' });
 }
 
