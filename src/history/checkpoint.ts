@@ -112,7 +112,7 @@ interface Known {
 
 function* linesOf(
   header: LiveEntry & { readonly kind: 'header'; readonly settings: object },
-  watches: readonly LiveEntry[],
+  watches: readonly (LiveEntry & { readonly kind: 'watch' })[],
   objects: readonly (readonly [Resource, readonly AnyObject[]])[],
   unreadable: readonly Unreadable[],
   { zones, states, nodes }: Known,
@@ -139,8 +139,12 @@ function* linesOf(
   yield zones;
   for (const line of states) yield redactor === null ? line : hideNames(line, redactor);
   yield* nodes;
-  // The audit begins with the last of them.
-  for (const [resource] of objects) yield recorder.line({ kind: 'synced', at, resource });
+  // The audit begins with the last list that it waits for. A later one would begin it again,
+  // without the states of Services. It does not wait for a resource that may not be read any more.
+  const off = new Set(watches.flatMap((it) => (it.state === 'off' ? it.resource : [])));
+  const present = objects.map(([resource]) => resource);
+  const ordered = present.toSorted((a, b) => Number(off.has(b)) - Number(off.has(a)));
+  for (const resource of ordered) yield recorder.line({ kind: 'synced', at, resource });
 }
 
 /** When this version arrived, and since when a pod has its addresses. */

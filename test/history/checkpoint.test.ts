@@ -15,6 +15,7 @@ import { isFields } from '../../src/cluster/decode/json-fields.ts';
 import { readRecording, type RecordingEntry } from '../../src/cluster/files/recording.ts';
 import { createAuditorHistory } from '../../src/history/history.ts';
 import { openHistory } from '../../src/history/reader.ts';
+import { resources } from '../../src/model/objects.ts';
 import type { ReportedFinding } from '../../src/output/text/format.ts';
 import { auditorDefaults } from '../build.ts';
 import { parseScenario } from '../scenarios/parse.ts';
@@ -196,5 +197,17 @@ describe('the state at random moments equals that of a replay', () => {
   test.each(recordings)('chaos %s', async (name) => {
     const text = gunzipSync(readFileSync(join(chaos, name))).toString();
     await compareMoments(text, { settle: 10 }, 6);
+  });
+
+  test.each(resources)('also after the watch of %s has ended', async (resource) => {
+    const [name = ''] = recordings;
+    const lines = gunzipSync(readFileSync(join(chaos, name)))
+      .toString()
+      .trimEnd()
+      .split('\n');
+    const middle = Math.floor(lines.length / 2);
+    const { at } = JSON.parse(lines[middle] ?? '') as { at: number };
+    lines.splice(middle, 0, JSON.stringify({ kind: 'watch', at, resource, state: 'off' }));
+    await compareMoments(lines.map((line) => `${line}\n`).join(''), { settle: 10 }, 20);
   });
 });
