@@ -302,6 +302,19 @@ function told(
   return asked.length;
 }
 
+test.each([
+  ['too many aliases', `a: &a [${'x,'.repeat(400)}]\nb: [${'*a,'.repeat(400)}]`],
+  ['an alias without an anchor', 'a: *b'],
+  ['two keys', 'a: 1\na: 2'],
+])('a configuration with %s is reported, and the rules are unknown', (_, config) => {
+  const { rules, problems, reasons } = begun();
+  rules.begin(0);
+  told(rules, [], standing, config);
+  expect(problems.length).toBeGreaterThan(0);
+  expect(problems[0]).toMatchObject({ object: 'Node node-a' });
+  expect(reasons()).toEqual(['rules-not-known']);
+});
+
 describe('a node on which an agent finds no rules of kube-proxy', () => {
   test('is unknown if it never had any: another program may forward there', () => {
     const { rules, settle, problems, reasons } = begun();

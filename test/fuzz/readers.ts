@@ -22,7 +22,7 @@ import { frontendsInMaps } from '../../src/rules/cilium/packet-outcome.ts';
 import { readRulesDump } from '../../src/rules/parse/rules-dump.ts';
 import { frontendsInRules } from '../../src/rules/report/frontends.ts';
 import { modeIn, settingsIn } from '../../src/rules/report/infer-proxy-config.ts';
-import { decodeOutcomes, InvalidReport, parseReport } from '../../src/rules/report/outcome-json.ts';
+import { checkJson, decodeOutcomes, InvalidReport } from '../../src/rules/report/outcome-json.ts';
 import { DumpError } from '../../src/rules/ruleset.ts';
 import { answers } from '../protobuf/fixtures.ts';
 
@@ -218,7 +218,9 @@ export const readers: Readonly<Record<string, Reader>> = {
   report: {
     seeds: () => [...senders()],
     read(input) {
-      const raw = parseReport(input.toString());
+      const text = input.toString();
+      runToEnd(checkJson(text));
+      const raw: unknown = JSON.parse(text);
       const isReport = typeof raw === 'object' && raw !== null && 'version' in raw;
       if (!isReport) return runToEnd(decodeOutcomes(raw));
       const { proxyConfig } = runToEnd(readReport(raw));

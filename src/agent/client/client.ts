@@ -10,10 +10,11 @@ import type { Packet } from '../../model/proxy-config.ts';
 import { packetText } from '../../rules/report/digest.ts';
 import type { Steps } from '../../model/run-to-end.ts';
 import {
+  checkJson,
   decodeOutcomes,
   fieldsOf,
   InvalidReport,
-  parseReport,
+  TooManyValues,
 } from '../../rules/report/outcome-json.ts';
 import type { PacketOutcome } from '../../rules/walk/walk.ts';
 import { identityHeader, type NoAnswer, type VerifyNode } from './identity.ts';
@@ -141,7 +142,7 @@ export async function scrapeReport(
   const isSameReport = answer.status === 304 && before !== null;
   if (answer.status !== 200 && !isSameReport) return refused(statusText(answer));
   const report = isSameReport ? before.report : await readBody(answer.body, readReport);
-  if (typeof report === 'string') return refused(report, 'malformed');
+  if (report instanceof Unread) return report.answer;
   const header = (name: string): string => String(answer.headers[name] ?? '');
   const numberIn = (name: string, pattern: RegExp, usual: number): number =>
     Number(pattern.exec(header(name))?.[1] ?? usual);
@@ -167,10 +168,24 @@ const longestPause = 60;
 /** Milliseconds for which answers are decoded before other work has its turn. */
 const sliceMs = 5;
 
-/** Decodes the JSON of an answer. Returns a text if that is impossible: why. */
-async function readBody<T>(body: string, read: (raw: unknown) => Steps<T>): Promise<T | string> {
+/** How the agent failed whose answer cannot be decoded. */
+class Unread {
+  readonly answer: NoAnswer;
+
+  constructor(answer: NoAnswer) {
+    this.answer = answer;
+  }
+}
+
+function* decodeBody<T>(body: string, read: (raw: unknown) => Steps<T>): Steps<T> {
+  yield* checkJson(body);
+  return yield* read(JSON.parse(body));
+}
+
+/** Decodes the JSON of an answer. */
+async function readBody<T>(body: string, read: (raw: unknown) => Steps<T>): Promise<T | Unread> {
   try {
-    const steps = read(parseReport(body));
+    const steps = decodeBody(body, read);
     for (let ends = performance.now() + sliceMs; ;) {
       const step = steps.next();
       if (step.done === true) return step.value;
@@ -179,8 +194,9 @@ async function readBody<T>(body: string, read: (raw: unknown) => Steps<T>): Prom
       ends = performance.now() + sliceMs;
     }
   } catch (error) {
-    if (error instanceof InvalidReport || error instanceof SyntaxError) return error.message;
-    throw error;
+    if (!(error instanceof InvalidReport || error instanceof SyntaxError)) throw error;
+    const garbage = error instanceof TooManyValues ? 'too long' : 'malformed';
+    return new Unread(refused(error.message, garbage));
   }
 }
 
@@ -218,19 +234,23 @@ export async function scrapeOutcomes(
     const query = batch.map((text) => `p=${encodeURIComponent(text)}`).join('&');
     const path = `/v1/packets?${query.replaceAll('%2C', ',').replaceAll('%3A', ':')}`;
     const answer = await client.ask({ node, address, path, headers: {}, signal });
-    if (answer.kind !== 'answer') {
+    if (answer.kind === 'answer') {
+      if (answer.status !== 200) return refused(statusText(answer));
+      characters += answer.body.length;
+      if (characters > mostCharacters) break;
+    }
+    const outcomes =
+      answer.kind === 'answer'
+        ? await readBody(answer.body, (raw) => outcomesOf(raw, round))
+        : new Unread(answer);
+    if (outcomes === 'another round') return outcomes;
+    if (outcomes instanceof Unread) {
       // Packets to thousands of endpoints have long outcomes.
-      if (answer.garbage !== 'too long' || batch.length === 1) return answer;
+      if (outcomes.answer.garbage !== 'too long' || batch.length === 1) return outcomes.answer;
       const half = batch.length >> 1;
       left.push(batch.slice(half), batch.slice(0, half));
       continue;
     }
-    if (answer.status !== 200) return refused(statusText(answer));
-    characters += answer.body.length;
-    if (characters > mostCharacters) break;
-    const outcomes = await readBody(answer.body, (raw) => outcomesOf(raw, round));
-    if (outcomes === 'another round') return outcomes;
-    if (typeof outcomes === 'string') return refused(outcomes, 'malformed');
     if (outcomes.length !== batch.length) {
       return refused('another number of outcomes than of packets', 'malformed');
     }
@@ -239,7 +259,10 @@ export async function scrapeOutcomes(
   return found;
 }
 
-function* outcomesOf(raw: unknown, round: string): Steps<readonly PacketOutcome[] | string> {
+function* outcomesOf(
+  raw: unknown,
+  round: string,
+): Steps<readonly PacketOutcome[] | 'another round'> {
   if (fieldsOf(raw, 'outcomes').round !== round) return 'another round';
   return yield* decodeOutcomes(raw);
 }

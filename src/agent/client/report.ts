@@ -9,12 +9,12 @@ import type { Steps } from '../../model/run-to-end.ts';
 import { type NodeSenders, readKey } from '../../rules/report/digest.ts';
 import type { RuleFrontend } from '../../rules/report/frontends.ts';
 import type { InferredSettings } from '../../rules/report/infer-proxy-config.ts';
-import { check, InvalidReport } from '../../rules/report/outcome-json.ts';
+import { check, InvalidReport, listOf } from '../../rules/report/outcome-json.ts';
 
 export type AgentReport = ReturnType<typeof readReport> extends Steps<infer T> ? T : never;
 
 /** The most items of a list, of addresses, and of frontends. */
-const most = { items: 1024, addresses: 16_384, frontends: 65_536 };
+const most = { items: 1024, addresses: 2048, frontends: 65_536 };
 
 const known = new Map<string, RuleFrontend>();
 const mostKnown = 100_000;
@@ -31,29 +31,39 @@ function frontendOf(key: string): RuleFrontend {
 const text = z.string({ error: 'a text' });
 const flag = z.boolean({ error: 'true or false' });
 /** One check, since zod would make an issue for each item, and a list may have a million. */
-const textsUpTo = (count: number) =>
+const textsUpTo = (count: number, length = Infinity) =>
   z.custom<readonly string[]>(
     (value) =>
       Array.isArray(value) &&
       value.length <= count &&
-      value.every((item) => typeof item === 'string'),
-    { error: `a list of at most ${String(count)} texts` },
+      value.every((item) => typeof item === 'string' && item.length <= length),
+    {
+      error:
+        `a list of at most ${String(count)} texts` +
+        (length === Infinity ? '' : ` of at most ${String(length)} characters`),
+    },
   );
 const texts = textsUpTo(most.items);
+/** An address, a range or a keyword of kube-proxy. */
+const addressesUpTo = (count: number) => textsUpTo(count, 64);
+const addresses = addressesUpTo(most.items);
 
 /**
- * Whether a configuration has few levels, items and lines, as those of kube-proxy have. For others,
- * the parser of YAML needs seconds.
+ * Whether a configuration has few levels, items, lines and marks, as those of kube-proxy have. For
+ * others, the parser of YAML needs seconds.
  */
 function isSimple(config: string): boolean {
-  const counts = [/\n/g, /,/g, /[[{]/g].map((mark) => config.match(mark)?.length ?? 0);
-  const isDeep = /(?:[-?:][\t ]+){9}/.test(config);
-  return !isDeep && counts.every((count, index) => count <= (index === 2 ? 100 : 1000));
+  const count = (mark: RegExp): number => config.match(mark)?.length ?? 0;
+  const isDeep = /(?:[-?:][\t ]+){9}/.test(config) || count(/[[{]/g) > 100;
+  const isLong = count(/[\n\r]/g) > 1000 || count(/,/g) > 1000;
+  // Quotes, anchors, aliases, tags, keys and values: each is a token of YAML.
+  const marks = count(/["'&*!%\]}]|[-?:]\s/g);
+  return !isDeep && !isLong && marks <= 2000;
 }
 
 const configText = text.check(
   z.maxLength(64 * 1024, { error: 'at most 64 KiB' }),
-  z.refine(isSimple, { error: 'at most 1,000 lines and items, and few levels' }),
+  z.refine(isSimple, { error: 'at most 1,000 lines and items, 2,000 marks, and few levels' }),
 );
 
 const interfaceName = text.check(z.refine(isInterfaceName, { error: 'the name of an interface' }));
@@ -62,6 +72,9 @@ const objectOf = <T extends z.core.$ZodShape>(shape: T) => z.object(shape, { err
 
 const isRecord = (value: unknown): boolean =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/** A node has thousands of frontends, so zod makes no copy of these. */
+const byFrontend = z.custom<Readonly<Record<string, unknown>>>(isRecord, { error: 'an object' });
 
 const sender = z.nullable(text);
 const senders = objectOf({ node: sender, pod: sender, outside: sender });
@@ -88,17 +101,17 @@ const form = objectOf({
   mode: z.nullable(
     z.enum(['iptables', 'nftables', 'cilium'], { error: 'iptables, nftables or cilium' }),
   ),
-  nodeIPs: texts,
+  nodeIPs: addresses,
   /** Earlier agents sent only node IPs. */
-  localAddresses: z.optional(textsUpTo(most.addresses)),
+  localAddresses: z.optional(addressesUpTo(most.addresses)),
   proxyConfig: z.nullable(objectOf({ text: configText })),
   settings: objectOf({
     detectLocalMode: z.optional(text),
     bridgeInterface: z.optional(interfaceName),
     interfaceNamePrefix: z.optional(interfaceName),
-    clusterCIDRs: z.optional(texts),
+    clusterCIDRs: z.optional(addresses),
     masqueradeAll: z.optional(flag),
-    nodePortAddresses: z.optional(texts),
+    nodePortAddresses: z.optional(addresses),
     localhostNodePorts: z.optional(flag),
     cilium: z.optional(ciliumConfig),
   }),
@@ -107,14 +120,14 @@ const form = objectOf({
   asking: objectOf({
     ip: senders,
     ip6: senders,
-    addresses: texts,
-    pods: texts,
+    addresses,
+    pods: addresses,
     strays: z.optional(z.unknown()),
   }),
   /** Of Cilium: ranges by the keys of frontends. */
-  sourceRanges: z.optional(z.record(text, texts, { error: 'an object' })),
-  /** Digests by the keys of frontends. A node has thousands, so zod makes no copy of them. */
-  frontends: z.custom<Readonly<Record<string, unknown>>>(isRecord, { error: 'an object' }),
+  sourceRanges: z.optional(byFrontend),
+  /** Digests by the keys of frontends. */
+  frontends: byFrontend,
 });
 
 /** Decodes a report. Throws InvalidReport, which names the field, if it has another form. */
@@ -139,29 +152,43 @@ export function* readReport(raw: unknown) {
     frontends.push(doubled.has(key) ? { ...frontend, translators: 2 } : frontend);
     yield;
   }
+  const local: string[] = [];
+  for (const address of localAddresses ?? nodeIPs) {
+    local.push(canonicalIP(address));
+    yield;
+  }
   return {
     node,
     mode,
     /** The addresses of its interfaces, in canonical form. */
-    localAddresses: (localAddresses ?? nodeIPs).map(canonicalIP),
+    localAddresses: local,
     /** The text of kube-proxy's configuration; `null` if the agent has none. */
     proxyConfig: proxyConfig?.text ?? null,
     settings: read.data.settings as InferredSettings,
     /** Why the rules of the node are unknown; empty if they are known. */
     problems,
     asking: { ...asking, strays: asking.strays === true } satisfies NodeSenders,
-    ...(sourceRanges === undefined ? {} : { sourceRanges: rangesIn(sourceRanges) }),
+    ...(sourceRanges === undefined ? {} : { sourceRanges: yield* rangesIn(sourceRanges) }),
     frontends,
     digests,
   };
 }
 
-function rangesIn(texts: Readonly<Record<string, readonly string[]>>) {
+function* rangesIn(
+  byKey: Readonly<Record<string, unknown>>,
+): Steps<ReadonlyMap<string, readonly CIDR[]>> {
   const found = new Map<string, readonly CIDR[]>();
-  for (const [key, list] of Object.entries(texts)) {
-    const ranges = list.map(parseCIDR).filter((range) => range !== null);
-    check(ranges.length === list.length, `source ranges of ${key.slice(0, 100)}`);
+  for (const [key, list] of Object.entries(byKey)) {
+    const what = `source ranges of ${key.slice(0, 100)}`;
+    const ranges: CIDR[] = [];
+    for (const item of listOf(list, what)) {
+      const range = typeof item === 'string' && item.length <= 64 ? parseCIDR(item) : null;
+      check(range !== null, what);
+      ranges.push(range);
+      yield;
+    }
     found.set(key, ranges);
+    yield;
   }
   return found;
 }

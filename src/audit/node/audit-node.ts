@@ -281,9 +281,13 @@ function* probeUnexpected(progress: Progress): Steps {
   }
   // One rule decides which addresses have node ports, so one port for each family is enough.
   for (const family of ['IPv4', 'IPv6'] as const) {
-    const frontend = rules.frontends.find(
-      (it) => it.address === null && familyOf(it) === family && isExpected(node.nodeIP[family], it),
-    );
+    let frontend: RuleFrontend | undefined;
+    for (const one of rules.frontends) {
+      const isOfNode = one.address === null && familyOf(one) === family;
+      if (isOfNode && isExpected(node.nodeIP[family], one)) frontend = one;
+      if (frontend !== undefined) break;
+      yield;
+    }
     if (frontend === undefined) continue;
     const local = rules.localAddresses.filter((ip) => ip.includes(':') === (family === 'IPv6'));
     for (const dst of [...local, sources[family].outside]) {

@@ -16,6 +16,7 @@ import type { Key, Service } from '../../model/objects.ts';
 import type { Packet } from '../../model/proxy-config.ts';
 import type { Steps } from '../../model/run-to-end.ts';
 import { digestOf, expectedWordsAt, keyOf } from '../../rules/report/digest.ts';
+import type { RuleFrontend } from '../../rules/report/frontends.ts';
 import type { Forwarding, Frontend } from '../../shadow/forwarding.ts';
 import { isAtNode } from '../../shadow/forwarding.ts';
 import { isLoopback } from '../../shadow/proxy-node.ts';
@@ -193,19 +194,24 @@ function* auditByClass(
       const isExpected = expected !== null && digests.get(key) === expected;
       if (!isExpected || index.get(key)?.length !== 1) individual.add(entry.key);
     }
+    yield;
   }
   const { node: place } = nodeForwarding([], new Map(), node, config, rules.localAddresses);
   const covered = new Set(asking.addresses.map(canonicalIP));
   const isMissing = (ip: string): boolean => place.servesNodePorts(ip) && !covered.has(ip);
   if ([...place.addresses, '127.0.0.1'].some(isMissing)) addAll(nodePorts);
   const keys = [...digests.keys()];
-  const frontends = rules.frontends.filter(({ address, translators }, at) => {
+  const frontends: RuleFrontend[] = [];
+  for (const [at, frontend] of rules.frontends.entries()) {
     const key = keys[at] ?? '';
-    if (index.has(key) && translators < 2) return false;
-    addAll(key);
-    if (address !== null) addAll(address);
-    return true;
-  });
+    const { address, translators } = frontend;
+    if (!index.has(key) || translators > 1) {
+      addAll(key);
+      if (address !== null) addAll(address);
+      frontends.push(frontend);
+    }
+    yield;
+  }
   const ports = (nodeClass.ports ??= [...entries.values()].flatMap((entry) => entry.ports));
   const services = [...individual].flatMap((key) => proxied.services.get(key) ?? []);
   const { slices } = proxied;

@@ -11,6 +11,7 @@ import { unservedReasons } from '../../audit/service/unserved.ts';
 import { verdictOutputs } from '../../audit/service/verdict.ts';
 import type { AuditorQueries } from '../../auditor/queries.ts';
 import { parseMoment } from './moments.ts';
+import { createPause } from './turns.ts';
 
 /** What each document has: the time of its state, and why it is old; null if it is not. */
 function headOf(answers: AuditorQueries) {
@@ -88,19 +89,6 @@ function readFindingFilter(query: Request['query']): (finding: Finding) => boole
   const from = query.since === undefined ? -Infinity : parseMoment(query.since);
   if (from === null) throw new Error('Expected Unix seconds or RFC 3339: since');
   return (finding) => (finding.resolvedAt ?? finding.openedAt) >= from && isWanted(finding);
-}
-
-/** Milliseconds of a scrape between two pauses for other work. */
-const sliceMs = 4;
-
-/** Returns a function that lets other work run, at most once per slice. */
-export function createPause(): () => Promise<void> {
-  let ends = performance.now() + sliceMs;
-  return async () => {
-    if (performance.now() < ends) return;
-    await new Promise((resolve) => setImmediate(resolve));
-    ends = performance.now() + sliceMs;
-  };
 }
 
 /** Sends text as fast as the client reads it, with pauses; a disconnect ends it without error. */

@@ -27,7 +27,8 @@ import {
   serviceFields,
   unservedFields,
 } from '../page/service-list.ts';
-import { createPause, sendPieces } from './api.ts';
+import { sendPieces } from './api.ts';
+import { createPause } from './turns.ts';
 import { matchPath, onlyMatch, renderPod, renderSearch } from '../page/search.ts';
 
 type PageQueries = Pick<

@@ -23,9 +23,10 @@ import { createMetricsRenderer } from '../metrics/metrics.ts';
 import { formatMoment } from '../page/parts.ts';
 import { renderTimeBar } from '../page/time-bar.ts';
 import { requireAccess, type ReviewAccess } from './access.ts';
-import { addApi, createPause, sendPieces } from './api.ts';
+import { addApi, sendPieces } from './api.ts';
 import { type AnswerMoment, answerMoments } from './moments.ts';
 import { addPages } from './pages.ts';
+import { awaitTurn, createPause } from './turns.ts';
 import type { WebConfig } from './web-config.ts';
 
 const policy = [
@@ -86,7 +87,9 @@ export function limitRequests({ most, seconds } = requestLimits) {
       active--;
       clearTimeout(timer);
     });
-    next();
+    void awaitTurn().then(() => {
+      if (!response.destroyed) next();
+    });
   };
 }
 
@@ -276,22 +279,28 @@ const reasons: Readonly<Record<string, string>> = {
 // A client certificate is checked for each request, since probes have none.
 const tlsOptions = { requestCert: true, rejectUnauthorized: false, handshakeTimeout: 5000 };
 
+/** The most connections; far more than requests at one time, so that others get their refusal. */
+const mostConnections = 4096;
+
 /** Listens on every address if `host` is null, on a free port if `port` is 0, or throws. */
 export async function listen(
   app: WebApp,
   { host, port }: { readonly host: string | null; readonly port: number },
   tls: WebConfig['tls'] = null,
+  most = mostConnections,
 ) {
   const secure: TlsServer | null =
     tls === null ? null : createTlsServer({ ...tls, ...tlsOptions }, app.express);
   const server: Server = secure ?? createServer(app.express);
-  server.listen(port, host ?? undefined);
+  server.listen({ port, host: host ?? undefined, backlog: most });
   // Requests are short, so slow ones must not occupy connections.
   server.headersTimeout = 5000;
   server.requestTimeout = 10_000;
   // Shorter than the usual scrape interval, so that idle connections end.
   server.keepAliveTimeout = 15_000;
-  server.maxConnections = 1024;
+  server.maxConnections = most;
+  // Idle clients must not keep the probes of the kubelet out: its next one is accepted.
+  server.on('drop', () => server.closeIdleConnections());
   try {
     await once(server, 'listening');
   } catch (error) {

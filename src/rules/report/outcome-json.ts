@@ -85,6 +85,9 @@ export function encodeOutcomes(outcomes: readonly PacketOutcome[]) {
 
 export class InvalidReport extends Error {}
 
+/** What is asked for in parts may be fewer values. */
+export class TooManyValues extends InvalidReport {}
+
 /** @throws InvalidReport unless it holds. */
 export function check(holds: boolean, what: string): asserts holds {
   if (!holds) throw new InvalidReport(`Expected ${what}`);
@@ -105,20 +108,44 @@ export function listOf(value: unknown, what: string): readonly unknown[] {
 /** Reports have few levels, and a parser needs memory for each. */
 const mostLevels = 32;
 
-/** Parses JSON. @throws InvalidReport if it has too many levels, SyntaxError if it is no JSON. */
-export function parseReport(text: string): unknown {
-  let levels = 0;
+/** Characters of a rule, which is parsed in few turns. One for 9,000 endpoints has as many. */
+const mostRule = 1024 * 1024;
+
+/** Characters that are checked in one step. */
+const checkedAtOnce = 16 * 1024;
+
+/** Keys, items and lists: twice the frontends that 2 MiB have, and room for the rest. */
+const mostValues = 150_000;
+
+const [quote, backslash, comma, colon] = [0x22, 0x5c, 0x2c, 0x3a];
+
+/** Whether a character begins or ends a level: `[` and `]`, `{` and `}` differ by the bit 32. */
+const levelOf = (code: number): number => {
+  if ((code | 32) === 0x7b) return 1;
+  return (code | 32) === 0x7d ? -1 : 0;
+};
+
+/**
+ * Checks how much a parser of JSON would have to do.
+ * @throws InvalidReport if there are too many levels, TooManyValues if there is more than the most.
+ */
+export function* checkJson(text: string): Steps {
+  let [levels, values] = [0, 0];
   let isQuoted = false;
   for (let at = 0; at < text.length; at++) {
-    const character = text[at];
-    if (isQuoted && character === '\\') at++;
-    else if (character === '"') isQuoted = !isQuoted;
-    else if (isQuoted) continue;
-    else if (character === '[' || character === '{') levels++;
-    else if (character === ']' || character === '}') levels--;
-    check(levels <= mostLevels, `at most ${String(mostLevels)} levels of JSON`);
+    if (at % checkedAtOnce === 0) yield;
+    const code = text.charCodeAt(at);
+    if (code === quote) isQuoted = !isQuoted;
+    else if (isQuoted) at += code === backslash ? 1 : 0;
+    else if (code === comma || code === colon) values++;
+    else if (code > colon) {
+      const level = levelOf(code);
+      levels += level;
+      if (level > 0) values++;
+    }
+    if (levels > mostLevels) check(false, `at most ${String(mostLevels)} levels of JSON`);
   }
-  return JSON.parse(text);
+  if (values > mostValues) throw new TooManyValues(`Expected at most ${mostValues} values of JSON`);
 }
 
 /** Decodes outcomes. @throws InvalidReport where these are none. */
@@ -126,7 +153,7 @@ export function* decodeOutcomes(raw: unknown): Steps<readonly PacketOutcome[]> {
   const { rules, outcomes } = fieldsOf(raw, 'outcomes');
   const steps: TraceStep[] = [];
   for (const rule of listOf(rules, 'rules: a list')) {
-    steps.push(stepOf(rule));
+    steps.push(yield* stepOf(rule));
     yield;
   }
   const found: PacketOutcome[] = [];
@@ -178,7 +205,7 @@ const isTextOf = (name: keyof RuleJson, value: unknown): boolean =>
 /** Sets that one rule names. Each is declared with the name of its table. */
 const mostSets = 64;
 
-function stepOf(raw: unknown): TraceStep {
+function* stepOf(raw: unknown): Steps<TraceStep> {
   const fields = fieldsOf(raw, 'a rule');
   const names = ['source', 'family', 'table', 'chain', 'base', 'hook', 'text'] as const;
   for (const name of names) check(isTextOf(name, fields[name]), `${name} of a rule`);
@@ -189,8 +216,10 @@ function stepOf(raw: unknown): TraceStep {
     check(verdict !== undefined, 'the verdict of an entry');
     return entryStep(text, verdict);
   }
+  check(text.length <= mostRule, `a rule of at most ${String(mostRule)} characters`);
   try {
-    const table = tableWith(json);
+    const table = yield* tableWith(json);
+    yield;
     const chain = table?.chains.get(json.base);
     const called = table?.chains.get(name);
     const [rule] = called === undefined ? [] : rulesOf(called);
@@ -204,7 +233,8 @@ function stepOf(raw: unknown): TraceStep {
   }
 }
 
-function tableWith({ source, family, table, chain, base, text }: RuleJson): Table | undefined {
+function* tableWith(json: RuleJson): Steps<Table | undefined> {
+  const { source, family, table, chain, base, text } = json;
   const chains = [...new Set([base, chain])];
   if (source === 'iptables') {
     const names = chains.map((name) => `:${name} - [0:0]\n`).join('');
@@ -213,9 +243,11 @@ function tableWith({ source, family, table, chain, base, text }: RuleJson): Tabl
     return parseIptablesSave(dump, family === 'ip6' ? 'ip6' : 'ip').tables[0];
   }
   const of = { family, table };
-  const [first, ...rest] = listOf(parsed(text), 'the expression of a rule');
+  const [first, ...rest] = listOf(yield* parsed(text), 'the expression of a rule');
+  yield;
   const expr = typeof first === 'string' ? rest : [first, ...rest];
-  const sets = new Set(Array.from(text.matchAll(/"@([^"]+)"/g), ([, name]) => name));
+  const sets = new Set<string>();
+  for (const [, name = ''] of text.matchAll(/"@([^"]+)"/g)) sets.add(name);
   check(sets.size <= mostSets, `at most ${String(mostSets)} sets in a rule`);
   const nftables = [
     { table: { family, name: table } },
@@ -223,12 +255,14 @@ function tableWith({ source, family, table, chain, base, text }: RuleJson): Tabl
     ...Array.from(sets, (name) => ({ set: { ...of, name } })),
     { rule: { ...of, chain, handle: 0, expr } },
   ];
+  yield;
   return parseNft(JSON.stringify({ nftables })).tables[0];
 }
 
-function parsed(text: string): unknown {
+function* parsed(text: string): Steps<unknown> {
   try {
-    return parseReport(text);
+    yield* checkJson(text);
+    return JSON.parse(text) as unknown;
   } catch {
     return null;
   }

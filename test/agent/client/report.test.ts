@@ -55,6 +55,18 @@ test('addresses of interfaces are read; without them the node IPs are local', as
   expect(readReport(older).localAddresses).toEqual(['172.18.0.2']);
 });
 
+test('other work has its turn between two source ranges', async () => {
+  const ranges = Array.from({ length: 100 }, (_, at) => `10.0.${String(at)}.0/24`);
+  const more = { sourceRanges: { 'tcp 10.96.0.1:443': ranges } };
+  expect([...readInSteps({ ...(await sent()), ...more })].length).toBeGreaterThan(100);
+});
+
+test('other work has its turn between two addresses or frontends', async () => {
+  const localAddresses = ['fd00::1', 'fd00::2', 'fd00::3'];
+  const steps = [...readInSteps({ ...(await sent()), localAddresses })];
+  expect(steps.length).toBeGreaterThanOrEqual(3 + 1);
+});
+
 test('settings of kube-proxy are read as far as there are any', async () => {
   const settings = {
     ...{ detectLocalMode: 'BridgeInterface', bridgeInterface: 'cbr0', clusterCIDRs: ['fd00::/48'] },
@@ -106,7 +118,13 @@ describe('what is none', () => {
     [{ doubled: {} }, /doubled/],
     [{ problems: 'x' }, /problems/],
     [{ problems: Array(1025).fill('') }, /problems: a list of at most 1024/],
-    [{ localAddresses: Array(16_385).fill('') }, /at most 16384/],
+    [{ localAddresses: Array(2049).fill('') }, /at most 2048/],
+    [{ sourceRanges: { 'tcp 10.96.0.1:443': 7 } }, /source ranges of tcp 10.96.0.1:443/],
+    [{ sourceRanges: { 'tcp 10.96.0.1:443': ['1'.repeat(65)] } }, /source ranges/],
+    // An address of a megabyte would be split at each colon.
+    [{ localAddresses: [':'.repeat(65)] }, /of at most 64 characters/],
+    [{ nodeIPs: ['1'.repeat(65)] }, /nodeIPs: .* of at most 64 characters/],
+    [{ settings: { clusterCIDRs: ['1'.repeat(65)] } }, /clusterCIDRs: .* 64 characters/],
     // One message, not a million.
     [{ nodeIPs: Array(500_000).fill(7) }, /nodeIPs: a list of at most 1024 texts/],
     [{ frontends: { 'tcp 10.96.0.1:443': 'x'.repeat(65) } }, /digest/],
@@ -118,6 +136,10 @@ describe('what is none', () => {
     [{ proxyConfig: { text: '? '.repeat(1000) } }, /few levels/],
     [{ proxyConfig: { text: 'a: 1\n'.repeat(1001) } }, /1,000 lines/],
     [{ proxyConfig: { text: `a: [${'1,'.repeat(1001)}]` } }, /items/],
+    [{ proxyConfig: { text: 'a: b\r'.repeat(1001) } }, /1,000 lines/],
+    [{ proxyConfig: { text: `a: ${'&a '.repeat(2001)}` } }, /2,000 marks/],
+    [{ proxyConfig: { text: '"\' '.repeat(1001) } }, /2,000 marks/],
+    [{ proxyConfig: { text: 'a: '.repeat(2001) } }, /marks/],
   ])('%j', async (more, message) => {
     const raw = more === null ? null : { ...(await sent()), ...more };
     expect(() => readReport(raw)).toThrow(InvalidReport);

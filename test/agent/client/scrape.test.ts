@@ -132,25 +132,38 @@ test.each(['-5', 'soon', '1e9', '9999999999'])('an Age of %s is refused', async 
   expect(await scrapeReport({ ...going, client }, null)).toMatchObject(garbage);
 });
 
-test('packets whose outcomes are too long are asked for in smaller batches', async () => {
+const tooLong = { kind: 'refused', why: 'long', garbage: 'too long' } as const;
+
+/** What a parser would need a turn of its own for. */
+const manyValues = {
+  kind: 'answer',
+  status: 200,
+  headers: {},
+  body: `{"more":[${'0,'.repeat(150_000)}0]}`,
+} as const;
+
+test.each([
+  [tooLong, 'long'],
+  [manyValues, 'Expected at most 150000 values of JSON'],
+])('packets whose outcomes are too long are asked for in smaller batches', async (long, why) => {
   const { agent, going } = await begun();
   await agent.round();
   const { round } = await seen(going, null);
   const counts: number[] = [];
-  const tooLong = { kind: 'refused', why: 'long', garbage: 'too long' } as const;
   const client: AgentClient = {
     ...going.client,
     ask: (request) => {
       const count = request.path.split('p=').length - 1;
       counts.push(count);
-      return count > 100 ? Promise.resolve(tooLong) : going.client.ask(request);
+      return count > 100 ? Promise.resolve(long) : going.client.ask(request);
     },
   };
   const outcomes = await scrapeOutcomes({ ...going, client }, packets, round);
   expect(outcomes instanceof Map && [...outcomes.keys()]).toEqual(packets.map(packetText));
   expect(counts.filter((count) => count <= 100).length).toBeGreaterThan(9);
-  const never: AgentClient = { ...going.client, ask: () => Promise.resolve(tooLong) };
-  expect(await scrapeOutcomes({ ...going, client: never }, packets, round)).toEqual(tooLong);
+  const never: AgentClient = { ...going.client, ask: () => Promise.resolve(long) };
+  const refusal = { ...tooLong, why };
+  expect(await scrapeOutcomes({ ...going, client: never }, packets, round)).toEqual(refusal);
 });
 
 test('of outcomes that are long together, only the first are asked for', async () => {
@@ -183,6 +196,13 @@ test.each([
   const result = await scrapeReport({ ...going, client: answering(200, body) }, null);
   expect(result).toMatchObject({ kind: 'refused', garbage: 'malformed' });
   expect('why' in result && result.why).toMatch(why);
+});
+
+test('a report of too many values is refused before it is parsed', async () => {
+  const { going } = await begun();
+  const client = answering(200, manyValues.body);
+  const why = 'Expected at most 150000 values of JSON';
+  expect(await scrapeReport({ ...going, client }, null)).toEqual({ ...tooLong, why });
 });
 
 test.each([

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { request as httpRequest } from 'node:http';
+import { Agent, request as httpRequest } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 
 import express from 'express';
@@ -9,6 +9,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { Finding } from '../../../src/audit/finding/catalogue.ts';
 import type { AuditorQueries, PageStatus } from '../../../src/auditor/queries.ts';
 import { createApp, limitRequests, listen } from '../../../src/output/http/server.ts';
+import { createPause } from '../../../src/output/http/turns.ts';
 import { noServiceSeries } from '../../../src/output/metrics/service-rows.ts';
 import { findingOf, lagReport, moment, listedOf, statusOf } from '../samples.ts';
 
@@ -344,6 +345,58 @@ describe('other methods and paths', () => {
     open[0]?.end();
     expect((await later).status).toBe(200);
     busy.close();
+  });
+
+  test('idle connections make way for others when there are too many', async () => {
+    const small = await listen(createApp(answers), { host: '127.0.0.1', port: 0 }, null, 2);
+    const agent = new Agent({ keepAlive: true });
+    const ask = async (): Promise<number | undefined> => {
+      const asked = httpRequest({ port: small.port, path: '/livez', agent }).end();
+      const [response] = (await once(asked, 'response')) as [IncomingMessage];
+      await once(response.resume(), 'end');
+      return response.statusCode;
+    };
+    expect(await Promise.all([ask(), ask()])).toEqual([200, 200]);
+    // Both connections are idle now, and a third is one too many.
+    const other = connect(small.port, '127.0.0.1');
+    await once(other, 'close');
+    const later = httpRequest({ port: small.port, path: '/livez', agent: false }).end();
+    const [response] = (await once(later, 'response')) as [IncomingMessage];
+    expect(response.resume().statusCode).toBe(200);
+    agent.destroy();
+    await small.close();
+  });
+
+  test('in each turn of the event loop, at most one answer is computed', async () => {
+    let turn = 0;
+    let isOver = false;
+    const count = (): void => {
+      turn++;
+      if (!isOver) setImmediate(count);
+    };
+    setImmediate(count);
+    const turns: number[] = [];
+    const app = express();
+    app.use(limitRequests());
+    app.get('/', async (_request, response) => {
+      const pause = createPause();
+      // Longer than a slice, so that each answer pauses.
+      for (let piece = 0; piece < 3; piece++) {
+        turns.push(turn);
+        for (const ends = performance.now() + 5; performance.now() < ends;);
+        await pause();
+      }
+      response.end();
+    });
+    const busy = app.listen(0, '127.0.0.1');
+    await once(busy, 'listening');
+    const { port } = busy.address() as AddressInfo;
+    const asked = Array.from({ length: 20 }, () => fetch(`http://127.0.0.1:${String(port)}/`));
+    await Promise.all(asked);
+    isOver = true;
+    busy.close();
+    expect(turns).toHaveLength(60);
+    expect(new Set(turns).size).toBe(60);
   });
 
   const lengthOf = async (encoding: string): Promise<{ encoding: string; length: number }> => {

@@ -173,3 +173,33 @@ describe('an entry of Cilium', () => {
     expect(() => runToEnd(decodeOutcomes(raw))).toThrow('the verdict of an entry');
   });
 });
+
+test('the rule of a Service with thousands of endpoints is decoded in several turns', () => {
+  const chain = (at: number): string => `endpoint-2QRHZV4L-default/name/tcp/p80__10.0.0.1/${at}`;
+  const set = Array.from({ length: 9000 }, (_, at) => [at, { goto: { target: chain(at) } }]);
+  const key = { numgen: { mode: 'random', mod: 9000, offset: 0 } };
+  const text = JSON.stringify([{ vmap: { key, data: { set } } }]);
+  const at = { source: 'nft', family: 'ip', table: 'kube-proxy', chain: 'A', base: 'A' };
+  const rules = [{ ...at, hook: 'prerouting', text }];
+  const by = [0];
+  const outcomes = [{ fates: { drop: { probability: 1, masqueraded: false, by } }, unknown: [] }];
+  const steps = decodeOutcomes({ rules, outcomes });
+  let count = 0;
+  for (let step = steps.next(); ; step = steps.next(), count++) {
+    if (step.done !== true) continue;
+    const [kind] = step.value.flatMap(({ drop }) => drop.trace()[0]?.rule.statements ?? []);
+    expect(kind).toMatchObject({ kind: 'verdict map' });
+    break;
+  }
+  expect(count).toBeGreaterThan(text.length / 16_384);
+});
+
+test('a rule that is too long to be parsed in one turn is refused', () => {
+  const at = { source: 'iptables', family: 'ip', table: 'nat', chain: 'A', base: 'A' };
+  const read = (text: string) =>
+    runToEnd(decodeOutcomes({ rules: [{ ...at, hook: 'prerouting', text }], outcomes: [] }));
+  const long = `-A A${' '.repeat(1024 * 1024)}-j DROP`;
+  expect(read('-A A -j DROP')).toEqual([]);
+  expect(() => read(long)).toThrow(InvalidReport);
+  expect(() => read(long)).toThrow(/at most 1048576 characters/);
+});
