@@ -27,26 +27,30 @@ const known = new Set([
 /** Maps of a Cilium that is newer than the layouts that are known. */
 const newer = /^cilium_lb[46]_(?:services_v(?!2$)|backends_v(?![23]$))\d+$/;
 
-/** The maps in a folder. `commands` are for bpftool; '' if Cilium has none there. */
-export function pinnedMaps(folder: string): { commands: string; problem: string | null } {
-  const names = namesIn(folder);
+/**
+ * The maps in a folder. `commands` are for bpftool; '' if Cilium has none there. `failure`: why the
+ * folder was not read, as by an agent that reads only the rules of kube-proxy.
+ */
+export function pinnedMaps(folder: string) {
+  const { names, failure } = namesIn(folder);
   const unknown = names.filter((name) => newer.test(name));
   if (unknown.length > 0) {
     const problem = `Cilium has maps of a layout that is not known: ${unknown.join(', ')}`;
-    return { commands: '', problem };
+    return { commands: '', problem, failure };
   }
   const maps = names.filter((name) => known.has(name));
   const isServing = maps.some((name) => name.endsWith('_services_v2'));
   const commands = maps.map((name) => `map dump pinned ${join(folder, name)}\n`).join('');
-  return { commands: isServing ? commands : '', problem: null };
+  return { commands: isServing ? commands : '', problem: null, failure };
 }
 
 /** In order, so that dumps of equal maps are equal. */
-function namesIn(folder: string): string[] {
+function namesIn(folder: string): { names: string[]; failure: string | null } {
   try {
-    return readdirSync(folder).sort();
-  } catch {
-    return [];
+    return { names: readdirSync(folder).sort(), failure: null };
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    return { names: [], failure: code === 'ENOENT' ? null : message };
   }
 }
 
@@ -69,7 +73,11 @@ export function readCiliumRules(text: string) {
     const { address, port, protocol } = frontend;
     if (address === null) continue;
     const ranges = rangesInMaps(balancer, { address, port, protocol });
-    if (ranges.length > 0) sourceRanges[keyOf(shown(frontend))] = ranges.map(formatCIDR);
+    if (ranges.length === 0) continue;
+    const key = keyOf(shown(frontend));
+    // The addresses of a node port have one key.
+    const united = new Set([...(sourceRanges[key] ?? []), ...ranges.map(formatCIDR)]);
+    sourceRanges[key] = [...united];
   }
   return { cilium, balancer, frontends: all.filter((it) => shown(it) === it), sourceRanges };
 }

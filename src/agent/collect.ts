@@ -94,10 +94,11 @@ export function runProgram({ name, args }: RulesProgram, limits: ProgramLimits, 
 const warningIn = (stderr: Buffer): string | null =>
   /^# (Warning: .* tables present\b.*)/m.exec(stderr.toString())?.[1] ?? null;
 
-/** bpftool with -j prints its error to standard output. */
+/** bpftool with -j prints its error to standard output. A batch ends with it. */
 function errorIn(stderr: Buffer, stdout: Buffer): string {
   const [first = ''] = stderr.toString().trim().split('\n');
-  return first || (/"error":"([^"]*)"/.exec(stdout.toString('latin1', 0, 4096))?.[1] ?? '');
+  const end = stdout.subarray(-4096).toString('latin1');
+  return first || ([...end.matchAll(/"error":\s*"([^"]*)"/g)].at(-1)?.[1] ?? '');
 }
 
 function problemOf(error: ExecFileException, text: string, limits: ProgramLimits): string {
@@ -140,10 +141,10 @@ const nothingRead: ReadDumps = { dumps: [], states: {}, problems: [] };
 /** Without Cilium on the node, nothing; that is a problem only if its maps are asked for. */
 async function collectMaps(limits: ProgramLimits): Promise<ReadDumps> {
   const { dataplane, maps: folder, path } = limits;
-  const { commands, problem } = pinnedMaps(folder);
+  const { commands, problem, failure: unread } = pinnedMaps(folder);
   if (problem !== null) return { ...nothingRead, problems: [problem] };
   if (commands === '') {
-    const problems = dataplane === 'cilium' ? [`Cilium has no maps in ${folder}`] : [];
+    const problems = dataplane === 'cilium' ? [unread ?? `Cilium has no maps in ${folder}`] : [];
     return { ...nothingRead, problems };
   }
   const ran = await runProgram(mapsProgram, limits, commands);

@@ -175,7 +175,8 @@ function* takeAgentEntry(state: State, entry: AgentEntry): Steps {
   const { problems, mode } = entry.report;
   if (problems.length > 0 || config === null) {
     nodes.markUnknown(node, 'rules-not-known', at);
-    const why = problems.length === 0 && mode === null ? [noRules] : problems;
+    const hasNone = problems.length === 0 && mode === null && report.configText === null;
+    const why = hasNone ? [noRules] : problems;
     reportObstacle(state, node, { message: why.join('; ').slice(0, longestReason) });
     return;
   }
@@ -186,7 +187,8 @@ function* takeAgentEntry(state: State, entry: AgentEntry): Steps {
   reportObstacle(state, node);
 }
 
-const noRules = 'There are no rules of kube-proxy. Agents read the maps of Cilium with --dataplane';
+const noRules =
+  'There are no rules of kube-proxy. With Cilium, set agent.dataplane=cilium (--dataplane cilium)';
 
 /** Any agent may have sent it. */
 const longestReason = 500;
@@ -197,19 +199,19 @@ function readReport(state: State, entry: NodeReportEntry): LastReport {
   const isSame = before?.version === version && outcomes === null;
   const answers = { ...report, outcomes: outcomes ?? new Map() };
   const rules = isSame ? before.rules : behaviorOfReport(answers);
-  // A node that had rules of kube-proxy has lost them. Without the maps of Cilium nothing is known.
-  const isLost = report.mode === null && before?.detected.mode !== 'cilium';
-  const detected = isLost ? (before?.detected ?? report) : report;
+  const detected = report.mode === null ? (before?.detected ?? report) : report;
   const { proxyConfig: configText } = report;
-  // A configuration of kube-proxy says nothing about Cilium.
-  if (configText !== null && report.mode !== 'cilium') {
+  // A configuration of kube-proxy says nothing about a node that has, or has lost, Cilium's maps.
+  if (configText !== null && detected.mode !== 'cilium') {
     const isKnown = before?.configText === configText;
     const config = isKnown ? before.config : parseConfig(state, node, configText);
     return { version, rules, configText, config, detected };
   }
   const { mode, settings } = detected;
-  // Another program may forward here, such as OVN.
-  if (mode === null) return { version, rules, configText, config: null, detected };
+  // A node that had rules of kube-proxy has lost them. Without the maps of Cilium nothing is known,
+  // and without both another program may forward here, such as OVN.
+  const isUnknown = mode === null || (mode === 'cilium' && report.mode === null);
+  if (isUnknown) return { version, rules, configText, config: null, detected };
   const defaults = defaultProxyConfig(mode, state.options.minor());
   return { version, rules, configText, config: { ...defaults, ...settings }, detected };
 }

@@ -15,6 +15,7 @@ import type { GivenRules, NodeEntry } from '../../src/auditor/node-rules.ts';
 import { createNodeRules } from '../../src/auditor/node-rules.ts';
 import type { Problem } from '../../src/cluster/decode/problem.ts';
 import { parseIP } from '../../src/model/ip.ts';
+import { defaultCiliumConfig } from '../../src/model/cilium-config.ts';
 import type { Packet } from '../../src/model/proxy-config.ts';
 import { packetText, readKey } from '../../src/rules/report/digest.ts';
 import { decodeOutcomes, encodeOutcomes } from '../../src/rules/report/outcome-json.ts';
@@ -262,6 +263,7 @@ function told(
   more: readonly string[],
   dumps = standing,
   proxyConfig: string | null = null,
+  mode: 'iptables' | 'cilium' | null = dumps === without ? null : 'iptables',
 ): number {
   const { addresses: nodeIPs, podCIDRs } = node;
   const localAddresses = [...nodeIPs, ...more];
@@ -271,15 +273,15 @@ function told(
   const report: NodeReportEntry['report'] = {
     node: 'node-a',
     localAddresses: [...contextOf(place).localAddresses],
-    mode: dumps === without ? null : 'iptables',
+    mode,
     proxyConfig,
-    settings: dumps.settings,
+    settings: mode === 'cilium' ? { cilium: defaultCiliumConfig() } : dumps.settings,
     problems: [],
     asking: askingOf(place, dumps),
     frontends: [...digests.keys()].flatMap((key) => readKey(key) ?? []),
     digests,
   };
-  const version = dumps === without ? '2' : '1';
+  const version = `${mode}`;
   let needed: readonly Packet[] = [];
   const visit = (outcomes: NodeReportEntry['outcomes']): void => {
     const onNeed = (packets: readonly Packet[]): void => void (needed = packets);
@@ -324,8 +326,18 @@ describe('a node on which an agent finds no rules of kube-proxy', () => {
     expect(reasons()).toEqual(['rules-not-known']);
     expect(settle.open()).toEqual([]);
     expect(problems.map(({ message }) => message)).toEqual([
-      'There are no rules of kube-proxy. Agents read the maps of Cilium with --dataplane',
+      'There are no rules of kube-proxy. With Cilium, set agent.dataplane=cilium ' +
+        '(--dataplane cilium)',
     ]);
+  });
+
+  test('is unknown if it had maps of Cilium, whatever kube-proxy is configured to do', () => {
+    const { rules, reasons } = begun();
+    rules.begin(0);
+    told(rules, [], without, 'mode: iptables', 'cilium');
+    expect(reasons()).toEqual([]);
+    for (let round = 0; round < 3; round++) told(rules, [], without, 'mode: iptables');
+    expect(reasons()).toEqual(['rules-not-known']);
   });
 
   test('has lost them if it had some', () => {

@@ -14,7 +14,7 @@ import { check, InvalidReport, listOf } from '../../rules/report/outcome-json.ts
 export type AgentReport = ReturnType<typeof readReport> extends Steps<infer T> ? T : never;
 
 /** The most items of a list, of addresses, and of frontends. */
-const most = { items: 1024, addresses: 2048, frontends: 65_536 };
+const most = { items: 1024, addresses: 16_384, ranges: 16_384, frontends: 65_536 };
 
 const known = new Map<string, RuleFrontend>();
 const mostKnown = 100_000;
@@ -178,10 +178,14 @@ function* rangesIn(
   byKey: Readonly<Record<string, unknown>>,
 ): Steps<ReadonlyMap<string, readonly CIDR[]>> {
   const found = new Map<string, readonly CIDR[]>();
+  let left = most.ranges;
   for (const [key, list] of Object.entries(byKey)) {
     const what = `source ranges of ${key.slice(0, 100)}`;
     const ranges: CIDR[] = [];
-    for (const item of listOf(list, what)) {
+    const items = listOf(list, what);
+    left -= items.length;
+    check(items.length <= most.items && left >= 0, what);
+    for (const item of items) {
       const range = typeof item === 'string' && item.length <= 64 ? parseCIDR(item) : null;
       check(range !== null, what);
       ranges.push(range);

@@ -176,6 +176,9 @@ function isCovered(
   return (isAtNode(kind) || !isLocal(address)) && !endpoints.some(({ ip }) => isLocal(ip));
 }
 
+/** Entries and frontends that are compared in one step. */
+const perStep = 256;
+
 function* auditByClass(
   nodeClass: NodeClass,
   proxied: ProxyCache,
@@ -189,12 +192,13 @@ function* auditByClass(
   };
   for (const name of [node.name, ...rules.localAddresses]) addAll(name);
   for (const key of rules.report.withRanges) addAll(key);
+  let taken = 0;
   for (const entry of entries.values()) {
     for (const [key, expected] of entry.digests) {
       const isExpected = expected !== null && digests.get(key) === expected;
       if (!isExpected || index.get(key)?.length !== 1) individual.add(entry.key);
     }
-    yield;
+    if (++taken % perStep === 0) yield;
   }
   const { node: place } = nodeForwarding([], new Map(), node, config, rules.localAddresses);
   const covered = new Set(asking.addresses.map(canonicalIP));
@@ -210,7 +214,7 @@ function* auditByClass(
       if (address !== null) addAll(address);
       frontends.push(frontend);
     }
-    yield;
+    if (at % perStep === 0) yield;
   }
   const ports = (nodeClass.ports ??= [...entries.values()].flatMap((entry) => entry.ports));
   const services = [...individual].flatMap((key) => proxied.services.get(key) ?? []);

@@ -14,7 +14,7 @@ export interface ServiceVersion {
   readonly until: number;
 }
 
-/** Nodes report more often than `seconds`: what is older than all of them is of no use. */
+/** Most nodes report more often than `seconds`: older changes are of no use to them. */
 const limits = { versions: 64, services: 4096, changes: 65_536, seconds: 600 };
 
 export type ProxyCache = ReturnType<typeof createProxyCache>;

@@ -153,12 +153,16 @@ function followedChanges(state: NodeState, reading: CurrentReading) {
   }
   const { late, at: before } = programming;
   programming.at = at;
-  for (const change of proxied.changesSince(programming.revision)) {
+  const changes = proxied.changesSince(programming.revision);
+  const isWhole = changes.length === 0 || changes[0]?.revision === programming.revision + 1;
+  for (const change of changes) {
     // Rules that were read before a change show nothing about it.
     if (change.at > at) break;
     programming.revision = change.revision;
     if (late.size < 1024) getOrInsert(late, change.key, () => change.at);
   }
+  // After a gap, the first change of a Service may be one that is no longer cached.
+  if (!isWhole) late.clear();
   const done = [...late].filter(
     ([key]) => byService.get(key)?.some(({ harmless }) => !harmless) !== true,
   );

@@ -9,7 +9,8 @@
 
 import { type CIDR, formatAddress, networkOf } from '../../model/ip.ts';
 import { DumpError } from '../ruleset.ts';
-import { type MapAddress, type MapEntry, type MapsDump, protocolNumbers } from './map-entries.ts';
+import type { MapAddress, MapEntry, MapsDump } from './map-entries.ts';
+import { protocolNumbers, serviceFlags } from './map-entries.ts';
 
 type Family = MapAddress['family'];
 type Bytes = readonly number[];
@@ -78,7 +79,21 @@ function readMaps(maps: Fields, isWhole: boolean): MapsDump {
     checkSize(matchMap, key.length === 8 && value.length === 1);
     entries.push({ kind: 'affinity match', backend: little(key, 0, 4), id: big(key, 4, 2) });
   }
+  if (!isWhole) checkNeeded(entries, Object.keys(maps));
   return { entries, families };
+}
+
+/** @throws DumpError where a map is missing that frontends use. */
+function checkNeeded(entries: readonly MapEntry[], names: readonly string[]): void {
+  const check = (name: string): void => {
+    if (!names.includes(name)) throw new DumpError(`expected the map ${name}`, 1, '');
+  };
+  for (const entry of entries) {
+    if (entry.kind !== 'service' || entry.slot !== 0) continue;
+    const prefix = entry.family === 'ip' ? 'cilium_lb4_' : 'cilium_lb6_';
+    if ((entry.flags & serviceFlags.sourceRanges) !== 0) check(`${prefix}source_range`);
+    if ((entry.flags & serviceFlags.affinity) !== 0) check(matchMap);
+  }
 }
 
 const matchMap = 'cilium_lb_affinity_match';
@@ -106,7 +121,10 @@ function parseJSON(text: string): unknown {
   }
 }
 
-/** What bpftool prints instead of a map, or of the value of an entry that is gone meanwhile. */
+/** Of an entry that was deleted between its key and its value. */
+const gone = 'No such file or directory';
+
+/** What bpftool prints instead of a map, or of the value of an entry. */
 const failureIn = (output: unknown): string | null =>
   isFields(output) && typeof output.error === 'string' ? output.error : null;
 
@@ -131,7 +149,9 @@ function* entriesOf(maps: Fields, name: string): Generator<readonly [key: Bytes,
   const list = maps[name];
   if (!Array.isArray(list)) throw new DumpError(`expected the map ${name}`, 1, '');
   for (const entry of list as readonly Fields[]) {
-    if (failureIn(entry.value) !== null) continue;
+    const failure = failureIn(entry.value);
+    if (failure === gone) continue;
+    if (failure !== null) throw new DumpError(`expected the entries of ${name}`, 1, failure);
     yield [bytesOf(entry.key, name), bytesOf(entry.value, name)];
   }
 }

@@ -91,6 +91,14 @@ test('frontends of several tables are distinct', async () => {
   expect(readReport(raw).frontends).toMatchObject([{ translators: 2 }]);
 });
 
+/** More source ranges than all frontends of a node may have. */
+const manyRanges = Object.fromEntries(
+  Array.from({ length: 17 }, (_, at) => [
+    `tcp 10.96.0.1:${at + 1}`,
+    Array(1000).fill('10.0.0.0/8'),
+  ]),
+);
+
 describe('what is none', () => {
   test.each<[Record<string, unknown> | null, RegExp]>([
     [null, /a report/],
@@ -118,7 +126,9 @@ describe('what is none', () => {
     [{ doubled: {} }, /doubled/],
     [{ problems: 'x' }, /problems/],
     [{ problems: Array(1025).fill('') }, /problems: a list of at most 1024/],
-    [{ localAddresses: Array(2049).fill('') }, /at most 2048/],
+    [{ localAddresses: Array(16_385).fill('') }, /at most 16384/],
+    [{ sourceRanges: { 'tcp 10.96.0.1:443': Array(1025).fill('10.0.0.0/8') } }, /source ranges/],
+    [{ sourceRanges: manyRanges }, /source ranges/],
     [{ sourceRanges: { 'tcp 10.96.0.1:443': 7 } }, /source ranges of tcp 10.96.0.1:443/],
     [{ sourceRanges: { 'tcp 10.96.0.1:443': ['1'.repeat(65)] } }, /source ranges/],
     // An address of a megabyte would be split at each colon.

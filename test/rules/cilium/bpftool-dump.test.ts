@@ -93,6 +93,14 @@ describe('the output of a batch', () => {
   const required = ['services_v2', 'backends_v3', 'reverse_nat'].map((name) =>
     answer(`cilium_lb4_${name}`, []),
   );
+  const denied = { error: 'Operation not permitted' };
+  /** The required maps, with a frontend that has these flags. */
+  const serving = (flags: string) => [
+    answer('cilium_lb4_services_v2', [
+      entry('0a600001 0050 0000 06 00 0000', `00000000 0000 0104 ${flags} 0000`),
+    ]),
+    ...required.slice(1),
+  ];
   const batch = (...more: object[]) => readBpftoolBatch(JSON.stringify([...required, ...more]));
 
   test('may lack maps that Cilium has only with some flags', () => {
@@ -114,6 +122,13 @@ describe('the output of a batch', () => {
   test.each([
     ['a map that cannot be opened', [answer('cilium_lb4_services_v2', { error: 'no' })], /: no/],
     ['no backends', [answer('cilium_lb4_services_v2', [])], /cilium_lb4_backends_v3/],
+    [
+      'an entry that cannot be read',
+      [...required, answer('cilium_lb4_backends_v3', [{ key: bytes('07000000'), value: denied }])],
+      /entries of cilium_lb4_backends_v3: Operation not permitted/,
+    ],
+    ['no source ranges, though a frontend checks them', serving('8000'), /cilium_lb4_source_range/],
+    ['no affinity, though a frontend has it', serving('1000'), /cilium_lb_affinity_match/],
     ['an object', {}, /expected the output of bpftool/],
     ['a list of texts', ['x'], /expected the output of bpftool/],
   ])('%s is refused', (_, value, message) => {
