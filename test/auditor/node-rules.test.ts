@@ -335,7 +335,7 @@ describe('a node on which an agent finds no rules of kube-proxy', () => {
     const { rules, reasons } = begun();
     rules.begin(0);
     told(rules, [], without, 'mode: iptables', 'cilium');
-    expect(reasons()).toEqual([]);
+    expect(reasons()).toEqual([null]);
     for (let round = 0; round < 3; round++) told(rules, [], without, 'mode: iptables');
     expect(reasons()).toEqual(['rules-not-known']);
   });
