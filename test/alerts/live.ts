@@ -264,7 +264,8 @@ async function checkLateness({ theatre, plane, client, fleet }: Live): Promise<v
   await play(theatre, {
     title: `controllers put off their work for ${putOff} s`,
     expected,
-    allowed: [overload],
+    // Ten minutes are 12 s here: hardly longer than what is put off.
+    allowed: [stuck, overload],
     begin: () => plane.restartControllerManager(flags),
     repair: () => plane.restartControllerManager(),
   });

@@ -18,6 +18,7 @@ import { readRecording } from '../../src/cluster/files/recording.ts';
 import { openQueries } from '../../src/commands/history-reader.ts';
 import { checkpointOf } from '../../src/history/checkpoint.ts';
 import { openFolder } from '../../src/history/files.ts';
+import type { Problem } from '../../src/cluster/decode/problem.ts';
 import { type AuditorHistory, createAuditorHistory } from '../../src/history/history.ts';
 import { openHistory } from '../../src/history/reader.ts';
 import { resources } from '../../src/model/objects.ts';
@@ -188,7 +189,9 @@ describe('the agent of a node', () => {
 
   test('is in the history when its answer changes, and when its Node is removed', async () => {
     const { files } = faultyFiles();
-    const auditor = createAuditor(auditorDefaults);
+    const problems: string[] = [];
+    const onProblem = ({ message }: Problem): void => void problems.push(message);
+    const auditor = createAuditor({ ...auditorDefaults, onProblem });
     const history = createAuditorHistory(auditor, {
       files,
       limits: { size: 2 ** 40, age: 86_400 },
@@ -215,6 +218,7 @@ describe('the agent of a node', () => {
     await take(reportAt(1040, ['iptables-save is missing']));
     await take({ ...unseen, at: 1045, state: null }, { kind: 'clock', at: 1048 });
     await history.close();
+    expect(problems).toEqual(['iptables-save is missing']);
 
     const verdicts: unknown[] = [];
     for (const moment of [1021, 1036, 1041, 1046]) {
