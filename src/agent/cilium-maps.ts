@@ -10,19 +10,12 @@ import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 
 import { formatCIDR } from '../model/ip.ts';
-import { readBpftoolBatch } from '../rules/cilium/bpftool-dump.ts';
+import { mapNames, readBpftoolBatch } from '../rules/cilium/bpftool-dump.ts';
 import { ciliumConfigIn } from '../rules/cilium/infer-config.ts';
 import { loadBalancerOf } from '../rules/cilium/load-balancer.ts';
 import { frontendsInMaps, rangesInMaps } from '../rules/cilium/packet-outcome.ts';
 import { keyOf } from '../rules/report/digest.ts';
 import type { RuleFrontend } from '../rules/report/frontends.ts';
-
-const suffixes = ['services_v2', 'backends_v3', 'reverse_nat', 'source_range', 'maglev'];
-
-const known = new Set([
-  ...['cilium_lb4_', 'cilium_lb6_'].flatMap((prefix) => suffixes.map((it) => prefix + it)),
-  'cilium_lb_affinity_match',
-]);
 
 /** Maps of a Cilium that is newer than the layouts that are known. */
 const newer = /^cilium_lb[46]_(?:services_v(?!2$)|backends_v(?![23]$))\d+$/;
@@ -38,7 +31,7 @@ export function pinnedMaps(folder: string) {
     const problem = `Cilium has maps of a layout that is not known: ${unknown.join(', ')}`;
     return { commands: '', problem, failure };
   }
-  const maps = names.filter((name) => known.has(name));
+  const maps = names.filter((name) => mapNames.has(name));
   const isServing = maps.some((name) => name.endsWith('_services_v2'));
   const commands = maps.map((name) => `map dump pinned ${join(folder, name)}\n`).join('');
   return { commands: isServing ? commands : '', problem: null, failure };

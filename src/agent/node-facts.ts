@@ -5,7 +5,7 @@ import { hostname, networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 
-import { canonicalIP } from '../model/ip.ts';
+import { canonicalIP, isLoopback } from '../model/ip.ts';
 import { readRoutes, type Routes } from '../rules/walk/routes.ts';
 
 export interface NodeIdentity {
@@ -20,8 +20,6 @@ export type NodeFacts = Awaited<ReturnType<typeof readNodeFacts>>;
 
 /** The largest number of addresses of one node; IPVS binds more to its own interface. */
 const mostAddresses = 256;
-
-const isLoopback = (address: string): boolean => address === '::1' || address.startsWith('127.');
 
 export async function readNodeFacts(identity: NodeIdentity) {
   const { node = hostname(), nodeIPs, podCIDRs } = identity;

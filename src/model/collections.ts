@@ -1,5 +1,9 @@
 // Operations on maps, and on records with one value for each of some names.
 
+/** Whether a value is an object with names: no list and no null. */
+export const isFields = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
 interface MapLike<K, V> {
   get(key: K): V | undefined;
   set(key: K, value: V): unknown;

@@ -133,6 +133,9 @@ export function parseCIDR(text: string): CIDR | null {
   return range && { family: typeof address === 'number' ? 'IPv4' : 'IPv6', ...range };
 }
 
+/** Of an address in canonical form. */
+export const isLoopback = (ip: string): boolean => ip === '::1' || ip.startsWith('127.');
+
 export function formatCIDR({ family, low, high }: CIDR): string {
   const bits = (BigInt(high) - BigInt(low) + 1n).toString(2).length - 1;
   return `${formatAddress(low)}/${(family === 'IPv4' ? 32 : 128) - bits}`;

@@ -3,6 +3,7 @@
 
 import * as z from 'zod/mini';
 
+import { isFields } from '../../model/collections.ts';
 import { canonicalIP, type CIDR, parseCIDR } from '../../model/ip.ts';
 import { isInterfaceName } from '../../model/proxy-config.ts';
 import type { Steps } from '../../model/run-to-end.ts';
@@ -70,11 +71,8 @@ const interfaceName = text.check(z.refine(isInterfaceName, { error: 'the name of
 
 const objectOf = <T extends z.core.$ZodShape>(shape: T) => z.object(shape, { error: 'an object' });
 
-const isRecord = (value: unknown): boolean =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
-
 /** A node has thousands of frontends, so zod makes no copy of these. */
-const byFrontend = z.custom<Readonly<Record<string, unknown>>>(isRecord, { error: 'an object' });
+const byFrontend = z.custom<Readonly<Record<string, unknown>>>(isFields, { error: 'an object' });
 
 const sender = z.nullable(text);
 const senders = objectOf({ node: sender, pod: sender, outside: sender });

@@ -1,5 +1,6 @@
 // What is kept of one node between two readings of its rules, and what one reading shows.
 
+import { isFields } from '../../model/collections.ts';
 import type { Key } from '../../model/objects.ts';
 import type { ProxyConfig } from '../../model/proxy-config.ts';
 import type { RulesDump } from '../../rules/parse/rules-dump.ts';
@@ -20,7 +21,6 @@ import {
   verdicts as verdictWords,
 } from '../finding/verdicts.ts';
 import type { PendingDifference } from '../pending/pending.ts';
-import { isFields } from '../service/checkpoint.ts';
 import type { Operation } from '../service/reconcile.ts';
 import type { NodeFinding } from './aggregate.ts';
 import type { PacketDifferences } from './packet-difference.ts';

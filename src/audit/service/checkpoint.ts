@@ -2,6 +2,7 @@
 // became findings. A checkpoint of a recording has it, so that an audit from the checkpoint on
 // gives the same findings as one from the beginning.
 
+import { isFields } from '../../model/collections.ts';
 import type { Key } from '../../model/objects.ts';
 import { catalogue, openFindingKey, severities } from '../finding/catalogue.ts';
 import { causes } from '../finding/causes.ts';
@@ -20,10 +21,6 @@ import {
 } from './reconcile.ts';
 
 type Fields = Readonly<Record<string, unknown>>;
-
-/** Whether a value is an object with names: no list and no null. */
-export const isFields = (value: unknown): value is Fields =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 /** What is saved of a difference: its clock and its cause, but not what the objects show. */
 type SavedDifference = ServiceDifference & {

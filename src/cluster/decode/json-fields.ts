@@ -5,6 +5,7 @@
 // one. The file also reads what all kinds share in k8s.io/apimachinery: times, quantities, metadata
 // and references.
 
+import { isFields } from '../../model/collections.ts';
 import type { Labels, Meta, ObjectRef, OwnerReference, WatchEvent } from '../../model/objects.ts';
 import { internLabels, internWord } from './intern.ts';
 
@@ -44,8 +45,7 @@ const noFields: Fields = Object.freeze({});
 export const noLabels: Labels = Object.freeze({});
 const noItems: readonly never[] = Object.freeze([]);
 
-export const isFields = (value: unknown): value is Fields =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
+export { isFields };
 
 /** A string; '' when absent. */
 export const text = (fields: Fields, name: string): string => optionalText(fields, name) ?? '';

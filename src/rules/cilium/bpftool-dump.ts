@@ -7,6 +7,7 @@
 // Layouts: pkg/loadbalancer/maps/types.go, cilium@v1.20.2. Addresses, ports and frontend ids are in
 // network byte order, other numbers in that of the host, which is little-endian.
 
+import { isFields } from '../../model/collections.ts';
 import { type CIDR, formatAddress, networkOf } from '../../model/ip.ts';
 import { DumpError } from '../ruleset.ts';
 import type { MapAddress, MapEntry, MapsDump } from './map-entries.ts';
@@ -33,6 +34,16 @@ const bySuffix: Readonly<Record<string, MapLayout>> = {
   reverse_nat: { key: 2, value: 2, addressIn: 'value', read: reverseNatEntry },
   source_range: { key: 8, value: 1, addressIn: 'key', read: sourceRangeEntry },
 };
+
+const matchMap = 'cilium_lb_affinity_match';
+
+/** The names of all maps that are read, without the inner tables of Maglev. */
+export const mapNames: ReadonlySet<string> = new Set([
+  ...['cilium_lb4_', 'cilium_lb6_'].flatMap((prefix) =>
+    [...Object.keys(bySuffix), 'maglev'].map((suffix) => prefix + suffix),
+  ),
+  matchMap,
+]);
 
 /** @throws DumpError where the text is no such dump, or a map has another layout. */
 export function readBpftoolDump(text: string): MapsDump {
@@ -95,11 +106,6 @@ function checkNeeded(entries: readonly MapEntry[], names: readonly string[]): vo
     if ((entry.flags & serviceFlags.affinity) !== 0) check(matchMap);
   }
 }
-
-const matchMap = 'cilium_lb_affinity_match';
-
-const isFields = (value: unknown): value is Fields =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 function parseMaps(text: string): Fields {
   const parsed = parseJSON(text);

@@ -9,7 +9,7 @@
 // Left out: network policies, encryption, routing, connections that exist already, and what Cilium
 // does with a packet for an external IP that no address of the node is.
 
-import { familyOf, isWithinAny } from '../../model/ip.ts';
+import { familyOf, isLoopback, isWithinAny } from '../../model/ip.ts';
 import type { Packet } from '../../model/proxy-config.ts';
 import type { BalancedFrontend, LoadBalancer } from './load-balancer.ts';
 import { frontendKey, nowhere } from './load-balancer.ts';
@@ -79,8 +79,6 @@ function atAnyAddress(lookup: Lookup, { dst, dport }: Packet, place: NodePlace) 
   const isServed = frontend?.kind === 'host port' && (isLoopback(dst) || !frontend.loopback);
   return isServed ? frontend : undefined;
 }
-
-export const isLoopback = (ip: string): boolean => ip === '::1' || ip.startsWith('127.');
 
 function isSkipped({ kind }: BalancedFrontend, { dst }: Packet, place: NodePlace): boolean {
   return (kind === 'external IP' || kind === 'host port') && !place.isLocal(dst);

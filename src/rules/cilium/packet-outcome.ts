@@ -1,13 +1,13 @@
 // The outcome of a packet by Cilium's maps, in the form that walks through rules have, with the
 // entry of the frontend as the rule that decided.
 
-import { canonicalIP } from '../../model/ip.ts';
+import { canonicalIP, isLoopback } from '../../model/ip.ts';
 import type { Packet } from '../../model/proxy-config.ts';
 import type { Chain, Rule, Statement, Table } from '../ruleset.ts';
 import { chainsOf } from '../ruleset.ts';
 import type { TraceStep } from '../walk/walk-state.ts';
 import type { Destination, OutcomeShare, PacketOutcome } from '../walk/walk.ts';
-import { connect, isLoopback, type NodePlace } from './connection.ts';
+import { connect, type NodePlace } from './connection.ts';
 import type { loadBalancerOf } from './load-balancer.ts';
 import { frontendKey, isUnspecified, nowhere } from './load-balancer.ts';
 import type { MapAddress } from './map-entries.ts';

@@ -4,6 +4,7 @@
 //
 // The decoder checks all of its input, since any client may have sent it.
 
+import { isFields } from '../../model/collections.ts';
 import type { Steps } from '../../model/run-to-end.ts';
 import { entryStep, type EntryVerdict, entryVerdicts } from '../cilium/packet-outcome.ts';
 import { parseIptablesSave } from '../parse/iptables-save.ts';
@@ -96,8 +97,8 @@ export function check(holds: boolean, what: string): asserts holds {
 type Fields = Readonly<Record<string, unknown>>;
 
 export function fieldsOf(value: unknown, what: string): Fields {
-  check(typeof value === 'object' && value !== null && !Array.isArray(value), what);
-  return value as Fields;
+  check(isFields(value), what);
+  return value;
 }
 
 export function listOf(value: unknown, what: string): readonly unknown[] {
