@@ -10,13 +10,14 @@
 import type { AgentEntry } from '../agent/client/scraper.ts';
 import type { Finding } from '../audit/finding/catalogue.ts';
 import { isUnsuppressed, type Suppression } from '../audit/finding/suppressions.ts';
+import { continuePast, createSavedPast } from '../audit/past.ts';
 import { observe } from '../audit/measure/histogram.ts';
 import { countProgrammed, type Journey } from '../audit/measure/journey.ts';
 import type { ReportedIncident } from '../audit/incident/report.ts';
 import type { Nodes } from '../audit/node/nodes.ts';
 import { createRuleImpacts } from '../audit/node/packet-impact.ts';
 import { createConfirmer } from '../audit/pending/confirm.ts';
-import { type Candidate, createPendingFindings } from '../audit/pending/pending.ts';
+import { createPendingFindings } from '../audit/pending/pending.ts';
 import { createWatchProgress, staleGrace } from '../audit/pending/progress.ts';
 import {
   addSavedService,
@@ -87,6 +88,7 @@ const initialState = (maxEndpointsPerSlice: number) => ({
   unreadable: new Map<string, UnreadableObject>(),
   /** What a checkpoint knows of Services, until the audit begins. */
   saved: new Map<Key, SavedService>(),
+  past: createSavedPast(),
   /** What was open before a restart, and what was resolved, the oldest first. */
   reopening: createReopening(),
   earlier: { findings: [] as readonly Finding[], incidents: [] as readonly ReportedIncident[] },
@@ -119,7 +121,7 @@ function createState(options: AuditorOptions) {
     window: options.settle,
     keep: 10_000,
     ...(options.live ? { burst: openedAtOnce } : {}),
-    admit: (due) => isAdmitted(state, due),
+    admit: (due) => (options.live ? confirmer.admit(due) : !progress.isBlind(due.item.output)),
     openedBefore: (due) => state.reopening.take(due),
     onOpenDifference: (it) => markService(state, `${it.namespace}/${it.service}`),
     suppressedBy: (finding) => suppressions.suppressedBy(finding),
@@ -177,10 +179,6 @@ function noteOpened({ ruleImpacts, samples, incidents, options }: State, finding
     incidents.add(finding);
   }
   options.onOpen(finding);
-}
-
-function isAdmitted(state: State, due: Candidate): boolean {
-  return state.options.live ? state.confirmer.admit(due) : !state.progress.isBlind(due.item.output);
 }
 
 function markService({ services, totals, incidents }: State, key: Key): void {
@@ -283,8 +281,7 @@ function advance(state: State, at: number): void {
 /** The time of an entry on the input's clock; `null` if it has none. */
 function timeOf(entry: AuditorEntry): number | null {
   if (entry.kind === 'event') return entry.event.at;
-  if ('at' in entry) return entry.at;
-  return entry.kind === 'end' ? entry.newest : null;
+  return 'at' in entry ? entry.at : entry.kind === 'end' ? entry.newest : null;
 }
 
 /** Takes an entry, and measures how long that kept the process busy, without the pauses. */
@@ -326,6 +323,9 @@ function* dispatch(state: State, entry: AuditorEntry): Steps {
       break;
     case 'watch':
       return yield* takeWatchState(state, entry);
+    case 'audit-state':
+      if (!state.past.add(entry.part, entry.saved)) state.skippedCount++;
+      break;
     case 'node-config':
     case 'node-rules':
     case 'given-rules':
@@ -449,9 +449,8 @@ function* takeEvent(state: State, given: WatchEvent): Steps {
 }
 
 function* finish(state: State, entry: RecordingEnd | DumpEnd): Steps {
-  if ('at' in entry) {
-    state.whole = entry.complete;
-  } else {
+  if ('at' in entry) state.whole = entry.complete;
+  else {
     state.guessed = detectRelease(state.store.listers, entry.kubelet);
     state.store.dropped.repeated += entry.duplicates;
   }
@@ -497,4 +496,5 @@ function* begin(state: State, at: number): Steps {
   services.restore(state.saved, at);
   state.saved.clear();
   state.nodeRules.begin(at);
+  continuePast(state, state.past);
 }

@@ -1,6 +1,7 @@
 // Gathers the evidence of incidents (audit/incident) from the audits, as plain data.
 
 import type { Finding } from '../audit/finding/catalogue.ts';
+import { isUnsuppressed } from '../audit/finding/suppressions.ts';
 import { unknownText } from '../audit/finding/verdicts.ts';
 import type { Evidence } from '../audit/incident/classify.ts';
 import { createControllerActivity, noControllers } from '../audit/incident/controllers.ts';
@@ -8,9 +9,15 @@ import type { ImpactSource } from '../audit/incident/impact.ts';
 import { createIncidents } from '../audit/incident/incidents.ts';
 import type { IncidentCondition } from '../audit/incident/open-incident.ts';
 import type { Nodes } from '../audit/node/nodes.ts';
+import type {
+  FindingOf,
+  NumberOf,
+  PastIncidents,
+  SavedEvidence,
+} from '../audit/incident/saved-incidents.ts';
 import { staleGrace, type WatchProgress } from '../audit/pending/progress.ts';
 import type { ServiceAuditor } from '../audit/service/auditor.ts';
-import type { ObjectChange } from '../audit/service/object-changes.ts';
+import { changeKey, type ObjectChange } from '../audit/service/object-changes.ts';
 import type { ConvergenceSample } from '../audit/service/reconcile.ts';
 import { unservedReason } from '../audit/service/unserved.ts';
 import type { Key, Listers } from '../model/objects.ts';
@@ -52,7 +59,7 @@ export function createIncidentLedger(options: IncidentLedgerOptions) {
   const { services, nodes, window, impacts, findings, live } = options;
   const activity = createControllerActivity(window);
   const changed = new Set<Key>();
-  const unserved = new Map<Key, { readonly reason: string; readonly since: number }>();
+  const unserved = new Map<Key, Unserved>();
   const evidence = (at: number): Evidence => ({
     // A dump has no history of writes.
     controllers:
@@ -65,13 +72,14 @@ export function createIncidentLedger(options: IncidentLedgerOptions) {
   });
   const incidents = createIncidents({ evidence, impacts, findings, live, keep: 1000 });
   const loss = { ...noLoss };
-  let reviewed = { at: -Infinity, revision: -1 };
-  let firstAt: number | null = null;
+  const reviewed = { firstAt: null as number | null, at: -Infinity, revision: -1 };
+  const state = { options, activity, incidents, changed, unserved, loss, reviewed };
   return {
     ...incidents,
     evidence,
     /** Adds a finding that has opened. Of the time before a restart, no writes are known. */
     add(finding: Finding): void {
+      const { firstAt } = reviewed;
       const isEarlier = firstAt !== null && finding.openedAt < firstAt;
       incidents.add(finding, isEarlier ? reviewed.at : finding.openedAt);
     },
@@ -82,10 +90,14 @@ export function createIncidentLedger(options: IncidentLedgerOptions) {
       incidents.noteImpact(key);
     },
     noteWrite: (sample: ConvergenceSample) => activity.noteWrite(sample),
+    past: (numberOf: NumberOf) => pastOf(state, numberOf),
+    /** Continues what `past` has given, after what is open has opened again. */
+    continuePast: (past: PastIncidents, evidence: SavedEvidence, findingOf: FindingOf) =>
+      continuePast(state, past, evidence, findingOf),
     /** Reviews the incidents, if findings have changed or a second has passed. */
     reviewAt(at: number): void {
       if (at < reviewed.at + interval && incidents.revision() === reviewed.revision) return;
-      firstAt ??= at;
+      reviewed.firstAt ??= at;
       activity.recountSome(services()?.audited ?? new Map(), mostChanged);
       noteUnserved(services(), changed, unserved, at, window === 0 ? Infinity : mostChanged);
       incidents.review(at, [
@@ -93,23 +105,81 @@ export function createIncidentLedger(options: IncidentLedgerOptions) {
         ...withoutAgents(options, at),
         ...unservedConditions(unserved, at - window),
       ]);
-      reviewed = { at, revision: incidents.revision() };
+      Object.assign(reviewed, { at, revision: incidents.revision() });
     },
   };
 }
 
+interface State {
+  readonly options: IncidentLedgerOptions;
+  readonly activity: ReturnType<typeof createControllerActivity>;
+  readonly incidents: ReturnType<typeof createIncidents>;
+  readonly changed: Set<Key>;
+  readonly unserved: Map<Key, Unserved>;
+  readonly loss: typeof noLoss;
+  readonly reviewed: { firstAt: number | null; at: number; revision: number };
+}
+
+interface Unserved {
+  readonly reason: string;
+  readonly since: number;
+}
+
+function pastOf(
+  { activity, incidents, changed, unserved, loss, reviewed }: State,
+  numberOf: NumberOf,
+): PastIncidents & { readonly evidence: SavedEvidence } {
+  const evidence = {
+    controllers: activity.past(),
+    evaluated: [...changed],
+    unserved: [...unserved].map(([key, it]) => ({ key, ...it })),
+    loss: { condition: loss.condition, at: timeOf(loss.at) },
+    firstAt: reviewed.firstAt,
+    reviewedAt: timeOf(reviewed.at),
+    isReviewed: reviewed.revision === incidents.revision(),
+  };
+  return { ...incidents.past(numberOf), evidence };
+}
+
+function continuePast(
+  { options, activity, incidents, changed, unserved, loss, reviewed }: State,
+  past: PastIncidents,
+  evidence: SavedEvidence,
+  findingOf: FindingOf,
+): void {
+  activity.continuePast(evidence.controllers);
+  changed.clear();
+  for (const key of evidence.evaluated) changed.add(key);
+  unserved.clear();
+  for (const { key, reason, since } of evidence.unserved) unserved.set(key, { reason, since });
+  const { condition, at: lostAt } = evidence.loss;
+  Object.assign(loss, { condition, at: lostAt ?? -Infinity });
+  incidents.continuePast(past, findingOf);
+  const { firstAt, reviewedAt, isReviewed } = evidence;
+  const revision = isReviewed ? incidents.revision() : -1;
+  Object.assign(reviewed, { firstAt, at: reviewedAt ?? -Infinity, revision });
+  for (const finding of options.findings()) {
+    if (isUnsuppressed(finding) && incidents.idOf(finding) === null) incidents.add(finding);
+  }
+}
+
+const timeOf = (at: number): number | null => (at === -Infinity ? null : at);
+
 /** The changes that made the open differences of a finding, oldest first. */
-function changesOf(services: ServiceAuditor | null, finding: Finding): ObjectChange[] {
+function changesOf(
+  services: ServiceAuditor | null,
+  finding: Pick<Finding, 'namespace' | 'service' | 'code' | 'cause'>,
+): ObjectChange[] {
   const { namespace, service, code, cause } = finding;
   const audit = services?.audited.get(`${namespace}/${service}`);
-  const changes = new Set<ObjectChange>();
+  const changes = new Map<string, ObjectChange>();
   for (const items of audit?.items.values() ?? []) {
     for (const it of items) {
       const isOpen = it.openedAt !== null && it.difference.code === code && it.cause === cause;
-      if (isOpen) for (const change of it.changes) changes.add(change);
+      if (isOpen) for (const change of it.changes) changes.set(changeKey(change), change);
     }
   }
-  return [...changes].sort((a, b) => a.at - b.at);
+  return [...changes.values()].sort((a, b) => a.at - b.at);
 }
 
 function nodesOf({ pods }: Listers, { differences }: Finding): string[] {
@@ -153,7 +223,7 @@ function withoutAgents({ nodes }: IncidentLedgerOptions, at: number): IncidentCo
 function noteUnserved(
   services: ServiceAuditor | null,
   changed: Set<Key>,
-  unserved: Map<Key, { readonly reason: string; readonly since: number }>,
+  unserved: Map<Key, Unserved>,
   at: number,
   most: number,
 ): void {
@@ -169,7 +239,7 @@ function noteUnserved(
 }
 
 function unservedConditions(
-  unserved: ReadonlyMap<Key, { readonly reason: string; readonly since: number }>,
+  unserved: ReadonlyMap<Key, Unserved>,
   until: number,
 ): IncidentCondition[] {
   return [...unserved].flatMap(([key, { reason, since }]) => {

@@ -5,6 +5,7 @@
 //   synced
 
 import { openFindingKey } from '../audit/finding/catalogue.ts';
+import { pastOf } from '../audit/past.ts';
 import { saveService, type SavedService } from '../audit/service/checkpoint.ts';
 import type { Auditor } from '../auditor/auditor.ts';
 import type { LiveEntry } from '../cluster/decode/entry.ts';
@@ -74,7 +75,9 @@ export function checkpointOf(
   const zones = [...store.listers.zonesSeen].map((zone) => redactor?.name(zone) ?? zone);
   // A part of a cluster, and one without names, has no nodes.
   const nodes = includes === everything.includes ? nodeLines(auditor, at) : [];
-  const known = { zones: json({ kind: 'zones', at, zones }), states, nodes };
+  // And its incidents are those of the part.
+  const past = includes === everything.includes ? pastOf(auditor) : [];
+  const known = { zones: json({ kind: 'zones', at, zones }), states, nodes, past };
   return {
     at,
     parts: linesOf({ ...header, settings }, watches, objects, lost, known, at, redactor),
@@ -108,6 +111,7 @@ interface Known {
   readonly zones: string;
   readonly states: readonly string[];
   readonly nodes: readonly string[];
+  readonly past: ReturnType<typeof pastOf>;
 }
 
 function* linesOf(
@@ -115,7 +119,7 @@ function* linesOf(
   watches: readonly (LiveEntry & { readonly kind: 'watch' })[],
   objects: readonly (readonly [Resource, readonly AnyObject[]])[],
   unreadable: readonly Unreadable[],
-  { zones, states, nodes }: Known,
+  { zones, states, nodes, past }: Known,
   at: number,
   redactor: Redactor | null,
 ): Generator<string> {
@@ -139,6 +143,7 @@ function* linesOf(
   yield zones;
   for (const line of states) yield redactor === null ? line : hideNames(line, redactor);
   yield* nodes;
+  for (const [part, state] of past) yield json({ kind: 'audit-state', at, part, state });
   // The audit begins with the last list that it waits for. A later one would begin it again,
   // without the states of Services. It does not wait for a resource that may not be read any more.
   const off = new Set(watches.flatMap((it) => (it.state === 'off' ? it.resource : [])));

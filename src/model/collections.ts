@@ -1,4 +1,4 @@
-// Operations on maps, and on records with one value for each of some names.
+// Operations on maps and on records with one value for each of some names, and forms of values.
 
 /** Whether a value is an object with names: no list and no null. */
 export const isFields = (value: unknown): value is Readonly<Record<string, unknown>> =>
@@ -41,4 +41,32 @@ export function addCounts<T extends object>(sum: T, counts: T, by: 1 | -1): void
     if (typeof count === 'number') sums[name] = (sums[name] ?? 0) + by * count;
     else addCounts(sums[name] as unknown as CountTree, count, by);
   }
+}
+
+/** Whether a value that was read, which may be anything, has some form. */
+export type Form = (value: unknown) => boolean;
+
+export const isText: Form = (value) => typeof value === 'string';
+export const isFlag: Form = (value) => typeof value === 'boolean';
+export const isNumber: Form = Number.isFinite;
+
+export const isOneOf =
+  (words: readonly string[]): Form =>
+  (value) =>
+    typeof value === 'string' && words.includes(value);
+
+export const orNull =
+  (form: Form): Form =>
+  (value) =>
+    value === null || form(value);
+
+export const isListOf =
+  (form: Form): Form =>
+  (value) =>
+    Array.isArray(value) && value.every(form);
+
+/** The form of objects that have at least these fields. */
+export function hasForms(forms: Readonly<Record<string, Form>>): Form {
+  const entries = Object.entries(forms);
+  return (value) => isFields(value) && entries.every(([name, form]) => form(value[name]));
 }

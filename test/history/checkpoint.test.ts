@@ -8,6 +8,8 @@ import { gunzipSync } from 'node:zlib';
 
 import { describe, expect, test } from 'vitest';
 
+import { type Finding, openFindingKey } from '../../src/audit/finding/catalogue.ts';
+import type { Incident } from '../../src/audit/incident/open-incident.ts';
 import { type Auditor, createAuditor } from '../../src/auditor/auditor.ts';
 import { createReport } from '../../src/auditor/queries.ts';
 import { replay } from '../../src/auditor/replay.ts';
@@ -88,7 +90,43 @@ function stateOf(auditor: Auditor) {
       .sort(),
     doubts: doubtsOf(auditor).sort(),
     objects: objects.sort(),
+    resolved: auditor.findings.resolved().map(resolvedText).sort(),
+    ...incidentsOf(auditor),
+    lag: lagOf(auditor),
     rest: { services, verdicts, unknown },
+  };
+}
+
+/** Differences that ended at one moment may be in any order. */
+function resolvedText({ object, field, expected, actual, differences, ...finding }: Finding) {
+  const parts = [object, field, expected, actual].map((it) => it?.split('; ').sort() ?? null);
+  const details = differences.map((it) => sortedText(it)).sort();
+  return sortedText({ ...finding, parts, details });
+}
+
+/** Open and resolved incidents, with all of what their answers have. */
+function incidentsOf({ incidents }: Auditor) {
+  const textOf = (incident: Incident): string => {
+    const { findings, services, objects, changes, ...rest } = incident;
+    const lists = [findings.map(openFindingKey), [...services], objects, changes.map(sortedText)];
+    return sortedText({ ...rest, lists: lists.map((list) => list.toSorted()) });
+  };
+  return {
+    incidents: incidents.list().map(textOf).sort(),
+    resolvedIncidents: incidents.resolved().map(textOf),
+    unread: incidents.unread().map(sortedText).sort(),
+  };
+}
+
+/** What was measured, without the journeys of pods and the work of the process. */
+function lagOf({ samples, store, now }: Auditor) {
+  const { convergence, trigger, skew, sizes, opened, history, worst } = samples;
+  const services = [...store.objects.services.keys()].sort();
+  return {
+    ...{ convergence, trigger, skew, sizes, opened },
+    series: history.series(),
+    services: services.map((key) => history.ofService(key)),
+    worst: worst.convergence.list(now() ?? 0),
   };
 }
 

@@ -8,11 +8,13 @@ import type { ObjectChange } from '../service/object-changes.ts';
 import { type ControllerEvidence, type ControllersEvidence, recent } from './controllers.ts';
 import type { IncidentKind } from './kinds.ts';
 
+type ChangedFinding = Pick<Finding, 'namespace' | 'service' | 'code' | 'cause'>;
+
 /** What is known beside the findings, as plain data. */
 export interface Evidence {
   readonly controllers: ControllersEvidence;
   /** The changes of objects that made the differences of a finding. */
-  readonly changesOf: (finding: Finding) => readonly ObjectChange[];
+  readonly changesOf: (finding: ChangedFinding) => readonly ObjectChange[];
   /** The Nodes of the pods that a finding names. */
   readonly nodesOf: (finding: Finding) => readonly string[];
   /** Whether a slice of the Service of a finding lost the labels that assign it to a controller. */
@@ -88,7 +90,11 @@ const isServiceOutput = (output: Output): output is ServiceOutput =>
   output === 'endpoints' || output === 'endpointslices' || output === 'mirrored';
 
 /** Whether a finding waits for a controller, without another known cause. */
-export const waitsForController = ({ output, code, cause }: Finding): boolean =>
+export const waitsForController = ({
+  output,
+  code,
+  cause,
+}: Pick<Finding, 'output' | 'code' | 'cause'>): boolean =>
   isServiceOutput(output) && cause === null && kindOfCode[code] === undefined;
 
 /**
@@ -113,7 +119,9 @@ export function controllerKind(
 export const hasRecovered = ({ state, lateAt, wroteAt }: ControllerEvidence, at: number) =>
   state === 'writing' && wroteAt !== null && at - (lateAt ?? -Infinity) > recent;
 
-const ownerOf = ({ namespace, service, node }: Finding): string =>
+type Owned = Pick<Finding, 'namespace' | 'service' | 'node'>;
+
+const ownerOf = ({ namespace, service, node }: Owned): string =>
   node === null ? `Service ${namespace}/${service}` : `Node ${node}`;
 
 /** The first object of a finding, without the others that it lists. */
@@ -145,7 +153,7 @@ const claim = (kind: IncidentKind, key: string, object = key): Claim => ({
   likely: [],
 });
 
-export const unknownClaim = (finding: Finding, likely: readonly IncidentKind[]): Claim => ({
+export const unknownClaim = (finding: Owned, likely: readonly IncidentKind[]): Claim => ({
   ...claim('cause-unknown', ownerOf(finding)),
   likely,
 });
@@ -170,7 +178,10 @@ function claimOf(kind: IncidentKind, finding: Finding, evidence: Evidence): Clai
 }
 
 /** The claim on a finding that waits for a controller, without the claims of other findings. */
-export function controllerClaim(finding: Finding, controllers: Evidence['controllers']): Claim {
+export function controllerClaim(
+  finding: Owned & Pick<Finding, 'output' | 'since'>,
+  controllers: Evidence['controllers'],
+): Claim {
   const kind = controllerKind(finding, controllers);
   return kind === null ? unknownClaim(finding, likelyOfController) : claim(kind, controllerManager);
 }

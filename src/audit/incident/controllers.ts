@@ -56,6 +56,10 @@ const newController = () => ({
 
 type Controller = ReturnType<typeof newController>;
 
+export type SavedControllers = Readonly<
+  Record<ServiceOutput, Readonly<Pick<Controller, 'writes' | 'lateAt'>>>
+>;
+
 /** `window`: the settle window in seconds. */
 export function createControllerActivity(window: number) {
   const controllers = recordOf(serviceOutputs, newController);
@@ -82,6 +86,19 @@ export function createControllerActivity(window: number) {
       writes.push({ at, seconds: lag });
       if (writes.length > kept.writes) writes.shift();
       if (lag >= late) controller.lateAt = at;
+      last.at = NaN;
+    },
+    /** What a checkpoint has of it. Which Services wait follows from their differences. */
+    past: (): SavedControllers =>
+      recordOf(serviceOutputs, (output) => {
+        const { writes, lateAt } = controllers[output];
+        return { writes: [...writes], lateAt };
+      }),
+    continuePast(past: SavedControllers): void {
+      for (const output of serviceOutputs) {
+        const { writes, lateAt } = past[output];
+        Object.assign(controllers[output], { writes: writes.slice(-kept.writes), lateAt });
+      }
       last.at = NaN;
     },
     /** Recounts changed Services early, so that the first finding need not wait for all. */

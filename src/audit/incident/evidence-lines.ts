@@ -48,7 +48,7 @@ function controllerLines({ controllers }: Evidence): EvidenceLine[] {
 /** The evidence of a claim about a finding. */
 export function evidenceLines(
   { kind }: Claim,
-  finding: Finding,
+  finding: Pick<Finding, 'code' | 'cause' | 'causeProven' | 'since'>,
   evidence: Evidence,
 ): readonly EvidenceLine[] {
   const { code, cause, causeProven, since } = finding;

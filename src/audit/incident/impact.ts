@@ -3,7 +3,13 @@
 
 import { getOrInsert } from '../../model/collections.ts';
 import type { Key } from '../../model/objects.ts';
-import { type Code, type Finding, isWorse, type Severity } from '../finding/catalogue.ts';
+import {
+  type Code,
+  type DifferenceDetail,
+  type Finding,
+  isWorse,
+  type Severity,
+} from '../finding/catalogue.ts';
 import { isUnsuppressed } from '../finding/suppressions.ts';
 import type { Impact, NodeImpact } from '../service/impact.ts';
 import { type IncidentKind, kinds } from './kinds.ts';
@@ -62,10 +68,15 @@ export interface IncidentEffect {
   readonly services: ReadonlySet<Key>;
 }
 
+type AffectedFinding = Pick<
+  Finding,
+  'code' | 'namespace' | 'service' | 'node' | 'severity' | 'suppressed'
+>;
+
 /** The effect of the findings of an incident, in one pass: there may be thousands. */
 export function effectOf(
   kind: IncidentKind,
-  findings: readonly Finding[],
+  findings: readonly AffectedFinding[],
   source: ImpactSource,
 ): IncidentEffect {
   const all = new Set<Key>();
@@ -97,6 +108,10 @@ export function effectOf(
   return { impact, severity: isWorse(ofImpact, severity) ? ofImpact : severity, services: all };
 }
 
+interface ReachingFinding extends Pick<Finding, 'node'> {
+  readonly differences: readonly Pick<DifferenceDetail, 'address'>[];
+}
+
 /** How much an incident affects. */
 export interface Reach {
   readonly services: number;
@@ -114,7 +129,7 @@ export function namesIn(objects: readonly string[], kind: string): string[] {
 
 /** Each Service, node and address counts once. */
 export function reachOf(
-  findings: readonly Finding[],
+  findings: readonly ReachingFinding[],
   objects: readonly string[],
   services: ReadonlySet<Key>,
 ): Reach {

@@ -35,6 +35,7 @@ import {
   kept,
   measure,
   type Member,
+  type MemberFinding,
   type NamedObject,
   newIncident,
   noteManagers,
@@ -45,6 +46,19 @@ import {
   unreadObjects,
   worstOf,
 } from './open-incident.ts';
+import {
+  continueIncident,
+  continueMember,
+  continueResolved,
+  type FindingOf,
+  type NumberOf,
+  type PastIncidents,
+  placeOf,
+  type SavedMember,
+  saveIncident,
+  saveMember,
+  saveResolved,
+} from './saved-incidents.ts';
 
 export interface IncidentOptions {
   /** What is known at a time, beside the findings. */
@@ -151,16 +165,71 @@ export function createIncidents(options: IncidentOptions) {
     /** The name that answers for one which another incident took. */
     currentId: (id: string): string => currentId(state, id),
     revision: (): number => state.revision,
+    past: (numberOf: NumberOf): PastIncidents => pastOf(state, numberOf),
+    /** Continues what `past` has given, in place of what was grouped before. */
+    continuePast: (past: PastIncidents, findingOf: FindingOf): void =>
+      continuePast(state, past, findingOf),
   };
+}
+
+function pastOf(state: State, numberOf: NumberOf): PastIncidents {
+  const { open, resolved, merged, forgotten, measuredAt, changed } = state;
+  const incidents = [...open.values()];
+  const members = incidents.flatMap(({ id, members }) =>
+    [...members.values()].map((member) => [id, member] as const),
+  );
+  return {
+    open: incidents.map((it) => saveIncident(it, numberOf)),
+    members: savedMembers(members),
+    resolved: resolved.map((it) => saveResolved(it, numberOf)),
+    grouping: {
+      merged: [...merged],
+      forgotten,
+      measuredAt: measuredAt === -Infinity ? null : measuredAt,
+      changed: [...changed],
+    },
+  };
+}
+
+function* savedMembers(members: readonly (readonly [string, Member])[]): Generator<SavedMember> {
+  for (const [id, member] of members) yield saveMember(id, member);
+}
+
+function continuePast(state: State, past: PastIncidents, findingOf: FindingOf): void {
+  const { options, open, owners } = state;
+  const isOpen = new Set(options.findings().map(openFindingKey));
+  const incidents = past.open.map((it) => continueIncident(it, findingOf));
+  const byId = new Map(incidents.map((it) => [it.id, it]));
+  open.clear();
+  owners.clear();
+  for (const incident of incidents) open.set(placeOf(incident), incident);
+  for (const saved of past.members) {
+    const [key, member] = continueMember(saved);
+    const incident = byId.get(saved.incident);
+    // Only what is open again can be resolved later.
+    if (incident === undefined || !isOpen.has(key)) continue;
+    incident.members.set(key, member);
+    owners.set(key, incident);
+  }
+  state.resolved = past.resolved.slice(-options.keep).map((it) => continueResolved(it, findingOf));
+  const { merged, forgotten, measuredAt, changed } = past.grouping;
+  state.merged = new Map(merged.slice(-10 * options.keep));
+  state.forgotten = forgotten;
+  state.measuredAt = measuredAt ?? -Infinity;
+  state.changed = new Set(changed);
+  state.revision++;
 }
 
 function currentId({ merged }: State, id: string): string {
   let current = id;
-  for (let next = merged.get(id); next !== undefined; next = merged.get(next)) current = next;
+  // Names that were read from a file may go in a circle.
+  for (let left = merged.size; left > 0; left--) {
+    const next = merged.get(current);
+    if (next === undefined) break;
+    current = next;
+  }
   return current;
 }
-
-const placeOf = ({ kind, key }: Pick<Claim, 'kind' | 'key'>): string => `${kind} ${key}`;
 
 /** The claim on a new finding: what waits for a controller joins its open incident. */
 function openClaim({ open }: State, finding: Finding, evidence: Evidence): Claim {
@@ -236,7 +305,7 @@ function merge(state: State, from: OpenIncident, into: OpenIncident): void {
     state.owners.set(key, into);
   }
   for (const [name, condition] of from.conditions) into.conditions.set(name, condition);
-  for (const [change, findings] of from.changes) countChange(into, change, findings);
+  for (const { change, findings } of from.changes.values()) countChange(into, change, findings);
   into.reviewed = null;
   into.since = Math.min(into.since, from.since);
   into.openedAt = Math.min(into.openedAt, from.openedAt);
@@ -295,7 +364,7 @@ function reviewControllers(state: State, at: number): void {
 /** Another claim on a member than that of its incident; `null` if it stays. */
 function laterClaim(
   { kind }: OpenIncident,
-  finding: Finding,
+  finding: MemberFinding,
   { controllers }: Evidence,
   at: number,
 ): Claim | null {

@@ -2,8 +2,13 @@
 
 import type { Key } from '../../model/objects.ts';
 import type { FieldManagers } from '../../model/managed-fields.ts';
-import { type Finding, isWorse, type Severity } from '../finding/catalogue.ts';
-import type { ObjectChange } from '../service/object-changes.ts';
+import {
+  type DifferenceDetail,
+  type Finding,
+  isWorse,
+  type Severity,
+} from '../finding/catalogue.ts';
+import { changeKey, type ObjectChange } from '../service/object-changes.ts';
 import type { Claim } from './classify.ts';
 import type { EvidenceLine } from './evidence-lines.ts';
 import { type IncidentChange, managerOf } from './field-managers.ts';
@@ -62,9 +67,31 @@ export interface Incident {
 /** Resolved findings and changes that an incident keeps, and objects that are read for it. */
 export const kept = { findings: 100, changes: 20, objects: 5 };
 
+/** What an incident needs of a finding, without what its differences show. */
+export type MemberFinding = Pick<
+  Finding,
+  | 'code'
+  | 'severity'
+  | 'output'
+  | 'namespace'
+  | 'service'
+  | 'node'
+  | 'cause'
+  | 'causeProven'
+  | 'since'
+  | 'openedAt'
+  | 'suppressed'
+> & { readonly differences: readonly Pick<DifferenceDetail, 'address'>[] };
+
 export interface Member {
-  readonly finding: Finding;
+  /** As it was when it opened. */
+  readonly finding: MemberFinding;
   readonly claim: Claim;
+}
+
+export interface CountedChange {
+  readonly change: ObjectChange;
+  readonly findings: number;
 }
 
 export type OpenIncident = ReturnType<typeof newIncident>;
@@ -82,8 +109,8 @@ export const newIncident = (
 ) => ({
   id,
   evidence,
-  /** The number of findings that each change made differ. */
-  changes: new Map<ObjectChange, number>(),
+  /** The changes with the number of findings that each made differ, by their keys. */
+  changes: new Map<string, CountedChange>(),
   kind: claim.kind,
   key: claim.key,
   object: claim.object,
@@ -125,9 +152,10 @@ export function countChange(
   change: ObjectChange,
   findings: number,
 ): void {
-  const known = changes.get(change);
+  const key = changeKey(change);
+  const known = changes.get(key);
   if (known === undefined && changes.size >= kept.changes) return;
-  changes.set(change, (known ?? 0) + findings);
+  changes.set(key, { change, findings: (known?.findings ?? 0) + findings });
 }
 
 export type NamedObject = Pick<ObjectChange, 'kind' | 'namespace' | 'name'>;
@@ -138,11 +166,12 @@ const nameOf = ({ kind, namespace, name }: NamedObject): string =>
 /** Changes of objects to blame first, then those of most findings, then the oldest. */
 function rankChanges(incident: OpenIncident, objects: readonly string[]): ObjectChange[] {
   const isBlamed = (change: ObjectChange): boolean => objects.includes(nameOf(change));
-  return [...incident.changes]
+  return [...incident.changes.values()]
     .sort(
-      ([a, ofA], [b, ofB]) => Number(isBlamed(b)) - Number(isBlamed(a)) || ofB - ofA || a.at - b.at,
+      ({ change: a, findings: ofA }, { change: b, findings: ofB }) =>
+        Number(isBlamed(b)) - Number(isBlamed(a)) || ofB - ofA || a.at - b.at,
     )
-    .map(([change]) => change);
+    .map(({ change }) => change);
 }
 
 function objectsOf({ object, members, conditions }: OpenIncident): string[] {
@@ -223,7 +252,7 @@ export function keepWorst(
 /** What an open incident does with its findings as they are now. */
 export function measure(
   incident: OpenIncident,
-  findings: readonly Finding[],
+  findings: readonly MemberFinding[],
   impacts: ImpactSource,
 ): IncidentEffect & { readonly reach: Reach } {
   const objects = objectsOf(incident);

@@ -14,24 +14,45 @@ export interface FollowedChange extends LagSample {
   readonly at: number;
 }
 
+/** The intervals and the Services that are kept, and the changes of each Service. */
+const most = { intervals: 360, services: 2000, changes: 12 };
+
+interface PastLags {
+  /** By their start, the one that was set last at the end. */
+  readonly intervals: readonly (readonly [number, Interval])[];
+  /** Of each Service the latest first; the Service that changed last at the end. */
+  readonly services: readonly (readonly FollowedChange[])[];
+}
+
 export type LagSeries = ReturnType<typeof seriesOf>;
 
-type Interval = Partial<Record<LagOutput, Histogram>>;
+export type Interval = Partial<Record<LagOutput, Histogram>>;
 
 export function createLagHistory() {
   const intervals = new Map<number, Interval>();
-  const services = new Map<Key, FollowedChange[]>();
+  const services = new Map<Key, readonly FollowedChange[]>();
   return {
     note(change: FollowedChange): void {
       const { output, seconds, at, service } = change;
       const start = Math.floor(at / intervalSeconds) * intervalSeconds;
       const interval = intervals.get(start) ?? {};
-      setLatest(intervals, start, interval, 360);
+      setLatest(intervals, start, interval, most.intervals);
       observe((interval[output] ??= createHistogram(convergenceBounds)), seconds);
       const before = services.get(service) ?? [];
-      setLatest(services, service, [change, ...before].slice(0, 12), 2000);
+      setLatest(services, service, [change, ...before].slice(0, most.changes), most.services);
     },
     series: () => seriesOf([...intervals].sort(([a], [b]) => a - b)),
+    /** What a checkpoint has of it. The intervals change later. */
+    past: (): PastLags => ({ intervals: [...intervals], services: [...services.values()] }),
+    continuePast(past: PastLags): void {
+      for (const [start, interval] of past.intervals.slice(-most.intervals)) {
+        intervals.set(start, interval);
+      }
+      for (const changes of past.services.slice(-most.services)) {
+        const [latest] = changes;
+        if (latest !== undefined) services.set(latest.service, changes.slice(0, most.changes));
+      }
+    },
     /** The last samples of one Service, latest first. */
     ofService: (key: Key): readonly FollowedChange[] => services.get(key) ?? [],
   };
@@ -65,5 +86,7 @@ export function createTopSamples<T extends Pick<FollowedChange, 'seconds' | 'at'
         .slice(0, most);
     },
     list: (now: number): readonly T[] => samples.filter(({ at }) => now - at < day),
+    all: (): readonly T[] => samples,
+    continuePast: (past: readonly T[]): void => void (samples = past.slice(0, most)),
   };
 }

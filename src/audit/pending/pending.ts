@@ -17,6 +17,7 @@ import { bySeverity, catalogue, isWorse, openFindingKey } from '../finding/catal
 import type { Cause } from '../finding/causes.ts';
 import type { Difference } from '../finding/difference.ts';
 import { detailsOf } from '../finding/difference.ts';
+import { type PastFindings, pastOfOpen, type PastOfOpen } from './past-findings.ts';
 
 /** A known difference and its clock. It is pending until `openedAt` is set, then open. */
 export interface PendingDifference {
@@ -197,6 +198,14 @@ function noteChange(open: OpenFinding, { severity }: PendingDifference): void {
   if (isWorse(severity, open.worst)) open.worst = severity;
 }
 
+function continueOpen(open: OpenFinding | undefined, { worst, ended }: PastOfOpen): void {
+  if (open === undefined) return;
+  if (isWorse(worst, open.worst)) open.worst = worst;
+  const all = [...ended.map((it) => ({ ...it, unseen: 0, gone: true })), ...open.all];
+  all.sort((a, b) => (a.openedAt ?? 0) - (b.openedAt ?? 0));
+  open.all = all.slice(0, shownItems);
+}
+
 function createFindings(options: PendingFindingsOptions) {
   const findings = new Map<string, OpenFinding>();
   const findingOf = new Map<PendingDifference, OpenFinding>();
@@ -251,6 +260,18 @@ function createFindings(options: PendingFindingsOptions) {
     /** Resolved findings, oldest first, at most `keep`; `forgotten` is the number of the others. */
     resolved: (): readonly Finding[] => resolved,
     forgotten: (): number => forgotten,
+    /** What a checkpoint has of the past. What is open, it has with the Services. */
+    past: (): PastFindings => ({
+      resolved: [...resolved],
+      forgotten,
+      open: [...findings.values()].flatMap(pastOfOpen),
+    }),
+    /** Continues the past; what is open must be open again. */
+    continuePast(past: PastFindings): void {
+      resolved.push(...past.resolved.slice(-options.keep));
+      forgotten = past.forgotten;
+      for (const it of past.open) continueOpen(findings.get(it.key), it);
+    },
   };
 }
 

@@ -2,7 +2,16 @@
 // became findings. A checkpoint of a recording has it, so that an audit from the checkpoint on
 // gives the same findings as one from the beginning.
 
-import { isFields } from '../../model/collections.ts';
+import {
+  hasForms,
+  isFields,
+  isFlag,
+  isListOf,
+  isNumber,
+  isOneOf,
+  isText,
+  orNull,
+} from '../../model/collections.ts';
 import type { Key } from '../../model/objects.ts';
 import { catalogue, openFindingKey, severities } from '../finding/catalogue.ts';
 import { causes } from '../finding/causes.ts';
@@ -19,8 +28,6 @@ import {
   type ServiceDifference,
   setItems,
 } from './reconcile.ts';
-
-type Fields = Readonly<Record<string, unknown>>;
 
 /** What is saved of a difference: its clock and its cause, but not what the objects show. */
 type SavedDifference = ServiceDifference & {
@@ -78,49 +85,40 @@ export function addSavedService(
 }
 
 /** Reads what saveService wrote; `null` if it has another form. */
-export function readSavedService(value: unknown): SavedService | null {
-  if (!isFields(value)) return null;
-  const { wokenAt, slicesChangedAt, relabelled, relabelledMirrors, items } = value;
-  const isRight =
-    [wokenAt, slicesChangedAt].every(isTime) &&
-    [relabelled, relabelledMirrors].every(isTexts) &&
-    isFields(items) &&
-    Object.values(items).every((unit) => Array.isArray(unit) && unit.every(isSavedDifference));
-  return isRight ? (value as unknown as SavedService) : null;
-}
+export const readSavedService = (value: unknown): SavedService | null =>
+  isSavedService(value) ? (value as SavedService) : null;
 
-const isTime = (value: unknown): boolean => value === null || Number.isFinite(value);
+/** The fields that a clock is continued from. */
+const clock = {
+  difference: hasForms({ code: isOneOf(Object.keys(catalogue)) }),
+  severity: isOneOf(severities),
+  cause: orNull(isOneOf(Object.keys(causes))),
+  operation: isOneOf(['add', 'remove', 'update']),
+  since: isNumber,
+  unseen: isNumber,
+  causeAt: isNumber,
+  lateSince: isNumber,
+  shown: isFlag,
+  proven: isFlag,
+  byInput: isFlag,
+  openedAt: orNull(isNumber),
+  doubtedAt: (value: unknown) => value === undefined || isNumber(value),
+  changes: isListOf(isFields),
+};
 
-const isOneOf = (words: readonly string[], value: unknown): boolean =>
-  typeof value === 'string' && words.includes(value);
+const isSavedDifference = hasForms({
+  ...clock,
+  findingOpenedAt: orNull(isNumber),
+  lesser: isListOf(hasForms(clock)),
+});
 
-const isTexts = (value: unknown): boolean =>
-  Array.isArray(value) && value.every((text) => typeof text === 'string');
-
-const isSavedDifference = (value: unknown): boolean =>
-  isFields(value) &&
-  isTime(value.findingOpenedAt) &&
-  isClock(value) &&
-  Array.isArray(value.lesser) &&
-  value.lesser.every((it) => isFields(it) && isClock(it));
-
-/** Whether the fields that a clock is continued from have the right types. */
-function isClock(item: Fields): boolean {
-  const { difference, severity, cause, operation, changes } = item;
-  return (
-    isFields(difference) &&
-    isOneOf(Object.keys(catalogue), difference.code) &&
-    (cause === null || isOneOf(Object.keys(causes), cause)) &&
-    isOneOf(severities, severity) &&
-    isOneOf(['add', 'remove', 'update'], operation) &&
-    [item.since, item.unseen, item.causeAt, item.lateSince].every(Number.isFinite) &&
-    [item.shown, item.proven, item.byInput].every((it) => typeof it === 'boolean') &&
-    isTime(item.openedAt) &&
-    (item.doubtedAt === undefined || Number.isFinite(item.doubtedAt)) &&
-    Array.isArray(changes) &&
-    changes.every(isFields)
-  );
-}
+const isSavedService = hasForms({
+  wokenAt: orNull(isNumber),
+  slicesChangedAt: orNull(isNumber),
+  relabelled: isListOf(isText),
+  relabelledMirrors: isListOf(isText),
+  items: (value) => isFields(value) && Object.values(value).every(isListOf(isSavedDifference)),
+});
 
 /** Continues the state of a Service that decides what hinders its controllers. */
 export function restoreRecord(record: ServiceState, saved: SavedService): void {

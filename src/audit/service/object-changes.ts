@@ -17,6 +17,10 @@ export interface ObjectChange {
   readonly to: string | null;
 }
 
+/** Two changes with equal keys are one, also if one of them was read from a file. */
+export const changeKey = ({ at, kind, namespace, name, field, from, to }: ObjectChange): string =>
+  JSON.stringify([at, kind, namespace, name, field, from, to]);
+
 /** The fields that a controller reads of Services, Pods and Nodes, by their names in the model. */
 const fields: Readonly<Record<string, string>> = {
   selector: 'spec.selector',

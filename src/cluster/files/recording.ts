@@ -10,12 +10,13 @@
 //   {"kind":"clock","at":T}
 //   {"kind":"zones","at":T,"zones":[…]}
 //   {"kind":"service-state","at":T,"service":"shop/web","state":{…}}
+//   {"kind":"audit-state","at":T,"part":"incident","state":{…}}
 //   {"kind":"end","at":T}
 //
 // `at` is the arrival in Unix seconds. SYNC is an object of the first list, and BOOKMARK has only a
 // time. `"gap":true` marks an object with missed changes before it. An object that is missing
 // before `synced` does not exist. A checkpoint adds `bytes`, `arrived` (of this version) and
-// `ipsSince` to objects, and what the audit knew: `zones`, `service-state`. entry.ts describes the
+// `ipsSince` to objects, and what the audit knew: `zones`, states. entry.ts describes the
 // lines about nodes, and delta.ts `base` and `parts`, which only a history has. A recording may be
 // damaged anywhere, above all at its end: a bad line is a problem, and the next line is read.
 
@@ -74,6 +75,7 @@ export type RecordingEntry =
   /** Zones that Nodes had before the checkpoint. */
   | { readonly kind: 'zones'; readonly at: number; readonly zones: readonly string[] }
   | ServiceStateEntry
+  | AuditStateEntry
   | NodeStateEntry
   | RecordingEnd;
 
@@ -82,6 +84,15 @@ interface ServiceStateEntry {
   readonly kind: 'service-state';
   readonly at: number;
   readonly service: string;
+  readonly saved: unknown;
+}
+
+/** Something else that the audit knew at the checkpoint; the auditor reads `saved` itself. */
+export interface AuditStateEntry {
+  readonly kind: 'audit-state';
+  readonly at: number;
+  /** What it is about, such as `incident`. */
+  readonly part: string;
   readonly saved: unknown;
 }
 
@@ -237,6 +248,8 @@ function readFields(reading: Reading, fields: Fields, line: Line): RecordingEntr
       return { kind, at, zones: texts(fields, 'zones') };
     case 'service-state':
       return { kind, at, service: word(fields, 'service'), saved: fields.state };
+    case 'audit-state':
+      return { kind, at, part: word(fields, 'part'), saved: fields.state };
     case 'node-state':
       return { kind, at, node: word(fields, 'node'), saved: fields.state };
     case 'end':

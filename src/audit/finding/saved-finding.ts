@@ -1,0 +1,57 @@
+// The forms of findings that a checkpoint of a recording has, which may contain anything.
+
+import {
+  type Form,
+  hasForms,
+  isFlag,
+  isListOf,
+  isNumber,
+  isOneOf,
+  isText,
+  orNull,
+} from '../../model/collections.ts';
+import { catalogue, severities } from './catalogue.ts';
+import { causes } from './causes.ts';
+
+const codes = Object.keys(catalogue);
+
+export const isCode = isOneOf(codes);
+export const isCause = orNull(isOneOf(Object.keys(causes)));
+export const isSeverity = isOneOf(severities);
+export const isOutput = isOneOf(['endpoints', 'endpointslices', 'mirrored', 'node', 'input']);
+
+const shown = { object: isText, field: isText, expected: orNull(isText), actual: orNull(isText) };
+
+const place = { code: isCode, address: orNull(isText), pod: orNull(isText) };
+
+/** The fields of a finding without what its differences show. */
+export const findingHead: Readonly<Record<string, Form>> = {
+  code: isCode,
+  severity: isSeverity,
+  output: isOutput,
+  namespace: isText,
+  service: isText,
+  node: orNull(isText),
+  cause: isCause,
+  causeProven: isFlag,
+  since: isNumber,
+  openedAt: isNumber,
+  suppressed: orNull(hasForms({ owner: isText, reason: isText, expires: isText, source: isText })),
+};
+
+/** Whether a value is a resolved finding. */
+export const isResolvedFinding = hasForms({
+  ...findingHead,
+  ...shown,
+  difference: isOneOf(['missing', 'unexpected', 'different']),
+  differences: isListOf(hasForms({ ...place, ...shown })),
+  resolvedAt: isNumber,
+});
+
+/** Whether a value is a difference with all that a finding shows of it. */
+export const isDifference = hasForms({
+  ...place,
+  ...shown,
+  subject: isText,
+  fields: orNull(isListOf(isListOf(orNull(isText)))),
+});

@@ -1,0 +1,278 @@
+// What a checkpoint of a recording has of incidents, and whether what was read back has its form.
+// Of resolved findings it has numbers: a checkpoint has each of them once.
+
+import {
+  type Form,
+  hasForms,
+  isFields,
+  isFlag,
+  isListOf,
+  isNumber,
+  isOneOf,
+  isText,
+  orNull,
+  recordOf,
+} from '../../model/collections.ts';
+import type { Key } from '../../model/objects.ts';
+import { type Finding, openFindingKey } from '../finding/catalogue.ts';
+import { findingHead, isCause, isCode, isOutput, isSeverity } from '../finding/saved-finding.ts';
+import { changeKey } from '../service/object-changes.ts';
+import { serviceOutputs } from '../service/verdict.ts';
+import type { Claim } from './classify.ts';
+import type { SavedControllers } from './controllers.ts';
+import { type IncidentKind, incidentKinds } from './kinds.ts';
+import {
+  type CountedChange,
+  type Incident,
+  type IncidentCondition,
+  kept,
+  type Member,
+  newIncident,
+  type OpenIncident,
+} from './open-incident.ts';
+
+/** The number of a resolved finding. */
+export type NumberOf = (finding: Finding) => number;
+
+export interface SavedMember {
+  /** The name of the incident. */
+  readonly incident: string;
+  readonly claim: Claim;
+  readonly finding: Omit<Member['finding'], 'differences'>;
+  readonly addresses: readonly string[];
+}
+
+/** What a checkpoint has of incidents. Members may be thousands, so they are saved when read. */
+export interface PastIncidents {
+  readonly open: readonly SavedIncident[];
+  readonly members: Iterable<SavedMember>;
+  /** The oldest first. */
+  readonly resolved: readonly SavedResolved[];
+  readonly grouping: SavedGrouping;
+}
+
+export interface SavedGrouping {
+  /** The name that now answers for a name. */
+  readonly merged: readonly (readonly [string, string])[];
+  readonly forgotten: number;
+  /** When impacts were computed last; `null`: never. */
+  readonly measuredAt: number | null;
+  /** Services whose impact may have changed since then. */
+  readonly changed: readonly Key[];
+}
+
+/** What the evidence of incidents depends on. */
+export interface SavedEvidence {
+  readonly controllers: SavedControllers;
+  /** Services that were evaluated since it was seen whether they can receive traffic. */
+  readonly evaluated: readonly Key[];
+  /** Those that cannot. */
+  readonly unserved: readonly {
+    readonly key: Key;
+    readonly reason: string;
+    readonly since: number;
+  }[];
+  /** The loss of the API server, and when a watch was interrupted last. */
+  readonly loss: { readonly condition: IncidentCondition | null; readonly at: number | null };
+  /** The first review and the last one; `null`: none. */
+  readonly firstAt: number | null;
+  readonly reviewedAt: number | null;
+  /** Whether nothing has changed since then. */
+  readonly isReviewed: boolean;
+}
+
+export type SavedIncident = ReturnType<typeof saveIncident>;
+
+/** Without its members. */
+export function saveIncident(incident: OpenIncident, numberOf: NumberOf) {
+  const { changes, conditions, resolved, reviewed, managers, ...rest } = incident;
+  return {
+    ...rest,
+    members: undefined,
+    changes: [...changes.values()],
+    conditions: [...conditions.values()],
+    resolved: resolved.map(numberOf),
+    reviewed: reviewed && [...reviewed],
+    managers: [...managers],
+  };
+}
+
+export const saveMember = (incident: string, { finding, claim }: Member): SavedMember => {
+  const { code, severity, output, namespace, service, node, cause, causeProven } = finding;
+  const { since, openedAt, suppressed, differences } = finding;
+  const place = { code, severity, output, namespace, service, node, cause, causeProven };
+  return {
+    incident,
+    claim,
+    finding: { ...place, since, openedAt, suppressed },
+    addresses: differences.flatMap(({ address }) => address ?? []),
+  };
+};
+
+export type SavedResolved = Omit<Incident, 'findings' | 'services'> & {
+  readonly services?: undefined;
+  readonly findings: readonly number[];
+};
+
+export function saveResolved(incident: Incident, numberOf: NumberOf): SavedResolved {
+  return { ...incident, services: undefined, findings: incident.findings.map(numberOf) };
+}
+
+// --- reading ---
+
+const isKind = isOneOf(incidentKinds);
+const claimForms = { kind: isKind, key: isText, object: isText, likely: isListOf(isKind) };
+const lines = isListOf(hasForms({ text: isText, at: orNull(isNumber) }));
+const changeForms = {
+  at: isNumber,
+  kind: isText,
+  namespace: isText,
+  name: isText,
+  field: isText,
+  from: orNull(isText),
+  to: orNull(isText),
+};
+const isChange = hasForms(changeForms);
+const isImpact = orNull(hasForms({ misrouted: isNumber, unused: isNumber, worst: isNumber }));
+const isReach = hasForms({
+  services: isNumber,
+  namespaces: isNumber,
+  nodes: isNumber,
+  endpoints: isNumber,
+});
+const times = { since: isNumber, openedAt: isNumber };
+
+const isCondition = hasForms({
+  kind: isKind,
+  key: isText,
+  object: isText,
+  name: isText,
+  text: isText,
+  since: isNumber,
+});
+
+/** Sets of fields, in which each name has another one. */
+const isFieldSet: Form = (value) => isFields(value) && Object.values(value).every(isFieldSet);
+const isManagers: Form = (value) =>
+  hasForms({ unknown: isText })(value) ||
+  isListOf(hasForms({ manager: isText, at: orNull(isNumber), fields: isFieldSet }))(value);
+const isManagersOf: Form = (value) =>
+  Array.isArray(value) && value.length === 2 && isText(value[0]) && isManagers(value[1]);
+
+export const isSavedIncident = hasForms({
+  ...claimForms,
+  ...times,
+  id: isText,
+  evidence: lines,
+  changes: isListOf(hasForms({ change: isChange, findings: isNumber })),
+  conditions: isListOf(isCondition),
+  resolved: isListOf(isNumber),
+  impact: isImpact,
+  severity: orNull(isSeverity),
+  reach: orNull(isReach),
+  mostMembers: isNumber,
+  reviewed: orNull(isListOf(isText)),
+  managers: isListOf(isManagersOf),
+  leftAt: orNull(isNumber),
+});
+
+export const isSavedMember = hasForms({
+  incident: isText,
+  claim: hasForms(claimForms),
+  finding: hasForms(findingHead),
+  addresses: isListOf(isText),
+});
+
+const reportForms = {
+  id: isText,
+  kind: isKind,
+  object: isText,
+  objects: isListOf(isText),
+  likely: isListOf(isKind),
+  evidence: lines,
+  changes: isListOf(hasForms({ ...changeForms, manager: orNull(isText) })),
+  resolvedAt: isNumber,
+  impact: isImpact,
+  severity: isSeverity,
+  reach: isReach,
+};
+
+export const isSavedResolved = hasForms({
+  ...reportForms,
+  ...times,
+  worstSeverity: isSeverity,
+  findings: isListOf(isNumber),
+});
+
+const nameForms = { namespace: isText, service: isText, node: orNull(isText) };
+
+/** Whether a value is an incident of the time before a restart. */
+export const isReportedIncident = hasForms({
+  ...reportForms,
+  since: orNull(isNumber),
+  openedAt: orNull(isNumber),
+  title: isText,
+  remedy: hasForms({ text: isText, commands: isListOf(isText), managed: orNull(isText) }),
+  findings: isListOf(hasForms({ code: isCode, cause: isCause, output: isOutput, ...nameForms })),
+});
+
+const isPair: Form = (value) => isListOf(isText)(value) && (value as unknown[]).length === 2;
+
+export const isSavedGrouping = hasForms({
+  merged: isListOf(isPair),
+  forgotten: isNumber,
+  measuredAt: orNull(isNumber),
+  changed: isListOf(isText),
+});
+
+const isController = hasForms({
+  writes: isListOf(hasForms({ at: isNumber, seconds: isNumber })),
+  lateAt: orNull(isNumber),
+});
+
+export const isSavedEvidence = hasForms({
+  controllers: hasForms(recordOf(serviceOutputs, () => isController)),
+  evaluated: isListOf(isText),
+  unserved: isListOf(hasForms({ key: isText, reason: isText, since: isNumber })),
+  loss: hasForms({ condition: orNull(isCondition), at: orNull(isNumber) }),
+  firstAt: orNull(isNumber),
+  reviewedAt: orNull(isNumber),
+  isReviewed: isFlag,
+});
+
+export type FindingOf = (number: number) => Finding | undefined;
+
+const findingsOf = (numbers: readonly number[], findingOf: FindingOf): Finding[] =>
+  numbers.slice(0, kept.findings).flatMap((number) => findingOf(number) ?? []);
+
+/** The incident without its members. */
+export function continueIncident(saved: SavedIncident, findingOf: FindingOf): OpenIncident {
+  const { changes, conditions, resolved, reviewed, managers, ...rest } = saved;
+  const counted = changes.map((it): [string, CountedChange] => [changeKey(it.change), it]);
+  return {
+    ...newIncident(rest.id, rest, rest),
+    ...rest,
+    members: new Map(),
+    changes: new Map(counted.slice(0, kept.changes)),
+    conditions: new Map(conditions.map((it) => [it.name, it])),
+    resolved: findingsOf(resolved, findingOf),
+    reviewed: reviewed && new Set(reviewed),
+    managers: new Map(managers.slice(0, kept.objects)),
+  };
+}
+
+/** A member, and the key of its finding. */
+export function continueMember({ claim, finding, addresses }: SavedMember): [string, Member] {
+  const differences = addresses.map((address) => ({ address }));
+  return [openFindingKey(finding), { claim, finding: { ...finding, differences } }];
+}
+
+export const continueResolved = (saved: SavedResolved, findingOf: FindingOf): Incident => ({
+  ...saved,
+  findings: findingsOf(saved.findings, findingOf),
+  services: new Set(),
+});
+
+/** The place of an incident among those that are open. */
+export const placeOf = ({ kind, key }: { readonly kind: IncidentKind; readonly key: string }) =>
+  `${kind} ${key}`;
