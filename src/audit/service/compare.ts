@@ -8,13 +8,16 @@ import type { Code } from '../finding/catalogue.ts';
 import { type ComparedField, type Difference, difference } from '../finding/difference.ts';
 import type { AddressEntries, SlicedEndpoint } from './address-index.ts';
 
-/** Pairs entries by score, then by position: a wrong targetRef is one difference and not two. */
+/**
+ * Pairs entries by score, then by position: a wrong targetRef is one difference and not two.
+ * `unexpected` gets an entry that has no pair, and its index in the list of all of them.
+ */
 export function comparePairs<E, A>(
   expected: readonly E[],
   actual: readonly A[],
   score: (expected: E, actual: A) => number,
   compare: (expected: E, actual: A | null) => Difference[],
-  unexpected: (actual: A) => Difference,
+  unexpected: (actual: A, index: number, unpaired: readonly A[]) => Difference,
 ): Difference[] {
   const [only] = expected;
   // Nearly always there is one pod and one entry to compare.

@@ -94,8 +94,9 @@ export function compareSlicesAddress(context: AuditContext, entries: AddressEntr
       if (service.deleting || !isNodeCertain(listers, service)) return [];
       return [missingEndpoint(record, want)];
     },
-    (got) => {
-      const twin = actual.find((other) => other !== got && isTwin(other, got));
+    (got, index, unpaired) => {
+      // The first of several entries that are all unexpected is no duplicate.
+      const twin = actual.find((other) => isTwin(other, got) && unpaired.indexOf(other) < index);
       if (twin !== undefined) return duplicate(got, twin);
       return unexpectedEndpoint(context, service, entries, got);
     },

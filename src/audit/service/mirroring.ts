@@ -145,7 +145,11 @@ function compareGroups(
   for (const [group, want] of missing) {
     found.push(missingOrMoved(record, group, want, leftFor(want).shift()));
   }
-  for (const all of left.values()) found.push(...all.map((got) => surplusEntry(got, slices)));
+  const surplus = new Set([...left.values()].flat());
+  for (const got of surplus) {
+    found.push(surplusEntry(got, entries, surplus));
+    surplus.delete(got);
+  }
   return found;
 }
 
@@ -186,13 +190,20 @@ function missingOrMoved(
   return difference('mirror-ports-different', sliceObject(got.slice), 'ports', e, a, all);
 }
 
-function surplusEntry(got: MirroredEntry, slices: readonly EndpointSlice[]): Difference {
+function surplusEntry(
+  got: MirroredEntry,
+  entries: readonly MirroredEntry[],
+  surplus: ReadonlySet<MirroredEntry>,
+): Difference {
   const { endpoint, slice, address } = got;
-  const isTwin = ({ addresses, ready }: Endpoint): boolean =>
-    addresses[0] === address && ready === endpoint.ready;
-  const isTwice = slices.some(
+  const isTwice = entries.some(
     (other) =>
-      other !== slice && groupKey(other) === groupKey(slice) && other.endpoints.some(isTwin),
+      other.slice !== slice &&
+      // The first of several entries that are all unexpected is no duplicate.
+      !surplus.has(other) &&
+      other.address === address &&
+      other.endpoint.ready === endpoint.ready &&
+      groupKey(other.slice) === groupKey(slice),
   );
   const code = isTwice ? 'mirror-slice-duplicate' : 'mirror-endpoint-unexpected';
   return unexpectedEntry(code, got, {

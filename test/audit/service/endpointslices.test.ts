@@ -36,6 +36,7 @@ const empty = (more: Slices = {}) =>
 
 describe('addresses', () => {
   const missing = 'slice-endpoint-missing warning';
+  const stale = endpoint({ addresses: ['10.0.0.9'], target: null });
   const cases: [string, EndpointSlice[], string[]][] = [
     ['as expected', [slice()], []],
     ['in no slice', [empty()], [missing]],
@@ -51,6 +52,15 @@ describe('addresses', () => {
       'in two slices that disagree',
       [slice(), slice({ name: 'web-2', endpoints: [endpoint({ ready: false })] })],
       ['slice-duplicate-conflicting warning'],
+    ],
+    [
+      'of no pod, in two slices',
+      [
+        slice({ endpoints: [endpoint(), stale] }),
+        slice({ name: 'web-2', endpoints: [stale] }),
+        slice({ name: 'web-3', endpoints: [stale] }),
+      ],
+      ['slice-duplicate info', 'slice-duplicate info', 'slice-endpoint-unexpected critical'],
     ],
   ];
   test.each(cases)('%s', (_, slices, want) => {

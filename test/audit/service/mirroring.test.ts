@@ -267,6 +267,24 @@ const sliceCases: [string, Endpoints, EndpointSlice[], string[]][] = [
     [mirror(), mirror({ name: 'web-second' })],
     ['mirror-slice-duplicate info', 'mirror-slice-duplicate info'],
   ],
+  [
+    'an address that is not in the Endpoints, in two slices',
+    byHand(),
+    ['web-first', 'web-second'].map((name) =>
+      mirror({
+        name,
+        endpoints: [
+          ...(name === 'web-first' ? [mirrored()] : []),
+          mirrored({ addresses: ['10.0.0.9'], target: null }),
+        ],
+      }),
+    ),
+    [
+      'mirror-endpoint-unexpected critical',
+      'mirror-slice-duplicate info',
+      'mirror-slice-duplicate info',
+    ],
+  ],
 ];
 
 describe('slices', () => {
