@@ -6,6 +6,8 @@ import { defineConfig } from 'vitest/config';
 // Tests create their temporary files in one folder, which is removed when the run ends.
 const temporary = mkdtempSync(join(tmpdir(), 'endpoint-auditor-test-'));
 process.env.TMPDIR = temporary;
+// Programs that tests start share compiled modules: to compile them costs two thirds of a start.
+process.env.NODE_COMPILE_CACHE ??= join(temporary, 'compiled');
 process.once('exit', () => {
   rmSync(temporary, { recursive: true, force: true });
 });
