@@ -473,7 +473,7 @@ function* begin(state: State, at: number): Steps {
   const { maxEndpointsPerSlice } = options;
   const { release } = releasedOf(state);
   const rulesOf = (key: Key) => state.ruleImpacts.impactOn(key);
-  const totals = createServiceTotals(release, maxEndpointsPerSlice, rulesOf);
+  const totals = createServiceTotals(release, maxEndpointsPerSlice, rulesOf, options.live);
   const services: ServiceAuditor = createServiceAuditor({
     context: { listers: store.listers, release, maxEndpointsPerSlice },
     settle: findings,

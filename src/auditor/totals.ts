@@ -28,19 +28,24 @@ import { endpointsCapacity } from '../shadow/endpoints.ts';
 import { type HintMode, hintMode, reasonOfNoHints } from '../shadow/hints.ts';
 import type { Release } from '../shadow/release.ts';
 
-/** Services that may wait to be recounted: some milliseconds of work. */
-const maxWaiting = 256;
+/** Services of a live auditor that may wait to be recounted: some milliseconds of work. */
+const mostWaiting = 256;
 
 /** Only functions of this file write the sums. */
 export type ServiceTotals = Readonly<ReturnType<typeof createServiceTotals>>;
 
-/** `rulesOf`: what rules of nodes do to a Service; `null` without a finding about them. */
+/**
+ * `rulesOf`: what rules of nodes do to a Service; `null` without a finding about them. In a
+ * replay, all Services may wait to be recounted.
+ */
 export const createServiceTotals = (
   release: Release,
   maxEndpointsPerSlice: number,
   rulesOf: (key: Key) => Impact | null = () => null,
+  isLive = true,
 ) => ({
   rulesOf,
+  most: isLive ? mostWaiting : Infinity,
   limits: { endpoints: endpointsCapacity, endpointslices: maxEndpointsPerSlice },
   release,
   /** Services to recount, with the number of their audits. */
@@ -56,9 +61,9 @@ export const createServiceTotals = (
 
 /** Notes a change of a Service, or of a name without a Service. */
 export function markChanged(totals: ServiceTotals, services: ServiceAuditor, key: Key): void {
-  const { waiting } = totals;
+  const { waiting, most } = totals;
   waiting.set(key, (waiting.get(key) ?? 0) + 1);
-  if (waiting.size <= maxWaiting) return;
+  if (waiting.size <= most) return;
   const [oldest] = waiting;
   if (oldest !== undefined) recount(totals, services, ...oldest);
 }

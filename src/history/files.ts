@@ -2,7 +2,7 @@
 // them by files that fail, or that lose what was not synced.
 
 import { closeSync, constants, openSync } from 'node:fs';
-import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
+import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 
 /** What an error of the system says. */
@@ -25,7 +25,8 @@ export interface AppendFile {
 /** The folder of one history. Names have no slashes. */
 export interface HistoryFiles {
   list(): Promise<readonly StoredFile[]>;
-  read(name: string): Promise<Uint8Array>;
+  /** The first `most` bytes, or all; rejects if these are more than a segment has. */
+  read(name: string, most?: number): Promise<Uint8Array>;
   /** Creates a file, which must not exist. */
   create(name: string): Promise<AppendFile>;
   /** Renames a file; resolves when the new name survives a loss of power. */
@@ -37,6 +38,25 @@ export interface HistoryFiles {
 export function createDatabaseFile(path: string): void {
   const { O_RDWR, O_CREAT, O_NOFOLLOW } = constants;
   closeSync(openSync(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0o600));
+}
+
+/** A checkpoint of some million pods. Others may have written to the folder, also a sparse file. */
+const mostBytes = 512 * 1024 * 1024;
+
+async function readPart(path: string, most: number | undefined): Promise<Uint8Array> {
+  const file = await open(path);
+  try {
+    const { size } = await file.stat();
+    if (most !== undefined) {
+      const bytes = new Uint8Array(Math.min(most, size));
+      const { bytesRead } = await file.read(bytes);
+      return bytes.subarray(0, bytesRead);
+    }
+    if (size <= mostBytes) return await file.readFile();
+    throw new Error(`It has ${size} bytes, but segments have at most ${mostBytes}`);
+  } finally {
+    await file.close();
+  }
 }
 
 /** The folder at a path. Its files are 0600. */
@@ -56,7 +76,7 @@ export function openFolder(path: string): HistoryFiles {
       }
       return found;
     },
-    read: (name) => readFile(join(path, name)),
+    read: (name, most) => readPart(join(path, name), most),
     async create(name) {
       const file = await open(join(path, name), 'wx', 0o600);
       return {

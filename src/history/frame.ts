@@ -15,7 +15,7 @@ import zlib, { crc32 } from 'node:zlib';
 export const formatVersion = 2;
 
 const magic = 0x48415045; // "EPAH"
-const headerLength = 40;
+export const headerLength = 40;
 
 /** The most bytes of lines in one frame: the recorder writes far fewer. */
 const mostPlainBytes = 128 * 1024 * 1024;
@@ -76,9 +76,16 @@ export function encodeFrame(frame: SegmentFrame): Buffer {
   return Buffer.concat([header, payload]);
 }
 
+/** Frames of at most this many bytes of lines need less time than another thread for them. */
+const smallFrame = 64 * 1024;
+
 /** The lines of a frame. Rejects if the payload is no zstd data of the promised length. */
 export async function linesOf({ payload, plainBytes }: SegmentFrame): Promise<Uint8Array> {
-  const plain = await decompress(payload, { maxOutputLength: plainBytes + 1 });
+  const limit = { maxOutputLength: plainBytes + 1 };
+  const isSmall = plainBytes <= smallFrame;
+  const plain = isSmall
+    ? zlib.zstdDecompressSync(payload, limit)
+    : await decompress(payload, limit);
   if (plain.length !== plainBytes) throw new Error('Another length than the header says');
   return plain;
 }

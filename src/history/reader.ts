@@ -55,10 +55,7 @@ export async function openHistory(
       steps.unshift({ segment, data: null, isWhole: false });
       continue;
     }
-    const data = await files.read(segment.name).catch((error: unknown) => {
-      onLoss(segment.name, errorText(error));
-      return null;
-    });
+    const data = await readSegment(files, segment.name, (message) => onLoss(segment.name, message));
     if (data === null) continue;
     const isWhole = await hasWholeCheckpoint(data, segment, onLoss);
     steps.unshift({ segment, data, isWhole });
@@ -82,6 +79,17 @@ export async function openHistory(
   };
 }
 
+/** `null` if it cannot be read, which is reported. */
+const readSegment = (
+  files: Pick<HistoryFiles, 'read'>,
+  name: string,
+  onError: (message: string) => void,
+): Promise<Uint8Array | null> =>
+  files.read(name).catch((error: unknown) => {
+    onError(errorText(error));
+    return null;
+  });
+
 /** The first line of a segment with a whole checkpoint; `null` if it is no JSON. */
 async function headerOf({ data, segment }: Step): Promise<unknown> {
   const [first] = data === null ? [] : framesIn(data, segment.number);
@@ -96,10 +104,17 @@ async function headerOf({ data, segment }: Step): Promise<unknown> {
   }
 }
 
-/** The time of the last whole frame, Unix seconds. Throws an Error for people without segments. */
-export async function latestMoment(files: Pick<HistoryFiles, 'list' | 'read'>): Promise<number> {
+/**
+ * The time of the last whole frame, Unix seconds. Throws an Error for people without segments that
+ * can be read.
+ */
+export async function latestMoment(
+  files: Pick<HistoryFiles, 'list' | 'read'>,
+  onLoss: OnLoss = () => undefined,
+): Promise<number> {
   for (const { name, number } of (await listSegments(files)).toReversed()) {
-    const parts = [...framesIn(await files.read(name), number)];
+    const data = await readSegment(files, name, (message) => onLoss(name, message));
+    const parts = data === null ? [] : [...framesIn(data, number)];
     const last = parts.findLast((part) => 'frame' in part && part.frame.kind !== 'notes');
     if (last !== undefined && 'frame' in last) return last.frame.at;
   }
@@ -176,7 +191,8 @@ async function* linesBefore(
     };
     if (segment.number > number + 1) loss('What came before is missing');
     number = segment.number;
-    const read = data ?? (await files.read(segment.name));
+    const read = data ?? (await readSegment(files, segment.name, loss));
+    if (read === null) continue;
     for (const part of framesIn(read, segment.number)) {
       if ('lost' in part) {
         loss(lossText(part));

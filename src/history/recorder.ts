@@ -8,9 +8,17 @@
 // failure reaches the auditor.
 
 import { type AppendFile, errorText, type HistoryFiles } from './files.ts';
-import { createFrame, encodeFrame, formatVersion, framesIn, type FrameKind } from './frame.ts';
+import {
+  createFrame,
+  encodeFrame,
+  formatVersion,
+  framesIn,
+  type FrameKind,
+  headerLength,
+} from './frame.ts';
 import type { HistoryLimits } from './segments.ts';
 import {
+  changesLimit,
   expiredSegments,
   listSegments,
   partialEnding,
@@ -55,6 +63,8 @@ interface OpenSegment {
   readonly start: number;
   bytes: number;
   frames: number;
+  /** The bytes of its checkpoint. */
+  base: number;
 }
 
 /** Lines that are not written yet. */
@@ -178,7 +188,8 @@ function isDue({ segment, options, retryAt }: State): boolean {
   const now = options.now();
   if (segment === null) return retryAt === null || now >= retryAt;
   const { bytes, seconds } = segmentLimits(options.limits);
-  return segment.bytes >= bytes || now - segment.start >= seconds;
+  const changes = segment.bytes - segment.base;
+  return now - segment.start >= seconds || changes >= changesLimit(segment.base, bytes);
 }
 
 async function writeWaiting(state: State, isLast: boolean): Promise<void> {
@@ -250,7 +261,7 @@ async function beginSegment(state: State): Promise<void> {
   const partial = name + partialEnding;
   await removeLeftovers(files);
   const file = await files.create(partial);
-  const next = { file, number, start: checkpoint.at, bytes: 0, frames: 0 };
+  const next = { file, number, start: checkpoint.at, bytes: 0, frames: 0, base: 0 };
   try {
     await writeCheckpoint(state, next, checkpoint);
     if (!(await switchTo(state, next))) throw new Error('Given up');
@@ -317,12 +328,13 @@ async function writeCheckpoint(
     await state.options.pause();
   }
   await appendLines(state, next, 'checkpoint', { texts, at });
+  next.base = next.bytes;
 }
 
 /** Rejects if a newer version of the program has written to the folder. */
 async function refuseNewer({ options }: State, newest: string | undefined): Promise<void> {
   if (newest === undefined) return;
-  const [part] = framesIn(await options.files.read(newest), 0);
+  const [part] = framesIn(await options.files.read(newest, headerLength), 0);
   if (part === undefined || !('lost' in part) || part.lost !== 'newer') return;
   throw new Error(
     `A newer version of the program wrote ${newest}: this one knows format ${formatVersion}`,

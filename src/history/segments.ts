@@ -45,11 +45,22 @@ const parts = 8;
 export const indexLimit = (size: number): number => size / parts;
 const mostSegment = { bytes: 64 * 1024 * 1024, seconds: 3600 };
 
-/** The bytes and the seconds after which the next segment begins. */
+/** The most bytes of a segment with a small checkpoint, and its seconds. */
 export const segmentLimits = ({ size, age }: HistoryLimits) => ({
   bytes: Math.min(size / parts, mostSegment.bytes),
   seconds: Math.min(age / parts, mostSegment.seconds),
 });
+
+/** The most bytes of changes if the checkpoint is small. */
+const mostChanges = 1024 * 1024;
+
+/**
+ * The bytes of changes after which the next segment begins, so that a moment has few to audit: two
+ * thirds of those of the checkpoint. So checkpoints need one and a half times the space of the
+ * changes.
+ */
+export const changesLimit = (checkpoint: number, segment: number): number =>
+  Math.max((2 * checkpoint) / 3, Math.min(mostChanges, segment - checkpoint));
 
 /**
  * The oldest segments that the limits remove; never the newest one. Age is recorded time: neither a

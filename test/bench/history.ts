@@ -10,7 +10,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 import { openFolder } from '../../src/history/files.ts';
 import { framesIn, linesOf } from '../../src/history/frame.ts';
-import { listSegments } from '../../src/history/segments.ts';
+import { changesLimit, listSegments } from '../../src/history/segments.ts';
 import { round } from './measure.ts';
 import { type Auditing, sampleOf, startAuditing, startLoadServer } from './program.ts';
 
@@ -68,8 +68,9 @@ async function measure(): Promise<void> {
     const checkpoint = await storedIn(folder, 'checkpoint');
     const live = await storedIn(folder, 'live');
     const { text } = (await programs[1]?.get('/metrics')) ?? { text: '' };
-    const perDay =
-      (live.bytes / (seconds + 10)) * day + (24 * checkpoint.bytes) / checkpoint.segments;
+    const size = checkpoint.bytes / checkpoint.segments;
+    const changes = (live.bytes / (seconds + 10)) * day;
+    const perDay = changes + size * Math.max(24, changes / changesLimit(size, Infinity));
     const figures = {
       share,
       'changes per second': rate,
@@ -80,10 +81,10 @@ async function measure(): Promise<void> {
       'RSS, MiB, with': round(after[1]?.rss ?? 0),
       'longest turn until the first checkpoint, ms CPU, without': round(1000 * (turns[0] ?? 0)),
       'longest turn until the first checkpoint, ms CPU, with': round(1000 * (turns[1] ?? 0)),
-      'checkpoint, MB': round(checkpoint.bytes / checkpoint.segments / 1e6),
+      'checkpoint, MB': round(size / 1e6),
       'checkpoint, times packed': round(checkpoint.plain / checkpoint.bytes),
       'changes, times packed': round(live.plain / live.bytes),
-      'MB per day, with a checkpoint each hour': round(perDay / 1e6),
+      'MB per day': round(perDay / 1e6),
       'dropped lines': sampleOf(text, 'endpoint_auditor_history_dropped_lines_total'),
     };
     for (const [name, figure] of Object.entries(figures)) console.log(`${name}: ${figure}`);

@@ -1,7 +1,7 @@
 // How long it takes to open a moment of a history: the command `audit --history` of the bundle on a
 // fleet, from the start of the process to its report. Seconds of time and of CPU. The moment is
-// `--seconds` after the checkpoint, and `rate` pods have changed each second: by default 20 for
-// 150,000 pods, and in proportion for others.
+// `--seconds` after the checkpoint, or just before the next one if that came earlier. `rate` pods
+// have changed each second: by default 20 for 150,000 pods, and in proportion for others.
 //
 //   npm run -s bench -- moment [--services=10000] [--seconds=0] [--rate=20]
 
@@ -15,6 +15,7 @@ import { createAuditor } from '../../src/auditor/auditor.ts';
 import { readRecording } from '../../src/cluster/files/recording.ts';
 import { openFolder } from '../../src/history/files.ts';
 import { createAuditorHistory } from '../../src/history/history.ts';
+import { listSegments } from '../../src/history/segments.ts';
 import { resources } from '../../src/model/objects.ts';
 import { auditorDefaults } from '../build.ts';
 import { createFleet, rawEndpoints, rawObjects, rawPod, rawSlice, sliceOf } from './generate.ts';
@@ -94,8 +95,10 @@ const folder = mkdtempSync(join(tmpdir(), 'moment-'));
 try {
   await record(folder);
   const bundle = join(import.meta.dirname, '../../dist/endpoint-auditor.mjs');
-  // An hour after a checkpoint, there is the next one.
-  const moment = String(at + Math.max(0, changes / changesPerSecond - 1));
+  // The most changes are to be audited just before the next checkpoint.
+  const [, next] = await listSegments(openFolder(folder));
+  const end = at + Math.max(0, changes / changesPerSecond);
+  const moment = String(Math.max(at, (next?.start ?? end) - 1));
   const args = ['audit', '--history', folder, '--at', moment, '-o', 'json'];
   const command = [process.execPath, bundle, ...args];
   const began = performance.now();
@@ -106,7 +109,10 @@ try {
   const found = /(\d+\.\d+) (\d+\.\d+)\s*$/.exec(stderr.toString());
   if (found === null) throw new Error(stderr.toString());
   const cpu = Number(found[1]) + Number(found[2]);
-  console.log(`${fleet.pods} pods: ${seconds.toFixed(1)} s, ${cpu.toFixed(1)} s of CPU`);
+  const after = Math.round(Number(moment) - at);
+  console.log(
+    `${fleet.pods} pods, ${after} s: ${seconds.toFixed(1)} s, ${cpu.toFixed(1)} s of CPU`,
+  );
 } finally {
   rmSync(folder, { recursive: true });
 }

@@ -1,12 +1,19 @@
 // The recorder and the reader on files that fail.
 
+import { randomBytes } from 'node:crypto';
+import { mkdtempSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 
 import { describe, expect, test } from 'vitest';
 
 import { counterOn, crashAt, type Fault, faultyFiles, randomOf, readCounter } from './crash.ts';
+import { openFolder } from '../../src/history/files.ts';
 import { encodeFrame, formatVersion, framesIn } from '../../src/history/frame.ts';
-import { listSegments } from '../../src/history/segments.ts';
+import { createHistoryRecorder } from '../../src/history/recorder.ts';
+import { latestMoment } from '../../src/history/reader.ts';
+import { listSegments, segmentName } from '../../src/history/segments.ts';
 
 describe('a recorder', () => {
   test('begins segments by their age, and each moment is read from one of them', async () => {
@@ -28,6 +35,34 @@ describe('a recorder', () => {
     expect(recorder.stored).toMatchObject({ segments: 5, oldest: 1000 });
   });
 
+  test('begins a segment when the changes have two thirds of the checkpoint', async () => {
+    const { files } = faultyFiles();
+    const state = { now: 1000 };
+    const clock = () => ({ line: '{"kind":"clock"}\n', at: state.now });
+    const checkpoint = { bytes: 2.75 * 1024 * 1024 };
+    const recorder = createHistoryRecorder({
+      files,
+      limits: { size: 2 ** 40, age: 2 ** 40 },
+      now: () => state.now,
+      clock,
+      checkpoint: () => ({ at: state.now, parts: [randomBytes(checkpoint.bytes).toString('hex')] }),
+      pause: () => Promise.resolve(),
+      onTrouble: () => undefined,
+    });
+    const begun: number[] = [];
+    const count = async () => (await listSegments(files)).length;
+    for (; state.now < 1040; state.now++) {
+      recorder.note(() => randomBytes(256 * 1024).toString('hex'), state.now);
+      const before = await count();
+      await recorder.work();
+      if ((await count()) > before) begun.push(state.now - 1000);
+      checkpoint.bytes = state.now < 1010 ? checkpoint.bytes : 1024;
+    }
+    await recorder.close();
+    // 8 times 256 KiB are more than two thirds of 2.75 MiB. Of a small one, the limit is 1 MiB.
+    expect(begun).toEqual([0, 8, 16, 20, 24, 28, 32, 36]);
+  });
+
   test('removes the oldest segments above the size, and those that are too old', async () => {
     const { files } = faultyFiles();
     const { recorder, state, note } = counterOn(files, { size: 8_000 });
@@ -41,6 +76,31 @@ describe('a recorder', () => {
     const segments = await listSegments(files);
     expect(segments.at(-1)?.number).toBeGreaterThan(segments.length + 5);
     expect(recorder.counts.removedSegments).toBeGreaterThan(5);
+  });
+
+  test('reports a segment that is too large, and reads those before it', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'endpoint-auditor-'));
+    const files = openFolder(folder);
+    const { recorder, state, note } = counterOn(files);
+    for (; state.now < 1010; state.now++) {
+      note();
+      await recorder.work();
+    }
+    await recorder.close();
+    const sparse = join(folder, segmentName(9, 1005));
+    writeFileSync(sparse, '');
+    truncateSync(sparse, 2 ** 30);
+    const read = await readCounter(files, 1009);
+    expect(read.count).toBe(10);
+    expect(read.losses.join()).toContain('It has 1073741824 bytes');
+    expect(await latestMoment(files)).toBe(1010);
+    const next = counterOn(files, { size: 2 ** 40 });
+    next.state.now = 1020;
+    await next.recorder.work();
+    expect(next.troubles).toEqual([]);
+    expect((await listSegments(files)).length).toBe(3);
+    await next.recorder.close();
+    rmSync(folder, { recursive: true });
   });
 
   test('keeps all segments if the clock is set forward, and goes on', async () => {

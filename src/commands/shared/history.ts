@@ -70,7 +70,7 @@ export async function openMoment(
     losses.push(text);
     onProblem(problemAt(`${path}/${segment}`, null, text));
   };
-  const latest = await latestMoment(files);
+  const latest = await latestMoment(files, onLoss);
   const until = momentBefore(moment, latest);
   const { name, header, bytes } = await openHistory(files, until, onLoss, from ?? until);
   return {
