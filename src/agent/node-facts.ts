@@ -18,9 +18,6 @@ export interface NodeIdentity {
 
 export type NodeFacts = Awaited<ReturnType<typeof readNodeFacts>>;
 
-/** The largest number of addresses of one node; IPVS binds more to its own interface. */
-const mostAddresses = 256;
-
 export async function readNodeFacts(identity: NodeIdentity) {
   const { node = hostname(), nodeIPs, podCIDRs } = identity;
   // Link-local addresses are left out: each pod adds one, and no client uses them. Virtual IPs may
@@ -37,7 +34,7 @@ export async function readNodeFacts(identity: NodeIdentity) {
   return {
     node,
     /** Addresses of the node's interfaces, in canonical form. */
-    localAddresses: [...addresses].sort().slice(0, mostAddresses),
+    localAddresses: [...addresses].sort(),
     /** `null` if sysfs does not list them; then matches on interfaces are unknown. */
     interfaces,
     /** `null` if they cannot be read; then most matches on interfaces are unknown. */

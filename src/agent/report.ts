@@ -58,10 +58,19 @@ function readRules(dumps: readonly CollectedDump[]) {
 const twoDataplanes =
   'kube-proxy has rules here, and Cilium has maps: --dataplane says which of them forwards';
 
+/** The most addresses of a node, since a walk looks at all; IPVS binds more to an interface. */
+const mostAddresses = 1024;
+
 /** The rules, or `null` and the reasons. */
-export function parseRules(dumps: readonly CollectedDump[]) {
+export function parseRules(
+  dumps: readonly CollectedDump[],
+  { localAddresses }: Pick<NodeFacts, 'localAddresses'>,
+) {
   try {
     const rules = readDumps(dumps);
+    const count = localAddresses.length;
+    // Without some of them, packets to these seem to leave the node.
+    if (count > mostAddresses) return { rules: null, problems: [tooManyAddresses(count)] };
     if (rules.maps?.isAlone === false) return { rules: null, problems: [twoDataplanes] };
     const lacks = new Set(rules.maps === null ? rules.ruleset.lacks.map(lackText) : []);
     return { rules: lacks.size === 0 ? rules : null, problems: [...lacks] };
@@ -70,6 +79,10 @@ export function parseRules(dumps: readonly CollectedDump[]) {
     return { rules: null, problems: [error.message] };
   }
 }
+
+const tooManyAddresses = (count: number): string =>
+  `The node has ${count} addresses, and at most ${mostAddresses} are read. Those of kube-ipvs0 ` +
+  'are left over if kube-proxy is not in IPVS mode: kube-proxy --cleanup removes them';
 
 const parseDump = ({ program: { name, prints, family }, bytes }: CollectedDump) => ({
   ruleset: prints === 'nft' ? parseNft(bytes) : parseIptablesSave(bytes, family),
@@ -184,7 +197,7 @@ export const createReport = (
   node: facts.node,
   nodeIPs: facts.nodeIPs,
   /** Without loopback addresses, as in the walk and in the comparison. */
-  localAddresses: contextOf(facts).localAddresses,
+  localAddresses: contextOf(facts).localAddresses.slice(0, mostAddresses),
   podCIDRs: facts.podCIDRs,
   mode: rules?.mode ?? null,
   backend: rules?.backend ?? null,

@@ -76,7 +76,9 @@ async function makeRound(settings: NodeSettings, last: string | null, problem: s
   const fingerprint = fingerprintOf(collected, facts);
   if (fingerprint !== null && fingerprint === last) return { result: null, bytes, collecting };
   const isKnown = collected.problems.length === 0;
-  const { rules, problems } = isKnown ? parseRules(collected.dumps) : { rules: null, ...collected };
+  const { rules, problems } = isKnown
+    ? parseRules(collected.dumps, facts)
+    : { rules: null, ...collected };
   known = rules && { rules, facts };
   const report = createReport(settings.proxyConfig, facts, { ...collected, problems }, rules);
   const text = Buffer.from(`${JSON.stringify(report)}\n`);

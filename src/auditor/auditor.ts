@@ -26,7 +26,6 @@ import {
 } from '../audit/service/checkpoint.ts';
 import { createServiceAuditor, type ServiceAuditor } from '../audit/service/auditor.ts';
 import type { LiveEntry } from '../cluster/decode/entry.ts';
-import type { OnProblem } from '../cluster/decode/problem.ts';
 import type { DumpEnd, DumpEntry } from '../cluster/files/dump.ts';
 import type { RecordingEnd, RecordingEntry } from '../cluster/files/recording.ts';
 import { createStore } from '../cluster/store/store.ts';
@@ -39,7 +38,7 @@ import type { DetectedRelease } from '../shadow/detect-release.ts';
 import { assumedRelease, chooseRelease, detectRelease } from '../shadow/detect-release.ts';
 import type { Release } from '../shadow/release.ts';
 import { createIncidentLedger } from './incidents.ts';
-import { createNodeRules, type GivenRules } from './node-rules.ts';
+import { createNodeRules, type GivenRules, type NodeRulesOptions } from './node-rules.ts';
 import {
   advanceJourneys,
   advanceJourneysOnNode,
@@ -52,7 +51,7 @@ import { createProxied } from './proxied.ts';
 import { createSuppressions, noSuppressions } from './suppressions.ts';
 import { createServiceTotals, impactsOf, markChanged, refreshTotals } from './totals.ts';
 
-export interface AuditorOptions {
+export interface AuditorOptions extends Pick<NodeRulesOptions, 'onProblem' | 'onReportError'> {
   /** Seconds that a difference must persist before it is a finding; 0 for a dump. */
   readonly settle: number;
   /** `null`: the release that the input names, else the newest. */
@@ -67,8 +66,6 @@ export interface AuditorOptions {
   readonly today?: () => number;
   readonly onOpen: (finding: Finding) => void;
   readonly onResolve: (finding: Finding) => void;
-  /** Called for rules and configurations of nodes that cannot be read. */
-  readonly onProblem: OnProblem;
   /** Called when a journey ends. */
   readonly onJourney: (journey: Journey) => void;
 }
@@ -152,6 +149,7 @@ function createState(options: AuditorOptions) {
     window: options.settle,
     minor: () => releasedOf(state).release.minor,
     onProblem: options.onProblem,
+    onReportError: options.onReportError,
   });
   const state = {
     options,

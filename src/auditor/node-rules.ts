@@ -38,7 +38,10 @@ export type NodeEntry = NodeConfigEntry | NodeRulesEntry | GivenRules | NodeStat
 export type NodeRules = ReturnType<typeof createNodeRules>;
 
 export interface NodeRulesOptions extends Omit<NodesOptions, 'proxied'> {
+  /** Called for rules and configurations of nodes that cannot be read. */
   readonly onProblem: OnProblem;
+  /** Called for a programming error that a report has shown; without it, it is thrown. */
+  readonly onReportError?: ((node: string, error: unknown) => void) | undefined;
 }
 
 /** The last report of an agent. */
@@ -81,7 +84,7 @@ export function createNodeRules(options: NodeRulesOptions) {
       waiting.clear();
     },
     /** The audit must have begun. */
-    takeAgentEntry: (entry: AgentEntry) => takeAgentEntry(state, entry),
+    takeAgentEntry: (entry: AgentEntry) => takeContained(state, entry),
     /** Frontends whose digest, as the agents report it, differs from the desired one. */
     divergent: () =>
       [...reports.values()].reduce((sum, { rules }) => sum + rules.report.divergent(), 0),
@@ -160,6 +163,21 @@ function reportObstacle(
   obstacles.set(node, text);
 }
 
+/** Takes an entry. An error makes the node unknown, since one agent must not end the server. */
+function* takeContained(state: State, entry: AgentEntry): Steps {
+  const { onReportError } = state.options;
+  try {
+    yield* takeAgentEntry(state, entry);
+  } catch (error) {
+    if (onReportError === undefined) throw error;
+    const { node, at } = entry;
+    state.unreadable++;
+    state.reports.delete(node);
+    ensureNodes(state).markUnknown(node, 'rules-not-known', at);
+    onReportError(node, error);
+  }
+}
+
 function* takeAgentEntry(state: State, entry: AgentEntry): Steps {
   const nodes = ensureNodes(state);
   const { node, at } = entry;
@@ -173,7 +191,9 @@ function* takeAgentEntry(state: State, entry: AgentEntry): Steps {
   state.reports.set(node, report);
   const { rules, version, config } = report;
   const { problems, mode } = entry.report;
-  if (problems.length > 0 || config === null) {
+  // Rules are not read of a node with many addresses, which one in IPVS mode has.
+  const isUnread = problems.length > 0 && config?.mode !== 'ipvs';
+  if (isUnread || config === null) {
     nodes.markUnknown(node, 'rules-not-known', at);
     const hasNone = problems.length === 0 && mode === null && report.configText === null;
     const why = hasNone ? [noRules] : problems;

@@ -97,6 +97,20 @@ describe('backend and mode', () => {
   });
 });
 
+test('the rules of a node with more addresses than are walked are unknown', () => {
+  const dumps = [recorded('nft', 'nftables/node-a/nft.json')];
+  const addresses = Array.from({ length: 1025 }, (_, at) => `10.96.${at >> 8}.${at & 255}`);
+  const most = { ...place, localAddresses: addresses.slice(1) };
+  expect(parseRules(dumps, most)).toMatchObject({ rules: { mode: 'nftables' }, problems: [] });
+  const facts = { ...place, localAddresses: addresses };
+  const { rules, problems } = parseRules(dumps, facts);
+  expect(rules).toBeNull();
+  expect(problems).toEqual([expect.stringContaining('The node has 1025 addresses')]);
+  const report = createReport(null, facts, { states: {}, problems }, rules);
+  expect(report).toMatchObject({ problems, frontends: {} });
+  expect(report.localAddresses).toHaveLength(1024);
+});
+
 describe('frontends', () => {
   const standing = readDumps([
     recorded('iptables-nft-save', 'iptables-nft/node-a/iptables-save.txt'),
@@ -198,15 +212,16 @@ describe('maps of Cilium', () => {
 
   test('with rules of kube-proxy make the node unknown, and other rules do not', () => {
     const iptables = recorded('iptables-nft-save', 'iptables-nft/node-a/iptables-save.txt');
-    const { rules, problems } = parseRules([iptables, dump]);
+    const { rules, problems } = parseRules([iptables, dump], place);
     expect([rules, problems]).toEqual([null, [expect.stringContaining('--dataplane')]]);
     const foreign = dumpOf('iptables-nft-save', save('nat', '-A PREROUTING -j DROP'));
-    expect(parseRules([foreign, dump])).toMatchObject({ rules: { mode: 'cilium' }, problems: [] });
+    const read = parseRules([foreign, dump], place);
+    expect(read).toMatchObject({ rules: { mode: 'cilium' }, problems: [] });
   });
 
   test('of another layout make the node unknown', () => {
     const bytes = Buffer.from(dump.bytes.toString().replace('"0x00",', ''));
-    const { rules, problems } = parseRules([{ program: mapsProgram, bytes }]);
+    const { rules, problems } = parseRules([{ program: mapsProgram, bytes }], place);
     expect([rules, problems]).toEqual([null, [expect.stringContaining('layout')]]);
   });
 });

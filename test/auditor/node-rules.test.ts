@@ -264,6 +264,7 @@ function told(
   dumps = standing,
   proxyConfig: string | null = null,
   mode: 'iptables' | 'cilium' | null = dumps === without ? null : 'iptables',
+  at = 0,
 ): number {
   const { addresses: nodeIPs, podCIDRs } = node;
   const localAddresses = [...nodeIPs, ...more];
@@ -281,11 +282,11 @@ function told(
     frontends: [...digests.keys()].flatMap((key) => readKey(key) ?? []),
     digests,
   };
-  const version = `${mode}`;
+  const version = `${mode} ${proxyConfig}`;
   let needed: readonly Packet[] = [];
   const visit = (outcomes: NodeReportEntry['outcomes']): void => {
     const onNeed = (packets: readonly Packet[]): void => void (needed = packets);
-    const seen = { at: 0, seenAt: 0, etag: version, version, lasting: 30, outcomes, onNeed };
+    const seen = { at, seenAt: at, etag: version, version, lasting: 30, outcomes, onNeed };
     const steps = rules.takeAgentEntry({ kind: 'node-report', node: 'node-a', report, ...seen });
     while (steps.next().done !== true);
   };
@@ -366,6 +367,70 @@ test.each([
   const messages = message === null ? [] : [expect.stringMatching(message)];
   expect(problems.map((it) => it.message)).toEqual(messages);
   if (message !== null) expect(reasons()).toEqual(['rules-not-known']);
+});
+
+test('a node whose configuration changes all the time is unknown until that has ended', () => {
+  const { rules, problems, reasons } = begun();
+  rules.begin(0);
+  const tell = (at: number, range: number) => {
+    const config = `mode: iptables\nclusterCIDR: 10.${range}.0.0/16`;
+    told(rules, [], standing, config, 'iptables', at);
+    return reasons();
+  };
+  // A change every five minutes is usual enough.
+  for (let change = 0; change < 10; change++) expect(tell(change * 300, change)).toEqual([null]);
+  const at = Array.from({ length: 10 }, (_, second) => tell(10_000 + second, second));
+  expect(at.slice(0, 4)).toEqual(Array(4).fill([null]));
+  expect(at.slice(-4)).toEqual(Array(4).fill(['rules-not-known']));
+  expect(problems.map(({ message }) => message)).toEqual([
+    'Its configuration has changed more than 5 times in 600 s',
+  ]);
+  expect(tell(10_100, 9)).toEqual(['rules-not-known']);
+  expect(tell(10_700, 9)).toEqual([null]);
+});
+
+describe('a programming error that a report shows', () => {
+  const broken = new Error('a programming error');
+  function failing(onReportError?: (node: string, error: unknown) => void) {
+    let isBroken = false;
+    const { listers } = storeOf([node, ...services, ...slices]);
+    const rules = createNodeRules({
+      listers,
+      settle: createPendingFindings({ window: 0, keep: 10 }),
+      window: 0,
+      minor() {
+        if (isBroken) throw broken;
+        return 36;
+      },
+      onProblem: () => undefined,
+      onReportError,
+    });
+    rules.begin(0);
+    const reasons = () =>
+      new Set(
+        rules
+          .nodes()
+          ?.summary(0)
+          .verdicts.get('node-a')
+          ?.map(({ reason }) => reason),
+      );
+    return { rules, reasons, tell: (bad: boolean) => ((isBroken = bad), told(rules, [])) };
+  }
+
+  test('makes the node unknown until it can be audited again', () => {
+    const errors: unknown[] = [];
+    const { rules, reasons, tell } = failing((...error) => errors.push(error));
+    tell(true);
+    expect(reasons()).toEqual(new Set(['rules-not-known']));
+    expect(errors[0]).toEqual(['node-a', broken]);
+    expect(rules.unreadable()).toBe(errors.length);
+    tell(false);
+    expect(reasons()).toEqual(new Set([null]));
+  });
+
+  test('is thrown where nothing takes it', () => {
+    expect(() => failing().tell(true)).toThrow(broken);
+  });
 });
 
 describe('a correct node with an agent', () => {

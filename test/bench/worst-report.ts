@@ -418,7 +418,7 @@ function createVisit(port: number) {
     const found = await scrapeOutcomes(scrape, asked, '1');
     if (found === 'another round') return found;
     if ('kind' in found) return `the report was taken; ${found.why}`;
-    await deliver({ ...of, version: `${etag} 1`, outcomes: found });
+    await deliver({ ...of, version: `${etag} 1`, outcomes: found.outcomes });
     return `taken, ${needed.length} packets`;
   };
   return { visit, stop: () => loop.stop() };

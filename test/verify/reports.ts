@@ -46,12 +46,12 @@ export function createReporter(auditor: Auditor) {
     }
     if (node === undefined || auditor.serviceAuditor() === null) return;
     const all = [...own.values()];
-    const { rules, problems } = parseRules(all);
     const { addresses, podCIDRs } = node;
     const facts: NodeFacts = {
       ...{ node: line.node, localAddresses: [...addresses], interfaces: null, routes: null },
       ...{ nodeIPs: [...addresses], podCIDRs },
     };
+    const { rules, problems } = parseRules(all, facts);
     const text = JSON.stringify(createReport(null, facts, { states: {}, problems }, rules));
     const hash = createHash('sha256').update(text);
     for (const { bytes } of all) hash.update(bytes);

@@ -212,18 +212,23 @@ const mostPackets = 32_768;
  */
 const mostCharacters = 32 * 1024 * 1024;
 
-/**
- * By the text of the packet; of long outcomes, only the first. Returns how the agent failed;
- * `another round` if one has begun.
- */
+export interface ScrapedOutcomes {
+  /** By the text of the packet; of many or long outcomes, only the first. */
+  readonly outcomes: ReadonlyMap<string, PacketOutcome>;
+  /** Why the others are missing; `null` if all are there. */
+  readonly lack: string | null;
+}
+
+/** Returns how the agent failed; `another round` if one has begun. */
 export async function scrapeOutcomes(
   { client, node, address, signal }: Scrape,
   packets: readonly Packet[],
   round: string,
-): Promise<ReadonlyMap<string, PacketOutcome> | NoAnswer | 'another round'> {
+): Promise<ScrapedOutcomes | NoAnswer | 'another round'> {
   const found = new Map<string, PacketOutcome>();
   let size = 0;
   let characters = 0;
+  let answered = 0;
   const texts = packets.slice(0, mostPackets).map(packetText);
   const batches = Map.groupBy(texts, (text) => {
     size += text.length + 3;
@@ -254,10 +259,16 @@ export async function scrapeOutcomes(
     if (outcomes.length !== batch.length) {
       return refused('another number of outcomes than of packets', 'malformed');
     }
+    answered += batch.length;
     for (const [index, outcome] of outcomes.entries()) found.set(batch[index] ?? '', outcome);
   }
-  return found;
+  const lack = answered === packets.length ? null : lackText(answered, packets.length);
+  return { outcomes: found, lack };
 }
+
+const lackText = (answered: number, asked: number): string =>
+  `${asked - answered} of ${asked} packets are unknown: a round has at most ` +
+  `${mostPackets}, and their outcomes have at most ${mostCharacters} characters`;
 
 function* outcomesOf(
   raw: unknown,

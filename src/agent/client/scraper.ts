@@ -72,6 +72,8 @@ const newAgent = (node: string, address: string | null, since: number, nextAt: n
   last: null as ScrapedReport | null,
   /** Whether the last report was not enough, so packets were requested. */
   wasShort: false,
+  /** Why outcomes of packets were missing last; `null` if all were there. */
+  lack: null as string | null,
   failures: 0,
   nextAt,
   isBusy: false,
@@ -261,12 +263,15 @@ async function deliverReport(
   await options.deliver({ ...entry, version, outcomes: null });
   const wasShort = needed.length > 0;
   if (wasShort) {
-    const outcomes = await scrapeOutcomes(scrape, needed, round);
-    if (outcomes === 'another round') {
+    const scrapedOutcomes = await scrapeOutcomes(scrape, needed, round);
+    if (scrapedOutcomes === 'another round') {
       agent.nextAt = options.now() + again.same;
       return null;
     }
-    if ('kind' in outcomes) return outcomes;
+    if ('kind' in scrapedOutcomes) return scrapedOutcomes;
+    const { outcomes, lack } = scrapedOutcomes;
+    if (lack !== null && agent.lack === null) options.onTrouble(node, lack);
+    agent.lack = lack;
     const later = { at: options.now(), version: `${etag} ${round}`, onNeed: () => undefined };
     await options.deliver({ ...entry, ...later, outcomes });
   }

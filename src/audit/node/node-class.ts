@@ -36,8 +36,8 @@ export type ClassAudit = ReturnType<typeof createClassAudit>;
 /** Returns a function that audits a node by the report of its agent. */
 export function createClassAudit(proxied: ProxyCache) {
   const classes = new Map<string, NodeClass>();
-  return function* auditInSteps(node: ReportingNode) {
-    const signature = signatureOf(node);
+  return function* auditInSteps(node: ReportingNode, known: string | null = null) {
+    const signature = known ?? signatureOf(node);
     const nodeClass = classes.get(signature) ?? newClass();
     setLatest(classes, signature, nodeClass, 32);
     yield* updateClass(nodeClass, proxied, node);
@@ -45,7 +45,7 @@ export function createClassAudit(proxied: ProxyCache) {
   };
 }
 
-type ReportingNode = Pick<CurrentReading, 'node' | 'config'> & { rules: ReportedBehavior };
+export type ReportingNode = Pick<CurrentReading, 'node' | 'config'> & { rules: ReportedBehavior };
 
 const newClass = () => ({
   entries: new Map<Key, ClassEntry>(),
@@ -61,7 +61,11 @@ const newClass = () => ({
 type NodeClass = ReturnType<typeof newClass>;
 
 /** Everything about a node that matters to Services without endpoints on it. */
-function signatureOf({ node, config, rules: { localAddresses, report } }: ReportingNode): string {
+export function signatureOf({
+  node,
+  config,
+  rules: { localAddresses, report },
+}: ReportingNode): string {
   const { asking } = report;
   const { node: place } = nodeForwarding([], new Map(), node, config, localAddresses);
   const factsOf = (from: Packet['from'], ip: string | null) =>

@@ -4,7 +4,6 @@ import { isFields } from '../../model/collections.ts';
 import type { Key } from '../../model/objects.ts';
 import type { ProxyConfig } from '../../model/proxy-config.ts';
 import type { RulesDump } from '../../rules/parse/rules-dump.ts';
-import type { refusedNodePortAddress } from '../../shadow/proxy-node.ts';
 import type { ProxiedPort } from '../../shadow/service-port.ts';
 import {
   catalogue,
@@ -28,6 +27,12 @@ import type { NodeAudit } from './audit-node.ts';
 import type { NodeInput, NodeObservation } from './observation.ts';
 import type { ProxyCache } from './proxy-cache.ts';
 
+interface Refusal {
+  readonly message: string;
+  readonly field?: string;
+  readonly value?: string;
+}
+
 export type NodeState = ReturnType<typeof newNodeState>;
 
 export const newNodeState = (name: string) => ({
@@ -49,7 +54,11 @@ export const newNodeState = (name: string) => ({
   unknownReason: null as NodeUnknownReason | null,
   /** Since when it cannot be observed, Unix seconds. */
   unknownSince: 0,
-  refused: null as ReturnType<typeof refusedNodePortAddress>,
+  /** Why its configuration is not audited, for people; null if it is. */
+  refused: null as Refusal | null,
+  /** Its class, and when that changed lately, Unix seconds. */
+  signature: null as string | null,
+  changedAt: [] as readonly number[],
   last: null as LastAudit | null,
   divergences: new Map() as Divergences,
   clocks: new Map<string, DifferenceClock>(),

@@ -23,7 +23,7 @@ import type { ConvergenceSample } from '../service/reconcile.ts';
 import { nodeForwarding } from '../../shadow/cilium/node-forwarding.ts';
 import type { PacketDifference, PacketDifferences } from './packet-difference.ts';
 import { auditNodeInSteps, tracePackets } from './audit-node.ts';
-import { type ClassAudit, createClassAudit } from './node-class.ts';
+import { type ClassAudit, createClassAudit, signatureOf } from './node-class.ts';
 import {
   applyFindings,
   desiredFindings,
@@ -346,10 +346,11 @@ function* readInSteps(
 ): Steps<readonly Packet[]> {
   const { proxied, window } = options;
   const observed = observe(options, state);
-  if (typeof observed === 'string') {
+  if (typeof observed !== 'string') noteClass(state, observed, at);
+  if (typeof observed === 'string' || state.refused !== null) {
     dropFindings(options, state, at);
     Object.assign(state, { at, readSince: null });
-    state.verdicts = unknownNode(observed);
+    state.verdicts = unknownNode(typeof observed === 'string' ? observed : 'rules-not-known');
     state.programming = null;
     options.onReading?.(readingOf(state, at, null));
     return [];
@@ -388,6 +389,23 @@ function* readInSteps(
   return [];
 }
 
+/** How often the class of a node may change: each change may cost a look at all Services. */
+const classChanges = { most: 5, within: 600 };
+
+/** Refuses a node whose agent reports another configuration again and again. */
+function noteClass(state: NodeState, { node, rules, config }: Observed, at: number): void {
+  const { report } = rules;
+  if (report === null) return;
+  const signature = signatureOf({ node, rules: { ...rules, report }, config });
+  const { most, within } = classChanges;
+  const changedAt = state.changedAt.filter((moment) => at - moment < within);
+  const isOther = state.signature !== null && state.signature !== signature;
+  state.changedAt = isOther ? [...changedAt.slice(-most), at] : changedAt;
+  state.signature = signature;
+  const message = `Its configuration has changed more than ${most} times in ${within} s`;
+  if (state.changedAt.length > most) state.refused = { message };
+}
+
 /** Forgets since when the node differs, except for open findings. */
 function restartClocks(state: NodeState): void {
   state.programming = null;
@@ -418,7 +436,10 @@ function* auditInSteps(
   if (isAnswered && state.last?.inputs === inputs) return state.last;
   if (report !== null) {
     report.restart();
-    const audit = yield* auditByClass({ node, rules: { ...rules, report }, config });
+    const audit = yield* auditByClass(
+      { node, rules: { ...rules, report }, config },
+      state.signature,
+    );
     return (state.last = { ...audit, inputs });
   }
   const forwarding = forwardingOf(observed, proxied.services.values(), proxied);

@@ -87,6 +87,11 @@ export function createLiveAuditor(
     ...auditorOptions(flags, onProblem),
     scope: scopeOf(flags),
     live: true,
+    onReportError(node, error) {
+      const stack = error instanceof Error ? error.stack : undefined;
+      const text = `Its report could not be audited: ${stack ?? String(error)}`;
+      onProblem(problemAt(`Agent of node ${node}`, null, text.slice(0, longestStack), {}));
+    },
     ...listeners,
   });
   const { environment, clock } = cluster;
@@ -108,6 +113,9 @@ export function createLiveAuditor(
   };
   return { auditor, live, scraper, run };
 }
+
+/** Characters of a problem with a stack. */
+const longestStack = 1000;
 
 /** The kubelet replaces tokens once per hour. A review for each scrape would be too much load. */
 const reviewsOfAgents = { most: 20_000, allowed: 600 };

@@ -195,6 +195,24 @@ test('requested packets are delivered with the report of the same round', async 
   expect(new Set(reports.slice(1).map(({ version }) => version)).size).toBe(3);
 });
 
+test('outcomes that are too long are a problem of the node, reported once', async () => {
+  const clock = { now: 0 };
+  const agent = agentOf('a', () => clock.now);
+  const padding = ' '.repeat(33 * 1024 * 1024);
+  const answer = (path: string): AgentAnswer => {
+    const usual = agent(path);
+    const isLong = path.startsWith('/v1/packets') && usual.kind === 'answer';
+    return isLong ? { ...usual, body: usual.body + padding } : usual;
+  };
+  const needs = ({ outcomes }: NodeReportEntry) => (outcomes === null ? [packet] : []);
+  const nodes = new Map([['a', at(1, answer)]]);
+  const { entries, troubles } = await run(nodes, 25, (now) => (clock.now = now), needs);
+  expect(entries.filter((it) => it.kind === 'node-report' && it.outcomes?.size === 0)).toHaveLength(
+    3,
+  );
+  expect(troubles).toEqual([expect.stringMatching(/^a: 1 of 1 packets are unknown: a round/)]);
+});
+
 test('a node without an agent is absent, and the end of an agent is delivered', async () => {
   const nodes = new Map<string, Node>([
     ['a', at(1)],
