@@ -1,7 +1,7 @@
 // The gate of audit and replay: reads the baseline, prints the report in formats for CI, and
 // chooses the exit code.
 
-import { readFileSync } from 'node:fs';
+import { readFileSync, statSync } from 'node:fs';
 
 import { InvalidArgumentError } from 'commander';
 
@@ -36,8 +36,13 @@ const renderers = {
   markdown: renderMarkdown,
 };
 
+/** Bytes of a report of about 30,000 findings; larger ones need GiB if they are hostile. */
+const mostBytes = 16 * 1024 * 1024;
+
 /** The JSON report of an earlier audit. Throws a UsageError if the file is none. */
 function readBaseline(path: string): Baseline {
+  const { size } = statSync(path);
+  if (size > mostBytes) throw new UsageError(`${path}: Is larger than ${mostBytes} bytes`);
   const text = readFileSync(path, 'utf8');
   try {
     const report = JSON.parse(text) as Omit<AuditReport, 'format'> & { format: number };

@@ -10,12 +10,13 @@
 //   basic_auth_users:
 //     prometheus: $2y$10$…            # bcrypt, as `htpasswd -nBC 10 "" | tr -d ':\n'` prints it
 //
-// The file and those that it names are read again from time to time. The probes need neither a
-// login nor a client certificate, since the kubelet has none. Left out: http_server_config,
-// rate_limit, cipher suites, and kinds of client authentication that verify nothing.
+// The file and those that it names are read again from time to time. Logins, TLS and client
+// certificates are not given up by that: a file that was emptied changes nothing. The probes need
+// neither a login nor a client certificate, since the kubelet has none. Left out:
+// http_server_config, rate_limit, cipher suites, and client authentication that verifies nothing.
 
 import { createHash } from 'node:crypto';
-import { readFileSync } from 'node:fs';
+import { readFileSync, statSync } from 'node:fs';
 import type { IncomingMessage } from 'node:http';
 import { dirname, resolve } from 'node:path';
 import { TLSSocket } from 'node:tls';
@@ -55,13 +56,21 @@ function choiceOf<T extends string>(fields: Fields, name: string, choices: reado
   throw new Error(`${name}: expected one of ${choices.join(', ')}`);
 }
 
+/** The parser needs minutes and GiB for larger files. */
+const mostBytes = 1_000_000;
+
+function textIn(path: string): string {
+  if (statSync(path).size > mostBytes) throw new Error(`Is larger than ${mostBytes} bytes`);
+  return readFileSync(path, 'utf8');
+}
+
 function readTls(value: unknown, folder: string) {
   const known = ['cert_file', 'key_file', 'client_ca_file', 'client_auth_type', 'min_version'];
   const fields = fieldsOf(value, 'tls_server_config', known);
   if (Object.keys(fields).length === 0) return null;
   const read = (name: string): string | undefined => {
     const path = textOf(fields, name);
-    return path === undefined ? path : readFileSync(resolve(folder, path), 'utf8');
+    return path === undefined ? path : textIn(resolve(folder, path));
   };
   const [cert, key, ca] = [read('cert_file'), read('key_file'), read('client_ca_file')];
   if (cert === undefined || key === undefined) {
@@ -81,11 +90,7 @@ function readTls(value: unknown, folder: string) {
 export function readWebConfig(path: string) {
   try {
     const all = ['tls_server_config', 'basic_auth_users'];
-    const fields = fieldsOf(
-      parse(readFileSync(path, 'utf8'), { logLevel: 'error' }),
-      'The file',
-      all,
-    );
+    const fields = fieldsOf(parse(textIn(path), { logLevel: 'error' }), 'The file', all);
     const users = new Map<string, string>();
     const given = fieldsOf(fields.basic_auth_users, 'basic_auth_users', null);
     for (const [name, hash] of Object.entries(given)) {
@@ -94,7 +99,10 @@ export function readWebConfig(path: string) {
       }
       users.set(name, hash);
     }
-    return { tls: readTls(fields.tls_server_config, dirname(path)), users };
+    const tls = readTls(fields.tls_server_config, dirname(path));
+    // Exporters serve everyone then. Here an emptied file must not open the server.
+    if (tls === null && users.size === 0) throw new Error(`Has none of ${all.join(', ')}`);
+    return { tls, users };
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);
     throw new Error(`${path}: ${message.split('\n', 1)[0] ?? ''}`, { cause: error });
@@ -104,20 +112,33 @@ export function readWebConfig(path: string) {
 /** Seconds between two looks for changed files. */
 const renewalSeconds = 10;
 
-/** Reads a configuration again from time to time; one that cannot be read changes nothing. */
+/** What a configuration requires of clients. */
+const demandsOf = ({ tls, users }: WebConfig): readonly string[] => [
+  ...(users.size > 0 ? ['basic_auth_users'] : []),
+  ...(tls === null ? [] : ['tls_server_config']),
+  ...(tls?.ca === undefined ? [] : ['client_ca_file']),
+];
+
+/**
+ * Reads a configuration again from time to time. One that cannot be read changes nothing, nor does
+ * one that has lost logins, TLS or client certificates, since a file may be read half written.
+ */
 export function watchWebConfig(
   path: string,
   onChange: (config: WebConfig) => void,
   onError: (text: string) => void,
 ): () => void {
-  let known = JSON.stringify(textsOf(readWebConfig(path)));
+  let last = readWebConfig(path);
   let problem = '';
   const timer = setInterval(() => {
     try {
       const config = readWebConfig(path);
-      const texts = JSON.stringify(textsOf(config));
-      if (texts !== known) onChange(config);
-      known = texts;
+      const found = demandsOf(config);
+      const lost = demandsOf(last).find((demand) => !found.includes(demand));
+      if (lost !== undefined)
+        throw new Error(`${path}: ${lost} is gone; only a restart removes it`);
+      if (textOfConfig(config) !== textOfConfig(last)) onChange(config);
+      last = config;
       problem = '';
     } catch (error) {
       const text = error instanceof Error ? error.message : String(error);
@@ -128,7 +149,7 @@ export function watchWebConfig(
   return () => clearInterval(timer);
 }
 
-const textsOf = ({ tls, users }: WebConfig) => ({ tls, users: [...users] });
+const textOfConfig = ({ tls, users }: WebConfig) => JSON.stringify([tls, [...users]]);
 
 /** Of a password that is not in use, so that an unknown user takes as long as a known one. */
 const otherHash = '$2b$10$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy';

@@ -1,6 +1,6 @@
 // The gate of `audit` and `replay`: flags, files and exit codes.
 
-import { mkdtempSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
@@ -83,6 +83,12 @@ describe('the exit code', () => {
     [['--ignore', 'slice-duplicate', '--ignore', missing], 0],
   ])('of %j is %i', async (args, want) => {
     expect((await audit(...args)).code).toBe(want);
+  });
+
+  test('a baseline that is too large is refused before it is read', async () => {
+    const path = save('large.json', '');
+    truncateSync(path, 16 * 1024 * 1024 + 1);
+    await expect(audit('--baseline', path)).rejects.toThrow(/large.json: Is larger than 16777216/);
   });
 
   test('only new findings fail against a baseline', async () => {

@@ -1,6 +1,6 @@
 // TLS and logins of the web server over real sockets of the loopback interface.
 
-import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import type { IncomingMessage } from 'node:http';
 import { get as plainGet } from 'node:http';
 import { get as tlsGet, type RequestOptions } from 'node:https';
@@ -150,6 +150,40 @@ test('a changed file is used without a restart, and one that is wrong is not', a
 });
 
 test.each([
+  ['', /Has none of/],
+  [tls, /basic_auth_users is gone/],
+  [tls + users, /client_ca_file is gone/],
+  [users, /tls_server_config is gone/],
+  ['#'.repeat(1_000_001), /larger than/],
+])('a file that becomes %.20j keeps logins and TLS', (text, message) => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+  const path = fileOf(mutual + users);
+  const onChange = vi.fn();
+  const errors: string[] = [];
+  const end = watchWebConfig(path, onChange, (error) => errors.push(error));
+  fileOf(text);
+  vi.advanceTimersByTime(30_000);
+  expect(errors).toEqual([expect.stringMatching(message)]);
+  fileOf(mutual + users);
+  vi.advanceTimersByTime(10_000);
+  expect(onChange).not.toHaveBeenCalled();
+  fileOf(mutual + users.replace(hash, hashSync('next', 4)));
+  vi.advanceTimersByTime(10_000);
+  expect(onChange).toHaveBeenCalledOnce();
+  end();
+});
+
+test('a certificate that is too large is refused', () => {
+  const path = join(folder, 'large.crt');
+  writeFileSync(path, '');
+  truncateSync(path, 1_000_001);
+  const text = tls.replace(`${certificates}/server.crt`, path);
+  expect(() => readWebConfig(fileOf(text))).toThrow(/larger than/);
+});
+
+test.each([
+  ['', /Has none of tls_server_config, basic_auth_users/],
+  ['basic_auth_users: {}', /Has none of tls_server_config, basic_auth_users/],
   ['a: b', /a is not supported/],
   ['[]', /not an object/],
   ['basic_auth_users: { a: secret }', /the password of a is no bcrypt hash/],
