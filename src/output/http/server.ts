@@ -66,8 +66,15 @@ const requestLimits = { most: 64, seconds: 60 };
 /** Pages follow it for long, so it has limits of its own. */
 const liveUpdatesPath = '/api/v1/events';
 
-const sendBusy = (response: Response, text: string): Response =>
-  response.status(503).set('Retry-After', '5').type('text').send(`${text}\n`);
+/** Refuses a request later, since clients that ask again at once would keep the probes out. */
+function sendBusy(response: Response, text: string): void {
+  setTimeout(() => {
+    if (response.destroyed) return;
+    response.status(503).set('Retry-After', '5').type('text').send(`${text}\n`);
+  }, refusalMs).unref();
+}
+
+const refusalMs = 1000;
 
 /** Refuses requests while many are answered, and ends those whose clients do not read. */
 export function limitRequests({ most, seconds } = requestLimits) {

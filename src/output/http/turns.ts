@@ -1,21 +1,39 @@
-// Turns of the event loop for the work of answers: one piece of work in each turn, however many
+// Turns of the event loop for the work of answers: at most one piece of work in a turn, however many
 // clients ask. Otherwise each of 64 answers would compute for a while between two probes.
+//
+// libuv accepts one connection in a turn (since 1.45). So turns without such work follow each piece
+// of it: else a probe would wait behind a thousand new connections for as many pieces.
 
 /** Milliseconds for which an answer is computed before other work has its turn. */
 const sliceMs = 4;
 
+/** The most turns between two pieces of work, which other work may use for `sliceMs`. */
+const turnsBetween = 32;
+
 const waiting: (() => void)[] = [];
 
 function runNext(): void {
-  const next = waiting.shift();
-  if (waiting.length > 0) setImmediate(runNext);
-  next?.();
+  waiting.shift()?.();
+  // What the piece does begins in a microtask, before the next turn.
+  setImmediate(passTurns, turnsBetween, null);
 }
+
+function passTurns(left: number, since: number | null): void {
+  const begun = since ?? performance.now();
+  if (left > 0 && performance.now() - begun < sliceMs) setImmediate(passTurns, left - 1, begun);
+  else if (waiting.length > 0) runNext();
+  else isRunning = false;
+}
+
+let isRunning = false;
 
 /** Resolves in a turn of the event loop that no other answer has. */
 export function awaitTurn(): Promise<void> {
   return new Promise((resolve) => {
-    if (waiting.push(resolve) === 1) setImmediate(runNext);
+    waiting.push(resolve);
+    if (isRunning) return;
+    isRunning = true;
+    setImmediate(runNext);
   });
 }
 

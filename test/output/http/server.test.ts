@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Agent, request as httpRequest } from 'node:http';
-import { type AddressInfo, connect } from 'node:net';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 
 import express from 'express';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
@@ -9,7 +9,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { Finding } from '../../../src/audit/finding/catalogue.ts';
 import type { AuditorQueries, PageStatus } from '../../../src/auditor/queries.ts';
 import { createApp, limitRequests, listen } from '../../../src/output/http/server.ts';
-import { createPause } from '../../../src/output/http/turns.ts';
+import { awaitTurn, createPause } from '../../../src/output/http/turns.ts';
 import { noServiceSeries } from '../../../src/output/metrics/service-rows.ts';
 import { findingOf, lagReport, moment, listedOf, statusOf } from '../samples.ts';
 
@@ -336,7 +336,10 @@ describe('other methods and paths', () => {
     const ask = (): Promise<Response> => fetch(`http://127.0.0.1:${String(port)}/`);
     const asked = [ask(), ask()];
     await expect.poll(() => open.length).toBe(2);
+    const begun = performance.now();
     const refused = await ask();
+    // Clients that ask again at once have to wait as well.
+    expect(performance.now() - begun).toBeGreaterThan(900);
     expect([refused.status, refused.headers.get('retry-after')]).toEqual([503, '5']);
     for (const response of open.splice(0)) response.end();
     expect((await Promise.all(asked)).map(({ status }) => status)).toEqual([200, 200]);
@@ -397,6 +400,28 @@ describe('other methods and paths', () => {
     busy.close();
     expect(turns).toHaveLength(60);
     expect(new Set(turns).size).toBe(60);
+  });
+
+  test('while answers are computed, more connections are accepted than pieces are', async () => {
+    const accepted: Socket[] = [];
+    const busy = createServer((socket) => accepted.push(socket));
+    busy.listen({ port: 0, host: '127.0.0.1', backlog: 200 });
+    await once(busy, 'listening');
+    const { port } = busy.address() as AddressInfo;
+    let pieces = 0;
+    const compute = async (): Promise<void> => {
+      while (accepted.length < 100 && pieces < 200) {
+        await awaitTurn();
+        for (const ends = performance.now() + 5; performance.now() < ends;);
+        pieces++;
+      }
+    };
+    const sockets = Array.from({ length: 100 }, () => connect(port, '127.0.0.1'));
+    await Promise.all([compute(), compute(), compute()]);
+    expect(accepted).toHaveLength(100);
+    expect(pieces).toBeLessThan(50);
+    for (const socket of [...sockets, ...accepted]) socket.destroy();
+    busy.close();
   });
 
   const lengthOf = async (encoding: string): Promise<{ encoding: string; length: number }> => {
