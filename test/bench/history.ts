@@ -59,7 +59,7 @@ async function measure(): Promise<void> {
     await Promise.all(programs.map((program) => program.longestTurn()));
     await warm(programs, folder);
     const turns = await Promise.all(programs.map((program) => program.longestTurn()));
-    await load.churn(rate, false);
+    await load.churn(rate);
     await sleep(10_000);
     const before = await Promise.all(programs.map((program) => program.usage()));
     await sleep(1000 * seconds);

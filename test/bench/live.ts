@@ -316,7 +316,7 @@ const ofAll = 'result="delivered"';
 
 async function events(load: LoadServer, program: Auditing): Promise<Figures> {
   const spent = async (alone: boolean): Promise<{ cpu: number; pods: number; all: number }> => {
-    await load.churn(alone ? aloneRate : rate, alone);
+    await load.churn(alone ? aloneRate : rate, alone ? 'alone' : 'followed');
     await sleep(1000);
     const [before, used] = [await program.get('/metrics'), await program.usage()];
     await sleep(1000 * churnSeconds);
@@ -451,7 +451,7 @@ async function measureTheirs(load: LoadServer, { part }: LivePlan): Promise<Figu
 
 async function theirEvents(load: LoadServer, metrics: StateMetrics): Promise<Figures> {
   const spent = async (alone: boolean): Promise<{ cpu: number; pods: number; all: number }> => {
-    await load.churn(alone ? aloneRate : rate, alone);
+    await load.churn(alone ? aloneRate : rate, alone ? 'alone' : 'followed');
     await sleep(1000);
     await load.stamps(true);
     const used = await metrics.usage();

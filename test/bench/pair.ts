@@ -40,7 +40,7 @@ try {
   const urls = await Promise.all(programs.map(urlOf));
   for (const url of urls) while ((await fetch(`${url}/readyz`)).status !== 200) await sleep(200);
   const used = () => Promise.all(programs.map(({ pid }, index) => usedBy(urls[index] ?? '', pid)));
-  await load.churn(Number(rate), true);
+  await load.churn(Number(rate), 'alone');
   await sleep(8000); // until the code is compiled
   const ratios: number[] = [];
   for (let run = 0; run < Number(runs); run++) {

@@ -117,6 +117,8 @@ export async function usageOf(pid: number): Promise<Usage> {
 interface LoadOptions {
   /** Divides all counts; 1 is the full world of 150,000 pods. */
   readonly share?: number;
+  /** The most pods of a Service; 5,000 by default. */
+  readonly mostPods?: number;
   /** JSON of a pod, managedFields included; 12,000 by default. */
   readonly podBytes?: number;
   /** Seconds between bookmarks. */
@@ -149,10 +151,16 @@ export interface LoadServer {
   readonly authority: string;
   readonly pid: number;
   /**
-   * Changes the readiness of this many pods per second, and their slices and Endpoints, or
-   * `alone` have a new version and nothing else; 0 stops.
+   * Changes the readiness of this many pods per second, and their slices and Endpoints; `stopped`:
+   * without controllers that follow; `alone`: pods have a new version and nothing else. 0 stops.
    */
-  readonly churn: (rate: number, alone?: boolean) => Promise<void>;
+  readonly churn: (rate: number, kind?: 'followed' | 'stopped' | 'alone') => Promise<void>;
+  /** Closes all connections, and accepts none for some seconds. */
+  readonly breakOff: (seconds: number) => Promise<void>;
+  /** Answers with a GOAWAY, with this chance, and ends watches after some seconds; 0 stops. */
+  readonly storm: (chance: number, seconds: number) => Promise<void>;
+  /** Connections that are open, and the most that were. */
+  readonly connections: () => Promise<{ readonly now: number; readonly most: number }>;
   /** All events since the start, or since they were last cleared. */
   readonly stamps: (clear: boolean) => Promise<Stamp[]>;
   /** How often what was asked for: `GET /api/v1/pods watch`. */
@@ -164,11 +172,12 @@ export interface LoadServer {
 
 /** Builds the load server if need be, starts it and waits until it listens. */
 export async function startLoadServer(options: LoadOptions = {}): Promise<LoadServer> {
-  const { share = 1, podBytes = 12_000, bookmark = 60, json = false, core = null } = options;
+  const { share = 1, mostPods = 5000, podBytes = 12_000, bookmark = 60 } = options;
+  const { json = false, core = null } = options;
   const path = await build('apiserver', '.', 'apiserver');
   const dir = await mkdtemp(join(tmpdir(), 'endpoint-auditor-load-'));
   const args = ['-dir', dir, '-share', String(share), '-pod-bytes', String(podBytes)];
-  args.push('-bookmark', `${bookmark}s`, ...(json ? ['-json'] : []));
+  args.push('-most', String(mostPods), '-bookmark', `${bookmark}s`, ...(json ? ['-json'] : []));
   const program = start(path, args, core);
   const stop = async (): Promise<void> => {
     await program.stop();
@@ -184,7 +193,7 @@ export async function startLoadServer(options: LoadOptions = {}): Promise<LoadSe
   throw new Error('The load server ended before it listened');
 }
 
-type Controls = Pick<LoadServer, 'churn' | 'stamps' | 'requests' | 'world'>;
+type Controls = Omit<LoadServer, 'url' | 'kubeconfig' | 'token' | 'authority' | 'pid' | 'stop'>;
 
 function controls(at: Pick<LoadServer, 'url' | 'token' | 'authority'>): Controls {
   const ask = async (method: string, path: string): Promise<unknown> => {
@@ -206,9 +215,16 @@ function controls(at: Pick<LoadServer, 'url' | 'token' | 'authority'>): Controls
     return promise;
   };
   return {
-    churn: async (rate, alone = false) => {
-      await ask('POST', `churn?rate=${rate}&alone=${String(alone)}`);
+    churn: async (rate, kind = 'followed') => {
+      await ask('POST', `churn?rate=${rate}&kind=${kind}`);
     },
+    breakOff: async (seconds) => {
+      await ask('POST', `outage?seconds=${seconds}`);
+    },
+    storm: async (chance, seconds) => {
+      await ask('POST', `storm?chance=${chance}&seconds=${seconds}`);
+    },
+    connections: async () => (await ask('GET', 'connections')) as { now: number; most: number },
     stamps: async (clear) => (await ask('GET', `stamps?clear=${String(clear)}`)) as Stamp[],
     requests: async () => (await ask('GET', 'requests')) as Record<string, number>,
     world: async () => (await ask('GET', 'world')) as Record<string, number>,
@@ -220,10 +236,14 @@ function controls(at: Pick<LoadServer, 'url' | 'token' | 'authority'>): Controls
 
 const root = join(import.meta.dirname, '../..');
 
-/** Builds the bundle and returns its path. */
+let bundle: Promise<string> | null = null;
+
+/** Builds the bundle once and returns its path. */
 export async function buildBundle(): Promise<string> {
-  await promisify(execFile)(process.execPath, ['esbuild.config.ts'], { cwd: root });
-  return join(root, 'dist/endpoint-auditor.mjs');
+  bundle ??= run(process.execPath, ['esbuild.config.ts'], { cwd: root }).then(() =>
+    join(root, 'dist/endpoint-auditor.mjs'),
+  );
+  return bundle;
 }
 
 /** An answer, and how long it took from the request to its last byte. */
@@ -237,6 +257,7 @@ interface Answer {
 
 export interface Auditing {
   readonly pid: number;
+  readonly url: string;
   /** When it was started, by performance.now(). */
   readonly started: number;
   readonly get: (path: string) => Promise<Answer>;
@@ -273,6 +294,7 @@ export async function startAuditing(
   const agent = new Agent({ keepAlive: true });
   return {
     pid: program.pid,
+    url,
     started: program.started,
     get: (path) => get(`${url}${path}`, agent),
     usage: () => usageOf(program.pid),

@@ -1,4 +1,4 @@
-// Turns of the event loop for the work of answers: at most one piece of work in a turn, however many
+// Turns of the event loop for the work of answers: at most one piece of it in a turn, however many
 // clients ask. Otherwise each of 64 answers would compute for a while between two probes.
 //
 // libuv accepts one connection in a turn (since 1.45). So turns without such work follow each piece

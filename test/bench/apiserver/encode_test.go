@@ -8,7 +8,7 @@ import (
 
 // What is written in parts must be what the real encoders write.
 func TestWriteEvent(t *testing.T) {
-	w := newWorld(500)
+	w := newWorld(500, 5000)
 	w.templates = newTemplates(w, 6000)
 	c := newCluster(w)
 	for _, as := range []format{asJSON, asProtobuf} {

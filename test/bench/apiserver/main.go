@@ -7,10 +7,15 @@
 // serves until it is killed. All that it shows is as the controllers would have written it, also while pods change:
 //
 //	POST /control/churn?rate=500   pods that change their readiness, per second; 0 stops
-//	                               (alone=true: that have a new version and nothing else)
+//	                               (kind=alone: that have a new version and nothing else;
+//	                               kind=stopped: without controllers that follow)
+//	POST /control/outage?seconds=9 closes all connections, and accepts none for this long
+//	POST /control/storm?chance=1   answers with a GOAWAY, with this chance (--goaway-chance of
+//	                               kube-apiserver); watches end after seconds=2; chance=0 stops
 //	GET  /control/stamps           what was sent when (clear=true: and forget it)
 //	GET  /control/requests         how often what was asked for
 //	GET  /control/world            how many objects there are of each resource
+//	GET  /control/connections      how many connections are open, and the most that were
 package main
 
 import (
@@ -43,26 +48,28 @@ func check(err error) {
 func main() {
 	dir := flag.String("dir", ".", "where kubeconfig is written")
 	share := flag.Int("share", 1, "divides all counts: 1 is the full world of 150,000 pods")
+	most := flag.Int("most", 5000, "the most pods of a Service")
 	podBytes := flag.Int("pod-bytes", 12_000, "JSON of a pod, with managedFields")
 	marks := flag.Duration("bookmark", time.Minute, "time between bookmarks")
 	onlyJSON := flag.Bool("json", false, "answer in JSON whatever is asked for")
 	flag.Parse()
 
-	w := newWorld(*share)
+	w := newWorld(*share, *most)
 	w.templates = newTemplates(w, *podBytes)
 	c := newCluster(w)
 	go c.churnLoop()
 
 	certificate := newCertificate()
 	token := newToken()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	socket, err := net.Listen("tcp", "127.0.0.1:0")
 	check(err)
+	listener := &gate{Listener: socket, open: map[*gated]bool{}}
 	url := "https://" + listener.Addr().String()
 	kubeconfig := filepath.Join(*dir, "kubeconfig")
 	writeKubeconfig(kubeconfig, url, token, authority(certificate.Certificate[0]))
 	s := &http.Server{
-		Handler: &server{cluster: c, token: token, bookmark: *marks, onlyJSON: *onlyJSON,
-			requests: map[string]int{}},
+		Handler: &server{cluster: c, gate: listener, token: token, bookmark: *marks,
+			onlyJSON: *onlyJSON, requests: map[string]int{}},
 		ErrorLog: log.New(os.Stderr, "", 0),
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate},
 			NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12},

@@ -161,15 +161,18 @@ func (w *world) markedPod(p plan, ready bool, jsonBytes int) (*corev1.Pod, [mark
 	}
 	pod := w.examplePod(p, ready, values)
 	env := &pod.Spec.Containers[0].Env
-	for number := 0; ; number++ {
-		text, err := json.Marshal(pod)
-		check(err)
-		if missing := jsonBytes - len(text); missing < 60 {
-			return pod, values
-		}
-		*env = append(*env, corev1.EnvVar{Name: fmt.Sprintf("SETTING_%03d", number),
-			Value: "a value as long as they often are"})
+	text, err := json.Marshal(pod)
+	check(err)
+	setting := func() corev1.EnvVar {
+		return corev1.EnvVar{Name: fmt.Sprintf("SETTING_%03d", len(*env)),
+			Value: "a value as long as they often are"}
 	}
+	one, err := json.Marshal(setting())
+	check(err)
+	for missing := jsonBytes - len(text); missing >= 60; missing -= len(one) + 1 {
+		*env = append(*env, setting())
+	}
+	return pod, values
 }
 
 func (w *world) examplePod(p plan, ready bool, values [marks]string) *corev1.Pod {

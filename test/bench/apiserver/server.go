@@ -21,11 +21,20 @@ import (
 
 type server struct {
 	*cluster
+	gate     *gate
 	token    string
 	bookmark time.Duration
 	onlyJSON bool
 	counting sync.Mutex
 	requests map[string]int
+	storm    storm
+}
+
+// storm is what happens to connections: the chance that an answer comes with a GOAWAY, and the
+// seconds after which a watch ends, 0 for those that the client wants.
+type storm struct {
+	chance  float64
+	seconds int
 }
 
 var paths = map[string]string{
@@ -44,15 +53,28 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	query := r.URL.Query()
-	resource, known := paths[r.URL.Path]
+	path, namespace := r.URL.Path, ""
+	if at := strings.Index(path, "/namespaces/"); at >= 0 {
+		var rest string
+		namespace, rest, _ = strings.Cut(path[at+len("/namespaces/"):], "/")
+		path = path[:at] + "/" + rest
+	}
+	resource, known := paths[path]
 	verb := "list"
 	if query.Get("watch") == "true" || query.Get("watch") == "1" {
 		verb = "watch"
 	}
 	s.counting.Lock()
 	s.requests[strings.TrimSpace(r.Method+" "+r.URL.Path+" "+map[bool]string{true: verb}[known])]++
+	storm := s.storm
 	s.counting.Unlock()
+	if !strings.HasPrefix(path, "/control/") && rand.Float64() < storm.chance {
+		// As in k8s.io/apiserver/pkg/server/filters/goaway.go.
+		w.Header().Set("Connection", "close")
+	}
 	switch {
+	case known && namespace != "":
+		s.listOf(w, r, as, resource, namespace)
 	case known && verb == "watch":
 		s.watch(w, r, as, resource)
 	case known:
@@ -121,14 +143,47 @@ func (s *server) list(w http.ResponseWriter, r *http.Request, as format, resourc
 		meta.Continue = base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d:%d", of.version, to))
 	}
 	w.Header().Set("Content-Type", contentType(as))
-	s.writeList(w, as, resource, meta, of, from, to)
+	indices := make([]int, to-from)
+	for place := range indices {
+		indices[place] = from + place
+	}
+	s.writeList(w, as, resource, meta, of, indices)
+}
+
+// listOf lists the objects of a namespace, of one Service if a selector names it.
+func (s *server) listOf(w http.ResponseWriter, r *http.Request, as format, resource, namespace string) {
+	name := r.URL.Query().Get("fieldSelector") + r.URL.Query().Get("labelSelector")
+	name = name[strings.LastIndex(name, "=")+1:]
+	of := s.snapshot()
+	var indices []int
+	for index := range s.count(resource) {
+		p := s.planOf(resource, index)
+		if p != nil && p.namespace() == namespace && (name == "" || p.name() == name) {
+			indices = append(indices, index)
+		}
+	}
+	w.Header().Set("Content-Type", contentType(as))
+	s.writeList(w, as, resource, metav1.ListMeta{ResourceVersion: fmt.Sprint(of.version)}, of, indices)
+}
+
+// planOf is the Service that an object belongs to.
+func (s *server) planOf(resource string, index int) *plan {
+	switch resource {
+	case "nodes":
+		return nil
+	case "pods":
+		return &s.plans[s.owner[index]]
+	case "endpointslices":
+		return &s.plans[s.slices[index].plan]
+	}
+	return &s.plans[index]
 }
 
 func (s *server) writeList(w http.ResponseWriter, as format, resource string, meta metav1.ListMeta,
-	of *state, from, to int) {
+	of *state, indices []int) {
 	size := 0
 	if as == asProtobuf {
-		for index := from; index < to; index++ {
+		for _, index := range indices {
 			object := s.objectSize(as, resource, index, of)
 			size += len(itemHead(nil, as, index, object)) + object
 		}
@@ -136,9 +191,9 @@ func (s *server) writeList(w http.ResponseWriter, as format, resource string, me
 	out := bufio.NewWriterSize(w, 128<<10)
 	_, _ = out.Write(listHead(as, resource, meta, size))
 	var object, head []byte
-	for index := from; index < to; index++ {
+	for place, index := range indices {
 		object = s.appendObject(object[:0], as, resource, index, of)
-		head = itemHead(head[:0], as, index-from, len(object))
+		head = itemHead(head[:0], as, place, len(object))
 		_, _ = out.Write(head)
 		if _, err := out.Write(object); err != nil {
 			return
@@ -200,6 +255,11 @@ func (s *server) follow(r *http.Request, as format, resource string, version uin
 	if seconds == 0 {
 		seconds = 1800 + rand.IntN(1800)
 	}
+	s.counting.Lock()
+	if s.storm.seconds > 0 {
+		seconds = s.storm.seconds
+	}
+	s.counting.Unlock()
 	end := time.After(time.Duration(seconds) * time.Second)
 	marks := time.NewTicker(s.bookmark)
 	defer marks.Stop()
@@ -273,9 +333,32 @@ func (s *server) control(w http.ResponseWriter, r *http.Request) {
 		}
 		s.mutex.Lock()
 		s.rate = rate
-		s.alone = r.URL.Query().Get("alone") == "true"
+		s.alone = r.URL.Query().Get("kind") == "alone"
+		s.stopped = r.URL.Query().Get("kind") == "stopped"
 		s.mutex.Unlock()
 		answer(w, map[string]float64{"rate": rate})
+	case "POST /control/outage":
+		seconds, err := strconv.ParseFloat(r.URL.Query().Get("seconds"), 64)
+		if err != nil || seconds < 0 {
+			http.Error(w, "Expected seconds", http.StatusBadRequest)
+			return
+		}
+		s.gate.shut(time.Duration(seconds*float64(time.Second)), r.RemoteAddr)
+		answer(w, map[string]float64{"seconds": seconds})
+	case "POST /control/storm":
+		chance, err := strconv.ParseFloat(r.URL.Query().Get("chance"), 64)
+		if err != nil {
+			http.Error(w, "Expected a chance", http.StatusBadRequest)
+			return
+		}
+		seconds, _ := strconv.Atoi(r.URL.Query().Get("seconds"))
+		s.counting.Lock()
+		s.storm = storm{chance, seconds}
+		s.counting.Unlock()
+		answer(w, map[string]float64{"chance": chance})
+	case "GET /control/connections":
+		now, most := s.gate.connections()
+		answer(w, map[string]int{"now": now, "most": most})
 	case "GET /control/stamps":
 		s.mutex.Lock()
 		stamps := make([]stamp, 0, len(s.stamps))

@@ -78,6 +78,7 @@ type cluster struct {
 	stamps    []*stamp
 	rate      float64
 	alone     bool // pods have new versions that concern no controller
+	stopped   bool // the controllers write nothing
 	due       []write
 	waiting   map[int]bool
 	chance    uint64
@@ -233,7 +234,7 @@ func (c *cluster) flip() {
 	}
 	c.logEvent("pods", pod, c.now.version, &stamp{Resource: "pods", Namespace: p.namespace(),
 		Service: p.name(), Name: p.podName(pod), Version: c.now.version, Ready: c.now.pods[pod].ready})
-	if c.alone {
+	if c.alone || c.stopped {
 		return
 	}
 	slice := c.firstSlice[p.number] + (pod-p.first)/maxPerSlice

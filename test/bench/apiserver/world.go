@@ -60,8 +60,9 @@ func mix(number, salt int) uint32 {
 	return hash ^ hash>>16
 }
 
-// newWorld makes a world of the full shape with all numbers divided by share.
-func newWorld(share int) *world {
+// newWorld makes a world of the full shape with all numbers divided by share, and at most this many
+// pods in a Service.
+func newWorld(share, most int) *world {
 	now := time.Now().Truncate(time.Second)
 	w := &world{
 		nodes:   max(5000/share, 10),
@@ -70,23 +71,23 @@ func newWorld(share int) *world {
 	}
 	for _, of := range fullSizes {
 		for range max(of.services/share, 1) {
-			number := len(w.plans)
+			number, pods := len(w.plans), min(of.pods, most)
 			luck := mix(number, 0) % 100
-			p := plan{number: number, first: w.pods, pods: of.pods, ports: 1}
-			p.stateful = luck < 10 && of.pods <= 250
+			p := plan{number: number, first: w.pods, pods: pods, ports: 1}
+			p.stateful = luck < 10 && pods <= 250
 			p.hinted = luck >= 95
 			if luck%5 == 0 {
 				p.ports = 2
 			}
 			w.firstSlice = append(w.firstSlice, len(w.slices))
-			for slice := range (of.pods + maxPerSlice - 1) / maxPerSlice {
+			for slice := range (pods + maxPerSlice - 1) / maxPerSlice {
 				w.slices = append(w.slices, sliceID{number, slice})
 			}
-			for range of.pods {
+			for range pods {
 				w.owner = append(w.owner, int32(number))
 			}
 			w.plans = append(w.plans, p)
-			w.pods += of.pods
+			w.pods += pods
 		}
 	}
 	return w
