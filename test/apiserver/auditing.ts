@@ -111,6 +111,8 @@ export interface Simulation {
   /** The server's history went back. */
   restored(): void;
   pass(seconds: number): Promise<void>;
+  /** Forgets what was over before a moment, while all is calm. */
+  forget(before: number): void;
   /** Checks the end; the auditor is stopped. */
   end(): Promise<void>;
 }
@@ -358,6 +360,14 @@ const liveAuditor = (counts: typeof noCounts, namespaces: readonly string[] | nu
     onResolve: () => counts.resolved++,
   });
 
+function forget({ truth, owed, server, concerned }: State, before: number): void {
+  truth.forget(before);
+  owed.forget(before);
+  server.objects.forget();
+  server.asked.length = 0;
+  for (const [version, { at }] of concerned) if (at < before) concerned.delete(version);
+}
+
 /** The auditor of the whole cluster, or of the namespace of the life and others beside it. */
 export function createSimulation(
   seed: number,
@@ -408,6 +418,7 @@ export function createSimulation(
     },
     isIncomplete: () => isIncomplete(state),
     pass: (seconds) => clock.runUntil(clock.now() + seconds),
+    forget: (before) => forget(state, before),
     async end() {
       await checkEnd(state);
       cancel();
@@ -844,12 +855,12 @@ async function checkEnd(state: State): Promise<void> {
 // controllers stop, and the server's history is forgotten or goes back.
 
 /** Controllers stop: one, or all. */
-function halt(life: Life, among: readonly ServiceOutput[], random: Random): void {
+export function halt(life: Life, among: readonly ServiceOutput[], random: Random): void {
   const seconds = settle * (0.3 + 2 * random());
   for (const output of among) life.stop(output, seconds);
 }
 
-function upset(sim: Simulation, life: Life, random: Random): void {
+export function upset(sim: Simulation, life: Life, random: Random): void {
   const { server, lags, clock } = sim;
   const chance = random();
   if (chance < 0.2) halt(life, random() < 0.4 ? outputs : [oneOf(random, outputs)], random);
@@ -952,7 +963,7 @@ function spoil(sim: Simulation, random: Random): void {
   }
 }
 
-function calm(sim: Simulation): void {
+export function calm(sim: Simulation): void {
   heal(sim.server);
   sim.server.faults.before = noFault;
   for (const undo of sim.undo) undo();
@@ -1012,7 +1023,7 @@ function writeUnknown({ auditor, truth, server }: Simulation, name: string): voi
   server.objects.put('endpoints', written);
 }
 
-async function endLife(sim: Simulation, life: Life, isSpoilt: boolean): Promise<void> {
+export async function endLife(sim: Simulation, life: Life, isSpoilt: boolean): Promise<void> {
   calm(sim);
   life.recover();
   await sim.pass(patience);

@@ -376,6 +376,8 @@ export interface Truth {
   readonly held: Held;
   /** Calls back after each change, with what was there before. */
   onChange(call: (event: Event, before: Raw | undefined, names: readonly string[]) => void): void;
+  /** Forgets what was over before a moment. */
+  forget(before: number): void;
   /** The server's objects are others; returns which, with the Services that they concern. */
   restored(): readonly Change[];
 }
@@ -490,6 +492,13 @@ function restore(state: TruthState): Change[] {
   });
 }
 
+function forgetIntervals({ intervals }: TruthState, before: number): void {
+  for (const [key, list] of intervals) {
+    const kept = list.filter(({ to }) => to >= before);
+    intervals.set(key, kept);
+  }
+}
+
 /** Follows a server that has no objects yet; `names` are those of all Services there ever are. */
 export function truthOf(server: FakeServer, clock: Clock, names: readonly string[]): Truth {
   const calls: Parameters<Truth['onChange']>[0][] = [];
@@ -549,6 +558,7 @@ export function truthOf(server: FakeServer, clock: Clock, names: readonly string
     touchedAt: (name) => state.touched.get(name) ?? 0,
     held,
     onChange: (call) => void calls.push(call),
+    forget: (before) => forgetIntervals(state, before),
     restored() {
       if (clock.now() !== state.staleAt) refresh(state);
       const changes = restore(state);
@@ -569,6 +579,8 @@ export interface Owed {
   took(entry: AuditorEntry): void;
   /** The history of the server went back, and with it these objects. */
   restored(changes: readonly Change[]): void;
+  /** Forgets the times without a watch that were over before a moment. */
+  forget(before: number): void;
   /** Whether a list of the resource was ever complete. */
   wasListed(resource: Resource): boolean;
   /**
@@ -595,7 +607,7 @@ export interface Missing extends Change {
 /** Follows a server that has no objects yet. */
 export function owedBy(truth: Truth, clock: Clock): Owed {
   const listed = new Set<Resource>();
-  const spells: Spell[] = [];
+  let spells: Spell[] = [];
   let changes: Missing[] = [];
   truth.onChange(({ resource, key, version }, _before, concerned) => {
     changes.push({ resource, key, version, names: concerned, at: clock.now() });
@@ -631,6 +643,9 @@ export function owedBy(truth: Truth, clock: Clock): Owed {
     },
     restored(others) {
       changes = others.map((one) => ({ ...one, at: clock.now() }));
+    },
+    forget(before) {
+      spells = spells.filter(({ to }) => to >= before);
     },
     wasListed: (resource) => listed.has(resource),
     unseenFor(needed, since, least) {
@@ -712,11 +727,14 @@ function putService({ server, random }: LifeState, name: string): void {
 }
 
 /** A pod comes, becomes ready or not, or gets an address. */
+/** Addresses of a long life are used again. */
+const podIP = (number: number): string => `10.0.${(number >> 8) & 255}.${number & 255}`;
+
 function putPod(state: LifeState, name: string): void {
   const { server, random, services } = state;
   const before = server.objects.get('pods', `${namespace}/${name}`);
   const status = before?.status as { podIPs: { ip: string }[] } | undefined;
-  const ip = status?.podIPs[0]?.ip ?? `10.0.0.${++state.ips}`;
+  const ip = status?.podIPs[0]?.ip ?? podIP(++state.ips);
   const app = oneOf(random, names.slice(0, services));
   const { labels = { app } } = before?.metadata ?? {};
   const podIPs = before === undefined && random() < 0.3 ? [] : [{ ip }];

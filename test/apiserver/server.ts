@@ -742,6 +742,8 @@ interface Objects {
   compact(): void;
   /** Every change, oldest first; also those that are compacted. */
   history(): readonly Event[];
+  /** Forgets all events; watches that begin at an old version have expired. */
+  forget(): void;
   save(): Saved;
   /** The history goes back to what was saved, as when etcd is restored from a backup. */
   restore(saved: Saved): void;
@@ -845,6 +847,10 @@ function createObjects(): Objects {
       state.compacted = state.version;
     },
     history: () => state.history,
+    forget() {
+      state.compacted = state.version;
+      state.history = [];
+    },
     save: () => ({ version: state.version, objects: new Map(state.objects) }),
     restore(saved) {
       state.objects = new Map(saved.objects);
