@@ -11,6 +11,7 @@ import { createHash } from 'node:crypto';
 
 import { type Finding, openFindingKey } from '../audit/finding/catalogue.ts';
 import { readSavedService, type SavedService, saveService } from '../audit/service/checkpoint.ts';
+import type { OpenBefore } from '../audit/incident/saved-incidents.ts';
 import type { Auditor } from '../auditor/auditor.ts';
 import type { AnyObject, Key } from '../model/objects.ts';
 import { type Opening, shownOfIncident } from './notes.ts';
@@ -29,6 +30,8 @@ export interface StopState {
   /** What was resolved until then, oldest first, and what was open. */
   readonly resolved: Auditor['earlier'];
   readonly open: Auditor['earlier'];
+  /** The incidents that were open, with the keys of their findings. */
+  readonly incidents: OpenBefore;
 }
 
 /** What the search index has of the time before a restart. */
@@ -92,7 +95,10 @@ export function stopStateOf(
     const saved = asNoted(audit, saveService(audit, new Map()), openings);
     return [{ key: audit.record.key, saved, versions }];
   });
-  return { at, services, ...searched };
+  const { open, members } = auditor.incidents.past(() => 0);
+  // The findings open again, with their addresses.
+  const incidents = { open, members: [...members].map((it) => ({ ...it, addresses: [] })) };
+  return { at, services, incidents, ...searched };
 }
 
 /**
@@ -138,6 +144,7 @@ export function continueFrom(auditor: Auditor, stop: StopState): number {
       incidents: [...incidents, ...ended.incidents],
     }),
   );
+  auditor.incidents.continueAfterRestart(stop.incidents);
   auditor.continueServices(new Map(proven.map(([{ record }, saved]) => [record.key, saved])));
   return proven.length;
 }

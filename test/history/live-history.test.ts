@@ -175,7 +175,13 @@ describe('the end of an earlier history', () => {
     mkdirSync(folder);
     const { release } = lockFolder(folder);
     const none = { findings: [], incidents: [] };
-    const stop = { at: 1000, services: [], resolved: none, open: none };
+    const stop = {
+      at: 1000,
+      services: [],
+      incidents: { open: [], members: [] },
+      resolved: none,
+      open: none,
+    };
     let reads = 0;
     const { history, said } = startAfter(() => Promise.resolve({ ...stop, at: ++reads }));
     await expect.poll(() => said.length).toBe(1);

@@ -52,11 +52,12 @@ import {
   continueResolved,
   type FindingOf,
   type NumberOf,
+  type OpenBefore,
   type PastIncidents,
   placeOf,
-  type SavedMember,
+  type SavedIncident,
   saveIncident,
-  saveMember,
+  saveMembers,
   saveResolved,
 } from './saved-incidents.ts';
 
@@ -95,6 +96,8 @@ const createState = (options: IncidentOptions) => ({
   open: new Map<string, OpenIncident>(),
   /** By the key of the finding. */
   owners: new Map<string, OpenIncident>(),
+  /** What was open before a restart, by the key of the finding, until it opens again. */
+  earlier: new Map<string, { readonly saved: SavedIncident; readonly claim: Claim }>(),
   resolved: [] as Incident[],
   /** The name that now answers for a name, by that name. */
   merged: new Map<string, string>(),
@@ -113,6 +116,7 @@ export function createIncidents(options: IncidentOptions) {
   return {
     /** Adds a finding that has opened; `at` is later if it had opened before a restart. */
     add(finding: Finding, at = finding.openedAt): void {
+      if (at > finding.openedAt && rejoin(state, finding)) return;
       const evidence = options.evidence(at);
       const member = { finding, claim: openClaim(state, finding, evidence) };
       addMember(state, member, finding.openedAt, evidence);
@@ -166,10 +170,40 @@ export function createIncidents(options: IncidentOptions) {
     currentId: (id: string): string => currentId(state, id),
     revision: (): number => state.revision,
     past: (numberOf: NumberOf): PastIncidents => pastOf(state, numberOf),
+    /** Notes what was open before a restart. A finding that opens again joins its incident. */
+    continueAfterRestart: (before: OpenBefore): void => continueAfterRestart(state, before),
     /** Continues what `past` has given, in place of what was grouped before. */
     continuePast: (past: PastIncidents, findingOf: FindingOf): void =>
       continuePast(state, past, findingOf),
   };
+}
+
+function continueAfterRestart({ earlier }: State, { open, members }: OpenBefore): void {
+  const byId = new Map(open.map((saved) => [saved.id, saved]));
+  for (const { incident, claim, finding } of members) {
+    const saved = byId.get(incident);
+    if (saved !== undefined) earlier.set(openFindingKey(finding), { saved, claim });
+  }
+}
+
+/** Whether a finding was open before a restart. What was measured then is measured again. */
+function rejoin(state: State, finding: Finding): boolean {
+  const key = openFindingKey(finding);
+  const before = state.earlier.get(key);
+  if (before === undefined) return false;
+  const { claim } = before;
+  // A replay does not confirm findings, so it may have opened the incident too early.
+  const saved = { ...before.saved, openedAt: finding.openedAt };
+  const incident = getOrInsert(state.open, placeOf(saved), () =>
+    continueIncident({ ...saved, conditions: [], reviewed: null }, () => undefined),
+  );
+  incident.members.set(key, { finding, claim });
+  incident.reviewed = null;
+  incident.openedAt = Math.min(incident.openedAt, finding.openedAt);
+  state.owners.set(key, incident);
+  state.earlier.delete(key);
+  state.revision++;
+  return true;
 }
 
 function pastOf(state: State, numberOf: NumberOf): PastIncidents {
@@ -180,7 +214,7 @@ function pastOf(state: State, numberOf: NumberOf): PastIncidents {
   );
   return {
     open: incidents.map((it) => saveIncident(it, numberOf)),
-    members: savedMembers(members),
+    members: saveMembers(members),
     resolved: resolved.map((it) => saveResolved(it, numberOf)),
     grouping: {
       merged: [...merged],
@@ -189,10 +223,6 @@ function pastOf(state: State, numberOf: NumberOf): PastIncidents {
       changed: [...changed],
     },
   };
-}
-
-function* savedMembers(members: readonly (readonly [string, Member])[]): Generator<SavedMember> {
-  for (const [id, member] of members) yield saveMember(id, member);
 }
 
 function continuePast(state: State, past: PastIncidents, findingOf: FindingOf): void {

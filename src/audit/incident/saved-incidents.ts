@@ -51,6 +51,12 @@ export interface PastIncidents {
   readonly grouping: SavedGrouping;
 }
 
+/** The incidents that were open before a restart, as plain data. */
+export interface OpenBefore {
+  readonly open: readonly SavedIncident[];
+  readonly members: readonly SavedMember[];
+}
+
 export interface SavedGrouping {
   /** The name that now answers for a name. */
   readonly merged: readonly (readonly [string, string])[];
@@ -97,7 +103,7 @@ export function saveIncident(incident: OpenIncident, numberOf: NumberOf) {
   };
 }
 
-export const saveMember = (incident: string, { finding, claim }: Member): SavedMember => {
+const saveMember = (incident: string, { finding, claim }: Member): SavedMember => {
   const { code, severity, output, namespace, service, node, cause, causeProven } = finding;
   const { since, openedAt, suppressed, differences } = finding;
   const place = { code, severity, output, namespace, service, node, cause, causeProven };
@@ -108,6 +114,13 @@ export const saveMember = (incident: string, { finding, claim }: Member): SavedM
     addresses: differences.flatMap(({ address }) => address ?? []),
   };
 };
+
+/** The members with the names of their incidents. */
+export function* saveMembers(
+  members: readonly (readonly [incident: string, member: Member])[],
+): Generator<SavedMember> {
+  for (const [incident, member] of members) yield saveMember(incident, member);
+}
 
 export type SavedResolved = Omit<Incident, 'findings' | 'services'> & {
   readonly services?: undefined;

@@ -68,6 +68,10 @@ const silent: Evidence = {
   },
 };
 
+const fail = (): never => {
+  throw new Error('Expected an incident');
+};
+
 const missing = plainFinding('endpoints-address-missing');
 const atNode = (code: Code, more: Partial<Finding> = {}): Finding =>
   plainFinding(code, { node: 'a', object: 'Node a', ...more });
@@ -105,6 +109,31 @@ describe('an incident', () => {
     expect(list()).toHaveLength(1);
     expect(incidents.resolved()).toEqual([]);
     expect(incidents.currentId(before)).toBe(incident?.id);
+  });
+
+  test('continues with its kind, its name and its evidence after a restart', () => {
+    const before = ledger();
+    const other = plainFinding('endpoints-address-missing', { service: 'other', since: 12 });
+    before.state.evidence = silent;
+    before.add(missing, other);
+    before.incidents.review(60, []);
+    const { open, members } = before.incidents.past(() => 0);
+    const after = ledger();
+    after.incidents.continueAfterRestart({ open, members: [...members] });
+    after.incidents.add(other, 100);
+    after.incidents.add(missing, 101);
+    after.incidents.review(102, []);
+    const [{ id, kind, evidence, since, openedAt } = fail()] = before.list();
+    expect(kind).toBe('controller-not-writing');
+    expect(after.list()).toMatchObject([{ id, kind, evidence, since, openedAt }]);
+    // One that opens now, and not before the restart, is another incident.
+    const fresh = ledger();
+    fresh.incidents.continueAfterRestart({
+      open,
+      members: [...before.incidents.past(() => 0).members],
+    });
+    fresh.add(missing);
+    expect(fresh.list()).toMatchObject([{ kind: 'cause-unknown' }]);
   });
 
   test('has the opening time of a finding that was open before a restart and joins it', () => {
