@@ -225,7 +225,7 @@ async function watchLive(browser: Browser, url: string, complaints: string[]): P
   check('a new finding appears on the open page', expected('it does not', seen));
   const state = await page.getAttribute('#live', 'data-state');
   const moved = `document.querySelector('#moment').textContent !== ${JSON.stringify(moment)}`;
-  const goes = await page.waitForFunction(moved, undefined, { timeout: 10_000 }).then(
+  const goes = await page.waitForFunction(moved, undefined, { timeout: 60_000 }).then(
     () => true,
     () => false,
   );
@@ -510,7 +510,7 @@ async function loseServer(browser: Browser): Promise<void> {
   await page.waitForSelector('#live[data-state=replay], #live[data-state=still]');
   server.stop();
   await page.waitForSelector('#lost:has-text("Cannot reach endpoint-auditor")', {
-    timeout: 20_000,
+    timeout: 60_000,
   });
   check('the page reports a lost connection', await violations(page));
   await page.context().close();
