@@ -65,21 +65,23 @@ const slice = (of: string, ips: readonly string[]) => ({
 
 const nodePort = { name: 'http', port: 80, targetPort: 8080, protocol: 'TCP', nodePort: 30_080 };
 
-const services = [
-  service('web', '10.96.0.1', { type: 'NodePort', ports: [nodePort] }),
-  service('api', '10.96.0.2', { sessionAffinity: 'ClientIP' }),
+export const services = [
+  service('web', '10.96.1.1', { type: 'NodePort', ports: [nodePort] }),
+  service('api', '10.96.1.2', { sessionAffinity: 'ClientIP' }),
   {
-    ...service('shop', '10.96.0.3', {
+    ...service('shop', '10.96.1.3', {
       type: 'LoadBalancer',
       ports: [{ ...nodePort, nodePort: 30_081 }],
       loadBalancerSourceRanges: ['198.51.100.0/25'],
     }),
     status: { loadBalancer: { ingress: [{ ip: '198.18.0.7' }] } },
   },
-  service('empty', '10.96.0.4'),
+  service('empty', '10.96.1.4'),
 ];
 
-const addresses = (...last: number[]): string[] => last.map((byte) => `10.244.1.${byte}`);
+/** Addresses of pods of the node by their last byte. */
+export const addresses = (...last: number[]): string[] =>
+  last.map((byte) => `10.244.1.${String(byte)}`);
 
 const rawNode = {
   metadata: { name: nodeName, uid: nodeName, resourceVersion: '1' },
@@ -87,23 +89,24 @@ const rawNode = {
   status: { addresses: [{ type: 'InternalIP', address: nodeIP }] },
 };
 
-interface Live {
+/** A load balancer whose maps a fault may edit. */
+export interface FaultyCilium {
   readonly balancer: CiliumLoadBalancer;
+  /** Changes the endpoints of a Service to those with the last bytes. */
+  readonly setEndpoints: (of: string, ...last: number[]) => Promise<unknown>;
+}
+
+interface Live extends FaultyCilium {
   readonly agent: ScheduledAgent;
   readonly folder: string;
   readonly slices: Map<string, ReturnType<typeof slice>>;
 }
 
-async function send(live: Live, action: 'add' | 'update', object: object): Promise<void> {
+type Sender = Pick<Live, 'balancer' | 'folder'>;
+
+async function send(live: Sender, action: 'add' | 'update', object: object): Promise<void> {
   writeFileSync(join(live.folder, 'object.yaml'), JSON.stringify(object));
   await live.balancer.command(`k8s/${action} object.yaml`);
-}
-
-/** Changes the endpoints of a Service. */
-async function setEndpoints(live: Live, of: string, ...last: number[]): Promise<void> {
-  const object = slice(of, addresses(...last));
-  live.slices.set(of, object);
-  await send(live, 'update', object);
 }
 
 function read<R extends Resource>(resource: R, raw: object): ObjectOf[R] {
@@ -163,7 +166,7 @@ interface Entry {
   readonly value: string[];
 }
 
-const bpftool = async ({ balancer }: Live, ...args: string[]): Promise<string> => {
+const bpftool = async ({ balancer }: FaultyCilium, ...args: string[]): Promise<string> => {
   const [program = '', ...inside] = balancer.inside;
   const { stdout } = await run(program, [...inside, 'bpftool', '-j', ...args]);
   return stdout;
@@ -171,21 +174,21 @@ const bpftool = async ({ balancer }: Live, ...args: string[]): Promise<string> =
 
 const pinned = (map: string): string[] => ['pinned', `${pinnedAt}/cilium_lb4_${map}`];
 
-const entriesOf = async (live: Live, map: string): Promise<Entry[]> =>
+const entriesOf = async (live: FaultyCilium, map: string): Promise<Entry[]> =>
   JSON.parse(await bpftool(live, 'map', 'dump', ...pinned(map))) as Entry[];
 
-const write = (live: Live, map: string, { key, value }: Entry): Promise<string> =>
+const write = (live: FaultyCilium, map: string, { key, value }: Entry): Promise<string> =>
   bpftool(live, 'map', 'update', ...pinned(map), 'key', ...key, 'value', ...value);
 
-const remove = (live: Live, map: string, { key }: Entry): Promise<string> =>
+const remove = (live: FaultyCilium, map: string, { key }: Entry): Promise<string> =>
   bpftool(live, 'map', 'delete', ...pinned(map), 'key', ...key);
 
-interface LiveFault {
+export interface LiveFault {
   readonly name: string;
   /** The Service that must be found. */
   readonly about: string;
   /** Makes the fault, and returns what repairs it. */
-  readonly make: (live: Live) => Promise<() => Promise<unknown>>;
+  readonly make: (live: FaultyCilium) => Promise<() => Promise<unknown>>;
 }
 
 /** Of services_v2: the bytes of `ip:port/tcp`, and the slot. */
@@ -223,13 +226,13 @@ const isBackend = (ip: string) => {
   return ({ value }: Entry): boolean => numbers.every((byte, at) => Number(value[at]) === byte);
 };
 
-const faults: readonly LiveFault[] = [
-  edited('a slot is missing', 'web', 'services_v2', slotOf('10.96.0.1', 80, 2), null),
+export const faults: readonly LiveFault[] = [
+  edited('a slot is missing', 'web', 'services_v2', slotOf('10.96.1.1', 80, 2), null),
   edited(
     'a slot has no backend',
     'web',
     'services_v2',
-    slotOf('10.96.0.1', 80, 1),
+    slotOf('10.96.1.1', 80, 1),
     replaced(0, '0xff', '0xff', '0xff'),
   ),
   edited('a backend is missing', 'web', 'backends_v3', isBackend('10.244.1.2'), null),
@@ -244,12 +247,12 @@ const faults: readonly LiveFault[] = [
     'a count is too low',
     'api',
     'services_v2',
-    slotOf('10.96.0.2', 80, 0),
+    slotOf('10.96.1.2', 80, 0),
     replaced(4, '0x01'),
   ),
-  edited('a frontend is missing', 'api', 'services_v2', slotOf('10.96.0.2', 80, 0), null),
+  edited('a frontend is missing', 'api', 'services_v2', slotOf('10.96.1.2', 80, 0), null),
   edited('a node port is missing', 'web', 'services_v2', slotOf(nodeIP, 30_080, 0), null),
-  edited('a reverse NAT entry is missing', 'api', 'reverse_nat', isBackend('10.96.0.2'), null),
+  edited('a reverse NAT entry is missing', 'api', 'reverse_nat', isBackend('10.96.1.2'), null),
   {
     name: 'a source range is missing',
     about: 'shop',
@@ -267,7 +270,7 @@ const faults: readonly LiveFault[] = [
     make: (live) => {
       live.balancer.signal('SIGSTOP');
       // It takes the event when it goes on.
-      const taken = setEndpoints(live, 'web', 1, 2, 3);
+      const taken = live.setEndpoints('web', 1, 2, 3);
       return Promise.resolve(() => {
         live.balancer.signal('SIGCONT');
         return taken;
@@ -279,7 +282,7 @@ const faults: readonly LiveFault[] = [
     about: 'api',
     make: async (live) => {
       await live.balancer.command('fail-writes 1000');
-      await setEndpoints(live, 'api', 10, 11, 12);
+      await live.setEndpoints('api', 10, 11, 12);
       return () => live.balancer.command('fail-writes 0');
     },
   },
@@ -324,14 +327,14 @@ async function checkChurn(live: Live): Promise<void> {
   const first = await findUntil(live, (found) => found.length === 0);
   report('what Cilium wrote has no finding', first.length === 0 ? null : first.join(', '));
   for (let round = 0; round < 3; round++) {
-    await setEndpoints(live, 'web', 1, 2, 20 + round);
-    await setEndpoints(live, 'shop', 30 + round);
+    await live.setEndpoints('web', 1, 2, 20 + round);
+    await live.setEndpoints('shop', 30 + round);
     await live.balancer.settle();
     const found = await findingsOf(live);
     const name = `after change ${String(round + 1)} of endpoints there is no finding`;
     report(name, found.length === 0 ? null : found.join(', '));
   }
-  await setEndpoints(live, 'web', 1, 2);
+  await live.setEndpoints('web', 1, 2);
   await live.balancer.settle();
 }
 
@@ -363,7 +366,13 @@ if (import.meta.main) {
       console.log(`  ${text}`);
     },
   });
-  const live: Live = { balancer, agent, folder, slices: new Map() };
+  const slices: Live['slices'] = new Map();
+  const setEndpoints = async (of: string, ...last: number[]): Promise<void> => {
+    const object = slice(of, addresses(...last));
+    slices.set(of, object);
+    await send({ balancer, folder }, 'update', object);
+  };
+  const live: Live = { balancer, agent, folder, slices, setEndpoints };
   try {
     await balancer.command('hive/start');
     for (const object of services) await send(live, 'add', object);

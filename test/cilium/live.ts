@@ -1,25 +1,32 @@
-// Lets a running Cilium differ from the API by itself, and audits its maps before and after:
-// `npm run -s cilium:live [NAME]`. Each case has a fresh load balancer and a Service that must be
-// found after the change, and not before. A repair must end the finding. The last line is
-// `N passed, N failed`.
+// `serve` beside a real API server, with an agent that reads the maps of a running Cilium:
+// `npm run -s cilium:live [NAME]`. Cilium differs from the API by itself: each case has a fresh load
+// balancer, and a Service that must be found after the change, and not before. Then endpoints come
+// and go without findings, and each fault of agent.ts must be found, and gone after its repair. The
+// last line is `N passed, N failed`.
 
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-import { startProxy } from '../controlplane/auditor.ts';
+import { awaitSoon, startProxy } from '../controlplane/auditor.ts';
 import type { Client, ControlPlane } from '../controlplane/controlplane.ts';
 import { clientOf, startControlPlane } from '../controlplane/controlplane.ts';
-import { ciliumInput, summarizeNode } from '../nodes/walk.ts';
+import { awaitConform } from '../controlplane/nodes.ts';
+import { addresses, faults, type LiveFault, services as faultyServices } from './agent.ts';
 import type { CiliumLoadBalancer } from './load-balancer.ts';
 import { newestCilium, startLoadBalancer } from './load-balancer.ts';
 import { createNodes, deleteObjects, listObjects, namespace } from './objects.ts';
-import { nodeIn, writeObjects, writeState } from './record.ts';
+import { nodeIn } from './record.ts';
+import { type CiliumServer, startServer } from './server.ts';
 
 interface Cluster {
   readonly plane: ControlPlane;
   readonly client: Client;
+  readonly server: CiliumServer;
+}
+
+interface RunningCluster extends Cluster {
   readonly balancer: CiliumLoadBalancer;
   readonly proxy: Awaited<ReturnType<typeof startProxy>>;
 }
@@ -30,7 +37,7 @@ interface Case {
   readonly mechanism: string;
   readonly version?: string;
   readonly create: (client: Client) => Promise<void>;
-  readonly change: (cluster: Cluster) => Promise<void>;
+  readonly change: (cluster: RunningCluster) => Promise<void>;
   /** The Service port that must be found; null: nothing may be. */
   readonly about: string | null;
 }
@@ -61,7 +68,7 @@ const setAddresses = ({ call }: Client, name: string, ips: readonly string[]): P
 const affinity = { type: 'NodePort', sessionAffinity: 'ClientIP' };
 
 /** The connection ends while an endpoint goes, and the API server forgets the events before. */
-async function reconnect({ plane, client, proxy }: Cluster): Promise<void> {
+async function reconnect({ plane, client, proxy }: RunningCluster): Promise<void> {
   proxy.hold();
   await setAddresses(client, 'web-1', ['10.244.9.1']);
   await plane.restartApiserver();
@@ -150,48 +157,30 @@ const cases: readonly Case[] = [
   reconnectCase(newestCilium, null),
 ];
 
-/** Service ports with findings above information, by the maps and the objects of now. */
-async function findingsOf({ client, balancer }: Cluster, version: string): Promise<string[]> {
-  await balancer.settle();
-  const out = await mkdtemp(join(tmpdir(), 'cilium-live-'));
-  try {
-    const lists = await listObjects(client);
-    const node = nodeIn(lists, 'node-a');
-    const objects = writeObjects(out, 'objects', lists);
-    await writeState(balancer, { version, node, flags: {}, objects }, join(out, 'state'));
-    const { findings } = summarizeNode(ciliumInput(join(out, 'state')));
-    const loud = findings.filter(({ severity }) => severity !== 'info');
-    return loud.map(
-      ({ code, service: name, difference }) => `${name} ${code} ${difference.object}`,
-    );
-  } finally {
-    await rm(out, { recursive: true });
-  }
-}
-
-/** Returns what is wrong; null: nothing. */
-async function check(test: Case, plane: ControlPlane, client: Client): Promise<string | null> {
-  const { version = newestCilium, about } = test;
-  await deleteObjects(client);
-  await test.create(client);
-  const node = nodeIn(await listObjects(client), 'node-a');
+/** Runs a load balancer and its agent from the objects of now on. */
+async function withCilium<T>(
+  cluster: Cluster,
+  version: string,
+  use: (running: RunningCluster) => Promise<T>,
+): Promise<T> {
+  const { plane, client, server } = cluster;
+  const node = nodeIn(await listObjects(client), server.node);
   const folder = await mkdtemp(join(tmpdir(), 'cilium-live-'));
   const proxy = await startProxy(plane.server);
   const kubeconfig = join(folder, 'kubeconfig');
   const text = await readFile(plane.kubeconfig, 'utf8');
   await writeFile(kubeconfig, text.replace(plane.server, proxy.server));
   const balancer = await startLoadBalancer({ version, node, flags: [], kubeconfig, folder });
-  const cluster = { plane, client, balancer, proxy };
   try {
     await balancer.command('hive/start');
-    const before = await findingsOf(cluster, version);
-    if (before.length > 0) return `found before the change: ${before.join()}`;
-    await test.change(cluster);
-    await sleep(2000);
-    const found = await findingsOf(cluster, version);
-    console.log(`  ${found.join() || 'no finding'}`);
-    if (about === null) return found.length === 0 ? null : 'found what is right';
-    return found.length > 0 && found.every((it) => it.startsWith(`${about} `)) ? null : 'not found';
+    await balancer.settle();
+    await balancer.pin();
+    const agent = server.startAgent(balancer);
+    try {
+      return await use({ ...cluster, balancer, proxy });
+    } finally {
+      await agent.stop();
+    }
   } finally {
     await balancer.stop();
     proxy.close();
@@ -199,24 +188,128 @@ async function check(test: Case, plane: ControlPlane, client: Client): Promise<s
   }
 }
 
+/** Seconds until a report, the settle window and the reads that confirm are over. */
+const patience = 90;
+
+const conform = ({ server }: Cluster): Promise<string[]> =>
+  awaitConform({ outside: server.outside, nodes: [server] }, patience);
+
+/** The objects and codes of findings. That of a whole node names one of its Services. */
+const textsOf = async ({ server }: Cluster): Promise<string[]> =>
+  (await server.outside.findings()).standing.map(({ code, object }) => `${object} ${code}`);
+
+const isAbout = (text: string, name: string): boolean => text.includes(`${namespace}/${name}:`);
+
+/** Waits for findings of a Service; null: there are none. */
+async function awaitFound(cluster: Cluster, about: string): Promise<string[] | null> {
+  let found: string[] = [];
+  const isFound = async (): Promise<boolean> => {
+    found = await textsOf(cluster);
+    return found.some((text) => isAbout(text, about));
+  };
+  return (await awaitSoon(isFound, patience)) === null ? null : found;
+}
+
+/** Returns what is wrong; null: nothing. */
+async function check(test: Case, cluster: Cluster): Promise<string | null> {
+  const { version = newestCilium, about } = test;
+  await deleteObjects(cluster.client);
+  await test.create(cluster.client);
+  return withCilium(cluster, version, async (running) => {
+    const before = await conform(running);
+    if (before.length > 0) return `before the change: ${before.join()}`;
+    await test.change(running);
+    await running.balancer.settle();
+    if (about === null) {
+      // A finding would be open by then.
+      await sleep(15_000);
+      const left = [...(await conform(running)), ...(await textsOf(running))];
+      return left.length === 0 ? null : `found what is right: ${left.join()}`;
+    }
+    const found = await awaitFound(running, about);
+    console.log(`  ${found?.join() ?? 'no finding'}`);
+    return found?.every((text) => isAbout(text, about)) === true ? null : 'not found';
+  });
+}
+
+async function createFaulty({ call }: Client): Promise<void> {
+  for (const { metadata, spec, ...more } of faultyServices) {
+    const { name } = metadata;
+    await call('POST', services, { metadata: { name }, spec });
+    if ('status' in more) await call('PATCH', `${services}/${name}/status`, more);
+  }
+}
+
+type Report = (name: string, problem: string | null) => void;
+
+async function checkFault(
+  cluster: RunningCluster,
+  { name, about, make }: LiveFault,
+  setEndpoints: (of: string, ...last: number[]) => Promise<unknown>,
+): Promise<string | null> {
+  const repair = await make({ balancer: cluster.balancer, setEndpoints });
+  const found = await awaitFound(cluster, about);
+  console.log(`${name}: ${found?.join() ?? 'no finding'}`);
+  await repair();
+  const left = await conform(cluster);
+  if (found === null) return 'not found';
+  return left.length === 0 ? null : `after the repair: ${left.join()}`;
+}
+
+/** Endpoints that come and go, and then every fault. */
+async function checkFaults(cluster: Cluster, report: Report): Promise<void> {
+  const { client, server } = cluster;
+  const setEndpoints = (of: string, ...last: number[]): Promise<unknown> =>
+    setAddresses(client, `${of}-1`, addresses(...last));
+  await deleteObjects(client);
+  await createFaulty(client);
+  await slice(client, 'web-1', 'web', addresses(1, 2));
+  await slice(client, 'api-1', 'api', addresses(10, 11));
+  await slice(client, 'shop-1', 'shop', addresses(30));
+  await withCilium(cluster, newestCilium, async (running) => {
+    const first = await conform(running);
+    report('what Cilium wrote conforms', first.length === 0 ? null : first.join());
+    const from = Date.now() / 1000;
+    for (let round = 0; round < 100; round++) {
+      await setEndpoints('web', 1, 2, 20 + (round % 30));
+      await setEndpoints('shop', 30 + (round % 30));
+      await sleep(200);
+    }
+    await setEndpoints('web', 1, 2);
+    const left = await conform(running);
+    const { standing, resolved } = await server.outside.findings();
+    const opened = [...standing, ...resolved].filter(({ openedAt }) => openedAt >= from);
+    const wrong = [...left, ...opened.map((found) => JSON.stringify(found))];
+    report('200 changes of endpoints have no finding', wrong.length === 0 ? null : wrong.join());
+    for (const fault of faults) {
+      report(fault.name, await checkFault(running, fault, setEndpoints));
+    }
+  });
+}
+
 if (import.meta.main) {
   const [only = ''] = process.argv.slice(2);
   const plane = await startControlPlane();
   const client = clientOf(plane);
   let [passed, failed] = [0, 0];
+  const report: Report = (name, problem) => {
+    if (problem === null) passed++;
+    else failed++;
+    console.log(problem === null ? `ok   ${name}` : `FAIL ${name}: ${problem}`);
+  };
+  await createNodes(client);
+  const server = await startServer(plane, client);
+  const cluster = { plane, client, server };
   try {
-    await createNodes(client);
     for (const test of cases.filter(({ name }) => name.includes(only))) {
-      console.log(`${test.name}: ${test.mechanism}`);
-      const problem = await check(test, plane, client);
-      if (problem === null) passed++;
-      else failed++;
-      if (problem !== null) console.log(`  FAILED: ${problem}`);
+      report(`${test.name}: ${test.mechanism}`, await check(test, cluster));
     }
+    if ('faults'.includes(only)) await checkFaults(cluster, report);
   } finally {
+    await server.stop();
     client.close();
     await plane.stop();
   }
-  console.log(`${passed} passed, ${failed} failed`);
+  console.log(`${String(passed)} passed, ${String(failed)} failed`);
   process.exitCode = failed === 0 && passed > 0 ? 0 : 1;
 }

@@ -6,7 +6,7 @@ import { connect, createServer } from 'node:net';
 import { appendFileSync, readFileSync } from 'node:fs';
 import { zstdDecompressSync } from 'node:zlib';
 
-import { defaultLimits } from '../../src/agent/collect.ts';
+import { defaultLimits, type ProgramLimits } from '../../src/agent/collect.ts';
 import type { ScheduledAgent } from '../../src/agent/schedule.ts';
 import { createAgent } from '../../src/agent/schedule.ts';
 import type { Access } from '../../src/agent/server.ts';
@@ -62,8 +62,9 @@ export interface QuickAgent {
   readonly node: string;
   readonly nodeIPs: readonly string[];
   readonly podCIDRs: readonly string[];
-  /** A file. */
-  readonly proxyConfig: string;
+  /** A file, if there is a kube-proxy. */
+  readonly proxyConfig?: string;
+  readonly dataplane?: ProgramLimits['dataplane'];
   /** A file for the rules of each round, as lines of a recording. */
   readonly rounds: string;
   readonly interval: number;
@@ -98,10 +99,11 @@ function createRoundLog({ node, rounds }: QuickAgent, { report }: ScheduledAgent
 
 async function runAgent(settings: string): Promise<void> {
   const given = JSON.parse(settings) as QuickAgent;
-  const { proxyConfig: source, host, port, access, ...others } = given;
-  const proxyConfig = { source, text: readFileSync(source, 'utf8') };
+  const { proxyConfig: source, dataplane = 'auto', host, port, access, ...others } = given;
+  const proxyConfig = source === undefined ? null : { source, text: readFileSync(source, 'utf8') };
+  const limits = { ...defaultLimits, dataplane };
   const onProblem = (text: string): void => void process.stderr.write(`${text}\n`);
-  const agent = createAgent({ ...others, proxyConfig, limits: defaultLimits, onProblem });
+  const agent = createAgent({ ...others, proxyConfig, limits, onProblem });
   createAgentServer(agent, access).server.listen(port, host);
   setInterval(createRoundLog(given, agent), 100);
   // For the test, which must know how long to wait.

@@ -93,7 +93,7 @@ export interface NodeSpace {
   readonly stop: () => Promise<void>;
 }
 
-const agentPort = 9466;
+export const agentPort = 9466;
 
 /** Seconds between two rounds of an agent at least; they may be more. */
 const interval = 2;
@@ -238,7 +238,7 @@ export const proxyConfig = (node: string, mode: Mode, kubeconfig: string): objec
 /** The Service of the agents. */
 const agents = { namespace: 'auditor', name: 'agents' } as const;
 
-interface Keys {
+export interface Keys {
   readonly ca: string;
   readonly cert: string;
   readonly key: string;
@@ -269,18 +269,19 @@ export function writeKeys(folder: string): Keys {
 }
 
 /** A finding about a node. */
-interface NodeFound {
+export interface NodeFound {
   readonly code: string;
   readonly severity: string;
   readonly output: string;
   readonly node: string | null;
   readonly namespace: string;
   readonly service: string;
+  readonly object: string;
   readonly openedAt: number;
   readonly resolvedAt: number | null;
 }
 
-interface Outside {
+export interface Outside {
   /** Those about nodes, above information. */
   readonly findings: () => Promise<{ standing: NodeFound[]; resolved: NodeFound[] }>;
   readonly get: (path: string) => Promise<string>;
@@ -318,7 +319,7 @@ interface OutsideOptions {
 }
 
 /** Starts the bridge to the space and the auditor in it. */
-function startOutside(options: OutsideOptions): Outside & { readonly bridge: Running } {
+export function startOutside(options: OutsideOptions): Outside & { readonly bridge: Running } {
   const { space, folder, keys, account, settle, nodeFlags } = options;
   const socket = join(folder, 'auditor.sock');
   const carried = [`127.0.0.1:6443=${join(folder, 'api.sock')}`, `${socket}=127.0.0.1:9465`];
@@ -623,7 +624,10 @@ async function createTargets(client: Client): Promise<Target[]> {
 }
 
 /** The Service of the agents, as a DaemonSet's would be. */
-async function createAgents(client: Client, nodes: readonly NodeSpace[]): Promise<void> {
+export async function createAgents(
+  client: Client,
+  nodes: readonly Pick<NodeSpace, 'node' | 'address'>[],
+): Promise<void> {
   const { name, namespace: within } = agents;
   await client.call('POST', `/api/v1/namespaces/${within}/services`, {
     metadata: { name },
@@ -647,8 +651,12 @@ export interface Nodes {
 
 const textOf = (found: NodeFound): string => JSON.stringify(found);
 
+interface NamedNodes extends Pick<Nodes, 'outside'> {
+  readonly nodes: readonly Pick<NodeSpace, 'node'>[];
+}
+
 /** Verdicts other than conform on our nodes. */
-async function verdictsOf({ outside, nodes }: Pick<Nodes, 'nodes' | 'outside'>): Promise<string[]> {
+async function verdictsOf({ outside, nodes }: NamedNodes): Promise<string[]> {
   const page = JSON.parse(await outside.get('/api/v1/nodes')) as {
     nodes: { node: string; verdicts: Record<string, number> }[];
   };
@@ -666,10 +674,7 @@ async function verdictsOf({ outside, nodes }: Pick<Nodes, 'nodes' | 'outside'>):
 const hasOthers = ({ different = 0, pending = 0, unknown = 0 }: Record<string, number>): boolean =>
   different + pending + unknown > 0;
 
-export async function awaitConform(
-  all: Pick<Nodes, 'nodes' | 'outside'>,
-  seconds: number,
-): Promise<string[]> {
+export async function awaitConform(all: NamedNodes, seconds: number): Promise<string[]> {
   let wrong: string[] = [];
   const isSo = async (): Promise<boolean> => {
     wrong = await verdictsOf(all).catch((error: unknown) => [String(error)]);

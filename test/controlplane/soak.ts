@@ -77,7 +77,8 @@ function agentCommand({ access, ...settings }: QuickAgent, folder: string): stri
       : ['--token-file', file('agents-token')];
   return [
     ...[process.execPath, program, 'agent', '--node', node, '--node-ips', nodeIPs.join()],
-    ...['--pod-cidrs', podCIDRs.join(), '--proxy-config', proxyConfig, '--interval', '10s'],
+    ...['--pod-cidrs', podCIDRs.join(), '--interval', '10s'],
+    ...(proxyConfig === undefined ? [] : ['--proxy-config', proxyConfig]),
     ...['--listen', `${host}:${port}`, '--tls-cert', file('agent.crt')],
     ...['--tls-key', file('agent.key'), ...asked],
   ];
