@@ -1,9 +1,10 @@
 // `serve` beside a real API server, with an agent that reads the maps of a running Cilium:
-// `npm run -s cilium:live [NAME]`. Cilium differs from the API by itself: each case has a fresh load
-// balancer, and a Service that must be found after the change, and not before. Then endpoints come
-// and go without findings, and each fault of agent.ts must be found, and gone after its repair. The
-// last line is `N passed, N failed`.
+// `npm run -s cilium:live [NAME]`. Cilium differs from the API by itself: each case has a fresh
+// load balancer, and a Service that must be found after the change, and not before. Then endpoints
+// come and go without findings, and each fault of agent.ts must be found, and gone after its
+// repair. The last line is `N passed, N failed`.
 
+import { writeFileSync } from 'node:fs';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,14 +12,23 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 import { awaitSoon, startProxy } from '../controlplane/auditor.ts';
 import type { Client, ControlPlane } from '../controlplane/controlplane.ts';
-import { clientOf, startControlPlane } from '../controlplane/controlplane.ts';
-import { awaitConform } from '../controlplane/nodes.ts';
+import { clientOf, createAccount, startControlPlane } from '../controlplane/controlplane.ts';
+import { carry, type QuickAgent } from '../controlplane/inside.ts';
+import type { Outside, Running } from '../controlplane/nodes.ts';
+import {
+  agentPort,
+  awaitConform,
+  createAgents,
+  createSpace,
+  script,
+  startOutside,
+  writeKeys,
+} from '../controlplane/nodes.ts';
 import { addresses, faults, type LiveFault, services as faultyServices } from './agent.ts';
 import type { CiliumLoadBalancer } from './load-balancer.ts';
 import { newestCilium, startLoadBalancer } from './load-balancer.ts';
 import { createNodes, deleteObjects, listObjects, namespace } from './objects.ts';
 import { nodeIn } from './record.ts';
-import { type CiliumServer, startServer } from './server.ts';
 
 interface Cluster {
   readonly plane: ControlPlane;
@@ -156,6 +166,60 @@ const cases: readonly Case[] = [
   reconnectCase('v1.19.3', null),
   reconnectCase(newestCilium, null),
 ];
+
+// `serve` in a network namespace, with the agent of one node beside it. The agent runs where a load
+// balancer has pinned its maps. The address of the node is one of the namespace.
+
+interface CiliumServer {
+  /** The name of the node. */
+  readonly node: string;
+  readonly outside: Outside;
+  readonly startAgent: (balancer: CiliumLoadBalancer) => Running;
+  readonly stop: () => Promise<void>;
+}
+
+const [nodeName, podCIDR] = ['node-a', '10.244.1.0/24'];
+const [address, otherAddress] = ['172.18.0.2', 'fd00:18::2'];
+
+/** The settle window in seconds. */
+const settle = 5;
+
+async function startServer(plane: ControlPlane, client: Client): Promise<CiliumServer> {
+  const folder = await mkdtemp(join(tmpdir(), 'cilium-server-'));
+  const keys = writeKeys(folder);
+  const socket = join(folder, 'api.sock');
+  const carrier = await carry(socket, new URL(plane.server).host);
+  const space = createSpace(`ea-${String(process.pid)}-cilium`);
+  for (const own of [address, otherAddress]) {
+    space.run(['ip', 'addr', 'add', own, 'dev', 'lo']);
+  }
+  writeFileSync(join(folder, 'agents-token'), 'unused');
+  const account = await createAccount(plane, client, folder, 'https://127.0.0.1:6443');
+  await createAgents(client, [{ node: nodeName, address }]);
+  const outside = startOutside({ space, folder, keys, account, settle, nodeFlags: [] });
+  const { cert, key, ca } = keys;
+  const settings: QuickAgent = {
+    ...{ node: nodeName, nodeIPs: [address, otherAddress], podCIDRs: [podCIDR] },
+    ...{ dataplane: 'cilium', rounds: '/dev/null', interval: 1, share: 1 },
+    ...{ host: address, port: agentPort, access: { token: null, tls: { cert, key, ca } } },
+  };
+  return {
+    node: nodeName,
+    outside,
+    startAgent: ({ inside }) =>
+      space.start(
+        [...inside, process.execPath, script('inside.ts'), 'agent', JSON.stringify(settings)],
+        join(folder, 'agent.log'),
+      ),
+    async stop() {
+      await outside.running.stop();
+      await outside.bridge.stop();
+      space.remove();
+      carrier.close();
+      await rm(folder, { recursive: true });
+    },
+  };
+}
 
 /** Runs a load balancer and its agent from the objects of now on. */
 async function withCilium<T>(
