@@ -9,6 +9,7 @@ import { bookmarkFrame, pageFrame, readStatus, versionOf } from '../decode/frame
 import { eventTypes, isFields } from '../decode/json-fields.ts';
 import { jsonPieces, type Piece } from '../decode/json-items.ts';
 import { jsonBytes, project } from '../decode/json-objects.ts';
+import { parseJson } from '../decode/json-text.ts';
 import { type Line, lineBatches } from '../decode/line-reader.ts';
 import { guessLost, valueText } from '../decode/problem.ts';
 import { protobufCodec } from '../decode/protobuf/codec.ts';
@@ -103,7 +104,7 @@ function parseObject(text: string, { raw }: DecodeContext): unknown {
 
 function parse(text: string): unknown {
   try {
-    return JSON.parse(text);
+    return parseJson(text);
   } catch {
     return undefined;
   }

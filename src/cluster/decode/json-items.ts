@@ -5,6 +5,7 @@
 // early, or has a broken item, is readable except there. The rest of the document is its envelope.
 // In invalid JSON, a string ends with its line, and text between documents is skipped by lines.
 
+import { parseJson } from './json-text.ts';
 import { type Bytes, textLimit } from './line-reader.ts';
 
 /** A piece of a file of documents, each an object or a list of objects. */
@@ -48,7 +49,7 @@ export const jsonFormat: Format = {
   pieces: (source) => jsonPieces(source),
   parse(text) {
     try {
-      return { value: JSON.parse(text) as unknown };
+      return { value: parseJson(text) };
     } catch (error) {
       return { fault: String(error), line: 0 };
     }

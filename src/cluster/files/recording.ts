@@ -42,6 +42,7 @@ import {
   WrongType,
 } from '../decode/json-fields.ts';
 import { hasManagedFields, jsonBytes, objectText, project } from '../decode/json-objects.ts';
+import { parseJson } from '../decode/json-text.ts';
 import type { Bytes, Line } from '../decode/line-reader.ts';
 import { lineBatches, plainBytes, textLimit } from '../decode/line-reader.ts';
 import type { OnProblem, Problem } from '../decode/problem.ts';
@@ -189,7 +190,7 @@ function readLine(reading: Reading, line: Line): RecordingEntry | null {
   reading.begun = true;
   let fields: unknown;
   try {
-    fields = JSON.parse(text);
+    fields = parseJson(text);
   } catch {
     if (first && dumpStart.test(text)) refuseDump(reading);
     // The damage reports the half line at the end of a file that was cut off.

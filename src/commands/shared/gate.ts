@@ -7,6 +7,7 @@ import { InvalidArgumentError } from 'commander';
 
 import { catalogue, type Code, type Severity } from '../../audit/finding/catalogue.ts';
 import { unknownCodeText, unservedWord } from '../../audit/finding/suppressions.ts';
+import { parseJson } from '../../cluster/decode/json-text.ts';
 import { renderGithub, renderMarkdown, unknownText } from '../../output/text/annotations.ts';
 import type { Baseline, FailOn, GateOptions, IgnoreRule } from '../../output/text/gate.ts';
 import { baselineOf, failLevels, formatGate, gateOf } from '../../output/text/gate.ts';
@@ -36,7 +37,7 @@ const renderers = {
   markdown: renderMarkdown,
 };
 
-/** Bytes of a report of about 30,000 findings; larger ones need GiB if they are hostile. */
+/** Bytes of a report of about 30,000 findings. */
 const mostBytes = 16 * 1024 * 1024;
 
 /** The JSON report of an earlier audit. Throws a UsageError if the file is none. */
@@ -45,7 +46,7 @@ function readBaseline(path: string): Baseline {
   if (size > mostBytes) throw new UsageError(`${path}: Is larger than ${mostBytes} bytes`);
   const text = readFileSync(path, 'utf8');
   try {
-    const report = JSON.parse(text) as Omit<AuditReport, 'format'> & { format: number };
+    const report = parseJson(text) as Omit<AuditReport, 'format'> & { format: number };
     const { format, findings, servicesWithoutEndpoints } = report;
     if (format === 1 && findings.every(isNamed)) {
       return baselineOf(findings, servicesWithoutEndpoints);
