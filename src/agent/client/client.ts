@@ -194,9 +194,10 @@ async function readBody<T>(body: string, read: (raw: unknown) => Steps<T>): Prom
       ends = performance.now() + sliceMs;
     }
   } catch (error) {
-    if (!(error instanceof InvalidReport || error instanceof SyntaxError)) throw error;
-    const garbage = error instanceof TooManyValues ? 'too long' : 'malformed';
-    return new Unread(refused(error.message, garbage));
+    const isExpected = error instanceof InvalidReport || error instanceof SyntaxError;
+    // A defect of the decoder must not end the audit of all other nodes.
+    const why = isExpected ? error.message : `unexpected error: ${String(error)}`;
+    return new Unread(refused(why, error instanceof TooManyValues ? 'too long' : 'malformed'));
   }
 }
 

@@ -136,6 +136,14 @@ test.each(['-5', 'soon', '1e9', '9999999999'])('an Age of %s is refused', async 
   expect(await scrapeReport({ ...going, client }, null)).toMatchObject(garbage);
 });
 
+test('an unexpected error while its answer is decoded is a failure of the agent', async () => {
+  const { going } = await begun();
+  const client = answering(200, null as unknown as string);
+  const result = await scrapeReport({ ...going, client }, null);
+  expect(result).toMatchObject({ kind: 'refused', garbage: 'malformed' });
+  expect(result).toHaveProperty('why', expect.stringContaining('unexpected error: TypeError'));
+});
+
 const tooLong = { kind: 'refused', why: 'long', garbage: 'too long' } as const;
 
 /** What a parser would need a turn of its own for. */
