@@ -37,7 +37,7 @@ import { countOpened } from '../output/metrics/state.ts';
 import type { DetectedRelease } from '../shadow/detect-release.ts';
 import { assumedRelease, chooseRelease, detectRelease } from '../shadow/detect-release.ts';
 import type { Release } from '../shadow/release.ts';
-import { createIncidentLedger } from './incidents.ts';
+import { createIncidentLedger, type KeptResolved, keptResolved } from './incidents.ts';
 import { createNodeRules, type GivenRules, type NodeRulesOptions } from './node-rules.ts';
 import {
   advanceJourneys,
@@ -58,6 +58,7 @@ export interface AuditorOptions extends Pick<NodeRulesOptions, 'onProblem' | 'on
   readonly release: Release | null;
   readonly maxEndpointsPerSlice: number;
   readonly scope: Scope;
+  readonly keep?: KeptResolved;
   /** The input is live, so differences are confirmed before they become findings. */
   readonly live: boolean;
   /** Of a file; those of annotations are in the input. */
@@ -105,6 +106,7 @@ const initialState = (maxEndpointsPerSlice: number) => ({
 });
 
 function createState(options: AuditorOptions) {
+  const { live, keep = keptResolved } = options;
   const complete = new Set<Resource>();
   const store = createStore(complete, options.scope.endpoints ? [] : ['endpoints']);
   const proxied = createProxied(options.scope, store);
@@ -116,7 +118,7 @@ function createState(options: AuditorOptions) {
   const confirmer = createConfirmer(progress, services, others);
   const findings = createPendingFindings({
     window: options.settle,
-    keep: 10_000,
+    keep: keep.findings,
     ...(options.live ? { burst: openedAtOnce } : {}),
     admit: (due) => (options.live ? confirmer.admit(due) : !progress.isBlind(due.item.output)),
     openedBefore: (due) => state.reopening.take(due),
@@ -132,7 +134,7 @@ function createState(options: AuditorOptions) {
   const nodes = (): Nodes | null => nodeRules.nodes();
   const given = { listers: store.listers, window: options.settle, services, nodes, progress };
   const sources = { impacts: impactsOf(() => state), findings: () => findings.open() };
-  const incidents = createIncidentLedger({ ...given, ...sources, live: options.live });
+  const incidents = createIncidentLedger({ ...given, ...sources, live, keep: keep.incidents });
   const ruleImpacts = createRuleImpacts(nodes, (key) => markService(state, key));
   const journeys = createSampledJourneys(store.listers, samples, options.onJourney);
   const nodeRules = createNodeRules({

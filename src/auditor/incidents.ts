@@ -22,6 +22,15 @@ import type { ConvergenceSample } from '../audit/service/reconcile.ts';
 import { unservedReason } from '../audit/service/unserved.ts';
 import type { Key, Listers } from '../model/objects.ts';
 
+/** How many resolved findings and incidents an auditor keeps. */
+export interface KeptResolved {
+  readonly findings: number;
+  readonly incidents: number;
+}
+
+/** What it keeps unless a test needs its memory to be full sooner. */
+export const keptResolved: KeptResolved = { findings: 10_000, incidents: 1000 };
+
 export interface IncidentLedgerOptions {
   readonly listers: Listers;
   /** The settle window in seconds. */
@@ -34,6 +43,8 @@ export interface IncidentLedgerOptions {
   /** The open findings as they are now. */
   readonly findings: () => readonly Finding[];
   readonly live: boolean;
+  /** Resolved incidents to keep. */
+  readonly keep: number;
   readonly progress: Pick<WatchProgress, 'inputs' | 'interruptedFor'>;
 }
 
@@ -56,7 +67,7 @@ const misconfigured: Readonly<Record<string, string>> = {
 
 /** The incidents of a running auditor, with what the auditor must note for them. */
 export function createIncidentLedger(options: IncidentLedgerOptions) {
-  const { services, nodes, window, impacts, findings, live } = options;
+  const { services, nodes, window, impacts, findings, live, keep } = options;
   const activity = createControllerActivity(window);
   const changed = new Set<Key>();
   const unserved = new Map<Key, Unserved>();
@@ -70,7 +81,7 @@ export function createIncidentLedger(options: IncidentLedgerOptions) {
       (services()?.audited.get(`${namespace}/${service}`)?.record.relabelled.size ?? 0) > 0,
     readSince: (node) => nodes()?.readSince(node) ?? null,
   });
-  const incidents = createIncidents({ evidence, impacts, findings, live, keep: 1000 });
+  const incidents = createIncidents({ evidence, impacts, findings, live, keep });
   const loss = { ...noLoss };
   const reviewed = { firstAt: null as number | null, at: -Infinity, revision: -1 };
   const state = { options, activity, incidents, changed, unserved, loss, reviewed };

@@ -21,7 +21,7 @@ import type { FreshRead } from '../../src/audit/pending/confirm.ts';
 import type { PendingDifference } from '../../src/audit/pending/pending.ts';
 import type { ServiceOutput } from '../../src/audit/service/enqueue.ts';
 import { verdictOf } from '../../src/audit/service/verdict.ts';
-import type { Auditor } from '../../src/auditor/auditor.ts';
+import type { Auditor, AuditorOptions } from '../../src/auditor/auditor.ts';
 import { createAuditor } from '../../src/auditor/auditor.ts';
 import type { MonotonicClock } from '../../src/auditor/event-loop.ts';
 import type { LiveAuditor } from '../../src/auditor/live.ts';
@@ -350,9 +350,14 @@ function writeOther({ objects }: FakeServer, other: string, turn: number): void 
   }
 }
 
-const liveAuditor = (counts: typeof noCounts, namespaces: readonly string[] | null): Auditor =>
+const liveAuditor = (
+  counts: typeof noCounts,
+  namespaces: readonly string[] | null,
+  keep?: AuditorOptions['keep'],
+): Auditor =>
   createAuditor({
     ...auditorDefaults,
+    ...(keep && { keep }),
     scope: { ...auditorDefaults.scope, namespaces },
     settle,
     live: true,
@@ -373,6 +378,7 @@ export function createSimulation(
   seed: number,
   prepare: (sim: Simulation) => void,
   namespaces: readonly string[] | null = null,
+  keep?: AuditorOptions['keep'],
 ): Simulation {
   const clock = virtualClock();
   const server = soundServer(clock);
@@ -380,7 +386,7 @@ export function createSimulation(
   const random = chanceFrom(seed);
   const violations: string[] = [];
   const counts = { ...noCounts };
-  const auditor = liveAuditor(counts, namespaces);
+  const auditor = liveAuditor(counts, namespaces, keep);
   const owed = owedBy(truth, clock);
   const environment = environmentOf(clock, server, random, () => state);
   const attached = connectAuditor({
@@ -405,9 +411,7 @@ export function createSimulation(
     ...untouched(),
     disturbedAt: clock.now(),
     owed,
-    disturbed() {
-      state.disturbedAt = clock.now();
-    },
+    disturbed: () => void (state.disturbedAt = clock.now()),
     restored: () => {
       owed.restored(truth.restored());
       // What was lost before the backup is still lost.

@@ -12,7 +12,7 @@ import { auditSeed, createSimulation, settle } from './auditing.ts';
 import { statusAnswer } from './server.ts';
 import { sync } from './life.ts';
 import { mutants } from './mutants.ts';
-import { soak } from './soak.ts';
+import { keep, soak } from './soak.ts';
 
 test('random lives of an API server cause no wrong finding', async () => {
   const failed: string[] = [];
@@ -54,12 +54,17 @@ test.each([
 
 test('a life of two hours causes no wrong finding, and its past is forgotten', async () => {
   const hours: number[] = [];
-  const { violations, counts, server } = await soak(2, 2, (passed) => hours.push(passed));
+  const { violations, counts, server, auditor } = await soak(2, 2, (passed) => {
+    hours.push(passed);
+  });
   expect(violations).toEqual([]);
   expect(hours).toEqual([1, 2]);
   expect(counts.opened).toBeGreaterThan(5);
   expect(server.objects.version()).toBeGreaterThan(1000);
   expect(server.asked.length).toBeLessThan(1000);
+  // A longer life keeps as many, so its heap shows only other growth.
+  expect(auditor.findings.resolved()).toHaveLength(keep.findings);
+  expect(auditor.incidents.resolved()).toHaveLength(keep.incidents);
 });
 
 test.each(mutants)('the mutant "$name" finds its text once', ({ file, from }) => {

@@ -137,6 +137,7 @@ test('nodes without an agent are one incident after two minutes', () => {
     impacts: noImpacts,
     findings: () => [],
     live: true,
+    keep: 1000,
     progress: createWatchProgress(),
   });
   ledger.reviewAt(100);

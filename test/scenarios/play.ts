@@ -166,6 +166,7 @@ function createWorld(scenario: Scenario): World {
     impacts: noImpacts,
     findings: () => settle.open(),
     live: false,
+    keep: 1000,
     progress: createWatchProgress(),
   });
   const lags = createLagLines(store.listers);
