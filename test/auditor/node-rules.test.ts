@@ -282,7 +282,7 @@ function told(
     frontends: [...digests.keys()].flatMap((key) => readKey(key) ?? []),
     digests,
   };
-  const version = `${mode} ${proxyConfig}`;
+  const version = JSON.stringify([mode, proxyConfig, ...digests.values()]);
   let needed: readonly Packet[] = [];
   const visit = (outcomes: NodeReportEntry['outcomes']): void => {
     const onNeed = (packets: readonly Packet[]): void => void (needed = packets);
@@ -387,6 +387,57 @@ test('a node whose configuration changes all the time is unknown until that has 
   ]);
   expect(tell(10_100, 9)).toEqual(['rules-not-known']);
   expect(tell(10_700, 9)).toEqual([null]);
+});
+
+describe('an agent that reports one new configuration after the other', () => {
+  const changing = (dumps: typeof standing) => {
+    const begin = begun();
+    begin.rules.begin(0);
+    const tell = (at: number, range: number, other = dumps) => {
+      const config = `mode: iptables\nclusterCIDR: 10.${range}.0.0/16`;
+      return told(begin.rules, [], other, config, 'iptables', at);
+    };
+    return { ...begin, tell };
+  };
+
+  test('is not one whose settings come and go with endpoints', () => {
+    const { rules, reasons } = begun();
+    rules.begin(0);
+    const lines = textOf('ip6tables-save.txt').split('\n');
+    const less = lines.filter((line) => !/^-A KUBE-(?:SVC|EXT|SEP|SVL)-/.test(line)).join('\n');
+    const without6 = readDumps([
+      dumpOf(programs[0], 'iptables-save.txt'),
+      { program: programs[1], bytes: Buffer.from(less) },
+    ]);
+    for (let change = 0; change < 9; change++) {
+      told(rules, [], change % 2 === 0 ? standing : without6, null, 'iptables', change * 60);
+    }
+    expect(reasons()).toEqual([null]);
+  });
+
+  test('resolves no finding', () => {
+    const { settle, tell } = changing(without);
+    for (let second = 0; second < 10; second++) tell(second, second);
+    expect(settle.open().map(({ code }) => code)).toContain('node-rules-flushed');
+    expect(settle.resolved()).toEqual([]);
+  });
+
+  test('is audited by its last report afterwards', () => {
+    const { settle, tell } = changing(standing);
+    for (let second = 0; second < 8; second++) tell(second, second);
+    tell(8, 1, without);
+    for (const at of [700, 730]) tell(at, 1, without);
+    expect(settle.open().map(({ code }) => code)).toContain('node-rules-flushed');
+  });
+});
+
+test('an agent of an IPVS node that answers again is not missing', () => {
+  const { rules, reasons } = begun();
+  rules.begin(0);
+  runToEnd(rules.takeAgentEntry({ kind: 'node-unseen', node: 'node-a', at: 10, state: 'stale' }));
+  told(rules, [], standing, 'mode: ipvs', 'iptables', 20);
+  expect(reasons()).toEqual(['proxy-mode-not-modelled']);
+  expect(rules.nodes()?.withoutAgent()).toEqual([]);
 });
 
 describe('a programming error that a report shows', () => {

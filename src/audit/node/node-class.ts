@@ -23,7 +23,7 @@ import { isLoopback } from '../../shadow/proxy-node.ts';
 import { nodeForwarding } from '../../shadow/cilium/node-forwarding.ts';
 import type { Coverage } from './packet-difference.ts';
 import { auditNodeInSteps } from './audit-node.ts';
-import type { CurrentReading, LastAudit, NodeVerdict } from './node-state.ts';
+import type { CurrentReading, LastAudit, NodeState, NodeVerdict } from './node-state.ts';
 import { conformVerdicts } from './node-state.ts';
 import { type ReportedBehavior, ruleFrontend } from './observation.ts';
 import { coverageOf, probeSender } from './probes.ts';
@@ -61,11 +61,7 @@ const newClass = () => ({
 type NodeClass = ReturnType<typeof newClass>;
 
 /** Everything about a node that matters to Services without endpoints on it. */
-export function signatureOf({
-  node,
-  config,
-  rules: { localAddresses, report },
-}: ReportingNode): string {
+function signatureOf({ node, config, rules: { localAddresses, report } }: ReportingNode): string {
   const { asking } = report;
   const { node: place } = nodeForwarding([], new Map(), node, config, localAddresses);
   const factsOf = (from: Packet['from'], ip: string | null) =>
@@ -85,6 +81,24 @@ export function signatureOf({
   const cilium = config.cilium && { ...config.cilium, nodePortAddresses: [] };
   const shared = { ...config, cilium };
   return JSON.stringify([shared, node.zone, asking.strays, senders, addresses, place.detects]);
+}
+
+/** How often a node may get a class that is none of its last: it costs a look at all Services. */
+const classChanges = { most: 5, within: 600, known: 8 };
+
+/** Refuses a node whose agent reports one new configuration after the other. */
+export function noteClass(state: NodeState, node: ReportingNode, at: number): void {
+  const signature = signatureOf(node);
+  const { most, within, known } = classChanges;
+  const changedAt = state.changedAt.filter((moment) => at - moment < within);
+  const name = digestOf([signature]);
+  const isNew = state.signature !== null && !state.classes.includes(name);
+  state.changedAt = isNew ? [...changedAt.slice(-most), at] : changedAt;
+  // Rules show some settings only while there are certain endpoints, so that a class returns.
+  state.classes = [...state.classes.filter((other) => other !== name), name].slice(-known);
+  state.signature = signature;
+  const message = `Its configuration has changed more than ${most} times in ${within} s`;
+  if (state.changedAt.length > most) state.refused = { message };
 }
 
 function* updateClass(nodeClass: NodeClass, proxied: ProxyCache, node: ReportingNode): Steps {

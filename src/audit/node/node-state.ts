@@ -56,8 +56,9 @@ export const newNodeState = (name: string) => ({
   unknownSince: 0,
   /** Why its configuration is not audited, for people; null if it is. */
   refused: null as Refusal | null,
-  /** Its class, and when that changed lately, Unix seconds. */
+  /** Its class, the hashes of its last ones, and when it lately got a new one, Unix seconds. */
   signature: null as string | null,
+  classes: [] as readonly string[],
   changedAt: [] as readonly number[],
   last: null as LastAudit | null,
   divergences: new Map() as Divergences,

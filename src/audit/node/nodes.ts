@@ -23,7 +23,7 @@ import type { ConvergenceSample } from '../service/reconcile.ts';
 import { nodeForwarding } from '../../shadow/cilium/node-forwarding.ts';
 import type { PacketDifference, PacketDifferences } from './packet-difference.ts';
 import { auditNodeInSteps, tracePackets } from './audit-node.ts';
-import { type ClassAudit, createClassAudit, signatureOf } from './node-class.ts';
+import { type ClassAudit, createClassAudit, noteClass } from './node-class.ts';
 import {
   applyFindings,
   desiredFindings,
@@ -115,16 +115,12 @@ export function createNodes(given: NodesOptions) {
       state.observation = { rules, config, families: allFamilies, lacks: [] };
       state.lasting = lasting;
       const missing = yield* readInSteps(options, state, at, { isLast, isSame, isAnswered });
-      state.version = missing.length === 0 ? version : null;
+      state.version = missing.length === 0 && state.refused === null ? version : null;
       if (isLast || missing.length === 0) state.etag = etag;
       return missing;
     },
     markUnknown(name: string, reason: NodeUnknownReason, at: number): void {
-      const state = stateOf(name);
-      const wasRead = state.readSince !== null;
-      if (state.unknownReason === null) state.unknownSince = at;
-      Object.assign(state, { unknownReason: reason, readSince: null });
-      if (wasRead) options.onReading?.(readingOf(state, at, null));
+      markUnknown(options, stateOf(name), reason, at);
     },
     /** Restarts the clocks of all differences that are no finding yet. */
     restartClocks(): void {
@@ -346,13 +342,22 @@ function* readInSteps(
 ): Steps<readonly Packet[]> {
   const { proxied, window } = options;
   const observed = observe(options, state);
-  if (typeof observed !== 'string') noteClass(state, observed, at);
-  if (typeof observed === 'string' || state.refused !== null) {
+  if (typeof observed === 'string') {
     dropFindings(options, state, at);
-    Object.assign(state, { at, readSince: null });
-    state.verdicts = unknownNode(typeof observed === 'string' ? observed : 'rules-not-known');
+    Object.assign(state, { at, readSince: null, unknownReason: null });
+    state.verdicts = unknownNode(observed);
     state.programming = null;
     options.onReading?.(readingOf(state, at, null));
+    return [];
+  }
+  const { report } = observed.rules;
+  if (report !== null) {
+    noteClass(state, { ...observed, rules: { ...observed.rules, report } }, at);
+  }
+  if (state.refused !== null) {
+    // Its findings remain, since they may be true.
+    markUnknown(options, state, 'rules-not-known', at);
+    state.last = null;
     return [];
   }
   const { rules, families } = observed;
@@ -389,21 +394,17 @@ function* readInSteps(
   return [];
 }
 
-/** How often the class of a node may change: each change may cost a look at all Services. */
-const classChanges = { most: 5, within: 600 };
-
-/** Refuses a node whose agent reports another configuration again and again. */
-function noteClass(state: NodeState, { node, rules, config }: Observed, at: number): void {
-  const { report } = rules;
-  if (report === null) return;
-  const signature = signatureOf({ node, rules: { ...rules, report }, config });
-  const { most, within } = classChanges;
-  const changedAt = state.changedAt.filter((moment) => at - moment < within);
-  const isOther = state.signature !== null && state.signature !== signature;
-  state.changedAt = isOther ? [...changedAt.slice(-most), at] : changedAt;
-  state.signature = signature;
-  const message = `Its configuration has changed more than ${most} times in ${within} s`;
-  if (state.changedAt.length > most) state.refused = { message };
+/** Findings remain, and no difference of before becomes one. */
+function markUnknown(
+  options: Options,
+  state: NodeState,
+  reason: NodeUnknownReason,
+  at: number,
+): void {
+  const wasRead = state.readSince !== null;
+  if (state.unknownReason === null) state.unknownSince = at;
+  Object.assign(state, { unknownReason: reason, readSince: null });
+  if (wasRead) options.onReading?.(readingOf(state, at, null));
 }
 
 /** Forgets since when the node differs, except for open findings. */
