@@ -4,7 +4,6 @@
 import {
   type Form,
   hasForms,
-  isFields,
   isFlag,
   isListOf,
   isNumber,
@@ -13,6 +12,7 @@ import {
   orNull,
   recordOf,
 } from '../../model/collections.ts';
+import { isFieldSet } from '../../model/managed-fields.ts';
 import type { Key } from '../../model/objects.ts';
 import { type Finding, openFindingKey } from '../finding/catalogue.ts';
 import { findingHead, isCause, isCode, isOutput, isSeverity } from '../finding/saved-finding.ts';
@@ -164,8 +164,6 @@ const isCondition = hasForms({
   since: isNumber,
 });
 
-/** Sets of fields, in which each name has another one. */
-const isFieldSet: Form = (value) => isFields(value) && Object.values(value).every(isFieldSet);
 const isManagers: Form = (value) =>
   hasForms({ unknown: isText })(value) ||
   isListOf(hasForms({ manager: isText, at: orNull(isNumber), fields: isFieldSet }))(value);

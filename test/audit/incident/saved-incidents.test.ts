@@ -27,3 +27,15 @@ test('a line of an incident with members and too many changes has the first chan
   expect(again.members).toEqual(new Map());
   expect(again.changes.size).toBe(20);
 });
+
+test('a line of an incident whose sets of fields have too many levels is refused', () => {
+  const nested = (levels: number): unknown =>
+    JSON.parse(`${'{"f:a":'.repeat(levels - 1)}{}${'}'.repeat(levels - 1)}`);
+  const withLevels = (levels: number) => ({
+    ...saved,
+    managers: [['Service a/b', [{ manager: 'helm', at: 1, fields: nested(levels) }]]],
+  });
+  expect(isSavedIncident(withLevels(32))).toBe(true);
+  expect(isSavedIncident(withLevels(33))).toBe(false);
+  expect(isSavedIncident(withLevels(20_000))).toBe(false);
+});

@@ -31,12 +31,13 @@ async function run(prepare: (server: FakeServer) => void = () => undefined, even
   await pass(5);
   expect(auditor.serviceAuditor()).not.toBeNull();
   /** Removes the address of the Endpoints, which no event makes the controller repair. */
-  const edit = async (manager = 'kubectl-edit'): Promise<void> => {
+  const edit = async (manager = 'kubectl-edit', ports: object = {}): Promise<void> => {
     const edited = withUids(server, { ...rawEndpoints, subsets: [] });
     const time = new Date(Math.floor(clock.now()) * 1000).toISOString();
+    const fieldsV1 = { 'f:ports': ports };
     const managedFields = [
       { manager: 'kube-controller-manager', operation: 'Update', time: '1969-12-01T00:00:00Z' },
-      { manager, operation: 'Update', time, fieldsType: 'FieldsV1', fieldsV1: { 'f:ports': {} } },
+      { manager, operation: 'Update', time, fieldsType: 'FieldsV1', fieldsV1 },
     ];
     const metadata = { ...edited.metadata, managedFields };
     server.objects.put('endpoints', { ...edited, metadata });
@@ -70,6 +71,17 @@ describe('the field manager of an edited object', () => {
         '/api/v1/namespaces/shop/endpoints/web',
         'application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1',
       ],
+    ]);
+  });
+
+  test('owns no field if its fields have too many levels', async () => {
+    const { auditor, edit } = await run();
+    const levels = 2000;
+    const ports = JSON.parse(`${'{"f:a":'.repeat(levels)}{}${'}'.repeat(levels)}`) as object;
+    await edit('kubectl-edit', ports);
+    const { open } = auditor.incidents.past(() => 0);
+    expect(open.flatMap(({ managers }) => managers)).toMatchObject([
+      ['Endpoints shop/web', [{}, { manager: 'kubectl-edit', fields: {} }]],
     ]);
   });
 
