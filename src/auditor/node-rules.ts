@@ -40,7 +40,10 @@ export type NodeRules = ReturnType<typeof createNodeRules>;
 export interface NodeRulesOptions extends Omit<NodesOptions, 'proxied'> {
   /** Called for rules and configurations of nodes that cannot be read. */
   readonly onProblem: OnProblem;
-  /** Called for a programming error that a report has shown; without it, it is thrown. */
+  /**
+   * Called for a programming error that a report has shown, once until that changes; without it,
+   * the error is thrown.
+   */
   readonly onReportError?: ((node: string, error: unknown) => void) | undefined;
 }
 
@@ -174,7 +177,10 @@ function* takeContained(state: State, entry: AgentEntry): Steps {
     state.unreadable++;
     state.reports.delete(node);
     ensureNodes(state).markUnknown(node, 'rules-not-known', at);
-    onReportError(node, error);
+    const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
+    // The agent sends its report again, so the same error may come each round.
+    if (text !== state.obstacles.get(node)) onReportError(node, error);
+    state.obstacles.set(node, text);
   }
 }
 
