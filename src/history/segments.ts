@@ -38,7 +38,10 @@ export interface HistoryLimits {
   readonly age: number;
 }
 
-/** A segment is at most this part of the size and of the age, so that few remove little. */
+/**
+ * The changes of a segment have at most this part of the size and of the age, so that few segments
+ * remove little. With a small checkpoint, the whole segment has.
+ */
 const parts = 8;
 
 /** The most bytes of the search index, which is one part beside the segments. */
@@ -57,10 +60,11 @@ const mostChanges = 1024 * 1024;
 /**
  * The bytes of changes after which the next segment begins, so that a moment has few to audit: two
  * thirds of those of the checkpoint. So checkpoints need one and a half times the space of the
- * changes.
+ * changes. Above a large checkpoint they stop at the limit of a segment, since `expiredSegments`
+ * keeps no more space for them.
  */
 export const changesLimit = (checkpoint: number, segment: number): number =>
-  Math.max((2 * checkpoint) / 3, Math.min(mostChanges, segment - checkpoint));
+  Math.max(Math.min((2 * checkpoint) / 3, segment), Math.min(mostChanges, segment - checkpoint));
 
 /**
  * The oldest segments that the limits remove; never the newest one. Age is recorded time: neither a

@@ -13,7 +13,7 @@ import { openFolder } from '../../src/history/files.ts';
 import { encodeFrame, formatVersion, framesIn } from '../../src/history/frame.ts';
 import { createHistoryRecorder } from '../../src/history/recorder.ts';
 import { latestMoment } from '../../src/history/reader.ts';
-import { listSegments, segmentName } from '../../src/history/segments.ts';
+import { changesLimit, listSegments, segmentName } from '../../src/history/segments.ts';
 
 describe('a recorder', () => {
   test('begins segments by their age, and each moment is read from one of them', async () => {
@@ -61,6 +61,12 @@ describe('a recorder', () => {
     await recorder.close();
     // 8 times 256 KiB are more than two thirds of 2.75 MiB. Of a small one, the limit is 1 MiB.
     expect(begun).toEqual([0, 8, 16, 20, 24, 28, 32, 36]);
+  });
+
+  test('begins a segment when the changes above a large checkpoint have an eighth', () => {
+    const segment = 12.5 * 1024 * 1024;
+    expect(changesLimit(15 * 1024 * 1024, segment)).toBe(10 * 1024 * 1024);
+    expect(changesLimit(30 * 1024 * 1024, segment)).toBe(segment);
   });
 
   test('removes the oldest segments above the size, and those that are too old', async () => {
