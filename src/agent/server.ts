@@ -90,8 +90,9 @@ export function createAgentServer(agent: ScheduledAgent, given: Access) {
   const server: Server = secure ?? createServer(limits, answer);
   server.maxConnections = mostConnections;
   const renew = (next: Access): void => {
-    ({ token, identity = null } = next);
+    // It throws if certificate and key do not match: then the token must not change either.
     if (next.tls !== null) secure?.setSecureContext({ ...next.tls, minVersion });
+    ({ token, identity = null } = next);
   };
   return { server, renew };
 }

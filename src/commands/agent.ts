@@ -20,6 +20,7 @@ import { nodeArguments } from '../agent/node-arguments.ts';
 import { createAgent } from '../agent/schedule.ts';
 import { type Access, createAgentServer } from '../agent/server.ts';
 import type { DataplaneChoice } from '../model/proxy-config.ts';
+import { checkPem } from '../output/http/pem.ts';
 import type { LogFormat } from './shared/log.ts';
 import type { parseAddress } from './shared/flag-values.ts';
 import { stopSignal, UsageError } from './shared/process.ts';
@@ -168,6 +169,9 @@ function accessOf(options: AgentOptions): Access {
     throw new UsageError('A token beyond loopback needs --tls-cert and --tls-key');
   }
   if (tlsCert === undefined || tlsKey === undefined) return { token, identity, tls: null };
-  const ca = clientCa === undefined ? {} : { ca: read(clientCa) };
-  return { token, identity, tls: { cert: read(tlsCert), key: read(tlsKey), ...ca } };
+  const cert = checkPem('certificate', read(tlsCert), `--tls-cert ${tlsCert}`);
+  const key = checkPem('private key', read(tlsKey), `--tls-key ${tlsKey}`);
+  if (clientCa === undefined) return { token, identity, tls: { cert, key } };
+  const ca = checkPem('certificate', read(clientCa), `--client-ca ${clientCa}`);
+  return { token, identity, tls: { cert, key, ca } };
 }

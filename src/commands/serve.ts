@@ -161,8 +161,10 @@ async function openServers(
   const servers = [page.server, ...(metrics === null ? [] : [metrics.server])];
   const renew = (next: WebConfig): void => {
     // A server cannot turn TLS on or off while it runs.
-    config = { ...next, tls: config.tls && (next.tls ?? config.tls) };
-    for (const server of servers) server.renew(config.tls);
+    const tls = config.tls && (next.tls ?? config.tls);
+    // It throws if certificate and key do not match: then the logins must not change either.
+    for (const server of servers) server.renew(tls);
+    config = { ...next, tls };
   };
   const unwatch = path === undefined ? () => undefined : watchWebConfig(path, renew, fail);
   return {

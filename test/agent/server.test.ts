@@ -151,19 +151,20 @@ describe('a running agent', () => {
     await once(server, 'listening');
     const { port } = server.address() as AddressInfo;
     const before = await shown(port);
+    const to = (ca: string) => ({
+      ...{ port, ca, path: '/metrics', servername: 'localhost' },
+      checkServerIdentity: () => undefined,
+    });
+    const bearer = (token: string) => ({ authorization: `Bearer ${token}` });
     const next = { cert: pem('other.crt'), key: pem('other.key') };
+    // A certificate and a key that do not match change nothing, nor does their token.
+    const mixed = { cert: next.cert, key: tls.key };
+    expect(() => renew({ token: 'three', tls: mixed })).toThrow(/mismatch/);
+    expect((await ask({ ...to(tls.cert), headers: bearer('one') })).status).toBe(200);
     renew({ token: 'two', tls: next });
     expect(await shown(port)).not.toBe(before);
-    const statusOf = async (token: string): Promise<number | undefined> => {
-      const headers = { authorization: `Bearer ${token}` };
-      const to = {
-        port,
-        ca: next.cert,
-        servername: 'localhost',
-        checkServerIdentity: () => undefined,
-      };
-      return (await ask({ ...to, path: '/metrics', headers })).status;
-    };
+    const statusOf = async (token: string): Promise<number | undefined> =>
+      (await ask({ ...to(next.cert), headers: bearer(token) })).status;
     expect([await statusOf('one'), await statusOf('two')]).toEqual([401, 200]);
   });
 

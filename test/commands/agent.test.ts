@@ -21,6 +21,17 @@ const folder = mkdtempSync(join(tmpdir(), 'endpoint-auditor-agent-'));
 const empty = join(folder, 'empty');
 writeFileSync(empty, '\n');
 
+const certificates = join(import.meta.dirname, '../apiserver');
+const [tlsCert, tlsKey] = [join(certificates, 'server.crt'), join(certificates, 'server.key')];
+const defaults = {
+  listen: { host: '127.0.0.1', port: 0 },
+  nodeIps: [],
+  podCidrs: [],
+  interval: 60,
+  deadline: 60,
+  maxSize: 1000,
+};
+
 describe('refuses', () => {
   test.each<[Partial<AgentOptions>, RegExp]>([
     [{ listen: { host: null, port: 1 } }, /needs --token-file or --client-ca/],
@@ -34,16 +45,11 @@ describe('refuses', () => {
     [{ collector: 'a', collectAt: 'b' }, /--collector excludes --collect-at/],
     [{ tokenFile: empty }, /empty: The token is empty/],
     [{ tokenFile: join(folder, 'absent') }, /ENOENT.*absent/],
+    [{ tlsCert: empty, tlsKey }, /--tls-cert .*empty has no valid certificate in PEM/],
+    [{ tlsCert, tlsKey: empty }, /--tls-key .*empty has no valid private key in PEM/],
+    [{ tlsCert, tlsKey, clientCa: empty }, /--client-ca .*empty has no valid certificate in PEM/],
   ])('%j', async (more, message) => {
-    const options = {
-      listen: { host: '127.0.0.1', port: 0 },
-      nodeIps: [],
-      podCidrs: [],
-      interval: 60,
-      deadline: 60,
-      maxSize: 1000,
-      ...more,
-    };
+    const options = { ...defaults, ...more };
     await expect(agent(options, new AbortController())).rejects.toThrow(message);
   });
 });

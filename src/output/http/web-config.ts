@@ -25,6 +25,7 @@ import { compare } from 'bcryptjs';
 import { parse } from 'yaml';
 
 import { setLatest } from '../../model/collections.ts';
+import { checkPem } from './pem.ts';
 
 export type WebConfig = ReturnType<typeof readWebConfig>;
 
@@ -68,11 +69,15 @@ function readTls(value: unknown, folder: string) {
   const known = ['cert_file', 'key_file', 'client_ca_file', 'client_auth_type', 'min_version'];
   const fields = fieldsOf(value, 'tls_server_config', known);
   if (Object.keys(fields).length === 0) return null;
-  const read = (name: string): string | undefined => {
+  const read = (name: string, kind: Parameters<typeof checkPem>[0]): string | undefined => {
     const path = textOf(fields, name);
-    return path === undefined ? path : textIn(resolve(folder, path));
+    return path === undefined
+      ? path
+      : checkPem(kind, textIn(resolve(folder, path)), `${name} ${path}`);
   };
-  const [cert, key, ca] = [read('cert_file'), read('key_file'), read('client_ca_file')];
+  const cert = read('cert_file', 'certificate');
+  const key = read('key_file', 'private key');
+  const ca = read('client_ca_file', 'certificate');
   if (cert === undefined || key === undefined) {
     throw new Error('tls_server_config: cert_file and key_file are missing');
   }

@@ -182,6 +182,40 @@ test('a certificate that is too large is refused', () => {
 });
 
 test.each([
+  ['cert_file', 'server.crt', 'certificate'],
+  ['key_file', 'server.key', 'private key'],
+  ['client_ca_file', 'other.crt', 'certificate'],
+])(
+  'a %s without anything in it is refused, and at a reload changes nothing',
+  async (field, name, kind) => {
+    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+    const path = join(folder, name);
+    const text = mutual.replace(`${field}: ${certificates}/${name}`, `${field}: ${name}`);
+    const message = `${field} ${name} has no valid ${kind} in PEM`;
+    for (const wrong of ['', '\n', 'x', pem(name).slice(0, 200)]) {
+      writeFileSync(path, wrong);
+      expect(() => readWebConfig(fileOf(text))).toThrow(`${join(folder, 'web.yaml')}: ${message}`);
+    }
+    writeFileSync(path, pem(name));
+    await serve(text);
+    const errors: string[] = [];
+    const onChange = (next: WebConfig): void => {
+      server?.renew(next.tls);
+      config = next;
+    };
+    const end = watchWebConfig(join(folder, 'web.yaml'), onChange, (error) => errors.push(error));
+    const before = config;
+    writeFileSync(path, '');
+    vi.advanceTimersByTime(10_000);
+    expect(errors).toEqual([expect.stringContaining(message)]);
+    expect(config).toBe(before);
+    const other = { cert: pem('other.crt'), key: pem('other.key') };
+    expect(await statusOf('/api/v1/nodes', other)).toBe(200);
+    end();
+  },
+);
+
+test.each([
   ['', /Has none of tls_server_config, basic_auth_users/],
   ['basic_auth_users: {}', /Has none of tls_server_config, basic_auth_users/],
   ['a: b', /a is not supported/],
