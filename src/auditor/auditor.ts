@@ -50,8 +50,10 @@ import { addConvergence, countChange, createSamples } from './samples.ts';
 import { createProxied } from './proxied.ts';
 import { createSuppressions, noSuppressions } from './suppressions.ts';
 import { createServiceTotals, impactsOf, markChanged, refreshTotals } from './totals.ts';
+import type { TotalsOptions } from './totals.ts';
 
-export interface AuditorOptions extends Pick<NodeRulesOptions, 'onProblem' | 'onReportError'> {
+export interface AuditorOptions
+  extends TotalsOptions, Pick<NodeRulesOptions, 'onProblem' | 'onReportError'> {
   /** Seconds that a difference must persist before it is a finding; 0 for a dump. */
   readonly settle: number;
   /** `null`: the release that the input names, else the newest. */
@@ -59,8 +61,6 @@ export interface AuditorOptions extends Pick<NodeRulesOptions, 'onProblem' | 'on
   readonly maxEndpointsPerSlice: number;
   readonly scope: Scope;
   readonly keep?: KeptResolved;
-  /** The input is live, so differences are confirmed before they become findings. */
-  readonly live: boolean;
   /** Of a file; those of annotations are in the input. */
   readonly suppressions?: readonly Suppression[];
   /** The present time, Unix seconds, at which suppressions expire. */
@@ -473,7 +473,7 @@ function* begin(state: State, at: number): Steps {
   const { maxEndpointsPerSlice } = options;
   const { release } = releasedOf(state);
   const rulesOf = (key: Key) => state.ruleImpacts.impactOn(key);
-  const totals = createServiceTotals(release, maxEndpointsPerSlice, rulesOf, options.live);
+  const totals = createServiceTotals(release, maxEndpointsPerSlice, rulesOf, options);
   const services: ServiceAuditor = createServiceAuditor({
     context: { listers: store.listers, release, maxEndpointsPerSlice },
     settle: findings,

@@ -28,24 +28,31 @@ import { endpointsCapacity } from '../shadow/endpoints.ts';
 import { type HintMode, hintMode, reasonOfNoHints } from '../shadow/hints.ts';
 import type { Release } from '../shadow/release.ts';
 
-/** Services of a live auditor that may wait to be recounted: some milliseconds of work. */
+/** Services that may wait to be recounted: some milliseconds of work. */
 const mostWaiting = 256;
+
+export interface TotalsOptions {
+  /** The input is live, so differences are confirmed before they become findings. */
+  readonly live: boolean;
+  /** A recording is served while it is replayed, so that a scrape must not have much to count. */
+  readonly isServed?: boolean;
+}
 
 /** Only functions of this file write the sums. */
 export type ServiceTotals = Readonly<ReturnType<typeof createServiceTotals>>;
 
 /**
- * `rulesOf`: what rules of nodes do to a Service; `null` without a finding about them. In a
- * replay, all Services may wait to be recounted.
+ * `rulesOf`: what rules of nodes do to a Service; `null` without a finding about them. If
+ * only the end is asked for, all Services may wait to be recounted.
  */
 export const createServiceTotals = (
   release: Release,
   maxEndpointsPerSlice: number,
   rulesOf: (key: Key) => Impact | null = () => null,
-  isLive = true,
+  { live, isServed = live }: TotalsOptions = { live: true },
 ) => ({
   rulesOf,
-  most: isLive ? mostWaiting : Infinity,
+  most: isServed ? mostWaiting : Infinity,
   limits: { endpoints: endpointsCapacity, endpointslices: maxEndpointsPerSlice },
   release,
   /** Services to recount, with the number of their audits. */

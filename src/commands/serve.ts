@@ -260,6 +260,7 @@ async function serveRecording(path: string, options: ServeOptions): Promise<numb
   const tracing = await tracingOf(process.env);
   const auditor = createAuditor({
     ...(await optionsFor(path, options, onProblem)),
+    isServed: true,
     onOpen: printFinding,
     onResolve: printFinding,
     onJourney: traceJourneys(tracing, () => auditor),

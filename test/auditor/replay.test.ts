@@ -64,6 +64,23 @@ describe('a replay', () => {
   });
 });
 
+test.each([
+  ['that is served leaves few Services for a scrape to count', true, 256],
+  ['of which only the end is asked for counts all Services at the end', false, 600],
+])('a replay %s', async (_name, isServed, waiting) => {
+  const { auditor } = auditorOf(30, { isServed });
+  const pace = { speed: Infinity, until: null };
+  await replay(auditor, stream([header(100), ...synced(100), clock(101)]), pace);
+  const totals = auditor.refreshTotals();
+  const named = [...Array(600).keys()].map((index) => {
+    const metadata = { ...rawService.metadata, name: `web-${String(index)}` };
+    return added('services', { ...rawService, metadata }, 102);
+  });
+  await replay(auditor, stream([...named, clock(103)]), pace);
+  expect(totals.waiting.size).toBe(waiting);
+  expect(auditor.refreshTotals().services.size).toBe(600);
+});
+
 describe('a watch that is lost in a recording', () => {
   const start = [
     header(100),
