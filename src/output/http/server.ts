@@ -66,15 +66,32 @@ const requestLimits = { most: 64, seconds: 60 };
 /** Pages follow it for long, so it has limits of its own. */
 const liveUpdatesPath = '/api/v1/events';
 
-/** Refuses a request later, since clients that ask again at once would keep the probes out. */
-function sendBusy(response: Response, text: string): void {
-  setTimeout(() => {
-    if (response.destroyed) return;
-    response.status(503).set('Retry-After', '5').type('text').send(`${text}\n`);
-  }, refusalMs).unref();
-}
+/** Milliseconds until a refusal, and how many may wait: waiting connections are not idle. */
+const refusals = { delay: 1000, most: 256 };
 
-const refusalMs = 1000;
+const waiting = new Set<Response>();
+
+/**
+ * Refuses a request later, since clients that ask again at once would keep the probes out. If many
+ * wait, it closes the connection at once, so that the limit of connections leaves room for probes.
+ */
+function sendBusy(response: Response, text: string): void {
+  const refuse = (): void => {
+    waiting.delete(response);
+    response.status(503).set('Retry-After', '5').type('text').send(`${text}\n`);
+  };
+  if (waiting.size >= refusals.most) {
+    response.set('Connection', 'close');
+    refuse();
+    return;
+  }
+  waiting.add(response);
+  const timer = setTimeout(refuse, refusals.delay).unref();
+  response.once('close', () => {
+    waiting.delete(response);
+    clearTimeout(timer);
+  });
+}
 
 /** Refuses requests while many are answered, and ends those whose clients do not read. */
 export function limitRequests({ most, seconds } = requestLimits) {

@@ -350,6 +350,33 @@ describe('other methods and paths', () => {
     busy.close();
   });
 
+  test('if 256 refusals wait, the next one comes at once and closes its connection', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    const app = express();
+    app.use(limitRequests({ most: 0, seconds: 60 }));
+    const busy = app.listen(0, '127.0.0.1');
+    await once(busy, 'listening');
+    const { port } = busy.address() as AddressInfo;
+    const agent = new Agent({ keepAlive: true });
+    const ask = async (): Promise<string> => {
+      const [response] = (await once(httpRequest({ port, agent }).end(), 'response')) as [
+        IncomingMessage,
+      ];
+      response.resume();
+      return `${String(response.statusCode)} ${String(response.headers.connection)}`;
+    };
+    for (let round = 0; round < 2; round++) {
+      const asked = Array.from({ length: 257 }, ask);
+      expect(await Promise.race(asked)).toBe('503 close');
+      vi.advanceTimersByTime(1000);
+      const texts = await Promise.all(asked);
+      expect(texts.filter((text) => text === '503 keep-alive')).toHaveLength(256);
+    }
+    vi.useRealTimers();
+    agent.destroy();
+    busy.close();
+  });
+
   test('idle connections make way for others when there are too many', async () => {
     const small = await listen(createApp(answers), { host: '127.0.0.1', port: 0 }, null, 2);
     const agent = new Agent({ keepAlive: true });
