@@ -104,10 +104,11 @@ try {
   const began = performance.now();
   // The shell prints the CPU seconds of the process.
   const script = 'TIMEFORMAT="%U %S"; time "$@" > /dev/null';
-  const { stderr } = spawnSync('bash', ['-c', script, 'bash', ...command]);
+  const { stderr, status } = spawnSync('bash', ['-c', script, 'bash', ...command]);
   const seconds = (performance.now() - began) / 1000;
   const found = /(\d+\.\d+) (\d+\.\d+)\s*$/.exec(stderr.toString());
-  if (found === null) throw new Error(stderr.toString());
+  // 1: there are findings.
+  if (found === null || (status ?? 2) > 1) throw new Error(stderr.toString());
   const cpu = Number(found[1]) + Number(found[2]);
   const after = Math.round(Number(moment) - at);
   console.log(
