@@ -32,7 +32,8 @@ const agentName = 'endpoint-auditor-agent';
 const podOn = (of: string): string => `${agentName}-${of}`;
 
 export async function until(isTrue: () => Promise<boolean>, what: string): Promise<void> {
-  const deadline = Date.now() + 60_000;
+  // An agent on a busy machine rests for a minute and longer.
+  const deadline = Date.now() + 240_000;
   while (Date.now() < deadline) {
     if (await isTrue().catch(() => false)) return;
     await sleep(200);
