@@ -14,15 +14,18 @@ import { build } from 'esbuild';
 import { readerFlags } from '../../src/agent/schedule.ts';
 import { auditNode } from '../../src/audit/node/audit-node.ts';
 import { createClassAudit } from '../../src/audit/node/node-class.ts';
-import { behaviorOfReport } from '../../src/audit/node/observation.ts';
+import { behaviorOfMaps, behaviorOfReport } from '../../src/audit/node/observation.ts';
 import { createProxyCache } from '../../src/audit/node/proxy-cache.ts';
+import { defaultCiliumConfig } from '../../src/model/cilium-config.ts';
 import type { EndpointSlice, Node } from '../../src/model/objects.ts';
 import { label } from '../../src/model/objects.ts';
 import { defaultProxyConfig } from '../../src/model/proxy-config.ts';
+import { readBpftoolDump } from '../../src/rules/cilium/bpftool-dump.ts';
 import { parseIptablesSave } from '../../src/rules/parse/iptables-save.ts';
 import { digestOf, expectedWordsAt, keyOf } from '../../src/rules/report/digest.ts';
 import type { RuleFrontend } from '../../src/rules/report/frontends.ts';
 import { createWalk } from '../../src/rules/walk/walk.ts';
+import { ciliumForwarding } from '../../src/shadow/cilium/forwarding.ts';
 import { expectedForwarding } from '../../src/shadow/forwarding.ts';
 import {
   endpoint,
@@ -287,6 +290,81 @@ function measureAlike(services: number): NodeRow[] {
   ];
 }
 
+// The cost of a node with Cilium: `npm run -s bench -- node` reads its maps as bpftool prints them,
+// and compares them with the Services.
+
+const bytesOf = (number: number, length: number, isBig = false): string[] => {
+  const hex = number.toString(16).padStart(2 * length, '0');
+  const bytes = times(length, (at) => `0x${hex.slice(-2 * at - 2, hex.length - 2 * at)}`);
+  return isBig ? bytes.reverse() : bytes;
+};
+
+const addressBytes = (address: string): string[] =>
+  address.split('.').flatMap((byte) => bytesOf(Number(byte), 1));
+
+/** The maps that Cilium writes for cluster IPs, as `bpftool -j map dump` prints them. */
+function ciliumMapsOf({ store, proxied }: ReturnType<typeof worldOf>): string {
+  const [frontends, backends, reverse]: { key: string[]; value: string[] }[][] = [[], [], []];
+  const ids = new Map<string, number>();
+  for (const [at, { key: service, clusterIPs }] of [...store.listers.services.values()].entries()) {
+    const address = addressBytes(clusterIPs[0] ?? '');
+    const place = [...address, ...bytesOf(80, 2, true)];
+    const add = (slot: number, word: number, count: number): void => {
+      const key = [...place, ...bytesOf(slot, 2), '0x06', '0x00', '0x00', '0x00'];
+      const id = bytesOf(at + 1, 2, true);
+      frontends?.push({
+        key,
+        value: [...bytesOf(word, 4), ...bytesOf(count, 2), ...id, ...bytesOf(0, 4)],
+      });
+    };
+    const own = proxied.slices.get(service)?.[0]?.endpoints ?? [];
+    add(0, 0, own.length);
+    // All other ports of the address: packets are dropped.
+    frontends?.push({ key: [...address, ...bytesOf(0, 8)], value: bytesOf(0, 12) });
+    for (const [slot, { addresses }] of own.entries()) {
+      const [address = ''] = addresses;
+      const id = ids.get(address) ?? ids.size + 1;
+      if (!ids.has(address)) {
+        const port = bytesOf(8080, 2, true);
+        const value = [...addressBytes(address), ...port, '0x06', '0x00', ...bytesOf(0, 4)];
+        backends?.push({ key: bytesOf(id, 4), value });
+      }
+      ids.set(address, id);
+      add(slot + 1, id, 0);
+    }
+    reverse?.push({ key: bytesOf(at + 1, 2, true), value: place });
+  }
+  return JSON.stringify({
+    ...{ cilium_lb4_services_v2: frontends, cilium_lb4_backends_v3: backends },
+    ...{ cilium_lb4_reverse_nat: reverse, cilium_lb4_source_range: [], cilium_lb4_maglev: [] },
+    cilium_lb_affinity_match: [],
+  });
+}
+
+/** CPU ms of the maps of one node. Throws if they differ from what the Services require. */
+export function measureMaps(services: number): NodeRow[] {
+  const world = worldOf(services);
+  const { nodes, proxied } = world;
+  const [node] = nodes;
+  const text = ciliumMapsOf(world);
+  const proxy = defaultProxyConfig('cilium', 0);
+  const cilium = defaultCiliumConfig();
+  const audit = (): void => {
+    const { entries } = readBpftoolDump(text);
+    const local = node?.addresses ?? [];
+    const rules = behaviorOfMaps(entries, local, cilium.nodePortRange);
+    if (node === undefined) return;
+    const all = [proxied.services.values(), proxied.slices, node, proxy, cilium, local] as const;
+    const { differences } = auditNode({ forwarding: ciliumForwarding(...all), node, rules });
+    if (differences.length > 0) throw new Error(JSON.stringify(differences[0]));
+  };
+  const runs = times(3, () => spent(audit));
+  return [
+    [`maps of Cilium of ${services} Services, MB`, round(text.length / 1e6), ''],
+    ['read and compare, CPU ms, the least of three', round(Math.min(...runs)), 1000],
+  ];
+}
+
 // The cost of a large node for its agent: `npm run -s bench -- node [SERVICES]`. The rules of
 // SERVICES Services with 15 endpoints each are loaded for real in a network namespace, which needs
 // root; a process of its own reads what iptables-legacy-save prints there and walks all frontends,
@@ -447,5 +525,6 @@ export async function measureNode(services: number): Promise<NodeRow[]> {
     ['the latter in per cent of the former', round((100 * (own.parse + own.walk)) / theirs), 25],
     ['the tenth time in one process, CPU s', round(compiled.parse + compiled.walk), ''],
     ...measureAlike(Math.ceil(services / 5)),
+    ...measureMaps(services),
   ];
 }

@@ -165,17 +165,28 @@ function* entriesOf(maps: Fields, name: string): Generator<readonly [key: Bytes,
 function bytesOf(list: unknown, name: string): Bytes {
   if (!Array.isArray(list)) throw new DumpError(`expected keys and values in ${name}`, 1, '');
   return list.map((text) => {
-    const byte = Number(text);
+    const byte = printedBytes.get(text) ?? Number(text);
     if (byte >= 0 && byte <= 255) return byte;
     throw new DumpError(`expected bytes in ${name}`, 1, String(text));
   });
 }
 
-const big = (bytes: Bytes, at: number, length: number): number =>
-  bytes.slice(at, at + length).reduce((sum, byte) => sum * 256 + byte, 0);
+/** Bytes as bpftool prints them; a large node has millions. */
+const printedBytes: ReadonlyMap<unknown, number> = new Map(
+  Array.from({ length: 256 }, (_, byte) => [`0x${byte.toString(16).padStart(2, '0')}`, byte]),
+);
 
-const little = (bytes: Bytes, at: number, length: number): number =>
-  bytes.slice(at, at + length).reduceRight((sum, byte) => sum * 256 + byte, 0);
+function big(bytes: Bytes, at: number, length: number): number {
+  let sum = 0;
+  for (let index = at; index < at + length; index++) sum = sum * 256 + (bytes[index] ?? 0);
+  return sum;
+}
+
+function little(bytes: Bytes, at: number, length: number): number {
+  let sum = 0;
+  for (let index = at + length - 1; index >= at; index--) sum = sum * 256 + (bytes[index] ?? 0);
+  return sum;
+}
 
 function addressAt(bytes: Bytes, at: number, family: Family): number | bigint {
   if (family === 'ip') return big(bytes, at, 4);
