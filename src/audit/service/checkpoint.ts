@@ -13,8 +13,8 @@ import {
   orNull,
 } from '../../model/collections.ts';
 import type { Key } from '../../model/objects.ts';
-import { catalogue, openFindingKey, severities } from '../finding/catalogue.ts';
-import { causes } from '../finding/causes.ts';
+import { openFindingKey } from '../finding/catalogue.ts';
+import { isCause, isCode, isSeverity } from '../finding/saved-finding.ts';
 import type {
   Candidate,
   EarlierOpening,
@@ -90,9 +90,9 @@ export const readSavedService = (value: unknown): SavedService | null =>
 
 /** The fields that a clock is continued from. */
 const clock = {
-  difference: hasForms({ code: isOneOf(Object.keys(catalogue)) }),
-  severity: isOneOf(severities),
-  cause: orNull(isOneOf(Object.keys(causes))),
+  difference: hasForms({ code: isCode }),
+  severity: isSeverity,
+  cause: isCause,
   operation: isOneOf(['add', 'remove', 'update']),
   since: isNumber,
   unseen: isNumber,
