@@ -296,6 +296,11 @@ async function checkRestart(stage: Stage): Promise<void> {
   const pod = await createCanary(stage, name, addressing(5));
   await awaitWritten(stage);
   await sleep((old + 5) * 1000);
+  // A first trigger time may be the creation of the Service, too: let both outputs have another.
+  await reportState(client, pod, 'unready');
+  await followed(stage, name);
+  await reportState(client, pod, 'ready');
+  await awaitWritten(stage);
   const was = await figures(stage);
   // A process that has not seen the Service before writes what changed while none was there.
   await plane.killControllerManager();
