@@ -23,6 +23,7 @@ import { type Environment, exchange } from '../../cluster/api/transport/request.
 import { type OnProblem, problemAt } from '../../cluster/decode/problem.ts';
 import { type FailureReason, failureText } from '../../model/connection.ts';
 import { isNodeInScope } from '../../model/scope.ts';
+import { checkPem } from '../../output/http/pem.ts';
 import { createClock } from './clock.ts';
 import { connectionText, fail, inform, warnIfUnverified } from './console.ts';
 import type { AgentsFlags, AuditFlags, ClusterFlags } from './options.ts';
@@ -201,11 +202,13 @@ function credentialsOf(flags: AgentsFlags): AgentCredentials {
   if (token === '') throw new Error(`${String(agentsTokenFile)}: The token is empty`);
   const isPlain = [agentsCa, agentsCert, agentsServerName].every((value) => value === undefined);
   if (isPlain) return { token, tls: null };
+  const readPem = (kind: Parameters<typeof checkPem>[0], path?: string): string | undefined =>
+    path === undefined ? path : checkPem(kind, readFileSync(path, 'utf8'), path);
   const servername = agentsServerName ?? `${agents?.name ?? ''}.${agents?.namespace ?? ''}.svc`;
-  return {
-    token,
-    tls: { ca: read(agentsCa), cert: read(agentsCert), key: read(agentsKey), servername },
-  };
+  const ca = readPem('certificate', agentsCa);
+  const cert = readPem('certificate', agentsCert);
+  const key = readPem('private key', agentsKey);
+  return { token, tls: { ca, cert, key, servername } };
 }
 
 /**

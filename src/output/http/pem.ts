@@ -1,4 +1,4 @@
-// A check of the PEM files of TLS, for the web server and the agent.
+// A check of the PEM files of TLS, for the web server, the agent and the client of agents.
 //
 // An empty text must not reach node:tls: an empty CA makes it trust every public authority, and an
 // empty certificate makes each handshake fail.

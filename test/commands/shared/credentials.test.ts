@@ -1,6 +1,6 @@
 // Credentials for agents that are replaced while the auditor runs.
 
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
@@ -34,4 +34,35 @@ test('a token that is replaced is read within half a minute, and a lost one is k
     expect(credentials()).toBe(second);
   }
   expect(problems).toEqual([expect.stringMatching(/^Credentials for agents: ENOENT/)]);
+});
+
+const certificates = join(import.meta.dirname, '../../apiserver');
+const goodCert = join(certificates, 'server.crt');
+const goodKey = join(certificates, 'server.key');
+
+test.each([
+  ['agentsCa', { agentsCa: 'bad' }, 'certificate'],
+  ['agentsCert', { agentsCert: 'bad', agentsKey: goodKey }, 'certificate'],
+  ['agentsKey', { agentsCert: goodCert, agentsKey: 'bad' }, 'private key'],
+])('%s without a valid PEM is an error, and the last correct file is kept', (name, named, kind) => {
+  const bad = join(mkdtempSync(join(tmpdir(), 'credentials-')), 'pem');
+  const agents = { namespace: 'monitoring', name: 'agents' };
+  const flags = { agents, ...named, [name]: bad };
+  const problems: string[] = [];
+  let now = 1000;
+  const create = () =>
+    renewedCredentials(flags, { monotonic: () => now }, (it) => problems.push(problemText(it)));
+  // node:tls would take an empty authority as all public ones.
+  for (const text of ['', '\n', 'no PEM']) {
+    writeFileSync(bad, text);
+    expect(create).toThrow(`${bad} has no valid ${kind} in PEM`);
+  }
+  copyFileSync(name === 'agentsKey' ? goodKey : goodCert, bad);
+  const credentials = create();
+  const first = credentials();
+  expect(first.tls).not.toBeNull();
+  writeFileSync(bad, '');
+  now += 31;
+  expect(credentials()).toBe(first);
+  expect(problems).toEqual([`Credentials for agents: ${bad} has no valid ${kind} in PEM`]);
 });
