@@ -1,8 +1,6 @@
 // The input of the node audit: rules and configurations of nodes from recordings, from files and
 // from agents. The last entry of each kind waits until the audit begins.
 
-import { parse } from 'yaml';
-
 import type { AgentReport } from '../agent/client/report.ts';
 import type { AgentEntry, NodeReportEntry } from '../agent/client/scraper.ts';
 import { readSavedNode } from '../audit/node/node-state.ts';
@@ -15,6 +13,7 @@ import { WrongType } from '../cluster/decode/json-fields.ts';
 import type { OnProblem, Problem } from '../cluster/decode/problem.ts';
 import { problemAt, problemText, valueText } from '../cluster/decode/problem.ts';
 import { readProxyConfig } from '../cluster/decode/proxy-config.ts';
+import { parseYaml } from '../cluster/decode/yaml-text.ts';
 import type { Change, Key } from '../model/objects.ts';
 import { defaultProxyConfig, type ProxyConfig } from '../model/proxy-config.ts';
 import type { Steps } from '../model/run-to-end.ts';
@@ -245,7 +244,7 @@ function readReport(state: State, entry: NodeReportEntry): LastReport {
 /** The configuration of kube-proxy; `null`, after a problem, if it cannot be read. */
 function parseConfig({ options }: State, node: string, text: string): ProxyConfig | null {
   try {
-    return readProxyConfig(parseYaml(text), versionOf(options));
+    return readProxyConfig(configIn(text), versionOf(options));
   } catch (error) {
     options.onProblem(problemOf(error, `kube-proxy's configuration on ${node}`, node));
     return null;
@@ -253,10 +252,9 @@ function parseConfig({ options }: State, node: string, text: string): ProxyConfi
 }
 
 /** Throws UnreadFile for a text that is no YAML, or that names what it does not contain. */
-function parseYaml(text: string): unknown {
+function configIn(text: string): unknown {
   try {
-    // A warning would go to stderr as it is, with a line of the text.
-    return parse(text, { logLevel: 'error' });
+    return parseYaml(text);
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);
     throw new UnreadFile(message, { cause: error });

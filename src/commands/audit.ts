@@ -5,14 +5,13 @@
 
 import { createReadStream } from 'node:fs';
 
-import { parse } from 'yaml';
-
 import { type Auditor, createAuditor } from '../auditor/auditor.ts';
 import type { GivenRules } from '../auditor/node-rules.ts';
 import { selectedServices } from '../auditor/queries.ts';
 import { plainBytes } from '../cluster/decode/line-reader.ts';
 import type { OnProblem } from '../cluster/decode/problem.ts';
 import { isSystemError, problemAt, systemReason } from '../cluster/decode/problem.ts';
+import { parseYaml } from '../cluster/decode/yaml-text.ts';
 import { type DumpEntry, readDump } from '../cluster/files/dump.ts';
 import { listedNamespaces } from '../model/scope.ts';
 import { type Moment, replay } from '../auditor/replay.ts';
@@ -200,7 +199,7 @@ export async function givenRules(flags: RulesFlags): Promise<GivenRules[]> {
   for (const { node, path } of proxyConfig) {
     try {
       // kube-proxy's configuration has a few kilobytes.
-      configs.set(node, parse(await readText(path, 256 * 1024), { logLevel: 'error' }));
+      configs.set(node, parseYaml(await readText(path, 256 * 1024)));
     } catch (error) {
       const text = isSystemError(error)
         ? `${path}: ${reasonOf(error)}`

@@ -81,9 +81,9 @@ function lineOf(
 
 /** Names and parsed values of the flags of `command`. Throws a UsageError that names each error. */
 const readValues = (path: string, commands: readonly Command[], command: Command): Values =>
-  readYamlFile(path, 'failsafe', (document, lineAt) => {
+  readYamlFile(path, 'failsafe', (document, lineAt, ofText) => {
     const problems: Problem[] = [];
-    const raw: unknown = document.toJS() ?? {};
+    const raw: unknown = ofText((): unknown => document.toJS()) ?? {};
     const read = fileSchema(commands, command).safeParse(raw === '' ? {} : raw);
     for (const issue of read.error?.issues ?? []) {
       const unknown = issue.code === 'unrecognized_keys' ? issue.keys : null;

@@ -12,12 +12,13 @@ const mostEntries = 1000;
 
 /** Throws a UsageError that names each wrong entry, or why the file is no list. */
 export const readSuppressions = (path: string): readonly Suppression[] =>
-  readYamlFile(path, 'core', (document, lineAt) => suppressionsIn(path, document, lineAt));
+  readYamlFile(path, 'core', (...file) => suppressionsIn(path, ...file));
 
 function suppressionsIn(
   path: string,
   document: Document,
   lineAt: (offset: number) => number,
+  ofText: <T>(work: () => T) => T,
 ): readonly Suppression[] {
   const list: unknown = document.contents;
   if (list === null) return [];
@@ -29,11 +30,12 @@ function suppressionsIn(
   const found = list.items.flatMap((item) => {
     const line = lineAt(item.range?.[0] ?? 0);
     if (!isMap<Node, Node>(item)) {
-      const value = valueText(item.toJS(document));
+      const value = valueText(ofText((): unknown => item.toJS(document)));
       problems.push(problemAt(path, line, 'Expected a suppression with fields', { value }));
       return [];
     }
-    const fields = item.toJS(document, { maxAliasCount: 0 }) as Record<string, unknown>;
+    const toFields = (): unknown => item.toJS(document, { maxAliasCount: 0 });
+    const fields = ofText(toFields) as Record<string, unknown>;
     const it = readSuppression(fields, `${path}:${line}`);
     if (!isFault(it)) return [it];
     const { field, message, value } = it;

@@ -5,35 +5,46 @@ import { readFileSync } from 'node:fs';
 import type { Document } from 'yaml';
 import { LineCounter, parseDocument, YAMLParseError } from 'yaml';
 
+import { quiet } from '../../cluster/decode/yaml-text.ts';
 import { UsageError } from './process.ts';
 
 /** The parser needs minutes and GiB for larger files. */
 const mostBytes = 1_000_000;
 
 /**
- * Reads a file with one document and passes it to `read`. Throws a UsageError if it is no YAML, if
- * it has aliases of what it does not have, or if it is too large.
+ * Reads a file with one document and passes it to `read`. Throws a UsageError if it is no YAML or
+ * too large. So does `ofText` if the work throws what the parser throws for a wrong text.
  */
 export function readYamlFile<T>(
   path: string,
   schema: 'core' | 'failsafe',
-  read: (document: Document.Parsed, lineAt: (offset: number) => number) => T,
+  read: (
+    document: Document.Parsed,
+    lineAt: (offset: number) => number,
+    ofText: <U>(work: () => U) => U,
+  ) => T,
 ): T {
   const bytes = readFileSync(path);
   if (bytes.length > mostBytes) throw new UsageError(`${path}: Is larger than ${mostBytes} bytes`);
   const lines = new LineCounter();
-  try {
-    // Warnings would go to stderr as they are, with lines of the text.
-    const options = { schema, lineCounter: lines, logLevel: 'error' } as const;
-    const document = parseDocument(bytes.toString(), options);
-    const [error] = document.errors;
+  const ofText = <U>(work: () => U): U => {
+    try {
+      return work();
+    } catch (error) {
+      // The parser throws a RangeError for too many levels, and a ReferenceError for aliases.
+      const wrong = [YAMLParseError, RangeError, ReferenceError];
+      throw wrong.some((it) => error instanceof it)
+        ? new UsageError(yamlErrorText(path, error))
+        : error;
+    }
+  };
+  const document = ofText(() => {
+    const parsed = parseDocument(bytes.toString(), { schema, lineCounter: lines, ...quiet });
+    const [error] = parsed.errors;
     if (error !== undefined) throw error;
-    return read(document, (offset) => lines.linePos(offset).line);
-  } catch (error) {
-    // The parser throws a RangeError for too many levels, and a ReferenceError for aliases.
-    const isOfText = [YAMLParseError, RangeError, ReferenceError].some((it) => error instanceof it);
-    throw isOfText ? new UsageError(yamlErrorText(path, error)) : error;
-  }
+    return parsed;
+  });
+  return read(document, (offset) => lines.linePos(offset).line, ofText);
 }
 
 /**

@@ -22,8 +22,8 @@ import { dirname, resolve } from 'node:path';
 import { TLSSocket } from 'node:tls';
 
 import { compare } from 'bcryptjs';
-import { parse } from 'yaml';
 
+import { parseYaml } from '../../cluster/decode/yaml-text.ts';
 import { setLatest } from '../../model/collections.ts';
 import { checkPem } from './pem.ts';
 
@@ -95,7 +95,7 @@ function readTls(value: unknown, folder: string) {
 export function readWebConfig(path: string) {
   try {
     const all = ['tls_server_config', 'basic_auth_users'];
-    const fields = fieldsOf(parse(textIn(path), { logLevel: 'error' }), 'The file', all);
+    const fields = fieldsOf(parseYaml(textIn(path)), 'The file', all);
     const users = new Map<string, string>();
     const given = fieldsOf(fields.basic_auth_users, 'basic_auth_users', null);
     for (const [name, hash] of Object.entries(given)) {

@@ -13,11 +13,11 @@ import { findHomeDir, KubeConfig } from '@kubernetes/client-node/dist/config.js'
 import type { Cluster, User } from '@kubernetes/client-node/dist/config_types.js';
 import { HttpMethod, RequestContext } from '@kubernetes/client-node/dist/gen/http/http.js';
 import { type buildConnector, type Dispatcher, ProxyAgent } from 'undici';
-import { parse } from 'yaml';
 
 import { type Fields, isFields } from '../../decode/json-fields.ts';
 import { createExecPlugin } from './exec-plugin.ts';
 import { systemErrorText } from '../../decode/problem.ts';
+import { parseYaml } from '../../decode/yaml-text.ts';
 import { proxyFor } from './proxy.ts';
 
 export interface KubeconfigOptions {
@@ -234,10 +234,7 @@ function execInfo(exec: Fields, cluster: Cluster, proxyUrl: string | null): stri
 function tokenFileOf(paths: readonly string[], name: string): string | null {
   for (const path of paths.filter((path) => existsSync(path))) {
     // KubeConfig has refused duplicate keys; this parser compares each key with all others.
-    const file: unknown = parse(readFileSync(path, 'utf8'), {
-      uniqueKeys: false,
-      logLevel: 'error',
-    });
+    const file = parseYaml(readFileSync(path, 'utf8'), { uniqueKeys: false });
     const users = isFields(file) && Array.isArray(file.users) ? (file.users as unknown[]) : [];
     const found = users.filter(isFields).find((user) => user.name === name);
     const user: Fields = found !== undefined && isFields(found.user) ? found.user : {};
