@@ -206,8 +206,43 @@ const small = (seconds: number): number => (seconds === (seconds | 0) ? seconds 
 const rfc3339 =
   /^(\d{4}-\d\d-\d\d)(T(?!2[4-9])[0-2]\d(?::[0-5]\d){2})(\.\d+)?(Z|[+-](?!2[4-9])[0-2]\d:[0-5]\d)$/;
 
+/** Two digits of a text; NaN for others. */
+function twoDigits(text: string, at: number): number {
+  const tens = text.charCodeAt(at) - zero;
+  const ones = text.charCodeAt(at + 1) - zero;
+  return tens >= 0 && tens <= 9 && ones >= 0 && ones <= 9 ? 10 * tens + ones : NaN;
+}
+
+const [zero, hyphen, colon, capitalT, capitalZ] = [0x30, 0x2d, 0x3a, 0x54, 0x5a];
+
+/** Whether the text has the separators of `2026-11-21T10:57:00Z`, the form of the API server. */
+const isPlainTime = (text: string): boolean =>
+  text.length === 20 &&
+  text.charCodeAt(4) === hyphen &&
+  text.charCodeAt(7) === hyphen &&
+  text.charCodeAt(10) === capitalT &&
+  text.charCodeAt(13) === colon &&
+  text.charCodeAt(16) === colon &&
+  text.charCodeAt(19) === capitalZ;
+
+/** As `unixSeconds`, without a regular expression; null: not of this form, or not a time. */
+function plainSeconds(text: string): number | null {
+  if (!isPlainTime(text)) return null;
+  const year = 100 * twoDigits(text, 0) + twoDigits(text, 2);
+  const [month, day] = [twoDigits(text, 5), twoDigits(text, 8)];
+  const [hour, minute, second] = [twoDigits(text, 11), twoDigits(text, 14), twoDigits(text, 17)];
+  // Date.UTC takes 99 for 1999, and 30 February for a day of March.
+  if (!(year >= 100 && month >= 1 && month <= 12 && day >= 1)) return null;
+  if (!(hour < 24 && minute < 60 && second < 60)) return null;
+  const midnight = Date.UTC(year, month - 1, day) / 1000;
+  if (day > 28 && midnight >= Date.UTC(year, month, 1) / 1000) return null;
+  return small(midnight + 3600 * hour + 60 * minute + second);
+}
+
 /** From RFC 3339; null for anything else, which Go refuses: here times only serve to measure. */
 export function unixSeconds(text: string): number | null {
+  const plain = plainSeconds(text);
+  if (plain !== null || text === '') return plain;
   const [, date = '', time = '', fraction, zone = ''] = rfc3339.exec(text) ?? [];
   const whole = Date.parse(date + time + zone) / 1000;
   // Date.parse takes 30 February for a day of March.

@@ -186,6 +186,14 @@ describe('moments', () => {
     ['2026-11-21T10:53:36', null],
     ['2026-11-21 10:53:36Z', null],
     ['2026-11-21T10:53:36Z\n', null],
+    ['2026-00-21T10:53:36Z', null],
+    ['2026-11-00T10:53:36Z', null],
+    ['2026-11-31T10:53:36Z', null],
+    ['2026-12-31T23:59:59Z', Date.UTC(2027, 0, 1) / 1000 - 1],
+    ['1900-02-29T00:00:00Z', null],
+    ['0099-12-31T23:59:59Z', -59_011_459_201],
+    ['2026-11-21t10:53:36Z', null],
+    ['2026-11-2 T10:53:36Z', null],
     ['now', null],
     ['', null],
   ])('%j', (text, want) => {
@@ -200,6 +208,20 @@ describe('moments', () => {
           expect(unixSeconds(date.toISOString())).toBeCloseTo(date.getTime() / 1000, 3);
         },
       ),
+    );
+  });
+
+  test('without fractions are as those with fractions, whatever the digits', () => {
+    const digits = (most: number) => fc.integer({ min: 0, max: most });
+    const parts = fc.tuple(digits(9999), digits(13), digits(32), digits(25), digits(61));
+    fc.assert(
+      fc.property(parts, digits(61), ([year, month, day, hour, minute], second) => {
+        const two = (value: number): string => String(value).padStart(2, '0');
+        const date = `${String(year).padStart(4, '0')}-${two(month)}-${two(day)}`;
+        const text = `${date}T${two(hour)}:${two(minute)}:${two(second)}`;
+        expect(unixSeconds(`${text}Z`)).toBe(unixSeconds(`${text}.0Z`));
+      }),
+      { numRuns: 2000 },
     );
   });
 });
