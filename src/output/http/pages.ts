@@ -27,9 +27,10 @@ import {
   serviceFields,
   unservedFields,
 } from '../page/service-list.ts';
+import { matchPath, onlyMatch, renderPod, renderSearch } from '../page/search.ts';
+import { keepQuery } from '../page/time-bar.ts';
 import { sendPieces } from './api.ts';
 import { createPause } from './turns.ts';
-import { matchPath, onlyMatch, renderPod, renderSearch } from '../page/search.ts';
 
 type PageQueries = Pick<
   AuditorQueries,
@@ -66,13 +67,19 @@ async function sendCsv(response: Response, name: string, pieces: Iterable<string
   await sendPieces(response, pieces, createPause());
 }
 
+/** Sends a page whose links to other moments have the query of the request. */
+function sendPage(response: Response, page: string): void {
+  const { searchParams } = new URL(response.req.originalUrl, 'http://localhost');
+  response.type('html').send(keepQuery(page, searchParams));
+}
+
 function sendMissing(response: Response, status: PageStatus, what: string): void {
   const main = markup`
 <h1>Not found</h1><p class="lead">${what}</p>
 <p><a href="/services">All Services</a> · <a href="/nodes">all nodes</a> ·
  <a href="/">overview</a></p>`;
   const page = renderFrame(status, '/', 'Not found', main);
-  response.status(404).type('html').send(page);
+  sendPage(response.status(404), page);
 }
 
 const inShard = ({ shard }: PageStatus): string => (shard === null ? '' : ` in shard ${shard}`);
@@ -85,56 +92,54 @@ export function addPages(app: Express, answers: PageQueries): void {
     });
   }
   app.get('/', (_request, response) =>
-    response
-      .type('html')
-      .send(renderOverview(answers.status(), answers.unserved(), answers.incidents())),
+    sendPage(response, renderOverview(answers.status(), answers.unserved(), answers.incidents())),
   );
   app.get('/incidents', (_request, response) =>
-    response.type('html').send(renderIncidentsPage(answers.status(), answers.incidents())),
+    sendPage(response, renderIncidentsPage(answers.status(), answers.incidents())),
   );
   app.get('/incidents/:id', (request, response) => {
     const incident = answers.incident(request.params.id);
     const status = answers.status();
     if (incident === null) sendMissing(response, status, 'There is no such incident.');
     else if (incident.id !== request.params.id) response.redirect(incidentPath(incident.id));
-    else response.type('html').send(renderIncidentPage(status, incident));
+    else sendPage(response, renderIncidentPage(status, incident));
   });
   app.get('/findings', (request, response) => {
     const query = readQuery(request, findingFields);
-    response.type('html').send(renderFindings(answers.status(), query));
+    sendPage(response, renderFindings(answers.status(), query));
   });
   app.get('/services', (request, response) => {
     const query = readQuery(request, serviceFields);
-    response.type('html').send(renderServices(answers.status(), answers.services(), query));
+    sendPage(response, renderServices(answers.status(), answers.services(), query));
   });
   app.get('/unserved', (request, response) => {
     const query = readQuery(request, unservedFields);
     const page = renderUnservedPage(answers.status(), answers.unserved(), query);
-    response.type('html').send(page);
+    sendPage(response, page);
   });
   app.get('/services/:namespace/:name', (request, response) => {
     const { namespace, name } = request.params;
     const view = answers.servicePage(namespace, name, readCount(request, 'from', 0));
     const status = answers.status();
-    if (view !== null) response.type('html').send(renderService(status, view));
+    if (view !== null) sendPage(response, renderService(status, view));
     else
       sendMissing(response, status, `There is no Service ${namespace}/${name}${inShard(status)}.`);
   });
   app.get('/nodes', (request, response) =>
-    response.type('html').send(renderNodes(answers.status(), readQuery(request, nodeFields))),
+    sendPage(response, renderNodes(answers.status(), readQuery(request, nodeFields))),
   );
   app.get('/nodes/:name', (request, response) => {
     const { name } = request.params;
     const view = answers.nodePage(name, readText(request, 'port') || null);
     const status = answers.status();
-    if (view !== null) response.type('html').send(renderNode(status, view));
+    if (view !== null) sendPage(response, renderNode(status, view));
     else sendMissing(response, status, `There is no Node ${name}, and no rules of it were read.`);
   });
   app.get('/pods/:namespace/:name', (request, response) => {
     const { namespace, name } = request.params;
     const view = answers.podPage(namespace, name);
     const status = answers.status();
-    if (view !== null) response.type('html').send(renderPod(status, view));
+    if (view !== null) sendPage(response, renderPod(status, view));
     else sendMissing(response, status, `There is no pod ${namespace}/${name}.`);
   });
   app.get('/search', (request, response) => {
@@ -142,7 +147,7 @@ export function addPages(app: Express, answers: PageQueries): void {
     const [only, status] = [onlyMatch(result), answers.status()];
     // A redirection would leave the moment of the history.
     if (only !== null && status.at === null) response.redirect(matchPath(only));
-    else response.type('html').send(renderSearch(status, result));
+    else sendPage(response, renderSearch(status, result));
   });
   addTables(app, answers);
   addDocuments(app, answers);
@@ -170,7 +175,7 @@ function addDocuments(app: Express, answers: Pick<AuditorQueries, 'status'>): vo
   app.get('/docs/:name', (request, response) => {
     const status = answers.status();
     const page = renderDocument(status, request.params.name);
-    if (page !== null) response.type('html').send(page);
+    if (page !== null) sendPage(response, page);
     else sendMissing(response, status, `There is no document ${request.params.name}.`);
   });
 }

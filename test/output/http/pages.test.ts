@@ -14,7 +14,8 @@ let server: Awaited<ReturnType<typeof listen>>;
 beforeAll(async () => {
   const app = express();
   addPages(app, {
-    status: () => statusOf(),
+    // An hour is recorded, so the pages have a time bar.
+    status: () => ({ ...statusOf(), recordedSince: statusOf().metrics.now - 3600 }),
     services: () => [listedOf(), listedOf({ name: 'api' })],
     servicePage(...what) {
       asked.push(what);
@@ -77,6 +78,14 @@ test.each([
   const text = wordsIn(await (await get(path)).text());
   expect(text).toContain(shown);
   expect(text).not.toContain(` ${hidden} `);
+});
+
+test('links to earlier moments keep the query', async () => {
+  const text = await (await get('/services?q=api&page=2')).text();
+  expect(text).toMatch(/ href="\?q=api&amp;page=2&amp;at=\d+"/);
+  expect(text).not.toContain(' href="?at=');
+  expect(text).toMatch(/<form class="times"[^>]*><input type="hidden" name="q" value="api">/);
+  expect(await (await get('/services')).text()).toMatch(/ href="\?at=\d+"/);
 });
 
 test('names arrive unescaped, with the parameters of the query', async () => {
