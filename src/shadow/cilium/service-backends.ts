@@ -54,7 +54,8 @@ export function backendSets(
   }
   let sets: CiliumBackend[][] = [[]];
   for (const all of listed.values()) {
-    const distinct = [...new Map(all.map((it) => [JSON.stringify(it), it])).values()];
+    const distinct =
+      all.length === 1 ? all : [...new Map(all.map((it) => [JSON.stringify(it), it])).values()];
     if (sets.length * distinct.length > possibleSets) return null;
     if (distinct.length === 1) for (const set of sets) set.push(...distinct);
     else sets = sets.flatMap((set) => distinct.map((it) => [...set, it]));
@@ -72,14 +73,17 @@ function backendsIn(slice: EndpointSlice): Map<string, CiliumBackend> {
     if (known === undefined || port === null) continue;
     getOrInsert(names, `${known} ${port}`, () => new Set()).add(name ?? '');
   }
+  const places = [...names].map(([place, portNames]) => {
+    const [protocol, port] = place.split(' ') as [Protocol, string];
+    return { protocol, port: Number(port), portNames: [...portNames].filter(Boolean).sort() };
+  });
   const weight = weightOf(slice);
   for (const endpoint of slice.endpoints) {
     for (const address of endpoint.addresses) {
       const ip = parseIP(address);
       if (ip === null) continue;
-      for (const [place, portNames] of names) {
-        const [protocol, port] = place.split(' ') as [Protocol, string];
-        const text = joinHostPort(ip.text, Number(port));
+      for (const { protocol, port, portNames } of places) {
+        const text = joinHostPort(ip.text, port);
         if (text === ingressDummy) continue;
         found.set(`${text} ${protocol}`, {
           text,
@@ -87,7 +91,7 @@ function backendsIn(slice: EndpointSlice): Map<string, CiliumBackend> {
           family: ip.family,
           protocol,
           weight,
-          portNames: [...portNames].filter((name) => name !== '').sort(),
+          portNames,
           node: endpoint.node ?? '',
           forZones: endpoint.zone === null ? null : (endpoint.forZones ?? []),
           state: weight === 0 ? 'other' : stateOf(endpoint),

@@ -72,9 +72,30 @@ test.each([
   expect(() => readBpftoolDump(text)).toThrow(message);
 });
 
+test('bytes may be on lines of their own', () => {
+  const services = [entry('0a600001 0050 0000 06 00 0000', '00000000 0000 0001 0000 0000')];
+  const all = { ...emptyMaps, cilium_lb4_services_v2: services };
+  const dense = readBpftoolDump(JSON.stringify(all));
+  expect(dense.entries).toHaveLength(1);
+  expect(readBpftoolDump(JSON.stringify(all, null, 2))).toEqual(dense);
+});
+
+test('the largest Maglev table is read', () => {
+  // The size limit of Cilium: 131071 places of four bytes.
+  const table = { key: bytes('00000000'), value: bytes('07000000'.repeat(131_071)) };
+  const { entries } = read({
+    cilium_lb4_maglev: [entry('0104', '35000000')],
+    'cilium_maglev_inner:53': [table],
+  });
+  const places = new Map([[7, 131_071]]);
+  expect(entries).toEqual([{ kind: 'maglev', family: 'ip', id: 260, places }]);
+});
+
 test.each([
   ['another layout', entry('0a600001 0050', '00'), /cilium_lb4_services_v2 has a layout/],
   ['a value that is no byte', { key: ['0x1ff'], value: [] }, /expected bytes/],
+  ['a value that is no byte after a byte', { key: ['0x00', '0x1'], value: [] }, /expected bytes/],
+  ['a byte without a prefix', { key: ['0a', '0x01'], value: [] }, /expected bytes/],
   ['an entry without bytes', { key: 'x', value: [] }, /expected keys and values/],
   [
     'a protocol that is not known',
