@@ -61,12 +61,18 @@ export async function* readDump(
     else if (isArchive(path)) yield* readArchive(dump, path);
     else yield* readFile(dump, path, createReadStream(path, streamOptions));
   }
+  // Any object may be in what was not read.
+  const lost = dump.isPartial ? [...dump.versions.keys()].map(anyOf) : [];
+  for (const item of lost) yield { kind: 'unreadable', lost: item };
   const { newest, kubelet, duplicates, ignored } = dump;
   yield { kind: 'end', newest, kubelet, duplicates, ignored };
 }
 
 const streamOptions = { highWaterMark: 256 * 1024 };
 const headLength = 512;
+
+/** Problems of a file. With more it is no dump. */
+const mostFaults = 100_000;
 
 type Dump = ReturnType<typeof newDump>;
 
@@ -81,6 +87,8 @@ const newDump = (onProblem: OnProblem) => ({
   /** The minor version of the newest kubelet of a Node, such as 36; null if no Node has one. */
   kubelet: null as number | null,
   duplicates: 0,
+  /** A file, or the rest of one, was not read. */
+  isPartial: false,
 });
 
 const dumpName = /\.(?:json|ya?ml)(?:\.gz)?$/i;
@@ -107,13 +115,16 @@ async function* readDirectory(dump: Dump, root: string): AsyncGenerator<DumpEntr
     } catch (error) {
       if (!isSystemError(error)) throw error;
       dump.onProblem(problemAt(path, null, 'Cannot read', { value: systemReason(error) }));
+      if (dumpName.test(path) || extname(path) === '') dump.isPartial = true;
     }
   }
 }
 
 async function* readArchive(dump: Dump, path: string): AsyncGenerator<DumpEntry> {
-  const onDamage = (message: string, value: string | null): void =>
+  const onDamage = (message: string, value: string | null): void => {
     dump.onProblem(problemAt(path, null, message, { value }));
+    dump.isPartial = true;
+  };
   for await (const { name, bytes } of archivedFiles(path, onDamage)) {
     const isHidden = /(?:^|\/)\.[^./]/.test(name);
     if (isHidden || !(dumpName.test(name) || extname(name) === '')) continue;
@@ -132,6 +143,7 @@ const newFile = (dump: Dump, source: string, found: boolean) => ({
   damage: null as { readonly message: string; readonly value: string | null } | null,
   list: null as List | null,
   entries: [] as DumpEntry[],
+  faults: 0,
 });
 
 type List = ReturnType<typeof newList>;
@@ -173,8 +185,13 @@ async function* readFile(dump: Dump, source: string, bytes: Bytes, found = false
       yield* file.entries.splice(0);
       line = piece.line;
     }
+    if (file.faults <= mostFaults) continue;
+    file.damage = { message: 'Too many problems to read the rest', value: null };
+    break;
   }
-  if (file.damage !== null) report(file, line, file.damage.message, file.damage);
+  if (file.damage === null) return;
+  report(file, line, file.damage.message, file.damage);
+  dump.isPartial = true;
 }
 
 /** null if text with this beginning looks like neither. */
@@ -193,6 +210,7 @@ function alien(file: File, line: number, message: string, value: string | null):
 }
 
 function report(file: File, line: number | null, message: string, extra?: Partial<Problem>): void {
+  file.faults++;
   file.dump.onProblem(problemAt(file.source, line, message, extra));
 }
 

@@ -12,6 +12,7 @@ import { type Header, pack } from 'tar-stream';
 import { archivedFiles, isArchive } from '../../../src/cluster/files/archive.ts';
 import { readDump } from '../../../src/cluster/files/dump.ts';
 import { problemText } from '../../../src/cluster/decode/problem.ts';
+import type { UnreadableObject } from '../../../src/model/objects.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'archive-'));
 
@@ -84,6 +85,20 @@ describe('an archive that is not whole', () => {
       expect(problems.join('\n')).toMatch(/Unexpected end/);
     },
   );
+
+  test('any object may be in the rest', async () => {
+    const path = await save('rest.tar', members.slice(0, 3));
+    const whole = readFileSync(path);
+    const lost: UnreadableObject[] = [];
+    for (const length of [whole.length - 1024, whole.length - 2048]) {
+      writeFileSync(path, whole.subarray(0, length));
+      for await (const entry of readDump([path], () => undefined)) {
+        if (entry.kind === 'unreadable') lost.push(entry.lost);
+      }
+    }
+    // The first one lacks only the end mark.
+    expect(lost).toEqual([{ resource: 'pods', namespace: null, name: null, labels: null }]);
+  });
 
   test('what is no archive at all is reported', async () => {
     const path = join(folder, 'none.tar');

@@ -526,6 +526,15 @@ describe('files', () => {
     expect((await readPaths([root])).objects).toEqual([]);
   });
 
+  test('objects of a file that cannot be read may be any', async () => {
+    const root = await files('partial', { 'a.json': JSON.stringify(pod('a')) });
+    await symlink('/does/not/exist', join(root, 'b.txt'));
+    expect((await readPaths([root])).lost).toEqual([]);
+    await symlink('/does/not/exist', join(root, 'b.json'));
+    const anyPod = { resource: 'pods', namespace: null, name: null, labels: null };
+    expect((await readPaths([root])).lost).toEqual([anyPod]);
+  });
+
   test('several paths are read as one dump', async () => {
     const root = await files('several', {
       'a.json': JSON.stringify(pod('a')),
@@ -574,3 +583,30 @@ test('any bytes are read without an error', async () => {
     { numRuns: 1000 },
   );
 });
+
+test('objects after damage between two documents may be any', async () => {
+  const path = join(folder, 'between.json.gz');
+  const whole = gzipSync(`${JSON.stringify(pod('a'))}\n`);
+  await writeFile(path, Buffer.concat([whole, gzipSync(JSON.stringify(pod('b'))).subarray(0, 12)]));
+  const got = await readPaths([path]);
+  expect(got.objects).toEqual(['pods shop/a']);
+  expect(got.problems).toHaveLength(1);
+  expect(got.lost).toEqual([{ resource: 'pods', namespace: null, name: null, labels: null }]);
+});
+
+test.each([
+  ['json', '1\n'],
+  ['yaml', 'a\n---\n'],
+])(
+  '100,000 values in %s that are no objects end the file',
+  async (kind, value) => {
+    const text = `${value.repeat(250_000)}${JSON.stringify(pod('a'))}\n`;
+    const path = join(folder, `values.${kind}`);
+    await writeFile(path, `${JSON.stringify(pod('b'))}\n${kind === 'yaml' ? '---\n' : ''}${text}`);
+    const got = await readPaths([path]);
+    expect(got.objects).toEqual(['pods shop/b']);
+    expect(got.problems.at(-1)).toContain('Too many problems to read the rest');
+    expect(got.lost).toEqual([{ resource: 'pods', namespace: null, name: null, labels: null }]);
+  },
+  60_000,
+);
