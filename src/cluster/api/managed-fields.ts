@@ -6,13 +6,12 @@ import { type FieldManagers, isFieldSet, type ManagedFields } from '../../model/
 import type { Resource } from '../../model/objects.ts';
 import { isFields } from '../decode/json-fields.ts';
 import { pathOf } from './listwatch.ts';
-import type { Body } from './transport/connection.ts';
-import { type Environment, exchange } from './transport/request.ts';
+import { bodyText, type Environment, exchange } from './transport/request.ts';
 
 const accept = 'application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1';
 
-/** The largest answer, in bytes, and seconds until it must be complete. */
-const most = { bytes: 1024 * 1024, seconds: 10 };
+/** Seconds until an answer must be complete. */
+const mostSeconds = 10;
 
 const refusals: Readonly<Record<number, string>> = {
   403: 'the auditor may not get the object',
@@ -29,29 +28,17 @@ export async function readManagers(
   const path = `${pathOf(resource, namespace || null)}/${encodeURIComponent(name)}`;
   const request = { path, query: {}, accept };
   try {
-    return await exchange(environment, request, { total: most.seconds }, signal, async (answer) => {
+    return await exchange(environment, request, { total: mostSeconds }, signal, async (answer) => {
       const { status, body } = answer;
       if (status !== 200) {
         return { unknown: refusals[status] ?? `the API server answered ${status}` };
       }
-      const text = await textOf(body);
+      const text = await bodyText(body);
       return text === null ? { unknown: 'the object is too large' } : managersIn(text);
     });
   } catch {
     return { unknown: 'the API server did not answer' };
   }
-}
-
-/** The text of a body; `null` if it is too long. */
-async function textOf(body: Body): Promise<string | null> {
-  const chunks: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const chunk of body) {
-    bytes += chunk.length;
-    if (bytes > most.bytes) return null;
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks).toString();
 }
 
 function managersIn(text: string): FieldManagers {

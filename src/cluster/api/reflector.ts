@@ -13,8 +13,6 @@
 // Lists ask for the newest state (no resourceVersion), unlike upstream's first list
 // (docs/decisions/0007), one at a time, since the API server counts each as up to ten requests.
 
-import { text } from 'node:stream/consumers';
-
 import type { ConnectionFailure } from '../../model/connection.ts';
 import type { Key, Resource } from '../../model/objects.ts';
 import { isFields } from '../decode/json-fields.ts';
@@ -32,7 +30,7 @@ import {
   MissingCredentials,
   UnexpectedAnswer,
 } from './transport/failure.ts';
-import { type Environment, exchange } from './transport/request.ts';
+import { bodyText, type Environment, exchange } from './transport/request.ts';
 import type { CachedObjects } from './version-filter.ts';
 import { denialText, failed, type RelistReason, type WatchResult } from './watch-result.ts';
 
@@ -196,7 +194,7 @@ async function readVersion(
 /** null if it may not be read. Throws an error of describeFailure if the answer is another. */
 async function readVersionAnswer({ status, body, expiredAt }: ApiAnswer): Promise<string | null> {
   if (status === 403) return null;
-  const content = await text(body);
+  const content = (await bodyText(body)) ?? '';
   if (status !== 200) throw new UnexpectedAnswer(status, messageOf(content), expiredAt);
   const info = parse(content);
   if (isFields(info) && typeof info.gitVersion === 'string') return info.gitVersion;

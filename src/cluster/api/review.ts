@@ -4,13 +4,11 @@
 // flags that need them, none is sent.
 
 import { createHash } from 'node:crypto';
-import { text } from 'node:stream/consumers';
-import { Readable } from 'node:stream';
 
 import { setLatest } from '../../model/collections.ts';
 import { type Fields, isFields } from '../decode/json-fields.ts';
 import { describeFailure, UnexpectedAnswer } from './transport/failure.ts';
-import { type Environment, exchange } from './transport/request.ts';
+import { bodyText, type Environment, exchange } from './transport/request.ts';
 
 /** The owner of a token, as the API server names it. */
 interface TokenOwner {
@@ -186,7 +184,8 @@ async function create(
   const request = { path, query: {}, accept: 'application/json', body };
   const { signal } = new AbortController();
   return exchange(environment, request, { total: limits.total }, signal, async (answer) => {
-    const content = await text(Readable.from(answer.body));
+    const content = await bodyText(answer.body);
+    if (content === null) throw new Error(`${kind}: the answer is too long`);
     if (answer.status !== 200 && answer.status !== 201) {
       throw new UnexpectedAnswer(answer.status, `${kind}: ${content.slice(0, 200)}`);
     }

@@ -113,6 +113,25 @@ test('the version is asked for until there is an answer', async () => {
   await stop();
 });
 
+test('a version without an end is not read beyond 1 MiB', async () => {
+  const world = createWorld();
+  let chunks = 0;
+  async function* spaces() {
+    // Ends far beyond what is read, so that a reader of all of it fails the test.
+    for (; chunks < 100; chunks++) yield await Promise.resolve(Buffer.alloc(64 * 1024, ' '));
+  }
+  world.server.faults.before = ({ resource }) => {
+    if (resource !== null || chunks > 0) return null;
+    const body = { hasMore: () => true, [Symbol.asyncIterator]: spaces };
+    return { status: 200, headers: {}, body };
+  };
+  const { stop } = start(world);
+  await pass(world, 60);
+  expect(chunks).toBeLessThan(20);
+  expect(headers(world)).toEqual(['v1.36.3']);
+  await stop();
+});
+
 test('a server without a version works too', async () => {
   const world = createWorld();
   world.server.faults.before = ({ resource }) =>

@@ -1,3 +1,5 @@
+import { Readable } from 'node:stream';
+
 import { beforeEach, describe, expect, test } from 'vitest';
 
 import { createReviewer } from '../../../src/cluster/api/review.ts';
@@ -65,6 +67,14 @@ describe('access', () => {
     expect((await access('new', '/metrics')).kind).toBe('unauthenticated');
     await clock.runUntil(clock.now() + 11);
     expect((await access('new', '/metrics')).kind).toBe('allowed');
+  });
+
+  test('is unavailable if the answer is longer than 1 MiB', async () => {
+    const chunk = Buffer.alloc(512 * 1024, ' ');
+    const body = () => Readable.from([chunk, chunk, chunk]);
+    server.faults.before = () => ({ status: 201, headers: {}, body: body() });
+    expect((await newAccess()('good', '/metrics')).kind).toBe('unavailable');
+    expect(problems.join()).toContain('the answer is too long');
   });
 
   test('is unavailable without an answer, and is asked again at once', async () => {

@@ -1,5 +1,6 @@
 // One request and its answer, with two limits: the silence between two chunks, and the whole time.
 // Time in which the reader processes a chunk does not count as silence.
+// Answers that are read as one text have a limit of their own.
 
 import type { ApiAnswer, ApiRequest, Ask, Body } from './connection.ts';
 import { GivenUp } from './failure.ts';
@@ -94,4 +95,19 @@ export async function exchange<T>(
     signal.removeEventListener('abort', end);
     end();
   }
+}
+
+/** Bytes of an answer about one object. */
+const mostText = 1024 * 1024;
+
+/** The text of a body; `null` if it is longer than 1 MiB. */
+export async function bodyText(body: AsyncIterable<Uint8Array>): Promise<string | null> {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of body) {
+    bytes += chunk.length;
+    if (bytes > mostText) return null;
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString();
 }
