@@ -87,8 +87,7 @@ describe('the past in a checkpoint', () => {
       const again = [...pastOf(await replayed(lines.join('')))];
       const known = new Set(states.map(({ part, state }) => JSON.stringify([part, state])));
       const missing = again.map((it) => JSON.stringify(it)).filter((it) => !known.has(it));
-      // The times of the evidence go on.
-      expect(missing.filter((it) => !it.startsWith('["evidence"'))).toEqual([]);
+      expect(missing).toEqual([]);
     }
   });
 
