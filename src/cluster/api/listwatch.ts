@@ -459,16 +459,17 @@ function ask(
   });
 }
 
-/** The outcome of a refusal. It counts as a failure unless another request can replace it. */
+/** The outcome of a refusal. It is a failure if no other request, such as a list in one page, replaces it. */
 function refused(
-  { connection, resource }: Following,
+  { connection, resource, paging }: Following,
   status: Awaited<ReturnType<typeof statusOf>>,
   verb: WatchVerb,
   watchList: boolean,
 ): WatchResult {
   const outcome = outcomeOf(status, verb, watchList);
   const isOlder = outcome.kind === 'failed' && outcome.reason === 'older';
-  if (isOlder || outcome.kind === 'relist' || outcome.kind === 'no-watch-list') return outcome;
+  const isRelist = outcome.kind === 'relist' && !watchList && paging?.limit !== null;
+  if (isOlder || isRelist || outcome.kind === 'no-watch-list') return outcome;
   const { code, message, expiredAt } = status;
   const failure = describeFailure(new UnexpectedAnswer(code, message, expiredAt));
   const isDenied = outcome.kind === 'denied';

@@ -387,16 +387,18 @@ function settle(state: Following, outcome: WatchResult): number {
   }
 }
 
-/** A new list: at once, unless the last one was only just complete. */
+/** A new list: at once, unless it was a list that failed, or one was only just complete. */
 function relist(state: Following, reason: RelistReason): number {
   const { counters, environment, listedAt } = state;
+  const isOfList = state.version === null || state.needsList;
   counters.relists[reason]++;
   state.paging = null;
   if (state.version !== null) {
     state.needsList = true;
     if (state.status.state !== 'off') enter(state, 'relisting');
   }
-  return environment.monotonic() - listedAt < backoff.relist ? backoffSeconds(state) : 0;
+  const isRecent = environment.monotonic() - listedAt < backoff.relist;
+  return isOfList || isRecent ? backoffSeconds(state) : 0;
 }
 
 /** An API server that has just started knows of no permissions yet, so one refusal says little. */

@@ -132,6 +132,24 @@ test('a version without an end is not read beyond 1 MiB', async () => {
   await stop();
 });
 
+test.each([false, true])('a list that is always gone is retried slowly: %j', async (watchList) => {
+  const world = createWorld();
+  let answers = 0;
+  // Ends at 500, so that a loop fails the test.
+  world.server.faults.before = ({ verb, resource }) =>
+    resource !== null && verb === (watchList ? 'watch' : 'list') && answers++ < 500
+      ? statusAnswer(410, 'Expired', 'too old')
+      : null;
+  const { reflectors, stop } = start(world, { watchList });
+  await pass(world, 60);
+  expect(answers).toBeGreaterThan(10);
+  expect(answers).toBeLessThan(100);
+  if (!watchList) {
+    expect(reflectors.connection.lost()?.message).toContain('410 Gone');
+  }
+  await stop();
+});
+
 test('a server without a version works too', async () => {
   const world = createWorld();
   world.server.faults.before = ({ resource }) =>
