@@ -459,7 +459,7 @@ function ask(
   });
 }
 
-/** The outcome of a refusal. It is a failure if no other request, such as a list in one page, replaces it. */
+/** The outcome of a refusal: a failure unless another request, as a list in one page, follows. */
 function refused(
   { connection, resource, paging }: Following,
   status: Awaited<ReturnType<typeof statusOf>>,
