@@ -149,6 +149,7 @@ interface Pod {
     readonly name: string;
     readonly ports?: readonly object[];
     readonly args: readonly string[];
+    readonly resources?: { readonly limits?: Values };
     readonly securityContext: Values;
     readonly volumeMounts: readonly { readonly name: string; readonly readOnly?: boolean }[];
   }[];
@@ -338,6 +339,8 @@ describe.each(examples)('%s', (example) => {
         expect(volume.projected).toMatchObject({ sources });
       }
       expect(containers.map(({ name }) => name)).toEqual(['collector', 'agent']);
+      const limits = containers.map(({ resources }) => resources?.limits?.memory);
+      expect(limits).toEqual(['512Mi', '512Mi']);
     }
   });
 
