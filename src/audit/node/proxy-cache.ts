@@ -30,7 +30,7 @@ export function createProxyCache(listers: Pick<Listers, 'services' | 'slices'>) 
   const dropOldChanges = (at: number): void => {
     const recent = changes.findIndex((change) => change.at > at - limits.seconds);
     changes = changes.slice(Math.max(recent, changes.length - limits.changes));
-    full = 2 * changes.length + 1024;
+    full = changes.length + 1024;
   };
   const addVersion = (key: Key, service: Service | null, until: number): void => {
     revision++;
@@ -59,7 +59,9 @@ export function createProxyCache(listers: Pick<Listers, 'services' | 'slices'>) 
         slicesByService(it === null ? [] : [it as EndpointSlice]);
       const [old, now] = [grouped(before), grouped(after)];
       for (const key of new Set([...old.keys(), ...now.keys()])) {
-        addVersion(key, listers.services.get(key) ?? null, at);
+        const service = listers.services.get(key) ?? null;
+        // The key of the Service, since each slice has a text of its own.
+        addVersion(service?.key ?? key, service, at);
         const kept = (slices.get(key) ?? []).filter((slice) => slice !== before);
         const list = [...kept, ...(now.get(key) ?? [])];
         if (list.length === 0) slices.delete(key);
