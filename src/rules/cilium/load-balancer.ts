@@ -159,7 +159,7 @@ function frontendOf(
 ): BalancedFrontend {
   const { family, id, flags } = master;
   const has = (flag: number): boolean => (flags & flag) !== 0;
-  const ids = slotsOf(master, maps.slots.get(key));
+  const ids = backendsOf(master, maps.slots.get(key));
   const endpointOf = (backend: number): string => maps.backends.get(backend) ?? nowhere;
   const isRoutable = has(serviceFlags.routable);
   const isAffine = has(serviceFlags.affinity);
@@ -177,7 +177,11 @@ function frontendOf(
       ? { ranges, denied: has(serviceFlags.deniesOrQuarantined) }
       : null,
     affinitySeconds: isAffine ? master.word & 0xffffff : null,
-    slots: counted(ids.map((backend) => [endpointOf(backend), 1])),
+    slots: counted([
+      ...ids.map((backend) => [endpointOf(backend), 1] as const),
+      // A slot without an entry has no backend.
+      ...(ids.length < master.count ? [[nowhere, master.count - ids.length] as const] : []),
+    ]),
     places: usesMaglev && isRoutable ? placesOf(master, maps, endpointOf) : null,
     kept: new Set(isAffine ? (maps.matches.get(id) ?? []).map(endpointOf).filter(Boolean) : []),
     reversed:
@@ -187,9 +191,10 @@ function frontendOf(
   };
 }
 
-/** The ids in the slots that connections use; -1: there is no such slot. */
-function slotsOf({ count }: ServiceEntry, slots?: ReadonlyMap<number, number>): number[] {
-  return Array.from({ length: count }, (_, at) => slots?.get(at + 1) ?? -1);
+/** The ids in the slots that connections use, in the order of the slots. */
+function backendsOf({ count }: ServiceEntry, slots?: ReadonlyMap<number, number>): number[] {
+  const used = [...(slots ?? [])].filter(([slot]) => slot <= count);
+  return used.sort(([one], [other]) => one - other).map(([, backend]) => backend);
 }
 
 function counted(pairs: readonly (readonly [string, number])[]): Map<string, number> {

@@ -39,6 +39,11 @@ test('the count says which slots are used', () => {
   );
 });
 
+test('a count without slots is no list of that length', () => {
+  const found = frontendOf(master({ count: 2 ** 40 }), ...whole)?.slots;
+  expect(found?.get('')).toBe(2 ** 40 - 3);
+});
+
 test('a slot that is missing, or whose backend is, leads nowhere', () => {
   const lost = frontendOf(master({ count: 4 }), ...whole.slice(1, -1));
   expect(lost?.slots.get('')).toBe(3);
