@@ -303,6 +303,9 @@ const reasons: Readonly<Record<string, string>> = {
 // A client certificate is checked for each request, since probes have none.
 const tlsOptions = { requestCert: true, rejectUnauthorized: false, handshakeTimeout: 5000 };
 
+/** Node checks the time limits of requests every 30 s by default, which is longer than they are. */
+const checks = { connectionsCheckingInterval: 1000 };
+
 /** The most connections; far more than requests at one time, so that others get their refusal. */
 const mostConnections = 4096;
 
@@ -314,8 +317,8 @@ export async function listen(
   most = mostConnections,
 ) {
   const secure: TlsServer | null =
-    tls === null ? null : createTlsServer({ ...tls, ...tlsOptions }, app.express);
-  const server: Server = secure ?? createServer(app.express);
+    tls === null ? null : createTlsServer({ ...tls, ...tlsOptions, ...checks }, app.express);
+  const server: Server = secure ?? createServer(checks, app.express);
   server.listen({ port, host: host ?? undefined, backlog: most });
   // Requests are short, so slow ones must not occupy connections.
   server.headersTimeout = 5000;
