@@ -94,8 +94,6 @@ test('the largest Maglev table is read', () => {
 test.each([
   ['another layout', entry('0a600001 0050', '00'), /cilium_lb4_services_v2 has a layout/],
   ['a value that is no byte', { key: ['0x1ff'], value: [] }, /expected bytes/],
-  ['a value that is no byte after a byte', { key: ['0x00', '0x1'], value: [] }, /expected bytes/],
-  ['a byte without a prefix', { key: ['0a', '0x01'], value: [] }, /expected bytes/],
   ['an entry without bytes', { key: 'x', value: [] }, /expected keys and values/],
   [
     'a protocol that is not known',
