@@ -61,8 +61,8 @@ export async function* readDump(
     else if (isArchive(path)) yield* readArchive(dump, path);
     else yield* readFile(dump, path, createReadStream(path, streamOptions));
   }
-  // Any object may be in what was not read.
-  const lost = dump.isPartial ? [...dump.versions.keys()].map(anyOf) : [];
+  const isLost = (it: Resource) => dump.unread.some((resources) => !resources.has(it));
+  const lost = [...dump.versions.keys()].filter(isLost).map(anyOf);
   for (const item of lost) yield { kind: 'unreadable', lost: item };
   const { newest, kubelet, duplicates, ignored } = dump;
   yield { kind: 'end', newest, kubelet, duplicates, ignored };
@@ -71,7 +71,7 @@ export async function* readDump(
 const streamOptions = { highWaterMark: 256 * 1024 };
 const headLength = 512;
 
-/** Problems of a file. With more it is no dump. */
+/** The reader stops after this many problems in a file. */
 const mostFaults = 100_000;
 
 type Dump = ReturnType<typeof newDump>;
@@ -87,11 +87,13 @@ const newDump = (onProblem: OnProblem) => ({
   /** The minor version of the newest kubelet of a Node, such as 36; null if no Node has one. */
   kubelet: null as number | null,
   duplicates: 0,
-  /** A file, or the rest of one, was not read. */
-  isPartial: false,
+  /** For each file, or rest of one, that was not read: the resources that it cannot contain. */
+  unread: [] as ReadonlySet<Resource | null>[],
 });
 
 const dumpName = /\.(?:json|ya?ml)(?:\.gz)?$/i;
+
+const mayBeDump = (path: string): boolean => dumpName.test(path) || extname(path) === '';
 
 async function* readDirectory(dump: Dump, root: string): AsyncGenerator<DumpEntry> {
   // Symbolic links may lead back: each directory is read once, under whatever name comes first.
@@ -99,23 +101,26 @@ async function* readDirectory(dump: Dump, root: string): AsyncGenerator<DumpEntr
   const pending = [root];
   const inside = `${await realpath(root)}${sep}`;
   for (let path = pending.pop(); path !== undefined; path = pending.pop()) {
+    let mayContainObjects = mayBeDump(path);
     try {
       const [status, real] = [await stat(path), await realpath(path)];
+      mayContainObjects ||= status.isDirectory();
       if (!`${real}${sep}`.startsWith(inside)) {
         // The directory may be of another person, and a problem quotes lines of the file.
         dump.onProblem(problemAt(path, null, 'Is a link out of the directory'));
+        if (mayContainObjects) dump.unread.push(new Set());
       } else if (status.isDirectory()) {
         if (visited.has(real)) continue;
         visited.add(real);
         const names = (await readdir(path)).filter((name) => !name.startsWith('.')).sort();
         for (const name of names.reverse()) pending.push(join(path, name));
-      } else if (status.isFile() && (dumpName.test(path) || extname(path) === '')) {
+      } else if (status.isFile() && mayBeDump(path)) {
         yield* readFile(dump, path, createReadStream(path, streamOptions), true);
       }
     } catch (error) {
       if (!isSystemError(error)) throw error;
       dump.onProblem(problemAt(path, null, 'Cannot read', { value: systemReason(error) }));
-      if (dumpName.test(path) || extname(path) === '') dump.isPartial = true;
+      if (mayContainObjects) dump.unread.push(new Set());
     }
   }
 }
@@ -123,11 +128,11 @@ async function* readDirectory(dump: Dump, root: string): AsyncGenerator<DumpEntr
 async function* readArchive(dump: Dump, path: string): AsyncGenerator<DumpEntry> {
   const onDamage = (message: string, value: string | null): void => {
     dump.onProblem(problemAt(path, null, message, { value }));
-    dump.isPartial = true;
+    dump.unread.push(new Set());
   };
   for await (const { name, bytes } of archivedFiles(path, onDamage)) {
     const isHidden = /(?:^|\/)\.[^./]/.test(name);
-    if (isHidden || !(dumpName.test(name) || extname(name) === '')) continue;
+    if (isHidden || !mayBeDump(name)) continue;
     yield* readFile(dump, `${path}/${name}`, bytes, true);
   }
 }
@@ -144,6 +149,8 @@ const newFile = (dump: Dump, source: string, found: boolean) => ({
   list: null as List | null,
   entries: [] as DumpEntry[],
   faults: 0,
+  /** It has objects of resources that are read. */
+  isDump: false,
 });
 
 type List = ReturnType<typeof newList>;
@@ -186,12 +193,13 @@ async function* readFile(dump: Dump, source: string, bytes: Bytes, found = false
       line = piece.line;
     }
     if (file.faults <= mostFaults) continue;
+    if (found && !file.isDump) return;
     file.damage = { message: 'Too many problems to read the rest', value: null };
     break;
   }
   if (file.damage === null) return;
   report(file, line, file.damage.message, file.damage);
-  dump.isPartial = true;
+  dump.unread.push(new Set());
 }
 
 /** null if text with this beginning looks like neither. */
@@ -206,7 +214,8 @@ export function formatOf(source: string, head: string): Format | null {
 /** Counts a value that is not an API object; a problem unless a directory contained the file. */
 function alien(file: File, line: number, message: string, value: string | null): void {
   countWord(file.dump.ignored, 'no kind');
-  if (!file.found) report(file, line, message, { value });
+  if (file.found) file.faults++;
+  else report(file, line, message, { value });
 }
 
 function report(file: File, line: number | null, message: string, extra?: Partial<Problem>): void {
@@ -240,6 +249,9 @@ function readPiece(file: File, piece: Piece): void {
       const { message, value } = file.damage ?? { message: 'Unexpected end', value: null };
       file.damage = null;
       reportLost(file, piece, message, value);
+      // A list of one kind is the output of one command, which ends with it.
+      const { kind, seen } = file.list ?? { kind: null, seen: new Set<null>() };
+      if (kind === null) file.dump.unread.push(seen);
       closeList(file, {});
       break;
     }
@@ -300,6 +312,7 @@ function readObject(file: File, value: Fields, line: number, apiVersion: unknown
     return;
   }
   announce(file, resource);
+  file.isDump = true;
   const bytes = isOutput(resource) ? jsonBytes(value) : null;
   const projection = project(resource, value, 0, { bytes });
   if (projection.problem !== undefined) {

@@ -535,6 +535,40 @@ describe('files', () => {
     expect((await readPaths([root])).lost).toEqual([anyPod]);
   });
 
+  test('objects of a file behind a link out of the directory may be any', async () => {
+    const root = await files('link', { 'a.json': JSON.stringify(pod('a')) });
+    await symlink('/etc/passwd', join(root, 'b.txt'));
+    expect((await readPaths([root])).lost).toEqual([]);
+    await symlink('/etc/passwd', join(root, 'b.json'));
+    const anyPod = { resource: 'pods', namespace: null, name: null, labels: null };
+    expect((await readPaths([root])).lost).toEqual([anyPod]);
+  });
+
+  test.each([
+    ['a document', stringify(pod('b')).slice(0, -20), ['pods', 'services']],
+    [
+      'a list of one kind',
+      stringify({ apiVersion: 'v1', kind: 'PodList', items: [pod('b')] }).slice(0, -20),
+      ['pods'],
+    ],
+  ])('what follows the damage in %s may be any object', async (_, cut, resources) => {
+    const text = gzipSync(`${stringify(pod('a'))}---\n${cut}`).subarray(0, -12);
+    const root = await files('cut', { 'a.yaml.gz': text, 'b.yaml': stringify(service) });
+    const got = await readPaths([root]);
+    const any = got.lost.filter(({ name }) => name === null).map(({ resource }) => resource);
+    expect([...new Set(any)].sort()).toEqual(resources);
+  });
+
+  test('a file of many values that are no objects is not read to its end', async () => {
+    const lines = '{}\n'.repeat(300_000);
+    const root = await files('values', { 'a.json': JSON.stringify(pod('a')), log: lines });
+    const got = await readPaths([root]);
+    expect(got.objects).toEqual(['pods shop/a']);
+    expect(got.lost).toEqual([]);
+    expect(got.problems).toEqual([]);
+    expect(got.end.ignored.get('no kind')).toBeLessThan(200_000);
+  });
+
   test('several paths are read as one dump', async () => {
     const root = await files('several', {
       'a.json': JSON.stringify(pod('a')),
