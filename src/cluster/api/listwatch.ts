@@ -294,7 +294,8 @@ function take(following: Following, frame: Frame, listing: ListFilter | null): W
     case 'page':
       return null;
     case 'status':
-      return outcomeOf(frame.status, 'watch', listing !== null);
+      if (listing === null) return outcomeOf(frame.status, 'watch', false);
+      return refused(following, { ...frame.status, expiredAt: null }, 'watch', true);
     case 'bad':
       return takeBad(following, frame);
     case 'bookmark':
@@ -370,9 +371,8 @@ function takeBad(following: Following, frame: Extract<Frame, { kind: 'bad' }>): 
   counters.badFrames++;
   if (cut) return failed('reset');
   const place = `${answer.place} ${version ?? ''}`;
-  const { began } = answer;
   // After 5 s a watch has sent what was asked for again.
-  const isFresh = began === null || environment.monotonic() - began < 5;
+  const isFresh = answer.began === null || environment.monotonic() - answer.began < 5;
   const again = isFresh && passed.place === place;
   const count = ++answer.bad;
   const object = lost.name === null ? null : objectText(lost);
@@ -459,7 +459,7 @@ function ask(
   });
 }
 
-/** The outcome of a refusal: a failure unless another request, as a list in one page, follows. */
+/** A refusal counts as a failure, unless the reflector sends another request at once. */
 function refused(
   { connection, resource, paging }: Following,
   status: Awaited<ReturnType<typeof statusOf>>,

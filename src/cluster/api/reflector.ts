@@ -387,12 +387,14 @@ function settle(state: Following, outcome: WatchResult): number {
   }
 }
 
-/** A new list: at once, unless it was a list that failed, or one was only just complete. */
+/** A new list: at once, unless a list failed or was complete within the last minute. */
 function relist(state: Following, reason: RelistReason): number {
   const { counters, environment, listedAt } = state;
   const isOfList = state.version === null || state.needsList;
   counters.relists[reason]++;
   state.paging = null;
+  // As in client-go@v0.37.2 tools/cache/reflector.go: after an error of a WatchList come pages.
+  if (isOfList) state.pagesUntil = environment.monotonic() + pauses.pages;
   if (state.version !== null) {
     state.needsList = true;
     if (state.status.state !== 'off') enter(state, 'relisting');

@@ -4,7 +4,7 @@ import type { ReflectorsOptions } from '../../../src/cluster/api/reflector.ts';
 import { createGate, createReflectors } from '../../../src/cluster/api/reflector.ts';
 import type { World } from '../../apiserver/life.ts';
 import { createWorld } from '../../apiserver/life.ts';
-import { statusAnswer } from '../../apiserver/server.ts';
+import { type Asked, statusAnswer } from '../../apiserver/server.ts';
 
 function start(world: World, options: Partial<ReflectorsOptions> = {}) {
   const controller = new AbortController();
@@ -147,6 +147,38 @@ test.each([false, true])('a list that is always gone is retried slowly: %j', asy
   if (!watchList) {
     expect(reflectors.connection.lost()?.message).toContain('410 Gone');
   }
+  await stop();
+});
+
+/** Whether a request begins a WatchList. */
+const isInitial = ({ request }: Asked): boolean => request.query.sendInitialEvents === 'true';
+
+test('pages follow a WatchList that is always gone', async () => {
+  const world = createWorld();
+  world.server.faults.before = (request) =>
+    isInitial(request) ? statusAnswer(410, 'Expired', 'too old') : null;
+  const { reflectors, stop } = start(world, { watchList: true });
+  await pass(world, 60);
+  expect(reflectors.status.get('pods')?.state).toBe('synced');
+  await stop();
+});
+
+test('an error event of a WatchList is a failure of the connection', async () => {
+  const world = createWorld();
+  const object = { kind: 'Status', apiVersion: 'v1', code: 410, reason: 'Expired', message: 'old' };
+  const event = Buffer.from(`${JSON.stringify({ type: 'ERROR', object })}\n`);
+  async function* events() {
+    yield await Promise.resolve(event);
+  }
+  world.server.faults.before = (request) => {
+    if (request.resource === null) return null;
+    if (!isInitial(request)) return 'hang';
+    const body = { hasMore: () => false, [Symbol.asyncIterator]: events };
+    return { status: 200, headers: { 'content-type': 'application/json' }, body };
+  };
+  const { reflectors, stop } = start(world, { watchList: true });
+  await pass(world, 1);
+  expect(reflectors.connection.lost()?.message).toContain('410 Gone ("old")');
   await stop();
 });
 
