@@ -69,8 +69,9 @@ async function sendCsv(response: Response, name: string, pieces: Iterable<string
 
 /** Sends a page whose links to other moments have the query of the request. */
 function sendPage(response: Response, page: string): void {
-  const { searchParams } = new URL(response.req.originalUrl, 'http://localhost');
-  response.type('html').send(keepQuery(page, searchParams));
+  // Not every path that a client sends is a valid URL.
+  const query = /\?.*/s.exec(response.req.originalUrl)?.[0] ?? '';
+  response.type('html').send(keepQuery(page, new URLSearchParams(query)));
 }
 
 function sendMissing(response: Response, status: PageStatus, what: string): void {

@@ -1,3 +1,5 @@
+import { type IncomingMessage, request } from 'node:http';
+
 import express from 'express';
 import { noIncidents } from '../../../src/output/page/incidents.ts';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -86,6 +88,15 @@ test('links to earlier moments keep the query', async () => {
   expect(text).not.toContain(' href="?at=');
   expect(text).toMatch(/<form class="times"[^>]*><input type="hidden" name="q" value="api">/);
   expect(await (await get('/services')).text()).toMatch(/ href="\?at=\d+"/);
+});
+
+test('a path that is no valid URL has a page', async () => {
+  const { port } = new URL((await get('/')).url);
+  const answer = await new Promise<IncomingMessage>((resolve, reject) => {
+    request({ port, path: '//?q=1' }, resolve).on('error', reject).end();
+  });
+  answer.resume();
+  expect(answer.statusCode).toBeLessThan(500);
 });
 
 test('names arrive unescaped, with the parameters of the query', async () => {
