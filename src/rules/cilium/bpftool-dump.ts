@@ -154,7 +154,8 @@ function checkSize(name: string, isExpected: boolean): void {
 function* entriesOf(maps: Fields, name: string): Generator<readonly [key: Bytes, value: Bytes]> {
   const list = maps[name];
   if (!Array.isArray(list)) throw new DumpError(`expected the map ${name}`, 1, '');
-  for (const entry of list as readonly Fields[]) {
+  for (const entry of list as readonly unknown[]) {
+    if (!isFields(entry)) throw new DumpError(`expected keys and values in ${name}`, 1, '');
     const failure = failureIn(entry.value);
     if (failure === gone) continue;
     if (failure !== null) throw new DumpError(`expected the entries of ${name}`, 1, failure);
