@@ -13,7 +13,7 @@ import { type Problem, problemAt, problemText, valueText } from '../../cluster/d
 import { listForm } from './flag-values.ts';
 import { isDeprecated } from './options.ts';
 import { UsageError } from './process.ts';
-import { readYamlFile } from './yaml-file.ts';
+import { readYamlFile, withTextErrors } from './yaml-file.ts';
 
 type Values = Readonly<Record<string, unknown>>;
 
@@ -81,9 +81,9 @@ function lineOf(
 
 /** Names and parsed values of the flags of `command`. Throws a UsageError that names each error. */
 const readValues = (path: string, commands: readonly Command[], command: Command): Values =>
-  readYamlFile(path, 'failsafe', (document, lineAt, ofText) => {
+  readYamlFile(path, 'failsafe', (document, lineAt) => {
     const problems: Problem[] = [];
-    const raw: unknown = ofText((): unknown => document.toJS()) ?? {};
+    const raw: unknown = withTextErrors(path, (): unknown => document.toJS()) ?? {};
     const read = fileSchema(commands, command).safeParse(raw === '' ? {} : raw);
     for (const issue of read.error?.issues ?? []) {
       const unknown = issue.code === 'unrecognized_keys' ? issue.keys : null;

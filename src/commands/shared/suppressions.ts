@@ -5,20 +5,19 @@ import { type Document, isMap, isSeq, type Node } from 'yaml';
 import { isFault, readSuppression, type Suppression } from '../../audit/finding/suppressions.ts';
 import { type Problem, problemAt, problemText, valueText } from '../../cluster/decode/problem.ts';
 import { UsageError } from './process.ts';
-import { readYamlFile } from './yaml-file.ts';
+import { readYamlFile, withTextErrors } from './yaml-file.ts';
 
 /** A file with more entries is refused. */
 const mostEntries = 1000;
 
 /** Throws a UsageError that names each wrong entry, or why the file is no list. */
 export const readSuppressions = (path: string): readonly Suppression[] =>
-  readYamlFile(path, 'core', (...file) => suppressionsIn(path, ...file));
+  readYamlFile(path, 'core', (document, lineAt) => suppressionsIn(path, document, lineAt));
 
 function suppressionsIn(
   path: string,
   document: Document,
   lineAt: (offset: number) => number,
-  ofText: <T>(work: () => T) => T,
 ): readonly Suppression[] {
   const list: unknown = document.contents;
   if (list === null) return [];
@@ -30,12 +29,12 @@ function suppressionsIn(
   const found = list.items.flatMap((item) => {
     const line = lineAt(item.range?.[0] ?? 0);
     if (!isMap<Node, Node>(item)) {
-      const value = valueText(ofText((): unknown => item.toJS(document)));
+      const value = valueText(withTextErrors(path, (): unknown => item.toJS(document)));
       problems.push(problemAt(path, line, 'Expected a suppression with fields', { value }));
       return [];
     }
     const toFields = (): unknown => item.toJS(document, { maxAliasCount: 0 });
-    const fields = ofText(toFields) as Record<string, unknown>;
+    const fields = withTextErrors(path, toFields) as Record<string, unknown>;
     const it = readSuppression(fields, `${path}:${line}`);
     if (!isFault(it)) return [it];
     const { field, message, value } = it;

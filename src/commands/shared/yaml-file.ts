@@ -11,40 +11,36 @@ import { UsageError } from './process.ts';
 /** The parser needs minutes and GiB for larger files. */
 const mostBytes = 1_000_000;
 
+/** The result of `work`. Throws what the parser throws for a wrong text as a UsageError. */
+export function withTextErrors<T>(path: string, work: () => T): T {
+  try {
+    return work();
+  } catch (error) {
+    // The parser throws a RangeError for too many levels, and a ReferenceError for aliases.
+    const isOfText = [YAMLParseError, RangeError, ReferenceError].some((it) => error instanceof it);
+    throw isOfText ? new UsageError(yamlErrorText(path, error)) : error;
+  }
+}
+
 /**
  * Reads a file with one document and passes it to `read`. Throws a UsageError if it is no YAML or
- * too large. So does `ofText` if the work throws what the parser throws for a wrong text.
+ * too large.
  */
 export function readYamlFile<T>(
   path: string,
   schema: 'core' | 'failsafe',
-  read: (
-    document: Document.Parsed,
-    lineAt: (offset: number) => number,
-    ofText: <U>(work: () => U) => U,
-  ) => T,
+  read: (document: Document.Parsed, lineAt: (offset: number) => number) => T,
 ): T {
   const bytes = readFileSync(path);
   if (bytes.length > mostBytes) throw new UsageError(`${path}: Is larger than ${mostBytes} bytes`);
   const lines = new LineCounter();
-  const ofText = <U>(work: () => U): U => {
-    try {
-      return work();
-    } catch (error) {
-      // The parser throws a RangeError for too many levels, and a ReferenceError for aliases.
-      const wrong = [YAMLParseError, RangeError, ReferenceError];
-      throw wrong.some((it) => error instanceof it)
-        ? new UsageError(yamlErrorText(path, error))
-        : error;
-    }
-  };
-  const document = ofText(() => {
+  const document = withTextErrors(path, () => {
     const parsed = parseDocument(bytes.toString(), { schema, lineCounter: lines, ...quiet });
     const [error] = parsed.errors;
     if (error !== undefined) throw error;
     return parsed;
   });
-  return read(document, (offset) => lines.linePos(offset).line, ofText);
+  return read(document, (offset) => lines.linePos(offset).line);
 }
 
 /**

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 
 import { UsageError } from '../../../src/commands/shared/process.ts';
-import { readYamlFile } from '../../../src/commands/shared/yaml-file.ts';
+import { readYamlFile, withTextErrors } from '../../../src/commands/shared/yaml-file.ts';
 
 const path = join(mkdtempSync(join(tmpdir(), 'yaml-file-')), 'file.yaml');
 
@@ -24,7 +24,7 @@ test('an error of the reader is not taken for one of the text', () => {
 test.each([
   ['an unknown alias', 'a: *b\n', 'Unresolved alias'],
   ['an open list', 'a: &b [*b', 'Flow sequence'],
-  ['many levels', '['.repeat(5000), 'Has too many levels'],
+  ['many levels', '['.repeat(20_000), 'Has too many levels'],
   [
     'many aliases',
     `a: &a [x]\nb: &b [${'*a, '.repeat(200)}]\nc: [${'*b, '.repeat(200)}]\n`,
@@ -33,9 +33,7 @@ test.each([
 ])('%s is an error of the text', (_what, text, message) => {
   writeFileSync(path, text);
   const read = () =>
-    readYamlFile(path, 'core', (document, _lineAt, ofText) =>
-      ofText((): unknown => document.toJS()),
-    );
+    readYamlFile(path, 'core', (document) => withTextErrors(path, (): unknown => document.toJS()));
   expect(read).toThrow(UsageError);
   expect(read).toThrow(message);
 });
