@@ -25,7 +25,7 @@ import { type Bytes, lineBatches, plainBytes } from '../decode/line-reader.ts';
 import { countWord, type OnProblem, valueText } from '../decode/problem.ts';
 import type { Reading, RecordingEntry, RecordingOptions, Source } from './recording.ts';
 import { lose, newReading, readChange, report } from './recording.ts';
-import { guessYaml, parseYaml, yamlField, yamlPieces } from './yaml-items.ts';
+import { guessYaml, parseYamlItem, yamlField, yamlPieces } from './yaml-items.ts';
 
 const patchKind = 'ResourcePatch';
 
@@ -91,7 +91,7 @@ function* readPiece(reading: KwokReading, { type, line, text }: Piece): Generato
     countWord(reading.skipped, kind);
     return;
   }
-  const parsed: Parsed = type === 'document' ? parseYaml(text) : { fault: '', line: 0 };
+  const parsed: Parsed = type === 'document' ? parseYamlItem(text) : { fault: '', line: 0 };
   if ('value' in parsed) {
     if (!isFields(parsed.value)) return;
     const entry = kind === patchKind ? readPatch : readInitial;

@@ -171,7 +171,7 @@ function composeFirst(text: string): Document.Parsed | undefined {
 }
 
 /** Parses one document, or an item as a sequence of one. */
-export function parseYaml(text: string): Parsed {
+export function parseYamlItem(text: string): Parsed {
   try {
     const value: unknown = composeFirst(absoluteTimes(text))?.toJS({ maxAliasCount: 100 }) ?? null;
     // An alias may contain itself; JSON finds out.
@@ -197,13 +197,13 @@ function absoluteTimes(text: string): string {
   });
 }
 
-/** As parseYaml, but of objects of other kinds it parses only the kind. */
+/** As parseYamlItem, but of objects of other kinds it parses only the kind. */
 function parseKnownYaml(text: string): Parsed {
   const kind = yamlField(text, 'kind');
-  if (kind === null || kind.endsWith('List')) return parseYaml(text);
+  if (kind === null || kind.endsWith('List')) return parseYamlItem(text);
   const apiVersion = yamlField(text, 'apiVersion') ?? undefined;
   const isRead = resourceOfKind(apiVersion, kind) !== null;
-  return isRead ? parseYaml(text) : { value: { apiVersion, kind } };
+  return isRead ? parseYamlItem(text) : { value: { apiVersion, kind } };
 }
 
 /** The unquoted value of a field of the document or item itself; null if it has none. */

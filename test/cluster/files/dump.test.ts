@@ -526,20 +526,14 @@ describe('files', () => {
     expect((await readPaths([root])).objects).toEqual([]);
   });
 
-  test('objects of a file that cannot be read may be any', async () => {
-    const root = await files('partial', { 'a.json': JSON.stringify(pod('a')) });
-    await symlink('/does/not/exist', join(root, 'b.txt'));
+  test.each([
+    ['that cannot be read', '/does/not/exist'],
+    ['behind a link out of the directory', '/etc/passwd'],
+  ])('objects of a file %s may be any', async (what, target) => {
+    const root = await files(what, { 'a.json': JSON.stringify(pod('a')) });
+    await symlink(target, join(root, 'b.txt'));
     expect((await readPaths([root])).lost).toEqual([]);
-    await symlink('/does/not/exist', join(root, 'b.json'));
-    const anyPod = { resource: 'pods', namespace: null, name: null, labels: null };
-    expect((await readPaths([root])).lost).toEqual([anyPod]);
-  });
-
-  test('objects of a file behind a link out of the directory may be any', async () => {
-    const root = await files('link', { 'a.json': JSON.stringify(pod('a')) });
-    await symlink('/etc/passwd', join(root, 'b.txt'));
-    expect((await readPaths([root])).lost).toEqual([]);
-    await symlink('/etc/passwd', join(root, 'b.json'));
+    await symlink(target, join(root, 'b.json'));
     const anyPod = { resource: 'pods', namespace: null, name: null, labels: null };
     expect((await readPaths([root])).lost).toEqual([anyPod]);
   });

@@ -4,7 +4,7 @@ import { parseDocument, stringify } from 'yaml';
 
 import type { Piece } from '../../../src/cluster/decode/json-items.ts';
 import {
-  parseYaml,
+  parseYamlItem,
   yamlField,
   yamlFormat,
   yamlPieces,
@@ -106,7 +106,7 @@ describe('YAML pieces', () => {
         const got: unknown[] = [];
         for (const piece of await pieces(text, [length])) {
           if (piece.type !== 'item') continue;
-          const parsed = parseYaml(piece.text);
+          const parsed = parseYamlItem(piece.text);
           got.push(...('value' in parsed ? (parsed.value as unknown[]) : [parsed]));
         }
         expect(got).toEqual(items);
@@ -118,17 +118,17 @@ describe('YAML pieces', () => {
 
 describe('parsing', () => {
   test('of equal keys the last counts, merges are followed, __proto__ is a key', () => {
-    expect(parseYaml('a: 1\na: 2\n')).toEqual({ value: { a: 2 } });
-    expect(parseYaml('a: &a\n  x: 1\nb:\n  <<: *a\n')).toEqual({
+    expect(parseYamlItem('a: 1\na: 2\n')).toEqual({ value: { a: 2 } });
+    expect(parseYamlItem('a: &a\n  x: 1\nb:\n  <<: *a\n')).toEqual({
       value: { a: { x: 1 }, b: { x: 1 } },
     });
-    const parsed = parseYaml('__proto__: x\n');
+    const parsed = parseYamlItem('__proto__: x\n');
     expect('value' in parsed && Object.keys(parsed.value as object)).toEqual(['__proto__']);
   });
 
   test('times relative to the beginning of a kwok snapshot are times since the epoch', () => {
     const time = (offset: string) => {
-      const parsed = parseYaml(`t: "$(time-offset-nanosecond ${offset})"\n`);
+      const parsed = parseYamlItem(`t: "$(time-offset-nanosecond ${offset})"\n`);
       return 'value' in parsed ? (parsed.value as { t: string }).t : null;
     };
     expect(time('0')).toBe('1970-01-01T00:00:00.000000000Z');
@@ -140,7 +140,7 @@ describe('parsing', () => {
   });
 
   test('what cannot be parsed is wrong in a line', () => {
-    const parsed = parseYaml('a: 1\nb: [\nc: 2\n');
+    const parsed = parseYamlItem('a: 1\nb: [\nc: 2\n');
     expect(parsed).toMatchObject({ line: 2 });
     expect('fault' in parsed && parsed.fault).not.toBe('');
   });
@@ -150,7 +150,7 @@ describe('parsing', () => {
     ['a bracket too many', 'a: 1\nb: []]\nc: 2\n', 1],
     ['text after a block scalar', 'a: |\n  x\n y\nb: 1\n', 2],
   ])('%s is a fault, not an end', (_, text, line) => {
-    expect(parseYaml(text)).toEqual({ fault: expect.stringMatching(/./) as string, line });
+    expect(parseYamlItem(text)).toEqual({ fault: expect.stringMatching(/./) as string, line });
   });
 
   test('the faults of changed texts are those that the library finds', () => {
@@ -175,7 +175,7 @@ describe('parsing', () => {
         counts[errors.length > 0 ? 'faulty' : 'sound']++;
         // An alias without an anchor is found later.
         if (errors.length > 0 || !text.includes('*')) {
-          expect('fault' in parseYaml(text)).toBe(errors.length > 0);
+          expect('fault' in parseYamlItem(text)).toBe(errors.length > 0);
         }
       }),
       { numRuns: 1000 },
