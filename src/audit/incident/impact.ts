@@ -35,6 +35,8 @@ export interface IncidentImpact extends Impact {
   readonly worst: number;
 }
 
+const noImpact: Impact = { misrouted: 0, unused: 0 };
+
 /** From this share of misrouted connections at one place on, an incident is critical. */
 const critical = 0.05;
 
@@ -94,7 +96,12 @@ export function effectOf(
     loud++;
     let known: unknown = there;
     if (key !== null) {
-      known = getOrInsert(services, key, () => source.ofService(key));
+      const share = source.ofService(key);
+      known = share;
+      // The share also contains differences too young for a finding, as after each rollout.
+      const isPart = share === null || node !== null || measured.has(code);
+      if (isPart) services.set(key, share);
+      else getOrInsert(services, key, () => noImpact);
       worst = Math.max(worst, there?.services.get(key)?.misrouted ?? 0);
     } else if (node !== null) wide.set(node, there);
     // Without the rules of a node, the shares do not contain what is wrong on it.

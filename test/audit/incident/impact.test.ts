@@ -64,6 +64,25 @@ describe('the impact of an incident', () => {
     expect(impactOfFindings([missing('db')], source)).toBeNull();
   });
 
+  test('has no share of a Service whose findings are not about what nodes use', () => {
+    // A rollout of the Service makes its slices differ for a moment, which is no finding.
+    const source = sourceOf({ 'shop/web': { misrouted: 0.5, unused: 0.5 } });
+    const findings = [find('hints-absent', 'web', { output: 'input', severity: 'info' })];
+    const got = effectOf('service-configuration', findings, source);
+    expect(got.impact).toEqual({ misrouted: 0, unused: 0, worst: 0 });
+    expect(got.severity).toBe('info');
+  });
+
+  test.each([
+    ['before', (other: Finding) => [other, missing('web')]],
+    ['after', (other: Finding) => [missing('web'), other]],
+  ])('has the share of a Service with another finding %s the measured one', (_, findingsOf) => {
+    const share = { misrouted: 0.5, unused: 0.5 };
+    const source = sourceOf({ 'shop/web': share });
+    const findings = findingsOf(find('endpoints-address-missing', 'web'));
+    expect(impactOfFindings(findings, source)).toEqual({ ...share, worst: 0.5 });
+  });
+
   test('of a whole node is weighted by the nodes, and its worst is that on the node', () => {
     const source = sourceOf(
       {},
