@@ -180,7 +180,7 @@ function countService(
   const counts = isKnown ? before : countSlices(all, controllerSlices, totals.fill.max);
   const share = shareOf(context, audited);
   const rules = totals.rulesOf(`${namespace}/${name}`);
-  const slices = share.open || rules !== null ? impactOf(context, record) : null;
+  const slices = share.open || rules !== null ? impactOf(context, audited) : null;
   return {
     ...counts,
     namespace,

@@ -148,7 +148,10 @@ test('nodes without an agent are one incident after two minutes', () => {
   ]);
 });
 
-test('the impact of an incident is that of its worst moment, without another finding', () => {
+test.each([
+  ['has what was worst for longer than the settle window', 40, 0.75],
+  ['does not have what was worse for a shorter time', 20, 0.5],
+])('the impact of an incident %s', (_, seconds, worst) => {
   const auditor = createAuditor(auditorDefaults);
   const taken = (resource: Resource, type: 'added' | 'modified', object: object, at: number) =>
     auditor.take({ kind: 'event', event: { resource, type, object, at } as WatchEvent });
@@ -174,14 +177,14 @@ test('the impact of an incident is that of its worst moment, without another fin
   auditor.take({ kind: 'clock', at: 40 });
   for (const [others, at] of [
     [3, 41],
-    [1, 61],
-    [0, 81],
+    [1, 41 + seconds],
+    [0, 41 + 2 * seconds],
   ] as const) {
     expect(auditor.incidents.list()).toHaveLength(1);
     taken('endpointslices', 'modified', listed(others, at), at);
-    auditor.take({ kind: 'clock', at: at + 15 });
+    auditor.take({ kind: 'clock', at: at + seconds - 5 });
   }
-  expect(auditor.incidents.resolved()).toMatchObject([{ impact: { worst: 0.75 } }]);
+  expect(auditor.incidents.resolved()).toMatchObject([{ impact: { worst } }]);
 });
 
 test('what waits for a controller is one incident after a restart, too', () => {

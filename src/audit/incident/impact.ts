@@ -98,7 +98,7 @@ export function effectOf(
     if (key !== null) {
       const share = source.ofService(key);
       known = share;
-      // The share also contains differences too young for a finding, as after each rollout.
+      // The share may come from findings of the Service in other incidents.
       const isPart = share === null || node !== null || measured.has(code);
       if (isPart) services.set(key, share);
       else getOrInsert(services, key, () => noImpact);

@@ -9,7 +9,8 @@ import { canonicalIP } from '../../model/ip.ts';
 import type { Key } from '../../model/objects.ts';
 import { isHeadless, isSelected } from '../../shadow/endpoints.ts';
 import { expectedEndpoints } from '../../shadow/endpointslice.ts';
-import { type AuditContext, nodeOf, type ServiceState, slicesOf } from './cache.ts';
+import { type AuditContext, nodeOf, slicesOf } from './cache.ts';
+import type { ServiceAudit } from './reconcile.ts';
 
 /** Shares from 0 to 1. */
 export interface Impact {
@@ -51,8 +52,26 @@ const place = (address: string, portMap: string) => ({
   hasPort: portMap !== '',
 });
 
-/** `null` for a Service whose endpoints no controller writes, or whose pods are not known. */
-export function impactOf(context: AuditContext, record: ServiceState): Impact | null {
+/** Addresses whose differences are all too young for a finding, as after each rollout. */
+function pendingAddresses(items: ServiceAudit['items']): ReadonlySet<string> {
+  const [open, pending] = [new Set<string>(), new Set<string>()];
+  for (const { output, openedAt, difference } of [...items.values()].flat()) {
+    const { address } = difference;
+    if (output !== 'endpointslices' || address === null) continue;
+    for (const it of address.split(', ')) (openedAt === null ? pending : open).add(canonicalIP(it));
+  }
+  for (const address of open) pending.delete(address);
+  return pending;
+}
+
+/**
+ * What the open differences of the slices do. `null` for a Service whose endpoints no controller
+ * writes, or whose pods are not known.
+ */
+export function impactOf(
+  context: AuditContext,
+  { record, items }: Pick<ServiceAudit, 'record' | 'items'>,
+): Impact | null {
   const { listers, release } = context;
   const { service } = record;
   if (service === null || !isSelected(service) || !listers.knows('pods')) return null;
@@ -74,14 +93,21 @@ export function impactOf(context: AuditContext, record: ServiceState): Impact | 
       });
     }),
   );
-  return sharesOf(usedOf(expected, headless), usedOf(actual, headless));
+  const pending = pendingAddresses(items);
+  return sharesOf(usedOf(expected, headless), usedOf(actual, headless), pending);
 }
 
 /** Every used endpoint gets an equal share of the connections. Without one, all fail. */
-function sharesOf(expected: ReadonlySet<string>, actual: ReadonlySet<string>): Impact {
-  const wrong = [...actual].filter((name) => !expected.has(name)).length;
-  const missing = [...expected].filter((name) => !actual.has(name)).length;
-  const none = expected.size > 0 ? 1 : 0;
+function sharesOf(
+  expected: ReadonlySet<string>,
+  actual: ReadonlySet<string>,
+  pending: ReadonlySet<string>,
+): Impact {
+  const lackIn = (other: ReadonlySet<string>) => (name: string) =>
+    !other.has(name) && !pending.has(name.slice(0, name.indexOf(' ')));
+  const wrong = [...actual].filter(lackIn(expected)).length;
+  const missing = [...expected].filter(lackIn(actual)).length;
+  const none = missing > 0 ? 1 : 0;
   return {
     misrouted: actual.size === 0 ? none : wrong / actual.size,
     unused: expected.size === 0 ? 0 : missing / expected.size,

@@ -6,11 +6,15 @@ import { combine, impactOf } from '../../../src/audit/service/impact.ts';
 import type { AnyObject } from '../../../src/model/objects.ts';
 import { endpoint, judged, node, pod, service, servicePort, slice } from '../../build.ts';
 
-function impactWith(objects: readonly AnyObject[]) {
+/** `isOpen`: whether the differences of an address are findings. */
+function impactWith(objects: readonly AnyObject[], isOpen = (_: string | null): boolean => true) {
   const { context, serviceAuditor } = judged([node(), ...objects]);
   const audited = serviceAuditor.audited.get('shop/web');
   if (audited === undefined) throw new Error('Nothing audited');
-  return impactOf(context, audited.record);
+  for (const item of [...audited.items.values()].flat()) {
+    item.openedAt = isOpen(item.difference.address) ? 30 : null;
+  }
+  return impactOf(context, audited);
 }
 
 const pods = [1, 2, 3, 4].map((last) =>
@@ -43,6 +47,17 @@ const cases: readonly [string, readonly AnyObject[], misrouted: number, unused: 
 
 test.each(cases)('%s', (_, objects, misrouted, unused) => {
   expect(impactWith([service(), ...objects])).toEqual({ misrouted, unused });
+});
+
+test.each<[string, readonly AnyObject[], open: string, misrouted: number, unused: number]>([
+  ['of one of two wrong addresses', [listed('10.0.0.8', '10.0.0.9')], '10.0.0.9', 0.5, 0],
+  ['of one of two missing addresses', [...pods, listed(...all.slice(2))], '10.0.0.1', 0, 0.25],
+  ['of one address if none is listed', [...pods, listed()], '10.0.0.1', 1, 0.25],
+  ['of no address that is missing', [...pods, listed()], 'none', 0, 0],
+  ['of no address that is wrong', [...pods, listed('10.0.0.9')], 'none', 0, 0],
+])('only findings count: %s', (_, objects, open, misrouted, unused) => {
+  const got = impactWith([service(), ...objects], (address) => address === open);
+  expect(got).toEqual({ misrouted, unused });
 });
 
 test('a pod that is not ready, but is listed as ready, gets its share', () => {
