@@ -1,13 +1,14 @@
 // The `bundle` command: writes what a Service, or an incident, needs from a history or a recording
 // to a recording of its own.
 
-import { isResolved, parseTarget, resolveTarget } from '../audit/explain/target.ts';
+import { isResolved, type ParsedTarget, resolveTarget } from '../audit/explain/target.ts';
 import { type Auditor, createAuditor } from '../auditor/auditor.ts';
 import { findIncident } from '../auditor/incident-queries.ts';
 import { type Moment, momentSince, replay } from '../auditor/replay.ts';
 import type { OnProblem } from '../cluster/decode/problem.ts';
 import type { RecordingEntry } from '../cluster/files/recording.ts';
 import { type BundleContent, bundleOf, createAddressBook } from '../history/bundle.ts';
+import { parseService } from './diff.ts';
 import { optionsFor, recordingOf } from './replay.ts';
 import { fail, problemLog } from './shared/console.ts';
 import { type HistoryFlags, openMoment } from './shared/history.ts';
@@ -72,6 +73,7 @@ async function withFirst(entries: AsyncIterable<RecordingEntry>) {
 /** What a Service, or the Services of an incident, need. Throws an Error for people. */
 async function objectsFor(
   subject: string,
+  service: ParsedTarget | null,
   options: BundleOptions,
   onProblem: OnProblem,
 ): Promise<Pick<BundleContent, 'namespaces' | 'others'>> {
@@ -84,21 +86,21 @@ async function objectsFor(
     }
   }
   await replay(auditor, noted(), { speed: Infinity, until: to });
-  const namespaces = namespacesOf(subject, auditor, options);
+  const namespaces = namespacesOf(subject, service, auditor);
   return { namespaces, others: book.sharing(namespaces) };
 }
 
 function namespacesOf(
   subject: string,
+  service: ParsedTarget | null,
   auditor: Auditor,
-  options: BundleOptions,
 ): ReadonlySet<string> {
-  if (subject.includes('/')) {
-    const request = parseTarget([subject], options.namespace ?? null);
-    const target = resolveTarget(request, auditor.store.listers);
-    if (target.kind !== 'service') throw new UsageError('Expected service/NAME or an incident');
-    if (!isResolved(target)) throw new Error(`There is no ${subject} at that time`);
-    return new Set([target.service.split('/')[0] ?? '']);
+  if (service !== null) {
+    const target = resolveTarget(service, auditor.store.listers);
+    if (target.kind === 'service' && isResolved(target)) {
+      return new Set([target.service.split('/')[0] ?? '']);
+    }
+    throw new Error(`There is no ${subject} at that time`);
   }
   const incident = findIncident(auditor, subject);
   if (incident === null) throw new Error(`There is no incident "${subject}" in that time`);
@@ -113,8 +115,10 @@ export async function bundle(subject: string, options: BundleOptions): Promise<n
   if (typeof begin === 'number' && typeof end === 'number' && begin > end) {
     throw new UsageError('--from is after --to');
   }
+  const isService = subject.includes('/');
+  const service = isService ? parseService(subject, options.namespace ?? null) : null;
   // Problems of the input were printed by the first replay.
-  const objects = await objectsFor(subject, options, problemLog().onProblem);
+  const objects = await objectsFor(subject, service, options, problemLog().onProblem);
   const { auditor, entries, ...times } = await open(options, () => undefined);
   const { from, to } = { from: times.from ?? -Infinity, to: times.to ?? Infinity };
   if (from > to) throw new UsageError('--from is after --to');

@@ -4,7 +4,12 @@
 
 import { openFindingKey } from '../audit/finding/catalogue.ts';
 import { serviceTable } from '../audit/explain/service-table.ts';
-import { isResolved, parseTarget, resolveTarget } from '../audit/explain/target.ts';
+import {
+  isResolved,
+  type ParsedTarget,
+  parseTarget,
+  resolveTarget,
+} from '../audit/explain/target.ts';
 import type { Auditor } from '../auditor/auditor.ts';
 import { verdictInput } from '../auditor/explanations.ts';
 import { type Moment, replay } from '../auditor/replay.ts';
@@ -46,11 +51,12 @@ type ServiceValues = ReadonlyMap<
 export async function printDiff(word: string, options: DiffOptions): Promise<0 | 1> {
   const { history, from, to = null, namespace = null, output } = options;
   if (from === undefined) throw new UsageError('--from is missing');
+  const request = parseService(word, namespace);
   const source =
     history ?? onlyInput(options, [], '--history FOLDER, or one recording: --input FILE');
   const [before, after] = [
-    await valuesAt(source, { ...options, at: from }, word, namespace),
-    await valuesAt(source, { ...options, ...(to !== null && { at: to }) }, word, namespace),
+    await valuesAt(source, { ...options, at: from }, request),
+    await valuesAt(source, { ...options, ...(to !== null && { at: to }) }, request),
   ];
   if (before.service === null && after.service === null) {
     throw new Error(`${word}: There is no such Service at both moments`);
@@ -71,22 +77,23 @@ export async function printDiff(word: string, options: DiffOptions): Promise<0 |
 async function valuesAt(
   source: string,
   options: DiffOptions & { readonly at?: Moment },
-  word: string,
-  namespace: string | null,
+  request: ParsedTarget,
 ) {
   const { onProblem } = problemLog();
   const { auditor, entries, until } = await openAuditAt(source, options, onProblem);
   await replay(auditor, entries, { speed: Infinity, until });
-  const target = resolveTarget(parseWord(word, namespace), auditor.store.listers);
+  const target = resolveTarget(request, auditor.store.listers);
   const service = isResolved(target) && target.kind === 'service' ? target.service : null;
   const values: ServiceValues = service === null ? new Map() : valuesOf(auditor, service);
   return { at: auditor.now() ?? 0, service, values };
 }
 
-function parseWord(word: string, namespace: string | null) {
+/** The Service that a word names. Throws a UsageError if it names none. */
+export function parseService(word: string, namespace: string | null): ParsedTarget {
   try {
     const target = parseTarget([word], namespace);
-    if (target.service !== null && target.node === null) return target;
+    const { pod, node, service } = target;
+    if (service !== null && pod === null && node === null) return target;
   } catch (error) {
     throw new UsageError(error instanceof Error ? error.message : String(error), { cause: error });
   }

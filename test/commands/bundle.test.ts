@@ -8,6 +8,7 @@ import { afterEach, describe, expect, test, vi } from 'vitest';
 
 import { bundle, type BundleOptions } from '../../src/commands/bundle.ts';
 import { replayFile } from '../../src/commands/replay.ts';
+import { UsageError } from '../../src/commands/shared/process.ts';
 import { printed, usual } from '../live-cluster.ts';
 import { parseScenario } from '../scenarios/parse.ts';
 import { linesOf, scenarioFolder } from '../verify/verify.ts';
@@ -83,5 +84,13 @@ describe('a bundle', () => {
     await expect(bundleText('service/web', { from: 9e9, to: 1 })).rejects.toThrow(
       '--from is after',
     );
+  });
+
+  test('with a wrong subject is wrong usage, before the input is read', async () => {
+    const wrong = ['pod/web', 'web/shop', 'service/', 'service/a/b/c', 'node/a', 'ip/1'];
+    for (const subject of wrong) {
+      const missing = { input: [join(folder, 'missing.ndjson')] };
+      await expect(bundleText(subject, missing), subject).rejects.toThrow(UsageError);
+    }
   });
 });

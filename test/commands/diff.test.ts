@@ -169,7 +169,8 @@ describe('of a history and of its recording', () => {
     expect(await printDiff('service/shop/web', asked)).toBe(0);
     expect(output.out()).toContain('Service shop/web from 2026-11-21T10:57');
     expect(output.out()).toContain(': nothing is different');
-    await expect(printDiff('pod/web', asked)).rejects.toThrow('Expected service/NAME');
+    const unread = { ...asked, history: `${history}/missing` };
+    await expect(printDiff('pod/web', unread)).rejects.toThrow('Expected service/NAME');
     await expect(printDiff('service/none', asked)).rejects.toThrow('no such Service');
   });
 });
