@@ -11,6 +11,8 @@
 import { promisify } from 'node:util';
 import zlib, { crc32 } from 'node:zlib';
 
+import { areLinesShort } from '../cluster/decode/line-reader.ts';
+
 /** The version of the format that this program writes. It reads this one and earlier ones. */
 export const formatVersion = 2;
 
@@ -79,7 +81,13 @@ export function encodeFrame(frame: SegmentFrame): Buffer {
 /** Frames of at most this many bytes of lines need less time than another thread for them. */
 const smallFrame = 64 * 1024;
 
-/** The lines of a frame. Rejects if the payload is no zstd data of the promised length. */
+/** Lines of a recorder are longer, so only frames of fewer bytes may have short ones. */
+const mayBeShort = 1024;
+
+/**
+ * The lines of a frame. Rejects if the payload is no zstd data of the promised length, or if its
+ * lines are so short that no recorder wrote them: each would need as much time as many bytes.
+ */
 export async function linesOf({ payload, plainBytes }: SegmentFrame): Promise<Uint8Array> {
   const limit = { maxOutputLength: plainBytes + 1 };
   const isSmall = plainBytes <= smallFrame;
@@ -87,6 +95,7 @@ export async function linesOf({ payload, plainBytes }: SegmentFrame): Promise<Ui
     ? zlib.zstdDecompressSync(payload, limit)
     : await decompress(payload, limit);
   if (plain.length !== plainBytes) throw new Error('Another length than the header says');
+  if (plainBytes > mayBeShort && areLinesShort(plain)) throw new Error('Its lines are too short');
   return plain;
 }
 

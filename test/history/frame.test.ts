@@ -4,7 +4,7 @@ import { crc32 } from 'node:zlib';
 
 import { expect, test } from 'vitest';
 
-import { createFrame, encodeFrame, framesIn } from '../../src/history/frame.ts';
+import { createFrame, encodeFrame, framesIn, linesOf } from '../../src/history/frame.ts';
 
 const frameOf = async (number: number, lines: string): Promise<Buffer> =>
   encodeFrame(await createFrame({ kind: 'live', segment: 1, number, at: 1e9 }, lines));
@@ -36,4 +36,13 @@ test('headers that all claim the rest of the file do not need quadratic time', a
   expect(parts.map((it) => ('frame' in it ? it.frame.number : it.lost))).toEqual([0, 'cut']);
   // They had 8 GB of payloads together.
   expect((user + system) / 1e6).toBeLessThan(1);
+});
+
+test('lines that no recorder writes are refused', async () => {
+  const linesIn = async (lines: string) =>
+    linesOf(await createFrame({ kind: 'live', segment: 1, number: 0, at: 1e9 }, lines));
+  await expect(linesIn('\n'.repeat(2000))).rejects.toThrow('too short');
+  await expect(linesIn('{}\n'.repeat(1000))).rejects.toThrow('too short');
+  const clock = '{"kind":"clock","at":1}\n'.repeat(1000);
+  expect(Buffer.from(await linesIn(clock)).toString()).toBe(clock);
 });

@@ -69,6 +69,18 @@ describe('plain bytes', () => {
     expect(damage).toEqual(['Damaged gzip data', 'more than 200 times its size']);
   });
 
+  const dense = ['\n', 'x\n', '{}\n', '- a\n'];
+  test.each(dense)('gzip data with lines of %j are cut off', async (line) => {
+    // Not compressed, so that the ratio is small.
+    const bomb = gzipSync(Buffer.alloc(20 * 1024 * 1024, line), { level: 0 });
+    let bytes = 0;
+    const damage: (string | null)[] = [];
+    const onDamage = (message: string, detail: string | null) => damage.push(message, detail);
+    for await (const chunk of plainBytes(chunks(bomb, [65536]), onDamage)) bytes += chunk.length;
+    expect(bytes).toBeLessThanOrEqual(17 * 1024 * 1024);
+    expect(damage).toEqual(['Damaged gzip data', 'lines of fewer than 8 bytes']);
+  });
+
   test('gzip data with any bit flipped come to an end', async () => {
     const whole = gzipSync(text);
     const position = fc.nat({ max: whole.length - 1 });
