@@ -10,11 +10,11 @@ export type Bytes = AsyncIterable<Uint8Array>;
 /** Longer lines, documents and items are skipped: 64 MiB. */
 export const textLimit = 64 * 1024 * 1024;
 
-/**
- * From this many bytes on, compressed data is refused that inflates to more than a multiple of its
- * size, or whose lines have fewer bytes on average: each line costs as much as many bytes.
- */
-const inflation = { from: 16 * 1024 * 1024, most: 200, line: 8 };
+/** From this many bytes on, data that inflates to more than a multiple of its size is refused. */
+const inflation = { from: 16 * 1024 * 1024, most: 200 };
+
+/** From this many bytes on, compressed data is refused whose lines have fewer on average. */
+const density = { from: 4 * 1024 * 1024, least: 8 };
 
 const newline = 0x0a;
 
@@ -75,7 +75,7 @@ async function* inflate(source: Bytes, onDamage: OnDamage): AsyncGenerator<Uint8
   gunzip.on('data', (piece: Buffer) => {
     plain += piece.length;
     lines += newlinesIn(piece);
-    const fault = plain <= inflation.from ? null : inflationFault(packed, plain, lines);
+    const fault = inflationFault(packed, plain, lines);
     if (fault === null) inflated.push(piece);
     else gunzip.destroy(new Error(fault));
   });
@@ -102,13 +102,16 @@ async function* inflate(source: Bytes, onDamage: OnDamage): AsyncGenerator<Uint8
 }
 
 function inflationFault(packed: number, plain: number, lines: number): string | null {
-  if (plain > packed * inflation.most) return `more than ${inflation.most} times its size`;
-  return lines * inflation.line > plain ? `lines of fewer than ${inflation.line} bytes` : null;
+  if (plain > Math.max(inflation.from, packed * inflation.most)) {
+    return `more than ${inflation.most} times its size`;
+  }
+  const isDense = plain > density.from && lines * density.least > plain;
+  return isDense ? `lines of fewer than ${density.least} bytes` : null;
 }
 
 /** Whether lines have fewer than 8 bytes on average, as no writer of objects writes them. */
 export const areLinesShort = (bytes: Uint8Array): boolean =>
-  newlinesIn(bytes) * inflation.line > bytes.length;
+  newlinesIn(bytes) * density.least > bytes.length;
 
 /** `indexOf` costs more than the bytes of a short line, and `for of` five times as much. */
 function newlinesIn(bytes: Uint8Array): number {

@@ -72,12 +72,12 @@ describe('plain bytes', () => {
   const dense = ['\n', 'x\n', '{}\n', '- a\n'];
   test.each(dense)('gzip data with lines of %j are cut off', async (line) => {
     // Not compressed, so that the ratio is small.
-    const bomb = gzipSync(Buffer.alloc(20 * 1024 * 1024, line), { level: 0 });
+    const bomb = gzipSync(Buffer.alloc(8 * 1024 * 1024, line), { level: 0 });
     let bytes = 0;
     const damage: (string | null)[] = [];
     const onDamage = (message: string, detail: string | null) => damage.push(message, detail);
     for await (const chunk of plainBytes(chunks(bomb, [65536]), onDamage)) bytes += chunk.length;
-    expect(bytes).toBeLessThanOrEqual(17 * 1024 * 1024);
+    expect(bytes).toBeLessThanOrEqual(5 * 1024 * 1024);
     expect(damage).toEqual(['Damaged gzip data', 'lines of fewer than 8 bytes']);
   });
 
