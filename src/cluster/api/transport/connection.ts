@@ -11,7 +11,6 @@
 // is necessary, and Go's server (golang.org/x/net v0.49.0, http2/server.go, processSettings) may
 // acknowledge two frames once. Then its next larger frame is an error that closes the connection.
 
-import { on } from 'node:events';
 import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
@@ -270,20 +269,50 @@ async function sendThrough(
   return { status: answer.statusCode, headers: shown, body: chunksOf(answer.body) };
 }
 
-/** The chunks of a stream; its own iterator copies all waiting ones, which costs collections. */
+/** Bytes of an answer that wait for the reader, then its sender waits; and of a joined chunk. */
+const waitingBytes = { most: 256 * 1024, joined: 16 * 1024 };
+
+/**
+ * The chunks of a stream, small ones joined. Its own iterator copies all waiting ones, which costs
+ * collections. A limit of their number would make undici wait after a few small chunks, and then
+ * it copies the rest of its input for each, and every chunk keeps such a copy.
+ */
 function chunksOf(stream: Readable): Body {
-  let [arrived, taken] = [0, 0];
-  stream.on('data', () => arrived++);
-  // The sender waits after 16 chunks, each of at most 16 KiB.
-  const limits = { highWaterMark: 16, lowWaterMark: 8 };
-  const chunks = on(stream, 'data', { ...limits, close: ['end'] }) as AsyncIterable<[Uint8Array]>;
+  const waiting: Uint8Array[] = [];
+  const state = { bytes: 0, failure: null as Error | null, wake: ignore };
+  stream.on('data', (chunk: Uint8Array) => {
+    waiting.push(chunk);
+    state.bytes += chunk.length;
+    if (state.bytes > waitingBytes.most) stream.pause();
+    state.wake();
+  });
+  stream.on('error', (error) => {
+    state.failure = error;
+    state.wake();
+  });
+  stream.on('close', () => state.wake());
+  const take = (): Uint8Array => {
+    let [count, bytes] = [0, 0];
+    while (count < waiting.length && bytes < waitingBytes.joined) {
+      bytes += waiting[count++]?.length ?? 0;
+    }
+    const taken = waiting.splice(0, count);
+    state.bytes -= bytes;
+    if (state.bytes <= waitingBytes.most / 2) stream.resume();
+    return taken.length === 1 && taken[0] !== undefined ? taken[0] : Buffer.concat(taken);
+  };
   return {
-    hasMore: () => taken < arrived,
+    hasMore: () => waiting.length > 0,
     async *[Symbol.asyncIterator]() {
       try {
-        for await (const [chunk] of chunks) {
-          taken++;
-          yield chunk;
+        while (true) {
+          if (waiting.length > 0) yield take();
+          else if (state.failure !== null) throw state.failure;
+          else if (stream.readableEnded || stream.closed) return;
+          else {
+            await new Promise<void>((resolve) => (state.wake = resolve));
+            state.wake = ignore;
+          }
         }
       } finally {
         stream.destroy();

@@ -165,6 +165,35 @@ describe.each(protocols)('%s', (protocol) => {
   });
 });
 
+test.each(protocols)('%s: small chunks keep no more memory than their bytes', async (protocol) => {
+  // As a false API server may send bookmarks: each in a chunk of its own.
+  const chunk = Buffer.alloc(80, 'x');
+  const count = 40_000;
+  const ask: Ask = () => {
+    const body = (async function* () {
+      for (let left = count; left > 0; left--) {
+        await Promise.resolve();
+        yield chunk;
+      }
+    })();
+    return Promise.resolve({ status: 200, headers: {}, body });
+  };
+  const listener = await serve(ask, { protocols: protocol });
+  const scheme = protocol === 'plain' ? 'http' : 'https';
+  const transport = transportTo(0, `${scheme}://127.0.0.1:${listener.port}`);
+  const { body } = await transport.send(request(), {});
+  const kept = new Set<ArrayBufferLike>();
+  let [got, pieces] = [0, 0];
+  for await (const part of body) {
+    got += part.length;
+    if (pieces++ % 8 === 0) await sleep(1); // a slow reader
+    kept.add(part.buffer);
+  }
+  expect(got).toBe(count * chunk.length);
+  const bytes = [...kept].reduce((sum, { byteLength }) => sum + byteLength, 0);
+  expect(bytes).toBeLessThan(4 * got + 1024 * 1024);
+});
+
 test('a peer that has gone is noticed, a quiet one is not cut', async () => {
   vi.useFakeTimers({
     toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval'],
