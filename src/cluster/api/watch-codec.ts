@@ -5,7 +5,7 @@
 
 import { isOutput, type WatchEvent } from '../../model/objects.ts';
 import type { Codec, DecodeContext, Frame } from '../decode/frame.ts';
-import { bookmarkFrame, pageFrame, readStatus, versionOf } from '../decode/frame.ts';
+import { bookmarkFrame, frameLimit, pageFrame, readStatus, versionOf } from '../decode/frame.ts';
 import { eventTypes, isFields } from '../decode/json-fields.ts';
 import { jsonPieces, type Piece } from '../decode/json-items.ts';
 import { jsonBytes, project } from '../decode/json-objects.ts';
@@ -17,10 +17,12 @@ import { protobufCodec } from '../decode/protobuf/codec.ts';
 const jsonCodec: Codec = {
   mediaType: 'application/json',
   async *watch(body, reading) {
-    for await (const lines of lineBatches(body)) yield decodeAll(lines, reading, watchFrame);
+    for await (const lines of lineBatches(body, frameLimit))
+      yield decodeAll(lines, reading, watchFrame);
   },
   async *list(body, reading) {
-    for await (const pieces of jsonPieces(body)) yield decodeAll(pieces, reading, listFrame);
+    for await (const pieces of jsonPieces(body, frameLimit))
+      yield decodeAll(pieces, reading, listFrame);
   },
   status(body, code) {
     const value = parse(Buffer.from(body).toString());

@@ -6,6 +6,9 @@ import { type Fields, isFields } from './json-fields.ts';
 import type { Projection } from './json-objects.ts';
 import type { Bytes } from './line-reader.ts';
 
+/** Bytes of an object, which an API server limits to 1.5 MiB by default; longer ones are lost. */
+export const frameLimit = 16 * 1024 * 1024;
+
 export type ApiStatus = ReturnType<typeof readStatus>;
 
 /** Decodes the responses of one media type, in lazy batches as they arrive. */

@@ -50,6 +50,13 @@ function brief(frame: Frame): string {
 const metadata = { name: 'web-1', namespace: 'shop', uid: 'u', resourceVersion: '7' };
 const line = (kind: string, object: unknown) => `${JSON.stringify({ type: kind, object })}\n`;
 
+test.each(['watch', 'list'] as const)('of a %s, an object over 16 MiB is lost', async (verb) => {
+  const name = `"${'x'.repeat(17 * 1024 * 1024)}"`;
+  const text = verb === 'watch' ? `{"type":"ADDED","object":${name}}\n` : `{"items":[${name}]}`;
+  const frames = await framesOf(verb, text, 'pods', 1024 * 1024);
+  expect(frames.map(brief)[0]).toMatch(/^bad (Event|Item) too long/);
+});
+
 describe('a watch', () => {
   const end = { annotations: { 'k8s.io/initial-events-end': 'true' }, resourceVersion: '9' };
   test.each([

@@ -12,10 +12,10 @@
 
 import { isOutput, kinds, type Resource } from '../../../model/objects.ts';
 import type { Codec, DecodeContext, Frame } from '../frame.ts';
-import { bookmarkFrame, pageFrame, readStatus, versionOf } from '../frame.ts';
+import { bookmarkFrame, frameLimit, pageFrame, readStatus, versionOf } from '../frame.ts';
 import { eventTypes, WrongType } from '../json-fields.ts';
 import { project, type Projection, unreadable } from '../json-objects.ts';
-import { type Bytes, textLimit } from '../line-reader.ts';
+import type { Bytes } from '../line-reader.ts';
 import { guessLost, valueText } from '../problem.ts';
 import type { PreviousPod } from '../read-pod.ts';
 import { type Raw, readMessage } from './message.ts';
@@ -145,7 +145,7 @@ function listFraming({ resource, previousPod }: DecodeContext): Framing {
       if (left === 0) return { tag: 0, from: at, to: whole.length };
       const least = Math.min(left, headLimit);
       if (whole.length - at < least) return { tag: 0, from: at, to: at + least };
-      const part = readPart(whole, at, Math.min(left, textLimit));
+      const part = readPart(whole, at, Math.min(left, frameLimit));
       if (part.to > whole.length) return part;
       left -= part.to - at;
       if (left < 0) throw new WrongType('', 'a length', left + part.to - at);
@@ -208,7 +208,7 @@ function watchFraming(context: DecodeContext): Framing {
       const from = at + frameHead;
       if (whole.length < from) return { tag: 0, from, to: from };
       const length = whole.readUInt32BE(at);
-      if (length > textLimit) throw new WrongType('', 'a length', length);
+      if (length > frameLimit) throw new WrongType('', 'a length', length);
       return { tag: 0, from, to: from + length };
     },
     read: (message, _tag, at) => readFrame(message, context, at),
