@@ -16,6 +16,7 @@ import type { Within } from '../../audit/summary.ts';
 import { connectAuditor, type LiveAuditor } from '../../auditor/live.ts';
 import type { ConnectionChange } from '../../cluster/api/connection-state.ts';
 import type { createReflectors } from '../../cluster/api/reflector.ts';
+import type { WatchStatus } from '../../cluster/api/listwatch.ts';
 import { createReviewer } from '../../cluster/api/review.ts';
 import { createConnection } from '../../cluster/api/transport/connection.ts';
 import { isConfigured, openAccount } from '../../cluster/api/transport/kubeconfig.ts';
@@ -244,6 +245,10 @@ const silenceOf = ({ environment }: Cluster): string => {
 const isSilent = ({ connection, status }: ReturnType<typeof createReflectors>): boolean =>
   connection.lost() === null && [...status.values()].every(({ counters }) => counters.bytes === 0);
 
+/** Objects that came, and complete lists, which may have none. */
+const objectsOf = ({ events, repeated, unreadable, lists }: WatchStatus['counters']): number =>
+  events + repeated + unreadable + lists;
+
 /** Prints after a moment that no answer of the API server has come, if that is so. */
 export function noteSilence(cluster: Cluster, { reflectors }: LiveAuditor, signal: AbortSignal) {
   cluster.clock.after(limits.notice, () => {
@@ -259,7 +264,7 @@ export function followAnswers(
   { requestTimeout: seconds = limits.requestTimeout }: ClusterFlags,
 ) {
   const { clock, server } = cluster;
-  let heard = { bytes: 0, at: clock.now() };
+  let heard = { objects: 0, at: clock.now() };
   let isNoticed = false;
   const limit = seconds === 0 ? 'no time limit' : `up to ${seconds} s`;
   return {
@@ -273,10 +278,13 @@ export function followAnswers(
     isOver(now: number): boolean {
       const { connection, status, areListed } = reflectors();
       const lost = connection.lost();
-      const watches = [...status.values()];
-      const bytes = watches.reduce((sum, { counters }) => sum + counters.bytes, 0);
+      // Not bytes: a server may send some of them forever.
+      const objects = [...status.values()].reduce(
+        (sum, { counters }) => sum + objectsOf(counters),
+        0,
+      );
       // All has arrived once every list is complete; the evaluation of many Services takes time.
-      if ((bytes > heard.bytes && lost === null) || areListed()) heard = { bytes, at: now };
+      if ((objects > heard.objects && lost === null) || areListed()) heard = { objects, at: now };
       if (isSilent(reflectors()) && !isNoticed && now - heard.at >= limits.notice) {
         isNoticed = true;
         inform(`Waiting for the API server ${server}: ${silenceOf(cluster)} yet (${limit})`);
@@ -287,6 +295,9 @@ export function followAnswers(
     reason(): string {
       const lost = reflectors().connection.lost();
       if (lost !== null) return connectionText(server, lost);
+      if (!isSilent(reflectors())) {
+        return `Cannot read from the API server ${server}: no object came within ${seconds} s`;
+      }
       return `Cannot reach the API server ${server}: ${silenceOf(cluster)} within ${seconds} s`;
     },
   };

@@ -417,6 +417,29 @@ describe.each([true, false])('faults, WatchList %s', (watchList) => {
   });
 });
 
+test('a list that sends bytes forever is given up after 10 minutes', async () => {
+  const endless = ({ clock, server }: World) => {
+    server.faults.before = ({ verb, request }) => {
+      if (verb !== 'list') return null;
+      server.faults.before = () => null;
+      async function* spaces() {
+        while (true) {
+          await clock.sleep(20, request.signal);
+          request.signal.throwIfAborted();
+          yield Buffer.from(' ');
+        }
+      }
+      return { status: 200, headers: { 'content-type': 'application/json' }, body: spaces() };
+    };
+  };
+  const made = await scene({ watchList: false, prepare: ({ world }) => endless(world) });
+  await made.pass(590);
+  expect(made.reflector.status.state).toBe('listing');
+  await made.pass(20);
+  expect(made.reflector.status.counters.reconnects.timeout).toBe(1);
+  expect(made.reflector.status.state).toBe('synced');
+});
+
 describe('half-open connections where no ping watches', () => {
   test('are noticed within 45 s', async () => {
     const made = await scene({ pings: false });

@@ -101,6 +101,27 @@ describe('an audit of a live cluster', () => {
     expect(auditor.nextAt()).toBeNull();
   });
 
+  test('gives up if bytes come, but no object', async () => {
+    const clock = virtualClock();
+    const { cluster, server } = liveCluster(rawSlice, clock);
+    server.faults.before = ({ resource, request }) => {
+      if (resource === null) return null;
+      async function* spaces() {
+        while (!request.signal.aborted) {
+          await clock.sleep(1, request.signal);
+          yield Buffer.from(' ');
+        }
+      }
+      return { status: 200, headers: { 'content-type': 'application/json' }, body: spaces() };
+    };
+    printed();
+    const audited = expect(auditOnce(usual, cluster, ignore, isSettled)).rejects.toThrow(
+      'Cannot read from the API server https://fake.example: no object came within 10 s',
+    );
+    await clock.runUntil(clock.now() + 120);
+    await audited;
+  });
+
   test('throws an error with the reason why the cluster cannot be read', async () => {
     const clock = virtualClock();
     const { cluster, server } = liveCluster(rawSlice, clock);

@@ -26,12 +26,15 @@ export interface Environment {
 export interface RequestLimits {
   /** Seconds without a byte, once the answer has begun, after which it is `silent`. */
   readonly silence?: () => number;
-  /** Seconds from the request to the end of the answer. */
+  /** Seconds from the request to the end of the answer, by default 10 minutes. */
   readonly total?: number;
 }
 
 /** Until an answer must begin, and between two bytes where silence is limited. */
 export const silenceSeconds = 45;
+
+/** An API server ends an answer other than a watch after a minute (--request-timeout). */
+const longestAnswer = 600;
 
 /** The reason of an abort; it costs less than the DOMException of none. */
 const ended = new Error('The request was ended');
@@ -40,7 +43,7 @@ const ended = new Error('The request was ended');
 export async function exchange<T>(
   environment: Environment,
   request: Omit<ApiRequest, 'signal'>,
-  { silence, total = Infinity }: RequestLimits,
+  { silence, total = longestAnswer }: RequestLimits,
   signal: AbortSignal,
   read: (answer: ApiAnswer) => T | Promise<T>,
   onBytes: (count: number) => void = () => undefined,
