@@ -2,7 +2,8 @@
 // entries, `[{"key": ["0x0a", …], "value": ["0x00", …]}]` (`bpftool -j map dump`). The inner tables
 // of Maglev have the names `cilium_maglev_inner:ID`. A second form is what `bpftool -j batch`
 // prints for `map dump pinned PATH`: the maps that there are on a node, without the inner tables,
-// which only CAP_SYS_ADMIN can read.
+// which only CAP_SYS_ADMIN can read. bpftool-scan.ts reads exactly what bpftool prints, and a JSON
+// parser all that has another form, such as blanks.
 //
 // Layouts: pkg/loadbalancer/maps/types.go, cilium@v1.20.2. Addresses, ports and frontend ids are in
 // network byte order, other numbers in that of the host, which is little-endian.
@@ -10,12 +11,22 @@
 import { isFields } from '../../model/collections.ts';
 import { type CIDR, formatAddress, networkOf } from '../../model/ip.ts';
 import { DumpError } from '../ruleset.ts';
+import { type ScannedMap, scanMaps } from './bpftool-scan.ts';
 import type { MapAddress, MapEntry, MapsDump } from './map-entries.ts';
 import { protocolNumbers, serviceFlags } from './map-entries.ts';
 
 type Family = MapAddress['family'];
 type Bytes = readonly number[];
 type Fields = Readonly<Record<string, unknown>>;
+
+type Pair = readonly [key: Bytes, value: Bytes];
+
+/** The maps of a dump, with the bytes of keys and values. */
+interface Maps {
+  readonly names: readonly string[];
+  /** A pair is valid until the next one. Throws DumpError as `parsedMaps` does. */
+  entriesOf(name: string): Iterable<Pair>;
+}
 
 /** The entry of a map of one family, from the bytes of its key and its value. */
 type ReadEntry = (key: Bytes, value: Bytes, family: Family) => MapEntry;
@@ -47,11 +58,15 @@ export const mapNames: ReadonlySet<string> = new Set([
 
 /** @throws DumpError where the text is no such dump, or a map has another layout. */
 export function readBpftoolDump(text: string): MapsDump {
-  return readMaps(parseMaps(text), true);
+  return readMaps(scannedMaps(scanMaps(text, 'object')) ?? parsedMaps(parseMaps(text)), true);
 }
 
 /** @throws DumpError where the text is no such output, or a map has another layout. */
 export function readBpftoolBatch(text: string): MapsDump {
+  return readMaps(scannedMaps(scanMaps(text, 'batch')) ?? parsedMaps(mapsInBatch(text)), false);
+}
+
+function mapsInBatch(text: string): Fields {
   const maps: Record<string, unknown> = {};
   for (const { command, output } of parseBatch(text)) {
     const name = String((Array.isArray(command) ? command : []).at(-1)).replace(/^.*\//, '');
@@ -59,13 +74,13 @@ export function readBpftoolBatch(text: string): MapsDump {
     if (failure !== null) throw new DumpError(`expected the map ${name}`, 1, failure);
     maps[name] = output;
   }
-  return readMaps(maps, false);
+  return maps;
 }
 
 /** Maps that Cilium has only with some flags. A dump that is not `isWhole` may lack them. */
 const optional = ['source_range', 'maglev'];
 
-function readMaps(maps: Fields, isWhole: boolean): MapsDump {
+function readMaps(maps: Maps, isWhole: boolean): MapsDump {
   const entries: MapEntry[] = [];
   const families: ('IPv4' | 'IPv6')[] = [];
   for (const [family, digit] of [
@@ -73,7 +88,7 @@ function readMaps(maps: Fields, isWhole: boolean): MapsDump {
     ['ip6', 6],
   ] as const) {
     const prefix = `cilium_lb${digit}_`;
-    const names = Object.keys(maps).filter((name) => name.startsWith(prefix));
+    const names = maps.names.filter((name) => name.startsWith(prefix));
     if (names.length === 0) continue;
     families.push(digit === 4 ? 'IPv4' : 'IPv6');
     const isThere = (suffix: string): boolean =>
@@ -85,12 +100,12 @@ function readMaps(maps: Fields, isWhole: boolean): MapsDump {
   }
   if (families.length === 0)
     throw new DumpError('expected the maps cilium_lb4_ or cilium_lb6_', 1, '');
-  const matches = isWhole || matchMap in maps ? entriesOf(maps, matchMap) : [];
+  const matches = isWhole || maps.names.includes(matchMap) ? maps.entriesOf(matchMap) : [];
   for (const [key, value] of matches) {
     checkSize(matchMap, key.length === 8 && value.length === 1);
     entries.push({ kind: 'affinity match', backend: little(key, 0, 4), id: big(key, 4, 2) });
   }
-  if (!isWhole) checkNeeded(entries, Object.keys(maps));
+  if (!isWhole) checkNeeded(entries, maps.names);
   return { entries, families };
 }
 
@@ -134,13 +149,13 @@ const gone = 'No such file or directory';
 const failureIn = (output: unknown): string | null =>
   isFields(output) && typeof output.error === 'string' ? output.error : null;
 
-function readMap(maps: Fields, name: string, family: Family, entries: MapEntry[]): void {
+function readMap(maps: Maps, name: string, family: Family, entries: MapEntry[]): void {
   const layout = bySuffix[name.slice('cilium_lb4_'.length)];
   if (layout === undefined) return;
   const width = family === 'ip' ? 4 : 16;
   const keySize = layout.key + (layout.addressIn === 'key' ? width : 0);
   const valueSize = layout.value + (layout.addressIn === 'value' ? width : 0);
-  for (const [key, value] of entriesOf(maps, name)) {
+  for (const [key, value] of maps.entriesOf(name)) {
     checkSize(name, key.length === keySize && value.length === valueSize);
     entries.push(layout.read(key, value, family));
   }
@@ -150,8 +165,31 @@ function checkSize(name: string, isExpected: boolean): void {
   if (!isExpected) throw new DumpError(`${name} has a layout that is not known`, 1, '');
 }
 
+const parsedMaps = (maps: Fields): Maps => ({
+  names: Object.keys(maps),
+  entriesOf: (name) => parsedEntries(maps, name),
+});
+
+function scannedMaps(maps: ReadonlyMap<string, ScannedMap> | null): Maps | null {
+  if (maps === null) return null;
+  return { names: [...maps.keys()], entriesOf: (name) => scannedEntries(maps, name) };
+}
+
+function* scannedEntries(maps: ReadonlyMap<string, ScannedMap>, name: string): Generator<Pair> {
+  const map = maps.get(name);
+  if (map === undefined) throw new DumpError(`expected the map ${name}`, 1, '');
+  const { keySize, valueSize, bytes } = map;
+  // Used for all entries: new ones would cost more than the rest.
+  const [key, value] = [new Array<number>(keySize).fill(0), new Array<number>(valueSize).fill(0)];
+  for (let at = 0; at < bytes.length;) {
+    for (let index = 0; index < keySize; index++) key[index] = bytes[at++] ?? 0;
+    for (let index = 0; index < valueSize; index++) value[index] = bytes[at++] ?? 0;
+    yield [key, value];
+  }
+}
+
 /** @throws DumpError where the map is missing, or is no list of keys and values. */
-function* entriesOf(maps: Fields, name: string): Generator<readonly [key: Bytes, value: Bytes]> {
+function* parsedEntries(maps: Fields, name: string): Generator<Pair> {
   const list = maps[name];
   if (!Array.isArray(list)) throw new DumpError(`expected the map ${name}`, 1, '');
   for (const entry of list as readonly unknown[]) {
@@ -257,13 +295,13 @@ function sourceRangeEntry(key: Bytes, _value: Bytes, family: Family): MapEntry {
 
 /** The outer map has the id of an inner map, whose only value is the table. */
 function readMaglev(
-  maps: Fields,
+  maps: Maps,
   name: string,
   family: Family,
   isWhole: boolean,
   entries: MapEntry[],
 ): void {
-  for (const [key, value] of entriesOf(maps, name)) {
+  for (const [key, value] of maps.entriesOf(name)) {
     checkSize(name, key.length === 2 && value.length === 4);
     if (!isWhole) {
       entries.push({ kind: 'maglev', family, id: big(key, 0, 2), places: null });
@@ -271,7 +309,7 @@ function readMaglev(
     }
     const inner = `cilium_maglev_inner:${little(value, 0, 4)}`;
     const places = new Map<number, number>();
-    for (const [, table] of entriesOf(maps, inner)) {
+    for (const [, table] of maps.entriesOf(inner)) {
       checkSize(inner, table.length % 4 === 0);
       for (let at = 0; at < table.length; at += 4) {
         const backend = little(table, at, 4);
