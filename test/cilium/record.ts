@@ -20,7 +20,8 @@ import { newestCilium, startLoadBalancer } from './load-balancer.ts';
 import type { ObjectLists } from './objects.ts';
 import { createNodes, createObjects, diceOf, listObjects, nodeNames } from './objects.ts';
 
-const packed = (path: string, text: string): void => writeFileSync(`${path}.gz`, gzipSync(text));
+export const packed = (path: string, text: string): void =>
+  writeFileSync(`${path}.gz`, gzipSync(text));
 
 /** Flags of the agent by name; true: without a value. */
 export type Flags = Readonly<Record<string, string | true>>;
@@ -31,7 +32,7 @@ export const flagTexts = (flags: Flags): string[] =>
   );
 
 /** Random flags; those with two values are there in half of the states. */
-function flagsOf(seed: number): Flags {
+export function flagsOf(seed: number): Flags {
   const { chance, oneOf } = diceOf(seed);
   const algorithm = oneOf(['random', 'maglev']);
   const mode = oneOf(['snat', 'dsr', 'hybrid']);
@@ -109,6 +110,11 @@ export async function writeState(
   await rm(work, { recursive: true });
   packed(join(folder, 'cilium-maps.json'), JSON.stringify(await balancer.maps()));
   if (lists) packed(join(folder, 'lb-list.json'), await balancer.lists());
+  writeConfig({ version, node, flags, objects }, folder);
+}
+
+/** Writes proxy-config.yaml. */
+export function writeConfig({ version, node, flags, objects }: State, folder: string): void {
   const file = {
     version,
     mode: 'cilium',
@@ -122,16 +128,19 @@ export async function writeState(
   writeFileSync(join(folder, 'proxy-config.yaml'), stringify(file));
 }
 
-/** Starts a load balancer, waits until it has written everything, and writes the folder. */
-async function recordState(state: State, kubeconfig: string, folder: string): Promise<void> {
-  const { node, version, flags } = state;
+/** Starts a load balancer, and waits until it has written everything. */
+export async function withBalancer<T>(
+  { node, version, flags }: State,
+  kubeconfig: string,
+  use: (balancer: CiliumLoadBalancer, work: string) => Promise<T>,
+): Promise<T> {
   const work = await mkdtemp(join(tmpdir(), 'cilium-'));
   const options = { version, node, flags: flagTexts(flags), kubeconfig, folder: work };
   const balancer = await startLoadBalancer(options);
   try {
     await balancer.command('hive/start');
     await balancer.settle();
-    await writeState(balancer, state, folder);
+    return await use(balancer, work);
   } finally {
     await balancer.stop();
     await rm(work, { recursive: true });
@@ -171,11 +180,8 @@ async function record({
         const node = nodeIn(lists, name, families);
         const flags = flagsOf(seed * 10_000 + at);
         const folder = join(out, `state-${seed}-${at}`);
-        await recordState(
-          { version, node, flags, objects, lists: isListed },
-          plane.kubeconfig,
-          folder,
-        );
+        const state = { version, node, flags, objects, lists: isListed };
+        await withBalancer(state, plane.kubeconfig, (it) => writeState(it, state, folder));
       });
       console.log(`${first + indexes.length} of ${states} states`);
     }
