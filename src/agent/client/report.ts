@@ -17,15 +17,12 @@ export type AgentReport = ReturnType<typeof readReport> extends Steps<infer T> ?
 /** The most items of a list, of addresses, and of frontends. */
 const most = { items: 1024, addresses: 16_384, ranges: 16_384, frontends: 65_536 };
 
-const known = new Map<string, RuleFrontend>();
-const mostKnown = 100_000;
+/** The frontends of the latest report of any node: most nodes have the same ones. */
+let latest: ReadonlyMap<string, RuleFrontend> = new Map();
 
 function frontendOf(key: string): RuleFrontend {
-  const before = known.get(key);
-  if (before !== undefined) return before;
-  const frontend = readKey(key);
+  const frontend = latest.get(key) ?? readKey(key);
   check(frontend !== null, `a frontend, not ${key.slice(0, 100)}`);
-  if (known.size < mostKnown) known.set(key, frontend);
   return frontend;
 }
 
@@ -140,6 +137,7 @@ export function* readReport(raw: unknown) {
   const { sourceRanges } = read.data;
   const doubled = new Set(read.data.doubled);
   const digests = new Map<string, string>();
+  const known = new Map<string, RuleFrontend>();
   const frontends: RuleFrontend[] = [];
   const entries = Object.entries(read.data.frontends);
   check(entries.length <= most.frontends, `at most ${String(most.frontends)} frontends`);
@@ -147,9 +145,11 @@ export function* readReport(raw: unknown) {
     check(typeof digest === 'string' && digest.length <= 64, `a digest of ${key.slice(0, 100)}`);
     digests.set(key, digest);
     const frontend = frontendOf(key);
+    known.set(key, frontend);
     frontends.push(doubled.has(key) ? { ...frontend, translators: 2 } : frontend);
     yield;
   }
+  latest = known;
   const local: string[] = [];
   for (const address of localAddresses ?? nodeIPs) {
     local.push(canonicalIP(address));

@@ -48,6 +48,16 @@ test('what an agent reports is read', async () => {
   expect([...report.digests]).toEqual(Object.entries(raw.frontends as object));
 });
 
+test('nodes share their frontends, which are kept no longer than the report', async () => {
+  const raw = await sent();
+  const [first] = readReport(raw).frontends;
+  expect(readReport({ ...raw, node: 'node-b' }).frontends[0]).toBe(first);
+  readReport({ ...raw, frontends: {} });
+  const [later] = readReport(raw).frontends;
+  expect(later).toEqual(first);
+  expect(later).not.toBe(first);
+});
+
 test('addresses of interfaces are read; without them the node IPs are local', async () => {
   const raw = { ...(await sent()), localAddresses: ['FD00:0::9', '10.0.0.9'] };
   expect(readReport(raw).localAddresses).toEqual(['fd00::9', '10.0.0.9']);
