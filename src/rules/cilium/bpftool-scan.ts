@@ -71,7 +71,7 @@ function scanEntries(text: string, from: number, space: Uint8Array) {
     return count;
   };
   let [keySize, valueSize] = [0, 0];
-  for (let head = '[{"key":['; text[at] !== ']'; head = ',{"key":[') {
+  for (let head = '[{"key":['; at === from || text[at] !== ']'; head = ',{"key":[') {
     const [key, value] = [scan(head), scan(',"value":[')];
     if (used === key + value) [keySize, valueSize] = [key, value];
     const isEqual = key === keySize && value === valueSize;

@@ -124,6 +124,7 @@ describe.each(['object', 'batch'] as const)('a text of the form %s', (form) => {
 test.each([
   ['another form', '[]'],
   ['no maps', '{}'],
+  ['a list without its begin', '{"cilium_x":]}'],
   ['a blank', '{"cilium_lb4_maglev": []}'],
   ['another member', '{"cilium_lb4_maglev":[{"key":["0x00"],"value":["0x00"],"x":1}]}'],
   ['keys of two sizes', '{"cilium_x":[{"key":["0x00"],"value":["0x00"]},{"key":["0x00","0x00"]'],
