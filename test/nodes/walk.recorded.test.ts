@@ -1,27 +1,40 @@
 // Every recorded and every broken node.
 
-import { expect, test } from 'vitest';
+import { dirname, relative } from 'node:path';
+
+import { describe, expect, test } from 'vitest';
 
 import { catalogue } from '../../src/audit/finding/catalogue.ts';
-import { checkAudit, isTrue, walkFolders } from './walk.ts';
-import { foldersBelow, readFolder } from './folder.ts';
+import { checkAudit, emptySummary, isTrue, walkFolders } from './walk.ts';
+import { ciliumFoldersBelow, foldersBelow, readFolder } from './folder.ts';
 
-test('walks agree with real kernels, and findings with the faults of nodes', () => {
-  const problems: string[] = [];
+const here = import.meta.dirname;
+
+describe('walks agree with real kernels, and findings with the faults of nodes', () => {
+  const nodes = [...foldersBelow(here), ...ciliumFoldersBelow(here)];
+  const groups = Map.groupBy(nodes, (path) => relative(here, dirname(path)));
   const codes = new Set<string>();
-  const summary = walkFolders([import.meta.dirname], (line) => problems.push(line), codes);
-  expect(problems).toEqual([]);
-  expect(isTrue(summary)).toBe(true);
-  expect(summary.packets).toBeGreaterThan(10_000);
-  const ofNodes = Object.entries(catalogue).filter(([, { output }]) => output === 'node');
-  // Every finding about nodes has a broken node that shows it, except findings about peers.
-  const unseen = ofNodes.map(([code]) => code).filter((code) => !codes.has(code));
-  expect(unseen).toEqual(['node-unlike-others']);
+  const total = emptySummary();
+
+  test.each([...groups])('%s', (_, folders) => {
+    const problems: string[] = [];
+    const summary = walkFolders(folders, (line) => problems.push(line), codes);
+    expect(problems).toEqual([]);
+    for (const key of Object.keys(total) as (keyof typeof total)[]) total[key] += summary[key];
+  });
+
+  test('all folders have few unknown packets and every finding, except those about peers', () => {
+    expect(isTrue(total)).toBe(true);
+    expect(total.packets).toBeGreaterThan(10_000);
+    const ofNodes = Object.entries(catalogue).filter(([, { output }]) => output === 'node');
+    const unseen = ofNodes.map(([code]) => code).filter((code) => !codes.has(code));
+    expect(unseen).toEqual(['node-unlike-others']);
+  });
 });
 
 test('findings are the same if only the rules show the configuration of kube-proxy', () => {
   const problems: string[] = [];
-  const folders = foldersBelow(import.meta.dirname).map(readFolder);
+  const folders = foldersBelow(here).map(readFolder);
   for (const folder of folders) {
     checkAudit(folder, (line) => problems.push(line), new Set(), 'by its rules');
   }

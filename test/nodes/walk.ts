@@ -468,24 +468,26 @@ interface Summary extends PacketCounts, AuditCounts {
   recordings: number;
 }
 
+export const emptySummary = () => ({
+  recordings: 0,
+  packets: 0,
+  wrong: 0,
+  unknown: 0,
+  foreignPackets: 0,
+  foreignUnknown: 0,
+  faults: 0,
+  falseFindings: 0,
+  missed: 0,
+  misplaced: 0,
+});
+
 /** Walks all folders below these; `codes` takes up what was found on their nodes. */
 export function walkFolders(
   paths: readonly string[],
   report: (line: string) => void,
   codes = new Set<string>(),
 ): Summary {
-  const summary = {
-    recordings: 0,
-    packets: 0,
-    wrong: 0,
-    unknown: 0,
-    foreignPackets: 0,
-    foreignUnknown: 0,
-    faults: 0,
-    falseFindings: 0,
-    missed: 0,
-    misplaced: 0,
-  };
+  const summary = emptySummary();
   for (const path of paths.flatMap((path) => foldersBelow(path))) {
     const folder = readFolder(path);
     const counts = checkPackets(folder, report);
