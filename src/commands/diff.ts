@@ -4,12 +4,7 @@
 
 import { openFindingKey } from '../audit/finding/catalogue.ts';
 import { serviceTable } from '../audit/explain/service-table.ts';
-import {
-  isResolved,
-  type ParsedTarget,
-  parseTarget,
-  resolveTarget,
-} from '../audit/explain/target.ts';
+import { isResolved, type ParsedTarget, resolveTarget } from '../audit/explain/target.ts';
 import type { Auditor } from '../auditor/auditor.ts';
 import { verdictInput } from '../auditor/explanations.ts';
 import { type Moment, replay } from '../auditor/replay.ts';
@@ -17,6 +12,7 @@ import { isFields } from '../cluster/decode/json-fields.ts';
 import { writeObject } from '../cluster/files/object-writer.ts';
 import { kinds, type AnyObject, type Key, type Resource } from '../model/objects.ts';
 import { escapeInvisible, formatJson, formatTable, formatTime } from '../output/text/format.ts';
+import { parseSubject } from './explain.ts';
 import { openAuditAt } from './replay.ts';
 import { problemLog } from './shared/console.ts';
 import type { HistoryFlags } from './shared/history.ts';
@@ -90,13 +86,9 @@ async function valuesAt(
 
 /** The Service that a word names. Throws a UsageError if it names none. */
 export function parseService(word: string, namespace: string | null): ParsedTarget {
-  try {
-    const target = parseTarget([word], namespace);
-    const { pod, node, service } = target;
-    if (service !== null && pod === null && node === null) return target;
-  } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message : String(error), { cause: error });
-  }
+  const target = parseSubject([word], namespace);
+  const { pod, node, service } = target;
+  if (service !== null && pod === null && node === null) return target;
   throw new UsageError(`Expected service/NAME: ${word}`);
 }
 

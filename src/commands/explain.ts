@@ -109,7 +109,8 @@ function historyOf(target: ExplainTarget) {
   return service === null ? null : { kind: 'service' as const, service };
 }
 
-function parseUsage(words: readonly string[], namespace: string | null): ParsedTarget {
+/** Parses what the user names. Throws a UsageError. */
+export function parseSubject(words: readonly string[], namespace: string | null): ParsedTarget {
   try {
     return parseTarget(words, namespace);
   } catch (error) {
@@ -124,7 +125,7 @@ export async function explainSubject(
   open: () => Cluster = () => openCluster(options),
 ): Promise<number> {
   const { server, namespace = null } = options;
-  const request = parseUsage(words, namespace);
+  const request = parseSubject(words, namespace);
   const source = await sourceOf(options);
   if (server !== undefined) {
     const document = await askServer(server, words, namespace);
