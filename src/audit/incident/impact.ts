@@ -35,7 +35,8 @@ export interface IncidentImpact extends Impact {
   readonly worst: number;
 }
 
-const noImpact: Impact = { misrouted: 0, unused: 0 };
+/** The shares of what changes nothing for connections. */
+export const noImpact: Impact = { misrouted: 0, unused: 0 };
 
 /** From this share of misrouted connections at one place on, an incident is critical. */
 const critical = 0.05;

@@ -18,6 +18,7 @@ import {
   type IncidentEffect,
   type IncidentImpact,
   namesIn,
+  noImpact,
   noImpacts,
   type Reach,
   reachOf,
@@ -285,7 +286,7 @@ const noNodeImpact = { services: new Map(), misrouted: 0, unused: 0, worst: 0 };
 
 /** Leaves the severity of findings whose effect the shares do not contain. */
 const harmless: ImpactSource = {
-  ofService: () => ({ misrouted: 0, unused: 0 }),
+  ofService: () => noImpact,
   ofNode: () => noNodeImpact,
   nodes: () => 0,
 };
