@@ -5,6 +5,7 @@ import { dirname, relative } from 'node:path';
 import { describe, expect, test } from 'vitest';
 
 import { catalogue } from '../../src/audit/finding/catalogue.ts';
+import { addCounts } from '../../src/model/collections.ts';
 import { checkAudit, emptySummary, isTrue, walkFolders } from './walk.ts';
 import { ciliumFoldersBelow, foldersBelow, readFolder } from './folder.ts';
 
@@ -20,7 +21,7 @@ describe('walks agree with real kernels, and findings with the faults of nodes',
     const problems: string[] = [];
     const summary = walkFolders(folders, (line) => problems.push(line), codes);
     expect(problems).toEqual([]);
-    for (const key of Object.keys(total) as (keyof typeof total)[]) total[key] += summary[key];
+    addCounts(total, summary, 1);
   });
 
   test('all folders have few unknown packets and every finding, except those about peers', () => {

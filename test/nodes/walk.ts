@@ -27,6 +27,7 @@ import {
 import { readCiliumConfig } from '../../src/cluster/decode/cilium-config.ts';
 import { project } from '../../src/cluster/decode/json-objects.ts';
 import { readProxyConfig } from '../../src/cluster/decode/proxy-config.ts';
+import { addCounts } from '../../src/model/collections.ts';
 import { addressIn, parseCIDR } from '../../src/model/ip.ts';
 import type { EndpointSlice, Node, ObjectOf, Resource, Service } from '../../src/model/objects.ts';
 import type { Packet, ProxyConfig } from '../../src/model/proxy-config.ts';
@@ -492,9 +493,9 @@ export function walkFolders(
     const folder = readFolder(path);
     const counts = checkPackets(folder, report);
     summary.recordings++;
-    for (const key of Object.keys(counts) as (keyof PacketCounts)[]) summary[key] += counts[key];
+    addCounts<PacketCounts>(summary, counts, 1);
     const audit = checkAudit(folder, report, codes);
-    for (const key of Object.keys(audit) as (keyof AuditCounts)[]) summary[key] += audit[key];
+    addCounts<AuditCounts>(summary, audit, 1);
   }
   for (const path of paths.flatMap((path) => ciliumFoldersBelow(path))) {
     const audit = summarizeNode(ciliumInput(path));
@@ -506,7 +507,7 @@ export function walkFolders(
       report(JSON.stringify({ problem: 'the readers differ', path, frontend }));
     }
     const found = checkFindings(path, audit, false, report, codes);
-    for (const key of Object.keys(found) as (keyof AuditCounts)[]) summary[key] += found[key];
+    addCounts<AuditCounts>(summary, found, 1);
   }
   return summary;
 }
