@@ -306,6 +306,18 @@ describe('sizes', () => {
 
 // What belongs to every file.
 
+test('nothing is exported by default', () => {
+  const wrong = [...sources, ...tests].filter((path) => /^export default\b/m.test(read(path)));
+  expect(wrong).toEqual([]);
+});
+
+test('no object of src is written only to be spread into another', () => {
+  const isSpread = (node: ts.Node): boolean =>
+    ts.isSpreadAssignment(node) && ts.isObjectLiteralExpression(node.expression);
+  const wrong = sources.flatMap((path) => [...nodesOf(parse(path))].filter(isSpread).map(placeOf));
+  expect(wrong).toEqual([]);
+});
+
 test('what a browser has is known to no file but its own project', () => {
   const asked = [...sources, ...tests].filter((path) => /^\/\/\/ *<reference/m.test(read(path)));
   expect(asked).toEqual([]);

@@ -233,9 +233,11 @@ export async function serveLive(
     keepNewObjectsYoung();
     growHeapFaster(() => auditor.serviceAuditor() !== null);
     noteSilence(cluster, live, stop.signal);
-    await run(stop).finally(async () => {
+    try {
+      await run(stop);
+    } finally {
       end.isStuck = (await history?.close()) === false;
-    });
+    }
   });
   if (!end.isStuck) return code;
   fail('The disk of the history does not answer: the process ends without its last changes');

@@ -63,7 +63,11 @@ async function readPart(path: string, most: number | undefined): Promise<Uint8Ar
 export function openFolder(path: string): HistoryFiles {
   const syncFolder = async (): Promise<void> => {
     const folder = await open(path, constants.O_RDONLY);
-    await folder.sync().finally(() => folder.close());
+    try {
+      await folder.sync();
+    } finally {
+      await folder.close();
+    }
   };
   return {
     async list() {

@@ -66,7 +66,7 @@ export function expectedAddress(service: Service, pod: Pod, release: Release) {
 /** The labels of the object: those of the Service verbatim, and two of the controller's own. */
 export function expectedLabels(service: Service, release: Release): Labels {
   const labels: Record<string, string> = { ...service.labels };
-  // eslint-disable-next-line @typescript-eslint/no-dynamic-delete -- a fresh copy
+  // oxlint-disable-next-line typescript/no-dynamic-delete -- a fresh copy
   delete labels[label.headless];
   if (isHeadless(service)) labels[label.headless] = '';
   if (release.endpointsManagedBy) labels[label.endpointsManagedBy] = manager.endpoints;

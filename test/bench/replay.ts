@@ -48,7 +48,7 @@ interface ReplaySamples {
   readonly elapsed: number[];
 }
 
-// eslint-disable-next-line @typescript-eslint/require-await -- a stream as a file's is one
+// oxlint-disable-next-line typescript/require-await -- a stream as a file's is one
 async function* chunks(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
   for (let start = 0; start < bytes.length; start += chunkBytes) {
     yield bytes.subarray(start, start + chunkBytes);

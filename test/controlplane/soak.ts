@@ -353,13 +353,16 @@ async function run(soak: Soak): Promise<void> {
     outside.push(sampleOutside(soak));
     return Promise.resolve();
   });
-  let lasted = 0;
-  const times = await runEvents(soak, end.signal).finally(async () => {
+  let lasted: number;
+  let times: readonly number[];
+  try {
+    times = await runEvents(soak, end.signal);
+  } finally {
     lasted = secondsSince(begun);
     await churn.stop();
     end.abort();
     await Promise.all([traffic.done, sampling]);
-  });
+  }
   const changes = [...churn.changes.values()].reduce((sum, count) => sum + count, 0);
   const error = churn.error();
   const wrong = error === null ? [] : [textOfError(error)];

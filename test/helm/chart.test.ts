@@ -306,11 +306,11 @@ describe.each(examples)('%s', (example) => {
 
   test('the history is in a volume of its own, if it is on', () => {
     const [set] = of('Deployment', 'StatefulSet');
-    const { volumeClaimTemplates } = set?.spec as { volumeClaimTemplates?: readonly Claim[] };
+    const spec = set?.spec as { volumeClaimTemplates?: readonly Claim[] } | undefined;
     const volumes = server.flatMap((pod) => pod.volumes ?? []);
     const found = [
       volumes.find(({ name }) => name === 'history') ?? null,
-      [...of('PersistentVolumeClaim'), ...(volumeClaimTemplates ?? [])].map((it) => {
+      [...of('PersistentVolumeClaim'), ...(spec?.volumeClaimTemplates ?? [])].map((it) => {
         const { storageClassName, resources } = (it as Claim).spec;
         return [it.kind ?? 'template', storageClassName, resources.requests.storage];
       }),

@@ -156,7 +156,7 @@ function mutate(base: Base, random: () => number): Mutation | null {
   let parent: Json = object;
   for (const step of path.slice(0, -1)) parent = (parent as Fields)[step] ?? null;
   if (Array.isArray(parent) && after === undefined) parent.splice(Number(last), 1);
-  // eslint-disable-next-line @typescript-eslint/no-dynamic-delete -- a copy
+  // oxlint-disable-next-line typescript/no-dynamic-delete -- a copy
   else if (after === undefined) delete (parent as Fields)[last];
   else (parent as Fields)[last] = after;
   return { resource: one.resource, object, path, before, after };

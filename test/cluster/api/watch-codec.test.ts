@@ -93,8 +93,8 @@ describe('a watch', () => {
     const content = Buffer.from(line('ADDED', { metadata }).repeat(3));
     const batches = codec?.watch(chunks(content), reading)[Symbol.asyncIterator]();
     const batch = await batches?.next();
-    const frames = (batch?.value as Iterable<Frame>)[Symbol.iterator]();
-    expect(frames.next().done).toBe(false);
+    const frames = (batch?.value as Iterable<Frame> | undefined)?.[Symbol.iterator]();
+    expect(frames?.next().done).toBe(false);
   });
 });
 

@@ -109,7 +109,7 @@ describe('what is written', () => {
     const changed = sharedEndpoints(of(false), before, () => []);
     const delta = deltaOf('endpoints', changed, before);
     expect(delta?.parts).toEqual([[[0, 1], [2, 1], 1]]);
-    const [written] = delta?.object.subsets as Record<string, unknown[]>[];
+    const [written] = (delta?.object.subsets ?? []) as Record<string, unknown[]>[];
     expect(written?.addresses).toHaveLength(0);
     expect(written?.notReadyAddresses).toHaveLength(1);
   });

@@ -182,7 +182,7 @@ test('the meaning of a verdict is about the node or the controllers', () => {
 test('colour only adds to the marks', () => {
   const coloured = renderExplanation(document(), 'text', { ...plain, colour: true });
   expect(coloured).toContain('\u001b[');
-  // eslint-disable-next-line no-control-regex -- what a terminal takes for colour
+  // oxlint-disable-next-line no-control-regex -- what a terminal takes for colour
   expect(coloured.replace(/\u001b\[\d+m/g, '')).toBe(text());
 });
 

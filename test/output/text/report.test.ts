@@ -75,7 +75,7 @@ describe('one line for each finding that opens or is resolved', () => {
       const finding = findingOf({ resolvedAt });
       const coloured = formatFindingLine(finding, { ...whole, colour: true });
       expect(coloured).toContain('\u001b[');
-      // eslint-disable-next-line no-control-regex -- escape sequences are what is taken out
+      // oxlint-disable-next-line no-control-regex -- escape sequences are what is taken out
       expect(coloured.replace(/\u001b\[\d+m/g, '')).toBe(formatFindingLine(finding, whole));
     }
   });
@@ -223,7 +223,7 @@ describe('table', () => {
     const report = reportOf(stateOf());
     const coloured = renderReport(report, 'table', { colour: true, width: 80 });
     expect(coloured).toContain('\u001b[31mcritical');
-    // eslint-disable-next-line no-control-regex -- escape sequences are what is taken out
+    // oxlint-disable-next-line no-control-regex -- escape sequences are what is taken out
     const stripped = coloured.replace(/\u001b\[\d+m/g, '');
     expect(stripped).toBe(renderReport(report, 'table', plain));
   });

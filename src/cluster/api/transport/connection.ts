@@ -168,9 +168,12 @@ export function createTransport({ server, tls, proxy }: Target, patience = usual
             }
           });
         },
+        // undici 8.12.4 ignores h2Options.settings.initialWindowSize, which replaces the first.
+        /* oxlint-disable typescript/no-deprecated */
         initialWindowSize: 4 * 1024 * 1024,
         connectionWindowSize: 32 * 1024 * 1024,
         pingInterval: patience.ping * 1000,
+        /* oxlint-enable typescript/no-deprecated */
       }),
   );
   return {
