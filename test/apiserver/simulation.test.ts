@@ -189,7 +189,7 @@ describe('what was false once', () => {
     freeze('endpointslices');
     work('endpoints', 'endpointslices');
     await sim.pass(1);
-    pod(true); // and the controller stands still
+    pod(true); // and the controller writes nothing
     sim.server.objects.compact();
     for (const { resource, stream } of sim.server.watches) {
       if (resource === 'endpointslices') stream.end();

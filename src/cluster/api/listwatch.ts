@@ -213,7 +213,7 @@ async function complete(following: Following, listing: ListFilter, version: stri
     doubtOnce(following);
     return failed('older');
   }
-  await delivery.flush(); // what is held must be complete before it is swept
+  await delivery.flush(); // the cache must be complete before objects are removed
   const at = environment.now();
   for (const event of completeListing(listing, { resource, at }, older)) {
     if (event !== null) deliver(following, [event]);

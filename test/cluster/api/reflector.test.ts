@@ -564,7 +564,7 @@ describe('time never runs backwards', () => {
     const saved = made.world.server.objects.save();
     made.put('a', '10.0.0.1');
     await made.pass(0);
-    made.world.server.objects.restore(saved); // and the connection stands
+    made.world.server.objects.restore(saved); // and the connection stays
     await made.pass(1500);
     expect(made.reflector.status.counters.relists.reset).toBe(1);
     expectSame(made);
