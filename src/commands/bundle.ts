@@ -8,7 +8,7 @@ import { type Moment, momentSince, replay } from '../auditor/replay.ts';
 import type { OnProblem } from '../cluster/decode/problem.ts';
 import type { RecordingEntry } from '../cluster/files/recording.ts';
 import { type BundleContent, bundleOf, createAddressBook } from '../history/bundle.ts';
-import { parseService } from './diff.ts';
+import { parseServiceSubject } from './explain.ts';
 import { optionsFor, recordingOf } from './replay.ts';
 import { fail, problemLog } from './shared/console.ts';
 import { type HistoryFlags, openMoment } from './shared/history.ts';
@@ -116,7 +116,7 @@ export async function bundle(subject: string, options: BundleOptions): Promise<n
     throw new UsageError('--from is after --to');
   }
   const isService = subject.includes('/');
-  const service = isService ? parseService(subject, options.namespace ?? null) : null;
+  const service = isService ? parseServiceSubject(subject, options.namespace ?? null) : null;
   // Problems of the input were printed by the first replay.
   const objects = await objectsFor(subject, service, options, problemLog().onProblem);
   const { auditor, entries, ...times } = await open(options, () => undefined);

@@ -12,7 +12,7 @@ import { isFields } from '../cluster/decode/json-fields.ts';
 import { writeObject } from '../cluster/files/object-writer.ts';
 import { kinds, type AnyObject, type Key, type Resource } from '../model/objects.ts';
 import { escapeInvisible, formatJson, formatTable, formatTime } from '../output/text/format.ts';
-import { parseSubject } from './explain.ts';
+import { parseServiceSubject } from './explain.ts';
 import { openAuditAt } from './replay.ts';
 import { problemLog } from './shared/console.ts';
 import type { HistoryFlags } from './shared/history.ts';
@@ -47,7 +47,7 @@ type ServiceValues = ReadonlyMap<
 export async function printDiff(word: string, options: DiffOptions): Promise<0 | 1> {
   const { history, from, to = null, namespace = null, output } = options;
   if (from === undefined) throw new UsageError('--from is missing');
-  const request = parseService(word, namespace);
+  const request = parseServiceSubject(word, namespace);
   const source =
     history ?? onlyInput(options, [], '--history FOLDER, or one recording: --input FILE');
   const [before, after] = [
@@ -82,14 +82,6 @@ async function valuesAt(
   const service = isResolved(target) && target.kind === 'service' ? target.service : null;
   const values: ServiceValues = service === null ? new Map() : valuesOf(auditor, service);
   return { at: auditor.now() ?? 0, service, values };
-}
-
-/** The Service that a word names. Throws a UsageError if it names none. */
-export function parseService(word: string, namespace: string | null): ParsedTarget {
-  const target = parseSubject([word], namespace);
-  const { pod, node, service } = target;
-  if (service !== null && pod === null && node === null) return target;
-  throw new UsageError(`Expected service/NAME: ${word}`);
 }
 
 /** The most endpoints of a Service that are compared. */

@@ -118,6 +118,14 @@ export function parseSubject(words: readonly string[], namespace: string | null)
   }
 }
 
+/** The Service that a word names. Throws a UsageError if it names none. */
+export function parseServiceSubject(word: string, namespace: string | null): ParsedTarget {
+  const target = parseSubject([word], namespace);
+  const { pod, node, service } = target;
+  if (service !== null && pod === null && node === null) return target;
+  throw new UsageError(`Expected service/NAME: ${word}`);
+}
+
 /** Prints the explanation and returns the exit code. `open` connects to the cluster. */
 export async function explainSubject(
   words: readonly string[],
