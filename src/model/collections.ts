@@ -22,8 +22,9 @@ export function getOrInsert<K, V>(map: MapLike<K, V>, key: K, create: () => V): 
 export function setLatest<K, V>(map: Map<K, V>, key: K, value: V, most: number): void {
   map.delete(key);
   map.set(key, value);
+  if (map.size <= most) return;
   const [oldest] = map.keys();
-  if (map.size > most && oldest !== undefined) map.delete(oldest);
+  if (oldest !== undefined) map.delete(oldest);
 }
 
 /** A record with the value of each name. */

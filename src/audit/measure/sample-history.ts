@@ -79,14 +79,34 @@ const day = 86_400;
 /** Stores the `most` longest samples of a day; of equal ones the earlier. */
 export function createTopSamples<T extends Pick<FollowedChange, 'seconds' | 'at'>>(most: number) {
   let samples: T[] = [];
+  /** No sample is older. */
+  let oldest = Infinity;
+  const set = (list: T[]): void => {
+    samples = list;
+    oldest = list.reduce((least, { at }) => Math.min(least, at), Infinity);
+  };
+  /** Where a sample belongs: behind those that are as long. */
+  const placeOf = ({ seconds }: T): number => {
+    let [from, to] = [0, samples.length];
+    while (from < to) {
+      const middle = (from + to) >> 1;
+      if ((samples[middle]?.seconds ?? 0) < seconds) to = middle;
+      else from = middle + 1;
+    }
+    return from;
+  };
   return {
     note(sample: T): void {
-      samples = [...samples.filter(({ at }) => sample.at - at < day), sample]
-        .sort((a, b) => b.seconds - a.seconds)
-        .slice(0, most);
+      if (sample.at - oldest >= day) set(samples.filter(({ at }) => sample.at - at < day));
+      const place = placeOf(sample);
+      // Most of them are not among the longest.
+      if (place >= most) return;
+      samples.splice(place, 0, sample);
+      if (samples.length > most) samples.pop();
+      oldest = Math.min(oldest, sample.at);
     },
     list: (now: number): readonly T[] => samples.filter(({ at }) => now - at < day),
-    all: (): readonly T[] => samples,
-    continuePast: (past: readonly T[]): void => void (samples = past.slice(0, most)),
+    all: (): readonly T[] => [...samples],
+    continuePast: (past: readonly T[]): void => set(past.slice(0, most)),
   };
 }

@@ -94,3 +94,25 @@ test('samples older than a day expire', () => {
   expect(longest.list(day + 5).map(({ seconds }) => seconds)).toEqual([80, 2]);
   expect(longest.list(3 * day)).toEqual([]);
 });
+
+test('samples of several days are those of a sort of all that are not a day old', () => {
+  const hours = fc.tuple(fc.integer({ min: 0, max: 12 }), fc.integer({ min: 0, max: 3 }));
+  fc.assert(
+    fc.property(fc.array(hours), fc.integer({ min: 1, max: 4 }), (steps, most) => {
+      const longest = createTopSamples<{ seconds: number; at: number; number: number }>(most);
+      let want: ReturnType<typeof longest.all> = [];
+      let at = 0;
+      for (const [number, [hoursLater, seconds]] of steps.entries()) {
+        at += hoursLater * 3600;
+        const sample = { seconds, at, number };
+        longest.note(sample);
+        const young = [...want, sample].filter((it) => sample.at - it.at < day);
+        want = young.sort((a, b) => b.seconds - a.seconds).slice(0, most);
+        expect(longest.all()).toEqual(want);
+      }
+      const again = createTopSamples<(typeof want)[number]>(most);
+      again.continuePast(want);
+      expect(again.all()).toEqual(want);
+    }),
+  );
+});
