@@ -109,9 +109,21 @@ function inflationFault(packed: number, plain: number, lines: number): string | 
   return isDense ? `lines of fewer than ${density.least} bytes` : null;
 }
 
+/** Lines of fewer bytes are short to `indexOf`, and this many of them are counted byte by byte. */
+const short = { bytes: 64, most: 1000 };
+
 /** Whether lines have fewer than 8 bytes on average, as no writer of objects writes them. */
-export const areLinesShort = (bytes: Uint8Array): boolean =>
-  newlinesIn(bytes) * density.least > bytes.length;
+export function areLinesShort(bytes: Uint8Array): boolean {
+  let [lines, left, start] = [0, short.most, 0];
+  for (let end = bytes.indexOf(newline); end >= 0; end = bytes.indexOf(newline, start)) {
+    lines++;
+    if (end - start < short.bytes && left-- === 0) {
+      return newlinesIn(bytes) * density.least > bytes.length;
+    }
+    start = end + 1;
+  }
+  return lines * density.least > bytes.length;
+}
 
 /** `indexOf` costs more than the bytes of a short line, and `for of` five times as much. */
 function newlinesIn(bytes: Uint8Array): number {
