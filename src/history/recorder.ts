@@ -18,11 +18,10 @@ import {
 } from './frame.ts';
 import type { HistoryLimits } from './segments.ts';
 import {
-  changesLimit,
   expiredSegments,
+  isSegmentDue,
   listSegments,
   partialEnding,
-  segmentLimits,
   segmentName,
 } from './segments.ts';
 
@@ -63,8 +62,9 @@ interface OpenSegment {
   readonly start: number;
   bytes: number;
   frames: number;
-  /** The bytes of its checkpoint. */
+  /** The bytes of its checkpoint, and the seconds until it was complete. */
   base: number;
+  baseSeconds: number;
 }
 
 /** Lines that are not written yet. */
@@ -187,9 +187,9 @@ async function work(state: State, isLast = false): Promise<void> {
 function isDue({ segment, options, retryAt }: State): boolean {
   const now = options.now();
   if (segment === null) return retryAt === null || now >= retryAt;
-  const { bytes, seconds } = segmentLimits(options.limits);
-  const changes = segment.bytes - segment.base;
-  return now - segment.start >= seconds || changes >= changesLimit(segment.base, bytes);
+  const { start, bytes, base, baseSeconds } = segment;
+  const checkpoint = { bytes: base, seconds: baseSeconds };
+  return isSegmentDue({ start, checkpoint, changes: bytes - base }, options.limits, now);
 }
 
 async function writeWaiting(state: State, isLast: boolean): Promise<void> {
@@ -261,9 +261,11 @@ async function beginSegment(state: State): Promise<void> {
   const partial = name + partialEnding;
   await removeLeftovers(files);
   const file = await files.create(partial);
-  const next = { file, number, start: checkpoint.at, bytes: 0, frames: 0, base: 0 };
+  const begun = options.now();
+  const next = { file, number, start: checkpoint.at, bytes: 0, frames: 0, base: 0, baseSeconds: 0 };
   try {
     await writeCheckpoint(state, next, checkpoint);
+    next.baseSeconds = options.now() - begun;
     if (!(await switchTo(state, next))) throw new Error('Given up');
     await files.rename(partial, name);
   } catch (error) {

@@ -58,13 +58,41 @@ export const segmentLimits = ({ size, age }: HistoryLimits) => ({
 const mostChanges = 1024 * 1024;
 
 /**
- * The bytes of changes after which the next segment begins, so that a moment has few to audit: two
- * thirds of those of the checkpoint. So checkpoints need one and a half times the space of the
- * changes. Above a large checkpoint they stop at the limit of a segment, since `expiredSegments`
- * keeps no more space for them.
+ * The bytes of changes after which the next segment begins, so that a moment has few to audit: half
+ * of those of the checkpoint. So checkpoints need twice the space of the changes. Above a large
+ * checkpoint they stop at the limit of a segment, since `expiredSegments` keeps no more space for
+ * them.
  */
 export const changesLimit = (checkpoint: number, segment: number): number =>
-  Math.max(Math.min((2 * checkpoint) / 3, segment), Math.min(mostChanges, segment - checkpoint));
+  Math.max(Math.min(checkpoint / 2, segment), Math.min(mostChanges, segment - checkpoint));
+
+/** Changes that come fast: their most bytes, and the part of the time that checkpoints may take. */
+const storm = { bytes: 256 * 1024 * 1024, share: 0.05 };
+
+/** An open segment, with the bytes and the seconds that its checkpoint has taken. */
+export interface SegmentState {
+  readonly start: number;
+  readonly checkpoint: { readonly bytes: number; readonly seconds: number };
+  /** Bytes. */
+  readonly changes: number;
+}
+
+/**
+ * Whether the next segment must begin. If thousands of objects change each second, the time that
+ * the checkpoint has taken decides, until the space for changes is full.
+ */
+export function isSegmentDue(
+  { start, checkpoint, changes }: SegmentState,
+  limits: HistoryLimits,
+  now: number,
+): boolean {
+  const { bytes, seconds } = segmentLimits(limits);
+  const age = now - start;
+  if (age >= seconds || changes >= Math.min(limits.size / parts, storm.bytes)) return true;
+  return (
+    changes >= changesLimit(checkpoint.bytes, bytes) && age * storm.share >= checkpoint.seconds
+  );
+}
 
 /**
  * The oldest segments that the limits remove; never the newest one. Age is recorded time: neither a

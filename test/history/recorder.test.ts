@@ -13,7 +13,12 @@ import { openFolder } from '../../src/history/files.ts';
 import { encodeFrame, formatVersion, framesIn } from '../../src/history/frame.ts';
 import { createHistoryRecorder } from '../../src/history/recorder.ts';
 import { latestMoment } from '../../src/history/reader.ts';
-import { changesLimit, listSegments, segmentName } from '../../src/history/segments.ts';
+import {
+  changesLimit,
+  isSegmentDue,
+  listSegments,
+  segmentName,
+} from '../../src/history/segments.ts';
 
 describe('a recorder', () => {
   test('begins segments by their age, and each moment is read from one of them', async () => {
@@ -35,11 +40,11 @@ describe('a recorder', () => {
     expect(recorder.stored).toMatchObject({ segments: 5, oldest: 1000 });
   });
 
-  test('begins a segment when the changes have two thirds of the checkpoint', async () => {
+  test('begins a segment when the changes have half of the checkpoint', async () => {
     const { files } = faultyFiles();
     const state = { now: 1000 };
     const clock = () => ({ line: '{"kind":"clock"}\n', at: state.now });
-    const checkpoint = { bytes: 2.75 * 1024 * 1024 };
+    const checkpoint = { bytes: 3.75 * 1024 * 1024 };
     const recorder = createHistoryRecorder({
       files,
       limits: { size: 2 ** 40, age: 2 ** 40 },
@@ -59,14 +64,49 @@ describe('a recorder', () => {
       checkpoint.bytes = state.now < 1010 ? checkpoint.bytes : 1024;
     }
     await recorder.close();
-    // 8 times 256 KiB are more than two thirds of 2.75 MiB. Of a small one, the limit is 1 MiB.
+    // 8 times 256 KiB are more than half of 3.75 MiB. Of a small one, the limit is 1 MiB.
     expect(begun).toEqual([0, 8, 16, 20, 24, 28, 32, 36]);
   });
 
   test('begins a segment when the changes above a large checkpoint have an eighth', () => {
     const segment = 12.5 * 1024 * 1024;
-    expect(changesLimit(15 * 1024 * 1024, segment)).toBe(10 * 1024 * 1024);
+    expect(changesLimit(20 * 1024 * 1024, segment)).toBe(10 * 1024 * 1024);
     expect(changesLimit(30 * 1024 * 1024, segment)).toBe(segment);
+  });
+
+  test('begins a segment in a storm when its checkpoint took a twentieth of the time', () => {
+    const limits = { size: 2 ** 31, age: 86_400 };
+    const checkpoint = { bytes: 2 ** 24, seconds: 5 };
+    const isDueAt = (age: number, changes: number): boolean =>
+      isSegmentDue({ start: 1000, checkpoint, changes }, limits, 1000 + age);
+    expect(isDueAt(3599, 2 ** 23 - 1)).toBe(false);
+    expect(isDueAt(3600, 0)).toBe(true);
+    expect([isDueAt(99, 2 ** 23), isDueAt(100, 2 ** 23)]).toEqual([false, true]);
+    // The space for the changes of a segment is full.
+    expect([isDueAt(1, 2 ** 28 - 1), isDueAt(1, 2 ** 28)]).toEqual([false, true]);
+  });
+
+  test('begins segments at most as often as slow checkpoints allow', async () => {
+    const { files } = faultyFiles();
+    const state = { now: 1000 };
+    const text = (kibibytes: number) => randomBytes(kibibytes * 512).toString('hex');
+    const recorder = createHistoryRecorder({
+      files,
+      limits: { size: 2 ** 40, age: 2 ** 40 },
+      now: () => state.now,
+      clock: () => ({ line: '{"kind":"clock"}\n', at: state.now }),
+      checkpoint: () => ({ at: state.now, parts: [600, 600, 600, 600].map(text) }),
+      pause: () => Promise.resolve(void state.now++),
+      onTrouble: () => undefined,
+    });
+    for (; state.now < 1250; state.now++) {
+      recorder.note(() => text(128), state.now);
+      await recorder.work();
+    }
+    await recorder.close();
+    const starts = (await listSegments(files)).map(({ start }) => start);
+    // Each takes 4 s. The changes of 16 s would be enough for the next one.
+    expect(starts).toEqual([1000, 1080, 1160, 1240]);
   });
 
   test('removes the oldest segments above the size, and those that are too old', async () => {
