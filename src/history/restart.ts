@@ -13,6 +13,7 @@ import { type Finding, openFindingKey } from '../audit/finding/catalogue.ts';
 import { readSavedService, type SavedService, saveService } from '../audit/service/checkpoint.ts';
 import type { OpenBefore } from '../audit/incident/saved-incidents.ts';
 import type { Auditor } from '../auditor/auditor.ts';
+import { getOrInsert } from '../model/collections.ts';
 import type { AnyObject, Key } from '../model/objects.ts';
 import { type Opening, shownOfIncident } from './notes.ts';
 import type { IndexedFinding, SearchIndex } from './search-index.ts';
@@ -95,10 +96,31 @@ export function stopStateOf(
     const saved = asNoted(audit, saveService(audit, new Map()), openings);
     return [{ key: audit.record.key, saved, versions }];
   });
-  const { open, members } = auditor.incidents.past(() => 0);
-  // The findings open again, with their addresses.
-  const incidents = { open, members: [...members].map((it) => ({ ...it, addresses: [] })) };
-  return { at, services, incidents, ...searched };
+  return { at, services, incidents: openBefore(auditor, at, searched), ...searched };
+}
+
+/**
+ * The incidents that were open at the end. A replay does not confirm findings, so their times and
+ * resolved findings are those of the notes; `at` is later than all openings.
+ */
+function openBefore({ incidents }: Auditor, at: number, { resolved, open }: Searched): OpenBefore {
+  const numbers = new Map<Finding, number>();
+  const past = incidents.past((finding) => getOrInsert(numbers, finding, () => numbers.size));
+  const used = new Set(past.open.flatMap((it) => it.resolved));
+  const nameOf = (finding: Finding): string =>
+    `${openFindingKey(finding)} ${String(Math.round(1000 * finding.since))}`;
+  const noted = new Map(resolved.findings.map((it) => [nameOf(it), it]));
+  const openings = new Map(open.incidents.map((it) => [it.id, it.openedAt]));
+  return {
+    open: past.open.map((it) => ({ ...it, openedAt: openings.get(it.id) ?? at })),
+    // The findings open again, with their addresses.
+    members: [...past.members].map((it) => ({ ...it, addresses: [] })),
+    resolved: [...numbers].flatMap(([finding, number]) => {
+      const known = used.has(number) ? noted.get(nameOf(finding)) : undefined;
+      return known === undefined ? [] : [[number, known] as const];
+    }),
+    merged: past.grouping.merged,
+  };
 }
 
 /**

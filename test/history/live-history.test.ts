@@ -178,7 +178,7 @@ describe('the end of an earlier history', () => {
     const stop = {
       at: 1000,
       services: [],
-      incidents: { open: [], members: [] },
+      incidents: { open: [], members: [], resolved: [], merged: [] },
       resolved: none,
       open: none,
     };

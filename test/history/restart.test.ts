@@ -7,6 +7,9 @@ import { basename, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 
 import type { Finding } from '../../src/audit/finding/catalogue.ts';
+import { newIncident } from '../../src/audit/incident/open-incident.ts';
+import type { ReportedIncident } from '../../src/audit/incident/report.ts';
+import { type NumberOf, saveIncident } from '../../src/audit/incident/saved-incidents.ts';
 import type { Auditor } from '../../src/auditor/auditor.ts';
 import { createQueries } from '../../src/auditor/queries.ts';
 import { readStopState } from '../../src/commands/history-process.ts';
@@ -15,7 +18,8 @@ import { createLiveAuditor } from '../../src/commands/shared/cluster.ts';
 import { recordHistory } from '../../src/commands/shared/history.ts';
 import { framesIn } from '../../src/history/frame.ts';
 import type { LiveHistory } from '../../src/history/live-history.ts';
-import type { StopState } from '../../src/history/restart.ts';
+import { type StopState, stopStateOf } from '../../src/history/restart.ts';
+import { plainFinding } from '../build.ts';
 import {
   emptySlice,
   liveCluster,
@@ -212,6 +216,36 @@ describe('after a restart', () => {
     const at = whole.indexOf(frames.filter(({ kind }) => kind === 'live').at(-2)?.payload ?? '');
     writeFileSync(name, whole.fill(0, at, at + 4));
     await expect(readStop(folder)).rejects.toThrow('The end of the history is damaged');
+  });
+
+  test('an incident has the opening time and the resolved findings that notes have', () => {
+    const [noted, opening] = [5, 7].map((since) =>
+      plainFinding('slice-endpoint-missing', { since, openedAt: 40, resolvedAt: 50 }),
+    );
+    // A replay opens both too early. The second one has never opened.
+    const replayed = [noted, opening].flatMap((it) => (it ? [{ ...it, openedAt: 35 }] : []));
+    const claim = { kind: 'cause-unknown', key: 'a', object: 'Service a/b', likely: [] } as const;
+    const times = { since: 5, openedAt: 35, evidence: [] };
+    const open = ['known', 'unknown'].map((id) => newIncident(id, claim, times));
+    open[0]?.resolved.push(...replayed);
+    const grouping = { merged: [['old', 'known'] as const] };
+    const past = (numberOf: NumberOf) => ({
+      open: open.map((it) => saveIncident(it, numberOf)),
+      members: [],
+      grouping,
+    });
+    const auditor = { serviceAuditor: () => null, incidents: { past } } as unknown as Auditor;
+    const incidents = [{ id: 'known', openedAt: 40 }] as unknown as ReportedIncident[];
+    const { incidents: before } = stopStateOf(auditor, 100, new Map(), {
+      resolved: { findings: noted ? [noted] : [], incidents: [] },
+      open: { findings: [], incidents },
+    });
+    expect(before.open.map(({ id, openedAt }) => [id, openedAt])).toEqual([
+      ['known', 40],
+      ['unknown', 100],
+    ]);
+    expect(before.resolved).toEqual([[0, noted]]);
+    expect(before.merged).toEqual(grouping.merged);
   });
 
   test('a finding begins again if the end of the history is damaged', async () => {

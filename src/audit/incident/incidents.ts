@@ -50,12 +50,13 @@ import {
   continueIncident,
   continueMember,
   continueResolved,
+  type EarlierMember,
+  earlierMembers,
   type FindingOf,
   type NumberOf,
   type OpenBefore,
   type PastIncidents,
   placeOf,
-  type SavedIncident,
   saveIncident,
   saveMembers,
   saveResolved,
@@ -97,7 +98,7 @@ const createState = (options: IncidentOptions) => ({
   /** By the key of the finding. */
   owners: new Map<string, OpenIncident>(),
   /** What was open before a restart, by the key of the finding, until it opens again. */
-  earlier: new Map<string, { readonly saved: SavedIncident; readonly claim: Claim }>(),
+  earlier: new Map<string, EarlierMember>(),
   resolved: [] as Incident[],
   /** The name that now answers for a name, by that name. */
   merged: new Map<string, string>(),
@@ -178,12 +179,9 @@ export function createIncidents(options: IncidentOptions) {
   };
 }
 
-function continueAfterRestart({ earlier }: State, { open, members }: OpenBefore): void {
-  const byId = new Map(open.map((saved) => [saved.id, saved]));
-  for (const { incident, claim, finding } of members) {
-    const saved = byId.get(incident);
-    if (saved !== undefined) earlier.set(openFindingKey(finding), { saved, claim });
-  }
+function continueAfterRestart({ earlier, merged }: State, before: OpenBefore): void {
+  for (const [key, member] of earlierMembers(before)) earlier.set(key, member);
+  for (const [id, by] of before.merged) merged.set(id, by);
 }
 
 /** Whether a finding was open before a restart. What was measured then is measured again. */
@@ -191,11 +189,9 @@ function rejoin(state: State, finding: Finding): boolean {
   const key = openFindingKey(finding);
   const before = state.earlier.get(key);
   if (before === undefined) return false;
-  const { claim } = before;
-  // A replay does not confirm findings, so it may have opened the incident too early.
-  const saved = { ...before.saved, openedAt: finding.openedAt };
+  const { saved, claim, findingOf } = before;
   const incident = getOrInsert(state.open, placeOf(saved), () =>
-    continueIncident({ ...saved, conditions: [], reviewed: null }, () => undefined),
+    continueIncident({ ...saved, conditions: [], reviewed: null }, findingOf),
   );
   incident.members.set(key, { finding, claim });
   incident.reviewed = null;

@@ -55,6 +55,10 @@ export interface PastIncidents {
 export interface OpenBefore {
   readonly open: readonly SavedIncident[];
   readonly members: readonly SavedMember[];
+  /** Those of their resolved findings that are known, by number. */
+  readonly resolved: readonly (readonly [number, Finding])[];
+  /** The name that now answers for a name. */
+  readonly merged: SavedGrouping['merged'];
 }
 
 export interface SavedGrouping {
@@ -283,6 +287,23 @@ export const continueResolved = (saved: SavedResolved, findingOf: FindingOf): In
   findings: findingsOf(saved.findings, findingOf),
   services: new Set(),
 });
+
+/** A finding that was open before a restart, with its incident. */
+export interface EarlierMember extends Pick<Member, 'claim'> {
+  readonly saved: SavedIncident;
+  readonly findingOf: FindingOf;
+}
+
+/** What was open before a restart, by the key of the finding. */
+export function* earlierMembers(before: OpenBefore): Generator<[string, EarlierMember]> {
+  const byId = new Map(before.open.map((saved) => [saved.id, saved]));
+  const resolved = new Map(before.resolved);
+  const findingOf = (number: number): Finding | undefined => resolved.get(number);
+  for (const { incident, claim, finding } of before.members) {
+    const saved = byId.get(incident);
+    if (saved !== undefined) yield [openFindingKey(finding), { saved, claim, findingOf }];
+  }
+}
 
 /** The place of an incident among those that are open. */
 export const placeOf = ({ kind, key }: { readonly kind: IncidentKind; readonly key: string }) =>

@@ -119,7 +119,8 @@ describe('an incident', () => {
     before.incidents.review(60, []);
     const { open, members } = before.incidents.past(() => 0);
     const after = ledger();
-    after.incidents.continueAfterRestart({ open, members: [...members] });
+    const nothingElse = { resolved: [], merged: [] };
+    after.incidents.continueAfterRestart({ open, members: [...members], ...nothingElse });
     after.incidents.add(other, 100);
     after.incidents.add(missing, 101);
     after.incidents.review(102, []);
@@ -131,6 +132,7 @@ describe('an incident', () => {
     fresh.incidents.continueAfterRestart({
       open,
       members: [...before.incidents.past(() => 0).members],
+      ...nothingElse,
     });
     fresh.add(missing);
     expect(fresh.list()).toMatchObject([{ kind: 'cause-unknown' }]);

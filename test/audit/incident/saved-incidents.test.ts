@@ -1,12 +1,29 @@
+// Incidents that are saved and read again, by a checkpoint and after a restart.
+
+import fc from 'fast-check';
 import { expect, test } from 'vitest';
 
-import type { Claim } from '../../../src/audit/incident/classify.ts';
-import { newIncident } from '../../../src/audit/incident/open-incident.ts';
+import type { Finding } from '../../../src/audit/finding/catalogue.ts';
+import type { Claim, Evidence } from '../../../src/audit/incident/classify.ts';
+import { noControllers } from '../../../src/audit/incident/controllers.ts';
+import { noImpacts } from '../../../src/audit/incident/impact.ts';
+import { createIncidents } from '../../../src/audit/incident/incidents.ts';
+import {
+  type IncidentCondition,
+  type Incident,
+  newIncident,
+} from '../../../src/audit/incident/open-incident.ts';
+import { reportIncident } from '../../../src/audit/incident/report.ts';
 import {
   continueIncident,
+  isSavedGrouping,
   isSavedIncident,
+  isSavedMember,
+  isSavedResolved,
+  type PastIncidents,
   saveIncident,
 } from '../../../src/audit/incident/saved-incidents.ts';
+import { plainFinding } from '../../build.ts';
 
 const claim: Claim = { kind: 'cause-unknown', key: 'a', object: 'Service a/b', likely: [] };
 const incident = newIncident('a', claim, { since: 1, openedAt: 2, evidence: [] });
@@ -38,4 +55,208 @@ test('a line of an incident whose sets of fields have too many levels is refused
   expect(isSavedIncident(withLevels(32))).toBe(true);
   expect(isSavedIncident(withLevels(33))).toBe(false);
   expect(isSavedIncident(withLevels(20_000))).toBe(false);
+});
+
+// --- random incidents ---
+
+const isSilent = { ...noControllers.endpoints, state: 'silent', waiting: 2, since: 5 } as const;
+
+/** All that incidents depend on; ledgers that share it see the same. */
+const createWorld = () => ({
+  at: 100,
+  isSilent: false,
+  misrouted: 0,
+  open: [] as Finding[],
+  conditions: [] as IncidentCondition[],
+});
+
+type World = ReturnType<typeof createWorld>;
+
+const evidenceOf = (world: World): Evidence => ({
+  controllers: world.isSilent ? { ...noControllers, endpoints: isSilent } : noControllers,
+  changesOf({ namespace, service: name, since: at }) {
+    return [{ at, kind: 'Service', namespace, name, field: 'spec.selector', from: null, to: 'a' }];
+  },
+  nodesOf: () => ['a'],
+  isRelabelled: () => false,
+  readSince: () => 0,
+});
+
+const ledgerOf = (world: World, live = true) =>
+  createIncidents({
+    evidence: () => evidenceOf(world),
+    impacts: {
+      ...noImpacts,
+      ofService: (key) => (key === 'shop/s0' ? { misrouted: world.misrouted, unused: 0 } : null),
+    },
+    findings: () => world.open,
+    live,
+    keep: 3,
+  });
+
+type Ledger = ReturnType<typeof ledgerOf>;
+
+const codes = [
+  'endpoints-address-missing',
+  'slice-endpoint-missing',
+  'slice-ports-different',
+  'managers-several',
+] as const;
+const causes = [null, 'hand-edited'] as const;
+
+function findingOf(world: World, number: number): Finding {
+  const code = codes[number % 4] ?? codes[0];
+  const cause = causes[(number >> 2) % 2] ?? null;
+  const address = `10.0.0.${String(number)}`;
+  const texts = { object: 'Endpoints shop/web', field: 'a', expected: address, actual: null };
+  return plainFinding(code, {
+    service: `s${String(number >> 3)}`,
+    cause,
+    differences: [{ code, address, pod: null, ...texts }],
+    since: world.at - 20 - (number % 3),
+    openedAt: world.at,
+    suppressed:
+      number === 5 ? { owner: 'team', reason: 'test', expires: '2030', source: 'file' } : null,
+  });
+}
+
+const keyOf = ({ code, cause, service }: Finding): string => [code, cause, service].join(' ');
+
+/** Steps of time, each with something that happens. */
+const anyStep = fc.oneof(
+  { weight: 6, arbitrary: fc.record({ add: fc.nat({ max: 31 }) }) },
+  { weight: 4, arbitrary: fc.record({ end: fc.nat({ max: 31 }) }) },
+  { weight: 1, arbitrary: fc.record({ silent: fc.boolean() }) },
+  { weight: 1, arbitrary: fc.record({ misrouted: fc.constantFrom(0, 0.01, 0.5) }) },
+  { weight: 1, arbitrary: fc.record({ without: fc.subarray(['s0', 's1', 's2']) }) },
+  { weight: 1, arbitrary: fc.record({ read: fc.constant(true) }) },
+);
+type Step = typeof anyStep extends fc.Arbitrary<infer T> ? T : never;
+
+function play(world: World, ledgers: readonly Ledger[], step: Step): void {
+  world.at += 7;
+  const { at } = world;
+  if ('add' in step) {
+    const finding = findingOf(world, step.add);
+    if (!world.open.some((it) => keyOf(it) === keyOf(finding))) {
+      world.open.push(finding);
+      for (const ledger of ledgers) ledger.add(finding);
+    }
+  } else if ('end' in step) {
+    const [finding] = world.open.splice(step.end % Math.max(1, world.open.length), 1);
+    if (finding !== undefined) {
+      for (const ledger of ledgers) ledger.remove({ ...finding, resolvedAt: at });
+    }
+  } else if ('silent' in step) world.isSilent = step.silent;
+  else if ('misrouted' in step) {
+    world.misrouted = step.misrouted;
+    for (const ledger of ledgers) ledger.noteImpact('shop/s0');
+  } else if ('without' in step) {
+    world.conditions = step.without.map((name) => {
+      const object = `Service shop/${name}`;
+      const more = { key: object, name: `shop/${name}`, object, since: at, text: 'no ports' };
+      return { kind: 'service-without-endpoints', ...more };
+    });
+  } else {
+    const fields = { 'f:spec': { 'f:selector': {} } };
+    for (const ledger of ledgers) {
+      for (const object of ledger.unread()) {
+        ledger.noteManagers(object, [{ manager: 'helm', at, fields }]);
+      }
+    }
+  }
+  for (const ledger of ledgers) ledger.review(at, world.conditions);
+}
+
+/** All that pages, JSON and alerts show of incidents. */
+function shownBy(ledger: Ledger) {
+  const all = (incident: Incident) => {
+    const { services, findings, ...rest } = incident;
+    const members = findings.map((it) => [keyOf(it), it.since, it.openedAt, it.resolvedAt]);
+    return { ...rest, members, services: [...services], report: reportIncident(incident) };
+  };
+  return {
+    open: ledger.list().map(all),
+    resolved: ledger.resolved().map(all),
+    forgotten: ledger.forgotten(),
+    marks: ledger.marks(),
+    unread: ledger.unread(),
+  };
+}
+
+const copyOf = <T>(value: T): T => JSON.parse(JSON.stringify(value)) as T;
+
+/** What a ledger saves, after JSON, and the findings by their numbers. */
+function savedBy(ledger: Ledger) {
+  const numbers = new Map<Finding, number>();
+  const numberOf = (finding: Finding): number => {
+    if (!numbers.has(finding)) numbers.set(finding, numbers.size);
+    return numbers.get(finding) ?? -1;
+  };
+  const past = ledger.past(numberOf);
+  const plain = copyOf({ ...past, members: [...past.members] });
+  const resolved = copyOf([...numbers].map(([finding, number]) => [number, finding] as const));
+  return { past: plain, resolved };
+}
+
+const areForms = ({ open, members, resolved, grouping }: PastIncidents): boolean =>
+  open.every(isSavedIncident) &&
+  [...members].every(isSavedMember) &&
+  resolved.every(isSavedResolved) &&
+  isSavedGrouping(grouping);
+
+const steps = fc.array(anyStep, { maxLength: 25 });
+
+test('random incidents of a checkpoint are shown and go on as those before it', () => {
+  fc.assert(
+    fc.property(steps, steps, fc.boolean(), (before, after, live) => {
+      const world = createWorld();
+      const ledger = ledgerOf(world, live);
+      for (const step of before) play(world, [ledger], step);
+      const { past, resolved } = savedBy(ledger);
+      expect(areForms(past)).toBe(true);
+      const again = ledgerOf(world, live);
+      const byNumber = new Map(resolved);
+      again.continuePast(past, (number) => byNumber.get(number));
+      expect(shownBy(again)).toEqual(shownBy(ledger));
+      for (const step of after) {
+        play(world, [ledger, again], step);
+        expect(shownBy(again)).toEqual(shownBy(ledger));
+      }
+    }),
+  );
+});
+
+test('random incidents of findings that open again after a restart are as before', () => {
+  const ofFindings = fc.array(
+    anyStep.filter((step) => !('without' in step) && !('silent' in step)),
+    { maxLength: 40 },
+  );
+  fc.assert(
+    fc.property(ofFindings, fc.boolean(), (before, live) => {
+      const world = createWorld();
+      const ledger = ledgerOf(world, live);
+      for (const step of before) play(world, [ledger], step);
+      const { past, resolved } = savedBy(ledger);
+      const { open, members, grouping } = past;
+      const again = ledgerOf(world, live);
+      again.continueAfterRestart({ open, members: [...members], resolved, ...grouping });
+      world.at += 20;
+      for (const finding of world.open) again.add(finding, world.at);
+      for (const it of [ledger, again]) it.review(world.at, []);
+      const { open: want, marks, unread } = shownBy(ledger);
+      expect(shownBy(again)).toMatchObject({ open: want, marks, unread });
+      for (const id of grouping.merged.map(([from]) => from)) {
+        expect(again.currentId(id)).toBe(ledger.currentId(id));
+      }
+      const known = ledger.resolved().length;
+      for (const finding of world.open.splice(0)) {
+        const ended = { ...finding, resolvedAt: world.at + 1 };
+        for (const it of [ledger, again]) it.remove(ended);
+      }
+      for (const it of [ledger, again]) it.review(world.at + 2, []);
+      if (ledger.forgotten() > 0) return;
+      expect(shownBy(again).resolved).toEqual(shownBy(ledger).resolved.slice(known));
+    }),
+  );
 });
