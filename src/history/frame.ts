@@ -54,8 +54,11 @@ const decompress = (bytes: Uint8Array, options: zlib.ZstdOptions): Promise<Buffe
  */
 const levelOf = (kind: FrameKind): number => (kind === 'checkpoint' ? 1 : 3);
 
-/** Bytes of a piece. Each piece is a trip to another thread, and most frames fit in one. */
-const packedPiece = 128 * 1024;
+/**
+ * The bytes of lines for one byte of a piece: most frames are one piece when they are packed, since
+ * each piece is a trip to another thread. Larger pieces would wait for the garbage collector.
+ */
+const packedPart = 8;
 
 /** A frame of these lines; another thread compresses them. */
 export async function createFrame(
@@ -65,7 +68,7 @@ export async function createFrame(
   const plain = Buffer.from(lines);
   const payload = await compress(plain, {
     params: { [zlib.constants.ZSTD_c_compressionLevel]: levelOf(kind) },
-    chunkSize: packedPiece,
+    chunkSize: Math.max(1024, Math.ceil(plain.length / packedPart)),
   });
   return { kind, segment, number, at, plainBytes: plain.length, payload };
 }
