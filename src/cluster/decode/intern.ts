@@ -8,7 +8,7 @@ import type { Labels } from '../../model/objects.ts';
 import { equalLabels } from '../../model/selector.ts';
 
 const wordLimit = 50_000;
-const textLimit = 2000;
+const textLimit = 500;
 
 const words = new Map<string, string>();
 const maps = new Map<string, Labels>();
