@@ -49,7 +49,7 @@ export const indexLimit = (size: number): number => size / parts;
 const mostSegment = { bytes: 64 * 1024 * 1024, seconds: 3600 };
 
 /** The most bytes of a segment with a small checkpoint, and its seconds. */
-export const segmentLimits = ({ size, age }: HistoryLimits) => ({
+const segmentLimits = ({ size, age }: HistoryLimits) => ({
   bytes: Math.min(size / parts, mostSegment.bytes),
   seconds: Math.min(age / parts, mostSegment.seconds),
 });
