@@ -74,8 +74,9 @@ type World = ReturnType<typeof createWorld>;
 
 const evidenceOf = (world: World): Evidence => ({
   controllers: world.isSilent ? { ...noControllers, endpoints: isSilent } : noControllers,
-  changesOf({ namespace, service: name, since: at }) {
-    return [{ at, kind: 'Service', namespace, name, field: 'spec.selector', from: null, to: 'a' }];
+  changesOf({ namespace, service: name }) {
+    const change = { kind: 'Service', field: 'spec.selector', from: null, to: 'a' };
+    return [{ at: 70 + name.length, namespace, name, ...change }];
   },
   nodesOf: () => ['a'],
   isRelabelled: () => false,
