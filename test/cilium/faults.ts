@@ -8,7 +8,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { isDeepStrictEqual, parseArgs } from 'node:util';
+import { isDeepStrictEqual } from 'node:util';
 
 import type { Client, Thing } from '../controlplane/controlplane.ts';
 import { clientOf, startControlPlane } from '../controlplane/controlplane.ts';
@@ -23,7 +23,15 @@ import {
   nodeNames,
 } from './objects.ts';
 import type { State } from './record.ts';
-import { flagsOf, nodeIn, packed, withBalancer, writeConfig, writeObjects } from './record.ts';
+import {
+  argumentsOf,
+  flagsOf,
+  nodeIn,
+  packed,
+  withBalancer,
+  writeConfig,
+  writeObjects,
+} from './record.ts';
 
 type Dice = ReturnType<typeof diceOf>;
 
@@ -351,14 +359,14 @@ async function mapsDuring(
   throw new Error('The maps change all the time');
 }
 
-interface Arguments {
-  readonly out: string;
-  readonly seed: number;
-  readonly faults: number;
-  readonly services: number;
-}
+const defaultArguments = { seed: 1, faults: 24, services: 8 };
 
-async function record({ out, seed, faults, services: count }: Arguments): Promise<void> {
+async function record({
+  out,
+  seed,
+  faults,
+  services: count,
+}: ReturnType<typeof argumentsOf<typeof defaultArguments>>): Promise<void> {
   const plane = await startControlPlane();
   const client = clientOf(plane);
   const names = Object.keys(changes);
@@ -410,16 +418,5 @@ async function record({ out, seed, faults, services: count }: Arguments): Promis
 }
 
 if (import.meta.main) {
-  const { values, positionals } = parseArgs({
-    allowPositionals: true,
-    options: {
-      seed: { type: 'string', default: '1' },
-      faults: { type: 'string', default: '24' },
-      services: { type: 'string', default: '8' },
-    },
-  });
-  const [out] = positionals;
-  if (out === undefined) throw new Error('Usage: faults OUT [--seed N] [--faults N]');
-  const { seed, faults, services: count } = values;
-  await record({ out, seed: Number(seed), faults: Number(faults), services: Number(count) });
+  await record(argumentsOf('faults OUT [--seed N] [--faults N]', defaultArguments));
 }

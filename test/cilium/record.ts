@@ -12,6 +12,7 @@ import { gzipSync } from 'node:zlib';
 
 import { stringify } from 'yaml';
 
+import { recordOf } from '../../src/model/collections.ts';
 import { inParallel } from '../controlplane/cluster.ts';
 import type { Thing } from '../controlplane/controlplane.ts';
 import { clientOf, startControlPlane } from '../controlplane/controlplane.ts';
@@ -147,14 +148,28 @@ export async function withBalancer<T>(
   }
 }
 
-interface Arguments {
-  readonly out: string;
-  readonly seed: number;
-  readonly states: number;
-  readonly version: string;
-  readonly services: number;
-  readonly lists: boolean;
+/** OUT and the options of the command line. The defaults say which options there are. */
+export function argumentsOf<T extends Readonly<Record<string, string | number | boolean>>>(
+  usage: string,
+  defaults: T,
+): T & { readonly out: string } {
+  const options = recordOf(Object.keys(defaults), (name) => ({
+    type: defaults[name] === false ? ('boolean' as const) : ('string' as const),
+  }));
+  const { values, positionals } = parseArgs({ allowPositionals: true, options });
+  const [out] = positionals;
+  if (out === undefined) throw new Error(`Usage: ${usage}`);
+  const read = recordOf(Object.keys(defaults), (name) => {
+    const value = values[name] ?? defaults[name];
+    return typeof defaults[name] === 'number' ? Number(value) : value;
+  });
+  return { ...(read as T), out };
 }
+
+const defaultArguments = {
+  ...{ seed: 1, states: 8, services: 60, lists: false },
+  version: newestCilium as string,
+};
 
 /** Each set of objects has states of eight random sets of flags, on the three nodes in turn. */
 async function record({
@@ -164,7 +179,7 @@ async function record({
   version,
   services,
   lists: isListed,
-}: Arguments): Promise<void> {
+}: ReturnType<typeof argumentsOf<typeof defaultArguments>>): Promise<void> {
   const plane = await startControlPlane();
   const client = clientOf(plane);
   try {
@@ -192,24 +207,5 @@ async function record({
 }
 
 if (import.meta.main) {
-  const { values, positionals } = parseArgs({
-    allowPositionals: true,
-    options: {
-      seed: { type: 'string', default: '1' },
-      states: { type: 'string', default: '8' },
-      services: { type: 'string', default: '60' },
-      lists: { type: 'boolean', default: false },
-      version: { type: 'string', default: newestCilium },
-    },
-  });
-  const [out] = positionals;
-  if (out === undefined) throw new Error('Usage: record OUT [--seed N] [--states N]');
-  await record({
-    out,
-    seed: Number(values.seed),
-    states: Number(values.states),
-    services: Number(values.services),
-    version: values.version,
-    lists: values.lists,
-  });
+  await record(argumentsOf('record OUT [--seed N] [--states N]', defaultArguments));
 }
