@@ -27,6 +27,18 @@ export function setLatest<K, V>(map: Map<K, V>, key: K, value: V, most: number):
   if (oldest !== undefined) map.delete(oldest);
 }
 
+/** The same function, which keeps its latest results: of `most` arguments. */
+export function remembering<K, V>(compute: (key: K) => V, most: number): (key: K) => V {
+  const latest = new Map<K, { readonly value: V }>();
+  return (key) => {
+    const known = latest.get(key);
+    if (known !== undefined) return known.value;
+    const value = compute(key);
+    setLatest(latest, key, { value }, most);
+    return value;
+  };
+}
+
 /** A record with the value of each name. */
 export const recordOf = <K extends string, V>(
   names: readonly K[],

@@ -1,12 +1,19 @@
 import { expect, test } from 'vitest';
 
-import { addCounts, getOrInsert, setLatest } from '../../src/model/collections.ts';
+import { addCounts, getOrInsert, remembering, setLatest } from '../../src/model/collections.ts';
 
 test('a missing value is created once', () => {
   const map = new Map<string, number[]>();
   getOrInsert(map, 'a', () => []).push(1);
   getOrInsert(map, 'a', () => [9]).push(2);
   expect(map).toEqual(new Map([['a', [1, 2]]]));
+});
+
+test('a function computes results again that are not among its latest', () => {
+  const asked: string[] = [];
+  const lengthOf = remembering((text: string) => asked.push(text) && text.length, 2);
+  expect(['a', 'bb', 'a', 'ccc', 'bb', 'a'].map(lengthOf)).toEqual([1, 2, 1, 3, 2, 1]);
+  expect(asked).toEqual(['a', 'bb', 'ccc', 'a']);
 });
 
 test('a value that is set again is the latest, and the oldest beyond the number is gone', () => {

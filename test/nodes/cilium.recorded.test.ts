@@ -418,11 +418,14 @@ test('there are recordings of every way in which Cilium writes maps', () => {
   expect(recordings.length).toBeGreaterThan(7);
 });
 
+/** Faults that the tests below made, each at one frontend of one recording. */
+const made = { violations: 0, legal: 0 };
+
 test.each(mapFaults.map((fault, at) => [fault.name, fault, at] as const))(
   '%s',
   (_, { fits, make, isViolation }, at) => {
     const problems: string[] = [];
-    let made = 0;
+    const before = made.violations + made.legal;
     for (const { path, maps: sound, input, nodePortRange } of recordings) {
       const all = rawFrontends(sound).map((it, index) => ({ it, index }));
       const fitting = all.filter(({ it }) => fits(it) && portsAt(it, input).length > 0);
@@ -433,9 +436,10 @@ test.each(mapFaults.map((fault, at) => [fault.name, fault, at] as const))(
       const frontend = rawFrontends(maps)[chosen.index];
       if (frontend === undefined) continue;
       make(frontend);
-      made++;
+      made[isViolation ? 'violations' : 'legal']++;
       const { entries } = readBpftoolDump(printMaps(maps));
       const rules = behaviorOfMaps(entries, input.rules.localAddresses, nodePortRange);
+      expect(resultOf({ ...input, rules })).toEqual(resultOf(walkingAll({ ...input, rules })));
       const { findings } = summarizeNode({ ...input, rules });
       const found = findings.filter(({ severity }) => severity !== 'info');
       // Many Services may have the backend.
@@ -446,9 +450,35 @@ test.each(mapFaults.map((fault, at) => [fault.name, fault, at] as const))(
       }
     }
     expect(problems).toEqual([]);
-    expect(made).toBeGreaterThan(0);
+    expect(made.violations + made.legal).toBeGreaterThan(before);
   },
 );
+
+test('faults and legal variations are many', () => {
+  expect(made.violations).toBeGreaterThanOrEqual(150);
+  expect(made.legal).toBeGreaterThanOrEqual(40);
+});
+
+/** The same node, of which a packet to every frontend is walked. */
+const walkingAll = ({ rules, ...input }: NodeInput): NodeInput => ({
+  ...input,
+  rules: { ...rules, isKnownToServe: () => false },
+});
+
+function resultOf(input: NodeInput) {
+  const { differences, unknown } = auditNode(input);
+  return { unknown, differences: differences.map(({ code, key }) => `${code} ${key}`) };
+}
+
+test('most cluster IPs are known to be served without a walk', () => {
+  for (const { input } of recordings) {
+    const { forwarding, rules } = input;
+    const own = forwarding.frontends.filter(({ kind }) => kind === 'cluster IP');
+    const known = own.filter((it) => rules.isKnownToServe?.(forwarding, it));
+    expect(known.length).toBeGreaterThan(0.6 * own.length);
+    expect(resultOf(input)).toEqual(resultOf(walkingAll(input)));
+  }
+});
 
 /** Recordings whose flags the maps show; the others have another name or range. */
 const inferable = recordings.filter(({ path }) => !/proxy-name|node-port-range/.test(path));

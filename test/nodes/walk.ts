@@ -34,8 +34,8 @@ import type { Packet, ProxyConfig } from '../../src/model/proxy-config.ts';
 import { defaultProxyConfig } from '../../src/model/proxy-config.ts';
 import { readBpftoolDump } from '../../src/rules/cilium/bpftool-dump.ts';
 import { readLbList } from '../../src/rules/cilium/lb-list.ts';
-import type { BalancedFrontend, LoadBalancer } from '../../src/rules/cilium/load-balancer.ts';
-import { loadBalancerOf } from '../../src/rules/cilium/load-balancer.ts';
+import { type BalancedFrontend, loadBalancerOf } from '../../src/rules/cilium/load-balancer.ts';
+import type { MapEntry } from '../../src/rules/cilium/map-entries.ts';
 import { readMapsDump } from '../../src/rules/cilium/maps-dump.ts';
 import { ciliumForwarding } from '../../src/shadow/cilium/forwarding.ts';
 import type { NodeSenders } from '../../src/rules/report/digest.ts';
@@ -79,6 +79,9 @@ interface Fault {
   readonly about: string | readonly string[];
   readonly violation: boolean;
   readonly base: string;
+  /** Only for counts. */
+  readonly class: string;
+  readonly harm: 'violation' | 'legal' | 'info';
 }
 
 /** A list as the API has it, or its items alone. */
@@ -438,22 +441,23 @@ export function ciliumInput(path: string, maps: string = ciliumMaps(path)): Node
 /** Keys of frontends that `cilium-maps.json` and another output of the folder show differently. */
 export function differentlyRead(path: string): string[] {
   if (textOf(join(path, 'fault.json')) !== null) return [];
-  const { frontends } = loadBalancerOf(readBpftoolDump(ciliumMaps(path)).entries);
-  const keysOf = (others: LoadBalancer, shown: (frontend?: BalancedFrontend) => unknown) => {
-    const keys = [...new Set([...frontends.keys(), ...others.keys()])];
-    return keys.filter(
-      (key) => !isDeepStrictEqual(shown(frontends.get(key)), shown(others.get(key))),
-    );
+  const own = loadBalancerOf(readBpftoolDump(ciliumMaps(path)).entries);
+  const keysOf = (
+    entries: readonly MapEntry[],
+    shown: (frontend?: BalancedFrontend) => unknown,
+  ) => {
+    const others = loadBalancerOf(entries);
+    const keys = [...new Set([...own.masters.keys(), ...others.masters.keys()])];
+    const shownBy = ({ frontends }: typeof own, key: string) => shown(frontends.get(key));
+    return keys.filter((key) => !isDeepStrictEqual(shownBy(own, key), shownBy(others, key)));
   };
   const dump = textOf(join(path, 'lb-maps.txt'));
   const lists = textOf(join(path, 'lb-list.json'));
   // cilium-dbg prints neither affinity matches nor Maglev tables.
   const listed = (frontend?: BalancedFrontend) => ({ ...frontend, kept: null, places: null });
   return [
-    ...(dump === null
-      ? []
-      : keysOf(loadBalancerOf(readMapsDump(dump).entries).frontends, (it) => it)),
-    ...(lists === null ? [] : keysOf(loadBalancerOf(readLbList(lists).entries).frontends, listed)),
+    ...(dump === null ? [] : keysOf(readMapsDump(dump).entries, (it) => it)),
+    ...(lists === null ? [] : keysOf(readLbList(lists).entries, listed)),
   ];
 }
 
@@ -461,8 +465,8 @@ export function differentlyRead(path: string): string[] {
 // and faults below the given ones (a folder with proxy-config.yaml or fault.json), walks every
 // packet of packets.ndjson through the folder's dump, and compares with what the kernel did. One
 // line per disagreement with the rules that led there, last a JSON summary. Then it audits the node
-// (checkAudit): sound ones must be clean, violations must be found. Nothing here looks at the names
-// of folders, at classes of faults or at notes. Of a node with Cilium there are no packets: its
+// (checkAudit): sound ones must be clean, violations must be found. No check looks at the names of
+// folders, at classes of faults or at notes; a line per harm and class has their number. Of a node with Cilium there are no packets: its
 // Service ports are counted instead, and "wrong" are frontends that two readers read differently.
 
 interface Summary extends PacketCounts, AuditCounts {
@@ -512,6 +516,19 @@ export function walkFolders(
   return summary;
 }
 
+/** How many folders below these have a fault of each harm and class, and how many have none. */
+export function countFaults(paths: readonly string[]) {
+  const folders = paths.flatMap((path) => [...foldersBelow(path), ...ciliumFoldersBelow(path)]);
+  const groups = Map.groupBy(folders, (path) => {
+    const fault = faultIn(path);
+    return JSON.stringify({ harm: fault?.harm ?? 'none', class: fault?.class ?? '' });
+  });
+  return [...groups].sort().map(([group, { length }]) => ({
+    ...(JSON.parse(group) as Pick<Fault, 'harm' | 'class'>),
+    folders: length,
+  }));
+}
+
 /** Nothing wrong, and little unknown; rules of others may leave more open. */
 export function isTrue(summary: Summary): boolean {
   const { packets, wrong, unknown, foreignPackets, foreignUnknown } = summary;
@@ -528,6 +545,7 @@ if (import.meta.main) {
     process.exitCode = 2;
   } else {
     const summary = walkFolders(paths, (line) => console.log(line));
+    for (const count of countFaults(paths)) console.log(JSON.stringify(count));
     console.log(JSON.stringify(summary));
     process.exitCode = isTrue(summary) ? 0 : 1;
   }

@@ -86,6 +86,8 @@ export function* auditNodeInSteps(input: NodeInput) {
 function* probeFrontends(progress: Progress, isCurrent: boolean): Steps {
   const { forwarding, rules } = progress;
   for (const frontend of forwarding.frontends) {
+    yield;
+    if (rules.isKnownToServe?.(forwarding, frontend) === true) continue;
     // No digest covers source ranges.
     const probes = rules.report?.isKnownToServe(forwarding, frontend, isCurrent)
       ? rangeProbes(progress, frontend)
@@ -94,7 +96,6 @@ function* probeFrontends(progress: Progress, isCurrent: boolean): Steps {
       probeFrontend(progress, frontend, probe);
       yield;
     }
-    yield;
   }
 }
 

@@ -24,10 +24,11 @@ import { modeIn, settingsIn } from '../../rules/report/infer-proxy-config.ts';
 import { mergeRuleSets, type RuleSet } from '../../rules/ruleset.ts';
 import type { NodeContext } from '../../rules/walk/walk-state.ts';
 import { createWalk, type PacketOutcome } from '../../rules/walk/walk.ts';
+import type { NodeForwarding } from '../../shadow/cilium/node-forwarding.ts';
 import { type Forwarding, type Frontend, isAtNode } from '../../shadow/forwarding.ts';
 
 export interface NodeInput {
-  readonly forwarding: Forwarding;
+  readonly forwarding: NodeForwarding;
   readonly node: Node;
   readonly rules: NodeBehavior;
 }
@@ -39,6 +40,8 @@ export interface NodeBehavior {
   walk(packet: Packet): PacketOutcome | null;
   /** The source ranges that the node has for a frontend, if its data plane lists them. */
   readonly sourceRangesAt?: (frontend: Frontend) => readonly CIDR[];
+  /** Whether it surely serves a frontend as expected, without a walk. */
+  readonly isKnownToServe?: (forwarding: NodeForwarding, frontend: Frontend) => boolean;
   /** null if the rules come from dumps. */
   readonly report: ReportedBehavior['report'] | null;
 }
@@ -109,6 +112,8 @@ export function behaviorOfMaps(
     walk: createConnector(balancer, placeWith(localAddresses, nodePortRange)),
     sourceRangesAt: ({ address, protocol, dport: port }) =>
       rangesInMaps(balancer, { address, protocol, port }),
+    isKnownToServe: (forwarding, frontend) =>
+      'isServedBy' in forwarding && forwarding.isServedBy(balancer.frontends, frontend),
     report: null,
   };
 }

@@ -11,39 +11,38 @@
 import { isFields } from '../../model/collections.ts';
 import { type CIDR, formatAddress, networkOf } from '../../model/ip.ts';
 import { DumpError } from '../ruleset.ts';
-import { type ScannedMap, scanMaps } from './bpftool-scan.ts';
+import { type MapTable, scanMaps } from './bpftool-scan.ts';
 import type { MapAddress, MapEntry, MapsDump } from './map-entries.ts';
-import { protocolNumbers, serviceFlags } from './map-entries.ts';
+import { frontendKey, protocolNumbers, serviceFlags } from './map-entries.ts';
 
 type Family = MapAddress['family'];
-type Bytes = readonly number[];
+type Bytes = Uint8Array;
 type Fields = Readonly<Record<string, unknown>>;
-
-type Pair = readonly [key: Bytes, value: Bytes];
 
 /** The maps of a dump, with the bytes of keys and values. */
 interface Maps {
   readonly names: readonly string[];
-  /** A pair is valid until the next one. Throws DumpError as `parsedMaps` does. */
-  entriesOf(name: string): Iterable<Pair>;
+  /** Throws DumpError as `parsedTable` does. */
+  tableOf(name: string): MapTable;
 }
 
-/** The entry of a map of one family, from the bytes of its key and its value. */
-type ReadEntry = (key: Bytes, value: Bytes, family: Family) => MapEntry;
+/** The entry of a map, from the offsets of its key and its value; null: it is part of another. */
+type ReadEntry = (bytes: Bytes, key: number, value: number) => MapEntry | null;
 
 interface MapLayout {
   /** Bytes of key and value; those of an address come on top. */
   readonly key: number;
   readonly value: number;
   readonly addressIn: 'key' | 'value' | null;
-  readonly read: ReadEntry;
+  /** Returns a function that reads the entries of one map. */
+  readonly reader: (family: Family) => ReadEntry;
 }
 
 const bySuffix: Readonly<Record<string, MapLayout>> = {
-  services_v2: { key: 8, value: 12, addressIn: 'key', read: serviceEntry },
-  backends_v3: { key: 4, value: 8, addressIn: 'value', read: backendEntry },
-  reverse_nat: { key: 2, value: 2, addressIn: 'value', read: reverseNatEntry },
-  source_range: { key: 8, value: 1, addressIn: 'key', read: sourceRangeEntry },
+  services_v2: { key: 8, value: 12, addressIn: 'key', reader: serviceReader },
+  backends_v3: { key: 4, value: 8, addressIn: 'value', reader: backendReader },
+  reverse_nat: { key: 2, value: 2, addressIn: 'value', reader: reverseNatReader },
+  source_range: { key: 8, value: 1, addressIn: 'key', reader: sourceRangeReader },
 };
 
 const matchMap = 'cilium_lb_affinity_match';
@@ -100,10 +99,11 @@ function readMaps(maps: Maps, isWhole: boolean): MapsDump {
   }
   if (families.length === 0)
     throw new DumpError('expected the maps cilium_lb4_ or cilium_lb6_', 1, '');
-  const matches = isWhole || maps.names.includes(matchMap) ? maps.entriesOf(matchMap) : [];
-  for (const [key, value] of matches) {
-    checkSize(matchMap, key.length === 8 && value.length === 1);
-    entries.push({ kind: 'affinity match', backend: little(key, 0, 4), id: big(key, 4, 2) });
+  if (isWhole || maps.names.includes(matchMap)) {
+    readEntries(maps, matchMap, [8, 1], entries, (bytes, key) => {
+      const [backend, id] = [little(bytes, key, 4), big(bytes, key + 4, 2)];
+      return { kind: 'affinity match', backend, id };
+    });
   }
   if (!isWhole) checkNeeded(entries, maps.names);
   return { entries, families };
@@ -115,7 +115,7 @@ function checkNeeded(entries: readonly MapEntry[], names: readonly string[]): vo
     if (!names.includes(name)) throw new DumpError(`expected the map ${name}`, 1, '');
   };
   for (const entry of entries) {
-    if (entry.kind !== 'service' || entry.slot !== 0) continue;
+    if (entry.kind !== 'service') continue;
     const prefix = entry.family === 'ip' ? 'cilium_lb4_' : 'cilium_lb6_';
     if ((entry.flags & serviceFlags.sourceRanges) !== 0) check(`${prefix}source_range`);
     if ((entry.flags & serviceFlags.affinity) !== 0) check(matchMap);
@@ -152,12 +152,29 @@ const failureIn = (output: unknown): string | null =>
 function readMap(maps: Maps, name: string, family: Family, entries: MapEntry[]): void {
   const layout = bySuffix[name.slice('cilium_lb4_'.length)];
   if (layout === undefined) return;
-  const width = family === 'ip' ? 4 : 16;
-  const keySize = layout.key + (layout.addressIn === 'key' ? width : 0);
-  const valueSize = layout.value + (layout.addressIn === 'value' ? width : 0);
-  for (const [key, value] of maps.entriesOf(name)) {
-    checkSize(name, key.length === keySize && value.length === valueSize);
-    entries.push(layout.read(key, value, family));
+  const { key, value, addressIn, reader } = layout;
+  const width = widthOf(family);
+  const sizes = [
+    key + (addressIn === 'key' ? width : 0),
+    value + (addressIn === 'value' ? width : 0),
+  ] as const;
+  readEntries(maps, name, sizes, entries, reader(family));
+}
+
+function readEntries(
+  maps: Maps,
+  name: string,
+  [keySize, valueSize]: readonly [number, number],
+  entries: MapEntry[],
+  read: ReadEntry,
+): void {
+  const table = maps.tableOf(name);
+  const { bytes } = table;
+  const isExpected = table.keySize === keySize && table.valueSize === valueSize;
+  checkSize(name, isExpected || bytes.length === 0);
+  for (let at = 0; at < bytes.length; at += keySize + valueSize) {
+    const entry = read(bytes, at, at + keySize);
+    if (entry !== null) entries.push(entry);
   }
 }
 
@@ -167,41 +184,39 @@ function checkSize(name: string, isExpected: boolean): void {
 
 const parsedMaps = (maps: Fields): Maps => ({
   names: Object.keys(maps),
-  entriesOf: (name) => parsedEntries(maps, name),
+  tableOf: (name) => parsedTable(maps, name),
 });
 
-function scannedMaps(maps: ReadonlyMap<string, ScannedMap> | null): Maps | null {
+function scannedMaps(maps: ReadonlyMap<string, MapTable> | null): Maps | null {
   if (maps === null) return null;
-  return { names: [...maps.keys()], entriesOf: (name) => scannedEntries(maps, name) };
+  const tableOf = (name: string): MapTable => {
+    const table = maps.get(name);
+    if (table === undefined) throw new DumpError(`expected the map ${name}`, 1, '');
+    return table;
+  };
+  return { names: [...maps.keys()], tableOf };
 }
 
-function* scannedEntries(maps: ReadonlyMap<string, ScannedMap>, name: string): Generator<Pair> {
-  const map = maps.get(name);
-  if (map === undefined) throw new DumpError(`expected the map ${name}`, 1, '');
-  const { keySize, valueSize, bytes } = map;
-  // Used for all entries: new ones would cost more than the rest.
-  const [key, value] = [new Array<number>(keySize).fill(0), new Array<number>(valueSize).fill(0)];
-  for (let at = 0; at < bytes.length;) {
-    for (let index = 0; index < keySize; index++) key[index] = bytes[at++] ?? 0;
-    for (let index = 0; index < valueSize; index++) value[index] = bytes[at++] ?? 0;
-    yield [key, value];
-  }
-}
-
-/** @throws DumpError where the map is missing, or is no list of keys and values. */
-function* parsedEntries(maps: Fields, name: string): Generator<Pair> {
+/** @throws DumpError where the map is missing, or is no list of keys and values of one size. */
+function parsedTable(maps: Fields, name: string): MapTable {
   const list = maps[name];
   if (!Array.isArray(list)) throw new DumpError(`expected the map ${name}`, 1, '');
-  for (const entry of list as readonly unknown[]) {
+  const pairs = (list as readonly unknown[]).flatMap((entry) => {
     if (!isFields(entry)) throw new DumpError(`expected keys and values in ${name}`, 1, '');
     const failure = failureIn(entry.value);
-    if (failure === gone) continue;
+    if (failure === gone) return [];
     if (failure !== null) throw new DumpError(`expected the entries of ${name}`, 1, failure);
-    yield [bytesOf(entry.key, name), bytesOf(entry.value, name)];
+    return [[bytesOf(entry.key, name), bytesOf(entry.value, name)] as const];
+  });
+  const [keySize, valueSize] = [pairs[0]?.[0].length ?? 0, pairs[0]?.[1].length ?? 0];
+  for (const [key, value] of pairs) {
+    const isFilled = key.length > 0 && value.length > 0;
+    checkSize(name, isFilled && key.length === keySize && value.length === valueSize);
   }
+  return { keySize, valueSize, bytes: Uint8Array.from(pairs.flat(2)) };
 }
 
-function bytesOf(list: unknown, name: string): Bytes {
+function bytesOf(list: unknown, name: string): number[] {
   if (!Array.isArray(list)) throw new DumpError(`expected keys and values in ${name}`, 1, '');
   return list.map((text) => {
     const byte = printedBytes.get(text) ?? Number(text);
@@ -229,8 +244,12 @@ function little(bytes: Bytes, at: number, length: number): number {
 
 function addressAt(bytes: Bytes, at: number, family: Family): number | bigint {
   if (family === 'ip') return big(bytes, at, 4);
-  return bytes.slice(at, at + 16).reduce((sum, byte) => sum * 256n + BigInt(byte), 0n);
+  const wide = (from: number): bigint => BigInt(big(bytes, from, 4));
+  return [0, 4, 8, 12].reduce((sum, offset) => (sum << 32n) + wide(at + offset), 0n);
 }
+
+const addressTextAt = (bytes: Bytes, at: number, family: Family): string =>
+  formatAddress(addressAt(bytes, at, family));
 
 const widthOf = (family: Family): number => (family === 'ip' ? 4 : 16);
 
@@ -247,50 +266,81 @@ function protocolOf(number: number): MapAddress['protocol'] {
   return protocol;
 }
 
-function serviceEntry(key: Bytes, value: Bytes, family: Family): MapEntry {
+function serviceReader(family: Family): ReadEntry {
   const width = widthOf(family);
-  return {
-    kind: 'service',
+  /** The slots of each frontend, by the bytes of its key. There are many: no objects of their own. */
+  const known = new Map<string, number[]>();
+  const words = new Array<number>(width / 2 + 2).fill(0);
+  const addressOf = (bytes: Bytes, key: number): MapAddress => ({
     family,
-    address: formatAddress(addressAt(key, 0, family)),
-    port: big(key, width, 2),
-    slot: little(key, width + 2, 2),
-    protocol: protocolOf(key[width + 4] ?? -1),
-    scope: key[width + 5] ?? 0,
-    word: little(value, 0, 4),
-    count: little(value, 4, 2),
-    id: big(value, 6, 2),
-    flags: little(value, 8, 2),
-    quarantined: little(value, 10, 2),
+    address: addressTextAt(bytes, key, family),
+    port: big(bytes, key + width, 2),
+    protocol: protocolOf(bytes[key + width + 4] ?? -1),
+  });
+  return (bytes, key, value) => {
+    const scope = bytes[key + width + 5] ?? 0;
+    const slot = little(bytes, key + width + 2, 2);
+    const word = little(bytes, value, 4);
+    if (slot === 0) {
+      return {
+        kind: 'service',
+        ...addressOf(bytes, key),
+        scope,
+        word,
+        count: little(bytes, value + 4, 2),
+        id: big(bytes, value + 6, 2),
+        flags: little(bytes, value + 8, 2),
+        quarantined: little(bytes, value + 10, 2),
+      };
+    }
+    // Without the slot, which lies between the port and the protocol.
+    for (let at = 0; at < words.length; at++) {
+      words[at] = big(bytes, key + 2 * at + (2 * at > width ? 2 : 0), 2);
+    }
+    const own = String.fromCharCode(...words);
+    const others = known.get(own);
+    if (others !== undefined) {
+      others.push(slot, word);
+      return null;
+    }
+    const slots = [slot, word];
+    known.set(own, slots);
+    return { kind: 'slots', frontend: frontendKey(addressOf(bytes, key), scope), slots };
   };
 }
 
-function backendEntry(key: Bytes, value: Bytes, family: Family): MapEntry {
+function backendReader(family: Family): ReadEntry {
   const width = widthOf(family);
-  return {
+  return (bytes, key, value) => ({
     kind: 'backend',
     family,
-    id: little(key, 0, 4),
-    address: formatAddress(addressAt(value, 0, family)),
-    port: big(value, width, 2),
-    protocol: protocolOf(value[width + 2] ?? -1),
-    cluster: little(value, width + 4, 2),
-  };
+    id: little(bytes, key, 4),
+    address: addressTextAt(bytes, value, family),
+    port: big(bytes, value + width, 2),
+    protocol: protocolOf(bytes[value + width + 2] ?? -1),
+    cluster: little(bytes, value + width + 4, 2),
+  });
 }
 
-function reverseNatEntry(key: Bytes, value: Bytes, family: Family): MapEntry {
-  const address = formatAddress(addressAt(value, 0, family));
-  const port = big(value, widthOf(family), 2);
-  return { kind: 'reverse nat', family, id: big(key, 0, 2), address, port };
+function reverseNatReader(family: Family): ReadEntry {
+  const width = widthOf(family);
+  return (bytes, key, value) => {
+    const [id, port] = [big(bytes, key, 2), big(bytes, value + width, 2)];
+    return { kind: 'reverse nat', family, id, address: addressTextAt(bytes, value, family), port };
+  };
 }
 
 /** The length of a prefix includes the 32 bits of the id and its padding. */
-function sourceRangeEntry(key: Bytes, _value: Bytes, family: Family): MapEntry {
-  const range = networkOf(addressAt(key, 8, family), little(key, 0, 4) - 32);
-  if (range === null)
-    throw new DumpError('expected the prefix of a source range', 1, key.join(' '));
-  const cidr: CIDR = { family: family === 'ip' ? 'IPv4' : 'IPv6', ...range };
-  return { kind: 'source range', id: big(key, 4, 2), range: cidr };
+function sourceRangeReader(family: Family): ReadEntry {
+  return (bytes, key, value) => {
+    const range = networkOf(addressAt(bytes, key + 8, family), little(bytes, key, 4) - 32);
+    if (range === null) {
+      const text = bytes.subarray(key, value).join(' ');
+      throw new DumpError('expected the prefix of a source range', 1, text);
+    }
+    const cidr: CIDR = { family: family === 'ip' ? 'IPv4' : 'IPv6', ...range };
+    return { kind: 'source range', id: big(bytes, key + 4, 2), range: cidr };
+  };
 }
 
 /** The outer map has the id of an inner map, whose only value is the table. */
@@ -301,21 +351,23 @@ function readMaglev(
   isWhole: boolean,
   entries: MapEntry[],
 ): void {
-  for (const [key, value] of maps.entriesOf(name)) {
-    checkSize(name, key.length === 2 && value.length === 4);
-    if (!isWhole) {
-      entries.push({ kind: 'maglev', family, id: big(key, 0, 2), places: null });
-      continue;
+  readEntries(maps, name, [2, 4], entries, (bytes, key, value) => {
+    const id = big(bytes, key, 2);
+    const inner = `cilium_maglev_inner:${little(bytes, value, 4)}`;
+    return { kind: 'maglev', family, id, places: isWhole ? placesIn(maps, inner) : null };
+  });
+}
+
+function placesIn(maps: Maps, name: string): ReadonlyMap<number, number> {
+  const { keySize, valueSize, bytes } = maps.tableOf(name);
+  checkSize(name, valueSize % 4 === 0);
+  const places = new Map<number, number>();
+  for (let at = 0; at < bytes.length; at += valueSize) {
+    at += keySize;
+    for (let place = at; place < at + valueSize; place += 4) {
+      const backend = little(bytes, place, 4);
+      places.set(backend, (places.get(backend) ?? 0) + 1);
     }
-    const inner = `cilium_maglev_inner:${little(value, 0, 4)}`;
-    const places = new Map<number, number>();
-    for (const [, table] of maps.entriesOf(inner)) {
-      checkSize(inner, table.length % 4 === 0);
-      for (let at = 0; at < table.length; at += 4) {
-        const backend = little(table, at, 4);
-        places.set(backend, (places.get(backend) ?? 0) + 1);
-      }
-    }
-    entries.push({ kind: 'maglev', family, id: big(key, 0, 2), places });
   }
+  return places;
 }

@@ -3,7 +3,7 @@
 // here, without blanks. bpftool-dump.ts reads all other texts, and says what is wrong with them.
 
 /** The entries of a map. All keys have one size, and all values. */
-export interface ScannedMap {
+export interface MapTable {
   readonly keySize: number;
   readonly valueSize: number;
   /** The key and the value of each entry. */
@@ -33,16 +33,17 @@ const forms = {
 export function scanMaps(
   text: string,
   form: keyof typeof forms,
-): ReadonlyMap<string, ScannedMap> | null {
+): ReadonlyMap<string, MapTable> | null {
   const { start, head, tail, end } = forms[form];
-  if (!text.startsWith(start)) return null;
-  const maps = new Map<string, ScannedMap>();
+  const codes = new TextEncoder().encode(text);
+  if (!text.startsWith(start) || codes.length !== text.length) return null;
+  const maps = new Map<string, MapTable>();
   const space = new Uint8Array(Math.ceil(text.length / printed));
   let [at, used] = [start.length, 0];
   for (;;) {
     head.lastIndex = at;
     const name = head.exec(text)?.[1];
-    const map = name === undefined ? null : scanEntries(text, head.lastIndex, space.subarray(used));
+    const map = name === undefined ? null : scanEntries(codes, head.lastIndex, space, used);
     if (name === undefined || map === null || !text.startsWith(tail, map.end)) return null;
     maps.set(name, map);
     used += map.bytes.length;
@@ -56,49 +57,65 @@ export function scanMaps(
 /** Characters of a byte and of what follows it. */
 const printed = '"0x0a",'.length;
 
-/** Writes the entries of a list to `space`, which has enough for the rest of the text. */
-function scanEntries(text: string, from: number, space: Uint8Array) {
-  if (text.startsWith('[]', from)) {
-    return { keySize: 0, valueSize: 0, bytes: space.subarray(0, 0), end: from + 2 };
+/** Writes the entries of a list to `space`, from an offset that leaves enough for the whole text. */
+function scanEntries(codes: Uint8Array, from: number, space: Uint8Array, offset: number) {
+  if (isAt(codes, from, noEntries)) {
+    return { keySize: 0, valueSize: 0, bytes: space.subarray(0, 0), end: from + noEntries.length };
   }
-  let [at, used] = [from, 0];
-  const scan = (head: string): number => {
-    const count = text.startsWith(head, at)
-      ? scanBytes(text, at + head.length, space.subarray(used))
-      : 0;
-    at += head.length + printed * count;
-    used += count;
-    return count;
-  };
-  let [keySize, valueSize] = [0, 0];
-  for (let head = '[{"key":['; at === from || text[at] !== ']'; head = ',{"key":[') {
-    const [key, value] = [scan(head), scan(',"value":[')];
-    if (used === key + value) [keySize, valueSize] = [key, value];
+  let [at, used, keySize, valueSize] = [from, offset, 0, 0];
+  for (let head = firstKey; at === from || codes[at] !== close; head = nextKey) {
+    const key = scanBytes(codes, at, head, space, used);
+    at += head.length + printed * key;
+    const value = scanBytes(codes, at, valueHead, space, used + key);
+    at += valueHead.length + printed * value;
+    if (used === offset) {
+      keySize = key;
+      valueSize = value;
+    }
     const isEqual = key === keySize && value === valueSize;
-    if (key === 0 || value === 0 || !isEqual || text[at] !== '}') return null;
+    if (key === 0 || value === 0 || !isEqual || codes[at] !== brace) return null;
+    used += key + value;
     at++;
   }
-  return { keySize, valueSize, bytes: space.subarray(0, used), end: at + 1 };
+  return { keySize, valueSize, bytes: space.subarray(offset, used), end: at + 1 };
 }
 
-const [quote, zero, x, comma, close] = [34, 48, 120, 44, 93];
+const [noEntries, firstKey, nextKey, valueHead] = [
+  ...['[]', '[{"key":[', ',{"key":[', ',"value":['].map((text) => new TextEncoder().encode(text)),
+] as [Uint8Array, Uint8Array, Uint8Array, Uint8Array];
+
+function isAt(codes: Uint8Array, at: number, expected: Uint8Array): boolean {
+  for (let index = 0; index < expected.length; index++) {
+    if (codes[at + index] !== expected[index]) return false;
+  }
+  return true;
+}
+
+const [quote, zero, x, comma, close, brace] = [34, 48, 120, 44, 93, 125];
 
 /** The value of a hexadecimal digit as bpftool prints it; -1: it is none. */
-function digitOf(code: number): number {
+function digitOf(code = 0): number {
   if (code >= 48 && code <= 57) return code - 48;
   return code >= 97 && code <= 102 ? code - 87 : -1;
 }
 
-/** How many bytes the list has; 0: none, or it is damaged. */
-function scanBytes(text: string, from: number, space: Uint8Array): number {
-  for (let [at, count] = [from, 0]; ; at += printed) {
-    const digit = (index: number): number => digitOf(text.charCodeAt(at + index));
-    const isPrefixed = text.charCodeAt(at + 1) === zero && text.charCodeAt(at + 2) === x;
-    const isQuoted = text.charCodeAt(at) === quote && text.charCodeAt(at + 5) === quote;
-    const [high, low] = [digit(3), digit(4)];
+/** How many bytes the list after `head` has; 0: none, or it is damaged. */
+function scanBytes(
+  codes: Uint8Array,
+  from: number,
+  head: Uint8Array,
+  space: Uint8Array,
+  offset: number,
+): number {
+  if (!isAt(codes, from, head)) return 0;
+  for (let [at, count] = [from + head.length, 0]; ; at += printed) {
+    const isPrefixed = codes[at + 1] === zero && codes[at + 2] === x;
+    const isQuoted = codes[at] === quote && codes[at + 5] === quote;
+    const high = digitOf(codes[at + 3]);
+    const low = digitOf(codes[at + 4]);
     if (!isPrefixed || !isQuoted || high < 0 || low < 0) return 0;
-    space[count++] = high * 16 + low;
-    const next = text.charCodeAt(at + 6);
+    space[offset + count++] = high * 16 + low;
+    const next = codes[at + 6];
     if (next === close) return count;
     if (next !== comma) return 0;
   }

@@ -12,7 +12,8 @@
 import { familyOf, isLoopback, isWithinAny } from '../../model/ip.ts';
 import type { Packet } from '../../model/proxy-config.ts';
 import type { BalancedFrontend, LoadBalancer } from './load-balancer.ts';
-import { frontendKey, nowhere } from './load-balancer.ts';
+import { nowhere } from './load-balancer.ts';
+import { frontendKey } from './map-entries.ts';
 
 export interface NodePlace {
   isLocal(address: string): boolean;
@@ -51,6 +52,30 @@ export function connect(balancer: LoadBalancer, packet: Packet, place: NodePlace
   if (frontend === undefined || isSkipped(frontend, packet, place)) return pass;
   return balance(frontend, frontend.slots, false);
 }
+
+/**
+ * Whether every packet to the address of a frontend has the same outcome on a node with `one` as
+ * on a node with `other` in the external scope. A quick answer: false may be wrong.
+ */
+export function connectsAlike(one: BalancedFrontend, other: BalancedFrontend): boolean {
+  const { kind, routable, affinitySeconds, slots, kept } = one;
+  if (one.twoScopes || other.twoScopes || kind !== other.kind) return false;
+  if (one.unknown !== null || other.unknown !== null || !one.reversed || !other.reversed) {
+    return false;
+  }
+  if (routable !== other.routable || (routable && !isAlikeFromOutside(one, other))) return false;
+  if (affinitySeconds !== other.affinitySeconds) return false;
+  if (slots.size !== other.slots.size || kept.size !== other.kept.size) return false;
+  for (const [endpoint, count] of slots) if (other.slots.get(endpoint) !== count) return false;
+  for (const endpoint of kept) if (!other.kept.has(endpoint)) return false;
+  return true;
+}
+
+/** Without source ranges and Maglev tables. */
+const isAlikeFromOutside = (one: BalancedFrontend, other: BalancedFrontend): boolean =>
+  one.direct === other.direct &&
+  one.externalLocal === other.externalLocal &&
+  [one.sources, other.sources, one.places, other.places].every((it) => it === null);
 
 function connectFromOutside(
   frontend: BalancedFrontend | undefined,

@@ -13,8 +13,7 @@ import { serviceFlags } from './map-entries.ts';
 /** The configuration that most entries have. */
 export function ciliumConfigIn(entries: readonly MapEntry[]): CiliumConfig {
   const masters = entries.filter(
-    (entry) =>
-      entry.kind === 'service' && entry.slot === 0 && entry.scope === 0 && entry.protocol !== 'any',
+    (entry) => entry.kind === 'service' && entry.scope === 0 && entry.protocol !== 'any',
   ) as readonly ServiceEntry[];
   const routable = masters.filter((it) => has(it, serviceFlags.routable));
   const withRanges = new Set(

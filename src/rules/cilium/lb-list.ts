@@ -22,7 +22,7 @@
 import { parseCIDR, parseIP } from '../../model/ip.ts';
 import { DumpError } from '../ruleset.ts';
 import type { MapAddress, MapEntry, MapsDump } from './map-entries.ts';
-import { protocolNumbers, serviceFlags } from './map-entries.ts';
+import { frontendKey, protocolNumbers, serviceFlags } from './map-entries.ts';
 
 type Lists = Readonly<Record<string, readonly string[]>>;
 
@@ -54,7 +54,7 @@ export function readLbList(text: string): MapsDump {
   const backends = backendEntries(services, found.get('backends') ?? {});
   checkIds(services, backends, found.get('ids'));
   const entries: MapEntry[] = [
-    ...services,
+    ...services.map(({ entry }) => entry),
     ...backends,
     ...affinityMatches(services),
     ...Object.entries(found.get('revnat') ?? {}).flatMap(reverseNatEntries),
@@ -136,30 +136,36 @@ function addressIn(text: string): MapAddress & { readonly cluster: number } {
   };
 }
 
-type ServiceEntry = Extract<MapEntry, { kind: 'service' }>;
 type BackendEntry = Extract<MapEntry, { kind: 'backend' }>;
 
-/** A service with the key that the list of backends has for it. */
-type ListedService = ServiceEntry & { readonly key: string };
+/** An entry with the key that the list of backends has for it. */
+type ListedService = ReturnType<typeof serviceEntry>;
 
-function serviceEntry([key, [value = '']]: readonly [string, readonly string[]]): ListedService {
-  const { address = '', scope, slot } = serviceKey.exec(key)?.groups ?? {};
+function serviceEntry([key, [value = '']]: readonly [string, readonly string[]]) {
+  const { address = '', scope: internal, slot: number } = serviceKey.exec(key)?.groups ?? {};
   const fields = serviceValue.exec(value)?.groups;
   if (fields === undefined) throw new DumpError('expected a frontend', 1, `${key}: ${value}`);
-  const { word, count, rest, id, low = '', high = '' } = fields;
-  return {
-    kind: 'service',
-    key,
-    ...addressIn(address),
-    scope: scope === undefined ? 0 : 1,
-    slot: Number(slot),
-    // Without Maglev tables, the algorithm in the upper byte of slot 0 decides nothing.
-    word: Number(slot) === 0 ? Number(word) & 0xffffff : Number(word),
-    count: Number(count),
-    quarantined: Number(rest),
-    id: Number(id),
-    flags: parseInt(low, 16) + 256 * parseInt(high, 16),
+  const [place, scope, slot] = [addressIn(address), internal === undefined ? 0 : 1, Number(number)];
+  const { family } = place;
+  const [word, id] = [Number(fields.word), Number(fields.id)];
+  const flags = parseInt(fields.low ?? '', 16) + 256 * parseInt(fields.high ?? '', 16);
+  const listed = { key, family, slot, word, id, flags };
+  if (slot > 0) {
+    const frontend = frontendKey(place, scope);
+    return { ...listed, entry: { kind: 'slots', frontend, slots: [slot, word] } as const };
+  }
+  const entry = {
+    kind: 'service' as const,
+    ...place,
+    scope,
+    // Without Maglev tables, the algorithm in the upper byte decides nothing.
+    word: word & 0xffffff,
+    count: Number(fields.count),
+    quarantined: Number(fields.rest),
+    id,
+    flags,
   };
+  return { ...listed, entry };
 }
 
 /** The addresses of the backends whose ids the slots have; one that is gone has none. */

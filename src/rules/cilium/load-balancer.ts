@@ -6,10 +6,10 @@
 // The state of a backend (active, terminating) is not read: it belongs to an address, not to a
 // Service, and the counts of a frontend decide (pkg/loadbalancer/reconciler/bpf_reconciler.go).
 
-import { getOrInsert } from '../../model/collections.ts';
+import { getOrInsert, remembering } from '../../model/collections.ts';
 import { type CIDR, joinHostPort } from '../../model/ip.ts';
 import type { MapAddress, MapEntry, ServiceEntry } from './map-entries.ts';
-import { serviceFlags } from './map-entries.ts';
+import { frontendKey, serviceFlags } from './map-entries.ts';
 
 export type BalancedKind =
   'cluster IP' | 'external IP' | 'load balancer IP' | 'node port' | 'host port';
@@ -50,13 +50,7 @@ export interface BalancedFrontend {
 export const nowhere = '';
 
 /** Frontends by `frontendKey`. A wildcard entry has the port 0 and the protocol `any`. */
-export type LoadBalancer = ReadonlyMap<string, BalancedFrontend>;
-
-/** `10.96.0.1:80/tcp`, with `/i` in the internal scope, as Cilium prints it. */
-export const frontendKey = (
-  { address, port, protocol }: Omit<MapAddress, 'family'>,
-  scope: number,
-): string => `${joinHostPort(address, port)}/${protocol}${scope === 0 ? '' : '/i'}`;
+export type LoadBalancer = Pick<ReadonlyMap<string, BalancedFrontend>, 'get'>;
 
 const unspecified: ReadonlySet<string> = new Set(['0.0.0.0', '::']);
 
@@ -64,9 +58,9 @@ export const isUnspecified = (address: string): boolean => unspecified.has(addre
 
 interface Maps {
   readonly masters: ServiceEntry[];
-  /** By the key of the frontend: the ids of backends by slot. */
-  readonly slots: Map<string, Map<number, number>>;
-  readonly backends: Map<number, string>;
+  /** By the key of the frontend: as in entries. */
+  readonly slots: Map<string, number[]>;
+  readonly backends: Map<number, Pick<MapAddress, 'address' | 'port'>>;
   /** Backends of other clusters. */
   readonly remote: Set<number>;
   /** By family and id. */
@@ -94,12 +88,13 @@ function sorted(entries: readonly MapEntry[]): Maps {
   };
   for (const entry of entries) {
     if (entry.kind === 'service') {
-      const key = frontendKey(entry, entry.scope);
-      if (entry.slot === 0) maps.masters.push(entry);
-      else getOrInsert(maps.slots, key, () => new Map()).set(entry.slot, entry.word);
+      maps.masters.push(entry);
+    } else if (entry.kind === 'slots') {
+      const own = getOrInsert(maps.slots, entry.frontend, () => []);
+      for (const number of entry.slots) own.push(number);
     } else if (entry.kind === 'backend') {
       // One space of ids has the backends of both families.
-      maps.backends.set(entry.id, joinHostPort(entry.address, entry.port));
+      maps.backends.set(entry.id, entry);
       if (entry.cluster !== 0) maps.remote.add(entry.id);
     } else if (entry.kind === 'reverse nat') {
       maps.reverse.set(`${entry.family} ${entry.id}`, joinHostPort(entry.address, entry.port));
@@ -124,14 +119,13 @@ export function loadBalancerOf(entries: readonly MapEntry[]) {
     const algorithm = algorithmOf(master);
     return algorithm === 0 ? isDefault : algorithm === maglevAlgorithm;
   };
-  const frontends = new Map<string, BalancedFrontend>();
-  const addresses = new Map<string, MapAddress>();
-  for (const master of maps.masters) {
-    const key = frontendKey(master, master.scope);
-    frontends.set(key, frontendOf(master, key, maps, usesMaglev(master)));
-    if (master.scope === 0) addresses.set(key, master);
-  }
-  return { frontends, addresses };
+  const masters = new Map(maps.masters.map((it) => [frontendKey(it, it.scope), it] as const));
+  // Each has a list of backends: a node has too many of them to keep all.
+  const get = remembering((key: string) => {
+    const master = masters.get(key);
+    return master && frontendOf(master, key, maps, usesMaglev(master));
+  }, 64);
+  return { frontends: { get }, masters: masters as ReadonlyMap<string, ServiceEntry> };
 }
 
 const tableOf = ({ family, id }: ServiceEntry, { maglev }: Maps) => maglev.get(`${family} ${id}`);
@@ -148,7 +142,9 @@ function placesOf(
   const table = tableOf(master, maps);
   if (table === undefined) return new Map([[nowhere, 1]]);
   if (table === null) return null;
-  return counted([...table].map(([backend, n]) => [endpointOf(backend), n]));
+  const places = new Map<string, number>();
+  for (const [backend, count] of table) add(places, endpointOf(backend), count);
+  return places;
 }
 
 function frontendOf(
@@ -160,12 +156,19 @@ function frontendOf(
   const { family, id, flags } = master;
   const has = (flag: number): boolean => (flags & flag) !== 0;
   const ids = backendsOf(master, maps.slots.get(key));
-  const endpointOf = (backend: number): string => maps.backends.get(backend) ?? nowhere;
+  const endpointOf = (id: number): string => {
+    const backend = maps.backends.get(id);
+    return backend === undefined ? nowhere : joinHostPort(backend.address, backend.port);
+  };
   const isRoutable = has(serviceFlags.routable);
   const isAffine = has(serviceFlags.affinity);
   const cidrFamily = family === 'ip' ? 'IPv4' : 'IPv6';
   const ranges = maps.ranges.get(`${cidrFamily} ${id}`) ?? [];
   const reverse = maps.reverse.get(`${family} ${id}`);
+  const slots = new Map<string, number>();
+  for (const backend of ids) add(slots, endpointOf(backend), 1);
+  // A slot without an entry has no backend.
+  if (ids.length < master.count) add(slots, nowhere, master.count - ids.length);
   return {
     kind: kindOf(flags),
     routable: isRoutable,
@@ -177,11 +180,7 @@ function frontendOf(
       ? { ranges, denied: has(serviceFlags.deniesOrQuarantined) }
       : null,
     affinitySeconds: isAffine ? master.word & 0xffffff : null,
-    slots: counted([
-      ...ids.map((backend) => [endpointOf(backend), 1] as const),
-      // A slot without an entry has no backend.
-      ...(ids.length < master.count ? [[nowhere, master.count - ids.length] as const] : []),
-    ]),
+    slots,
     places: usesMaglev && isRoutable ? placesOf(master, maps, endpointOf) : null,
     kept: new Set(isAffine ? (maps.matches.get(id) ?? []).map(endpointOf).filter(Boolean) : []),
     reversed:
@@ -192,18 +191,21 @@ function frontendOf(
 }
 
 /** The ids in the slots that connections use, in the order of the slots. */
-function backendsOf({ count }: ServiceEntry, slots?: ReadonlyMap<number, number>): number[] {
-  const used = [...(slots ?? [])].filter(([slot]) => slot <= count);
-  return used.sort(([one], [other]) => one - other).map(([, backend]) => backend);
+function backendsOf({ count }: ServiceEntry, slots: readonly number[] = []): number[] {
+  const bySlot = new Map<number, number>();
+  for (let at = 0; at < slots.length; at += 2) {
+    const [slot = 0, backend = 0] = [slots[at], slots[at + 1]];
+    if (slot <= count) bySlot.set(slot, backend);
+  }
+  const used = [...bySlot.keys()].sort((one, other) => one - other);
+  return used.map((slot) => bySlot.get(slot) ?? 0);
 }
 
-function counted(pairs: readonly (readonly [string, number])[]): Map<string, number> {
-  const counts = new Map<string, number>();
-  for (const [name, count] of pairs) counts.set(name, (counts.get(name) ?? 0) + count);
-  return counts;
+function add(counts: Map<string, number>, name: string, count: number): void {
+  counts.set(name, (counts.get(name) ?? 0) + count);
 }
 
-function kindOf(flags: number): BalancedKind {
+export function kindOf(flags: number): BalancedKind {
   if ((flags & serviceFlags.externalIP) !== 0) return 'external IP';
   if ((flags & serviceFlags.nodePort) !== 0) return 'node port';
   if ((flags & serviceFlags.loadBalancer) !== 0) return 'load balancer IP';

@@ -5,7 +5,7 @@
 // Left out: connection tracking, health, sockets (reverse_sk), the clients that affinity remembers,
 // and cilium_skip_lb, which holds pods of local redirect policies.
 
-import type { CIDR } from '../../model/ip.ts';
+import { type CIDR, joinHostPort } from '../../model/ip.ts';
 
 /** The number of an IP protocol; 0 in the entries that match every port of an address. */
 export const protocolNumbers = { any: 0, tcp: 6, udp: 17, sctp: 132 } as const;
@@ -19,13 +19,18 @@ export interface MapAddress {
   readonly protocol: keyof typeof protocolNumbers;
 }
 
-/** An entry of services_v2: of slot 0, a frontend; of another, one of its backends. */
+/** `10.96.0.1:80/tcp`, with `/i` in the internal scope, as Cilium prints it. */
+export const frontendKey = (
+  { address, port, protocol }: Omit<MapAddress, 'family'>,
+  scope: number,
+): string => `${joinHostPort(address, port)}/${protocol}${scope === 0 ? '' : '/i'}`;
+
+/** An entry of slot 0 of services_v2: a frontend. */
 export interface ServiceEntry extends MapAddress {
   readonly kind: 'service';
   /** 0: external, 1: internal. */
   readonly scope: number;
-  readonly slot: number;
-  /** The id of a backend; in slot 0 the affinity timeout, with the algorithm in the upper byte. */
+  /** The affinity timeout, with the algorithm in the upper byte. */
   readonly word: number;
   readonly count: number;
   readonly quarantined: number;
@@ -33,8 +38,18 @@ export interface ServiceEntry extends MapAddress {
   readonly flags: number;
 }
 
+/** Entries of other slots of services_v2: backends of a frontend. */
+export interface SlotEntries {
+  readonly kind: 'slots';
+  /** The key of the frontend, by `frontendKey`. */
+  readonly frontend: string;
+  /** The number of a slot and the id of its backend, in turn. */
+  readonly slots: readonly number[];
+}
+
 export type MapEntry =
   | ServiceEntry
+  | SlotEntries
   | (MapAddress & { readonly kind: 'backend'; readonly id: number; readonly cluster: number })
   | (Omit<MapAddress, 'protocol'> & { readonly kind: 'reverse nat'; readonly id: number })
   | { readonly kind: 'source range'; readonly id: number; readonly range: CIDR }
@@ -63,7 +78,7 @@ export const serviceFlags = {
   loopback: 1 << 11,
   internalLocal: 1 << 12,
   twoScopes: 1 << 13,
-  /** In slot 0: source ranges deny; in another: the backend is in quarantine. */
+  /** Source ranges deny; in the entry of a slot: the backend is in quarantine. */
   deniesOrQuarantined: 1 << 14,
   dsr: 1 << 15,
 } as const;

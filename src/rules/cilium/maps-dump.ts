@@ -9,7 +9,7 @@
 import { parseCIDR, parseIP } from '../../model/ip.ts';
 import { DumpError } from '../ruleset.ts';
 import type { MapAddress, MapEntry, MapsDump } from './map-entries.ts';
-import { protocolNumbers, serviceFlags } from './map-entries.ts';
+import { frontendKey, protocolNumbers, serviceFlags } from './map-entries.ts';
 
 /** @throws DumpError where a line is none of this output, or the last one is cut off. */
 export function readMapsDump(text: string): MapsDump {
@@ -89,20 +89,24 @@ function serviceIn(
   number: (name: string) => number,
 ): MapEntry {
   const slot = number('SLOT');
+  const address = addressIn(field('ADDR'));
+  const scope = field('ADDR').endsWith('/i') ? 1 : 0;
   const flags = flagsIn(/ FLAGS=(?<flags>.*)$/.exec(rest)?.groups?.flags ?? '');
   const isProxied = (flags & serviceFlags.proxy) !== 0;
   const wordOf = (): number => {
-    if (slot > 0) return number('BEID');
     if (isProxied) return 0;
     const algorithm = algorithms[field('LBALG')];
     if (algorithm === undefined) throw new UnknownEntry('the algorithm');
     return algorithm * 2 ** 24 + number('AFFTimeout');
   };
+  if (slot > 0) {
+    const frontend = frontendKey(address, scope);
+    return { kind: 'slots', frontend, slots: [slot, number('BEID')] };
+  }
   return {
     kind: 'service',
-    ...addressIn(field('ADDR')),
-    scope: field('ADDR').endsWith('/i') ? 1 : 0,
-    slot,
+    ...address,
+    scope,
     word: wordOf(),
     count: number('COUNT'),
     quarantined: number('QCOUNT'),

@@ -9,8 +9,8 @@ import type { TraceStep } from '../walk/walk-state.ts';
 import type { Destination, OutcomeShare, PacketOutcome } from '../walk/walk.ts';
 import { connect, type NodePlace } from './connection.ts';
 import type { loadBalancerOf } from './load-balancer.ts';
-import { frontendKey, isUnspecified, nowhere } from './load-balancer.ts';
-import type { MapAddress } from './map-entries.ts';
+import { isUnspecified, kindOf, nowhere } from './load-balancer.ts';
+import { frontendKey, type MapAddress } from './map-entries.ts';
 
 /** The name of the maps in traces, where rules have that of their table. */
 export const ciliumTable = 'cilium';
@@ -101,10 +101,9 @@ export function createConnector({ frontends }: Balancer, place: NodePlace) {
 }
 
 /** The frontends of Services in the maps; those without an address are at any of the node. */
-export function frontendsInMaps({ frontends, addresses }: ReturnType<typeof loadBalancerOf>) {
-  return [...addresses].flatMap(([key, { family, address, protocol, port }]) => {
-    const kind = frontends.get(key)?.kind;
-    if (protocol === 'any' || kind === 'host port' || kind === undefined) return [];
+export function frontendsInMaps({ masters }: ReturnType<typeof loadBalancerOf>) {
+  return [...masters.values()].flatMap(({ family, address, protocol, port, scope, flags }) => {
+    if (scope !== 0 || protocol === 'any' || kindOf(flags) === 'host port') return [];
     const place = isUnspecified(address) ? null : address;
     return [{ family, address: place, protocol, port, translators: 1 }];
   });

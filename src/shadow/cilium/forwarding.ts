@@ -15,21 +15,28 @@
 // Left out: wildcard entries (ADDRESS:0), which drop packets to other ports: both outcomes are
 // right; host ports; cluster mesh, local redirect policies and L7 balancing, which are unknown.
 
-import { getOrInsert } from '../../model/collections.ts';
+import { getOrInsert, remembering } from '../../model/collections.ts';
 import type { CiliumConfig } from '../../model/cilium-config.ts';
 import { familyOf, type IPFamily, joinHostPort, parseCIDR } from '../../model/ip.ts';
 import { type EndpointSlice, type Key, label, type Node } from '../../model/objects.ts';
 import type { Service } from '../../model/objects.ts';
 import type { ExpectedOutcome, Packet, ProxyConfig } from '../../model/proxy-config.ts';
 import type { Connection } from '../../rules/cilium/connection.ts';
-import { connect } from '../../rules/cilium/connection.ts';
-import type { BalancedFrontend } from '../../rules/cilium/load-balancer.ts';
-import { frontendKey, isUnspecified, nowhere } from '../../rules/cilium/load-balancer.ts';
+import { connect, connectsAlike } from '../../rules/cilium/connection.ts';
+import type { BalancedFrontend, LoadBalancer } from '../../rules/cilium/load-balancer.ts';
+import { isUnspecified, nowhere } from '../../rules/cilium/load-balancer.ts';
+import { frontendKey } from '../../rules/cilium/map-entries.ts';
 import type { Forwarding, Frontend } from '../forwarding.ts';
 import { isLoopback, proxyNode } from '../proxy-node.ts';
 import type { ProxiedPort } from '../service-port.ts';
 import type { CiliumBackend, CiliumPlace } from './service-backends.ts';
-import { backendSets, isLocal, matches, selectBackends } from './service-backends.ts';
+import {
+  backendSets,
+  distributionOf,
+  isLocal,
+  matches,
+  selectBackends,
+} from './service-backends.ts';
 import type { CiliumFrontend } from './service-frontends.ts';
 import { ciliumAnnotation, ciliumFrontends, unknownAnnotation } from './service-frontends.ts';
 
@@ -37,8 +44,7 @@ import { ciliumAnnotation, ciliumFrontends, unknownAnnotation } from './service-
 interface CiliumService {
   readonly service: Service;
   readonly frontends: readonly CiliumFrontend[];
-  /** Empty: its outcomes are not known. */
-  readonly variants: readonly Variant[];
+  readonly slices: readonly EndpointSlice[];
   /** It may lose its frontends to another Service. */
   isContested: boolean;
 }
@@ -52,9 +58,18 @@ interface Variant {
 interface Owned {
   readonly owner: CiliumService;
   readonly frontend: CiliumFrontend;
+  readonly port: ProxiedPort;
 }
 
 type Context = ReturnType<typeof contextOf>;
+
+export interface CiliumForwarding extends Forwarding {
+  /**
+   * Whether maps surely do with every packet to a frontend what its Service requires. A quick
+   * answer: false may be wrong.
+   */
+  isServedBy(frontends: LoadBalancer, frontend: Frontend): boolean;
+}
 
 /** The forwarding on a node, from all Services and slices. */
 export function ciliumForwarding(
@@ -64,19 +79,20 @@ export function ciliumForwarding(
   config: ProxyConfig,
   cilium: CiliumConfig,
   localAddresses?: readonly string[],
-): Forwarding {
+): CiliumForwarding {
   const all: CiliumService[] = [];
   const place = placeOf(node, config, cilium, localAddresses);
   for (const service of services) {
     all.push(ciliumService(service, slices.get(service.key) ?? [], node, cilium, place));
   }
-  const context = contextOf(all, place, cilium);
+  // A large cluster has too many backends to keep all.
+  const variantsOf = remembering((it: CiliumService) => variantsIn(it, node, cilium), 64);
+  const context = contextOf(all, place, cilium, variantsOf);
+  const { ports, frontends } = context;
   return {
-    config,
-    node: place,
-    ports: [...context.ports.values()].flat(),
-    frontends: all.flatMap((it) => it.frontends.flatMap((each) => frontendsOf(it, each, context))),
+    ...{ config, node: place, ports, frontends },
     expect: (packet) => expectation(context, packet),
+    isServedBy: (actual, frontend) => isServedBy(context, actual, frontend),
   };
 }
 
@@ -115,42 +131,63 @@ function ciliumService(
       !Object.hasOwn(labels, label.headless) &&
       (labels[label.serviceProxyName] ?? '') === cilium.serviceProxyName,
   );
-  const sets = unknownAnnotation(service) === null ? backendSets(seen) : null;
-  const { serviceTopology: known } = cilium;
-  const topologies = known === null ? [false, true] : [known];
-  const variants = (sets ?? []).flatMap((backends) =>
+  return { service, frontends, slices: seen, isContested: false };
+}
+
+/** The states that are right for a Service. None: its outcomes are not known. */
+function variantsIn(
+  { service, slices }: CiliumService,
+  node: Node,
+  { serviceTopology: known }: CiliumConfig,
+): readonly Variant[] {
+  const sets = unknownAnnotation(service) === null ? backendSets(slices) : null;
+  const isOpen = known === null && distributionOf(service) !== null;
+  const topologies = isOpen ? [false, true] : [known ?? false];
+  return (sets ?? []).flatMap((backends) =>
     topologies.map((topology) => ({
       backends,
       place: { name: node.name, zone: node.zone, topology },
     })),
   );
-  return { service, frontends, variants, isContested: false };
 }
 
-function contextOf(services: readonly CiliumService[], place: Place, cilium: CiliumConfig) {
+function contextOf(
+  services: readonly CiliumService[],
+  place: Place,
+  cilium: CiliumConfig,
+  variantsOf: (service: CiliumService) => readonly Variant[],
+) {
   /** By the key of the frontend in the external scope. */
   const owned = new Map<string, Owned[]>();
-  const ports = new Map<CiliumService, ProxiedPort[]>();
+  const ports: ProxiedPort[] = [];
+  const frontends: Frontend[] = [];
   for (const owner of services) {
+    const own = portsOf(owner, variantsOf);
+    ports.push(...own.values());
     for (const frontend of owner.frontends) {
-      getOrInsert(owned, frontendKey(frontend, 0), () => []).push({ owner, frontend });
+      const port = own.get(portKey(owner, frontend));
+      if (port === undefined) continue;
+      getOrInsert(owned, frontendKey(frontend, 0), () => []).push({ owner, frontend, port });
+      frontends.push(...frontendsOf(frontend, port, place));
     }
-    ports.set(owner, portsOf(owner));
   }
   for (const owners of owned.values()) {
-    if (new Set(owners.map(({ owner }) => owner)).size < 2) continue;
+    if (owners.every(({ owner }) => owner === owners[0]?.owner)) continue;
     for (const { owner } of owners) owner.isContested = true;
   }
-  return { owned, ports, place, cilium };
+  return { owned, ports, frontends, place, cilium, variantsOf };
 }
 
-/** A Service port in each family in which it has frontends. */
-function portsOf(owner: CiliumService): ProxiedPort[] {
+/** A Service port in each family in which it has frontends, by `portKey`. */
+function portsOf(
+  owner: CiliumService,
+  variantsOf: Context['variantsOf'],
+): ReadonlyMap<string, ProxiedPort> {
   const { service, frontends } = owner;
   const found = new Map<string, ProxiedPort>();
-  for (const { family, portName, protocol } of frontends) {
-    const name = portName === '' ? service.key : `${service.key}:${portName}`;
-    const key = `${name} ${protocol} ${family}`;
+  for (const frontend of frontends) {
+    const { family, portName, protocol } = frontend;
+    const key = portKey(owner, frontend);
     if (found.has(key)) continue;
     const own = frontends.filter((it) => it.family === family && it.portName === portName);
     const at = (kind: CiliumFrontend['kind']): CiliumFrontend[] =>
@@ -161,7 +198,7 @@ function portsOf(owner: CiliumService): ProxiedPort[] {
       service: service.name,
       family,
       key,
-      name,
+      name: portText(owner, frontend),
       protocol,
       clusterIP: addresses('cluster IP')[0] ?? '',
       externalIPs: addresses('external IP'),
@@ -173,14 +210,21 @@ function portsOf(owner: CiliumService): ProxiedPort[] {
       externalLocal: service.externalTrafficPolicy === 'Local',
       port: service.ports.find(({ name }) => name === portName)?.port ?? 0,
       nodePort: at('node port')[0]?.port ?? 0,
-      usable: usableOf(owner, own),
+      // Few ports need it, and it has all endpoints.
+      get usable() {
+        return usableOf(owner.service, variantsOf(owner), own);
+      },
     });
   }
-  return [...found.values()];
+  return found;
 }
 
 /** As texts of findings need them; the outcomes of packets do not depend on them. */
-function usableOf({ service, variants }: CiliumService, frontends: readonly CiliumFrontend[]) {
+function usableOf(
+  service: Service,
+  variants: readonly Variant[],
+  frontends: readonly CiliumFrontend[],
+) {
   const [frontend] = frontends;
   if (frontend === undefined || variants.length === 0) return null;
   return variants.map(({ backends, place }) => {
@@ -213,10 +257,7 @@ function rangesOf({ loadBalancerSourceRanges: texts }: Service, family: IPFamily
 }
 
 /** Frontends as the audit asks for them: node ports at each address of the node. */
-function frontendsOf(owner: CiliumService, it: CiliumFrontend, context: Context): Frontend[] {
-  const { ports, place } = context;
-  const port = ports.get(owner)?.find((each) => each.key === portKey(owner, it));
-  if (port === undefined) return [];
+function frontendsOf(it: CiliumFrontend, port: ProxiedPort, place: Place): Frontend[] {
   const { kind, protocol, port: dport, family } = it;
   const loopback = family === 'IPv4' ? '127.0.0.1' : '::1';
   const own = place.addresses.filter((address) => familyOf(address) === family);
@@ -224,9 +265,22 @@ function frontendsOf(owner: CiliumService, it: CiliumFrontend, context: Context)
   return addresses.map((address) => ({ port, kind, address, protocol, dport }));
 }
 
-function portKey({ service }: CiliumService, { portName, protocol, family }: CiliumFrontend) {
-  const name = portName === '' ? service.key : `${service.key}:${portName}`;
-  return `${name} ${protocol} ${family}`;
+const portText = ({ service }: CiliumService, { portName }: CiliumFrontend): string =>
+  portName === '' ? service.key : `${service.key}:${portName}`;
+
+const portKey = (owner: CiliumService, frontend: CiliumFrontend): string =>
+  `${portText(owner, frontend)} ${frontend.protocol} ${frontend.family}`;
+
+function isServedBy(context: Context, frontends: LoadBalancer, frontend: Frontend): boolean {
+  const { address, dport: port, protocol } = frontend;
+  const key = frontendKey({ address, port, protocol }, 0);
+  const actual = frontends.get(key);
+  const [owned, ...others] = context.owned.get(key) ?? [];
+  if (actual === undefined || owned === undefined || others.length > 0) return false;
+  const { owner, frontend: own } = owned;
+  return context
+    .variantsOf(owner)
+    .some((variant) => connectsAlike(balancedOf(context, owner.service, variant, own, 0), actual));
 }
 
 const pass: ExpectedOutcome = { kind: 'pass' };
@@ -239,23 +293,37 @@ function expectation(context: Context, packet: Packet) {
   const absent = packet.from === 'outside' ? [pass, drop] : [pass];
   if (first === undefined) return { outcomes: absent, frontend: null };
   const { dst: address, protocol, dport } = packet;
-  const port = context.ports.get(first.owner)?.find(({ key }) => {
-    return key === portKey(first.owner, first.frontend);
-  });
-  const { kind } = first.frontend;
-  const frontend = port === undefined ? null : { port, kind, address, protocol, dport };
+  const { frontend: own, port } = first;
+  const frontend = { port, kind: own.kind, address, protocol, dport };
+  return {
+    frontend,
+    // Many need only the frontend.
+    get outcomes() {
+      return outcomesOf(context, owners, packet, absent);
+    },
+  };
+}
+
+/** The different outcomes that are right; none: the outcome is not known. */
+function outcomesOf(
+  context: Context,
+  owners: readonly Owned[],
+  packet: Packet,
+  absent: readonly ExpectedOutcome[],
+): readonly ExpectedOutcome[] {
   const outcomes: ExpectedOutcome[] = [];
   for (const { owner } of owners) {
-    if (owner.variants.length === 0) return { outcomes: [], frontend };
-    for (const variant of owner.variants) {
+    const variants = context.variantsOf(owner);
+    if (variants.length === 0) return [];
+    for (const variant of variants) {
       const outcome = outcomeOf(connectBy(context, owner, variant, packet));
-      if (outcome === null) return { outcomes: [], frontend };
+      if (outcome === null) return [];
       outcomes.push(outcome);
     }
     if (owner.isContested && owners.length === 1) outcomes.push(...absent);
   }
-  if (outcomes.length < 2) return { outcomes, frontend };
-  return { outcomes: [...new Map(outcomes.map((it) => [textOf(it), it])).values()], frontend };
+  if (outcomes.length < 2) return outcomes;
+  return [...new Map(outcomes.map((it) => [textOf(it), it])).values()];
 }
 
 /** A frontend of its own has precedence over a node port at the same address. */

@@ -2,8 +2,10 @@
 
 import type { EndpointSlice, Key, Node, Service } from '../../model/objects.ts';
 import type { ProxyConfig } from '../../model/proxy-config.ts';
-import { ciliumForwarding } from './forwarding.ts';
+import { type CiliumForwarding, ciliumForwarding } from './forwarding.ts';
 import { expectedForwarding, type Forwarding } from '../forwarding.ts';
+
+export type NodeForwarding = Forwarding | CiliumForwarding;
 
 /** `localAddresses` are those of the node's interfaces, by default the InternalIPs. */
 export function nodeForwarding(
@@ -12,7 +14,7 @@ export function nodeForwarding(
   node: Node,
   config: ProxyConfig,
   localAddresses?: readonly string[],
-): Forwarding {
+): NodeForwarding {
   const { cilium } = config;
   return cilium === null
     ? expectedForwarding(services, slices, node, config, localAddresses)

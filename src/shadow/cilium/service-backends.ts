@@ -46,11 +46,11 @@ const possibleSets = 64;
 export function backendSets(
   slices: readonly EndpointSlice[],
 ): readonly (readonly CiliumBackend[])[] | null {
+  const [first, ...others] = slices.map(backendsIn);
+  if (first === undefined || others.length === 0) return [first ?? []];
   const listed = new Map<string, CiliumBackend[]>();
-  for (const slice of slices) {
-    for (const [key, backend] of backendsIn(slice)) {
-      getOrInsert(listed, key, () => []).push(backend);
-    }
+  for (const backend of [first, ...others].flat()) {
+    getOrInsert(listed, `${backend.text} ${backend.protocol}`, () => []).push(backend);
   }
   let sets: CiliumBackend[][] = [[]];
   for (const all of listed.values()) {
@@ -63,10 +63,11 @@ export function backendSets(
   return sets;
 }
 
-/** By address and protocol: the last endpoint of a slice with an address counts. */
-function backendsIn(slice: EndpointSlice): Map<string, CiliumBackend> {
+/** The last endpoint of a slice with an address counts. */
+function backendsIn(slice: EndpointSlice): CiliumBackend[] {
+  if (slice.addressType !== 'IPv4' && slice.addressType !== 'IPv6') return [];
+  /** By address, and by protocol if there are several. */
   const found = new Map<string, CiliumBackend>();
-  if (slice.addressType !== 'IPv4' && slice.addressType !== 'IPv6') return found;
   const names = new Map<string, Set<string>>();
   for (const { name, protocol, port } of slice.ports) {
     const known = protocols[protocol ?? 'TCP'];
@@ -85,7 +86,7 @@ function backendsIn(slice: EndpointSlice): Map<string, CiliumBackend> {
       for (const { protocol, port, portNames } of places) {
         const text = joinHostPort(ip.text, port);
         if (text === ingressDummy) continue;
-        found.set(`${text} ${protocol}`, {
+        found.set(places.length === 1 ? text : `${text} ${protocol}`, {
           text,
           ip: ip.text,
           family: ip.family,
@@ -99,7 +100,7 @@ function backendsIn(slice: EndpointSlice): Map<string, CiliumBackend> {
       }
     }
   }
-  return found;
+  return [...found.values()];
 }
 
 /** An unsigned number of 16 bits; 0 stops all traffic to the slice. */
@@ -181,7 +182,7 @@ function preferZone(
 }
 
 /** trafficDistribution; internalTrafficPolicy Local switches it off. */
-function distributionOf(service: Service): 'PreferSameZone' | 'PreferSameNode' | null {
+export function distributionOf(service: Service): 'PreferSameZone' | 'PreferSameNode' | null {
   const { internalTrafficPolicy, trafficDistribution, topologyAuto } = service;
   if (internalTrafficPolicy === 'Local') return null;
   if (trafficDistribution === 'PreferSameNode') return 'PreferSameNode';

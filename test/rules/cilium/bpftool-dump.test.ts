@@ -32,13 +32,10 @@ test('a frontend, its slot, its backend and its reverse NAT are read', () => {
   expect(families).toEqual(['IPv4']);
   expect(entries).toEqual([
     {
-      ...{ ...place, kind: 'service', scope: 0, slot: 0, id: 260, flags: 0x50 },
+      ...{ ...place, kind: 'service', scope: 0, id: 260, flags: 0x50 },
       ...{ word: 2 * 2 ** 24 + 10_800, count: 3, quarantined: 1 },
     },
-    {
-      ...{ ...place, kind: 'service', scope: 1, slot: 1, id: 260, flags: 0x4000 },
-      ...{ word: 7, count: 0, quarantined: 0 },
-    },
+    { kind: 'slots', frontend: '10.96.0.1:80/tcp/i', slots: [1, 7] },
     { ...place, kind: 'backend', id: 7, address: '10.244.0.1', port: 8080, cluster: 2 },
     { kind: 'reverse nat', family: 'ip', id: 260, address: '10.96.0.1', port: 80 },
   ]);

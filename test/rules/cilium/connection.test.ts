@@ -3,8 +3,9 @@
 import { describe, expect, test } from 'vitest';
 
 import type { Packet } from '../../../src/model/proxy-config.ts';
-import { connect } from '../../../src/rules/cilium/connection.ts';
+import { connect, connectsAlike } from '../../../src/rules/cilium/connection.ts';
 import type { BalancedFrontend } from '../../../src/rules/cilium/load-balancer.ts';
+import { diceOf } from '../../cilium/objects.ts';
 
 const place = {
   isLocal: (address: string) => ['172.18.0.2', '127.0.0.1'].includes(address),
@@ -140,4 +141,73 @@ test.each([
   };
   const found = outcome(frontends, { from: 'node', dst: '172.18.0.2', dport, ...asked });
   expect(found).toEqual(want);
+});
+
+describe('frontends that connect alike', () => {
+  const endpoints = ['10.0.0.1:8080', '10.0.0.2:8080', ''];
+
+  /** A frontend with one random change, so that two are often equal. */
+  function changed({ oneOf, below, chance }: ReturnType<typeof diceOf>): BalancedFrontend {
+    const counts = (): BalancedFrontend['slots'] =>
+      new Map(endpoints.filter(() => chance(0.7)).map((endpoint) => [endpoint, 1 + below(2)]));
+    const changes: Partial<BalancedFrontend> = {
+      kind: oneOf(['cluster IP', 'external IP', 'load balancer IP', 'node port', 'host port']),
+      routable: chance(0.5),
+      twoScopes: true,
+      externalLocal: true,
+      direct: true,
+      loopback: true,
+      sources: { ranges: [], denied: chance(0.5) },
+      affinitySeconds: oneOf([null, 10, 60]),
+      slots: counts(),
+      places: counts(),
+      kept: new Set(endpoints.filter((it) => it !== '' && chance(0.5))),
+      reversed: false,
+      unknown: 'a reason',
+    };
+    const name = oneOf(Object.keys(changes)) as keyof BalancedFrontend;
+    return chance(0.3) ? frontend() : frontend({ routable: chance(0.5), [name]: changes[name] });
+  }
+
+  const packets = (['outside', 'node', 'pod'] as const).flatMap((from) =>
+    ['10.96.0.1', '172.18.0.2'].map((dst) => packet({ from, dst })),
+  );
+
+  /** What a connection does with a packet; the frontend and its text have no part in it. */
+  function effectsOf(balanced: BalancedFrontend) {
+    const { affinitySeconds, kept } = balanced;
+    return packets.map((asked) => {
+      const frontends = new Map([[`${asked.dst}:80/tcp`, balanced]]);
+      const connection = connect(frontends, asked, place);
+      const { kind } = connection;
+      if (kind !== 'endpoints') return kind;
+      const { shares, masqueraded } = connection;
+      return { shares, masqueraded, affinitySeconds, kept };
+    });
+  }
+
+  test('have the same outcome for every packet', () => {
+    const counts = { alike: 0, different: 0 };
+    for (let seed = 0; seed < 3000; seed++) {
+      const dice = diceOf(seed);
+      const [one, other] = [changed(dice), changed(dice)];
+      const isAlike = connectsAlike(one, other);
+      counts[isAlike ? 'alike' : 'different']++;
+      if (isAlike) expect(effectsOf(one)).toEqual(effectsOf(other));
+    }
+    expect(Math.min(counts.alike, counts.different)).toBeGreaterThan(300);
+  });
+
+  test.each([
+    ['an endpoint', { slots: only('10.0.0.1:8080') }],
+    ['the time of affinity', { affinitySeconds: 10 }],
+    ['a client of affinity', { kept: new Set(['10.0.0.1:8080']) }],
+    ['the kind', { kind: 'external IP' }],
+    ['reverse NAT', { reversed: false }],
+    ['access from outside', { routable: true }],
+  ] as const)('do not differ in %s', (_, change) => {
+    expect(connectsAlike(frontend(), frontend())).toBe(true);
+    expect(connectsAlike(frontend(), frontend(change))).toBe(false);
+    expect(connectsAlike(frontend(change), frontend())).toBe(false);
+  });
 });

@@ -1,18 +1,20 @@
 import { describe, expect, test } from 'vitest';
 
-import { frontendKey, loadBalancerOf } from '../../../src/rules/cilium/load-balancer.ts';
+import { loadBalancerOf } from '../../../src/rules/cilium/load-balancer.ts';
 import type { MapEntry, ServiceEntry } from '../../../src/rules/cilium/map-entries.ts';
-import { serviceFlags as flag } from '../../../src/rules/cilium/map-entries.ts';
+import { frontendKey, serviceFlags as flag } from '../../../src/rules/cilium/map-entries.ts';
 
 const place = { family: 'ip', address: '10.96.0.1', port: 80, protocol: 'tcp' } as const;
 
 const master = (more: Partial<ServiceEntry> = {}): ServiceEntry => ({
-  ...{ ...place, kind: 'service', scope: 0, slot: 0, word: 0 },
+  ...{ ...place, kind: 'service', scope: 0, word: 0 },
   ...{ count: 2, quarantined: 0, id: 5, flags: flag.routable | flag.nodePort },
   ...more,
 });
 
-const slot = (number: number, backend: number) => master({ slot: number, word: backend, count: 0 });
+const slot = (slot: number, backend: number): MapEntry => {
+  return { kind: 'slots', frontend: frontendKey(place, 0), slots: [slot, backend] };
+};
 
 const backend = (id: number, address: string, cluster = 0): MapEntry => ({
   ...{ kind: 'backend', family: 'ip', id, address, port: 8080, protocol: 'tcp', cluster },

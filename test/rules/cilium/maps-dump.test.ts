@@ -30,15 +30,12 @@ MAGLEV: ID=4 INNER=[2(170), 3(81)]
     },
     { kind: 'reverse nat', id: 4, ...address },
     {
-      ...{ ...address, kind: 'service', protocol: 'tcp', scope: 0, slot: 0, id: 4 },
+      ...{ ...address, kind: 'service', protocol: 'tcp', scope: 0, id: 4 },
       ...{ word: 2 * 2 ** 24 + 60, count: 4, quarantined: 1 },
       flags:
         loadBalancer | externalLocal | twoScopes | sourceRanges | deniesOrQuarantined | routable,
     },
-    {
-      ...{ kind: 'service', protocol: 'tcp', scope: 1, slot: 1, id: 4, word: 2, flags: 0 },
-      ...{ family: 'ip6', address: 'fd00::6', port: 80, count: 0, quarantined: 0 },
-    },
+    { kind: 'slots', frontend: '[fd00::6]:80/tcp/i', slots: [1, 2] },
     { kind: 'affinity match', id: 4, backend: 2 },
     { kind: 'source range', id: 4, range: { family: 'IPv4', low: 0xc6336400, high: 0xc63364ff } },
     { kind: 'maglev', family: 'ip', id: 4, places },
