@@ -459,7 +459,7 @@ test('faults and legal variations are many', () => {
   expect(made.legal).toBeGreaterThanOrEqual(40);
 });
 
-/** The same node, of which a packet to every frontend is walked. */
+/** The same node, where packets to every frontend are walked. */
 const walkingAll = ({ rules, ...input }: NodeInput): NodeInput => ({
   ...input,
   rules: { ...rules, isKnownToServe: () => false },

@@ -466,8 +466,9 @@ export function differentlyRead(path: string): string[] {
 // packet of packets.ndjson through the folder's dump, and compares with what the kernel did. One
 // line per disagreement with the rules that led there, last a JSON summary. Then it audits the node
 // (checkAudit): sound ones must be clean, violations must be found. No check looks at the names of
-// folders, at classes of faults or at notes; a line per harm and class has their number. Of a node with Cilium there are no packets: its
-// Service ports are counted instead, and "wrong" are frontends that two readers read differently.
+// folders, at classes of faults or at notes; a line for each harm and class has their number. Of a
+// node with Cilium there are no packets: its Service ports are counted instead, and "wrong" are
+// frontends that two readers read differently.
 
 interface Summary extends PacketCounts, AuditCounts {
   recordings: number;

@@ -268,7 +268,7 @@ function protocolOf(number: number): MapAddress['protocol'] {
 
 function serviceReader(family: Family): ReadEntry {
   const width = widthOf(family);
-  /** The slots of each frontend, by the bytes of its key. There are many: no objects of their own. */
+  /** The slots of each frontend, by the bytes of its key. There are too many for objects. */
   const known = new Map<string, number[]>();
   const words = new Array<number>(width / 2 + 2).fill(0);
   const addressOf = (bytes: Bytes, key: number): MapAddress => ({

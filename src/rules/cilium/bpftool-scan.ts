@@ -57,7 +57,7 @@ export function scanMaps(
 /** Characters of a byte and of what follows it. */
 const printed = '"0x0a",'.length;
 
-/** Writes the entries of a list to `space`, from an offset that leaves enough for the whole text. */
+/** Writes the entries of a list to `space`, from an offset with room for the whole text. */
 function scanEntries(codes: Uint8Array, from: number, space: Uint8Array, offset: number) {
   if (isAt(codes, from, noEntries)) {
     return { keySize: 0, valueSize: 0, bytes: space.subarray(0, 0), end: from + noEntries.length };

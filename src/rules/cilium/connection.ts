@@ -54,28 +54,29 @@ export function connect(balancer: LoadBalancer, packet: Packet, place: NodePlace
 }
 
 /**
- * Whether every packet to the address of a frontend has the same outcome on a node with `one` as
- * on a node with `other` in the external scope. A quick answer: false may be wrong.
+ * Whether every packet to the address of a frontend has the same outcome on a node with `first` as
+ * on a node with `second`, in the external scope. A quick answer: false may be wrong.
  */
-export function connectsAlike(one: BalancedFrontend, other: BalancedFrontend): boolean {
-  const { kind, routable, affinitySeconds, slots, kept } = one;
-  if (one.twoScopes || other.twoScopes || kind !== other.kind) return false;
-  if (one.unknown !== null || other.unknown !== null || !one.reversed || !other.reversed) {
+export function connectsAlike(first: BalancedFrontend, second: BalancedFrontend): boolean {
+  const { kind, routable, affinitySeconds, slots, kept } = first;
+  if (first.twoScopes || second.twoScopes || kind !== second.kind) return false;
+  if (first.unknown !== null || second.unknown !== null || !first.reversed || !second.reversed) {
     return false;
   }
-  if (routable !== other.routable || (routable && !isAlikeFromOutside(one, other))) return false;
-  if (affinitySeconds !== other.affinitySeconds) return false;
-  if (slots.size !== other.slots.size || kept.size !== other.kept.size) return false;
-  for (const [endpoint, count] of slots) if (other.slots.get(endpoint) !== count) return false;
-  for (const endpoint of kept) if (!other.kept.has(endpoint)) return false;
+  if (routable !== second.routable || (routable && !isAlikeFromOutside(first, second)))
+    return false;
+  if (affinitySeconds !== second.affinitySeconds) return false;
+  if (slots.size !== second.slots.size || kept.size !== second.kept.size) return false;
+  for (const [endpoint, count] of slots) if (second.slots.get(endpoint) !== count) return false;
+  for (const endpoint of kept) if (!second.kept.has(endpoint)) return false;
   return true;
 }
 
 /** Without source ranges and Maglev tables. */
-const isAlikeFromOutside = (one: BalancedFrontend, other: BalancedFrontend): boolean =>
-  one.direct === other.direct &&
-  one.externalLocal === other.externalLocal &&
-  [one.sources, other.sources, one.places, other.places].every((it) => it === null);
+const isAlikeFromOutside = (first: BalancedFrontend, second: BalancedFrontend): boolean =>
+  first.direct === second.direct &&
+  first.externalLocal === second.externalLocal &&
+  [first.sources, second.sources, first.places, second.places].every((it) => it === null);
 
 function connectFromOutside(
   frontend: BalancedFrontend | undefined,

@@ -197,7 +197,7 @@ function backendsOf({ count }: ServiceEntry, slots: readonly number[] = []): num
     const [slot = 0, backend = 0] = [slots[at], slots[at + 1]];
     if (slot <= count) bySlot.set(slot, backend);
   }
-  const used = [...bySlot.keys()].sort((one, other) => one - other);
+  const used = [...bySlot.keys()].sort((a, b) => a - b);
   return used.map((slot) => bySlot.get(slot) ?? 0);
 }
 

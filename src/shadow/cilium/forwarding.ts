@@ -90,7 +90,10 @@ export function ciliumForwarding(
   const context = contextOf(all, place, cilium, variantsOf);
   const { ports, frontends } = context;
   return {
-    ...{ config, node: place, ports, frontends },
+    config,
+    node: place,
+    ports,
+    frontends,
     expect: (packet) => expectation(context, packet),
     isServedBy: (actual, frontend) => isServedBy(context, actual, frontend),
   };
