@@ -16,7 +16,7 @@ import { isCode, isResolvedFinding, isSeverity } from './finding/saved-finding.t
 import type { ReportedIncident } from './incident/report.ts';
 import {
   type FindingOf,
-  isReportedIncident,
+  isReportedResolved,
   isSavedEvidence,
   isSavedGrouping,
   isSavedIncident,
@@ -155,7 +155,7 @@ const forms: Readonly<Record<Part, Form>> = {
     list: orNull(isOneOf(['resolved', 'earlier'])),
     finding: isResolvedFinding,
   }),
-  'earlier-incident': isReportedIncident,
+  'earlier-incident': isReportedResolved,
   'open-finding': isPastOfOpen,
   incident: isSavedIncident,
   member: isSavedMember,

@@ -5,8 +5,9 @@ import { type ReportedIncident } from '../audit/incident/report.ts';
 import { createAuditor } from '../auditor/auditor.ts';
 import { listIncidents } from '../auditor/incident-queries.ts';
 import { replay } from '../auditor/replay.ts';
+import { problemAt } from '../cluster/decode/problem.ts';
 import { openFolder } from '../history/files.ts';
-import { latestMoment } from '../history/reader.ts';
+import { latestMoment, type OnLoss } from '../history/reader.ts';
 import { openIndex } from '../history/search-index.ts';
 import { formatCount, formatJson, formatTime } from '../output/text/format.ts';
 import { renderIncidents } from '../output/text/incidents.ts';
@@ -48,8 +49,11 @@ export async function printIncidents(
 const head = { format: 1, kind: 'incidents' } as const;
 
 async function ofHistory(source: string, since: number): Promise<IncidentList> {
-  const to = await latestMoment(openFolder(source));
-  const index = await openIndex(source);
+  const { onProblem } = problemLog();
+  const onLoss: OnLoss = (segment, text) =>
+    onProblem(problemAt(`${source}/${segment}`, null, text));
+  const to = await latestMoment(openFolder(source), onLoss);
+  const index = await openIndex(source, onLoss);
   try {
     return { ...head, source, from: to - since, to, incidents: index.incidents(to - since, to) };
   } finally {

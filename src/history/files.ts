@@ -1,7 +1,7 @@
 // The files of a history: the few operations that the recorder and the reader need. Tests replace
 // them by files that fail, or that lose what was not synced.
 
-import { closeSync, constants, openSync } from 'node:fs';
+import { closeSync, constants, fstatSync, lstatSync, openSync, readSync, rmSync } from 'node:fs';
 import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 
@@ -38,6 +38,26 @@ export interface HistoryFiles {
 export function createDatabaseFile(path: string): void {
   const { O_RDWR, O_CREAT, O_NOFOLLOW } = constants;
   closeSync(openSync(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0o600));
+  removeForeignJournal(`${path}-journal`);
+}
+
+/** The end of a journal that names a further file (SQLite, pager.c `readSuperJournal`). */
+const superJournalEnd = Buffer.from('d9d505f920a163d7', 'hex');
+
+/**
+ * Removes a journal that names a further file, which SQLite of Node 22 would delete. Such journals
+ * are of transactions in several databases, which this program has none of.
+ */
+function removeForeignJournal(path: string): void {
+  if (lstatSync(path, { throwIfNoEntry: false })?.isFile() !== true) return;
+  const file = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW);
+  try {
+    const end = Buffer.alloc(superJournalEnd.length);
+    readSync(file, end, 0, end.length, Math.max(0, fstatSync(file).size - end.length));
+    if (end.equals(superJournalEnd)) rmSync(path);
+  } finally {
+    closeSync(file);
+  }
 }
 
 /** A checkpoint of some million pods. Others may have written to the folder, also a sparse file. */

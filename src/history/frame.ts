@@ -127,6 +127,9 @@ interface Budget {
 /** Each byte is checked about twice, and more often only after damage. */
 const mostChecks = 8;
 
+/** Seconds: the latest time that a Date can have. */
+const latestTime = 8.64e12;
+
 /** From this many bytes of lines on, frames with more than a multiple of their size are refused. */
 const inflation = { from: 16 * 1024 * 1024, most: 200 };
 
@@ -139,15 +142,14 @@ function frameAt(bytes: Buffer, start: number, budget: Budget): Found {
   const end = start + headerLength + header.readUInt32LE(16);
   const payload = bytes.subarray(start + headerLength, end);
   const plainBytes = header.readUInt32LE(20);
-  const isWhole = end <= bytes.length && plainBytes <= mostPlainBytes;
+  const at = header.readDoubleLE(24);
+  const isKnown = plainBytes <= mostPlainBytes && Math.abs(at) <= latestTime;
+  const isWhole = end <= bytes.length && isKnown;
   if (isWhole) budget.bytes -= payload.length;
   if (!isWhole || budget.bytes < 0 || crc32(payload) !== header.readUInt32LE(32)) return 'damaged';
   const kind = kinds[header.readUInt16LE(6)] ?? 'live';
   const [segment, number] = [header.readUInt32LE(8), header.readUInt32LE(12)];
-  return {
-    frame: { kind, segment, number, plainBytes, at: header.readDoubleLE(24), payload },
-    end,
-  };
+  return { frame: { kind, segment, number, plainBytes, at, payload }, end };
 }
 
 /** What a segment contains, in order: frames, and places without the frames that they had. */
@@ -158,6 +160,15 @@ export type SegmentPart =
       readonly lost: 'damaged' | 'missing' | 'newer' | 'cut';
       readonly bytes: number;
     };
+
+/** A part that is lost, for people. */
+export const lossText = ({
+  lost,
+  bytes,
+}: Extract<SegmentPart, { readonly lost: string }>): string => {
+  if (lost === 'newer') return `A newer version wrote it (this one knows format ${formatVersion})`;
+  return lost === 'missing' ? 'Frames are missing' : `${bytes} bytes are damaged`;
+};
 
 /** Reads the frames of a segment. After a damaged place, it goes on with the next whole frame. */
 export function* framesIn(data: Uint8Array, segment: number): Generator<SegmentPart> {

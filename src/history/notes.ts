@@ -9,12 +9,23 @@
 //   {"note":"lag","at":T,"interval":{…}}                   the lag of ten seconds
 
 import { type Finding, openFindingKey } from '../audit/finding/catalogue.ts';
+import { isCause, isCode, isFinding, isSeverity } from '../audit/finding/saved-finding.ts';
+import { isReported } from '../audit/incident/saved-incidents.ts';
 import { type ReportedIncident, reportIncident } from '../audit/incident/report.ts';
 import type { LagOutput } from '../audit/measure/lag.ts';
 import type { Auditor } from '../auditor/auditor.ts';
-import { isFields } from '../cluster/decode/json-fields.ts';
+import { parseJson } from '../cluster/decode/json-text.ts';
+import {
+  type Form,
+  hasForms,
+  isFields,
+  isListOf,
+  isNumber,
+  isText,
+  orNull,
+} from '../model/collections.ts';
 import type { HistoryFiles } from './files.ts';
-import { framesIn, linesOf } from './frame.ts';
+import { framesIn, linesOf, lossText } from './frame.ts';
 import type { Segment } from './segments.ts';
 
 /** What the note of all open findings has of each. */
@@ -179,57 +190,90 @@ export interface PlacedNote {
   readonly note: HistoryNote;
 }
 
-/** The notes of a segment from a frame on. What is damaged is skipped. */
+/**
+ * The notes of a segment from a frame on. What is damaged is skipped, and `onLoss` is called for it
+ * with a text for people, once for all lines that are no notes.
+ */
 export async function* readNotes(
   files: Pick<HistoryFiles, 'read'>,
   { name, number }: Segment,
-  from = 0,
+  from: number,
+  onLoss: (text: string) => void,
 ): AsyncGenerator<PlacedNote> {
+  let unreadable = 0;
   for (const part of framesIn(await files.read(name), number)) {
+    // The end may be incomplete, since the recorder is at work.
+    if ('lost' in part && part.lost !== 'cut') onLoss(lossText(part));
     if (!('frame' in part) || part.frame.kind !== 'notes' || part.frame.number < from) continue;
     const { frame } = part;
-    const lines = await linesOf(frame).catch(() => null);
-    for (const line of Buffer.from(lines ?? [])
-      .toString()
-      .split('\n')) {
-      const note = line === '' ? null : parseNote(line);
-      if (note !== null) yield { frame: frame.number, note };
+    const lines = await linesOf(frame).catch(() => Buffer.from('cannot be decompressed'));
+    for (const line of Buffer.from(lines).toString().split('\n')) {
+      if (line === '') continue;
+      const note = parseNote(line);
+      if (note === null) unreadable++;
+      else yield { frame: frame.number, note };
     }
   }
+  if (unreadable > 0) onLoss(`${unreadable} notes cannot be read`);
 }
+
+/** Whether a value is what the note of all open findings has of one. */
+export const isOpenFinding = hasForms({
+  code: isCode,
+  severity: isSeverity,
+  namespace: isText,
+  service: isText,
+  node: orNull(isText),
+  cause: isCause,
+  since: isNumber,
+  openedAt: isNumber,
+});
+
+const forms: Readonly<Record<string, Form | undefined>> = {
+  open: hasForms({
+    findings: isListOf(isOpenFinding),
+    incidents: isListOf(isReported),
+    size: isNumber,
+  }),
+  opened: hasForms({ finding: isFinding }),
+  resolved: hasForms({ finding: isFinding }),
+  incident: hasForms({ incident: isReported }),
+  merged: hasForms({ id: isText }),
+  lag: hasForms({ interval: isFields }),
+};
 
 /** `null` for what another version may have written. */
 function parseNote(line: string): HistoryNote | null {
-  const note: unknown = JSON.parse(line);
-  if (!isFields(note) || typeof note.at !== 'number') return null;
-  const { finding, incident, findings, incidents, interval: lag, id, size } = note;
-  const isKnown = {
-    open: Array.isArray(findings) && Array.isArray(incidents) && typeof size === 'number',
-    opened: isFields(finding),
-    resolved: isFields(finding),
-    incident: isFields(incident),
-    merged: typeof id === 'string',
-    lag: isFields(lag),
-  };
-  const kind = note.note as keyof typeof isKnown;
-  return Object.hasOwn(isKnown, kind) && isKnown[kind] ? (note as unknown as HistoryNote) : null;
+  let note: unknown;
+  try {
+    note = parseJson(line);
+  } catch {
+    return null;
+  }
+  if (!isFields(note) || !isNumber(note.at) || typeof note.note !== 'string') return null;
+  const form = Object.hasOwn(forms, note.note) ? forms[note.note] : undefined;
+  return form?.(note) === true ? (note as unknown as HistoryNote) : null;
 }
 
 /** When an open finding began and opened. */
 export type Opening = Pick<Finding, 'since' | 'openedAt'>;
 
-/** Follows the notes of a segment: the findings that are open at its end, by their keys. */
+/**
+ * Follows the notes of a segment: the findings that are open at its end, by their keys; `null` if
+ * that is not known.
+ */
 export async function openingsIn(
   files: Pick<HistoryFiles, 'read'>,
   segment: Segment,
 ): Promise<ReadonlyMap<string, Opening> | null> {
   let openings: Map<string, Opening> | null = null;
-  for await (const { note } of readNotes(files, segment)) {
+  const losses: string[] = [];
+  for await (const { note } of readNotes(files, segment, 0, (text) => losses.push(text))) {
     if (note.note === 'open') {
       openings = new Map(note.findings.map((it) => [openFindingKey(it), it]));
     } else if (note.note === 'opened') {
       openings?.set(openFindingKey(note.finding), note.finding);
     } else if (note.note === 'resolved') openings?.delete(openFindingKey(note.finding));
   }
-  return openings;
+  return losses.length === 0 ? openings : null;
 }

@@ -1,8 +1,9 @@
 // Reads a history as a recording: the lines from the checkpoint before a moment up to that moment.
 // What is damaged or missing is skipped, and a problem says which time is affected.
 
+import { parseJson } from '../cluster/decode/json-text.ts';
 import { errorText, type HistoryFiles } from './files.ts';
-import { formatVersion, framesIn, linesOf, type SegmentPart } from './frame.ts';
+import { framesIn, linesOf, lossText } from './frame.ts';
 import { listSegments, type Segment } from './segments.ts';
 
 /** The lines of a history. */
@@ -90,15 +91,13 @@ const readSegment = (
     return null;
   });
 
-/** The first line of a segment with a whole checkpoint; `null` if it is no JSON. */
+/** The first line of a segment with a whole checkpoint; `null` if it cannot be read. */
 async function headerOf({ data, segment }: Step): Promise<unknown> {
   const [first] = data === null ? [] : framesIn(data, segment.number);
   if (first === undefined || !('frame' in first)) return null;
-  const [line = ''] = Buffer.from(await linesOf(first.frame))
-    .toString()
-    .split('\n', 1);
   try {
-    return JSON.parse(line) as unknown;
+    const lines = Buffer.from(await linesOf(first.frame)).toString();
+    return parseJson(lines.split('\n', 1)[0] ?? '');
   } catch {
     return null;
   }
@@ -171,11 +170,6 @@ async function hasWholeCheckpoint(
   return false;
 }
 
-const lossText = ({ lost, bytes }: Extract<SegmentPart, { readonly lost: string }>): string => {
-  if (lost === 'newer') return `A newer version wrote it (this one knows format ${formatVersion})`;
-  return lost === 'missing' ? 'Frames are missing' : `${bytes} bytes are damaged`;
-};
-
 async function* linesBefore(
   files: Pick<HistoryFiles, 'read'>,
   steps: readonly Step[],
@@ -207,8 +201,12 @@ async function* linesBefore(
       }
       // The frame after the moment may have lines before it.
       const isPast = frame.at > until;
+      const lines = await linesOf(frame).catch((error: unknown) => {
+        loss(`A frame cannot be decompressed (${errorText(error)})`);
+        return null;
+      });
       latest = frame.at;
-      yield await linesOf(frame);
+      if (lines !== null) yield lines;
       if (isPast) return;
     }
   }

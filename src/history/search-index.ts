@@ -10,8 +10,13 @@ import type { DatabaseSync } from 'node:sqlite';
 
 import { openFindingKey } from '../audit/finding/catalogue.ts';
 import type { ReportedIncident } from '../audit/incident/report.ts';
-import { createDatabaseFile, type HistoryFiles, openFolder } from './files.ts';
+import { isFinding } from '../audit/finding/saved-finding.ts';
+import { isReported } from '../audit/incident/saved-incidents.ts';
+import { parseJson } from '../cluster/decode/json-text.ts';
+import { type Form, isFields, isNumber, orNull } from '../model/collections.ts';
+import { createDatabaseFile, errorText, type HistoryFiles, openFolder } from './files.ts';
 import {
+  isOpenFinding,
   type HistoryNote,
   type LagInterval,
   type OpenFinding,
@@ -19,6 +24,7 @@ import {
   readNotes,
 } from './notes.ts';
 import { sqlite } from './lock.ts';
+import type { OnLoss } from './reader.ts';
 import { indexLimit, listSegments, type Segment } from './segments.ts';
 
 /** The version of the tables. */
@@ -58,15 +64,21 @@ export interface SearchIndex {
   readonly close: () => void;
 }
 
-/** Opens the index of a history and brings it up to date. */
-export async function openIndex(path: string): Promise<SearchIndex> {
+/**
+ * Opens the index of a history and brings it up to date. `onLoss` is called with what is damaged in
+ * the notes that it reads for that.
+ */
+export async function openIndex(
+  path: string,
+  onLoss: OnLoss = () => undefined,
+): Promise<SearchIndex> {
   const files = openFolder(path);
   const name = join(path, 'index.sqlite');
   for (const place of [name, name, ':memory:']) {
     let database: DatabaseSync | null = null;
     try {
       database = openDatabase(place);
-      await update(database, files);
+      await update(database, files, onLoss);
       return searchIn(database);
     } catch (error) {
       database?.close();
@@ -91,7 +103,7 @@ function openDatabase(place: string): DatabaseSync {
     // A new file gets smaller when rows are removed.
     database.exec('PRAGMA auto_vacuum = FULL');
     const { user_version: found } = database.prepare('PRAGMA user_version').get() ?? {};
-    if (found !== version) clear(database);
+    if (found !== version || schemaOf(database) !== ownSchema()) clear(database);
     return database;
   } catch (error) {
     database.close();
@@ -106,8 +118,22 @@ function clear(database: DatabaseSync): void {
   database.exec(`BEGIN IMMEDIATE; ${drops.join(' ')} ${tables} COMMIT`);
 }
 
+/** What the tables are, and whether there are views or triggers, which could take forever. */
+const schemaOf = (database: DatabaseSync): string =>
+  JSON.stringify(
+    database.prepare('SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name').all(),
+  );
+
+function ownSchema(): string {
+  const database = new (sqlite().DatabaseSync)(':memory:');
+  database.exec(tables);
+  const schema = schemaOf(database);
+  database.close();
+  return schema;
+}
+
 /** Reads the notes that are not in the database. */
-async function update(database: DatabaseSync, files: HistoryFiles): Promise<void> {
+async function update(database: DatabaseSync, files: HistoryFiles, onLoss: OnLoss): Promise<void> {
   const segments = await listSegments(files);
   const newest = segments.at(-1)?.number ?? 0;
   const known = positionOf(database);
@@ -117,7 +143,8 @@ async function update(database: DatabaseSync, files: HistoryFiles): Promise<void
   for (const segment of segments) {
     if (segment.number < from.segment) continue;
     const first = segment.number === from.segment ? from.frame : 0;
-    await updateFrom(database, files, segment, first);
+    const notes = await notesFrom(files, segment, first, onLoss);
+    if (notes !== null) write(database, notes, segment.number, first);
     removeOld(database, segments);
   }
 }
@@ -130,34 +157,46 @@ interface Position {
 const positionOf = (database: DatabaseSync): Position =>
   database.prepare('SELECT segment, frame FROM position').get() as unknown as Position;
 
-/** The notes of a segment are one transaction, so that none is read twice or left out. */
-async function updateFrom(
-  database: DatabaseSync,
+/** `null` if there is nothing to read. */
+async function notesFrom(
   files: HistoryFiles,
   segment: Segment,
   first: number,
-): Promise<void> {
+  onLoss: OnLoss,
+): Promise<readonly PlacedNote[] | null> {
   const notes: PlacedNote[] = [];
+  const lose = (text: string): void => onLoss(segment.name, `${text}: incidents may be missing`);
   try {
-    for await (const note of readNotes(files, segment, first)) notes.push(note);
-  } catch {
+    for await (const note of readNotes(files, segment, first, lose)) notes.push(note);
+  } catch (error) {
     // The recorder may remove a segment while it is read.
-    return;
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') lose(errorText(error));
+    return null;
   }
+  return notes;
+}
+
+/** The notes of a segment are one transaction, so that none is read twice or left out. */
+function write(
+  database: DatabaseSync,
+  notes: readonly PlacedNote[],
+  number: number,
+  first: number,
+): void {
   const last = notes.at(-1);
   if (last === undefined) return;
   database.exec('BEGIN IMMEDIATE');
   try {
     // Another process may have written these notes, and later ones, since they were read.
     const { segment: at, frame } = positionOf(database);
-    if (at > segment.number || (at === segment.number && frame > first)) {
+    if (at > number || (at === number && frame > first)) {
       database.exec('ROLLBACK');
       return;
     }
-    const apply = createWriter(database, segment.number);
+    const apply = createWriter(database, number);
     for (const { note } of notes) apply(note);
     const move = database.prepare('UPDATE position SET segment = ?, frame = ?');
-    move.run(segment.number, last.frame + 1);
+    move.run(number, last.frame + 1);
     database.exec('COMMIT');
   } catch (error) {
     database.exec('ROLLBACK');
@@ -256,6 +295,18 @@ interface Row {
   readonly json: string;
 }
 
+/** The object of a row with its end; `null` if another program has written it. */
+function valueOf({ json, resolved }: Row, form: Form): object | null {
+  try {
+    if (!orNull(isNumber)(resolved)) return null;
+    const value: unknown = parseJson(json);
+    const all = isFields(value) ? { ...value, resolvedAt: resolved } : value;
+    return form(all) ? (all as object) : null;
+  } catch {
+    return null;
+  }
+}
+
 function searchIn(database: DatabaseSync): SearchIndex {
   const rowsOf = (table: string, from: number, to: number): Row[] =>
     database
@@ -266,12 +317,14 @@ function searchIn(database: DatabaseSync): SearchIndex {
       .all(to, from) as unknown as Row[];
   return {
     findings: (from, to) =>
-      rowsOf('finding', from, to).map(({ resolved, json }) => {
-        return { ...(JSON.parse(json) as OpenFinding), resolvedAt: resolved };
+      rowsOf('finding', from, to).flatMap((row) => {
+        const finding = valueOf(row, (value) => isFinding(value) || isOpenFinding(value));
+        return finding === null ? [] : [finding as IndexedFinding];
       }),
     incidents: (from, to) =>
-      rowsOf('incident', from, to).map(({ resolved, json }) => {
-        return { ...(JSON.parse(json) as ReportedIncident), resolvedAt: resolved };
+      rowsOf('incident', from, to).flatMap((row) => {
+        const incident = valueOf(row, isReported);
+        return incident === null ? [] : [incident as ReportedIncident];
       }),
     lag: (from, to) =>
       (

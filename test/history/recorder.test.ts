@@ -10,9 +10,9 @@ import { describe, expect, test } from 'vitest';
 
 import { counterOn, crashAt, type Fault, faultyFiles, randomOf, readCounter } from './crash.ts';
 import { openFolder } from '../../src/history/files.ts';
-import { encodeFrame, formatVersion, framesIn } from '../../src/history/frame.ts';
+import { createFrame, encodeFrame, formatVersion, framesIn } from '../../src/history/frame.ts';
 import { createHistoryRecorder } from '../../src/history/recorder.ts';
-import { latestMoment } from '../../src/history/reader.ts';
+import { latestMoment, openHistory } from '../../src/history/reader.ts';
 import {
   changesLimit,
   isSegmentDue,
@@ -371,6 +371,32 @@ describe('damage', () => {
     const { files } = await recorded(10);
     await expect(readCounter(files, 10)).rejects.toThrow('The history begins at 1970-01-01T00:16');
     await expect(readCounter(faultyFiles().files, 10)).rejects.toThrow('has no history');
+  });
+
+  test('of a frame whose checksum matches is reported, and the others are read', async () => {
+    const { files, stored, counts } = await recorded(20);
+    const [[, file] = []] = [...stored];
+    const all = [...framesIn(file?.bytes ?? Buffer.alloc(0), 2)].flatMap((it) =>
+      'frame' in it ? [it.frame] : [],
+    );
+    const [, spoilt] = all.filter(({ kind }) => kind === 'live');
+    const [first] = all;
+    if (first === undefined || file === undefined) throw new Error('Expected a frame');
+    const payload = Buffer.from('not zstd');
+    const frames = all.map((it) => encodeFrame(it === spoilt ? { ...it, payload } : it));
+    file.bytes = Buffer.concat(frames);
+    const read = await readCounter(files, 1100);
+    expect(read.losses.join()).toContain('cannot be decompressed');
+    expect(read.count).toBe(counts.get(1019));
+    file.bytes = encodeFrame({ ...first, kind: 'live', payload });
+    const { header } = await openHistory(files, 1100, () => undefined);
+    expect(header).toBe(null);
+  });
+
+  test('of a time that no Date can have loses that frame', async () => {
+    const frame = await createFrame({ kind: 'live', segment: 1, number: 0, at: 1e300 }, '{}\n');
+    const bytes = encodeFrame(frame);
+    expect([...framesIn(bytes, 1)]).toEqual([{ lost: 'cut', bytes: bytes.length }]);
   });
 
   test('of a payload whose checksum matches is no more than its header promises', () => {

@@ -4,6 +4,7 @@ import {
   existsSync,
   mkdtempSync,
   readdirSync,
+  readFileSync,
   rmSync,
   statSync,
   symlinkSync,
@@ -11,11 +12,12 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 
 import { beforeEach, describe, expect, test } from 'vitest';
 
 import type { Finding } from '../../src/audit/finding/catalogue.ts';
-import { openFolder } from '../../src/history/files.ts';
+import { createDatabaseFile, openFolder } from '../../src/history/files.ts';
 import { findingNote, type HistoryNote } from '../../src/history/notes.ts';
 import { createHistoryRecorder } from '../../src/history/recorder.ts';
 import { openIndex } from '../../src/history/search-index.ts';
@@ -129,6 +131,72 @@ describe('the index', () => {
       ['db', 1002, null],
       ['web', 1002, 2001],
     ]);
+  });
+
+  test('leaves out notes that are no notes, and reports them once', async () => {
+    const { recorder, note, wait, state } = recorderAt(1000);
+    await wait(2);
+    const finding = opened('web', 1002);
+    const incident = { id: 'a', openedAt: 1002, resolvedAt: null };
+    for (const value of [{ finding: {} }, { finding: { ...finding, since: '1' } }, finding]) {
+      recorder.remark(`${JSON.stringify({ note: 'opened', at: 1002, ...value })}\n`, state.now);
+    }
+    recorder.remark('{"note":\n', state.now);
+    recorder.remark(`${JSON.stringify({ note: 'incident', at: 1002, incident })}\n`, state.now);
+    recorder.remark('{"note":"toString","at":1}\n', state.now);
+    note(finding);
+    await wait(2);
+    await recorder.close();
+    const [segment = ''] = readdirSync(folder).sort();
+    const losses: string[] = [];
+    for (const count of [1, 2]) {
+      const index = await openIndex(folder, (name, text) => losses.push(`${name} ${text}`));
+      expect([count, index.findings(0, 1e9).length, index.incidents(0, 1e9)]).toEqual([
+        count,
+        1,
+        [],
+      ]);
+      index.close();
+    }
+    expect(losses).toEqual([`${segment} 6 notes cannot be read: incidents may be missing`]);
+  });
+
+  test('is filled again if another program has changed it', async () => {
+    const { recorder, note, wait } = recorderAt(1000);
+    await wait(2);
+    note(opened('web', 1002));
+    await wait(2);
+    await recorder.close();
+    const row = `('web', 1, NULL, 1, '{"code":"x"}')`;
+    const endless = 'WITH RECURSIVE all_of(x) AS (SELECT 1 UNION ALL SELECT x FROM all_of)';
+    const finding = `SELECT x AS name, x AS opened, x AS resolved, x AS json FROM all_of`;
+    for (const change of [
+      `INSERT INTO finding VALUES ${row}; INSERT INTO incident VALUES ${row}`,
+      `INSERT INTO finding VALUES ('db', 1, 'never', 1, '{}'), ('x', 1, NULL, 1, '[')`,
+      `DROP TABLE finding; CREATE VIEW finding AS ${endless} ${finding}`,
+      'DROP TABLE position',
+      `CREATE TRIGGER more AFTER INSERT ON finding BEGIN DELETE FROM finding; END;
+       DELETE FROM finding; UPDATE position SET frame = 0`,
+    ]) {
+      expect(await found()).toEqual([['web', 1002, null]]);
+      const database = new DatabaseSync(join(folder, 'index.sqlite'));
+      database.exec(change);
+      database.close();
+    }
+    expect(await found()).toEqual([['web', 1002, null]]);
+  });
+
+  test('is opened without a journal that names a further file', () => {
+    const path = join(folder, 'index.sqlite');
+    const end = Buffer.from('d9d505f920a163d7', 'hex');
+    const own = Buffer.concat([end, Buffer.alloc(600, 'x')]);
+    writeFileSync(`${path}-journal`, own);
+    createDatabaseFile(path);
+    expect(readFileSync(`${path}-journal`)).toEqual(own);
+    // SQLite 3.50 deletes the file of that name when it opens the database.
+    writeFileSync(`${path}-journal`, Buffer.concat([own, Buffer.from('/etc/hosts'), end]));
+    createDatabaseFile(path);
+    expect(existsSync(`${path}-journal`)).toBe(false);
   });
 
   test('does not change a database elsewhere to which its name is a link', async () => {

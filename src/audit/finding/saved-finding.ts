@@ -39,14 +39,16 @@ export const findingHead: Readonly<Record<string, Form>> = {
   suppressed: orNull(hasForms({ owner: isText, reason: isText, expires: isText, source: isText })),
 };
 
-/** Whether a value is a resolved finding. */
-export const isResolvedFinding = hasForms({
+const findingForms = {
   ...findingHead,
   ...shown,
   difference: isOneOf(['missing', 'unexpected', 'different']),
   differences: isListOf(hasForms({ ...place, ...shown })),
-  resolvedAt: isNumber,
-});
+};
+
+/** Whether a value is a finding, and whether it is a resolved one. */
+export const isFinding = hasForms({ ...findingForms, resolvedAt: orNull(isNumber) });
+export const isResolvedFinding = hasForms({ ...findingForms, resolvedAt: isNumber });
 
 /** Whether a value is a difference with all that a finding shows of it. */
 export const isDifference = hasForms({

@@ -221,15 +221,18 @@ export const isSavedResolved = hasForms({
 
 const nameForms = { namespace: isText, service: isText, node: orNull(isText) };
 
-/** Whether a value is an incident of the time before a restart. */
-export const isReportedIncident = hasForms({
+const reportedForms = {
   ...reportForms,
   since: orNull(isNumber),
   openedAt: orNull(isNumber),
   title: isText,
   remedy: hasForms({ text: isText, commands: isListOf(isText), managed: orNull(isText) }),
   findings: isListOf(hasForms({ code: isCode, cause: isCause, output: isOutput, ...nameForms })),
-});
+};
+
+/** Whether a value is an incident as outputs show it, and whether it is a resolved one. */
+export const isReported = hasForms({ ...reportedForms, resolvedAt: orNull(isNumber) });
+export const isReportedResolved = hasForms(reportedForms);
 
 const isPair: Form = (value) => isListOf(isText)(value) && (value as unknown[]).length === 2;
 
