@@ -220,7 +220,7 @@ function bytesOf(list: unknown, name: string): number[] {
   if (!Array.isArray(list)) throw new DumpError(`expected keys and values in ${name}`, 1, '');
   return list.map((text) => {
     const byte = printedBytes.get(text) ?? Number(text);
-    if (byte >= 0 && byte <= 255) return byte;
+    if (Number.isInteger(byte) && byte >= 0 && byte <= 255) return byte;
     throw new DumpError(`expected bytes in ${name}`, 1, String(text));
   });
 }

@@ -91,6 +91,7 @@ test('the largest Maglev table is read', () => {
 test.each([
   ['another layout', entry('0a600001 0050', '00'), /cilium_lb4_services_v2 has a layout/],
   ['a value that is no byte', { key: ['0x1ff'], value: [] }, /expected bytes/],
+  ['a value that is no integer', { key: [1.5], value: [] }, /expected bytes/],
   ['an entry that is null', null, /expected keys and values/],
   ['an entry without bytes', { key: 'x', value: [] }, /expected keys and values/],
   [
