@@ -7,8 +7,9 @@
 // has prefix and envelope too. A frame may also have them.
 //
 // The reader decodes an object when the caller asks for it, so the caller can yield to the event
-// loop between two. After an unreadable object it goes on; after a wrong length or envelope it
-// cannot find the next object, and the body is cut off there. Frames have no raw objects.
+// loop between two. After an unreadable object it goes on, also after one that is too long, of which
+// only the beginning is kept. After a wrong length or envelope it cannot find the next object, and
+// the body is cut off there. Frames have no raw objects.
 
 import { isOutput, kinds, type Resource } from '../../../model/objects.ts';
 import type { Codec, DecodeContext, Frame } from '../frame.ts';
@@ -45,6 +46,8 @@ interface Framing {
   partAt(whole: Buffer, at: number): Part;
   /** The frame of a part that arrived `at`; null if it has none. */
   read(message: ByteSpan, tag: number, at: number): Frame | null;
+  /** The frame of a part that is too long; of its bytes only the beginning is there. */
+  readLong(message: ByteSpan): Frame;
   /** The last frame; `failure` is why nothing more can be read, `rest` the bytes that are left. */
   end(failure: WrongType | null, rest: number): Frame | null;
 }
@@ -54,11 +57,15 @@ type Part = ReturnType<typeof readPart>;
 
 type Intake = ReturnType<typeof createIntake>;
 
-/** What has arrived and has not been read; `needed` is how many bytes are needed to go on. */
+/**
+ * What has arrived and has not been read; `needed` is how many bytes are needed to go on, and
+ * `skipped` how many that will arrive are left out.
+ */
 const createIntake = () => ({
   parts: [] as Buffer[],
   length: 0,
   needed: 0,
+  skipped: 0,
   failure: null as WrongType | null,
 });
 
@@ -88,6 +95,9 @@ function* readChunk(
 ): Generator<Frame, void> {
   let rest = chunk;
   while (rest.length > 0 && intake.failure === null) {
+    const skipped = Math.min(intake.skipped, rest.length);
+    intake.skipped -= skipped;
+    rest = rest.subarray(skipped);
     // Only a part that began in an earlier chunk is copied, to put it together.
     const isHead = intake.length > 0 && intake.needed - intake.length < rest.length;
     const head = isHead ? rest.subarray(0, intake.needed - intake.length) : rest;
@@ -105,10 +115,14 @@ function* readParts(intake: Intake, framing: Framing, at: number): Generator<Fra
   try {
     while (from < whole.length && needed === 0) {
       const part = framing.partAt(whole, from);
-      if (part.to > whole.length) needed = part.to - from;
+      const message = { bytes: whole, at: part.from, end: part.to };
+      if (startEnd(part) > whole.length) needed = startEnd(part) - from;
       else {
-        from = part.to;
-        const frame = framing.read({ bytes: whole, at: part.from, end: part.to }, part.tag, at);
+        from = Math.min(part.to, whole.length);
+        intake.skipped = part.to - from;
+        const frame = isLong(part)
+          ? framing.readLong(message)
+          : framing.read(message, part.tag, at);
         if (frame !== null) yield frame;
       }
     }
@@ -119,6 +133,21 @@ function* readParts(intake: Intake, framing: Framing, at: number): Generator<Fra
   intake.parts = from === whole.length ? [] : [from === 0 ? whole : whole.subarray(from)];
   intake.length = whole.length - from;
   intake.needed = needed;
+}
+
+/** Bytes of a part that is too long, which name its object. */
+const startLimit = 64 * 1024;
+
+const isLong = ({ from, to }: Part): boolean => to - from > frameLimit;
+
+/** The end of what is kept of a part. */
+const startEnd = (part: Part): number => (isLong(part) ? part.from + startLimit : part.to);
+
+/** `object` is the beginning of the object. */
+function longFrame(resource: Resource, object: ByteSpan, message: string): Frame {
+  const raw = decodeStart(kinds[resource], object);
+  const { lost } = unreadable(resource, raw, endedEarly());
+  return { kind: 'bad', message, value: null, lost: { ...lost, labels: null }, cut: false };
 }
 
 function badFrame(resource: Resource, error: unknown, cut: boolean): Frame {
@@ -145,8 +174,8 @@ function listFraming({ resource, previousPod }: DecodeContext): Framing {
       if (left === 0) return { tag: 0, from: at, to: whole.length };
       const least = Math.min(left, headLimit);
       if (whole.length - at < least) return { tag: 0, from: at, to: at + least };
-      const part = readPart(whole, at, Math.min(left, frameLimit));
-      if (part.to > whole.length) return part;
+      const part = readPart(whole, at, left);
+      if (startEnd(part) > whole.length) return part;
       left -= part.to - at;
       if (left < 0) throw new WrongType('', 'a length', left + part.to - at);
       return part;
@@ -156,6 +185,7 @@ function listFraming({ resource, previousPod }: DecodeContext): Framing {
       if (tag !== tagOf(2)) return null;
       return { kind: 'object', type: 'added', ...readObject(resource, message, at, previousPod) };
     },
+    readLong: (message) => longFrame(resource, message, 'Item too long'),
     end(failure) {
       if (failure !== null || left !== 0) return badFrame(resource, failure ?? endedEarly(), true);
       const page = pageFrame({ metadata: listMeta });
@@ -179,6 +209,9 @@ function readPart(whole: Buffer, at: number, limit: number) {
   return { tag, from, to: cursor.at + length };
 }
 
+/** The most bytes of an envelope before the list: it has a kind and a version. */
+const envelopeLimit = 1024;
+
 /** The field `raw` in the envelope; null if more bytes are needed. */
 function readEnvelope(whole: Buffer): Part | null {
   const prefix = Math.min(whole.length, magic.length);
@@ -193,14 +226,18 @@ function readEnvelope(whole: Buffer): Part | null {
   } catch (error) {
     if (!(error instanceof WrongType) || whole.length - at >= headLimit) throw error;
   }
+  if (at > envelopeLimit) throw new WrongType('', 'a length', at);
   return null;
 }
 
 const noPrefix = (bytes: Buffer, from: number, to: number): WrongType =>
   new WrongType('', 'the prefix of protobuf', bytes.toString('latin1', from, to));
 
-/** The length before each frame. */
+/** The bytes of the length before each frame. */
 const frameHead = 4;
+
+/** A larger length is no length. */
+const mostFrame = 256 * 1024 * 1024;
 
 function watchFraming(context: DecodeContext): Framing {
   return {
@@ -208,10 +245,14 @@ function watchFraming(context: DecodeContext): Framing {
       const from = at + frameHead;
       if (whole.length < from) return { tag: 0, from, to: from };
       const length = whole.readUInt32BE(at);
-      if (length > frameLimit) throw new WrongType('', 'a length', length);
+      if (length > mostFrame) throw new WrongType('', 'a length', length);
       return { tag: 0, from, to: from + length };
     },
     read: (message, _tag, at) => readFrame(message, context, at),
+    readLong(message) {
+      const event: { object?: { raw?: ByteSpan } } = decodeStart('WatchEvent', startOf(message));
+      return longFrame(context.resource, startOf(event.object?.raw ?? noBytes), 'Event too long');
+    },
     end: (failure, rest) =>
       failure === null && rest === 0
         ? null
@@ -254,6 +295,25 @@ function unwrap(range: ByteSpan) {
 const hasPrefix = ({ bytes, at, end }: ByteSpan): boolean =>
   end - at >= magic.length && bytes.readUInt32BE(at) === magic.readUInt32BE(0);
 
+/** What follows an envelope, whose end may be missing. */
+function startOf(range: ByteSpan): ByteSpan {
+  if (!hasPrefix(range)) return range;
+  const unknown = { ...range, at: range.at + magic.length };
+  const { raw = noBytes }: { raw?: ByteSpan } = decodeStart('Unknown', unknown);
+  return raw;
+}
+
+/** The fields before the first that cannot be read. */
+function decodeStart(name: string, { bytes, at, end }: ByteSpan): Raw {
+  const raw: Raw = {};
+  try {
+    readMessage(name, { bytes, at }, end, raw);
+  } catch (error) {
+    if (!(error instanceof WrongType)) throw error;
+  }
+  return raw;
+}
+
 function decode(name: string, { bytes, at, end }: ByteSpan): Raw {
   const raw: Raw = {};
   readMessage(name, { bytes, at }, end, raw);
@@ -276,7 +336,10 @@ export function readObject<R extends Resource>(
     readMessage(kinds[resource], { bytes, at: from }, end, raw);
   } catch (error) {
     if (!(error instanceof WrongType)) throw error;
-    return { projection: { problem: unreadable(resource, raw, error) }, version: versionOf(raw) };
+    const problem = unreadable(resource, raw, error);
+    // Labels behind the error would be missing.
+    const lost = { ...problem.lost, ...(error.field.startsWith('metadata') && { labels: null }) };
+    return { projection: { problem: { ...problem, lost } }, version: versionOf(raw) };
   }
   const known = { previousPod, bytes: isOutput(resource) ? end - from : null };
   return { projection: project(resource, raw, at, known), version: versionOf(raw) };

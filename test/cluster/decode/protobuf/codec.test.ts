@@ -297,6 +297,73 @@ describe('a watch', () => {
   });
 });
 
+describe('an object over 16 MiB is lost, and the next is read', () => {
+  const long = (field: number, bytes: Buffer): Buffer =>
+    Buffer.concat([varint((field << 3) | 2), varint(bytes.length), bytes]);
+  const podOf = (name: string, more: Buffer = Buffer.alloc(0)): Buffer => {
+    const metadata = Buffer.concat([part(1, name), part(3, 'shop'), part(6, '7'), more]);
+    return long(1, metadata);
+  };
+  const huge = podOf('web-1', long(12, Buffer.alloc(17 * 1024 * 1024)));
+  const type = Buffer.concat([part(1, 'v1'), part(2, 'Pod')]);
+  const wrapped = (raw: Buffer): Buffer =>
+    Buffer.concat([Buffer.from('k8s\0'), part(1, type), long(2, raw), part(3, ''), part(4, '')]);
+  const lost = { resource: 'pods', namespace: 'shop', name: 'web-1', labels: null };
+
+  test.each([[100_000], [64 * 1024 * 1024]])('in a list, in chunks of %i bytes', async (size) => {
+    const items = [huge, podOf('web-2'), huge].map((it) => long(2, it));
+    const list = wrapped(Buffer.concat([part(1, part(2, '9')), ...items]));
+    const found = await listOf('pods', list, [size]);
+    expect(found.map(brief)).toEqual(['bad Item too long', 'added 7', 'bad Item too long', 'page']);
+    expect(found[0]).toMatchObject({ lost });
+  });
+
+  test.each([[100_000], [64 * 1024 * 1024]])('in a watch, in chunks of %i bytes', async (size) => {
+    const frames = [huge, podOf('web-2'), huge].map((it) => {
+      const event = Buffer.concat([part(1, 'ADDED'), long(2, long(1, wrapped(it)))]);
+      const length = Buffer.alloc(4);
+      length.writeUInt32BE(event.length);
+      return Buffer.concat([length, event]);
+    });
+    const found = await watchOf('pods', Buffer.concat(frames), [size]);
+    expect(found.map(brief)).toEqual(['bad Event too long', 'added 7', 'bad Event too long']);
+    expect(found[0]).toMatchObject({ lost });
+  });
+});
+
+test('an envelope without a list is not kept', async () => {
+  const endless = Buffer.concat([
+    Buffer.from('k8s\0'),
+    Buffer.from([0x1a, 0xff, 0xff, 0xff, 0x7f]),
+  ]);
+  async function* body(): Body {
+    yield endless;
+    for (let more = 0; more < 100; more++) yield Buffer.alloc(10_000);
+    throw new Error('All was read');
+  }
+  expect((await framesOf('list', 'pods', body())).map(brief)).toEqual([
+    'bad Expected a length cut',
+  ]);
+  async function* fields(): Body {
+    yield Buffer.from('k8s\0');
+    for (let more = 0; more < 100; more++) yield Buffer.alloc(10_000, Buffer.from([0x1a, 0]));
+    throw new Error('All was read');
+  }
+  expect((await framesOf('list', 'pods', fields())).map(brief)).toEqual([
+    'bad Expected a length cut',
+  ]);
+});
+
+test('labels of which one cannot be read are not known', async () => {
+  const label = part(11, Buffer.concat([part(1, 'app'), part(2, 'web')]));
+  const broken = part(11, Buffer.from([0x0a, 0x7f]));
+  const pod = part(1, Buffer.concat([part(1, 'a'), part(3, 'shop'), label, broken]));
+  const list = Buffer.concat([Buffer.from('k8s\0'), part(2, part(2, pod))]);
+  const [frame] = await listOf('pods', list);
+  const lost = { namespace: 'shop', name: 'a', labels: null };
+  expect(frame).toMatchObject({ projection: { problem: { lost } } });
+});
+
 /** A field that holds at most 127 bytes. */
 function part(number: number, content: string | Buffer): Buffer {
   const bytes = Buffer.from(content);
