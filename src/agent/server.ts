@@ -35,13 +35,12 @@ export interface Access {
 const longestPath = 256;
 const longestQuery = 12_000;
 
-const limits = {
+const timeLimits = {
   headersTimeout: 10_000,
   requestTimeout: 10_000,
   connectionsCheckingInterval: 5000,
   // A connection waits for the next round, but only one that may ask.
   keepAliveTimeout: 600_000,
-  maxHeaderSize: longestQuery + 4096,
 };
 
 /** Anyone on the network can connect: the auditor has one connection, and the kubelet another. */
@@ -55,8 +54,9 @@ interface Answer {
 }
 
 /** It does not listen yet. `renew` replaces the token, certificate and key of a running server. */
-export function createAgentServer(agent: ScheduledAgent, given: Access) {
+export function createAgentServer(agent: ScheduledAgent, given: Access, times = timeLimits) {
   const { tls } = given;
+  const limits = { ...times, maxHeaderSize: longestQuery + 4096 };
   let { token, identity = null } = given;
   // The kubelet has no certificate for /livez, so each request checks for one.
   const client = tls?.ca === undefined ? {} : { requestCert: true, rejectUnauthorized: false };

@@ -41,8 +41,12 @@ afterEach(() => {
   }
 });
 
-async function serve(agent: ScheduledAgent, access: Access): Promise<number> {
-  const { server } = createAgentServer(agent, access);
+async function serve(
+  agent: ScheduledAgent,
+  access: Access,
+  times?: Parameters<typeof createAgentServer>[2],
+): Promise<number> {
+  const { server } = createAgentServer(agent, access, times);
   servers.push(server);
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -186,6 +190,20 @@ describe('a running agent', () => {
     await Promise.all(closed.slice(64));
     expect(sockets.filter(({ destroyed }) => !destroyed)).toHaveLength(64);
     for (const socket of sockets) socket.destroy();
+  });
+
+  test.each([
+    'GET /livez HTTP/1.1\r\n',
+    'GET /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n',
+  ])('ends a request that comes a byte at a time: %j', async (head) => {
+    const times = { headersTimeout: 60, requestTimeout: 120, connectionsCheckingInterval: 20 };
+    const port = await serve(newAgent(), open, { ...times, keepAliveTimeout: 600_000 });
+    const socket = connectPlain(port, '127.0.0.1');
+    const closed = new Promise((resolve) => socket.once('close', resolve));
+    socket.on('error', () => undefined).resume();
+    socket.write(head);
+    const drip = setInterval(() => socket.write('x'), 5);
+    await closed.finally(() => clearInterval(drip));
   });
 
   test('that ends no round fails /livez and says so', async () => {

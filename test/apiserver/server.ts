@@ -140,11 +140,28 @@ export function statusAnswer(
   return {
     status: code,
     headers: { 'content-type': 'application/json', ...headers },
-    body: (async function* () {
-      await Promise.resolve();
-      yield Buffer.from(content);
-    })(),
+    body: bodyOfText(content),
   };
+}
+
+/** Answers lists by pages that all have the same object, each of a new version, and a next page. */
+export function endlessPages({ faults }: FakeServer, versionOf: (page: number) => string): void {
+  const metadata = { name: 'again', namespace: 'shop', uid: 'u' };
+  let pages = 0;
+  const nextPage = (): string =>
+    JSON.stringify({
+      metadata: { resourceVersion: '102', continue: 'more' },
+      items: [{ metadata: { ...metadata, resourceVersion: versionOf(pages++) } }],
+    });
+  faults.before = ({ verb, resource }) =>
+    verb === 'list' && resource !== null
+      ? { ...statusAnswer(200, ''), body: bodyOfText(nextPage()) }
+      : null;
+}
+
+async function* bodyOfText(content: string): AsyncGenerator<Uint8Array> {
+  await Promise.resolve();
+  yield Buffer.from(content);
 }
 
 /** A Status object. */

@@ -20,7 +20,7 @@ import {
 } from './transport/request.ts';
 import type { CachedObjects, ListFilter } from './version-filter.ts';
 import { completeListing, newListing, takeChange, takeItem } from './version-filter.ts';
-import { acceptOf, codecOf } from './watch-codec.ts';
+import { acceptOf, codecOf, statusOf } from './watch-codec.ts';
 import type { WatchResult, WatchVerb } from './watch-result.ts';
 import { failed, newCounters, outcomeOf } from './watch-result.ts';
 
@@ -128,7 +128,13 @@ const newPaging = (listing: ListFilter, limit: number | null) => ({
   /** Of the first page; null before it. */
   version: null as string | null,
   next: '',
+  /** Pages, and those in a row without a new object. */
+  pages: 0,
+  barren: 0,
 });
+
+/** The most such pages: a server may send some without a new object, but none without end. */
+const mostPages = { all: 4000, barren: 10 };
 
 /** Older answers before one is believed that the history went back, and seconds since the first. */
 const doubt = { answers: 2, seconds: 5 } as const;
@@ -148,6 +154,9 @@ export async function list(following: Following): Promise<WatchResult> {
       continue;
     }
     if (outcome !== null) return outcome;
+    if (paging.pages > mostPages.all || paging.barren >= mostPages.barren) {
+      return giveUpPages(following);
+    }
     if (paging.next !== '') continue;
     const ended = await complete(following, paging.listing, paging.version ?? '');
     return ended ?? { kind: 'listed' };
@@ -165,6 +174,9 @@ async function readPage(following: Following, paging: Paging): Promise<WatchResu
   };
   following.answer = { place: `page ${paging.next}`, began: null, bad: 0 };
   const ends: Extract<Frame, { kind: 'page' }>[] = [];
+  const { counters } = following;
+  const countNew = () => counters.unreadable + (paging.listing.seen?.size ?? counters.events);
+  const before = countNew();
   const outcome = await ask(following, 'list', query, {}, (frame) => {
     if (frame.kind !== 'page') return take(following, frame, paging.listing);
     ends.push(frame);
@@ -173,10 +185,20 @@ async function readPage(following: Following, paging: Paging): Promise<WatchResu
   if (outcome !== null) return outcome;
   const page = ends.at(-1);
   if (page === undefined) return failed('reset');
-  following.counters.pages++;
+  counters.pages++;
+  paging.pages++;
   paging.version ??= page.version;
   paging.next = page.next;
+  paging.barren = countNew() > before ? 0 : paging.barren + 1;
   return null;
+}
+
+function giveUpPages(following: Following): WatchResult {
+  const { connection, resource, paging } = following;
+  following.paging = null;
+  const message = `the list of ${resource} does not end after ${paging?.pages ?? 0} pages`;
+  connection.failed(resource, { reason: 'not_kubernetes', message, advice: null });
+  return failed('endless');
 }
 
 /** Asks the server for its version; null: it is not older than what is known. */
@@ -475,26 +497,4 @@ function refused(
   const isDenied = outcome.kind === 'denied';
   connection.failed(resource, isDenied ? { ...failure, reason: 'forbidden' } : failure);
   return outcome;
-}
-
-async function statusOf({ status, headers, body, expiredAt }: ApiAnswer) {
-  let content = Buffer.alloc(0);
-  for await (const chunk of body) {
-    content = Buffer.concat([content, chunk]);
-    if (content.length > 64 * 1024) break;
-  }
-  // Proxies answer in other languages.
-  const { retryAfter, ...rest } = codecOf(headers['content-type'])?.status(content, status) ?? {
-    reason: '',
-    message: content.toString('utf8', 0, 200),
-    retryAfter: null,
-    causes: [],
-  };
-  const after = Number(headers['retry-after'] ?? Number.NaN);
-  return {
-    ...rest,
-    code: status,
-    retryAfter: after > 0 ? after : retryAfter,
-    expiredAt: expiredAt ?? null,
-  };
 }

@@ -13,6 +13,7 @@ import { parseJson } from '../decode/json-text.ts';
 import { type Line, lineBatches } from '../decode/line-reader.ts';
 import { guessLost, valueText } from '../decode/problem.ts';
 import { protobufCodec } from '../decode/protobuf/codec.ts';
+import type { ApiAnswer } from './transport/connection.ts';
 
 const jsonCodec: Codec = {
   mediaType: 'application/json',
@@ -44,6 +45,29 @@ export function acceptOf(verb: 'list' | 'watch', raw: boolean): string {
 export function codecOf(contentType: string | undefined): Codec | null {
   const mediaType = contentType?.split(';')[0]?.trim().toLowerCase();
   return codecs.find((codec) => codec.mediaType === mediaType) ?? null;
+}
+
+/** The Status of a refusal, or what else it says; at most 64 KiB of it are read. */
+export async function statusOf({ status, headers, body, expiredAt }: ApiAnswer) {
+  let content = Buffer.alloc(0);
+  for await (const chunk of body) {
+    content = Buffer.concat([content, chunk]);
+    if (content.length > 64 * 1024) break;
+  }
+  // Proxies answer in other languages.
+  const { retryAfter, ...rest } = codecOf(headers['content-type'])?.status(content, status) ?? {
+    reason: '',
+    message: content.toString('utf8', 0, 200),
+    retryAfter: null,
+    causes: [],
+  };
+  const after = Number(headers['retry-after'] ?? Number.NaN);
+  return {
+    ...rest,
+    code: status,
+    retryAfter: after > 0 ? after : retryAfter,
+    expiredAt: expiredAt ?? null,
+  };
 }
 
 function* decodeAll<T>(

@@ -303,8 +303,11 @@ const reasons: Readonly<Record<string, string>> = {
 // A client certificate is checked for each request, since probes have none.
 const tlsOptions = { requestCert: true, rejectUnauthorized: false, handshakeTimeout: 5000 };
 
-/** Node checks the time limits of requests every 30 s by default, which is longer than they are. */
-const checks = { connectionsCheckingInterval: 1000 };
+/**
+ * Milliseconds: requests are short, so slow ones must not occupy connections. Node checks the time
+ * limits every 30 s by default, which is longer than they are.
+ */
+const timeLimits = { headers: 5000, request: 10_000, check: 1000 };
 
 /** The most connections; far more than requests at one time, so that others get their refusal. */
 const mostConnections = 4096;
@@ -315,14 +318,15 @@ export async function listen(
   { host, port }: { readonly host: string | null; readonly port: number },
   tls: WebConfig['tls'] = null,
   most = mostConnections,
+  limits = timeLimits,
 ) {
+  const checks = { connectionsCheckingInterval: limits.check };
   const secure: TlsServer | null =
     tls === null ? null : createTlsServer({ ...tls, ...tlsOptions, ...checks }, app.express);
   const server: Server = secure ?? createServer(checks, app.express);
   server.listen({ port, host: host ?? undefined, backlog: most });
-  // Requests are short, so slow ones must not occupy connections.
-  server.headersTimeout = 5000;
-  server.requestTimeout = 10_000;
+  server.headersTimeout = limits.headers;
+  server.requestTimeout = limits.request;
   // Shorter than the usual scrape interval, so that idle connections end.
   server.keepAliveTimeout = 15_000;
   server.maxConnections = most;

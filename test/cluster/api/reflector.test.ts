@@ -9,7 +9,7 @@ import type { World } from '../../apiserver/life.ts';
 import { compared, createWorld } from '../../apiserver/life.ts';
 import { addCounters, runSeed } from '../../apiserver/seeds.ts';
 import type { Instead, Watch } from '../../apiserver/server.ts';
-import { createStream, statusAnswer, statusOf } from '../../apiserver/server.ts';
+import { createStream, endlessPages, statusAnswer, statusOf } from '../../apiserver/server.ts';
 
 type WatchCounters = ReturnType<typeof newCounters>;
 
@@ -438,6 +438,27 @@ test('a list that sends bytes forever is given up after 10 minutes', async () =>
   await made.pass(20);
   expect(made.reflector.status.counters.reconnects.timeout).toBe(1);
   expect(made.reflector.status.state).toBe('synced');
+});
+
+test('pages with ever newer versions of an object are given up', async () => {
+  const versionOf = (page: number): string => String(103 + page);
+  const prepare = ({ world }: Scene): void => endlessPages(world.server, versionOf);
+  const { reflector } = await scene({ watchList: false, prepare });
+  await expect.poll(() => reflector.status.counters.reconnects.endless).toBe(1);
+  expect(reflector.status.counters.pages).toBe(4001);
+});
+
+test('pages without new objects are given up, and asked for after a pause', async () => {
+  const prepare = ({ world }: Scene): void => endlessPages(world.server, () => '90');
+  const made = await scene({ watchList: false, prepare });
+  await made.pass(60);
+  const { pages, reconnects } = made.reflector.status.counters;
+  expect(reconnects.endless).toBeGreaterThan(2);
+  expect(pages).toBeLessThanOrEqual(11 * (reconnects.endless + 1));
+  made.world.server.faults.before = () => null;
+  await made.pass(60);
+  expect(made.reflector.status.state).toBe('synced');
+  expectSame(made);
 });
 
 describe('half-open connections where no ping watches', () => {

@@ -13,7 +13,7 @@ import {
   isSettled,
   openCluster,
 } from '../../../src/commands/shared/cluster.ts';
-import { virtualClock } from '../../apiserver/server.ts';
+import { endlessPages, virtualClock } from '../../apiserver/server.ts';
 import { emptySlice, liveCluster, printed, rawSlice, usual } from '../../live-cluster.ts';
 
 afterEach(() => {
@@ -119,6 +119,19 @@ describe('an audit of a live cluster', () => {
       'Cannot read from the API server https://fake.example: no object came within 10 s',
     );
     await clock.runUntil(clock.now() + 120);
+    await audited;
+  });
+
+  test('gives up if pages with the same object come without end', async () => {
+    const clock = virtualClock();
+    const { cluster, server } = liveCluster(rawSlice, clock);
+    server.watchList = false;
+    endlessPages(server, () => '90');
+    printed();
+    const audited = expect(auditOnce(usual, cluster, ignore, isSettled)).rejects.toThrow(
+      /: the list of \w+ does not end after 1[01] pages/,
+    );
+    await clock.runUntil(clock.now() + 20);
     await audited;
   });
 
