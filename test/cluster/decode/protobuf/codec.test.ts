@@ -124,6 +124,7 @@ describe('a list', () => {
     const times = Math.ceil((65 * 1024 * 1024) / list.length);
     async function* body(): Body {
       await Promise.resolve();
+      await Promise.resolve();
       yield Buffer.concat([protobuf.subarray(0, type + 1), varint(list.length * times)]);
       for (let round = 0; round < times; round++) yield list;
       yield protobuf.subarray(cursor.to + cursor.length);
@@ -337,6 +338,7 @@ test('an envelope without a list is not kept', async () => {
     Buffer.from([0x1a, 0xff, 0xff, 0xff, 0x7f]),
   ]);
   async function* body(): Body {
+    await Promise.resolve();
     yield endless;
     for (let more = 0; more < 100; more++) yield Buffer.alloc(10_000);
     throw new Error('All was read');
@@ -345,6 +347,7 @@ test('an envelope without a list is not kept', async () => {
     'bad Expected a length cut',
   ]);
   async function* fields(): Body {
+    await Promise.resolve();
     yield Buffer.from('k8s\0');
     for (let more = 0; more < 100; more++) yield Buffer.alloc(10_000, Buffer.from([0x1a, 0]));
     throw new Error('All was read');
