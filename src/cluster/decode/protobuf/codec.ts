@@ -7,9 +7,9 @@
 // has prefix and envelope too. A frame may also have them.
 //
 // The reader decodes an object when the caller asks for it, so the caller can yield to the event
-// loop between two. After an unreadable object it goes on, also after one that is too long, of which
-// only the beginning is kept. After a wrong length or envelope it cannot find the next object, and
-// the body is cut off there. Frames have no raw objects.
+// loop between two. After an unreadable object it goes on, also after one that is too long, whose
+// beginning it keeps. After a wrong length or envelope it cannot find the next object, and the body
+// is cut off there. Frames have no raw objects.
 
 import { isOutput, kinds, type Resource } from '../../../model/objects.ts';
 import type { Codec, DecodeContext, Frame } from '../frame.ts';

@@ -357,7 +357,7 @@ test('an envelope without a list is not kept', async () => {
   ]);
 });
 
-test('labels of which one cannot be read are not known', async () => {
+test('labels are not known if one of them cannot be read', async () => {
   const label = part(11, Buffer.concat([part(1, 'app'), part(2, 'web')]));
   const broken = part(11, Buffer.from([0x0a, 0x7f]));
   const pod = part(1, Buffer.concat([part(1, 'a'), part(3, 'shop'), label, broken]));
