@@ -18,8 +18,16 @@ import {
   type RequestLimits,
   silenceSeconds,
 } from './transport/request.ts';
-import type { CachedObjects, ListFilter } from './version-filter.ts';
-import { completeListing, newListing, takeChange, takeItem } from './version-filter.ts';
+import type { CachedObjects, ListFilter, Paging } from './version-filter.ts';
+import {
+  completeListing,
+  isEndless,
+  keepUnreadable,
+  newListing,
+  newPaging,
+  takeChange,
+  takeItem,
+} from './version-filter.ts';
 import { acceptOf, codecOf, statusOf } from './watch-codec.ts';
 import type { WatchResult, WatchVerb } from './watch-result.ts';
 import { failed, newCounters, outcomeOf } from './watch-result.ts';
@@ -120,22 +128,6 @@ export function newFollowing(options: ReflectorOptions, status: WatchStatus, sig
   };
 }
 
-type Paging = ReturnType<typeof newPaging>;
-
-const newPaging = (listing: ListFilter, limit: number | null) => ({
-  listing,
-  limit,
-  /** Of the first page; null before it. */
-  version: null as string | null,
-  next: '',
-  /** Pages, and those in a row without a new object. */
-  pages: 0,
-  barren: 0,
-});
-
-/** The most such pages: a server may send some without a new object, but none without end. */
-const mostPages = { all: 4000, barren: 10 };
-
 /** Older answers before one is believed that the history went back, and seconds since the first. */
 const doubt = { answers: 2, seconds: 5 } as const;
 
@@ -154,10 +146,10 @@ export async function list(following: Following): Promise<WatchResult> {
       continue;
     }
     if (outcome !== null) return outcome;
-    if (paging.pages > mostPages.all || paging.barren >= mostPages.barren) {
+    if (paging.next !== '') {
+      if (!isEndless(paging)) continue;
       return giveUpPages(following);
     }
-    if (paging.next !== '') continue;
     const ended = await complete(following, paging.listing, paging.version ?? '');
     return ended ?? { kind: 'listed' };
   }
@@ -319,7 +311,7 @@ function take(following: Following, frame: Frame, listing: ListFilter | null): W
       if (listing === null) return outcomeOf(frame.status, 'watch', false);
       return refused(following, { ...frame.status, expiredAt: null }, 'watch', true);
     case 'bad':
-      return takeBad(following, frame);
+      return takeBad(following, frame, listing);
     case 'bookmark':
       return listing === null ? takeBookmark(following, frame.version) : null;
     case 'object':
@@ -332,8 +324,7 @@ function take(following: Following, frame: Frame, listing: ListFilter | null): W
 function takeListed(following: Following, listing: ListFilter, frame: ObjectFrame): void {
   const event = readEvent(following, frame);
   if (event === null) {
-    const { namespace = null, name = null } = frame.projection.problem?.lost ?? {};
-    if (name !== null) listing.seen?.add(namespace === '' ? name : `${namespace ?? ''}/${name}`);
+    keepUnreadable(listing, frame.projection.problem?.lost);
     return;
   }
   const events = takeItem(listing, event);
@@ -387,7 +378,11 @@ function readEvent(following: Following, frame: ObjectFrame): WatchEvent | null 
 }
 
 /** Asks the server again for a frame that cannot be decoded. The second time its object is lost. */
-function takeBad(following: Following, frame: Extract<Frame, { kind: 'bad' }>): WatchResult | null {
+function takeBad(
+  following: Following,
+  frame: Extract<Frame, { kind: 'bad' }>,
+  listing: ListFilter | null,
+): WatchResult | null {
   const { path, environment, counters, onProblem, version, answer, passed } = following;
   const { message, value, lost, cut } = frame;
   counters.badFrames++;
@@ -400,6 +395,7 @@ function takeBad(following: Following, frame: Extract<Frame, { kind: 'bad' }>): 
   const object = lost.name === null ? null : objectText(lost);
   if (again && count <= passed.count) {
     lose(following, null, lost, message, { object, value });
+    keepUnreadable(listing, lost);
     return null;
   }
   following.passed = { place, count };

@@ -4,7 +4,7 @@
 
 import { isDeepStrictEqual } from 'node:util';
 
-import type { AnyObject, Key, WatchEvent } from '../../model/objects.ts';
+import type { AnyObject, Key, UnreadableObject, WatchEvent } from '../../model/objects.ts';
 import { isAtLeast, newest, versionVerdict } from '../../model/resource-version.ts';
 
 /** The cached objects of a resource, with all delivered changes. */
@@ -73,6 +73,23 @@ export function newListing(held: CachedObjects, known: string | null, doubted: b
   };
 }
 
+export type Paging = ReturnType<typeof newPaging>;
+
+/** A list in pages of at most `limit` objects; `null`: in one page. */
+export const newPaging = (listing: ListFilter, limit: number | null) => ({
+  listing,
+  limit,
+  /** Of the first page; null before it. */
+  version: null as string | null,
+  next: '',
+  /** Pages, and those in a row without a new object. */
+  pages: 0,
+  barren: 0,
+});
+
+/** A server may send some pages without a new object, but none without end. */
+export const isEndless = ({ pages, barren }: Paging): boolean => pages > 4000 || barren >= 10;
+
 /** Takes an item of the list, or an event within it (WatchList); returns what does not wait. */
 export function takeItem(listing: ListFilter, event: WatchEvent): readonly WatchEvent[] {
   const { held, known, doubted, seen, aside } = listing;
@@ -92,6 +109,12 @@ export function takeItem(listing: ListFilter, event: WatchEvent): readonly Watch
   }
   aside.set(object.key, event);
   return [];
+}
+
+/** An object that is listed has not been deleted, also if it cannot be read. */
+export function keepUnreadable(listing: ListFilter | null, lost?: UnreadableObject): void {
+  const { namespace = null, name = null } = lost ?? {};
+  if (name !== null) listing?.seen?.add(namespace === '' ? name : `${namespace ?? ''}/${name}`);
 }
 
 /**

@@ -32,7 +32,7 @@ export const newCounters = () => ({
   /**
    * eof: the server ended it in order; timeout: it did not end in time; reset: the network ended
    * it; idle: no byte arrived; status: the server refused; frame: unreadable; older than the cache;
-   * endless: a WatchList without the end of its initial events.
+   * endless: a list without an end.
    */
   reconnects: { eof: 0, timeout: 0, reset: 0, idle: 0, status: 0, frame: 0, older: 0, endless: 0 },
 });

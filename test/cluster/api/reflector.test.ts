@@ -784,6 +784,27 @@ describe('frames that cannot be decoded', () => {
     expect(made.problems[1]).toContain('/api/v1/pods: Pod shop/a: Expected a watch event');
   });
 
+  test.each([true, false])('of a new list are no deleted objects, watchList %s', async (list) => {
+    const made = await scene({
+      prepare: ({ world }) => {
+        world.server.watchList = list;
+      },
+    });
+    made.put('a', '6.6.6.6');
+    made.put('b', '10.0.0.1');
+    await made.pass(1);
+    made.delivered();
+    const { faults: server } = made.world.server;
+    server.chunks = (bytes) => [
+      Buffer.from(Buffer.from(bytes).toString().replaceAll('{"ip":"6.6.6.6"}', '{6}')),
+    ];
+    made.watch().refuse(statusOf(410, 'Gone'));
+    await made.pass(60);
+    const delivered = made.delivered();
+    expect(delivered).toContain('unreadable a');
+    expect(delivered.filter((text) => text.startsWith('deleted'))).toEqual([]);
+  });
+
   test('objects that cannot be read are lost, and the next is read', async () => {
     const made = await scene();
     made.delivered();
