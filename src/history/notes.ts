@@ -206,8 +206,11 @@ export async function* readNotes(
     if ('lost' in part && part.lost !== 'cut') onLoss(lossText(part));
     if (!('frame' in part) || part.frame.kind !== 'notes' || part.frame.number < from) continue;
     const { frame } = part;
-    const lines = await linesOf(frame).catch(() => Buffer.from('cannot be decompressed'));
-    for (const line of Buffer.from(lines).toString().split('\n')) {
+    const lines = await linesOf(frame).catch(() => null);
+    if (lines === null) onLoss('A frame cannot be decompressed');
+    for (const line of Buffer.from(lines ?? [])
+      .toString()
+      .split('\n')) {
       if (line === '') continue;
       const note = parseNote(line);
       if (note === null) unreadable++;

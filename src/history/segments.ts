@@ -89,9 +89,9 @@ export function isSegmentDue(
   const { bytes, seconds } = segmentLimits(limits);
   const age = now - start;
   if (age >= seconds || changes >= Math.min(limits.size / parts, storm.bytes)) return true;
-  return (
-    changes >= changesLimit(checkpoint.bytes, bytes) && age * storm.share >= checkpoint.seconds
-  );
+  if (changes < changesLimit(checkpoint.bytes, bytes)) return false;
+  // The clock may have been set back.
+  return age < 0 || age * storm.share >= checkpoint.seconds;
 }
 
 /**
