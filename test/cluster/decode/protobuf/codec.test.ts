@@ -124,7 +124,6 @@ describe('a list', () => {
     const times = Math.ceil((65 * 1024 * 1024) / list.length);
     async function* body(): Body {
       await Promise.resolve();
-      await Promise.resolve();
       yield Buffer.concat([protobuf.subarray(0, type + 1), varint(list.length * times)]);
       for (let round = 0; round < times; round++) yield list;
       yield protobuf.subarray(cursor.to + cursor.length);
