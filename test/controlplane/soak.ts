@@ -317,7 +317,6 @@ async function checkFindings(
   report(soak.tally, `${others.length} findings of Services, ${wrong.length} false`, wrong);
   const untrue = ofNodes.filter((one) => !isLate(one, times)).map(textOf);
   report(soak.tally, `${ofNodes.length} findings of nodes, ${untrue.length} false`, untrue);
-  report(soak.tally, 'the nodes conform in the end', await awaitConform(soak, 300));
 }
 
 // The run.
@@ -375,6 +374,8 @@ async function run(soak: Soak): Promise<void> {
   report(tally, `${asked}, /livez at most ${slowest.toFixed(2)} s`, traffic.wrong.slice(0, 20));
   await awaitSettled(soak.client);
   await sleep((settle + 2) * 1000);
+  // Before findings are checked: that blocks this process, which carries connections, for minutes.
+  report(tally, 'the nodes conform in the end', await awaitConform(soak, 300));
   const samples = linesOf<MemorySample>(memory);
   const judged = from + Math.min(restarts.period, seconds / 4);
   checkGrowth(soak, samples, judged);
