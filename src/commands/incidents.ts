@@ -5,15 +5,14 @@ import { type ReportedIncident } from '../audit/incident/report.ts';
 import { createAuditor } from '../auditor/auditor.ts';
 import { listIncidents } from '../auditor/incident-queries.ts';
 import { replay } from '../auditor/replay.ts';
-import { problemAt } from '../cluster/decode/problem.ts';
 import { openFolder } from '../history/files.ts';
-import { latestMoment, type OnLoss } from '../history/reader.ts';
+import { latestMoment } from '../history/reader.ts';
 import { openIndex } from '../history/search-index.ts';
 import { formatCount, formatJson, formatTime } from '../output/text/format.ts';
 import { renderIncidents } from '../output/text/incidents.ts';
 import { recordingOf } from './replay.ts';
 import { colour, problemLog, screenWidth } from './shared/console.ts';
-import type { HistoryFlags } from './shared/history.ts';
+import { type HistoryFlags, lossReporter } from './shared/history.ts';
 import { type AuditFlags, auditorOptions, type InputFlags, onlyInput } from './shared/options.ts';
 
 export interface IncidentsOptions extends AuditFlags, InputFlags, Pick<HistoryFlags, 'history'> {
@@ -49,9 +48,7 @@ export async function printIncidents(
 const head = { format: 1, kind: 'incidents' } as const;
 
 async function ofHistory(source: string, since: number): Promise<IncidentList> {
-  const { onProblem } = problemLog();
-  const onLoss: OnLoss = (segment, text) =>
-    onProblem(problemAt(`${source}/${segment}`, null, text));
+  const onLoss = lossReporter(source, problemLog().onProblem);
   const to = await latestMoment(openFolder(source), onLoss);
   const index = await openIndex(source, onLoss);
   try {

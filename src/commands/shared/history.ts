@@ -6,7 +6,7 @@ import { isFields } from '../../cluster/decode/json-fields.ts';
 import { type OnProblem, problemAt } from '../../cluster/decode/problem.ts';
 import { readRecording, type RecordingEntry } from '../../cluster/files/recording.ts';
 import { openFolder } from '../../history/files.ts';
-import { latestMoment, openHistory, spansBetween } from '../../history/reader.ts';
+import { latestMoment, type OnLoss, openHistory, spansBetween } from '../../history/reader.ts';
 import { type LiveHistory, startHistory } from '../../history/live-history.ts';
 import type { StopState } from '../../history/restart.ts';
 import { releases } from '../../shadow/release.ts';
@@ -54,6 +54,12 @@ export interface HistoryMoment {
   readonly losses: readonly string[];
 }
 
+/** Reports what is lost of a history as problems of its files. */
+export const lossReporter =
+  (path: string, onProblem: OnProblem): OnLoss =>
+  (segment, text) =>
+    onProblem(problemAt(`${path}/${segment}`, null, text));
+
 /**
  * Opens a moment; the latest if it is `null`. The entries begin before it, or before `from`. Throws
  * an Error for people if there is none.
@@ -66,9 +72,10 @@ export async function openMoment(
 ): Promise<HistoryMoment> {
   const files = openFolder(path);
   const losses: string[] = [];
-  const onLoss = (segment: string, text: string): void => {
+  const reportLoss = lossReporter(path, onProblem);
+  const onLoss: OnLoss = (segment, text) => {
     losses.push(text);
-    onProblem(problemAt(`${path}/${segment}`, null, text));
+    reportLoss(segment, text);
   };
   const latest = await latestMoment(files, onLoss);
   const until = momentBefore(moment, latest);
