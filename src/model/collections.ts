@@ -27,6 +27,10 @@ export function setLatest<K, V>(map: Map<K, V>, key: K, value: V, most: number):
   if (oldest !== undefined) map.delete(oldest);
 }
 
+/** Adds to the count of a key, which is 0 if the map lacks it. */
+export const addCount = <K>(counts: Map<K, number>, key: K, count: number): void =>
+  void counts.set(key, (counts.get(key) ?? 0) + count);
+
 /** The same function, which keeps its latest results: of `most` arguments. */
 export function remembering<K, V>(compute: (key: K) => V, most: number): (key: K) => V {
   const latest = new Map<K, { readonly value: V }>();

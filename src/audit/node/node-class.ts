@@ -10,7 +10,7 @@
 //   node ports at addresses that the agent leaves out  no digest covers them
 //   frontends of the rules that no Service has         they must do nothing
 
-import { getOrInsert, setLatest } from '../../model/collections.ts';
+import { addCount, getOrInsert, setLatest } from '../../model/collections.ts';
 import { canonicalIP } from '../../model/ip.ts';
 import type { Key, Service } from '../../model/objects.ts';
 import type { Packet } from '../../model/proxy-config.ts';
@@ -244,7 +244,7 @@ function* auditByClass(
   const others = [...entries.values()].filter(({ key }) => !individual.has(key));
   for (const [each, list] of Map.groupBy(others, (entry) => entry.coverage)) {
     for (const [name, size] of each) {
-      coverage.set(name, (coverage.get(name) ?? 0) + size * list.length);
+      addCount(coverage, name, size * list.length);
     }
   }
   return { audit: { ...audit, coverage }, ports };

@@ -1,7 +1,7 @@
 // What the rules of one node do to new connections: the share of each Service that fails or
 // reaches a wrong address, and the share of its endpoints that get none (docs/impact.md).
 
-import { getOrInsert } from '../../model/collections.ts';
+import { addCount, getOrInsert } from '../../model/collections.ts';
 import type { Key } from '../../model/objects.ts';
 import type { ExpectedOutcome } from '../../model/proxy-config.ts';
 import type { PacketOutcome } from '../../rules/walk/walk.ts';
@@ -57,7 +57,7 @@ export function impactOfNode(sums: ImpactSums, sender: ProbeSender): NodeImpact 
     const counted = probesOf(sender, frontend).filter(({ packet }) =>
       expect(packet).outcomes.some(({ kind }) => kind !== 'pass'),
     );
-    packets.set(key, (packets.get(key) ?? 0) + counted.length);
+    addCount(packets, key, counted.length);
   }
   const services = new Map<Key, Impact>();
   const total = { misrouted: 0, unused: 0, worst: 0 };

@@ -8,7 +8,7 @@
 // Layouts: pkg/loadbalancer/maps/types.go, cilium@v1.20.2. Addresses, ports and frontend ids are in
 // network byte order, other numbers in that of the host, which is little-endian.
 
-import { isFields } from '../../model/collections.ts';
+import { addCount, isFields } from '../../model/collections.ts';
 import { type CIDR, formatAddress, networkOf } from '../../model/ip.ts';
 import { DumpError } from '../ruleset.ts';
 import { type MapTable, scanMaps } from './bpftool-scan.ts';
@@ -365,8 +365,7 @@ function placesIn(maps: Maps, name: string): ReadonlyMap<number, number> {
   for (let at = 0; at < bytes.length; at += valueSize) {
     at += keySize;
     for (let place = at; place < at + valueSize; place += 4) {
-      const backend = little(bytes, place, 4);
-      places.set(backend, (places.get(backend) ?? 0) + 1);
+      addCount(places, little(bytes, place, 4), 1);
     }
   }
   return places;

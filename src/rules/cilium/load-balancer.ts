@@ -6,7 +6,7 @@
 // The state of a backend (active, terminating) is not read: it belongs to an address, not to a
 // Service, and the counts of a frontend decide (pkg/loadbalancer/reconciler/bpf_reconciler.go).
 
-import { getOrInsert, remembering } from '../../model/collections.ts';
+import { addCount, getOrInsert, remembering } from '../../model/collections.ts';
 import { type CIDR, joinHostPort } from '../../model/ip.ts';
 import type { MapAddress, MapEntry, ServiceEntry } from './map-entries.ts';
 import { frontendKey, serviceFlags } from './map-entries.ts';
@@ -143,7 +143,7 @@ function placesOf(
   if (table === undefined) return new Map([[nowhere, 1]]);
   if (table === null) return null;
   const places = new Map<string, number>();
-  for (const [backend, count] of table) add(places, endpointOf(backend), count);
+  for (const [backend, count] of table) addCount(places, endpointOf(backend), count);
   return places;
 }
 
@@ -166,9 +166,9 @@ function frontendOf(
   const ranges = maps.ranges.get(`${cidrFamily} ${id}`) ?? [];
   const reverse = maps.reverse.get(`${family} ${id}`);
   const slots = new Map<string, number>();
-  for (const backend of ids) add(slots, endpointOf(backend), 1);
+  for (const backend of ids) addCount(slots, endpointOf(backend), 1);
   // A slot without an entry has no backend.
-  if (ids.length < master.count) add(slots, nowhere, master.count - ids.length);
+  if (ids.length < master.count) addCount(slots, nowhere, master.count - ids.length);
   return {
     kind: kindOf(flags),
     routable: isRoutable,
@@ -199,10 +199,6 @@ function backendsOf({ count }: ServiceEntry, slots: readonly number[] = []): num
   }
   const used = [...bySlot.keys()].sort((a, b) => a - b);
   return used.map((slot) => bySlot.get(slot) ?? 0);
-}
-
-function add(counts: Map<string, number>, name: string, count: number): void {
-  counts.set(name, (counts.get(name) ?? 0) + count);
 }
 
 export function kindOf(flags: number): BalancedKind {

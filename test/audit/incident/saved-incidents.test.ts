@@ -23,6 +23,7 @@ import {
   type PastIncidents,
   saveIncident,
 } from '../../../src/audit/incident/saved-incidents.ts';
+import { getOrInsert } from '../../../src/model/collections.ts';
 import { plainFinding } from '../../build.ts';
 
 const claim: Claim = { kind: 'cause-unknown', key: 'a', object: 'Service a/b', likely: [] };
@@ -193,11 +194,7 @@ const copyOf = <T>(value: T): T => JSON.parse(JSON.stringify(value)) as T;
 /** What a ledger saves, after JSON, and the findings by their numbers. */
 function savedBy(ledger: Ledger) {
   const numbers = new Map<Finding, number>();
-  const numberOf = (finding: Finding): number => {
-    if (!numbers.has(finding)) numbers.set(finding, numbers.size);
-    return numbers.get(finding) ?? -1;
-  };
-  const past = ledger.past(numberOf);
+  const past = ledger.past((finding) => getOrInsert(numbers, finding, () => numbers.size));
   const plain = copyOf({ ...past, members: [...past.members] });
   const resolved = copyOf([...numbers].map(([finding, number]) => [number, finding] as const));
   return { past: plain, resolved };
