@@ -44,6 +44,9 @@ const settle = 30;
 /** Seconds between two restarts of the API server, and until a node has followed one. */
 const restarts = { period: 900, followed: 180 };
 
+/** Seconds until nodes conform: after a slow round, an agent rests a hundred times as long. */
+const conforming = 1200;
+
 /** Growth in MiB per hour. */
 const limits = { heap: 1, rss: 5 };
 
@@ -340,7 +343,7 @@ const linesOf = <T>(path: string): T[] =>
 
 async function run(soak: Soak): Promise<void> {
   const { plane, fleet, seconds, tally, memory } = soak;
-  report(tally, 'the nodes conform', await awaitConform(soak, 300));
+  report(tally, 'the nodes conform', await awaitConform(soak, conforming));
   const from = Date.now() / 1000;
   const begun = performance.now();
   const witness = await callWitness(plane);
@@ -375,7 +378,7 @@ async function run(soak: Soak): Promise<void> {
   await awaitSettled(soak.client);
   await sleep((settle + 2) * 1000);
   // Before findings are checked: that blocks this process, which carries connections, for minutes.
-  report(tally, 'the nodes conform in the end', await awaitConform(soak, 300));
+  report(tally, 'the nodes conform in the end', await awaitConform(soak, conforming));
   const samples = linesOf<MemorySample>(memory);
   const judged = from + Math.min(restarts.period, seconds / 4);
   checkGrowth(soak, samples, judged);
