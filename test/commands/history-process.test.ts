@@ -1,4 +1,4 @@
-// The processes that answer questions about moments, with the recording of the program.
+// The processes that answer questions about moments, with a short recording.
 
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -14,7 +14,8 @@ import { createHistoryRecorder } from '../../src/history/recorder.ts';
 import type { MomentAnswer } from '../../src/output/http/moments.ts';
 import { createApp, listen } from '../../src/output/http/server.ts';
 
-const source = fileURLToPath(new URL('../recordings/shop.ndjson.gz', import.meta.url));
+const recording = '../recordings/chaos/clock-of-a-lesser-harm.ndjson.gz';
+const source = fileURLToPath(new URL(recording, import.meta.url));
 const flags = { settle: 30, maxEndpointsPerSlice: 100, endpoints: true };
 const site = { cluster: 'test', links: [], hasMetrics: false };
 const request = { kind: 'moment', source, flags, site } as const;
@@ -45,7 +46,7 @@ async function ask(at: number, path: string): Promise<MomentAnswer> {
 }
 
 /** While a finding is open. */
-const moment = 1_795_258_700;
+const moment = 1_795_413_760;
 
 describe('the heap of a process', () => {
   test.each([
