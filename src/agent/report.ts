@@ -62,13 +62,10 @@ const twoDataplanes =
 const mostAddresses = 1024;
 
 /** The rules, or `null` and the reasons. */
-export function parseRules(
-  dumps: readonly CollectedDump[],
-  { localAddresses }: Pick<NodeFacts, 'localAddresses'>,
-) {
+export function parseRules(dumps: readonly CollectedDump[], facts: NodeFacts) {
   try {
     const rules = readDumps(dumps);
-    const count = localAddresses.length;
+    const count = contextOf(facts).localAddresses.length;
     // Without some of them, packets to these seem to leave the node.
     if (count > mostAddresses) return { rules: null, problems: [tooManyAddresses(count)] };
     if (rules.maps?.isAlone === false) return { rules: null, problems: [twoDataplanes] };
@@ -198,6 +195,8 @@ export const createReport = (
   nodeIPs: facts.nodeIPs,
   /** Without loopback addresses, as in the walk and in the comparison. */
   localAddresses: contextOf(facts).localAddresses.slice(0, mostAddresses),
+  /** All of them: agents before 0.2.0 sent the first 256 without a word. */
+  addressCount: contextOf(facts).localAddresses.length,
   podCIDRs: facts.podCIDRs,
   mode: rules?.mode ?? null,
   backend: rules?.backend ?? null,

@@ -100,7 +100,7 @@ describe('backend and mode', () => {
 test('the rules of a node with more addresses than are walked are unknown', () => {
   const dumps = [recorded('nft', 'nftables/node-a/nft.json')];
   const addresses = Array.from({ length: 1025 }, (_, at) => `10.96.${at >> 8}.${at & 255}`);
-  const most = { ...place, localAddresses: addresses.slice(1) };
+  const most = { ...place, localAddresses: addresses.slice(1), nodeIPs: addresses.slice(1, 2) };
   expect(parseRules(dumps, most)).toMatchObject({ rules: { mode: 'nftables' }, problems: [] });
   const facts = { ...place, localAddresses: addresses };
   const { rules, problems } = parseRules(dumps, facts);
@@ -109,6 +109,13 @@ test('the rules of a node with more addresses than are walked are unknown', () =
   const report = createReport(null, facts, { states: {}, problems }, rules);
   expect(report).toMatchObject({ problems, frontends: {} });
   expect(report.localAddresses).toHaveLength(1024);
+  // The addresses of the Node count, too: packets to node ports go there.
+  expect(parseRules(dumps, { ...most, nodeIPs: ['203.0.113.7'] }).rules).toBeNull();
+});
+
+test('a report says of how many addresses it has some', () => {
+  const report = createReport(null, place, { states: {}, problems: [] }, null);
+  expect(report.addressCount).toBe(report.localAddresses.length);
 });
 
 describe('frontends', () => {

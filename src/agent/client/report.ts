@@ -97,8 +97,8 @@ const form = objectOf({
     z.enum(['iptables', 'nftables', 'cilium'], { error: 'iptables, nftables or cilium' }),
   ),
   nodeIPs: addresses,
-  /** Earlier agents sent only node IPs. */
-  localAddresses: z.optional(addressesUpTo(most.addresses)),
+  localAddresses: addressesUpTo(most.addresses),
+  addressCount: z.optional(z.int({ error: 'a count' })),
   proxyConfig: z.nullable(objectOf({ text: configText })),
   settings: objectOf({
     detectLocalMode: z.optional(text),
@@ -125,6 +125,13 @@ const form = objectOf({
   frontends: byFrontend,
 });
 
+/** Agents before 0.2.0 send this many of the addresses on interfaces, and all node IPs. */
+const oldMost = 256;
+
+const mayBeCut =
+  `The agent is older than 0.2.0: it reports only ${oldMost} addresses of its node, ` +
+  'which may have more. Update the agent';
+
 /** Decodes a report. Throws InvalidReport, which names the field, if it has another form. */
 export function* readReport(raw: unknown) {
   const read = form.safeParse(raw);
@@ -133,7 +140,7 @@ export function* readReport(raw: unknown) {
     const field = issue?.path.length === 0 ? 'a report' : issue?.path.join('.');
     throw new InvalidReport(`Expected ${String(field)}: ${String(issue?.message)}`);
   }
-  const { node, mode, nodeIPs, localAddresses, proxyConfig, problems, asking } = read.data;
+  const { node, mode, localAddresses, addressCount, proxyConfig, asking } = read.data;
   const { sourceRanges } = read.data;
   const doubled = new Set(read.data.doubled);
   const digests = new Map<string, string>();
@@ -151,10 +158,11 @@ export function* readReport(raw: unknown) {
   }
   latest = known;
   const local: string[] = [];
-  for (const address of localAddresses ?? nodeIPs) {
+  for (const address of localAddresses) {
     local.push(canonicalIP(address));
     yield;
   }
+  const isCut = addressCount === undefined && local.length >= oldMost;
   return {
     node,
     mode,
@@ -164,7 +172,7 @@ export function* readReport(raw: unknown) {
     proxyConfig: proxyConfig?.text ?? null,
     settings: read.data.settings as InferredSettings,
     /** Why the rules of the node are unknown; empty if they are known. */
-    problems,
+    problems: isCut ? [...read.data.problems, mayBeCut] : read.data.problems,
     asking: { ...asking, strays: asking.strays === true } satisfies NodeSenders,
     ...(sourceRanges === undefined ? {} : { sourceRanges: yield* rangesIn(sourceRanges) }),
     frontends,

@@ -58,11 +58,22 @@ test('nodes share their frontends, which are kept no longer than the report', as
   expect(later).not.toBe(first);
 });
 
-test('addresses of interfaces are read; without them the node IPs are local', async () => {
+test('addresses of interfaces are read in canonical form', async () => {
   const raw = { ...(await sent()), localAddresses: ['FD00:0::9', '10.0.0.9'] };
   expect(readReport(raw).localAddresses).toEqual(['fd00::9', '10.0.0.9']);
-  const older = { ...raw, localAddresses: undefined };
-  expect(readReport(older).localAddresses).toEqual(['172.18.0.2']);
+});
+
+test('rules are unknown if an agent of 0.1.0 may have left out addresses', async () => {
+  const problemsWith = async (count: number, addressCount?: number) => {
+    const localAddresses = Array.from({ length: count }, (_, at) => `10.0.${at >> 8}.${at & 255}`);
+    return readReport({ ...(await sent()), localAddresses, addressCount }).problems;
+  };
+  expect(await problemsWith(255)).toEqual([]);
+  for (const count of [256, 258]) {
+    const older = 'The agent is older than 0.2.0: it reports only 256 addresses of its node';
+    expect(await problemsWith(count)).toEqual([expect.stringContaining(older)]);
+    expect(await problemsWith(count, count)).toEqual([]);
+  }
 });
 
 test('other work has its turn between two source ranges', async () => {
@@ -118,6 +129,8 @@ describe('what is none', () => {
     [{ mode: 'ipvs' }, /mode/],
     [{ nodeIPs: [7] }, /nodeIPs/],
     [{ localAddresses: {} }, /localAddresses/],
+    [{ localAddresses: undefined }, /localAddresses/],
+    [{ addressCount: 'x' }, /addressCount/],
     [{ proxyConfig: {} }, /proxyConfig/],
     [{ settings: { clusterCIDRs: 'x' } }, /clusterCIDRs/],
     [{ settings: { nodePortAddresses: [7] } }, /nodePortAddresses/],

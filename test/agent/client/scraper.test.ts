@@ -20,7 +20,7 @@ const asking = {
 
 const report = (node: string): string =>
   JSON.stringify({
-    ...{ version: 1, node, nodeIPs: [], mode: 'iptables', proxyConfig: null },
+    ...{ version: 1, node, nodeIPs: [], localAddresses: [], mode: 'iptables', proxyConfig: null },
     ...{ settings: {}, problems: [], asking, frontends: {}, doubled: [] },
   });
 
