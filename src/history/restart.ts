@@ -41,6 +41,9 @@ type Searched = Pick<StopState, 'resolved' | 'open'>;
 /** What is shown of the time before a restart. */
 const shown = { findings: 1000, incidents: 200 };
 
+/** What is used of what was open. In an outage, each Service may have some findings. */
+const known = { findings: 10_000, incidents: 2000 };
+
 /** The latest findings and incidents that a history shows as resolved, and those that are open. */
 export function searchedIn(index: Pick<SearchIndex, 'findings' | 'incidents'>): Searched {
   const findings = index
@@ -53,15 +56,15 @@ export function searchedIn(index: Pick<SearchIndex, 'findings' | 'incidents'>): 
     incidents: incidents.filter((it) => !isOpen(it)),
   };
   const open = { findings: findings.filter(isOpen), incidents: incidents.filter(isOpen) };
-  return { resolved: latest(resolved), open: latest(open) };
+  return { resolved: latest(resolved), open: latest(open, known) };
 }
 
 /** Those that were resolved last. */
-function latest({ findings, incidents }: Auditor['earlier']): Auditor['earlier'] {
+function latest({ findings, incidents }: Auditor['earlier'], most = shown): Auditor['earlier'] {
   const at = ({ resolvedAt }: Pick<Finding, 'resolvedAt'>): number => resolvedAt ?? 0;
   return {
-    findings: findings.toSorted((a, b) => at(a) - at(b)).slice(-shown.findings),
-    incidents: incidents.toSorted((a, b) => at(a) - at(b)).slice(-shown.incidents),
+    findings: findings.toSorted((a, b) => at(a) - at(b)).slice(-most.findings),
+    incidents: incidents.toSorted((a, b) => at(a) - at(b)).slice(-most.incidents),
   };
 }
 

@@ -18,8 +18,8 @@ import { createLiveAuditor } from '../../src/commands/shared/cluster.ts';
 import { recordHistory } from '../../src/commands/shared/history.ts';
 import { framesIn } from '../../src/history/frame.ts';
 import type { LiveHistory } from '../../src/history/live-history.ts';
-import { type StopState, stopStateOf } from '../../src/history/restart.ts';
-import { plainFinding } from '../build.ts';
+import { searchedIn, type StopState, stopStateOf } from '../../src/history/restart.ts';
+import { plainFinding, times } from '../build.ts';
 import {
   emptySlice,
   liveCluster,
@@ -246,6 +246,19 @@ describe('after a restart', () => {
     ]);
     expect(before.resolved).toEqual([[0, noted]]);
     expect(before.merged).toEqual(grouping.merged);
+  });
+
+  test('all incidents that were open have their opening times, and the latest others', () => {
+    const incidents = times(600, (at) => ({
+      id: String(at),
+      openedAt: at,
+      resolvedAt: at < 300 ? at + 1 : null,
+    })) as unknown as ReportedIncident[];
+    const { open, resolved } = searchedIn({ findings: () => [], incidents: () => incidents });
+    expect(open.incidents).toHaveLength(300);
+    expect(resolved.incidents.map(({ openedAt }) => openedAt)).toEqual(
+      times(200, (at) => 100 + at),
+    );
   });
 
   test('a finding begins again if the end of the history is damaged', async () => {
