@@ -49,7 +49,9 @@ export function connect(balancer: LoadBalancer, packet: Packet, place: NodePlace
     return connectFromOutside(lookup(dst, 0), balancer.get(any), packet);
   }
   const frontend = inScope(lookup, dst) ?? atAnyAddress(lookup, packet, place);
-  if (frontend === undefined || isSkipped(frontend, packet, place)) return pass;
+  if (frontend === undefined) return pass;
+  // __sock4_xlate_fwd refuses a Service without backends before it looks at the address.
+  if (frontend.slots.size > 0 && isSkipped(frontend, packet, place)) return pass;
   return balance(frontend, frontend.slots, false);
 }
 

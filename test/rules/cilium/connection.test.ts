@@ -128,6 +128,8 @@ test('sockets leave external IPs of other machines alone', () => {
   expect(outcome(frontends, { from: 'pod', dst: '198.18.0.1' })).toBe('pass');
   expect(outcome(frontends, { dst: '198.18.0.1' })).toEqual(half);
   expect(outcome(frontends, { from: 'pod', dst: '172.18.0.2' })).toEqual(half);
+  const without = { '198.18.0.1:80/tcp': { ...external, slots: new Map<string, number>() } };
+  expect(outcome(without, { from: 'pod', dst: '198.18.0.1' })).toBe('reject');
 });
 
 test.each([
