@@ -4,7 +4,8 @@
 // (nodeport_svc_lb4: packets from outside) and bpf/lib/lb.h (lb4_lookup_service, lb4_local).
 //
 // Pods and the node itself go through socket load balancing, which sees no source ranges and no
-// Maglev tables. Without reverse NAT a connection does not work, so its packets count as dropped.
+// Maglev tables. Without a reverse NAT entry, packets count as dropped: those from outside are, and
+// those of pods whose sockets Cilium does not translate (`bpf-lb-sock-hostns-only`).
 //
 // Left out: network policies, encryption, routing, connections that exist already, and what Cilium
 // does with a packet for an external IP that no address of the node is.
