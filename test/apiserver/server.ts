@@ -148,18 +148,20 @@ export function statusAnswer(
 export function endlessPages({ faults }: FakeServer, versionOf: (page: number) => string): void {
   const metadata = { name: 'again', namespace: 'shop', uid: 'u' };
   let pages = 0;
-  const nextPage = (): string =>
+  const nextPage = (resource: Resource): string =>
     JSON.stringify({
+      kind: `${kindOf[resource]}List`,
       metadata: { resourceVersion: '102', continue: 'more' },
       items: [{ metadata: { ...metadata, resourceVersion: versionOf(pages++) } }],
     });
   faults.before = ({ verb, resource }) =>
     verb === 'list' && resource !== null
-      ? { ...statusAnswer(200, ''), body: bodyOfText(nextPage()) }
+      ? { ...statusAnswer(200, ''), body: bodyOfText(nextPage(resource)) }
       : null;
 }
 
-async function* bodyOfText(content: string): AsyncGenerator<Uint8Array> {
+/** The chunks of a body. */
+export async function* bodyOfText(content: string): AsyncGenerator<Uint8Array> {
   await Promise.resolve();
   yield Buffer.from(content);
 }

@@ -148,7 +148,7 @@ export async function list(following: Following): Promise<WatchResult> {
     if (outcome !== null) return outcome;
     if (paging.next !== '') {
       if (!isEndless(paging)) continue;
-      return giveUpPages(following);
+      return giveUp(following, paging.pages);
     }
     const ended = await complete(following, paging.listing, paging.version ?? '');
     return ended ?? { kind: 'listed' };
@@ -185,12 +185,14 @@ async function readPage(following: Following, paging: Paging): Promise<WatchResu
   return null;
 }
 
-function giveUpPages(following: Following): WatchResult {
-  const { connection, resource, paging } = following;
+/** The answer is not what was asked for, so the listed objects may be others, too. */
+function giveUp(following: Following, pages?: number): WatchResult {
+  const { connection, resource } = following;
   following.paging = null;
-  const message = `the list of ${resource} does not end after ${paging?.pages ?? 0} pages`;
-  connection.failed(resource, { reason: 'not_kubernetes', message, advice: null });
-  return failed('endless');
+  const failure = describeFailure(new UnexpectedAnswer(200, ''));
+  const message = `the list of ${resource} does not end after ${pages} pages`;
+  connection.failed(resource, pages === undefined ? failure : { ...failure, message });
+  return failed(pages === undefined ? 'status' : 'endless');
 }
 
 /** Asks the server for its version; null: it is not older than what is known. */
@@ -444,10 +446,7 @@ function ask(
     const { status, headers, body } = answer;
     if (status !== 200) return refused(following, await statusOf(answer), verb, isInitial);
     const codec = codecOf(headers['content-type']);
-    if (codec === null) {
-      following.connection.failed(resource, describeFailure(new UnexpectedAnswer(200, '')));
-      return failed('status');
-    }
+    if (codec === null) return giveUp(following);
     if (verb === 'watch') {
       counters.watches++;
       if (!isInitial) {
@@ -458,6 +457,7 @@ function ask(
     }
     for await (const batch of codec[verb](body, reading)) {
       for (const frame of batch) {
+        if (frame.kind === 'page' && frame.isOther) return giveUp(following);
         const taken = takeFrame(frame);
         const ended = taken instanceof Promise ? await taken : taken;
         if (ended !== null) return ended;

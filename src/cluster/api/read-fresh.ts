@@ -102,7 +102,7 @@ async function readList<R extends Resource>(
     const reading = { resource, now: () => environment.now(), previousPod, raw: false };
     for await (const frames of codec.list(body, reading)) {
       for (const frame of frames) {
-        if (frame.kind === 'page') ({ version } = frame);
+        if (frame.kind === 'page' && !frame.isOther) ({ version } = frame);
         else if (frame.kind === 'object' && frame.projection.problem === undefined) {
           objects.push(frame.projection.object as ObjectOf[R]);
         } else throw new Error(`${path}: An object cannot be read`);

@@ -3,7 +3,7 @@
 // Requests prefer protobuf, which costs a third of JSON. JSON comes from proxies that support
 // nothing else, and where raw objects are wanted. Frames are decoded when they are read.
 
-import { isOutput, type WatchEvent } from '../../model/objects.ts';
+import { isOutput, kinds, type WatchEvent } from '../../model/objects.ts';
 import type { Codec, DecodeContext, Frame } from '../decode/frame.ts';
 import { bookmarkFrame, frameLimit, pageFrame, readStatus, versionOf } from '../decode/frame.ts';
 import { eventTypes, isFields } from '../decode/json-fields.ts';
@@ -94,7 +94,10 @@ function watchFrame(line: Line, reading: DecodeContext, at: number): Frame | nul
   if (name === 'BOOKMARK') return bookmarkFrame(object);
   if (name === 'ERROR') return { kind: 'status', status: readStatus(object, 0) };
   const type = eventTypes.get(name);
-  if (type === undefined) return badFrame(reading, 'Expected a watch event', text);
+  const { kind = kinds[reading.resource] } = isFields(object) ? object : {};
+  if (type === undefined || kind !== kinds[reading.resource]) {
+    return badFrame(reading, 'Expected a watch event', text);
+  }
   return objectFrame(reading, type, object, at);
 }
 
@@ -113,7 +116,7 @@ function listFrame({ type, text }: Piece, reading: DecodeContext, at: number): F
       return badFrame(reading, 'Unexpected end of list', null, true);
     default:
       // A list without items may have `"items":null`.
-      return pageFrame(parse(text)) ?? badFrame(reading, 'Expected a list', text);
+      return pageFrame(parse(text), reading.resource) ?? badFrame(reading, 'Expected a list', text);
   }
 }
 

@@ -2,6 +2,7 @@
 // (k8s.io/apimachinery@v0.36.3 pkg/apis/meta/v1/types.go).
 
 import type { Key, Pod, Resource, UnreadableObject, WatchEvent } from '../../model/objects.ts';
+import { kinds } from '../../model/objects.ts';
 import { type Fields, isFields } from './json-fields.ts';
 import type { Projection } from './json-objects.ts';
 import type { Bytes } from './line-reader.ts';
@@ -38,8 +39,15 @@ export type Frame =
       /** It ends the initial events of a watch that was to send them. */
       readonly initialEnd: boolean;
     }
-  /** The end of a list page; `next` is its continue token, '' after the last page. */
-  | { readonly kind: 'page'; readonly version: string; readonly next: string }
+  /** The end of a list page. */
+  | {
+      readonly kind: 'page';
+      /** Whether it is no list of the resource. */
+      readonly isOther: boolean;
+      readonly version: string;
+      /** The continue token, '' after the last page. */
+      readonly next: string;
+    }
   | { readonly kind: 'status'; readonly status: ApiStatus }
   | {
       readonly kind: 'bad';
@@ -84,9 +92,11 @@ export function bookmarkFrame(object: unknown): Frame {
 }
 
 /** The frame that ends a page of a list; null: it has no version, and so is no list. */
-export function pageFrame(list: unknown): Frame | null {
+export function pageFrame(list: unknown, resource: Resource): Frame | null {
   const version = versionOf(list);
-  return version === '' ? null : { kind: 'page', version, next: textOf(metadataOf(list).continue) };
+  if (version === '' || !isFields(list)) return null;
+  const next = textOf(metadataOf(list).continue);
+  return { kind: 'page', isOther: list.kind !== `${kinds[resource]}List`, version, next };
 }
 
 /** The resourceVersion of a raw object or list; '' if it has none. */

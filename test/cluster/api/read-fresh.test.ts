@@ -4,7 +4,7 @@ import { readServices } from '../../../src/cluster/api/read-fresh.ts';
 import type { Resource } from '../../../src/model/objects.ts';
 import type { World } from '../../apiserver/life.ts';
 import { createWorld } from '../../apiserver/life.ts';
-import { statusAnswer } from '../../apiserver/server.ts';
+import { bodyOfText, statusAnswer } from '../../apiserver/server.ts';
 
 function shop(): World {
   const world = createWorld();
@@ -91,6 +91,16 @@ test.each([
   const world = shop();
   world.server.faults.before = ({ resource }) => (resource === 'pods' ? instead() : null);
   await expect(read(world, 'web')).rejects.toThrow(message);
+});
+
+test('a list of another kind is no proof that there are no objects', async () => {
+  const world = shop();
+  const list = { kind: 'Status', metadata: { resourceVersion: '999' } };
+  world.server.faults.before = ({ resource }) =>
+    resource === 'pods'
+      ? { ...statusAnswer(200, ''), body: bodyOfText(JSON.stringify(list)) }
+      : null;
+  await expect(read(world, 'web')).rejects.toThrow('An object cannot be read');
 });
 
 test('an object that cannot be decoded is reported', async () => {

@@ -9,7 +9,13 @@ import type { World } from '../../apiserver/life.ts';
 import { compared, createWorld } from '../../apiserver/life.ts';
 import { addCounters, runSeed } from '../../apiserver/seeds.ts';
 import type { Instead, Watch } from '../../apiserver/server.ts';
-import { createStream, endlessPages, statusAnswer, statusOf } from '../../apiserver/server.ts';
+import {
+  bodyOfText,
+  createStream,
+  endlessPages,
+  statusAnswer,
+  statusOf,
+} from '../../apiserver/server.ts';
 
 type WatchCounters = ReturnType<typeof newCounters>;
 
@@ -202,6 +208,25 @@ describe('the first list', () => {
     made.remove('b');
     await made.pass(10);
     expect(made.delivered()).toContain('deleted b gap');
+    expectSame(made);
+  });
+
+  test('of another kind is not taken, nor are its objects kept', async () => {
+    const other = { metadata: { name: 'x', namespace: 'shop', uid: 'x', resourceVersion: '90' } };
+    const list = { kind: 'ServiceList', metadata: { resourceVersion: '102' }, items: [other] };
+    const answers = [{ ...statusAnswer(200, ''), body: bodyOfText(JSON.stringify(list)) }];
+    const made = await scene({
+      watchList: false,
+      prepare({ world }) {
+        world.server.faults.pageSize = 1;
+        world.server.faults.before = ({ request }) =>
+          request.query.continue === undefined ? null : (answers.pop() ?? null);
+      },
+    });
+    expect(made.reflector.status.state).toBe('listing');
+    await made.pass(10);
+    expect(made.reflector.status).toMatchObject({ state: 'synced' });
+    expect(made.delivered()).toContain('added x 90');
     expectSame(made);
   });
 

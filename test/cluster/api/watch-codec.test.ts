@@ -39,7 +39,7 @@ function brief(frame: Frame): string {
     case 'bookmark':
       return `bookmark ${frame.version}${frame.initialEnd ? ' end' : ''}`;
     case 'page':
-      return `page ${frame.version} ${frame.next}`;
+      return `page ${frame.version} ${frame.next}${frame.isOther ? ' of another kind' : ''}`;
     case 'status':
       return `status ${frame.status.code} ${frame.status.reason}`;
     case 'bad':
@@ -68,6 +68,11 @@ describe('a watch', () => {
     ['a status', line('ERROR', { code: 410, reason: 'Expired' }), ['status 410 Expired']],
     ['an unreadable object', line('ADDED', { metadata, spec: 7 }), ['added unreadable web-1 7']],
     ['an unknown type', line('PATCHED', { metadata }), ['bad Expected a watch event: web-1']],
+    [
+      'an object of another kind',
+      line('ADDED', { kind: 'Service', metadata }),
+      ['bad Expected a watch event: web-1'],
+    ],
     ['no object', '7\n', ['bad Expected a watch event: ?']],
     ['no JSON', '{"type"\n', ['bad Expected a watch event: ?']],
     [
@@ -106,7 +111,7 @@ describe('a list', () => {
   test.each([
     ['its items', list(more, { metadata }), ['added shop/web-1 7', 'page 9 there']],
     ['none', list(version), ['page 9 ']],
-    ['null', '{"metadata":{"resourceVersion":"9"},"items":null}', ['page 9 ']],
+    ['null', '{"metadata":{"resourceVersion":"9"},"items":null}', ['page 9  of another kind']],
     ['an item that is none', list(version, 7), ['added unreadable null ', 'page 9 ']],
     [
       'cut off',

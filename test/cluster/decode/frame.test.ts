@@ -25,7 +25,13 @@ test('a bookmark may end the initial events', () => {
 });
 
 test('a page has a version, and the token of the next page', () => {
-  const metadata = { resourceVersion: '7', continue: 'more' };
-  expect(pageFrame({ metadata })).toEqual({ kind: 'page', version: '7', next: 'more' });
-  expect(pageFrame({ metadata: {} })).toBeNull();
+  const list = { kind: 'PodList', metadata: { resourceVersion: '7', continue: 'more' } };
+  const page = { kind: 'page', isOther: false, version: '7', next: 'more' };
+  expect(pageFrame(list, 'pods')).toEqual(page);
+  expect(pageFrame({ ...list, metadata: {} }, 'pods')).toBeNull();
+});
+
+test.each(['ServiceList', 'Status', undefined])('%s is no list of pods', (kind) => {
+  const list = { kind, metadata: { resourceVersion: '7' } };
+  expect(pageFrame(list, 'pods')).toMatchObject({ isOther: true });
 });

@@ -160,6 +160,7 @@ const endedEarly = () => new WrongType('', 'more: the answer ended early', undef
 
 function listFraming({ resource, previousPod }: DecodeContext): Framing {
   let listMeta: Raw = {};
+  let kind: unknown = '';
   /** Bytes of the list that have not been read; null before the list begins. */
   let left: number | null = null;
   return {
@@ -167,8 +168,9 @@ function listFraming({ resource, previousPod }: DecodeContext): Framing {
       if (left === null) {
         const envelope = readEnvelope(whole);
         if (envelope === null) return { tag: 0, from: at, to: whole.length + 1 };
-        left = envelope.to - envelope.from;
-        return { tag: 0, from: at, to: envelope.from };
+        left = envelope.raw.to - envelope.raw.from;
+        ({ kind } = envelope);
+        return { tag: 0, from: at, to: envelope.raw.from };
       }
       // Behind the list, only the rest of its envelope follows.
       if (left === 0) return { tag: 0, from: at, to: whole.length };
@@ -188,7 +190,7 @@ function listFraming({ resource, previousPod }: DecodeContext): Framing {
     readLong: (message) => longFrame(resource, message, 'Item too long'),
     end(failure) {
       if (failure !== null || left !== 0) return badFrame(resource, failure ?? endedEarly(), true);
-      const page = pageFrame({ metadata: listMeta });
+      const page = pageFrame({ kind, metadata: listMeta }, resource);
       return page ?? badFrame(resource, new WrongType('', 'a list', undefined), false);
     },
   };
@@ -212,15 +214,19 @@ function readPart(whole: Buffer, at: number, limit: number) {
 /** The most bytes of an envelope before the list: it has a kind and a version. */
 const envelopeLimit = 1024;
 
-/** The field `raw` in the envelope; null if more bytes are needed. */
-function readEnvelope(whole: Buffer): Part | null {
+/** The field `raw` in the envelope, and the kind before it; null if more bytes are needed. */
+function readEnvelope(whole: Buffer): { readonly raw: Part; readonly kind: unknown } | null {
   const prefix = Math.min(whole.length, magic.length);
   if (magic.compare(whole, 0, prefix, 0, prefix) !== 0) throw noPrefix(whole, 0, prefix);
   let at = magic.length;
+  let kind: unknown = '';
   try {
     while (at < whole.length) {
       const part = readPart(whole, at, Infinity); // a list may have any length
-      if (part.tag === tagOf(2)) return part;
+      if (part.tag === tagOf(2)) return { raw: part, kind };
+      if (part.tag === tagOf(1) && part.to <= whole.length) {
+        ({ kind } = decode('TypeMeta', { bytes: whole, at: part.from, end: part.to }));
+      }
       at = part.to;
     }
   } catch (error) {

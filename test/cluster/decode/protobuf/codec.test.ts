@@ -81,7 +81,7 @@ describe('a list', () => {
           projection: projected(resource, raw, sizes[index] ?? 0),
           version: (raw.metadata as { resourceVersion?: string }).resourceVersion ?? '',
         })),
-        version === '' ? noList : { kind: 'page', version, next },
+        version === '' ? noList : { kind: 'page', isOther: false, version, next },
       ]);
     },
   );
