@@ -285,8 +285,8 @@ export async function watch(
     return end(listing, newest(listing.newest, frame.version));
   });
   if (outcome === null && pending !== null) return { kind: 'endless' };
-  // A watch without any frame must not be repeated at once.
-  const isShort = frames === 0 && environment.monotonic() - began < 1;
+  // A short watch that brought nothing new must not be repeated at once.
+  const isShort = following.version === version && environment.monotonic() - began < 1;
   return outcome ?? (isShort ? failed('eof') : { kind: 'ended' });
 }
 

@@ -516,6 +516,22 @@ test('a request without an answer is given up', async () => {
   expect(made.delivered()).toEqual(first.slice(1));
 });
 
+test('watches that end at once are not repeated without a pause', async () => {
+  const bookmark = { kind: 'Pod', metadata: { resourceVersion: '102' } };
+  const line = `${JSON.stringify({ type: 'BOOKMARK', object: bookmark })}\n`;
+  const made = await scene({
+    prepare({ world }) {
+      world.server.faults.before = ({ verb, request: { query } }) =>
+        verb === 'watch' && query.sendInitialEvents === undefined
+          ? { ...statusAnswer(200, ''), body: bodyOfText(line) }
+          : null;
+    },
+  });
+  made.watch().stream.end();
+  await made.pass(60);
+  expect(made.reflector.status.counters.watches).toBeLessThan(20);
+});
+
 test('a watch that never ends is left', async () => {
   const made = await scene();
   made.watch().freeze();
