@@ -46,10 +46,16 @@ const superJournalEnd = Buffer.from('d9d505f920a163d7', 'hex');
 
 /**
  * Removes a journal that names a further file, which SQLite of Node 22 would delete. Such journals
- * are of transactions in several databases, which this program has none of.
+ * are of transactions in several databases, which this program has none of. SQLite would wait for a
+ * pipe without end, so what is no file is removed, too.
  */
 function removeForeignJournal(path: string): void {
-  if (lstatSync(path, { throwIfNoEntry: false })?.isFile() !== true) return;
+  const found = lstatSync(path, { throwIfNoEntry: false });
+  if (found === undefined) return;
+  if (!found.isFile()) {
+    rmSync(path);
+    return;
+  }
   const file = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW);
   try {
     const end = Buffer.alloc(superJournalEnd.length);

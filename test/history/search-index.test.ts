@@ -1,5 +1,6 @@
 // The search index: filled from notes, again when it is damaged, and bounded by the segments.
 
+import { execFileSync } from 'node:child_process';
 import {
   existsSync,
   mkdtempSync,
@@ -195,6 +196,14 @@ describe('the index', () => {
     expect(readFileSync(`${path}-journal`)).toEqual(own);
     // SQLite 3.50 deletes the file of that name when it opens the database.
     writeFileSync(`${path}-journal`, Buffer.concat([own, Buffer.from('/etc/hosts'), end]));
+    createDatabaseFile(path);
+    expect(existsSync(`${path}-journal`)).toBe(false);
+  });
+
+  test('does not wait for a pipe in the place of its journal', async () => {
+    const path = join(folder, 'index.sqlite');
+    (await openIndex(folder)).close();
+    execFileSync('mkfifo', [`${path}-journal`]);
     createDatabaseFile(path);
     expect(existsSync(`${path}-journal`)).toBe(false);
   });
