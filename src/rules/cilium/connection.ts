@@ -52,7 +52,8 @@ export function connect(balancer: LoadBalancer, packet: Packet, place: NodePlace
   const frontend = inScope(lookup, dst) ?? atAnyAddress(lookup, packet, place);
   if (frontend === undefined) return pass;
   // __sock4_xlate_fwd refuses a Service without backends before it looks at the address.
-  if (frontend.slots.size > 0 && isSkipped(frontend, packet, place)) return pass;
+  const isOpen = frontend.slots.size > 0 && frontend.unknown === null;
+  if (isOpen && isSkipped(frontend, packet, place)) return pass;
   return balance(frontend, frontend.slots, false);
 }
 
@@ -102,10 +103,11 @@ function inScope(lookup: Lookup, address: string): BalancedFrontend | undefined 
 function atAnyAddress(lookup: Lookup, { dst, dport }: Packet, place: NodePlace) {
   if (!place.isLocal(dst)) return undefined;
   const frontend = inScope(lookup, familyOf(dst) === 'IPv4' ? '0.0.0.0' : '::');
+  if (frontend === undefined || frontend.unknown !== null) return frontend;
   const [low, high] = place.nodePortRange;
   const isInRange = dport >= low && dport <= high;
-  if (isInRange) return frontend?.kind === 'node port' ? frontend : undefined;
-  const isServed = frontend?.kind === 'host port' && (isLoopback(dst) || !frontend.loopback);
+  if (isInRange) return frontend.kind === 'node port' ? frontend : undefined;
+  const isServed = frontend.kind === 'host port' && (isLoopback(dst) || !frontend.loopback);
   return isServed ? frontend : undefined;
 }
 

@@ -56,11 +56,14 @@ const unspecified: ReadonlySet<string> = new Set(['0.0.0.0', '::']);
 
 export const isUnspecified = (address: string): boolean => unspecified.has(address);
 
+type Place = Pick<MapAddress, 'address' | 'port'>;
+
 interface Maps {
   readonly masters: ServiceEntry[];
   /** By the key of the frontend: as in entries. */
   readonly slots: Map<string, number[]>;
-  readonly backends: Map<number, Pick<MapAddress, 'address' | 'port'>>;
+  /** Both families share one space of ids. */
+  readonly backends: Readonly<Record<MapAddress['family'], Map<number, Place>>>;
   /** Backends of other clusters. */
   readonly remote: Set<number>;
   /** By family and id. */
@@ -79,7 +82,7 @@ function sorted(entries: readonly MapEntry[]): Maps {
   const maps: Maps = {
     masters: [],
     slots: new Map(),
-    backends: new Map(),
+    backends: { ip: new Map(), ip6: new Map() },
     remote: new Set(),
     reverse: new Map(),
     ranges: new Map(),
@@ -93,8 +96,7 @@ function sorted(entries: readonly MapEntry[]): Maps {
       const own = getOrInsert(maps.slots, entry.frontend, () => []);
       for (const number of entry.slots) own.push(number);
     } else if (entry.kind === 'backend') {
-      // One space of ids has the backends of both families.
-      maps.backends.set(entry.id, entry);
+      maps.backends[entry.family].set(entry.id, entry);
       if (entry.cluster !== 0) maps.remote.add(entry.id);
     } else if (entry.kind === 'reverse nat') {
       maps.reverse.set(`${entry.family} ${entry.id}`, joinHostPort(entry.address, entry.port));
@@ -157,7 +159,7 @@ function frontendOf(
   const has = (flag: number): boolean => (flags & flag) !== 0;
   const ids = backendsOf(master, maps.slots.get(key));
   const endpointOf = (id: number): string => {
-    const backend = maps.backends.get(id);
+    const backend = maps.backends[family].get(id);
     return backend === undefined ? nowhere : joinHostPort(backend.address, backend.port);
   };
   const isRoutable = has(serviceFlags.routable);
@@ -214,8 +216,17 @@ const reasons: readonly (readonly [flag: number, reason: string])[] = [
   [serviceFlags.proxy, "Cilium's proxy balances the Service"],
 ];
 
+/** Cilium sets at most one (NewSvcFlag); its programs ask for them in different orders. */
+const kinds = [
+  serviceFlags.externalIP,
+  serviceFlags.nodePort,
+  serviceFlags.hostPort,
+  serviceFlags.loadBalancer,
+];
+
 function unknownIn(master: ServiceEntry, ids: readonly number[], maps: Maps): string | null {
   const { flags } = master;
+  if (kinds.filter((flag) => (flags & flag) !== 0).length > 1) return 'its entry has several kinds';
   const reason = reasons.find(([flag]) => (flags & flag) !== 0)?.[1];
   if (reason !== undefined) return reason;
   if (ids.some((id) => maps.remote.has(id))) return 'a backend is in another cluster';

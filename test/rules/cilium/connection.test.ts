@@ -132,6 +132,14 @@ test('sockets leave external IPs of other machines alone', () => {
   expect(outcome(without, { from: 'pod', dst: '198.18.0.1' })).toBe('reject');
 });
 
+test('a frontend of an unknown kind is unknown, at any address too', () => {
+  const unclear = frontend({ kind: 'external IP', unknown: 'its entry has several kinds' });
+  const frontends = { '0.0.0.0:30080/tcp': unclear, '198.18.0.1:80/tcp': unclear };
+  for (const asked of [{ dst: '172.18.0.2', dport: 30_080 }, { dst: '198.18.0.1' }]) {
+    expect(outcome(frontends, { from: 'pod', ...asked })).toBe('unknown');
+  }
+});
+
 test.each([
   ['node port', 30_080, {}, half],
   ['node port', 29_000, {}, 'pass'],

@@ -51,6 +51,13 @@ test('a slot that is missing, or whose backend is, leads nowhere', () => {
   expect(lost?.slots.get('')).toBe(3);
 });
 
+test('a slot has the backend of its own family', () => {
+  const other = { ...backend(1, 'fd00::1'), family: 'ip6' } as MapEntry;
+  const mixed = [master(), ...whole, other];
+  expect(frontendOf(...mixed)?.slots).toEqual(frontendOf(master(), ...whole)?.slots);
+  expect(frontendOf(master({ count: 1 }), slot(1, 1), other)?.slots).toEqual(new Map([['', 1]]));
+});
+
 test.each([
   [flag.externalIP, 'external IP'],
   [flag.nodePort, 'node port'],
@@ -137,6 +144,7 @@ test.each([
   [master({ flags: flag.otherFamily }), /other address family/],
   [master({ flags: flag.proxy }), /proxy balances/],
   [master({ flags: flag.loopback }), /proxy on the node/],
+  [master({ flags: flag.loadBalancer | flag.hostPort }), /several kinds/],
 ])('what the maps do not show is unknown: %o', (entry, reason) => {
   expect(frontendOf(entry)?.unknown).toMatch(reason);
 });
