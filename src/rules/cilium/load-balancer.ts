@@ -194,13 +194,13 @@ function frontendOf(
 
 /** The ids in the slots that connections use, in the order of the slots. */
 function backendsOf({ count }: ServiceEntry, slots: readonly number[] = []): number[] {
-  const bySlot = new Map<number, number>();
+  const bySlot: number[] = [];
   for (let at = 0; at < slots.length; at += 2) {
     const [slot = 0, backend = 0] = [slots[at], slots[at + 1]];
-    if (slot <= count) bySlot.set(slot, backend);
+    if (slot <= count) bySlot[slot] = backend;
   }
-  const used = [...bySlot.keys()].sort((a, b) => a - b);
-  return used.map((slot) => bySlot.get(slot) ?? 0);
+  // Without the slots that are missing.
+  return Object.values(bySlot);
 }
 
 export function kindOf(flags: number): BalancedKind {

@@ -370,7 +370,8 @@ function balancedOf(
   const { kind, address, family, protocol } = frontend;
   const { externalTrafficPolicy, internalTrafficPolicy, ciliumAnnotations } = service;
   const selected = selectBackends(backends, service, frontend, scope, place);
-  const active = selected.filter(({ state }) => state === 'active');
+  const slots = new Map<string, number>();
+  for (const { text } of selected) slots.set(text, 1);
   const isRoutable = !isUnspecified(address) && (kind !== 'cluster IP' || cilium.externalClusterIP);
   const isRanged = kind === 'load balancer IP' || kind === 'external IP';
   const isChecked = service.loadBalancerSourceRanges.length > 0;
@@ -388,14 +389,17 @@ function balancedOf(
         ? { ranges: rangesOf(service, family), denied: policy === 'deny' }
         : null,
     affinitySeconds,
-    slots: new Map(selected.map(({ text }) => [text, 1])),
+    slots,
     places: isRoutable && usesMaglev(service, cilium) ? placesOf(selected) : null,
-    kept: new Set(affinitySeconds === null ? [] : active.map(({ text }) => text)),
+    kept: affinitySeconds === null ? new Set() : activeIn(selected),
     reversed: true,
     unknown: null,
     text: joinHostPort(address, frontend.port),
   };
 }
+
+const activeIn = (backends: readonly CiliumBackend[]): ReadonlySet<string> =>
+  new Set(backends.filter(({ state }) => state === 'active').map(({ text }) => text));
 
 /** ToSVCForwardingMode: hybrid is DSR for TCP. */
 function isDirect({ ciliumAnnotations }: Service, protocol: string, cilium: CiliumConfig): boolean {
