@@ -1,28 +1,26 @@
-// Asks the kernel where connect() goes: it loads the socket load balancing program of Cilium
-// (bpf/bpf_sock.c, compiled), fills its maps with recorded entries, attaches it to a cgroup, and
-// connects sockets in that cgroup and in the network namespace of this process.
+// Asks the kernel what Cilium does: it loads a compiled program of Cilium, fills its maps with
+// recorded entries, and runs it.
 //
-// `sockets cookie` prints the cookie of the namespace. `sockets OBJECT CGROUP` reads lines of JSON:
-// first the maps, then questions, each of which it answers with a line: how many connections went
-// to each `address:port`, and how many failed with each error.
+//	kernel cookie                   prints the cookie of the network namespace
+//	kernel sockets OBJECT CGROUP    connects sockets in that cgroup (bpf_sock.c)
+//	kernel packets OBJECT           takes packets from outside (bpf_xdp.c)
+//
+// It reads lines of JSON: first the maps, then questions, each of which it answers with a line: how
+// many connections went to each `address:port`, and how many failed with each error.
 package main
 
 import (
 	"bufio"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
-	"runtime"
 	"strconv"
+	"strings"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
-	"golang.org/x/sys/unix"
+	"github.com/cilium/ebpf/btf"
 )
 
 type entry struct {
@@ -36,22 +34,21 @@ type state struct {
 	// Addresses of the node: their identity is that of the host.
 	Local         []netip.Addr `json:"local"`
 	NodePortRange [2]uint16    `json:"nodePortRange"`
-	// TCP ports at which connections are accepted, whatever their address.
-	Ports []uint16 `json:"ports"`
+	// Backends: they are pods of this node, so that nothing else happens to packets.
+	Backends []netip.AddrPort `json:"backends"`
+	IsMaglev bool             `json:"isMaglev"`
+	// Whether an annotation chooses the algorithm.
+	ByService bool `json:"byService"`
 }
 
 type question struct {
 	Protocol string     `json:"protocol"`
+	Source   netip.Addr `json:"source"`
 	Address  netip.Addr `json:"address"`
 	Port     uint16     `json:"port"`
 	Count    int        `json:"count"`
-	// With session affinity, all sockets of a namespace are one client. Each of these is another.
+	// With session affinity, a client stays where it is. Each connection is of another client.
 	Affine bool `json:"affine"`
-}
-
-var programs = map[string]ebpf.AttachType{
-	"cil_sock4_connect": ebpf.AttachCGroupInet4Connect,
-	"cil_sock6_connect": ebpf.AttachCGroupInet6Connect,
 }
 
 func check(err error) {
@@ -76,61 +73,112 @@ func load(object string, of state) *ebpf.Collection {
 	spec, err := ebpf.LoadCollectionSpec(object)
 	check(err)
 	for name := range spec.Programs {
-		if _, isUsed := programs[name]; !isUsed {
+		if strings.HasPrefix(name, "cil_sock") && connectPrograms[name] == 0 {
 			delete(spec.Programs, name)
 		}
 	}
 	for _, one := range spec.Maps {
 		one.Pinning = ebpf.PinNone
-		// Replaced by Cilium's loader, if the kernel has it.
+		// BPF_F_RDONLY_PROG_COND, which only the loader of Cilium knows.
 		one.Flags &^= 1 << 31
+	}
+	addTailCalls(spec)
+	algorithm := uint8(1)
+	if of.IsMaglev {
+		algorithm = 2
 	}
 	for name, value := range map[string]any{
 		"nodeport_port_min":                    of.NodePortRange[0],
 		"nodeport_port_max":                    of.NodePortRange[1],
 		"enable_no_service_endpoints_routable": true,
+		"lb_default_alg":                       algorithm,
+		"lb_selection_per_service":             of.ByService,
 	} {
-		variable := spec.Variables["__config_"+name]
-		if variable == nil {
-			check(fmt.Errorf("no variable %s", name))
+		if variable := spec.Variables["__config_"+name]; variable != nil {
+			check(variable.Set(value))
 		}
-		check(variable.Set(value))
 	}
 	collection, err := ebpf.NewCollection(spec)
 	check(err)
 	return collection
 }
 
-// fill writes the recorded entries. Socket load balancing does not read Maglev tables.
+// addTailCalls gives each program its slot, as its tag says (__declare_tail in bpf/include).
+func addTailCalls(spec *ebpf.CollectionSpec) {
+	for name, program := range spec.Programs {
+		for _, tag := range btf.FuncMetadata(&program.Instructions[0]).Tags {
+			text, isTail := strings.CutPrefix(tag, "tail:cilium_calls/")
+			if !isTail {
+				continue
+			}
+			slot, err := strconv.ParseUint(text, 10, 32)
+			check(err)
+			calls := spec.Maps["cilium_calls"]
+			calls.Contents = append(calls.Contents, ebpf.MapKV{Key: uint32(slot), Value: name})
+		}
+	}
+}
+
+// fill writes the recorded entries.
 func fill(maps map[string]*ebpf.Map, of state) {
 	for name, entries := range of.Maps {
-		if maps[name] == nil || maps[name].Type() == ebpf.HashOfMaps {
+		if maps[name] == nil {
 			continue
 		}
 		for _, it := range entries {
+			if maps[name].Type() == ebpf.HashOfMaps {
+				table := tableOf(of, bytesOf(it.Value))
+				check(maps[name].Put(bytesOf(it.Key), table))
+				continue
+			}
 			check(maps[name].Put(bytesOf(it.Key), bytesOf(it.Value)))
 		}
 	}
 	for _, address := range of.Local {
-		key, value := make([]byte, 24), make([]byte, 24)
-		bits := address.BitLen()
-		// struct ipcache_key of bpf/lib/eps.h: the length of the prefix, and the family at byte 7.
-		binary.LittleEndian.PutUint32(key, uint32(32+bits))
-		key[7] = byte(1 + bits/128)
-		copy(key[8:], address.AsSlice())
-		// HOST_ID
-		value[0] = 1
-		check(maps["cilium_ipcache_v2"].Put(key, value))
+		fillHost(maps["cilium_ipcache_v2"], address)
+	}
+	for _, backend := range of.Backends {
+		fillEndpoint(maps["cilium_lxc"], backend.Addr())
 	}
 }
 
-func accept(listener net.Listener) {
-	for {
-		connection, err := listener.Accept()
-		if err == nil {
-			connection.Close()
-		}
+// tableOf creates an inner table of Maglev.
+func tableOf(of state, id []byte) *ebpf.Map {
+	name := fmt.Sprintf("cilium_maglev_inner:%d", binary.LittleEndian.Uint32(id))
+	places := bytesOf(of.Maps[name][0].Value)
+	table, err := ebpf.NewMap(&ebpf.MapSpec{
+		Type: ebpf.Array, KeySize: 4, ValueSize: uint32(len(places)), MaxEntries: 1,
+	})
+	check(err)
+	check(table.Put(uint32(0), places))
+	return table
+}
+
+// fillHost writes the identity of an address: struct ipcache_key of bpf/lib/eps.h has the length of
+// the prefix, and the family at byte 7.
+func fillHost(identities *ebpf.Map, address netip.Addr) {
+	if identities == nil {
+		return
 	}
+	key, value := make([]byte, 24), make([]byte, 24)
+	bits := address.BitLen()
+	binary.LittleEndian.PutUint32(key, uint32(32+bits))
+	key[7] = byte(1 + bits/128)
+	copy(key[8:], address.AsSlice())
+	// HOST_ID
+	value[0] = 1
+	check(identities.Put(key, value))
+}
+
+// fillEndpoint makes an address that of a pod here: struct endpoint_key of bpf/lib/eps.h.
+func fillEndpoint(endpoints *ebpf.Map, address netip.Addr) {
+	if endpoints == nil {
+		return
+	}
+	key := make([]byte, 20)
+	copy(key, address.AsSlice())
+	key[16] = byte(1 + address.BitLen()/128)
+	check(endpoints.Put(key, make([]byte, endpoints.ValueSize())))
 }
 
 func forget(one *ebpf.Map) {
@@ -144,55 +192,6 @@ func forget(one *ebpf.Map) {
 	}
 }
 
-// peer connects a socket once, and says where to or why not.
-func peer(asked question) string {
-	kind, family := unix.SOCK_STREAM, unix.AF_INET
-	if asked.Protocol == "udp" {
-		kind = unix.SOCK_DGRAM
-	}
-	var place unix.Sockaddr = &unix.SockaddrInet4{Port: int(asked.Port), Addr: to4(asked.Address)}
-	if asked.Address.Is6() {
-		family = unix.AF_INET6
-		place = &unix.SockaddrInet6{Port: int(asked.Port), Addr: asked.Address.As16()}
-	}
-	socket, err := unix.Socket(family, kind|unix.SOCK_CLOEXEC, 0)
-	check(err)
-	defer unix.Close(socket)
-	// Without it, ports would wait for a minute.
-	check(unix.SetsockoptLinger(socket, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}))
-	if err := unix.Connect(socket, place); err != nil {
-		var number unix.Errno
-		if errors.As(err, &number) {
-			return unix.ErrnoName(number)
-		}
-		check(err)
-	}
-	found, err := unix.Getpeername(socket)
-	check(err)
-	switch it := found.(type) {
-	case *unix.SockaddrInet4:
-		return netip.AddrPortFrom(netip.AddrFrom4(it.Addr), uint16(it.Port)).String()
-	case *unix.SockaddrInet6:
-		return netip.AddrPortFrom(netip.AddrFrom16(it.Addr), uint16(it.Port)).String()
-	}
-	return "nothing"
-}
-
-func to4(address netip.Addr) [4]byte {
-	if address.Is4() {
-		return address.As4()
-	}
-	return [4]byte{}
-}
-
-func cookie() uint64 {
-	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
-	check(err)
-	value, err := unix.GetsockoptUint64(socket, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
-	check(err)
-	return value
-}
-
 func main() {
 	if os.Args[1] == "cookie" {
 		fmt.Println(cookie())
@@ -201,24 +200,18 @@ func main() {
 	lines := json.NewDecoder(bufio.NewReaderSize(os.Stdin, 1<<20))
 	var of state
 	check(lines.Decode(&of))
-	collection := load(os.Args[1], of)
+	collection := load(os.Args[2], of)
 	fill(collection.Maps, of)
-	for _, port := range of.Ports {
-		listener, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
-		check(err)
-		go accept(listener)
+	var ask func(question) string
+	if os.Args[1] == "sockets" {
+		ports := map[uint16]bool{}
+		for _, backend := range of.Backends {
+			ports[backend.Port()] = true
+		}
+		ask = connector(collection.Programs, os.Args[3], ports)
+	} else {
+		ask = sender(collection.Programs["cil_xdp_entry"])
 	}
-	var attached []link.Link
-	for name, kind := range programs {
-		options := link.CgroupOptions{Path: os.Args[2], Attach: kind, Program: collection.Programs[name]}
-		one, err := link.AttachCgroup(options)
-		check(err)
-		attached = append(attached, one)
-	}
-	// A link that is collected as garbage detaches its program.
-	defer runtime.KeepAlive(attached)
-	pid := []byte(strconv.Itoa(os.Getpid()))
-	check(os.WriteFile(filepath.Join(os.Args[2], "cgroup.procs"), pid, 0))
 	answers := json.NewEncoder(os.Stdout)
 	for lines.More() {
 		var asked question
@@ -229,7 +222,7 @@ func main() {
 				forget(collection.Maps["cilium_lb4_affinity"])
 				forget(collection.Maps["cilium_lb6_affinity"])
 			}
-			counts[peer(asked)]++
+			counts[ask(asked)]++
 		}
 		check(answers.Encode(counts))
 	}
