@@ -110,7 +110,7 @@ async function play({ plane, client, store, environment, reflectors }: Stage): P
   );
   await plane.restartApiserver();
   const others = resources.filter((resource) => resource !== 'pods');
-  await check('without pods', () => stateOf('pods') === 'off');
+  await check('without pods', () => stateOf('pods') === 'off', 120);
   await check('all others', () => others.every((resource) => stateOf(resource) === 'synced'));
   await permit(client, core);
   await deletePod(client, 5);
