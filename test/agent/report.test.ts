@@ -102,7 +102,7 @@ test('the rules of a node with more addresses than are walked are unknown', () =
   const addresses = Array.from({ length: 1025 }, (_, at) => `10.96.${at >> 8}.${at & 255}`);
   const most = { ...place, localAddresses: addresses.slice(1), nodeIPs: addresses.slice(1, 2) };
   expect(parseRules(dumps, most)).toMatchObject({ rules: { mode: 'nftables' }, problems: [] });
-  const facts = { ...place, localAddresses: addresses };
+  const facts = { ...most, localAddresses: addresses };
   const { rules, problems } = parseRules(dumps, facts);
   expect(rules).toBeNull();
   expect(problems).toEqual([expect.stringContaining('The node has 1025 addresses')]);
