@@ -91,12 +91,14 @@ export function bookmarkFrame(object: unknown): Frame {
   return { kind: 'bookmark', version: versionOf(object), initialEnd };
 }
 
-/** The frame that ends a page of a list; null: it has no version, and so is no list. */
+/** The frame that ends a page of a list; null: it has no version and no kind, and so is no list. */
 export function pageFrame(list: unknown, resource: Resource): Frame | null {
+  if (!isFields(list)) return null;
   const version = versionOf(list);
-  if (version === '' || !isFields(list)) return null;
-  const next = textOf(metadataOf(list).continue);
-  return { kind: 'page', isOther: list.kind !== `${kinds[resource]}List`, version, next };
+  const kind = textOf(list.kind);
+  const isOther = kind !== '' && kind !== `${kinds[resource]}List`;
+  if (version === '' && !isOther) return null;
+  return { kind: 'page', isOther, version, next: textOf(metadataOf(list).continue) };
 }
 
 /** The resourceVersion of a raw object or list; '' if it has none. */

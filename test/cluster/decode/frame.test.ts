@@ -31,7 +31,11 @@ test('a page has a version, and the token of the next page', () => {
   expect(pageFrame({ ...list, metadata: {} }, 'pods')).toBeNull();
 });
 
-test.each(['ServiceList', 'Status', undefined])('%s is no list of pods', (kind) => {
-  const list = { kind, metadata: { resourceVersion: '7' } };
-  expect(pageFrame(list, 'pods')).toMatchObject({ isOther: true });
+test.each([
+  ['ServiceList', { resourceVersion: '7' }, true],
+  ['Status', {}, true],
+  ['PodList', { resourceVersion: '7' }, false],
+  [undefined, { resourceVersion: '7' }, false],
+])('%s with %o is no list of pods: %s', (kind, metadata, isOther) => {
+  expect(pageFrame({ kind, metadata }, 'pods')).toMatchObject({ isOther });
 });
