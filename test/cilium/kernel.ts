@@ -260,6 +260,9 @@ const folder = mkdtempSync(join(tmpdir(), 'kernel-'));
 const program = join(folder, 'kernel');
 const tally = { folders: 0, asked: 0, connections: 0, unknown: 0, wrong: 0 };
 
+/** The most that may be unknown, all of it in damaged maps. */
+const mostUnknown = 0.02;
+
 /** The program for packets, by the size of Maglev tables. */
 const packetObjects = new Map<number, string>();
 
@@ -291,7 +294,8 @@ async function checkMaps(
     for (const [at, question] of own.entries()) {
       const { packet, expected, count } = question;
       const counts = answers[at] ?? {};
-      const difference = differenceOf(question, counts);
+      const isSound = state === 'recorded' && expected.kind === 'unknown';
+      const difference = isSound ? 'it is unknown' : differenceOf(question, counts);
       tally.asked++;
       tally.connections += count;
       if (expected.kind === 'unknown') tally.unknown++;
@@ -327,4 +331,5 @@ try {
   rmSync(folder, { recursive: true });
 }
 console.log(JSON.stringify(tally));
-process.exitCode = tally.wrong > 0 || tally.asked === 0 ? 1 : 0;
+const isEnough = tally.asked > 0 && tally.unknown <= mostUnknown * tally.asked;
+process.exitCode = tally.wrong > 0 || !isEnough ? 1 : 0;

@@ -4,8 +4,9 @@
 // (nodeport_svc_lb4: packets from outside) and bpf/lib/lb.h (lb4_lookup_service, lb4_local).
 //
 // Pods and the node itself go through socket load balancing, which sees no source ranges and no
-// Maglev tables. Without a reverse NAT entry, packets count as dropped: those from outside are, and
-// those of pods whose sockets Cilium does not translate (`bpf-lb-sock-hostns-only`).
+// Maglev tables. Without a reverse NAT entry, packets count as dropped: answers to clients outside
+// keep the address of the backend, and so do those to pods whose sockets Cilium does not translate
+// (`bpf-lb-sock-hostns-only`), which the maps do not show.
 //
 // Left out: network policies, encryption, routing, connections that exist already, and what Cilium
 // does with a packet for an external IP that no address of the node is.
@@ -52,7 +53,7 @@ export function connect(balancer: LoadBalancer, packet: Packet, place: NodePlace
   const frontend = inScope(lookup, dst) ?? atAnyAddress(lookup, packet, place);
   if (frontend === undefined) return pass;
   // __sock4_xlate_fwd refuses a Service without backends before it looks at the address.
-  const isOpen = frontend.slots.size > 0 && frontend.unknown === null;
+  const isOpen = frontend.slots.size > 0 && !frontend.hasSeveralKinds;
   if (isOpen && isSkipped(frontend, packet, place)) return pass;
   return balance(frontend, frontend.slots, false);
 }
@@ -103,7 +104,7 @@ function inScope(lookup: Lookup, address: string): BalancedFrontend | undefined 
 function atAnyAddress(lookup: Lookup, { dst, dport }: Packet, place: NodePlace) {
   if (!place.isLocal(dst)) return undefined;
   const frontend = inScope(lookup, familyOf(dst) === 'IPv4' ? '0.0.0.0' : '::');
-  if (frontend === undefined || frontend.unknown !== null) return frontend;
+  if (frontend === undefined || frontend.hasSeveralKinds) return frontend;
   const [low, high] = place.nodePortRange;
   const isInRange = dport >= low && dport <= high;
   if (isInRange) return frontend.kind === 'node port' ? frontend : undefined;

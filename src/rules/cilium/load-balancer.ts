@@ -43,6 +43,8 @@ export interface BalancedFrontend {
   readonly reversed: boolean;
   /** Why its outcome is not known; null: it is. */
   readonly unknown: string | null;
+  /** Whether the entry has several kinds, so that what skips some kinds may skip it or not. */
+  readonly hasSeveralKinds: boolean;
   /** The entries, as a reader of findings sees them. */
   readonly text: string;
 }
@@ -188,6 +190,7 @@ function frontendOf(
     reversed:
       isUnspecified(master.address) || reverse === joinHostPort(master.address, master.port),
     unknown: unknownIn(master, ids, maps),
+    hasSeveralKinds: hasSeveralKinds(master),
     text: `${key} id ${id} count ${master.count} flags 0x${flags.toString(16)}`,
   };
 }
@@ -224,9 +227,12 @@ const kinds = [
   serviceFlags.loadBalancer,
 ];
 
+const hasSeveralKinds = ({ flags }: ServiceEntry): boolean =>
+  kinds.filter((flag) => (flags & flag) !== 0).length > 1;
+
 function unknownIn(master: ServiceEntry, ids: readonly number[], maps: Maps): string | null {
   const { flags } = master;
-  if (kinds.filter((flag) => (flags & flag) !== 0).length > 1) return 'its entry has several kinds';
+  if (hasSeveralKinds(master)) return 'its entry has several kinds';
   const reason = reasons.find(([flag]) => (flags & flag) !== 0)?.[1];
   if (reason !== undefined) return reason;
   if (ids.some((id) => maps.remote.has(id))) return 'a backend is in another cluster';

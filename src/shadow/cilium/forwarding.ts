@@ -394,6 +394,7 @@ function balancedOf(
     kept: affinitySeconds === null ? new Set() : activeIn(selected),
     reversed: true,
     unknown: null,
+    hasSeveralKinds: false,
     text: joinHostPort(address, frontend.port),
   };
 }

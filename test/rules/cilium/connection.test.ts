@@ -19,8 +19,8 @@ const frontend = (more: Partial<BalancedFrontend> = {}): BalancedFrontend => ({
     ['10.0.0.1:8080', 1],
     ['10.0.0.2:8080', 1],
   ]),
-  ...{ places: null, kept: new Set(), reversed: true, unknown: null, text: '' },
-  ...more,
+  ...{ places: null, kept: new Set(), reversed: true, unknown: null, hasSeveralKinds: false },
+  ...{ text: '', ...more },
 });
 
 const packet = (more: Partial<Packet> = {}): Packet => ({
@@ -133,10 +133,18 @@ test('sockets leave external IPs of other machines alone', () => {
 });
 
 test('a frontend of an unknown kind is unknown, at any address too', () => {
-  const unclear = frontend({ kind: 'external IP', unknown: 'its entry has several kinds' });
+  const unclear = frontend({ kind: 'external IP', unknown: '?', hasSeveralKinds: true });
   const frontends = { '0.0.0.0:30080/tcp': unclear, '198.18.0.1:80/tcp': unclear };
   for (const asked of [{ dst: '172.18.0.2', dport: 30_080 }, { dst: '198.18.0.1' }]) {
     expect(outcome(frontends, { from: 'pod', ...asked })).toBe('unknown');
+  }
+});
+
+test('a frontend that sockets leave alone passes, also if its backends are unknown', () => {
+  const remote = frontend({ kind: 'external IP', unknown: 'a backend is in another cluster' });
+  const frontends = { '0.0.0.0:30080/tcp': remote, '198.18.0.1:80/tcp': remote };
+  for (const asked of [{ dst: '172.18.0.2', dport: 30_080 }, { dst: '198.18.0.1' }]) {
+    expect(outcome(frontends, { from: 'pod', ...asked })).toBe('pass');
   }
 });
 
