@@ -47,7 +47,7 @@ const superJournalEnd = Buffer.from('d9d505f920a163d7', 'hex');
 /**
  * Removes a journal that names a further file, which SQLite of Node 22 would delete. Such journals
  * are of transactions in several databases, which this program has none of. SQLite would wait for a
- * pipe without end, so what is no file is removed, too.
+ * pipe without end, so a pipe or a link is removed, too. A folder there is an error.
  */
 function removeForeignJournal(path: string): void {
   const found = lstatSync(path, { throwIfNoEntry: false });

@@ -56,15 +56,24 @@ export function searchedIn(index: Pick<SearchIndex, 'findings' | 'incidents'>): 
     incidents: incidents.filter((it) => !isOpen(it)),
   };
   const open = { findings: findings.filter(isOpen), incidents: incidents.filter(isOpen) };
-  return { resolved: latest(resolved), open: latest(open, known) };
+  return { resolved: latest(resolved), open: earliest(open) };
 }
 
 /** Those that were resolved last. */
-function latest({ findings, incidents }: Auditor['earlier'], most = shown): Auditor['earlier'] {
+function latest({ findings, incidents }: Auditor['earlier']): Auditor['earlier'] {
   const at = ({ resolvedAt }: Pick<Finding, 'resolvedAt'>): number => resolvedAt ?? 0;
   return {
-    findings: findings.toSorted((a, b) => at(a) - at(b)).slice(-most.findings),
-    incidents: incidents.toSorted((a, b) => at(a) - at(b)).slice(-most.incidents),
+    findings: findings.toSorted((a, b) => at(a) - at(b)).slice(-shown.findings),
+    incidents: incidents.toSorted((a, b) => at(a) - at(b)).slice(-shown.incidents),
+  };
+}
+
+/** Those that opened first. */
+function earliest({ findings, incidents }: Auditor['earlier']): Auditor['earlier'] {
+  const at = ({ openedAt }: { readonly openedAt: number | null }): number => openedAt ?? 0;
+  return {
+    findings: findings.toSorted((a, b) => at(a) - at(b)).slice(0, known.findings),
+    incidents: incidents.toSorted((a, b) => at(a) - at(b)).slice(0, known.incidents),
   };
 }
 

@@ -11,7 +11,15 @@
 // difference, and last the numbers; it ends with 1 if there is a difference.
 
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmdirSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -325,8 +333,8 @@ try {
   tally.folders = folders.length;
 } finally {
   for (const name of Object.values(places)) {
-    run('ip', ['netns', 'delete', name]);
-    rmdirSync(join(cgroups(), name));
+    if (existsSync(`/run/netns/${name}`)) run('ip', ['netns', 'delete', name]);
+    if (existsSync(join(cgroups(), name))) rmdirSync(join(cgroups(), name));
   }
   rmSync(folder, { recursive: true });
 }

@@ -21,7 +21,9 @@ var connectPrograms = map[string]ebpf.AttachType{
 
 // connector attaches the socket programs to a cgroup, which this process enters, and returns what
 // connects one socket and says where to or why not.
-func connector(programs map[string]*ebpf.Program, cgroup string, ports map[uint16]bool) func(question) string {
+func connector(
+	programs map[string]*ebpf.Program, cgroup string, ports map[uint16]bool,
+) func(question) string {
 	for port := range ports {
 		listener, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
 		check(err)
