@@ -184,34 +184,37 @@ export function detailsOf(rules: NodeRuleSet, facts: NodeFacts, key: string) {
 }
 
 /** What GET /v1/report answers, without anything that changes by itself from round to round. */
-export const createReport = (
+export function createReport(
   proxyConfig: { readonly source: string; readonly text: string } | null,
   facts: NodeFacts,
   { states, problems }: Pick<CollectedRules, 'states' | 'problems'>,
   rules: NodeRuleSet | null,
-) => ({
-  version: 1,
-  node: facts.node,
-  nodeIPs: facts.nodeIPs,
-  /** Without loopback addresses, as in the walk and in the comparison. */
-  localAddresses: contextOf(facts).localAddresses.slice(0, mostAddresses),
-  /** All of them: agents before 0.2.0 sent the first 256 without a word. */
-  addressCount: contextOf(facts).localAddresses.length,
-  podCIDRs: facts.podCIDRs,
-  mode: rules?.mode ?? null,
-  backend: rules?.backend ?? null,
-  proxyConfig,
-  programs: states,
-  /** Reasons why the rules are unknown; then there are no frontends. */
-  problems,
-  settings: rules?.settings ?? {},
-  asking: askingOf(facts, rules),
-  /** Digests of 64 bits in hexadecimal, by frontend. */
-  frontends: rules === null ? {} : Object.fromEntries(digestsOf(rules, facts)),
-  /** By frontend: source ranges in the maps of Cilium, which no digest covers. */
-  ...(rules?.maps ? { sourceRanges: rules.maps.sourceRanges } : {}),
-  /** Frontends that several tables translate for. */
-  doubled: (rules?.frontends ?? [])
-    .filter(({ address, translators }) => address !== null && translators > 1)
-    .map(keyOf),
-});
+) {
+  const { localAddresses } = contextOf(facts);
+  return {
+    version: 1,
+    node: facts.node,
+    nodeIPs: facts.nodeIPs,
+    /** Without loopback addresses, as in the walk and in the comparison. */
+    localAddresses: localAddresses.slice(0, mostAddresses),
+    /** All of them: agents before 0.2.0 sent the first 256 without a word. */
+    addressCount: localAddresses.length,
+    podCIDRs: facts.podCIDRs,
+    mode: rules?.mode ?? null,
+    backend: rules?.backend ?? null,
+    proxyConfig,
+    programs: states,
+    /** Reasons why the rules are unknown; then there are no frontends. */
+    problems,
+    settings: rules?.settings ?? {},
+    asking: askingOf(facts, rules),
+    /** Digests of 64 bits in hexadecimal, by frontend. */
+    frontends: rules === null ? {} : Object.fromEntries(digestsOf(rules, facts)),
+    /** By frontend: source ranges in the maps of Cilium, which no digest covers. */
+    ...(rules?.maps ? { sourceRanges: rules.maps.sourceRanges } : {}),
+    /** Frontends that several tables translate for. */
+    doubled: (rules?.frontends ?? [])
+      .filter(({ address, translators }) => address !== null && translators > 1)
+      .map(keyOf),
+  };
+}

@@ -42,7 +42,7 @@ import { placeWith } from '../../src/rules/cilium/packet-outcome.ts';
 import { ciliumFoldersBelow } from '../nodes/folder.ts';
 import { ciliumMaps, ciliumObjects } from '../nodes/walk.ts';
 import { goProgram } from '../processes.ts';
-import type { BpfMaps } from './load-balancer.ts';
+import { type BpfMaps, byteText } from './load-balancer.ts';
 import { diceOf } from './objects.ts';
 
 type Dice = ReturnType<typeof diceOf>;
@@ -137,8 +137,6 @@ const unanswered = ({ get }: LoadBalancer): LoadBalancer => ({
     return frontend && { ...frontend, reversed: true };
   },
 });
-
-const byteText = (byte: number): string => `0x${byte.toString(16).padStart(2, '0')}`;
 
 /** Changes an entry of a frontend: its flags, its count, or the backend of a slot. */
 function damageService(width: number, { key, value }: BpfMaps[string][number], dice: Dice): void {

@@ -224,6 +224,9 @@ async function listsOf(child: ChildProcess): Promise<string> {
   return text;
 }
 
+/** A byte as bpftool prints it. */
+export const byteText = (byte: number): string => `0x${byte.toString(16).padStart(2, '0')}`;
+
 interface RawEntry {
   readonly key: string[];
   readonly value?: string[];
@@ -235,9 +238,7 @@ async function entriesOf(id: number): Promise<{ key: string[]; value: string[] }
   const entries = (await bpftool('map', 'dump', 'id', String(id))) as readonly RawEntry[];
   return entries.map(({ key, value, inner_map_id: inner = 0 }) => ({
     key,
-    value:
-      value ??
-      [0, 8, 16, 24].map((shift) => `0x${((inner >>> shift) & 255).toString(16).padStart(2, '0')}`),
+    value: value ?? [0, 8, 16, 24].map((shift) => byteText((inner >>> shift) & 255)),
   }));
 }
 

@@ -31,6 +31,7 @@ import { packetText } from '../../src/rules/report/digest.ts';
 import { decodeOutcomes, encodeOutcomes } from '../../src/rules/report/outcome-json.ts';
 import type { Forwarding } from '../../src/shadow/forwarding.ts';
 import { storeOf } from '../build.ts';
+import { byteText } from '../cilium/load-balancer.ts';
 import { ciliumFoldersBelow } from './folder.ts';
 import { ciliumInput, ciliumMaps, ciliumObjects, summarizeNode } from './walk.ts';
 
@@ -61,10 +62,7 @@ const copyMaps = (maps: RawMaps): RawMaps =>
     ]),
   );
 
-const byteTexts = Array.from(
-  { length: 256 },
-  (_, byte) => `0x${byte.toString(16).padStart(2, '0')}`,
-);
+const byteTexts = Array.from({ length: 256 }, (_, byte) => byteText(byte));
 
 function printMaps(maps: RawMaps): string {
   const texts = (bytes: number[]) => bytes.map((byte) => byteTexts[byte]);

@@ -148,7 +148,8 @@ export async function list(following: Following): Promise<WatchResult> {
     if (outcome !== null) return outcome;
     if (paging.next !== '') {
       if (!isEndless(paging)) continue;
-      return giveUp(following, paging.pages);
+      const message = `the list of ${following.resource} does not end after ${paging.pages} pages`;
+      return giveUp(following, 'endless', { ...otherAnswer(), message });
     }
     const ended = await complete(following, paging.listing, paging.version ?? '');
     return ended ?? { kind: 'listed' };
@@ -185,14 +186,17 @@ async function readPage(following: Following, paging: Paging): Promise<WatchResu
   return null;
 }
 
+const otherAnswer = () => describeFailure(new UnexpectedAnswer(200, ''));
+
 /** The answer is not what was asked for, so the listed objects may be others, too. */
-function giveUp(following: Following, pages?: number): WatchResult {
-  const { connection, resource } = following;
+function giveUp(
+  following: Following,
+  reason: 'status' | 'endless',
+  failure = otherAnswer(),
+): WatchResult {
   following.paging = null;
-  const failure = describeFailure(new UnexpectedAnswer(200, ''));
-  const message = `the list of ${resource} does not end after ${pages} pages`;
-  connection.failed(resource, pages === undefined ? failure : { ...failure, message });
-  return failed(pages === undefined ? 'status' : 'endless');
+  following.connection.failed(following.resource, failure);
+  return failed(reason);
 }
 
 /** Asks the server for its version; null: it is not older than what is known. */
@@ -446,7 +450,7 @@ function ask(
     const { status, headers, body } = answer;
     if (status !== 200) return refused(following, await statusOf(answer), verb, isInitial);
     const codec = codecOf(headers['content-type']);
-    if (codec === null) return giveUp(following);
+    if (codec === null) return giveUp(following, 'status');
     if (verb === 'watch') {
       counters.watches++;
       if (!isInitial) {
@@ -457,7 +461,7 @@ function ask(
     }
     for await (const batch of codec[verb](body, reading)) {
       for (const frame of batch) {
-        if (frame.kind === 'page' && frame.isOther) return giveUp(following);
+        if (frame.kind === 'page' && frame.isOther) return giveUp(following, 'status');
         const taken = takeFrame(frame);
         const ended = taken instanceof Promise ? await taken : taken;
         if (ended !== null) return ended;

@@ -164,6 +164,7 @@ function frontendOf(
     const backend = maps.backends[family].get(id);
     return backend === undefined ? nowhere : joinHostPort(backend.address, backend.port);
   };
+  const isUnclear = kinds.filter(has).length > 1;
   const isRoutable = has(serviceFlags.routable);
   const isAffine = has(serviceFlags.affinity);
   const cidrFamily = family === 'ip' ? 'IPv4' : 'IPv6';
@@ -189,8 +190,8 @@ function frontendOf(
     kept: new Set(isAffine ? (maps.matches.get(id) ?? []).map(endpointOf).filter(Boolean) : []),
     reversed:
       isUnspecified(master.address) || reverse === joinHostPort(master.address, master.port),
-    unknown: unknownIn(master, ids, maps),
-    hasSeveralKinds: hasSeveralKinds(master),
+    unknown: isUnclear ? 'its entry has several kinds' : unknownIn(master, ids, maps),
+    hasSeveralKinds: isUnclear,
     text: `${key} id ${id} count ${master.count} flags 0x${flags.toString(16)}`,
   };
 }
@@ -227,12 +228,8 @@ const kinds = [
   serviceFlags.loadBalancer,
 ];
 
-const hasSeveralKinds = ({ flags }: ServiceEntry): boolean =>
-  kinds.filter((flag) => (flags & flag) !== 0).length > 1;
-
 function unknownIn(master: ServiceEntry, ids: readonly number[], maps: Maps): string | null {
   const { flags } = master;
-  if (hasSeveralKinds(master)) return 'its entry has several kinds';
   const reason = reasons.find(([flag]) => (flags & flag) !== 0)?.[1];
   if (reason !== undefined) return reason;
   if (ids.some((id) => maps.remote.has(id))) return 'a backend is in another cluster';
