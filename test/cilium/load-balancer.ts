@@ -125,12 +125,16 @@ export async function startLoadBalancer(options: LoadBalancerOptions): Promise<C
   };
 }
 
-/** The tables are equal in three readings, and no frontend waits to be written. */
+/**
+ * The tables are equal in three readings, and no frontend waits to be written. The age of a row
+ * changes each second, so it does not count: on a busy machine a reading takes that long.
+ */
 async function settle(command: CiliumLoadBalancer['command']): Promise<void> {
   await command('db/initialized services frontends backends');
   let [last, equal] = ['', 0];
   for (let round = 0; round < 200; round++) {
-    const tables = (await command('db/show frontends')) + (await command('db/show backends'));
+    const shown = (await command('db/show frontends')) + (await command('db/show backends'));
+    const tables = shown.replaceAll(/\s\d[\dhms.µ]*s(?=\s)/g, '');
     equal = tables === last && !tables.includes(' Pending') ? equal + 1 : 0;
     if (equal === 3) return;
     last = tables;
