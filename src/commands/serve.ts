@@ -54,6 +54,7 @@ import { inputsOf, onlyInput, perServiceOf, scopeOf } from './shared/options.ts'
 import {
   endDespiteDisk,
   growHeapFaster,
+  keepCodeSmall,
   keepNewObjectsYoung,
   stopSignal,
 } from './shared/process.ts';
@@ -231,6 +232,7 @@ export async function serveLive(
   const end = { isStuck: false };
   const code = await serveDuring(served, options, tracing, status, async () => {
     keepNewObjectsYoung();
+    keepCodeSmall();
     growHeapFaster(() => auditor.serviceAuditor() !== null);
     noteSilence(cluster, live, stop.signal);
     try {

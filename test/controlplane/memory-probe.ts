@@ -2,7 +2,7 @@
 // the memory of its process and what the process has open, as a line of JSON each.
 
 import { appendFileSync, readdirSync } from 'node:fs';
-import { setFlagsFromString } from 'node:v8';
+import { getHeapSpaceStatistics, setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 
 const periodMs = 60_000;
@@ -18,10 +18,14 @@ if (path !== null) {
     // What one collection finalizes, the next one frees.
     for (let times = 0; times < 3; times++) collect(options);
     const { heapUsed: heap, rss } = process.memoryUsage();
+    // Machine code and bytecode, and what belongs to them.
+    const code = getHeapSpaceStatistics()
+      .filter(({ space_name: name }) => /^(code|trusted)/.test(name))
+      .reduce((sum, { space_used_size: size }) => sum + size, 0);
     const files = readdirSync('/proc/self/fd').length;
     // What keeps the event loop alive.
     const handles = process.getActiveResourcesInfo().length;
-    const sample = { at: Date.now() / 1000, heap, rss, files, handles };
+    const sample = { at: Date.now() / 1000, heap, code, rss, files, handles };
     appendFileSync(path, `${JSON.stringify(sample)}\n`);
   }, periodMs).unref();
 }

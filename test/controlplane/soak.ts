@@ -217,6 +217,8 @@ const mebi = 2 ** 20;
 interface MemorySample {
   readonly at: number;
   readonly heap: number;
+  /** The part of the heap that is compiled code. */
+  readonly code: number;
   readonly rss: number;
   readonly files: number;
   readonly handles: number;
@@ -249,6 +251,8 @@ function ends<T>(samples: readonly T[], value: (sample: T) => number): readonly 
 function checkGrowth(soak: Soak, all: readonly MemorySample[], from: number): void {
   const samples = all.filter(({ at }) => at >= from);
   const lasted = (samples.at(-1)?.at ?? 0) - from;
+  const code = slope(samples, (sample) => sample.code / mebi).toFixed(2);
+  say(`     compiled code in the heap: ${code} MiB per hour`);
   for (const key of ['heap', 'rss'] as const) {
     const growth = slope(samples, (sample) => sample[key] / mebi);
     const [first, last] = ends(samples, (sample) => sample[key] / mebi);
@@ -387,6 +391,12 @@ async function run(soak: Soak): Promise<void> {
   await checkEnd(soak);
 }
 
+/** The flags by which a user's `endpoint-auditor` starts Node. */
+function firstLineFlags(): string[] {
+  const [line = ''] = readFileSync(program, 'utf8').split('\n');
+  return line.split(' ').filter((word) => word.startsWith('--'));
+}
+
 async function testSoak(plane: ControlPlane, seconds: number, tally: Tally): Promise<void> {
   const client: Client = clientOf(plane);
   const folder = join(plane.directory, 'nodes');
@@ -396,7 +406,7 @@ async function testSoak(plane: ControlPlane, seconds: number, tally: Tally): Pro
     const fleet = await populate(plane, client, size);
     const options = {
       window: settle,
-      nodeFlags: ['--import', probe],
+      nodeFlags: [...firstLineFlags(), '--import', probe],
       agentCommand: (settings: QuickAgent) => agentCommand(settings, folder),
     };
     const use: Parameters<typeof withNodes>[2] = (all) =>

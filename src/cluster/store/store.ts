@@ -39,6 +39,9 @@ function selectorPair({ namespace, selector }: api.Service): readonly string[] {
 
 type State = ReturnType<typeof createState>;
 
+/** Deleted objects whose versions are remembered: an old event comes soon after a deletion. */
+const mostTombstones = 1024;
+
 const keyOf = ({ key }: api.Pod): api.Key => key;
 
 const createState = () => ({
@@ -106,7 +109,8 @@ function apply(state: State, event: api.WatchEvent): api.Change | null {
   }
   const after = type === 'deleted' ? null : withSharedParts(state, event, before);
   if (after === null) {
-    setLatest(state.tombstones, `${resource} ${object.key}`, object.resourceVersion, 4096);
+    const key = `${resource} ${object.key}`;
+    setLatest(state.tombstones, key, object.resourceVersion, mostTombstones);
   }
   const change = { resource, before, after, at, ...(gap === true ? { gap } : {}) };
   replace(state, change);

@@ -8,6 +8,7 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import {
   growHeapFaster,
   growth,
+  keepCodeSmall,
   keepNewObjectsYoung,
   smallBytes,
   stopSignal,
@@ -59,10 +60,20 @@ test('keepNewObjectsYoung turns pretenuring off', () => {
   expect(set).toEqual(['--no-allocation-site-pretenuring']);
 });
 
+test('keepCodeSmall limits what both compilers inline', () => {
+  keepCodeSmall();
+  expect(set).toEqual([
+    '--max-inlined-bytecode-size-cumulative=200',
+    '--max-maglev-inlined-bytecode-size-cumulative=200',
+  ]);
+});
+
 test('V8 accepts the flags that the program sets', () => {
   const known = execFileSync(process.execPath, ['--v8-options'], { encoding: 'utf8' });
   expect(known).toMatch(/^ {2}--heap-growing-percent /m);
   expect(known).toMatch(/^ {2}--allocation-site-pretenuring /m);
+  expect(known).toMatch(/^ {2}--max-inlined-bytecode-size-cumulative /m);
+  expect(known).toMatch(/^ {2}--max-maglev-inlined-bytecode-size-cumulative /m);
 });
 
 test('a command that stops by itself leaves no listener', () => {
