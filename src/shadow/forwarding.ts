@@ -149,8 +149,9 @@ function expectation(context: Context, packet: Packet): PacketExpectation {
   }
   const outcomes: ExpectedOutcome[] = [];
   for (const possible of frontends) {
-    if (possible.port.usable === null) return { outcomes: [], frontend };
-    for (const usable of possible.port.usable) {
+    const sets = possible.port.usable();
+    if (sets === null) return { outcomes: [], frontend };
+    for (const usable of sets) {
       outcomes.push(outcomeAt(context, packet, possible, usable));
     }
   }

@@ -90,6 +90,7 @@ export function proxiedPorts(
       const protocol = protocols[port.protocol];
       if (protocol === undefined) return [];
       const name = port.name === '' ? service.key : `${service.key}:${port.name}`;
+      const usable = usableOf(shared, seen, port, rules);
       return {
         ...shared,
         key: `${name} ${protocol} ${family}`,
@@ -100,7 +101,7 @@ export function proxiedPorts(
         /** 0: none. */
         nodePort: port.nodePort,
         /** Possible sets of endpoints; the node uses one of them. null if there are too many. */
-        usable: usableOf(shared, seen, port, rules),
+        usable: () => usable,
       };
     });
   });

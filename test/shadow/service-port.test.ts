@@ -94,7 +94,7 @@ describe('proxiedPorts', () => {
 
   test('slices with the headless label are left out, once also those of another proxy', () => {
     const of = (labels: Record<string, string>, minor: number) =>
-      proxiedPorts(service(), [slice({ labels })], rulesOf(minor))[0]?.usable?.[0]?.any;
+      proxiedPorts(service(), [slice({ labels })], rulesOf(minor))[0]?.usable()?.[0]?.any;
     const named = { [label.serviceName]: 'web' };
     expect(of(named, 36)).toBe(true);
     expect(of({ ...named, [label.headless]: '' }, 36)).toBe(false);

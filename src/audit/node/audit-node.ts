@@ -228,7 +228,7 @@ function codeOf(deviation: Deviation, { expected, outcome }: TestedPacket, port:
   const { kind, endpoint } = deviation;
   if (isForeign(deviation)) return 'node-foreign-rule';
   if (kind === 'unexpected') {
-    const listed = (port.usable ?? []).flatMap(({ all }) => all.map(({ text }) => text));
+    const listed = (port.usable() ?? []).flatMap(({ all }) => all.map(({ text }) => text));
     return listed.includes(endpoint ?? '') ? 'node-policy-different' : 'node-endpoint-unexpected';
   }
   const isStop =

@@ -188,9 +188,11 @@ function isCovered(
 ): boolean {
   const isRestricted = kind === 'load balancer IP' || config.mode === 'cilium';
   const isRanged = isRestricted && port.sourceRanges.length > 0;
-  if (isRanged || kind === 'health check node port' || port.usable?.length !== 1) return false;
+  if (isRanged || kind === 'health check node port') return false;
+  const usable = port.usable();
+  if (usable?.length !== 1) return false;
   // Nodes of a class have different addresses.
-  const endpoints = port.usable.flatMap(({ cluster, local }) => [...cluster, ...local]);
+  const endpoints = usable.flatMap(({ cluster, local }) => [...cluster, ...local]);
   return (isAtNode(kind) || !isLocal(address)) && !endpoints.some(({ ip }) => isLocal(ip));
 }
 

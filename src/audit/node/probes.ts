@@ -83,7 +83,7 @@ export function probesOf(sender: ProbeSender, frontend: Frontend): Probe[] {
   add('outside', elsewhere, 'a pod of another node');
   probes.push(...rangeProbes(sender, frontend));
   if (kind === 'cluster IP') {
-    const all = (port.usable ?? []).flatMap(({ cluster, local }) => [...cluster, ...local]);
+    const all = (port.usable() ?? []).flatMap(({ cluster, local }) => [...cluster, ...local]);
     for (const src of new Set(all.filter(({ local }) => local).map(({ ip }) => ip))) {
       if (!node.isLocal(src)) add('pod', src, 'an endpoint that connects to itself');
     }

@@ -93,11 +93,9 @@ function isAt(codes: Uint8Array, at: number, expected: Uint8Array): boolean {
 
 const [quote, zero, x, comma, close, brace] = [34, 48, 120, 44, 93, 125];
 
-/** The value of a hexadecimal digit as bpftool prints it; -1: it is none. */
-function digitOf(code = 0): number {
-  if (code >= 48 && code <= 57) return code - 48;
-  return code >= 97 && code <= 102 ? code - 87 : -1;
-}
+/** By character code: the value of a hexadecimal digit as bpftool prints it; -1: it is none. */
+const digits = new Int8Array(256).fill(-1);
+for (let digit = 0; digit < 16; digit++) digits[digit.toString(16).charCodeAt(0)] = digit;
 
 /** How many bytes the list after `head` has; 0: none, or it is damaged. */
 function scanBytes(
@@ -111,8 +109,8 @@ function scanBytes(
   for (let [at, count] = [from + head.length, 0]; ; at += printed) {
     const isPrefixed = codes[at + 1] === zero && codes[at + 2] === x;
     const isQuoted = codes[at] === quote && codes[at + 5] === quote;
-    const high = digitOf(codes[at + 3]);
-    const low = digitOf(codes[at + 4]);
+    const high = digits[codes[at + 3] ?? 0] ?? -1;
+    const low = digits[codes[at + 4] ?? 0] ?? -1;
     if (!isPrefixed || !isQuoted || high < 0 || low < 0) return 0;
     space[offset + count++] = high * 16 + low;
     const next = codes[at + 6];

@@ -58,12 +58,20 @@ export function connect(balancer: LoadBalancer, packet: Packet, place: NodePlace
   return balance(frontend, frontend.slots, false);
 }
 
+/** A frontend whose slots are one for each of its backends. */
+type EvenFrontend = Omit<BalancedFrontend, 'slots'>;
+
 /**
- * Whether every packet to the address of a frontend has the same outcome on a node with `first` as
- * on a node with `second`, in the external scope. A quick answer: false may be wrong.
+ * Whether every packet to the address of a frontend has the same outcome on a node with `first`,
+ * which has these different backends, as on a node with `second`, in the external scope. A quick
+ * answer: false may be wrong.
  */
-export function connectsAlike(first: BalancedFrontend, second: BalancedFrontend): boolean {
-  const { kind, routable, affinitySeconds, slots, kept } = first;
+export function connectsAlike(
+  first: EvenFrontend,
+  backends: readonly { readonly text: string }[],
+  second: BalancedFrontend,
+): boolean {
+  const { kind, routable, affinitySeconds, kept } = first;
   if (first.twoScopes || second.twoScopes || kind !== second.kind) return false;
   if (first.unknown !== null || second.unknown !== null || !first.reversed || !second.reversed) {
     return false;
@@ -71,14 +79,15 @@ export function connectsAlike(first: BalancedFrontend, second: BalancedFrontend)
   if (routable !== second.routable || (routable && !isAlikeFromOutside(first, second)))
     return false;
   if (affinitySeconds !== second.affinitySeconds) return false;
-  if (slots.size !== second.slots.size || kept.size !== second.kept.size) return false;
-  for (const [endpoint, count] of slots) if (second.slots.get(endpoint) !== count) return false;
+  const { slots } = second;
+  if (backends.length !== slots.size || kept.size !== second.kept.size) return false;
+  for (const { text } of backends) if (slots.get(text) !== 1) return false;
   for (const endpoint of kept) if (!second.kept.has(endpoint)) return false;
   return true;
 }
 
 /** Without source ranges and Maglev tables. */
-const isAlikeFromOutside = (first: BalancedFrontend, second: BalancedFrontend): boolean =>
+const isAlikeFromOutside = (first: EvenFrontend, second: EvenFrontend): boolean =>
   first.direct === second.direct &&
   first.externalLocal === second.externalLocal &&
   [first.sources, second.sources, first.places, second.places].every((it) => it === null);

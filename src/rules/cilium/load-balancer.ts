@@ -51,6 +51,8 @@ export interface BalancedFrontend {
 
 export const nowhere = '';
 
+const none: ReadonlySet<string> = new Set();
+
 /** Frontends by `frontendKey`. A wildcard entry has the port 0 and the protocol `any`. */
 export type LoadBalancer = Pick<ReadonlyMap<string, BalancedFrontend>, 'get'>;
 
@@ -58,18 +60,16 @@ const unspecified: ReadonlySet<string> = new Set(['0.0.0.0', '::']);
 
 export const isUnspecified = (address: string): boolean => unspecified.has(address);
 
-type Place = Pick<MapAddress, 'address' | 'port'>;
-
 interface Maps {
   readonly masters: ServiceEntry[];
   /** By the key of the frontend: as in entries. */
-  readonly slots: Map<string, number[]>;
-  /** Both families share one space of ids. */
-  readonly backends: Readonly<Record<MapAddress['family'], Map<number, Place>>>;
+  readonly slots: Map<string, readonly number[]>;
+  /** `ip:port` by id. Both families share one space of ids. */
+  readonly backends: Readonly<Record<MapAddress['family'], Map<number, string>>>;
   /** Backends of other clusters. */
   readonly remote: Set<number>;
-  /** By family and id. */
-  readonly reverse: Map<string, string>;
+  /** Frontends by id. */
+  readonly reverse: Readonly<Record<MapAddress['family'], Map<number, string>>>;
   readonly ranges: Map<string, CIDR[]>;
   readonly matches: Map<number, number[]>;
   readonly maglev: Map<string, ReadonlyMap<number, number> | null>;
@@ -86,7 +86,7 @@ function sorted(entries: readonly MapEntry[]): Maps {
     slots: new Map(),
     backends: { ip: new Map(), ip6: new Map() },
     remote: new Set(),
-    reverse: new Map(),
+    reverse: { ip: new Map(), ip6: new Map() },
     ranges: new Map(),
     matches: new Map(),
     maglev: new Map(),
@@ -95,13 +95,13 @@ function sorted(entries: readonly MapEntry[]): Maps {
     if (entry.kind === 'service') {
       maps.masters.push(entry);
     } else if (entry.kind === 'slots') {
-      const own = getOrInsert(maps.slots, entry.frontend, () => []);
-      for (const number of entry.slots) own.push(number);
+      const others = maps.slots.get(entry.frontend);
+      maps.slots.set(entry.frontend, others ? [...others, ...entry.slots] : entry.slots);
     } else if (entry.kind === 'backend') {
-      maps.backends[entry.family].set(entry.id, entry);
+      maps.backends[entry.family].set(entry.id, joinHostPort(entry.address, entry.port));
       if (entry.cluster !== 0) maps.remote.add(entry.id);
     } else if (entry.kind === 'reverse nat') {
-      maps.reverse.set(`${entry.family} ${entry.id}`, joinHostPort(entry.address, entry.port));
+      maps.reverse[entry.family].set(entry.id, joinHostPort(entry.address, entry.port));
     } else if (entry.kind === 'source range') {
       getOrInsert(maps.ranges, `${entry.range.family} ${entry.id}`, () => []).push(entry.range);
     } else if (entry.kind === 'affinity match') {
@@ -123,7 +123,8 @@ export function loadBalancerOf(entries: readonly MapEntry[]) {
     const algorithm = algorithmOf(master);
     return algorithm === 0 ? isDefault : algorithm === maglevAlgorithm;
   };
-  const masters = new Map(maps.masters.map((it) => [frontendKey(it, it.scope), it] as const));
+  const masters = new Map<string, ServiceEntry>();
+  for (const master of maps.masters) masters.set(frontendKey(master, master.scope), master);
   // Each has a list of backends: a node has too many of them to keep all.
   const get = remembering((key: string) => {
     const master = masters.get(key);
@@ -160,20 +161,12 @@ function frontendOf(
   const { family, id, flags } = master;
   const has = (flag: number): boolean => (flags & flag) !== 0;
   const ids = backendsOf(master, maps.slots.get(key));
-  const endpointOf = (id: number): string => {
-    const backend = maps.backends[family].get(id);
-    return backend === undefined ? nowhere : joinHostPort(backend.address, backend.port);
-  };
+  const backends = maps.backends[family];
+  const endpointOf = (backend: number): string => backends.get(backend) ?? nowhere;
   const isUnclear = kinds.filter(has).length > 1;
   const isRoutable = has(serviceFlags.routable);
   const isAffine = has(serviceFlags.affinity);
-  const cidrFamily = family === 'ip' ? 'IPv4' : 'IPv6';
-  const ranges = maps.ranges.get(`${cidrFamily} ${id}`) ?? [];
-  const reverse = maps.reverse.get(`${family} ${id}`);
-  const slots = new Map<string, number>();
-  for (const backend of ids) addCount(slots, endpointOf(backend), 1);
-  // A slot without an entry has no backend.
-  if (ids.length < master.count) addCount(slots, nowhere, master.count - ids.length);
+  const reverse = maps.reverse[family].get(id);
   return {
     kind: kindOf(flags),
     routable: isRoutable,
@@ -182,18 +175,38 @@ function frontendOf(
     direct: has(serviceFlags.dsr),
     loopback: has(serviceFlags.loopback),
     sources: has(serviceFlags.sourceRanges)
-      ? { ranges, denied: has(serviceFlags.deniesOrQuarantined) }
+      ? { ranges: rangesOf(master, maps), denied: has(serviceFlags.deniesOrQuarantined) }
       : null,
     affinitySeconds: isAffine ? master.word & 0xffffff : null,
-    slots,
+    slots: slotsOf(master, ids, endpointOf),
     places: usesMaglev && isRoutable ? placesOf(master, maps, endpointOf) : null,
-    kept: new Set(isAffine ? (maps.matches.get(id) ?? []).map(endpointOf).filter(Boolean) : []),
+    kept: isAffine ? new Set((maps.matches.get(id) ?? []).map(endpointOf).filter(Boolean)) : none,
     reversed:
       isUnspecified(master.address) || reverse === joinHostPort(master.address, master.port),
     unknown: isUnclear ? 'its entry has several kinds' : unknownIn(master, ids, maps),
     hasSeveralKinds: isUnclear,
     text: `${key} id ${id} count ${master.count} flags 0x${flags.toString(16)}`,
   };
+}
+
+const rangesOf = ({ family, id }: ServiceEntry, { ranges }: Maps): readonly CIDR[] =>
+  ranges.get(`${family === 'ip' ? 'IPv4' : 'IPv6'} ${id}`) ?? [];
+
+function slotsOf(
+  { count }: ServiceEntry,
+  ids: readonly number[],
+  endpointOf: (backend: number) => string,
+): ReadonlyMap<string, number> {
+  const slots = new Map<string, number>();
+  for (const backend of ids) slots.set(endpointOf(backend), 1);
+  // Counting costs more, and few frontends have two slots with one backend.
+  if (slots.size < ids.length) {
+    slots.clear();
+    for (const backend of ids) addCount(slots, endpointOf(backend), 1);
+  }
+  // A slot without an entry has no backend.
+  if (ids.length < count) addCount(slots, nowhere, count - ids.length);
+  return slots;
 }
 
 /** The ids in the slots that connections use, in the order of the slots. */

@@ -165,13 +165,14 @@ function contextOf(
   const ports: ProxiedPort[] = [];
   const frontends: Frontend[] = [];
   for (const owner of services) {
-    const own = portsOf(owner, variantsOf);
-    ports.push(...own.values());
-    for (const frontend of owner.frontends) {
-      const port = own.get(portKey(owner, frontend));
-      if (port === undefined) continue;
-      getOrInsert(owned, frontendKey(frontend, 0), () => []).push({ owner, frontend, port });
-      frontends.push(...frontendsOf(frontend, port, place));
+    const byPort = Map.groupBy(owner.frontends, (frontend) => portKey(owner, frontend));
+    for (const [key, own] of byPort) {
+      const port = portOf(owner, key, own, variantsOf);
+      ports.push(port);
+      for (const frontend of own) {
+        getOrInsert(owned, frontendKey(frontend, 0), () => []).push({ owner, frontend, port });
+        frontends.push(...frontendsOf(frontend, port, place));
+      }
     }
   }
   for (const owners of owned.values()) {
@@ -181,45 +182,37 @@ function contextOf(
   return { owned, ports, frontends, place, cilium, variantsOf };
 }
 
-/** A Service port in each family in which it has frontends, by `portKey`. */
-function portsOf(
+/** A Service port in one family, in which it has these frontends. */
+function portOf(
   owner: CiliumService,
+  key: string,
+  frontends: readonly CiliumFrontend[],
   variantsOf: Context['variantsOf'],
-): ReadonlyMap<string, ProxiedPort> {
-  const { service, frontends } = owner;
-  const found = new Map<string, ProxiedPort>();
-  for (const frontend of frontends) {
-    const { family, portName, protocol } = frontend;
-    const key = portKey(owner, frontend);
-    if (found.has(key)) continue;
-    const own = frontends.filter((it) => it.family === family && it.portName === portName);
-    const at = (kind: CiliumFrontend['kind']): CiliumFrontend[] =>
-      own.filter((it) => it.kind === kind && it.protocol === protocol);
-    const addresses = (kind: CiliumFrontend['kind']): string[] => at(kind).map((it) => it.address);
-    found.set(key, {
-      namespace: service.namespace,
-      service: service.name,
-      family,
-      key,
-      name: portText(owner, frontend),
-      protocol,
-      clusterIP: addresses('cluster IP')[0] ?? '',
-      externalIPs: addresses('external IP'),
-      loadBalancerIPs: addresses('load balancer IP'),
-      sourceRanges: rangesOf(service, family),
-      healthCheckNodePort: 0,
-      affinitySeconds: service.affinitySeconds,
-      internalLocal: service.internalTrafficPolicy === 'Local',
-      externalLocal: service.externalTrafficPolicy === 'Local',
-      port: service.ports.find(({ name }) => name === portName)?.port ?? 0,
-      nodePort: at('node port')[0]?.port ?? 0,
-      // Few ports need it, and it has all endpoints.
-      get usable() {
-        return usableOf(owner.service, variantsOf(owner), own);
-      },
-    });
-  }
-  return found;
+): ProxiedPort {
+  const { service } = owner;
+  const [{ family, portName, protocol }] = frontends as [CiliumFrontend];
+  const at = (kind: CiliumFrontend['kind']) => frontends.filter((it) => it.kind === kind);
+  const addresses = (kind: CiliumFrontend['kind']) => at(kind).map(({ address }) => address);
+  return {
+    namespace: service.namespace,
+    service: service.name,
+    family,
+    key,
+    name: portText(owner, portName),
+    protocol,
+    clusterIP: addresses('cluster IP')[0] ?? '',
+    externalIPs: addresses('external IP'),
+    loadBalancerIPs: addresses('load balancer IP'),
+    sourceRanges: rangesOf(service, family),
+    healthCheckNodePort: 0,
+    affinitySeconds: service.affinitySeconds,
+    internalLocal: service.internalTrafficPolicy === 'Local',
+    externalLocal: service.externalTrafficPolicy === 'Local',
+    port: service.ports.find(({ name }) => name === portName)?.port ?? 0,
+    nodePort: at('node port')[0]?.port ?? 0,
+    // Few ports need it, and it has all endpoints.
+    usable: () => usableOf(service, variantsOf(owner), frontends),
+  };
 }
 
 /** As texts of findings need them; the outcomes of packets do not depend on them. */
@@ -268,11 +261,11 @@ function frontendsOf(it: CiliumFrontend, port: ProxiedPort, place: Place): Front
   return addresses.map((address) => ({ port, kind, address, protocol, dport }));
 }
 
-const portText = ({ service }: CiliumService, { portName }: CiliumFrontend): string =>
+const portText = ({ service }: CiliumService, portName: string): string =>
   portName === '' ? service.key : `${service.key}:${portName}`;
 
-const portKey = (owner: CiliumService, frontend: CiliumFrontend): string =>
-  `${portText(owner, frontend)} ${frontend.protocol} ${frontend.family}`;
+const portKey = (owner: CiliumService, { portName, protocol, family }: CiliumFrontend): string =>
+  `${portText(owner, portName)} ${protocol} ${family}`;
 
 function isServedBy(context: Context, frontends: LoadBalancer, frontend: Frontend): boolean {
   const { address, dport: port, protocol } = frontend;
@@ -281,9 +274,11 @@ function isServedBy(context: Context, frontends: LoadBalancer, frontend: Fronten
   const [owned, ...others] = context.owned.get(key) ?? [];
   if (actual === undefined || owned === undefined || others.length > 0) return false;
   const { owner, frontend: own } = owned;
-  return context
-    .variantsOf(owner)
-    .some((variant) => connectsAlike(balancedOf(context, owner.service, variant, own, 0), actual));
+  const { service } = owner;
+  return context.variantsOf(owner).some(({ backends, place }) => {
+    const selected = selectBackends(backends, service, own, 0, place);
+    return connectsAlike(balancedOf(context, service, own, selected), selected, actual);
+  });
 }
 
 const pass: ExpectedOutcome = { kind: 'pass' };
@@ -343,6 +338,7 @@ function ownersOf({ owned, place }: Context, packet: Packet): readonly Owned[] {
 /** The connection by the frontends of one Service in one of its states. */
 function connectBy(context: Context, owner: CiliumService, variant: Variant, packet: Packet) {
   const { place } = context;
+  const { backends } = variant;
   const frontends = new Map<string, BalancedFrontend>();
   for (const it of owner.frontends) {
     const isAny = it.kind === 'node port';
@@ -351,27 +347,27 @@ function connectBy(context: Context, owner: CiliumService, variant: Variant, pac
     for (const scope of it.scopes) {
       for (const address of isAny ? [it.address, ...place.addresses] : [it.address]) {
         if (familyOf(address) !== it.family) continue;
-        const frontend = balancedOf(context, owner.service, variant, { ...it, address }, scope);
-        const key = frontendKey({ ...it, address }, scope);
-        if (!isAny || !frontends.has(key)) frontends.set(key, frontend);
+        const own = { ...it, address };
+        const key = frontendKey(own, scope);
+        if (isAny && frontends.has(key)) continue;
+        const selected = selectBackends(backends, owner.service, own, scope, variant.place);
+        const slots = new Map(selected.map(({ text }) => [text, 1]));
+        frontends.set(key, { ...balancedOf(context, owner.service, own, selected), slots });
       }
     }
   }
   return connect(frontends, packet, place);
 }
 
+/** A frontend with these backends, without its slots: each backend has one. */
 function balancedOf(
   { cilium }: Context,
   service: Service,
-  { backends, place }: Variant,
   frontend: CiliumFrontend,
-  scope: number,
-): BalancedFrontend {
+  selected: readonly CiliumBackend[],
+): Omit<BalancedFrontend, 'slots'> {
   const { kind, address, family, protocol } = frontend;
   const { externalTrafficPolicy, internalTrafficPolicy, ciliumAnnotations } = service;
-  const selected = selectBackends(backends, service, frontend, scope, place);
-  const slots = new Map<string, number>();
-  for (const { text } of selected) slots.set(text, 1);
   const isRoutable = !isUnspecified(address) && (kind !== 'cluster IP' || cilium.externalClusterIP);
   const isRanged = kind === 'load balancer IP' || kind === 'external IP';
   const isChecked = service.loadBalancerSourceRanges.length > 0;
@@ -389,15 +385,16 @@ function balancedOf(
         ? { ranges: rangesOf(service, family), denied: policy === 'deny' }
         : null,
     affinitySeconds,
-    slots,
     places: isRoutable && usesMaglev(service, cilium) ? placesOf(selected) : null,
-    kept: affinitySeconds === null ? new Set() : activeIn(selected),
+    kept: affinitySeconds === null ? none : activeIn(selected),
     reversed: true,
     unknown: null,
     hasSeveralKinds: false,
     text: joinHostPort(address, frontend.port),
   };
 }
+
+const none: ReadonlySet<string> = new Set();
 
 const activeIn = (backends: readonly CiliumBackend[]): ReadonlySet<string> =>
   new Set(backends.filter(({ state }) => state === 'active').map(({ text }) => text));

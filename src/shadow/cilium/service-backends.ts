@@ -39,6 +39,8 @@ const protocols: Readonly<Record<string, Protocol>> = { TCP: 'tcp', UDP: 'udp', 
 /** isIngressDummyEndpoint: the operator writes it for an Ingress, which Cilium's proxy serves. */
 const ingressDummy = '192.192.192.192:9999';
 
+const noZones: readonly string[] = [];
+
 /** The limit of possible sets. */
 const possibleSets = 64;
 
@@ -94,7 +96,7 @@ function backendsIn(slice: EndpointSlice): CiliumBackend[] {
           weight,
           portNames,
           node: endpoint.node ?? '',
-          forZones: endpoint.zone === null ? null : (endpoint.forZones ?? []),
+          forZones: endpoint.zone === null ? null : (endpoint.forZones ?? noZones),
           state: weight === 0 ? 'other' : stateOf(endpoint),
         });
       }

@@ -38,7 +38,7 @@ function folderAt(path: string): { folder: Folder; input: Input } {
 /** What a forwarding expects of all packets that could be asked, as text. */
 function expectations({ ports }: Forwarding): Map<string, string> {
   const texts = ports.map(({ name, protocol, family, usable }): [string, string] => {
-    const sets = (usable ?? []).map(({ cluster, local, any }) => {
+    const sets = (usable() ?? []).map(({ cluster, local, any }) => {
       const of = (list: typeof cluster) => list.map(({ text }) => text).sort();
       return [of(cluster), of(local), any];
     });

@@ -98,7 +98,7 @@ describe('frontendsInRules', () => {
         kind !== 'health check node port',
     );
     // Node ports and external addresses without endpoints are stopped after routing only.
-    expect(missing?.filter(({ port }) => port.usable?.[0]?.any !== false)).toEqual([]);
+    expect(missing?.filter(({ port }) => port.usable()?.[0]?.any !== false)).toEqual([]);
     const outcomes = found.map(({ address, protocol, port, family }) =>
       expected?.forwarding.expect({
         from: 'outside',
