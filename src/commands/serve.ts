@@ -232,8 +232,9 @@ export async function serveLive(
   const end = { isStuck: false };
   const code = await serveDuring(served, options, tracing, status, async () => {
     keepNewObjectsYoung();
-    keepCodeSmall();
-    growHeapFaster(() => auditor.serviceAuditor() !== null);
+    const isListed = (): boolean => auditor.serviceAuditor() !== null;
+    growHeapFaster(isListed);
+    keepCodeSmall(isListed);
     noteSilence(cluster, live, stop.signal);
     try {
       await run(stop);

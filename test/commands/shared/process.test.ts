@@ -6,6 +6,7 @@ import v8 from 'node:v8';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 
 import {
+  codeFlags,
   growHeapFaster,
   growth,
   keepCodeSmall,
@@ -60,20 +61,22 @@ test('keepNewObjectsYoung turns pretenuring off', () => {
   expect(set).toEqual(['--no-allocation-site-pretenuring']);
 });
 
-test('keepCodeSmall limits what both compilers inline', () => {
-  keepCodeSmall();
-  expect(set).toEqual([
-    '--max-inlined-bytecode-size-cumulative=200',
-    '--max-maglev-inlined-bytecode-size-cumulative=200',
-  ]);
+test('keepCodeSmall waits for the first lists', () => {
+  let isDone = false;
+  keepCodeSmall(() => isDone);
+  vi.advanceTimersByTime(10_000);
+  expect(set).toEqual([]);
+  isDone = true;
+  vi.advanceTimersByTime(100);
+  expect(set).toEqual(codeFlags);
+  expect(vi.getTimerCount()).toBe(0);
 });
 
 test('V8 accepts the flags that the program sets', () => {
   const known = execFileSync(process.execPath, ['--v8-options'], { encoding: 'utf8' });
   expect(known).toMatch(/^ {2}--heap-growing-percent /m);
   expect(known).toMatch(/^ {2}--allocation-site-pretenuring /m);
-  expect(known).toMatch(/^ {2}--max-inlined-bytecode-size-cumulative /m);
-  expect(known).toMatch(/^ {2}--max-maglev-inlined-bytecode-size-cumulative /m);
+  for (const flag of codeFlags) expect(known).toContain(`  ${flag.split('=')[0] ?? ''} (`);
 });
 
 test('a command that stops by itself leaves no listener', () => {
