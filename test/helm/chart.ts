@@ -8,6 +8,8 @@ import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { promisify } from 'node:util';
 
+import { parseAllDocuments, visit } from 'yaml';
+
 import { newestVersion } from '../controlplane/binaries.ts';
 import { folder as alerts, ruleFiles } from '../alerts/alertmanager.ts';
 import { cacheFolder, goProgram } from '../processes.ts';
@@ -133,6 +135,31 @@ function checkFixtures(helm: string): void {
   }
 }
 
+/** Release, namespace and values that are numbers without quotes: none may become one. */
+function checkQuotes(helm: string): void {
+  const word = '2026';
+  for (const { path } of fixturesOf('valid').filter(({ path }) => path.includes('quot'))) {
+    const place = ['template', word, chart, '--namespace', word];
+    const { status, stdout, said } = run(helm, [...place, '--values', path]);
+    const documents = parseAllDocuments(stdout);
+    const lines = documents.flatMap((document) => numbersIn(document, Number(word), stdout));
+    const isRight = status === 0 && stdout.includes(`"${word}"`) && lines.length === 0;
+    check(`texts of ${basename(path)} stay texts`, unless(isRight, lines.join('\n') || said));
+  }
+}
+
+/** The lines of a document that have the number. */
+function numbersIn(document: Parameters<typeof visit>[0], number: number, text: string): string[] {
+  const lines: string[] = [];
+  visit(document, {
+    Scalar(_key, { value, range }) {
+      const to = range?.[1] ?? 0;
+      if (value === number) lines.push(text.slice(text.lastIndexOf('\n', to - 1) + 1, to));
+    },
+  });
+  return lines;
+}
+
 async function checkManifests(folder: string): Promise<void> {
   const kubeconform = await builtProgram('kubeconform');
   const texts = examples.map((example) => readFileSync(goldenOf(example), 'utf8'));
@@ -163,6 +190,7 @@ try {
     await checkAlerts();
     for (const example of examples) checkExample(helm, example);
     checkFixtures(helm);
+    checkQuotes(helm);
     await checkManifests(folder);
   }
   execFileSync(process.execPath, [join(root, 'esbuild.config.ts')]);

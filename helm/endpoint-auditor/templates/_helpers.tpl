@@ -82,7 +82,7 @@ search index has a journal while it is brought up to date.
 {{- define "endpoint-auditor.historyClaim" -}}
 accessModes: [ReadWriteOnce]
 {{- with (.Values.history.claim | default dict).storageClass }}
-storageClassName: {{ . }}
+storageClassName: {{ . | quote }}
 {{- end }}
 resources:
   requests:
@@ -104,8 +104,8 @@ resources:
 {{- /* What selects pods: never changes. Takes a list: the root and the component. */ -}}
 {{- define "endpoint-auditor.selector" -}}
 {{- $root := index . 0 -}}
-app.kubernetes.io/name: {{ include "endpoint-auditor.name" $root }}
-app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/name: {{ include "endpoint-auditor.name" $root | quote }}
+app.kubernetes.io/instance: {{ $root.Release.Name | quote }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 
