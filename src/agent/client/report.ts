@@ -132,6 +132,13 @@ const mayBeCut =
   `The agent is older than 0.2.0: it reports only ${oldMost} addresses of its node, ` +
   'which may have more. Update the agent';
 
+/** Why addresses of the node may be missing; null: none is. */
+function missing({ length }: readonly string[], count: number | undefined): string | null {
+  if (count === undefined) return length < oldMost ? null : mayBeCut;
+  if (count === length) return null;
+  return `The agent reports only ${length} of the ${count} addresses of its node`;
+}
+
 /** Decodes a report. Throws InvalidReport, which names the field, if it has another form. */
 export function* readReport(raw: unknown) {
   const read = form.safeParse(raw);
@@ -162,7 +169,9 @@ export function* readReport(raw: unknown) {
     local.push(canonicalIP(address));
     yield;
   }
-  const isCut = addressCount === undefined && local.length >= oldMost;
+  const isCount = addressCount === undefined || addressCount >= local.length;
+  check(isCount, 'addressCount: the number of all addresses');
+  const cut = missing(local, addressCount);
   return {
     node,
     mode,
@@ -172,7 +181,7 @@ export function* readReport(raw: unknown) {
     proxyConfig: proxyConfig?.text ?? null,
     settings: read.data.settings as InferredSettings,
     /** Why the rules of the node are unknown; empty if they are known. */
-    problems: isCut ? [...read.data.problems, mayBeCut] : read.data.problems,
+    problems: cut === null ? read.data.problems : [...read.data.problems, cut],
     asking: { ...asking, strays: asking.strays === true } satisfies NodeSenders,
     ...(sourceRanges === undefined ? {} : { sourceRanges: yield* rangesIn(sourceRanges) }),
     frontends,

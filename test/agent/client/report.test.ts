@@ -76,6 +76,12 @@ test('rules are unknown if an agent of 0.1.0 may have left out addresses', async
   }
 });
 
+test('rules are unknown if the agent counts more addresses than it reports', async () => {
+  const counted = { localAddresses: ['10.0.0.1', '10.0.0.2'], addressCount: 3 };
+  const reason = 'The agent reports only 2 of the 3 addresses of its node';
+  expect(readReport({ ...(await sent()), ...counted }).problems).toEqual([reason]);
+});
+
 test('other work has its turn between two source ranges', async () => {
   const ranges = Array.from({ length: 100 }, (_, at) => `10.0.${String(at)}.0/24`);
   const more = { sourceRanges: { 'tcp 10.96.0.1:443': ranges } };
@@ -131,6 +137,8 @@ describe('what is none', () => {
     [{ localAddresses: {} }, /localAddresses/],
     [{ localAddresses: undefined }, /localAddresses/],
     [{ addressCount: 'x' }, /addressCount/],
+    [{ localAddresses: ['10.0.0.1', '10.0.0.2'], addressCount: 1 }, /addressCount/],
+    [{ localAddresses: [], addressCount: -1 }, /addressCount/],
     [{ proxyConfig: {} }, /proxyConfig/],
     [{ settings: { clusterCIDRs: 'x' } }, /clusterCIDRs/],
     [{ settings: { nodePortAddresses: [7] } }, /nodePortAddresses/],
