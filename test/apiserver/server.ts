@@ -161,9 +161,9 @@ export function endlessPages({ faults }: FakeServer, versionOf: (page: number) =
 }
 
 /** The chunks of a body. */
-export async function* bodyOfText(content: string): AsyncGenerator<Uint8Array> {
+export async function* bodyOfText(content: string | Buffer): AsyncGenerator<Uint8Array> {
   await Promise.resolve();
-  yield Buffer.from(content);
+  yield typeof content === 'string' ? Buffer.from(content) : content;
 }
 
 /** A Status object. */

@@ -3,9 +3,18 @@
 // Requests prefer protobuf, which costs a third of JSON. JSON comes from proxies that support
 // nothing else, and where raw objects are wanted. Frames are decoded when they are read.
 
-import { isOutput, kinds, type WatchEvent } from '../../model/objects.ts';
+import { isOutput, type WatchEvent } from '../../model/objects.ts';
 import type { Codec, DecodeContext, Frame } from '../decode/frame.ts';
-import { bookmarkFrame, frameLimit, pageFrame, readStatus, versionOf } from '../decode/frame.ts';
+import {
+  bookmarkFrame,
+  frameLimit,
+  isOf,
+  kindOf,
+  otherFrame,
+  pageFrame,
+  readStatus,
+  versionOf,
+} from '../decode/frame.ts';
 import { eventTypes, isFields } from '../decode/json-fields.ts';
 import { jsonPieces, type Piece } from '../decode/json-items.ts';
 import { jsonBytes, project } from '../decode/json-objects.ts';
@@ -14,6 +23,7 @@ import { type Line, lineBatches } from '../decode/line-reader.ts';
 import { guessLost, valueText } from '../decode/problem.ts';
 import { protobufCodec } from '../decode/protobuf/codec.ts';
 import type { ApiAnswer } from './transport/connection.ts';
+import { UnexpectedAnswer } from './transport/failure.ts';
 
 const jsonCodec: Codec = {
   mediaType: 'application/json',
@@ -22,7 +32,7 @@ const jsonCodec: Codec = {
       yield decodeAll(lines, reading, watchFrame);
   },
   async *list(body, reading) {
-    for await (const pieces of jsonPieces(body, frameLimit))
+    for await (const pieces of waitForKind(jsonPieces(body, frameLimit)))
       yield decodeAll(pieces, reading, listFrame);
   },
   status(body, code) {
@@ -84,6 +94,26 @@ function* decodeAll<T>(
 
 // --- JSON ---
 
+/**
+ * Items wait until something names their kind, or their list is complete; its end comes first then.
+ * API servers write the kind before the items. Throws UnexpectedAnswer for a list that is too long.
+ */
+async function* waitForKind(source: AsyncIterable<Piece[]>): AsyncGenerator<Piece[]> {
+  const waiting: Piece[] = [];
+  let length = 0;
+  let isKnown = false;
+  for await (const pieces of source) {
+    waiting.push(...pieces);
+    isKnown ||= pieces.some(({ type, text }) => type !== 'tail' && kindOf(parse(text)) !== '');
+    const isComplete = !isKnown && pieces.some(({ type }) => type === 'tail');
+    if (isComplete) waiting.sort((a, b) => Number(b.type === 'tail') - Number(a.type === 'tail'));
+    if (isKnown || isComplete) yield waiting.splice(0);
+    else for (const { text } of pieces) length += text.length;
+    if (length > frameLimit) throw new UnexpectedAnswer(200, '');
+  }
+  yield waiting.filter(({ type }) => type !== 'item');
+}
+
 function watchFrame(line: Line, reading: DecodeContext, at: number): Frame | null {
   if (line.tooLong) return badFrame(reading, 'Event too long', line.text, !line.ended);
   const text = line.text.trim();
@@ -94,8 +124,7 @@ function watchFrame(line: Line, reading: DecodeContext, at: number): Frame | nul
   if (name === 'BOOKMARK') return bookmarkFrame(object);
   if (name === 'ERROR') return { kind: 'status', status: readStatus(object, 0) };
   const type = eventTypes.get(name);
-  const { kind = kinds[reading.resource] } = isFields(object) ? object : {};
-  if (type === undefined || kind !== kinds[reading.resource]) {
+  if (type === undefined || (isFields(object) && !isOf(reading.resource, object))) {
     return badFrame(reading, 'Expected a watch event', text);
   }
   return objectFrame(reading, type, object, at);
@@ -103,11 +132,14 @@ function watchFrame(line: Line, reading: DecodeContext, at: number): Frame | nul
 
 function listFrame({ type, text }: Piece, reading: DecodeContext, at: number): Frame | null {
   switch (type) {
-    case 'head':
-      return null;
+    case 'head': {
+      const list = parse(text);
+      return isFields(list) && !isOf(reading.resource, list, 'List') ? otherFrame : null;
+    }
     case 'item': {
       const object = parseObject(text, reading);
       if (object === undefined) return badFrame(reading, 'Expected an item', text);
+      if (isFields(object) && !isOf(reading.resource, object)) return otherFrame;
       return objectFrame(reading, 'added', object, at);
     }
     case 'tooLong':

@@ -2,9 +2,8 @@
 // (k8s.io/apimachinery@v0.36.3 pkg/apis/meta/v1/types.go).
 
 import type { Key, Pod, Resource, UnreadableObject, WatchEvent } from '../../model/objects.ts';
-import { kinds } from '../../model/objects.ts';
 import { type Fields, isFields } from './json-fields.ts';
-import type { Projection } from './json-objects.ts';
+import { type Projection, resourceOfKind } from './json-objects.ts';
 import type { Bytes } from './line-reader.ts';
 
 /** Bytes of an object, which an API server limits to 1.5 MiB by default; longer ones are lost. */
@@ -39,10 +38,9 @@ export type Frame =
       /** It ends the initial events of a watch that was to send them. */
       readonly initialEnd: boolean;
     }
-  /** The end of a list page. */
+  /** The end of a list page, or what shows that it is no list of the resource. */
   | {
       readonly kind: 'page';
-      /** Whether it is no list of the resource. */
       readonly isOther: boolean;
       readonly version: string;
       /** The continue token, '' after the last page. */
@@ -91,14 +89,27 @@ export function bookmarkFrame(object: unknown): Frame {
   return { kind: 'bookmark', version: versionOf(object), initialEnd };
 }
 
+/** What is no list of the resource. */
+export const otherFrame: Frame = { kind: 'page', isOther: true, version: '', next: '' };
+
 /** The frame that ends a page of a list; null: it has no version and no kind, and so is no list. */
 export function pageFrame(list: unknown, resource: Resource): Frame | null {
   if (!isFields(list)) return null;
   const version = versionOf(list);
-  const kind = textOf(list.kind);
-  const isOther = kind !== '' && kind !== `${kinds[resource]}List`;
+  const isOther = !isOf(resource, list, 'List');
   if (version === '' && !isOther) return null;
   return { kind: 'page', isOther, version, next: textOf(metadataOf(list).continue) };
+}
+
+/** The kind that an object or a list names; '' if it names none. */
+export const kindOf = (raw: unknown): string => (isFields(raw) ? textOf(raw.kind) : '');
+
+/** Whether an object, or with the suffix `List` a list, is of the resource or names no kind. */
+export function isOf(resource: Resource, raw: Fields, suffix = ''): boolean {
+  const kind = kindOf(raw);
+  if (kind === '') return true;
+  const ofObject = kind.slice(0, kind.length - suffix.length);
+  return kind.endsWith(suffix) && resourceOfKind(raw.apiVersion, ofObject) === resource;
 }
 
 /** The resourceVersion of a raw object or list; '' if it has none. */

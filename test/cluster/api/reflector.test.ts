@@ -9,6 +9,7 @@ import type { World } from '../../apiserver/life.ts';
 import { compared, createWorld } from '../../apiserver/life.ts';
 import { addCounters, runSeed } from '../../apiserver/seeds.ts';
 import type { Instead, Watch } from '../../apiserver/server.ts';
+import { answers } from '../../protobuf/fixtures.ts';
 import {
   bodyOfText,
   createStream,
@@ -211,22 +212,37 @@ describe('the first list', () => {
     expectSame(made);
   });
 
-  test('of another kind is not taken, nor are its objects kept', async () => {
-    const other = { metadata: { name: 'x', namespace: 'shop', uid: 'x', resourceVersion: '90' } };
-    const list = { kind: 'ServiceList', metadata: { resourceVersion: '102' }, items: [other] };
-    const answers = [{ ...statusAnswer(200, ''), body: bodyOfText(JSON.stringify(list)) }];
+  const other = { metadata: { name: 'x', namespace: 'shop', uid: 'x', resourceVersion: '90' } };
+  const metadata = { resourceVersion: '102' };
+  const envelope = { kind: 'ServiceList', apiVersion: 'v1', metadata };
+  const podLike = { kind: 'PodList', apiVersion: 'example.org/v1', metadata };
+  const item = { kind: 'Service', apiVersion: 'v1', ...other };
+  const json = 'application/json';
+  const protobuf = 'application/vnd.kubernetes.protobuf';
+  const services = answers().find(({ json: { kind }, items }) => kind === 'ServiceList' && items);
+  test.each([
+    ['with its kind first', json, JSON.stringify({ ...envelope, items: [other] })],
+    ['of another group', json, JSON.stringify({ ...podLike, items: [other] })],
+    ['with its kind last', json, JSON.stringify({ items: [other], ...envelope })],
+    ['cut off before its kind', json, JSON.stringify({ items: [other], ...envelope }).slice(0, -9)],
+    ['with the kind at its items', json, JSON.stringify({ items: [item], metadata })],
+    ['that is an array', json, JSON.stringify([other])],
+    ['in protobuf', protobuf, services?.protobuf ?? ''],
+  ])('of another kind %s: no object is taken', async (_name, contentType, content) => {
+    const headers = { 'content-type': contentType };
+    const answered = [{ ...statusAnswer(200, ''), headers, body: bodyOfText(content) }];
     const made = await scene({
       watchList: false,
       prepare({ world }) {
         world.server.faults.pageSize = 1;
         world.server.faults.before = ({ request }) =>
-          request.query.continue === undefined ? null : (answers.pop() ?? null);
+          request.query.continue === undefined ? null : (answered.pop() ?? null);
       },
     });
     expect(made.reflector.status.state).toBe('listing');
     await made.pass(10);
     expect(made.reflector.status).toMatchObject({ state: 'synced' });
-    expect(made.delivered()).toContain('added x 90');
+    expect(made.delivered()).toEqual(first);
     expectSame(made);
   });
 

@@ -52,7 +52,10 @@ const line = (kind: string, object: unknown) => `${JSON.stringify({ type: kind, 
 
 test.each(['watch', 'list'] as const)('of a %s, an object over 16 MiB is lost', async (verb) => {
   const name = `"${'x'.repeat(17 * 1024 * 1024)}"`;
-  const text = verb === 'watch' ? `{"type":"ADDED","object":${name}}\n` : `{"items":[${name}]}`;
+  const text =
+    verb === 'watch'
+      ? `{"type":"ADDED","object":${name}}\n`
+      : `{"kind":"PodList","items":[${name}]}`;
   const frames = await framesOf(verb, text, 'pods', 1024 * 1024);
   expect(frames.map(brief)[0]).toMatch(/^bad (Event|Item) too long/);
 });
@@ -71,6 +74,11 @@ describe('a watch', () => {
     [
       'an object of another kind',
       line('ADDED', { kind: 'Service', metadata }),
+      ['bad Expected a watch event: web-1'],
+    ],
+    [
+      'an object of another group',
+      line('ADDED', { apiVersion: 'example.org/v1', kind: 'Pod', metadata }),
       ['bad Expected a watch event: web-1'],
     ],
     ['no object', '7\n', ['bad Expected a watch event: ?']],
@@ -119,11 +127,27 @@ describe('a list', () => {
       ['added shop/web-1 7', 'bad Unexpected end of list: ? cut'],
     ],
     ['something else', '{"kind":"Status"}', ['page   of another kind']],
+    [
+      'its items before its kind',
+      JSON.stringify({ items: [{ metadata }], kind: 'PodList', metadata: version }),
+      ['page 9 ', 'added shop/web-1 7'],
+    ],
+    [
+      'items with their kind',
+      JSON.stringify({ items: [{ kind: 'Pod', metadata }], metadata: version }),
+      ['added shop/web-1 7', 'page 9 '],
+    ],
     ['no JSON', 'busy', ['bad Expected a list: ?']],
     ['nothing', '', []],
   ])('%s', async (_name, content, want) => {
     expect((await framesOf('list', content)).map(brief)).toEqual(want);
   });
+});
+
+test('items without a kind wait for that of their list for at most 16 MiB', async () => {
+  const item = `{"metadata":{"name":"${'x'.repeat(9 * 1024 * 1024)}"}}`;
+  const reading = framesOf('list', `{"items":[${item},${item},${item}]}`, 'pods', 1024 * 1024);
+  await expect(reading).rejects.toThrow();
 });
 
 describe('the size of an object as JSON', () => {
@@ -174,7 +198,8 @@ describe('managedFields do not change how an object is decoded', () => {
     ]) {
       const raw = { metadata: meta, ...rest };
       expect(await framesOf('watch', line('ADDED', raw), slices)).toEqual(want);
-      const list = JSON.stringify({ metadata: { resourceVersion: '9' }, items: [raw] });
+      const kind = 'EndpointSliceList';
+      const list = JSON.stringify({ kind, metadata: { resourceVersion: '9' }, items: [raw] });
       expect((await framesOf('list', list, slices)).slice(0, 1)).toEqual(want);
     }
   });

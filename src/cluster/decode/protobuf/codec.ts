@@ -13,7 +13,15 @@
 
 import { isOutput, kinds, type Resource } from '../../../model/objects.ts';
 import type { Codec, DecodeContext, Frame } from '../frame.ts';
-import { bookmarkFrame, frameLimit, pageFrame, readStatus, versionOf } from '../frame.ts';
+import {
+  bookmarkFrame,
+  frameLimit,
+  isOf,
+  otherFrame,
+  pageFrame,
+  readStatus,
+  versionOf,
+} from '../frame.ts';
 import { eventTypes, WrongType } from '../json-fields.ts';
 import { project, type Projection, unreadable } from '../json-objects.ts';
 import type { Bytes } from '../line-reader.ts';
@@ -32,8 +40,8 @@ export const protobufCodec: Codec = {
   status(body, code) {
     const bytes = bufferOf(body);
     try {
-      const { kind, message } = unwrap({ bytes, at: 0, end: bytes.length });
-      return kind === 'Status' ? readStatus(decode('Status', message), code) : null;
+      const { typeMeta, message } = unwrap({ bytes, at: 0, end: bytes.length });
+      return typeMeta.kind === 'Status' ? readStatus(decode('Status', message), code) : null;
     } catch (error) {
       if (error instanceof WrongType) return null;
       throw error;
@@ -160,7 +168,7 @@ const endedEarly = () => new WrongType('', 'more: the answer ended early', undef
 
 function listFraming({ resource, previousPod }: DecodeContext): Framing {
   let listMeta: Raw = {};
-  let kind: unknown = '';
+  let typeMeta: Raw = {};
   /** Bytes of the list that have not been read; null before the list begins. */
   let left: number | null = null;
   return {
@@ -169,7 +177,7 @@ function listFraming({ resource, previousPod }: DecodeContext): Framing {
         const envelope = readEnvelope(whole);
         if (envelope === null) return { tag: 0, from: at, to: whole.length + 1 };
         left = envelope.raw.to - envelope.raw.from;
-        ({ kind } = envelope);
+        ({ typeMeta } = envelope);
         return { tag: 0, from: at, to: envelope.raw.from };
       }
       // Behind the list, only the rest of its envelope follows.
@@ -183,6 +191,7 @@ function listFraming({ resource, previousPod }: DecodeContext): Framing {
       return part;
     },
     read(message, tag, at) {
+      if (tag === 0 && !isOf(resource, typeMeta, 'List')) return otherFrame;
       if (tag === tagOf(1)) listMeta = decode('ListMeta', message);
       if (tag !== tagOf(2)) return null;
       return { kind: 'object', type: 'added', ...readObject(resource, message, at, previousPod) };
@@ -190,7 +199,7 @@ function listFraming({ resource, previousPod }: DecodeContext): Framing {
     readLong: (message) => longFrame(resource, message, 'Item too long'),
     end(failure) {
       if (failure !== null || left !== 0) return badFrame(resource, failure ?? endedEarly(), true);
-      const page = pageFrame({ kind, metadata: listMeta }, resource);
+      const page = pageFrame({ ...typeMeta, metadata: listMeta }, resource);
       return page ?? badFrame(resource, new WrongType('', 'a list', undefined), false);
     },
   };
@@ -215,17 +224,17 @@ function readPart(whole: Buffer, at: number, limit: number) {
 const envelopeLimit = 1024;
 
 /** The field `raw` in the envelope, and the kind before it; null if more bytes are needed. */
-function readEnvelope(whole: Buffer): { readonly raw: Part; readonly kind: unknown } | null {
+function readEnvelope(whole: Buffer): { readonly raw: Part; readonly typeMeta: Raw } | null {
   const prefix = Math.min(whole.length, magic.length);
   if (magic.compare(whole, 0, prefix, 0, prefix) !== 0) throw noPrefix(whole, 0, prefix);
   let at = magic.length;
-  let kind: unknown = '';
+  let typeMeta: Raw = {};
   try {
     while (at < whole.length) {
       const part = readPart(whole, at, Infinity); // a list may have any length
-      if (part.tag === tagOf(2)) return { raw: part, kind };
+      if (part.tag === tagOf(2)) return { raw: part, typeMeta };
       if (part.tag === tagOf(1) && part.to <= whole.length) {
-        ({ kind } = decode('TypeMeta', { bytes: whole, at: part.from, end: part.to }));
+        typeMeta = decode('TypeMeta', { bytes: whole, at: part.from, end: part.to });
       }
       at = part.to;
     }
@@ -270,14 +279,17 @@ function readFrame(frame: ByteSpan, { resource, previousPod }: DecodeContext, at
   try {
     const plain = hasPrefix(frame) ? unwrap(frame).message : frame;
     const event: { type?: string; object?: { raw?: ByteSpan } } = decode('WatchEvent', plain);
-    const { kind, message } = unwrap(event.object?.raw ?? noBytes);
+    const { typeMeta, message } = unwrap(event.object?.raw ?? noBytes);
     if (event.type === 'BOOKMARK') return bookmarkFrame(decode('AnyObject', message));
     if (event.type === 'ERROR') {
       return { kind: 'status', status: readStatus(decode('Status', message), 0) };
     }
     const type = eventTypes.get(event.type);
     if (type === undefined) throw new WrongType('type', 'a type of event', event.type ?? '');
-    if (kind !== kinds[resource]) throw new WrongType('kind', 'the kind that is watched', kind);
+    const { kind = '' } = typeMeta;
+    if (kind === '' || !isOf(resource, typeMeta)) {
+      throw new WrongType('kind', 'the kind that is watched', kind);
+    }
     return { kind: 'object', type, ...readObject(resource, message, at, previousPod) };
   } catch (error) {
     return badFrame(resource, error, false);
@@ -290,12 +302,12 @@ function unwrap(range: ByteSpan) {
   const { bytes, at, end } = range;
   const from = Math.min(at + magic.length, end);
   if (!hasPrefix(range)) throw noPrefix(bytes, at, from);
-  const { typeMeta, raw }: { typeMeta?: { kind?: string }; raw?: ByteSpan } = decode('Unknown', {
+  const { typeMeta = {}, raw }: { typeMeta?: Raw; raw?: ByteSpan } = decode('Unknown', {
     bytes,
     at: from,
     end,
   });
-  return { kind: typeMeta?.kind ?? '', message: raw ?? noBytes };
+  return { typeMeta, message: raw ?? noBytes };
 }
 
 const hasPrefix = ({ bytes, at, end }: ByteSpan): boolean =>

@@ -86,6 +86,11 @@ describe('a list', () => {
     },
   );
 
+  test('of another kind is refused before its items', async () => {
+    const [frame] = await listOf('pods', page('nodes', 9).protobuf);
+    expect(frame).toMatchObject({ kind: 'page', isOther: true });
+  });
+
   const slices = page('endpointslices', 31);
   const whole = listOf('endpointslices', slices.protobuf);
 
@@ -305,14 +310,15 @@ describe('an object over 16 MiB is lost, and the next is read', () => {
     return long(1, metadata);
   };
   const huge = podOf('web-1', long(12, Buffer.alloc(17 * 1024 * 1024)));
-  const type = Buffer.concat([part(1, 'v1'), part(2, 'Pod')]);
-  const wrapped = (raw: Buffer): Buffer =>
-    Buffer.concat([Buffer.from('k8s\0'), part(1, type), long(2, raw), part(3, ''), part(4, '')]);
+  const wrapped = (raw: Buffer, kind = 'Pod'): Buffer => {
+    const type = Buffer.concat([part(1, 'v1'), part(2, kind)]);
+    return Buffer.concat([Buffer.from('k8s\0'), part(1, type), long(2, raw), part(3, '')]);
+  };
   const lost = { resource: 'pods', namespace: 'shop', name: 'web-1', labels: null };
 
   test.each([[100_000], [64 * 1024 * 1024]])('in a list, in chunks of %i bytes', async (size) => {
     const items = [huge, podOf('web-2'), huge].map((it) => long(2, it));
-    const list = wrapped(Buffer.concat([part(1, part(2, '9')), ...items]));
+    const list = wrapped(Buffer.concat([part(1, part(2, '9')), ...items]), 'PodList');
     const found = await listOf('pods', list, [size]);
     expect(found.map(brief)).toEqual(['bad Item too long', 'added 7', 'bad Item too long', 'page']);
     expect(found[0]).toMatchObject({ lost });
