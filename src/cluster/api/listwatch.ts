@@ -224,9 +224,8 @@ function doubtOnce(following: Following): void {
 
 /** Delivers what a complete list changes; not null: it is older than what is known. */
 async function complete(following: Following, listing: ListFilter, version: string) {
-  const { delivery, environment, resource, counters } = following;
+  const { delivery, environment, resource, counters, doubts, doubtedAt } = following;
   const older = compareVersions(version, listing.known ?? '') === -1;
-  const { doubts, doubtedAt } = following;
   const isTrusted = doubts >= doubt.answers && environment.monotonic() - doubtedAt >= doubt.seconds;
   following.paging = null;
   if (older && !isTrusted) {
@@ -257,7 +256,7 @@ export async function watch(
   following: Following,
   leave: (() => void) | null,
 ): Promise<WatchResult> {
-  const { environment, version } = following;
+  const { environment, version, counters } = following;
   const { seconds, limits } = watchTimes(following, () => pending !== null);
   const query = {
     ...(leave === null ? { resourceVersion: version ?? '' } : initialEvents),
@@ -269,12 +268,12 @@ export async function watch(
   const began = environment.monotonic();
   following.answer = { place: 'watch', began, bad: 0 };
   let frames = 0;
+  const { events } = counters;
   const end = async (listing: ListFilter, at: string): Promise<WatchResult | null> => {
     const older = await complete(following, listing, at);
-    if (older !== null) return older;
-    leave?.();
-    enter(following, 'synced');
-    return null;
+    if (older === null) leave?.();
+    if (older === null) enter(following, 'synced');
+    return older;
   };
   const outcome = await ask(following, 'watch', query, limits, (frame) => {
     frames++;
@@ -288,10 +287,12 @@ export async function watch(
     pending = null;
     return end(listing, newest(listing.newest, frame.version));
   });
-  if (outcome === null && pending !== null) return { kind: 'endless' };
-  // A short watch that brought nothing new must not be repeated at once.
-  const isShort = following.version === version && environment.monotonic() - began < 1;
-  return outcome ?? (isShort ? failed('eof') : { kind: 'ended' });
+  if (outcome !== null) return outcome;
+  if (pending !== null) return { kind: 'endless' };
+  // A server or proxy that ends watches at once must not be asked all the time.
+  const left = Math.max(0, 1 - (environment.monotonic() - began));
+  const isVain = left > 0 && leave === null && counters.events === events;
+  return isVain ? failed('eof') : { kind: 'ended', seconds: left };
 }
 
 /** Seconds that a WatchList may be silent, and a watch: it has a bookmark per minute. */
@@ -329,13 +330,12 @@ function take(following: Following, frame: Frame, listing: ListFilter | null): W
 
 function takeListed(following: Following, listing: ListFilter, frame: ObjectFrame): void {
   const event = readEvent(following, frame);
-  if (event === null) {
-    keepUnreadable(listing, frame.projection.problem?.lost);
-    return;
+  if (event === null) keepUnreadable(listing, frame.projection.problem?.lost);
+  else {
+    const events = takeItem(listing, event);
+    if (events.length === 0) following.counters.repeated++;
+    deliver(following, events);
   }
-  const events = takeItem(listing, event);
-  if (events.length === 0) following.counters.repeated++;
-  deliver(following, events);
 }
 
 function takeBookmark(following: Following, version: string): WatchResult | null {

@@ -353,7 +353,7 @@ function settle(state: Following, outcome: WatchResult): number {
     case 'ended':
       counters.reconnects.eof++;
       interrupt(state);
-      return 0;
+      return outcome.seconds;
     case 'relist':
       return relist(state, outcome.reason);
     case 'no-watch-list':

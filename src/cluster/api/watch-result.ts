@@ -42,7 +42,8 @@ export type ReconnectReason = keyof ReturnType<typeof newCounters>['reconnects']
 
 export type WatchResult =
   | { readonly kind: 'listed' }
-  | { readonly kind: 'ended' }
+  /** A watch ended in order, and the next may begin after these seconds. */
+  | { readonly kind: 'ended'; readonly seconds: number }
   | { readonly kind: 'relist'; readonly reason: RelistReason }
   /** The server does not send initial events with a watch. */
   | { readonly kind: 'no-watch-list' }

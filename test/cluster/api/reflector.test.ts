@@ -532,20 +532,39 @@ test('a request without an answer is given up', async () => {
   expect(made.delivered()).toEqual(first.slice(1));
 });
 
-test('watches that end at once are not repeated without a pause', async () => {
-  const bookmark = { kind: 'Pod', metadata: { resourceVersion: '102' } };
-  const line = `${JSON.stringify({ type: 'BOOKMARK', object: bookmark })}\n`;
+const metadataAt = (version: number) => ({
+  ...{ name: 'a', namespace: 'shop', uid: 'a' },
+  resourceVersion: String(version),
+});
+
+test.each([
+  ['the same bookmark', 20, () => ({ type: 'BOOKMARK', object: { metadata: metadataAt(102) } })],
+  ['a bookmark', 20, (at: number) => ({ type: 'BOOKMARK', object: { metadata: metadataAt(at) } })],
+  ['an object', 61, (at: number) => ({ type: 'MODIFIED', object: { metadata: metadataAt(at) } })],
+])('watches that end at once after %s are repeated after a pause', async (_name, most, event) => {
+  let at = 102;
   const made = await scene({
     prepare({ world }) {
       world.server.faults.before = ({ verb, request: { query } }) =>
         verb === 'watch' && query.sendInitialEvents === undefined
-          ? { ...statusAnswer(200, ''), body: bodyOfText(line) }
+          ? { ...statusAnswer(200, ''), body: bodyOfText(`${JSON.stringify(event(++at))}\n`) }
           : null;
     },
   });
   made.watch().stream.end();
   await made.pass(60);
-  expect(made.reflector.status.counters.watches).toBeLessThan(20);
+  expect(at - 102).toBeLessThanOrEqual(most);
+});
+
+test('watches that bring changes and end after a second are repeated at once', async () => {
+  const made = await scene();
+  for (let round = 1; round <= 5; round++) {
+    made.put('a', `10.0.0.${String(round)}`);
+    await made.pass(1);
+    made.watch().stream.end();
+    await made.pass(0);
+    expect(made.reflector.status.counters.watches).toBe(round + 1);
+  }
 });
 
 test('a watch that never ends is left', async () => {
