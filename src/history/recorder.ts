@@ -19,6 +19,8 @@ import {
 import type { HistoryLimits } from './segments.ts';
 import {
   expiredSegments,
+  isPartial,
+  isSegment,
   isSegmentDue,
   listSegments,
   partialEnding,
@@ -258,6 +260,8 @@ async function beginSegment(state: State): Promise<void> {
   await refuseNewer(state, segments.at(-1)?.name);
   const number = (segments.at(-1)?.number ?? 0) + step;
   const name = segmentName(number, checkpoint.at);
+  // The recorder would never find it again, and so never remove it.
+  if (!isSegment(name)) throw new Error(`No number follows ${segments.at(-1)?.name}: remove it`);
   const partial = name + partialEnding;
   await removeLeftovers(files);
   const file = await files.create(partial);
@@ -282,7 +286,7 @@ async function beginSegment(state: State): Promise<void> {
 
 async function removeLeftovers(files: HistoryFiles): Promise<void> {
   for (const { name } of await files.list()) {
-    if (name.endsWith(partialEnding)) await files.remove(name);
+    if (isPartial(name)) await files.remove(name);
   }
 }
 

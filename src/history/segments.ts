@@ -21,6 +21,11 @@ export const partialEnding = '.partial';
 export const segmentName = (number: number, start: number): string =>
   `${String(number).padStart(8, '0')}-${Math.max(0, Math.round(start * 1000))}.segment`;
 
+/** Whether a file is a segment, or a checkpoint that is being written for one. */
+export const isSegment = (name: string): boolean => form.test(name);
+export const isPartial = (name: string): boolean =>
+  name.endsWith(partialEnding) && isSegment(name.slice(0, -partialEnding.length));
+
 /** The segments of a folder, oldest first. */
 export async function listSegments(files: Pick<HistoryFiles, 'list'>): Promise<Segment[]> {
   const found = (await files.list()).flatMap((file): Segment[] => {

@@ -251,6 +251,25 @@ describe('a recorder', () => {
     await expect(readCounter(files, 2000)).rejects.toThrow('No checkpoint');
   });
 
+  test('records nothing beside a segment with the highest number', async () => {
+    const { files, stored } = faultyFiles();
+    const highest = '99999999-1000000.segment';
+    await files.create(highest);
+    const { recorder } = counterOn(files);
+    await recorder.work();
+    expect(recorder.trouble()).toContain(`No number follows ${highest}`);
+    expect([...stored.keys()]).toEqual([highest]);
+  });
+
+  test('removes partial segments, and no other partial file', async () => {
+    const { files, stored } = faultyFiles();
+    await files.create('00000004-999000.segment.partial');
+    await files.create('download.partial');
+    const { recorder } = counterOn(files);
+    await recorder.work();
+    expect([...stored.keys()]).toEqual(['download.partial', '00000002-1000000.segment']);
+  });
+
   test('reads what format 1 has written', async () => {
     const { files, stored } = faultyFiles();
     const { recorder, note, state } = counterOn(files);
