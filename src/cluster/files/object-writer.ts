@@ -23,10 +23,16 @@ const writers: { readonly [R in api.Resource]: Writer<R> } = {
   endpointslices: writeSlice,
 };
 
-const timeText = (seconds: number): string => new Date(seconds * 1000).toISOString();
+/** Whole seconds in the form of the API server, which a reader parses fastest. */
+const timeText = (seconds: number): string =>
+  new Date(seconds * 1000).toISOString().replace('.000Z', 'Z');
 
 /** Undefined, which JSON leaves out, for a value that is `null`. */
 const given = <T>(value: T | null): T | undefined => value ?? undefined;
+
+/** The same for a list or a map without entries: a history has one in nearly each object. */
+const filled = <T extends object>(value: T): T | undefined =>
+  Object.keys(value).length === 0 ? undefined : value;
 
 function writeMeta(object: api.Meta, labels: api.Labels = object.labels): Fields {
   const { namespace, name, uid, resourceVersion, created, deleting } = object;
@@ -71,13 +77,13 @@ function writeService(service: api.Service): Fields {
     ...(suppress === '' ? {} : { [annotation.suppress]: suppress }),
   };
   return {
-    metadata: { ...writeMeta(service), annotations },
+    metadata: { ...writeMeta(service), annotations: filled(annotations) },
     spec: {
       type: service.type,
       clusterIP: service.clusterIP,
       clusterIPs: service.clusterIPs,
-      externalIPs: service.externalIPs,
-      loadBalancerSourceRanges: service.loadBalancerSourceRanges,
+      externalIPs: filled(service.externalIPs),
+      loadBalancerSourceRanges: filled(service.loadBalancerSourceRanges),
       internalTrafficPolicy: service.internalTrafficPolicy,
       externalTrafficPolicy: service.externalTrafficPolicy,
       ...(affinitySeconds === null
@@ -93,7 +99,7 @@ function writeService(service: api.Service): Fields {
       ports: service.ports.map((port) => ({ ...port, appProtocol: given(port.appProtocol) })),
       trafficDistribution: given(service.trafficDistribution),
     },
-    status: { loadBalancer: { ingress: loadBalancerIPs.map((ip) => ({ ip })) } },
+    status: { loadBalancer: { ingress: filled(loadBalancerIPs.map((ip) => ({ ip }))) } },
   };
 }
 
@@ -114,6 +120,9 @@ function writePod(pod: api.Pod): Fields {
     pod.ports
       .filter(({ sidecar }) => sidecar === isSidecar)
       .map(({ name, protocol, port }) => ({ name, protocol, containerPort: port }));
+  const sidecarPorts = portsOf(true);
+  const sidecars =
+    sidecarPorts.length === 0 ? [] : [{ restartPolicy: 'Always', ports: sidecarPorts }];
   return {
     metadata: { ...writeMeta(pod), ...deletion },
     spec: {
@@ -122,7 +131,7 @@ function writePod(pod: api.Pod): Fields {
       hostname: pod.hostname,
       subdomain: pod.subdomain,
       containers: [{ ports: portsOf(false) }],
-      initContainers: [{ restartPolicy: 'Always', ports: portsOf(true) }],
+      initContainers: filled(sidecars),
     },
     status: {
       phase: pod.terminal ? 'Succeeded' : 'Running',
@@ -153,10 +162,13 @@ function writeEndpoints(endpoints: api.Endpoints): Fields {
     targetRef: given(target),
   });
   return {
-    metadata: { ...writeMeta(endpoints), annotations: safeAnnotations(endpoints.annotations) },
+    metadata: {
+      ...writeMeta(endpoints),
+      annotations: filled(safeAnnotations(endpoints.annotations)),
+    },
     subsets: endpoints.subsets.map(({ addresses, readyCount, ports }) => ({
-      addresses: addresses.slice(0, readyCount).map(writeAddress),
-      notReadyAddresses: addresses.slice(readyCount).map(writeAddress),
+      addresses: filled(addresses.slice(0, readyCount).map(writeAddress)),
+      notReadyAddresses: filled(addresses.slice(readyCount).map(writeAddress)),
       ports: ports.map(writePort),
     })),
   };
@@ -165,10 +177,14 @@ function writeEndpoints(endpoints: api.Endpoints): Fields {
 function writeSlice(slice: api.EndpointSlice): Fields {
   const { annotations, generation, owners, addressType, ports, endpoints } = slice;
   const named = (names: readonly string[] | null) => names?.map((name) => ({ name }));
+  const hintsOf = ({ forZones, forNodes }: api.Endpoint): Fields | undefined =>
+    forZones === null && forNodes === null
+      ? undefined
+      : { forZones: named(forZones), forNodes: named(forNodes) };
   return {
     metadata: {
       ...writeMeta(slice),
-      annotations: safeAnnotations(annotations),
+      annotations: filled(safeAnnotations(annotations)),
       generation,
       ownerReferences: owners,
     },
@@ -185,7 +201,7 @@ function writeSlice(slice: api.EndpointSlice): Fields {
       nodeName: given(endpoint.node),
       zone: given(endpoint.zone),
       targetRef: given(endpoint.target),
-      hints: { forZones: named(endpoint.forZones), forNodes: named(endpoint.forNodes) },
+      hints: hintsOf(endpoint),
     })),
   };
 }

@@ -75,3 +75,17 @@ describe('what is not audited is not written', () => {
     }
   });
 });
+
+test('a pod has the times of the API server, and no list or map without entries', () => {
+  const created = '2026-11-21T08:00:00Z';
+  const raw = { metadata: { name: 'web', namespace: 'shop', creationTimestamp: created } };
+  const pods = { ...raw, spec: { initContainers: [{ restartPolicy: 'Always' }] } };
+  const raws = { pods, services: raw, endpoints: raw, endpointslices: { ...raw, endpoints: [{}] } };
+  for (const [resource, given] of Object.entries(raws)) {
+    const { object } = project(resource as Resource, { ...given, addressType: 'IPv4' }, 1);
+    if (object === undefined) throw new Error(resource);
+    const text = JSON.stringify(writeObject(resource as Resource, object));
+    expect(text).toContain(`"creationTimestamp":"${created}"`);
+    expect(text).not.toMatch(/"(?:annotations|hints)":\{\}|"(?:externalIPs|initContainers)":\[/);
+  }
+});
