@@ -11,8 +11,17 @@ import type { Auditor } from '../auditor/auditor.ts';
 import type { LiveEntry } from '../cluster/decode/entry.ts';
 import { createRecorder } from '../cluster/files/recorder.ts';
 import type { Redactor } from '../cluster/files/redactor.ts';
-import type { AnyObject, Resource } from '../model/objects.ts';
-import { resources } from '../model/objects.ts';
+import type {
+  AnyObject,
+  Endpoint,
+  Endpoints,
+  EndpointSlice,
+  Key,
+  ObjectOf,
+  Pod,
+  Resource,
+} from '../model/objects.ts';
+import { label, resources } from '../model/objects.ts';
 import type { CheckpointLines } from './recorder.ts';
 import { redactState } from './redact-state.ts';
 
@@ -117,7 +126,7 @@ interface Known {
 function* linesOf(
   header: LiveEntry & { readonly kind: 'header'; readonly settings: object },
   watches: readonly (LiveEntry & { readonly kind: 'watch' })[],
-  objects: readonly (readonly [Resource, readonly AnyObject[]])[],
+  objects: ObjectLists,
   unreadable: readonly Unreadable[],
   { zones, states, nodes, past }: Known,
   at: number,
@@ -126,11 +135,14 @@ function* linesOf(
   const recorder = createRecorder(redactor);
   yield recorder.line(header, { settings: header.settings });
   for (const entry of watches) yield recorder.line(entry);
-  for (const [resource, all] of objects) {
-    for (const object of all) {
-      const event = { resource, type: 'added' as const, object, at };
-      yield recorder.line({ kind: 'event', event }, timesOf(object));
+  for (const placed of besideTheirPods(objects)) {
+    if (placed === null) {
+      yield '';
+      continue;
     }
+    const [resource, object] = placed;
+    const event = { resource, type: 'added' as const, object, at };
+    yield recorder.line({ kind: 'event', event }, timesOf(object));
   }
   for (const lost of unreadable) {
     const { resource, namespace, isForbidden } = lost;
@@ -151,6 +163,70 @@ function* linesOf(
   const ordered = present.toSorted((a, b) => Number(off.has(b)) - Number(off.has(a)));
   for (const resource of ordered) yield recorder.line({ kind: 'synced', at, resource });
 }
+
+type ObjectLists = readonly (readonly [Resource, readonly AnyObject[]])[];
+
+/** `null`: other work may run. */
+type PlacedObject = readonly [Resource, AnyObject] | null;
+
+/**
+ * All objects, with the pods of a Service just before its Endpoints and slices. These have the
+ * names, uids and addresses of the pods, which a frame packs once if it has both.
+ */
+function* besideTheirPods(objects: ObjectLists): Generator<PlacedObject> {
+  const lists = new Map<Resource, readonly AnyObject[]>(objects);
+  const listOf = <R extends Resource>(resource: R): readonly ObjectOf[R][] =>
+    (lists.get(resource) ?? []) as readonly ObjectOf[R][];
+  const groupsOf = <R extends Resource>(resource: R) =>
+    Map.groupBy(listOf(resource), ({ namespace }) => namespace);
+  for (const node of listOf('nodes')) yield ['nodes', node];
+  for (const service of listOf('services')) yield ['services', service];
+  const [pods, endpoints] = [groupsOf('pods'), groupsOf('endpoints')];
+  const slices = groupsOf('endpointslices');
+  for (const name of new Set([...pods.keys(), ...endpoints.keys(), ...slices.keys()])) {
+    const outputs = [endpoints.get(name) ?? [], slices.get(name) ?? []] as const;
+    yield* inNamespace(pods.get(name) ?? [], ...outputs);
+  }
+}
+
+/** The pods that are put into a map in one turn. */
+const mostAtOnce = 4096;
+
+function* inNamespace(
+  podList: readonly Pod[],
+  endpointsList: readonly Endpoints[],
+  sliceList: readonly EndpointSlice[],
+): Generator<PlacedObject> {
+  const pods = new Map<Key, Pod>();
+  for (const pod of podList) {
+    pods.set(pod.key, pod);
+    if (pods.size % mostAtOnce === 0) yield null;
+  }
+  const podsOf = function* (endpoints: readonly Targeting[]): Generator<PlacedObject> {
+    for (const { target } of endpoints) {
+      const key = `${target?.namespace ?? ''}/${target?.name ?? ''}`;
+      const pod = pods.get(key);
+      if (pod !== undefined && pods.delete(key)) yield ['pods', pod];
+    }
+  };
+  const slicesOf = function* (list: readonly EndpointSlice[]): Generator<PlacedObject> {
+    for (const slice of list) {
+      yield* podsOf(slice.endpoints);
+      yield ['endpointslices', slice];
+    }
+  };
+  const slices = Map.groupBy(sliceList, ({ labels }) => labels[label.serviceName] ?? '');
+  for (const endpoints of endpointsList) {
+    for (const { addresses } of endpoints.subsets) yield* podsOf(addresses);
+    yield ['endpoints', endpoints];
+    yield* slicesOf(slices.get(endpoints.name) ?? []);
+    slices.delete(endpoints.name);
+  }
+  for (const list of slices.values()) yield* slicesOf(list);
+  for (const pod of pods.values()) yield ['pods', pod];
+}
+
+type Targeting = Pick<Endpoint, 'target'>;
 
 /** When this version arrived, and since when a pod has its addresses. */
 const timesOf = (object: AnyObject) => ({

@@ -31,6 +31,7 @@ import {
 export interface CheckpointLines {
   /** Unix seconds. */
   readonly at: number;
+  /** After an empty one, other work of the process may run. */
   readonly parts: Iterable<string>;
 }
 
@@ -326,6 +327,7 @@ async function writeCheckpoint(
   for (const part of parts) {
     texts.push(part);
     length += part.length;
+    if (part === '') await state.options.pause();
     if (length < most.frame) continue;
     await appendLines(state, next, 'checkpoint', { texts, at });
     [texts, length] = [[], 0];

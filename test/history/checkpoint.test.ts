@@ -15,10 +15,12 @@ import { createReport } from '../../src/auditor/queries.ts';
 import { replay } from '../../src/auditor/replay.ts';
 import { isFields } from '../../src/cluster/decode/json-fields.ts';
 import { readRecording, type RecordingEntry } from '../../src/cluster/files/recording.ts';
+import { checkpointOf } from '../../src/history/checkpoint.ts';
 import { createAuditorHistory } from '../../src/history/history.ts';
 import { openHistory } from '../../src/history/reader.ts';
-import { resources } from '../../src/model/objects.ts';
+import { label, resources } from '../../src/model/objects.ts';
 import type { ReportedFinding } from '../../src/output/text/format.ts';
+import * as build from '../build.ts';
 import { auditorDefaults } from '../build.ts';
 import { parseScenario } from '../scenarios/parse.ts';
 import { linesOf, scenarioFolder, scenarioNames } from '../verify/verify.ts';
@@ -248,4 +250,34 @@ describe('the state at random moments equals that of a replay', () => {
     lines.splice(middle, 0, JSON.stringify({ kind: 'watch', at, resource, state: 'off' }));
     await compareMoments(lines.map((line) => `${line}\n`).join(''), { settle: 10 }, 20);
   });
+});
+
+test('the pods of a Service are just before its Endpoints and slices, each once', () => {
+  const pods = ['a-1', 'b-1', 'lone', 'b-2'].map((name) => build.pod({ name }));
+  const outputsOf = (name: string, targets: readonly string[]) => [
+    build.endpoints({
+      name,
+      subsets: [build.subset(targets.map((it) => build.address({ target: build.target(it) })))],
+    }),
+    build.slice({
+      name: `${name}-slice`,
+      labels: { ...build.sliceLabels, [label.serviceName]: name },
+      endpoints: targets.map((it) => build.endpoint({ target: build.target(it) })),
+    }),
+  ];
+  const others = [build.service({ name: 'a' }), build.node()];
+  const outputs = [...outputsOf('a', ['a-1', 'gone']), ...outputsOf('b', ['b-1', 'b-2'])];
+  const stray = build.slice({ name: 'stray', labels: {}, endpoints: [] });
+  const { auditor } = build.auditorOf(30);
+  auditor.take(build.header(1));
+  for (const object of [...pods, ...others, ...outputs, stray]) {
+    auditor.take({ kind: 'event', event: build.event('added', object, 1) });
+  }
+  for (const entry of build.synced(2)) auditor.take(entry);
+  const names = [...(checkpointOf(auditor, 3)?.parts ?? [])].flatMap((line) => {
+    const { object } = JSON.parse(line) as { object?: { metadata: { name: string } } };
+    return object?.metadata.name ?? [];
+  });
+  const wanted = 'node-a a a-1 a a-slice b-1 b-2 b b-slice stray lone';
+  expect(names).toEqual(wanted.split(' '));
 });
