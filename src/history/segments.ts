@@ -59,8 +59,8 @@ const segmentLimits = ({ size, age }: HistoryLimits) => ({
   seconds: Math.min(age / parts, mostSegment.seconds),
 });
 
-/** The most bytes of changes if the checkpoint is small. */
-const mostChanges = 1024 * 1024;
+/** The most bytes of changes if the checkpoint is small: a moment audits them in about a second. */
+const mostChanges = 512 * 1024;
 
 /**
  * The bytes of changes after which the next segment begins, so that a moment has few to audit: half
