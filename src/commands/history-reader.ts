@@ -126,10 +126,12 @@ export async function readStop(path: string): Promise<StopState> {
   if (loss !== undefined) throw new Error(`The end of the history is damaged: ${loss}`);
   const files = openFolder(path);
   const newest = (await listSegments(files)).at(-1);
-  const openings = newest === undefined ? null : await openingsIn(files, newest);
+  let unknown = 0;
+  const onUnknown = (count: number): unknown => (unknown = count);
+  const openings = newest === undefined ? null : await openingsIn(files, newest, onUnknown);
   if (openings === null) throw new Error('The history does not say what was open at its end');
   const index = await openIndex(path);
   const searched = searchedIn(index);
   index.close();
-  return stopStateOf(auditor, until, openings, searched);
+  return stopStateOf(auditor, until, openings, searched, unknown);
 }

@@ -152,9 +152,12 @@ async function readStop(state: State): Promise<void> {
 function continueOnce(state: State): void {
   const { stop, auditor, options } = state;
   if (stop === null || auditor.serviceAuditor() === null) return;
-  const { at, services } = stop;
+  const { at, services, unknown } = stop;
   const count = continueFrom(auditor, stop);
   state.stop = null;
+  if (unknown > 0) {
+    options.onRestart?.(`${unknown} findings that another version noted have unknown codes`);
+  }
   if (services.length === 0) return;
   const when = new Date(at * 1000).toISOString();
   options.onRestart?.(

@@ -192,15 +192,17 @@ export interface PlacedNote {
 
 /**
  * The notes of a segment from a frame on. What is damaged is skipped, and `onLoss` is called for it
- * with a text for people, once for all lines that are no notes.
+ * with a text for people, once for all lines that are no notes. So is what has a code that this
+ * version does not know; `onUnknown` is called with their number.
  */
 export async function* readNotes(
   files: Pick<HistoryFiles, 'read'>,
   { name, number }: Segment,
   from: number,
   onLoss: (text: string) => void,
+  onUnknown = (count: number) => onLoss(`${count} findings have unknown codes`),
 ): AsyncGenerator<PlacedNote> {
-  let unreadable = 0;
+  let [unreadable, unknown] = [0, 0];
   for (const part of framesIn(await files.read(name), number)) {
     // The end may be incomplete, since the recorder is at work.
     if ('lost' in part && part.lost !== 'cut') onLoss(lossText(part));
@@ -212,12 +214,14 @@ export async function* readNotes(
       .toString()
       .split('\n')) {
       if (line === '') continue;
-      const note = parseNote(line);
-      if (note === null) unreadable++;
-      else yield { frame: frame.number, note };
+      const { note, skipped } = parseNote(line);
+      unknown += skipped;
+      if (note !== null) yield { frame: frame.number, note };
+      else if (skipped === 0) unreadable++;
     }
   }
   if (unreadable > 0) onLoss(`${unreadable} notes cannot be read`);
+  if (unknown > 0) onUnknown(unknown);
 }
 
 /** Whether a value is what the note of all open findings has of one. */
@@ -245,17 +249,43 @@ const forms: Readonly<Record<string, Form | undefined>> = {
   lag: hasForms({ interval: isFields }),
 };
 
-/** `null` for what another version may have written. */
-function parseNote(line: string): HistoryNote | null {
-  let note: unknown;
+interface ParsedNote {
+  /** `null` for what another version may have written. */
+  readonly note: HistoryNote | null;
+  /** How many findings and incidents were left out, since they have unknown codes. */
+  readonly skipped: number;
+}
+
+const noNote: ParsedNote = { note: null, skipped: 0 };
+
+function parseNote(line: string): ParsedNote {
+  let raw: unknown;
   try {
-    note = parseJson(line);
+    raw = parseJson(line);
   } catch {
-    return null;
+    return noNote;
   }
-  if (!isFields(note) || !isNumber(note.at) || typeof note.note !== 'string') return null;
-  const form = Object.hasOwn(forms, note.note) ? forms[note.note] : undefined;
-  return form?.(note) === true ? (note as unknown as HistoryNote) : null;
+  if (!isFields(raw) || !isNumber(raw.at) || typeof raw.note !== 'string') return noNote;
+  if (hasUnknownCode(raw.finding) || hasUnknownCode(raw.incident)) return { ...noNote, skipped: 1 };
+  const [findings, incidents] = [knownOf(raw.findings), knownOf(raw.incidents)];
+  const note =
+    raw.note === 'open' ? { ...raw, findings: findings.known, incidents: incidents.known } : raw;
+  const form = Object.hasOwn(forms, raw.note) ? forms[raw.note] : undefined;
+  if (form?.(note) !== true) return noNote;
+  return { note: note as unknown as HistoryNote, skipped: findings.skipped + incidents.skipped };
+}
+
+/** Whether it is a finding of a code that another version has, or an incident with one. */
+const hasUnknownCode = (value: unknown): boolean =>
+  isFields(value) &&
+  ((isText(value.code) && !isCode(value.code)) ||
+    (Array.isArray(value.findings) && value.findings.some(hasUnknownCode)));
+
+/** A list without what has an unknown code, and how many these were. */
+function knownOf(list: unknown): { readonly known: unknown; readonly skipped: number } {
+  if (!Array.isArray(list)) return { known: list, skipped: 0 };
+  const known = list.filter((it) => !hasUnknownCode(it));
+  return { known, skipped: list.length - known.length };
 }
 
 /** When an open finding began and opened. */
@@ -263,15 +293,17 @@ export type Opening = Pick<Finding, 'since' | 'openedAt'>;
 
 /**
  * Follows the notes of a segment: the findings that are open at its end, by their keys; `null` if
- * that is not known.
+ * that is not known. `onUnknown` is called with the number of those that have unknown codes.
  */
 export async function openingsIn(
   files: Pick<HistoryFiles, 'read'>,
   segment: Segment,
+  onUnknown: (count: number) => void,
 ): Promise<ReadonlyMap<string, Opening> | null> {
   let openings: Map<string, Opening> | null = null;
   const losses: string[] = [];
-  for await (const { note } of readNotes(files, segment, 0, (text) => losses.push(text))) {
+  const lose = (text: string): unknown => losses.push(text);
+  for await (const { note } of readNotes(files, segment, 0, lose, onUnknown)) {
     if (note.note === 'open') {
       openings = new Map(note.findings.map((it) => [openFindingKey(it), it]));
     } else if (note.note === 'opened') {

@@ -33,6 +33,8 @@ export interface StopState {
   readonly open: Auditor['earlier'];
   /** The incidents that were open, with the keys of their findings. */
   readonly incidents: OpenBefore;
+  /** Findings and incidents that another version noted, with codes that this one does not know. */
+  readonly unknown: number;
 }
 
 /** What the search index has of the time before a restart. */
@@ -94,12 +96,16 @@ function versionsOf({ record }: Audit): string | null {
   return createHash('sha256').update(lines.join('\n')).digest('base64');
 }
 
-/** The state of an auditor that has replayed the recording; `openings` has its findings. */
+/**
+ * The state of an auditor that has replayed the recording. `openings` has its findings, without
+ * `unknown` ones.
+ */
 export function stopStateOf(
   auditor: Auditor,
   at: number,
   openings: ReadonlyMap<string, Opening>,
   searched: Searched,
+  unknown = 0,
 ): StopState {
   const audits = [...(auditor.serviceAuditor()?.audited.values() ?? [])];
   const services = audits.flatMap((audit) => {
@@ -108,7 +114,7 @@ export function stopStateOf(
     const saved = asNoted(audit, saveService(audit, new Map()), openings);
     return [{ key: audit.record.key, saved, versions }];
   });
-  return { at, services, incidents: openBefore(auditor, at, searched), ...searched };
+  return { at, services, incidents: openBefore(auditor, at, searched), unknown, ...searched };
 }
 
 /**

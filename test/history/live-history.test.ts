@@ -181,6 +181,7 @@ describe('the end of an earlier history', () => {
       incidents: { open: [], members: [], resolved: [], merged: [] },
       resolved: none,
       open: none,
+      unknown: 2,
     };
     let reads = 0;
     const { history, said } = startAfter(() => Promise.resolve({ ...stop, at: ++reads }));
@@ -188,7 +189,8 @@ describe('the end of an earlier history', () => {
     release();
     await expect.poll(() => history.metrics()?.writtenAt ?? null).not.toBe(null);
     expect(reads).toBe(1);
-    expect(said).toEqual([expect.stringContaining('Another process records'), null]);
+    const unknown = '2 findings that another version noted have unknown codes';
+    expect(said).toEqual([expect.stringContaining('Another process records'), null, unknown]);
     await history.close();
   });
 

@@ -7,7 +7,8 @@ import { noControllers } from '../../src/audit/incident/controllers.ts';
 import { noImpacts } from '../../src/audit/incident/impact.ts';
 import { createIncidents } from '../../src/audit/incident/incidents.ts';
 import type { Auditor } from '../../src/auditor/auditor.ts';
-import { createNotes } from '../../src/history/notes.ts';
+import { createFrame, encodeFrame } from '../../src/history/frame.ts';
+import { createNotes, openingsIn } from '../../src/history/notes.ts';
 import { isFields } from '../../src/cluster/decode/json-fields.ts';
 import { plainFinding } from '../build.ts';
 
@@ -89,5 +90,36 @@ describe('an incident', () => {
     expect(asked).not.toContain(db.slice(8));
     expect(asked).toContain(web.slice(8));
     expect(review(70)).toEqual([]);
+  });
+});
+
+describe('what was open at the end', () => {
+  const noted = { at: 1, ...ofService('web'), resolvedAt: null };
+  const other = { ...noted, code: 'of-another-version' };
+  const incident = { id: 'a', findings: [other] };
+
+  /** The Services with findings that were open after these notes, and the unknown findings. */
+  async function openAfter(...notes: readonly object[]) {
+    const lines = notes.map((it) => `${JSON.stringify({ at: 1, ...it })}\n`).join('');
+    const frame = await createFrame({ kind: 'notes', segment: 1, number: 0, at: 1 }, lines);
+    const files = { read: () => Promise.resolve(encodeFrame(frame)) };
+    const counts: number[] = [];
+    const segment = { name: 'a', number: 1, start: 1, bytes: 1 };
+    const openings = await openingsIn(files, segment, (count) => counts.push(count));
+    return [openings === null ? null : [...openings.keys()].map((it) => it.split(' ')[0]), counts];
+  }
+
+  test('is known without the findings whose codes are unknown, which are counted', async () => {
+    const open = { note: 'open', findings: [noted, other], incidents: [incident], size: 1 };
+    expect(await openAfter(open)).toEqual([['shop/web'], [2]]);
+    const later = ['opened', 'resolved'].map((note) => ({ note, finding: other }));
+    const all = [open, ...later, { note: 'incident', incident }];
+    expect(await openAfter(...all)).toEqual([['shop/web'], [5]]);
+  });
+
+  test('is not known if a note has another form, or if all that was open is missing', async () => {
+    const open = { note: 'open', findings: [noted], incidents: [], size: 1 };
+    expect(await openAfter(open, { note: 'resolved', finding: {} })).toEqual([null, []]);
+    expect(await openAfter({ note: 'opened', finding: noted })).toEqual([null, []]);
   });
 });
