@@ -213,9 +213,10 @@ function questionsOf(path: string, maps: BpfMaps) {
       // The program leaves an external policy Local to a later one, which is not run here.
       if (packet.from === 'outside' && used?.externalLocal === true) continue;
       const affine = used !== null && used.affinitySeconds !== null;
-      // Its place in a Maglev table depends on the address alone, and few addresses are in a range.
-      if (affine && used.places !== null && used.sources !== null) continue;
-      questions.push({ packet, expected, affine, count: attempts(used?.slots.size ?? 0) });
+      // Other clients may be outside of the source range, so that one connects, once.
+      const isAlone = packet.from === 'outside' && affine && used.sources !== null;
+      const count = isAlone ? 1 : attempts(used?.slots.size ?? 0);
+      questions.push({ packet, expected, affine: affine && !isAlone, count });
     }
   }
   const backends = entries.flatMap((it) =>
