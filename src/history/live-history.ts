@@ -156,7 +156,9 @@ function continueOnce(state: State): void {
   const count = continueFrom(auditor, stop);
   state.stop = null;
   if (unknown > 0) {
-    options.onRestart?.(`${unknown} findings that another version noted have unknown codes`);
+    options.onRestart?.(
+      `${unknown} entries about findings, of another version, have unknown codes`,
+    );
   }
   if (services.length === 0) return;
   const when = new Date(at * 1000).toISOString();

@@ -49,6 +49,8 @@ export type HistoryNote = { readonly at: number } & (
       readonly incidents: readonly ReportedIncident[];
       /** The most bytes of the history. */
       readonly size: number;
+      /** Something with an unknown code was left out, so what is not listed may still be open. */
+      readonly isPartial?: boolean;
     }
   | { readonly note: 'opened' | 'resolved'; readonly finding: Finding }
   | { readonly note: 'incident'; readonly incident: ReportedIncident }
@@ -200,7 +202,7 @@ export async function* readNotes(
   { name, number }: Segment,
   from: number,
   onLoss: (text: string) => void,
-  onUnknown = (count: number) => onLoss(`${count} findings have unknown codes`),
+  onUnknown = (count: number) => onLoss(`${count} entries about findings have unknown codes`),
 ): AsyncGenerator<PlacedNote> {
   let [unreadable, unknown] = [0, 0];
   for (const part of framesIn(await files.read(name), number)) {
@@ -252,7 +254,7 @@ const forms: Readonly<Record<string, Form | undefined>> = {
 interface ParsedNote {
   /** `null` for what another version may have written. */
   readonly note: HistoryNote | null;
-  /** How many findings and incidents were left out, since they have unknown codes. */
+  /** How many entries about findings were left out, since they have unknown codes. */
   readonly skipped: number;
 }
 
@@ -266,27 +268,29 @@ function parseNote(line: string): ParsedNote {
     return noNote;
   }
   if (!isFields(raw) || !isNumber(raw.at) || typeof raw.note !== 'string') return noNote;
-  if (hasUnknownCode(raw.finding) || hasUnknownCode(raw.incident)) return { ...noNote, skipped: 1 };
-  const [findings, incidents] = [knownOf(raw.findings), knownOf(raw.incidents)];
-  const note =
-    raw.note === 'open' ? { ...raw, findings: findings.known, incidents: incidents.known } : raw;
+  let skipped = 0;
+  const known = (list: unknown): unknown => {
+    if (!Array.isArray(list)) return list;
+    const kept = list.filter((it) => !hasUnknownCode(it));
+    skipped += list.length - kept.length;
+    return kept;
+  };
+  const incidentOf = (value: unknown): unknown =>
+    isFields(value) ? { ...value, findings: known(value.findings) } : value;
+  let note: Readonly<Record<string, unknown>> = raw;
+  if (raw.note === 'open') {
+    const incidents = Array.isArray(raw.incidents) ? raw.incidents.map(incidentOf) : raw.incidents;
+    note = { ...raw, findings: known(raw.findings), incidents };
+    if (skipped > 0) note = { ...note, isPartial: true };
+  } else if (raw.note === 'incident') note = { ...raw, incident: incidentOf(raw.incident) };
+  if (hasUnknownCode(raw.finding)) return { ...noNote, skipped: 1 };
   const form = Object.hasOwn(forms, raw.note) ? forms[raw.note] : undefined;
-  if (form?.(note) !== true) return noNote;
-  return { note: note as unknown as HistoryNote, skipped: findings.skipped + incidents.skipped };
+  return form?.(note) === true ? { note: note as unknown as HistoryNote, skipped } : noNote;
 }
 
-/** Whether it is a finding of a code that another version has, or an incident with one. */
+/** Whether it is a finding of a code that another version has. */
 const hasUnknownCode = (value: unknown): boolean =>
-  isFields(value) &&
-  ((isText(value.code) && !isCode(value.code)) ||
-    (Array.isArray(value.findings) && value.findings.some(hasUnknownCode)));
-
-/** A list without what has an unknown code, and how many these were. */
-function knownOf(list: unknown): { readonly known: unknown; readonly skipped: number } {
-  if (!Array.isArray(list)) return { known: list, skipped: 0 };
-  const known = list.filter((it) => !hasUnknownCode(it));
-  return { known, skipped: list.length - known.length };
-}
+  isFields(value) && isText(value.code) && !isCode(value.code);
 
 /** When an open finding began and opened. */
 export type Opening = Pick<Finding, 'since' | 'openedAt'>;

@@ -228,7 +228,8 @@ function createWriter(database: DatabaseSync, segment: number): (note: HistoryNo
       limit.run(size);
       const names = [findings.map(openFindingKey), incidents.map(({ id }) => id)];
       // What is no longer open has ended while nothing was recorded, or its note is lost.
-      for (const [index, end] of ends.entries()) end.run(at, JSON.stringify(names[index]));
+      const ended = note.isPartial === true ? [] : ends;
+      for (const [index, end] of ended.entries()) end.run(at, JSON.stringify(names[index]));
       for (const it of findings) {
         find.run(openFindingKey(it), it.openedAt, null, JSON.stringify(it));
       }

@@ -189,7 +189,7 @@ describe('the end of an earlier history', () => {
     release();
     await expect.poll(() => history.metrics()?.writtenAt ?? null).not.toBe(null);
     expect(reads).toBe(1);
-    const unknown = '2 findings that another version noted have unknown codes';
+    const unknown = '2 entries about findings, of another version, have unknown codes';
     expect(said).toEqual([expect.stringContaining('Another process records'), null, unknown]);
     await history.close();
   });

@@ -47,6 +47,11 @@ function noted() {
       open.splice(open.indexOf(finding), 1);
       incidents.remove({ ...finding, resolvedAt });
     },
+    /** The notes of one second as they are written. */
+    linesAt: (at: number): string[] => {
+      incidents.review(at, []);
+      return notes.review(at);
+    },
     /** The notes of one second: the object, the number of findings and the end of an incident. */
     review: (at: number) => {
       incidents.review(at, []);
@@ -94,9 +99,18 @@ describe('an incident', () => {
 });
 
 describe('what was open at the end', () => {
-  const noted = { at: 1, ...ofService('web'), resolvedAt: null };
-  const other = { ...noted, code: 'of-another-version' };
-  const incident = { id: 'a', findings: [other] };
+  const open = { at: 1, ...ofService('web'), resolvedAt: null };
+  const other = { ...open, code: 'of-another-version' };
+
+  /** An incident with a finding of each code. */
+  function incidentOfBoth(): object {
+    const { add, linesAt } = noted();
+    add(ofService('web'));
+    const [line = ''] = linesAt(50);
+    const { incident } = JSON.parse(line) as { incident: { findings: object[] } };
+    const { findings } = incident;
+    return { ...incident, findings: [...findings, { ...findings[0], code: other.code }] };
+  }
 
   /** The Services with findings that were open after these notes, and the unknown findings. */
   async function openAfter(...notes: readonly object[]) {
@@ -110,16 +124,17 @@ describe('what was open at the end', () => {
   }
 
   test('is known without the findings whose codes are unknown, which are counted', async () => {
-    const open = { note: 'open', findings: [noted, other], incidents: [incident], size: 1 };
-    expect(await openAfter(open)).toEqual([['shop/web'], [2]]);
+    const incident = incidentOfBoth();
+    const first = { note: 'open', findings: [open, other], incidents: [incident], size: 1 };
+    expect(await openAfter(first)).toEqual([['shop/web'], [2]]);
     const later = ['opened', 'resolved'].map((note) => ({ note, finding: other }));
-    const all = [open, ...later, { note: 'incident', incident }];
+    const all = [first, ...later, { note: 'incident', incident }];
     expect(await openAfter(...all)).toEqual([['shop/web'], [5]]);
   });
 
   test('is not known if a note has another form, or if all that was open is missing', async () => {
-    const open = { note: 'open', findings: [noted], incidents: [], size: 1 };
-    expect(await openAfter(open, { note: 'resolved', finding: {} })).toEqual([null, []]);
-    expect(await openAfter({ note: 'opened', finding: noted })).toEqual([null, []]);
+    const first = { note: 'open', findings: [open], incidents: [], size: 1 };
+    expect(await openAfter(first, { note: 'resolved', finding: {} })).toEqual([null, []]);
+    expect(await openAfter({ note: 'opened', finding: open })).toEqual([null, []]);
   });
 });

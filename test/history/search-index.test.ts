@@ -134,6 +134,21 @@ describe('the index', () => {
     ]);
   });
 
+  test('ends nothing by a note that lacks a finding', async () => {
+    const first = recorderAt(1000);
+    await first.wait(2);
+    first.note(opened('web', 1002));
+    await first.wait(2);
+    await first.recorder.close();
+    const other = { ...opened('db', 1002), code: 'of-another-version' as Finding['code'] };
+    const second = recorderAt(2000, () => {
+      return { note: 'open', at: 2001, ...nothingElse, findings: [other] };
+    });
+    await second.wait(2);
+    await second.recorder.close();
+    expect(await found()).toEqual([['web', 1002, null]]);
+  });
+
   test('leaves out notes that are no notes, and reports them once', async () => {
     const { recorder, note, wait, state } = recorderAt(1000);
     await wait(2);
