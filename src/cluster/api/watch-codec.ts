@@ -23,7 +23,6 @@ import { type Line, lineBatches } from '../decode/line-reader.ts';
 import { guessLost, valueText } from '../decode/problem.ts';
 import { protobufCodec } from '../decode/protobuf/codec.ts';
 import type { ApiAnswer } from './transport/connection.ts';
-import { UnexpectedAnswer } from './transport/failure.ts';
 
 const jsonCodec: Codec = {
   mediaType: 'application/json',
@@ -95,8 +94,9 @@ function* decodeAll<T>(
 // --- JSON ---
 
 /**
- * Items wait until something names their kind, or their list is complete; its end comes first then.
- * API servers write the kind before the items. Throws UnexpectedAnswer for a list that is too long.
+ * Items wait until something names their kind, or their list is complete; its end comes first then,
+ * and without a version it is no list. API servers write the kind before the items. Of what has
+ * more than 16 Mi characters before, items are taken, and the end of the list decides.
  */
 async function* waitForKind(source: AsyncIterable<Piece[]>): AsyncGenerator<Piece[]> {
   const waiting: Piece[] = [];
@@ -105,11 +105,17 @@ async function* waitForKind(source: AsyncIterable<Piece[]>): AsyncGenerator<Piec
   for await (const pieces of source) {
     waiting.push(...pieces);
     isKnown ||= pieces.some(({ type, text }) => type !== 'tail' && kindOf(parse(text)) !== '');
-    const isComplete = !isKnown && pieces.some(({ type }) => type === 'tail');
-    if (isComplete) waiting.sort((a, b) => Number(b.type === 'tail') - Number(a.type === 'tail'));
-    if (isKnown || isComplete) yield waiting.splice(0);
-    else for (const { text } of pieces) length += text.length;
-    if (length > frameLimit) throw new UnexpectedAnswer(200, '');
+    for (const { text } of pieces) length += text.length;
+    isKnown ||= length > frameLimit;
+    const tail = pieces.find(({ type }) => type === 'tail');
+    if (tail !== undefined && !isKnown) {
+      const list = parse(tail.text);
+      const isList = kindOf(list) !== '' || versionOf(list) !== '';
+      const items = isList ? waiting.filter(({ type }) => type !== 'tail') : [];
+      waiting.splice(0, waiting.length, tail, ...items);
+      isKnown = true;
+    }
+    if (isKnown) yield waiting.splice(0);
   }
   yield waiting.filter(({ type }) => type !== 'item');
 }
