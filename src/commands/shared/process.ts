@@ -46,9 +46,9 @@ export function keepNewObjectsYoung(): void {
 }
 
 /**
- * What V8 optimizes after the first lists: for hours, more functions become hot, and their code
- * makes the heap grow. A function must run more often first (V8: 400 and 3,000 times), and inlines
- * at most 200 bytes of bytecode (V8: 920).
+ * After the first lists, more functions become hot for hours, and their code makes the heap grow.
+ * So V8 optimizes a function later (Node 24: after 400 and 3,000 calls), and inlines at most 200
+ * bytes of bytecode (Node 24: 920).
  */
 export const codeFlags: readonly string[] = [
   '--max-inlined-bytecode-size-cumulative=200',

@@ -59,7 +59,7 @@ export function connect(balancer: LoadBalancer, packet: Packet, place: NodePlace
 }
 
 /** A frontend whose slots are one for each of its backends. */
-type EvenFrontend = Omit<BalancedFrontend, 'slots'>;
+export type EvenFrontend = Omit<BalancedFrontend, 'slots'>;
 
 /**
  * Whether every packet to the address of a frontend has the same outcome on a node with `first`,

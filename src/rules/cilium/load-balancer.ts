@@ -51,7 +51,7 @@ export interface BalancedFrontend {
 
 export const nowhere = '';
 
-const none: ReadonlySet<string> = new Set();
+export const noBackends: ReadonlySet<string> = new Set();
 
 /** Frontends by `frontendKey`. A wildcard entry has the port 0 and the protocol `any`. */
 export type LoadBalancer = Pick<ReadonlyMap<string, BalancedFrontend>, 'get'>;
@@ -63,7 +63,7 @@ export const isUnspecified = (address: string): boolean => unspecified.has(addre
 interface Maps {
   readonly masters: ServiceEntry[];
   /** By the key of the frontend: as in entries. */
-  readonly slots: Map<string, readonly number[]>;
+  readonly slots: Map<string, number[]>;
   /** `ip:port` by id. Both families share one space of ids. */
   readonly backends: Readonly<Record<MapAddress['family'], Map<number, string>>>;
   /** Backends of other clusters. */
@@ -96,7 +96,8 @@ function sorted(entries: readonly MapEntry[]): Maps {
       maps.masters.push(entry);
     } else if (entry.kind === 'slots') {
       const others = maps.slots.get(entry.frontend);
-      maps.slots.set(entry.frontend, others ? [...others, ...entry.slots] : entry.slots);
+      if (others === undefined) maps.slots.set(entry.frontend, entry.slots.slice());
+      else others.push(...entry.slots);
     } else if (entry.kind === 'backend') {
       maps.backends[entry.family].set(entry.id, joinHostPort(entry.address, entry.port));
       if (entry.cluster !== 0) maps.remote.add(entry.id);
@@ -180,7 +181,9 @@ function frontendOf(
     affinitySeconds: isAffine ? master.word & 0xffffff : null,
     slots: slotsOf(master, ids, endpointOf),
     places: usesMaglev && isRoutable ? placesOf(master, maps, endpointOf) : null,
-    kept: isAffine ? new Set((maps.matches.get(id) ?? []).map(endpointOf).filter(Boolean)) : none,
+    kept: isAffine
+      ? new Set((maps.matches.get(id) ?? []).map(endpointOf).filter(Boolean))
+      : noBackends,
     reversed:
       isUnspecified(master.address) || reverse === joinHostPort(master.address, master.port),
     unknown: isUnclear ? 'its entry has several kinds' : unknownIn(master, ids, maps),

@@ -21,10 +21,10 @@ import { familyOf, type IPFamily, joinHostPort, parseCIDR } from '../../model/ip
 import { type EndpointSlice, type Key, label, type Node } from '../../model/objects.ts';
 import type { Service } from '../../model/objects.ts';
 import type { ExpectedOutcome, Packet, ProxyConfig } from '../../model/proxy-config.ts';
-import type { Connection } from '../../rules/cilium/connection.ts';
+import type { Connection, EvenFrontend } from '../../rules/cilium/connection.ts';
 import { connect, connectsAlike } from '../../rules/cilium/connection.ts';
 import type { BalancedFrontend, LoadBalancer } from '../../rules/cilium/load-balancer.ts';
-import { isUnspecified, nowhere } from '../../rules/cilium/load-balancer.ts';
+import { isUnspecified, noBackends, nowhere } from '../../rules/cilium/load-balancer.ts';
 import { frontendKey } from '../../rules/cilium/map-entries.ts';
 import type { Forwarding, Frontend } from '../forwarding.ts';
 import { isLoopback, proxyNode } from '../proxy-node.ts';
@@ -365,7 +365,7 @@ function balancedOf(
   service: Service,
   frontend: CiliumFrontend,
   selected: readonly CiliumBackend[],
-): Omit<BalancedFrontend, 'slots'> {
+): EvenFrontend {
   const { kind, address, family, protocol } = frontend;
   const { externalTrafficPolicy, internalTrafficPolicy, ciliumAnnotations } = service;
   const isRoutable = !isUnspecified(address) && (kind !== 'cluster IP' || cilium.externalClusterIP);
@@ -386,15 +386,13 @@ function balancedOf(
         : null,
     affinitySeconds,
     places: isRoutable && usesMaglev(service, cilium) ? placesOf(selected) : null,
-    kept: affinitySeconds === null ? none : activeIn(selected),
+    kept: affinitySeconds === null ? noBackends : activeIn(selected),
     reversed: true,
     unknown: null,
     hasSeveralKinds: false,
     text: joinHostPort(address, frontend.port),
   };
 }
-
-const none: ReadonlySet<string> = new Set();
 
 const activeIn = (backends: readonly CiliumBackend[]): ReadonlySet<string> =>
   new Set(backends.filter(({ state }) => state === 'active').map(({ text }) => text));
