@@ -25,7 +25,7 @@ const resource = 'NODE_SEA_BLOB';
 const sentinelFuse = 'NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2';
 
 /** The flags of V8 in the first line of src/main.ts. */
-async function nodeFlags(): Promise<string[]> {
+export async function nodeFlags(): Promise<string[]> {
   const [line = ''] = (await readFile(join(root, 'src/main.ts'), 'utf8')).split('\n');
   return line.split(' ').filter((word) => word.startsWith('--'));
 }

@@ -184,8 +184,7 @@ function* besideTheirPods(objects: ObjectLists): Generator<PlacedObject> {
   const [pods, endpoints] = [groupsOf('pods'), groupsOf('endpoints')];
   const slices = groupsOf('endpointslices');
   for (const name of new Set([...pods.keys(), ...endpoints.keys(), ...slices.keys()])) {
-    const outputs = [endpoints.get(name) ?? [], slices.get(name) ?? []] as const;
-    yield* inNamespace(pods.get(name) ?? [], ...outputs);
+    yield* inNamespace(pods.get(name) ?? [], endpoints.get(name) ?? [], slices.get(name) ?? []);
   }
 }
 
@@ -202,7 +201,9 @@ function* inNamespace(
     pods.set(pod.key, pod);
     if (pods.size % mostAtOnce === 0) yield null;
   }
-  const podsOf = function* (endpoints: readonly Targeting[]): Generator<PlacedObject> {
+  const podsOf = function* (
+    endpoints: readonly Pick<Endpoint, 'target'>[],
+  ): Generator<PlacedObject> {
     for (const { target } of endpoints) {
       const key = `${target?.namespace ?? ''}/${target?.name ?? ''}`;
       const pod = pods.get(key);
@@ -225,8 +226,6 @@ function* inNamespace(
   for (const list of slices.values()) yield* slicesOf(list);
   for (const pod of pods.values()) yield ['pods', pod];
 }
-
-type Targeting = Pick<Endpoint, 'target'>;
 
 /** When this version arrived, and since when a pod has its addresses. */
 const timesOf = (object: AnyObject) => ({

@@ -268,6 +268,16 @@ function parseNote(line: string): ParsedNote {
     return noNote;
   }
   if (!isFields(raw) || !isNumber(raw.at) || typeof raw.note !== 'string') return noNote;
+  if (hasUnknownCode(raw.finding)) return { ...noNote, skipped: 1 };
+  const { note, skipped } = withKnownCodes(raw);
+  const form = Object.hasOwn(forms, raw.note) ? forms[raw.note] : undefined;
+  return form?.(note) === true ? { note: note as unknown as HistoryNote, skipped } : noNote;
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** A note without the listed findings that have unknown codes, and how many these were. */
+function withKnownCodes(raw: Fields): { readonly note: Fields; readonly skipped: number } {
   let skipped = 0;
   const known = (list: unknown): unknown => {
     if (!Array.isArray(list)) return list;
@@ -277,15 +287,15 @@ function parseNote(line: string): ParsedNote {
   };
   const incidentOf = (value: unknown): unknown =>
     isFields(value) ? { ...value, findings: known(value.findings) } : value;
-  let note: Readonly<Record<string, unknown>> = raw;
-  if (raw.note === 'open') {
-    const incidents = Array.isArray(raw.incidents) ? raw.incidents.map(incidentOf) : raw.incidents;
-    note = { ...raw, findings: known(raw.findings), incidents };
-    if (skipped > 0) note = { ...note, isPartial: true };
-  } else if (raw.note === 'incident') note = { ...raw, incident: incidentOf(raw.incident) };
-  if (hasUnknownCode(raw.finding)) return { ...noNote, skipped: 1 };
-  const form = Object.hasOwn(forms, raw.note) ? forms[raw.note] : undefined;
-  return form?.(note) === true ? { note: note as unknown as HistoryNote, skipped } : noNote;
+  if (raw.note === 'incident') {
+    const incident = incidentOf(raw.incident);
+    return { note: { ...raw, incident }, skipped };
+  }
+  if (raw.note !== 'open') return { note: raw, skipped };
+  const findings = known(raw.findings);
+  const incidents = Array.isArray(raw.incidents) ? raw.incidents.map(incidentOf) : raw.incidents;
+  const note = { ...raw, findings, incidents, ...(skipped > 0 && { isPartial: true }) };
+  return { note, skipped };
 }
 
 /** Whether it is a finding of a code that another version has. */

@@ -19,6 +19,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
 
+import { nodeFlags } from '../../release/executable.ts';
 import type { Found, Tally } from './auditor.ts';
 import { awaitSoon, program, report, say, secondsSince, textOf, textOfError } from './auditor.ts';
 import { persistent } from './chaos.ts';
@@ -391,12 +392,6 @@ async function run(soak: Soak): Promise<void> {
   await checkEnd(soak);
 }
 
-/** The flags by which a user's `endpoint-auditor` starts Node. */
-function firstLineFlags(): string[] {
-  const [line = ''] = readFileSync(program, 'utf8').split('\n');
-  return line.split(' ').filter((word) => word.startsWith('--'));
-}
-
 async function testSoak(plane: ControlPlane, seconds: number, tally: Tally): Promise<void> {
   const client: Client = clientOf(plane);
   const folder = join(plane.directory, 'nodes');
@@ -406,7 +401,7 @@ async function testSoak(plane: ControlPlane, seconds: number, tally: Tally): Pro
     const fleet = await populate(plane, client, size);
     const options = {
       window: settle,
-      nodeFlags: [...firstLineFlags(), '--import', probe],
+      nodeFlags: [...(await nodeFlags()), '--import', probe],
       agentCommand: (settings: QuickAgent) => agentCommand(settings, folder),
     };
     const use: Parameters<typeof withNodes>[2] = (all) =>

@@ -103,10 +103,15 @@ async function* waitForKind(source: AsyncIterable<Piece[]>): AsyncGenerator<Piec
   let length = 0;
   let isKnown = false;
   for await (const pieces of source) {
+    if (isKnown) {
+      yield pieces;
+      continue;
+    }
     waiting.push(...pieces);
-    isKnown ||= pieces.some(({ type, text }) => type !== 'tail' && kindOf(parse(text)) !== '');
     for (const { text } of pieces) length += text.length;
-    isKnown ||= length > frameLimit;
+    isKnown =
+      length > frameLimit ||
+      pieces.some(({ type, text }) => type !== 'tail' && kindOf(parse(text)) !== '');
     const tail = pieces.find(({ type }) => type === 'tail');
     if (tail !== undefined && !isKnown) {
       const list = parse(tail.text);

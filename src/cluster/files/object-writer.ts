@@ -120,9 +120,7 @@ function writePod(pod: api.Pod): Fields {
     pod.ports
       .filter(({ sidecar }) => sidecar === isSidecar)
       .map(({ name, protocol, port }) => ({ name, protocol, containerPort: port }));
-  const sidecarPorts = portsOf(true);
-  const sidecars =
-    sidecarPorts.length === 0 ? [] : [{ restartPolicy: 'Always', ports: sidecarPorts }];
+  const sidecarPorts = filled(portsOf(true));
   return {
     metadata: { ...writeMeta(pod), ...deletion },
     spec: {
@@ -131,7 +129,7 @@ function writePod(pod: api.Pod): Fields {
       hostname: pod.hostname,
       subdomain: pod.subdomain,
       containers: [{ ports: portsOf(false) }],
-      initContainers: filled(sidecars),
+      initContainers: sidecarPorts && [{ restartPolicy: 'Always', ports: sidecarPorts }],
     },
     status: {
       phase: pod.terminal ? 'Succeeded' : 'Running',

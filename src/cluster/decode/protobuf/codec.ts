@@ -17,6 +17,7 @@ import {
   bookmarkFrame,
   frameLimit,
   isOf,
+  kindOf,
   otherFrame,
   pageFrame,
   readStatus,
@@ -286,7 +287,7 @@ function readFrame(frame: ByteSpan, { resource, previousPod }: DecodeContext, at
     }
     const type = eventTypes.get(event.type);
     if (type === undefined) throw new WrongType('type', 'a type of event', event.type ?? '');
-    const { kind = '' } = typeMeta;
+    const kind = kindOf(typeMeta);
     if (kind === '' || !isOf(resource, typeMeta)) {
       throw new WrongType('kind', 'the kind that is watched', kind);
     }
