@@ -1,4 +1,5 @@
-import { execFile } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer as createHttp } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
@@ -43,7 +44,7 @@ async function serve(options: ListenOptions = {}) {
   return { server, listener };
 }
 
-function connectTo({ port }: Listener, user: object, cluster: object = {}) {
+function connectTo({ port }: Pick<Listener, 'port'>, user: object, cluster: object = {}) {
   const server = `https://127.0.0.1:${port}`;
   const config = {
     'current-context': 'it',
@@ -345,6 +346,47 @@ test('a query is part of the path', async () => {
   await connection.ask({ ...request('/api/v1/pods'), query });
   expect(server.asked[0]?.request.query).toEqual(query);
   expect(listener.requests[0]?.headers['user-agent']).toBe('endpoint-auditor');
+});
+
+/** Writes 8 MiB as fast as the reader takes them, from a process of its own. */
+const fastServer = `
+  const server = require('node:http').createServer((request, response) => {
+    const chunk = Buffer.alloc(4096, 'a');
+    let left = 2048;
+    const write = () => {
+      while (left-- > 0) if (!response.write(chunk)) return response.once('drain', write);
+      response.end();
+    };
+    write();
+  });
+  server.listen(0, '127.0.0.1', () => console.log(server.address().port));`;
+
+test('one turn of the event loop reads a part of what has arrived', async () => {
+  const child = spawn(process.execPath, ['-e', fastServer], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  closing.push(() => void child.kill());
+  const [port] = (await once(child.stdout, 'data')) as [Buffer];
+  const server = `http://127.0.0.1:${port.toString().trim()}`;
+  const connection = connectTo({ port: 0 }, {}, { server, 'certificate-authority': undefined });
+  const { body } = await connection.ask(request());
+  const read = { all: 0, turn: 0, most: 0 };
+  const endTurn = () => {
+    read.turn = 0;
+    next = setImmediate(endTurn);
+  };
+  let next = setImmediate(endTurn);
+  closing.push(() => clearImmediate(next));
+  for await (const chunk of body) {
+    read.all += chunk.length;
+    read.turn += chunk.length;
+    read.most = Math.max(read.most, read.turn);
+    // Longer than it takes to send, so that there is always more to read.
+    for (const until = performance.now() + 2; performance.now() < until;);
+  }
+  expect(read.all).toBe(8 * 1024 * 1024);
+  // A turn ends with the chunk that exceeds 128 KiB.
+  expect(read.most).toBeLessThan(192 * 1024);
 });
 
 test.each(['h2', 'http/1.1'] as const)('reflectors over %s', async (protocols) => {
