@@ -17,6 +17,7 @@
 import { familyOf, isWithinAny } from '../model/ip.ts';
 import { type EndpointSlice, type Key, label, type Node, type Service } from '../model/objects.ts';
 import type { ExpectedOutcome, Packet, Protocol, ProxyConfig } from '../model/proxy-config.ts';
+import { runToEnd, type Steps } from '../model/run-to-end.ts';
 import { type ProxyNode, proxyNode } from './proxy-node.ts';
 import { type ProxiedPort, proxiedPorts, type ProxyRules, proxyRules } from './service-port.ts';
 import type { ProxyEndpoint, UsableEndpoints } from './topology.ts';
@@ -45,7 +46,7 @@ interface PacketExpectation {
   readonly frontend: Frontend | null;
 }
 
-export type Forwarding = ReturnType<typeof expectedForwarding>;
+export type Forwarding = ReturnType<typeof kubeProxyForwarding> extends Steps<infer T> ? T : never;
 
 /** By the Service that they name. kube-proxy ignores who manages a slice. */
 export function slicesByService(
@@ -60,7 +61,11 @@ export function slicesByService(
 }
 
 /** The forwarding on a node, from all Services and slices. */
-export function expectedForwarding(
+export const expectedForwarding = (...of: Parameters<typeof kubeProxyForwarding>): Forwarding =>
+  runToEnd(kubeProxyForwarding(...of));
+
+/** The same in steps: of thousands of Services it needs some 50 ms. */
+export function* kubeProxyForwarding(
   services: Iterable<Service>,
   slices: ReadonlyMap<Key, readonly EndpointSlice[]>,
   node: Node,
@@ -71,6 +76,7 @@ export function expectedForwarding(
   const ports: ProxiedPort[] = [];
   for (const service of services) {
     ports.push(...proxiedPorts(service, slices.get(service.key) ?? [], rules));
+    yield;
   }
   const thisNode = proxyNode(node, config, localAddresses);
   const context: Context = {

@@ -213,8 +213,8 @@ const nftRule = (text: string): string =>
 const answer = (rules: string, outcomes: string): string =>
   `{"round":"1","rules":[${rules}],"outcomes":[${outcomes}]}`;
 const shortRule = iptablesRule('-A A -j DROP');
-/** As many characters as a rule may have. */
-const longRule = mebi;
+/** As many characters as a rule of nftables, and of iptables, may have. */
+const [longRule, longLine] = [mebi, 64 * 1024 - 64];
 const oneRule = (rule: string): string => answer(rule, outcome('[0]'));
 
 /** The bodies of answers with outcomes of one packet. */
@@ -226,21 +226,22 @@ const outcomes: Readonly<Record<string, () => string>> = {
     return answer(repeated(`${rule},`, longest, '', rule), outcome('[0]'));
   },
   'a rule of many matches': () =>
-    oneRule(iptablesRule(repeated(' -m x', longRule, '-A A', ' -j DROP'))),
-  'a rule of spaces': () => oneRule(iptablesRule(repeated(' ', longRule, '-A A', '-j DROP'))),
-  'a rule of quotes': () =>
-    oneRule(iptablesRule(repeated('"', longRule - 4096, '-A A ', ' -j DROP'))),
+    oneRule(iptablesRule(repeated(' -m x', longLine, '-A A', ' -j DROP'))),
+  'a rule of spaces': () => oneRule(iptablesRule(repeated(' ', longLine, '-A A', '-j DROP'))),
+  'a rule of quotes': () => oneRule(iptablesRule(repeated('"', longLine, '-A A ', ' -j DROP'))),
   'a rule of exclamation marks': () =>
-    oneRule(iptablesRule(repeated('! ', longRule, '-A A ', '-j DROP'))),
+    oneRule(iptablesRule(repeated('! ', longLine, '-A A ', '-j DROP'))),
   'a rule of a comment': () =>
     oneRule(
-      iptablesRule(repeated('\\"', longRule / 2, '-A A -m comment --comment "', '" -j DROP')),
+      iptablesRule(repeated('\\"', longLine / 2, '-A A -m comment --comment "', '" -j DROP')),
     ),
   'a rule of a longer text': () => oneRule(iptablesRule(repeated(' ', longest - 200, '-A A'))),
   'a rule of nft with names of sets': () =>
-    oneRule(nftRule(repeated('"@abcdef",', longRule, '[', '{"drop":null}]'))),
+    oneRule(
+      nftRule(repeated('"@abcdef",', longRule, '[{"match":{"right":{"set":["@abcdef",', '""]}}}]')),
+    ),
   'a rule of nft with many expressions': () =>
-    oneRule(nftRule(repeated('{"counter":null},', longRule / 2, '[', '{"drop":null}]'))),
+    oneRule(nftRule(repeated('{"counter":null},', 127 * 17, '[', '{"drop":null}]'))),
   'a rule of nft with a long set': () =>
     oneRule(
       nftRule(

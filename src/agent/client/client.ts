@@ -179,7 +179,9 @@ class Unread {
 
 function* decodeBody<T>(body: string, read: (raw: unknown) => Steps<T>): Steps<T> {
   yield* checkJson(body);
-  return yield* read(JSON.parse(body));
+  const raw: unknown = JSON.parse(body);
+  yield;
+  return yield* read(raw);
 }
 
 /** Decodes the JSON of an answer. */

@@ -78,7 +78,7 @@ export function* auditNodeInSteps(input: NodeInput) {
   yield* probeFrontends(progress, true);
   yield* probeUnexpected(progress);
   probeBackends(progress);
-  const coverage: Coverage = differences.length === 0 ? new Map() : coverageOf(progress);
+  const coverage: Coverage = differences.length === 0 ? new Map() : yield* coverageOf(progress);
   const impact = impactOfNode(progress.impacts, progress);
   return { differences, coverage, unknown, doubtful, impact };
 }

@@ -14,13 +14,13 @@ import { addCount, getOrInsert, setLatest } from '../../model/collections.ts';
 import { canonicalIP } from '../../model/ip.ts';
 import type { Key, Service } from '../../model/objects.ts';
 import type { Packet } from '../../model/proxy-config.ts';
-import type { Steps } from '../../model/run-to-end.ts';
+import { runToEnd, type Steps } from '../../model/run-to-end.ts';
 import { digestOf, expectedWordsAt, keyOf } from '../../rules/report/digest.ts';
 import type { RuleFrontend } from '../../rules/report/frontends.ts';
 import type { Forwarding, Frontend } from '../../shadow/forwarding.ts';
 import { isAtNode } from '../../shadow/forwarding.ts';
 import { isLoopback } from '../../shadow/proxy-node.ts';
-import { nodeForwarding } from '../../shadow/cilium/node-forwarding.ts';
+import { forwardingInSteps, nodeForwarding } from '../../shadow/cilium/node-forwarding.ts';
 import type { Coverage } from './packet-difference.ts';
 import { auditNodeInSteps } from './audit-node.ts';
 import type { CurrentReading, LastAudit, NodeState, NodeVerdict } from './node-state.ts';
@@ -177,7 +177,7 @@ function entryOf(service: Service, { slices }: ProxyCache, reporting: ReportingN
     for (const address of addresses) indexKeys.add(canonicalIP(address));
   }
   const ports = conformVerdicts(forwarding.ports);
-  const coverage = coverageOf(probeSender(forwarding, node));
+  const coverage = runToEnd(coverageOf(probeSender(forwarding, node)));
   return { key: service.key, digests, indexKeys, ports, coverage };
 }
 
@@ -239,7 +239,8 @@ function* auditByClass(
   const ports = (nodeClass.ports ??= [...entries.values()].flatMap((entry) => entry.ports));
   const services = [...individual].flatMap((key) => proxied.services.get(key) ?? []);
   const { slices } = proxied;
-  const forwarding = nodeForwarding(services, slices, node, config, rules.localAddresses);
+  const { localAddresses } = rules;
+  const forwarding = yield* forwardingInSteps(services, slices, node, config, localAddresses);
   const audit = yield* auditNodeInSteps({ forwarding, node, rules: { ...rules, frontends } });
   if (audit.differences.length === 0) return { audit, ports };
   const coverage = new Map(audit.coverage);

@@ -6,6 +6,7 @@ import type { CIDR, IPFamily } from '../../model/ip.ts';
 import { addressIn, everything, isWithinAny, parseCIDR } from '../../model/ip.ts';
 import type { Node } from '../../model/objects.ts';
 import type { ExpectedOutcome, Packet } from '../../model/proxy-config.ts';
+import type { Steps } from '../../model/run-to-end.ts';
 import type { Forwarding, Frontend } from '../../shadow/forwarding.ts';
 import type { Coverage, CoveredProperty, PacketClass } from './packet-difference.ts';
 import { packetClass } from './packet-difference.ts';
@@ -142,7 +143,7 @@ export function strayProbes(sender: ProbeSender, frontend: Frontend): Probe[] {
   return probesOf(sender, { ...frontend, protocol: 'tcp', dport, kind: 'external IP' });
 }
 
-export function coverageOf(sender: ProbeSender): Coverage {
+export function* coverageOf(sender: ProbeSender): Steps<Coverage> {
   const { frontends, expect } = sender.forwarding;
   const covered = new Map<PacketClass, Set<string>>();
   for (const frontend of frontends) {
@@ -155,6 +156,7 @@ export function coverageOf(sender: ProbeSender): Coverage {
       for (const property of expect(packet).outcomes.flatMap(shownBy)) add(property, origin);
     }
     for (const { origin } of strayProbes(sender, frontend)) add('stray', origin);
+    yield;
   }
   return new Map([...covered].map(([name, { size }]) => [name, size]));
 }

@@ -109,8 +109,14 @@ export function listOf(value: unknown, what: string): readonly unknown[] {
 /** Reports have few levels, and a parser needs memory for each. */
 const mostLevels = 32;
 
-/** Characters of a rule, which is parsed in few turns. One for 9,000 endpoints has as many. */
-const mostRule = 1024 * 1024;
+/**
+ * Characters of a rule, which is parsed in few turns. The kernel limits a rule of iptables to 64 KiB
+ * (next_offset of ipt_entry). One of nftables for 9,000 endpoints has 1 MiB.
+ */
+const mostRule = { iptables: 64 * 1024, nft: 1024 * 1024 };
+
+/** Expressions of a rule of nftables: NFT_RULE_MAXEXPRS of net/netfilter/nf_tables_api.c. */
+const mostExpressions = 128;
 
 /** Characters that are checked in one step. */
 const checkedAtOnce = 16 * 1024;
@@ -217,7 +223,8 @@ function* stepOf(raw: unknown): Steps<TraceStep> {
     check(verdict !== undefined, 'the verdict of an entry');
     return entryStep(text, verdict);
   }
-  check(text.length <= mostRule, `a rule of at most ${String(mostRule)} characters`);
+  const limit = json.source === 'iptables' ? mostRule.iptables : mostRule.nft;
+  check(text.length <= limit, `a rule of at most ${String(limit)} characters`);
   try {
     const table = yield* tableWith(json);
     yield;
@@ -247,6 +254,8 @@ function* tableWith(json: RuleJson): Steps<Table | undefined> {
   const [first, ...rest] = listOf(yield* parsed(text), 'the expression of a rule');
   yield;
   const expr = typeof first === 'string' ? rest : [first, ...rest];
+  const isShort = expr.length <= mostExpressions;
+  check(isShort, `at most ${String(mostExpressions)} expressions in a rule`);
   const sets = new Set<string>();
   for (const [, name = ''] of text.matchAll(/"@([^"]+)"/g)) sets.add(name);
   check(sets.size <= mostSets, `at most ${String(mostSets)} sets in a rule`);

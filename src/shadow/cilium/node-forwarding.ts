@@ -2,21 +2,26 @@
 
 import type { EndpointSlice, Key, Node, Service } from '../../model/objects.ts';
 import type { ProxyConfig } from '../../model/proxy-config.ts';
+import { runToEnd, type Steps } from '../../model/run-to-end.ts';
 import { type CiliumForwarding, ciliumForwarding } from './forwarding.ts';
-import { expectedForwarding, type Forwarding } from '../forwarding.ts';
+import { type Forwarding, kubeProxyForwarding } from '../forwarding.ts';
 
 export type NodeForwarding = Forwarding | CiliumForwarding;
 
 /** `localAddresses` are those of the node's interfaces, by default the InternalIPs. */
-export function nodeForwarding(
+export const nodeForwarding = (...of: Parameters<typeof forwardingInSteps>): NodeForwarding =>
+  runToEnd(forwardingInSteps(...of));
+
+/** The same in steps; Cilium's is one. */
+export function* forwardingInSteps(
   services: Iterable<Service>,
   slices: ReadonlyMap<Key, readonly EndpointSlice[]>,
   node: Node,
   config: ProxyConfig,
   localAddresses?: readonly string[],
-): NodeForwarding {
+): Steps<NodeForwarding> {
   const { cilium } = config;
   return cilium === null
-    ? expectedForwarding(services, slices, node, config, localAddresses)
+    ? yield* kubeProxyForwarding(services, slices, node, config, localAddresses)
     : ciliumForwarding(services, slices, node, config, cilium, localAddresses);
 }

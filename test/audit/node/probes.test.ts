@@ -7,6 +7,7 @@ import { coverageOf, probeSender, probesOf, strayProbes } from '../../../src/aud
 import type { Service } from '../../../src/model/objects.ts';
 import type { ProxyConfig } from '../../../src/model/proxy-config.ts';
 import { defaultProxyConfig } from '../../../src/model/proxy-config.ts';
+import { runToEnd } from '../../../src/model/run-to-end.ts';
 import { expectedForwarding, slicesByService } from '../../../src/shadow/forwarding.ts';
 import type { Of } from '../../build.ts';
 import { node, service, servicePort, slice } from '../../build.ts';
@@ -112,7 +113,7 @@ test('a stray port is one without a Service', () => {
 test('a Service port is covered once for each property that a packet to it shows', () => {
   const lb: Of<Service> = { type: 'LoadBalancer', loadBalancerIPs: ['192.0.2.1'] };
   const { sender } = probed({ ...lb, affinitySeconds: 60 });
-  const covered = [...coverageOf(sender)];
+  const covered = [...runToEnd(coverageOf(sender))];
   const withoutOrigin = covered.map(([it]) => [it.property, it.kind, it.family].join(' '));
   expect([...new Set(withoutOrigin)]).toEqual([
     'endpoints cluster IP IPv4',
@@ -135,7 +136,7 @@ test.each([
   ['nftables', 1],
 ] as const)('in %s mode, wrong ports of a cluster IP cover %i ports', (mode, count) => {
   const { sender } = probed({}, { mode });
-  const strays = [...coverageOf(sender)].filter(([{ property, origin }]) => {
+  const strays = [...runToEnd(coverageOf(sender))].filter(([{ property, origin }]) => {
     return property === 'stray' && origin === 'outside the cluster';
   });
   expect(strays.map(([, ports]) => ports)).toEqual(count === 0 ? [] : [count]);

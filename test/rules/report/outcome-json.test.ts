@@ -195,11 +195,18 @@ test('the rule of a Service with thousands of endpoints is decoded in several tu
 });
 
 test('a rule that is too long to be parsed in one turn is refused', () => {
-  const at = { source: 'iptables', family: 'ip', table: 'nat', chain: 'A', base: 'A' };
-  const read = (text: string) =>
-    runToEnd(decodeOutcomes({ rules: [{ ...at, hook: 'prerouting', text }], outcomes: [] }));
-  const long = `-A A${' '.repeat(1024 * 1024)}-j DROP`;
-  expect(read('-A A -j DROP')).toEqual([]);
-  expect(() => read(long)).toThrow(InvalidReport);
-  expect(() => read(long)).toThrow(/at most 1048576 characters/);
+  const at = { family: 'ip', table: 'nat', chain: 'A', base: 'A', hook: 'prerouting' };
+  const read = (source: string, text: string) =>
+    runToEnd(decodeOutcomes({ rules: [{ ...at, source, text }], outcomes: [] }));
+  const rule = (spaces: number): string => `-A A${' '.repeat(spaces)}-j DROP`;
+  expect(read('iptables', rule(65_000))).toEqual([]);
+  expect(() => read('iptables', rule(65_536))).toThrow(InvalidReport);
+  expect(() => read('iptables', rule(65_536))).toThrow(/at most 65536 characters/);
+  const expressions = (count: number): string =>
+    JSON.stringify(Array<object>(count).fill({ counter: null }));
+  expect(read('nft', expressions(128))).toEqual([]);
+  expect(() => read('nft', expressions(129))).toThrow(/at most 128 expressions/);
+  const spaces = ' '.repeat(1024 * 1024);
+  expect(read('nft', `[${spaces.slice(2)}]`)).toEqual([]);
+  expect(() => read('nft', `[${spaces}]`)).toThrow(/at most 1048576 characters/);
 });
