@@ -61,8 +61,8 @@ export function slicesByService(
 }
 
 /** The forwarding on a node, from all Services and slices. */
-export const expectedForwarding = (...of: Parameters<typeof kubeProxyForwarding>): Forwarding =>
-  runToEnd(kubeProxyForwarding(...of));
+export const expectedForwarding = (...input: Parameters<typeof kubeProxyForwarding>): Forwarding =>
+  runToEnd(kubeProxyForwarding(...input));
 
 /** The same in steps: of thousands of Services it needs some 50 ms. */
 export function* kubeProxyForwarding(

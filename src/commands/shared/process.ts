@@ -47,8 +47,8 @@ export function keepNewObjectsYoung(): void {
 
 /**
  * After the first lists, more functions become hot for hours, and their code makes the heap grow.
- * So V8 makes no baseline code, which is two thirds of all, and optimizes a function later (Node 24:
- * after 400 and 3,000 calls).
+ * So V8 makes no baseline code, which is two thirds of all, and optimizes a function later: Node 24
+ * does so after 400 and 3,000 calls.
  */
 export const codeFlags: readonly string[] = [
   '--no-sparkplug',

@@ -110,8 +110,8 @@ export function listOf(value: unknown, what: string): readonly unknown[] {
 const mostLevels = 32;
 
 /**
- * Characters of a rule, which is parsed in few turns. The kernel limits a rule of iptables to 64 KiB
- * (next_offset of ipt_entry). One of nftables for 9,000 endpoints has 1 MiB.
+ * Characters of a rule, which is parsed in few turns. The kernel limits a rule of iptables to
+ * 64 KiB (next_offset of ipt_entry). One of nftables for 9,000 endpoints has 1 MiB.
  */
 const mostRule = { iptables: 64 * 1024, nft: 1024 * 1024 };
 

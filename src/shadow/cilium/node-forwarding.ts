@@ -9,8 +9,8 @@ import { type Forwarding, kubeProxyForwarding } from '../forwarding.ts';
 export type NodeForwarding = Forwarding | CiliumForwarding;
 
 /** `localAddresses` are those of the node's interfaces, by default the InternalIPs. */
-export const nodeForwarding = (...of: Parameters<typeof forwardingInSteps>): NodeForwarding =>
-  runToEnd(forwardingInSteps(...of));
+export const nodeForwarding = (...input: Parameters<typeof forwardingInSteps>): NodeForwarding =>
+  runToEnd(forwardingInSteps(...input));
 
 /** The same in steps; Cilium's is one. */
 export function* forwardingInSteps(
