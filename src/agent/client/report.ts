@@ -132,11 +132,13 @@ const mayBeCut =
   `The agent is older than 0.2.0: it reports only ${oldMost} addresses of its node, ` +
   'which may have more. Update the agent';
 
-/** Why addresses of the node may be missing; null: none is. */
-function missing({ length }: readonly string[], count: number | undefined): string | null {
-  if (count === undefined) return length < oldMost ? null : mayBeCut;
-  if (count === length) return null;
-  return `The agent reports only ${length} of the ${count} addresses of its node`;
+/** The agent's reasons; else that it leaves out addresses, since without them nothing is known. */
+function reasons(given: readonly string[], length: number, count: number | undefined) {
+  if (count === undefined) return length < oldMost ? given : [...given, mayBeCut];
+  check(count >= length, 'addressCount: the number of all addresses');
+  // An agent that counts says itself that the node has too many.
+  if (count === length || given.length > 0) return given;
+  return [`The agent reports only ${length} of the ${count} addresses of its node`];
 }
 
 /** Decodes a report. Throws InvalidReport, which names the field, if it has another form. */
@@ -172,9 +174,6 @@ export function* readReport(raw: unknown) {
     local.push(canonicalIP(address));
     yield;
   }
-  const isCount = addressCount === undefined || addressCount >= local.length;
-  check(isCount, 'addressCount: the number of all addresses');
-  const cut = missing(local, addressCount);
   return {
     node,
     mode,
@@ -184,7 +183,7 @@ export function* readReport(raw: unknown) {
     proxyConfig: proxyConfig?.text ?? null,
     settings: read.data.settings as InferredSettings,
     /** Why the rules of the node are unknown; empty if they are known. */
-    problems: cut === null ? read.data.problems : [...read.data.problems, cut],
+    problems: reasons(read.data.problems, local.length, addressCount),
     asking: { ...asking, strays: asking.strays === true } satisfies NodeSenders,
     ...(sourceRanges === undefined ? {} : { sourceRanges: yield* rangesIn(sourceRanges) }),
     frontends,

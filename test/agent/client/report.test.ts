@@ -4,6 +4,7 @@ import { fc, test as property } from '@fast-check/vitest';
 import { describe, expect, test } from 'vitest';
 
 import { readReport as readInSteps } from '../../../src/agent/client/report.ts';
+import { createReport as makeReport, parseRules } from '../../../src/agent/report.ts';
 import { createAgent } from '../../../src/agent/schedule.ts';
 import { defaultCiliumConfig } from '../../../src/model/cilium-config.ts';
 import { runToEnd } from '../../../src/model/run-to-end.ts';
@@ -80,6 +81,16 @@ test('rules are unknown if the agent counts more addresses than it reports', asy
   const counted = { localAddresses: ['10.0.0.1', '10.0.0.2'], addressCount: 3 };
   const reason = 'The agent reports only 2 of the 3 addresses of its node';
   expect(readReport({ ...(await sent()), ...counted }).problems).toEqual([reason]);
+});
+
+test('the rules of a node with too many addresses are unknown for one reason', () => {
+  const localAddresses = Array.from({ length: 1025 }, (_, at) => `10.0.${at >> 8}.${at & 255}`);
+  const place = { node: 'node-a', nodeIPs: [], podCIDRs: [] };
+  const facts = { ...place, localAddresses, interfaces: null, routes: null };
+  const { rules, problems } = parseRules([], facts);
+  const raw = makeReport(null, facts, { states: {}, problems }, rules);
+  const reason = expect.stringContaining('The node has 1025 addresses') as string;
+  expect(readReport(JSON.parse(JSON.stringify(raw))).problems).toEqual([reason]);
 });
 
 test('other work has its turn between two source ranges', async () => {
