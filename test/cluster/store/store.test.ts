@@ -165,17 +165,23 @@ describe('news', () => {
     expect(listers.services.size + listers.endpoints.size).toBe(2);
   });
 
-  test('the last deletions are remembered, the oldest forgotten', () => {
+  test('the last 1,024 deletions are remembered, the oldest forgotten', () => {
     const store = createStore(new Set(resources));
-    for (let index = 0; index < 5000; index++) {
-      const one = pod({ name: `p-${index}`, resourceVersion: '5' });
-      store.apply(event('added', one));
-      store.apply(event('deleted', one));
-    }
-    const late = (index: number) =>
-      store.apply(event('modified', pod({ name: `p-${index}`, resourceVersion: '4' })));
-    expect(late(4999)).toBeNull();
-    expect(late(0)).not.toBeNull();
+    const apply = (type: WatchEvent['type'], index: number, resourceVersion: string) =>
+      store.apply(event(type, pod({ name: `p-${index}`, resourceVersion })));
+    const remove = (index: number, version: string) => {
+      apply('added', index, version);
+      apply('deleted', index, version);
+    };
+    for (let index = 0; index < 1024; index++) remove(index, '5');
+    expect(apply('modified', 0, '4')).toBeNull();
+    remove(0, '6'); // so the oldest deletion is that of 1
+    remove(1024, '5');
+    for (const index of [0, 2, 1023, 1024]) expect(apply('modified', index, '4')).toBeNull();
+    expect(apply('modified', 1, '4')).not.toBeNull();
+    remove(1025, '5');
+    expect(apply('modified', 2, '4')).not.toBeNull();
+    expect(apply('modified', 0, '4')).toBeNull();
   });
 
   test('after a gap any version is taken, and the change says so', () => {
