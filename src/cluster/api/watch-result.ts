@@ -56,13 +56,17 @@ export type WatchResult =
 
 export const failed = (reason: ReconnectReason): WatchResult => ({ kind: 'failed', reason });
 
-/** Seconds: a wrong Retry-After must not stop a watch, and a timer holds at most 24 days. */
-const longestWait = 3600;
+/**
+ * Seconds of a Retry-After: a wrong one must not stop a watch, and a timer holds at most 24 days.
+ * Below a second the back-off applies; client-go reads no fractions either.
+ */
+const wait = { least: 1, most: 3600 } as const;
 
 /** The meaning of the status of an answer, or of an event in a watch. */
 export function outcomeOf(status: ApiStatus, verb: WatchVerb, watchList: boolean): WatchResult {
   const { code, reason, causes } = status;
-  const retryAfter = status.retryAfter && Math.min(status.retryAfter, longestWait);
+  const asked = status.retryAfter ?? 0;
+  const retryAfter = asked < wait.least ? null : Math.min(asked, wait.most);
   switch (code) {
     case 401:
       return { kind: 'unauthorised' };

@@ -596,6 +596,19 @@ test.each([
   }
 });
 
+test.each(
+  [429, 503].flatMap((code) => ['0', '0.001', '-1', '1e-9', 'x'].map((text) => [code, text])),
+)('%i with Retry-After: %s is answered by the usual pauses', async (code, text) => {
+  const answer = statusAnswer(Number(code), 'Busy', '', { 'retry-after': String(text) });
+  const made = await scene({
+    prepare: ({ world }) => (world.server.faults.before = () => answer),
+  });
+  await made.pass(600);
+  const { length } = made.world.server.asked;
+  expect(length).toBeGreaterThan(10);
+  expect(length).toBeLessThan(30);
+});
+
 test('a watch that never ends is left', async () => {
   const made = await scene();
   made.watch().freeze();
