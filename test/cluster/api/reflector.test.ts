@@ -571,7 +571,8 @@ test.each<[string, [least: number, most: number], (scene: Scene) => string]>([
     prepare(made) {
       made.world.server.faults.before = ({ verb, request: { query } }) => {
         if (verb !== 'watch' || query.sendInitialEvents !== undefined) return null;
-        count++;
+        // No time passes without a pause.
+        if (++count > 100) return 'hang';
         return { ...statusAnswer(200, ''), body: bodyOfText(body(made)) };
       };
     },
