@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { createSecureServer } from 'node:http2';
 import type { AddressInfo } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate as turn, setTimeout as sleep } from 'node:timers/promises';
 
 import { afterEach, describe, expect, test, vi } from 'vitest';
 
@@ -192,6 +192,23 @@ test.each(protocols)('%s: small chunks keep no more memory than their bytes', as
   expect(got).toBe(count * chunk.length);
   const bytes = [...kept].reduce((sum, { byteLength }) => sum + byteLength, 0);
   expect(bytes).toBeLessThan(4 * got + 1024 * 1024);
+});
+
+test.each(protocols)('%s: an answer in tiny pieces is given up', async (protocol) => {
+  const ask: Ask = () => {
+    const body = (async function* () {
+      for (let left = 8000; left > 0; left--) {
+        await turn(); // else HTTP/2 joins some
+        yield Buffer.from(' ');
+      }
+    })();
+    return Promise.resolve({ status: 200, headers: {}, body });
+  };
+  const listener = await serve(ask, { protocols: protocol });
+  const scheme = protocol === 'plain' ? 'http' : 'https';
+  const transport = transportTo(0, `${scheme}://127.0.0.1:${listener.port}`);
+  const answer = await transport.send(request(), {});
+  await expect(textOf(answer)).rejects.toThrow('the answer comes in 4096 pieces');
 });
 
 test('a peer that has gone is noticed, a quiet one is not cut', async () => {
