@@ -135,26 +135,34 @@ function checkFixtures(helm: string): void {
   }
 }
 
-/** Release, namespace and values that are numbers without quotes: none may become one. */
+/** Words that are no texts without quotes, at least in YAML 1.1. */
+const words = ['2026', 'yes', 'on', 'null', '1e3', '0x10', '012', '2026-11-28'];
+
+/** Release, namespace and values that are such words: each must stay a text. */
 function checkQuotes(helm: string): void {
-  const word = '2026';
   for (const { path } of fixturesOf('valid').filter(({ path }) => path.includes('quot'))) {
-    const place = ['template', word, chart, '--namespace', word];
-    const { status, stdout, said } = run(helm, [...place, '--values', path]);
-    const documents = parseAllDocuments(stdout);
-    const lines = documents.flatMap((document) => numbersIn(document, Number(word), stdout));
-    const isRight = status === 0 && stdout.includes(`"${word}"`) && lines.length === 0;
-    check(`texts of ${basename(path)} stay texts`, unless(isRight, lines.join('\n') || said));
+    const values = readFileSync(path, 'utf8');
+    for (const word of words) {
+      const place = ['template', word, chart, '--namespace', word];
+      const text = values.replaceAll("'2026", `'${word}`);
+      const { status, stdout, said } = run(helm, [...place, '--values', '-'], text);
+      const lines = (['1.1', '1.2'] as const).flatMap((version) =>
+        parseAllDocuments(stdout, { version }).flatMap((one) => linesWithout(one, word, stdout)),
+      );
+      const isRight = status === 0 && stdout.includes(`"${word}"`) && lines.length === 0;
+      check(`${word} in ${basename(path)} stays a text`, unless(isRight, lines.join('\n') || said));
+    }
   }
 }
 
-/** The lines of a document that have the number. */
-function numbersIn(document: Parameters<typeof visit>[0], number: number, text: string): string[] {
+/** The lines of a document that have the word without quotes, as something else than a text. */
+function linesWithout(document: Parameters<typeof visit>[0], word: string, text: string): string[] {
   const lines: string[] = [];
   visit(document, {
-    Scalar(_key, { value, range }) {
+    Scalar(_key, { value, source, range }) {
       const to = range?.[1] ?? 0;
-      if (value === number) lines.push(text.slice(text.lastIndexOf('\n', to - 1) + 1, to));
+      const isOther = source === word && typeof value !== 'string';
+      if (isOther) lines.push(text.slice(text.lastIndexOf('\n', to - 1) + 1, to));
     },
   });
   return lines;
