@@ -17,7 +17,7 @@
 import { familyOf, isWithinAny } from '../model/ip.ts';
 import { type EndpointSlice, type Key, label, type Node, type Service } from '../model/objects.ts';
 import type { ExpectedOutcome, Packet, Protocol, ProxyConfig } from '../model/proxy-config.ts';
-import { runToEnd, type Steps } from '../model/run-to-end.ts';
+import { runToEnd } from '../model/run-to-end.ts';
 import { type ProxyNode, proxyNode } from './proxy-node.ts';
 import { type ProxiedPort, proxiedPorts, type ProxyRules, proxyRules } from './service-port.ts';
 import type { ProxyEndpoint, UsableEndpoints } from './topology.ts';
@@ -46,7 +46,7 @@ interface PacketExpectation {
   readonly frontend: Frontend | null;
 }
 
-export type Forwarding = ReturnType<typeof kubeProxyForwarding> extends Steps<infer T> ? T : never;
+export type Forwarding = ReturnType<typeof expectedForwarding>;
 
 /** By the Service that they name. kube-proxy ignores who manages a slice. */
 export function slicesByService(
@@ -61,11 +61,11 @@ export function slicesByService(
 }
 
 /** The forwarding on a node, from all Services and slices. */
-export const expectedForwarding = (...input: Parameters<typeof kubeProxyForwarding>): Forwarding =>
-  runToEnd(kubeProxyForwarding(...input));
+export const expectedForwarding = (...input: Parameters<typeof expectedForwardingInSteps>) =>
+  runToEnd(expectedForwardingInSteps(...input));
 
-/** The same in steps: of thousands of Services it needs some 50 ms. */
-export function* kubeProxyForwarding(
+/** Yields after each Service: thousands of Services take some 50 ms. */
+export function* expectedForwardingInSteps(
   services: Iterable<Service>,
   slices: ReadonlyMap<Key, readonly EndpointSlice[]>,
   node: Node,

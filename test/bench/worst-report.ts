@@ -214,7 +214,7 @@ const answer = (rules: string, outcomes: string): string =>
   `{"round":"1","rules":[${rules}],"outcomes":[${outcomes}]}`;
 const shortRule = iptablesRule('-A A -j DROP');
 /** As many characters as a rule of nftables, and of iptables, may have. */
-const [longRule, longLine] = [mebi, 64 * 1024 - 64];
+const [longRule, longLine] = [mebi, 64 * 1024];
 const oneRule = (rule: string): string => answer(rule, outcome('[0]'));
 
 /** The bodies of answers with outcomes of one packet. */
@@ -241,7 +241,7 @@ const outcomes: Readonly<Record<string, () => string>> = {
       nftRule(repeated('"@abcdef",', longRule, '[{"match":{"right":{"set":["@abcdef",', '""]}}}]')),
     ),
   'a rule of nft with many expressions': () =>
-    oneRule(nftRule(repeated('{"counter":null},', 127 * 17, '[', '{"drop":null}]'))),
+    oneRule(nftRule(repeated('{"counter":null},', 128 * 17, '[', '{"drop":null}]'))),
   'a rule of nft with a long set': () =>
     oneRule(
       nftRule(

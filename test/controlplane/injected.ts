@@ -790,11 +790,11 @@ async function play(stage: Stage, injected: Injected, look: () => Promise<Look>)
   const waitedUndone = auditor.waitedSeconds();
   for (;;) {
     const seen = await look();
-    const after = (seen.at - undoneAt) / 1000;
+    const [asked, after] = [(seen.askedAt - undoneAt) / 1000, (seen.at - undoneAt) / 1000];
+    const gone = auditor.waitedSeconds() - waitedUndone;
     // A look that had begun before does not count.
-    const isGone = after > 0 && own(injected, seen).length === 0;
-    if (isGone || after > promise + 10) {
-      const gone = auditor.waitedSeconds() - waitedUndone;
+    const isGone = asked > 0 && own(injected, seen).length === 0;
+    if (isGone || asked > promise + 10 + gone) {
       const found = foundAfter === null ? waited : waitedFound;
       const goneAfter = isGone ? after : null;
       return { injected, foundAfter, goneAfter, waited: { found, gone }, got };

@@ -20,7 +20,7 @@ import type { RuleFrontend } from '../../rules/report/frontends.ts';
 import type { Forwarding, Frontend } from '../../shadow/forwarding.ts';
 import { isAtNode } from '../../shadow/forwarding.ts';
 import { isLoopback } from '../../shadow/proxy-node.ts';
-import { forwardingInSteps, nodeForwarding } from '../../shadow/cilium/node-forwarding.ts';
+import { nodeForwardingInSteps, nodeForwarding } from '../../shadow/cilium/node-forwarding.ts';
 import type { Coverage } from './packet-difference.ts';
 import { auditNodeInSteps } from './audit-node.ts';
 import type { CurrentReading, LastAudit, NodeState, NodeVerdict } from './node-state.ts';
@@ -240,7 +240,7 @@ function* auditByClass(
   const services = [...individual].flatMap((key) => proxied.services.get(key) ?? []);
   const { slices } = proxied;
   const { localAddresses } = rules;
-  const forwarding = yield* forwardingInSteps(services, slices, node, config, localAddresses);
+  const forwarding = yield* nodeForwardingInSteps(services, slices, node, config, localAddresses);
   const audit = yield* auditNodeInSteps({ forwarding, node, rules: { ...rules, frontends } });
   if (audit.differences.length === 0) return { audit, ports };
   const coverage = new Map(audit.coverage);

@@ -33,7 +33,6 @@ export function createBatchQueue(
       // Not cleared: V8 links a map to what it becomes, so one old piece would keep all later ones.
       changed = new Map();
     }
-    began = environment.monotonic();
   };
   return {
     /** The cached objects with the changes of the batch; `values` is without them. */
@@ -52,7 +51,7 @@ export function createBatchQueue(
     },
     /** Delivers the batch; rejects with Undeliverable when it is not taken. */
     flush,
-    /** Whether decoding has lasted 8 ms, so that others should have the event loop. */
+    /** Whether 8 ms have passed since others had the event loop. */
     isDue: () => environment.monotonic() - began > 0.008,
     async breathe(): Promise<void> {
       await flush();

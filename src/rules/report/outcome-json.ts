@@ -110,12 +110,16 @@ export function listOf(value: unknown, what: string): readonly unknown[] {
 const mostLevels = 32;
 
 /**
- * Characters of a rule, which is parsed in few turns. The kernel limits a rule of iptables to
- * 64 KiB (next_offset of ipt_entry). One of nftables for 9,000 endpoints has 1 MiB.
+ * Characters of a rule, which is parsed in few turns. An entry of iptables has at most 64 KiB in
+ * the kernel (next_offset of ipt_entry); its text is longer only with hundreds of matches, which
+ * kube-proxy never writes. A rule of nftables for 9,000 endpoints has 1 MiB.
  */
 const mostRule = { iptables: 64 * 1024, nft: 1024 * 1024 };
 
-/** Expressions of a rule of nftables: NFT_RULE_MAXEXPRS of net/netfilter/nf_tables_api.c. */
+/**
+ * Expressions in the JSON of a rule of nftables. The kernel takes 128 of its own
+ * (NFT_RULE_MAXEXPRS in net/netfilter/nf_tables_api.c), and kube-proxy writes few.
+ */
 const mostExpressions = 128;
 
 /** Characters that are checked in one step. */

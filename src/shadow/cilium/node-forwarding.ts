@@ -4,16 +4,19 @@ import type { EndpointSlice, Key, Node, Service } from '../../model/objects.ts';
 import type { ProxyConfig } from '../../model/proxy-config.ts';
 import { runToEnd, type Steps } from '../../model/run-to-end.ts';
 import { type CiliumForwarding, ciliumForwarding } from './forwarding.ts';
-import { type Forwarding, kubeProxyForwarding } from '../forwarding.ts';
+import { type Forwarding, expectedForwardingInSteps } from '../forwarding.ts';
 
 export type NodeForwarding = Forwarding | CiliumForwarding;
 
-/** `localAddresses` are those of the node's interfaces, by default the InternalIPs. */
-export const nodeForwarding = (...input: Parameters<typeof forwardingInSteps>): NodeForwarding =>
-  runToEnd(forwardingInSteps(...input));
+export const nodeForwarding = (
+  ...input: Parameters<typeof nodeForwardingInSteps>
+): NodeForwarding => runToEnd(nodeForwardingInSteps(...input));
 
-/** The same in steps; Cilium's is one. */
-export function* forwardingInSteps(
+/**
+ * Yields after each Service; for Cilium it does not yield. `localAddresses` are those of the node's
+ * interfaces, by default the InternalIPs.
+ */
+export function* nodeForwardingInSteps(
   services: Iterable<Service>,
   slices: ReadonlyMap<Key, readonly EndpointSlice[]>,
   node: Node,
@@ -22,6 +25,6 @@ export function* forwardingInSteps(
 ): Steps<NodeForwarding> {
   const { cilium } = config;
   return cilium === null
-    ? yield* kubeProxyForwarding(services, slices, node, config, localAddresses)
+    ? yield* expectedForwardingInSteps(services, slices, node, config, localAddresses)
     : ciliumForwarding(services, slices, node, config, cilium, localAddresses);
 }

@@ -72,6 +72,11 @@ describe('a batch', () => {
     expect(delivery.isDue()).toBe(false);
     time.now += 0.002;
     expect(delivery.isDue()).toBe(true);
+    // Nothing else runs between a delivery and the next event.
+    await delivery.flush();
+    delivery.add(event('added', 'a'));
+    await delivery.flush();
+    expect(delivery.isDue()).toBe(true);
     const before = time.turns;
     await delivery.breathe();
     expect([delivery.isDue(), time.turns - before]).toEqual([false, 1]);

@@ -272,11 +272,15 @@ async function sendThrough(
   return { status: answer.statusCode, headers: shown, body: chunksOf(answer.body) };
 }
 
-/**
- * Bytes of an answer that wait for the reader, then its sender waits; that are read in one turn of
- * the event loop, since libuv offers 2 MiB, which take 0.3 s to decode; and of a joined chunk.
- */
-const waitingBytes = { most: 256 * 1024, turn: 128 * 1024, joined: 16 * 1024 };
+/** Bytes of an answer. */
+const limits = {
+  /** That may wait for the reader; beyond that the sender waits. */
+  waiting: 256 * 1024,
+  /** After which a turn of the event loop reads no more. libuv offers 2 MiB: 0.3 s to decode. */
+  turn: 128 * 1024,
+  /** Of a joined chunk. */
+  joined: 16 * 1024,
+};
 
 /**
  * Chunks after which their mean size is looked at, and the least bytes of it. A frame of a watch is
@@ -295,7 +299,7 @@ function chunksOf(stream: Readable): Body {
   const state = { bytes: 0, turn: 0, failure: null as Error | null, wake: ignore };
   let [count, total] = [0, 0];
   const resume = (): void => {
-    if (state.bytes <= waitingBytes.most / 2 && state.turn <= waitingBytes.turn) stream.resume();
+    if (state.bytes <= limits.waiting / 2 && state.turn <= limits.turn) stream.resume();
   };
   stream.on('data', (chunk: Uint8Array) => {
     total += chunk.length;
@@ -315,7 +319,7 @@ function chunksOf(stream: Readable): Body {
     }
     state.bytes += chunk.length;
     state.turn += chunk.length;
-    if (state.bytes > waitingBytes.most || state.turn > waitingBytes.turn) stream.pause();
+    if (state.bytes > limits.waiting || state.turn > limits.turn) stream.pause();
     state.wake();
   });
   stream.on('error', (error) => {
@@ -325,7 +329,7 @@ function chunksOf(stream: Readable): Body {
   stream.on('close', () => state.wake());
   const take = (): Uint8Array => {
     let [count, bytes] = [0, 0];
-    while (count < waiting.length && bytes < waitingBytes.joined) {
+    while (count < waiting.length && bytes < limits.joined) {
       bytes += waiting[count++]?.length ?? 0;
     }
     const taken = waiting.splice(0, count);
