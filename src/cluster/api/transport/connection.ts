@@ -289,7 +289,7 @@ const limits = {
 const smallChunks = { count: 4096, mean: 32 };
 
 /**
- * The chunks of a stream, small ones joined. Throws if most chunks are tiny. Its own iterator copies
+ * The chunks of a stream, small ones joined. Throws if most are tiny. Its own iterator copies
  * all waiting ones, which costs collections. A limit of their number would make undici wait after a
  * few small chunks, and then it copies the rest of its input for each, and every chunk keeps such a
  * copy.
