@@ -196,10 +196,12 @@ function* rangesIn(
 ): Steps<ReadonlyMap<string, readonly CIDR[]>> {
   const found = new Map<string, readonly CIDR[]>();
   let left = most.ranges;
-  for (const [key, list] of Object.entries(byKey)) {
+  const keys = Object.keys(byKey);
+  yield;
+  for (const key of keys) {
     const what = `source ranges of ${key.slice(0, 100)}`;
     const ranges: CIDR[] = [];
-    const items = listOf(list, what);
+    const items = listOf(byKey[key], what);
     left -= items.length;
     check(items.length <= most.items && left >= 0, what);
     for (const item of items) {
