@@ -755,6 +755,8 @@ interface Outcome {
 interface Look {
   readonly askedAt: number;
   readonly at: number;
+  /** Seconds without a CPU until then. */
+  readonly waited: number;
   readonly standing: readonly Found[];
 }
 
@@ -779,7 +781,7 @@ async function play(stage: Stage, injected: Injected, look: () => Promise<Look>)
   for (let asked = 0; asked < settle + promise + 1 + waited;) {
     const seen = await look();
     asked = (seen.askedAt - spoiltAt) / 1000;
-    waited = auditor.waitedSeconds() - waitedBefore;
+    waited = seen.waited - waitedBefore;
     got = own(injected, seen);
     if (foundAfter !== null || got.length === 0 || !isSame(got, injected.finds)) continue;
     foundAfter = (seen.at - spoiltAt) / 1000;
@@ -791,7 +793,7 @@ async function play(stage: Stage, injected: Injected, look: () => Promise<Look>)
   for (;;) {
     const seen = await look();
     const [asked, after] = [(seen.askedAt - undoneAt) / 1000, (seen.at - undoneAt) / 1000];
-    const gone = auditor.waitedSeconds() - waitedUndone;
+    const gone = seen.waited - waitedUndone;
     // A look that had begun before does not count.
     const isGone = asked > 0 && own(injected, seen).length === 0;
     if (isGone || asked > promise + 10 + gone) {
@@ -833,7 +835,7 @@ function lookerOf({ auditor }: Stage): () => Promise<Look> {
     latest = null;
     const askedAt = performance.now();
     const { standing } = await auditor.findings();
-    return { askedAt, at: performance.now(), standing };
+    return { askedAt, at: performance.now(), waited: auditor.waitedSeconds(), standing };
   };
   return () => (latest ??= look());
 }

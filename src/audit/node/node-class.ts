@@ -20,7 +20,7 @@ import type { RuleFrontend } from '../../rules/report/frontends.ts';
 import type { Forwarding, Frontend } from '../../shadow/forwarding.ts';
 import { isAtNode } from '../../shadow/forwarding.ts';
 import { isLoopback } from '../../shadow/proxy-node.ts';
-import { nodeForwardingInSteps, nodeForwarding } from '../../shadow/cilium/node-forwarding.ts';
+import { nodeForwarding, nodeForwardingInSteps } from '../../shadow/cilium/node-forwarding.ts';
 import type { Coverage } from './packet-difference.ts';
 import { auditNodeInSteps } from './audit-node.ts';
 import type { CurrentReading, LastAudit, NodeState, NodeVerdict } from './node-state.ts';

@@ -4,7 +4,7 @@ import type { EndpointSlice, Key, Node, Service } from '../../model/objects.ts';
 import type { ProxyConfig } from '../../model/proxy-config.ts';
 import { runToEnd, type Steps } from '../../model/run-to-end.ts';
 import { type CiliumForwarding, ciliumForwarding } from './forwarding.ts';
-import { type Forwarding, expectedForwardingInSteps } from '../forwarding.ts';
+import { expectedForwardingInSteps, type Forwarding } from '../forwarding.ts';
 
 export type NodeForwarding = Forwarding | CiliumForwarding;
 

@@ -288,6 +288,19 @@ const limits = {
  */
 const smallChunks = { count: 4096, mean: 32 };
 
+/** Returns a function that takes the length of each chunk: the error of tiny ones, else `null`. */
+function createChunkCheck(): (length: number) => Error | null {
+  let [count, total] = [0, 0];
+  return (length) => {
+    total += length;
+    if (++count < smallChunks.count) return null;
+    const [pieces, bytes] = [count, total];
+    [count, total] = [0, 0];
+    if (bytes >= pieces * smallChunks.mean) return null;
+    return new Error(`the answer comes in ${pieces} pieces of ${bytes} bytes in all`);
+  };
+}
+
 /**
  * The chunks of a stream, small ones joined. Throws if most are tiny. Its own iterator copies
  * all waiting ones, which costs collections. A limit of their number would make undici wait after a
@@ -297,19 +310,13 @@ const smallChunks = { count: 4096, mean: 32 };
 function chunksOf(stream: Readable): Body {
   const waiting: Uint8Array[] = [];
   const state = { bytes: 0, turn: 0, failure: null as Error | null, wake: ignore };
-  let [count, total] = [0, 0];
+  const check = createChunkCheck();
   const resume = (): void => {
     if (state.bytes <= limits.waiting / 2 && state.turn <= limits.turn) stream.resume();
   };
   stream.on('data', (chunk: Uint8Array) => {
-    total += chunk.length;
-    if (++count === smallChunks.count) {
-      if (total < count * smallChunks.mean) {
-        stream.destroy(new Error(`the answer comes in ${count} pieces of ${total} bytes in all`));
-        return;
-      }
-      [count, total] = [0, 0];
-    }
+    const failure = check(chunk.length);
+    if (failure !== null) return void stream.destroy(failure);
     waiting.push(chunk);
     if (state.turn === 0) {
       setImmediate(() => {
