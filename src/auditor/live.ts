@@ -35,11 +35,12 @@ export function connectAuditor(options: LiveOptions) {
   const { environment, clock, auditor, endpoints, onProblem } = options;
   const stop = new AbortController();
   const broken = Promise.withResolvers<never>();
+  const describeLag = createLagDescription(auditor);
   const loop = createEventLoop({
     auditor,
     clock,
     reread: (namespace, names) => reread(options, namespace, names, stop.signal),
-    hang: () => reflectors.hang() ?? describeLag(auditor, clock.now()),
+    hang: () => reflectors.hang() ?? describeLag(clock.now()),
     onHang: (reason) => options.onHang?.(reason),
     skew: () => environment.skew?.() ?? null,
     onClock: (text) => onProblem(problemAt('Clock', null, text)),
@@ -102,14 +103,19 @@ function recorderOf({ environment, auditor, events, onProblem }: LiveOptions) {
 const mostLag = 600;
 
 /** Which watches lag although they are connected; `null` if none does. */
-function describeLag(
-  { progress }: Pick<LiveOptions['auditor'], 'progress'>,
-  now: number,
-): string | null {
-  const lagging = progress.lagging(mostLag, now);
-  if (lagging.length === 0) return null;
-  const which = lagging.join(', ');
-  return `The watch of ${which} lags: it lacks what a read has shown ${mostLag} s ago`;
+function createLagDescription({ progress }: Pick<LiveOptions['auditor'], 'progress'>) {
+  let known = { at: -Infinity, text: null as string | null };
+  return (now: number): string | null => {
+    // The streams may owe thousands of versions, and ticks are frequent.
+    if (now - known.at >= 1) known = { at: now, text: describe(now) };
+    return known.text;
+  };
+  function describe(now: number): string | null {
+    const lagging = progress.lagging(mostLag, now);
+    if (lagging.length === 0) return null;
+    const which = lagging.join(', ');
+    return `The watch of ${which} lags: it lacks what a read has shown ${mostLag} s ago`;
+  }
 }
 
 /** Without a namespace it reads all Nodes. Rejects if a list fails. */

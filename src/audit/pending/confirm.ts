@@ -53,6 +53,12 @@ const turn = { seconds: 10, nodes: 60 };
  */
 const patience = { unread: 300, apart: 5, old: 5 };
 
+/**
+ * Each tick looks at the reads and at what waits, so it looks at a part of them: at reads until this
+ * many objects are compared, and at this many differences. Each is looked at in turn.
+ */
+const most = { compared: 1000, waiting: 1000 };
+
 /** Nodes are read as if they were a Service without a name. */
 const nodesKey = '/';
 
@@ -167,6 +173,7 @@ function createComparison(progress: WatchProgress, cache: () => ConfirmCache | n
   const results = createMemo<Comparison>(progress);
   /** The resources that have lost an event, each with an object. */
   const gaps = new Map<api.Resource, api.Key>();
+  let compared = 0;
   const compareOne = (key: api.Key, request: ReadRequest, resource: api.Resource, now: number) => {
     const [list, current] = [request.read?.[resource], cache()];
     if (!list || current === null) return 'equal';
@@ -183,6 +190,7 @@ function createComparison(progress: WatchProgress, cache: () => ConfirmCache | n
       let worst: Comparison = state === 'synced' ? 'equal' : 'behind';
       const known = [shown, now - request.readAt] as const;
       for (const [object, result] of compareList(resource, list, cached, known, lacking)) {
+        compared++;
         worst = worseOf(worst, result);
         if (result === 'gap' && state === 'synced') gaps.set(resource, object);
       }
@@ -191,6 +199,8 @@ function createComparison(progress: WatchProgress, cache: () => ConfirmCache | n
   };
   return {
     gaps,
+    /** The objects that were compared until now. */
+    compared: (): number => compared,
     newestCached: (key: api.Key, output: Output): string =>
       versions(`${output} ${key}`, () => {
         const current = cache();
@@ -296,6 +306,7 @@ export function createConfirmer(
   const found = new Set<api.Key>();
   const nextTurn = createTurns(requests, found);
   let clock = -Infinity;
+  let unreviewed = requests.entries();
   function inspect(key: api.Key, request: ReadRequest): Comparison {
     const result = comparison.compare(key, request, resources, clock);
     request.isOpen = result === 'behind' || result === 'gap';
@@ -305,7 +316,13 @@ export function createConfirmer(
   /** Compares reads again that the cache lacked something of, and forgets old ones. */
   function review(now: number): void {
     clock = now;
-    for (const [key, request] of requests) {
+    const end = comparison.compared() + most.compared;
+    while (comparison.compared() < end) {
+      const [key, request] = unreviewed.next().value ?? [];
+      if (key === undefined || request === undefined) {
+        unreviewed = requests.entries();
+        return;
+      }
       if (request.isOpen) inspect(key, request);
       const kept = request.isOpen ? 150 : 60;
       if (now - request.at > kept && key !== nodesKey) requests.delete(key);
@@ -371,7 +388,10 @@ function dueKeys(
     (listers?.podsIn(name).length ?? 0) > together.mostPods;
   let namespace: string | null = null;
   const keys = new Set<api.Key>();
+  let left = most.waiting;
   for (const candidate of waiting) {
+    // Each retry moves those that it has tried to the end.
+    if (left-- === 0) break;
     const key = keyOf(candidate);
     const request = requests.get(key);
     const { item, since, at } = candidate;

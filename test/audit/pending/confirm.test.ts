@@ -1,7 +1,7 @@
 // What proves a difference whose window has ended: streams that have reached that version, or a
 // read that matches the cache.
 
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 
 import type { FreshRead } from '../../../src/audit/pending/confirm.ts';
 import { createConfirmer } from '../../../src/audit/pending/confirm.ts';
@@ -49,6 +49,7 @@ function confirming(
   const settle = createPendingFindings({
     window: 30,
     keep: 9,
+    burst: 256,
     admit: (due) => confirmer.admit(due),
   });
   const serviceAuditor = createServiceAuditor({ context, settle });
@@ -477,6 +478,49 @@ describe('a read', () => {
     expect(keys.every((key) => key.startsWith('shop/'))).toBe(true);
     for (const key of keys) made.confirmer.answer(key, null);
     if (want > 1) expect(next(136)).toHaveLength(1);
+  });
+
+  test('that the cache lags behind is compared again, about 1,000 objects at a time', () => {
+    const made = confirming([...many(30), node({ resourceVersion: '5' })]);
+    made.opened(130);
+    expect(made.confirmer.next(waiting(made), 130)).toEqual(['/']);
+    const slices = Array.from({ length: 100 }, (_, n) =>
+      slice({ name: `web-y${n}`, resourceVersion: '70', endpoints: [] }),
+    );
+    const keys = made.confirmer.next(waiting(made), 131);
+    expect(keys).toHaveLength(30);
+    for (const key of keys) {
+      made.confirmer.answer(key, { endpointslices: listed('80', ...slices), version: '80' });
+    }
+    const lack = vi.spyOn(made.cut, 'lack');
+    const compared = [140, 140.1, 140.2, 140.3, 140.4, 140.5].map((now) => {
+      lack.mockClear();
+      made.confirmer.next([], now);
+      return lack.mock.calls.length;
+    });
+    // The cache has not changed, so nothing is compared twice.
+    expect(compared).toEqual([1000, 1000, 1000, 0, 0, 0]);
+  });
+
+  test('is chosen among 1,000 differences that wait; those that were tried go to the end', () => {
+    const made = confirming([...many(1500), node({ resourceVersion: '5' })]);
+    made.opened(130);
+    let looked = 0;
+    const counted = function* (): Generator<Candidate> {
+      for (const candidate of waiting(made)) {
+        looked++;
+        yield candidate;
+      }
+    };
+    readNodes(made, 130);
+    const asked = new Set<string>();
+    for (let now = 131; now < 150; now++) {
+      looked = 0;
+      for (const key of made.confirmer.next(counted(), now)) asked.add(key);
+      expect(looked).toBeLessThanOrEqual(1001);
+      made.opened(now);
+    }
+    expect(asked.size).toBe(1500);
   });
 
   test('in turn is of a Service with a finding every other time', () => {
