@@ -283,39 +283,55 @@ const mostObsolete = 1024;
 /** Candidates in the order of the ends of their windows. */
 function createQueue(isCurrent: (candidate: Candidate) => boolean) {
   let queue: Candidate[] = [];
+  /** Where the first is: to remove the first of many, all others would have to be moved. */
+  let head = 0;
+  const replace = (candidates: Candidate[]): void => {
+    queue = candidates;
+    head = 0;
+  };
+  const removeUntil = (place: number): void => {
+    head = place;
+    if (head > mostObsolete && head > queue.length / 2) replace(queue.slice(head));
+  };
+  const current = (): Candidate[] => queue.slice(head).filter(isCurrent);
+  /** The first place of a window that ends after a moment. */
+  const placeAfter = (moment: number): number => {
+    let [from, to] = [head, queue.length];
+    while (from < to) {
+      const middle = (from + to) >> 1;
+      if ((queue[middle]?.at ?? Infinity) > moment) to = middle;
+      else from = middle + 1;
+    }
+    return from;
+  };
   return {
-    first: (): Candidate | undefined => queue[0],
-    size: (): number => queue.length,
-    current: (): Candidate[] => queue.filter(isCurrent),
+    first: (): Candidate | undefined => queue[head],
+    size: (): number => queue.length - head,
     /** Inserts a candidate, and removes the obsolete ones if there are more than `most`. */
     insert(candidate: Candidate, most: number): void {
-      let [from, to] = [0, queue.length];
-      while (from < to) {
-        const middle = (from + to) >> 1;
-        if ((queue[middle]?.at ?? Infinity) > candidate.at) to = middle;
-        else from = middle + 1;
-      }
-      queue.splice(from, 0, candidate);
-      if (queue.length > most) queue = queue.filter(isCurrent);
+      queue.splice(placeAfter(candidate.at), 0, candidate);
+      if (queue.length > most) replace(current());
     },
     /** Removes and returns those whose windows have ended by `now`, at most `most`. */
     take(now: number, most: number): Candidate[] {
-      const end = queue.findIndex(({ at }) => at > now);
-      return queue.splice(0, Math.min(end < 0 ? queue.length : end, most));
+      const taken = queue.slice(head, Math.min(placeAfter(now), head + most));
+      removeUntil(head + taken.length);
+      return taken;
     },
     /** Removes obsolete candidates before the first current one. */
     trim(): void {
-      const first = queue.findIndex(isCurrent);
-      queue.splice(0, first < 0 ? queue.length : first);
+      let place = head;
+      for (let it = queue[place]; it !== undefined && !isCurrent(it); it = queue[place]) place++;
+      removeUntil(place);
     },
-    replace(candidates: readonly Candidate[]): void {
-      queue = candidates.toSorted((a, b) => a.at - b.at);
-    },
+    current,
+    replace: (candidates: readonly Candidate[]): void =>
+      replace(candidates.toSorted((a, b) => a.at - b.at)),
   };
 }
 
 /** The pending differences: in a queue until the end of their windows, then waiting. */
-function createCandidates(window: number) {
+function createCandidates(window: number, burst: number) {
   /** The latest of each pending difference; all others are obsolete. */
   const current = new Map<PendingDifference, Candidate>();
   const waiting = new Set<Candidate>();
@@ -332,17 +348,19 @@ function createCandidates(window: number) {
     current.set(item, candidate);
     return candidate;
   };
+  const endOf = ({ item }: OwnedDifference): number => item.since + item.unseen + window;
   const add = (owned: OwnedDifference, now: number): Candidate => {
-    const { since, unseen } = owned.item;
-    const candidate = create(owned, Math.max(since + unseen + window, now));
+    const candidate = create(owned, Math.max(endOf(owned), now));
     queue.insert(candidate, 2 * current.size + mostObsolete);
     return candidate;
   };
-  /** The same one, or another in the queue if its clock has been restarted. */
-  const renewed = (candidate: Candidate): Candidate => {
+  const isRestarted = (candidate: Candidate): boolean => {
     refreshClock(candidate.item);
-    return candidate.item.since === candidate.since ? candidate : add(candidate, -Infinity);
+    return candidate.item.since !== candidate.since;
   };
+  /** The same one, or another in the queue if its clock has been restarted. */
+  const renewed = (candidate: Candidate): Candidate =>
+    isRestarted(candidate) ? add(candidate, -Infinity) : candidate;
   const isValid = (it: Candidate): boolean => isCurrent(it) && renewed(it) === it;
   return {
     waiting,
@@ -353,34 +371,37 @@ function createCandidates(window: number) {
     remove,
     /** Whether it is still pending. If its clock was restarted, it returns to the queue. */
     isValid,
-    /** Takes those whose windows have ended by `now` out of the queue, at most `most`. */
-    takeDue(now: number, most: number): Candidate[] {
+    /** Takes those whose windows have ended by `now` out of the queue, at most `burst`. */
+    takeDue(now: number): Candidate[] {
       const due: Candidate[] = [];
       // A restarted window may have ended, too.
-      while (due.length < most && (queue.first()?.at ?? Infinity) <= now) {
-        due.push(...queue.take(now, most - due.length).filter(isValid));
+      let left = burst;
+      while (left > 0 && (queue.first()?.at ?? Infinity) <= now) {
+        const taken = queue.take(now, left);
+        left -= taken.length;
+        due.push(...taken.filter(isValid));
       }
       return due.sort((a, b) => a.at - b.at);
     },
-    /** The first of the queue. */
+    /** The first of the queue; of more than `burst` with restarted clocks, one of them. */
     first(): Candidate | null {
-      for (let head = queue.first(); head !== undefined; head = queue.first()) {
-        if (isValid(head)) return head;
+      for (let left = burst; left > 0; left--) {
+        const head = queue.first();
+        if (head === undefined || isValid(head)) return head ?? null;
         queue.trim();
       }
-      return null;
+      return queue.first() ?? null;
     },
     /** All of the queue. */
     queued: (): readonly Candidate[] => queue.current().map(renewed),
     /** Moves the ends of some windows. Those that wait return to the queue. */
-    move(isMoved: (it: Candidate) => boolean, endOf: (it: Candidate) => number): void {
-      const moved = [...queue.current(), ...waiting].map(renewed).filter(isMoved);
-      for (const candidate of moved) {
+    move(isMoved: (it: Candidate) => boolean, newEndOf: (it: Candidate) => number): void {
+      const all = [...current.values()].map((it) => (isRestarted(it) ? create(it, endOf(it)) : it));
+      for (const candidate of all.filter(isMoved)) {
         waiting.delete(candidate);
-        candidate.at = endOf(candidate);
+        candidate.at = newEndOf(candidate);
       }
-      const others = queue.current().filter((it) => !isMoved(it));
-      queue.replace([...others, ...moved]);
+      queue.replace(all.filter((it) => !waiting.has(it)));
     },
     size: () => ({ entries: queue.size(), pending: current.size }),
   };
@@ -408,7 +429,7 @@ function openByMoment(
 export function createPendingFindings(options: PendingFindingsOptions) {
   const { window, burst = Infinity } = options;
   const { openAll, dropOpen, ...findings } = createFindings(options);
-  const candidates = createCandidates(window);
+  const candidates = createCandidates(window, burst);
   const { waiting } = candidates;
   /** Opens those that are still pending and admitted; the others wait. */
   const openAdmitted = (due: readonly Candidate[], at: number): void => {
@@ -442,7 +463,7 @@ export function createPendingFindings(options: PendingFindingsOptions) {
     /** Opens differences whose window has ended by `now`, at most `burst`. */
     advance(now: number): void {
       // Those of one moment open together, so that they are one finding.
-      const groups = Map.groupBy(candidates.takeDue(now, burst), ({ at }) => at);
+      const groups = Map.groupBy(candidates.takeDue(now), ({ at }) => at);
       for (const [at, together] of groups) openAdmitted(together, at);
     },
     /** When the next window ends; `null` if no difference is pending. */
