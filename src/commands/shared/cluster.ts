@@ -346,7 +346,8 @@ export async function auditOnce(
     }
     if (end.reason === null) throw new Error('Stopped before the first lists were complete');
     const awaited = auditor.awaited().join(', ');
-    throw new Error(`${end.reason}${awaited && ` (incomplete lists: ${awaited})`}`);
+    const more = awaited && `. Incomplete lists: ${awaited}`;
+    throw new Error(end.reason.replace(/\.$/v, '') + more);
   }
   warnIfUnverified(auditor);
   return auditor;

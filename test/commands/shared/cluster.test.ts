@@ -116,7 +116,8 @@ describe('an audit of a live cluster', () => {
     };
     printed();
     const audited = expect(auditOnce(usual, cluster, ignore, isSettled)).rejects.toThrow(
-      'Cannot read from the API server https://fake.example: no object came within 10 s',
+      'Cannot read from the API server https://fake.example: no object came within 10 s. ' +
+        'Incomplete lists: services, nodes, pods, endpointslices, endpoints',
     );
     await clock.runUntil(clock.now() + 120);
     await audited;
@@ -129,7 +130,7 @@ describe('an audit of a live cluster', () => {
     endlessPages(server, () => '90');
     printed();
     const audited = expect(auditOnce(usual, cluster, ignore, isSettled)).rejects.toThrow(
-      /: the list of \w+ does not end after 1[01] pages/,
+      /: the list of \w+ does not end after 1[01] pages\..*\w\. Incomplete lists: \w/,
     );
     await clock.runUntil(clock.now() + 20);
     await audited;
