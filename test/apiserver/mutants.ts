@@ -185,8 +185,8 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'findings open late',
     file: 'src/audit/pending/pending.ts',
-    from: 'since + unseen + window, now));',
-    to: 'since + unseen + window + 3, now));',
+    from: 'Math.max(endOf(owned), now)',
+    to: 'Math.max(endOf(owned) + 3, now)',
   },
 ];
 

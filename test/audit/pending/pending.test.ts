@@ -7,7 +7,11 @@ import { describe, expect, test } from 'vitest';
 import type { Code, Finding } from '../../../src/audit/finding/catalogue.ts';
 import { bySeverity, catalogue } from '../../../src/audit/finding/catalogue.ts';
 import { difference } from '../../../src/audit/finding/difference.ts';
-import type { PendingDifference, PendingFindings } from '../../../src/audit/pending/pending.ts';
+import type {
+  MissedChanges,
+  PendingDifference,
+  PendingFindings,
+} from '../../../src/audit/pending/pending.ts';
 import { createPendingFindings } from '../../../src/audit/pending/pending.ts';
 import { times } from '../../build.ts';
 
@@ -615,4 +619,68 @@ describe('a time without connected watches', () => {
       }),
     );
   });
+});
+
+/** What can happen to the differences of three Services, each with a number that chooses. */
+const steps = ['watch', 'drop', 'miss', 'delay', 'admit', 'wait'] as const;
+type Step = readonly [(typeof steps)[number], number];
+
+/** When each difference has opened, after each step. */
+function openedBy(all: readonly Step[], burst: number): (readonly (number | null)[])[] {
+  let isAdmitted = true;
+  let now = 0;
+  const settle = createPendingFindings({ window: 30, keep: 9, burst, admit: () => isAdmitted });
+  const missed = times(3, () => ({ count: 0, latest: new Map() }));
+  const items: PendingDifference[] = [];
+  const takeStep = ([name, choice]: Step): void => {
+    const service = choice % 3;
+    const known = items[choice % Math.max(1, items.length)];
+    const changes = missed[service];
+    if (name === 'watch') {
+      const one = item('slice-endpoint-missing', now, changes && { missed: changes });
+      items.push(one);
+      settle.watch(one, 'shop', `web-${service}`, now);
+    } else if (name === 'drop' && known !== undefined) settle.drop(known, now);
+    else if (name === 'miss' && changes !== undefined) {
+      changes.latest.set('endpointslices', { at: now, count: ++changes.count });
+    } else if (name === 'delay') {
+      now += choice / 4;
+      settle.delay(new Set(['endpointslices']), now - choice / 4, now, 5);
+    } else if (name === 'admit') isAdmitted = choice % 2 === 0;
+    else if (name === 'wait') now += choice;
+  };
+  return all.map((step) => {
+    takeStep(step);
+    do settle.advance(now);
+    while ((settle.nextAt() ?? Infinity) <= now);
+    for (let left = settle.waiting().size; left > 0; left -= burst) settle.retry(now);
+    return items.map(({ openedAt }) => openedAt);
+  });
+}
+
+test('differences open at the same times whether few or all are looked at in turn', () => {
+  const step = fc.tuple(fc.constantFrom(...steps), fc.nat(40));
+  fc.assert(
+    fc.property(fc.array(step, { minLength: 20, maxLength: 80 }), (all) => {
+      expect(openedBy(all, 2)).toEqual(openedBy(all, Infinity));
+    }),
+    { numRuns: 300 },
+  );
+});
+
+test('a call looks at a limited number of differences whose clocks were restarted', () => {
+  const settle = createPendingFindings({ window: 30, keep: 9, burst: 10 });
+  const changes: MissedChanges = { count: 1, latest: new Map() };
+  const items = times(100, () =>
+    item('slice-endpoint-missing', 0, { missed: changes, missedCount: 0 }),
+  );
+  for (const one of items) settle.watch(one, 'shop', 'web', 0);
+  changes.latest.set('endpointslices', { at: 20, count: 1 });
+  const restarted = (): number => items.filter(({ since }) => since === 20).length;
+  // The time of another one that is not looked at yet: the next call comes too early.
+  expect([settle.nextAt(), restarted()]).toEqual([30, 10]);
+  settle.advance(30);
+  expect(restarted()).toBe(20);
+  for (let calls = 0; calls < 8; calls++) settle.advance(30);
+  expect([settle.nextAt(), restarted(), settle.open().length]).toEqual([50, 100, 0]);
 });
