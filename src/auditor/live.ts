@@ -35,12 +35,11 @@ export function connectAuditor(options: LiveOptions) {
   const { environment, clock, auditor, endpoints, onProblem } = options;
   const stop = new AbortController();
   const broken = Promise.withResolvers<never>();
-  const describeLag = createLagDescription(auditor);
   const loop = createEventLoop({
     auditor,
     clock,
     reread: (namespace, names) => reread(options, namespace, names, stop.signal),
-    hang: () => reflectors.hang() ?? describeLag(clock.now()),
+    hang: oncePerSecond(clock, () => reflectors.hang() ?? describeLag(auditor, clock.now())),
     onHang: (reason) => options.onHang?.(reason),
     skew: () => environment.skew?.() ?? null,
     onClock: (text) => onProblem(problemAt('Clock', null, text)),
@@ -103,19 +102,24 @@ function recorderOf({ environment, auditor, events, onProblem }: LiveOptions) {
 const mostLag = 600;
 
 /** Which watches lag although they are connected; `null` if none does. */
-function createLagDescription({ progress }: Pick<LiveOptions['auditor'], 'progress'>) {
-  let known = { at: -Infinity, text: null as string | null };
-  return (now: number): string | null => {
-    // The streams may owe thousands of versions, and ticks are frequent.
-    if (now - known.at >= 1) known = { at: now, text: describe(now) };
-    return known.text;
+function describeLag(
+  { progress }: Pick<LiveOptions['auditor'], 'progress'>,
+  now: number,
+): string | null {
+  const lagging = progress.lagging(mostLag, now);
+  if (lagging.length === 0) return null;
+  const which = lagging.join(', ');
+  return `The watch of ${which} lags: it lacks what a read has shown ${mostLag} s ago`;
+}
+
+/** Asks at most once per second: the streams may owe thousands of versions. */
+function oncePerSecond<T>(clock: LiveOptions['clock'], ask: () => T): () => T {
+  let known: { readonly at: number; readonly answer: T } | null = null;
+  return () => {
+    const at = clock.monotonic();
+    if (known === null || at - known.at >= 1) known = { at, answer: ask() };
+    return known.answer;
   };
-  function describe(now: number): string | null {
-    const lagging = progress.lagging(mostLag, now);
-    if (lagging.length === 0) return null;
-    const which = lagging.join(', ');
-    return `The watch of ${which} lags: it lacks what a read has shown ${mostLag} s ago`;
-  }
 }
 
 /** Without a namespace it reads all Nodes. Rejects if a list fails. */
