@@ -572,7 +572,8 @@ function isIncomplete(state: State): boolean {
 }
 
 function isDisturbed(state: State): boolean {
-  const { server, lags, chunks, attached, readable, readSeconds, unanswered, clock } = state;
+  const { server, lags, chunks, attached, auditor, clock } = state;
+  const { readable, readSeconds, unanswered } = state;
   const { starved, forbidden } = server.faults;
   if (!readable || readSeconds > 0.1 || isIncomplete(state)) return true;
   if ([...unanswered.values()].some((at) => at < clock.now() - 0.1)) return true;
@@ -583,7 +584,11 @@ function isDisturbed(state: State): boolean {
     if (watch.frozen || watch.spoils.length > 0 || isBehind(watch)) return true;
   }
   const { watches } = attached;
-  return resources.some((resource) => watches.get(resource)?.state !== 'synced');
+  // What was forbidden in a namespace is asked for again once per minute.
+  return resources.some(
+    (resource) =>
+      watches.get(resource)?.state !== 'synced' || !auditor.mayRead(resource, namespace),
+  );
 }
 
 /** Replaces a server that answers every request itself. */
