@@ -185,8 +185,8 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'findings open late',
     file: 'src/audit/pending/pending.ts',
-    from: 'Math.max(endOf(owned), now)',
-    to: 'Math.max(endOf(owned) + 3, now)',
+    from: 'Math.max(endOf(owned, window), now)',
+    to: 'Math.max(endOf(owned, window) + 3, now)',
   },
 ];
 

@@ -54,8 +54,8 @@ const turn = { seconds: 10, nodes: 60 };
 const patience = { unread: 300, apart: 5, old: 5 };
 
 /**
- * Each tick looks at the reads and at what waits, so it looks at a part of them: at reads until this
- * many objects are compared, and at this many differences. Each is looked at in turn.
+ * What a call looks at: reads until this many objects are compared, and this many differences. Each
+ * is looked at in turn.
  */
 const most = { compared: 1000, waiting: 1000 };
 
@@ -285,6 +285,36 @@ function isAdmitted(
   return isOneRead;
 }
 
+function createReview(
+  requests: Map<api.Key, ReadRequest>,
+  { compare, compared }: ReturnType<typeof createComparison>,
+) {
+  let rest = requests.entries();
+  const inspect = (key: api.Key, request: ReadRequest, now: number): Comparison => {
+    const result = compare(key, request, resources, now);
+    request.isOpen = result === 'behind' || result === 'gap';
+    if (result === 'overtaken') request.state = result;
+    return result;
+  };
+  return {
+    inspect,
+    /** Compares reads again that the cache lacked something of, and forgets old ones. */
+    review: (now: number): void => {
+      const end = compared() + most.compared;
+      while (compared() < end) {
+        const [key, request] = rest.next().value ?? [];
+        if (key === undefined || request === undefined) {
+          rest = requests.entries();
+          return;
+        }
+        if (request.isOpen) inspect(key, request, now);
+        const kept = request.isOpen ? 150 : 60;
+        if (now - request.at > kept && key !== nodesKey) requests.delete(key);
+      }
+    },
+  };
+}
+
 const withProxied = (
   audit: ConfirmAudits | null,
   proxied: ProxiedServices | null,
@@ -305,30 +335,8 @@ export function createConfirmer(
   const comparison = createComparison(progress, cache);
   const found = new Set<api.Key>();
   const nextTurn = createTurns(requests, found);
+  const { inspect, review } = createReview(requests, comparison);
   let clock = -Infinity;
-  let unreviewed = requests.entries();
-  function inspect(key: api.Key, request: ReadRequest): Comparison {
-    const result = comparison.compare(key, request, resources, clock);
-    request.isOpen = result === 'behind' || result === 'gap';
-    if (result === 'overtaken') request.state = result;
-    return result;
-  }
-  /** Compares reads again that the cache lacked something of, and forgets old ones. */
-  function review(now: number): void {
-    clock = now;
-    const end = comparison.compared() + most.compared;
-    while (comparison.compared() < end) {
-      const [key, request] = unreviewed.next().value ?? [];
-      if (key === undefined || request === undefined) {
-        unreviewed = requests.entries();
-        return;
-      }
-      if (request.isOpen) inspect(key, request);
-      const kept = request.isOpen ? 150 : 60;
-      if (now - request.at > kept && key !== nodesKey) requests.delete(key);
-    }
-  }
-
   return {
     counts: counts as Readonly<ConfirmCounts>,
     /** The resources that have lost an event, each with an object, to be cleared by the caller. */
@@ -341,6 +349,7 @@ export function createConfirmer(
     },
     /** Requests the reads that are due: of one Service, of many in a namespace, or of all Nodes. */
     next(waiting: Iterable<Candidate>, now: number): readonly api.Key[] {
+      clock = now;
       review(now);
       const current = cache();
       const due = dueKeys(requests, waiting, now, progress, current?.listers);
@@ -367,7 +376,7 @@ export function createConfirmer(
       if (read === null || isOld) return;
       Object.assign(request, { read, readAt: request.at, state: 'read' });
       progress.shown(read.version, request.at);
-      counts[inspect(key, request) === 'equal' ? 'confirmed' : 'lagging']++;
+      counts[inspect(key, request, clock) === 'equal' ? 'confirmed' : 'lagging']++;
     },
   };
 }

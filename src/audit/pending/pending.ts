@@ -18,6 +18,7 @@ import type { Cause } from '../finding/causes.ts';
 import type { Difference } from '../finding/difference.ts';
 import { detailsOf } from '../finding/difference.ts';
 import { type PastFindings, pastOfOpen, type PastOfOpen } from './past-findings.ts';
+import { createTimedQueue, mostObsolete } from './timed-queue.ts';
 
 /** A known difference and its clock. It is pending until `openedAt` is set, then open. */
 export interface PendingDifference {
@@ -277,57 +278,12 @@ function createFindings(options: PendingFindingsOptions) {
 
 export type PendingFindings = ReturnType<typeof createPendingFindings>;
 
-/** The queue has at most this many obsolete entries beside as many as are current. */
-const mostObsolete = 1024;
+const endOf = ({ item }: OwnedDifference, window: number): number =>
+  item.since + item.unseen + window;
 
-/** Candidates in the order of the ends of their windows. */
-function createQueue(isCurrent: (candidate: Candidate) => boolean) {
-  let queue: Candidate[] = [];
-  /** Where the first is: to remove the first of many, all others would have to be moved. */
-  let head = 0;
-  const replace = (candidates: Candidate[]): void => {
-    queue = candidates;
-    head = 0;
-  };
-  const removeUntil = (place: number): void => {
-    head = place;
-    if (head > mostObsolete && head > queue.length / 2) replace(queue.slice(head));
-  };
-  const current = (): Candidate[] => queue.slice(head).filter(isCurrent);
-  /** The first place of a window that ends after a moment. */
-  const placeAfter = (moment: number): number => {
-    let [from, to] = [head, queue.length];
-    while (from < to) {
-      const middle = (from + to) >> 1;
-      if ((queue[middle]?.at ?? Infinity) > moment) to = middle;
-      else from = middle + 1;
-    }
-    return from;
-  };
-  return {
-    first: (): Candidate | undefined => queue[head],
-    size: (): number => queue.length - head,
-    /** Inserts a candidate, and removes the obsolete ones if there are more than `most`. */
-    insert(candidate: Candidate, most: number): void {
-      queue.splice(placeAfter(candidate.at), 0, candidate);
-      if (queue.length > most) replace(current());
-    },
-    /** Removes and returns those whose windows have ended by `now`, at most `most`. */
-    take(now: number, most: number): Candidate[] {
-      const taken = queue.slice(head, Math.min(placeAfter(now), head + most));
-      removeUntil(head + taken.length);
-      return taken;
-    },
-    /** Removes obsolete candidates before the first current one. */
-    trim(): void {
-      let place = head;
-      for (let it = queue[place]; it !== undefined && !isCurrent(it); it = queue[place]) place++;
-      removeUntil(place);
-    },
-    current,
-    replace: (candidates: readonly Candidate[]): void =>
-      replace(candidates.toSorted((a, b) => a.at - b.at)),
-  };
+function isRestarted({ item, since }: Candidate): boolean {
+  refreshClock(item);
+  return item.since !== since;
 }
 
 /** The pending differences: in a queue until the end of their windows, then waiting. */
@@ -336,7 +292,7 @@ function createCandidates(window: number, burst: number) {
   const current = new Map<PendingDifference, Candidate>();
   const waiting = new Set<Candidate>();
   const isCurrent = (candidate: Candidate): boolean => current.get(candidate.item) === candidate;
-  const queue = createQueue(isCurrent);
+  const queue = createTimedQueue(isCurrent);
   const remove = (item: PendingDifference): void => {
     const candidate = current.get(item);
     if (candidate !== undefined) waiting.delete(candidate);
@@ -348,15 +304,10 @@ function createCandidates(window: number, burst: number) {
     current.set(item, candidate);
     return candidate;
   };
-  const endOf = ({ item }: OwnedDifference): number => item.since + item.unseen + window;
   const add = (owned: OwnedDifference, now: number): Candidate => {
-    const candidate = create(owned, Math.max(endOf(owned), now));
+    const candidate = create(owned, Math.max(endOf(owned, window), now));
     queue.insert(candidate, 2 * current.size + mostObsolete);
     return candidate;
-  };
-  const isRestarted = (candidate: Candidate): boolean => {
-    refreshClock(candidate.item);
-    return candidate.item.since !== candidate.since;
   };
   /** The same one, or another in the queue if its clock has been restarted. */
   const renewed = (candidate: Candidate): Candidate =>
@@ -375,8 +326,7 @@ function createCandidates(window: number, burst: number) {
     takeDue(now: number): Candidate[] {
       const due: Candidate[] = [];
       // A restarted window may have ended, too.
-      let left = burst;
-      while (left > 0 && (queue.first()?.at ?? Infinity) <= now) {
+      for (let left = burst; left > 0 && (queue.first()?.at ?? Infinity) <= now;) {
         const taken = queue.take(now, left);
         left -= taken.length;
         due.push(...taken.filter(isValid));
@@ -392,11 +342,12 @@ function createCandidates(window: number, burst: number) {
       }
       return queue.first() ?? null;
     },
-    /** All of the queue. */
     queued: (): readonly Candidate[] => queue.current().map(renewed),
     /** Moves the ends of some windows. Those that wait return to the queue. */
     move(isMoved: (it: Candidate) => boolean, newEndOf: (it: Candidate) => number): void {
-      const all = [...current.values()].map((it) => (isRestarted(it) ? create(it, endOf(it)) : it));
+      const all = [...current.values()].map((it) =>
+        isRestarted(it) ? create(it, endOf(it, window)) : it,
+      );
       for (const candidate of all.filter(isMoved)) {
         waiting.delete(candidate);
         candidate.at = newEndOf(candidate);
