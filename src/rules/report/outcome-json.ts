@@ -9,7 +9,8 @@ import type { Steps } from '../../model/run-to-end.ts';
 import { entryStep, type EntryVerdict, entryVerdicts } from '../cilium/packet-outcome.ts';
 import { parseIptablesSave } from '../parse/iptables-save.ts';
 import { parseNft } from '../parse/nft-ruleset.ts';
-import { DumpError, type Hook, rulesOf, type Statement, type Table } from '../ruleset.ts';
+import type { Chain, Hook, Rule, Statement, Table } from '../ruleset.ts';
+import { chainsOf, DumpError, rulesOf } from '../ruleset.ts';
 import type { TraceStep, UnknownRule } from '../walk/walk-state.ts';
 import type { Destination, OutcomeShare, PacketOutcome } from '../walk/walk.ts';
 
@@ -238,12 +239,28 @@ function* stepOf(raw: unknown): Steps<TraceStep> {
     check(table !== undefined && chain !== undefined && rule !== undefined, 'a rule of its table');
     const base = { hook, priority: 0, type: 'filter', policy: 'accept', created: 0 } as const;
     const { statements } = rule;
-    return { chain: name, rule: { statements, text }, base: { chain, table, base } };
+    const of = { chain: emptyChain(json.base), table: withoutChains(table), base };
+    return { chain: name, rule: { statements, text }, base: of };
   } catch (error) {
     if (error instanceof DumpError) throw new InvalidReport(error.message, { cause: error });
     throw error;
   }
 }
+
+const nothing = { chains: chainsOf(new Map()), sets: new Map() };
+
+/** Steps are kept until the next report. A parsed table is many times as large as its rule. */
+const withoutChains = ({ family, name, source }: Table): Table => ({
+  ...{ family, name, source },
+  ...nothing,
+});
+
+const readNothing = (): readonly Rule[] => [];
+
+const emptyChain = (name: string): Chain => {
+  const parts = { base: null, target: null, rules: null, index: null };
+  return { name, read: readNothing, ...parts };
+};
 
 function* tableWith(json: RuleJson): Steps<Table | undefined> {
   const { source, family, table, chain, base, text } = json;
