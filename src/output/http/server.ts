@@ -23,10 +23,11 @@ import { createMetricsRenderer } from '../metrics/metrics.ts';
 import { formatMoment } from '../page/parts.ts';
 import { renderTimeBar } from '../page/time-bar.ts';
 import { requireAccess, type ReviewAccess } from './access.ts';
+import { limitRequests, liveUpdatesPath, sendBusy } from './admission.ts';
 import { addApi, sendPieces } from './api.ts';
 import { type AnswerMoment, answerMoments } from './moments.ts';
 import { addPages } from './pages.ts';
-import { awaitTurn, createPause } from './turns.ts';
+import { createPause } from './turns.ts';
 import type { WebConfig } from './web-config.ts';
 
 const policy = [
@@ -58,63 +59,6 @@ function checkRequest(request: Request, response: Response, next: NextFunction):
     response.status(421).type('text').send('The Host header is no name of this machine\n');
   } else if (method === 'GET' || method === 'HEAD') next();
   else response.set('Allow', 'GET, HEAD').status(405).type('text').send('Only GET and HEAD\n');
-}
-
-/** Requests at one time, without probes and live updates, and the seconds that each may take. */
-const requestLimits = { most: 64, seconds: 60 };
-
-/** Pages follow it for long, so it has limits of its own. */
-const liveUpdatesPath = '/api/v1/events';
-
-/** Milliseconds until a refusal, and how many may wait: waiting connections are not idle. */
-const refusals = { delay: 1000, most: 256 };
-
-const waiting = new Set<Response>();
-
-/**
- * Refuses a request later, since clients that ask again at once would keep the probes out. If many
- * wait, it closes the connection at once, so that the limit of connections leaves room for probes.
- */
-function sendBusy(response: Response, text: string): void {
-  const refuse = (): void => {
-    waiting.delete(response);
-    response.status(503).set('Retry-After', '5').type('text').send(`${text}\n`);
-  };
-  if (waiting.size >= refusals.most) {
-    response.set('Connection', 'close');
-    refuse();
-    return;
-  }
-  waiting.add(response);
-  const timer = setTimeout(refuse, refusals.delay).unref();
-  response.once('close', () => {
-    waiting.delete(response);
-    clearTimeout(timer);
-  });
-}
-
-/** Refuses requests while many are answered, and ends those whose clients do not read. */
-export function limitRequests({ most, seconds } = requestLimits) {
-  let active = 0;
-  return (request: Request, response: Response, next: NextFunction): void => {
-    if (request.path === liveUpdatesPath) {
-      next();
-      return;
-    }
-    if (active >= most) {
-      sendBusy(response, 'Too many requests at one time');
-      return;
-    }
-    active++;
-    const timer = setTimeout(() => request.socket.destroy(), seconds * 1000).unref();
-    response.once('close', () => {
-      active--;
-      clearTimeout(timer);
-    });
-    void awaitTurn().then(() => {
-      if (!response.destroyed) next();
-    });
-  };
 }
 
 /** Sends 200, or 503 with the reasons, one per line. */
@@ -244,7 +188,7 @@ export function createApp(answers: AuditorQueries, options: Partial<AppOptions> 
   // Kubernetes' components still have the older name. The kubelet has no login.
   app.get(['/livez', '/healthz'], (_request, response) => sendProbe(response, answers.stuck()));
   app.get('/readyz', (_request, response) => sendProbe(response, answers.notReady()));
-  app.use(limitRequests(), requireAccess(config, review));
+  app.use(requireAccess(config, review));
   if (content !== 'metrics') addUpdates(app, updates);
   app.use(compression());
   if (content !== 'metrics') {
@@ -321,9 +265,10 @@ export async function listen(
   limits = timeLimits,
 ) {
   const checks = { connectionsCheckingInterval: limits.check };
+  const answer = limitRequests(app.express);
   const secure: TlsServer | null =
-    tls === null ? null : createTlsServer({ ...tls, ...tlsOptions, ...checks }, app.express);
-  const server: Server = secure ?? createServer(checks, app.express);
+    tls === null ? null : createTlsServer({ ...tls, ...tlsOptions, ...checks }, answer);
+  const server: Server = secure ?? createServer(checks, answer);
   server.listen({ port, host: host ?? undefined, backlog: most });
   server.headersTimeout = limits.headers;
   server.requestTimeout = limits.request;

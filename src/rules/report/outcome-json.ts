@@ -250,10 +250,10 @@ function* stepOf(raw: unknown): Steps<TraceStep> {
 const nothing = { chains: chainsOf(new Map()), sets: new Map() };
 
 /** Steps are kept until the next report. A parsed table is many times as large as its rule. */
-const withoutChains = ({ family, name, source }: Table): Table => ({
-  ...{ family, name, source },
-  ...nothing,
-});
+const withoutChains = ({ family, name, source }: Table): Table => {
+  const of = { family, name, source };
+  return { ...of, ...nothing };
+};
 
 const readNothing = (): readonly Rule[] => [];
 

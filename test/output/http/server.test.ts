@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { Agent, request as httpRequest } from 'node:http';
+import { Agent, createServer as createHttpServer, request as httpRequest } from 'node:http';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 
 import express from 'express';
@@ -8,7 +8,8 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 
 import type { Finding } from '../../../src/audit/finding/catalogue.ts';
 import type { AuditorQueries, PageStatus } from '../../../src/auditor/queries.ts';
-import { createApp, limitRequests, listen } from '../../../src/output/http/server.ts';
+import { limitRequests } from '../../../src/output/http/admission.ts';
+import { createApp, listen } from '../../../src/output/http/server.ts';
 import { awaitTurn, createPause } from '../../../src/output/http/turns.ts';
 import { noServiceSeries } from '../../../src/output/metrics/service-rows.ts';
 import { findingOf, lagReport, moment, listedOf, statusOf } from '../samples.ts';
@@ -328,9 +329,9 @@ describe('other methods and paths', () => {
   test('above a number of requests at one time, others are refused', async () => {
     const open: ServerResponse[] = [];
     const app = express();
-    app.use(limitRequests({ most: 2, seconds: 60 }));
     app.get('/', (_request, response) => void open.push(response));
-    const busy = app.listen(0, '127.0.0.1');
+    const limited = limitRequests(app, { most: 2, seconds: 60 });
+    const busy = createHttpServer(limited).listen(0, '127.0.0.1');
     await once(busy, 'listening');
     const { port } = busy.address() as AddressInfo;
     const ask = (): Promise<Response> => fetch(`http://127.0.0.1:${String(port)}/`);
@@ -350,11 +351,10 @@ describe('other methods and paths', () => {
     busy.close();
   });
 
-  test('if 256 refusals wait, the next one comes at once and closes its connection', async () => {
+  test('if 2,048 refusals wait, the next one comes at once and closes its connection', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
-    const app = express();
-    app.use(limitRequests({ most: 0, seconds: 60 }));
-    const busy = app.listen(0, '127.0.0.1');
+    const limited = limitRequests(express(), { most: 0, seconds: 60 });
+    const busy = createHttpServer(limited).listen({ port: 0, host: '127.0.0.1', backlog: 4096 });
     await once(busy, 'listening');
     const { port } = busy.address() as AddressInfo;
     const agent = new Agent({ keepAlive: true });
@@ -366,11 +366,11 @@ describe('other methods and paths', () => {
       return `${String(response.statusCode)} ${String(response.headers.connection)}`;
     };
     for (let round = 0; round < 2; round++) {
-      const asked = Array.from({ length: 257 }, ask);
+      const asked = Array.from({ length: 2049 }, ask);
       expect(await Promise.race(asked)).toBe('503 close');
-      vi.advanceTimersByTime(1000);
+      vi.advanceTimersByTime(3000);
       const texts = await Promise.all(asked);
-      expect(texts.filter((text) => text === '503 keep-alive')).toHaveLength(256);
+      expect(texts.filter((text) => text === '503 keep-alive')).toHaveLength(2048);
     }
     vi.useRealTimers();
     agent.destroy();
@@ -407,7 +407,6 @@ describe('other methods and paths', () => {
     setImmediate(count);
     const turns: number[] = [];
     const app = express();
-    app.use(limitRequests());
     app.get('/', async (_request, response) => {
       const pause = createPause();
       // Longer than a slice, so that each answer pauses.
@@ -418,7 +417,7 @@ describe('other methods and paths', () => {
       }
       response.end();
     });
-    const busy = app.listen(0, '127.0.0.1');
+    const busy = createHttpServer(limitRequests(app)).listen(0, '127.0.0.1');
     await once(busy, 'listening');
     const { port } = busy.address() as AddressInfo;
     const asked = Array.from({ length: 20 }, () => fetch(`http://127.0.0.1:${String(port)}/`));
