@@ -371,10 +371,10 @@ function* completeList(state: State, resource: Resource, at: number): Steps {
 function* takeWatchState(state: State, entry: LiveEntry & { readonly kind: 'watch' }): Steps {
   const { progress, findings, services } = state;
   const { resource, at } = entry;
-  for (const { output, from, to, missed } of progress.setState(resource, entry.state, at)) {
+  for (const { outputs, from, to, missed } of progress.setState(resource, entry.state, at)) {
     // Any change may have been missed, so the settle window restarts; else 5 s of sight suffice.
     const least = missed ? state.options.settle : 5;
-    if (missed || to - from >= staleGrace) findings.delay(new Set([output]), from, to, least);
+    if (missed || to - from >= staleGrace) findings.delay(outputs, from, to, least);
   }
   // A recording has no event loop that tries again what a short loss has kept from opening.
   if (!state.options.live) findings.retry(at);

@@ -229,8 +229,8 @@ function interrupt(auditor: Auditor, from: number, to: number): void {
   progress.setClock(true, from);
   auditor.serviceAuditor()?.restartClocks(to);
   auditor.restartMeasures();
-  for (const { output } of progress.setClock(clock.isWrong, to)) {
-    findings.delay(new Set([output]), from, to, options.settle);
+  for (const { outputs } of progress.setClock(clock.isWrong, to)) {
+    findings.delay(outputs, from, to, options.settle);
   }
 }
 

@@ -111,7 +111,7 @@ async function compareWithFresh(part: string, load: LoadServer, program: Auditin
     await awaitReady(fresh);
     // The window, and a read of each Service that differs.
     await sleep(1000 * (lasting.settle + 5));
-    for (let left = 60; left > 0 && (await isPending(fresh, program)); left--) await sleep(1000);
+    for (let left = 60; left > 0 && (await isUndecided(fresh, program)); left--) await sleep(1000);
     const [got, want] = [await verdictOf(program), await verdictOf(fresh)];
     const [found, wanted] = [new Set(got), new Set(want)];
     const wrong = [
@@ -125,10 +125,13 @@ async function compareWithFresh(part: string, load: LoadServer, program: Auditin
   }
 }
 
-async function isPending(...programs: readonly Auditing[]): Promise<boolean> {
+/** Whether a verdict is pending, or unknown since a resource is listed again. */
+async function isUndecided(...programs: readonly Auditing[]): Promise<boolean> {
   for (const program of programs) {
     const { text } = await program.get('/metrics');
-    if (sampleOf(text, 'endpoint_auditor_outputs', 'verdict="pending"') > 0) return true;
+    const outputs = (verdict: string): number =>
+      sampleOf(text, 'endpoint_auditor_outputs', `verdict="${verdict}"`);
+    if (outputs('pending') + outputs('unknown') > 0) return true;
   }
   return false;
 }

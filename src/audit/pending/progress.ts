@@ -117,17 +117,32 @@ function createBlindOutputs(isSynced: (output: Output) => boolean) {
     },
   };
   function updateOf(changed: readonly Output[], isMissed: boolean, at: number) {
-    const over: { output: Output; from: number; to: number; missed: boolean }[] = [];
+    const over: OverSpell[] = [];
     for (const output of changed) {
       const spell = blind.get(output);
       if (isSeen(output)) {
-        if (spell !== undefined) over.push({ output, ...spell, to: at });
+        if (spell !== undefined) addSpell(over, output, { ...spell, to: at });
         blind.delete(output);
       } else if (spell === undefined) blind.set(output, { from: at, missed: isMissed });
       else if (isMissed) spell.missed = true;
     }
     return over;
   }
+}
+
+/** A time in which outputs were blind; `missed`: changes were missed, and not just delayed. */
+interface OverSpell {
+  readonly outputs: Set<Output>;
+  readonly from: number;
+  readonly to: number;
+  readonly missed: boolean;
+}
+
+/** Outputs with one spell are together, since thousands of windows may follow from it. */
+function addSpell(all: OverSpell[], output: Output, spell: Omit<OverSpell, 'outputs'>): void {
+  const same = all.find(({ from, missed }) => from === spell.from && missed === spell.missed);
+  if (same === undefined) all.push({ outputs: new Set([output]), ...spell });
+  else same.outputs.add(output);
 }
 
 type Versioned = Pick<AnyObject, 'key' | 'resourceVersion'>;

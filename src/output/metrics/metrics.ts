@@ -20,10 +20,10 @@ import type { MetricsState } from './state.ts';
 
 /** Returns a function that renders a scrape, and observes the process from its first call on. */
 export function createMetricsRenderer() {
-  let registry: Registry | null = null;
+  let readProcess: ReturnType<typeof createProcessReader> | null = null;
   return async function* (state: MetricsState, format: ExpositionFormat) {
-    registry ??= observeProcess();
-    const processText = await formatProcess(registry, format);
+    readProcess ??= createProcessReader();
+    const processText = formatProcess(await readProcess(), format);
     const texts = families.map((family) => {
       const text = formatSamples(family, state, format);
       return text === '' ? '' : formatHead(family, format, family.unit) + text;
@@ -47,9 +47,28 @@ function observeProcess(): Registry {
   return registry;
 }
 
-async function formatProcess(registry: Registry, format: ExpositionFormat): Promise<string> {
+/**
+ * Reads the families of the process at most once per second: to count the open files lists them,
+ * and thousands of clients at one time would cost as much again as their answers.
+ */
+function createProcessReader() {
+  const registry = observeProcess();
+  let read = registry.getMetricsAsJSON();
+  let readAt = performance.now();
+  return (): ReturnType<Registry['getMetricsAsJSON']> => {
+    if (performance.now() - readAt >= 1000) {
+      readAt = performance.now();
+      read = registry.getMetricsAsJSON();
+    }
+    return read;
+  };
+}
+
+type ProcessFamilies = Awaited<ReturnType<Registry['getMetricsAsJSON']>>;
+
+function formatProcess(read: ProcessFamilies, format: ExpositionFormat): string {
   let text = '';
-  for (const { name, help, type, values } of await registry.getMetricsAsJSON()) {
+  for (const { name, help, type, values } of read) {
     if (values.length === 0) continue;
     text += formatHead({ name, help, type }, format);
     // Values of histograms name their series, which the types of prom-client leave out.
