@@ -27,7 +27,7 @@ import { limitRequests, liveUpdatesPath, sendBusy } from './admission.ts';
 import { addApi, sendPieces } from './api.ts';
 import { type AnswerMoment, answerMoments } from './moments.ts';
 import { addPages } from './pages.ts';
-import { createPause } from './turns.ts';
+import { createPause, noteConnection } from './turns.ts';
 import type { WebConfig } from './web-config.ts';
 
 const policy = [
@@ -275,6 +275,7 @@ export async function listen(
   // Shorter than the usual scrape interval, so that idle connections end.
   server.keepAliveTimeout = 15_000;
   server.maxConnections = most;
+  server.on('connection', noteConnection);
   // Idle clients must not keep the probes of the kubelet out: its next one is accepted.
   server.on('drop', () => server.closeIdleConnections());
   try {

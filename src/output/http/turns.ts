@@ -10,6 +10,16 @@ const sliceMs = 4;
 /** The most turns between two pieces of work, which other work may use for `sliceMs`. */
 const turnsBetween = 32;
 
+/** Milliseconds that other work may use while each turn accepts a connection. */
+const crowdMs = 200;
+
+let isAccepting = false;
+
+/** Notes that this turn has accepted a connection: behind it there may be many, and a probe. */
+export function noteConnection(): void {
+  isAccepting = true;
+}
+
 const waiting: (() => void)[] = [];
 
 function runNext(): void {
@@ -20,7 +30,11 @@ function runNext(): void {
 
 function passTurns(left: number, since: number | null): void {
   const begun = since ?? performance.now();
-  if (left > 0 && performance.now() - begun < sliceMs) setImmediate(passTurns, left - 1, begun);
+  const spent = performance.now() - begun;
+  const isCrowd = isAccepting && spent < crowdMs;
+  isAccepting = false;
+  const isOther = isCrowd || (left > 0 && spent < sliceMs);
+  if (isOther) setImmediate(passTurns, isCrowd ? left : left - 1, begun);
   else if (waiting.length > 0) runNext();
   else isRunning = false;
 }

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Agent, createServer as createHttpServer, request as httpRequest } from 'node:http';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 
 import express from 'express';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
@@ -10,7 +11,7 @@ import type { Finding } from '../../../src/audit/finding/catalogue.ts';
 import type { AuditorQueries, PageStatus } from '../../../src/auditor/queries.ts';
 import { limitRequests } from '../../../src/output/http/admission.ts';
 import { createApp, listen } from '../../../src/output/http/server.ts';
-import { awaitTurn, createPause } from '../../../src/output/http/turns.ts';
+import { awaitTurn, createPause, noteConnection } from '../../../src/output/http/turns.ts';
 import { noServiceSeries } from '../../../src/output/metrics/service-rows.ts';
 import { findingOf, lagReport, moment, listedOf, statusOf } from '../samples.ts';
 
@@ -448,6 +449,24 @@ describe('other methods and paths', () => {
     expect(pieces).toBeLessThan(50);
     for (const socket of [...sockets, ...accepted]) socket.destroy();
     busy.close();
+  });
+
+  test('while each turn accepts a connection, few pieces of answers are computed', async () => {
+    let [pieces, isOver] = [0, false];
+    const compute = async (): Promise<void> => {
+      for (; !isOver; pieces++) await awaitTurn();
+    };
+    const computed = compute();
+    const begun = performance.now();
+    for (let turn = 0; turn < 1000; turn++) {
+      noteConnection();
+      await nextTurn();
+    }
+    const before = pieces;
+    isOver = true;
+    await computed;
+    // One at the beginning, and one after each 200 ms; else one after each 32 turns.
+    expect(before).toBeLessThanOrEqual(2 + (performance.now() - begun) / 200);
   });
 
   const lengthOf = async (encoding: string): Promise<{ encoding: string; length: number }> => {
