@@ -54,10 +54,10 @@ const turn = { seconds: 10, nodes: 60 };
 const patience = { unread: 300, apart: 5, old: 5 };
 
 /**
- * What a call looks at: reads until this many objects are compared, and this many differences. Each
- * is looked at in turn.
+ * What a call looks at: reads until this many objects are compared, at most this many reads, and
+ * this many differences until one is due. Each is looked at in turn.
  */
-const most = { compared: 1000, waiting: 1000 };
+const most = { compared: 1000, reads: 1000, waiting: 1000 };
 
 /** Nodes are read as if they were a Service without a name. */
 const nodesKey = '/';
@@ -289,7 +289,7 @@ function createReview(
   requests: Map<api.Key, ReadRequest>,
   { compare, compared }: ReturnType<typeof createComparison>,
 ) {
-  let rest = requests.entries();
+  let rest: ArrayIterator<api.Key> | null = null;
   const inspect = (key: api.Key, request: ReadRequest, now: number): Comparison => {
     const result = compare(key, request, resources, now);
     request.isOpen = result === 'behind' || result === 'gap';
@@ -301,12 +301,16 @@ function createReview(
     /** Compares reads again that the cache lacked something of, and forgets old ones. */
     review: (now: number): void => {
       const end = compared() + most.compared;
-      while (compared() < end) {
-        const [key, request] = rest.next().value ?? [];
-        if (key === undefined || request === undefined) {
-          rest = requests.entries();
+      // A copy: what is read again meanwhile does not make the round longer.
+      rest ??= [...requests.keys()].values();
+      for (let left = most.reads; left > 0 && compared() < end; left--) {
+        const { value: key } = rest.next();
+        if (key === undefined) {
+          rest = null;
           return;
         }
+        const request = requests.get(key);
+        if (request === undefined) continue;
         if (request.isOpen) inspect(key, request, now);
         const kept = request.isOpen ? 150 : 60;
         if (now - request.at > kept && key !== nodesKey) requests.delete(key);
@@ -400,7 +404,8 @@ function dueKeys(
   let left = most.waiting;
   for (const candidate of waiting) {
     // Each retry moves those that it has tried to the end.
-    if (left-- === 0) break;
+    if (namespace === null && left-- === 0) break;
+    if (namespace !== null && candidate.namespace !== namespace) continue;
     const key = keyOf(candidate);
     const request = requests.get(key);
     const { item, since, at } = candidate;
@@ -410,7 +415,6 @@ function dueKeys(
     if (needsNodes(candidate, listers) && !isNodesRead && isDue(nodes, since, now)) {
       return [nodesKey];
     }
-    if (namespace !== null && candidate.namespace !== namespace) continue;
     if (keys.has(key) || !isDue(request, at, now)) continue;
     keys.add(key);
     // The namespace may contain an object that no client can read, or be too large.

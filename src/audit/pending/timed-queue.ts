@@ -19,7 +19,7 @@ export function createTimedQueue<T extends Timed>(isCurrent: (entry: T) => boole
   };
   const removeUntil = (place: number): void => {
     head = place;
-    if (head > mostObsolete && head > queue.length / 2) replace(queue.slice(head));
+    if (head * 2 >= queue.length) replace(queue.slice(head));
   };
   const current = (): T[] => queue.slice(head).filter(isCurrent);
   /** The first place of an entry after a moment. */

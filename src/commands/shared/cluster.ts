@@ -346,8 +346,8 @@ export async function auditOnce(
     }
     if (end.reason === null) throw new Error('Stopped before the first lists were complete');
     const awaited = auditor.awaited().join(', ');
-    const more = awaited && `. Incomplete lists: ${awaited}`;
-    throw new Error(end.reason.replace(/\.$/v, '') + more);
+    if (awaited === '') throw new Error(end.reason);
+    throw new Error(`${end.reason.replace(/\.$/v, '')}. Incomplete lists: ${awaited}`);
   }
   warnIfUnverified(auditor);
   return auditor;

@@ -1,23 +1,44 @@
-// Which requests are answered at one time. Others are refused before any route sees them: routes
+// Which requests are answered at one time. Others are refused before any route sees them. Routes
 // cost several times as much as a refusal, and a probe waits behind all requests before it.
 
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
 
 import { awaitTurn } from './turns.ts';
 
-/** Requests at one time, without those of `unlimited`, and the seconds that each may take. */
-const requestLimits = { most: 64, seconds: 60 };
+const policy = [
+  "default-src 'none'",
+  "style-src 'self'",
+  "script-src 'self'",
+  "connect-src 'self'",
+  "img-src 'self'",
+  "base-uri 'none'",
+  "form-action 'self'",
+  "frame-ancestors 'none'",
+].join('; ');
+
+/** The headers of all responses. */
+export const usualHeaders = {
+  'Content-Security-Policy': policy,
+  'X-Content-Type-Options': 'nosniff',
+  'Referrer-Policy': 'no-referrer',
+  'Cross-Origin-Resource-Policy': 'same-origin',
+  'Cross-Origin-Opener-Policy': 'same-origin',
+  'Cache-Control': 'no-store',
+};
 
 /** Pages follow it for long, so it has limits of its own. */
 export const liveUpdatesPath = '/api/v1/events';
 
 const unlimited: ReadonlySet<string> = new Set(['/livez', '/healthz', '/readyz', liveUpdatesPath]);
 
+/** Milliseconds until a refusal; a part is random, so that many do not come in one turn. */
+const delay = { least: 1000, random: 2000 };
+
 /**
- * Milliseconds until a refusal, and a random part, so that many refusals do not come in one turn.
- * And how many may wait: waiting connections are not idle.
+ * Requests at one time, without those of `unlimited`, and the seconds that each may take. And how
+ * many refusals may wait: waiting connections are not idle.
  */
-const refusals = { delay: 1000, random: 2000, most: 2048 };
+const requestLimits = { most: 64, seconds: 60, refusals: 2048 };
 
 const waiting = new Set<ServerResponse>();
 
@@ -25,25 +46,29 @@ const waiting = new Set<ServerResponse>();
  * Refuses a request later, since clients that ask again at once would keep the probes out. If many
  * wait, it closes the connection at once, so that the limit of connections leaves room for probes.
  */
-export function sendBusy(response: ServerResponse, text: string): void {
+export function sendBusy(
+  response: ServerResponse,
+  text: string,
+  most = requestLimits.refusals,
+): void {
   const refuse = (headers: Readonly<Record<string, string>> = {}): void => {
     waiting.delete(response);
+    const line = `${text}\n`;
     response.writeHead(503, {
+      ...usualHeaders,
       'Content-Type': 'text/plain; charset=utf-8',
-      'X-Content-Type-Options': 'nosniff',
-      'Cache-Control': 'no-store',
+      'Content-Length': Buffer.byteLength(line),
       'Retry-After': '5',
       ...headers,
     });
-    response.end(`${text}\n`);
+    response.end(line);
   };
-  if (waiting.size >= refusals.most) {
+  if (waiting.size >= most) {
     refuse({ Connection: 'close' });
     return;
   }
   waiting.add(response);
-  const delay = refusals.delay + refusals.random * Math.random();
-  const timer = setTimeout(refuse, delay).unref();
+  const timer = setTimeout(refuse, delay.least + delay.random * Math.random()).unref();
   response.once('close', () => {
     waiting.delete(response);
     clearTimeout(timer);
@@ -55,7 +80,7 @@ const pathOf = ({ url = '' }: IncomingMessage): string => url.split('?', 1)[0] ?
 /** Refuses requests while many are answered, and ends those whose clients do not read. */
 export function limitRequests(
   answer: RequestListener,
-  { most, seconds } = requestLimits,
+  { most, seconds, refusals } = requestLimits,
 ): RequestListener {
   let active = 0;
   return (request, response) => {
@@ -64,7 +89,7 @@ export function limitRequests(
       return;
     }
     if (active >= most) {
-      sendBusy(response, 'Too many requests at one time');
+      sendBusy(response, 'Too many requests at one time', refusals);
       return;
     }
     active++;

@@ -23,23 +23,12 @@ import { createMetricsRenderer } from '../metrics/metrics.ts';
 import { formatMoment } from '../page/parts.ts';
 import { renderTimeBar } from '../page/time-bar.ts';
 import { requireAccess, type ReviewAccess } from './access.ts';
-import { limitRequests, liveUpdatesPath, sendBusy } from './admission.ts';
+import { limitRequests, liveUpdatesPath, sendBusy, usualHeaders } from './admission.ts';
 import { addApi, sendPieces } from './api.ts';
 import { type AnswerMoment, answerMoments } from './moments.ts';
 import { addPages } from './pages.ts';
 import { createPause, noteConnection } from './turns.ts';
 import type { WebConfig } from './web-config.ts';
-
-const policy = [
-  "default-src 'none'",
-  "style-src 'self'",
-  "script-src 'self'",
-  "connect-src 'self'",
-  "img-src 'self'",
-  "base-uri 'none'",
-  "form-action 'self'",
-  "frame-ancestors 'none'",
-].join('; ');
 
 /** The names of this machine in a Host header, with or without a port. */
 const loopbackHost = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/i;
@@ -47,14 +36,7 @@ const loopbackHost = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/i
 /** Sets the headers of all responses, and refuses methods that write and foreign names. */
 function checkRequest(request: Request, response: Response, next: NextFunction): void {
   const { method, headers, app } = request;
-  response.set({
-    'Content-Security-Policy': policy,
-    'X-Content-Type-Options': 'nosniff',
-    'Referrer-Policy': 'no-referrer',
-    'Cross-Origin-Resource-Policy': 'same-origin',
-    'Cross-Origin-Opener-Policy': 'same-origin',
-    'Cache-Control': 'no-store',
-  });
+  response.set(usualHeaders);
   if (app.get('on loopback') === true && !loopbackHost.test(headers.host ?? '')) {
     response.status(421).type('text').send('The Host header is no name of this machine\n');
   } else if (method === 'GET' || method === 'HEAD') next();

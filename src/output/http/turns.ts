@@ -10,10 +10,20 @@ const sliceMs = 4;
 /** The most turns between two pieces of work, which other work may use for `sliceMs`. */
 const turnsBetween = 32;
 
-/** Milliseconds that other work may use while each turn accepts a connection. */
-const crowdMs = 200;
+/**
+ * How long answers wait while each turn accepts a connection: milliseconds at one time,
+ * milliseconds in succession, and the share of all time. Without the share, a client that opens
+ * connections all the time would keep answers out.
+ */
+const crowd = { once: 200, most: 1000, share: 0.1 };
+
+/** Milliseconds for which answers may wait, computed at this time. */
+let credit = { left: crowd.most, at: 0 };
 
 let isAccepting = false;
+
+/** Whether answers wait longer since connections are accepted. */
+let isCrowded = false;
 
 /** Notes that this turn has accepted a connection: behind it there may be many, and a probe. */
 export function noteConnection(): void {
@@ -29,13 +39,19 @@ function runNext(): void {
 }
 
 function passTurns(left: number, since: number | null): void {
-  const begun = since ?? performance.now();
-  const spent = performance.now() - begun;
-  const isCrowd = isAccepting && spent < crowdMs;
+  const now = performance.now();
+  const spent = now - (since ?? now);
+  const isCrowd = isAccepting && spent < Math.min(crowd.once, credit.left);
   isAccepting = false;
-  const isOther = isCrowd || (left > 0 && spent < sliceMs);
-  if (isOther) setImmediate(passTurns, isCrowd ? left : left - 1, begun);
-  else if (waiting.length > 0) runNext();
+  if (isCrowd) isCrowded ||= spent >= sliceMs;
+  if (isCrowd || (left > 0 && spent < sliceMs)) {
+    setImmediate(passTurns, isCrowd ? left : left - 1, since ?? now);
+    return;
+  }
+  const earned = Math.min(credit.left + crowd.share * (now - credit.at), crowd.most);
+  credit = { left: earned - (isCrowded ? spent : 0), at: now };
+  isCrowded = false;
+  if (waiting.length > 0) runNext();
   else isRunning = false;
 }
 

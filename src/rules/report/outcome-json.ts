@@ -239,21 +239,23 @@ function* stepOf(raw: unknown): Steps<TraceStep> {
     check(table !== undefined && chain !== undefined && rule !== undefined, 'a rule of its table');
     const base = { hook, priority: 0, type: 'filter', policy: 'accept', created: 0 } as const;
     const { statements } = rule;
-    const of = { chain: emptyChain(json.base), table: withoutChains(table), base };
-    return { chain: name, rule: { statements, text }, base: of };
+    const baseChain = { chain: emptyChain(json.base), table: withoutChains(table), base };
+    return { chain: name, rule: { statements, text }, base: baseChain };
   } catch (error) {
     if (error instanceof DumpError) throw new InvalidReport(error.message, { cause: error });
     throw error;
   }
 }
 
-const nothing = { chains: chainsOf(new Map()), sets: new Map() };
+const noContent = { chains: chainsOf(new Map()), sets: new Map() };
 
 /** Steps are kept until the next report. A parsed table is many times as large as its rule. */
-const withoutChains = ({ family, name, source }: Table): Table => {
-  const of = { family, name, source };
-  return { ...of, ...nothing };
-};
+const withoutChains = ({ family, name, source }: Table): Table => ({
+  family,
+  name,
+  source,
+  ...noContent,
+});
 
 const readNothing = (): readonly Rule[] => [];
 

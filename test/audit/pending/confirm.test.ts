@@ -502,9 +502,13 @@ describe('a read', () => {
     expect(compared).toEqual([1000, 1000, 1000, 0, 0, 0]);
   });
 
-  test('is chosen among 1,000 differences that wait; those that were tried go to the end', () => {
-    const made = confirming([...many(1500), node({ resourceVersion: '5' })]);
-    made.opened(130);
+  test('is chosen among 1,000 differences, and is of all that wait in its namespace', () => {
+    const spread = many(1500).map((object, n) => {
+      const namespace = `shop-${n % 300}`;
+      return { ...object, namespace, key: `${namespace}/${object.name}` };
+    });
+    const made = confirming([...spread, node({ resourceVersion: '5' })]);
+    for (let left = 12; left > 0; left--) made.opened(130);
     let looked = 0;
     const counted = function* (): Generator<Candidate> {
       for (const candidate of waiting(made)) {
@@ -513,14 +517,18 @@ describe('a read', () => {
       }
     };
     readNodes(made, 130);
+    const sizes: number[] = [];
     const asked = new Set<string>();
-    for (let now = 131; now < 150; now++) {
-      looked = 0;
-      for (const key of made.confirmer.next(counted(), now)) asked.add(key);
-      expect(looked).toBeLessThanOrEqual(1001);
+    for (let now = 131; now < 146; now += 0.05) {
+      const keys = made.confirmer.next(waiting(made), now);
+      if (keys.length > 0) sizes.push(keys.length);
+      for (const key of keys) asked.add(key);
       made.opened(now);
     }
-    expect(asked.size).toBe(1500);
+    expect([asked.size, sizes.length, new Set(sizes)]).toEqual([1500, 300, new Set([5])]);
+    // All have been requested, so none is due.
+    expect(made.confirmer.next(counted(), 146)).toEqual([]);
+    expect(looked).toBe(1001);
   });
 
   test('in turn is of a Service with a finding every other time', () => {
