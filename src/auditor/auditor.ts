@@ -19,11 +19,8 @@ import { createRuleImpacts } from '../audit/node/packet-impact.ts';
 import { createConfirmer } from '../audit/pending/confirm.ts';
 import { createPendingFindings } from '../audit/pending/pending.ts';
 import { createWatchProgress, staleGrace } from '../audit/pending/progress.ts';
-import {
-  addSavedService,
-  createReopening,
-  type SavedService,
-} from '../audit/service/checkpoint.ts';
+import { addSavedService, createReopening } from '../audit/service/checkpoint.ts';
+import type { SavedService } from '../audit/service/checkpoint.ts';
 import { createServiceAuditor, type ServiceAuditor } from '../audit/service/auditor.ts';
 import type { LiveEntry } from '../cluster/decode/entry.ts';
 import type { DumpEnd, DumpEntry } from '../cluster/files/dump.ts';
@@ -77,7 +74,6 @@ export type AuditorEntry = RecordingEntry | DumpEntry | LiveEntry | GivenRules |
 export const openedAtOnce = 256;
 
 type State = ReturnType<typeof createState>;
-
 export type Auditor = ReturnType<typeof createAuditor>;
 
 /** What the input has shown, before it has shown anything. */
@@ -99,8 +95,10 @@ const initialState = (maxEndpointsPerSlice: number) => ({
   startedAt: null as number | null,
   /** Whether the clock waits, since it was set back, and whether that of the server differs. */
   clock: { isWrong: false, isSkewed: false },
+  /** When the comparison began, or began again. */
   begunAt: null as number | null,
   whole: null as boolean | null,
+  taking: false,
   unreadableCount: 0,
   skippedCount: 0,
 });
@@ -202,6 +200,8 @@ export function createAuditor(options: AuditorOptions) {
     take: (entry: AuditorEntry) => runToEnd(takeInSteps(state, entry)),
     /** Takes an entry in small steps. The caller runs all steps before it takes another entry. */
     takeInSteps: (entry: AuditorEntry) => takeInSteps(state, entry),
+    /** Whether an entry is taken in, but not all of its steps. */
+    isTaking: () => state.taking,
     /** Sets the input's clock, and opens the differences whose settle window has ended. */
     advance: (at: number) => advance(state, at),
     clock: state.clock,
@@ -247,16 +247,15 @@ export function createAuditor(options: AuditorOptions) {
     /** The input's clock; `null` before the first entry with a time. */
     now: () => state.now,
     startedAt: () => state.startedAt,
-    /** When the comparison began, or began again; `null` before. */
     begunAt: () => state.begunAt,
     /** Whether a recording has the end that its recorder wrote; `null` if no end was read. */
     complete: () => state.whole,
-    /** By reason. */
     dropped: () => droppedOf(state),
     earlier: state.earlier,
   };
 }
 
+/** Entries that were dropped, by reason. */
 function droppedOf({ store, nodeRules, ...state }: State): Readonly<Record<string, number>> {
   const unreadable = state.unreadableCount + nodeRules.unreadable();
   return { ...store.dropped, unreadable, skipped: state.skippedCount };
@@ -289,6 +288,7 @@ function* takeInSteps(state: State, entry: AuditorEntry): Steps {
   const before = state.services;
   const steps = dispatch(state, entry);
   let seconds = 0;
+  state.taking = true;
   for (;;) {
     const started = performance.now();
     const { done } = steps.next();
@@ -296,8 +296,8 @@ function* takeInSteps(state: State, entry: AuditorEntry): Steps {
     if (done === true) break;
     yield;
   }
-  const { full, change } = state.samples.durations;
-  observe(state.services === before ? change : full, seconds);
+  state.taking = false;
+  observe(state.samples.durations[state.services === before ? 'change' : 'full'], seconds);
 }
 
 function* dispatch(state: State, entry: AuditorEntry): Steps {
@@ -371,10 +371,10 @@ function* completeList(state: State, resource: Resource, at: number): Steps {
 function* takeWatchState(state: State, entry: LiveEntry & { readonly kind: 'watch' }): Steps {
   const { progress, findings, services } = state;
   const { resource, at } = entry;
-  for (const { outputs, from, to, missed } of progress.setState(resource, entry.state, at)) {
+  for (const { missed, ...spell } of progress.setState(resource, entry.state, at)) {
     // Any change may have been missed, so the settle window restarts; else 5 s of sight suffice.
     const least = missed ? state.options.settle : 5;
-    if (missed || to - from >= staleGrace) findings.delay(outputs, from, to, least);
+    if (missed || spell.to - spell.from >= staleGrace) yield* findings.delay({ ...spell, least });
   }
   // A recording has no event loop that tries again what a short loss has kept from opening.
   if (!state.options.live) findings.retry(at);

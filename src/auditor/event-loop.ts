@@ -12,6 +12,7 @@
 
 import type { FreshRead } from '../audit/pending/confirm.ts';
 import type { Key, Resource } from '../model/objects.ts';
+import { runToEnd } from '../model/run-to-end.ts';
 import { type Auditor, type AuditorEntry, openedAtOnce } from './auditor.ts';
 
 export interface MonotonicClock {
@@ -230,7 +231,7 @@ function interrupt(auditor: Auditor, from: number, to: number): void {
   auditor.serviceAuditor()?.restartClocks(to);
   auditor.restartMeasures();
   for (const { outputs } of progress.setClock(clock.isWrong, to)) {
-    findings.delay(outputs, from, to, options.settle);
+    runToEnd(findings.delay({ outputs, from, to, least: options.settle }));
   }
 }
 

@@ -34,6 +34,8 @@ export function createAuditorHistory(auditor: Auditor, options: AuditorHistoryOp
   const recorder = createHistoryRecorder({
     ...options,
     checkpoint() {
+      // A part of what an entry changes would be in the checkpoint, and its line after it.
+      if (auditor.isTaking()) return null;
       bases.reset();
       return checkpointOf(auditor, now());
     },

@@ -18,6 +18,7 @@ import { readRecording, type RecordingEntry } from '../../src/cluster/files/reco
 import { checkpointOf } from '../../src/history/checkpoint.ts';
 import { createAuditorHistory } from '../../src/history/history.ts';
 import { openHistory } from '../../src/history/reader.ts';
+import { listSegments } from '../../src/history/segments.ts';
 import { label, resources } from '../../src/model/objects.ts';
 import type { ReportedFinding } from '../../src/output/text/format.ts';
 import * as build from '../build.ts';
@@ -280,4 +281,29 @@ test('the pods of a Service are just before its Endpoints and slices, each once'
   });
   const wanted = 'node-a a a-1 a a-slice b-1 b-2 b b-slice stray lone';
   expect(names).toEqual(wanted.split(' '));
+});
+
+test('is not written while an entry is taken in partly', async () => {
+  const auditor = newAuditor({ live: true });
+  const { files } = faultyFiles();
+  const history = createAuditorHistory(auditor, {
+    files,
+    limits: { size: 2 ** 40, age: 3600 },
+    now: () => auditor.now() ?? 0,
+    pause: () => Promise.resolve(),
+    onTrouble: (reason) => expect(reason).toBeNull(),
+  });
+  const later = [...build.watches(102, 'stale'), ...build.watches(110, 'synced')];
+  const [last, ...rest] = [...build.lively(), ...later].reverse();
+  for (const entry of rest.reverse()) auditor.take(entry);
+  if (last === undefined) throw new Error('There is no entry');
+  // The end of the outage delays a window, in steps.
+  const steps = auditor.takeInSteps(last);
+  expect(steps.next().done).toBe(false);
+  await history.work();
+  expect(await listSegments(files)).toEqual([]);
+  expect(steps.next().done).toBe(true);
+  await history.work();
+  expect(await listSegments(files)).toHaveLength(1);
+  await history.close();
 });

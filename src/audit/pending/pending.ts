@@ -6,6 +6,7 @@
 // (docs/decisions/0029-one-finding-per-code-and-cause.md).
 
 import { getOrInsert } from '../../model/collections.ts';
+import type { Steps } from '../../model/run-to-end.ts';
 import type {
   DifferenceDetail,
   Finding,
@@ -343,19 +344,50 @@ function createCandidates(window: number, burst: number) {
       return queue.first() ?? null;
     },
     queued: (): readonly Candidate[] => queue.current().map(renewed),
-    /** Moves the ends of some windows. Those that wait return to the queue. */
-    move(isMoved: (it: Candidate) => boolean, newEndOf: (it: Candidate) => number): void {
-      const all = [...current.values()].map((it) =>
-        isRestarted(it) ? create(it, endOf(it, window)) : it,
-      );
-      for (const candidate of all.filter(isMoved)) {
-        waiting.delete(candidate);
-        candidate.at = newEndOf(candidate);
-      }
-      queue.replace(all.filter((it) => !waiting.has(it)));
+    items: () => [...current.keys()],
+    /** Moves the end of a window; `requeue` must follow. One that waits returns to the queue. */
+    move(item: PendingDifference, newEndOf: (since: number) => number): void {
+      const known = current.get(item);
+      if (known === undefined) return;
+      const moved = isRestarted(known) ? create(known, known.at) : known;
+      waiting.delete(moved);
+      moved.at = newEndOf(moved.since);
     },
+    requeue: () => queue.replace([...current.values()].filter((it) => !waiting.has(it))),
     size: () => ({ entries: queue.size(), pending: current.size }),
   };
+}
+
+/** A time in which no watch showed some outputs. No window of them ends before `to + least`. */
+interface DelayingSpell {
+  readonly outputs: ReadonlySet<Output>;
+  readonly from: number;
+  readonly to: number;
+  readonly least: number;
+}
+
+/** Differences of a step of a delay. */
+const delayedAtOnce = 1000;
+
+/** Delays the windows of some outputs, in steps. Until the last one, no window may open. */
+function* delayWindows(
+  candidates: ReturnType<typeof createCandidates>,
+  window: number,
+  { outputs, from, to, least }: DelayingSpell,
+): Steps {
+  for (const [index, item] of candidates.items().entries()) {
+    if (index % delayedAtOnce === 0) yield;
+    if (!outputs.has(item.output)) continue;
+    candidates.move(item, (since) => {
+      // A restart after `from` shortens the unseen time of the new window.
+      const end = since + item.unseen + window;
+      const at = Math.max(end + to - Math.max(from, since), to + least);
+      item.unseen = at - window - since;
+      for (const it of item.lesser ?? []) it.unseen += to - Math.max(from, it.since);
+      return at;
+    });
+  }
+  candidates.requeue();
 }
 
 /** Opens those that were open before a restart at their earlier times, and the others now. */
@@ -431,19 +463,6 @@ export function createPendingFindings(options: PendingFindingsOptions) {
       for (const candidate of due) waiting.delete(candidate);
       openAdmitted(due, now);
     },
-    /** Delays outputs that no watch showed until `to`; no window ends before `to + least`. */
-    delay(outputs: ReadonlySet<Output>, from: number, to: number, least: number): void {
-      candidates.move(
-        ({ item }) => outputs.has(item.output),
-        ({ item, since }) => {
-          // A restart after `from` shortens the unseen time of the new window.
-          const end = since + item.unseen + window;
-          const at = Math.max(end + to - Math.max(from, since), to + least);
-          item.unseen = at - window - since;
-          for (const it of item.lesser ?? []) it.unseen += to - Math.max(from, it.since);
-          return at;
-        },
-      );
-    },
+    delay: (spell: DelayingSpell) => delayWindows(candidates, window, spell),
   };
 }

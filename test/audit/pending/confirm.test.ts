@@ -565,7 +565,14 @@ describe('a read', () => {
     made.confirmer.next(waiting(made), 130);
     made.confirmer.answer('shop/web', asHeld);
     // The clock of the difference is longer by a time in which nothing was seen.
-    made.serviceAuditor.settle.delay(new Set(['endpointslices']), 120, 130, 5);
+    runToEnd(
+      made.serviceAuditor.settle.delay({
+        outputs: new Set(['endpointslices']),
+        from: 120,
+        to: 130,
+        least: 5,
+      }),
+    );
     expect(made.opened(139.9)).toEqual([]);
     expect(made.opened(140)).toEqual([]);
     expect(made.confirmer.next(waiting(made), 140)).toEqual(['shop/web']);

@@ -4,7 +4,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
-import type { Code, Finding } from '../../../src/audit/finding/catalogue.ts';
+import type { Code, Finding, Output } from '../../../src/audit/finding/catalogue.ts';
 import { bySeverity, catalogue } from '../../../src/audit/finding/catalogue.ts';
 import { difference } from '../../../src/audit/finding/difference.ts';
 import type {
@@ -13,6 +13,7 @@ import type {
   PendingFindings,
 } from '../../../src/audit/pending/pending.ts';
 import { createPendingFindings } from '../../../src/audit/pending/pending.ts';
+import { runToEnd } from '../../../src/model/run-to-end.ts';
 import { times } from '../../build.ts';
 
 function item(
@@ -55,6 +56,11 @@ function watching(window = 30, keep = 100): Watched {
   const watch = (one: PendingDifference, now = one.since, service = 'web'): void =>
     settle.watch(one, 'shop', service, now);
   return { settle, said, watch };
+}
+
+/** Delays an output that no watch showed, for at least 5 s. */
+function delay(settle: PendingFindings, output: Output, from: number, to: number): void {
+  runToEnd(settle.delay({ outputs: new Set([output]), from, to, least: 5 }));
 }
 
 describe('the differences of a finding', () => {
@@ -144,9 +150,9 @@ describe('the settle window', () => {
     const { settle, watch } = watching();
     watch(item('slice-endpoint-missing', 100, { unseen: 10 }));
     expect(settle.nextAt()).toBe(140);
-    settle.delay(new Set(['endpointslices']), 105, 115, 5);
+    delay(settle, 'endpointslices', 105, 115);
     expect(settle.nextAt()).toBe(150);
-    settle.delay(new Set(['endpointslices']), 120, 125, 5);
+    delay(settle, 'endpointslices', 120, 125);
     expect(settle.nextAt()).toBe(155);
   });
 
@@ -160,7 +166,7 @@ describe('the settle window', () => {
     settle.watch(item('slice-endpoint-missing', 100), 'shop', 'web', 100);
     settle.advance(130);
     expect([...settle.waiting()]).toHaveLength(1);
-    settle.delay(new Set(['endpointslices']), 131, 141, 5);
+    delay(settle, 'endpointslices', 131, 141);
     expect([...settle.waiting()]).toEqual([]);
     isAdmitted = true;
     settle.retry(141);
@@ -540,7 +546,7 @@ describe('a difference that is not admitted', () => {
     const one = item('slice-endpoint-missing', 100);
     watch(one);
     settle.advance(130);
-    settle.delay(new Set(['endpoints']), 131, 141, 5);
+    delay(settle, 'endpoints', 131, 141);
     admitted.add(one);
     settle.advance(141);
     settle.retry(141);
@@ -560,7 +566,6 @@ describe('a difference that is not admitted', () => {
 });
 
 describe('a time without connected watches', () => {
-  const endpoints = new Set(['endpointslices'] as const);
   const cases: [string, number, number, number, number][] = [
     ['makes the window longer by itself', 100, 110, 120, 140],
     ['counts from the beginning of the difference', 100, 90, 120, 150],
@@ -570,7 +575,7 @@ describe('a time without connected watches', () => {
   test.each(cases)('%s', (_name, since, from, to, due) => {
     const { settle, watch } = watching();
     watch(item('slice-endpoint-missing', since));
-    settle.delay(endpoints, from, to, 5);
+    delay(settle, 'endpointslices', from, to);
     expect(settle.nextAt()).toBe(due);
   });
 
@@ -578,7 +583,7 @@ describe('a time without connected watches', () => {
     const { settle, watch } = watching();
     const lesser = item('slice-hints-different', 105);
     watch(item('slice-endpoint-missing', 100, { lesser: [lesser] }));
-    settle.delay(endpoints, 102, 110, 5);
+    delay(settle, 'endpointslices', 102, 110);
     expect(lesser.unseen).toBe(5);
   });
 
@@ -587,7 +592,7 @@ describe('a time without connected watches', () => {
     watch(item('slice-endpoint-missing', 100));
     settle.advance(130);
     watch(item('endpoints-missing', 110));
-    settle.delay(endpoints, 110, 150, 5);
+    delay(settle, 'endpointslices', 110, 150);
     expect(settle.nextAt()).toBe(140);
     expect(said).toEqual(['open web slice-endpoint-missing 130']);
     expect(settle.open()).toHaveLength(1);
@@ -608,7 +613,7 @@ describe('a time without connected watches', () => {
           const shifted = Math.max(since + 30 + to - Math.max(from, since), to + 5);
           return isSlice ? shifted : since + 30;
         });
-        settle.delay(endpoints, from, to, 5);
+        delay(settle, 'endpointslices', from, to);
         const got: number[] = [];
         for (let next = settle.nextAt(); next !== null; next = settle.nextAt()) {
           const before = settle.open().length;
@@ -619,6 +624,35 @@ describe('a time without connected watches', () => {
       }),
     );
   });
+});
+
+test('delays thousands of windows in steps, between which readers and changes come', () => {
+  const { settle, said, watch } = watching();
+  const missed: MissedChanges = { count: 0, latest: new Map() };
+  const items = times(2500, (index) =>
+    item('slice-endpoint-missing', 100, index === 2400 ? { missed } : {}),
+  );
+  for (const [index, one] of items.entries()) watch(one, 100, `web-${index}`);
+  const spell = { outputs: new Set(['endpointslices'] as const), from: 110, to: 120, least: 5 };
+  const delaying = settle.delay(spell);
+  const turns: number[] = [];
+  for (let more = true; more;) {
+    more = delaying.next().done !== true;
+    if (turns.length === 1) {
+      for (const one of items.slice(2000, 2200)) settle.drop(one, 120);
+      missed.latest.set('endpointslices', { at: 115, count: ++missed.count });
+    }
+    turns.push(settle.pending().length);
+  }
+  expect(turns).toEqual([2500, 2300, 2300, 2300]);
+  settle.advance(139);
+  expect(said).toEqual([]);
+  settle.advance(140);
+  expect(said).toHaveLength(2299);
+  settle.advance(149);
+  expect(said).toHaveLength(2299);
+  settle.advance(150);
+  expect(said.at(-1)).toBe('open web-2400 slice-endpoint-missing 150');
 });
 
 /** What can happen to the differences of three Services, each with a number that chooses. */
@@ -645,7 +679,7 @@ function openedBy(all: readonly Step[], burst: number): (readonly (number | null
       changes.latest.set('endpointslices', { at: now, count: ++changes.count });
     } else if (name === 'delay') {
       now += choice / 4;
-      settle.delay(new Set(['endpointslices']), now - choice / 4, now, 5);
+      delay(settle, 'endpointslices', now - choice / 4, now);
     } else if (name === 'admit') isAdmitted = choice % 2 === 0;
     else if (name === 'wait') now += choice;
   };

@@ -250,7 +250,7 @@ describe('the clock of a unit', () => {
   test('keeps its unseen time when an address becomes wrong in another way', () => {
     const { put, gone, settle } = following();
     put(10, notReady);
-    settle.delay(new Set(['endpointslices']), 15, 25, 5);
+    runToEnd(settle.delay({ outputs: new Set(['endpointslices']), from: 15, to: 25, least: 5 }));
     gone(28, notReady);
     settle.advance(49.9);
     expect(settle.open().map(({ output }) => output)).toEqual(['endpoints']);
@@ -311,7 +311,7 @@ describe('the clock of a unit', () => {
     ]);
     put(10, empty);
     put(15, slice({ generation: 4 }));
-    settle.delay(new Set(['endpointslices']), 15, 25, 5);
+    runToEnd(settle.delay({ outputs: new Set(['endpointslices']), from: 15, to: 25, least: 5 }));
     put(30, { ...empty, generation: 5 });
     settle.advance(49.9);
     expect(settle.open()).toEqual([]);
