@@ -95,6 +95,14 @@ export const chainsOf = (byName: ReadonlyMap<string, Chain>): Chains => ({
   values: (named = /^/) => [...byName.values()].filter(({ name }) => named.test(name)),
 });
 
+const readNothing = (): readonly Rule[] => [];
+
+/** A chain without rules. */
+export const emptyChain = (name: string, base: Base | null = null): Chain => {
+  const parts = { target: null, rules: null, index: null };
+  return { name, base, read: readNothing, ...parts };
+};
+
 /** A chain's rules. They are read when they are first asked for. */
 export const rulesOf = (chain: Chain): readonly Rule[] => (chain.rules ??= chain.read(chain));
 

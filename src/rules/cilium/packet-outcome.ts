@@ -3,8 +3,8 @@
 
 import { canonicalIP, isLoopback } from '../../model/ip.ts';
 import type { Packet } from '../../model/proxy-config.ts';
-import type { Chain, Rule, Statement, Table } from '../ruleset.ts';
-import { chainsOf } from '../ruleset.ts';
+import type { Rule, Statement, Table } from '../ruleset.ts';
+import { chainsOf, emptyChain } from '../ruleset.ts';
 import type { TraceStep } from '../walk/walk-state.ts';
 import type { Destination, OutcomeShare, PacketOutcome } from '../walk/walk.ts';
 import { connect, type NodePlace } from './connection.ts';
@@ -22,14 +22,7 @@ const base = {
   policy: 'accept',
   created: 0,
 } as const;
-const chain: Chain = {
-  name: 'services',
-  base,
-  read: () => [],
-  target: null,
-  rules: [],
-  index: null,
-};
+const chain = emptyChain('services', base);
 const table: Table = {
   family: 'inet',
   name: ciliumTable,

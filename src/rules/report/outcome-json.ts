@@ -9,8 +9,8 @@ import type { Steps } from '../../model/run-to-end.ts';
 import { entryStep, type EntryVerdict, entryVerdicts } from '../cilium/packet-outcome.ts';
 import { parseIptablesSave } from '../parse/iptables-save.ts';
 import { parseNft } from '../parse/nft-ruleset.ts';
-import type { Chain, Hook, Rule, Statement, Table } from '../ruleset.ts';
-import { chainsOf, DumpError, rulesOf } from '../ruleset.ts';
+import type { Hook, Statement, Table } from '../ruleset.ts';
+import { chainsOf, DumpError, emptyChain, rulesOf } from '../ruleset.ts';
 import type { TraceStep, UnknownRule } from '../walk/walk-state.ts';
 import type { Destination, OutcomeShare, PacketOutcome } from '../walk/walk.ts';
 
@@ -256,13 +256,6 @@ const withoutChains = ({ family, name, source }: Table): Table => ({
   source,
   ...noContent,
 });
-
-const readNothing = (): readonly Rule[] => [];
-
-const emptyChain = (name: string): Chain => {
-  const parts = { base: null, target: null, rules: null, index: null };
-  return { name, read: readNothing, ...parts };
-};
 
 function* tableWith(json: RuleJson): Steps<Table | undefined> {
   const { source, family, table, chain, base, text } = json;
