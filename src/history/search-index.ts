@@ -28,10 +28,13 @@ import type { OnLoss } from './reader.ts';
 import { indexLimit, listSegments, type Segment } from './segments.ts';
 
 /** The version of the tables. */
-const version = 2;
+const version = 3;
 
 /** The most rows of each table; the oldest are removed first. */
 const mostRows = 100_000;
+
+/** The most rows about damage. */
+const mostLosses = 1000;
 
 /** Its bytes in a small history. */
 const leastBytes = 1024 * 1024;
@@ -46,6 +49,7 @@ const tables = `
     json TEXT);
   CREATE INDEX incident_resolved ON incident (resolved);
   CREATE TABLE lag (opened REAL PRIMARY KEY, segment INTEGER, json TEXT);
+  CREATE TABLE loss (segment INTEGER, text TEXT, PRIMARY KEY (segment, text));
   PRAGMA user_version = ${String(version)};
 `;
 
@@ -66,7 +70,7 @@ export interface SearchIndex {
 
 /**
  * Opens the index of a history and brings it up to date. `onLoss` is called with what is damaged in
- * the notes that it reads for that.
+ * the notes of its segments, also if they were read before: their incidents are still missing.
  */
 export async function openIndex(
   path: string,
@@ -78,7 +82,7 @@ export async function openIndex(
     let database: DatabaseSync | null = null;
     try {
       database = openDatabase(place);
-      await update(database, files, onLoss);
+      for (const [name, text] of await update(database, files)) onLoss(name, text);
       return searchIn(database);
     } catch (error) {
       database?.close();
@@ -112,7 +116,7 @@ function openDatabase(place: string): DatabaseSync {
 }
 
 function clear(database: DatabaseSync): void {
-  const drops = ['position', 'finding', 'incident', 'lag'].map(
+  const drops = ['position', 'finding', 'incident', 'lag', 'loss'].map(
     (it) => `DROP TABLE IF EXISTS ${it};`,
   );
   database.exec(`BEGIN IMMEDIATE; ${drops.join(' ')} ${tables} COMMIT`);
@@ -132,8 +136,11 @@ function ownSchema(): string {
   return schema;
 }
 
-/** Reads the notes that are not in the database. */
-async function update(database: DatabaseSync, files: HistoryFiles, onLoss: OnLoss): Promise<void> {
+/** Reads the notes that are not in the database. Returns what is damaged, by segment. */
+async function update(
+  database: DatabaseSync,
+  files: HistoryFiles,
+): Promise<readonly Parameters<OnLoss>[]> {
   const segments = await listSegments(files);
   const newest = segments.at(-1)?.number ?? 0;
   const known = positionOf(database);
@@ -143,11 +150,26 @@ async function update(database: DatabaseSync, files: HistoryFiles, onLoss: OnLos
   for (const segment of segments) {
     if (segment.number < from.segment) continue;
     const first = segment.number === from.segment ? from.frame : 0;
-    const notes = await notesFrom(files, segment, first, onLoss);
+    const lose = (text: string): void => noteLoss(database, segment.number, text);
+    const notes = await notesFrom(files, segment, first, lose);
     if (notes !== null) write(database, notes, segment.number, first);
     removeOld(database, segments);
   }
+  return lossesIn(database, segments);
 }
+
+function noteLoss(database: DatabaseSync, segment: number, text: string): void {
+  if (rowsIn(database, 'loss') >= mostLosses) return;
+  database.prepare('INSERT OR IGNORE INTO loss VALUES (?, ?)').run(segment, text);
+}
+
+const lossesIn = (database: DatabaseSync, segments: readonly Segment[]): Parameters<OnLoss>[] =>
+  segments.flatMap(({ name, number }) => {
+    const rows = database.prepare('SELECT text FROM loss WHERE segment = ?').all(number);
+    return rows.map(({ text }): Parameters<OnLoss> => {
+      return [name, `${String(text)}: incidents may be missing`];
+    });
+  });
 
 interface Position {
   readonly segment: number;
@@ -162,10 +184,9 @@ async function notesFrom(
   files: HistoryFiles,
   segment: Segment,
   first: number,
-  onLoss: OnLoss,
+  lose: (text: string) => void,
 ): Promise<readonly PlacedNote[] | null> {
   const notes: PlacedNote[] = [];
-  const lose = (text: string): void => onLoss(segment.name, `${text}: incidents may be missing`);
   try {
     for await (const note of readNotes(files, segment, first, lose)) notes.push(note);
   } catch (error) {
@@ -254,6 +275,7 @@ const removable = {
 
 function removeOld(database: DatabaseSync, segments: readonly Segment[]): void {
   const oldest = segments[0]?.number ?? 0;
+  database.prepare('DELETE FROM loss WHERE segment < ?').run(oldest);
   for (const [table, condition] of Object.entries(removable)) {
     database.prepare(`DELETE FROM ${table} WHERE segment < ? AND ${condition}`).run(oldest);
     removeOldest(database, table, rowsIn(database, table) - mostRows);
