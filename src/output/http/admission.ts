@@ -2,6 +2,7 @@
 // cost several times as much as a refusal, and a probe waits behind all requests before it.
 
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
 
 import { awaitTurn } from './turns.ts';
 
@@ -101,5 +102,37 @@ export function limitRequests(
     void awaitTurn().then(() => {
       if (!response.destroyed) answer(request, response);
     });
+  };
+}
+
+/** Requests that a connection may send ahead of the answer to an earlier one. */
+const mostAhead = 16;
+
+/**
+ * Answers the requests of a connection one after another. Node 22 does not close responses that
+ * wait behind another when their client leaves: each would keep its place among `most` for good.
+ */
+export function answerInOrder(answer: RequestListener): RequestListener {
+  const queues = new WeakMap<Socket, { last: ServerResponse; waiting: number }>();
+  return (request, response) => {
+    const { socket } = request;
+    const queue = queues.get(socket);
+    if (queue === undefined || response.socket !== null) {
+      queues.set(socket, { last: response, waiting: 0 });
+      answer(request, response);
+      return;
+    }
+    // Without a limit, one client could fill the memory.
+    if (++queue.waiting > mostAhead) {
+      socket.destroy();
+      return;
+    }
+    queue.last.once('close', () => {
+      queue.waiting--;
+      // Without a socket, the connection has ended, or Node itself refuses a request before it.
+      if (response.socket === null) socket.destroy();
+      else answer(request, response);
+    });
+    queue.last = response;
   };
 }

@@ -23,7 +23,13 @@ import { createMetricsRenderer } from '../metrics/metrics.ts';
 import { formatMoment } from '../page/parts.ts';
 import { renderTimeBar } from '../page/time-bar.ts';
 import { requireAccess, type ReviewAccess } from './access.ts';
-import { limitRequests, liveUpdatesPath, sendBusy, usualHeaders } from './admission.ts';
+import {
+  answerInOrder,
+  limitRequests,
+  liveUpdatesPath,
+  sendBusy,
+  usualHeaders,
+} from './admission.ts';
 import { addApi, sendPieces } from './api.ts';
 import { type AnswerMoment, answerMoments } from './moments.ts';
 import { addPages } from './pages.ts';
@@ -247,7 +253,7 @@ export async function listen(
   limits = timeLimits,
 ) {
   const checks = { connectionsCheckingInterval: limits.check };
-  const answer = limitRequests(app.express);
+  const answer = answerInOrder(limitRequests(app.express));
   const secure: TlsServer | null =
     tls === null ? null : createTlsServer({ ...tls, ...tlsOptions, ...checks }, answer);
   const server: Server = secure ?? createServer(checks, answer);

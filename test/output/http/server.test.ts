@@ -9,7 +9,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 
 import type { Finding } from '../../../src/audit/finding/catalogue.ts';
 import type { AuditorQueries, PageStatus } from '../../../src/auditor/queries.ts';
-import { limitRequests, usualHeaders } from '../../../src/output/http/admission.ts';
+import { answerInOrder, limitRequests, usualHeaders } from '../../../src/output/http/admission.ts';
 import { createApp, listen } from '../../../src/output/http/server.ts';
 import { awaitTurn, createPause, noteConnection } from '../../../src/output/http/turns.ts';
 import { noServiceSeries } from '../../../src/output/metrics/service-rows.ts';
@@ -379,6 +379,40 @@ describe('other methods and paths', () => {
     vi.useRealTimers();
     agent.destroy();
     busy.close();
+  });
+
+  test('the requests of a connection are answered one after another', async () => {
+    const asked: ServerResponse[] = [];
+    const inOrder = createHttpServer(answerInOrder((_request, response) => asked.push(response)));
+    inOrder.listen(0, '127.0.0.1');
+    await once(inOrder, 'listening');
+    const { port } = inOrder.address() as AddressInfo;
+    const ahead = connect(port, '127.0.0.1');
+    let text = '';
+    ahead.setEncoding('utf8').on('data', (piece: string) => (text += piece));
+    ahead.write('GET / HTTP/1.1\r\nHost: x\r\n\r\n'.repeat(3));
+    for (let at = 0; at < 3; at++) {
+      await expect.poll(() => asked.length).toBe(at + 1);
+      asked[at]?.end(`answer ${at}`);
+    }
+    await expect.poll(() => text.match(/answer \d/g)).toEqual(['answer 0', 'answer 1', 'answer 2']);
+    ahead.write('GET / HTTP/1.1\r\nHost: x\r\n\r\n'.repeat(3));
+    await expect.poll(() => asked.length).toBe(4);
+    ahead.destroy();
+    await expect.poll(() => asked[3]?.destroyed).toBe(true);
+    await nextTurn();
+    // No client reads the answers to the others.
+    expect(asked).toHaveLength(4);
+    inOrder.close();
+  });
+
+  test('a connection with too many requests ahead of its answers is closed', async () => {
+    const ahead = connect(server.port, '127.0.0.1');
+    const requestFor = (path: string) => `GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`;
+    ahead.write(requestFor('/api/v1/events') + requestFor('/livez').repeat(20));
+    ahead.on('error', () => undefined).resume();
+    await once(ahead, 'close');
+    expect((await get('/livez')).status).toBe(200);
   });
 
   test('idle connections make way for others when there are too many', async () => {
