@@ -29,7 +29,7 @@ const statuses = { unauthenticated: 401, forbidden: 403, unavailable: 503 } as c
 
 /** Refuses requests without the access that the configuration requires. */
 export function requireAccess(config: () => WebConfig, review: ReviewAccess | null) {
-  const isAllowed = createAccessCheck();
+  const check = createAccessCheck();
   const refuse = (response: Response, users: WebConfig['users'], why: string): void => {
     const schemes = [
       ...(users.size > 0 ? ['Basic realm="endpoint-auditor"'] : []),
@@ -50,7 +50,16 @@ export function requireAccess(config: () => WebConfig, review: ReviewAccess | nu
     const isReviewed = review !== null && (token !== undefined || users.size === 0);
     // A review replaces the login, not the client certificate.
     const login = { tls, users: isReviewed ? noUsers : users };
-    if (!(await isAllowed(login, request))) {
+    const access = await check(login, request);
+    if (access === 'busy') {
+      response
+        .set('Retry-After', '5')
+        .status(503)
+        .type('text')
+        .send('Too many logins at one time\n');
+      return;
+    }
+    if (access === 'refused') {
       refuse(response, users, 'Unauthorized');
       return;
     }

@@ -159,33 +159,62 @@ const textOfConfig = ({ tls, users }: WebConfig) => JSON.stringify([tls, [...use
 /** Of a password that is not in use, so that an unknown user takes as long as a known one. */
 const otherHash = '$2b$10$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy';
 
-const mostKnown = 100;
+/** Logins whose latest results are known, right and wrong ones; and comparisons that may wait. */
+const loginLimits = { known: 100, waiting: 64, ofClient: 8 };
+
+/** `busy`: too many logins wait to be compared. */
+type Access = 'allowed' | 'refused' | 'busy';
 
 /**
- * A check of logins, and of client certificates where they are required. A password costs 50 ms of
- * CPU, so one at a time is compared, and the latest results are known.
+ * Compares a password once for all questions at one time. It costs 50 ms of CPU, so one at a time
+ * is compared. A client with random passwords takes neither all places nor the right results.
  */
-export function createAccessCheck() {
-  const known = new Map<string, boolean>();
+function createLogins() {
+  const [right, wrong] = [new Map<string, Access>(), new Map<string, Access>()];
+  const running = new Map<string, { readonly client: string; readonly result: Promise<Access> }>();
   let last: Promise<unknown> = Promise.resolve();
-  const isUser = async (users: WebConfig['users'], header: string): Promise<boolean> => {
-    const [, encoded = ''] = /^Basic +([A-Za-z0-9+/=]+)$/i.exec(header) ?? [];
+  const isFull = (client: string): boolean => {
+    if (running.size >= loginLimits.waiting) return true;
+    const own = [...running.values()].filter((it) => it.client === client);
+    return own.length >= loginLimits.ofClient;
+  };
+  const compareNext = async (key: string, password: string, hash: string | undefined) => {
+    const comparing = last.then(() => compare(password, hash ?? otherHash));
+    last = comparing.catch(() => undefined);
+    try {
+      const isRight = (await comparing) && hash !== undefined;
+      const result = isRight ? 'allowed' : 'refused';
+      setLatest(isRight ? right : wrong, key, result, loginLimits.known);
+      return result;
+    } finally {
+      running.delete(key);
+    }
+  };
+  return (password: string, hash: string | undefined, key: string, client: string) => {
+    const known = right.get(key) ?? wrong.get(key) ?? running.get(key)?.result;
+    if (known !== undefined) return known;
+    if (isFull(client)) return 'busy';
+    const result = compareNext(key, password, hash);
+    running.set(key, { client, result });
+    return result;
+  };
+}
+
+/** A check of logins, and of client certificates where they are required. */
+export function createAccessCheck() {
+  const accessOf = createLogins();
+  return async ({ tls, users }: WebConfig, request: IncomingMessage): Promise<Access> => {
+    const { socket, headers } = request;
+    const isSigned = tls?.ca === undefined || (socket instanceof TLSSocket && socket.authorized);
+    if (!isSigned) return 'refused';
+    if (users.size === 0) return 'allowed';
+    const [, encoded = ''] = /^Basic +([A-Za-z0-9+/=]+)$/i.exec(headers.authorization ?? '') ?? [];
     const [, name = '', password = ''] =
       /^([^:]*):(.*)$/s.exec(Buffer.from(encoded, 'base64').toString()) ?? [];
     const hash = users.get(name);
-    if (encoded === '' || Buffer.byteLength(password) > 72) return false;
+    if (encoded === '' || Buffer.byteLength(password) > 72) return 'refused';
     const texts = JSON.stringify([name, password, hash]);
     const key = createHash('sha256').update(texts).digest('base64');
-    const before = known.get(key);
-    if (before !== undefined) return before;
-    const comparing = last.then(() => compare(password, hash ?? otherHash));
-    last = comparing.catch(() => undefined);
-    const isRight = (await comparing) && hash !== undefined;
-    setLatest(known, key, isRight, mostKnown);
-    return isRight;
-  };
-  return async ({ tls, users }: WebConfig, { socket, headers }: IncomingMessage) => {
-    const isSigned = tls?.ca === undefined || (socket instanceof TLSSocket && socket.authorized);
-    return isSigned && (users.size === 0 || (await isUser(users, headers.authorization ?? '')));
+    return accessOf(password, hash, key, socket.remoteAddress ?? '');
   };
 }

@@ -14,6 +14,7 @@ import { afterEach, expect, test, vi } from 'vitest';
 import type { AuditorQueries } from '../../../src/auditor/queries.ts';
 import { createApp, listen } from '../../../src/output/http/server.ts';
 import {
+  createAccessCheck,
   readWebConfig,
   type WebConfig,
   watchWebConfig,
@@ -100,6 +101,37 @@ test.each([
   for (let times = 0; times < 3; times++) {
     expect(await statusOf('/api/v1/nodes', { auth })).toBe(status);
   }
+});
+
+/** What a client at an address may do with a password. */
+const accessWith = (
+  check: ReturnType<typeof createAccessCheck>,
+  password: string,
+  client = '::1',
+) => {
+  const authorization = `Basic ${Buffer.from(`prometheus:${password}`).toString('base64')}`;
+  const request = { socket: { remoteAddress: client }, headers: { authorization } };
+  return check(readWebConfig(fileOf(users)), request as unknown as IncomingMessage);
+};
+
+test('a login stays known, however many others are wrong', async () => {
+  const check = createAccessCheck();
+  expect(await accessWith(check, 'secret')).toBe('allowed');
+  for (let at = 0; at < 150; at++) expect(await accessWith(check, `${at}`)).toBe('refused');
+  // A comparison needs several turns.
+  const turn = new Promise((resolve) => setImmediate(resolve, 'later'));
+  expect(await Promise.race([accessWith(check, 'secret'), turn])).toBe('allowed');
+});
+
+test('logins that wait for their comparison are limited, in all and for each client', async () => {
+  const check = createAccessCheck();
+  const same = Array.from({ length: 100 }, () => accessWith(check, 'secret'));
+  const ofOne = Array.from({ length: 100 }, (_, at) => accessWith(check, `${at}`));
+  expect(new Set(await Promise.all(same))).toEqual(new Set(['allowed']));
+  expect((await Promise.all(ofOne)).filter((it) => it === 'refused')).toHaveLength(7);
+  const ofMany = Array.from({ length: 100 }, (_, at) => accessWith(check, `x${at}`, `::${at}`));
+  expect((await Promise.all(ofMany)).filter((it) => it === 'refused')).toHaveLength(64);
+  expect(await accessWith(check, 'other')).toBe('refused');
 });
 
 test.each(['Bearer secret', 'Basic', 'Basic ???', `Basic ${'A'.repeat(9999)}`])(
