@@ -112,6 +112,8 @@ export function createLiveUpdates(
   return {
     /** Sends events until the request is closed; false if too many pages are open. */
     async follow(request: IncomingMessage, response: ServerResponse): Promise<boolean> {
+      // No `close` follows if the client has left while its access was reviewed.
+      if (response.closed) return true;
       if (open.size >= sessionLimits.most) return false;
       open.add(response);
       // Browsers connect again. A client that never reads fills the buffers of the kernel first.

@@ -96,6 +96,21 @@ test('a page that stays open must connect again after 15 minutes', async () => {
   }
 });
 
+test('a page that has left before its access is known takes no place', async () => {
+  const asked = once(server, 'request');
+  const socket = connect((server.address() as AddressInfo).port, '127.0.0.1');
+  socket.write('GET / HTTP/1.1\r\nHost: localhost\r\n\r\n');
+  const [request, response] = (await asked) as [IncomingMessage, ServerResponse];
+  socket.destroy();
+  await once(response, 'close');
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  const following = pulse.follow(request, response);
+  const timers = vi.getTimerCount();
+  vi.useRealTimers();
+  expect(timers).toBe(0);
+  expect(await following).toBe(true);
+});
+
 test('a page that reads nothing is disconnected', async () => {
   // More than the buffers of the kernel take.
   revision = 'x'.repeat(16 * 1024 * 1024);
