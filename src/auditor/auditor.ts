@@ -118,7 +118,7 @@ function createState(options: AuditorOptions) {
     window: options.settle,
     keep: keep.findings,
     ...(options.live ? { burst: openedAtOnce } : {}),
-    admit: (due) => (options.live ? confirmer.admit(due) : !progress.isBlind(due.item.output)),
+    admit: (it) => (live ? confirmer.admit(it, state.now ?? 0) : !progress.isBlind(it.item.output)),
     openedBefore: (due) => state.reopening.take(due),
     onOpenDifference: (it) => markService(state, `${it.namespace}/${it.service}`),
     suppressedBy: (finding) => suppressions.suppressedBy(finding),

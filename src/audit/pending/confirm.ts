@@ -345,9 +345,9 @@ export function createConfirmer(
     counts: counts as Readonly<ConfirmCounts>,
     /** The resources that have lost an event, each with an object, to be cleared by the caller. */
     gaps: comparison.gaps,
-    admit(candidate: Candidate): boolean {
+    admit(candidate: Candidate, now: number): boolean {
       const listers = cache()?.listers;
-      const isOpened = isAdmitted(candidate, requests, comparison, progress, listers, clock);
+      const isOpened = isAdmitted(candidate, requests, comparison, progress, listers, now);
       if (isOpened) found.add(keyOf(candidate));
       return isOpened;
     },

@@ -43,6 +43,7 @@ function confirming(
     cut.setState(resource, 'synced', 90);
   }
   const held: { serviceAuditor: ServiceAuditor | null } = { serviceAuditor: null };
+  const asked = { at: -Infinity };
   const store = storeOf(objects, resources);
   const context = contextOf(store);
   const confirmer = createConfirmer(cut, () => held.serviceAuditor, proxied);
@@ -50,7 +51,7 @@ function confirming(
     window: 30,
     keep: 9,
     burst: 256,
-    admit: (due) => confirmer.admit(due),
+    admit: (due) => confirmer.admit(due, asked.at),
   });
   const serviceAuditor = createServiceAuditor({ context, settle });
   held.serviceAuditor = serviceAuditor;
@@ -61,6 +62,7 @@ function confirming(
     confirmer,
     serviceAuditor,
     opened(now) {
+      asked.at = now;
       settle.advance(now);
       settle.retry(now);
       return settle.open().map(({ code, openedAt }) => `${code} ${openedAt}`);
@@ -346,14 +348,14 @@ describe('a read', () => {
     const { confirmer } = made;
     const item = { ...first.item, output: 'node' } as const;
     const whole = { ...first, namespace: '', service: '' };
-    expect(confirmer.admit({ ...whole, item })).toBe(true);
+    expect(confirmer.admit({ ...whole, item }, 130)).toBe(true);
     const byService = { ...whole, item: { ...item, witness: 'shop/web' } };
-    expect(confirmer.admit(byService)).toBe(false);
+    expect(confirmer.admit(byService, 130)).toBe(false);
     expect(confirmer.next([byService], 130)).toEqual(['shop/web']);
     confirmer.answer('shop/web', asHeld);
-    expect(confirmer.admit(byService)).toBe(true);
+    expect(confirmer.admit(byService, 130)).toBe(true);
     made.cut.setState('services', 'stale', 131);
-    expect([confirmer.admit({ ...whole, item }), confirmer.admit(byService)]).toEqual([
+    expect([confirmer.admit({ ...whole, item }, 130), confirmer.admit(byService, 130)]).toEqual([
       false,
       false,
     ]);
@@ -384,7 +386,7 @@ describe('a read', () => {
       });
       // The Endpoints and Pods of another shard are not cached, which is no gap.
       expect([...confirmer.gaps]).toEqual([]);
-      return confirmer.admit(candidate);
+      return confirmer.admit(candidate, 131);
     };
     expect(read(listed('80', { ...cached, resourceVersion: '60' }))).toBe(false);
     expect(read(listed('80', cached))).toBe(true);
@@ -404,6 +406,19 @@ describe('a read', () => {
     expect(made.confirmer.next(waiting(made), 136)).toEqual(['shop/web']);
     made.confirmer.answer('shop/web', asHeld);
     expect(made.opened(137)).toEqual(['slice-endpoint-missing 137']);
+  });
+
+  test('is repeated after five seconds also if no other read could be requested', () => {
+    const made = lagging();
+    expect(made.confirmer.next(waiting(made), 130)).toEqual(['shop/web']);
+    made.confirmer.answer('shop/web', asHeld);
+    made.cut.lack('pods', 'shop/other', { version: '60', at: 130, isDeletion: false });
+    expect(made.opened(131)).toEqual([]);
+    made.cut.observe('pods', { key: 'shop/other', resourceVersion: '60' }, 160);
+    expect(made.opened(160)).toEqual([]);
+    expect(made.confirmer.next(waiting(made), 160)).toEqual(['shop/web']);
+    made.confirmer.answer('shop/web', asHeld);
+    expect(made.opened(161)).toEqual(['slice-endpoint-missing 161']);
   });
 
   test('is repeated if the Nodes could only be read much later', () => {
