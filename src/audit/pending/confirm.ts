@@ -117,6 +117,10 @@ interface ConfirmCache extends ConfirmAudits {
 const keyOf = ({ namespace, service, item }: Candidate): api.Key =>
   item.witness ?? `${namespace}/${service}`;
 
+/** That of the Service which confirms the difference: a whole node has none. */
+const namespaceOf = ({ namespace, item: { witness } }: Candidate): string =>
+  witness === undefined ? namespace : witness.slice(0, witness.indexOf('/'));
+
 /** Computes once per change of the cache: a Service may have thousands of differences. */
 function createMemo<T>({ count }: WatchProgress): (key: string, compute: () => T) => T {
   const known = new Map<string, T>();
@@ -405,7 +409,7 @@ function dueKeys(
   for (const candidate of waiting) {
     // Each retry moves those that it has tried to the end.
     if (namespace === null && left-- === 0) break;
-    if (namespace !== null && candidate.namespace !== namespace) continue;
+    if (namespace !== null && namespaceOf(candidate) !== namespace) continue;
     const key = keyOf(candidate);
     const request = requests.get(key);
     const { item, since, at } = candidate;
@@ -419,8 +423,8 @@ function dueKeys(
     keys.add(key);
     // The namespace may contain an object that no client can read, or be too large.
     const isReadAlone = request?.joint === true && request.state === 'failed';
-    if (namespace === null && (isReadAlone || isLarge(candidate.namespace))) break;
-    namespace = candidate.namespace;
+    if (namespace === null && (isReadAlone || isLarge(namespaceOf(candidate)))) break;
+    namespace = namespaceOf(candidate);
   }
   return keys.size < together.services ? [...keys].slice(0, 1) : [...keys];
 }

@@ -421,6 +421,18 @@ describe('a read', () => {
     expect(made.opened(161)).toEqual(['slice-endpoint-missing 161']);
   });
 
+  test('of Services that confirm differences of whole nodes is of one namespace', () => {
+    const made = lagging();
+    const [first] = waiting(made);
+    if (first === undefined) throw new Error('Nothing waits');
+    const whole = ['a/v', 'b/v', 'a/w', 'b/w', 'a/x', 'a/y', 'a/z'].map((witness) => {
+      const item = { ...first.item, output: 'node', witness } as const;
+      return { ...first, namespace: '', service: '', item };
+    });
+    expect(made.confirmer.next(whole, 131)).toEqual(['a/v', 'a/w', 'a/x', 'a/y', 'a/z']);
+    expect(made.confirmer.next(whole, 131)).toEqual(['b/v']);
+  });
+
   test('is repeated if the Nodes could only be read much later', () => {
     const made = confirming();
     expect(made.opened(130)).toEqual([]);
