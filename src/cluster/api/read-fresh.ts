@@ -78,9 +78,11 @@ function podsByPair(pods: readonly Pod[]): (selector: Labels) => Pod[] {
   );
   const byPair = Map.groupBy(pairs, ({ pair }) => pair);
   return (selector) => {
-    const [key, value] = Object.entries(selector).at(-1) ?? ['', ''];
-    const candidates = byPair.get(`${key}=${value}`) ?? [];
-    return candidates.map(({ pod }) => pod).filter(({ labels }) => selects(selector, labels));
+    const wanted = Object.entries(selector).map(([key, value]) => `${key}=${value}`);
+    // By its rarest pair: all pods of a namespace may share another.
+    const found = wanted.map((pair) => byPair.get(pair) ?? []);
+    const [rarest = []] = found.sort((a, b) => a.length - b.length);
+    return rarest.flatMap(({ pod }) => (selects(selector, pod.labels) ? pod : []));
   };
 }
 

@@ -1,10 +1,13 @@
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 
 import { readServices } from '../../../src/cluster/api/read-fresh.ts';
 import type { Resource } from '../../../src/model/objects.ts';
+import { selects } from '../../../src/model/selector.ts';
 import type { World } from '../../apiserver/life.ts';
 import { createWorld } from '../../apiserver/life.ts';
 import { bodyOfText, statusAnswer } from '../../apiserver/server.ts';
+
+vi.mock('../../../src/model/selector.ts', { spy: true });
 
 function shop(): World {
   const world = createWorld();
@@ -109,4 +112,23 @@ test('an object that cannot be decoded is reported', async () => {
   world.server.objects.put('services', { metadata, spec: { type: 7 } });
   const message = '/api/v1/namespaces/shop/services: An object cannot be read';
   await expect(read(world, 'web')).rejects.toThrow(message);
+});
+
+test('of many Services whose pods share a label, each is compared with its own pods', async () => {
+  const world = createWorld();
+  const all = Array.from({ length: 50 }, (_, n) => `web-${n}`);
+  for (const name of all) {
+    const [metadata, labels] = [
+      { name, namespace: 'shop' },
+      { app: name, tier: 'a' },
+    ];
+    world.server.objects.put('services', { metadata, spec: { selector: labels } });
+    world.server.objects.put('pods', { metadata: { ...metadata, labels }, spec: {}, status: {} });
+  }
+  const { environment } = world;
+  const reading = { environment, mayRead: permit(true), previousPod: () => undefined };
+  vi.mocked(selects).mockClear();
+  const found = await readServices(reading, 'shop', all, new AbortController().signal);
+  expect(all.map((name) => names(found.get(name)?.pods ?? null))).toEqual(all.map((it) => [it]));
+  expect(vi.mocked(selects).mock.calls).toHaveLength(50);
 });
