@@ -88,7 +88,11 @@ const createState = (options: ScraperOptions) => ({
 
 type State = ReturnType<typeof createState>;
 
-const mostScrapes = 16;
+/**
+ * Scrapes at one time, and those of them of agents that failed last. Each may take 10 s. Without
+ * the second limit, nodes that cannot be reached would keep the others from being asked in time.
+ */
+const mostScrapes = { all: 16, failing: 8 };
 
 /** Seconds between checks for agents that are due. */
 const tick = 0.25;
@@ -111,7 +115,7 @@ export function createScraper(options: ScraperOptions) {
       const running = new Set<Promise<void>>();
       while (!signal.aborted) {
         await updateAgents(state);
-        for (const agent of dueAgents(state).slice(0, mostScrapes - running.size)) {
+        for (const agent of dueAgents(state).slice(0, mostScrapes.all - running.size)) {
           agent.isBusy = true;
           const scraping = scrapeAgent(state, agent, signal)
             .catch((error: unknown) => void errors.push(error))
@@ -192,9 +196,13 @@ async function updateAgents({ options, known }: State): Promise<void> {
 
 function dueAgents({ options, known }: State): KnownAgent[] {
   const now = options.now();
-  return [...known.values()]
+  const agents = [...known.values()];
+  const hasFailed = ({ failures }: KnownAgent): boolean => failures > 0;
+  let failing = mostScrapes.failing - agents.filter((it) => it.isBusy && hasFailed(it)).length;
+  return agents
     .filter(({ address, isBusy, nextAt }) => address !== null && !isBusy && nextAt <= now)
-    .sort((a, b) => a.nextAt - b.nextAt);
+    .sort((a, b) => a.nextAt - b.nextAt)
+    .filter((it) => !hasFailed(it) || failing-- > 0);
 }
 
 async function markUnseen(

@@ -274,6 +274,29 @@ test('of slow agents at most 16 are asked at once, and the run waits for them', 
   expect([unanswered.length, fleet.visits.silent]).toEqual([0, 16]);
 });
 
+test('agents that do not answer within ten seconds keep no others from being asked', async () => {
+  const unanswered: { readonly until: number; readonly answer: () => void }[] = [];
+  let clock = 0;
+  const hanging = (): Promise<AgentAnswer> => {
+    const { promise, resolve } = Promise.withResolvers<AgentAnswer>();
+    unanswered.push({ until: clock + 10, answer: () => resolve(silent) });
+    return promise;
+  };
+  const nodes = new Map(Array.from({ length: 200 }, (_, n) => [`node-${n}`, at(n, hanging)]));
+  nodes.set('alive', at(1000));
+  const { asked, fleet } = await run(nodes, 900, (now) => {
+    clock = now;
+    while ((unanswered[0]?.until ?? Infinity) <= now) unanswered.shift()?.answer();
+    if (now === 900) setImmediate(() => unanswered.splice(0).forEach(({ answer }) => answer()));
+  });
+  // After the first failures of all.
+  const times = asked.flatMap(({ at: when, port: of }) => (of === 1000 && when > 200 ? when : []));
+  expect(Math.max(...times.map((when, n) => (times[n + 1] ?? 900) - when))).toBeLessThan(12);
+  expect(fleet.status().get('alive')).toMatchObject({ state: 'answering' });
+  // The others are asked again and again.
+  expect(new Set(asked.filter((it) => it.at > 500).map((it) => it.port)).size).toBe(201);
+});
+
 test('an agent that never answered is reported from the second time on', async () => {
   const reported = async (seconds: number) =>
     (await run(new Map([['a', at(1, () => silent)]]), seconds)).troubles;
