@@ -99,9 +99,7 @@ export function limitRequests(
       active--;
       clearTimeout(timer);
     });
-    void awaitTurn().then(() => {
-      if (!response.destroyed) answer(request, response);
-    });
+    void awaitTurn(() => response.destroyed).then(() => answer(request, response));
   };
 }
 

@@ -30,10 +30,19 @@ export function noteConnection(): void {
   isAccepting = true;
 }
 
-const waiting: (() => void)[] = [];
+interface Waiting {
+  readonly begin: () => void;
+  /** Whether no client waits for the answer any more. */
+  readonly isOver: () => boolean;
+}
+
+const waiting: Waiting[] = [];
 
 function runNext(): void {
-  waiting.shift()?.();
+  // Those whose clients have left have no turn: a client could leave thousands of them.
+  const place = waiting.findIndex(({ isOver }) => !isOver());
+  const taken = waiting.splice(0, place < 0 ? waiting.length : place + 1);
+  if (place >= 0) taken.at(-1)?.begin();
   // What the piece does begins in a microtask, before the next turn.
   setImmediate(passTurns, turnsBetween, null);
 }
@@ -57,10 +66,10 @@ function passTurns(left: number, since: number | null): void {
 
 let isRunning = false;
 
-/** Resolves in a turn of the event loop that no other answer has. */
-export function awaitTurn(): Promise<void> {
+/** Resolves in a turn of the event loop that no other answer has; never if it is over by then. */
+export function awaitTurn(isOver = () => false): Promise<void> {
   return new Promise((resolve) => {
-    waiting.push(resolve);
+    waiting.push({ begin: resolve, isOver });
     if (isRunning) return;
     isRunning = true;
     setImmediate(runNext);

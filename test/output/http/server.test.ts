@@ -1,6 +1,11 @@
 import { once } from 'node:events';
-import type { IncomingMessage, ServerResponse } from 'node:http';
-import { Agent, createServer as createHttpServer, request as httpRequest } from 'node:http';
+import type { IncomingMessage } from 'node:http';
+import {
+  Agent,
+  createServer as createHttpServer,
+  request as httpRequest,
+  ServerResponse,
+} from 'node:http';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
@@ -464,6 +469,28 @@ describe('other methods and paths', () => {
     busy.close();
     expect(turns).toHaveLength(60);
     expect(new Set(turns).size).toBe(60);
+  });
+
+  test('clients that leave before their turn keep no answer waiting', async () => {
+    const answered = Promise.withResolvers<number>();
+    let turns = 0;
+    const count = (): void => {
+      if (++turns < 50_000) setImmediate(count);
+    };
+    const limited = limitRequests(() => answered.resolve(turns));
+    const ask = (): ServerResponse => {
+      const request = { url: '/', method: 'GET', socket: { destroy: () => undefined } };
+      const response = new ServerResponse(request as unknown as IncomingMessage);
+      limited(request as unknown as IncomingMessage, response);
+      return response;
+    };
+    for (let left = 500; left > 0; left--) ask().destroy().emit('close');
+    count();
+    const last = ask();
+    const needed = await answered.promise;
+    last.emit('close');
+    turns = Infinity;
+    expect(needed).toBeLessThan(100);
   });
 
   test('while answers are computed, more connections are accepted than pieces are', async () => {
