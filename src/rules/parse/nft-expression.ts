@@ -51,9 +51,24 @@ export function componentOf(value: unknown, type: string): Component | null {
   return { low: low.low, high: high.high };
 }
 
-/** `type`: of the set's components. Of a part that cannot be read the text is kept. */
-export function readElement(raw: unknown, type: unknown): Element {
-  const types = Array.isArray(type) ? type : [type];
+/** The types of nft whose words are read as those of another type. */
+const readAs: Readonly<Record<string, string>> = {
+  ct_state: 'state',
+  iface_index: 'ifname',
+  ether_type: 'nfproto',
+  nf_proto: 'nfproto',
+};
+
+/** The types of a set's components: names, or `typeof` with the expression of the key. */
+export function typesOf(type: unknown): readonly string[] {
+  const [tag, expression] = tagOf(type);
+  if (tag === 'typeof') return keyParts(expression).map((part) => selectorOf(part)?.type ?? '');
+  const names: readonly unknown[] = Array.isArray(type) ? type : [type];
+  return names.map((name) => (typeof name === 'string' ? (readAs[name] ?? name) : ''));
+}
+
+/** `types`: of the set's components. Of a part that cannot be read the text is kept. */
+export function readElement(raw: unknown, types: readonly string[]): Element {
   if (!Array.isArray(raw) || raw.length !== 2) {
     return { key: componentsOf(raw, types), verdict: null, data: null };
   }
@@ -66,13 +81,16 @@ export function readElement(raw: unknown, type: unknown): Element {
   return { key, verdict, data };
 }
 
-function componentsOf(raw: unknown, types: readonly unknown[]): readonly Component[] {
+function componentsOf(raw: unknown, types: readonly string[]): readonly Component[] {
   const [tag, , { val }] = tagOf(raw);
   if (tag === 'elem') return componentsOf(val, types);
-  const typeAt = (at: number): string => (typeof types[at] === 'string' ? types[at] : '');
-  const parts = tag === 'concat' ? partsOf(raw, tag) : [raw];
-  return parts.map((part, at) => componentOf(part, typeAt(at)) ?? JSON.stringify(part));
+  return keyParts(raw).map(
+    (part, at) => componentOf(part, types[at] ?? '') ?? JSON.stringify(part),
+  );
 }
+
+const keyParts = (raw: unknown): readonly unknown[] =>
+  tagOf(raw)[0] === 'concat' ? partsOf(raw, 'concat') : [raw];
 
 /** A verdict; null: it is none. */
 export function verdictOf(raw: unknown): Action | null {
@@ -167,7 +185,7 @@ export function keyOf(expression: unknown): { key: LookupKey; guards: readonly M
   if (tag === 'numgen') {
     return { key: { kind: 'numgen', modulus: Number(mod), offset: Number(offset) }, guards: [] };
   }
-  const parts = tag === 'concat' ? partsOf(expression, tag) : [expression];
+  const parts = keyParts(expression);
   const known = parts.flatMap((part) => selectorOf(part) ?? []);
   if (known.length < parts.length) {
     return { key: { kind: 'unknown', text: JSON.stringify(expression) }, guards: [] };

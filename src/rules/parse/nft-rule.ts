@@ -17,6 +17,7 @@ import {
   readElement,
   selectorOf,
   tagOf,
+  typesOf,
   verdictOf,
 } from './nft-expression.ts';
 
@@ -73,7 +74,7 @@ function statementsOf(expression: unknown, table: NftTable): readonly Statement[
       return [setStatement(fields, text)];
     case 'vmap': {
       const { key, guards } = keyOf(fields.key);
-      const set = setOf(fields.data, table);
+      const set = setOf(fields.data, fields.key, table);
       if (set === null) return [{ kind: 'unknown verdict', text }];
       return [...guards, { kind: 'verdict map', key, set }];
     }
@@ -127,7 +128,7 @@ function matchesOf(raw: RawMatch, table: Table, text: string): readonly Match[] 
     const [masked, mask] = partsOf(left, tag);
     return statusMatch(masked, mask, raw) ?? bitsMatch(masked, bitsOf(mask), raw, text);
   }
-  if (tag === 'concat') return setMatch(left, anonymous(right), negate, text);
+  if (tag === 'concat') return setMatch(left, anonymous(right, left), negate, text);
   const selector = selectorOf(left);
   if (selector === null) {
     // Headers of other protocols; a negation does not make them appear.
@@ -274,11 +275,12 @@ function setMatch(left: unknown, set: ElementSet | null, negate: boolean, text: 
 const isSource = (key: LookupKey): boolean =>
   key.kind === 'fields' && key.fields.length === 1 && key.fields[0] === 'source';
 
-function anonymous(raw: unknown): ElementSet {
+function anonymous(raw: unknown, key: unknown): ElementSet {
+  const types = typesOf({ typeof: key });
   const elements = tagOf(raw)[0] === 'set' ? partsOf(raw, 'set') : [raw];
   return {
     name: '',
-    elements: elements.map((element) => readElement(element, null)),
+    elements: elements.map((element) => readElement(element, types)),
     dynamic: false,
     timeoutSeconds: null,
     index: null,
@@ -286,8 +288,8 @@ function anonymous(raw: unknown): ElementSet {
 }
 
 /** A named set or map, or one that is written on the spot; null if it is not listed. */
-function setOf(data: unknown, table: Table): ElementSet | null {
-  if (typeof data !== 'string') return anonymous(data);
+function setOf(data: unknown, key: unknown, table: Table): ElementSet | null {
+  if (typeof data !== 'string') return anonymous(data, key);
   return table.sets.get(data.replace(/^@/, '')) ?? null;
 }
 
@@ -367,7 +369,7 @@ function portsOf(port: unknown): Range<number> | null {
 
 function mapTranslation(map: NftFields, port: unknown, table: Table, text: string): Statement[] {
   const { key, guards } = keyOf(map.key);
-  const set = setOf(map.data, table);
+  const set = setOf(map.data, map.key, table);
   if (set !== null && port === undefined) return [...guards, { kind: 'dnat by map', key, set }];
   const ports = portsOf(port);
   if (set === null || ports === null || ports.low !== ports.high) {

@@ -7,7 +7,7 @@
 
 import type { Base, Chain, ElementSet, RuleSet, Table } from '../ruleset.ts';
 import { chainsOf, DumpError, hooks } from '../ruleset.ts';
-import { readElement, tagOf } from './nft-expression.ts';
+import { readElement, tagOf, typesOf } from './nft-expression.ts';
 import type { NftTable, RawRule } from './nft-rule.ts';
 import { askedBitsOf, hasExtension, readRule, setsMark } from './nft-rule.ts';
 
@@ -189,9 +189,10 @@ function keepRule(table: OpenTable, raw: RawRule, at: number): void {
 
 function readSet({ name, type, flags, timeout, elem }: RawObject): ElementSet {
   const given = listOf(flags);
+  const types = typesOf(type);
   return {
     name,
-    elements: (elem ?? []).map((element) => readElement(element, type)),
+    elements: (elem ?? []).map((element) => readElement(element, types)),
     dynamic: given.includes('timeout') || given.includes('dynamic'),
     timeoutSeconds: timeout ?? null,
     index: null,

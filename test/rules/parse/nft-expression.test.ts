@@ -52,13 +52,13 @@ describe('elements', () => {
   });
 
   test('of maps have data, and those of sets have none', () => {
-    const pair = readElement([0, { concat: ['10.0.0.1', 80] }], null);
+    const pair = readElement([0, { concat: ['10.0.0.1', 80] }], []);
     expect(pair).toMatchObject({ data: [0x0a000001, 80], verdict: null });
-    expect(readElement('eth0', 'ifname')).toEqual({ key: ['eth0'], verdict: null, data: null });
+    expect(readElement('eth0', ['ifname'])).toEqual({ key: ['eth0'], verdict: null, data: null });
   });
 
   test('what cannot be read equals nothing', () => {
-    expect(readElement({ odd: 1 }, 'ipv4_addr').key).toEqual(['{"odd":1}']);
+    expect(readElement({ odd: 1 }, ['ipv4_addr']).key).toEqual(['{"odd":1}']);
   });
 });
 

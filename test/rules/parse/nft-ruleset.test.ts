@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { parseNft } from '../../../src/rules/parse/nft-ruleset.ts';
 import { DumpError, rulesOf } from '../../../src/rules/ruleset.ts';
 import { foldersBelow, readBytes } from '../../nodes/folder.ts';
+import { walk } from '../rulesets.ts';
 
 const list = (...nftables: unknown[]): string => JSON.stringify({ nftables });
 const table = { table: { family: 'ip', name: 't' } };
@@ -175,5 +176,52 @@ describe('form', () => {
   ])('%s', (text, message) => {
     expect(() => parseNft(text)).toThrow(DumpError);
     expect(() => parseNft(text)).toThrow(message);
+  });
+});
+
+describe('keys that nft writes as words', () => {
+  const node = { localAddresses: ['10.0.0.1'], interfaces: { pod: 'veth1', outside: 'eth0' } };
+  const packet = {
+    from: 'outside',
+    src: '198.51.100.7',
+    dst: '10.0.0.1',
+    protocol: 'tcp',
+    dport: 80,
+  } as const;
+  const own = { family: 'inet', table: 't' };
+  const meta = (key: string): unknown => ({ meta: { key } });
+  const state = { ct: { key: 'state' } };
+  const base = { ...own, name: 'in', type: 'filter', hook: 'input', prio: 0, policy: 'accept' };
+  const dropsBy = (key: unknown, word: unknown, type: unknown): number => {
+    const elem = [[word, { drop: null }]];
+    const data = type === null ? { set: elem } : '@m';
+    const ruleset = parseNft(
+      list(
+        { table: { family: 'inet', name: 't' } },
+        { chain: base },
+        ...(type === null ? [] : [{ map: { ...own, name: 'm', type, map: 'verdict', elem } }]),
+        { rule: { ...own, chain: 'in', expr: [{ vmap: { key, data } }] } },
+      ),
+    );
+    return walk(ruleset, node, packet).drop.probability;
+  };
+
+  test.each([
+    [state, 'new', 'established', 'ct_state'],
+    [meta('iif'), 'eth0', 'eth1', 'iface_index'],
+    [meta('iifname'), 'eth0', 'eth1', 'ifname'],
+    [meta('protocol'), 'ip', 'ip6', 'ether_type'],
+    [meta('nfproto'), 'ipv4', 'ipv6', 'nf_proto'],
+  ])('%j finds %s, and not %s', (key, word, other, type) => {
+    for (const how of [null, type, { typeof: key }]) {
+      expect(dropsBy(key, word, how)).toBe(1);
+      expect(dropsBy(key, other, how)).toBe(0);
+    }
+    const both = { concat: [key, meta('l4proto')] };
+    const types = { typeof: both };
+    for (const how of [null, [type, 'inet_proto'], types]) {
+      expect(dropsBy(both, { concat: [word, 'tcp'] }, how)).toBe(1);
+      expect(dropsBy(both, { concat: [other, 'tcp'] }, how)).toBe(0);
+    }
   });
 });
