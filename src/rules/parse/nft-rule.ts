@@ -145,12 +145,16 @@ const others = ['icmp', 'icmpv6', 'igmp', 'ah', 'esp', 'comp', 'arp'];
 
 function specialMatch(tag: string, fields: NftFields, match: RawMatch): Match[] | null {
   const { op, left, right } = match;
-  const negate = op === '!=';
+  const negate = op === '!=' || op === '!';
   const words = wordsOf(right);
   switch (tag === 'ct' || tag === 'meta' ? `${tag} ${String(fields.key)}` : tag) {
     case 'ct state':
       return words.length === 0 ? null : [{ kind: 'state', states: words, negate }];
-    case 'ct status':
+    case 'ct status': {
+      // `in` and `!` ask for bits, the others for the whole: NAT sets bits without a name, too.
+      const isWhole = op !== 'in' && op !== '!';
+      return words.length === 0 ? null : entryMatch(isWhole ? [] : words, negate);
+    }
     case 'ct direction':
       return words.length === 0 ? null : entryMatch(words, negate);
     case 'fib': {

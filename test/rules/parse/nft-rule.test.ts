@@ -102,6 +102,23 @@ describe('matches', () => {
     expect(holds('untracked')).toBe(false);
   });
 
+  test.each([
+    [match({ ct: { key: 'status' } }, 'dnat', '!'), 'no'],
+    [match({ ct: { key: 'status' } }, ['snat', 'dnat'], '!'), 'no'],
+    [match({ ct: { key: 'status' } }, 'snat', '!'), 'yes'],
+    [match({ ct: { key: 'state' } }, ['established', 'related'], '!'), 'yes'],
+    [match({ ct: { key: 'state' } }, ['established', 'new'], '!'), 'no'],
+    // The status has other bits, too.
+    [match({ ct: { key: 'status' } }, 'dnat', '=='), 'no'],
+    [match({ ct: { key: 'status' } }, 'dnat', '!='), 'yes'],
+  ])('%j of a new connection that is translated: %s', (expression, want) => {
+    const answers = read(expression).map((one) =>
+      evaluate(one as Match, stateOf({ entry: 'new', rewritten: true })),
+    );
+    expect(answers.every((answer) => answer === 'yes') ? 'yes' : 'no').toBe(want);
+    expect(answers).not.toContain('unknown');
+  });
+
   test('a state is had without an entry too', () => {
     const statements = read(match({ ct: { key: 'state' } }, ['established'], '!='));
     const state = stateOf({ entry: 'untracked' });
