@@ -1,6 +1,7 @@
 // The command line as people and pipelines use it: real processes, real files, exit codes.
 
 import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -192,12 +193,36 @@ describe('audit', () => {
   });
 
   it.each([
-    [['lag', '--server', 'http://127.0.0.1:1', '--settle', '5s'], '--server'],
-    [['audit', 'dump.yaml', '--settle', '5s'], 'a dump'],
-  ])('%j: an option without effect is refused', async (args, input) => {
+    [
+      ['lag', '--server', 'http://127.0.0.1:1', '--settle', '5s'],
+      '--settle <duration>',
+      '--server',
+    ],
+    [['audit', 'dump.yaml', '--settle', '5s'], '--settle <duration>', 'a dump'],
+  ])('%j: an option without effect is refused', async (args, option, input) => {
     const ran = await run(args);
     expect(ran.code).toBe(64);
-    expect(ran.err).toContain(`option '--settle <duration>' has no effect on ${input}`);
+    expect(ran.err).toContain(`option '${option}' has no effect on ${input}`);
+  });
+
+  it('ends with the code of its report if the reader of the pipe reads only a part', async () => {
+    const many = Array.from({ length: 400 }, (_, at) => {
+      const name = `web${at}`;
+      const ip = `10.1.${at >> 8}.${at & 255}`;
+      const labels = { app: name };
+      return [
+        { ...service, metadata: meta(name), spec: { ...service.spec, selector: labels } },
+        { ...pod, metadata: meta(name, { labels }), status: { ...pod.status, podIPs: [{ ip }] } },
+      ];
+    });
+    const dump = save('many.json', listOf(node, ...many.flat(), slice));
+    const pipeline = '"$0" "$1" audit --no-endpoints "$2" | head -1; exit ${PIPESTATUS[0]}';
+    const args = ['-c', pipeline, process.execPath, main, dump];
+    const child = spawn('bash', args, { stdio: ['ignore', 'pipe', 'ignore'] });
+    const out = child.stdout.toArray();
+    const [code] = (await once(child, 'close')) as [number];
+    expect(Buffer.concat((await out) as Buffer[]).length).toBeLessThan(1000);
+    expect(code).toBe(1);
   });
 
   it('does not take an empty file for a cluster', async () => {
