@@ -194,7 +194,7 @@ function addAudits(program: Command): void {
         if (options.at === undefined) {
           refuseFlags(command, 'a dump, which shows one moment', ['settle']);
         }
-      }
+      } else if (options.history === undefined) refuseFlags(command, 'a live cluster', ['at']);
       run(
         import('./commands/audit.ts').then(({ auditLive, auditDump, auditMoment }) => {
           if (isHistory(command, options, inputs)) return auditMoment(options.history, options);

@@ -199,6 +199,7 @@ describe('audit', () => {
       '--server',
     ],
     [['audit', 'dump.yaml', '--settle', '5s'], '--settle <duration>', 'a dump'],
+    [['audit', '--at', '02:13'], '--at <time>', 'a live cluster'],
   ])('%j: an option without effect is refused', async (args, option, input) => {
     const ran = await run(args);
     expect(ran.code).toBe(64);
