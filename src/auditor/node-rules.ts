@@ -187,8 +187,10 @@ function* takeAgentEntry(state: State, entry: AgentEntry): Steps {
   const nodes = ensureNodes(state);
   const { node, at } = entry;
   if (entry.kind === 'node-unseen') {
-    if (entry.state === null) nodes.remove(node, at);
-    else nodes.markUnknown(node, `agent-${entry.state}`, at);
+    if (entry.state === null) {
+      nodes.remove(node, at);
+      state.obstacles.delete(node);
+    } else nodes.markUnknown(node, `agent-${entry.state}`, at);
     if (entry.state === null || entry.state === 'absent') state.reports.delete(node);
     return;
   }

@@ -431,6 +431,17 @@ describe('an agent that reports one new configuration after the other', () => {
   });
 });
 
+test('nothing is kept of a node that is gone: what is not known of the next is reported', () => {
+  const { rules, problems } = begun();
+  rules.begin(0);
+  told(rules, [], without);
+  told(rules, [], without);
+  expect(problems.length).toBe(1);
+  runToEnd(rules.takeAgentEntry({ kind: 'node-unseen', node: 'node-a', at: 10, state: null }));
+  told(rules, [], without);
+  expect(problems.length).toBe(2);
+});
+
 test('an agent of an IPVS node that answers again is not missing', () => {
   const { rules, reasons } = begun();
   rules.begin(0);
