@@ -41,7 +41,8 @@ export function formatAge(seconds: number): string {
 /** A number with separators of thousands. */
 export const formatNumber = (count: number): string => count.toLocaleString('en');
 
-const encoded = encodeURIComponent;
+/** It refuses half a character, which a text that was cut may end with. */
+const encoded = (text: string | number): string => encodeURIComponent(String(text).toWellFormed());
 
 export const servicePath = (namespace: string, name: string): string =>
   `/services/${encoded(namespace)}/${encoded(name)}`;
