@@ -316,8 +316,10 @@ function* dispatch(state: State, entry: AuditorEntry): Steps {
       return yield* completeList(state, entry.resource, entry.at);
     case 'unreadable':
       return yield* takeUnreadable(state, 'type' in entry ? entry.type : null, entry.lost);
-    case 'access':
-      return yield* takeAccess(state, entry);
+    case 'access': {
+      const lost = forbiddenIn(entry.resource, entry.namespace);
+      return yield* noteLost(state, lost, !entry.permitted, entry.at);
+    }
     case 'progress':
       state.progress.bookmark(entry.resource, entry.resourceVersion, entry.at);
       break;
@@ -398,26 +400,23 @@ function* takeUnreadable(
   state.unreadableCount++;
   const at = state.now ?? 0;
   // A deletion needs only the name.
-  const key = namespace === null || namespace === '' ? name : `${namespace}/${name ?? ''}`;
-  const cached = type === 'deleted' ? state.proxied.held(resource).get(key ?? '') : undefined;
-  if (cached !== undefined) {
-    const object = { ...cached, resourceVersion: '' };
-    yield* takeEvent(state, { resource, type: 'deleted', object, at });
-    return;
-  }
-  state.unreadable.set(unreadableKey(lost), lost);
-  if (state.services !== null) yield* state.services.markUnreadable(lost, at);
+  const isGone = type === 'deleted' && namespace !== null && name !== null;
+  const key = namespace === '' ? name : `${namespace ?? ''}/${name ?? ''}`;
+  const cached = isGone ? state.proxied.held(resource).get(key ?? '') : undefined;
+  // What never could be read is known again once it is gone.
+  if (cached === undefined) return yield* noteLost(state, lost, !isGone, at);
+  const object = { ...cached, resourceVersion: '' };
+  yield* takeEvent(state, { resource, type: 'deleted', object, at });
 }
 
-/** Without a resource of a namespace, all that depends on it is unknown there. */
-function* takeAccess(state: State, entry: LiveEntry & { readonly kind: 'access' }): Steps {
+/** Notes what cannot be read, or can be again: all that depends on it is unknown meanwhile. */
+function* noteLost(state: State, lost: UnreadableObject, isLost: boolean, at: number): Steps {
   const { services, unreadable } = state;
-  const { resource, namespace, permitted, at } = entry;
-  const lost = forbiddenIn(resource, namespace);
-  if (permitted) unreadable.delete(unreadableKey(lost));
-  else unreadable.set(unreadableKey(lost), lost);
+  const key = unreadableKey(lost);
+  if (isLost) unreadable.set(key, lost);
+  else if (!unreadable.delete(key)) return;
   if (services === null) return;
-  yield* permitted ? services.markReadable(lost, at) : services.markUnreadable(lost, at);
+  yield* isLost ? services.markUnreadable(lost, at) : services.markReadable(lost, at);
 }
 
 function* takeEvent(state: State, given: WatchEvent): Steps {
@@ -441,11 +440,8 @@ function* takeEvent(state: State, given: WatchEvent): Steps {
     countChange(state.samples, store.listers, change, isAuditing, state.clock.isSkewed);
   }
   if (unreadable.size === 0) return;
-  const key = unreadableKey({ resource, namespace: object.namespace, name: object.name });
-  const before = unreadable.get(key);
-  if (before === undefined) return;
-  unreadable.delete(key);
-  if (services !== null) yield* services.markReadable(before, at);
+  const { namespace, name } = object;
+  yield* noteLost(state, { resource, namespace, name, labels: null }, false, at);
 }
 
 function* finish(state: State, entry: RecordingEnd | DumpEnd): Steps {

@@ -102,6 +102,27 @@ describe('an object that cannot be read', () => {
   });
 });
 
+test('an object that never could be read is unknown no more when it is deleted', () => {
+  const { auditor } = auditorOf(30);
+  for (const entry of [header(100), added('services', rawService, 100), ...synced(101)]) {
+    auditor.take(entry);
+  }
+  const lost = {
+    resource: 'endpointslices',
+    namespace: 'shop',
+    name: 'web-x',
+    labels: null,
+  } as const;
+  auditor.take({ kind: 'unreadable', at: 110, type: 'added', lost });
+  expect(report(auditor).unknown).toEqual({ 'object-unreadable': 1 });
+  auditor.take({ kind: 'unreadable', at: 111, type: 'deleted', lost });
+  expect(report(auditor).unknown).toEqual({});
+  // Any object may be the one whose deletion cannot be read.
+  const any = { ...lost, name: null };
+  auditor.take({ kind: 'unreadable', at: 112, type: 'deleted', lost: any });
+  expect(report(auditor).unknown).toEqual({ 'object-unreadable': 1 });
+});
+
 test('report, page and metrics count a Service whose versions all are unreadable', () => {
   const { auditor } = auditorOf(30);
   for (const entry of [header(100), ...synced(101)]) auditor.take(entry);
