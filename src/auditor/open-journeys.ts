@@ -105,8 +105,10 @@ function arrive(
       return;
     }
     if (!isSettled(audited, output, journey.addresses)) continue;
-    if (isOutput(change.resource)) journeys.reach(journey, stageOf(output, change), [...nodes]);
-    else journeys.overtake(journey);
+    const isListed = change.gap === true;
+    if (isOutput(change.resource)) {
+      journeys.reach(journey, stageOf(output, change), [...nodes], isListed);
+    } else journeys.overtake(journey);
   }
 }
 

@@ -52,7 +52,8 @@ export function countChange(
   if (!isOutput(resource)) return;
   // The first list is not an update: its objects were written long before they arrived.
   trackSize(samples.sizes, change, isAuditing ? listers.nodes.size : null);
-  if (!isAuditing) return;
+  // A list after a lost watch has objects that were written at any time before.
+  if (!isAuditing || change.gap === true) return;
   const before = change.before as Endpoints | EndpointSlice | null;
   const after = change.after as Endpoints | EndpointSlice | null;
   const object = after ?? before;
@@ -69,8 +70,9 @@ function serviceKey(object: Endpoints | EndpointSlice): Key {
   return `${object.namespace}/${object.labels[label.serviceName] ?? ''}`;
 }
 
-/** Counts an output that became correct. */
+/** Counts an output that became correct, unless only a list showed that. */
 export function addConvergence(samples: Samples, sample: ConvergenceSample): void {
+  if (sample.isListed === true) return;
   countConvergence(samples.convergence, sample);
   samples.worst.convergence.note(sample);
   samples.history.note({ ...sample, service: `${sample.namespace}/${sample.service}` });

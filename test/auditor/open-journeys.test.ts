@@ -18,7 +18,7 @@ import { describe, expect, test } from 'vitest';
 import type { Journey } from '../../src/audit/measure/journey.ts';
 import { createAuditor } from '../../src/auditor/auditor.ts';
 import type { AnyObject } from '../../src/model/objects.ts';
-import { resources } from '../../src/model/objects.ts';
+import { annotation, resources } from '../../src/model/objects.ts';
 
 const t0 = 1_800_000_000;
 
@@ -105,6 +105,22 @@ test('one write ends the journeys of many Pods, and their stages name it', () =>
   expect(writings).toHaveLength(2);
   expect(writings[0]).toEqual(writings[1]);
   expect(new Set(writings[0]).size).toBe(2);
+});
+
+test('outputs that arrive in a list after a lost watch show no lag', () => {
+  const { put, listed, auditor, texts } = following();
+  put(11.5, notReady(10));
+  const annotations = { [annotation.triggerTime]: new Date((t0 + 10) * 1000).toISOString() };
+  listed(70, slice({ endpoints: [unready], annotations }));
+  listed(71, endpointsNotReady);
+  expect(texts()).toEqual([
+    'web-1 remove gap 10: arrival 11.5, endpointslices 70, endpoints 71, complete',
+  ]);
+  const { convergence, trigger, travel } = auditor.samples;
+  const convergences = Object.values(convergence).flatMap((of) => Object.values(of));
+  expect(convergences.filter(({ count }) => count > 0)).toEqual([]);
+  expect(trigger.lag.endpointslices.count).toBe(0);
+  expect(travel.removal.endpointslices.count + travel.removal.endpoints.count).toBe(0);
 });
 
 describe('when a journey begins', () => {

@@ -6,7 +6,7 @@
 // A change has one journey for each Service of the pod. It begins at the pod's own time (the
 // lastTransitionTime of Ready, or the deletion), in whole seconds of another clock: readiness and
 // removal lag may be a second too high. Later times are arrivals on the auditor's clock, or times
-// of readings. Journeys with a skewed beginning, or one in a list, are counted and not measured.
+// of readings. Journeys with a skewed beginning, or a part in a list, are counted and not measured.
 //
 // A journey ends `complete` if it reached everything that it awaits; `overtaken` if the pod or the
 // Service changed again before; `gone` if no controller must write the outputs any more; `dropped`
@@ -40,7 +40,7 @@ type OutputStage = JourneyStage & { readonly stage: JourneyOutput };
 /**
  * The quality of the beginning. `coarse`: the pod's time is less than a second before the arrival.
  * `arrival`: the pod has no time, so the arrival replaces it. `skewed`: its time is after the
- * arrival. `gap`: the change arrived in a list.
+ * arrival. `gap`: the change, or an output that has it, arrived in a list.
  */
 export const journeyQualities = ['ok', 'coarse', 'arrival', 'skewed', 'gap'] as const;
 export type JourneyQuality = (typeof journeyQualities)[number];
@@ -167,10 +167,12 @@ export function createJourneys(options: JourneysOptions = {}) {
       const isAwaited = open?.awaits.has(output) === true;
       return isAwaited && open.addresses.some((it) => addresses.has(it)) ? open : null;
     },
-    /** After the slices, these nodes must follow. */
-    reach(journey: Journey, stage: OutputStage, nodes: readonly string[]): void {
+    /** After the slices, these nodes must follow. `isListed`: the output arrived in a list. */
+    reach(journey: Journey, stage: OutputStage, nodes: readonly string[], isListed = false): void {
       const open = byPod.get(podKey(journey));
-      if (open === journey && open.awaits.has(stage.stage)) reach(state, open, stage, nodes);
+      if (open !== journey || !open.awaits.has(stage.stage)) return;
+      if (isListed) open.quality = 'gap';
+      reach(state, open, stage, nodes);
     },
     atNode(node: string, reading: JourneyReading): void {
       if (state.awaited > 0) reachNode(state, node, reading);

@@ -45,6 +45,8 @@ export interface ConvergenceSample {
   readonly node: string | null;
   readonly seconds: number;
   readonly at: number;
+  /** It came in a list after a lost watch, so nobody knows when it was written. */
+  readonly isListed?: boolean;
 }
 
 export type Unit = readonly [Output | 'slice', addressOrName?: string];
@@ -369,7 +371,8 @@ function end(evaluation: Evaluation, item: ServiceDifference, isCured: boolean):
   const { namespace, name: service } = audit.record;
   const { operation } = item;
   const seconds = at - item.lateSince;
-  sink.onConvergence?.({ output, operation, namespace, service, node: null, seconds, at });
+  const sample = { output, operation, namespace, service, node: null, seconds, at };
+  sink.onConvergence?.(work.missed ? { ...sample, isListed: true } : sample);
 }
 
 /** Clears older causes of the outputs whose controllers wake, and restarts their clocks. */
