@@ -45,6 +45,11 @@ describe('the object', () => {
     ['without pods', [service(), endpoints({ subsets: [] })], []],
     ['missing', [service(), pod(), node()], ['endpoints-missing warning']],
     ['missing without pods', [service()], ['endpoints-missing warning']],
+    [
+      'missing while the Service is being deleted',
+      [service({ deleting: true }), pod(), node()],
+      [],
+    ],
     ['of no Service', [endpoints()], ['endpoints-orphaned info']],
     ['written by hand for no Service', [endpoints({ labels: {} })], []],
     ['of a selectorless Service', [service({ selector: null }), endpoints({ labels: {} })], []],
