@@ -364,7 +364,7 @@ function* takeHeader(state: State, header: AuditorEntry & { readonly kind: 'head
 /** Also for a resource that became permitted later. */
 function* completeList(state: State, resource: Resource, at: number): Steps {
   const isNew = !state.complete.has(resource);
-  state.store.listed(resource);
+  state.proxied.listed(resource);
   state.complete.add(resource);
   const isReady = state.promised?.every((promised) => state.complete.has(promised)) === true;
   if (isReady && (state.services === null || isNew)) yield* begin(state, at);

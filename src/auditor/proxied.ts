@@ -16,7 +16,8 @@ import { needsAllServices, type Scope } from '../model/scope.ts';
 const proxied: ReadonlySet<Resource> = new Set(['services', 'endpointslices', 'nodes']);
 
 /** The store of what kube-proxies watch, beside the store of the audit if that is not enough. */
-export function createProxied(scope: Scope, { objects, listers }: Store) {
+export function createProxied(scope: Scope, store: Store) {
+  const { objects, listers } = store;
   const own = needsAllServices(scope) ? createStore(new Set(proxied)) : null;
   const { services, slices, nodes } = (own ?? { listers }).listers;
   const nodeListers: NodeListers = { services, slices, nodes, podsAt: (ip) => listers.podsAt(ip) };
@@ -28,6 +29,11 @@ export function createProxied(scope: Scope, { objects, listers }: Store) {
     /** The objects of a resource that the input keeps up to date. */
     held: (resource: Resource): ReadonlyMap<Key, AnyObject> =>
       (own !== null && proxied.has(resource) ? own.objects : objects)[resource],
+    /** A list of the resource is complete, in both stores. */
+    listed(resource: Resource): void {
+      store.listed(resource);
+      own?.listed(resource);
+    },
     /** Applies an event that made a change of the audit, or none; returns the change here. */
     apply(event: WatchEvent, audited: Change | null): Change | null {
       if (own === null || !proxied.has(event.resource)) return audited;

@@ -11,7 +11,7 @@ import { createQueries } from '../../src/auditor/queries.ts';
 import type { Packet } from '../../src/model/proxy-config.ts';
 import { isNodeInScope, type Scope, wholeCluster } from '../../src/model/scope.ts';
 import { settingsIn } from '../../src/rules/report/infer-proxy-config.ts';
-import { auditorOf, event, header, synced } from '../build.ts';
+import { auditorOf, event, header, service, synced } from '../build.ts';
 import { readFolder } from '../nodes/folder.ts';
 import { answered, inputOf, toldOf } from '../nodes/walk.ts';
 
@@ -127,4 +127,17 @@ test.each([
   shard.take({ kind: 'event', event: event('deleted', deleted, 103) });
   takeReport(shard, one, 104);
   expect(found().length).toBeGreaterThan(0);
+});
+
+test.each([0, 1])('shard %i takes lower versions after a list of a restored cluster', (index) => {
+  const { auditor } = auditorOf(0, { scope: shardOf(index) });
+  for (const entry of [header(100), ...synced(101)]) auditor.take(entry);
+  const take = (type: 'added' | 'deleted', resourceVersion: string, at: number): void => {
+    auditor.take({ kind: 'event', event: event(type, service({ resourceVersion }), at) });
+  };
+  take('added', '2000', 102);
+  take('deleted', '2001', 103);
+  auditor.take({ kind: 'synced', at: 104, resource: 'services' });
+  take('added', '1600', 105);
+  expect(auditor.held('services').get('shop/web')?.resourceVersion).toBe('1600');
 });
