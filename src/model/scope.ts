@@ -73,6 +73,7 @@ export function isInScope(scope: Scope, resource: Resource, object: AnyObject): 
   if (resource !== 'endpointslices') return isServiceInScope(scope, namespace, name);
   // Those that were taken from a Service by their label are still its own by their owner.
   const { labels, owners } = object as EndpointSlice;
-  const names = [labels[label.serviceName] ?? '', ...owners.map((owner) => owner.name)];
+  const theirs = owners.filter(({ kind }) => kind === 'Service' || kind === 'Endpoints');
+  const names = [labels[label.serviceName] ?? '', ...theirs.map((owner) => owner.name)];
   return names.some((serviceName) => isServiceInScope(scope, namespace, serviceName));
 }

@@ -10,7 +10,7 @@ import {
   listedNamespaces,
   wholeCluster,
 } from '../../src/model/scope.ts';
-import { endpoints, node, pod, service, slice } from '../build.ts';
+import { endpoints, node, owner, pod, service, slice } from '../build.ts';
 
 const scopeOf = (more: Partial<Scope>): Scope => ({ ...wholeCluster, ...more });
 
@@ -85,6 +85,16 @@ describe('shards', () => {
     const stolen = slice({ labels: { 'kubernetes.io/service-name': name ?? '' } });
     for (const scope of [one, two]) {
       expect(isInScope(scope ?? wholeCluster, 'endpointslices', stolen)).toBe(true);
+    }
+  });
+
+  test('an owner that is no Service has no say in the shard of a slice', () => {
+    const scopes = [0, 1, 2].map((index) => scopeOf({ shard: { index, count: 3 } }));
+    const labels = { 'kubernetes.io/service-name': 'web' };
+    for (const name of ['a', 'b', 'c', 'd', 'e', 'f']) {
+      const written = slice({ labels, owners: [owner({ kind: 'Mesh', name })] });
+      const theirs = scopes.filter((scope) => isInScope(scope, 'endpointslices', written));
+      expect(theirs).toEqual(scopes.filter((scope) => isServiceInScope(scope, 'shop', 'web')));
     }
   });
 
