@@ -230,7 +230,7 @@ async function scrapeAgent(state: State, agent: KnownAgent, signal: AbortSignal)
     return;
   }
   const failure =
-    result.kind === 'seen' ? await deliverReport(options, agent, result, scrape) : result;
+    result.kind === 'seen' ? await deliverReport(state, agent, result, scrape) : result;
   if (failure === null) return;
   agent.failures++;
   const longest = failure.garbage === undefined ? again.most : again.garbage;
@@ -243,7 +243,7 @@ async function scrapeAgent(state: State, agent: KnownAgent, signal: AbortSignal)
 
 /** Delivers a report once. Returns how the agent failed; `null` if it did not. */
 async function deliverReport(
-  options: ScraperOptions,
+  { options, known }: State,
   agent: KnownAgent,
   scraped: ScrapedReport,
   scrape: Scrape,
@@ -272,6 +272,8 @@ async function deliverReport(
   const wasShort = needed.length > 0;
   if (wasShort) {
     const scrapedOutcomes = await scrapeOutcomes(scrape, needed, round);
+    // Nothing would end what is known of a Node that was deleted meanwhile.
+    if (known.get(node) !== agent) return null;
     if (scrapedOutcomes === 'another round') {
       agent.nextAt = options.now() + again.same;
       return null;

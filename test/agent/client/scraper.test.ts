@@ -197,6 +197,26 @@ test('requested packets are delivered with the report of the same round', async 
   expect(new Set(reports.slice(1).map(({ version }) => version)).size).toBe(3);
 });
 
+test('outcomes of a Node that was deleted meanwhile are not delivered', async () => {
+  let now = 0;
+  const agent = agentOf('a', () => now);
+  const late = Promise.withResolvers<undefined>();
+  const answer = async (path: string): Promise<AgentAnswer> => {
+    if (!path.startsWith('/v1/report')) await late.promise;
+    return agent(path);
+  };
+  const nodes = new Map([['a', at(1, answer)]]);
+  const change = (time: number): void => {
+    now = time;
+    if (now === 2) nodes.delete('a');
+    if (now === 4) late.resolve(undefined);
+  };
+  const needs = ({ outcomes }: NodeReportEntry) => (outcomes === null ? [packet] : []);
+  const { entries } = await run(nodes, 6, change, needs);
+  expect(entries.map(({ kind }) => kind)).toContain('node-report');
+  expect(entries.at(-1)).toMatchObject({ kind: 'node-unseen', state: null });
+});
+
 test('outcomes that are too long are a problem of the node, reported once', async () => {
   const clock = { now: 0 };
   const agent = agentOf('a', () => clock.now);
