@@ -1,10 +1,11 @@
 // The queue between a reflector and the event loop. It delivers each batch before more is read.
 // While a batch grows, the cache is behind it, so lookups search the batch first.
 
-import type { AnyObject, Key } from '../../model/objects.ts';
+import type { AnyObject, Key, UnreadableObject } from '../../model/objects.ts';
+import { unreadableKey } from '../../model/objects.ts';
 import type { LiveEntry } from '../decode/entry.ts';
 import type { Environment } from './transport/request.ts';
-import type { CachedObjects } from './version-filter.ts';
+import { type CachedObjects, keyOfLost } from './version-filter.ts';
 
 export type DeliverBatch = (entries: readonly LiveEntry[]) => void | Promise<void>;
 
@@ -20,6 +21,8 @@ export function createBatchQueue(
 ) {
   let changed = new Map<Key, AnyObject | null>();
   let batch: LiveEntry[] = [];
+  /** Objects that could not be decoded, as long as nothing shows that they are gone. */
+  const unread = new Map<string, UnreadableObject>();
   let began = environment.monotonic();
   const flush = async (): Promise<void> => {
     if (batch.length > 0) {
@@ -45,9 +48,22 @@ export function createBatchQueue(
     },
     add(entry: LiveEntry): void {
       batch.push(entry);
+      if (entry.kind === 'unreadable') noteUnread(unread, entry);
       if (entry.kind !== 'event') return;
-      const { object, type } = entry.event;
+      const { object, type, resource } = entry.event;
       changed.set(object.key, type === 'deleted' ? null : object);
+      if (unread.size === 0) return;
+      const { namespace, name } = object;
+      unread.delete(unreadableKey({ resource, namespace, name }));
+    },
+    /** Adds the deletions of objects that could not be decoded, and that a complete list lacks. */
+    addUnlisted(listed: ReadonlySet<Key> | null, at: number): void {
+      for (const lost of unread.values()) {
+        const key = keyOfLost(lost);
+        if (key === null || listed === null || listed.has(key)) continue;
+        batch.push({ kind: 'unreadable', at, type: 'deleted', lost });
+        unread.delete(unreadableKey(lost));
+      }
     },
     /** Delivers the batch; rejects with Undeliverable when it is not taken. */
     flush,
@@ -59,4 +75,11 @@ export function createBatchQueue(
       began = environment.monotonic();
     },
   };
+}
+
+type UnreadableEntry = LiveEntry & { readonly kind: 'unreadable' };
+
+function noteUnread(unread: Map<string, UnreadableObject>, { type, lost }: UnreadableEntry): void {
+  if (type === 'deleted' && keyOfLost(lost) !== null) unread.delete(unreadableKey(lost));
+  else unread.set(unreadableKey(lost), lost);
 }

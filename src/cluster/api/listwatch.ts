@@ -238,6 +238,7 @@ async function complete(following: Following, listing: ListFilter, version: stri
     if (event !== null) deliver(following, [event]);
     if (delivery.isDue()) await delivery.breathe();
   }
+  delivery.addUnlisted(listing.seen, at);
   const now = environment.monotonic();
   Object.assign(following, { version, needsList: false, listedAt: now, provenAt: now });
   Object.assign(following, { doubts: 0, suspicious: false });
@@ -347,8 +348,7 @@ function takeBookmark(following: Following, version: string): WatchResult | null
   }
   following.version = version;
   following.provenAt = environment.monotonic();
-  const at = environment.now();
-  delivery.add({ kind: 'progress', at, resource, resourceVersion: version });
+  delivery.add({ kind: 'progress', at: environment.now(), resource, resourceVersion: version });
   return null;
 }
 

@@ -113,8 +113,14 @@ export function takeItem(listing: ListFilter, event: WatchEvent): readonly Watch
 
 /** An object that is listed has not been deleted, also if it cannot be read. */
 export function keepUnreadable(listing: ListFilter | null, lost?: UnreadableObject): void {
-  const { namespace = null, name = null } = lost ?? {};
-  if (name !== null) listing?.seen?.add(namespace === '' ? name : `${namespace ?? ''}/${name}`);
+  const key = lost === undefined ? null : keyOfLost(lost);
+  if (key !== null) listing?.seen?.add(key);
+}
+
+/** The key of an object that cannot be read; null: it may be any. */
+export function keyOfLost({ namespace, name }: UnreadableObject): Key | null {
+  if (name === null || namespace === null) return null;
+  return namespace === '' ? name : `${namespace}/${name}`;
 }
 
 /**

@@ -924,6 +924,28 @@ describe('frames that cannot be decoded', () => {
     expect(delivered.filter((text) => text.startsWith('deleted'))).toEqual([]);
   });
 
+  test.each([true, false])('of which a list lacks one: it is gone, watchList %s', async (list) => {
+    const made = await scene({
+      prepare: ({ world }) => {
+        world.server.watchList = list;
+      },
+    });
+    const { objects } = made.world.server;
+    for (const name of ['x', 'y']) {
+      const metadata = { name, namespace: 'shop' };
+      objects.put('pods', { metadata, spec: { hostNetwork: 'yes' } });
+    }
+    await made.pass(1);
+    made.watch().refuse(statusOf(410, 'Gone'));
+    made.remove('x');
+    await made.pass(60);
+    const lost = made.world.entries.flatMap((entry) =>
+      entry.kind === 'unreadable' ? `${entry.type ?? '?'} ${entry.lost.name ?? '?'}` : [],
+    );
+    expect(lost).toEqual(['added x', 'added y', 'added y', 'deleted x']);
+    expect(made.reflector.status.state).toBe('synced');
+  });
+
   test('objects that cannot be read are lost, and the next is read', async () => {
     const made = await scene();
     made.delivered();
