@@ -17,6 +17,7 @@ import { getOrInsert } from '../../model/collections.ts';
 import type * as api from '../../model/objects.ts';
 import { label, resources } from '../../model/objects.ts';
 import { compareVersions, isAtLeast, newest } from '../../model/resource-version.ts';
+import { equalLabels } from '../../model/selector.ts';
 import type { Output } from '../finding/catalogue.ts';
 import { undelivered } from './lacks.ts';
 import type { Candidate, PendingDifference } from './pending.ts';
@@ -172,6 +173,13 @@ function* compareList(
   }
 }
 
+/** Whether the Service had the selector that it has in the cache when its Pods were listed. */
+function isOfSelector({ audited }: ConfirmCache, key: api.Key, read: FreshRead | null): boolean {
+  const { selector: cached = null } = audited.get(key)?.record.service ?? {};
+  const { selector = null } = read?.services?.objects[0] ?? {};
+  return equalLabels(cached ?? {}, selector ?? {});
+}
+
 function createComparison(progress: WatchProgress, cache: () => ConfirmCache | null) {
   const versions = createMemo<string>(progress);
   const results = createMemo<Comparison>(progress);
@@ -191,6 +199,8 @@ function createComparison(progress: WatchProgress, cache: () => ConfirmCache | n
     return results(memo, () => {
       const cached = cachedOf(current, key)[resource];
       if (cached === null) return 'equal';
+      // Which Pods are in the list is up to the selector. The Services show which one is newer.
+      if (resource === 'pods' && !isOfSelector(current, key, request.read)) return 'overtaken';
       let worst: Comparison = state === 'synced' ? 'equal' : 'behind';
       const known = [shown, now - request.readAt] as const;
       for (const [object, result] of compareList(resource, list, cached, known, lacking)) {

@@ -207,6 +207,16 @@ describe('a read', () => {
       'services shop/web',
     ],
     ['of a changed Service does not', { services: listed('80', newer(web, '51')) }, false],
+    [
+      'by an earlier selector of the Service proves nothing about its pods',
+      { services: listed('76', { ...newer(web, '9'), selector: { a: 'b' } }), pods: listed('77') },
+      false,
+    ],
+    [
+      'by a later selector of the Service proves nothing about its pods',
+      { services: listed('76', { ...newer(web, '51'), selector: { a: 'b' } }), pods: listed('77') },
+      false,
+    ],
     ['of one slice more does not', { endpointslices: listed('80', sliced, other) }, false],
     [
       'without the pod proves a gap: its deletion should have come',
