@@ -138,8 +138,11 @@ function* compareList(
   resource: api.Resource,
   list: FreshList<api.AnyObject>,
   [cached, lister]: readonly [Iterable<api.AnyObject>, ReadonlyMap<api.Key, api.AnyObject>],
-  /** The version up to which the stream claims to be complete; seconds since the list. */
-  [shown, age]: readonly [string, number],
+  /**
+   * The version up to which the stream claims to be complete; seconds since the list; whether the
+   * stream has listed since then.
+   */
+  [shown, age, isOld]: readonly [string, number, boolean],
   /** For how many seconds the cache has lacked a version. */
   lacking: (key: api.Key, version: string, isDeletion: boolean) => number,
 ): Generator<readonly [api.Key, Comparison]> {
@@ -151,8 +154,11 @@ function* compareList(
     const known = lister.get(key);
     const order = compareVersions(known?.resourceVersion ?? '', version);
     if (order === 0 && known?.uid === uid) yield [key, 'equal'];
-    else if (order === 1) yield [key, newer];
-    else {
+    else if (order === 1) {
+      // A list has the latest versions. After a restore of etcd, the cache may have lost ones.
+      const isLost = !isOld && isAtLeast(list.version, known?.resourceVersion ?? '');
+      yield [key, isLost ? 'gap' : newer];
+    } else {
       const isShown = isAtLeast(shown, version);
       // An absent object may have been deleted after the list, but not if it is listed again.
       const isDoubtful = isShown && known === undefined;
@@ -202,7 +208,7 @@ function createComparison(progress: WatchProgress, cache: () => ConfirmCache | n
       // Which Pods are in the list is up to the selector. The Services show which one is newer.
       if (resource === 'pods' && !isOfSelector(current, key, request.read)) return 'overtaken';
       let worst: Comparison = state === 'synced' ? 'equal' : 'behind';
-      const known = [shown, now - request.readAt] as const;
+      const known = [shown, now - request.readAt, isOld] as const;
       for (const [object, result] of compareList(resource, list, cached, known, lacking)) {
         compared++;
         worst = worseOf(worst, result);

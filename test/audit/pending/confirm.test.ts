@@ -179,8 +179,14 @@ describe('a read', () => {
     ['of what is cached confirms', {}, true],
     [
       'of an older version confirms: a newer one has come since',
-      { pods: listed('80', newer(one, '19')) },
+      { pods: listed('19', newer(one, '19')) },
       true,
+    ],
+    [
+      'of an older version than the cache had at that time proves that etcd was restored',
+      { pods: listed('80', newer(one, '19')) },
+      false,
+      'pods shop/web-1',
     ],
     [
       'of a newer slice that the stream has yet to deliver does not',
@@ -209,7 +215,7 @@ describe('a read', () => {
     ['of a changed Service does not', { services: listed('80', newer(web, '51')) }, false],
     [
       'by an earlier selector of the Service proves nothing about its pods',
-      { services: listed('76', { ...newer(web, '9'), selector: { a: 'b' } }), pods: listed('77') },
+      { services: listed('9', { ...newer(web, '9'), selector: { a: 'b' } }), pods: listed('77') },
       false,
     ],
     [
