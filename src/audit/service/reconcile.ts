@@ -45,7 +45,7 @@ export interface ConvergenceSample {
   readonly node: string | null;
   readonly seconds: number;
   readonly at: number;
-  /** It came in a list after a lost watch, so nobody knows when it was written. */
+  /** It came in a list after a lost watch, so the time of the write is unknown. */
   readonly isListed?: boolean;
 }
 
