@@ -104,7 +104,7 @@ const initialState = (maxEndpointsPerSlice: number) => ({
 });
 
 function createState(options: AuditorOptions) {
-  const { live, keep = keptResolved } = options;
+  const { live, settle: window, keep = keptResolved } = options;
   const complete = new Set<Resource>();
   const store = createStore(complete, options.scope.endpoints ? [] : ['endpoints']);
   const proxied = createProxied(options.scope, store);
@@ -130,7 +130,7 @@ function createState(options: AuditorOptions) {
     },
   });
   const nodes = (): Nodes | null => nodeRules.nodes();
-  const given = { listers: store.listers, window: options.settle, services, nodes, progress };
+  const given = { listers: store.listers, window, services, nodes, progress, suppressions };
   const sources = { impacts: impactsOf(() => state), findings: () => findings.open() };
   const incidents = createIncidentLedger({ ...given, ...sources, live, keep: keep.incidents });
   const ruleImpacts = createRuleImpacts(nodes, (key) => markService(state, key));

@@ -1,7 +1,7 @@
 // Gathers the evidence of incidents (audit/incident) from the audits, as plain data.
 
 import type { Finding } from '../audit/finding/catalogue.ts';
-import { isUnsuppressed } from '../audit/finding/suppressions.ts';
+import { isUnsuppressed, unservedWord } from '../audit/finding/suppressions.ts';
 import { unknownText } from '../audit/finding/verdicts.ts';
 import type { Evidence } from '../audit/incident/classify.ts';
 import { createControllerActivity, noControllers } from '../audit/incident/controllers.ts';
@@ -21,6 +21,7 @@ import { changeKey, type ObjectChange } from '../audit/service/object-changes.ts
 import type { ConvergenceSample } from '../audit/service/reconcile.ts';
 import { unservedReason } from '../audit/service/unserved.ts';
 import type { Key, Listers } from '../model/objects.ts';
+import type { createSuppressions } from './suppressions.ts';
 
 /** How many resolved findings and incidents an auditor keeps. */
 export interface KeptResolved {
@@ -40,6 +41,7 @@ export interface IncidentLedgerOptions {
   /** `null` without rules of nodes. */
   readonly nodes: () => Pick<Nodes, 'readSince' | 'withoutAgent'> | null;
   readonly impacts: ImpactSource;
+  readonly suppressions: Pick<ReturnType<typeof createSuppressions>, 'review' | 'suppressedBy'>;
   /** The open findings as they are now. */
   readonly findings: () => readonly Finding[];
   readonly live: boolean;
@@ -83,7 +85,7 @@ export function createIncidentLedger(options: IncidentLedgerOptions) {
   });
   const incidents = createIncidents({ evidence, impacts, findings, live, keep });
   const loss = { ...noLoss };
-  const reviewed = { firstAt: null as number | null, at: -Infinity, revision: -1 };
+  const reviewed = { firstAt: null as number | null, at: -Infinity, revision: -1, accepted: -1 };
   const state = { options, activity, incidents, changed, unserved, loss, reviewed };
   return {
     ...incidents,
@@ -109,12 +111,13 @@ export function createIncidentLedger(options: IncidentLedgerOptions) {
     reviewAt(at: number): void {
       if (at < reviewed.at + interval && incidents.revision() === reviewed.revision) return;
       reviewed.firstAt ??= at;
+      reviewSuppressed(state, at);
       activity.recountSome(services()?.audited ?? new Map(), mostChanged);
       noteUnserved(services(), changed, unserved, at, window === 0 ? Infinity : mostChanged);
       incidents.review(at, [
         ...unavailable(options, loss, at),
         ...withoutAgents(options, at),
-        ...unservedConditions(unserved, at - window),
+        ...unservedConditions(state, at - window),
       ]);
       Object.assign(reviewed, { at, revision: incidents.revision() });
     },
@@ -128,7 +131,13 @@ interface State {
   readonly changed: Set<Key>;
   readonly unserved: Map<Key, Unserved>;
   readonly loss: typeof noLoss;
-  readonly reviewed: { firstAt: number | null; at: number; revision: number };
+  readonly reviewed: {
+    firstAt: number | null;
+    at: number;
+    revision: number;
+    /** The revision of the suppressions. */
+    accepted: number;
+  };
 }
 
 interface Unserved {
@@ -168,9 +177,25 @@ function continuePast(
   incidents.continuePast(past, findingOf);
   const { firstAt, reviewedAt, isReviewed } = evidence;
   const revision = isReviewed ? incidents.revision() : -1;
-  Object.assign(reviewed, { firstAt, at: reviewedAt ?? -Infinity, revision });
+  Object.assign(reviewed, { firstAt, at: reviewedAt ?? -Infinity, revision, accepted: -1 });
   for (const finding of options.findings()) {
     if (isUnsuppressed(finding) && incidents.idOf(finding) === null) incidents.add(finding);
+  }
+}
+
+/**
+ * Takes findings that are suppressed since they opened out of their incidents, so that these end,
+ * and adds those whose suppression has ended.
+ */
+function reviewSuppressed({ options, incidents, reviewed }: State, at: number): void {
+  const accepted = options.suppressions.review();
+  if (accepted === reviewed.accepted) return;
+  reviewed.accepted = accepted;
+  for (const finding of options.findings()) {
+    const isMember = incidents.idOf(finding) !== null;
+    if (isMember === isUnsuppressed(finding)) continue;
+    if (isMember) incidents.remove(finding, at);
+    else incidents.add(finding, at);
   }
 }
 
@@ -249,12 +274,12 @@ function noteUnserved(
   }
 }
 
-function unservedConditions(
-  unserved: ReadonlyMap<Key, Unserved>,
-  until: number,
-): IncidentCondition[] {
+function unservedConditions({ options, unserved }: State, until: number): IncidentCondition[] {
   return [...unserved].flatMap(([key, { reason, since }]) => {
     if (since > until) return [];
+    const [namespace = '', service = ''] = key.split('/');
+    const target = { code: unservedWord, namespace, service, node: null } as const;
+    if (options.suppressions.suppressedBy(target) !== null) return [];
     const object = `Service ${key}`;
     const text = misconfigured[reason] ?? reason;
     return [{ kind: 'service-without-endpoints', key: object, name: key, object, since, text }];

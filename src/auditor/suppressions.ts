@@ -47,18 +47,21 @@ export function createSuppressions({ suppressions, today, onProblem, scope }: Su
   const reported = new Map<Suppression, SuppressionState>();
   const byCode = Map.groupBy(suppressions, ({ code }) => code);
   let reviewAt = -Infinity;
+  let revision = 0;
   /** Reports the suppressions whose state has changed. */
-  const review = (now: number): void => {
-    if (now < reviewAt) return;
+  const review = (now: number): number => {
+    if (now < reviewAt) return revision;
     reviewAt = Infinity;
     for (const it of [...suppressions, ...[...annotated.values()].flat()]) {
       const state = stateAt(it, now);
       reviewAt = Math.min(reviewAt, nextStateAt(it, now));
       if (reported.get(it) === state) continue;
       reported.set(it, state);
+      revision++;
       const message = messages[state];
       if (message !== null && isReported(it, scope)) onProblem(expiryProblem(it, message));
     }
+    return revision;
   };
   const forget = (key: Key): void => {
     for (const it of annotated.get(key) ?? []) reported.delete(it);
@@ -76,13 +79,9 @@ export function createSuppressions({ suppressions, today, onProblem, scope }: Su
       const text = after?.suppress ?? '';
       if (text === (before?.suppress ?? '')) return;
       forget((after ?? before)?.key ?? '');
+      revision++;
       if (after === null || text === '') return;
-      const found: Suppression[] = [];
-      for (const it of readAnnotation(text, after.namespace, after.name)) {
-        if (!isFault(it)) found.push(it);
-        else if (isServiceInScope(scope, after.namespace, after.name))
-          onProblem(annotationProblem(after, it.field, it.message, it.value));
-      }
+      const found = annotatedOn(after, scope, onProblem);
       if (found.length > 0) annotated.set(after.key, found);
       reviewAt = -Infinity;
     },
@@ -107,9 +106,20 @@ export function createSuppressions({ suppressions, today, onProblem, scope }: Su
     },
     /** Whether a suppression is about the finding, also one that has expired. */
     names: (finding: SuppressionTarget): boolean => matching(finding).length > 0,
-    /** Reports what is due, also if there is no finding. */
-    review: (): void => review(today()),
+    /** Reports what is due. The result changes when other findings may be suppressed. */
+    review: (): number => review(today()),
   };
+}
+
+/** The suppressions of an annotation; its faults are reported. */
+function annotatedOn(service: Service, scope: Scope, onProblem: OnProblem): Suppression[] {
+  const { suppress, namespace, name } = service;
+  return readAnnotation(suppress, namespace, name).flatMap((it) => {
+    if (!isFault(it)) return it;
+    const isOwn = isServiceInScope(scope, namespace, name);
+    if (isOwn) onProblem(annotationProblem(service, it.field, it.message, it.value));
+    return [];
+  });
 }
 
 /** An annotation is reported by the shard of its Service, a rule of the file by all. */

@@ -36,8 +36,8 @@ import {
 type Running = ReturnType<typeof createAuditor>;
 
 /** An auditor of a Service whose pod is ready, and has no port with the name of its target port. */
-function begun(settle = 30): Running {
-  const auditor = createAuditor({ ...auditorDefaults, settle });
+function begun(settle = 30, today = () => 0): Running {
+  const auditor = createAuditor({ ...auditorDefaults, settle, today });
   const objects = [
     ['nodes', node()],
     ['pods', pod()],
@@ -69,6 +69,17 @@ describe('a Service that its configuration keeps from traffic', () => {
     expect(namesAt(auditor, 40).filter(isConfigured)).toEqual([
       'service-without-endpoints Service shop/web',
     ]);
+  });
+
+  test('is none while a suppression accepts it', () => {
+    const today = () => Date.parse('2026-12-01') / 1000;
+    const auditor = begun(30, today);
+    const suppress = 'unserved owner=team expires=2026-12-31 reason=it is planned';
+    const object = service({ ports: [servicePort({ targetPort: 'http' })], suppress });
+    const event = { resource: 'services', type: 'modified', object, at: 45 } as const;
+    expect(namesAt(auditor, 40).filter(isConfigured)).toHaveLength(1);
+    auditor.take({ kind: 'event', event });
+    expect(namesAt(auditor, 50).filter(isConfigured)).toEqual([]);
   });
 
   test('is one no longer when it has no pods: it may be scaled to zero', () => {
@@ -135,6 +146,7 @@ test('nodes without an agent are one incident after two minutes', () => {
     services: () => null,
     nodes: () => ({ readSince: () => null, withoutAgent: () => missing }),
     impacts: noImpacts,
+    suppressions: { review: () => 0, suppressedBy: () => null },
     findings: () => [],
     live: true,
     keep: 1000,

@@ -6,6 +6,7 @@ import { describe, expect, test } from 'vitest';
 import type { Finding } from '../../src/audit/finding/catalogue.ts';
 import { isFault, readSuppression } from '../../src/audit/finding/suppressions.ts';
 import { createAuditor } from '../../src/auditor/auditor.ts';
+import { listIncidents } from '../../src/auditor/incident-queries.ts';
 import { createQueries, createReport } from '../../src/auditor/queries.ts';
 import type { Problem } from '../../src/cluster/decode/problem.ts';
 import { problemText } from '../../src/cluster/decode/problem.ts';
@@ -127,6 +128,37 @@ describe('a finding', () => {
     const metadata = { ...rawService.metadata, resourceVersion: '2' };
     auditor.take(added('services', { ...rawService, metadata }, 300));
     expect(suppressed()[0]).toEqual(['endpoints-missing', null]);
+  });
+});
+
+describe('an incident', () => {
+  const moved = (raw: object, at: number, resourceVersion: string): RecordingEntry => {
+    const { metadata } = raw as { readonly metadata: object };
+    return added('services', { ...raw, metadata: { ...metadata, resourceVersion } }, at);
+  };
+
+  test('ends for a finding that is suppressed after it opened', () => {
+    const { auditor } = auditorOn('2026-12-01', rawService);
+    const both = `${entry}\nslice-placeholder-missing owner=t expires=2026-12-31 reason=it is`;
+    expect(listIncidents(auditor)).toHaveLength(1);
+    auditor.take(moved(annotated(entry), 300, '2'));
+    auditor.take(clock(301));
+    expect(listIncidents(auditor)[0]?.findings).toMatchObject([
+      { code: 'slice-placeholder-missing' },
+    ]);
+    auditor.take(moved(annotated(both), 400, '3'));
+    auditor.take(clock(401));
+    expect(listIncidents(auditor)).toEqual([]);
+    expect(auditor.incidents.resolved()).toMatchObject([{ resolvedAt: 401, findings: [] }]);
+  });
+
+  test('has a finding whose suppression ends while it is open', () => {
+    const { auditor, time } = auditorOn('2026-12-26', annotated(entry));
+    const codes = () => listIncidents(auditor)[0]?.findings.map(({ code }) => code);
+    expect(codes()).toEqual(['slice-placeholder-missing']);
+    time.now = dayOf('2027-01-01');
+    auditor.take(clock(301));
+    expect(codes()).toEqual(['endpoints-missing', 'slice-placeholder-missing']);
   });
 });
 

@@ -164,6 +164,7 @@ function createWorld(scenario: Scenario): World {
     services: () => serviceAuditor,
     nodes: () => null,
     impacts: noImpacts,
+    suppressions: { review: () => 0, suppressedBy: () => null },
     findings: () => settle.open(),
     live: false,
     keep: 1000,

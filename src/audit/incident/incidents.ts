@@ -127,13 +127,14 @@ export function createIncidents(options: IncidentOptions) {
         incident.openedAt = Math.min(incident.openedAt, finding.openedAt);
       }
     },
-    /** Removes a finding that is resolved. */
-    remove(finding: Finding): void {
+    /** Removes a finding that is resolved, or does not count from a time on. */
+    remove(finding: Finding, at = finding.resolvedAt): void {
       const incident = state.owners.get(openFindingKey(finding));
       if (incident === undefined) return;
       removeMember(state, incident, openFindingKey(finding));
-      incident.leftAt = finding.resolvedAt;
-      if (incident.resolved.length < kept.findings) incident.resolved.push(finding);
+      incident.leftAt = at;
+      const isKept = finding.resolvedAt !== null && incident.resolved.length < kept.findings;
+      if (isKept) incident.resolved.push(finding);
     },
     /** Applies evidence that arrived later, and the conditions that hold at a time. */
     review(at: number, conditions: readonly IncidentCondition[]): void {
