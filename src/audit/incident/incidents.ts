@@ -313,7 +313,8 @@ function incidentFor(state: State, claim: Claim, at: number, begin: () => Beginn
 
 /** Whether one incident has become another: at one moment, or by evidence that came later. */
 function isReplaced(other: OpenIncident, by: OpenIncident, at: number): boolean {
-  if (other.key !== by.key) return false;
+  // Incidents of the whole cluster have the empty key, whatever they are about.
+  if (other.key !== by.key || by.key === '') return false;
   const isWorse = other.kind === 'controller-slow' && by.kind === 'controller-not-writing';
   return isWorse || (isEmpty(other) && other.leftAt === at);
 }

@@ -202,6 +202,16 @@ describe('an incident', () => {
     expect(list()).toEqual([]);
     expect(incidents.resolved()).toMatchObject([{ kind: 'api-unavailable', resolvedAt: 20 }]);
   });
+
+  test('is no part of another one that begins when it ends', () => {
+    const { incidents, list } = ledger();
+    const lost = { kind: 'api-unavailable', key: '', object: 'API server', name: '' } as const;
+    const missing = { kind: 'agents-missing', key: '', object: 'Node a', name: 'a' } as const;
+    incidents.review(12, [{ ...lost, since: 5, text: 'The watches are interrupted' }]);
+    incidents.review(200, [{ ...missing, since: 80, text: 'Node a: the agent is absent' }]);
+    expect(list()).toMatchObject([{ kind: 'agents-missing', since: 80, worstSeverity: 'info' }]);
+    expect(incidents.resolved()).toMatchObject([{ kind: 'api-unavailable', resolvedAt: 200 }]);
+  });
 });
 
 describe('the changes of an incident', () => {
