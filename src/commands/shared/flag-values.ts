@@ -6,6 +6,7 @@ import { InvalidArgumentError, type Option } from 'commander';
 
 import type { Moment } from '../../auditor/replay.ts';
 import { type LabelSelector, parseLabelSelector } from '../../model/label-selector.ts';
+import { parseDateTime } from '../../output/text/date-time.ts';
 import { nameOf, releaseOf, releases } from '../../shadow/release.ts';
 import { type GateFlags, gateFormats, parseIgnoreRule } from './gate.ts';
 
@@ -67,7 +68,7 @@ export const parseTime = parser(timeForms, (text): Moment | undefined => {
   if (hours !== undefined) {
     return { ofDay: Number(hours) * 3600 + Number(minutes) * 60 + Number(seconds) };
   }
-  const time = /^\d{4}-\d\d-\d\dT/.test(text) ? Date.parse(text) / 1000 : Number.NaN;
+  const time = parseDateTime(text);
   return Number.isNaN(time) ? undefined : time;
 });
 

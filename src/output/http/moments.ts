@@ -4,6 +4,7 @@
 import type { NextFunction, Request, Response } from 'express';
 
 import { keepQuery, timeBarPlace } from '../page/time-bar.ts';
+import { parseDateTime } from '../text/date-time.ts';
 
 /** The answer to a request as of a moment. */
 export interface MomentAnswer {
@@ -43,7 +44,7 @@ const mostUnread = 32 * 1024 * 1024;
 export function parseMoment(text: unknown): number | null {
   if (typeof text !== 'string') return null;
   if (/^\d{1,11}(?:\.\d+)?$/.test(text)) return Number(text);
-  const moment = /^\d{4}-\d\d-\d\dT/.test(text) ? Date.parse(text) / 1000 : Number.NaN;
+  const moment = parseDateTime(text);
   return Number.isNaN(moment) ? null : moment;
 }
 
