@@ -74,6 +74,6 @@ async function ofRecording(source: string, options: IncidentsOptions): Promise<I
 function render({ from, to, incidents }: IncidentList): string {
   const width = screenWidth() ?? 120;
   const count = formatCount(incidents.length, 'incident');
-  const lines = renderIncidents(incidents, { colour, width });
+  const lines = renderIncidents(incidents, to, { colour, width });
   return [`${count} from ${formatTime(from)} to ${formatTime(to)}`, '', ...lines].join('\n');
 }

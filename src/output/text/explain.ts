@@ -9,9 +9,9 @@ import { diffLegend, renderDifferences } from './findings.ts';
 import { formatIncident } from './incidents.ts';
 import {
   escapeInvisible,
-  formatClock,
   formatJson,
   formatLag,
+  formatMoment,
   formatTime,
   paint,
   type RenderOptions,
@@ -87,12 +87,6 @@ function renderReasons(reasons: readonly Reason[], prefix: string, tree: Tree): 
     ];
   });
 }
-
-/** The time of day; the date too if it is another day than `at`. */
-const formatMoment = (moment: number, at: number): string =>
-  formatTime(moment).slice(0, 10) === formatTime(at).slice(0, 10)
-    ? formatClock(moment)
-    : formatTime(moment);
 
 function chooseMark({ found, verdict, severity, change, ...rest }: Explanation): ReasonMark {
   if (!found || verdict === 'unknown') return 'unknown';

@@ -49,6 +49,12 @@ export function formatTime(seconds: number | null): string {
 export const formatClock = (seconds: number | null): string =>
   /T(.*)Z$/.exec(formatTime(seconds))?.[1] ?? '-';
 
+/** The time of day; the date too if it is another day than `now`. */
+export const formatMoment = (moment: number, now: number): string =>
+  formatTime(moment).slice(0, 10) === formatTime(now).slice(0, 10)
+    ? formatClock(moment)
+    : formatTime(moment);
+
 /** A lag for people: `21 ms`, `1.2 s`, `3.5 min`. */
 export function formatLag(seconds: number | null): string {
   if (seconds === null) return '-';

@@ -6,8 +6,8 @@ import type { ReportedIncident } from '../../audit/incident/report.ts';
 import { severityStyles } from './findings.ts';
 import {
   escapeInvisible,
-  formatClock,
   formatCount,
+  formatMoment,
   paint,
   type RenderOptions,
   wrap,
@@ -47,11 +47,15 @@ export function formatImpact(impact: ReportedIncident['impact']): string {
   );
 }
 
-const formatAt = (at: number | null): string => (at === null ? '' : ` ${formatClock(at)}`);
-
-function renderIncident(incident: ReportedIncident, options: RenderOptions): string[] {
+function renderIncident(
+  incident: ReportedIncident,
+  now: number | null,
+  options: RenderOptions,
+): string[] {
   const { kind, severity, title, objects, likely, since, resolvedAt } = incident;
   const { evidence, changes, impact, reach, remedy } = incident;
+  const formatAt = (at: number | null): string =>
+    at === null ? '' : ` ${formatMoment(at, now ?? at)}`;
   const block = (name: string, text: string): string[] =>
     text === '' ? [] : wrap(`${name}: ${text}`, '  ', '    ', options);
   const times = [
@@ -86,15 +90,19 @@ export function formatIncident({ kind, severity, title, objects, reach }: Report
   return `incident: ${title} (${severity} ${kind}, ${formatObjects(objects)})${rest}`;
 }
 
-/** Lines that end with an empty one, open incidents first; none without incidents. */
+/**
+ * Lines that end with an empty one, open incidents first; none without incidents. Moments of
+ * another day than `now` have their date.
+ */
 export function renderIncidents(
   incidents: readonly ReportedIncident[],
+  now: number | null,
   options: RenderOptions,
 ): string[] {
   const more = incidents.length - most.incidents;
   const rest = more > 0 ? [`${String(more)} more incidents: -o json lists all`, ''] : [];
   const blocks = incidents
     .slice(0, most.incidents)
-    .flatMap((incident) => [...renderIncident(incident, options), '']);
+    .flatMap((incident) => [...renderIncident(incident, now, options), '']);
   return [...blocks, ...rest];
 }

@@ -212,7 +212,7 @@ export function renderReport(
   const failing = services.filter((it) => acceptance(it) === null);
   const rows = [...failing, ...services.filter((it) => acceptance(it) !== null)];
   const unserved = formatUnserved(rows, (it) => markOf(acceptance(it), gate), options);
-  const incidents = renderIncidents(report.incidents, options);
+  const incidents = renderIncidents(report.incidents, report.input.until, options);
   const findings = failingFirst(report, gate);
   const sections =
     format === 'wide'

@@ -40,7 +40,7 @@ const incident: ReportedIncident = {
 const plain = { colour: false, width: 200 };
 
 test('an incident has its reach, its evidence, what changed and what to do', () => {
-  expect(renderIncidents([incident], plain)).toEqual([
+  expect(renderIncidents([incident], at, plain)).toEqual([
     'warning  incident  node-change-unnoticed  Node b  since 10:58:20',
     '  A Node changed.',
     '  affects: 34 Services in 3 namespaces, 1 node, 60 endpoints',
@@ -57,7 +57,7 @@ test('an incident has its reach, its evidence, what changed and what to do', () 
 test('an unknown cause lists the likely ones, and many objects are counted', () => {
   const objects = Array.from({ length: 8 }, (_, index) => `Service shop/s${String(index)}`);
   const more = { kind: 'cause-unknown', likely: ['controller-slow'], objects } as const;
-  const lines = renderIncidents([{ ...incident, ...more }], plain);
+  const lines = renderIncidents([{ ...incident, ...more }], at, plain);
   expect(lines[0]).toContain('Service shop/s4 and 3 more');
   expect(lines).toContainEqual(
     '  likely causes: kube-controller-manager writes endpoints too late (controller-slow)',
@@ -65,17 +65,27 @@ test('an unknown cause lists the likely ones, and many objects are counted', () 
 });
 
 test('a resolved incident is one line', () => {
-  const lines = renderIncidents([{ ...incident, resolvedAt: at + 60 }], plain);
+  const lines = renderIncidents([{ ...incident, resolvedAt: at + 60 }], at, plain);
   expect(lines).toEqual([
     'warning  incident  node-change-unnoticed  Node b  since 10:58:20  resolved 10:59:20',
     '',
   ]);
 });
 
+test('moments of another day have their date', () => {
+  const day = 86_400;
+  const { evidence } = incident;
+  const known = { ...incident, evidence: evidence.map((it) => ({ ...it, at: at + day })) };
+  const [head, , , , line] = renderIncidents([known], at + day, plain);
+  expect(head).toContain('since 2026-11-21T10:58:20Z');
+  expect(line).toBe('  evidence: An endpoint names another zone 10:58:20');
+});
+
 test('there are no lines without incidents, and more than 50 are counted', () => {
-  expect(renderIncidents([], plain)).toEqual([]);
+  expect(renderIncidents([], at, plain)).toEqual([]);
   const lines = renderIncidents(
     Array.from({ length: 53 }, () => incident),
+    at,
     plain,
   );
   expect(lines.at(-2)).toBe('3 more incidents: -o json lists all');
