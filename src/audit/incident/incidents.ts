@@ -319,11 +319,11 @@ function isReplaced(other: OpenIncident, by: OpenIncident, at: number): boolean 
   return isWorse || (isEmpty(other) && other.leftAt === at);
 }
 
-function freeId({ open, resolved }: State, { kind, object }: Claim, since: number): string {
+function freeId({ open, resolved, merged }: State, { kind, object }: Claim, since: number) {
   const used = new Set([...open.values(), ...resolved].map(({ id }) => id));
   const id = [kind, slug(object), String(Math.floor(since))].join('.');
   let free = id;
-  for (let number = 2; used.has(free); number++) free = `${id}-${String(number)}`;
+  for (let n = 2; used.has(free) || merged.has(free); n++) free = `${id}-${String(n)}`;
   return free;
 }
 
@@ -382,7 +382,9 @@ function reviewControllers(state: State, at: number): void {
       const { openedAt } = incident;
       addMember(state, { finding, claim }, isUnknown ? openedAt : at, evidence);
     }
-    if (!isEmpty(incident) || !isUnknown) continue;
+    if (!isEmpty(incident)) continue;
+    incident.leftAt = at;
+    if (!isUnknown) continue;
     const heir = state.open.get(`controller-not-writing ${controllerManager}`);
     const into = heir ?? state.open.get(`controller-slow ${controllerManager}`);
     if (into !== undefined) merge(state, incident, into);

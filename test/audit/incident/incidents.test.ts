@@ -111,6 +111,25 @@ describe('an incident', () => {
     expect(incidents.currentId(before)).toBe(incident?.id);
   });
 
+  test('of a controller ends when writes refute it, and the cause is unknown again', () => {
+    const { add, list, incidents, state } = ledger();
+    add(missing);
+    incidents.review(41, []);
+    const [before] = list();
+    state.evidence = silent;
+    incidents.review(42, []);
+    const [suspected] = list();
+    expect(suspected?.kind).toBe('controller-not-writing');
+    expect(incidents.currentId(before?.id ?? '')).toBe(suspected?.id);
+    const endpoints = { ...noControllers.endpoints, wroteAt: 100 };
+    state.evidence = { ...known, controllers: { ...noControllers, endpoints } };
+    incidents.review(101, []);
+    const [now] = list();
+    expect(now?.kind).toBe('cause-unknown');
+    expect(incidents.currentId(now?.id ?? '')).toBe(now?.id);
+    expect(incidents.resolved()).toMatchObject([{ id: suspected?.id, resolvedAt: 101 }]);
+  });
+
   test('continues with its kind, its name and its evidence after a restart', () => {
     const before = ledger();
     const other = plainFinding('endpoints-address-missing', { service: 'other', since: 12 });
