@@ -41,7 +41,7 @@ export function findIncident(auditor: IncidentSource, id: string): ReportedIncid
   const all = [...incidents.list(), ...incidents.resolved()];
   const found = all.find((incident) => incident.id === current);
   if (found !== undefined) return reportIncident(found);
-  return earlier.incidents.findLast((incident) => incident.id === id) ?? null;
+  return earlier.incidents.findLast((it) => it.id === id || it.id === current) ?? null;
 }
 
 export type IncidentMeasures = ReturnType<typeof measureIncidents>;

@@ -254,6 +254,19 @@ describe('queries', () => {
     expect(findIncident(auditor, 'other')).toBeNull();
   });
 
+  test('find what took a merged incident and ended before a restart', () => {
+    const auditor = begun();
+    namesAt(auditor, 40);
+    const [incident] = listIncidents(auditor);
+    if (incident === undefined) throw new Error('Expected an incident');
+    auditor.earlier.incidents = [{ ...incident, id: 'taker', resolvedAt: 41 }];
+    const merged = [['taken', 'taker']] as const;
+    auditor.incidents.continueAfterRestart({ open: [], members: [], resolved: [], merged });
+    for (const id of ['taken', 'taker']) {
+      expect(findIncident(auditor, id)).toMatchObject({ id: 'taker', resolvedAt: 41 });
+    }
+  });
+
   test.each([
     // The Services of its findings come and go; the Node stays.
     [{ object: 'Node a' }, ['x', 'y'], { node: 'a', namespace: '', service: '', services: 2 }],

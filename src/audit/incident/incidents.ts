@@ -141,7 +141,7 @@ export function createIncidents(options: IncidentOptions) {
       reviewControllers(state, at);
       reviewConditions(state, at, conditions);
       reviewImpacts(state, at);
-      closeEmpty(state);
+      closeEmpty(state, at);
       mergeMany(state);
     },
     /** Notes that the impact on a Service may have changed. */
@@ -450,13 +450,13 @@ function reviewImpacts(state: State, at: number): void {
   state.measuredAt = at;
 }
 
-function closeEmpty(state: State): void {
+function closeEmpty(state: State, at: number): void {
   const { open, resolved, options } = state;
   for (const [place, incident] of open) {
     if (!isEmpty(incident)) continue;
     open.delete(place);
     const { resolved: findings, leftAt } = incident;
-    resolved.push(snapshot(incident, findings, leftAt, worstOf(incident), options.live));
+    resolved.push(snapshot(incident, findings, leftAt ?? at, worstOf(incident), options.live));
     if (resolved.length > options.keep) {
       resolved.shift();
       state.forgotten++;
