@@ -226,7 +226,7 @@ const services: readonly PanelSpec[] = [
     queries: [
       {
         expr: max(
-          `${of('input_timestamp_seconds')} - on (job, instance) group_right () ` +
+          `${of('input_timestamp_seconds')} - on (cluster, job, instance) group_right () ` +
             ofServices('pending_since_timestamp_seconds'),
           'namespace',
           'service',

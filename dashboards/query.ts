@@ -14,7 +14,7 @@ export const ofServices = (metric: string, ...matchers: readonly string[]): stri
 
 /** Samples of the auditor's own process, identified by the build of the same target. */
 export const ofProcess = (metric: string): string =>
-  `${metric} and on (job, instance) ${of('build_info')}`;
+  `${metric} and on (cluster, job, instance) ${of('build_info')}`;
 
 /** The severities, worst first, for panels that show each. */
 const severities = ['critical', 'warning', 'info'];

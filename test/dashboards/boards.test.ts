@@ -149,6 +149,12 @@ describe.each(all)('$name', ({ name, board }) => {
     }
   });
 
+  test('targets are matched by their cluster too: pods of two may have one address', () => {
+    for (const expr of panelsOf(name).flatMap(expressionsOf)) {
+      expect(expr).not.toMatch(/\bon \((?=[^)]*instance)(?![^)]*cluster)/);
+    }
+  });
+
   test('legends name labels that the expression leaves', () => {
     for (const { targets = [] } of panelsOf(name)) {
       for (const { expr, legendFormat = '' } of targets) {
