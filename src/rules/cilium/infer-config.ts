@@ -6,7 +6,7 @@
 
 import type { CiliumConfig } from '../../model/cilium-config.ts';
 import { defaultCiliumConfig } from '../../model/cilium-config.ts';
-import { isUnspecified } from './load-balancer.ts';
+import { isMaglevByDefault, isUnspecified } from './load-balancer.ts';
 import type { MapEntry, ServiceEntry } from './map-entries.ts';
 import { serviceFlags } from './map-entries.ts';
 
@@ -31,7 +31,7 @@ export function ciliumConfigIn(entries: readonly MapEntry[]): CiliumConfig {
     return own.some((it) => has(it, serviceFlags.dsr) !== isDirect(protocol));
   };
   const tables = new Set(entries.flatMap((entry) => (entry.kind === 'maglev' ? entry.id : [])));
-  const isByDefault = routable.some(({ id, word }) => word >>> 24 === 0 && tables.has(id));
+  const isByDefault = isMaglevByDefault(masters, ({ id }) => tables.has(id));
   return {
     ...defaultCiliumConfig(),
     algorithm: isByDefault ? 'maglev' : 'random',

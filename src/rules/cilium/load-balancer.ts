@@ -117,9 +117,7 @@ function sorted(entries: readonly MapEntry[]): Maps {
 /** The frontends that the maps serve. */
 export function loadBalancerOf(entries: readonly MapEntry[]) {
   const maps = sorted(entries);
-  const isDefault = maps.masters.some(
-    (master) => algorithmOf(master) === 0 && tableOf(master, maps) !== undefined,
-  );
+  const isDefault = isMaglevByDefault(maps.masters, (it) => tableOf(it, maps) !== undefined);
   const usesMaglev = (master: ServiceEntry): boolean => {
     const algorithm = algorithmOf(master);
     return algorithm === 0 ? isDefault : algorithm === maglevAlgorithm;
@@ -132,6 +130,26 @@ export function loadBalancerOf(entries: readonly MapEntry[]) {
     return master && frontendOf(master, key, maps, usesMaglev(master));
   }, 64);
   return { frontends: { get }, masters: masters as ReadonlyMap<string, ServiceEntry> };
+}
+
+/**
+ * Whether frontends without an algorithm of their own go by Maglev: most that may have a table have
+ * one. Cilium leaves a table behind when no annotation asks for it any more (updateFrontend).
+ */
+export function isMaglevByDefault(
+  masters: readonly ServiceEntry[],
+  hasTable: (master: ServiceEntry) => boolean,
+): boolean {
+  const { routable, localRedirect, proxy } = serviceFlags;
+  const asked = masters.filter(
+    (it) =>
+      it.scope === 0 &&
+      it.count > 0 &&
+      algorithmOf(it) === 0 &&
+      // A redirected cluster IP has no table, and a proxied frontend does not show its algorithm.
+      (it.flags & (routable | localRedirect | proxy)) === routable,
+  );
+  return 2 * asked.filter(hasTable).length > asked.length;
 }
 
 const tableOf = ({ family, id }: ServiceEntry, { maglev }: Maps) => maglev.get(`${family} ${id}`);

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 
+import { ciliumConfigIn } from '../../../src/rules/cilium/infer-config.ts';
 import { loadBalancerOf } from '../../../src/rules/cilium/load-balancer.ts';
 import type { MapEntry, ServiceEntry } from '../../../src/rules/cilium/map-entries.ts';
 import { frontendKey, serviceFlags as flag } from '../../../src/rules/cilium/map-entries.ts';
@@ -120,11 +121,26 @@ describe('Maglev', () => {
     expect(frontendOf(master(), unread, ...whole)?.places).toBeNull();
   });
 
-  test('where other frontends have tables, one without drops', () => {
-    const other = master({ address: '10.96.0.2', id: 6 });
-    expect(frontendOf(master(), ...whole, other, table(6))?.places).toEqual(new Map([['', 1]]));
-    expect(frontendOf(master({ word: 2 ** 24 }), ...whole, other, table(6))?.places).toBeNull();
-    expect(frontendOf(master({ flags: 0 }), ...whole, other, table(6))?.places).toBeNull();
+  const other = (id: number, more: Partial<ServiceEntry> = {}) =>
+    master({ address: `10.96.0.${id}`, id, ...more });
+
+  test('where most other frontends have tables, one without drops', () => {
+    const others = [other(6), other(7), table(6), table(7)];
+    expect(frontendOf(master(), ...whole, ...others)?.places).toEqual(new Map([['', 1]]));
+    expect(frontendOf(master({ word: 2 ** 24 }), ...whole, ...others)?.places).toBeNull();
+    expect(frontendOf(master({ flags: 0 }), ...whole, ...others)?.places).toBeNull();
+  });
+
+  test('a table that an annotation left behind is no setting of the node', () => {
+    const others = [other(6), other(7), table(6)];
+    expect(frontendOf(master(), ...whole, ...others)?.places).toBeNull();
+    expect(ciliumConfigIn([master(), ...whole, ...others]).algorithm).toBe('random');
+  });
+
+  test('frontends of a proxy say nothing about the algorithm of others', () => {
+    const proxied = { flags: flag.routable | flag.proxy };
+    const others = [other(6, proxied), other(7, proxied), table(6), table(7)];
+    expect(frontendOf(master(), ...whole, ...others)?.places).toBeNull();
   });
 });
 
