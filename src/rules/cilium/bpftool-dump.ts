@@ -13,7 +13,7 @@ import { type CIDR, formatAddress, networkOf } from '../../model/ip.ts';
 import { DumpError } from '../ruleset.ts';
 import { type MapTable, scanMaps } from './bpftool-scan.ts';
 import type { MapAddress, MapEntry, MapsDump } from './map-entries.ts';
-import { frontendKey, protocolNumbers, serviceFlags } from './map-entries.ts';
+import { checkProtocol, frontendKey, protocolNumbers, serviceFlags } from './map-entries.ts';
 
 type Family = MapAddress['family'];
 type Bytes = Uint8Array;
@@ -282,9 +282,11 @@ function serviceReader(family: Family): ReadEntry {
     const slot = little(bytes, key + width + 2, 2);
     const word = little(bytes, value, 4);
     if (slot === 0) {
+      const place = addressOf(bytes, key);
+      checkProtocol(place);
       return {
         kind: 'service',
-        ...addressOf(bytes, key),
+        ...place,
         scope,
         word,
         count: little(bytes, value + 4, 2),

@@ -22,7 +22,7 @@
 import { parseCIDR, parseIP } from '../../model/ip.ts';
 import { DumpError } from '../ruleset.ts';
 import type { MapAddress, MapEntry, MapsDump } from './map-entries.ts';
-import { frontendKey, protocolNumbers, serviceFlags } from './map-entries.ts';
+import { checkProtocol, frontendKey, protocolNumbers, serviceFlags } from './map-entries.ts';
 
 type Lists = Readonly<Record<string, readonly string[]>>;
 
@@ -146,6 +146,7 @@ function serviceEntry([key, [value = '']]: readonly [string, readonly string[]])
   const fields = serviceValue.exec(value)?.groups;
   if (fields === undefined) throw new DumpError('expected a frontend', 1, `${key}: ${value}`);
   const [place, scope, slot] = [addressIn(address), internal === undefined ? 0 : 1, Number(number)];
+  checkProtocol(place);
   const { family } = place;
   const [word, id] = [Number(fields.word), Number(fields.id)];
   const flags = parseInt(fields.low ?? '', 16) + 256 * parseInt(fields.high ?? '', 16);

@@ -6,6 +6,7 @@
 // and cilium_skip_lb, which holds pods of local redirect policies.
 
 import { type CIDR, joinHostPort } from '../../model/ip.ts';
+import { DumpError } from '../ruleset.ts';
 
 /** The number of an IP protocol; 0 in the entries that match every port of an address. */
 export const protocolNumbers = { any: 0, tcp: 6, udp: 17, sctp: 132 } as const;
@@ -24,6 +25,18 @@ export const frontendKey = (
   { address, port, protocol }: Omit<MapAddress, 'family'>,
   scope: number,
 ): string => `${joinHostPort(address, port)}/${protocol}${scope === 0 ? '' : '/i'}`;
+
+/**
+ * Before 1.17, Cilium does not tell protocols apart. 1.17 keeps such frontends after an upgrade,
+ * and has no others with `bpf-lb-proto-diff=false` (https://github.com/cilium/cilium/pull/33434).
+ * The maps have the same layout, so all Services would seem to be missing.
+ * @throws DumpError for such a frontend.
+ */
+export function checkProtocol(place: MapAddress): void {
+  if (place.protocol !== 'any' || place.port === 0) return;
+  const problem = 'a frontend for all protocols, as of Cilium before 1.17, is not known';
+  throw new DumpError(problem, 1, frontendKey(place, 0));
+}
 
 /** An entry of slot 0 of services_v2: a frontend. */
 export interface ServiceEntry extends MapAddress {

@@ -9,7 +9,7 @@
 import { parseCIDR, parseIP } from '../../model/ip.ts';
 import { DumpError } from '../ruleset.ts';
 import type { MapAddress, MapEntry, MapsDump } from './map-entries.ts';
-import { frontendKey, protocolNumbers, serviceFlags } from './map-entries.ts';
+import { checkProtocol, frontendKey, protocolNumbers, serviceFlags } from './map-entries.ts';
 
 /** @throws DumpError where a line is none of this output, or the last one is cut off. */
 export function readMapsDump(text: string): MapsDump {
@@ -90,6 +90,7 @@ function serviceIn(
 ): MapEntry {
   const slot = number('SLOT');
   const address = addressIn(field('ADDR'));
+  checkProtocol(address);
   const scope = field('ADDR').endsWith('/i') ? 1 : 0;
   const flags = flagsIn(/ FLAGS=(?<flags>.*)$/.exec(rest)?.groups?.flags ?? '');
   const isProxied = (flags & serviceFlags.proxy) !== 0;

@@ -99,6 +99,11 @@ test.each([
     entry('0a600001 0050 0000 63 00 0000', '00000000 0000 0000 0000 0000'),
     /a protocol is not known/,
   ],
+  [
+    'a frontend for all protocols',
+    entry('0a600001 0050 0000 00 00 0000', '00000000 0000 0000 0000 0000'),
+    /before 1\.17.*10\.96\.0\.1:80\/any/,
+  ],
 ])('%s is refused', (_, services, message) => {
   expect(() => read({ cilium_lb4_services_v2: [services] })).toThrow(message);
 });

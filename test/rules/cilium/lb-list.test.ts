@@ -40,6 +40,11 @@ test('four outputs give addresses, counts, flags, reverse NAT and source ranges'
   expect([...(found.get('[fd00::6]:80/tcp/i')?.slots ?? [])]).toEqual([['', 1]]);
 });
 
+test('a frontend for all protocols is refused', () => {
+  const text = all.join('').replaceAll('192.0.2.1:80/TCP', '192.0.2.1:80/ANY');
+  expect(() => readLbList(text)).toThrow(/before 1\.17/);
+});
+
 const ids = {
   '2': ['TCP://10.244.0.1'],
   '3': ['TCP://10.244.0.2[zone-b]'],

@@ -53,6 +53,13 @@ test.each([
   expect(() => readMapsDump(`${line}\n`)).toThrow(message);
 });
 
+test('a frontend for all protocols is refused, but not one for all ports', () => {
+  const lineOf = (address: string): string =>
+    `SVC: ID=4 ADDR=${address} SLOT=0 LBALG=undef AFFTimeout=0 COUNT=0 QCOUNT=0 FLAGS=ClusterIP\n`;
+  expect(() => readMapsDump(lineOf('10.0.0.1:80/ANY'))).toThrow(/before 1\.17/);
+  expect(readMapsDump(lineOf('10.0.0.1:0/ANY')).entries).toHaveLength(1);
+});
+
 test('a line that is cut off is refused', () => {
   expect(() => readMapsDump('REV: ID=4 ADDR=10.97.69.6:8')).toThrow('the dump is cut off');
 });
