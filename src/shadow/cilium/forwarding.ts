@@ -13,7 +13,8 @@
 //   node addresses    an ingress or external IP that is one has no frontend in the node port range
 //
 // Left out: wildcard entries (ADDRESS:0), which drop packets to other ports: both outcomes are
-// right; host ports; cluster mesh, local redirect policies and L7 balancing, which are unknown.
+// right; the health check of a Service at its load balancer IP, which may be there; host ports;
+// cluster mesh, local redirect policies and L7 balancing, which are unknown.
 
 import { getOrInsert, remembering } from '../../model/collections.ts';
 import type { CiliumConfig } from '../../model/cilium-config.ts';
@@ -164,7 +165,10 @@ function contextOf(
   const owned = new Map<string, Owned[]>();
   const ports: ProxiedPort[] = [];
   const frontends: Frontend[] = [];
+  /** Entries that Cilium has with `enable-health-check-loadbalancer-ip` (healthserver.go). */
+  const healthChecks = new Set<string>();
   for (const owner of services) {
+    for (const key of healthChecksOf(owner)) healthChecks.add(key);
     const byPort = Map.groupBy(owner.frontends, (frontend) => portKey(owner, frontend));
     for (const [key, own] of byPort) {
       const port = portOf(owner, key, own, variantsOf);
@@ -179,7 +183,15 @@ function contextOf(
     if (owners.every(({ owner }) => owner === owners[0]?.owner)) continue;
     for (const { owner } of owners) owner.isContested = true;
   }
-  return { owned, ports, frontends, place, cilium, variantsOf };
+  return { owned, healthChecks, ports, frontends, place, cilium, variantsOf };
+}
+
+function healthChecksOf({ service, frontends }: CiliumService): string[] {
+  const { externalTrafficPolicy, healthCheckNodePort: port } = service;
+  if (externalTrafficPolicy !== 'Local' || port === 0) return [];
+  return frontends.flatMap(({ kind, address }) =>
+    kind === 'load balancer IP' ? frontendKey({ address, port, protocol: 'tcp' }, 0) : [],
+  );
 }
 
 /** A Service port in one family, in which it has these frontends. */
@@ -287,10 +299,13 @@ const drop: ExpectedOutcome = { kind: 'drop' };
 function expectation(context: Context, packet: Packet) {
   const owners = ownersOf(context, packet);
   const [first] = owners;
+  const { dst: address, protocol, dport } = packet;
   // A wildcard entry may drop what comes from outside.
   const absent = packet.from === 'outside' ? [pass, drop] : [pass];
-  if (first === undefined) return { outcomes: absent, frontend: null };
-  const { dst: address, protocol, dport } = packet;
+  if (first === undefined) {
+    const isCheck = context.healthChecks.has(frontendKey({ address, port: dport, protocol }, 0));
+    return { outcomes: isCheck ? [] : absent, frontend: null };
+  }
   const { frontend: own, port } = first;
   const frontend = { port, kind: own.kind, address, protocol, dport };
   return {

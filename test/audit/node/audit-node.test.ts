@@ -228,3 +228,35 @@ test('a wrong backend of a node port of Cilium has its Service, at all node addr
   );
   expect(findings.length).toBeGreaterThan(0);
 });
+
+test('Cilium may have the health check of a Service at its load balancer IP', () => {
+  const flags = 'LBALG=undef AFFTimeout=0 COUNT=1 QCOUNT=0 FLAGS=LoadBalancer+Local+InternalLocal';
+  const entriesAt = (port: number) => [
+    `REV: ID=4 ADDR=192.0.2.1:${port}`,
+    `SVC: ID=4 ADDR=192.0.2.1:${port}/TCP SLOT=0 ${flags}`,
+    `SVC: ID=4 ADDR=192.0.2.1:${port}/TCP SLOT=1 BEID=2 ${flags}`,
+  ];
+  const unexpectedAt = (port: number, healthCheckNodePort: number): string[] => {
+    const lines = ['BE: ID=2 ADDR=172.18.0.2:31000/TCP STATE=active', ...entriesAt(port), ''];
+    const { entries } = readMapsDump(lines.join('\n'));
+    const forwarding = ciliumForwarding(
+      [
+        service({
+          ...{ type: 'LoadBalancer', loadBalancerIPs: ['192.0.2.1'], clusterIP: '10.96.0.1' },
+          ...{ externalTrafficPolicy: 'Local', healthCheckNodePort },
+        }),
+      ],
+      new Map(),
+      node(),
+      defaultProxyConfig('cilium', 0),
+      defaultCiliumConfig(),
+    );
+    const rules = behaviorOfMaps(entries, node().addresses, [30_000, 32_767]);
+    const { differences } = auditNode({ forwarding, node: node(), rules });
+    return differences.flatMap(({ code, frontend }) =>
+      code === 'node-frontend-unexpected' ? frontend : [],
+    );
+  };
+  expect(unexpectedAt(31_000, 31_000)).toEqual([]);
+  expect(unexpectedAt(31_000, 31_001)).toEqual(['192.0.2.1:31000/tcp']);
+});
