@@ -59,6 +59,12 @@ export function placeWith(
 const noShare: OutcomeShare = { probability: 0, masqueraded: false, trace: () => [] };
 const nothing = { reject: noShare, drop: noShare, pass: noShare, unknown: [] } as const;
 const whole = { probability: 1, masqueraded: false } as const;
+const anywhere = {
+  probability: 1,
+  masqueraded: 'unknown',
+  affinity: false,
+  affinitySeconds: null,
+} as const;
 
 type Balancer = Pick<ReturnType<typeof loadBalancerOf>, 'frontends'>;
 
@@ -75,6 +81,9 @@ export function createConnector({ frontends }: Balancer, place: NodePlace) {
     const stopped = { ...whole, trace: () => [entryStep(frontend.text, stop)] };
     if (connection.kind === 'unknown') {
       const { reason } = connection;
+      // Without this destination, no endpoint of the Service would be possible.
+      const trace = () => [entryStep(frontend.text, 'dnat')];
+      destinations.set('unknown', { ...anywhere, trace });
       return { ...nothing, destinations, unknown: [{ reason, rule: frontend.text }] };
     }
     if (connection.kind !== 'endpoints') {

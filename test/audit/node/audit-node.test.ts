@@ -260,3 +260,30 @@ test('Cilium may have the health check of a Service at its load balancer IP', ()
   expect(unexpectedAt(31_000, 31_000)).toEqual([]);
   expect(unexpectedAt(31_000, 31_001)).toEqual(['192.0.2.1:31000/tcp']);
 });
+
+test.each(['LocalRedirect', 'ClusterIP+l7-load-balancer'])(
+  'a Service with the flags %s is unknown, not without its endpoints',
+  (flags) => {
+    const at = `SVC: ID=4 ADDR=10.96.0.1:80/TCP`;
+    const counts = `LBALG=undef AFFTimeout=0 COUNT=1 QCOUNT=0 FLAGS=${flags}+non-routable`;
+    const lines = [
+      'BE: ID=2 ADDR=10.0.0.99:8080/TCP STATE=active',
+      'REV: ID=4 ADDR=10.96.0.1:80',
+      `${at} SLOT=0 ${counts}`,
+      `${at} SLOT=1 BEID=2 ${counts}`,
+      '',
+    ];
+    const { entries } = readMapsDump(lines.join('\n'));
+    const forwarding = ciliumForwarding(
+      [service({ clusterIP: '10.96.0.1' })],
+      slicesByService([slice({ endpoints: [endpoint({ addresses: ['10.0.0.1'] })] })]),
+      node(),
+      defaultProxyConfig('cilium', 0),
+      defaultCiliumConfig(),
+    );
+    const rules = behaviorOfMaps(entries, node().addresses, [30_000, 32_767]);
+    const { differences, unknown } = auditNode({ forwarding, node: node(), rules });
+    expect(differences).toEqual([]);
+    expect(unknown.size).toBe(1);
+  },
+);

@@ -12,7 +12,7 @@ const service = (address: string, more: string): string =>
   `SVC: ID=4 ADDR=${address} ${more} QCOUNT=0 FLAGS=ClusterIP+non-routable`;
 
 const empty = 'SLOT=0 LBALG=undef AFFTimeout=0 COUNT=0 QCOUNT=0';
-const proxied = 'FLAGS=LoadBalancer+l7-load-balancer+check source-range';
+const proxyFlags = 'FLAGS=LoadBalancer+l7-load-balancer+check source-range';
 
 const balancer = loadBalancerOf(
   readMapsDump(`
@@ -24,7 +24,7 @@ AFF: ID=4 BEID=2
 ${service('10.96.0.1:0/ANY', 'SLOT=0 LBALG=undef AFFTimeout=0 COUNT=0')}
 SVC: ID=5 ADDR=0.0.0.0:30080/TCP ${empty} FLAGS=NodePort+non-routable
 SVC: ID=6 ADDR=10.0.0.9:80/TCP ${empty} FLAGS=HostPort
-SVC: ID=7 ADDR=198.18.0.1:80/TCP SLOT=0 L7Proxy=1 COUNT=0 QCOUNT=0 ${proxied}
+SVC: ID=7 ADDR=198.18.0.1:80/TCP SLOT=0 L7Proxy=1 COUNT=0 QCOUNT=0 ${proxyFlags}
 SRCRANGE: ID=7 CIDR=203.0.113.0/24
 `).entries,
 );
@@ -50,9 +50,9 @@ test('a destination has its share; a slot without a backend drops the rest', () 
 test('other outcomes', () => {
   expect(outcome('10.96.0.9').pass.probability).toBe(1);
   expect(outcome('10.96.0.1', 'outside').drop.probability).toBe(1);
-  expect(outcome('198.18.0.1').unknown).toMatchObject([
-    { reason: expect.stringMatching('proxy') as string },
-  ]);
+  const proxied = outcome('198.18.0.1');
+  expect(proxied.unknown).toMatchObject([{ reason: expect.stringMatching('proxy') as string }]);
+  expect([...proxied.destinations]).toMatchObject([['unknown', { probability: 1 }]]);
 });
 
 test('frontends are those of Services, without wildcard entries and host ports', () => {
