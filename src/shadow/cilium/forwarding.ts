@@ -18,7 +18,7 @@
 
 import { getOrInsert, remembering } from '../../model/collections.ts';
 import type { CiliumConfig } from '../../model/cilium-config.ts';
-import { familyOf, type IPFamily, joinHostPort, parseCIDR } from '../../model/ip.ts';
+import { type CIDR, familyOf, type IPFamily, joinHostPort, parseCIDR } from '../../model/ip.ts';
 import { type EndpointSlice, type Key, label, type Node } from '../../model/objects.ts';
 import type { Service } from '../../model/objects.ts';
 import type { ExpectedOutcome, Packet, ProxyConfig } from '../../model/proxy-config.ts';
@@ -256,13 +256,12 @@ function usableOf(
   });
 }
 
-/** netip.ParsePrefix takes no blanks. */
-function rangesOf({ loadBalancerSourceRanges: texts }: Service, family: IPFamily) {
-  const ranges = texts.map((text) => (text === text.trim() ? parseCIDR(text) : null));
-  return ranges.filter((range) => range !== null && range.family === family) as NonNullable<
-    (typeof ranges)[number]
-  >[];
-}
+const rangesOf = (service: Service, family: IPFamily): CIDR[] =>
+  allRangesOf(service).filter((range) => range.family === family);
+
+/** netip.ParsePrefix takes no blanks. Without a range that it takes, no source is checked. */
+const allRangesOf = ({ loadBalancerSourceRanges: texts }: Service): CIDR[] =>
+  texts.flatMap((text) => (text === text.trim() ? (parseCIDR(text) ?? []) : []));
 
 /** Frontends as the audit asks for them: node ports at each address of the node. */
 function frontendsOf(it: CiliumFrontend, port: ProxiedPort, place: Place): Frontend[] {
@@ -385,7 +384,7 @@ function balancedOf(
   const { externalTrafficPolicy, internalTrafficPolicy, ciliumAnnotations } = service;
   const isRoutable = !isUnspecified(address) && (kind !== 'cluster IP' || cilium.externalClusterIP);
   const isRanged = kind === 'load balancer IP' || kind === 'external IP';
-  const isChecked = service.loadBalancerSourceRanges.length > 0;
+  const isChecked = allRangesOf(service).length > 0;
   const policy = ciliumAnnotations[ciliumAnnotation.sourceRangesPolicy]?.toLowerCase();
   const { affinitySeconds } = service;
   return {

@@ -129,6 +129,15 @@ describe('source ranges', () => {
     expect(outcomes(forwardingOf([ranged], changes), { ...outside, dst, dport })).toEqual([want]);
   });
 
+  test('no source is checked if Cilium can read none of them', () => {
+    const at = { ...outside, dst: '198.18.0.2' };
+    const withRanges = (...texts: string[]) =>
+      forwardingOf([{ ...ranged, loadBalancerSourceRanges: texts }]);
+    expect(outcomes(withRanges(' 198.51.100.0/24'), at)).toEqual([masqueraded]);
+    expect(outcomes(withRanges(' 203.0.113.0/24', '198.51.100.0/24'), at)).toEqual(['drop']);
+    expect(outcomes(withRanges('2001:db8::/32'), at)).toEqual(['drop']);
+  });
+
   test('a policy denies them instead', () => {
     const ciliumAnnotations = { 'service.cilium.io/src-ranges-policy': 'deny' };
     const forwarding = forwardingOf([{ ...ranged, ciliumAnnotations }]);
