@@ -80,7 +80,10 @@ function signatureOf({ node, config, rules: { localAddresses, report } }: Report
   // The facts about addresses say where Cilium has node ports.
   const cilium = config.cilium && { ...config.cilium, nodePortAddresses: [] };
   const shared = { ...config, cilium };
-  return JSON.stringify([shared, node.zone, asking.strays, senders, addresses, place.detects]);
+  // Annotations of Services choose nodes by this label, but only Cilium reads them.
+  const label = cilium && node.ciliumNode;
+  const facts = [asking.strays, senders, addresses, place.detects];
+  return JSON.stringify([shared, node.zone, label, ...facts]);
 }
 
 /** How often a node may get a class that is none of its last: it costs a look at all Services. */
