@@ -167,8 +167,8 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'time in which nothing is seen counts',
     file: 'src/auditor/auditor.ts',
-    from: 'if (missed || to - from >= staleGrace) findings.delay',
-    to: 'if (from > to) findings.delay',
+    from: 'if (missed || spell.to - spell.from >= staleGrace) yield*',
+    to: 'if (spell.from > spell.to) yield*',
   },
   {
     name: 'a difference that goes on in another way forgets what nobody saw',

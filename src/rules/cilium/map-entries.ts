@@ -27,7 +27,7 @@ export const frontendKey = (
 ): string => `${joinHostPort(address, port)}/${protocol}${scope === 0 ? '' : '/i'}`;
 
 /**
- * Before 1.17, Cilium does not tell protocols apart. 1.17 keeps such frontends after an upgrade,
+ * Before 1.17, Cilium does not distinguish protocols. 1.17 keeps such frontends after an upgrade,
  * and has no others with `bpf-lb-proto-diff=false` (https://github.com/cilium/cilium/pull/33434).
  * The maps have the same layout, so all Services would seem to be missing.
  * @throws DumpError for such a frontend.

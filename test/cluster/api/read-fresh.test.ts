@@ -2,12 +2,9 @@ import { expect, test, vi } from 'vitest';
 
 import { readServices } from '../../../src/cluster/api/read-fresh.ts';
 import type { Resource } from '../../../src/model/objects.ts';
-import { selects } from '../../../src/model/selector.ts';
 import type { World } from '../../apiserver/life.ts';
 import { createWorld } from '../../apiserver/life.ts';
 import { bodyOfText, statusAnswer } from '../../apiserver/server.ts';
-
-vi.mock('../../../src/model/selector.ts', { spy: true });
 
 function shop(): World {
   const world = createWorld();
@@ -127,8 +124,14 @@ test('of many Services whose pods share a label, each is compared with its own p
   }
   const { environment } = world;
   const reading = { environment, mayRead: permit(true), previousPod: () => undefined };
-  vi.mocked(selects).mockClear();
+  // Files of a worker share their modules, so the one under test is loaded again.
+  vi.doMock('../../../src/model/selector.ts', { spy: true });
+  vi.resetModules();
+  const { readServices } = await import('../../../src/cluster/api/read-fresh.ts');
+  const { selects } = await import('../../../src/model/selector.ts');
   const found = await readServices(reading, 'shop', all, new AbortController().signal);
+  vi.doUnmock('../../../src/model/selector.ts');
+  vi.resetModules();
   expect(all.map((name) => names(found.get(name)?.pods ?? null))).toEqual(all.map((it) => [it]));
   expect(vi.mocked(selects).mock.calls).toHaveLength(50);
 });

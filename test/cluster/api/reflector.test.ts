@@ -924,7 +924,7 @@ describe('frames that cannot be decoded', () => {
     expect(delivered.filter((text) => text.startsWith('deleted'))).toEqual([]);
   });
 
-  test.each([true, false])('of which a list lacks one: it is gone, watchList %s', async (list) => {
+  test.each([true, false])('a list lacks one of them: it is gone, watchList %s', async (list) => {
     const made = await scene({
       prepare: ({ world }) => {
         world.server.watchList = list;
