@@ -439,8 +439,8 @@ async function main(argv: readonly string[]): Promise<number> {
   }
 }
 
-// Programs such as head close the pipe early. What was printed still has its exit code, which is
-// set in this turn. The rest of a replay or of a bundle is unknown.
+// Programs such as head close the pipe early. A command that has written all of its output sets its
+// exit code in this turn. Otherwise, the rest is unknown.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code !== 'EPIPE') throw error;
   setImmediate(() => process.exit(process.exitCode ?? exitCodes.unknown));

@@ -200,7 +200,7 @@ export function createAuditor(options: AuditorOptions) {
     take: (entry: AuditorEntry) => runToEnd(takeInSteps(state, entry)),
     /** Takes an entry in small steps. The caller runs all steps before it takes another entry. */
     takeInSteps: (entry: AuditorEntry) => takeInSteps(state, entry),
-    /** Whether an entry is taken in, but not all of its steps. */
+    /** Whether some steps of an entry have not run yet. */
     isTaking: () => state.taking,
     /** Sets the input's clock, and opens the differences whose settle window has ended. */
     advance: (at: number) => advance(state, at),
@@ -403,13 +403,13 @@ function* takeUnreadable(
   const isGone = type === 'deleted' && namespace !== null && name !== null;
   const key = namespace === '' ? name : `${namespace ?? ''}/${name ?? ''}`;
   const cached = isGone ? state.proxied.held(resource).get(key ?? '') : undefined;
-  // What never could be read is known again once it is gone.
+  // An object that could not be read makes nothing unknown once it is gone.
   if (cached === undefined) return yield* noteLost(state, lost, !isGone, at);
   const object = { ...cached, resourceVersion: '' };
   yield* takeEvent(state, { resource, type: 'deleted', object, at });
 }
 
-/** Notes what cannot be read, or can be again: all that depends on it is unknown meanwhile. */
+/** Notes what cannot be read, or can be read again. All that depends on it is unknown meanwhile. */
 function* noteLost(state: State, lost: UnreadableObject, isLost: boolean, at: number): Steps {
   const { services, unreadable } = state;
   const key = unreadableKey(lost);

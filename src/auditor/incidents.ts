@@ -184,8 +184,8 @@ function continuePast(
 }
 
 /**
- * Takes findings that are suppressed since they opened out of their incidents, so that these end,
- * and adds those whose suppression has ended.
+ * Removes findings from their incidents if they were suppressed after they opened. Adds findings
+ * whose suppression has ended.
  */
 function reviewSuppressed({ options, incidents, reviewed }: State, at: number): void {
   const accepted = options.suppressions.review();

@@ -34,7 +34,7 @@ export function createAuditorHistory(auditor: Auditor, options: AuditorHistoryOp
   const recorder = createHistoryRecorder({
     ...options,
     checkpoint() {
-      // A part of what an entry changes would be in the checkpoint, and its line after it.
+      // The checkpoint would have a part of what an entry changes, and the entry would follow it.
       if (auditor.isTaking()) return null;
       bases.reset();
       return checkpointOf(auditor, now());

@@ -102,7 +102,7 @@ describe('an object that cannot be read', () => {
   });
 });
 
-test('an object that never could be read is unknown no more when it is deleted', () => {
+test('an object that could never be read makes nothing unknown after its deletion', () => {
   const { auditor } = auditorOf(30);
   for (const entry of [header(100), added('services', rawService, 100), ...synced(101)]) {
     auditor.take(entry);

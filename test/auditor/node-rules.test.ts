@@ -431,7 +431,7 @@ describe('an agent that reports one new configuration after the other', () => {
   });
 });
 
-test('nothing is kept of a node that is gone: what is not known of the next is reported', () => {
+test('problems are reported again for a new node with the name of a deleted one', () => {
   const { rules, problems } = begun();
   rules.begin(0);
   told(rules, [], without);

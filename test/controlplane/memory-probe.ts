@@ -16,8 +16,8 @@ if (path !== null) {
   // A plain collection keeps compiled code, which grows for hours while more functions become hot.
   const options = { type: 'major', execution: 'sync', flavor: 'last-resort' };
   const sample = async (): Promise<void> => {
-    // What one collection finalizes, the next one frees: some of it, such as what an AbortSignal
-    // leaves behind, goes in a task between them.
+    // One collection finalizes objects, and the next one frees them. Some, such as those that an
+    // AbortSignal leaves behind, go in a task between the two.
     for (let times = 0; times < 3; times++) {
       if (times > 0) await sleep(20, undefined, { ref: false });
       collect(options);

@@ -88,7 +88,7 @@ describe('shards', () => {
     }
   });
 
-  test('an owner that is no Service has no say in the shard of a slice', () => {
+  test('an owner that is no Service does not decide the shard of a slice', () => {
     const scopes = [0, 1, 2].map((index) => scopeOf({ shard: { index, count: 3 } }));
     const labels = { 'kubernetes.io/service-name': 'web' };
     for (const name of ['a', 'b', 'c', 'd', 'e', 'f']) {

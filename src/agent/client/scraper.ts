@@ -89,8 +89,8 @@ const createState = (options: ScraperOptions) => ({
 type State = ReturnType<typeof createState>;
 
 /**
- * Scrapes at one time, and those of them of agents that failed last. Each may take 10 s. Without
- * the second limit, nodes that cannot be reached would keep the others from being asked in time.
+ * Scrapes at one time, and how many of them may be of agents that failed last. Each may take 10 s.
+ * Without the second limit, nodes that cannot be reached would delay the scrapes of all others.
  */
 const mostScrapes = { all: 16, failing: 8 };
 
@@ -272,7 +272,7 @@ async function deliverReport(
   const wasShort = needed.length > 0;
   if (wasShort) {
     const scrapedOutcomes = await scrapeOutcomes(scrape, needed, round);
-    // Nothing would end what is known of a Node that was deleted meanwhile.
+    // Nothing would remove the outcomes of a Node that was deleted meanwhile.
     if (known.get(node) !== agent) return null;
     if (scrapedOutcomes === 'another round') {
       agent.nextAt = options.now() + again.same;

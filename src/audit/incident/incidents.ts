@@ -127,7 +127,7 @@ export function createIncidents(options: IncidentOptions) {
         incident.openedAt = Math.min(incident.openedAt, finding.openedAt);
       }
     },
-    /** Removes a finding that is resolved, or does not count from a time on. */
+    /** Removes a finding that is resolved, or that does not count from `at` on. */
     remove(finding: Finding, at = finding.resolvedAt): void {
       const incident = state.owners.get(openFindingKey(finding));
       if (incident === undefined) return;
@@ -313,7 +313,7 @@ function incidentFor(state: State, claim: Claim, at: number, begin: () => Beginn
 
 /** Whether one incident has become another: at one moment, or by evidence that came later. */
 function isReplaced(other: OpenIncident, by: OpenIncident, at: number): boolean {
-  // Incidents of the whole cluster have the empty key, whatever they are about.
+  // All incidents of the whole cluster have the empty key, also those with different causes.
   if (other.key !== by.key || by.key === '') return false;
   const isWorse = other.kind === 'controller-slow' && by.kind === 'controller-not-writing';
   return isWorse || (isEmpty(other) && other.leftAt === at);

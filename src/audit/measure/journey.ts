@@ -6,7 +6,8 @@
 // A change has one journey for each Service of the pod. It begins at the pod's own time (the
 // lastTransitionTime of Ready, or the deletion), in whole seconds of another clock: readiness and
 // removal lag may be a second too high. Later times are arrivals on the auditor's clock, or times
-// of readings. Journeys with a skewed beginning, or a part in a list, are counted and not measured.
+// of readings. A journey is counted, but not measured, if its beginning is skewed or a list had a
+// part of it.
 //
 // A journey ends `complete` if it reached everything that it awaits; `overtaken` if the pod or the
 // Service changed again before; `gone` if no controller must write the outputs any more; `dropped`
@@ -40,7 +41,7 @@ type OutputStage = JourneyStage & { readonly stage: JourneyOutput };
 /**
  * The quality of the beginning. `coarse`: the pod's time is less than a second before the arrival.
  * `arrival`: the pod has no time, so the arrival replaces it. `skewed`: its time is after the
- * arrival. `gap`: the change, or an output that has it, arrived in a list.
+ * arrival. `gap`: the change, or an output that shows it, arrived in a list.
  */
 export const journeyQualities = ['ok', 'coarse', 'arrival', 'skewed', 'gap'] as const;
 export type JourneyQuality = (typeof journeyQualities)[number];

@@ -118,7 +118,7 @@ interface ConfirmCache extends ConfirmAudits {
 const keyOf = ({ namespace, service, item }: Candidate): api.Key =>
   item.witness ?? `${namespace}/${service}`;
 
-/** That of the Service which confirms the difference: a whole node has none. */
+/** The namespace of the Service that confirms the difference: a whole node has none. */
 const namespaceOf = ({ namespace, item: { witness } }: Candidate): string =>
   witness === undefined ? namespace : witness.slice(0, witness.indexOf('/'));
 
@@ -155,7 +155,7 @@ function* compareList(
     const order = compareVersions(known?.resourceVersion ?? '', version);
     if (order === 0 && known?.uid === uid) yield [key, 'equal'];
     else if (order === 1) {
-      // A list has the latest versions. After a restore of etcd, the cache may have lost ones.
+      // A list has the latest versions. After a restore of etcd, the cache may have newer ones.
       const isLost = !isOld && isAtLeast(list.version, known?.resourceVersion ?? '');
       yield [key, isLost ? 'gap' : newer];
     } else {
@@ -179,7 +179,7 @@ function* compareList(
   }
 }
 
-/** Whether the Service had the selector that it has in the cache when its Pods were listed. */
+/** Whether the Pods were listed by the selector that the Service has in the cache. */
 function isOfSelector({ audited }: ConfirmCache, key: api.Key, read: FreshRead | null): boolean {
   const { selector: cached = null } = audited.get(key)?.record.service ?? {};
   const { selector = null } = read?.services?.objects[0] ?? {};
@@ -205,7 +205,7 @@ function createComparison(progress: WatchProgress, cache: () => ConfirmCache | n
     return results(memo, () => {
       const cached = cachedOf(current, key)[resource];
       if (cached === null) return 'equal';
-      // Which Pods are in the list is up to the selector. The Services show which one is newer.
+      // The selector decides which Pods are listed. The Services show which selector is newer.
       if (resource === 'pods' && !isOfSelector(current, key, request.read)) return 'overtaken';
       let worst: Comparison = state === 'synced' ? 'equal' : 'behind';
       const known = [shown, now - request.readAt, isOld] as const;

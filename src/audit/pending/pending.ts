@@ -358,7 +358,7 @@ function createCandidates(window: number, burst: number) {
   };
 }
 
-/** A time in which no watch showed some outputs. No window of them ends before `to + least`. */
+/** A time in which no watch showed these outputs. Their windows end at `to + least` or later. */
 interface DelayingSpell {
   readonly outputs: ReadonlySet<Output>;
   readonly from: number;
@@ -366,10 +366,10 @@ interface DelayingSpell {
   readonly least: number;
 }
 
-/** Differences of a step of a delay. */
+/** How many differences one step of a delay takes. */
 const delayedAtOnce = 1000;
 
-/** Delays the windows of some outputs, in steps. Until the last one, no window may open. */
+/** Delays the windows of some outputs in steps. Before the last step, no finding may open. */
 function* delayWindows(
   candidates: ReturnType<typeof createCandidates>,
   window: number,

@@ -56,8 +56,8 @@ export function compareEndpoints(context: AuditContext, record: ServiceState): D
   }
   if (!isSelected(service)) return [];
   if (endpoints === null) {
-    // With its namespace, for which the API server refuses new objects: a load balancer may keep
-    // the Service for minutes after its Endpoints.
+    // In a namespace that is being deleted, the API server refuses new objects. A load balancer
+    // may keep the Service for minutes after its Endpoints.
     if (service.deleting) return [];
     const want = `Endpoints ${record.key} of ${String(record.members.size)} selected pods`;
     const found = [difference('endpoints-missing', object, 'metadata', want, null)];

@@ -21,7 +21,7 @@ export function createBatchQueue(
 ) {
   let changed = new Map<Key, AnyObject | null>();
   let batch: LiveEntry[] = [];
-  /** Objects that could not be decoded, as long as nothing shows that they are gone. */
+  /** Objects that could not be decoded, until something shows that they are gone. */
   const unread = new Map<string, UnreadableObject>();
   let began = environment.monotonic();
   const flush = async (): Promise<void> => {
@@ -56,7 +56,7 @@ export function createBatchQueue(
       const { namespace, name } = object;
       unread.delete(unreadableKey({ resource, namespace, name }));
     },
-    /** Adds the deletions of objects that could not be decoded, and that a complete list lacks. */
+    /** Adds deletions of the objects that could not be decoded and are not in a complete list. */
     addUnlisted(listed: ReadonlySet<Key> | null, at: number): void {
       for (const lost of unread.values()) {
         const key = keyOfLost(lost);

@@ -79,7 +79,7 @@ function podsByPair(pods: readonly Pod[]): (selector: Labels) => Pod[] {
   const byPair = Map.groupBy(pairs, ({ pair }) => pair);
   return (selector) => {
     const wanted = Object.entries(selector).map(([key, value]) => `${key}=${value}`);
-    // By its rarest pair: all pods of a namespace may share another.
+    // Only pods with its rarest pair are compared: all pods of a namespace may share another one.
     const found = wanted.map((pair) => byPair.get(pair) ?? []);
     const [rarest = []] = found.sort((a, b) => a.length - b.length);
     return rarest.flatMap(({ pod }) => (selects(selector, pod.labels) ? pod : []));

@@ -39,7 +39,7 @@ interface Waiting {
 const waiting: Waiting[] = [];
 
 function runNext(): void {
-  // Those whose clients have left have no turn: a client could leave thousands of them.
+  // Requests whose clients have left get no turn: one client could leave thousands of them.
   const place = waiting.findIndex(({ isOver }) => !isOver());
   const taken = waiting.splice(0, place < 0 ? waiting.length : place + 1);
   if (place >= 0) taken.at(-1)?.begin();

@@ -159,15 +159,16 @@ const textOfConfig = ({ tls, users }: WebConfig) => JSON.stringify([tls, [...use
 /** Of a password that is not in use, so that an unknown user takes as long as a known one. */
 const otherHash = '$2b$10$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy';
 
-/** Logins whose latest results are known, right and wrong ones; and comparisons that may wait. */
+/** How many right and how many wrong logins are known, and how many may wait for a comparison. */
 const loginLimits = { known: 100, waiting: 64, ofClient: 8 };
 
 /** `busy`: too many logins wait to be compared. */
 type Access = 'allowed' | 'refused' | 'busy';
 
 /**
- * Compares a password once for all questions at one time. It costs 50 ms of CPU, so one at a time
- * is compared. A client with random passwords takes neither all places nor the right results.
+ * Compares a password once for all requests that have it at one time. That costs 50 ms of CPU, so
+ * one comparison runs at a time. A client with random passwords can neither take all places nor
+ * remove the results of right logins.
  */
 function createLogins() {
   const [right, wrong] = [new Map<string, Access>(), new Map<string, Access>()];

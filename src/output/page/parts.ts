@@ -41,7 +41,7 @@ export function formatAge(seconds: number): string {
 /** A number with separators of thousands. */
 export const formatNumber = (count: number): string => count.toLocaleString('en');
 
-/** It refuses half a character, which a text that was cut may end with. */
+/** `encodeURIComponent` refuses half a character, as at the end of a text that was cut. */
 const encoded = (text: string | number): string => encodeURIComponent(String(text).toWellFormed());
 
 export const servicePath = (namespace: string, name: string): string =>

@@ -133,7 +133,7 @@ export function loadBalancerOf(entries: readonly MapEntry[]) {
 }
 
 /**
- * Whether frontends without an algorithm of their own go by Maglev: most that may have a table have
+ * Whether frontends without an algorithm of their own use Maglev: most that may have a table have
  * one. Cilium leaves a table behind when no annotation asks for it any more (updateFrontend).
  */
 export function isMaglevByDefault(

@@ -151,7 +151,7 @@ function specialMatch(tag: string, fields: NftFields, match: RawMatch): Match[] 
     case 'ct state':
       return words.length === 0 ? null : [{ kind: 'state', states: words, negate }];
     case 'ct status': {
-      // `in` and `!` ask for bits, the others for the whole: NAT sets bits without a name, too.
+      // `in` and `!` test bits. The others compare the whole, where NAT sets bits without a name.
       const isWhole = op !== 'in' && op !== '!';
       return words.length === 0 ? null : entryMatch(isWhole ? [] : words, negate);
     }

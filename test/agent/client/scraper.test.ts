@@ -294,7 +294,7 @@ test('of slow agents at most 16 are asked at once, and the run waits for them', 
   expect([unanswered.length, fleet.visits.silent]).toEqual([0, 16]);
 });
 
-test('agents that do not answer within ten seconds keep no others from being asked', async () => {
+test('agents that do not answer within ten seconds do not delay requests to others', async () => {
   const unanswered: { readonly until: number; readonly answer: () => void }[] = [];
   let clock = 0;
   const hanging = (): Promise<AgentAnswer> => {

@@ -626,7 +626,7 @@ describe('a time without connected watches', () => {
   });
 });
 
-test('delays thousands of windows in steps, between which readers and changes come', () => {
+test('delays thousands of windows in steps, and allows other work between them', () => {
   const { settle, said, watch } = watching();
   const missed: MissedChanges = { count: 0, latest: new Map() };
   const items = times(2500, (index) =>

@@ -96,7 +96,7 @@ test('a page that stays open must connect again after 15 minutes', async () => {
   }
 });
 
-test('a page that has left before its access is known takes no place', async () => {
+test('a page that is closed before its access is known takes no place', async () => {
   const asked = once(server, 'request');
   const socket = connect((server.address() as AddressInfo).port, '127.0.0.1');
   socket.write('GET / HTTP/1.1\r\nHost: localhost\r\n\r\n');

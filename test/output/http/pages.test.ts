@@ -90,7 +90,7 @@ test('links to earlier moments keep the query', async () => {
   expect(await (await get('/services')).text()).toMatch(/ href="\?at=\d+"/);
 });
 
-test('a search that is cut inside of a character has a page', async () => {
+test('a search that is cut within a character has a page', async () => {
   const long = encodeURIComponent(`${'a'.repeat(299)}😀`);
   for (const path of ['/services', '/findings', '/nodes', '/unserved']) {
     expect((await get(`${path}?q=${long}`)).status, path).toBe(200);

@@ -114,7 +114,7 @@ const accessWith = (
   return check(readWebConfig(fileOf(users)), request as unknown as IncomingMessage);
 };
 
-test('a login stays known, however many others are wrong', async () => {
+test('a right login stays known after many wrong ones', async () => {
   const check = createAccessCheck();
   expect(await accessWith(check, 'secret')).toBe('allowed');
   for (let at = 0; at < 150; at++) expect(await accessWith(check, `${at}`)).toBe('refused');
