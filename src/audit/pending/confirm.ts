@@ -155,7 +155,7 @@ function* compareList(
     const order = compareVersions(known?.resourceVersion ?? '', version);
     if (order === 0 && known?.uid === uid) yield [key, 'equal'];
     else if (order === 1) {
-      // A list has the latest versions. After a restore of etcd, the cache may have newer ones.
+      // A list has the latest versions. After a restore of etcd, some that the cache has are lost.
       const isLost = !isOld && isAtLeast(list.version, known?.resourceVersion ?? '');
       yield [key, isLost ? 'gap' : newer];
     } else {
