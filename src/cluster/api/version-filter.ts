@@ -57,14 +57,15 @@ export type ListFilter = ReturnType<typeof newListing>;
 
 export function newListing(held: CachedObjects, known: string | null, doubted: boolean) {
   const [anything] = held.values();
-  const isFirst = anything === undefined && !doubted;
+  // An object that could not be read may be all that an earlier list had.
+  const isFirst = anything === undefined && known === null && !doubted;
   return {
     held,
     /** The version of the cache; null if no list was complete. */
     known,
     /** The server may have been restored: no item is taken for a cached object. */
     doubted,
-    /** Every listed key, also of unreadable objects; null: the cache was empty before the list. */
+    /** Every listed key, also of unreadable objects; null: no earlier list had any object. */
     seen: isFirst ? null : new Set<Key>(),
     /** The newest version of an item; the list is at least as new. */
     newest: '',

@@ -946,6 +946,26 @@ describe('frames that cannot be decoded', () => {
     expect(made.reflector.status.state).toBe('synced');
   });
 
+  test.each([true, false])('the only one is gone in a new list, watchList %s', async (list) => {
+    const made = await scene({
+      prepare: ({ world, remove }) => {
+        world.server.watchList = list;
+        remove('a');
+        remove('b');
+      },
+    });
+    const metadata = { name: 'x', namespace: 'shop' };
+    made.world.server.objects.put('pods', { metadata, spec: { hostNetwork: 'yes' } });
+    await made.pass(1);
+    made.watch().refuse(statusOf(410, 'Gone'));
+    made.remove('x');
+    await made.pass(60);
+    const lost = made.world.entries.flatMap((entry) =>
+      entry.kind === 'unreadable' ? `${entry.type ?? '?'} ${entry.lost.name ?? '?'}` : [],
+    );
+    expect(lost).toEqual(['added x', 'deleted x']);
+  });
+
   test('objects that cannot be read are lost, and the next is read', async () => {
     const made = await scene();
     made.delivered();
