@@ -27,7 +27,7 @@ import type { DumpEnd, DumpEntry } from '../cluster/files/dump.ts';
 import type { RecordingEnd, RecordingEntry } from '../cluster/files/recording.ts';
 import { createStore } from '../cluster/store/store.ts';
 import type { Key, Resource, UnreadableObject, WatchEvent } from '../model/objects.ts';
-import { forbiddenIn, isOfService, unreadableKey } from '../model/objects.ts';
+import { forbiddenIn, isOfService, keyOfLost, unreadableKey } from '../model/objects.ts';
 import { runToEnd, type Steps } from '../model/run-to-end.ts';
 import { isInNamespaces, isInScope, mergedResources, type Scope } from '../model/scope.ts';
 import { countOpened } from '../output/metrics/state.ts';
@@ -394,17 +394,16 @@ function* takeUnreadable(
   type: WatchEvent['type'] | null,
   lost: UnreadableObject,
 ): Steps {
-  const { resource, namespace, name } = lost;
+  const { resource, namespace } = lost;
   const hasNamespace = namespace !== null && resource !== 'nodes';
   if (hasNamespace && !isInNamespaces(state.options.scope, namespace)) return;
   state.unreadableCount++;
   const at = state.now ?? 0;
   // A deletion needs only the name.
-  const isGone = type === 'deleted' && namespace !== null && name !== null;
-  const key = namespace === '' ? name : `${namespace ?? ''}/${name ?? ''}`;
-  const cached = isGone ? state.proxied.held(resource).get(key ?? '') : undefined;
+  const key = type === 'deleted' ? keyOfLost(lost) : null;
+  const cached = key === null ? undefined : state.proxied.held(resource).get(key);
   // An object that could not be read makes nothing unknown once it is gone.
-  if (cached === undefined) return yield* noteLost(state, lost, !isGone, at);
+  if (cached === undefined) return yield* noteLost(state, lost, key === null, at);
   const object = { ...cached, resourceVersion: '' };
   yield* takeEvent(state, { resource, type: 'deleted', object, at });
 }

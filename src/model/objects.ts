@@ -266,6 +266,12 @@ export interface UnreadableObject {
 export const unreadableKey = (lost: Omit<UnreadableObject, 'labels'>): string =>
   `${lost.resource} ${lost.namespace ?? '*'}/${lost.isForbidden ? '' : (lost.name ?? '*')}`;
 
+/** The key of an object that cannot be read; null: it may be any. */
+export function keyOfLost({ namespace, name }: UnreadableObject): Key | null {
+  if (name === null || namespace === null) return null;
+  return namespace === '' ? name : `${namespace}/${name}`;
+}
+
 /** Whether it is a change of a Service. */
 export const isOfService = (change: Change): change is Change<'services'> =>
   change.resource === 'services';

@@ -2,10 +2,10 @@
 // While a batch grows, the cache is behind it, so lookups search the batch first.
 
 import type { AnyObject, Key, UnreadableObject } from '../../model/objects.ts';
-import { unreadableKey } from '../../model/objects.ts';
+import { keyOfLost, unreadableKey } from '../../model/objects.ts';
 import type { LiveEntry } from '../decode/entry.ts';
 import type { Environment } from './transport/request.ts';
-import { type CachedObjects, keyOfLost } from './version-filter.ts';
+import type { CachedObjects } from './version-filter.ts';
 
 export type DeliverBatch = (entries: readonly LiveEntry[]) => void | Promise<void>;
 
@@ -58,9 +58,10 @@ export function createBatchQueue(
     },
     /** Adds deletions of the objects that could not be decoded and are not in a complete list. */
     addUnlisted(listed: ReadonlySet<Key> | null, at: number): void {
+      if (listed === null) return;
       for (const lost of unread.values()) {
         const key = keyOfLost(lost);
-        if (key === null || listed === null || listed.has(key)) continue;
+        if (key === null || listed.has(key)) continue;
         batch.push({ kind: 'unreadable', at, type: 'deleted', lost });
         unread.delete(unreadableKey(lost));
       }

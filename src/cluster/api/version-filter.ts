@@ -5,6 +5,7 @@
 import { isDeepStrictEqual } from 'node:util';
 
 import type { AnyObject, Key, UnreadableObject, WatchEvent } from '../../model/objects.ts';
+import { keyOfLost } from '../../model/objects.ts';
 import { isAtLeast, newest, versionVerdict } from '../../model/resource-version.ts';
 
 /** The cached objects of a resource, with all delivered changes. */
@@ -116,12 +117,6 @@ export function takeItem(listing: ListFilter, event: WatchEvent): readonly Watch
 export function keepUnreadable(listing: ListFilter | null, lost?: UnreadableObject): void {
   const key = lost === undefined ? null : keyOfLost(lost);
   if (key !== null) listing?.seen?.add(key);
-}
-
-/** The key of an object that cannot be read; null: it may be any. */
-export function keyOfLost({ namespace, name }: UnreadableObject): Key | null {
-  if (name === null || namespace === null) return null;
-  return namespace === '' ? name : `${namespace}/${name}`;
 }
 
 /**

@@ -924,6 +924,11 @@ describe('frames that cannot be decoded', () => {
     expect(delivered.filter((text) => text.startsWith('deleted'))).toEqual([]);
   });
 
+  const lostIn = (entries: readonly LiveEntry[]): string[] =>
+    entries.flatMap((entry) =>
+      entry.kind === 'unreadable' ? `${entry.type ?? '?'} ${entry.lost.name ?? '?'}` : [],
+    );
+
   test.each([true, false])('a list lacks one of them: it is gone, watchList %s', async (list) => {
     const made = await scene({
       prepare: ({ world }) => {
@@ -939,10 +944,7 @@ describe('frames that cannot be decoded', () => {
     made.watch().refuse(statusOf(410, 'Gone'));
     made.remove('x');
     await made.pass(60);
-    const lost = made.world.entries.flatMap((entry) =>
-      entry.kind === 'unreadable' ? `${entry.type ?? '?'} ${entry.lost.name ?? '?'}` : [],
-    );
-    expect(lost).toEqual(['added x', 'added y', 'added y', 'deleted x']);
+    expect(lostIn(made.world.entries)).toEqual(['added x', 'added y', 'added y', 'deleted x']);
     expect(made.reflector.status.state).toBe('synced');
   });
 
@@ -960,10 +962,7 @@ describe('frames that cannot be decoded', () => {
     made.watch().refuse(statusOf(410, 'Gone'));
     made.remove('x');
     await made.pass(60);
-    const lost = made.world.entries.flatMap((entry) =>
-      entry.kind === 'unreadable' ? `${entry.type ?? '?'} ${entry.lost.name ?? '?'}` : [],
-    );
-    expect(lost).toEqual(['added x', 'deleted x']);
+    expect(lostIn(made.world.entries)).toEqual(['added x', 'deleted x']);
   });
 
   test('objects that cannot be read are lost, and the next is read', async () => {
