@@ -59,10 +59,14 @@ const readAs: Readonly<Record<string, string>> = {
   nf_proto: 'nfproto',
 };
 
+/** The types of a set's components, by the expression of its key. */
+export const typesOfKey = (expression: unknown): readonly string[] =>
+  keyParts(expression).map((part) => selectorOf(part)?.type ?? '');
+
 /** The types of a set's components: names, or `typeof` with the expression of the key. */
 export function typesOf(type: unknown): readonly string[] {
   const [tag, expression] = tagOf(type);
-  if (tag === 'typeof') return keyParts(expression).map((part) => selectorOf(part)?.type ?? '');
+  if (tag === 'typeof') return typesOfKey(expression);
   const names: readonly unknown[] = Array.isArray(type) ? type : [type];
   return names.map((name) => (typeof name === 'string' ? (readAs[name] ?? name) : ''));
 }

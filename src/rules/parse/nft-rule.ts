@@ -17,7 +17,7 @@ import {
   readElement,
   selectorOf,
   tagOf,
-  typesOf,
+  typesOfKey,
   verdictOf,
 } from './nft-expression.ts';
 
@@ -280,7 +280,7 @@ const isSource = (key: LookupKey): boolean =>
   key.kind === 'fields' && key.fields.length === 1 && key.fields[0] === 'source';
 
 function anonymous(raw: unknown, key: unknown): ElementSet {
-  const types = typesOf({ typeof: key });
+  const types = typesOfKey(key);
   const elements = tagOf(raw)[0] === 'set' ? partsOf(raw, 'set') : [raw];
   return {
     name: '',
