@@ -31,8 +31,7 @@ import { forbiddenIn, isOfService, keyOfLost, unreadableKey } from '../model/obj
 import { runToEnd, type Steps } from '../model/run-to-end.ts';
 import { isInNamespaces, isInScope, mergedResources, type Scope } from '../model/scope.ts';
 import { countOpened } from '../output/metrics/state.ts';
-import type { DetectedRelease } from '../shadow/detect-release.ts';
-import { assumedRelease, chooseRelease, detectRelease } from '../shadow/detect-release.ts';
+import { assumedRelease, createReleaseChoice } from '../shadow/detect-release.ts';
 import type { Release } from '../shadow/release.ts';
 import { createIncidentLedger, type KeptResolved, keptResolved } from './incidents.ts';
 import { createNodeRules, type GivenRules, type NodeRulesOptions } from './node-rules.ts';
@@ -87,8 +86,6 @@ const initialState = (maxEndpointsPerSlice: number) => ({
   reopening: createReopening(),
   earlier: { findings: [] as readonly Finding[], incidents: [] as readonly ReportedIncident[] },
   promised: null as readonly Resource[] | null,
-  kubernetes: null as string | null,
-  guessed: assumedRelease,
   services: null as ServiceAuditor | null,
   totals: createServiceTotals(assumedRelease.release, maxEndpointsPerSlice),
   now: null as number | null,
@@ -110,6 +107,7 @@ function createState(options: AuditorOptions) {
   const proxied = createProxied(options.scope, store);
   const samples = createSamples();
   const suppressions = createSuppressions({ ...noSuppressions, ...options });
+  const releaseChoice = createReleaseChoice(options.release);
   const progress = createWatchProgress(options.live ? mergedResources(options.scope) : []);
   const services = (): ServiceAuditor | null => state.services;
   const others = proxied.others((service) => nodeRules.slicesOf(service));
@@ -147,7 +145,7 @@ function createState(options: AuditorOptions) {
       if (!state.clock.isWrong) addConvergence(samples, sample);
     },
     window: options.settle,
-    minor: () => releasedOf(state).release.minor,
+    minor: () => releaseChoice.current().release.minor,
     onProblem: options.onProblem,
     onReportError: options.onReportError,
   });
@@ -158,6 +156,7 @@ function createState(options: AuditorOptions) {
     proxied,
     findings,
     suppressions,
+    releaseChoice,
     incidents,
     progress,
     confirmer,
@@ -241,9 +240,9 @@ export function createAuditor(options: AuditorOptions) {
       state.services?.refresh();
       return state.services;
     },
-    released: () => releasedOf(state),
+    released: state.releaseChoice.current,
     /** `null` if the input names no version. */
-    kubernetes: () => state.kubernetes,
+    kubernetes: state.releaseChoice.version,
     /** The input's clock; `null` before the first entry with a time. */
     now: () => state.now,
     startedAt: () => state.startedAt,
@@ -265,9 +264,6 @@ function restartMeasures({ nodeRules, journeys }: State): void {
   nodeRules.nodes()?.restartClocks();
   if (journeys.audit !== null) restartJourneys(journeys, journeys.audit);
 }
-
-const releasedOf = ({ options, kubernetes, guessed }: State): DetectedRelease =>
-  chooseRelease(options.release, kubernetes, guessed);
 
 function advance(state: State, at: number): void {
   state.startedAt ??= at;
@@ -303,6 +299,10 @@ function* takeInSteps(state: State, entry: AuditorEntry): Steps {
 function* dispatch(state: State, entry: AuditorEntry): Steps {
   const at = timeOf(entry);
   if (at !== null) advance(state, at);
+  const { releaseChoice, services, store } = state;
+  if (at !== null && services !== null && releaseChoice.review(store.listers, at)) {
+    yield* begin(state, at);
+  }
   switch (entry.kind) {
     case 'event':
     case 'object':
@@ -354,11 +354,9 @@ function* dispatch(state: State, entry: AuditorEntry): Steps {
 }
 
 function* takeHeader(state: State, header: AuditorEntry & { readonly kind: 'header' }): Steps {
-  const { kubernetes, at } = header;
-  const before = releasedOf(state).release;
-  state.kubernetes = kubernetes;
   state.promised ??= header.resources;
-  if (state.services !== null && releasedOf(state).release !== before) yield* begin(state, at);
+  const isOther = state.releaseChoice.setVersion(header.kubernetes);
+  if (state.services !== null && isOther) yield* begin(state, header.at);
 }
 
 /** Also for a resource that became permitted later. */
@@ -367,7 +365,9 @@ function* completeList(state: State, resource: Resource, at: number): Steps {
   state.proxied.listed(resource);
   state.complete.add(resource);
   const isReady = state.promised?.every((promised) => state.complete.has(promised)) === true;
-  if (isReady && (state.services === null || isNew)) yield* begin(state, at);
+  if (!isReady || (state.services !== null && !isNew)) return;
+  state.releaseChoice.review(state.store.listers, at);
+  yield* begin(state, at);
 }
 
 function* takeWatchState(state: State, entry: LiveEntry & { readonly kind: 'watch' }): Steps {
@@ -446,7 +446,7 @@ function* takeEvent(state: State, given: WatchEvent): Steps {
 function* finish(state: State, entry: RecordingEnd | DumpEnd): Steps {
   if ('at' in entry) state.whole = entry.complete;
   else {
-    state.guessed = detectRelease(state.store.listers, entry.kubelet);
+    state.releaseChoice.guess(state.store.listers, entry.kubelet);
     state.store.dropped.repeated += entry.duplicates;
   }
   const skipped = 'at' in entry ? entry.skipped : entry.ignored;
@@ -466,7 +466,7 @@ function* begin(state: State, at: number): Steps {
     for (const item of [...items.values()].flat()) findings.drop(item, at);
   }
   const { maxEndpointsPerSlice } = options;
-  const { release } = releasedOf(state);
+  const { release } = state.releaseChoice.current();
   const rulesOf = (key: Key) => state.ruleImpacts.impactOn(key);
   const totals = createServiceTotals(release, maxEndpointsPerSlice, rulesOf, options);
   const services: ServiceAuditor = createServiceAuditor({

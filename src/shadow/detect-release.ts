@@ -1,4 +1,5 @@
-// Infers the Kubernetes release of a dump that does not contain the version of the control plane.
+// Infers the Kubernetes release of a dump that does not contain the version of the control plane,
+// and that of the controllers while a control plane is upgraded.
 //
 // A kubelet is never newer than its API server (kubernetes.io/releases/version-skew-policy). Since
 // 1.33 the endpoints controller labels all Endpoints of Services with a selector at every sync
@@ -6,6 +7,10 @@
 // label at v1.32.13). The newest release that remains is chosen. If none remains, a user has
 // removed labels, and only the kubelets count. A cluster that is older than every known release is
 // audited as the oldest one.
+//
+// The controllers may be one minor version older than the API server that was asked, and also newer
+// if the control plane has several API servers. The release decides about the labels of all
+// Endpoints, so these labels say which controllers write them.
 
 import { label, type Listers } from '../model/objects.ts';
 import { minorIn } from '../model/proxy-config.ts';
@@ -67,9 +72,97 @@ const rangeOf = (allowed: readonly Release[]): string =>
   [...new Set([allowed.at(0), allowed.at(-1)])].flatMap((it) => (it ? nameOf(it) : [])).join('-');
 
 /** Whether any Endpoints of a Service with a selector has the label; null if there are none. */
-function areLabelled({ services, endpoints }: Listers): boolean | null {
+function areLabelled(listers: Listers): boolean | null {
+  const { written, labelled } = countLabelled(listers);
+  return written === 0 ? null : labelled > 0;
+}
+
+/** The Endpoints of Services with a selector, and how many of them have the label. */
+function countLabelled({ services, endpoints }: Listers) {
   const selected = [...services.values()].filter(isSelected);
   const written = selected.flatMap(({ key }) => endpoints.get(key) ?? []);
-  if (written.length === 0) return null;
-  return written.some(({ labels }) => labels[label.endpointsManagedBy] !== undefined);
+  const labelled = written.filter(({ labels }) => labels[label.endpointsManagedBy] !== undefined);
+  return { written: written.length, labelled: labelled.length };
+}
+
+/** What the labels of all Endpoints say about the controllers. */
+interface LabelEvidence {
+  /** When they were counted, and since when as many have the label, Unix seconds. */
+  readonly at: number;
+  readonly since: number;
+  readonly labelled: number;
+  /** Whether the controllers write the label; `null`: it is not known. */
+  readonly areWritten: boolean | null;
+}
+
+/** Seconds between two counts, and those without a new label until all count as written. */
+const spans = { count: 10, settled: 30 };
+
+/**
+ * Counts the labels again. Controllers that begin to label Endpoints need minutes for thousands of
+ * them. Labels of a few Endpoints may be edits.
+ */
+function reviewLabels(listers: Listers, before: LabelEvidence | null, at: number): LabelEvidence {
+  const { written, labelled } = countLabelled(listers);
+  const since = before?.labelled === labelled ? before.since : at;
+  const areMost = labelled * 2 > written && (before === null || at >= since + spans.settled);
+  const shown = labelled === 0 ? false : areMost ? true : (before?.areWritten ?? null);
+  return { at, since, labelled, areWritten: written > 1 ? shown : null };
+}
+
+/** Where controllers label Endpoints and those of the release beside it do not, or vice versa. */
+interface Upgrade {
+  /** Whether the controllers beside it write the label. */
+  readonly areWritten: boolean | null;
+  readonly beside: DetectedRelease;
+}
+
+function upgradeBeside({ minor, endpointsManagedBy }: Release): Upgrade | null {
+  const isBeside = (it: Release): boolean => Math.abs(it.minor - minor) === 1;
+  const isOther = (it: Release): boolean => it.endpointsManagedBy !== endpointsManagedBy;
+  const other = releases.find((it) => isBeside(it) && isOther(it));
+  if (other === undefined) return null;
+  // New controllers can come at any time, which then label one object after the other.
+  const release = { ...other, endpointsManagedBy: null };
+  const evidence = `labels of Endpoints allow ${nameOf(other)}`;
+  return { areWritten: other.endpointsManagedBy, beside: { release, by: 'labels', evidence } };
+}
+
+const upgrades = new Map(releases.map((release) => [release, upgradeBeside(release)]));
+
+/** Chooses the release of the controllers by what the input has shown so far. */
+export function createReleaseChoice(option: Release | null) {
+  let version: string | null = null;
+  let detected = chooseRelease(option, version, assumedRelease);
+  let upgrade: Upgrade | null = null;
+  let labels: LabelEvidence | null = null;
+  const current = (): DetectedRelease =>
+    upgrade !== null && labels?.areWritten === upgrade.areWritten ? upgrade.beside : detected;
+  return {
+    current,
+    /** The version of the input; `null` if it names none. */
+    version: () => version,
+    /** Takes the version of the input. Returns whether the release is another one now. */
+    setVersion(given: string | null): boolean {
+      const before = current().release;
+      version = given;
+      detected = chooseRelease(option, version, assumedRelease);
+      upgrade = detected.by === 'version' ? (upgrades.get(detected.release) ?? null) : null;
+      return current().release !== before;
+    },
+    /** Infers the release of a dump. */
+    guess(listers: Listers, kubelet: number | null): void {
+      detected = chooseRelease(option, version, detectRelease(listers, kubelet));
+    },
+    /**
+     * Counts the labels again, at most each ten seconds, and only if they can show another release
+     * than the version. Returns whether the release is another one now.
+     */
+    review(listers: Listers, at: number): boolean {
+      if (upgrade === null || (labels !== null && at < labels.at + spans.count)) return false;
+      const before = current().release;
+      labels = reviewLabels(listers, labels, at);
+      return current().release !== before;
+    },
+  };
 }

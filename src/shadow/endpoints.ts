@@ -63,13 +63,17 @@ export function expectedAddress(service: Service, pod: Pod, release: Release) {
   };
 }
 
-/** The labels of the object: those of the Service verbatim, and two of the controller's own. */
-export function expectedLabels(service: Service, release: Release): Labels {
+/**
+ * The labels of the object: those of the Service verbatim, and two of the controller's own. `got`
+ * are those that it has: during an upgrade, it may have the label of the newer controllers.
+ */
+export function expectedLabels(service: Service, release: Release, got: Labels = {}): Labels {
   const labels: Record<string, string> = { ...service.labels };
   // oxlint-disable-next-line typescript/no-dynamic-delete -- a fresh copy
   delete labels[label.headless];
   if (isHeadless(service)) labels[label.headless] = '';
-  if (release.endpointsManagedBy) labels[label.endpointsManagedBy] = manager.endpoints;
+  const isManaged = got[label.endpointsManagedBy] === manager.endpoints;
+  if (release.endpointsManagedBy ?? isManaged) labels[label.endpointsManagedBy] = manager.endpoints;
   return labels;
 }
 

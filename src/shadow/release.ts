@@ -24,8 +24,11 @@ const same = ['PreferClose', 'PreferSameZone', 'PreferSameNode'];
 
 const v28 = {
   minor: 28,
-  /** Endpoints have the label endpoints.kubernetes.io/managed-by. syncService. */
-  endpointsManagedBy: false,
+  /**
+   * Endpoints have the label endpoints.kubernetes.io/managed-by. syncService. `null`: controllers
+   * of both kinds may write them (detect-release.ts).
+   */
+  endpointsManagedBy: false as boolean | null,
   /** Named ports of restartable init containers count. FindPort. */
   sidecarPortsInEndpoints: false,
   sidecarPortsInSlices: false,

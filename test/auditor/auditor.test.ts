@@ -4,7 +4,7 @@
 import { describe, expect, test } from 'vitest';
 
 import type { Auditor } from '../../src/auditor/auditor.ts';
-import { createQueries } from '../../src/auditor/queries.ts';
+import { createQueries, unverifiedIn } from '../../src/auditor/queries.ts';
 import type { Resource } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
 import { wholeCluster } from '../../src/model/scope.ts';
@@ -69,6 +69,49 @@ describe('the audit begins when every promised resource is complete', () => {
     const { auditor: unnamed } = auditorOf(0);
     unnamed.take(header(100, null));
     expect(unnamed.released().release).toBe(newestRelease);
+  });
+});
+
+describe('while a control plane of 1.32 is upgraded to 1.33', () => {
+  const names = ['web', 'api', 'pay'];
+  const metadata = (name: string) => ({ name, namespace: 'shop', uid: name });
+  const serviceOf = (name: string) =>
+    added(
+      'services',
+      { ...rawService, metadata: { ...metadata(name), resourceVersion: '1' } },
+      100,
+    );
+  const written = (name: string, at: number, labels: object) =>
+    added(
+      'endpoints',
+      { metadata: { ...metadata(name), resourceVersion: String(at), labels } },
+      at,
+    );
+  const label = { 'endpoints.kubernetes.io/managed-by': 'endpoint-controller' };
+  const codes = (auditor: Auditor) =>
+    auditor.findings.open().flatMap(({ code, output }) => (output === 'endpoints' ? [code] : []));
+
+  test('Endpoints of the old controllers are not reported', () => {
+    const { auditor } = auditorOf(30);
+    const objects = names.flatMap((name) => [serviceOf(name), written(name, 100, {})]);
+    for (const entry of [header(100), ...objects, ...synced(101), clock(200)]) auditor.take(entry);
+    expect(auditor.released()).toMatchObject({ release: { minor: 32 }, by: 'labels' });
+    expect(codes(auditor)).toEqual([]);
+    expect(unverifiedIn(auditor)).toContain('the cluster is v1.33.1, not 1.32');
+  });
+
+  test('those that the new controllers leave without a label are reported', () => {
+    const { auditor } = auditorOf(30);
+    const objects = names.flatMap((name) => [serviceOf(name), written(name, 100, {})]);
+    const upgraded = ['web', 'api'].map((name) => written(name, 210, label));
+    const before = [header(100, 'v1.32.1'), ...objects, ...synced(101), header(200), ...upgraded];
+    for (const entry of [...before, clock(220), clock(240)]) auditor.take(entry);
+    expect(codes(auditor)).toEqual([]);
+    for (const at of [250, 279]) auditor.take(clock(at));
+    expect(auditor.released().release.minor).toBe(33);
+    expect(codes(auditor)).toEqual([]);
+    auditor.take(clock(280));
+    expect(codes(auditor)).toEqual(['endpoints-labels-different']);
   });
 });
 

@@ -3,7 +3,12 @@
 import { describe, expect, test } from 'vitest';
 
 import { label, manager } from '../../src/model/objects.ts';
-import { assumedRelease, chooseRelease, detectRelease } from '../../src/shadow/detect-release.ts';
+import {
+  assumedRelease,
+  chooseRelease,
+  createReleaseChoice,
+  detectRelease,
+} from '../../src/shadow/detect-release.ts';
 import { nameOf, newestRelease, oldestRelease, releaseOf } from '../../src/shadow/release.ts';
 import { endpoints, service, storeOf } from '../build.ts';
 
@@ -77,5 +82,140 @@ describe('chooseRelease', () => {
 
   test('what is assumed is the newest', () => {
     expect(assumedRelease.release).toBe(newestRelease);
+  });
+});
+
+// An upgrade from 1.32 to 1.33. A number says how many of ten Endpoints have the label.
+describe('during an upgrade, labels of Endpoints show the release of the controllers', () => {
+  const listersOf = (count: number, of = 10) => {
+    const names = Array.from({ length: of }, (_, index) => `web-${index}`);
+    const labelsOf = (index: number) => (index < count ? labelled.labels : {});
+    return storeOf([
+      ...names.map((name) => service({ name })),
+      ...names.map((name, index) => endpoints({ name, labels: labelsOf(index) })),
+    ]).listers;
+  };
+  const cases: [string, string, [number, number][], number[]][] = [
+    [
+      'the API server comes first',
+      'v1.33.1',
+      [
+        [0, 0],
+        [60, 0],
+      ],
+      [32, 32],
+    ],
+    [
+      'the new controllers label all',
+      'v1.33.1',
+      [
+        [0, 0],
+        [10, 6],
+        [20, 10],
+        [49, 10],
+      ],
+      [32, 32, 32, 32],
+    ],
+    [
+      'and all are labelled for 30 s',
+      'v1.33.1',
+      [
+        [0, 0],
+        [10, 10],
+        [39, 10],
+        [50, 10],
+      ],
+      [32, 32, 32, 33],
+    ],
+    [
+      'a few labels may be edits',
+      'v1.33.1',
+      [
+        [0, 0],
+        [10, 1],
+        [90, 1],
+      ],
+      [32, 32, 32],
+    ],
+    [
+      'one label was removed by hand',
+      'v1.33.1',
+      [
+        [0, 9],
+        [60, 9],
+      ],
+      [33, 33],
+    ],
+    [
+      'another API server is still old',
+      'v1.32.1',
+      [
+        [0, 10],
+        [60, 10],
+      ],
+      [33, 33],
+    ],
+    [
+      'an old cluster with some labels',
+      'v1.32.1',
+      [
+        [0, 3],
+        [60, 3],
+      ],
+      [32, 32],
+    ],
+    [
+      'an old cluster',
+      'v1.32.1',
+      [
+        [0, 0],
+        [60, 0],
+      ],
+      [32, 32],
+    ],
+    [
+      'a difference of two releases is no upgrade',
+      'v1.34.1',
+      [
+        [0, 0],
+        [60, 0],
+      ],
+      [34, 34],
+    ],
+  ];
+  test.each(cases)('%s', (_, version, counts, want) => {
+    const choice = createReleaseChoice(null);
+    choice.setVersion(version);
+    const got = counts.map(([at, count]) => {
+      choice.review(listersOf(count), at);
+      return choice.current().release.minor;
+    });
+    expect(got).toEqual(want);
+  });
+
+  test('a single one may be an edit', () => {
+    const choice = createReleaseChoice(null);
+    choice.setVersion('v1.33.1');
+    expect(choice.review(listersOf(0, 1), 0)).toBe(false);
+    expect(choice.current()).toMatchObject({ release: { minor: 33 }, by: 'version' });
+  });
+
+  test('Endpoints with the label and without it are both right, until all have it', () => {
+    const choice = createReleaseChoice(null);
+    choice.setVersion('v1.32.1');
+    choice.review(listersOf(0), 0);
+    expect(choice.current().release.endpointsManagedBy).toBe(false);
+    choice.setVersion('v1.33.1');
+    const between = choice.current();
+    expect(between).toMatchObject({ release: { minor: 32, endpointsManagedBy: null } });
+    expect(choice.review(listersOf(4), 10)).toBe(false);
+    expect(choice.current()).toBe(between);
+  });
+
+  test('the option goes first', () => {
+    const choice = createReleaseChoice(releaseOf('v1.33.1'));
+    choice.setVersion('v1.33.1');
+    expect(choice.review(listersOf(0), 0)).toBe(false);
+    expect(choice.current()).toMatchObject({ release: { minor: 33 }, by: 'option' });
   });
 });

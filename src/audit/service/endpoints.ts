@@ -66,7 +66,7 @@ export function compareEndpoints(context: AuditContext, record: ServiceState): D
   const isForeign = Object.keys(endpoints.labels).some(
     (key) => !Object.hasOwn(service.labels, key) && !ownLabels.includes(key),
   );
-  const want = expectedLabels(service, context.release);
+  const want = expectedLabels(service, context.release, endpoints.labels);
   return withCause(context, record, [
     ...compareLabels('endpoints-labels-different', object, want, endpoints.labels, {
       likelyCause: isForeign ? 'hand-edited' : null,
@@ -128,7 +128,7 @@ function sizeOf(subsets: Endpoints['subsets'], portKeys: readonly string[]) {
 /** Whether the object has what the controller never writes: no managed-by label, or no pod. */
 function isHandWritten({ release }: AuditContext, { endpoints }: ServiceState): boolean {
   if (endpoints === null) return false;
-  if (release.endpointsManagedBy && !isWrittenByController(endpoints)) return true;
+  if (release.endpointsManagedBy === true && !isWrittenByController(endpoints)) return true;
   const isOther = ({ target }: EndpointAddress): boolean =>
     target?.kind !== 'Pod' || target.uid === '';
   return getOrInsert(listsOthers, endpoints, () =>
