@@ -60,12 +60,11 @@ const levelOf = (kind: FrameKind): number => (kind === 'checkpoint' ? 1 : 3);
  */
 const packedPart = 8;
 
-/** A frame of these lines; another thread compresses them. */
+/** A frame of lines; another thread compresses them. They must not change meanwhile. */
 export async function createFrame(
   { kind, segment, number, at }: Omit<SegmentFrame, 'payload' | 'plainBytes'>,
-  lines: string,
+  plain: Uint8Array,
 ): Promise<SegmentFrame> {
-  const plain = Buffer.from(lines);
   const payload = await compress(plain, {
     params: { [zlib.constants.ZSTD_c_compressionLevel]: levelOf(kind) },
     chunkSize: Math.max(1024, Math.ceil(plain.length / packedPart)),

@@ -97,6 +97,11 @@ const createState = (options: HistoryOptions) => ({
   writtenAt: -Infinity,
   isWriting: false,
   isClosed: false,
+  /**
+   * The lines of one frame: one is written at a time. A buffer of its own for each frame of a
+   * checkpoint would wait for the garbage collector.
+   */
+  buffer: Buffer.allocUnsafeSlow(4 * most.frame),
   stored: { bytes: 0, segments: 0, oldest: null as number | null },
   counts: { lines: 0, droppedLines: 0, failures: 0, removedSegments: 0 },
 });
@@ -233,6 +238,14 @@ function addClock(waiting: Waiting, { clock }: HistoryOptions): void {
   add(waiting, line, at);
 }
 
+/** The lines as bytes, in the buffer if it is large enough for any characters. */
+function bytesOf(buffer: Buffer, texts: readonly string[]): Uint8Array {
+  const units = texts.reduce((sum, { length }) => sum + length, 0);
+  if (3 * units > buffer.length) return Buffer.from(texts.join(''));
+  const end = texts.reduce((at, text) => at + buffer.write(text, at), 0);
+  return buffer.subarray(0, end);
+}
+
 async function appendLines(
   state: State,
   segment: OpenSegment,
@@ -240,7 +253,8 @@ async function appendLines(
   { texts, at }: Pick<Waiting, 'texts' | 'at'>,
 ): Promise<void> {
   const { number, frames } = segment;
-  const frame = await createFrame({ kind, segment: number, number: frames, at }, texts.join(''));
+  const plain = bytesOf(state.buffer, texts);
+  const frame = await createFrame({ kind, segment: number, number: frames, at }, plain);
   const bytes = encodeFrame(frame);
   segment.frames++;
   await segment.file.append(bytes);

@@ -7,7 +7,7 @@ import { expect, test } from 'vitest';
 import { createFrame, encodeFrame, framesIn, linesOf } from '../../src/history/frame.ts';
 
 const frameOf = async (number: number, lines: string): Promise<Buffer> =>
-  encodeFrame(await createFrame({ kind: 'live', segment: 1, number, at: 1e9 }, lines));
+  encodeFrame(await createFrame({ kind: 'live', segment: 1, number, at: 1e9 }, Buffer.from(lines)));
 
 test('frames that are inflated more than 200 times are refused from 16 MiB on', async () => {
   const small = await frameOf(0, '{}\n');
@@ -40,7 +40,9 @@ test('headers that all claim the rest of the file do not need quadratic time', a
 
 test('lines that no recorder writes are refused', async () => {
   const linesIn = async (lines: string) =>
-    linesOf(await createFrame({ kind: 'live', segment: 1, number: 0, at: 1e9 }, lines));
+    linesOf(
+      await createFrame({ kind: 'live', segment: 1, number: 0, at: 1e9 }, Buffer.from(lines)),
+    );
   await expect(linesIn('\n'.repeat(2000))).rejects.toThrow('too short');
   await expect(linesIn('{}\n'.repeat(1000))).rejects.toThrow('too short');
   const clock = '{"kind":"clock","at":1}\n'.repeat(1000);

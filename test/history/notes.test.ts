@@ -115,7 +115,10 @@ describe('what was open at the end', () => {
   /** The Services with findings that were open after these notes, and the unknown findings. */
   async function openAfter(...notes: readonly object[]) {
     const lines = notes.map((it) => `${JSON.stringify({ at: 1, ...it })}\n`).join('');
-    const frame = await createFrame({ kind: 'notes', segment: 1, number: 0, at: 1 }, lines);
+    const frame = await createFrame(
+      { kind: 'notes', segment: 1, number: 0, at: 1 },
+      Buffer.from(lines),
+    );
     const files = { read: () => Promise.resolve(encodeFrame(frame)) };
     const counts: number[] = [];
     const segment = { name: 'a', number: 1, start: 1, bytes: 1 };

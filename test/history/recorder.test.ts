@@ -413,7 +413,10 @@ describe('damage', () => {
   });
 
   test('of a time that no Date can have loses that frame', async () => {
-    const frame = await createFrame({ kind: 'live', segment: 1, number: 0, at: 1e300 }, '{}\n');
+    const frame = await createFrame(
+      { kind: 'live', segment: 1, number: 0, at: 1e300 },
+      Buffer.from('{}\n'),
+    );
     const bytes = encodeFrame(frame);
     expect([...framesIn(bytes, 1)]).toEqual([{ lost: 'cut', bytes: bytes.length }]);
   });
