@@ -16,7 +16,7 @@ process.once('exit', () => {
 const slow = {
   // Starts the program many times.
   cli: 'test/**/*.cli.test.ts',
-  // Compares all that was recorded of real clusters and nodes.
+  // Compares all that was recorded of real clusters and nodes, or replays whole recordings.
   recorded: 'test/**/*.recorded.test.ts',
 };
 

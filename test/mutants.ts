@@ -134,9 +134,9 @@ async function createRunner(file: string) {
   );
   const all = await vitest.globTestSpecifications();
   // Most mutants are noticed by the tests of their own file.
-  const name = `/${basename(file, '.ts')}.test.ts`;
+  const names = ['.test.ts', '.recorded.test.ts'].map((end) => `/${basename(file, '.ts')}${end}`);
   const [own, others] = [true, false].map((is) =>
-    all.filter(({ moduleId }) => moduleId.endsWith(name) === is),
+    all.filter(({ moduleId }) => names.some((name) => moduleId.endsWith(name)) === is),
   );
   return {
     tests: all.length,
