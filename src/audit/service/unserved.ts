@@ -2,8 +2,9 @@
 //
 // An endpoint is usable if it is ready, or terminating and still serving behind a cluster IP, where
 // kube-proxy uses such endpoints if no other is ready (k8s.io/kubernetes@v1.36.3
-// pkg/proxy/topology.go CategorizeEndpoints). It needs a port, except in a headless Service without
-// ports. The reason follows from the pods that the Service selects.
+// pkg/proxy/topology.go CategorizeEndpoints). Behind a cluster IP it needs a port. The clients of a
+// headless Service read the addresses from DNS, which lists those without a port too. The reason
+// follows from the pods that the Service selects.
 //
 // Deployments are not read, so a Service that is scaled to zero looks like one whose selector is
 // wrong: no pod matches.
@@ -65,7 +66,7 @@ const isUsed = ({ labels }: EndpointSlice, name: string): boolean =>
 
 function hasUsable(service: Service, { endpoints, ports }: EndpointSlice): boolean {
   const headless = isHeadless(service);
-  if (ports.length === 0 && !(headless && service.ports.length === 0)) return false;
+  if (ports.length === 0 && !headless) return false;
   const isUsable = ({ ready, serving, terminating }: Endpoint): boolean =>
     ready !== false || (!headless && terminating === true && serving !== false);
   return endpoints.some(isUsable);
@@ -91,7 +92,7 @@ function reasonOfPods(
       found.add('ip_family_missing');
     } else {
       const { ports } = resolvePorts(service, pod, release.sidecarPortsInSlices);
-      const isPortless = ports.length === 0 && service.ports.length > 0;
+      const isPortless = ports.length === 0 && !isHeadless(service);
       found.add(isPortless ? 'named_port_missing' : 'ready_pods_not_listed');
     }
   }

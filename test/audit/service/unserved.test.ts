@@ -64,6 +64,15 @@ const reasons: readonly [string, readonly AnyObject[], string][] = [
   ],
   ['a headless Service has no pod', [headless, none], 'selector_matches_nothing'],
   [
+    'no slice lists ready pods of a headless Service, which name no such port',
+    [
+      service({ clusterIP: 'None', ports: [servicePort({ targetPort: 'http' })] }),
+      pod({ ports: [containerPort('web', 8080)] }),
+      none,
+    ],
+    'ready_pods_not_listed',
+  ],
+  [
     'a headless Service has terminating pods only',
     [headless, pod({ deleting: true }), slice({ endpoints: [leaving] })],
     'all_pods_terminating',
@@ -103,6 +112,14 @@ describe('a Service is not reported', () => {
     [
       'that is headless without ports',
       [service({ clusterIP: 'None', ports: [] }), pod(), slice({ ports: [] })],
+    ],
+    [
+      'that is headless, and whose pods name no such port',
+      [
+        service({ clusterIP: 'None', ports: [servicePort({ targetPort: 'http' })] }),
+        pod({ ports: [containerPort('web', 8080)] }),
+        slice({ ports: [] }),
+      ],
     ],
     ['that does not exist', [slice()]],
   ])('%s', (_, objects) => {
