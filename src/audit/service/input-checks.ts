@@ -3,7 +3,15 @@
 import { isOfUid } from '../../model/equality.ts';
 import { getOrInsert } from '../../model/collections.ts';
 import { canonicalIP } from '../../model/ip.ts';
-import type { Endpoints, EndpointSlice, Listers, Pod, Service } from '../../model/objects.ts';
+import type {
+  EndpointAddress,
+  Endpoints,
+  EndpointSlice,
+  Listers,
+  ObjectRef,
+  Pod,
+  Service,
+} from '../../model/objects.ts';
 import { endpointsCapacity, isSelected } from '../../shadow/endpoints.ts';
 import { addressTypesOf } from '../../shadow/endpointslice.ts';
 import { hintMode, whyNoHints } from '../../shadow/hints.ts';
@@ -19,28 +27,40 @@ import { countHints, entriesInRole } from './endpointslices.ts';
 /** The size in bytes from which an object is close to the limit of the API server. */
 const nearLimit = 0.8 * objectBytesLimit;
 
+type Target = ObjectRef | null;
+
+/** The controller writes no address without the uid of a pod, so another client wrote that one. */
+const isOfPod = (target: Target): target is ObjectRef =>
+  target?.kind === 'Pod' && target.uid !== '';
+
+/** Whether any of it remains: a client may have replaced all addresses and kept the label. */
+const isLeftOf = (entries: readonly { readonly target: Target }[]): boolean =>
+  entries.length === 0 || entries.some(({ target }) => isOfPod(target));
+
+const addressesOf = ({ subsets }: Endpoints): readonly EndpointAddress[] =>
+  subsets.flatMap(({ addresses }) => addresses);
+
 function leftBehind({ listers }: AuditContext, record: ServiceState) {
   const { service, endpoints } = record;
-  const isLeft = service !== null && !isSelected(service);
+  if (service === null || isSelected(service)) return { endpoints: null, slices: [] };
+  const isWritten = endpoints !== null && isWrittenByController(endpoints);
   return {
-    endpoints: isLeft && endpoints !== null && isWrittenByController(endpoints) ? endpoints : null,
-    slices: isLeft ? slicesOf(listers, record, 'controller') : [],
+    endpoints: isWritten && isLeftOf(addressesOf(endpoints)) ? endpoints : null,
+    slices: slicesOf(listers, record, 'controller').filter((slice) => isLeftOf(slice.endpoints)),
   };
 }
 
 /** The addresses in outputs for a selector that is gone, with the uids of their target pods. */
 export function leftBehindAddresses(context: AuditContext, record: ServiceState) {
   const addresses = new Map<string, Set<string>>();
-  const add = (address: string, uid: string | undefined): void => {
-    getOrInsert(addresses, canonicalIP(address), () => new Set()).add(uid ?? '');
+  const add = (ip: string, target: Target): void => {
+    if (isOfPod(target)) getOrInsert(addresses, canonicalIP(ip), () => new Set()).add(target.uid);
   };
   const { endpoints, slices } = leftBehind(context, record);
   for (const { addresses: ips, target } of slices.flatMap((slice) => slice.endpoints)) {
-    for (const ip of ips) add(ip, target?.uid);
+    for (const ip of ips) add(ip, target);
   }
-  for (const { addresses: listed } of endpoints?.subsets ?? []) {
-    for (const { ip, target } of listed) add(ip, target?.uid);
-  }
+  if (endpoints !== null) for (const { ip, target } of addressesOf(endpoints)) add(ip, target);
   return addresses;
 }
 

@@ -16,6 +16,7 @@ import {
   service,
   slice,
   sliceLabels,
+  target,
   times,
 } from '../../build.ts';
 
@@ -80,7 +81,7 @@ describe('an address', () => {
       name: 'old-1',
       labels: { ...sliceLabels, [label.serviceName]: 'old' },
       owners: [owner({ name: 'old', uid: 'old' })],
-      endpoints: [endpoint(), endpoint({ addresses: ['10.0.0.9'], target: null })],
+      endpoints: [endpoint(), endpoint({ addresses: ['10.0.0.9'], target: target('gone') })],
     });
     const objects = [...right, old, left];
     expect(ask(anAddress(ip), objects).severity).toBe(severity);

@@ -38,6 +38,8 @@ describe('left behind', () => {
   const external = service({ type: 'ExternalName' });
   const info = 'left-behind info';
   const dead = 'left-behind-dead warning';
+  const byHand = subset([address({ ip: '203.0.113.5', node: null, target: null })]);
+  const mixed = endpoints({ subsets: [subset(), byHand] });
   const cases: [string, AnyObject[], string[]][] = [
     ['Endpoints of a living pod', [selectorless, pod(), endpoints()], [info]],
     ['slices of a living pod', [selectorless, pod(), slice()], [info]],
@@ -53,6 +55,8 @@ describe('left behind', () => {
     ],
     ['ExternalName: nodes program nothing', [external, endpoints(), slice()], [info]],
     ['written by hand', [selectorless, endpoints({ labels: {} }), mirror()], []],
+    ['replaced by hand, with the label', [selectorless, endpoints({ subsets: [byHand] })], []],
+    ['addresses of nobody beside those of others', [selectorless, mixed], [dead, info]],
     ['no addresses', [selectorless, slice({ endpoints: [] })], [info]],
     ['nothing', [selectorless, pod()], []],
   ];
@@ -73,11 +77,11 @@ describe('left behind', () => {
   test('the addresses, each with the pods that had it', () => {
     const { context, record } = judged([
       selectorless,
-      endpoints({ subsets: [subset([address({ target: null })])] }),
+      endpoints({ subsets: [subset([address({ target: target('old') })]), byHand] }),
       slice({ endpoints: [endpoint({ addresses: ['10.0.0.01'] })] }),
     ]);
     expect(leftBehindAddresses(context, record)).toEqual(
-      new Map([['10.0.0.1', new Set(['', 'uid-web-1'])]]),
+      new Map([['10.0.0.1', new Set(['uid-old', 'uid-web-1'])]]),
     );
     const before = judged(settled);
     expect(leftBehindAddresses(before.context, before.record).size).toBe(0);
