@@ -203,6 +203,8 @@ export function checkInputAddress(context: AuditContext, entries: AddressEntries
     others.push(entry);
     const { target } = entry.endpoint;
     if (target?.kind !== 'Pod' || !listers.knows('pods')) continue;
+    // Pods of other namespaces may not be read, and their changes do not enqueue this Service.
+    if (target.namespace !== '' && target.namespace !== record.namespace) continue;
     const pod = listers.pods.get(`${record.namespace}/${target.name}`);
     if (pod !== undefined && (target.uid === '' || isOfUid(target.uid, pod))) continue;
     const object = sliceObject(entry.slice);

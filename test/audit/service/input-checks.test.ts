@@ -197,6 +197,18 @@ describe('other managers', () => {
       [...settled, foreign({ endpoints: [endpoint({ addresses: ['10.0.0.9'], target: null })] })],
       [several],
     ],
+    [
+      'a pod of another namespace',
+      [
+        ...settled,
+        foreign({
+          endpoints: [
+            endpoint({ addresses: ['10.0.0.9'], target: target('x', { namespace: 'proxies' }) }),
+          ],
+        }),
+      ],
+      [several],
+    ],
     ['for a selectorless Service', [service({ selector: null }), pod(), foreign()], []],
     [
       'for a selectorless Service, a pod that does not exist',
