@@ -18,6 +18,7 @@ import {
   keysSelecting,
   type ServiceCache,
   type ServiceState,
+  slicesOf,
 } from './cache.ts';
 import { countHints, isTakenFor } from './endpointslices.ts';
 import type { ObjectChange } from './object-changes.ts';
@@ -159,12 +160,15 @@ function enqueueNode(queue: Queue, cache: ServiceCache, change: Change<'nodes'>)
 }
 
 /**
- * Whether some zone has too few endpoints for hints, so that Node events queue the Service.
- * `topologycache.go` GetOverloadedServices.
+ * Whether some zone has too few endpoints of an address type for hints, so that Node events queue
+ * the Service. `topologycache.go` GetOverloadedServices.
  */
-function isOverloaded({ context }: ServiceCache, record: ServiceState): boolean {
-  const { ready, zones } = countHints(record.slices);
-  return zones.size > 0 && reasonOfNoHints(context.listers.zoneCapacity, ready) !== null;
+function isOverloaded({ context: { listers } }: ServiceCache, record: ServiceState): boolean {
+  const slices = slicesOf(listers, record, 'controller');
+  return [...Map.groupBy(slices, ({ addressType }) => addressType).values()].some((alike) => {
+    const { ready, zones } = countHints(alike);
+    return zones.size > 0 && reasonOfNoHints(listers.zoneCapacity, ready) !== null;
+  });
 }
 
 function enqueueService(queue: Queue, cache: ServiceCache, change: Change<'services'>): void {

@@ -226,6 +226,33 @@ describe('a change of a Node', () => {
     }
     check(objects, ['', 'modified', node({ name: 'node-b', zone: 'zone-b' }), []]);
   });
+
+  describe('that hints no longer fit', () => {
+    const zones = ['zone-a', 'zone-b', 'zone-c'];
+    const hinted = ({ family, start }: { family: 'IPv4' | 'IPv6'; start: string }) =>
+      slice({
+        name: family,
+        addressType: family,
+        endpoints: zones.map((zone, at) =>
+          endpoint({ addresses: [`${start}${at + 1}`], zone, forZones: [zone] }),
+        ),
+      });
+    const four = hinted({ family: 'IPv4', start: '10.0.0.' });
+    const six = hinted({ family: 'IPv6', start: 'fd00::' });
+    const nodes = zones.map((zone) => node({ name: zone, zone }));
+    const auto = service({ topologyAuto: true, ipFamilies: ['IPv4', 'IPv6'] });
+    const broken = node({ name: 'zone-c', zone: 'zone-c', ready: false });
+    const ofOther = slice({ ...six, labels: foreign().labels, owners: [] });
+    // Two zones need two endpoints each of three. Six would be enough.
+    test.each([
+      ['one family', [four]],
+      ['two families, each by itself', [four, six]],
+      ['another manager, which does not count', [four, ofOther]],
+    ])('in %s', (_, slices) => {
+      const woken = ['web: outputs; endpointslices'];
+      check([auto, ...nodes, ...slices], ['', 'modified', broken, woken]);
+    });
+  });
 });
 
 describe('a change of a Service', () => {
