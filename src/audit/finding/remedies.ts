@@ -25,9 +25,9 @@ const mostObjects = 5;
 const safeName = /^[a-z0-9](?:[a-z0-9.:-]*[a-z0-9])?$/i;
 
 const stepsOf = ({ code, cause }: RemediedFinding): RemedySteps => {
-  const isMirrored = catalogue[code].output === 'mirrored';
-  // A label of the Service does not make the mirroring controller sync.
-  if (cause === null || (isMirrored && cause === 'hand-edited')) return catalogue[code];
+  // A label of the Service does not make the mirroring controller sync, and may be one of none.
+  const isLabelled = catalogue[code].output !== 'mirrored' && !code.endsWith('-orphaned');
+  if (cause === null || (cause === 'hand-edited' && !isLabelled)) return catalogue[code];
   return causes[cause];
 };
 

@@ -69,6 +69,14 @@ describe('remedyOf', () => {
     expect(rewriteMirror.commands).not.toContain(touchService);
   });
 
+  test.each(['slice-orphaned', 'endpoints-orphaned'] as const)(
+    'labels no Service that does not exist: %s',
+    (code) => {
+      expect(remedy(code, 'hand-edited')).toEqual(remedy(code));
+      expect(remedy(code, 'hand-edited').commands.join()).not.toContain('service/');
+    },
+  );
+
   test('has a variant for managed control planes wherever kube-controller-manager must run', () => {
     for (const { commands, text, managed } of all) {
       const needsManager = commands.join().includes('lease kube-controller-manager');
