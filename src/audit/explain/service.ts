@@ -290,7 +290,7 @@ export function unservedDetail(
   const { service } = record;
   if (service === null) return 'the Service does not exist';
   if (why === 'no_selector_no_endpoints') {
-    return 'it has no selector, and no EndpointSlice of it has a ready endpoint';
+    return 'it has no selector, and no EndpointSlice of it has a ready endpoint for its ports';
   }
   if (why === 'selector_matches_nothing') {
     const { text } = noPodsReason(service);

@@ -2,16 +2,16 @@
 //
 // An endpoint is usable if it is ready, or terminating and still serving behind a cluster IP, where
 // kube-proxy uses such endpoints if no other is ready (k8s.io/kubernetes@v1.36.3
-// pkg/proxy/topology.go CategorizeEndpoints). Behind a cluster IP it needs a port. The clients of a
-// headless Service read the addresses from DNS, which lists those without a port too. The reason
-// follows from the pods that the Service selects.
+// pkg/proxy/topology.go CategorizeEndpoints). Behind a cluster IP it needs a port and a family of
+// the Service. The clients of a headless Service read the addresses from DNS, which lists those
+// without a port too. The reason follows from the pods that the Service selects.
 //
 // Deployments are not read, so a Service that is scaled to zero looks like one whose selector is
 // wrong: no pod matches.
 
-import type { Endpoint, EndpointSlice, Service } from '../../model/objects.ts';
+import type { Endpoint, EndpointSlice, Port, Service, ServicePort } from '../../model/objects.ts';
 import { isHeadless, isSelected } from '../../shadow/endpoints.ts';
-import { expectedEndpoints, isStranded } from '../../shadow/endpointslice.ts';
+import { addressTypesOf, expectedEndpoints, isStranded } from '../../shadow/endpointslice.ts';
 import { isListed, resolvePorts } from '../../shadow/pod.ts';
 import { type AuditContext, nodeOf, type ServiceState } from './cache.ts';
 import type { ServiceAudit } from './reconcile.ts';
@@ -64,12 +64,21 @@ export function unservedReason(
 const isUsed = ({ labels }: EndpointSlice, name: string): boolean =>
   labels['kubernetes.io/service-name'] === name;
 
-function hasUsable(service: Service, { endpoints, ports }: EndpointSlice): boolean {
+/** Nodes find a port by name and protocol. To Cilium a port without a name is any. */
+const isServed = (port: Port, { name, protocol }: ServicePort): boolean =>
+  port.protocol === protocol && (port.name === name || name === '' || (port.name ?? '') === '');
+
+/** Nodes read the slices of the families of the cluster IPs. */
+const isForwarded = (service: Service, { addressType, ports }: EndpointSlice): boolean =>
+  addressTypesOf(service).includes(addressType) &&
+  ports.some((port) => service.ports.some((servicePort) => isServed(port, servicePort)));
+
+function hasUsable(service: Service, slice: EndpointSlice): boolean {
   const headless = isHeadless(service);
-  if (ports.length === 0 && !headless) return false;
+  if (!headless && !isForwarded(service, slice)) return false;
   const isUsable = ({ ready, serving, terminating }: Endpoint): boolean =>
     ready !== false || (!headless && terminating === true && serving !== false);
-  return endpoints.some(isUsable);
+  return slice.endpoints.some(isUsable);
 }
 
 function reasonOfPods(

@@ -14,6 +14,7 @@ import {
   mirror,
   node,
   pod,
+  port,
   service,
   servicePort,
   slice,
@@ -62,6 +63,26 @@ const reasons: readonly [string, readonly AnyObject[], string][] = [
     [own, mirror({ endpoints: [] })],
     'no_selector_no_endpoints',
   ],
+  [
+    'the port of another client has another name',
+    [own, foreign({ ports: [port({ name: 'web' })] })],
+    'no_selector_no_endpoints',
+  ],
+  [
+    'the port of another client has another protocol',
+    [own, foreign({ ports: [port({ protocol: 'UDP' })] })],
+    'no_selector_no_endpoints',
+  ],
+  [
+    'the addresses of another client are of another family',
+    [own, foreign({ addressType: 'IPv6', endpoints: [endpoint({ addresses: ['fd00::1'] })] })],
+    'no_selector_no_endpoints',
+  ],
+  [
+    'a port has been renamed since',
+    [service({ ports: [servicePort({ name: 'web' })] }), pod(), slice()],
+    'ready_pods_not_listed',
+  ],
   ['a headless Service has no pod', [headless, none], 'selector_matches_nothing'],
   [
     'no slice lists ready pods of a headless Service, which name no such port',
@@ -99,6 +120,18 @@ describe('a Service is not reported', () => {
     ['that is headless without a selector', [service({ selector: null, clusterIP: 'None' })]],
     ['that is being deleted', [service({ deleting: true }), none]],
     ['whose endpoints another client writes', [own, foreign()]],
+    [
+      'whose port has no name, which is any to Cilium',
+      [service({ selector: null, ports: [servicePort({ name: '' })] }), foreign()],
+    ],
+    ['whose endpoints have a port without a name', [own, foreign({ ports: [port({ name: '' })] })]],
+    [
+      'of two families with endpoints of the second',
+      [
+        service({ selector: null, ipFamilies: ['IPv4', 'IPv6'] }),
+        foreign({ addressType: 'IPv6', endpoints: [endpoint({ addresses: ['fd00::1'] })] }),
+      ],
+    ],
     ['whose pods another client lists', [service(), none, foreign()]],
     ['whose Endpoints are mirrored', [own, endpoints({ labels: {} }), mirror()]],
     [
