@@ -233,6 +233,9 @@ function checkPortless({ service }: PodAndService): Result[] {
   return [fail('the Service has no ports', 'add a port to the Service', effects)];
 }
 
+/** DNS lists the addresses of a headless Service, also those without a port. */
+const isReachedByDNS = ({ clusterIP }: Service): boolean => clusterIP === 'None';
+
 function checkPorts({ service, pod }: PodAndService, release: Release): Result[] {
   const byTarget = Map.groupBy(
     service.ports,
@@ -246,7 +249,8 @@ function checkPorts({ service, pod }: PodAndService, release: Release): Result[]
       const isFound = (port: ServicePort): boolean => findPort(pod, port, sidecars) !== null;
       if (ports.every(isFound)) continue;
       const none = isEndpoints ? 'absent' : 'no-ports';
-      effects.set(place, service.ports.some(isFound) ? 'fewer-ports' : none);
+      const isReached = service.ports.some(isFound) || (!isEndpoints && isReachedByDNS(service));
+      effects.set(place, isReached ? 'fewer-ports' : none);
     }
     return portResult(pod, ports, effects);
   });
@@ -304,8 +308,7 @@ export function expectedStates(pair: PodAndService, release: Release): EntryStat
 /** The state of an entry with this many ports; `service` is null if it does not exist. */
 export function stateOf(service: Service | null, ready: boolean, ports: number): EntryState {
   const wanted = service?.ports.length ?? 0;
-  const isHeadless = service?.clusterIP === 'None';
-  if (ports === 0 && (wanted > 0 || !isHeadless)) return 'no-ports';
+  if (ports === 0 && (service === null || !isReachedByDNS(service))) return 'no-ports';
   if (!ready) return 'not-ready';
   return ports < wanted ? 'fewer-ports' : 'ready';
 }

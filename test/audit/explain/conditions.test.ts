@@ -127,6 +127,16 @@ test.each([
   ['one family of two', { service: dual }, 'endpoints ready, IPv4 ready, IPv6 absent'],
   ['no port of the name', { service: named }, 'endpoints absent, IPv4 no-ports'],
   [
+    'no port of the name, headless',
+    { service: { ...named, clusterIP: 'None' } },
+    'endpoints absent, IPv4 fewer-ports',
+  ],
+  [
+    'no port of the name, headless and not ready',
+    { service: { ...named, clusterIP: 'None' }, pod: pod({ ready: false }) },
+    'endpoints absent, IPv4 not-ready',
+  ],
+  [
     'one port of two',
     { service: two, pod: pod({ ports: httpPorts }) },
     'endpoints fewer-ports, IPv4 fewer-ports',
@@ -165,6 +175,14 @@ test('a port that no container names fails, and the only named port is proposed'
   expect([...condition.effects]).toEqual([
     ['endpoints', 'absent'],
     ['IPv4', 'no-ports'],
+  ]);
+});
+
+test('a port that no container names takes no traffic from a headless Service', () => {
+  const headless = { ...metrics, clusterIP: 'None' };
+  expect([...only(portConditions(headless, {})).effects]).toEqual([
+    ['endpoints', 'absent'],
+    ['IPv4', 'fewer-ports'],
   ]);
 });
 

@@ -99,6 +99,14 @@ test('a port that no pod names leaves the Service without traffic', () => {
   );
 });
 
+test('a port that no pod names leaves a headless Service its addresses', () => {
+  const headless = service({ clusterIP: 'None', ports: [servicePort({ targetPort: 'metrics' })] });
+  const got = explained(headless, pod(), endpoints({ subsets: [] }), slice({ ports: [] }));
+  expect(got.withoutEndpoints).toBeNull();
+  expect(got.answer).toContain('it selects 1 pod, 1 of them ready');
+  expect(got.answer).not.toContain('can receive traffic');
+});
+
 describe('whether slices are mirrored', () => {
   const own = service({ selector: null });
   test.each([
