@@ -25,7 +25,7 @@ const mostObjects = 5;
 const safeName = /^[a-z0-9](?:[a-z0-9.:-]*[a-z0-9])?$/i;
 
 const stepsOf = ({ code, cause }: RemediedFinding): RemedySteps => {
-  // A label of the Service does not make the mirroring controller sync, and may be one of none.
+  // A label of the Service does not make the mirroring controller sync. Orphaned objects have none.
   const isLabelled = catalogue[code].output !== 'mirrored' && !code.endsWith('-orphaned');
   if (cause === null || (cause === 'hand-edited' && !isLabelled)) return catalogue[code];
   return causes[cause];
