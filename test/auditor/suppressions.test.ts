@@ -66,6 +66,47 @@ function auditorOn(
 
 const owner = { owner: 'team', reason: 'it is planned', expires: '2026-12-31' };
 
+const rawPod = {
+  metadata: {
+    name: 'web-1',
+    namespace: 'shop',
+    uid: 'web-1',
+    resourceVersion: '3',
+    labels: { app: 'web' },
+  },
+  spec: { nodeName: 'a', containers: [] },
+  status: {
+    phase: 'Running',
+    podIPs: [{ ip: '10.0.0.1' }],
+    conditions: [{ type: 'Ready', status: 'True' }],
+  },
+};
+
+/** It lists a pod that does not exist. */
+const strayedSlice = {
+  metadata: {
+    name: 'web-x',
+    namespace: 'shop',
+    uid: 'web-x',
+    resourceVersion: '4',
+    labels: {
+      'kubernetes.io/service-name': 'web',
+      'endpointslice.kubernetes.io/managed-by': 'endpointslice-controller.k8s.io',
+    },
+    ownerReferences: [
+      { apiVersion: 'v1', kind: 'Service', name: 'web', uid: 'web', controller: true },
+    ],
+  },
+  addressType: 'IPv4',
+  ports: [],
+  endpoints: [
+    {
+      addresses: ['10.0.0.7'],
+      targetRef: { kind: 'Pod', namespace: 'shop', name: 'gone', uid: 'gone' },
+    },
+  ],
+};
+
 describe('a finding', () => {
   test('is suppressed by an annotation of its Service', () => {
     const { suppressed, texts, opened, auditor } = auditorOn('2026-12-01', annotated(entry));
@@ -239,6 +280,28 @@ test('a suppressed finding does not decide the severity of its Service', () => {
   expect(explained?.reasons.map(({ text }) => text)).toContain(
     'endpoints-missing is suppressed until 2026-12-31 by team: it is planned',
   );
+});
+
+test.each([
+  ['pod/web-1', 'shop'],
+  ['pod/web-1 service/web', 'shop'],
+  ['ip/10.0.0.1', null],
+  ['pod/gone', 'shop'],
+])('a suppressed finding does not decide the severity of %s', (words, namespace) => {
+  const codes = ['endpoints-missing', 'slice-endpoint-missing', 'slice-endpoint-unexpected'];
+  const accepted = codes.map((code) => entry.replace(/^\S+/, code)).join('; ');
+  const explained = [rawService, annotated(accepted)].map((raw) => {
+    const { auditor } = auditorOn('2026-12-01', raw);
+    auditor.take(added('nodes', { metadata: { name: 'a', uid: 'a', resourceVersion: '2' } }, 200));
+    auditor.take(added('pods', rawPod, 200));
+    if (words === 'pod/gone') auditor.take(added('endpointslices', strayedSlice, 200));
+    auditor.take(clock(300));
+    return createQueries(auditor, 'test').explain(words.split(' '), namespace);
+  });
+  expect(explained.map((it) => it?.verdict)).toEqual(['different', 'different']);
+  expect(explained.map((it) => it?.severity === null)).toEqual([false, true]);
+  const texts = JSON.stringify(explained[1]?.reasons);
+  expect(texts).toContain('is suppressed until 2026-12-31 by team: it is planned');
 });
 
 test('only the annotation of suppressions is kept, and a long one is cut', () => {

@@ -8,7 +8,7 @@ import type { ServiceAuditor } from '../service/auditor.ts';
 import { deadLeftBehind } from '../service/input-checks.ts';
 import { type ServiceAudit, unitAddress } from '../service/reconcile.ts';
 import { serviceOutputs, type VerdictInput, verdictOf, verdictOn } from '../service/verdict.ts';
-import { itemReasons, severityOf } from './differences.ts';
+import { itemReasons, severityOf, suppressedOf, suppressedReasons } from './differences.ts';
 import type { ExplainResult, Explanation, Reason, ReasonMark } from './explanation.ts';
 import { counted, fewOf, firstChange, firstReasons, notFound } from './explanation.ts';
 import { note, reason, worstOf } from './explanation.ts';
@@ -16,7 +16,12 @@ import { explainPod, serviceReason } from './pod.ts';
 import type { EntryFilter, ObservedEntry } from './pod-in-service.ts';
 import { doubtText, entryNote, observedEntries, servicesListing } from './pod-in-service.ts';
 
-function listingOf(context: VerdictInput, audited: ServiceAudit, filter: EntryFilter) {
+function listingOf(
+  context: VerdictInput,
+  auditor: ServiceAuditor,
+  audited: ServiceAudit,
+  filter: EntryFilter,
+) {
   const { listers } = context;
   const entries = observedEntries(listers, audited.record, filter);
   const addresses = new Set(entries.map(({ address }) => address));
@@ -31,13 +36,15 @@ function listingOf(context: VerdictInput, audited: ServiceAudit, filter: EntryFi
     .map((output) => verdictOn(audited, items, output, context.stale));
   const { key } = audited.record;
   const verdict = worstVerdict(verdicts) ?? 'conform';
-  return { audited, key, entries, items, verdict, severity: severityOf(items) };
+  const suppressed = suppressedOf(auditor, audited.record);
+  const severity = severityOf(items, suppressed);
+  return { audited, key, entries, items, suppressed, verdict, severity };
 }
 
 type Listing = ReturnType<typeof listingOf>;
 
 function listingReason(
-  { audited, key, entries, items }: Listing,
+  { audited, key, entries, items, suppressed }: Listing,
   mark: ReasonMark,
   text: string,
   endOf: (entry: ObservedEntry) => string = () => '',
@@ -45,6 +52,7 @@ function listingReason(
   const parts = [
     ...entries.map((entry) => entryNote(entry, endOf(entry))),
     ...itemReasons(audited.record, items),
+    ...suppressedReasons(items, suppressed),
   ];
   return serviceReason(mark, key, ` ${text}`, { parts });
 }
@@ -57,7 +65,7 @@ export function explainMissingPod(
 ): ExplainResult | null {
   const listings = [...auditor.audited.values()]
     .filter(({ record }) => key.startsWith(`${record.namespace}/`))
-    .map((audited) => listingOf(context, audited, (_, pod) => pod === key))
+    .map((audited) => listingOf(context, auditor, audited, (_, pod) => pod === key))
     .filter(({ entries }) => entries.length > 0);
   if (listings.length === 0) return null;
   const reasons = listings.map((listing) => listingReason(listing, 'no', 'still lists it'));
@@ -123,7 +131,7 @@ export function explainAddress(
   const namespaces = new Set(pods.map(({ pod }) => pod.namespace));
   const listings = servicesListing(listers, auditor.audited.values(), [ip])
     .filter(({ record }) => !namespaces.has(record.namespace))
-    .map((audited) => listingOf(context, audited, (other) => other === ip));
+    .map((audited) => listingOf(context, auditor, audited, (other) => other === ip));
   const owners = ownersOf(context, ip);
   const reasons = [
     ...(pods.length === 1 ? (first?.reasons ?? []) : podReasons(pods)),

@@ -10,7 +10,9 @@ import {
 import { causes } from '../finding/causes.ts';
 import { detailsOf } from '../finding/difference.ts';
 import { remedyOf } from '../finding/remedies.ts';
+import { suppressedText } from '../finding/suppressions.ts';
 import { worstSeverity } from '../finding/verdicts.ts';
+import type { ServiceAuditor } from '../service/auditor.ts';
 import type { ObjectChange } from '../service/object-changes.ts';
 import type { ServiceDifference } from '../service/reconcile.ts';
 import { counted, firstReasons, note, type Reason, reason } from './explanation.ts';
@@ -25,9 +27,38 @@ interface Owner {
 export const worstItemsFirst = (items: readonly ServiceDifference[]): ServiceDifference[] =>
   items.toSorted((a, b) => bySeverity(a, b) || a.since - b.since);
 
-/** The worst severity of the differences that are findings; null without any. */
-export const severityOf = (items: readonly ServiceDifference[]): Severity | null =>
-  worstSeverity(items.map(({ openedAt, severity }) => (openedAt === null ? null : severity)));
+/** The suppressed findings about a Service, without those of nodes. */
+export const suppressedOf = ({ settle }: ServiceAuditor, { namespace, name }: Owner): Finding[] =>
+  settle
+    .open()
+    .filter(
+      ({ suppressed, node, ...of }) =>
+        suppressed !== null && node === null && of.namespace === namespace && of.service === name,
+    );
+
+/** The worst severity of the differences that are unsuppressed findings; null without any. */
+export const severityOf = (
+  items: readonly ServiceDifference[],
+  suppressed: readonly Finding[] = [],
+): Severity | null =>
+  worstSeverity(
+    items.map(({ openedAt, severity, difference: { code } }) =>
+      openedAt === null || suppressed.some((finding) => finding.code === code) ? null : severity,
+    ),
+  );
+
+/** A suppressed finding, which does not count for the severity. */
+export const suppressedNotes = ({ code, suppressed }: Finding): Reason[] =>
+  suppressed === null ? [] : [note(`${code} is suppressed ${suppressedText(suppressed)}`)];
+
+/** Notes about the suppressed findings of these differences. */
+export const suppressedReasons = (
+  items: readonly ServiceDifference[],
+  suppressed: readonly Finding[],
+): Reason[] =>
+  suppressed
+    .filter(({ code }) => items.some(({ difference }) => difference.code === code))
+    .flatMap(suppressedNotes);
 
 /** The differences in groups of equal code, object and cause, worst first. */
 function groupItems(items: readonly ServiceDifference[]): ServiceDifference[][] {

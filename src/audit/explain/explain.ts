@@ -9,6 +9,7 @@ import type { AuditContext } from '../service/cache.ts';
 import type { ServiceDifference } from '../service/reconcile.ts';
 import type { VerdictInput } from '../service/verdict.ts';
 import { explainAddress, explainMissingPod } from './address.ts';
+import { suppressedOf } from './differences.ts';
 import type { ExplainResult, ExplainTarget, Explanation, Reason } from './explanation.ts';
 import { counted, fewOf, note, notFound, withRemediesOnce } from './explanation.ts';
 import { isNear } from './near-miss.ts';
@@ -54,7 +55,8 @@ function explainTarget(
     }
     if (target.kind === 'pod') return explainPod(context, auditor, pod);
     const audited = auditor.audited.get(target.service);
-    const pair = audited && explainPair(context, audited, pod);
+    const suppressed = audited === undefined ? [] : suppressedOf(auditor, audited.record);
+    const pair = audited && explainPair(context, audited, pod, suppressed);
     if (!pair) return missing(context, 'Service', target.service);
     const { verdict, severity, answer, change, reasons } = pair;
     return { found: true, verdict, severity, answer, change, reasons };

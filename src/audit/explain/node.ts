@@ -5,7 +5,8 @@ import { canonicalIP, ipOf, joinHostPort } from '../../model/ip.ts';
 import type { Key, Listers, Service } from '../../model/objects.ts';
 import { defaultProxyConfig, type ProxyConfig } from '../../model/proxy-config.ts';
 import { expectedForwarding, slicesByService } from '../../shadow/forwarding.ts';
-import { bySeverity, catalogue, type Finding } from '../finding/catalogue.ts';
+import { bySeverity, catalogue, type Finding, type Severity } from '../finding/catalogue.ts';
+import { suppressedLast } from '../finding/suppressions.ts';
 import { unknownText, verdictWords, worstVerdict } from '../finding/verdicts.ts';
 import { packetDetails } from '../node/aggregate.ts';
 import type { PacketTrace } from '../node/audit-node.ts';
@@ -14,7 +15,7 @@ import type { NodeVerdict } from '../node/node-state.ts';
 import { probeSender, probesOf } from '../node/probes.ts';
 import type { ServiceAuditor } from '../service/auditor.ts';
 import type { VerdictInput } from '../service/verdict.ts';
-import { detailsPart, nodeFindingReason } from './differences.ts';
+import { detailsPart, nodeFindingReason, suppressedNotes } from './differences.ts';
 import type { ExplanationBody, Reason } from './explanation.ts';
 import { fewOf, firstReasons, markOf, note, reason } from './explanation.ts';
 
@@ -58,7 +59,7 @@ export function explainNode(
   const wrong = walked.flatMap(({ groups }) => groups ?? []).flatMap((group) => group.wrong)[0];
   return {
     verdict,
-    severity: worst?.severity ?? null,
+    severity: severityOfWorst(worst),
     answer: answerOf(what, name, verdict, unknown, worst) + (wrong ? `: ${wrong}` : ''),
     change: worst === undefined ? null : catalogue[worst.code].remedy,
     reasons: [
@@ -68,7 +69,10 @@ export function explainNode(
           ? expectedReasons(context, serviceAuditor, service, name, portName)
           : packetReasons(context, name, portName, groups, port !== null),
       ),
-      ...findings.map((finding) => nodeFindingReason(finding, !isWalked)),
+      ...findings.flatMap((finding) => [
+        nodeFindingReason(finding, !isWalked),
+        ...suppressedNotes(finding),
+      ]),
     ],
   };
 }
@@ -89,7 +93,7 @@ export function whyUnknown(
   return verdicts.length === 0 ? 'the node forwards nothing for it' : null;
 }
 
-/** The open findings on a node, the worst first: of all Services, or those about one. */
+/** The open findings on a node, of all Services or about one: worst first, suppressed ones last. */
 export const findingsAt = ({ settle }: ServiceAuditor, node: string, key: Key | null): Finding[] =>
   settle
     .open()
@@ -98,7 +102,11 @@ export const findingsAt = ({ settle }: ServiceAuditor, node: string, key: Key | 
       ({ service, namespace }) =>
         key === null || service === '' || `${namespace}/${service}` === key,
     )
-    .sort(bySeverity);
+    .sort((a, b) => suppressedLast(a, b) || bySeverity(a, b));
+
+/** The severity of the worst of such findings; null if all are suppressed. */
+export const severityOfWorst = (worst: Finding | undefined): Severity | null =>
+  worst === undefined || worst.suppressed !== null ? null : worst.severity;
 
 export type PacketGroup = ReturnType<typeof groupPackets>[number];
 

@@ -7,6 +7,7 @@ import type { Endpoint, EndpointSlice, Key, Listers, ObjectRef, Pod } from '../.
 import { label } from '../../model/objects.ts';
 import { isSelected, repack } from '../../shadow/endpoints.ts';
 import { isControllers, isOwnedBy } from '../../shadow/endpointslice.ts';
+import type { Finding } from '../finding/catalogue.ts';
 import {
   legal,
   unknownText,
@@ -29,7 +30,14 @@ import type { ServiceAudit, ServiceDifference } from '../service/reconcile.ts';
 import { serviceOutputs, unknownReason, type VerdictInput, verdictOn } from '../service/verdict.ts';
 import type { EntryState, ListingPlace } from './conditions.ts';
 import { entryStates, evaluateConditions, placeName, stateOf, stateWords } from './conditions.ts';
-import { itemChange, itemReasons, itemText, severityOf, worstItemsFirst } from './differences.ts';
+import {
+  itemChange,
+  itemReasons,
+  itemText,
+  severityOf,
+  suppressedReasons,
+  worstItemsFirst,
+} from './differences.ts';
 import { counted, note, type Reason, reason, type ReasonMark } from './explanation.ts';
 
 export interface ObservedEntry {
@@ -204,8 +212,13 @@ type PairInput = NonNullable<ReturnType<typeof pairInput>>;
 
 export type PairExplanation = NonNullable<ReturnType<typeof explainPair>>;
 
-/** null if the Service does not exist. */
-export function explainPair(context: VerdictInput, audited: ServiceAudit, pod: Pod) {
+/** null if the Service does not exist. `suppressed`: its suppressed findings. */
+export function explainPair(
+  context: VerdictInput,
+  audited: ServiceAudit,
+  pod: Pod,
+  suppressed: readonly Finding[] = [],
+) {
   const input = pairInput(context, audited, pod);
   if (input === null) return null;
   const { service, conditions, expected, state, decides, entries, items } = input;
@@ -217,6 +230,7 @@ export function explainPair(context: VerdictInput, audited: ServiceAudit, pod: P
       audited.record,
       items.filter(({ output }) => output === 'input' || output === 'mirrored'),
     ),
+    ...suppressedReasons(items, suppressed),
     ...entries
       .filter(({ place }) => place === null)
       .map(({ object, manager, text }) => note(`${object}, ${manager}: ${text}`, { object })),
@@ -225,7 +239,7 @@ export function explainPair(context: VerdictInput, audited: ServiceAudit, pod: P
     service: service.key,
     /** Also `conform` if no place must list the pod, and none does. */
     verdict: worstVerdict(places.map(({ verdict }) => verdict)) ?? 'conform',
-    severity: severityOf(items),
+    severity: severityOf(items, suppressed),
     ...answerOf(input, places),
     selected: !conditions.some(
       ({ name, reason: { mark } }) => mark === 'no' && (name === 'labels' || name === 'selector'),

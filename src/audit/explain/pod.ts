@@ -8,6 +8,7 @@ import type { ServiceAuditor } from '../service/auditor.ts';
 import type { AuditContext } from '../service/cache.ts';
 import type { VerdictInput } from '../service/verdict.ts';
 import { stateWords } from './conditions.ts';
+import { suppressedOf } from './differences.ts';
 import type { ExplainResult, Reason, ReasonMark } from './explanation.ts';
 import { counted, fewOf, firstReasons, note, reason, worstOf } from './explanation.ts';
 import { missedLabelText, servicesNear, wantedLabels } from './near-miss.ts';
@@ -22,10 +23,11 @@ export const serviceReason = (
 
 export function explainPod(
   context: VerdictInput,
-  { audited }: ServiceAuditor,
+  auditor: ServiceAuditor,
   pod: Pod,
 ): ExplainResult {
   const { listers } = context;
+  const { audited } = auditor;
   const listing = servicesListing(listers, audited.values(), pod.ips.map(canonicalIP))
     .map(({ record }) => record)
     .filter(({ namespace }) => namespace === pod.namespace);
@@ -33,7 +35,8 @@ export function explainPod(
   const keys = [...new Set([...selectors, ...listing].map(({ key }) => key))].sort();
   const pairs = keys.slice(0, 20).flatMap((key) => {
     const service = audited.get(key);
-    return (service && explainPair(context, service, pod)) ?? [];
+    if (service === undefined) return [];
+    return explainPair(context, service, pod, suppressedOf(auditor, service.record)) ?? [];
   });
   const rest = keys.length - 20;
   const selecting = pairs.filter(({ selected }) => selected);

@@ -10,7 +10,6 @@ import { hintMode, whyNoHints } from '../../shadow/hints.ts';
 import { isMirrored } from '../../shadow/mirroring.ts';
 import { addressesOf } from '../../shadow/pod.ts';
 import { catalogue, type Finding, isWorse } from '../finding/catalogue.ts';
-import { suppressedText } from '../finding/suppressions.ts';
 import { legal, unknownText, verdictWords, worstVerdict } from '../finding/verdicts.ts';
 import { fillOf } from '../measure/endpoint-counts.ts';
 import { indexHealth, serviceOfPort } from '../node/service-health.ts';
@@ -30,6 +29,7 @@ import {
   itemText,
   numberedReasons,
   problemsOf,
+  suppressedNotes,
   worstItemsFirst,
 } from './differences.ts';
 import type { ExplanationBody, Reason } from './explanation.ts';
@@ -85,10 +85,6 @@ export function explainService(
     ].flat(),
   };
 }
-
-/** A suppressed finding, which does not count for the severity. */
-const suppressedNotes = ({ code, suppressed }: Finding): Reason[] =>
-  suppressed === null ? [] : [note(`${code} is suppressed ${suppressedText(suppressed)}`)];
 
 /** The worst difference that the answer names; undefined if all are information, or legal. */
 const worstItem = (items: readonly ServiceDifference[]): ServiceDifference | undefined =>

@@ -8,10 +8,10 @@ import type { NodeVerdict } from '../node/node-state.ts';
 import { serviceOfPort } from '../node/service-health.ts';
 import type { ServiceAuditor } from '../service/auditor.ts';
 import type { VerdictInput } from '../service/verdict.ts';
-import { nodeFindingReason } from './differences.ts';
+import { nodeFindingReason, suppressedNotes } from './differences.ts';
 import type { ExplanationBody, Reason } from './explanation.ts';
 import { counted, fewOf, firstReasons, note, reason } from './explanation.ts';
-import { findingsAt, type NodeLookup, whyUnknown } from './node.ts';
+import { findingsAt, type NodeLookup, severityOfWorst, whyUnknown } from './node.ts';
 
 /** Findings and Services that the explanation names; the others are counted. */
 const mostNamed = 10;
@@ -33,7 +33,7 @@ export function explainWholeNode(
   const state = node === undefined ? [] : [node.ready ? 'Ready' : 'not Ready', ...place];
   return {
     verdict,
-    severity: worst?.severity ?? null,
+    severity: severityOfWorst(worst),
     answer: answerOf(name, verdict, ports ?? [], unknown),
     change: worst === undefined ? null : remedyOf(worst).text,
     reasons: [
@@ -43,7 +43,7 @@ export function explainWholeNode(
       ...firstReasons(
         findings,
         mostNamed,
-        (finding) => nodeFindingReason(finding, true),
+        (finding) => [nodeFindingReason(finding, true), ...suppressedNotes(finding)],
         (rest) => counted(rest, 'more finding'),
       ),
       ...affectedReasons(ports ?? []),

@@ -5,7 +5,7 @@ import type { Reason } from '../../../src/audit/explain/explanation.ts';
 import type { NodeLookup } from '../../../src/audit/explain/node.ts';
 import { explainNode } from '../../../src/audit/explain/node.ts';
 import type { PacketTrace } from '../../../src/audit/node/audit-node.ts';
-import { endpoints, judged, node, pod, service, slice } from '../../build.ts';
+import { endpoints, judged, node, plainFinding, pod, service, slice } from '../../build.ts';
 
 const { context, serviceAuditor } = judged([node(), service(), pod(), endpoints(), slice()]);
 const [port] = service().ports;
@@ -131,6 +131,30 @@ test('a cluster IP of IPv6 is written in brackets', () => {
   const world = judged([node({ addresses: ['fd18::2'] }), six, pod(), endpoints(), slice()]);
   const { reasons } = explainNode(world.context, world.serviceAuditor, asked, null);
   expect(textsOf(reasons).join()).toContain(`${name} at [fd96::1]:80/tcp (cluster IP)`);
+});
+
+test('a suppressed finding of a node does not decide the severity', () => {
+  const suppressed = { owner: 'team', reason: 'planned', expires: '2026-12-31', source: 'a:3' };
+  const on = { node: 'node-a', object: 'Node node-a: all' };
+  const findings = [
+    plainFinding('node-endpoint-missing', { ...on, suppressed }),
+    plainFinding('node-rules-stale', { ...on, severity: 'info' }),
+  ];
+  const settle = { ...serviceAuditor.settle, open: () => findings };
+  const got = [null, 'shop/web'].map((key) =>
+    explain(
+      context,
+      { ...serviceAuditor, settle },
+      { ...asked, service: key },
+      lookWith('different'),
+    ),
+  );
+  for (const it of got) {
+    expect(it.severity).toBe('info');
+    expect(textsOf(it.reasons)).toContain(
+      'node-endpoint-missing is suppressed until 2026-12-31 by team: planned',
+    );
+  }
 });
 
 test('an unknown port is an answer of its own', () => {
