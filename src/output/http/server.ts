@@ -20,7 +20,7 @@ import express from 'express';
 import type { AuditorQueries } from '../../auditor/queries.ts';
 import { contentTypes, negotiateFormat } from '../metrics/exposition.ts';
 import { createMetricsRenderer } from '../metrics/metrics.ts';
-import { formatMoment } from '../page/parts.ts';
+import { formatDateTime } from '../page/parts.ts';
 import { renderTimeBar } from '../page/time-bar.ts';
 import { requireAccess, type ReviewAccess } from './access.ts';
 import {
@@ -170,7 +170,7 @@ export function createApp(answers: AuditorQueries, options: Partial<AppOptions> 
   const app = express();
   const updates = createLiveUpdates(() => {
     const { revision, now, lost, isLive } = answers.beat();
-    return { revision, moment: formatMoment(now), isLost: lost !== null, isLive };
+    return { revision, moment: formatDateTime(now), isLost: lost !== null, isLive };
   });
   app.disable('x-powered-by');
   app.disable('etag');

@@ -35,7 +35,7 @@ import { renderFrame, renderLinks } from './frame.ts';
 import type { Html } from './parts.ts';
 import {
   describeVerdicts,
-  formatMoment,
+  formatDateTime,
   formatNumber,
   formatQuery,
   markup,
@@ -243,8 +243,8 @@ function renderReason(reason: Reason, service: Key | null): Html {
   return markup`<li class="${mark}">
 <span class="sign" aria-hidden="true">${reasonSigns[mark]}</span>
 ${word !== '' && markup`<span class="sr">${word}</span> `}
-<span>${text}${since !== null && `, since ${formatMoment(since)}`}${
-    changed !== null && ` at ${formatMoment(changed.at)}`
+<span>${text}${since !== null && `, since ${formatDateTime(since)}`}${
+    changed !== null && ` at ${formatDateTime(changed.at)}`
   }</span>
 ${origin !== '' && markup`<small>${origin}</small>`}
 ${renderDetails(detailsOfFirst(differences, service), shownDetails)}
@@ -299,7 +299,7 @@ function renderNodes({ shard }: PageStatus, { nodes }: ServiceView): Html {
 function renderLag({ lag }: ServiceView) {
   const items = lag.map(
     ({ output, operation, seconds, at }) => markup`<li><span>${output} ${operation}</span><span>
-<b>${formatLag(seconds)}</b> <span class="dim">${formatMoment(at).slice(11)}</span></span></li>`,
+<b>${formatLag(seconds)}</b> <span class="dim">${formatDateTime(at).slice(11)}</span></span></li>`,
   );
   return renderCard('lag', markup`Lag <small>of the last changes</small>`, [
     lag.length === 0 && markup`<p class="dim">No change of this Service has been measured yet.</p>`,

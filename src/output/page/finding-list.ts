@@ -14,7 +14,7 @@ import { renderDetails } from './diff.ts';
 import {
   findingPath,
   formatAge,
-  formatMoment,
+  formatDateTime,
   formatSubject,
   type Html,
   markup,
@@ -86,8 +86,8 @@ export function renderFinding(finding: Finding, now: number, service: Key | null
   const state = [isOpen ? [] : 'resolved', suppressed === null ? [] : 'suppressed', severity];
   const mark = renderMark(tone, state.flat().join(' '));
   const times = isOpen
-    ? `for ${age}, since ${formatMoment(since)}`
-    : `resolved at ${formatMoment(resolvedAt)} after ${age}`;
+    ? `for ${age}, since ${formatDateTime(since)}`
+    : `resolved at ${formatDateTime(resolvedAt)} after ${age}`;
   const key = `${code} ${cause ?? ''} ${subject} ${since} ${String(!isOpen)}`;
   const known = causeProven ? 'cause' : 'likely cause';
   const because = markup` · ${known}: <a href="/findings?code=${code}#cause-${cause}">${cause}</a>`;

@@ -8,7 +8,7 @@ import { failureText } from '../../model/connection.ts';
 import { formatCount, formatUnverified, truncate } from '../text/format.ts';
 import { expandLink, type LinkValues } from '../text/link-template.ts';
 import { clientScript, style } from './asset-texts.ts';
-import { formatMoment, type Html, markup } from './parts.ts';
+import { formatDateTime, type Html, markup } from './parts.ts';
 import { keepMoment, renderHistoryNotice, renderTimeBar, timeBarPlace } from './time-bar.ts';
 
 const icon =
@@ -38,7 +38,7 @@ export const assetPath = (name: keyof typeof contents): string =>
 function renderLost({ lost, hasBegun }: PageStatus): Html | null {
   if (lost === null) return null;
   const shown = hasBegun ? 'The page shows the state at that time.' : 'Nothing has been read yet.';
-  const since = formatMoment(lost.since);
+  const since = formatDateTime(lost.since);
   return markup`<p class="notice critical" role="alert"><span aria-hidden="true">▲</span>
  ${failureText(lost)} since ${since} (${lost.message}). ${shown}
 ${lost.advice !== null && markup` ${lost.advice}`}</p>`;
@@ -156,7 +156,7 @@ ${renderSections(status, place)}
 <p class="live" id="live" data-state="${lost === null ? 'still' : 'lost'}">
 <span class="dot" aria-hidden="true"></span>
 <span id="live-word" role="status">${lost === null ? 'as of' : lostWord}</span>
-<time id="moment">${formatMoment(shownAt)}</time></p>
+<time id="moment">${formatDateTime(shownAt)}</time></p>
 </div></header>
 <main id="main" class="wide" tabindex="-1">
 <div class="lost" id="lost" role="alert" data-keep></div>

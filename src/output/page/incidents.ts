@@ -9,7 +9,7 @@ import { renderCommands, renderFindingList } from './finding-list.ts';
 import { renderFrame } from './frame.ts';
 import {
   formatAge,
-  formatMoment,
+  formatDateTime,
   formatNumber,
   type Html,
   markup,
@@ -30,8 +30,8 @@ export const incidentPath = (id: string): string => `/incidents/${encodeURICompo
 
 const timesOf = ({ since, resolvedAt }: ReportedIncident, now: number): string => {
   const age = formatAge((resolvedAt ?? now) - (since ?? now));
-  if (resolvedAt !== null) return `resolved at ${formatMoment(resolvedAt)} after ${age}`;
-  return since === null ? '' : `for ${age}, since ${formatMoment(since)}`;
+  if (resolvedAt !== null) return `resolved at ${formatDateTime(resolvedAt)} after ${age}`;
+  return since === null ? '' : `for ${age}, since ${formatDateTime(since)}`;
 };
 
 function renderItem(incident: ReportedIncident, now: number): Html {
@@ -87,7 +87,9 @@ function renderTime(incident: ReportedIncident, now: number): Html {
   const placeOf = (at: number): number => 100 * Math.min(1, Math.max(0, 1 - (now - at) / day));
   const width = Math.max(0.5, placeOf(to) - placeOf(from));
   const x = Math.min(placeOf(from), 100 - width);
-  const times = [formatMoment(from), resolvedAt === null ? 'now' : formatMoment(to)].join(' to ');
+  const times = [formatDateTime(from), resolvedAt === null ? 'now' : formatDateTime(to)].join(
+    ' to ',
+  );
   return markup`
 <li class="finding" data-row data-key="${id} time">
 <p class="line" data-line><a class="name" href="${incidentPath(id)}">${title}</a>
@@ -111,7 +113,7 @@ ${renderFlushCard('resolved', 'Resolved', renderList(latest, now), 'None yet.')}
 
 const renderLines = (lines: readonly (readonly [text: string, at: number | null])[]): Html => {
   const items = lines.map(([text, at]) => {
-    const time = at === null ? '' : formatMoment(at);
+    const time = at === null ? '' : formatDateTime(at);
     return markup`<li><span>${text}</span> <span class="dim">${time}</span></li>`;
   });
   return markup`<ul class="plain">${items}</ul>`;

@@ -20,7 +20,7 @@ import type { Html, Tone } from './parts.ts';
 import {
   describeVerdicts,
   formatAge,
-  formatMoment,
+  formatDateTime,
   formatNumber,
   markup,
   nodePath,
@@ -145,7 +145,7 @@ function renderLongest({ longestLags }: PageStatus): Html | null {
     const on = markup` on <a href="${nodePath(node ?? '')}">${node}</a>`;
     return markup`<li><span><a href="${servicePath(namespace, service)}">${name}</a>
 ${node !== null && on} <span class="dim">${outputWords[output]} ${operation}</span></span>
-<span><b>${formatLag(seconds)}</b> <span class="dim">at ${formatMoment(at)}</span></span></li>`;
+<span><b>${formatLag(seconds)}</b> <span class="dim">at ${formatDateTime(at)}</span></span></li>`;
   });
   if (items.length === 0) return null;
   return markup`<h3>Longest of the last day</h3><ul class="plain">${items}</ul>`;

@@ -27,7 +27,7 @@ export function markup(texts: TemplateStringsArray, ...values: readonly MarkupVa
 }
 
 /** A moment as `2026-11-21 10:56:46 UTC`. */
-export const formatMoment = (seconds: number): string =>
+export const formatDateTime = (seconds: number): string =>
   formatTime(seconds).replace('T', ' ').replace('Z', ' UTC');
 
 /** A rough age: `12 s`, `4 min`, `3 h`, `5 d`. */

@@ -4,7 +4,7 @@
 import { lagOutputs } from '../../audit/measure/lag.ts';
 import type { PageStatus } from '../../auditor/queries.ts';
 import { formatCount, formatLag, formatTime } from '../text/format.ts';
-import { formatMoment, type Html, markup } from './parts.ts';
+import { formatDateTime, type Html, markup } from './parts.ts';
 
 /** Columns of the histogram. */
 const columns = 96;
@@ -97,9 +97,9 @@ export function renderTimeBar(status: PageStatus, at: number | null): Html | nul
   return markup`<form class="times" method="get" aria-label="Time" id="time-bar">
 ${renderHistogram(columnsOf(status, since))}
 <input type="range" name="at" min="${from}" max="${to}" step="1" value="${value}"
- aria-label="Moment to show" aria-valuetext="${formatMoment(value)}">
-<p><span class="dim">${formatMoment(from)}</span>
-<output>${at === null ? `now: ${counts}` : formatMoment(value)}</output>
+ aria-label="Moment to show" aria-valuetext="${formatDateTime(value)}">
+<p><span class="dim">${formatDateTime(from)}</span>
+<output>${at === null ? `now: ${counts}` : formatDateTime(value)}</output>
 <button>Show</button></p>
 <ul class="chips">${links}${
     at !== null && markup`<li><a href="?" class="now">Live again</a></li>`
@@ -109,7 +109,7 @@ ${renderHistogram(columnsOf(status, since))}
 /** The notice of a page that shows a moment of the history. */
 export const renderHistoryNotice = (at: number): Html =>
   markup`<p class="notice history" role="status"><span aria-hidden="true">◷</span>
- History: this is the state at ${formatMoment(at)}. <a href="?">Live again</a></p>`;
+ History: this is the state at ${formatDateTime(at)}. <a href="?">Live again</a></p>`;
 
 /** The page with the query of its request in the links and the form of its time bar. */
 export function keepQuery(page: string, query: URLSearchParams): string {

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import {
   findingPath,
   formatAge,
-  formatMoment,
+  formatDateTime,
   formatQuery,
   formatSubject,
   nodePath,
@@ -25,7 +25,7 @@ test.each([
 });
 
 test('a moment is written in UTC, with the zone', () => {
-  expect(formatMoment(moment)).toBe('2026-11-21 10:56:46 UTC');
+  expect(formatDateTime(moment)).toBe('2026-11-21 10:56:46 UTC');
 });
 
 test('a name is escaped in the address of its page', () => {
