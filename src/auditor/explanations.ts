@@ -194,11 +194,12 @@ export function serviceView(auditor: Auditor, key: Key, from: number) {
   const audited = services?.audited.get(key);
   if (status === null || services === null || audited === undefined) return null;
   const input = verdictInput(auditor);
+  const table = serviceTable(input, audited, from, rowsPerPage);
   return {
     status,
     explanation: explain(input, services, { kind: 'service', service: key }, nodeLookup(auditor)),
-    table: serviceTable(input, audited, from, rowsPerPage),
-    from,
+    table,
+    from: table.from,
     maxEndpointsPerSlice: input.maxEndpointsPerSlice,
     nodes: nodesOfService(auditor, key),
     lag: auditor.samples.history.ofService(key),

@@ -14,7 +14,7 @@ import { observedEntries } from './pod-in-service.ts';
 export type ServiceTable = ReturnType<typeof serviceTable>;
 export type ServiceTableRow = ServiceTable['rows'][number];
 
-/** At most `most` rows, beginning with the row of index `from`. */
+/** At most `most` rows, beginning with the row of index `from`, or those of the last page. */
 export function serviceTable(
   input: AuditContext,
   audited: ServiceAudit,
@@ -25,13 +25,17 @@ export function serviceTable(
   const { record } = audited;
   const items = itemsByAddress(audited);
   const all = placesIn(record, items.keys());
-  const page = all.slice(from, from + most);
+  // Rows may be gone since a link was made.
+  const first = Math.min(from, Math.max(0, Math.ceil(all.length / most) - 1) * most);
+  const page = all.slice(first, first + most);
   const addresses = new Set(page.map(({ address }) => address));
   const entries = Map.groupBy(
     observedEntries(listers, record, (address) => addresses.has(address)),
     ({ address }) => address,
   );
   return {
+    /** The index of the first of these rows. */
+    from: first,
     /** Each slice as a column; the role is null if it belongs to no Service any more. */
     slices: record.slices.map((slice) => ({
       name: slice.name,

@@ -326,7 +326,8 @@ export function renderService(status: PageStatus, view: ServiceView): string {
     ({ output, verdict, reason }) => markup`<li data-key="${output}">
 <span class="dim">${output}</span> ${renderMark(verdict)} ${unknownWord(reason)}</li>`,
   );
-  const rowsFrom = (first: number): string => (first <= 0 ? '?' : `?from=${first}`);
+  const rowsFrom = (first: number): string =>
+    servicePath(namespace, name) + formatQuery({ from: first <= 0 ? '' : first });
   const before = from > 0 ? rowsFrom(from - rowsPerPage) : null;
   const after = from + table.rows.length < table.total ? rowsFrom(from + rowsPerPage) : null;
   const findings = renderFindingList(sortWorstFirst(standing), now, `${namespace}/${name}`);

@@ -101,6 +101,13 @@ describe('rows', () => {
   });
 });
 
+test('after the last row comes the last page', () => {
+  const pods = times(5, (index) => pod({ name: `web-${index}`, ips: [`10.0.0.${index}`] }));
+  const { table } = tableOf([service(), ...pods, endpoints(), slice()], 900, 2);
+  expect([table.from, table.total]).toEqual([4, 5]);
+  expect(table.rows).toHaveLength(1);
+});
+
 test('each row expects the states of the explanation of its pod', () => {
   const pods = [
     pod({ name: 'ready', ips: ['10.0.0.1'] }),

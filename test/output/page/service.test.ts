@@ -6,6 +6,7 @@ import { unknownText } from '../../../src/audit/finding/verdicts.ts';
 import type { NodeOfService, ServiceView } from '../../../src/auditor/explanations.ts';
 import type { AnyObject } from '../../../src/model/objects.ts';
 import { renderService } from '../../../src/output/page/details.ts';
+import { keepQuery } from '../../../src/output/page/time-bar.ts';
 import { endpoint, endpoints, judged, node, pod, service, slice, times } from '../../build.ts';
 import { findingOf, hostileNames, moment, statusOf, tagsIn, wordsIn } from '../samples.ts';
 
@@ -136,6 +137,18 @@ describe('the page of a Service', () => {
     const text = wordsIn(render({ ...at, table, nodes }));
     expect(text).toContain('2, 0 differ in Endpoints or slices');
     expect(text.indexOf('10.0.0.8')).toBeLessThan(text.indexOf('10.0.0.7'));
+  });
+
+  test('the pages of the table keep the moment, and lead back to the first one', () => {
+    const at = viewOf([service(), pod(), endpoints(), slice()]);
+    const second = { ...at, from: 100, table: { ...at.table, total: 300 } };
+    const now = keepQuery(render(second), new URLSearchParams({ from: '100' }));
+    expect(now).toContain('<a rel="prev" href="/services/shop/web">');
+    expect(now).toContain('<a rel="next" href="/services/shop/web?from=200">');
+    const then = renderService(statusOf({ at: moment }), second);
+    const text = 'at=2026-11-21T10:56:46Z';
+    expect(then).toContain(`<a rel="prev" href="/services/shop/web?${text}">`);
+    expect(then).toContain(`<a rel="next" href="/services/shop/web?from=200&amp;${text}">`);
   });
 
   test('a Service without pods and endpoints has a text in place of the table', () => {
