@@ -431,20 +431,24 @@ export function renderNode(status: PageStatus, view: NodeView): string {
   const { bar, text } = describeVerdicts(`Node ${node}`, counts);
   const more = ports.length - mostPorts;
   const unknown = view.verdicts === null ? noRules(status) : unknownWord(whole?.reason ?? null);
-  const none = unknown || 'None: packets are forwarded as they should be.';
+  const isAllOk = counts.conform === verdicts.length;
+  const none = isAllOk
+    ? 'None: packets are forwarded as they should be.'
+    : 'None, but not every Service port is known to be ok.';
   const rows = ports.slice(0, mostPorts).map((port) => renderPort(node, port));
   const table = [
     renderTable('Ports', [], rows),
     ...(more > 0 ? [markup`<p class="more dim">and ${more} more</p>`] : []),
   ];
   const title = markup`Service ports <small>worst first</small>`;
+  const findings = renderFindingList(sortWorstFirst(standing), now);
   const main = markup`
 ${renderCrumbs([['Nodes', '/nodes']])}
 <h1>${node}</h1><p class="lead">${view.facts.join(' · ')}</p>
 ${renderLinks(status, { node })}
 ${renderCard('all', markup`Verdicts <small>${unknown || text}</small>`, bar)}
 ${asked !== null && asked !== '' && renderWalk(node, asked, view.walked)}
-${renderFlushCard('open', 'Open findings', renderFindingList(sortWorstFirst(standing), now), none)}
+${renderFlushCard('open', 'Open findings', findings, unknown || none)}
 ${ports.length > 0 && renderFlushCard('ports', title, table)}
 ${renderResolved(resolved, now)}`;
   return renderFrame(status, '/nodes', truncate(`Node ${node}`, 120), main);

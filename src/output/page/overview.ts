@@ -9,7 +9,7 @@ import { lagOperations, lagOutputs } from '../../audit/measure/lag.ts';
 import type { InputState } from '../../audit/pending/progress.ts';
 import { serviceOutputs, verdictOutputs } from '../../audit/service/verdict.ts';
 import type { PageStatus } from '../../auditor/queries.ts';
-import { formatCount, formatLag } from '../text/format.ts';
+import { formatCount, formatCounts, formatLag } from '../text/format.ts';
 import { summarizeLag } from '../text/report.ts';
 import type { UnservedRow } from '../text/unserved.ts';
 import { renderLagChart } from './chart.ts';
@@ -120,9 +120,13 @@ function renderStanding({ metrics: { summary, now }, notReady }: PageStatus) {
   const more = renderMore(open.length - shownFindings, 'findings', '/findings', inList);
   const title = markup`Open findings <small>${formatNumber(open.length)}, worst first</small>`;
   const content = [...renderFindingList(open.slice(0, shownFindings), now), ...more];
-  const none =
-    notReady === null ? 'None. Everything is as it should be.' : 'Nothing is compared yet.';
-  return renderFlushCard('open', title, content, none);
+  const counts = verdictOutputs.map((output) => ({ ...summary.verdicts[output], conform: 0 }));
+  const isAllOk = [summary.unknown, ...counts].every((group) => formatCounts(group) === '');
+  const none = isAllOk
+    ? 'None. Everything is as it should be.'
+    : 'None, but not every output is known to be ok.';
+  const text = notReady === null ? none : 'Nothing is compared yet.';
+  return renderFlushCard('open', title, content, text);
 }
 
 function renderResolved({ metrics, resolved, forgotten }: PageStatus) {

@@ -64,10 +64,18 @@ describe('the page of a node', () => {
     const text = wordsIn(html);
     expect(text).toContain('node-a Ready · zone z1');
     expect(text).toContain('1 mismatch, 1 ok');
-    expect(text).toContain('None: packets are forwarded as they should be.');
+    expect(text).toContain('None, but not every Service port is known to be ok.');
     expect(text.indexOf('shop/api TCP')).toBeLessThan(text.indexOf('shop/web:http'));
     expect(html).toContain('href="/nodes/node-a?port=shop%2Fweb%3Ahttp"');
     expect(html).toContain('href="/services/shop/api"');
+  });
+
+  test('a node whose ports are ok has no findings', () => {
+    const port = { port: 'shop/web:http TCP IPv4', namespace: 'shop', reason: null };
+    const text = wordsIn(
+      renderNode(statusOf(), viewOf({ verdicts: [{ ...port, verdict: 'conform' }] })),
+    );
+    expect(text).toContain('None: packets are forwarded as they should be.');
   });
 
   test('a node with unknown rules is not shown as conform', () => {

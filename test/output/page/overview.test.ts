@@ -116,6 +116,20 @@ describe('the overview', () => {
       'quiet',
     ],
   ];
+  const mayBeWrong: Parameters<typeof statusOf>[0][] = [
+    { metrics: summaryWith({ unknown: { 'input-stale': 3 } }) },
+    {
+      metrics: summaryWith({ verdicts: { ...quiet.verdicts, mirrored: mirrored({ pending: 1 }) } }),
+    },
+  ];
+  test.each(mayBeWrong)('says of no findings that not everything is known to be ok: %#', (more) => {
+    const right = 'None. Everything is as it should be.';
+    expect(wordsIn(renderOverview(statusOf({ metrics: conformState() })))).toContain(right);
+    const text = wordsIn(renderOverview(statusOf(more)));
+    expect(text).toContain('None, but not every output is known to be ok.');
+    expect(text).not.toContain(right);
+  });
+
   test.each(cases)('shows the headline: %s', (_, more, text, tone) => {
     const html = renderOverview(statusOf(more));
     expect(wordsIn(html)).toContain(` ${text}`);
