@@ -18,12 +18,13 @@ import type { ServiceAudit } from '../audit/service/reconcile.ts';
 import { unservedReason } from '../audit/service/unserved.ts';
 import type { VerdictInput } from '../audit/service/verdict.ts';
 import {
+  isStale,
   seenVerdicts,
   serviceOutputs,
   unknownReason,
   verdictOf,
 } from '../audit/service/verdict.ts';
-import { recordOf } from '../model/collections.ts';
+import { getOrInsert, recordOf } from '../model/collections.ts';
 import type { Key, Node } from '../model/objects.ts';
 import type { ServiceNumbers } from '../output/metrics/service-rows.ts';
 import type { ExplainDocument } from '../output/text/explain.ts';
@@ -38,8 +39,23 @@ export const verdictInput = (auditor: Auditor): VerdictInput => ({
   stale: auditor.stale(),
 });
 
+/** The verdicts of each node, all unknown while its input is stale; null if none are known. */
+function seenNodes(auditor: Auditor): NodeLookup['verdicts'] | null {
+  const nodes = auditor.nodes();
+  if (nodes === null || !isStale('node', auditor.stale())) return nodes?.verdicts ?? null;
+  // Nodes without a difference share their list.
+  const unseen = new Map<readonly NodeVerdict[], readonly NodeVerdict[]>();
+  const unseenOf = (ports: readonly NodeVerdict[]) => () =>
+    ports.map((it): NodeVerdict =>
+      it.verdict === 'unknown' ? it : { ...it, verdict: 'unknown', reason: 'input-stale' },
+    );
+  return new Map(
+    [...nodes.verdicts].map(([node, ports]) => [node, getOrInsert(unseen, ports, unseenOf(ports))]),
+  );
+}
+
 const nodeLookup = (auditor: Auditor): NodeLookup => ({
-  verdicts: auditor.nodes()?.verdicts ?? new Map<string, NodeVerdict[]>(),
+  verdicts: seenNodes(auditor) ?? new Map<string, NodeVerdict[]>(),
   walked: (node, service, port) => auditor.walked(node, service, port),
   reading(node) {
     const { at = null, proxy = null } = auditor.nodes()?.reading(node) ?? {};
@@ -107,10 +123,12 @@ export function listServices(auditor: Auditor): ListedService[] {
   const services = [...auditor.refreshTotals().services].flatMap(([key, numbers]) => {
     const { exists, unserved, verdicts: found } = numbers.share;
     if (!exists) return [];
-    const health = index.healthOf(key, seenVerdicts(found, stale));
+    const seen = seenVerdicts(found, stale);
+    const health = index.healthOf(key, Object.values(seen));
     const fewest = severities.map((severity) => 1e6 - health.findings[severity]);
     const order = [rankOf(health, unserved !== null), ...fewest, key].join(' ');
-    return [{ order, service: { ...numbers, health } }];
+    const share = { ...numbers.share, verdicts: seen };
+    return [{ order, service: { ...numbers, share, health } }];
   });
   return services.sort((a, b) => (a.order < b.order ? -1 : 1)).map(({ service }) => service);
 }
@@ -152,9 +170,9 @@ export const listSuppressedServices = (auditor: Auditor): readonly UnservedRow[]
  * the rules of no node are known. A verdict without a port is about the whole node.
  */
 function nodesAbout(auditor: Auditor, key: Key, worstOf: (found: Verdict[]) => Verdict | null) {
-  const nodes = auditor.nodes();
+  const nodes = seenNodes(auditor);
   if (nodes === null) return null;
-  return [...nodes.verdicts].flatMap(([node, found]) => {
+  return [...nodes].flatMap(([node, found]) => {
     const ports = found.filter(({ port }) => port === '' || serviceOfPort(port) === key);
     if (ports.length === 0) return [];
     const verdict = worstOf(ports.map((port) => port.verdict)) ?? 'conform';
@@ -306,7 +324,7 @@ export type NodeView = NonNullable<ReturnType<typeof nodeView>>;
 /** The page of a node; `null` if there is no such Node and no rules of it are known. */
 export function nodeView(auditor: Auditor, name: string, port: string | null) {
   const node = auditor.store.listers.nodes.get(name);
-  const verdicts: readonly NodeVerdict[] | null = auditor.nodes()?.verdicts.get(name) ?? null;
+  const verdicts: readonly NodeVerdict[] | null = seenNodes(auditor)?.get(name) ?? null;
   if (node === undefined && verdicts === null) return null;
   const { findings } = auditor;
   const walked = port === null ? null : auditor.walked(name, serviceOfPort(port), port);

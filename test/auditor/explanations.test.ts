@@ -132,6 +132,38 @@ describe('a node', () => {
   });
 });
 
+describe('while the watch of EndpointSlices is interrupted', () => {
+  const answersOf = () =>
+    createQueries({ ...auditor, stale: () => new Set(['endpointslices'] as const) }, path);
+
+  test('the verdicts of nodes are unknown on each page and in each answer', () => {
+    const answers = answersOf();
+    const { node } = answers.status().metrics.summary.verdicts;
+    expect(node).toMatchObject({ conform: 0, pending: 0, different: 0 });
+    for (const name of ['node-b', 'node-c']) {
+      const isUnknown = answers
+        .nodePage(name, null)
+        ?.verdicts?.every(({ verdict, reason }) => verdict === 'unknown' && reason !== null);
+      expect(isUnknown).toBe(true);
+      expect(answers.explain([`node/${name}`], null)).toMatchObject({ verdict: 'unknown' });
+    }
+    const view = answers.servicePage('shop', 'search', 0);
+    expect(view?.nodes?.map(({ verdict, reason }) => [verdict, reason])).toEqual(
+      view?.nodes?.map(() => ['unknown', 'input-stale']),
+    );
+    expect(view?.status.nodes).toEqual({ conform: 0, pending: 0, different: 0, unknown: 3 });
+    const texts = view?.explanation.reasons.map(({ text }) => text).join('\n');
+    expect(texts).toContain('0 of 3 nodes forward it correctly; unknown on node-b, node-c, node-d');
+  });
+
+  test('the list of Services has the outputs of the status', () => {
+    const { share } = answersOf()
+      .services()
+      .find(({ namespace, name }) => namespace === 'shop' && name === 'search') ?? { share: null };
+    expect(share?.verdicts).toMatchObject({ endpoints: 'conform', endpointslices: 'unknown' });
+  });
+});
+
 test('the revision changes with the input only', () => {
   const fresh = createAuditor(auditorDefaults);
   const answers = createQueries(fresh, path);

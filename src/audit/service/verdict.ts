@@ -2,6 +2,7 @@
 // but not compared, and make no output unknown. While a watch is not connected, known findings stay
 // open, but the verdict is unknown: the difference may have ended, or another may have begun.
 
+import { recordOf } from '../../model/collections.ts';
 import { label, type Listers, type Resource, type UnreadableObject } from '../../model/objects.ts';
 import { selects } from '../../model/selector.ts';
 import { isSelected } from '../../shadow/endpoints.ts';
@@ -108,8 +109,8 @@ export const isStale = (output: VerdictOutput, stale: StaleResources): boolean =
 export const seenVerdicts = (
   verdicts: Readonly<Record<ServiceOutput, Verdict | null>>,
   stale: StaleResources,
-): (Verdict | null)[] =>
-  serviceOutputs.map((output) => {
+): Record<ServiceOutput, Verdict | null> =>
+  recordOf(serviceOutputs, (output) => {
     const verdict = verdicts[output];
     return verdict !== null && isStale(output, stale) ? 'unknown' : verdict;
   });
