@@ -237,6 +237,8 @@ export function explainPair(
   ];
   return {
     service: service.key,
+    /** Whether any object lists it, whoever wrote it. */
+    listed: entries.length > 0,
     /** Also `conform` if no place must list the pod, and none does. */
     verdict: worstVerdict(places.map(({ verdict }) => verdict)) ?? 'conform',
     severity: severityOf(items, suppressed),
@@ -311,7 +313,7 @@ const answerWords: Readonly<Record<EntryState, readonly [is: string, should: str
 };
 
 function answerOf(
-  { context, audited, service, pod, conditions, items, state, decides }: PairInput,
+  { context, audited, service, pod, conditions, entries, items, state, decides }: PairInput,
   places: readonly ReturnType<typeof comparePlace>[],
 ): { answer: string; change: string | null } {
   const [is, should] = answerWords[state];
@@ -332,12 +334,15 @@ function answerOf(
     return { answer, change: itemChange(written) };
   }
   const [first] = wrong;
+  // Another client may list it.
+  const isStray = state === 'absent' && entries.length > 0;
   const failed = conditions
     .map((condition) => condition.reason)
     .filter(({ mark }) => mark === 'no');
   const rest = decides === null ? 0 : failed.length - 1;
   const answer = [
-    `Pod ${pod.key} ${is} Service ${service.key}`,
+    `Pod ${pod.key} ${isStray ? 'is listed in' : is} Service ${service.key}`,
+    isStray ? ', though the controllers do not add it' : '',
     state === 'ready' ? ' and receives its traffic' : '',
     why,
     rest < 1 ? '' : `; ${counted(rest, 'more condition fails', 'more conditions fail')}`,

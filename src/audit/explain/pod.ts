@@ -72,7 +72,11 @@ function podAnswer(
     const [first] = servicesNear(listers, pod);
     const missed = (first?.missed ?? []).map(missedLabelText).join('; ') || 'in another namespace';
     const near = first === undefined ? '' : `; closest: Service ${first.service.key} (${missed})`;
-    const answer = `${name} is in no Service: no selector matches its labels${near}`;
+    const listing = pairs.filter(({ listed }) => listed).map(({ service }) => `Service ${service}`);
+    const answer =
+      listing.length > 0
+        ? `No selector matches the labels of ${name}, but it is listed in ${fewOf(listing)}${near}`
+        : `${name} is in no Service: no selector matches its labels${near}`;
     return { answer, change: null };
   }
   if (second === undefined) return only;

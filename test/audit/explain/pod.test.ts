@@ -2,8 +2,9 @@
 
 import { expect, test } from 'vitest';
 
+import { explainPair } from '../../../src/audit/explain/pod-in-service.ts';
 import { explainPod, podPhase } from '../../../src/audit/explain/pod.ts';
-import { endpoints, judged, node, pod, service, slice } from '../../build.ts';
+import { endpoints, foreign, judged, mirror, node, pod, service, slice } from '../../build.ts';
 
 test.each([
   [pod(), 'Ready'],
@@ -12,6 +13,32 @@ test.each([
   [pod({ terminal: true }), 'finished'],
 ])('the phase of pod %#', (one, phase) => {
   expect(podPhase(one)).toBe(phase);
+});
+
+test.each([
+  ['of hand-made Endpoints', [service({ selector: null }), endpoints(), mirror()]],
+  [
+    'of a slice of another client',
+    [
+      service({ selector: { app: 'other' } }),
+      endpoints({ subsets: [] }),
+      slice({ endpoints: [], ports: [] }),
+      foreign(),
+    ],
+  ],
+])('a pod that no selector matches is in a Service %s', (_, objects) => {
+  const one = pod();
+  const { context, serviceAuditor } = judged([node(), one, ...objects]);
+  serviceAuditor.settle.advance(1000);
+  const got = explainPod(context, serviceAuditor, one);
+  expect(got.answer).toContain(
+    'No selector matches the labels of Pod shop/web-1, but it is listed in Service shop/web',
+  );
+  const audited = serviceAuditor.audited.get('shop/web');
+  const pair = audited && explainPair(context, audited, one);
+  expect(pair?.answer).toContain(
+    'Pod shop/web-1 is listed in Service shop/web, though the controllers do not add it: ',
+  );
 });
 
 test('the worst Service of a pod decides its verdict and its answer', () => {
