@@ -5,7 +5,7 @@
 import { canonicalIP } from '../../model/ip.ts';
 import type { Endpoint, EndpointSlice, Key, Listers, ObjectRef, Pod } from '../../model/objects.ts';
 import { label } from '../../model/objects.ts';
-import { isSelected, repack } from '../../shadow/endpoints.ts';
+import { isHeadless, isSelected, repack } from '../../shadow/endpoints.ts';
 import { isControllers, isOwnedBy } from '../../shadow/endpointslice.ts';
 import type { Finding } from '../finding/catalogue.ts';
 import {
@@ -316,7 +316,10 @@ function answerOf(
   { context, audited, service, pod, conditions, entries, items, state, decides }: PairInput,
   places: readonly ReturnType<typeof comparePlace>[],
 ): { answer: string; change: string | null } {
-  const [is, should] = answerWords[state];
+  const [isListed, should] = answerWords[state];
+  // kube-proxy uses terminating endpoints if no other is ready (unserved.ts).
+  const isLast = decides?.name === 'deletion' && pod.ready && !isHeadless(service);
+  const is = isLast ? 'receives traffic only while no pod is ready, in' : isListed;
   const why = decides === null ? '' : `: ${decides.reason.text}`;
   const wrong = worstItemsFirst(items).filter(({ difference }) => !legal.has(difference.code));
   const written = wrong.find(({ output }) => output !== 'input');

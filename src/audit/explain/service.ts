@@ -68,12 +68,13 @@ export function explainService(
   const findings = index.findingsOf(key);
   const onNodes = findings.filter(({ node }) => node !== null);
   const pods = service === null ? null : podsReason(context, record, service);
+  const withoutEndpoints = unservedReason(context, audited);
   const missing = reason('no', `there is no Service ${key}`);
   return {
     verdict,
     severity,
-    withoutEndpoints: unservedReason(context, audited),
-    ...answerOf(context, audited, pods, [worstItem(items), onNodes[0]]),
+    withoutEndpoints,
+    ...answerOf(context, audited, [pods, withoutEndpoints], [worstItem(items), onNodes[0]]),
     reasons: [
       numberedReasons(problemsOf(record, items, onNodes)),
       findings.flatMap(suppressedNotes),
@@ -95,10 +96,10 @@ const worstItem = (items: readonly ServiceDifference[]): ServiceDifference | und
 function answerOf(
   context: VerdictInput,
   audited: ServiceAudit,
-  pods: Reason | null,
+  [pods, unserved]: readonly [Reason | null, UnservedReason | null],
   [item, finding]: readonly [ServiceDifference | undefined, Finding | undefined],
 ): Pick<ExplanationBody, 'answer' | 'change'> {
-  const answer = `Service ${audited.record.key} ${stateText(audited.record, pods)}`;
+  const answer = `Service ${audited.record.key} ${stateText(audited.record, pods, unserved)}`;
   if (finding !== undefined && (item === undefined || isWorse(finding.severity, item.severity))) {
     const { title, remedy } = catalogue[finding.code];
     return { answer: `${answer}. But on Node ${finding.node ?? ''}: ${title}`, change: remedy };
@@ -129,7 +130,11 @@ function nodesReason(key: Key, nodes: NodeLookup['verdicts'] | null): Reason | n
   return reason(markOf(worst), ['Nodes: ' + text, ...others].join('; '));
 }
 
-function stateText({ service, endpoints, members }: ServiceState, pods: Reason | null): string {
+function stateText(
+  { service, endpoints, members }: ServiceState,
+  pods: Reason | null,
+  unserved: UnservedReason | null,
+): string {
   if (service === null) return 'does not exist';
   if (service.type === 'ExternalName') {
     return 'is an alias in DNS (ExternalName) and has no endpoints';
@@ -146,7 +151,11 @@ function stateText({ service, endpoints, members }: ServiceState, pods: Reason |
     return `selects no pod: ${pods.text}${end}`;
   }
   const first = pods.parts.find(({ mark }) => mark === 'no')?.text;
-  if (pods.mark === 'no') return `has no endpoint that can receive traffic: ${first ?? pods.text}`;
+  if (pods.mark === 'no') {
+    // Terminating pods, and endpoints of another client, may still receive traffic.
+    const lack = unserved === null ? 'pod that is ready for' : 'endpoint that can receive';
+    return `has no ${lack} traffic: ${first ?? pods.text}`;
+  }
   return `has endpoints: ${pods.text}${first === undefined ? '' : `; ${first}`}`;
 }
 

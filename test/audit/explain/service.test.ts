@@ -5,6 +5,7 @@ import { describe, expect, test } from 'vitest';
 
 import { nameOf, newestRelease } from '../../../src/shadow/release.ts';
 import type { Reason } from '../../../src/audit/explain/explanation.ts';
+import { explain } from '../../../src/audit/explain/explain.ts';
 import { explainService } from '../../../src/audit/explain/service.ts';
 import type { AnyObject } from '../../../src/model/objects.ts';
 import { annotation, label } from '../../../src/model/objects.ts';
@@ -178,5 +179,29 @@ test('slices of another manager are named', () => {
   const texts = textsOf(explained(service(), pod(), endpoints(), slice(), foreign()).reasons);
   expect(texts).toContain(
     'EndpointSlice shop/web-foreign, managed by example.com/controller: 1 endpoint, not compared',
+  );
+});
+
+test('a pod that terminates may still receive traffic, as its Service says', () => {
+  const going = pod({ deleting: true });
+  const serving = endpoint({ ready: false, serving: true, terminating: true });
+  const objects = [
+    node(),
+    service(),
+    going,
+    endpoints({ subsets: [] }),
+    slice({ endpoints: [serving] }),
+  ];
+  const { context, serviceAuditor } = judged(objects);
+  serviceAuditor.settle.advance(1000);
+  const [ofService, ofPod] = [
+    explain(context, serviceAuditor, { kind: 'service', service: 'shop/web' }),
+    explain(context, serviceAuditor, { kind: 'pod', pod: going.key }),
+  ];
+  expect(ofService).toMatchObject({ verdict: 'conform', withoutEndpoints: null });
+  expect(ofService.answer).toContain('Service shop/web has no pod that is ready for traffic: ');
+  expect(ofPod.answer).toContain(
+    'Pod shop/web-1 receives traffic only while no pod is ready, in Service shop/web: ' +
+      'the pod is terminating',
   );
 });
