@@ -73,7 +73,7 @@ function explainTarget(
   }
   const { node, port } = target;
   const body = explainNode(context, auditor, { node, service: key, port }, lookup);
-  return missingNode(context, target.node) ?? { found: true, ...body };
+  return missingNode(context, target.node) ?? body;
 }
 
 /** If several Services differ without a known cause, no controller may run; else null. */

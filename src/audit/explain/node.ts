@@ -4,6 +4,7 @@
 import { canonicalIP, ipOf, joinHostPort } from '../../model/ip.ts';
 import type { Key, Listers, Service } from '../../model/objects.ts';
 import { defaultProxyConfig, type ProxyConfig } from '../../model/proxy-config.ts';
+import { isHeadless } from '../../shadow/endpoints.ts';
 import { expectedForwarding, slicesByService } from '../../shadow/forwarding.ts';
 import { bySeverity, catalogue, type Finding, type Severity } from '../finding/catalogue.ts';
 import { suppressedLast } from '../finding/suppressions.ts';
@@ -16,8 +17,8 @@ import { probeSender, probesOf } from '../node/probes.ts';
 import type { ServiceAuditor } from '../service/auditor.ts';
 import type { VerdictInput } from '../service/verdict.ts';
 import { detailsPart, nodeFindingReason, suppressedNotes } from './differences.ts';
-import type { ExplanationBody, Reason } from './explanation.ts';
-import { fewOf, firstReasons, markOf, note, reason } from './explanation.ts';
+import type { ExplainResult, Reason } from './explanation.ts';
+import { fewOf, firstReasons, markOf, note, notFound, reason } from './explanation.ts';
 
 export interface NodeLookup {
   /** Of the nodes whose rules are known. */
@@ -34,14 +35,22 @@ export function explainNode(
   serviceAuditor: ServiceAuditor,
   { node: name, service: key, port }: { node: string; service: Key; port: string | null },
   lookup: NodeLookup | null,
-): ExplanationBody {
+): ExplainResult {
   const service = context.listers.services.get(key);
   const what = `Service ${key}${port === null ? '' : `:${port}`}`;
   const names = service === undefined ? [] : portNames(service, port);
+  const isUnknown = port !== null && names.length === 0;
+  const findings = findingsAt(serviceAuditor, name, key);
+  // Rules may be left from before it was so.
+  const isLeft = findings.some((finding) => finding.service !== '');
+  const nothing = service === undefined || isLeft ? null : whyNothing(service);
+  if (nothing !== null && !isUnknown) {
+    const answer = `Nodes forward nothing for ${what}: ${nothing}`;
+    return { ...notFound(answer), found: true };
+  }
   if (names.length === 0 || service === undefined) {
     const ports = (service?.ports ?? []).map((known) => known.name || known.port).join(', ');
-    const answer = `${what} has no such port; ports: ${ports || 'none'}`;
-    return { verdict: null, severity: null, answer, change: null, reasons: [] };
+    return notFound(`${what} has no such port; ports: ${ports || 'none'}`);
   }
   const all = lookup?.verdicts.get(name) ?? null;
   const verdicts = (all ?? []).filter(
@@ -53,11 +62,11 @@ export function explainNode(
   });
   const isWalked = walked.some(({ groups }) => groups !== null);
   const unknown = whyUnknown(all, verdicts);
-  const findings = findingsAt(serviceAuditor, name, key);
   const [worst] = findings;
   const verdict = worstVerdict(verdicts.map((item) => item.verdict)) ?? 'unknown';
   const wrong = walked.flatMap(({ groups }) => groups ?? []).flatMap((group) => group.wrong)[0];
   return {
+    found: true,
     verdict,
     severity: severityOfWorst(worst),
     answer: answerOf(what, name, verdict, unknown, worst) + (wrong ? `: ${wrong}` : ''),
@@ -75,6 +84,12 @@ export function explainNode(
       ]),
     ],
   };
+}
+
+/** Why no kube-proxy has rules for a Service (shadow/service-port.ts); null if it has. */
+function whyNothing(service: Service): string | null {
+  if (service.type === 'ExternalName') return 'it is an alias in DNS (ExternalName)';
+  return isHeadless(service) ? 'it is headless, so clients connect to its pods' : null;
 }
 
 const portNames = ({ key, ports }: Service, port: string | null): string[] =>

@@ -115,7 +115,8 @@ function describeVerdict(document: ExplainDocument): [words: string, meaning: st
   const isLoud = severity !== null && severity !== 'info';
   const loud = isLoud ? ` (${severity})` : '';
   const onNode = subject.kind === 'node' && verdict !== null ? nodeMeanings[verdict] : undefined;
-  const meaning = onNode ?? (verdict === null ? 'no controller writes it' : meanings[verdict]);
+  const nothing = subject.kind === 'node' ? 'nothing is forwarded' : 'no controller writes it';
+  const meaning = onNode ?? (verdict === null ? nothing : meanings[verdict]);
   const isRight = verdict === null || verdict === 'conform';
   if (withoutEndpoints !== null) {
     const state = isRight && !isLoud ? '' : `${verdictWord(verdict)}${loud}, `;

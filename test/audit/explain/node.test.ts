@@ -158,9 +158,23 @@ test('a suppressed finding of a node does not decide the severity', () => {
 });
 
 test('an unknown port is an answer of its own', () => {
-  const got = explainNode(context, serviceAuditor, { ...asked, port: 'nope' }, null);
+  const got = explain(context, serviceAuditor, { ...asked, port: 'nope' });
   expect(got.answer).toContain('Service shop/web:nope has no such port; ports: ');
-  expect(got.verdict).toBeNull();
+  expect(got).toMatchObject({ found: false, verdict: null });
+});
+
+test.each([
+  [{ clusterIP: 'None', clusterIPs: [] }, 'it is headless'],
+  [{ clusterIP: 'None', clusterIPs: [], ports: [] }, 'it is headless'],
+  [{ clusterIP: '', clusterIPs: [], type: 'ExternalName' }, 'it is an alias in DNS'],
+] as const)('a node has nothing to forward for the Service %j', (more, why) => {
+  const world = judged([node(), service(more)]);
+  const got = explain(world.context, world.serviceAuditor, asked, {
+    ...lookWith('conform'),
+    verdicts: new Map([['node-a', []]]),
+  });
+  expect(got).toMatchObject({ found: true, verdict: null, severity: null });
+  expect(got.answer).toContain(`Nodes forward nothing for Service shop/web: ${why}`);
 });
 
 test.each([
