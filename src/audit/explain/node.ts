@@ -18,7 +18,7 @@ import type { ServiceAuditor } from '../service/auditor.ts';
 import type { VerdictInput } from '../service/verdict.ts';
 import { detailsPart, nodeFindingReason, suppressedNotes } from './differences.ts';
 import type { ExplainResult, Reason } from './explanation.ts';
-import { fewOf, firstReasons, markOf, note, notFound, reason } from './explanation.ts';
+import { counted, fewOf, firstReasons, markOf, note, notFound, reason } from './explanation.ts';
 
 export interface NodeLookup {
   /** Of the nodes whose rules are known. */
@@ -200,7 +200,7 @@ function packetReasons(
 function rulesReasons({ rules, origin }: PacketTrace, origins: number): Reason[] {
   if (rules.length === 0) return [];
   const countText = (rest: number): string =>
-    `${rest} more rules, which the page of the node shows`;
+    `${counted(rest, 'more rule')}, which the page of the node shows`;
   const parts = firstReasons(rules, 8, (rule) => note(rule), countText);
   const from = origins > 1 ? `, from ${origin}` : '';
   return [note(`rules that the packet matches${from}: ${rules.length}`, { parts })];

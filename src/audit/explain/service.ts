@@ -125,7 +125,8 @@ function nodesReason(key: Key, nodes: NodeLookup['verdicts'] | null): Reason | n
     return names.length === 0 ? [] : `${verdictWords[verdict]} on ${fewOf(names)}`;
   });
   const good = byVerdict.get('conform')?.length ?? 0;
-  const text = `${good} of ${counted(found.length, 'node')} forward it correctly`;
+  const verb = found.length === 1 ? 'forwards' : 'forward';
+  const text = `${good} of ${counted(found.length, 'node')} ${verb} it correctly`;
   const worst = worstVerdict([...byVerdict.keys()]) ?? 'conform';
   return reason(markOf(worst), ['Nodes: ' + text, ...others].join('; '));
 }
@@ -354,7 +355,8 @@ function deletedPods(context: AuditContext, audit: ServiceAudit, output: Service
     (place === 'endpoints') === (output === 'endpoints') ? (pod ?? []) : [],
   );
   const gone = [...new Set(pods)].sort();
-  return gone.length === 0 ? [] : [note(`these pods do not exist any more: ${fewOf(gone)}`)];
+  const start = gone.length === 1 ? 'this pod does' : 'these pods do';
+  return gone.length === 0 ? [] : [note(`${start} not exist any more: ${fewOf(gone)}`)];
 }
 
 /** Hints, and more slices than needed, which the controller never packs again. */

@@ -67,7 +67,9 @@ function answerOf(
     return `It is unknown how Node ${name} forwards Services: ${unknown ?? 'no rules are known'}`;
   }
   if (verdict === 'conform') {
-    return `Node ${name} forwards all of its ${counted(all.length, 'Service port')} correctly`;
+    const ports =
+      all.length === 1 ? 'its only Service port' : `all of its ${all.length} Service ports`;
+    return `Node ${name} forwards ${ports} correctly`;
   }
   return `The rules of Node ${name} differ from what the objects require`;
 }

@@ -22,7 +22,7 @@ import type { PageStatus } from '../../auditor/queries.ts';
 import { ipOf } from '../../model/ip.ts';
 import type { Key } from '../../model/objects.ts';
 import { formatOrigin, reasonSigns } from '../text/explain.ts';
-import { formatLag, truncate } from '../text/format.ts';
+import { formatCount, formatLag, truncate } from '../text/format.ts';
 import { renderDetails, renderPacketDiff } from './diff.ts';
 import {
   detailsOfFirst,
@@ -276,17 +276,18 @@ ${renderBar(shares, `${endpoints} of ${max} endpoints`)}
   return renderCard('fill', markup`EndpointSlices <small>endpoints / maximum</small>`, [
     slices.length === 0 && markup`<p class="dim">No EndpointSlices.</p>`,
     markup`<ul class="fills">${items}</ul>`,
-    more > 0 && markup`<p class="dim">and ${more} more slices</p>`,
+    more > 0 && markup`<p class="dim">and ${formatCount(more, 'more slice')}</p>`,
   ]);
 }
 
 function renderNodes({ shard }: PageStatus, { nodes }: ServiceView): Html {
   const bad = (nodes ?? []).filter(({ verdict }) => verdict !== 'conform');
-  const all = `${(nodes ?? []).length} nodes${shard === null ? '' : ` of shard ${shard}`}`;
+  const of = shard === null ? '' : ` of shard ${shard}`;
+  const verb = nodes?.length === 1 ? 'forwards to it as it' : 'forward to it as they';
   const text =
     nodes === null
       ? 'No rules have been read from any node.'
-      : `${nodes.length - bad.length} of ${all} forward to it as they should.`;
+      : `${nodes.length - bad.length} of ${formatCount(nodes.length, 'node')}${of} ${verb} should.`;
   const items = bad.slice(0, maxItems).map(
     ({ node, verdict, reason }) => markup`<li data-key="${node}">
 <a href="${nodePath(node)}">${node}</a><span>${renderMark(verdict)}

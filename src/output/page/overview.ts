@@ -108,7 +108,13 @@ export function sortNodes(nodes: Nodes, by: Verdict | 'worst' | null = 'worst'):
   return [...nodes].sort((a, b) => countOf(b) - countOf(a) || (a.node < b.node ? -1 : 1));
 }
 
-function renderMore(count: number, what: string, href: string, kind: Html | null): Html[] {
+function renderMore(
+  count: number,
+  [one, many]: readonly [string, string],
+  href: string,
+  kind: Html | null,
+): Html[] {
+  const what = count === 1 ? one : many;
   const link = markup`<a href="${href}">${formatNumber(count)} more ${what}</a>`;
   return count <= 0 ? [] : [markup`<p${kind}>${link}</p>`];
 }
@@ -117,7 +123,12 @@ const inList = markup` class="more"`;
 
 function renderStanding({ metrics: { summary, now }, notReady }: PageStatus) {
   const open = sortWorstFirst(summary.findings);
-  const more = renderMore(open.length - shownFindings, 'findings', '/findings', inList);
+  const more = renderMore(
+    open.length - shownFindings,
+    ['finding', 'findings'],
+    '/findings',
+    inList,
+  );
   const title = markup`Open findings <small>${formatNumber(open.length)}, worst first</small>`;
   const content = [...renderFindingList(open.slice(0, shownFindings), now), ...more];
   const counts = verdictOutputs.map((output) => ({ ...summary.verdicts[output], conform: 0 }));
@@ -133,7 +144,7 @@ function renderResolved({ metrics, resolved, forgotten }: PageStatus) {
   const shown = resolved.slice(-shownResolved).reverse();
   const count = resolved.length + forgotten;
   const path = '/findings?state=resolved';
-  const more = renderMore(count - shown.length, 'resolved', path, inList);
+  const more = renderMore(count - shown.length, ['resolved', 'resolved'], path, inList);
   const title = markup`Resolved <small>${formatNumber(count)}</small>`;
   const content = [...renderFindingList(shown, metrics.now), ...more];
   return renderFlushCard('resolved', title, content, 'None yet.');
@@ -207,7 +218,7 @@ function renderNodes({ metrics: { summary } }: PageStatus): Html {
     const { node } = counts;
     return renderVerdicts(markup`<a href="${nodePath(node)}">${node}</a>`, `Node ${node}`, counts);
   });
-  const more = renderMore(nodes.length - shownNodes, 'nodes', '/nodes', null);
+  const more = renderMore(nodes.length - shownNodes, ['node', 'nodes'], '/nodes', null);
   const title = markup`Nodes <small>Service ports by verdict</small>`;
   return renderCard('nodes', title, markup`<ul class="verdicts">${items}</ul>${more}`);
 }
@@ -229,7 +240,7 @@ function renderPacking({ metrics: { fill, duplicates } }: PageStatus): Html | nu
   const text = [
     `${formatCount(fill.slices, 'EndpointSlice')}, ${surplusOf(fill)} more than needed`,
     `${Math.round(ratio * 100)} % full`,
-    `${duplicates.equal + duplicates.conflicting} duplicate endpoints`,
+    formatCount(duplicates.equal + duplicates.conflicting, 'duplicate endpoint'),
   ].join(' · ');
   return renderCard('packing', 'EndpointSlice packing', markup`<p class="lead">${text}</p>`);
 }

@@ -100,7 +100,7 @@ export function renderIncidents(
   options: RenderOptions,
 ): string[] {
   const more = incidents.length - most.incidents;
-  const rest = more > 0 ? [`${String(more)} more incidents: -o json lists all`, ''] : [];
+  const rest = more > 0 ? [`${formatCount(more, 'more incident')}: -o json lists all`, ''] : [];
   const blocks = incidents
     .slice(0, most.incidents)
     .flatMap((incident) => [...renderIncident(incident, now, options), '']);

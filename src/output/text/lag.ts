@@ -145,6 +145,7 @@ function renderTables(report: LagReport): string {
     const where = node === null ? output : `${output} ${node}`;
     return [formatLag(seconds), `${namespace}/${service}`, where, operation, formatTime(at)];
   });
+  const were = late.length === 1 ? 'was' : 'were';
   const since = journeys.oldestBegun;
   const oldest = since === null ? '' : `, the oldest since ${formatTime(since)}`;
   const clock =
@@ -161,7 +162,7 @@ function renderTables(report: LagReport): string {
       travels,
     ),
     ...section(
-      `\nThe ${late.length} outputs that were late for longest:`,
+      `\nThe ${formatCount(late.length, 'output')} that ${were} late for longest:`,
       'LATE|SERVICE|OUTPUT|OPERATION|RIGHT AGAIN',
       late,
     ),

@@ -160,7 +160,7 @@ test('an alias, and a Service that is gone', () => {
 
 test('pods that are gone and still listed are said to be gone', () => {
   const of = [service(), endpoints(), slice()];
-  const gone = 'these pods do not exist any more: shop/web-1';
+  const gone = 'this pod does not exist any more: shop/web-1';
   expect(textsOf(explained(...of).reasons).filter((text) => text === gone)).toHaveLength(2);
   expect(textsOf(explained(...of, pod()).reasons)).not.toContain(gone);
 });

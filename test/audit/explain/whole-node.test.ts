@@ -48,7 +48,7 @@ test('a node with Cilium has its settings, and no mode of kube-proxy', () => {
 
 test('a node without a difference forwards all', () => {
   const got = explainWholeNode(context, serviceAuditor, 'node-a', lookWith('conform'));
-  expect(got.answer).toBe('Node node-a forwards all of its 1 Service port correctly');
+  expect(got.answer).toBe('Node node-a forwards its only Service port correctly');
 });
 
 test('a node without rules is unknown, and one that does not exist is not found', () => {

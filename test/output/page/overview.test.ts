@@ -206,6 +206,8 @@ describe('the text of the overview', () => {
     });
     expect(Buffer.byteLength(html)).toBeLessThan(150 * 1024);
     expect(wordsIn(html)).toContain('4,988 more findings');
+    const few = { ...state, summary: { ...state.summary, findings: findings.slice(0, 13) } };
+    expect(wordsIn(renderOverview(statusOf({ metrics: few })))).toContain('1 more finding ');
   });
 
   test('has at most 8000 bytes if all Services conform', () => {

@@ -113,6 +113,8 @@ describe('the page of a Service', () => {
     const text = wordsIn(render({ ...at, nodes }));
     expect(text).toContain('endpoints ✓ ok nodes ✗ mismatch on 1 of 3');
     expect(text).toContain('1 of 3 nodes forward to it as they should.');
+    const only = wordsIn(render({ ...at, nodes: nodes.slice(0, 1) }));
+    expect(only).toContain('1 of 1 node forwards to it as it should.');
     expect(text).toContain(
       '◐ partly unreachable not reached from the node itself; others are ok ' +
         `? unknown ${unknownText['rules-not-known']}`,

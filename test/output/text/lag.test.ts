@@ -24,7 +24,7 @@ describe('the table', () => {
       '61 s   shop/web   web-1   remove   2026-11-21T10:55:46Z   ok        1.5 s     -           ' +
         '60 s     61 s b      complete',
       '',
-      'The 1 outputs that were late for longest:',
+      'The 1 output that was late for longest:',
       'LATE   SERVICE    OUTPUT   OPERATION   RIGHT AGAIN',
       '9 s    shop/web   node a   update      2026-11-21T10:56:46Z',
       '',
