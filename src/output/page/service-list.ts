@@ -1,5 +1,7 @@
 // The list of Services, and the list of those that cannot receive traffic.
 
+import type { Suppressed } from '../../audit/finding/catalogue.ts';
+import { suppressedLast, suppressedText } from '../../audit/finding/suppressions.ts';
 import type { Verdict } from '../../audit/finding/verdicts.ts';
 import { serviceOutputs } from '../../audit/service/verdict.ts';
 import type { ListedService } from '../../auditor/explanations.ts';
@@ -157,20 +159,25 @@ const shownUnserved = 6;
 
 const heading = 'Services that cannot receive traffic';
 
+/** No metric of Services without endpoints counts a suppressed one. */
+const renderSuppressed = (it: Suppressed | null): Html | null =>
+  it && markup` <small class="dim">Suppressed ${truncate(suppressedText(it), 300)}</small>`;
+
 function renderUnserved(service: UnservedRow): Html {
-  const { namespace, name, reason, detail } = service;
+  const { namespace, name, reason, detail, suppressed } = service;
   return markup`<tr data-row data-key="${namespace}/${name}">${renderName(service)}
-<td class="left">${reason.replaceAll('_', ' ')}</td>
+<td class="left">${reason.replaceAll('_', ' ')}${renderSuppressed(suppressed)}</td>
 <td class="left wrap dim">${truncate(detail, 400)}</td></tr>`;
 }
 
 /** The first of them for the overview. */
 export function renderUnservedCard(services: readonly UnservedRow[]): Html | null {
-  const items = services.slice(0, shownUnserved).map(({ namespace, name, reason, detail }) => {
+  const first = services.toSorted(suppressedLast).slice(0, shownUnserved);
+  const items = first.map(({ namespace, name, reason, detail, suppressed }) => {
     const text = truncate(detail, 160);
     return markup`<li data-key="${namespace}/${name}">
 <a href="${servicePath(namespace, name)}">${namespace}/${name}</a>
-<span>${reason.replaceAll('_', ' ')}</span><small class="dim">${text}</small></li>`;
+<span>${reason.replaceAll('_', ' ')}${renderSuppressed(suppressed)}</span><small class="dim">${text}</small></li>`;
   });
   const more = services.length - items.length;
   const all = markup`<p><a href="/unserved">${formatNumber(more)} more</a></p>`;
@@ -200,7 +207,12 @@ export function renderUnservedPage(
       matches(`${service.namespace}/${service.name} ${service.reason.replaceAll('_', ' ')}`) &&
       ['', service.namespace].includes(namespace),
   );
-  const { shown, links } = paginate('unserved', found, servicesPerPage, query);
+  const { shown, links } = paginate(
+    'unserved',
+    found.toSorted(suppressedLast),
+    servicesPerPage,
+    query,
+  );
   const rows = shown.map(renderUnserved);
   const table = renderTable(heading, ['Service', 'Reason', 'Details'], rows, 2);
   const shownTable = rows.length === 0 ? [] : [table];

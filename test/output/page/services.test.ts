@@ -97,6 +97,19 @@ test('Services that cannot receive traffic are listed with their reason', () => 
   expect(media).not.toContain('cart');
 });
 
+test('suppressed Services without endpoints are marked, and come after the others', () => {
+  const suppressed = { owner: 'team', reason: 'planned', expires: '2026-12-31', source: 'a:3' };
+  const rows = unserved.map((row, index) => (index === 0 ? { ...row, suppressed } : row));
+  const texts = [
+    wordsIn(renderUnservedPage(statusOf(), rows, { q: '', namespace: '', page: 1 })),
+    wordsIn(renderUnservedCard(rows)?.html ?? ''),
+  ];
+  for (const text of texts) {
+    expect(text).toContain('no ready pod Suppressed until 2026-12-31 by team: planned');
+    expect(text.indexOf('cart')).toBeGreaterThan(text.indexOf('cdn'));
+  }
+});
+
 test('the card of the overview shows the first six', () => {
   const many = times(9, (index) => ({ ...unserved[0], name: `s-${index}` }) as UnservedRow);
   const text = wordsIn(renderUnservedCard(many)?.html ?? '');
