@@ -300,7 +300,7 @@ function renderNodes({ shard }: PageStatus, { nodes }: ServiceView): Html {
 function renderLag({ lag }: ServiceView) {
   const items = lag.map(
     ({ output, operation, seconds, at }) => markup`<li><span>${output} ${operation}</span><span>
-<b>${formatLag(seconds)}</b> <span class="dim">${formatDateTime(at).slice(11)}</span></span></li>`,
+<b>${formatLag(seconds)}</b> <span class="dim">${formatDateTime(at)}</span></span></li>`,
   );
   return renderCard('lag', markup`Lag <small>of the last changes</small>`, [
     lag.length === 0 && markup`<p class="dim">No change of this Service has been measured yet.</p>`,

@@ -59,7 +59,7 @@ describe('the page of a Service', () => {
     expect(text).toContain('1, 0 differ');
     expect(text).toMatch(/web-1 \S+ on node-a ready ● ready ● ready/);
     expect(text).toContain('1 / 100');
-    expect(text).toContain('endpoints add 21 ms 10:56:46 UTC');
+    expect(text).toContain('endpoints add 21 ms 2026-11-21 10:56:46 UTC');
     expect(text).toContain('No rules have been read from any node.');
     expect(text).not.toMatch(/undefined|NaN|\[object/);
   });
