@@ -1,5 +1,6 @@
 // Incidents as text: a header line, then reach, evidence, changes and what to do.
 
+import { bySeverity } from '../../audit/finding/catalogue.ts';
 import { changeText } from '../../audit/incident/evidence-lines.ts';
 import { kinds } from '../../audit/incident/kinds.ts';
 import type { ReportedIncident } from '../../audit/incident/report.ts';
@@ -90,6 +91,17 @@ export function formatIncident({ kind, severity, title, objects, reach }: Report
   return `incident: ${title} (${severity} ${kind}, ${formatObjects(objects)})${rest}`;
 }
 
+/** The open and the most severe ones, in their order. */
+function shownOf(incidents: readonly ReportedIncident[]): ReportedIncident[] {
+  const isResolved = ({ resolvedAt }: ReportedIncident): number => Number(resolvedAt !== null);
+  return incidents
+    .map((it, index) => ({ it, index }))
+    .sort((a, b) => isResolved(a.it) - isResolved(b.it) || bySeverity(a.it, b.it))
+    .slice(0, most.incidents)
+    .sort((a, b) => a.index - b.index)
+    .map(({ it }) => it);
+}
+
 /**
  * Lines that end with an empty one, open incidents first; none without incidents. Moments of
  * another day than `now` have their date.
@@ -101,8 +113,9 @@ export function renderIncidents(
 ): string[] {
   const more = incidents.length - most.incidents;
   const rest = more > 0 ? [`${formatCount(more, 'more incident')}: -o json lists all`, ''] : [];
-  const blocks = incidents
-    .slice(0, most.incidents)
-    .flatMap((incident) => [...renderIncident(incident, now, options), '']);
+  const blocks = shownOf(incidents).flatMap((incident) => [
+    ...renderIncident(incident, now, options),
+    '',
+  ]);
   return [...blocks, ...rest];
 }

@@ -91,6 +91,16 @@ test('there are no lines without incidents, and more than 50 are counted', () =>
   expect(lines.at(-2)).toBe('3 more incidents: -o json lists all');
 });
 
+test('of more than 50, the open and severe ones are shown, in their order', () => {
+  const gone = { ...incident, resolvedAt: at };
+  const many = Array.from({ length: 60 }, () => gone);
+  const all = [...many, { ...gone, severity: 'critical' as const }, incident];
+  const lines = renderIncidents(all, at, plain).filter((line) => line.includes('  incident  '));
+  expect(lines).toHaveLength(50);
+  expect(lines.at(-2)).toMatch(/^critical .* resolved /);
+  expect(lines.at(-1)).not.toContain('resolved');
+});
+
 test('what belongs to an incident names it in one line', () => {
   expect(formatIncident(incident)).toBe(
     'incident: A Node changed (warning node-change-unnoticed, Node b); ' +
