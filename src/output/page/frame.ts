@@ -113,7 +113,7 @@ export function renderLinks({ links, cluster }: PageStatus, values: LinkValues):
   return items.length === 0 ? null : markup`<ul class="chips">${items}</ul>`;
 }
 
-const earlierLink = /<span class="before">.*?<\/span>/gs;
+const earlierLink = /<span class="before">.*?\bat=([^"&]*).*?<\/span>/gs;
 
 /** As in page/browser/client.ts. */
 const lostWord = 'no answer since';
@@ -177,6 +177,9 @@ ${main}
 </body></html>
 `;
   if (at !== null) return keepMoment(html, at);
-  // Without a history, there is no earlier state to show.
-  return status.recordedSince === null ? html.replace(earlierLink, '') : html;
+  // Nothing earlier than the history can be shown.
+  const { recordedSince } = status;
+  return html.replace(earlierLink, (link, moment: string) =>
+    Date.parse(moment) / 1000 < (recordedSince ?? Infinity) ? '' : link,
+  );
 }

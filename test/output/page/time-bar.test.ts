@@ -3,6 +3,7 @@
 import { describe, expect, test } from 'vitest';
 
 import { createLagHistory } from '../../../src/audit/measure/sample-history.ts';
+import { renderFinding } from '../../../src/output/page/finding-list.ts';
 import { renderFrame } from '../../../src/output/page/frame.ts';
 import { markup } from '../../../src/output/page/parts.ts';
 import {
@@ -77,6 +78,17 @@ describe('a page', () => {
     expect(html).toMatch(/<body [^>]*class="is-history" data-static/);
     expect(html).not.toContain('http-equiv="refresh"');
     expect(html).not.toMatch(/href="\/assets[^"]*at=/);
+  });
+
+  test('has no link to the moment before a finding that is older than the history', () => {
+    const [old, recent] = [findingOf({ since: 1000 }), findingOf({ since: 2000 })].map((it) =>
+      renderFinding(it, now),
+    );
+    const shown = (recordedSince: number | null): string =>
+      renderFrame({ ...status, recordedSince }, '/', 'x', markup`${old ?? ''}${recent ?? ''}`);
+    expect(shown(1000).match(/at=1970[^"]*/g)).toEqual(['at=1970-01-01T00:33:19Z']);
+    expect(shown(1000)).toContain('What was before');
+    expect(shown(null)).not.toContain('What was before');
   });
 
   test('of the present has none of that', () => {
