@@ -326,7 +326,7 @@ export function nodeView(auditor: Auditor, name: string, port: string | null) {
   const node = auditor.store.listers.nodes.get(name);
   const verdicts: readonly NodeVerdict[] | null = seenNodes(auditor)?.get(name) ?? null;
   if (node === undefined && verdicts === null) return null;
-  const { findings } = auditor;
+  const { findings, earlier } = auditor;
   const walked = port === null ? null : auditor.walked(name, serviceOfPort(port), port);
   const concernsNode = (finding: { readonly node: string | null }): boolean =>
     finding.node === name;
@@ -335,7 +335,7 @@ export function nodeView(auditor: Auditor, name: string, port: string | null) {
     facts: factsOf(node),
     verdicts,
     standing: findings.open().filter(concernsNode),
-    resolved: findings.resolved().filter(concernsNode),
+    resolved: [...earlier.findings, ...findings.resolved()].filter(concernsNode),
     /** Packets to the port; null if no port is asked about, or the node does not serve it. */
     walked: walked && groupPackets(auditor.store.listers, walked),
     asked: port,

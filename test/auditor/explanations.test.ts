@@ -10,7 +10,7 @@ import { createAuditor } from '../../src/auditor/auditor.ts';
 import { nodeView, verdictInput } from '../../src/auditor/explanations.ts';
 import { createQueries } from '../../src/auditor/queries.ts';
 import { readRecording } from '../../src/cluster/files/recording.ts';
-import { auditorDefaults } from '../build.ts';
+import { auditorDefaults, plainFinding } from '../build.ts';
 
 const path = fileURLToPath(new URL('../recordings/shop.ndjson.gz', import.meta.url));
 let auditor: Auditor = createAuditor(auditorDefaults);
@@ -124,6 +124,12 @@ describe('a node', () => {
     expect(view?.standing.every(({ node }) => node === 'node-c')).toBe(true);
     expect(view?.standing.length).toBeGreaterThan(0);
     expect(view?.walked?.some(({ first }) => first.verdict === 'different')).toBe(true);
+  });
+
+  test('has the findings that were resolved before a restart', () => {
+    const gone = plainFinding('node-rules-stale', { node: 'node-b', resolvedAt: 50 });
+    const earlier = { findings: [gone], incidents: [] };
+    expect(nodeView({ ...auditor, earlier }, 'node-b', null)?.resolved[0]).toBe(gone);
   });
 
   test('a node without known rules has a page, an unknown name has none', () => {
