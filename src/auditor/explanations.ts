@@ -25,6 +25,7 @@ import {
   verdictOf,
 } from '../audit/service/verdict.ts';
 import { getOrInsert, recordOf } from '../model/collections.ts';
+import { canonicalIP, ipOf } from '../model/ip.ts';
 import type { Key, Node } from '../model/objects.ts';
 import type { ServiceNumbers } from '../output/metrics/service-rows.ts';
 import type { ExplainDocument } from '../output/text/explain.ts';
@@ -82,13 +83,17 @@ export function explainTarget(
 
 /** The open incidents that a target belongs to. */
 function incidentsOf(auditor: Auditor, target: ExplainTarget): ReportedIncident[] {
+  const ip = target.kind === 'address' ? canonicalIP(target.address) : null;
   const isOf = (finding: Finding): boolean => {
     const key = `${finding.namespace}/${finding.service}`;
     if (target.kind === 'service' || target.kind === 'pair') return key === target.service;
     if (target.kind === 'node') return finding.node === target.node;
-    return finding.differences.some(({ pod, address }) =>
-      target.kind === 'pod' ? pod === target.pod : address === target.address,
-    );
+    return finding.differences.some(({ pod, address }) => {
+      if (target.kind === 'pod') return pod === target.pod;
+      // On a node, an endpoint with its port.
+      const texts = finding.node === null ? address?.split(', ') : [ipOf(address ?? '')];
+      return texts?.some((text) => canonicalIP(text) === ip);
+    });
   };
   const ids = new Set(
     auditor.findings

@@ -88,6 +88,16 @@ describe('a finding of any output counts for its Service', () => {
   });
 });
 
+test('an address has the incidents of the nodes that do not forward to it', () => {
+  const found = auditor.findings
+    .open()
+    .find((it) => it.node !== null && auditor.incidents.idOf(it) !== null);
+  const endpoint = found?.differences.find(({ address }) => address !== null)?.address ?? '';
+  const ip = endpoint.slice(0, endpoint.lastIndexOf(':'));
+  const { incidents = [] } = createQueries(auditor, path).explain([`ip/${ip}`], null) ?? {};
+  expect(incidents.map(({ id }) => id)).toContain(found && auditor.incidents.idOf(found));
+});
+
 test('the Services that cannot receive traffic are listed, each with its reason', () => {
   const answers = createQueries(auditor, path);
   expect(answers.unserved()).toEqual([
