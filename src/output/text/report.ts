@@ -274,10 +274,12 @@ export const sortFindings = (findings: readonly ReportedFinding[]): ReportedFind
 
 type Column = readonly [head: string, cell: (finding: ReportedFinding) => string];
 
-/** Formats moments of the input: its time of day, with the date if it is longer than a day. */
-function momentFormat({ input: { from, until } }: AuditReport): (at: number | null) => string {
-  const isOneDay = formatTime(from).slice(0, 10) === formatTime(until).slice(0, 10);
-  return isOneDay ? formatClock : formatTime;
+/** Formats moments of a report: the time of day, with the date if they are of several days. */
+function momentFormat({ input, findings }: AuditReport): (at: number | null) => string {
+  const ofFindings = findings.flatMap(({ openedAt, resolvedAt }) => [openedAt, resolvedAt]);
+  const moments = [input.from, input.until, ...ofFindings].filter((at) => at !== null);
+  const days = new Set(moments.map((at) => formatTime(at).slice(0, 10)));
+  return days.size <= 1 ? formatClock : formatTime;
 }
 
 const wordOf = (acceptance: Acceptance | null): string =>

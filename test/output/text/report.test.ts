@@ -200,6 +200,10 @@ describe('table', () => {
     const report = reportOf(stateOf(), { findings: findings.slice(3) });
     const input = { ...report.input, from: moment - 86_400 };
     expect(table({ ...report, input }, 200)[0]).toContain('  opened 2026-11-21T10:56:46Z');
+    // A history has findings that opened before its first moment that is read.
+    const old = findingOf({ openedAt: moment - 86_400 });
+    const found = table({ ...report, findings: [old] }, 200);
+    expect(found[0]).toContain('  opened 2026-11-20T10:56:46Z');
     const wide = renderReport({ ...report, input }, 'wide', plain).split('\n');
     expect(wide[1]).toContain('   2026-11-21T10:56:46Z   -');
   });
