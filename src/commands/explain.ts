@@ -10,7 +10,7 @@ import type { ParsedTarget } from '../audit/explain/target.ts';
 import { isResolved, parseTarget, resolveTarget } from '../audit/explain/target.ts';
 import type { Auditor } from '../auditor/auditor.ts';
 import { explainTarget, verdictInput } from '../auditor/explanations.ts';
-import { type Moment, replay } from '../auditor/replay.ts';
+import { type Moment, momentSince, replay } from '../auditor/replay.ts';
 import type { OnProblem } from '../cluster/decode/problem.ts';
 import { readDump } from '../cluster/files/dump.ts';
 import type { RecordingEntry } from '../cluster/files/recording.ts';
@@ -82,6 +82,18 @@ async function readRecorded(
     state.history ??= createTargetHistory(subject);
     state.history.observe(verdictInput(auditor), services, change, auditor.now() ?? 0);
   };
+  let begun: number | null = null;
+  /** Findings open between entries, at moments that the history of a Service has. */
+  const passTimers = (entry: RecordingEntry): void => {
+    const at = entry.kind === 'event' ? entry.event.at : entry.at;
+    begun ??= at;
+    if (state.target === undefined || historyOf(state.target)?.kind !== 'service') return;
+    const end = until === null ? at : Math.min(at, momentSince(until, begun));
+    for (let next = auditor.nextAt(); next !== null && next < end; next = auditor.nextAt()) {
+      auditor.advance(next);
+      observe(null);
+    }
+  };
   async function* watched(): AsyncGenerator<RecordingEntry> {
     for await (const entry of entries) {
       // Rules of nodes cost more time than everything else, and only Services need them.
@@ -92,6 +104,7 @@ async function readRecorded(
       )
         continue;
       const hasBegun = auditor.serviceAuditor() !== null;
+      passTimers(entry);
       yield entry;
       if (!hasBegun) observe(null);
       else if (entry.kind === 'event') observe(entry.event);

@@ -431,6 +431,29 @@ test('a resource that the recorder could not read exits with 2', async () => {
   expect(flat(got.out)).toContain('a watch is interrupted, so the input may be old');
 });
 
+test('the history has the moment when a finding opened, also if no event follows', async () => {
+  const kinds = { services: serviceOf, pods: (namespace: string) => podOf(namespace, 'web') };
+  const resources = [...Object.keys(kinds), 'endpoints'];
+  const at = 1_795_258_544;
+  const lines: unknown[] = [
+    { kind: 'header', format: 1, at, kubernetes: 'v1.36.3', resources },
+    ...Object.entries(kinds).map(([resource, make]) => {
+      return { kind: 'object', at, resource, type: 'SYNC', object: make('shop') };
+    }),
+    ...resources.map((resource) => ({ kind: 'synced', at, resource })),
+    { kind: 'object', at: at + 500, resource: 'pods', type: 'ADDED', object: podOf('bank', 'x') },
+    { kind: 'end', at: at + 900 },
+  ];
+  const path = join(folder, 'quiet.ndjson');
+  writeFileSync(path, lines.map((line) => `${JSON.stringify(line)}\n`).join(''));
+  const got = await run('service/web', '-n', 'shop', '--input', path, '--output', 'json');
+  const ofEndpoints = json(got).history?.filter(({ what }) => what === 'Endpoints');
+  expect(ofEndpoints?.map((it) => [it.at - at, it.after])).toEqual([
+    [0, 'pending'],
+    [30, 'different'],
+  ]);
+});
+
 describe('a node', () => {
   test('on a recording, with the rules that packets met', async () => {
     const at = ['--at', '2026-11-21T10:58:20Z'];
