@@ -1,7 +1,7 @@
 // Queries about one Service or one node: its status, its page and its explanation.
 
 import { explain } from '../audit/explain/explain.ts';
-import type { ExplainTarget } from '../audit/explain/explanation.ts';
+import type { Explanation, ExplainTarget } from '../audit/explain/explanation.ts';
 import { groupPackets, type NodeLookup } from '../audit/explain/node.ts';
 import { unservedDetail } from '../audit/explain/service.ts';
 import { serviceTable } from '../audit/explain/service-table.ts';
@@ -27,6 +27,7 @@ import {
 import { getOrInsert, recordOf } from '../model/collections.ts';
 import { canonicalIP, ipOf } from '../model/ip.ts';
 import type { Key, Node } from '../model/objects.ts';
+import type { Scope } from '../model/scope.ts';
 import type { ServiceNumbers } from '../output/metrics/service-rows.ts';
 import type { ExplainDocument } from '../output/text/explain.ts';
 import type { UnservedRow } from '../output/text/unserved.ts';
@@ -78,7 +79,22 @@ export function explainTarget(
   const explanation = explain(verdictInput(auditor), services, target, lookup);
   const [at, begunAt] = [auditor.now(), auditor.begunAt()];
   const incidents = incidentsOf(auditor, explanation.subject);
-  return { format: 1, kind: 'explain', at, begunAt, ...explanation, history: null, incidents };
+  const answer = withinScope(auditor.options.scope, explanation);
+  const head = { format: 1, kind: 'explain', at, begunAt } as const;
+  return { ...head, ...explanation, answer, history: null, incidents };
+}
+
+/** The answer; it names the audited part of the cluster if other parts may have another one. */
+function withinScope(scope: Scope, { subject, found, answer }: Explanation): string {
+  const { shard, namespaces, excluded } = scope;
+  // All Nodes are known, and with all Services of a namespace, its pods can be explained.
+  if (subject.kind === 'node' && subject.service === null) return answer;
+  const isWhole = found && subject.kind !== 'address';
+  if (shard !== null && !(isWhole && subject.kind !== 'pod')) {
+    return `Within shard ${shard.index}/${shard.count}: ${answer}`;
+  }
+  const isAll = namespaces === null && excluded.length === 0;
+  return isAll || isWhole ? answer : `Within the audited namespaces: ${answer}`;
 }
 
 /** The open incidents that a target belongs to. */

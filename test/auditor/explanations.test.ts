@@ -9,8 +9,17 @@ import type { Auditor } from '../../src/auditor/auditor.ts';
 import { createAuditor } from '../../src/auditor/auditor.ts';
 import { nodeView, verdictInput } from '../../src/auditor/explanations.ts';
 import { createQueries } from '../../src/auditor/queries.ts';
+import { isServiceInScope, type Scope, wholeCluster } from '../../src/model/scope.ts';
 import { readRecording } from '../../src/cluster/files/recording.ts';
-import { auditorDefaults, plainFinding } from '../build.ts';
+import {
+  added,
+  auditorDefaults,
+  auditorOf,
+  header,
+  plainFinding,
+  rawService,
+  synced,
+} from '../build.ts';
 
 const path = fileURLToPath(new URL('../recordings/shop.ndjson.gz', import.meta.url));
 let auditor: Auditor = createAuditor(auditorDefaults);
@@ -177,6 +186,39 @@ describe('while the watch of EndpointSlices is interrupted', () => {
       .services()
       .find(({ namespace, name }) => namespace === 'shop' && name === 'search') ?? { share: null };
     expect(share?.verdicts).toMatchObject({ endpoints: 'conform', endpointslices: 'unknown' });
+  });
+});
+
+describe('a part of the cluster', () => {
+  const pod = { metadata: { name: 'web-1', namespace: 'shop', uid: 'p', labels: { app: 'web' } } };
+  const answersIn = (scope: Scope) => {
+    const { auditor: part } = auditorOf(0, { scope });
+    for (const it of [header(100), added('services', rawService, 100), ...synced(101)]) {
+      part.take(it);
+    }
+    part.take(added('pods', pod, 102));
+    const { explain } = createQueries(part, 'test');
+    return (...words: string[]) => explain(words, 'shop')?.answer;
+  };
+
+  test('is named by answers of a shard about what other shards may know', () => {
+    const shards = [0, 1].map((index): Scope => ({ ...wholeCluster, shard: { index, count: 2 } }));
+    const index = shards.findIndex((scope) => !isServiceInScope(scope, 'shop', 'web'));
+    const answer = answersIn(shards[index] ?? wholeCluster);
+    const start = `Within shard ${index}/2: `;
+    expect(answer('service/web')).toBe(`${start}Service shop/web does not exist`);
+    expect(answer('pod/web-1')?.startsWith(`${start}Pod shop/web-1 is in no Service`)).toBe(true);
+    expect(answer('ip/10.96.0.9')?.startsWith(`${start}10.96.0.9 is unknown`)).toBe(true);
+    expect(answer('node/a')).toBe('Node a does not exist');
+  });
+
+  test('is named by answers of some namespaces about what others may have', () => {
+    const answer = answersIn({ ...wholeCluster, namespaces: ['shop'] });
+    const start = 'Within the audited namespaces: ';
+    expect(answer('service/bank/web')).toBe(`${start}Service bank/web does not exist`);
+    expect(answer('ip/10.9.9.9')?.startsWith(start)).toBe(true);
+    expect(answer('pod/web-1')).not.toContain(start);
+    expect(answersIn(wholeCluster)('service/bank/web')).toBe('Service bank/web does not exist');
   });
 });
 

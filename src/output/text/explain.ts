@@ -111,7 +111,7 @@ const nodeMeanings: Readonly<Partial<Record<Verdict, string>>> = {
 /** The first line: a few words in capitals, and what they mean. */
 function describeVerdict(document: ExplainDocument): [words: string, meaning: string] {
   const { found, verdict, severity, change, subject, withoutEndpoints } = document;
-  if (!found) return ['not found', 'no object has this name or address'];
+  if (!found) return ['not found', 'no known object has this name or address'];
   const isLoud = severity !== null && severity !== 'info';
   const loud = isLoud ? ` (${severity})` : '';
   const onNode = subject.kind === 'node' && verdict !== null ? nodeMeanings[verdict] : undefined;

@@ -94,7 +94,7 @@ test.each<[string, Partial<ExplainDocument>, string]>([
   ],
   ['information', { severity: 'info' }, '✓ OK: the controllers wrote'],
   ['nothing to compare', { verdict: null }, '· NOTHING TO COMPARE: no controller'],
-  ['not found', { found: false, verdict: null }, '? NOT FOUND: no object has this name'],
+  ['not found', { found: false, verdict: null }, '? NOT FOUND: no known object has this name'],
 ])('the head of %s', (_, more, want) => {
   expect(text(more).startsWith(want)).toBe(true);
 });
