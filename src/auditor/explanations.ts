@@ -146,7 +146,8 @@ export function listServices(auditor: Auditor): ListedService[] {
     if (!exists) return [];
     const seen = seenVerdicts(found, stale);
     const health = index.healthOf(key, Object.values(seen));
-    const fewest = severities.map((severity) => 1e6 - health.findings[severity]);
+    // All have as many digits, since texts are compared.
+    const fewest = severities.map((severity) => 2e6 - health.findings[severity]);
     const order = [rankOf(health, unserved !== null), ...fewest, key].join(' ');
     const share = { ...numbers.share, verdicts: seen };
     return [{ order, service: { ...numbers, share, health } }];

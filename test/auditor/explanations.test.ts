@@ -83,6 +83,13 @@ describe('a finding of any output counts for its Service', () => {
     );
   });
 
+  test('of Services with equal critical findings, the one with more others comes first', () => {
+    const found = createQueries(auditor, path).services();
+    const names = found.map(({ namespace, name }) => `${namespace}/${name}`);
+    // Each has a critical finding and a warning; fraud has information, too.
+    expect(names.indexOf('payments/fraud')).toBeLessThan(names.indexOf('payments/gateway'));
+  });
+
   test('the Services with the worst findings come first in the list', () => {
     const found = createQueries(auditor, path)
       .services()
