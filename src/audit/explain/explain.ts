@@ -82,8 +82,9 @@ function controllerHint(
   { subject, verdict, reasons }: Pick<Explanation, 'subject' | 'verdict' | 'reasons'>,
 ) {
   if (verdict !== 'different' && verdict !== 'pending') return null;
-  const isUnexplained = ({ output, cause, difference }: ServiceDifference): boolean =>
-    output !== 'input' && cause === null && !legal.has(difference.code);
+  // The controllers may still write what is pending.
+  const isUnexplained = ({ output, cause, difference, openedAt }: ServiceDifference): boolean =>
+    openedAt !== null && output !== 'input' && cause === null && !legal.has(difference.code);
   const unexplained = [...audited.values()].filter(({ items }) =>
     [...items.values()].some((found) => found.some(isUnexplained)),
   );

@@ -149,6 +149,14 @@ test('several differing Services without a cause point to the controllers', () =
   expect(edited.change).toBeNull();
 });
 
+test('pending differences of several Services do not point to the controllers', () => {
+  const other = service({ name: 'other', uid: 'other' });
+  const { context, serviceAuditor } = judged([service(), other, node(), pod(), ...empty]);
+  const got = explain(context, serviceAuditor, aService);
+  expect(got.verdict).toBe('pending');
+  expect(JSON.stringify(got)).not.toContain('without a known cause');
+});
+
 test('a pod of several Services has one reason for each', () => {
   const more = times(3, (index) =>
     service({ name: `more-${index}`, uid: `more-${index}`, clusterIP: 'None' }),
