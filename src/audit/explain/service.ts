@@ -241,9 +241,9 @@ function podsReason(context: AuditContext, record: ServiceState, service: Servic
     return groupReason(pods, evaluated);
   });
   const all = [...record.members.keys()].filter((pod) => pod.ready && !pod.deleting).length;
-  const rest = all > ready ? `, but ${ready} can receive traffic` : '';
+  const rest = all === ready ? '' : `, but ${ready} can receive traffic`;
   const pods = counted(record.members.size, 'pod');
-  const text = `it selects ${pods}, ${Math.max(all, ready)} of them ready${rest}`;
+  const text = `it selects ${pods}, ${all} of them ready${rest}`;
   return reason(ready > 0 ? 'yes' : 'no', text, { parts });
 }
 
@@ -393,7 +393,8 @@ function sizeText({ listers }: AuditContext, record: ServiceState, output: Servi
 
 /** endpointslicemirroring_controller.go syncEndpoints. */
 function whyNotMirrored({ service, endpoints }: ServiceState): string {
-  if (service !== null && service.selector !== null) return 'since the Service has a selector';
+  if (service === null) return 'since there is no Service';
+  if (service.selector !== null) return 'since the Service has a selector';
   if (endpoints === null) return 'since there are no Endpoints to mirror';
   if (endpoints.labels[label.skipMirror] === 'true') return `since ${label.skipMirror} is set`;
   if (Object.hasOwn(endpoints.annotations, annotation.leader)) {

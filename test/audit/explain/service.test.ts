@@ -77,6 +77,16 @@ test('pods with the labels in another namespace are mentioned', () => {
   );
 });
 
+test('pods that are published without being ready are not counted as ready', () => {
+  const got = explained(
+    service({ publishNotReadyAddresses: true }),
+    pod({ ready: false }),
+    endpoints(),
+    slice(),
+  );
+  expect(got.answer).toContain('it selects 1 pod, 0 of them ready, but 1 can receive traffic');
+});
+
 test('pods that are equal in all that decides form one group', () => {
   const ready = times(7, (index) => pod({ name: `web-${index}`, ips: [`10.0.0.${index + 1}`] }));
   const done = pod({ name: 'web-done', terminal: true, ready: false });
@@ -113,6 +123,7 @@ describe('whether slices are mirrored', () => {
   test.each([
     ['a selector', [service(), pod(), endpoints(), slice()], 'since the Service has a selector'],
     ['no Endpoints', [own], 'since there are no Endpoints to mirror'],
+    ['no Service', [endpoints()], 'since there is no Service'],
     [
       'the label',
       [own, endpoints({ labels: { [label.skipMirror]: 'true' } })],
