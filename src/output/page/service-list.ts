@@ -177,7 +177,8 @@ export function renderUnservedCard(services: readonly UnservedRow[]): Html | nul
     const text = truncate(detail, 160);
     return markup`<li data-key="${namespace}/${name}">
 <a href="${servicePath(namespace, name)}">${namespace}/${name}</a>
-<span>${reason.replaceAll('_', ' ')}${renderSuppressed(suppressed)}</span><small class="dim">${text}</small></li>`;
+<span>${reason.replaceAll('_', ' ')}
+${renderSuppressed(suppressed)}</span><small class="dim">${text}</small></li>`;
   });
   const more = services.length - items.length;
   const all = markup`<p><a href="/unserved">${formatNumber(more)} more</a></p>`;
