@@ -237,7 +237,7 @@ export function explainPair(
   ];
   return {
     service: service.key,
-    /** Whether any object lists it, whoever wrote it. */
+    /** Whether any object lists it, also one of another client. */
     listed: entries.length > 0,
     /** Also `conform` if no place must list the pod, and none does. */
     verdict: worstVerdict(places.map(({ verdict }) => verdict)) ?? 'conform',
