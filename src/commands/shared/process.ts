@@ -59,11 +59,37 @@ export const codeFlags: readonly string[] = [
   '--invocation-count-for-turbofan=20000',
 ];
 
+/** The compilers that optimize functions. */
+const optimizers = nodeMajor < 24 ? ['turbofan'] : ['maglev', 'turbofan'];
+
+/**
+ * Milliseconds in which V8 optimizes what is hot after the first lists, and between looks at the
+ * load; the part of the time from which the process is busy.
+ */
+const optimizing = { after: 600_000, each: 10_000, busy: 0.5 };
+
 /** Keeps compiled code small as soon as `isDone` returns true: the first lists need fast code. */
 export function keepCodeSmall(isDone: () => boolean): void {
   actOnce(isDone, () => {
     for (const flag of codeFlags) v8.setFlagsFromString(flag);
+    setTimeout(optimizeWhileBusy, optimizing.after).unref();
   });
+}
+
+/** Lets V8 optimize more functions only while the process is busy. Optimized ones stay so. */
+function optimizeWhileBusy(): void {
+  let before = performance.eventLoopUtilization();
+  let isOptimizing = true;
+  const look = (): void => {
+    const now = performance.eventLoopUtilization();
+    const { utilization } = performance.eventLoopUtilization(now, before);
+    before = now;
+    const isBusy = utilization > optimizing.busy;
+    if (isBusy === isOptimizing) return;
+    isOptimizing = isBusy;
+    for (const name of optimizers) v8.setFlagsFromString(`--${isBusy ? '' : 'no-'}${name}`);
+  };
+  setInterval(look, optimizing.each).unref();
 }
 
 /** Lets the heap grow faster until it is no longer small or `isDone` returns true. */

@@ -69,14 +69,36 @@ test('keepCodeSmall waits for the first lists', () => {
   isDone = true;
   vi.advanceTimersByTime(100);
   expect(set).toEqual(codeFlags);
-  expect(vi.getTimerCount()).toBe(0);
+});
+
+test('ten minutes after the first lists, V8 optimizes functions only under load', () => {
+  let active = 0;
+  vi.spyOn(performance, 'eventLoopUtilization').mockImplementation((now, before) => {
+    const [of, since] = [now?.active ?? active, before?.active ?? 0];
+    return { idle: 0, active: of, utilization: (of - since) / 10_000 };
+  });
+  const work = (seconds: number, share: number): string[] => {
+    set.length = 0;
+    for (let each = 0; each < seconds; each += 10) {
+      active += 10_000 * share;
+      vi.advanceTimersByTime(10_000);
+    }
+    return [...set];
+  };
+  keepCodeSmall(() => true);
+  expect(work(600, 0.1)).toEqual(codeFlags);
+  expect(work(60, 0.1)).toContain('--no-turbofan');
+  expect(work(60, 0.1)).toEqual([]);
+  expect(work(60, 0.9)).toContain('--turbofan');
+  expect(work(60, 0.9)).toEqual([]);
+  expect(work(10, 0.2)).toContain('--no-turbofan');
 });
 
 test('V8 accepts the flags that the program sets', () => {
   const known = execFileSync(process.execPath, ['--v8-options'], { encoding: 'utf8' });
   expect(known).toMatch(/^ {2}--heap-growing-percent /m);
   expect(known).toMatch(/^ {2}--allocation-site-pretenuring /m);
-  for (const flag of codeFlags) {
+  for (const flag of [...codeFlags, '--no-turbofan', '--no-maglev']) {
     const [, name = ''] = /^--(?:no-)?([a-z-]+)/.exec(flag) ?? [];
     expect(known).toContain(`  --${name} (`);
   }
