@@ -143,6 +143,23 @@ test('a node in a mode without a model is unknown', () => {
   expect(reasons()).toEqual(['proxy-mode-not-modelled']);
 });
 
+test('a node in IPVS mode is unknown without its configuration, too', () => {
+  const { rules, settle, reasons } = begun();
+  const chains = ['PREROUTING ACCEPT', 'KUBE-SERVICES -', 'KUBE-NODE-PORT -'];
+  const text = [
+    '*nat',
+    ...chains.map((chain) => `:${chain} [0:0]`),
+    '-A PREROUTING -j KUBE-SERVICES',
+    '-A KUBE-SERVICES -m addrtype --dst-type LOCAL -j KUBE-NODE-PORT',
+    '-A KUBE-SERVICES -m set --match-set KUBE-CLUSTER-IP dst,dst -j ACCEPT',
+    'COMMIT\n',
+  ].join('\n');
+  rules.begin(0);
+  rules.take(file('iptables-save.txt', { text }), 0);
+  expect(reasons()).toEqual(['proxy-mode-not-modelled']);
+  expect(settle.open()).toEqual([]);
+});
+
 test("maps of Cilium are audited as such beside a kube-proxy's configuration", () => {
   const { rules, settle, reasons, problems } = begun();
   const text = 'REV: ID=1 ADDR=10.96.0.1:80\n';

@@ -5,7 +5,7 @@ import * as z from 'zod/mini';
 
 import { isFields } from '../../model/collections.ts';
 import { canonicalIP, type CIDR, parseCIDR } from '../../model/ip.ts';
-import { isInterfaceName } from '../../model/proxy-config.ts';
+import { isInterfaceName, proxyModes } from '../../model/proxy-config.ts';
 import type { Steps } from '../../model/run-to-end.ts';
 import { type NodeSenders, readKey } from '../../rules/report/digest.ts';
 import type { RuleFrontend } from '../../rules/report/frontends.ts';
@@ -94,7 +94,7 @@ const form = objectOf({
   node: text.check(z.minLength(1, { error: 'a name' }), z.maxLength(253, { error: 'a name' })),
   /** `null` if kube-proxy left no rules, and no maps of Cilium were read. */
   mode: z.nullable(
-    z.enum(['iptables', 'nftables', 'cilium'], { error: 'iptables, nftables or cilium' }),
+    z.enum([...proxyModes, 'cilium'], { error: 'iptables, nftables, ipvs or cilium' }),
   ),
   nodeIPs: addresses,
   localAddresses: addressesUpTo(most.addresses),

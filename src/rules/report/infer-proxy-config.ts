@@ -22,8 +22,20 @@ export type InferredSettings = Partial<
   Omit<ProxyConfig, 'mode' | 'minor' | 'bindAddress' | 'featureGates'>
 >;
 
-export const modeIn = ({ tables }: RuleSet): ProxyConfig['mode'] =>
-  tables.some(isKubeProxys) ? 'nftables' : 'iptables';
+export function modeIn({ tables }: RuleSet): ProxyConfig['mode'] {
+  if (tables.some(isKubeProxys)) return 'nftables';
+  return tables.some(isOfIPVS) ? 'ipvs' : 'iptables';
+}
+
+/**
+ * IPVS mode always writes this jump (writeIptablesRules of pkg/proxy/ipvs/proxier.go,
+ * kubernetes@v1.37.2). Its other chains may be left over, but each mode writes KUBE-SERVICES anew.
+ */
+function isOfIPVS({ name, chains }: Table): boolean {
+  const chain = name === 'nat' ? chains.get('KUBE-SERVICES') : undefined;
+  const rules = chain === undefined ? [] : rulesOf(chain);
+  return rules.some(({ statements }) => statements.some((it) => leadsTo(it, /^KUBE-NODE-PORT$/)));
+}
 
 const isKubeProxys = ({ source, name }: Table): boolean =>
   source === 'nft' && name === 'kube-proxy';

@@ -26,6 +26,17 @@ const all = mark(`-d ${address}`);
 const spared = mark(`! -s 10.244.0.0/16 -d ${address}`);
 const cidr = { clusterCIDRs: ['10.244.0.0/16'] };
 
+/** As writeIptablesRules of pkg/proxy/ipvs/proxier.go, kubernetes@v1.37.2, begins and ends. */
+const ofIPVS = (nodePorts = 'KUBE-NODE-PORT'): RuleSet =>
+  nat(
+    'ip',
+    '-A KUBE-SERVICES -s 127.0.0.0/8 -j RETURN',
+    mark('! -s 10.244.0.0/16 -m set --match-set KUBE-CLUSTER-IP dst,dst', 'KUBE-SERVICES'),
+    `-A KUBE-SERVICES -m addrtype --dst-type LOCAL -j ${nodePorts}`,
+    '-A KUBE-SERVICES -m set --match-set KUBE-CLUSTER-IP dst,dst -j ACCEPT',
+    `-A ${nodePorts} -p tcp -m set --match-set KUBE-NODE-PORT-TCP dst -j KUBE-MARK-MASQ`,
+  );
+
 describe('senders, by the marks for masquerading', () => {
   test.each<[string, readonly string[], object]>([
     ['a range', [spared], cidr],
@@ -227,5 +238,13 @@ describe('of nftables', () => {
     expect(settingsIn(both)).toEqual({ masqueradeAll: true });
     expect(settingsOf(both, 'iptables')).toEqual(cidr);
     expect(modeIn(nat('ip', spared))).toBe('iptables');
+    const left = mergeRuleSets([kubeProxy('services', [toClusterIP, marks]), ofIPVS()]);
+    expect(modeIn(left)).toBe('nftables');
   });
+});
+
+test('IPVS mode is known by its jump for node ports, and not by what it left behind', () => {
+  expect(modeIn(ofIPVS())).toBe('ipvs');
+  expect(modeIn(ofIPVS('KUBE-NODEPORTS'))).toBe('iptables');
+  expect(modeIn(nat('ip', spared, '-A KUBE-NODE-PORT -j KUBE-MARK-MASQ'))).toBe('iptables');
 });
