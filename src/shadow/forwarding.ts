@@ -18,7 +18,7 @@ import { familyOf, isWithinAny } from '../model/ip.ts';
 import { type EndpointSlice, type Key, label, type Node, type Service } from '../model/objects.ts';
 import type { ExpectedOutcome, Packet, Protocol, ProxyConfig } from '../model/proxy-config.ts';
 import { runToEnd } from '../model/run-to-end.ts';
-import { type ProxyNode, proxyNode } from './proxy-node.ts';
+import { isLoopback, type ProxyNode, proxyNode } from './proxy-node.ts';
 import { type ProxiedPort, proxiedPorts, type ProxyRules, proxyRules } from './service-port.ts';
 import type { ProxyEndpoint, UsableEndpoints } from './topology.ts';
 
@@ -150,8 +150,8 @@ function expectation(context: Context, packet: Packet): PacketExpectation {
   const key = addressKey({ address, protocol, dport });
   const frontends = context.byAddress.get(key) ?? nodePortFrontends(context, packet);
   const [frontend] = frontends;
-  if (frontend === undefined) {
-    return { outcomes: outcomesWithoutService(context, packet), frontend: null };
+  if (frontend === undefined || isUnserved(context, frontend)) {
+    return { outcomes: outcomesWithoutService(context, packet), frontend: frontend ?? null };
   }
   const outcomes: ExpectedOutcome[] = [];
   for (const possible of frontends) {
@@ -183,10 +183,17 @@ const pass: ExpectedOutcome = { kind: 'pass' };
 const reject: ExpectedOutcome = { kind: 'reject' };
 const drop: ExpectedOutcome = { kind: 'drop' };
 
-function outcomesWithoutService({ config, clusterIPs, thisNode }: Context, { dst }: Packet) {
-  if (config.mode !== 'nftables' || thisNode.isLocal(dst)) return [pass];
+/** In nftables mode, the chain cluster-ips-check is called in forward and output, not in input. */
+function outcomesWithoutService(context: Context, { dst, from }: Packet) {
+  const { config, clusterIPs, thisNode } = context;
+  if (config.mode !== 'nftables') return [pass];
+  const isNodes = isLoopback(dst) || thisNode.addresses.includes(dst);
+  if (isNodes || (from !== 'node' && thisNode.isLocal(dst))) return [pass];
   return clusterIPs.has(dst) ? [reject] : [pass, drop];
 }
+
+const isUnserved = ({ config, thisNode }: Context, { kind, address }: Frontend): boolean =>
+  config.mode === 'nftables' && kind === 'node port' && !thisNode.servesNodePorts(address);
 
 /** The outcome at one frontend: in prerouting or output, or later if nothing translates it. */
 function outcomeAt(
@@ -201,7 +208,7 @@ function outcomeAt(
     if (config.mode === 'nftables' || usable.any) return drop;
   }
   if (kind === 'node port' && !thisNode.servesNodePorts(packet.dst)) {
-    return config.mode === 'nftables' ? pass : untranslated(context, packet, frontend, usable);
+    return untranslated(context, packet, frontend, usable);
   }
   const { endpoints, isMarked } = choose(context, packet, frontend, usable);
   if (endpoints.length === 0) return untranslated(context, packet, frontend, usable);
@@ -253,7 +260,10 @@ function untranslated(
 ): ExpectedOutcome {
   const isLocal = kind === 'cluster IP' ? port.internalLocal : port.externalLocal;
   const outcome = !usable.any ? reject : isLocal && usable.local.length === 0 ? drop : pass;
-  if (kind === 'cluster IP' || config.mode === 'nftables') return outcome;
-  // INPUT and FORWARD jump to KUBE-EXTERNAL-SERVICES, OUTPUT does not.
-  return packet.from === 'node' && !thisNode.isLocal(packet.dst) ? pass : outcome;
+  if (config.mode === 'nftables') return outcome;
+  const isHere = thisNode.isLocal(packet.dst);
+  const isOwn = packet.from === 'node';
+  // FORWARD and OUTPUT jump to KUBE-SERVICES, FORWARD and INPUT to KUBE-EXTERNAL-SERVICES.
+  const isFiltered = kind === 'cluster IP' ? isOwn || !isHere : !isOwn || isHere;
+  return isFiltered ? outcome : pass;
 }

@@ -135,6 +135,24 @@ describe('what no recording shows', () => {
     expect(slicesByService([bare, slice()]).get('shop/web')).toEqual([slice()]);
   });
 
+  test.each([
+    // INPUT has no jump to KUBE-SERVICES, and cluster-ips-check no hook there.
+    ['iptables', 80, ['pass', 'pass', 'reject']],
+    ['iptables', 9, ['pass', 'pass', 'pass']],
+    ['nftables', 80, ['reject', 'reject', 'reject']],
+    ['nftables', 9, ['pass', 'pass', 'reject']],
+  ] as const)('in %s mode, port %d of a cluster IP that the node has', (mode, dport, kinds) => {
+    const own = { ...defaultProxyConfig(mode, 37), clusterCIDRs: ['10.0.0.0/16'] };
+    const addresses = ['172.18.0.2', '10.96.0.1'];
+    const input = [[web], slicesByService([]), node(), own, addresses] as const;
+    const { expect: of } = expectedForwarding(...input);
+    const packet = to('10.96.0.1', dport);
+    const kindsFrom = (['outside', 'pod', 'node'] as const).map((from) =>
+      of({ ...packet, from }).outcomes.map(({ kind }) => kind),
+    );
+    expect(kindsFrom).toEqual(kinds.map((kind) => [kind]));
+  });
+
   test('a load balancer IP is allowed as a source if a range includes the node IP', () => {
     const lb = service({
       type: 'LoadBalancer',

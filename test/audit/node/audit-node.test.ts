@@ -111,6 +111,28 @@ test('missing rules are one finding', () => {
   expect(audit.conform + audit.different + audit.unknown).toBe(forwarding.ports.length);
 });
 
+test.each([
+  'recordings/main/iptables-nft/node-a',
+  'recordings/main/nftables/node-a',
+  'recordings/v1.31.14/nftables/node-a',
+  'recordings/v1.37.2/nftables/node-b',
+])('nothing is wrong if the node has all addresses of Services: %s', (path) => {
+  const { folder, input } = folderAt(path);
+  // As kube-ipvs0 has them if kube-proxy was in IPVS mode before.
+  const services = input.services.flatMap(({ clusterIPs, loadBalancerIPs, externalIPs }) =>
+    [clusterIPs, loadBalancerIPs, externalIPs].flat().filter((ip) => ip !== 'None'),
+  );
+  const localAddresses = [...folder.node.localAddresses, ...services];
+  const own = { ...folder, node: { ...folder.node, localAddresses } };
+  const rules = behaviorOfRules(folder.ruleset, own.node);
+  const { findings } = summarizeNode({
+    forwarding: expectedOf(own, input),
+    node: input.node,
+    rules,
+  });
+  expect(findings.map(({ code, severity, object }) => [severity, code, object])).toEqual([]);
+});
+
 describe('packets that NodeLocal DNSCache exempts from conntrack', () => {
   const { folder, input } = folderAt('recordings/main/iptables-nft/node-a');
   const vip = input.services.find(({ name }) => name === 'kube-dns')?.clusterIP ?? '';
