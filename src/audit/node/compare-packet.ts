@@ -27,6 +27,7 @@ import type { Node } from '../../model/objects.ts';
 import type { ExpectedOutcome, Packet } from '../../model/proxy-config.ts';
 import { ciliumTable } from '../../rules/cilium/packet-outcome.ts';
 import type { PacketField } from '../../rules/ruleset.ts';
+import { forkedTooOften } from '../../rules/walk/walk-cache.ts';
 import type { TraceStep } from '../../rules/walk/walk-state.ts';
 import type { Destination, OutcomeShare, PacketOutcome } from '../../rules/walk/walk.ts';
 import type { Forwarding } from '../../shadow/forwarding.ts';
@@ -82,10 +83,11 @@ export function comparePacket(
     step !== null &&
     isKubernetesRule(step) &&
     (site.mode === 'nftables') === (step.base.table.name === 'kube-proxy');
+  const isCut = outcome.unknown.some(({ reason }) => reason === forkedTooOften);
   const certain = deviations.filter(
     (deviation) =>
       (deviation.step !== null && isForeignRuleAbout(deviation.step, packet.dst)) ||
-      (!isSentAnywhere && isCertain(deviation, want, outcome)),
+      (!isSentAnywhere && !isCut && isCertain(deviation, want, outcome)),
   );
   const verdict = certain.length === 0 ? ('unknown' as const) : ('different' as const);
   return { verdict, want, deviations: certain };
@@ -96,13 +98,17 @@ function isCertain(deviation: Deviation, want: ExpectedOutcome, outcome: PacketO
   const { destinations } = outcome;
   if (kind === 'missing') return true;
   if (kind === 'unexpected' || kind === 'share' || kind === 'affinity') return false;
-  if (kind === 'shadowed') return step === null || isBeforeRouting(step);
+  if (kind === 'shadowed') return step !== null && isTranslatedElsewhere(step);
   if (kind === 'masqueraded' || kind === 'not masqueraded') {
     return destinations.get(endpoint ?? '')?.masqueraded !== 'unknown';
   }
   if (want.kind !== 'endpoints') return outcome[want.kind].probability <= rounding;
   return ![...destinations].some(([text, it]) => want.endpoints.has(text) && isPossible(it));
 }
+
+/** A queue or a target that is not modelled may also let the packet go on as it is. */
+const isTranslatedElsewhere = (step: TraceStep): boolean =>
+  isBeforeRouting(step) && !hasAny(step, ['unknown verdict']);
 
 const isPossible = ({ probability, affinity }: Destination): boolean =>
   probability > rounding || affinity;

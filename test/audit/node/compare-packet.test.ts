@@ -7,6 +7,7 @@ import type { Packet } from '../../../src/model/proxy-config.ts';
 import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
 import type { Destination, PacketOutcome } from '../../../src/rules/walk/walk.ts';
 import type { ExpectedOutcome } from '../../../src/model/proxy-config.ts';
+import { createWalk } from '../../../src/rules/walk/walk.ts';
 
 const trace = () => [];
 const none = { probability: 0, masqueraded: false, trace } as const;
@@ -198,11 +199,11 @@ const uncertain: Case[] = [
     [],
   ],
   [
-    'an unknown destination',
+    'an unknown destination without a rule that translates',
     [endpoints({ 'a:1': false })],
     outcome({ 'a:1': whole, unknown: whole }, open),
-    'different',
-    ['shadowed'],
+    'unknown',
+    [],
   ],
   [
     'a possible masquerade',
@@ -241,8 +242,8 @@ describe('comparePacket', () => {
     expect(verdict('pod', [step])).toBe('different');
   });
 
-  test('a queue to a program is shadowing before routing and unknown after it', () => {
-    const verdicts = ['PREROUTING', 'FORWARD'].map((name) => {
+  test('what a queue to a program leads to is unknown, at every hook', () => {
+    const verdicts = ['PREROUTING', 'OUTPUT', 'FORWARD'].map((name) => {
       const dump = `*filter\n:${name} ACCEPT [0:0]\nCOMMIT\n`;
       const [table] = parseIptablesSave(dump, 'ip').tables;
       const chain = table?.chains.get(name);
@@ -254,7 +255,25 @@ describe('comparePacket', () => {
       const got = outcome({ 'a:1': whole, unknown: untold }, { drop: 1, ...open });
       return comparePacket([endpoints({ 'a:1': false })], got, packet, site).verdict;
     });
-    expect(verdicts).toEqual(['different', 'unknown']);
+    expect(verdicts).toEqual(['unknown', 'unknown', 'unknown']);
+  });
+
+  test('nothing is certain where the walk gave up', () => {
+    const sets = Array.from({ length: 500 }, (_, at) => `-m set --match-set s${at} src -j DROP`);
+    const lines = [
+      '*raw',
+      ':PREROUTING ACCEPT [0:0]',
+      ...sets.map((rule) => `-A PREROUTING ${rule}`),
+      'COMMIT',
+      '*nat',
+      ':PREROUTING ACCEPT [0:0]',
+      '-A PREROUTING -d 10.96.0.1/32 -p tcp --dport 80 -j DNAT --to-destination 10.244.1.5:8080',
+      'COMMIT\n',
+    ];
+    const walk = createWalk(parseIptablesSave(lines.join('\n'), 'ip'), { localAddresses: [] });
+    const sent: Packet = { ...packet, dst: '10.96.0.1', dport: 80 };
+    const desired = [endpoints({ '10.244.1.5:8080': false })];
+    expect(comparePacket(desired, walk(sent), sent, site).verdict).toBe('unknown');
   });
 
   test('an unknown destination of a kube-proxy rule is unknown, unless its mode is another', () => {
