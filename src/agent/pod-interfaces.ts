@@ -48,12 +48,18 @@ export function walkerOf(
   const standIn = pods.slice(0, mostTried).find(({ address }) => isFree(address));
   const interfaceOf = ({ from, src, iif }: Packet): string | null => {
     const source = parseAddress(src);
-    if (from !== 'pod' || source === null) return null;
+    if (source === null) return null;
+    // What is no pod's comes in as the routes say, if no pod has that interface.
+    if (from === 'outside' && iif?.startsWith('!') === true) {
+      const way = lookup.from('outside', source);
+      return way === null || isNamed(iif.slice(1), way) ? null : way;
+    }
+    if (from !== 'pod') return null;
     const usual = typeof source === 'number' ? (standIn?.interface ?? null) : null;
     const known = lookup.from('pod', source) ?? usual;
     if (iif === undefined) return known;
-    // If kube-proxy detects pods by an interface prefix, the auditor asks with an invented name;
-    // all interfaces with that prefix are pods'. A name that no interface has is dropped.
+    // If kube-proxy detects pods by an interface prefix, the auditor asks with the prefix and `*`,
+    // or `0` up to 0.1; all interfaces with that prefix are pods'.
     if (context.interfaces?.all?.includes(iif) !== false) return null;
     const isOne = (name: string): boolean => name.startsWith(iif.slice(0, -1));
     return known !== null && isOne(known) ? known : ([...own].find(isOne) ?? null);
@@ -63,6 +69,9 @@ export function walkerOf(
     return walker(iif === null ? packet : { ...packet, iif });
   };
 }
+
+const isNamed = (pattern: string, name: string): boolean =>
+  pattern.endsWith('*') ? name.startsWith(pattern.slice(0, -1)) : name === pattern;
 
 /** Whether a rule that names one of these interfaces stopped a packet, or called what did. */
 const isPolicy = ({ drop, reject }: PacketOutcome, interfaces: ReadonlySet<string>): boolean =>

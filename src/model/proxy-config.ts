@@ -58,7 +58,10 @@ export interface Packet {
   readonly dst: string;
   readonly protocol: Protocol;
   readonly dport: number;
-  /** The interface by which it comes in, where that is known better than of the node. */
+  /**
+   * The interface by which it comes in, where that is known better than of the node: a name, any
+   * that begins so (`cali*`), or any other (`!cbr0`, `!cali*`).
+   */
   readonly iif?: string;
 }
 

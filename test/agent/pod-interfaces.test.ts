@@ -127,12 +127,35 @@ describe('pods with interfaces of their own', () => {
   });
 
   test('a name that is made up with the prefix of pods is a real one', () => {
-    for (const iif of ['cali0', 'cali3']) expect(wordsFor({ iif })).toBe(one);
+    for (const iif of ['cali*', 'cali0', 'cali3']) expect(wordsFor({ iif })).toBe(one);
     expect(wordsFor({ iif: 'cali0', src: pods.cali1 })).toBe(one);
     expect(wordsFor({ iif: 'cali0' }, { known: null })).toBe('drop 1/1');
+    // Without routes, nothing tells which pod may come in by which interface.
+    expect(wordsFor({ iif: 'cali*' }, { known: null })).toMatch(/^unknown/);
     const policies = { 'cali-fw-cali1': deny };
     expect(wordsFor({ iif: 'cali0' }, { policies })).toBe(one);
     expect(wordsFor({ iif: 'cali1' }, { policies })).toMatch(/^unknown/);
+  });
+
+  test('what is no pod’s comes in by the route to its source', () => {
+    const accept = '-A FORWARD -i eth0 -j ACCEPT';
+    const text = linesOf({}, []).replace('-A FORWARD', `${accept}\n-A FORWARD -j DROP\n-A FORWARD`);
+    const outcome = (iif: string, all: string[], known: Routes | null) =>
+      wordsOf(
+        walkerOf(
+          parseIptablesSave(text, 'ip'),
+          { ...context, interfaces: { all } },
+          known,
+          [],
+        )({
+          ...{ ...outside, protocol: 'tcp', dst: '10.96.0.1', dport: 80, iif },
+        }),
+      );
+    const { all } = context.interfaces;
+    expect(outcome('!cali*', all, routes)).toBe(one);
+    expect(outcome('!eth0', all, routes)).toBe('drop 1/1');
+    expect(outcome('!cali*', all, null)).toBe(one);
+    expect(outcome('!cali*', [...all, 'wg0'], null)).toMatch(/^unknown/);
   });
 
   test('so it is where addresses of pods are of no network that is known as theirs', () => {

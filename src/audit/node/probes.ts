@@ -126,8 +126,8 @@ function probeOf({ forwarding }: ProbeSender, packet: Packet, origin: string): P
   const isByBridge = detectLocalMode === 'BridgeInterface';
   const isByInterface = isByBridge || detectLocalMode === 'InterfaceNamePrefix';
   if (packet.from === 'node' || !isByInterface) return { packet, origin };
-  const podInterface = isByBridge ? bridgeInterface : `${interfaceNamePrefix}0`;
-  return { packet: { ...packet, iif: packet.from === 'pod' ? podInterface : 'uplink' }, origin };
+  const ofPods = isByBridge ? bridgeInterface : `${interfaceNamePrefix}*`;
+  return { packet: { ...packet, iif: packet.from === 'pod' ? ofPods : `!${ofPods}` }, origin };
 }
 
 /** Packets to a port of a cluster IP that no Service has there; only nftables mode rejects them. */

@@ -120,16 +120,36 @@ function bitsOf(field: netfilter.PacketField, state: PacketState): Bits | null {
 function interfaceAnswer(match: MatchOf<'interface'>, state: PacketState): MatchResult {
   const { side, names, negate } = match;
   const name = side === 'in' ? state.in : state.out;
-  if (name !== null) return answer(matchesName(names, name), negate);
+  if (name !== null && !isOpen(name)) return answer(matchesName(names, name), negate);
   // Whatever it is: it is one of the node's, and not the loopback interface.
   const others = (side === 'out' ? interfacesOut(state) : null) ?? state.interfaces;
-  if (others !== null) {
-    const possible = others.filter((other) => other !== 'lo');
+  const possible = others?.filter(
+    (other) => other !== 'lo' && (name === null || mayBe(name, other)),
+  );
+  if (possible !== undefined && (name === null || possible.length > 0)) {
     const matching = possible.filter((other) => matchesName(names, other)).length;
     return matching > 0 && matching < possible.length ? 'unknown' : answer(matching > 0, negate);
   }
-  if (names.every((pattern) => pattern === 'lo')) return answer(false, negate);
-  return names.includes('*') ? answer(true, negate) : 'unknown';
+  const results = names.map((pattern) => openResult(pattern, name ?? '!lo'));
+  if (results.includes('yes')) return answer(true, negate);
+  return results.includes('unknown') ? 'unknown' : answer(false, negate);
+}
+
+/** Any interface that begins so (`cali*`), or any but this one (`!cbr0`) or these (`!cali*`). */
+const isOpen = (name: string): boolean => name.startsWith('!') || name.endsWith('*');
+
+const mayBe = (open: string, name: string): boolean =>
+  open.startsWith('!') ? !matchesName([open.slice(1)], name) : matchesName([open], name);
+
+/** Whether the pattern of a rule matches an interface of which only this is known. */
+function openResult(pattern: string, open: string): MatchResult {
+  if (pattern === '*') return 'yes';
+  const isExcluding = open.startsWith('!');
+  const named = isExcluding ? open.slice(1) : open;
+  if (!isExcluding && matchesName([pattern], named)) return 'yes';
+  // Whether all that the pattern matches is among what is named.
+  const isAmong = pattern === 'lo' ? isExcluding : matchesName([named], pattern);
+  return isAmong === isExcluding ? 'no' : 'unknown';
 }
 
 /** In the hook output the route is that of the original destination until all rules are through. */
@@ -230,7 +250,7 @@ function valueOf(
   state: PacketState,
 ): Address | string | null {
   if (field === 'state') return state.entry === 'none' ? 'invalid' : state.entry;
-  if (field === 'in') return state.in;
+  if (field === 'in') return state.in !== null && isOpen(state.in) ? null : state.in;
   if (field !== 'out') return numbers[field](state);
   const [only, ...more] = state.out === null ? (interfacesOut(state) ?? []) : [state.out];
   return more.length === 0 ? (only ?? null) : null;

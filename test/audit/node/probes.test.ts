@@ -76,12 +76,12 @@ describe('probesOf', () => {
   });
 
   test('packets have the interface by which kube-proxy detects pods', () => {
-    const { probes } = probed(
-      {},
-      { detectLocalMode: 'InterfaceNamePrefix', interfaceNamePrefix: 'veth' },
-    );
-    const names = new Set(probes.map(({ packet }) => `${packet.from} ${packet.iif}`));
-    expect(names).toEqual(new Set(['node undefined', 'pod veth0', 'outside uplink']));
+    const namesWith = (config: Partial<ProxyConfig>) =>
+      new Set(probed({}, config).probes.map(({ packet }) => `${packet.from} ${packet.iif}`));
+    const prefix = { detectLocalMode: 'InterfaceNamePrefix', interfaceNamePrefix: 'veth' };
+    expect(namesWith(prefix)).toEqual(new Set(['node undefined', 'pod veth*', 'outside !veth*']));
+    const bridge = { detectLocalMode: 'BridgeInterface', bridgeInterface: 'cbr0' };
+    expect(namesWith(bridge)).toEqual(new Set(['node undefined', 'pod cbr0', 'outside !cbr0']));
   });
 
   test('without a pod range, only endpoints of the node send as pods', () => {

@@ -40,6 +40,23 @@ const told: readonly [string, string, Partial<PacketState>?][] = [
   ['! -i eth0', 'yes'],
   ['-i eth0', 'unknown', { in: null }],
   ['-i lo', 'no', { in: null }],
+  ['-i cali+', 'yes', { in: 'cali*' }],
+  ['-i ca+', 'yes', { in: 'cali*' }],
+  ['-i cali7', 'unknown', { in: 'cali*' }],
+  ['-i cali7+', 'unknown', { in: 'cali*' }],
+  ['! -i eth0', 'yes', { in: 'cali*' }],
+  ['-i lo', 'no', { in: 'cali*' }],
+  ['-i cali7', 'yes', { in: 'cali*', interfaces: ['lo', 'eth0', 'cali7'] }],
+  ['-i cali+', 'yes', { in: 'cali*', interfaces: ['lo', 'eth0'] }],
+  ['! -i cali+', 'yes', { in: '!cali*' }],
+  ['-i cali7', 'no', { in: '!cali*' }],
+  ['-i ca+', 'unknown', { in: '!cali*' }],
+  ['-i eth0', 'unknown', { in: '!cali*' }],
+  ['-i eth0', 'yes', { in: '!cali*', interfaces: ['lo', 'eth0', 'cali7'] }],
+  ['-i eth+', 'unknown', { in: '!cbr0', interfaces: ['eth0', 'wg0', 'cbr0'] }],
+  ['-i cbr0', 'no', { in: '!cbr0' }],
+  ['-i cbr0+', 'unknown', { in: '!cbr0' }],
+  ['-i lo', 'no', { in: '!cbr0' }],
   ['-o docker0', 'unknown', { out: null }],
   ['-o docker0', 'no', { out: null, interfaces: ['lo', 'eth0'] }],
   ['-o eth0', 'unknown', { out: null, interfaces: ['lo', 'eth0', 'eth1'] }],
@@ -138,6 +155,20 @@ describe('lookup', () => {
     const byName = { kind: 'fields', fields: ['in'] } as const;
     expect(lookup(byName, names, stateOf())).not.toBeNull();
     expect(lookup(byName, names, stateOf({ in: 'eth0' }))).toBeNull();
+  });
+
+  test('a set of interfaces has none of which only the beginning is known', () => {
+    const key = { kind: 'fields', fields: ['in'] } as const;
+    const element = { key: ['cali7'], verdict: null, data: null };
+    const set = {
+      name: '',
+      elements: [element],
+      dynamic: false,
+      timeoutSeconds: null,
+      index: null,
+    };
+    expect(lookup(key, set, stateOf({ in: 'cali7' }))).toBe(element);
+    expect(lookup(key, set, stateOf({ in: 'cali*' }))).toBe('unknown');
   });
 
   test('the interface by which it leaves is known where there is one way', () => {
