@@ -26,7 +26,9 @@ const noRules: RuleSet = { tables: [], lacks: [], legacy: [] };
  * `family`: of an iptables dump; null: read it from the dump.
  * @throws DumpError where the text is no such dump, or is cut off.
  */
-export function readRulesDump(text: string, family: Family | null): RulesDump {
+export function readRulesDump(given: string, family: Family | null): RulesDump {
+  // `kubectl exec -t` writes what a terminal gets.
+  const text = given.includes('\r') ? given.replaceAll('\r\n', '\n') : given;
   const maps = /^\s*\{\s*"cilium_/.test(text)
     ? readBpftoolDump(text)
     : /^\s*\[\s*\{\s*"command":/.test(text)

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 
 import { readRulesDump } from '../../../src/rules/parse/rules-dump.ts';
+import { rulesOf } from '../../../src/rules/ruleset.ts';
 
 const nat = (...rules: string[]): string =>
   ['*nat', ':KUBE-SVC-A - [0:0]', ':KUBE-MARK-MASQ - [0:0]', ...rules, 'COMMIT', ''].join('\n');
@@ -25,6 +26,18 @@ const ciliumMaps = {
   cilium_lb4_maglev: [],
   cilium_lb_affinity_match: [],
 };
+
+test('lines may end as those of a terminal', () => {
+  const lines = nat('-A KUBE-SVC-A -d 10.0.0.1/32 -j KUBE-MARK-MASQ');
+  const { tables } = readRulesDump(lines.replaceAll('\n', '\r\n'), null).ruleset;
+  const chain = tables[0]?.chains.get('KUBE-SVC-A');
+  expect(chain && rulesOf(chain).flatMap(({ statements }) => statements)).toMatchObject([
+    { kind: 'field' },
+    { kind: 'jump', chain: 'KUBE-MARK-MASQ' },
+  ]);
+  const maps = 'REV: ID=4 ADDR=10.97.69.6:80\r\nREV: ID=5 ADDR=10.97.69.7:80\r\n';
+  expect(readRulesDump(maps, null).maps?.length).toBe(2);
+});
 
 test('the plain listing of nft is refused with what to do', () => {
   expect(() => readRulesDump('table ip kube-proxy {\n}\n', null)).toThrow('nft with -j');
