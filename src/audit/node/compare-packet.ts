@@ -19,6 +19,7 @@ import {
   familyOf,
   formatAddress,
   ipOf,
+  isWithin,
   isWithinAny,
   parseCIDR,
   type Range,
@@ -76,6 +77,8 @@ export function comparePacket(
   if (nearest === undefined) return { verdict: 'unknown' as const, want: null, deviations: [] };
   const { want, deviations } = nearest;
   if (deviations.length === 0) return { verdict: 'conform' as const, want, deviations };
+  if (isStoppedAsBogon(outcome, packet))
+    return { verdict: 'unknown' as const, want, deviations: [] };
   if (outcome.unknown.length === 0) return { verdict: 'different' as const, want, deviations };
   const anywhere = outcome.destinations.get('unknown');
   const step = anywhere && isPossible(anywhere) ? translationStep(anywhere) : null;
@@ -92,6 +95,39 @@ export function comparePacket(
   const verdict = certain.length === 0 ? ('unknown' as const) : ('different' as const);
   return { verdict, want, deviations: certain };
 }
+
+const documentation = [
+  '192.0.2.0/24',
+  '198.51.100.0/24',
+  '203.0.113.0/24',
+  '2001:db8::/32',
+].flatMap((text) => parseCIDR(text) ?? []);
+
+/**
+ * Whether another program stops the packet for its source. That is an address for documentation,
+ * which stands for all clients: a rule against bogons says nothing of them.
+ */
+function isStoppedAsBogon(outcome: PacketOutcome, { from, src }: Packet): boolean {
+  if (from !== 'outside' || !isWithinAny(src, documentation)) return false;
+  return ends.some((end) => {
+    const stop = outcome[end];
+    const step = stop.probability > rounding ? stopStep(stop) : null;
+    if (step === null || isKubernetesRule(step)) return false;
+    const callers = stop.trace().filter((it) => it === step || jumpsTo(it, step.chain));
+    return callers.some(asksBogon);
+  });
+}
+
+const asksBogon = ({ rule }: TraceStep): boolean =>
+  rule.statements.some(
+    (it) =>
+      it.kind === 'field' &&
+      it.field === 'source' &&
+      !it.negate &&
+      it.ranges.some(({ low, high }) =>
+        documentation.some((range) => isWithin(low, range) && isWithin(high, range)),
+      ),
+  );
 
 function isCertain(deviation: Deviation, want: ExpectedOutcome, outcome: PacketOutcome): boolean {
   const { kind, endpoint, step } = deviation;

@@ -27,7 +27,7 @@ interface RuleJson extends Pick<Table, 'source' | 'family'> {
 
 export type EncodedOutcomes = ReturnType<typeof encodeOutcomes>;
 
-/** Rules that only ask or lead on are left out, except calls of a filter's chain by destination. */
+/** Rules that only ask or lead on are left out, except calls of a filter's chain by an address. */
 const decides: ReadonlySet<Statement['kind']> = new Set<Statement['kind']>([
   ...(['accept', 'drop', 'reject', 'return', 'notrack', 'unknown verdict'] as const),
   ...(['dnat', 'dnat by map', 'redirect', 'netmap', 'snat', 'masquerade', 'verdict map'] as const),
@@ -36,7 +36,7 @@ const decides: ReadonlySet<Statement['kind']> = new Set<Statement['kind']>([
 const isCallFor = ({ rule, base }: TraceStep): boolean =>
   base.base.type === 'filter' &&
   rule.statements.some(({ kind }) => kind === 'jump' || kind === 'goto') &&
-  rule.statements.some((entry) => entry.kind === 'field' && entry.field === 'destination');
+  rule.statements.some((it) => it.kind === 'field' && /^(?:destination|source)$/.test(it.field));
 
 const stops = ['reject', 'drop', 'pass'] as const;
 

@@ -111,6 +111,20 @@ describe('a masquerade', () => {
   });
 });
 
+describe('a rule that drops sources which only tests have', () => {
+  test.each([
+    ['-A FORWARD -s 203.0.113.0/24 -j DROP'],
+    ['-A FORWARD -s 203.0.113.0/24 -j BOGONS', '-A BOGONS -j LOG', '-A BOGONS -j DROP'],
+  ])('is no fault: %s', (...rules) => {
+    expect(found('filter', null, ...rules)).toEqual([]);
+  });
+
+  test('is one if it drops others, too', () => {
+    const rule = '-A FORWARD -s 192.0.0.0/2 -j DROP';
+    expect(found('filter', null, rule)).toEqual([`critical node-foreign-rule ${rule}`]);
+  });
+});
+
 describe('a rule that rejects what is sent to one endpoint', () => {
   const endpoint = '10.244.1.6/32';
   const policy = (forward: string, pod: string): [string, string, string, string] => [
