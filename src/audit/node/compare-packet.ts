@@ -77,8 +77,9 @@ export function comparePacket(
   if (nearest === undefined) return { verdict: 'unknown' as const, want: null, deviations: [] };
   const { want, deviations } = nearest;
   if (deviations.length === 0) return { verdict: 'conform' as const, want, deviations };
-  if (isStoppedAsBogon(outcome, packet))
+  if (isStoppedAsBogon(outcome, packet)) {
     return { verdict: 'unknown' as const, want, deviations: [] };
+  }
   if (outcome.unknown.length === 0) return { verdict: 'different' as const, want, deviations };
   const anywhere = outcome.destinations.get('unknown');
   const step = anywhere && isPossible(anywhere) ? translationStep(anywhere) : null;
@@ -105,7 +106,7 @@ const documentation = [
 
 /**
  * Whether another program stops the packet for its source. That is an address for documentation,
- * which stands for all clients: a rule against bogons says nothing of them.
+ * in place of all clients: a rule against bogons says nothing about them.
  */
 function isStoppedAsBogon(outcome: PacketOutcome, { from, src }: Packet): boolean {
   if (from !== 'outside' || !isWithinAny(src, documentation)) return false;

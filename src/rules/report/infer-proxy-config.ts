@@ -29,7 +29,7 @@ export function modeIn({ tables }: RuleSet): ProxyConfig['mode'] {
 
 /**
  * IPVS mode always writes this jump (writeIptablesRules of pkg/proxy/ipvs/proxier.go,
- * kubernetes@v1.37.2). Its other chains may be left over, but each mode writes KUBE-SERVICES anew.
+ * kubernetes@v1.37.2). Its other chains may be left over, but each mode writes KUBE-SERVICES again.
  */
 function isOfIPVS({ name, chains }: Table): boolean {
   const chain = name === 'nat' ? chains.get('KUBE-SERVICES') : undefined;
