@@ -130,7 +130,7 @@ describe('pods with interfaces of their own', () => {
     for (const iif of ['cali*', 'cali0', 'cali3']) expect(wordsFor({ iif })).toBe(one);
     expect(wordsFor({ iif: 'cali0', src: pods.cali1 })).toBe(one);
     expect(wordsFor({ iif: 'cali0' }, { known: null })).toBe('drop 1/1');
-    // Without routes, nothing tells which pod may come in by which interface.
+    // Without routes, the interface of a pod is not known.
     expect(wordsFor({ iif: 'cali*' }, { known: null })).toMatch(/^unknown/);
     const policies = { 'cali-fw-cali1': deny };
     expect(wordsFor({ iif: 'cali0' }, { policies })).toBe(one);

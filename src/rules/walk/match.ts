@@ -141,7 +141,7 @@ const isOpen = (name: string): boolean => name.startsWith('!') || name.endsWith(
 const mayBe = (open: string, name: string): boolean =>
   open.startsWith('!') ? !matchesName([open.slice(1)], name) : matchesName([open], name);
 
-/** Whether the pattern of a rule matches an interface of which only this is known. */
+/** Whether the pattern of a rule matches an interface, if only this is known about it. */
 function openResult(pattern: string, open: string): MatchResult {
   if (pattern === '*') return 'yes';
   const isExcluding = open.startsWith('!');

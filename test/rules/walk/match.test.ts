@@ -157,7 +157,7 @@ describe('lookup', () => {
     expect(lookup(byName, names, stateOf({ in: 'eth0' }))).toBeNull();
   });
 
-  test('a set of interfaces has none of which only the beginning is known', () => {
+  test('a set of interfaces has no interface whose beginning alone is known', () => {
     const key = { kind: 'fields', fields: ['in'] } as const;
     const element = { key: ['cali7'], verdict: null, data: null };
     const set = {
