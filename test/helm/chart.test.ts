@@ -150,6 +150,7 @@ interface Pod {
     readonly name: string;
     readonly ports?: readonly object[];
     readonly args: readonly string[];
+    readonly env?: readonly { readonly name: string }[];
     readonly resources?: { readonly limits?: Values };
     readonly securityContext: Values;
     readonly volumeMounts: readonly { readonly name: string; readonly readOnly?: boolean }[];
@@ -214,6 +215,13 @@ describe.each(examples)('%s', (example) => {
         expect(unknown).toEqual([]);
       }
     }
+  });
+
+  test('no container has a variable twice', () => {
+    const found = [...server, ...agents].flatMap(({ containers }) =>
+      containers.map(({ env = [] }) => env.map(({ name }) => name)),
+    );
+    expect(found).toEqual(found.map((names) => [...new Set(names)]));
   });
 
   test('reviews of tokens are permitted only with agents or web.authFilter', () => {
