@@ -8,6 +8,9 @@
 {{- with $of.kubernetesVersion }}
 - --kubernetes-version={{ . }}
 {{- end }}
+{{- with .Values.clusterName }}
+- {{ printf "--cluster-name=%s" . | quote }}
+{{- end }}
 {{- with $of.namespaces }}
 - --namespaces={{ join "," . }}
 {{- end }}
