@@ -50,6 +50,7 @@ interface Resources {
 
 interface Workload {
   readonly spec: {
+    readonly revisionHistoryLimit: number;
     readonly selector: { readonly matchLabels: Readonly<Record<string, string>> };
     readonly template: {
       readonly spec: {
@@ -178,6 +179,8 @@ export async function checkUpgrade(stage: Stage): Promise<void> {
     const [server] = await resourcesOf(client);
     const memory = hasLimits ? '320Mi' : undefined;
     check(`upgrade with ${flag}: limit ${memory ?? 'none'}`, equal(server?.limits?.memory, memory));
+    const { revisionHistoryLimit } = (await workloadOf(client, `deployments/${release}`)).spec;
+    check(`upgrade with ${flag}: old revisions are kept`, equal(revisionHistoryLimit, 10));
     await helm('rollback', release, '1');
   }
 
