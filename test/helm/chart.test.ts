@@ -145,6 +145,8 @@ interface Pod {
   readonly hostNetwork?: boolean;
   readonly automountServiceAccountToken: boolean;
   readonly securityContext?: Values;
+  readonly nodeSelector?: Values;
+  readonly tolerations?: readonly Values[];
   readonly volumes?: readonly (Values & { readonly hostPath?: { readonly path: string } })[];
   readonly containers: readonly {
     readonly name: string;
@@ -214,6 +216,14 @@ describe.each(examples)('%s', (example) => {
         const unknown = rest.filter((arg) => flags.get(command)?.has(arg.split('=')[0]) !== true);
         expect(unknown).toEqual([]);
       }
+    }
+  });
+
+  test('the pod of helm test goes to the nodes of the server', () => {
+    const nodes = server.map(({ nodeSelector, tolerations }) => ({ nodeSelector, tolerations }));
+    for (const { spec } of of('Pod')) {
+      const { nodeSelector, tolerations } = spec as Pod;
+      expect([{ nodeSelector, tolerations }]).toEqual(nodes);
     }
   });
 
