@@ -10,6 +10,7 @@ import * as policy from 'kubernetes-models/policy/v1';
 import * as rbac from 'kubernetes-models/rbac.authorization.k8s.io/v1';
 import * as core from 'kubernetes-models/v1';
 import { describe, expect, test } from 'vitest';
+import { parseAllDocuments } from 'yaml';
 
 import { alerts, folder as alertsFolder } from '../alerts/alertmanager.ts';
 import type { Manifest } from './files.ts';
@@ -217,6 +218,11 @@ describe.each(examples)('%s', (example) => {
         expect(unknown).toEqual([]);
       }
     }
+  });
+
+  test('no object has a key twice', () => {
+    const documents = parseAllDocuments(read(goldenOf(example)));
+    expect(documents.flatMap(({ errors }) => errors)).toEqual([]);
   });
 
   test('the pod of helm test goes to the nodes of the server', () => {
