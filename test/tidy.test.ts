@@ -607,10 +607,9 @@ test('no file names an address that the project does not have', () => {
   const roots = ['README.md', 'SECURITY.md', 'CONTRIBUTING.md', 'action.yml', 'package.json'];
   const invented =
     /(?:github|gitlab|ghcr|quay|docker)\.[a-z]+\/endpoint-auditor|endpoint-auditor\.[a-z]+\/[a-z]/;
-  const action = /uses: endpoint-auditor\//;
   const found = [...names, ...roots].filter((name) => {
     const text = read(name);
-    return invented.test(text) || action.test(text);
+    return invented.test(text) || text.includes('uses: endpoint-auditor/');
   });
   expect(found).toEqual([]);
 });
