@@ -441,7 +441,7 @@ interface Evaluated {
 }
 
 /** Everything about the Service of this name in namespace shop. */
-export function judged(
+export function auditService(
   objects: readonly AnyObject[],
   more: Partial<AuditContext> = {},
   known: readonly Resource[] = resources,

@@ -6,10 +6,10 @@ import { explain } from '../../../src/audit/explain/explain.ts';
 import type { Explanation, ExplainTarget } from '../../../src/audit/explain/explanation.ts';
 import { type AnyObject, label } from '../../../src/model/objects.ts';
 import {
+  auditService,
   endpoint,
   endpoints,
   foreign,
-  judged,
   node,
   owner,
   pod,
@@ -21,7 +21,7 @@ import {
 } from '../../build.ts';
 
 function ask(subject: ExplainTarget, objects: readonly AnyObject[]): Explanation {
-  const { context, serviceAuditor } = judged([service(), node(), ...objects]);
+  const { context, serviceAuditor } = auditService([service(), node(), ...objects]);
   serviceAuditor.settle.advance(1000);
   return explain(context, serviceAuditor, subject);
 }

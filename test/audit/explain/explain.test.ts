@@ -7,7 +7,7 @@ import type { Explanation, ExplainTarget } from '../../../src/audit/explain/expl
 import { restsOn } from '../../../src/audit/pending/progress.ts';
 import type { AnyObject, Resource } from '../../../src/model/objects.ts';
 import { resources } from '../../../src/model/objects.ts';
-import { endpoints, judged, node, pod, service, slice, times } from '../../build.ts';
+import { auditService, endpoints, node, pod, service, slice, times } from '../../build.ts';
 
 function ask(
   subject: ExplainTarget,
@@ -15,7 +15,7 @@ function ask(
   known: readonly Resource[] = resources,
   stale: readonly Resource[] = [],
 ): Explanation {
-  const { context, serviceAuditor } = judged([service(), node(), ...objects], {}, known);
+  const { context, serviceAuditor } = auditService([service(), node(), ...objects], {}, known);
   serviceAuditor.settle.advance(1000);
   return explain({ ...context, stale: new Set(stale) }, serviceAuditor, subject);
 }
@@ -151,7 +151,7 @@ test('several differing Services without a cause point to the controllers', () =
 
 test('pending differences of several Services do not point to the controllers', () => {
   const other = service({ name: 'other', uid: 'other' });
-  const { context, serviceAuditor } = judged([service(), other, node(), pod(), ...empty]);
+  const { context, serviceAuditor } = auditService([service(), other, node(), pod(), ...empty]);
   const got = explain(context, serviceAuditor, aService);
   expect(got.verdict).toBe('pending');
   expect(JSON.stringify(got)).not.toContain('without a known cause');

@@ -16,9 +16,9 @@ import {
 } from '../../../src/audit/explain/explanation.ts';
 import {
   address,
+  auditService,
   endpoint,
   endpoints,
-  judged,
   node,
   pod,
   service,
@@ -30,7 +30,7 @@ import {
 const pods = times(5, (index) => pod({ name: `web-${index}`, ips: [`10.0.0.${index + 1}`] }));
 const empty = slice({ endpoints: [], ports: [] });
 const shopWeb = { namespace: 'shop', name: 'web' };
-const absent = judged([service(), node(), ...pods, endpoints({ subsets: [] }), empty]);
+const absent = auditService([service(), node(), ...pods, endpoints({ subsets: [] }), empty]);
 
 test('differences of equal code, object and cause share one reason', () => {
   const reasons = itemReasons(shopWeb, absent.items);
@@ -52,7 +52,7 @@ test('differences of equal code, object and cause share one reason', () => {
 
 test('a reason has the first ten differences, and counts the others', () => {
   const many = times(12, (index) => pod({ name: `web-${index}`, ips: [`10.0.0.${index + 1}`] }));
-  const world = judged([service(), node(), ...many, endpoints({ subsets: [] }), slice()]);
+  const world = auditService([service(), node(), ...many, endpoints({ subsets: [] }), slice()]);
   const [first] = itemReasons(shopWeb, world.items);
   expect(first?.differences).toHaveLength(10);
   expect(first?.parts.map(({ text }) => text)).toContain('and 2 more differences');
@@ -60,7 +60,7 @@ test('a reason has the first ten differences, and counts the others', () => {
 
 test('a cause is named, with its cure as the change', () => {
   const stray = [subset(), subset([address({ ip: '10.9.9.9', target: null })])];
-  const edited = judged([service(), node(), pod(), endpoints({ subsets: stray }), slice()]);
+  const edited = auditService([service(), node(), pod(), endpoints({ subsets: stray }), slice()]);
   const [found] = itemReasons(shopWeb, edited.items);
   expect(found?.parts.at(-1)?.text).toMatch(/^likely cause.*\(hand-edited\)$/);
   const texts = edited.items.map(itemText);
@@ -72,7 +72,7 @@ test('only open findings have a severity, and the worst counts', () => {
   absent.serviceAuditor.settle.advance(1000);
   expect(severityOf(absent.items)).toBe('warning');
   const wrong = slice({ endpoints: [endpoint({ addresses: ['10.9.9.9'] })] });
-  const both = judged([service(), node(), pod(), endpoints(), wrong]);
+  const both = auditService([service(), node(), pod(), endpoints(), wrong]);
   both.serviceAuditor.settle.advance(1000);
   expect(severityOf(both.items)).toBe('critical');
   expect(worstItemsFirst(both.items)[0]?.severity).toBe('critical');

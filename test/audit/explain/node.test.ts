@@ -5,9 +5,9 @@ import type { Reason } from '../../../src/audit/explain/explanation.ts';
 import type { NodeLookup } from '../../../src/audit/explain/node.ts';
 import { explainNode } from '../../../src/audit/explain/node.ts';
 import type { PacketTrace } from '../../../src/audit/node/audit-node.ts';
-import { endpoints, judged, node, plainFinding, pod, service, slice } from '../../build.ts';
+import { auditService, endpoints, node, plainFinding, pod, service, slice } from '../../build.ts';
 
-const { context, serviceAuditor } = judged([node(), service(), pod(), endpoints(), slice()]);
+const { context, serviceAuditor } = auditService([node(), service(), pod(), endpoints(), slice()]);
 const [port] = service().ports;
 const name = port?.name === '' ? 'shop/web' : `shop/web:${port?.name ?? ''}`;
 
@@ -128,7 +128,7 @@ test('a node without known rules shows what is expected', () => {
 test('a cluster IP of IPv6 is written in brackets', () => {
   const ipFamilies = ['IPv6'] as const;
   const six = service({ clusterIP: 'fd96::1', clusterIPs: ['fd96::1'], ipFamilies });
-  const world = judged([node({ addresses: ['fd18::2'] }), six, pod(), endpoints(), slice()]);
+  const world = auditService([node({ addresses: ['fd18::2'] }), six, pod(), endpoints(), slice()]);
   const { reasons } = explainNode(world.context, world.serviceAuditor, asked, null);
   expect(textsOf(reasons).join()).toContain(`${name} at [fd96::1]:80/tcp (cluster IP)`);
 });
@@ -168,7 +168,7 @@ test.each([
   [{ clusterIP: 'None', clusterIPs: [], ports: [] }, 'it is headless'],
   [{ clusterIP: '', clusterIPs: [], type: 'ExternalName' }, 'it is an alias in DNS'],
 ] as const)('a node has nothing to forward for the Service %j', (more, why) => {
-  const world = judged([node(), service(more)]);
+  const world = auditService([node(), service(more)]);
   const got = explain(world.context, world.serviceAuditor, asked, {
     ...lookWith('conform'),
     verdicts: new Map([['node-a', []]]),

@@ -11,10 +11,10 @@ import {
 } from '../../../src/audit/explain/pod-in-service.ts';
 import {
   address,
+  auditService,
   endpoint,
   endpoints,
   foreign,
-  judged,
   mirror,
   node,
   pod,
@@ -24,7 +24,16 @@ import {
 } from '../../build.ts';
 
 const twin = pod({ name: 'web-2', uid: 'uid-web-2' });
-const both = judged([service(), node(), pod(), twin, endpoints(), slice(), foreign(), mirror()]);
+const both = auditService([
+  service(),
+  node(),
+  pod(),
+  twin,
+  endpoints(),
+  slice(),
+  foreign(),
+  mirror(),
+]);
 
 test('every entry of a pod is found, with its manager', () => {
   const entries = entriesOfPod(both.context.listers, both.record, pod());
@@ -59,7 +68,12 @@ test('a difference concerns the pod that it names', () => {
 
 test('an entry has its conditions, hints and ports as text', () => {
   const wrong = endpoint({ ready: false, terminating: true, forZones: ['zone-b'] });
-  const { context, record } = judged([service(), node(), pod(), slice({ endpoints: [wrong] })]);
+  const { context, record } = auditService([
+    service(),
+    node(),
+    pod(),
+    slice({ endpoints: [wrong] }),
+  ]);
   const [entry] = entriesOfPod(context.listers, record, pod());
   expect(entry?.text).toBe('10.0.0.1, not ready, terminating, http 8080/TCP, hint for zone zone-b');
   expect(entry?.state).toBe('not-ready');
@@ -67,7 +81,7 @@ test('an entry has its conditions, hints and ports as text', () => {
 
 test('an entry without a pod belongs to the pod with its address', () => {
   const bare = endpoints({ subsets: [subset([address({ target: null })], [])] });
-  const { context, record } = judged([service(), node(), pod(), bare]);
+  const { context, record } = auditService([service(), node(), pod(), bare]);
   const [entry] = entriesOfPod(context.listers, record, pod());
   expect(entry?.state).toBe('no-ports');
   expect(entry?.pod).toBeNull();

@@ -5,10 +5,10 @@ import { expect, test } from 'vitest';
 import type { PairExplanation } from '../../../src/audit/explain/pod-in-service.ts';
 import { explainPair } from '../../../src/audit/explain/pod-in-service.ts';
 import type { AnyObject } from '../../../src/model/objects.ts';
-import { endpoint, endpoints, judged, node, pod, service, slice } from '../../build.ts';
+import { auditService, endpoint, endpoints, node, pod, service, slice } from '../../build.ts';
 
 function pairOf(objects: readonly AnyObject[]): PairExplanation {
-  const { context, serviceAuditor } = judged(objects);
+  const { context, serviceAuditor } = auditService(objects);
   serviceAuditor.settle.advance(1000);
   const of = serviceAuditor.audited.get('shop/web');
   const one = context.listers.pods.get('shop/web-1');

@@ -4,7 +4,16 @@ import { expect, test } from 'vitest';
 
 import { explainPair } from '../../../src/audit/explain/pod-in-service.ts';
 import { explainPod, podPhase } from '../../../src/audit/explain/pod.ts';
-import { endpoints, foreign, judged, mirror, node, pod, service, slice } from '../../build.ts';
+import {
+  auditService,
+  endpoints,
+  foreign,
+  mirror,
+  node,
+  pod,
+  service,
+  slice,
+} from '../../build.ts';
 
 test.each([
   [pod(), 'Ready'],
@@ -28,7 +37,7 @@ test.each([
   ],
 ])('a pod that no selector matches is in a Service %s', (_, objects) => {
   const one = pod();
-  const { context, serviceAuditor } = judged([node(), one, ...objects]);
+  const { context, serviceAuditor } = auditService([node(), one, ...objects]);
   serviceAuditor.settle.advance(1000);
   const got = explainPod(context, serviceAuditor, one);
   expect(got.answer).toContain(
@@ -45,7 +54,7 @@ test('the worst Service of a pod decides its verdict and its answer', () => {
   const other = service({ name: 'other', uid: 'other' });
   const one = pod();
   const objects = [node(), service(), other, one, endpoints(), slice()];
-  const { context, serviceAuditor } = judged(objects);
+  const { context, serviceAuditor } = auditService(objects);
   serviceAuditor.settle.advance(1000);
   const got = explainPod(context, serviceAuditor, one);
   expect(got).toMatchObject({ found: true, verdict: 'different' });

@@ -10,10 +10,10 @@ import { explainService } from '../../../src/audit/explain/service.ts';
 import type { AnyObject } from '../../../src/model/objects.ts';
 import { annotation, label } from '../../../src/model/objects.ts';
 import {
+  auditService,
   endpoint,
   endpoints,
   foreign,
-  judged,
   mirror,
   node,
   pod,
@@ -24,7 +24,7 @@ import {
 } from '../../build.ts';
 
 function explained(...objects: AnyObject[]) {
-  const { context, serviceAuditor } = judged([node(), ...objects]);
+  const { context, serviceAuditor } = auditService([node(), ...objects]);
   serviceAuditor.settle.advance(1000);
   const audited = serviceAuditor.audited.get('shop/web');
   if (audited === undefined) throw new Error('Nothing audited');
@@ -203,7 +203,7 @@ test('a pod that terminates may still receive traffic, as its Service says', () 
     endpoints({ subsets: [] }),
     slice({ endpoints: [serving] }),
   ];
-  const { context, serviceAuditor } = judged(objects);
+  const { context, serviceAuditor } = auditService(objects);
   serviceAuditor.settle.advance(1000);
   const [ofService, ofPod] = [
     explain(context, serviceAuditor, { kind: 'service', service: 'shop/web' }),

@@ -9,10 +9,10 @@ import { serviceTable } from '../../../src/audit/explain/service-table.ts';
 import type { AnyObject } from '../../../src/model/objects.ts';
 import {
   address,
+  auditService,
   endpoint,
   endpoints,
   foreign,
-  judged,
   node,
   pod,
   service,
@@ -22,7 +22,7 @@ import {
 } from '../../build.ts';
 
 function tableOf(objects: AnyObject[], from = 0, most = 100) {
-  const { context, serviceAuditor } = judged([node(), ...objects]);
+  const { context, serviceAuditor } = auditService([node(), ...objects]);
   serviceAuditor.settle.advance(1000);
   const audited = serviceAuditor.audited.get('shop/web');
   if (audited === undefined) throw new Error('Nothing audited');

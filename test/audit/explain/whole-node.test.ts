@@ -6,9 +6,9 @@ import { explainWholeNode } from '../../../src/audit/explain/whole-node.ts';
 import type { Verdict } from '../../../src/audit/finding/verdicts.ts';
 import { defaultCiliumConfig } from '../../../src/model/cilium-config.ts';
 import { defaultProxyConfig } from '../../../src/model/proxy-config.ts';
-import { endpoints, judged, node, pod, service, slice } from '../../build.ts';
+import { auditService, endpoints, node, pod, service, slice } from '../../build.ts';
 
-const { context, serviceAuditor } = judged([node(), service(), pod(), endpoints(), slice()]);
+const { context, serviceAuditor } = auditService([node(), service(), pod(), endpoints(), slice()]);
 
 /** The verdicts on two ports of one Service. */
 const lookWith = (...verdicts: Verdict[]): NodeLookup => ({

@@ -71,7 +71,7 @@ const addressCases: [string, Parameters<typeof pod>[0] | null, EndpointAddress[]
   ['as expected', {}, [listed()], []],
   ['nothing on either side', null, [], []],
   ['missing', {}, [], ['endpoints-address-missing']],
-  ['of nobody', null, [listed()], ['endpoints-address-unexpected']],
+  ['of no pod', null, [listed()], ['endpoints-address-unexpected']],
   ['not ready', {}, [listed({ ready: false })], ['endpoints-readiness-different']],
   ['ready', { ready: false }, [listed()], ['endpoints-readiness-different']],
   ['another port', {}, [listed({}, [port({ port: 1 })])], ['endpoints-ports-different']],
@@ -191,7 +191,7 @@ describe('entries are paired by the pod they refer to', () => {
       ['endpoints-address-unexpected old'],
     ],
     [
-      'what refers to nobody is paired as it comes',
+      'what refers to no pod is paired as it comes',
       [listed({ target: null }), ofTwo],
       ['endpoints-address-different web-1'],
     ],
@@ -236,15 +236,15 @@ describe('compareSlicesAddress', () => {
   const cases: [string, Parameters<typeof pod>[0] | null, Sliced[], string[]][] = [
     ['as expected', {}, [{}], []],
     ['missing', {}, [], ['slice-endpoint-missing -']],
-    ['of nobody', null, [{}], ['slice-endpoint-unexpected -']],
+    ['of no pod', null, [{}], ['slice-endpoint-unexpected -']],
     [
-      'of nobody, not ready',
+      'of no pod, not ready',
       null,
       [{ of: { ready: false } }],
       ['slice-endpoint-unexpected warning'],
     ],
     // Clients read an absent condition as ready.
-    ['of nobody, unsaid', null, [{ of: { ready: null } }], ['slice-endpoint-unexpected -']],
+    ['of no pod, unsaid', null, [{ of: { ready: null } }], ['slice-endpoint-unexpected -']],
     ['not ready, though it is', {}, [{ of: { ready: false } }], ['slice-conditions-different -']],
     ['ready, though it is not', { ready: false }, [{}], ['slice-conditions-different critical']],
     ['serving wrong', {}, [{ of: { serving: false } }], ['slice-conditions-different -']],
@@ -325,7 +325,7 @@ describe('compareSlicesAddress: hints', () => {
       { zone: 'zone-b', forZones: ['zone-b'] },
       ['slice-endpoint-different -'],
     ],
-    ['auto is not judged here', 'auto', { forZones: ['anywhere'] }, []],
+    ['auto is not compared here', 'auto', { forZones: ['anywhere'] }, []],
   ];
   test.each(cases)('%s', (_, mode, of, want) => {
     const got = inSlices({}, [{ of }], mode).map(

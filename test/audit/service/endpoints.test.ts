@@ -15,8 +15,8 @@ import { annotation, label, manager } from '../../../src/model/objects.ts';
 import { releaseOf } from '../../../src/shadow/release.ts';
 import {
   address,
+  auditService,
   endpoints,
-  judged,
   node,
   owner,
   pod,
@@ -36,8 +36,8 @@ const before33 = release === null ? {} : { release };
 type Case = [string, AnyObject[], string[]];
 
 /** What must hold of the slices is none of this file's business. */
-const judge = (objects: readonly AnyObject[], more = {}): string[] =>
-  textsOf(judged(objects, more), 'endpoints');
+const differencesOf = (objects: readonly AnyObject[], more = {}): string[] =>
+  textsOf(auditService(objects, more), 'endpoints');
 
 describe('the object', () => {
   const cases: Case[] = [
@@ -58,7 +58,7 @@ describe('the object', () => {
   ];
   test.each(cases)('%s', (_, objects, want) => {
     // A selectorless or ExternalName Service has a slice here so that something is known of it.
-    expect(judge([...objects, slice({ name: 'x', owners: [owner()] })])).toEqual(want);
+    expect(differencesOf([...objects, slice({ name: 'x', owners: [owner()] })])).toEqual(want);
   });
 });
 
@@ -84,13 +84,13 @@ describe('labels', () => {
   ];
   test.each(cases)('%s', (_, labels, clusterIP, got, want) => {
     const of = service({ labels, clusterIP });
-    expect(judge([of, pod(), node(), endpoints({ labels: got })])).toEqual(want);
+    expect(differencesOf([of, pod(), node(), endpoints({ labels: got })])).toEqual(want);
   });
 
   test('before 1.33 there is no managed-by', () => {
     const objects = [service(), pod(), node()];
-    expect(judge([...objects, endpoints({ labels: {} })], before33)).toEqual([]);
-    expect(judge([...objects, endpoints()], before33)).toEqual([wrong]);
+    expect(differencesOf([...objects, endpoints({ labels: {} })], before33)).toEqual([]);
+    expect(differencesOf([...objects, endpoints()], before33)).toEqual([wrong]);
   });
 
   test('absence differs from emptiness', () => {
@@ -104,7 +104,7 @@ describe('labels', () => {
   });
 });
 
-const nobody = address({ ip: '10.0.0.9', target: target('gone') });
+const ofNoPod = address({ ip: '10.0.0.9', target: target('gone') });
 const terminal = pod({ name: 'web-9', ips: ['10.0.0.9'], terminal: true, ready: false });
 const ofTerminal = (ready: boolean): EndpointAddress =>
   address({ ip: '10.0.0.9', ready, target: target('web-9') });
@@ -112,10 +112,10 @@ const ofTerminal = (ready: boolean): EndpointAddress =>
 describe('addresses', () => {
   const unexpected = 'endpoints-address-unexpected';
   const cases: [string, AnyObject[], EndpointAddress[], string[]][] = [
-    ['of nobody', [], [address(), nobody], [`${unexpected} warning`]],
+    ['of no pod', [], [address(), ofNoPod], [`${unexpected} warning`]],
     ['missing', [], [], ['endpoints-address-missing warning']],
     [
-      'of a terminal pod that is not ready: nobody was woken',
+      'of a terminal pod that is not ready: no controller was woken',
       [terminal],
       [address(), ofTerminal(false)],
       [`${unexpected} info pod-phase-unnoticed`],
@@ -160,14 +160,14 @@ describe('addresses', () => {
   ];
   test.each(cases)('%s', (_, more, addresses, want) => {
     const written = endpoints({ subsets: addresses.length === 0 ? [] : [subset(addresses)] });
-    expect(judge([service(), pod(), node(), ...more, written])).toEqual(want);
+    expect(differencesOf([service(), pod(), node(), ...more, written])).toEqual(want);
   });
 
   test('two pods at one address are both listed', () => {
     const two = [address(), address({ target: target('web-2') })];
     const objects = [service(), pod(), pod({ name: 'web-2' }), node()];
-    expect(judge([...objects, endpoints({ subsets: [subset(two)] })])).toEqual([]);
-    expect(judge([...objects, endpoints()])).toEqual(['endpoints-address-missing warning']);
+    expect(differencesOf([...objects, endpoints({ subsets: [subset(two)] })])).toEqual([]);
+    expect(differencesOf([...objects, endpoints()])).toEqual(['endpoints-address-missing warning']);
   });
 
   test('the ports of one pod may be spread over subsets', () => {
@@ -177,21 +177,21 @@ describe('addresses', () => {
       subset([address()], [port({ name: 'b', port: 1 })]),
     ];
     const objects = [service({ ports }), pod(), node(), endpoints({ subsets: spread })];
-    expect(judge(objects)).toEqual([]);
+    expect(differencesOf(objects)).toEqual([]);
   });
 
   test('a pod of another namespace at the address says nothing', () => {
     const stranger = pod({ namespace: 'bank', name: 'x', uid: 'x' });
-    expect(judge([service(), pod(), stranger, node(), endpoints()])).toEqual([]);
+    expect(differencesOf([service(), pod(), stranger, node(), endpoints()])).toEqual([]);
   });
 });
 
 describe('a pod without node freezes the object', () => {
   const unbound = pod({ name: 'web-2', ips: ['10.0.0.2'], node: '' });
-  const written = endpoints({ subsets: [subset([nobody])] });
+  const written = endpoints({ subsets: [subset([ofNoPod])] });
 
   test('it explains all differences, and the finding about the pod reports it', () => {
-    const of = judged([service(), pod(), unbound, node(), written]);
+    const of = auditService([service(), pod(), unbound, node(), written]);
     expect(textsOf(of, 'endpoints').sort()).toEqual([
       'endpoints-address-missing info pod-without-node',
       'endpoints-address-missing info pod-without-node',
@@ -201,14 +201,16 @@ describe('a pod without node freezes the object', () => {
   });
 
   test('a missing object too', () => {
-    expect(judge([service(), unbound, node()])).toEqual([
+    expect(differencesOf([service(), unbound, node()])).toEqual([
       'endpoints-missing info pod-without-node',
     ]);
   });
 
   test('a pod that is not listed anyway freezes nothing', () => {
     for (const more of [{ ips: [] }, { terminal: true }, { deleting: true }, { labels: {} }]) {
-      expect(judge([service(), pod(), { ...unbound, ...more }, node(), endpoints()])).toEqual([]);
+      expect(
+        differencesOf([service(), pod(), { ...unbound, ...more }, node(), endpoints()]),
+      ).toEqual([]);
     }
   });
 });
@@ -245,12 +247,12 @@ describe('capacity', () => {
     ['a ready one was cut instead', crowd(1001, 900), listing(from(1, 1000), 900), [wrong]],
   ];
   test.each(cases)('%s', (_, objects, written, want) => {
-    expect(judge([...objects, written])).toEqual(want);
+    expect(differencesOf([...objects, written])).toEqual(want);
   });
 
   test('a mark of another value is a difference', () => {
     const marked = endpoints({ annotations: { [annotation.overCapacity]: 'warning' } });
-    expect(judge([service(), pod(), node(), marked])).toEqual([`${wrong} hand-edited`]);
+    expect(differencesOf([service(), pod(), node(), marked])).toEqual([`${wrong} hand-edited`]);
   });
 
   test('addresses are counted over all subsets', () => {
@@ -261,11 +263,11 @@ describe('capacity', () => {
       ];
       return pod({ name: `web-${index}`, ips: [ip(index)], ports });
     });
-    const { record } = judged([service({ ports: two }), node(), ...pods]);
+    const { record } = auditService([service({ ports: two }), node(), ...pods]);
     const sizes = truncationOf(record)?.subsets.map(({ ready }) => ready);
     // 600 for the port that all share, 300 for each of the others: shares of 1,200 in 1,000.
     expect(sizes?.sort()).toEqual([250, 250, 500]);
-    expect(truncationOf(judged(crowd(1000)).record)).toBeNull();
+    expect(truncationOf(auditService(crowd(1000)).record)).toBeNull();
   });
 });
 
@@ -317,17 +319,17 @@ describe('an address that is listed twice', () => {
     ],
   ];
   test.each(cases)('%s', (_, subsets, want) => {
-    expect(judge([of, pod(), node(), endpoints({ subsets })]).sort()).toEqual(want);
+    expect(differencesOf([of, pod(), node(), endpoints({ subsets })]).sort()).toEqual(want);
   });
 
   test('ports with an appProtocol are distinguished by their subsets', () => {
     const h2c = service({ ports: [servicePort({ appProtocol: 'h2c' })] });
     const own = [port({ appProtocol: 'h2c' })];
-    const judged = (...subsets: EndpointSubset[]): string[] =>
-      judge([h2c, pod(), node(), endpoints({ subsets })]);
-    expect(judged(subset([address(), address()], own))).toEqual([]);
+    const differencesWith = (...subsets: EndpointSubset[]): string[] =>
+      differencesOf([h2c, pod(), node(), endpoints({ subsets })]);
+    expect(differencesWith(subset([address(), address()], own))).toEqual([]);
     const wrong = ['endpoints-ports-different warning'];
-    expect(judged(subset([address()], own), subset([address()], own))).toEqual(wrong);
-    expect(judged(subset([address()], [...own, ...own]))).toEqual(wrong);
+    expect(differencesWith(subset([address()], own), subset([address()], own))).toEqual(wrong);
+    expect(differencesWith(subset([address()], [...own, ...own]))).toEqual(wrong);
   });
 });

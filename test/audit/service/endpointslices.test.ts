@@ -7,10 +7,10 @@ import type { AnyObject, Endpoint, EndpointSlice, Node } from '../../../src/mode
 import { label, manager } from '../../../src/model/objects.ts';
 import {
   address,
+  auditService,
   endpoint,
   endpoints,
   foreign,
-  judged,
   node,
   owner,
   pod,
@@ -26,9 +26,13 @@ import {
 type Slices = Parameters<typeof slice>[0];
 
 /** Service, pod and Node as built, with these slices. */
-function judge(slices: readonly EndpointSlice[], more: readonly AnyObject[] = [], of = service()) {
+function differencesOf(
+  slices: readonly EndpointSlice[],
+  more: readonly AnyObject[] = [],
+  of = service(),
+) {
   const objects = [of, pod(), node(), endpoints(), ...slices, ...more];
-  return textsOf(judged(objects, { maxEndpointsPerSlice: 3 }), 'endpointslices').sort();
+  return textsOf(auditService(objects, { maxEndpointsPerSlice: 3 }), 'endpointslices').sort();
 }
 
 const empty = (more: Slices = {}) =>
@@ -41,7 +45,7 @@ describe('addresses', () => {
     ['as expected', [slice()], []],
     ['in no slice', [empty()], [missing]],
     ['no slice at all', [], [missing]],
-    ['only in a slice of somebody else', [foreign()], [missing]],
+    ['only in a slice of another client', [foreign()], [missing]],
     [
       'in a slice of another Service',
       [slice({ labels: { ...sliceLabels, [label.serviceName]: 'api' }, owners: [] })],
@@ -64,7 +68,7 @@ describe('addresses', () => {
     ],
   ];
   test.each(cases)('%s', (_, slices, want) => {
-    expect(judge(slices)).toEqual(want);
+    expect(differencesOf(slices)).toEqual(want);
   });
 });
 
@@ -79,7 +83,7 @@ describe('addresses of no pod', () => {
     ['no pod', { target: null }, [], [`${unexpected} critical`]],
     ['no pod, not ready', { target: null, ready: false }, [], [`${unexpected} warning`]],
     [
-      'a terminal pod: nobody was woken',
+      'a terminal pod: no controller was woken',
       ofOther,
       [{ ...other, terminal: true }],
       [`${unexpected} critical pod-phase-unnoticed`],
@@ -117,7 +121,7 @@ describe('addresses of no pod', () => {
     ],
   ];
   test.each(cases)('%s', (_, one, more, want) => {
-    expect(judge(listing(one), more)).toEqual(want);
+    expect(differencesOf(listing(one), more)).toEqual(want);
   });
 });
 
@@ -140,7 +144,7 @@ describe('one slice', () => {
     ['foreign annotations', { annotations: { a: '1' } }, []],
   ];
   test.each(cases)('%s', (_, more, want) => {
-    expect(judge([slice(more)])).toEqual(want);
+    expect(differencesOf([slice(more)])).toEqual(want);
   });
 
   test('with more endpoints than the limit is oversized', () => {
@@ -150,32 +154,32 @@ describe('one slice', () => {
     const full = slice({
       endpoints: pods.map(({ name, ips }) => endpoint({ addresses: ips, target: target(name) })),
     });
-    expect(judge([full], pods.slice(1))).toEqual(['slice-oversized warning']);
+    expect(differencesOf([full], pods.slice(1))).toEqual(['slice-oversized warning']);
   });
 
   test('an address type that the Service does not have', () => {
     const six = slice({ name: 'web-six', addressType: 'IPv6', endpoints: [] });
-    expect(judge([slice(), six])).toEqual(['slice-family-unexpected warning']);
+    expect(differencesOf([slice(), six])).toEqual(['slice-family-unexpected warning']);
   });
 
   test('an empty slice is one too many only beside another of its family', () => {
-    expect(judge([slice(), empty()])).toEqual(['slice-surplus-empty info']);
-    expect(judge([slice(), empty({ addressType: 'IPv6' })])).toEqual([
+    expect(differencesOf([slice(), empty()])).toEqual(['slice-surplus-empty info']);
+    expect(differencesOf([slice(), empty({ addressType: 'IPv6' })])).toEqual([
       'slice-family-unexpected warning',
     ]);
-    expect(judge([slice(), foreign({ endpoints: [] })])).toEqual([]);
+    expect(differencesOf([slice(), foreign({ endpoints: [] })])).toEqual([]);
   });
 });
 
 describe('without Service or selector', () => {
   const cases: [string, AnyObject[], string[]][] = [
     ['a slice of no Service', [slice()], ['slice-orphaned warning']],
-    ['of somebody else for no Service', [foreign()], []],
+    ['of another client for no Service', [foreign()], []],
     ['of a selectorless Service', [service({ selector: null }), slice()], []],
     ['of an ExternalName Service', [service({ type: 'ExternalName' }), slice()], []],
   ];
   test.each(cases)('%s', (_, objects, want) => {
-    expect(textsOf(judged(objects), 'endpointslices')).toEqual(want);
+    expect(textsOf(auditService(objects), 'endpointslices')).toEqual(want);
   });
 });
 
@@ -185,14 +189,14 @@ describe('a slice that is taken from the controller', () => {
 
   test('by its service-name', () => {
     const strayed = slice({ labels: { ...sliceLabels, [label.serviceName]: 'api' } });
-    expect(judge([strayed])).toEqual([missing, taken].sort());
+    expect(differencesOf([strayed])).toEqual([missing, taken].sort());
     const nameless = slice({ labels: { [label.sliceManagedBy]: manager.slices } });
-    expect(judge([nameless])).toEqual([missing, taken].sort());
+    expect(differencesOf([nameless])).toEqual([missing, taken].sort());
   });
 
   test('by its managed-by label: another client owns it, and only history has the reason', () => {
     const other = slice({ labels: { ...sliceLabels, [label.sliceManagedBy]: 'x' } });
-    expect(judge([other])).toEqual(['slice-endpoint-missing warning']);
+    expect(differencesOf([other])).toEqual(['slice-endpoint-missing warning']);
   });
 
   test('it is not compared at the Service that it names', () => {
@@ -202,7 +206,7 @@ describe('a slice that is taken from the controller', () => {
       endpoints: [endpoint({ addresses: ['10.9.9.9'] })],
     });
     const api = service({ name: 'api', selector: { app: 'api' } });
-    expect(judge([slice(), strayed], [api])).toEqual([]);
+    expect(differencesOf([slice(), strayed], [api])).toEqual([]);
   });
 });
 
@@ -211,19 +215,19 @@ describe('a placeholder', () => {
   const both = { ...nobody, ipFamilies: ['IPv4', 'IPv6'] };
   const wanted = 'slice-placeholder-missing warning';
   const cases: [string, typeof nobody, EndpointSlice[], string[]][] = [
-    ['stands', nobody, [empty()], []],
+    ['exists', nobody, [empty()], []],
     ['is missing', nobody, [], [wanted]],
-    ['stands for one family of two', both, [empty()], [wanted]],
-    ['stands for both', both, [empty(), empty({ name: 'six', addressType: 'IPv6' })], []],
-    ['is not somebody else’s', nobody, [foreign({ endpoints: [] })], [wanted]],
+    ['exists for one family of two', both, [empty()], [wanted]],
+    ['exists for both', both, [empty(), empty({ name: 'six', addressType: 'IPv6' })], []],
+    ['is not another client’s', nobody, [foreign({ endpoints: [] })], [wanted]],
     ['has ports of before', nobody, [slice({ endpoints: [] })], []],
   ];
   test.each(cases)('%s', (_, of, slices, want) => {
-    expect(judge(slices, [], of)).toEqual(want);
+    expect(differencesOf(slices, [], of)).toEqual(want);
   });
 
   test('is not missing where an endpoint is', () => {
-    expect(judge([])).toEqual(['slice-endpoint-missing warning']);
+    expect(differencesOf([])).toEqual(['slice-endpoint-missing warning']);
   });
 });
 
@@ -274,7 +278,7 @@ const hintCases: [string, AnyObject[], string[]][] = [
   ],
   ['for Nodes alone', [...pods(), ...zones, toNodes([null, null])], [wrong]],
   [
-    'for Nodes beside zones, which nobody sees',
+    'for Nodes beside zones, which no client sees',
     [...pods(), ...zones, toNodes(['zone-a', 'zone-b'])],
     [],
   ],
@@ -285,11 +289,11 @@ const hintCases: [string, AnyObject[], string[]][] = [
 
 describe('topology-mode Auto', () => {
   test.each(hintCases)('%s', (_, objects, want) => {
-    expect(textsOf(judged([auto, endpoints(), ...objects]), 'endpointslices')).toEqual(want);
+    expect(textsOf(auditService([auto, endpoints(), ...objects]), 'endpointslices')).toEqual(want);
   });
 
   test('a zone that a Node had before is no wrong one', () => {
-    const of = judged([
+    const of = auditService([
       auto,
       ...pods(),
       ...zones,
@@ -309,7 +313,7 @@ describe('topology-mode Auto', () => {
     const dual = { ...auto, ipFamilies: ['IPv4', 'IPv6'] };
     const first = pod({ ips: ['10.0.0.1', 'fd00::1'] });
     const objects: AnyObject[] = [dual, first, ...pods().slice(1)];
-    const of = judged([...objects, ...zones, two(['zone-a', 'zone-b']), six]);
+    const of = auditService([...objects, ...zones, two(['zone-a', 'zone-b']), six]);
     expect(textsOf(of, 'endpointslices')).toEqual([]);
   });
 });
@@ -334,12 +338,12 @@ describe('of a dump without uids nothing is found by them', () => {
     ],
   ];
   test.each(cases)('%s', (_, objects, want) => {
-    expect(textsOf(judged([...objects, node()]), 'endpointslices').sort()).toEqual(want);
+    expect(textsOf(auditService([...objects, node()]), 'endpointslices').sort()).toEqual(want);
   });
 
   test('nor of Endpoints', () => {
     const listed = [address({ target: target('web-1', { uid: 'uid-1' }) })];
     const written = endpoints({ subsets: [subset(listed)] });
-    expect(textsOf(judged([service(), ...pods, node(), written]), 'endpoints')).toEqual([]);
+    expect(textsOf(auditService([service(), ...pods, node(), written]), 'endpoints')).toEqual([]);
   });
 });

@@ -4,11 +4,11 @@ import { expect, test } from 'vitest';
 
 import { combine, impactOf } from '../../../src/audit/service/impact.ts';
 import type { AnyObject } from '../../../src/model/objects.ts';
-import { endpoint, judged, node, pod, service, servicePort, slice } from '../../build.ts';
+import { auditService, endpoint, node, pod, service, servicePort, slice } from '../../build.ts';
 
 /** `isOpen`: whether the differences of an address are findings. */
 function impactWith(objects: readonly AnyObject[], isOpen = (_: string | null): boolean => true) {
-  const { context, serviceAuditor } = judged([node(), ...objects]);
+  const { context, serviceAuditor } = auditService([node(), ...objects]);
   const audited = serviceAuditor.audited.get('shop/web');
   if (audited === undefined) throw new Error('Nothing audited');
   for (const item of [...audited.items.values()].flat()) {

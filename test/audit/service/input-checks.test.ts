@@ -7,10 +7,10 @@ import type { AnyObject, Pod, Resource } from '../../../src/model/objects.ts';
 import { resources } from '../../../src/model/objects.ts';
 import {
   address,
+  auditService,
   endpoint,
   endpoints,
   foreign,
-  judged,
   mirror,
   node,
   owner,
@@ -24,13 +24,15 @@ import {
   times,
 } from '../../build.ts';
 
-const judge = (objects: readonly AnyObject[], known: readonly Resource[] = resources): string[] =>
-  textsOf(judged(objects, {}, known), 'input');
+const differencesOf = (
+  objects: readonly AnyObject[],
+  known: readonly Resource[] = resources,
+): string[] => textsOf(auditService(objects, {}, known), 'input');
 
 const settled: AnyObject[] = [service(), pod(), node(), endpoints(), slice()];
 
 test('a cluster without faults has no finding', () => {
-  expect(judge(settled)).toEqual([]);
+  expect(differencesOf(settled)).toEqual([]);
 });
 
 describe('left behind', () => {
@@ -43,7 +45,7 @@ describe('left behind', () => {
   const cases: [string, AnyObject[], string[]][] = [
     ['Endpoints of a living pod', [selectorless, pod(), endpoints()], [info]],
     ['slices of a living pod', [selectorless, pod(), slice()], [info]],
-    ['addresses of nobody', [selectorless, endpoints(), slice()], [dead, info]],
+    ['addresses of no pod', [selectorless, endpoints(), slice()], [dead, info]],
     ['of a terminating pod', [selectorless, pod({ deleting: true }), slice()], [dead, info]],
     ['of a terminal pod', [selectorless, pod({ terminal: true }), slice()], [dead, info]],
     // Traffic goes to another pod.
@@ -56,26 +58,26 @@ describe('left behind', () => {
     ['ExternalName: nodes program nothing', [external, endpoints(), slice()], [info]],
     ['written by hand', [selectorless, endpoints({ labels: {} }), mirror()], []],
     ['replaced by hand, with the label', [selectorless, endpoints({ subsets: [byHand] })], []],
-    ['addresses of nobody beside those of others', [selectorless, mixed], [dead, info]],
+    ['addresses of no pod beside those of others', [selectorless, mixed], [dead, info]],
     ['no addresses', [selectorless, slice({ endpoints: [] })], [info]],
     ['nothing', [selectorless, pod()], []],
   ];
   test.each(cases)('%s', (_, objects, want) => {
-    expect(judge(objects).sort()).toEqual([...want].sort());
+    expect(differencesOf(objects).sort()).toEqual([...want].sort());
   });
 
   test('names the pod that has a dead address now', () => {
-    const { context, record } = judged([selectorless, pod({ uid: 'new' }), slice()]);
+    const { context, record } = auditService([selectorless, pod({ uid: 'new' }), slice()]);
     const found = checkInput(context, record).find(({ code }) => code === 'left-behind-dead');
     expect(found?.actual).toBe('EndpointSlice shop/web-abcde: 10.0.0.1 (now Pod shop/web-1)');
   });
 
   test('without known pods no address is called dead', () => {
-    expect(judge([selectorless, slice()], ['services', 'endpointslices'])).toEqual([info]);
+    expect(differencesOf([selectorless, slice()], ['services', 'endpointslices'])).toEqual([info]);
   });
 
   test('the addresses, each with the pods that had it', () => {
-    const { context, record } = judged([
+    const { context, record } = auditService([
       selectorless,
       endpoints({ subsets: [subset([address({ target: target('old') })]), byHand] }),
       slice({ endpoints: [endpoint({ addresses: ['10.0.0.01'] })] }),
@@ -83,7 +85,7 @@ describe('left behind', () => {
     expect(leftBehindAddresses(context, record)).toEqual(
       new Map([['10.0.0.1', new Set(['uid-old', 'uid-web-1'])]]),
     );
-    const before = judged(settled);
+    const before = auditService(settled);
     expect(leftBehindAddresses(before.context, before.record).size).toBe(0);
   });
 });
@@ -96,7 +98,7 @@ describe('shared addresses', () => {
     ['the selected one came later', { ipsSince: 9 }, other(), [shared]],
     ['the selected one was there first', {}, other(), [shared]],
     ['one without labels came later', {}, other({ labels: {}, namespace: 'bank' }), [shared]],
-    ['both are selected: told once', {}, other({ labels: { app: 'web' } }), [shared]],
+    ['both are selected: reported once', {}, other({ labels: { app: 'web' } }), [shared]],
     ['in another namespace', { ipsSince: 9 }, other({ namespace: 'bank' }), [shared]],
     ['in other words', { ipsSince: 9 }, other({ ips: ['10.0.0.01'] }), [shared]],
     ['one is terminal', { ipsSince: 9 }, other({ terminal: true }), []],
@@ -118,19 +120,19 @@ describe('shared addresses', () => {
     ['at one time: the lesser uid', { uid: 'a', ipsSince: 5 }, other({ uid: 'z' }), [shared]],
   ];
   test.each(cases)('%s', (_, one, two, want) => {
-    expect(judge([service(), node(), pod(one), two])).toEqual(want);
+    expect(differencesOf([service(), node(), pod(one), two])).toEqual(want);
   });
 
   const others = service({ name: 'other', uid: 'other', selector: { app: 'other' } });
   test('a Service that selects the later pod is reported alone', () => {
     const objects = [service(), others, node(), pod(), other()];
-    expect(judge(objects)).toEqual([]);
-    expect(textsOf(judged(objects, {}, undefined, 'other'), 'input')).toEqual([shared]);
+    expect(differencesOf(objects)).toEqual([]);
+    expect(textsOf(auditService(objects, {}, undefined, 'other'), 'input')).toEqual([shared]);
   });
 
   test('a Service without endpoints of its own does not count', () => {
     const external = { ...others, type: 'ExternalName' } as const;
-    expect(judge([service(), external, node(), pod(), other()])).toEqual([shared]);
+    expect(differencesOf([service(), external, node(), pod(), other()])).toEqual([shared]);
   });
 });
 
@@ -146,7 +148,7 @@ describe('a pod without node', () => {
     ['not selected', { node: '', labels: {} }, []],
   ];
   test.each(cases)('%s', (_, more, want) => {
-    expect(judge([service(), node(), pod(more)])).toEqual(want);
+    expect(differencesOf([service(), node(), pod(more)])).toEqual(want);
   });
 });
 
@@ -227,7 +229,7 @@ describe('other managers', () => {
     ],
   ];
   test.each(cases)('%s', (_, objects, want) => {
-    expect(judge(objects).sort()).toEqual([...want].sort());
+    expect(differencesOf(objects).sort()).toEqual([...want].sort());
   });
 });
 
@@ -243,8 +245,8 @@ describe('sizes', () => {
   ];
   test.each(cases)('%s', (_, bytes, want) => {
     const others: AnyObject[] = [service(), pod(), node()];
-    expect(judge([...others, endpoints(), slice({ bytes })])).toEqual(want);
-    expect(judge([...others, endpoints({ bytes }), slice()])).toEqual(want);
+    expect(differencesOf([...others, endpoints(), slice({ bytes })])).toEqual(want);
+    expect(differencesOf([...others, endpoints({ bytes }), slice()])).toEqual(want);
   });
 });
 
@@ -258,7 +260,7 @@ describe('more addresses than Endpoints hold', () => {
     [1000, []],
     [1001, ['endpoints-truncated info']],
   ])('%i', (count, want) => {
-    expect(judge([service(), node(), ...crowd(count)])).toEqual(want);
+    expect(differencesOf([service(), node(), ...crowd(count)])).toEqual(want);
   });
 });
 
@@ -270,7 +272,7 @@ describe('topology-mode Auto without hints', () => {
     ['a hint', [auto, pod(), node(), hinted], resources, []],
     ['no hint', [auto, pod(), node(), slice()], resources, [absent]],
     [
-      'nobody is ready',
+      'no pod is ready',
       [auto, pod({ ready: false }), node(), slice({ endpoints: [endpoint({ ready: false })] })],
       resources,
       [],
@@ -283,20 +285,20 @@ describe('topology-mode Auto without hints', () => {
       [absent],
     ],
     [
-      'of somebody else',
+      'of another client',
       [auto, pod(), node(), foreign({ owners: [owner()] })],
       resources,
       ['managers-several info'],
     ],
   ];
   test.each(cases)('%s', (_, objects, known, want) => {
-    expect(judge(objects, known)).toEqual(want);
+    expect(differencesOf(objects, known)).toEqual(want);
   });
 
   test('names the reason that the input shows', () => {
     const reason = (objects: AnyObject[]) =>
-      judged(objects).items.find(({ difference }) => difference.code === 'hints-absent')?.difference
-        .actual;
+      auditService(objects).items.find(({ difference }) => difference.code === 'hints-absent')
+        ?.difference.actual;
     expect(reason([auto, pod(), node(), slice()])).toContain('Nodes only ready in one zone');
     const zones = [node(), node({ name: 'node-b', zone: 'zone-b' })];
     const two = pod({ name: 'web-2', ips: ['10.0.0.2'] });

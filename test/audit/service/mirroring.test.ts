@@ -6,10 +6,10 @@ import type { AnyObject, Endpoints, EndpointSlice, Labels } from '../../../src/m
 import { annotation, label, manager } from '../../../src/model/objects.ts';
 import {
   address,
+  auditService,
   endpoint,
   endpoints,
   foreign,
-  judged,
   mirror,
   owner,
   port,
@@ -26,13 +26,13 @@ const byHand = (more: Parameters<typeof endpoints>[0] = {}): Endpoints =>
 const mirrored = (more: Parameters<typeof endpoint>[0] = {}) =>
   endpoint({ serving: null, terminating: null, zone: null, ...more });
 
-function judge(
+function differencesOf(
   from: Endpoints | null,
   slices: readonly EndpointSlice[],
   of: AnyObject | null = selectorless,
 ) {
   const objects = [of, from, ...slices].filter((one) => one !== null);
-  return textsOf(judged(objects), 'mirrored').sort();
+  return textsOf(auditService(objects), 'mirrored').sort();
 }
 
 describe('a slice of several subsets', () => {
@@ -54,7 +54,7 @@ describe('a slice of several subsets', () => {
     [1000, 0],
     [998, 2],
   ])('that has any %i of 1,200 addresses misses %i', (count, missing) => {
-    expect(judge(both, [copied(count)])).toHaveLength(missing);
+    expect(differencesOf(both, [copied(count)])).toHaveLength(missing);
   });
 });
 
@@ -64,7 +64,7 @@ describe('what is mirrored', () => {
   const cases: [string, Endpoints | null, EndpointSlice[], AnyObject | null, string[]][] = [
     ['as expected', byHand(), [mirror()], selectorless, []],
     ['not at all', byHand(), [], selectorless, [missing]],
-    ['only by somebody else', byHand(), [foreign()], selectorless, [missing]],
+    ['only by another client', byHand(), [foreign()], selectorless, [missing]],
     ['no addresses, no slice', byHand({ subsets: [] }), [], selectorless, []],
     [
       'an empty slice of no addresses',
@@ -99,7 +99,7 @@ describe('what is mirrored', () => {
     ],
   ];
   test.each(cases)('%s', (_, from, slices, of, want) => {
-    expect(judge(from, slices, of)).toEqual(want);
+    expect(differencesOf(from, slices, of)).toEqual(want);
   });
 
   test('what a selector left behind is mirrored, beside the slices it left', () => {
@@ -108,7 +108,7 @@ describe('what is mirrored', () => {
       [label.serviceName]: 'web',
       [label.sliceManagedBy]: manager.mirroring,
     };
-    expect(judge(endpoints(), [slice(), mirror({ labels })])).toEqual([]);
+    expect(differencesOf(endpoints(), [slice(), mirror({ labels })])).toEqual([]);
   });
 });
 
@@ -165,13 +165,13 @@ describe('one endpoint', () => {
     ['in other words', { addresses: ['10.0.0.01'] }, []],
   ];
   test.each(cases)('%s', (_, more, want) => {
-    expect(judge(byHand(), [mirror({ endpoints: [mirrored(more)] })])).toEqual(want);
+    expect(differencesOf(byHand(), [mirror({ endpoints: [mirrored(more)] })])).toEqual(want);
   });
 
   test('shown ready though it is not: traffic goes astray', () => {
     const from = byHand({ subsets: [subset([address({ ready: false })])] });
-    expect(judge(from, [mirror()])).toEqual([`${conditions} critical`]);
-    expect(judge(from, [mirror({ endpoints: [mirrored({ ready: false })] })])).toEqual([]);
+    expect(differencesOf(from, [mirror()])).toEqual([`${conditions} critical`]);
+    expect(differencesOf(from, [mirror({ endpoints: [mirrored({ ready: false })] })])).toEqual([]);
   });
 
   test('where subsets disagree either readiness is right', () => {
@@ -180,14 +180,16 @@ describe('one endpoint', () => {
       subsets: [subset([address()], h2c), subset([address({ ready: false })], h2c)],
     });
     for (const ready of [true, false]) {
-      expect(judge(from, [mirror({ ports: h2c, endpoints: [mirrored({ ready })] })])).toEqual([]);
+      expect(
+        differencesOf(from, [mirror({ ports: h2c, endpoints: [mirrored({ ready })] })]),
+      ).toEqual([]);
     }
   });
 
   test('one too many, not ready, harms less', () => {
     const extra = mirrored({ addresses: ['10.0.0.9'], ready: false, target: null });
     const of = mirror({ endpoints: [mirrored(), extra] });
-    expect(judge(byHand(), [of])).toEqual(['mirror-endpoint-unexpected warning']);
+    expect(differencesOf(byHand(), [of])).toEqual(['mirror-endpoint-unexpected warning']);
   });
 });
 
@@ -256,7 +258,7 @@ const sliceCases: [string, Endpoints, EndpointSlice[], string[]][] = [
     ['mirror-owner-different warning'],
   ],
   [
-    'an owner that cannot be told from another',
+    'an owner that cannot be distinguished from another',
     byHand({ uid: '' }),
     [mirror({ owners: [owner({ kind: 'Endpoints', uid: 'old' })] })],
     [],
@@ -289,12 +291,12 @@ const sliceCases: [string, Endpoints, EndpointSlice[], string[]][] = [
 
 describe('slices', () => {
   test.each(sliceCases)('%s', (_, from, slices, want) => {
-    expect(judge(from, slices)).toEqual(want);
+    expect(differencesOf(from, slices)).toEqual(want);
   });
 
   test('a slice of another service-name is still the mirror of its owner', () => {
     const strayed = mirror({ labels: labels({ [label.serviceName]: 'api' }) });
-    expect(judge(byHand(), [strayed])).toEqual([
+    expect(differencesOf(byHand(), [strayed])).toEqual([
       'mirror-endpoint-missing warning',
       'mirror-labels-different warning',
     ]);
@@ -309,7 +311,7 @@ describe('slices', () => {
         ),
       ],
     });
-    const got = judge(from, [mirror()]);
+    const got = differencesOf(from, [mirror()]);
     expect(got.length).toBeGreaterThan(0);
     for (const one of got) expect(one).toMatch(/ mirror-recycling-fails$/);
   });

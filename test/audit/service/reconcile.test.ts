@@ -95,7 +95,7 @@ const causeCases: [string, AnyObject[], string[]][] = [
     ['endpoints-readiness-different warning', `${conditions} critical`],
   ],
   [
-    'a phase that wakes nobody',
+    'a phase that wakes no controller',
     [pod({ terminal: true })],
     [
       'endpoints-address-unexpected warning pod-phase-unnoticed',
@@ -103,7 +103,7 @@ const causeCases: [string, AnyObject[], string[]][] = [
     ],
   ],
   [
-    'a node that wakes nobody',
+    'a node that wakes no controller',
     [pod({ node: 'node-b' })],
     [
       'endpoints-address-different warning pod-change-unnoticed',
@@ -111,7 +111,7 @@ const causeCases: [string, AnyObject[], string[]][] = [
     ],
   ],
   [
-    'a zone that wakes nobody, and that nobody reads',
+    'a zone that wakes no controller, and that no controller reads',
     [node({ zone: 'zone-b' })],
     ['slice-endpoint-different info node-change-unnoticed'],
   ],

@@ -6,11 +6,11 @@ import { unservedReason, unservedReasons } from '../../../src/audit/service/unse
 import { resources } from '../../../src/model/objects.ts';
 import type { AnyObject, Resource } from '../../../src/model/objects.ts';
 import {
+  auditService,
   containerPort,
   endpoint,
   endpoints,
   foreign,
-  judged,
   mirror,
   node,
   pod,
@@ -24,7 +24,7 @@ function reasonFor(
   objects: readonly AnyObject[],
   known: readonly Resource[] = resources,
 ): string | null {
-  const { context, serviceAuditor } = judged(objects, {}, known);
+  const { context, serviceAuditor } = auditService(objects, {}, known);
   const audited = serviceAuditor.audited.get('shop/web');
   if (audited === undefined) throw new Error('Nothing audited');
   return unservedReason(context, audited);

@@ -71,7 +71,7 @@ describe('verdictOf', () => {
     ['nothing to write', [selectorless], 30, '- - -'],
     ['ExternalName', [service({ type: 'ExternalName' })], 30, '- - -'],
     ['no Service, leftovers', [endpoints(), slice()], 30, 'different different -'],
-    ['somebody else’s', [selectorless, foreign()], 30, '- - -'],
+    ['another client’s', [selectorless, foreign()], 30, '- - -'],
     // What the API allows and affects no client is conform, although there is a finding.
     ['a duplicate', [...settled, slice({ name: 'twice' })], 30, 'conform conform -'],
     [
@@ -202,7 +202,7 @@ describe('isForeign', () => {
   const skipped = endpoints({ labels: { 'endpointslice.kubernetes.io/skip-mirror': 'true' } });
   const cases: [string, AnyObject[], boolean][] = [
     ['all by the controllers', settled, false],
-    ['a slice of somebody else', [...settled, foreign()], true],
+    ['a slice of another client', [...settled, foreign()], true],
     ['Endpoints that are mirrored', [selectorless, endpoints({ labels: {} }), mirror()], false],
     ['Endpoints that are not mirrored', [selectorless, skipped], true],
     ['Endpoints of no Service', [endpoints({ labels: {} })], true],

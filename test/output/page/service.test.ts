@@ -7,13 +7,22 @@ import type { NodeOfService, ServiceView } from '../../../src/auditor/explanatio
 import type { AnyObject } from '../../../src/model/objects.ts';
 import { renderService } from '../../../src/output/page/details.ts';
 import { keepQuery } from '../../../src/output/page/time-bar.ts';
-import { endpoint, endpoints, judged, node, pod, service, slice, times } from '../../build.ts';
+import {
+  auditService,
+  endpoint,
+  endpoints,
+  node,
+  pod,
+  service,
+  slice,
+  times,
+} from '../../build.ts';
 import { findingOf, hostileNames, moment, statusOf, tagsIn, wordsIn } from '../samples.ts';
 
 const conform = { output: 'endpoints', verdict: 'conform', reason: null } as const;
 
 function viewOf(objects: AnyObject[], more: Partial<ServiceView> = {}): ServiceView {
-  const { context, serviceAuditor } = judged([node(), ...objects]);
+  const { context, serviceAuditor } = auditService([node(), ...objects]);
   serviceAuditor.settle.advance(1000);
   const of = serviceAuditor.audited.get('shop/web');
   if (of === undefined) throw new Error('Nothing audited');
