@@ -140,7 +140,7 @@ describe('an interrupted watch', () => {
 
 test('nodes without an agent are one incident after two minutes', () => {
   const missing = ['a', 'b'].map((name) => ({ name, reason: 'agent-absent', since: 0 }) as const);
-  const ledger = createIncidentLedger({
+  const incidents = createIncidentLedger({
     listers: storeOf([]).listers,
     window: 30,
     services: () => null,
@@ -152,10 +152,10 @@ test('nodes without an agent are one incident after two minutes', () => {
     keep: 1000,
     progress: createWatchProgress(),
   });
-  ledger.reviewAt(100);
-  expect(ledger.list()).toEqual([]);
-  ledger.reviewAt(130);
-  expect(ledger.list()).toMatchObject([
+  incidents.reviewAt(100);
+  expect(incidents.list()).toEqual([]);
+  incidents.reviewAt(130);
+  expect(incidents.list()).toMatchObject([
     { kind: 'agents-missing', objects: ['Node a', 'Node b'], since: 0 },
   ]);
 });

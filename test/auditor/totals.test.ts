@@ -45,7 +45,7 @@ interface Followed {
   readonly totals: ServiceTotals;
 }
 
-/** A ledger with a totals, as the loop puts them together. */
+/** A service auditor with totals, as the event loop connects them. */
 function followed(store: Store): Followed {
   const context = contextOf(store, { maxEndpointsPerSlice: max });
   const totals = createServiceTotals(context.release, max);
@@ -105,7 +105,7 @@ function sums({ totals, serviceAuditor }: Followed, stale: ReadonlySet<Resource>
 }
 
 /** The same from totals that recount everything. */
-function anew({ serviceAuditor, store }: Followed, stale: ReadonlySet<Resource>) {
+function recounted({ serviceAuditor, store }: Followed, stale: ReadonlySet<Resource>) {
   const totals = createServiceTotals(contextOf(store).release, max);
   for (const key of serviceAuditor.audited.keys()) markChanged(totals, serviceAuditor, key);
   return sums({ serviceAuditor, store, totals }, stale);
@@ -113,7 +113,7 @@ function anew({ serviceAuditor, store }: Followed, stale: ReadonlySet<Resource>)
 
 function expectTrue(followed: Followed, stale: ReadonlySet<Resource>): void {
   const kept = sums(followed, stale);
-  expect(kept).toEqual(anew(followed, stale));
+  expect(kept).toEqual(recounted(followed, stale));
   const { findings, ...summary } = summarize(followed.serviceAuditor, { stale, nodes });
   expect(kept.summary).toEqual(summary);
   const open = new Set(findings.map(({ namespace, service }) => `${namespace}/${service}`));

@@ -460,7 +460,7 @@ interface FleetSamples {
   readonly projecting: number[];
   readonly holding: number[];
   readonly auditing: number[];
-  /** Heap bytes that each resource added, and the ledger. */
+  /** Heap bytes that each resource added, and the service auditor. */
   readonly bytes: Record<string, number[]>;
   /** Bytes of the objects as JSON. */
   readonly json: number;
@@ -526,10 +526,10 @@ function takeBatch(
   });
   const projected = cpuMicros();
   for (const event of events) store.apply(event);
-  const held = cpuMicros();
+  const applied = cpuMicros();
   spent.parsing += (read - asked) / 1e6;
   spent.projecting += (projected - read) / 1e6;
-  spent.holding += (held - projected) / 1e6;
+  spent.holding += (applied - projected) / 1e6;
   for (const text of texts) spent.json += text.length;
 }
 

@@ -3,7 +3,7 @@
 //
 // kube-controller-manager stops: one pod of each of 3,000 Services turns not ready, and nothing is
 // written. Then a minute passes. All findings open within one call; the program opens at most 256
-// differences at once. `share` is the CPU in the functions of the incident ledger, relative to that
+// differences at once. `share` is the CPU in the functions of `auditor.incidents`, relative to that
 // of the whole auditor from the first event on. The first audit is not part of it.
 //
 // `turn` is the longest turn of the event loop of a live cluster meanwhile. The loop has a clock of
@@ -30,14 +30,14 @@ function threadMillis(): number {
   return (user + system) / 1000;
 }
 
-/** Wraps the functions of the ledger, which the auditor calls by their names. */
-function timeLedger({ incidents }: Auditor) {
+/** Wraps the functions of `incidents`, which the auditor calls by their names. */
+function timeIncidents({ incidents }: Auditor) {
   const spent = { all: 0, longest: 0, calls: 0 };
-  const ledger = incidents as unknown as Record<string, (...given: unknown[]) => unknown>;
+  const functions = incidents as unknown as Record<string, (...given: unknown[]) => unknown>;
   for (const name of names) {
-    const original = ledger[name];
-    if (original === undefined) throw new Error(`The ledger has no ${name}`);
-    ledger[name] = (...given) => {
+    const original = functions[name];
+    if (original === undefined) throw new Error(`The incidents have no ${name}`);
+    functions[name] = (...given) => {
       const begun = threadMillis();
       const result = original(...given);
       const took = threadMillis() - begun;
@@ -81,12 +81,12 @@ function auditorOf(fleet: Fleet, live: boolean): Auditor {
   return auditor;
 }
 
-function measureLedger(fleet: Fleet, affected: number) {
+function measureCalls(fleet: Fleet, affected: number) {
   const auditor = auditorOf(fleet, false);
   // The first reviews look at every Service once, which belongs to the first audit.
   for (let at = 60; at <= 100; at++) auditor.advance(at);
   const heap = heapBytes();
-  const spent = timeLedger(auditor);
+  const spent = timeIncidents(auditor);
   const cpu = cpuMicros();
   for (const [index, plan] of fleet.plans.slice(0, affected).entries()) {
     give(auditor, 'pods', notReady(fleet, plan), 100 + index / affected);
@@ -109,7 +109,7 @@ function measureLedger(fleet: Fleet, affected: number) {
     opening: round(opened),
     openingOf256: round((opened * 256) / auditor.findings.open().length),
     longest: round(longest),
-    ledger: round(all),
+    calls: round(all),
     auditor: round(whole),
     share: round(all / whole),
     kilobytes: round((heapBytes() - heap) / 1024),
@@ -217,8 +217,8 @@ async function measureIncidents(quick: boolean) {
     sizes: [{ pods: 15, services: quick ? 200 : 10_000 }],
   });
   const affected = quick ? 60 : 3000;
-  const ledger = measureLedger(fleet, affected);
-  return { ...ledger, live: await measureTurns(fleet, affected, ledger.findings) };
+  const figures = measureCalls(fleet, affected);
+  return { ...figures, live: await measureTurns(fleet, affected, figures.findings) };
 }
 
 if (import.meta.main) {

@@ -136,7 +136,7 @@ type ExplainRow = readonly [string, string, number, number, number];
 const runs = 21;
 
 function measure(auditor: Auditor, subject: ExplainTarget): readonly [number, number, number] {
-  if (auditor.serviceAuditor() === null) throw new Error('Nothing is judged');
+  if (auditor.serviceAuditor() === null) throw new Error('Nothing is audited');
   const spent: number[] = [];
   for (let run = 0; run < runs; run++) {
     const begun = cpuMicros();
@@ -155,28 +155,28 @@ function subjectsOf(auditor: Auditor): Record<string, ExplainTarget> {
     ({ record }) => record,
   );
   const largest = audited.reduce((a, b) => (b.members.size > a.members.size ? b : a));
-  const nobody = audited.find(
+  const empty = audited.find(
     (one) => one.service?.selector !== null && one.members.size === 0 && one.service !== null,
   );
   const [member] = largest.members.keys();
   // Some nodes without rules come before the nodes that report their rules.
-  const told = [...(auditor.nodes()?.verdicts.keys() ?? [])];
-  const [node] = told.length > 0 ? told : [...auditor.store.listers.nodes.keys()];
+  const reporting = [...(auditor.nodes()?.verdicts.keys() ?? [])];
+  const [node] = reporting.length > 0 ? reporting : [...auditor.store.listers.nodes.keys()];
   const front = audited.find(({ service }) => service?.clusterIP.includes('.') === true);
-  if (member === undefined || nobody === undefined || node === undefined || front === undefined) {
+  if (member === undefined || empty === undefined || node === undefined || front === undefined) {
     throw new Error('The cluster lacks something to ask about');
   }
   const [service, pod] = [largest.key, member.key];
   return {
     'service: the largest': { kind: 'service', service },
-    'service: one that selects nothing': { kind: 'service', service: nobody.key },
+    'service: one that selects nothing': { kind: 'service', service: empty.key },
     'pod of the largest Service': { kind: 'pod', pod },
     'pair of these two': { kind: 'pair', pod, service },
     'pair: the pod and the Service that selects nothing': {
-      ...{ kind: 'pair', pod, service: nobody.key },
+      ...{ kind: 'pair', pod, service: empty.key },
     },
     'address of the pod': { kind: 'address', address: member.ips[0] ?? '' },
-    'address of nobody': { kind: 'address', address: '192.0.2.1' },
+    'address of no pod': { kind: 'address', address: '192.0.2.1' },
     'node and a Service': { kind: 'node', node, service: front.key, port: null },
   };
 }
@@ -231,7 +231,7 @@ export async function measureExplain(shape: Shape): Promise<ExplainRow[]> {
 
 // The cost of one event when a whole fleet is cached and audited, by kind of event and by size of
 // the Service that it concerns. Each event is measured alone, in three parts: JSON to raw object,
-// raw object to model, and the audit (store and ledger).
+// raw object to model, and the audit (store and service auditor).
 //
 // Events come in rounds as they do in a cluster: a pod changes, its slice follows, the Endpoints
 // follow. All events of a block are read first, kind by kind; then the young generation is emptied,

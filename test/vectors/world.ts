@@ -1,6 +1,6 @@
 // A case of a vector file as a settled cluster that is followed from step to step: the real store,
-// the real ledger, with a settle window that every step outlasts. Within a step the input changes
-// first and the outputs after it; in which order things really happened is not in the file.
+// the real service auditor, with a settle window that every step outlasts. Within a step the input
+// changes first and the outputs after it; in which order things really happened is not in the file.
 
 import { createReadStream, readdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -44,7 +44,7 @@ export interface World {
   /** Steps taken so far. */
   steps: number;
   /** The objects of the last step by resource and key, with their text. */
-  readonly held: Map<string, { readonly text: string; readonly object: AnyObject }>;
+  readonly lastObjects: Map<string, { readonly text: string; readonly object: AnyObject }>;
   /** Keys of the objects that the last step changed. */
   changed: Set<string>;
 }
@@ -58,7 +58,7 @@ export function createWorld(release: Release): World {
   };
   const settle = createPendingFindings({ window: 1, keep: 0 });
   const serviceAuditor = createServiceAuditor({ context, settle });
-  return { store, serviceAuditor, context, steps: 0, held: new Map(), changed: new Set() };
+  return { store, serviceAuditor, context, steps: 0, lastObjects: new Map(), changed: new Set() };
 }
 
 /** Takes the world to its next step; throws when an object cannot be read. */
@@ -90,17 +90,17 @@ function eventsOf(world: World, step: Step, at: number): WatchEvent[] {
       const object = { ...projection.object, resourceVersion: '' };
       const key = `${resource} ${object.key}`;
       const text = JSON.stringify(raw);
-      const before = world.held.get(key);
+      const before = world.lastObjects.get(key);
       seen.add(key);
       if (before?.text === text) continue;
-      world.held.set(key, { text, object });
+      world.lastObjects.set(key, { text, object });
       world.changed.add(key);
       events.push({ resource, type: before === undefined ? 'added' : 'modified', object, at });
     }
   }
-  for (const [key, { object }] of world.held) {
+  for (const [key, { object }] of world.lastObjects) {
     if (seen.has(key)) continue;
-    world.held.delete(key);
+    world.lastObjects.delete(key);
     world.changed.add(key);
     const resource = key.slice(0, key.indexOf(' ')) as Resource;
     events.push({ resource, type: 'deleted', object, at });

@@ -18,8 +18,8 @@ const known: Evidence = {
   readSince: () => 0,
 };
 
-/** An incident ledger with evidence that a test can change. */
-function ledger() {
+/** Incidents with evidence that a test can change. */
+function testIncidents() {
   const state = {
     evidence: known,
     /** The times for which evidence was asked. */
@@ -78,13 +78,13 @@ const atNode = (code: Code, more: Partial<Finding> = {}): Finding =>
 
 describe('an incident', () => {
   test('has the kind, the object and the beginning in its name', () => {
-    const { add, ids } = ledger();
+    const { add, ids } = testIncidents();
     add(missing);
     expect(ids()).toEqual(['cause-unknown.service-shop-web.10']);
   });
 
   test('ends when its last finding is resolved, and keeps it', () => {
-    const { add, end, ids, incidents } = ledger();
+    const { add, end, ids, incidents } = testIncidents();
     const other = plainFinding('slice-endpoint-missing');
     add(missing, other);
     end(missing, 50);
@@ -99,7 +99,7 @@ describe('an incident', () => {
   });
 
   test('of an unknown cause becomes one of a silent controller, without a second one', () => {
-    const { add, ids, list, incidents, state } = ledger();
+    const { add, ids, list, incidents, state } = testIncidents();
     add(missing);
     const [before = ''] = ids();
     state.evidence = silent;
@@ -112,7 +112,7 @@ describe('an incident', () => {
   });
 
   test('of a controller ends when writes refute it, and the cause is unknown again', () => {
-    const { add, list, incidents, state } = ledger();
+    const { add, list, incidents, state } = testIncidents();
     add(missing);
     incidents.review(41, []);
     const [before] = list();
@@ -131,13 +131,13 @@ describe('an incident', () => {
   });
 
   test('continues with its kind, its name and its evidence after a restart', () => {
-    const before = ledger();
+    const before = testIncidents();
     const other = plainFinding('endpoints-address-missing', { service: 'other', since: 12 });
     before.state.evidence = silent;
     before.add(missing, other);
     before.incidents.review(60, []);
     const { open, members } = before.incidents.past(() => 0);
-    const after = ledger();
+    const after = testIncidents();
     const nothingElse = { resolved: [], merged: [] };
     after.incidents.continueAfterRestart({ open, members: [...members], ...nothingElse });
     after.incidents.add(other, 100);
@@ -147,7 +147,7 @@ describe('an incident', () => {
     expect(kind).toBe('controller-not-writing');
     expect(after.list()).toMatchObject([{ id, kind, evidence, since, openedAt }]);
     // One that opens now, and not before the restart, is another incident.
-    const fresh = ledger();
+    const fresh = testIncidents();
     fresh.incidents.continueAfterRestart({
       open,
       members: [...before.incidents.past(() => 0).members],
@@ -158,7 +158,7 @@ describe('an incident', () => {
   });
 
   test('has the opening time of a finding that was open before a restart and joins it', () => {
-    const { add, list } = ledger();
+    const { add, list } = testIncidents();
     add(plainFinding('slice-endpoint-missing', { since: 500, openedAt: 530 }));
     add(missing);
     const [incident] = list();
@@ -167,14 +167,14 @@ describe('an incident', () => {
   });
 
   test('of a finding that was open before a restart has the evidence of the present', () => {
-    const { incidents, state } = ledger();
+    const { incidents, state } = testIncidents();
     incidents.add(missing, 500);
     expect(state.assessed).toEqual([500]);
     expect(incidents.list()).toMatchObject([{ openedAt: missing.openedAt }]);
   });
 
   test('of a slow controller becomes one of a silent one', () => {
-    const { add, list, incidents, state } = ledger();
+    const { add, list, incidents, state } = testIncidents();
     const { endpoints } = noControllers;
     const slow = { ...endpoints, state: 'slow', waiting: 2, since: 10 } as const;
     state.evidence = { ...known, controllers: { ...noControllers, endpoints: slow } };
@@ -186,7 +186,7 @@ describe('an incident', () => {
   });
 
   test('goes on as another one if its findings are replaced at one moment', () => {
-    const { add, end, ids, list, incidents, state } = ledger();
+    const { add, end, ids, list, incidents, state } = testIncidents();
     state.evidence = { ...known, readSince: () => null };
     const first = atNode('node-endpoint-missing');
     add(first);
@@ -200,7 +200,7 @@ describe('an incident', () => {
   });
 
   test('that ended before is another one than a later one of its object', () => {
-    const { add, end, list, incidents } = ledger();
+    const { add, end, list, incidents } = testIncidents();
     const first = atNode('node-rules-flushed');
     add(first);
     end(first, 70);
@@ -211,7 +211,7 @@ describe('an incident', () => {
   });
 
   test('without findings is open while its condition holds', () => {
-    const { list, incidents } = ledger();
+    const { list, incidents } = testIncidents();
     const place = { kind: 'api-unavailable', key: '', object: 'API server' } as const;
     const condition = { ...place, name: '', since: 5, text: 'The watches are interrupted' };
     incidents.review(12, [condition]);
@@ -223,7 +223,7 @@ describe('an incident', () => {
   });
 
   test('is no part of another one that begins when it ends', () => {
-    const { incidents, list } = ledger();
+    const { incidents, list } = testIncidents();
     const lost = { kind: 'api-unavailable', key: '', object: 'API server', name: '' } as const;
     const missing = { kind: 'agents-missing', key: '', object: 'Node a', name: 'a' } as const;
     incidents.review(12, [{ ...lost, since: 5, text: 'The watches are interrupted' }]);
@@ -247,7 +247,7 @@ describe('the changes of an incident', () => {
     });
 
   test('are those of the object to blame, then those of most findings, then the oldest', () => {
-    const { add, list, state } = ledger();
+    const { add, list, state } = testIncidents();
     const [node, early, late, shared] = [
       changeOf('Node', 'b', 9),
       changeOf('Pod', 'early', 1),
@@ -267,7 +267,7 @@ describe('the changes of an incident', () => {
   });
 
   test('are bounded', () => {
-    const { add, list, state } = ledger();
+    const { add, list, state } = testIncidents();
     const many = Array.from({ length: 30 }, (_, index) => changeOf('Pod', String(index), index));
     state.evidence = { ...known, changesOf: () => many };
     add(missing);
@@ -281,7 +281,7 @@ describe('the number of incidents', () => {
   );
 
   test('is bounded: ten of one kind are one', () => {
-    const { add, list, ids, incidents } = ledger();
+    const { add, list, ids, incidents } = testIncidents();
     add(...services.slice(0, 9));
     incidents.review(50, []);
     const before = ids();
@@ -295,7 +295,7 @@ describe('the number of incidents', () => {
   });
 
   test('of those that are resolved is bounded', () => {
-    const { add, end, incidents } = ledger();
+    const { add, end, incidents } = testIncidents();
     for (const finding of services.slice(0, 5)) {
       add(finding);
       end(finding, 60);
@@ -306,7 +306,7 @@ describe('the number of incidents', () => {
 });
 
 test('what began long before the last write of a silent controller has another cause', () => {
-  const { add, list, state } = ledger();
+  const { add, list, state } = testIncidents();
   const endpoints = { ...silent.controllers.endpoints, wroteAt: 100, since: 101 };
   state.evidence = { ...silent, controllers: { ...silent.controllers, endpoints } };
   add(missing);
@@ -319,7 +319,7 @@ describe('the worst of an incident', () => {
   const another = plainFinding('slice-endpoint-unexpected');
 
   test('keeps the worst severity that a review has shown', () => {
-    const { add, end, list, incidents, state } = ledger();
+    const { add, end, list, incidents, state } = testIncidents();
     state.impacts.set('shop/web', { misrouted: 0.01, unused: 0 });
     add(slice);
     incidents.review(41, []);
@@ -336,15 +336,19 @@ describe('the worst of an incident', () => {
     ]);
   });
 
-  type Ledger = ReturnType<typeof ledger>;
+  type TestIncidents = ReturnType<typeof testIncidents>;
 
   test.each([
-    ['a finding joins it', true, ({ add }: Ledger) => add(another)],
-    ['a Service of it changes', true, ({ incidents }: Ledger) => incidents.noteImpact('shop/web')],
-    ['another changes', false, ({ incidents }: Ledger) => incidents.noteImpact('shop/api')],
+    ['a finding joins it', true, ({ add }: TestIncidents) => add(another)],
+    [
+      'a Service of it changes',
+      true,
+      ({ incidents }: TestIncidents) => incidents.noteImpact('shop/web'),
+    ],
+    ['another changes', false, ({ incidents }: TestIncidents) => incidents.noteImpact('shop/api')],
     ['nothing changes', false, () => undefined],
   ] as const)('is reviewed again if %s: %s', (_, isAgain, change) => {
-    const all = ledger();
+    const all = testIncidents();
     const { add, incidents, state } = all;
     add(slice);
     incidents.review(41, []);
@@ -355,7 +359,7 @@ describe('the worst of an incident', () => {
   });
 
   test('of the rules of a node is reviewed again in any case: its Services are not known', () => {
-    const { add, incidents, state } = ledger();
+    const { add, incidents, state } = testIncidents();
     add(atNode('node-frontend-missing'));
     incidents.review(41, []);
     const asked = state.asked.length;
@@ -364,7 +368,7 @@ describe('the worst of an incident', () => {
   });
 
   test.each([0, 1])('is the same after %d queries while it was open', (queries) => {
-    const { add, end, list, incidents, state } = ledger();
+    const { add, end, list, incidents, state } = testIncidents();
     state.impacts.set('shop/web', { misrouted: 0.01, unused: 0 });
     add(slice);
     incidents.review(41, []);
@@ -379,7 +383,7 @@ describe('the worst of an incident', () => {
   });
 
   test('keeps the largest number of nodes, without more Services', () => {
-    const { incidents } = ledger();
+    const { incidents } = testIncidents();
     const agents = (...nodes: readonly string[]) =>
       nodes.map((name) => {
         const place = { kind: 'agents-missing', key: '', object: `Node ${name}` } as const;
@@ -393,7 +397,7 @@ describe('the worst of an incident', () => {
   });
 
   test('that ends within ten seconds has been measured', () => {
-    const { add, end, incidents, state } = ledger();
+    const { add, end, incidents, state } = testIncidents();
     incidents.review(39, []);
     state.impacts.set('shop/web', { misrouted: 0.01, unused: 0 });
     add({ ...slice, severity: 'critical' });
@@ -405,7 +409,7 @@ describe('the worst of an incident', () => {
   });
 
   test('has the severity of a finding that became worse before it ended', () => {
-    const { add, end, incidents, state } = ledger();
+    const { add, end, incidents, state } = testIncidents();
     state.impacts.set('shop/web', { misrouted: 0, unused: 0 });
     add({ ...missing, severity: 'info' });
     incidents.review(41, []);
@@ -415,7 +419,7 @@ describe('the worst of an incident', () => {
   });
 
   test('is forgotten beyond a bound, and counted', () => {
-    const { add, end, incidents } = ledger();
+    const { add, end, incidents } = testIncidents();
     for (const at of [50, 60, 70]) {
       add(slice);
       end(slice, at);
@@ -444,15 +448,15 @@ describe('field managers', () => {
   });
   const entry = (manager: string, at: number) => ({ manager, at, fields: {} });
 
-  function editedLedger() {
-    const made = ledger();
+  function editedIncidents() {
+    const made = testIncidents();
     made.state.evidence = { ...known, changesOf: () => [change] };
     made.add(edited);
     return made;
   }
 
   test('are asked for once when an incident opens, and name who edited the object', () => {
-    const { incidents, list } = editedLedger();
+    const { incidents, list } = editedIncidents();
     expect(list()[0]?.evidence.at(-1)?.text).toContain('it is being read');
     expect(incidents.unread()).toEqual([slice]);
     incidents.noteManagers(slice, [entry('kube-controller-manager', 3), entry('kubectl-edit', 19)]);
@@ -467,7 +471,7 @@ describe('field managers', () => {
   });
 
   test('are unknown with the reason if they could not be read', () => {
-    const { incidents, list } = editedLedger();
+    const { incidents, list } = editedIncidents();
     incidents.noteManagers(slice, { unknown: 'the API server answered 404' });
     expect(incidents.unread()).toEqual([]);
     const [incident] = list();
@@ -478,7 +482,7 @@ describe('field managers', () => {
   });
 
   test('are those of at most five objects of an incident', () => {
-    const { add, incidents, state } = ledger();
+    const { add, incidents, state } = testIncidents();
     const changes = Array.from({ length: 9 }, (_, index) => ({
       ...change,
       ...{ kind: 'Pod', name: `web-${index}`, field: 'metadata.labels app' },

@@ -62,7 +62,7 @@ test('a line of an incident whose sets of fields have too many levels is refused
 
 const isSilent = { ...noControllers.endpoints, state: 'silent', waiting: 2, since: 5 } as const;
 
-/** All that incidents depend on; ledgers that share it see the same. */
+/** All that incidents depend on; instances that share it see the same. */
 const createWorld = () => ({
   at: 100,
   isSilent: false,
@@ -84,7 +84,7 @@ const evidenceOf = (world: World): Evidence => ({
   readSince: () => 0,
 });
 
-const ledgerOf = (world: World, live = true) =>
+const incidentsOf = (world: World, live = true) =>
   createIncidents({
     evidence: () => evidenceOf(world),
     impacts: {
@@ -96,7 +96,7 @@ const ledgerOf = (world: World, live = true) =>
     keep: 3,
   });
 
-type Ledger = ReturnType<typeof ledgerOf>;
+type TestIncidents = ReturnType<typeof incidentsOf>;
 
 const codes = [
   'endpoints-address-missing',
@@ -135,24 +135,24 @@ const anyStep = fc.oneof(
 );
 type Step = typeof anyStep extends fc.Arbitrary<infer T> ? T : never;
 
-function play(world: World, ledgers: readonly Ledger[], step: Step): void {
+function play(world: World, instances: readonly TestIncidents[], step: Step): void {
   world.at += 7;
   const { at } = world;
   if ('add' in step) {
     const finding = findingOf(world, step.add);
     if (!world.open.some((it) => keyOf(it) === keyOf(finding))) {
       world.open.push(finding);
-      for (const ledger of ledgers) ledger.add(finding);
+      for (const incidents of instances) incidents.add(finding);
     }
   } else if ('end' in step) {
     const [finding] = world.open.splice(step.end % Math.max(1, world.open.length), 1);
     if (finding !== undefined) {
-      for (const ledger of ledgers) ledger.remove({ ...finding, resolvedAt: at });
+      for (const incidents of instances) incidents.remove({ ...finding, resolvedAt: at });
     }
   } else if ('silent' in step) world.isSilent = step.silent;
   else if ('misrouted' in step) {
     world.misrouted = step.misrouted;
-    for (const ledger of ledgers) ledger.noteImpact('shop/s0');
+    for (const incidents of instances) incidents.noteImpact('shop/s0');
   } else if ('without' in step) {
     world.conditions = step.without.map((name) => {
       const object = `Service shop/${name}`;
@@ -161,28 +161,28 @@ function play(world: World, ledgers: readonly Ledger[], step: Step): void {
     });
   } else {
     const fields = { 'f:spec': { 'f:selector': {} } };
-    for (const ledger of ledgers) {
-      for (const object of ledger.unread()) {
-        ledger.noteManagers(object, [{ manager: 'helm', at, fields }]);
+    for (const incidents of instances) {
+      for (const object of incidents.unread()) {
+        incidents.noteManagers(object, [{ manager: 'helm', at, fields }]);
       }
     }
   }
-  for (const ledger of ledgers) ledger.review(at, world.conditions);
+  for (const incidents of instances) incidents.review(at, world.conditions);
 }
 
 /** All that pages, JSON and alerts show of incidents. */
-function shownBy(ledger: Ledger) {
+function shownBy(incidents: TestIncidents) {
   const all = (incident: Incident) => {
     const { services, findings, ...rest } = incident;
     const members = findings.map((it) => [keyOf(it), it.since, it.openedAt, it.resolvedAt]);
     return { ...rest, members, services: [...services], report: reportIncident(incident) };
   };
   return {
-    open: ledger.list().map(all),
-    resolved: ledger.resolved().map(all),
-    forgotten: ledger.forgotten(),
-    marks: ledger.marks(),
-    unread: ledger.unread(),
+    open: incidents.list().map(all),
+    resolved: incidents.resolved().map(all),
+    forgotten: incidents.forgotten(),
+    marks: incidents.marks(),
+    unread: incidents.unread(),
   };
 }
 
@@ -191,10 +191,10 @@ const inOrder = (list: readonly unknown[]): string[] => list.map((it) => JSON.st
 
 const copyOf = <T>(value: T): T => JSON.parse(JSON.stringify(value)) as T;
 
-/** What a ledger saves, after JSON, and the findings by their numbers. */
-function savedBy(ledger: Ledger) {
+/** What incidents save, after JSON, and the findings by their numbers. */
+function savedBy(incidents: TestIncidents) {
   const numbers = new Map<Finding, number>();
-  const past = ledger.past((finding) => getOrInsert(numbers, finding, () => numbers.size));
+  const past = incidents.past((finding) => getOrInsert(numbers, finding, () => numbers.size));
   const plain = copyOf({ ...past, members: [...past.members] });
   const resolved = copyOf([...numbers].map(([finding, number]) => [number, finding] as const));
   return { past: plain, resolved };
@@ -212,17 +212,17 @@ test('random incidents of a checkpoint are shown and go on as those before it', 
   fc.assert(
     fc.property(steps, steps, fc.boolean(), (before, after, live) => {
       const world = createWorld();
-      const ledger = ledgerOf(world, live);
-      for (const step of before) play(world, [ledger], step);
-      const { past, resolved } = savedBy(ledger);
+      const incidents = incidentsOf(world, live);
+      for (const step of before) play(world, [incidents], step);
+      const { past, resolved } = savedBy(incidents);
       expect(areForms(past)).toBe(true);
-      const again = ledgerOf(world, live);
+      const again = incidentsOf(world, live);
       const byNumber = new Map(resolved);
       again.continuePast(past, (number) => byNumber.get(number));
-      expect(shownBy(again)).toEqual(shownBy(ledger));
+      expect(shownBy(again)).toEqual(shownBy(incidents));
       for (const step of after) {
-        play(world, [ledger, again], step);
-        expect(shownBy(again)).toEqual(shownBy(ledger));
+        play(world, [incidents, again], step);
+        expect(shownBy(again)).toEqual(shownBy(incidents));
       }
     }),
   );
@@ -236,30 +236,30 @@ test('random incidents of findings that open again after a restart are as before
   fc.assert(
     fc.property(ofFindings, fc.boolean(), (before, live) => {
       const world = createWorld();
-      const ledger = ledgerOf(world, live);
-      for (const step of before) play(world, [ledger], step);
-      const { past, resolved } = savedBy(ledger);
+      const incidents = incidentsOf(world, live);
+      for (const step of before) play(world, [incidents], step);
+      const { past, resolved } = savedBy(incidents);
       const { open, members, grouping } = past;
-      const again = ledgerOf(world, live);
+      const again = incidentsOf(world, live);
       again.continueAfterRestart({ open, members: [...members], resolved, ...grouping });
       world.at += 20;
       for (const finding of world.open) again.add(finding, world.at);
-      for (const it of [ledger, again]) it.review(world.at, []);
-      const [actual, want] = [shownBy(again), shownBy(ledger)];
+      for (const it of [incidents, again]) it.review(world.at, []);
+      const [actual, want] = [shownBy(again), shownBy(incidents)];
       for (const part of ['open', 'marks', 'unread'] as const) {
         expect(inOrder(actual[part])).toEqual(inOrder(want[part]));
       }
       for (const id of grouping.merged.map(([from]) => from)) {
-        expect(again.currentId(id)).toBe(ledger.currentId(id));
+        expect(again.currentId(id)).toBe(incidents.currentId(id));
       }
-      const known = ledger.resolved().length;
+      const known = incidents.resolved().length;
       for (const finding of world.open.splice(0)) {
         const ended = { ...finding, resolvedAt: world.at + 1 };
-        for (const it of [ledger, again]) it.remove(ended);
+        for (const it of [incidents, again]) it.remove(ended);
       }
-      for (const it of [ledger, again]) it.review(world.at + 2, []);
-      if (ledger.forgotten() > 0) return;
-      const resolvedNow = shownBy(ledger).resolved.slice(known);
+      for (const it of [incidents, again]) it.review(world.at + 2, []);
+      if (incidents.forgotten() > 0) return;
+      const resolvedNow = shownBy(incidents).resolved.slice(known);
       expect(inOrder(shownBy(again).resolved)).toEqual(inOrder(resolvedNow));
     }),
   );

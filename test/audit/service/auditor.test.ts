@@ -27,7 +27,7 @@ import {
 import type { Step } from '../../random-cluster.ts';
 import { eventsOf, steps } from '../../random-cluster.ts';
 
-function ledgerOf(context: AuditContext, window = 30): ServiceAuditor {
+function serviceAuditorOf(context: AuditContext, window = 30): ServiceAuditor {
   return createServiceAuditor({ context, settle: createPendingFindings({ window, keep: 100 }) });
 }
 
@@ -35,7 +35,7 @@ function ledgerOf(context: AuditContext, window = 30): ServiceAuditor {
  * Every known difference in one line, with what the input says of its cause and severity. Only
  * history knows that a slice was relabelled.
  */
-function standing(serviceAuditor: ServiceAuditor): string[] {
+function differencesOf(serviceAuditor: ServiceAuditor): string[] {
   const lines: string[] = [];
   for (const [key, { items }] of serviceAuditor.audited) {
     for (const [unit, found] of items) {
@@ -66,7 +66,7 @@ interface Setting {
 function follow(all: readonly Step[], { head, known, context: more }: Setting): Followed {
   const store = storeOf([], known);
   const context = contextOf(store, more);
-  const serviceAuditor = ledgerOf(context);
+  const serviceAuditor = serviceAuditorOf(context);
   for (const [index, step] of all.entries()) {
     if (index === head) runToEnd(serviceAuditor.begin(index));
     for (const one of eventsOf(store, context, step, index + 1)) {
@@ -103,9 +103,9 @@ describe('following change by change', () => {
       settings,
       (all, setting) => {
         const { serviceAuditor, context } = follow(all, setting);
-        const fresh = ledgerOf(context);
+        const fresh = serviceAuditorOf(context);
         runToEnd(fresh.begin(all.length));
-        expect(standing(serviceAuditor)).toEqual(standing(fresh));
+        expect(differencesOf(serviceAuditor)).toEqual(differencesOf(fresh));
       },
     );
     fc.assert(property, { numRuns });
@@ -115,15 +115,15 @@ describe('following change by change', () => {
     const property = fc.property(fc.array(steps, { maxLength: 25 }), settings, (all, setting) => {
       const { context } = follow(all, setting);
       const { services, pods, nodes, endpoints, slices } = context.listers;
-      const held = [services, pods, nodes, endpoints, slices].flatMap((map): AnyObject[] => [
+      const objects = [services, pods, nodes, endpoints, slices].flatMap((map): AnyObject[] => [
         ...map.values(),
       ]);
-      const [forward, backward] = [held, held.toReversed()].map((objects) => {
-        const serviceAuditor = ledgerOf(
-          contextOf(storeOf(objects, setting.known), setting.context),
+      const [forward, backward] = [objects, objects.toReversed()].map((ordered) => {
+        const serviceAuditor = serviceAuditorOf(
+          contextOf(storeOf(ordered, setting.known), setting.context),
         );
         runToEnd(serviceAuditor.begin(1));
-        return standing(serviceAuditor);
+        return differencesOf(serviceAuditor);
       });
       expect(forward).toEqual(backward);
     });
@@ -154,13 +154,13 @@ describe('the service auditor', () => {
     const property = fc.property(fc.array(steps, { maxLength: 25 }), settings, (all, setting) => {
       const { serviceAuditor } = follow(all, setting);
       serviceAuditor.settle.advance(1000);
-      const standing = [...serviceAuditor.audited.entries()].flatMap(([key, { items }]) =>
+      const differing = [...serviceAuditor.audited.entries()].flatMap(([key, { items }]) =>
         [...items.values()].flat().map(({ output }) => `${key} ${output}`),
       );
       const open = serviceAuditor.settle
         .open()
         .map(({ namespace, service, output }) => `${namespace}/${service} ${output}`);
-      expect(new Set(open)).toEqual(new Set(standing));
+      expect(new Set(open)).toEqual(new Set(differing));
     });
     fc.assert(property, { numRuns });
   });
@@ -180,16 +180,16 @@ describe('an unreadable object', () => {
       lost,
       (all, setting, one) => {
         const { serviceAuditor, context } = follow(all, setting);
-        const before = standing(serviceAuditor);
+        const before = differencesOf(serviceAuditor);
         runToEnd(serviceAuditor.markUnreadable(one, 100));
-        for (const line of standing(serviceAuditor)) expect(before).toContain(line);
+        for (const line of differencesOf(serviceAuditor)) expect(before).toContain(line);
         runToEnd(serviceAuditor.markReadable(one, 110));
-        expect(standing(serviceAuditor)).toEqual(before);
-        const fresh = ledgerOf(context);
+        expect(differencesOf(serviceAuditor)).toEqual(before);
+        const fresh = serviceAuditorOf(context);
         runToEnd(fresh.begin(100));
         runToEnd(fresh.markUnreadable(one, 100));
         runToEnd(fresh.markReadable(one, 110));
-        expect(standing(fresh)).toEqual(before);
+        expect(differencesOf(fresh)).toEqual(before);
       },
     );
     fc.assert(property, { numRuns });
@@ -206,12 +206,12 @@ test('a new slice with thousands of addresses is compared like one that existed 
   const listed = slice({ endpoints: [endpoint({ addresses: [one] })] });
   const there = [service(), pod({ ips: [one] }), listed];
   const store = storeOf(there);
-  const serviceAuditor = ledgerOf(contextOf(store));
+  const serviceAuditor = serviceAuditorOf(contextOf(store));
   runToEnd(serviceAuditor.begin(0));
   const change = store.apply(event('added', many, 1));
   if (change !== null) serviceAuditor.apply(change);
-  const anew = ledgerOf(contextOf(storeOf([...there, many])));
-  runToEnd(anew.begin(1));
-  expect(standing(serviceAuditor)).toEqual(standing(anew));
-  expect(standing(serviceAuditor).join()).toContain(`input ${one} | duplicate-conflicting`);
+  const fresh = serviceAuditorOf(contextOf(storeOf([...there, many])));
+  runToEnd(fresh.begin(1));
+  expect(differencesOf(serviceAuditor)).toEqual(differencesOf(fresh));
+  expect(differencesOf(serviceAuditor).join()).toContain(`input ${one} | duplicate-conflicting`);
 });

@@ -274,8 +274,8 @@ describe('a change of a Service', () => {
 
   test('recreated under its name ends a wedge', () => {
     const { all, change } = prepared();
-    const held = all.get('shop/web');
-    if (held !== undefined) held.relabelled = new Set('x');
+    const item = all.get('shop/web');
+    if (item !== undefined) item.relabelled = new Set('x');
     change('modified', service({ labels: { a: '1' } }));
     expect(all.get('shop/web')?.relabelled.size).toBe(1);
     change('modified', service({ uid: 'new' }));
