@@ -237,14 +237,14 @@ function seenOf({ outcomes, attempts, passMasqueraded }: PacketLine): Map<string
 }
 
 /** The outcomes of a walk that match this observation. */
-function fatesFor(outcome: PacketOutcome, name: string): OutcomeShare[] {
+function sharesFor(outcome: PacketOutcome, name: string): OutcomeShare[] {
   if (name === 'reject' || name === 'drop' || name === 'pass') return [outcome[name]];
   const port = name.slice(name.lastIndexOf(':') + 1);
   return [name, `node:${port}`, 'unknown'].flatMap((key) => outcome.destinations.get(key) ?? []);
 }
 
-const isPossible = (fate: OutcomeShare): boolean =>
-  fate.probability > 0 || ('affinity' in fate && (fate as Destination).affinity);
+const isPossible = (one: OutcomeShare): boolean =>
+  one.probability > 0 || ('affinity' in one && (one as Destination).affinity);
 
 /**
  * Whether anything on the node asks for connection tracking. What went on was seen by its entries:
@@ -275,14 +275,14 @@ export function problemOf(
     return typeof line.outcomes === 'string' ? null : 'passed';
   if (line.inconclusive !== undefined) {
     const possible = line.inconclusive.some((name) =>
-      outcomes.some((outcome) => fatesFor(outcome, name).some(isPossible)),
+      outcomes.some((outcome) => sharesFor(outcome, name).some(isPossible)),
     );
     return possible ? null : `none of ${line.inconclusive.join(', ')} is possible`;
   }
   for (const [name, { count, masqueraded }] of seenOf(line)) {
-    const fates = outcomes.flatMap((outcome) => fatesFor(outcome, name)).filter(isPossible);
-    if (fates.length === 0) return `${name} is not possible`;
-    if (!fates.some((fate) => mayMasquerade(fate, masqueraded))) {
+    const shares = outcomes.flatMap((outcome) => sharesFor(outcome, name)).filter(isPossible);
+    if (shares.length === 0) return `${name} is not possible`;
+    if (!shares.some((one) => mayMasquerade(one, masqueraded))) {
       return `${name} is masqueraded: ${String(masqueraded)}`;
     }
     if (isCertain(outcomes) && !fits(share(outcomes, name), line.attempts, count, allowed)) {
@@ -306,7 +306,7 @@ const isCertain = (outcomes: readonly PacketOutcome[]): boolean =>
 
 function share(outcomes: readonly PacketOutcome[], name: string): number {
   const shares = outcomes.map((outcome) =>
-    fatesFor(outcome, name).reduce((sum, { probability }) => sum + probability, 0),
+    sharesFor(outcome, name).reduce((sum, { probability }) => sum + probability, 0),
   );
   return shares.reduce((sum, share) => sum + share, 0) / outcomes.length;
 }
@@ -320,7 +320,7 @@ function unseenOf(
   const possible = new Set(outcomes.flatMap((outcome) => [...outcome.destinations.keys()]));
   for (const name of [...possible, 'reject', 'drop', 'pass']) {
     const isSeen = [...seen.keys()].some((other) =>
-      outcomes.some((outcome) => fatesFor(outcome, other).includes(nameFate(outcome, name))),
+      outcomes.some((outcome) => sharesFor(outcome, other).includes(shareNamed(outcome, name))),
     );
     if (!isSeen && !fits(share(outcomes, name), line.attempts, 0, allowed)) {
       return `${name} was not seen`;
@@ -331,7 +331,7 @@ function unseenOf(
 
 const nowhere: OutcomeShare = { probability: 0, masqueraded: false, trace: () => [] };
 
-function nameFate(outcome: PacketOutcome, name: string): OutcomeShare {
+function shareNamed(outcome: PacketOutcome, name: string): OutcomeShare {
   if (name === 'reject' || name === 'drop' || name === 'pass') return outcome[name];
   return outcome.destinations.get(name) ?? nowhere;
 }
@@ -359,8 +359,8 @@ function describeProblem(
 ): string {
   const walks = outcomes.slice(0, 1).map((outcome) => {
     const { destinations, reject, drop, pass, unknown } = outcome;
-    const fates = [...destinations, ['reject', reject], ['drop', drop], ['pass', pass]] as const;
-    const likely = fates.filter(([, fate]) => isPossible(fate)).slice(0, 4);
+    const shares = [...destinations, ['reject', reject], ['drop', drop], ['pass', pass]] as const;
+    const likely = shares.filter(([, one]) => isPossible(one)).slice(0, 4);
     const ways = likely.map(([name, { probability, masqueraded, trace }]) => {
       const rules = trace().map(({ rule }) => rule.text);
       return { name, probability, masqueraded, rules };

@@ -559,7 +559,7 @@ function writeDump(folder: string, dump: Dump, lines: readonly PacketLine[]): vo
 }
 
 /** What the kernel did with a packet, without counts. */
-const fateOf = ({ outcomes, passMasqueraded }: PacketLine): string =>
+const outcomeText = ({ outcomes, passMasqueraded }: PacketLine): string =>
   typeof outcomes === 'string'
     ? `${outcomes} ${String(passMasqueraded)}`
     : Object.entries(outcomes)
@@ -623,7 +623,7 @@ function recordFaults(base: Base, out: Out, program: string, say: (line: string)
     );
     const outcomes = askKernel(place, asked, program).map((line) => {
       const was = known.get(JSON.stringify(line.packet));
-      const changed = was !== undefined && fateOf(was) !== fateOf(line);
+      const changed = was !== undefined && outcomeText(was) !== outcomeText(line);
       return changed ? { ...line, changed } : line;
     });
     const folder = join(out.folder, 'faults', `${out.version}-${at}`, name);

@@ -76,10 +76,10 @@ describe('what dumps lack', () => {
     ],
     ['nothing', [ip(header('1.8.7') + nat)], []],
     ['where nft sends packets', [listsOwn], ['targets']],
-    ['nothing that iptables tells', [listsOwn, ip(nat)], []],
+    ['nothing that iptables shows', [listsOwn, ip(nat)], []],
     ['where kube-proxy sent packets in another mode', [tables(`${own}\nip kube-proxy`)], []],
     ['where others send packets', [tables(own.replaceAll('KUBE-SEP-X', 'OTHER'))], []],
-    ['what cannot be shown is not told either', [ip(unshown), listsOwn], ['targets']],
+    ['what cannot be shown is not reported either', [ip(unshown), listsOwn], ['targets']],
   ])('%s', (_, rulesets, kinds) => {
     const { lacks } = mergeRuleSets(rulesets);
     expect(lacks.map(({ kind }) => kind)).toEqual(kinds);

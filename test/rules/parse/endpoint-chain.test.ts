@@ -116,10 +116,10 @@ function dumpOf(chains: readonly ((name: string) => string[])[]): string {
   ].join('\n');
 }
 
-const fared = (ruleset: RuleSet, packet: Packet): unknown => {
-  const { destinations, unknown, ...fates } = walk(ruleset, { localAddresses: [] }, packet);
-  const all = [...destinations, ...Object.entries(fates)].map(([name, { trace, ...fate }]) => {
-    return [name, fate, trace().map((step) => [step.chain, step.rule.text])] as const;
+const walked = (ruleset: RuleSet, packet: Packet): unknown => {
+  const { destinations, unknown, ...others } = walk(ruleset, { localAddresses: [] }, packet);
+  const all = [...destinations, ...Object.entries(others)].map(([name, { trace, ...share }]) => {
+    return [name, share, trace().map((step) => [step.chain, step.rule.text])] as const;
   });
   return { all: all.sort(([one], [other]) => (one < other ? -1 : 1)), unknown };
 };
@@ -143,7 +143,7 @@ property.prop([fc.array(chain, { minLength: 1, maxLength: 12 }), address], { num
     const dump = dumpOf(chains);
     const packet = { from: 'pod', src, dst: '10.96.0.1', protocol: 'tcp', dport: 80 } as const;
     const ruleset = parseIptablesSave(dump, 'ip');
-    expect(fared(ruleset, packet)).toEqual(fared(allRead(ruleset), packet));
+    expect(walked(ruleset, packet)).toEqual(walked(allRead(ruleset), packet));
   },
 );
 

@@ -175,7 +175,7 @@ describe('of nftables', () => {
 
   test.each<[string, string, readonly object[], object]>([
     [
-      'marks but for pods',
+      'marks except for pods',
       'services',
       [toClusterIP, match(payload('saddr'), pods, '!='), marks],
       cidr,

@@ -32,7 +32,7 @@ const isDecisive = ({ kind }: { readonly kind: string }): boolean => decisive.ha
 
 /** All encoded fields of an outcome, in a form that compares. */
 function shownOf({ reject, drop, pass, destinations, unknown }: PacketOutcome): unknown {
-  const fateOf = ({ probability, masqueraded, trace }: OutcomeShare) => ({
+  const shareOf = ({ probability, masqueraded, trace }: OutcomeShare) => ({
     probability,
     masqueraded: probability > 0 ? masqueraded : null,
     steps: (probability > 0 ? trace() : [])
@@ -47,9 +47,9 @@ function shownOf({ reject, drop, pass, destinations, unknown }: PacketOutcome): 
   });
   const to = [...destinations].map(([name, one]) => {
     const { affinity, affinitySeconds } = one;
-    return { name, affinity, affinitySeconds, ...fateOf({ ...one, probability: 1 }) };
+    return { name, affinity, affinitySeconds, ...shareOf({ ...one, probability: 1 }) };
   });
-  return { to, reject: fateOf(reject), drop: fateOf(drop), pass: fateOf(pass), unknown };
+  return { to, reject: shareOf(reject), drop: shareOf(drop), pass: shareOf(pass), unknown };
 }
 
 const wire = (outcomes: readonly PacketOutcome[]): readonly PacketOutcome[] =>
@@ -113,7 +113,7 @@ describe('what is none', () => {
     expect(() => runToEnd(decodeOutcomes(raw))).toThrow(message);
   });
 
-  property.prop([fc.jsonValue()])('is refused, or heard, and nothing else', (raw) => {
+  property.prop([fc.jsonValue()])('is refused or decoded, and nothing else', (raw) => {
     try {
       runToEnd(decodeOutcomes(raw));
     } catch (error) {

@@ -20,7 +20,7 @@ const translated: Partial<PacketState> = {
   interfacesTo: (address) => (address === 0x0a000009 ? ['cni0'] : ['eth0']),
 };
 
-const told: readonly [string, string, Partial<PacketState>?][] = [
+const expectations: readonly [string, string, Partial<PacketState>?][] = [
   ['-s 10.0.0.0/8', 'yes'],
   ['! -s 10.0.0.0/8', 'no'],
   ['-d 10.96.0.1/32', 'yes'],
@@ -106,7 +106,7 @@ const told: readonly [string, string, Partial<PacketState>?][] = [
   ['-m u32 --u32 "0x0=0x1"', 'unknown'],
 ];
 
-const cases = told.map(([text, want, state = {}]): Case => [text, want, state]);
+const cases = expectations.map(([text, want, state = {}]): Case => [text, want, state]);
 
 describe('evaluate', () => {
   test.each(cases)('%s: %s', (text, want, state) => {

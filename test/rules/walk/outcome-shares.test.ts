@@ -14,7 +14,7 @@ function tallyOf(shares: Readonly<Record<string, number>>, masqueraded = false):
 }
 
 const bounds = (tally: Tally): unknown =>
-  Object.fromEntries([...tally].map(([fate, { low, high }]) => [fate, [low, high]]));
+  Object.fromEntries([...tally].map(([name, { low, high }]) => [name, [low, high]]));
 
 describe('tallies', () => {
   test('add the shares and flags of equal outcomes', () => {

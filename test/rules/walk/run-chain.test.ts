@@ -25,7 +25,7 @@ function outcomeOf(...rules: string[]): PacketOutcome {
 }
 
 const shares = ({ destinations, pass, drop, reject }: PacketOutcome): unknown => ({
-  ...Object.fromEntries([...destinations].map(([name, fate]) => [name, fate.probability])),
+  ...Object.fromEntries([...destinations].map(([name, share]) => [name, share.probability])),
   ...(pass.probability > 0 ? { pass: pass.probability } : {}),
   ...(drop.probability > 0 ? { drop: drop.probability } : {}),
   ...(reject.probability > 0 ? { reject: reject.probability } : {}),

@@ -78,11 +78,11 @@ const sent = (dump: string, packet: Packet = { from: 'pod', ...first }): PacketO
 
 const sumOf = (
   parts: readonly PacketOutcome[],
-  fate: (outcome: PacketOutcome) => OutcomeShare | undefined,
-): number => parts.reduce((sum, part) => sum + (fate(part)?.probability ?? 0) / parts.length, 0);
+  shareOf: (outcome: PacketOutcome) => OutcomeShare | undefined,
+): number => parts.reduce((sum, part) => sum + (shareOf(part)?.probability ?? 0) / parts.length, 0);
 
-const stepsOf = (fate: OutcomeShare | undefined): readonly string[] =>
-  (fate?.trace() ?? []).map(({ rule }) => rule.text).filter((text) => !text.includes('SEP'));
+const stepsOf = (share: OutcomeShare | undefined): readonly string[] =>
+  (share?.trace() ?? []).map(({ rule }) => rule.text).filter((text) => !text.includes('SEP'));
 
 const drawn = fc.record({
   marking: fc.array(fc.boolean(), { minLength: 9, maxLength: 9 }),
@@ -105,9 +105,9 @@ property.prop([fc.uniqueArray(endpoint, { minLength: 2 }), drawn], { numRuns: 50
       const share = (want?.probability ?? 0) / endpoints.length;
       expect(got?.probability ?? 0).toBeCloseTo(share, 9);
     }
-    for (const fate of ['drop', 'reject', 'pass'] as const) {
-      expect(all[fate].probability).toBeCloseTo(
-        sumOf(each, (one) => one[fate]),
+    for (const kind of ['drop', 'reject', 'pass'] as const) {
+      expect(all[kind].probability).toBeCloseTo(
+        sumOf(each, (one) => one[kind]),
         9,
       );
     }
@@ -127,18 +127,18 @@ const packet = fc.record<Packet>({
 
 /** All of an outcome. */
 const dataOf = ({ destinations, unknown, ...others }: PacketOutcome) => ({
-  fates: [...destinations, ...Object.entries(others)].map(([name, { trace, ...fate }]) => {
-    return { name, ...fate, trace: trace().map(({ chain, rule }) => [chain, rule.text]) };
+  shares: [...destinations, ...Object.entries(others)].map(([name, { trace, ...share }]) => {
+    return { name, ...share, trace: trace().map(({ chain, rule }) => [chain, rule.text]) };
   }),
   unknown,
 });
 
 /** The same, with shares whose last bits may be others. */
 function wantOf(outcome: PacketOutcome): unknown {
-  const { fates, unknown } = dataOf(outcome);
+  const { shares, unknown } = dataOf(outcome);
   const close = (share: number): unknown => expect.closeTo(share, 9);
   return {
-    fates: fates.map((fate) => ({ ...fate, probability: close(fate.probability) })),
+    shares: shares.map((share) => ({ ...share, probability: close(share.probability) })),
     unknown,
   };
 }

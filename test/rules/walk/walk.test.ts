@@ -191,7 +191,7 @@ const shown = ({ destinations, pass, reject, drop, unknown }: PacketOutcome): un
     probability,
     masqueraded,
   ]),
-  fates: [pass, reject, drop].map(({ probability }) => probability),
+  shares: [pass, reject, drop].map(({ probability }) => probability),
   unknown,
 });
 
@@ -222,7 +222,7 @@ describe.each([
         0.5,
         masqueraded,
       ]),
-      fates: [Number(want === 'pass'), Number(want === 'reject'), 0],
+      shares: [Number(want === 'pass'), Number(want === 'reject'), 0],
       unknown: [],
     });
   });
@@ -280,8 +280,8 @@ describe('a rejection that the node may not answer is a drop', () => {
     ['DROP', [rejectsAll, '-o lo -j ACCEPT'], own, 'reject'],
   ] as const)('policy %s, %j: %o', (policy, output, sent, want) => {
     const got = walk(filterOf(policy, ...output), node, sent);
-    const fates = Object.entries({ reject: got.reject, drop: got.drop, pass: got.pass });
-    const met = fates.filter(([, { probability }]) => probability > 0);
+    const outcomes = Object.entries({ reject: got.reject, drop: got.drop, pass: got.pass });
+    const met = outcomes.filter(([, { probability }]) => probability > 0);
     expect(met.map(([name, { probability }]) => [name, probability])).toEqual([[want, 1]]);
   });
 });
@@ -359,8 +359,8 @@ describe('places', () => {
     ['pod', '10.0.0.251', '10.96.0.2', 'drop'],
   ] as const)('routes show the interfaces: %s to %s', (from, src, dst, want) => {
     const one = { ...packet, from, src, dst };
-    const untold = walk(others, { ...node, interfaces: { all } }, one);
-    expect(untold.unknown.length).toBeGreaterThan(0);
+    const withoutRoutes = walk(others, { ...node, interfaces: { all } }, one);
+    expect(withoutRoutes.unknown.length).toBeGreaterThan(0);
     const got = walk(others, { ...node, interfaces: { all, routes: ways } }, one);
     expect(got.unknown).toEqual([]);
     expect(got.drop.probability).toBe(want === 'drop' ? 1 : 0);
