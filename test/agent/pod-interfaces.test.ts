@@ -193,7 +193,7 @@ describe('pods with interfaces of their own', () => {
   });
 
   test.each([
-    ['nobody', deny],
+    ['no client', deny],
     ['some', allowSome],
   ])('a pod that lets in %s is unknown, and only that pod', (_name, policy) => {
     const policies = { 'cali-tw-cali2': policy };

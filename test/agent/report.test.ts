@@ -119,15 +119,15 @@ test('a report says of how many addresses it has some', () => {
 });
 
 describe('frontends', () => {
-  const standing = readDumps([
+  const parsed = readDumps([
     recorded('iptables-nft-save', 'iptables-nft/node-a/iptables-save.txt'),
     recorded('ip6tables-nft-save', 'iptables-nft/node-a/ip6tables-save.txt'),
   ]);
-  const digests = digestsOf(standing, place);
+  const digests = digestsOf(parsed, place);
 
   test('each has its digest, the same each time and with both families', () => {
-    expect(digests.size).toBe(standing.frontends.length);
-    expect(digestsOf(standing, place)).toEqual(digests);
+    expect(digests.size).toBe(parsed.frontends.length);
+    expect(digestsOf(parsed, place)).toEqual(digests);
     const six = [...digests.keys()].filter((key) => key.includes('['));
     expect(six.length).toBeGreaterThan(0);
   });
@@ -143,11 +143,11 @@ describe('frontends', () => {
 
   test('details contain packets, words and the rules that decided', () => {
     const [key = ''] = [...digests.keys()].filter((one) => one.startsWith('tcp 10.96.'));
-    const details = detailsOf(standing, place, key) ?? [];
+    const details = detailsOf(parsed, place, key) ?? [];
     expect(details.map(({ packet }) => packet.from)).toEqual(['node', 'pod', 'outside']);
     const texts = details.flatMap(({ rules }) => Object.values(rules).flat());
     expect(texts.some((text) => text.startsWith('-A KUBE-'))).toBe(true);
-    expect(detailsOf(standing, place, 'tcp 10.96.0.1:1')).toBeNull();
+    expect(detailsOf(parsed, place, 'tcp 10.96.0.1:1')).toBeNull();
   });
 });
 
@@ -167,10 +167,10 @@ test('senders are the node, one of its pods, and an unknown host', () => {
 });
 
 test('without a pod range, any address that the rules treat as a pod address is used', () => {
-  const standing = readDumps([
+  const parsed = readDumps([
     recorded('iptables-nft-save', 'iptables-nft/node-a/iptables-save.txt'),
   ]);
-  const asking = askingOf({ ...place, podCIDRs: [] }, standing);
+  const asking = askingOf({ ...place, podCIDRs: [] }, parsed);
   expect(asking).toMatchObject({ ip: { pod: '10.244.0.251' }, pods: [], strays: false });
 });
 

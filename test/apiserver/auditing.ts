@@ -32,7 +32,7 @@ import type { Environment } from '../../src/cluster/api/transport/request.ts';
 import type { AnyObject, Resource, WatchEvent } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
 import { auditorDefaults } from '../build.ts';
-import type { Interval, Life, Missing, Owed, Random, Truth } from './life.ts';
+import type { Interval, Life, Missing, Random, Truth, Undelivered } from './life.ts';
 import {
   appOf,
   below,
@@ -44,8 +44,8 @@ import {
   names,
   oneOf,
   outputs,
-  owedBy,
   refuse,
+  trackUndelivered,
   truthOf,
 } from './life.ts';
 import type { FakeServer, LostEvent, Raw, Saved, VirtualClock, Watch } from './server.ts';
@@ -146,7 +146,7 @@ interface State extends Simulation {
   readonly unanswered: Map<ApiRequest, number>;
   /** Chunks that are on their way. */
   readonly chunks: Map<Resource, number>;
-  readonly owed: Owed;
+  readonly undelivered: Undelivered;
   /** Events that watches did not send, until the cache is as new, and since when. */
   readonly lost: Map<string, LostEvent & { readonly at: number }>;
   /** When each change was, by its version, and its Services; also those that do not exist yet. */
@@ -272,7 +272,7 @@ const liveClockOf = (clock: VirtualClock): MonotonicClock => ({
 });
 
 /** An auditor whose entries and reads are noted once they are taken in. */
-function followed(auditor: Auditor, owed: Owed, stateOf: () => State): Auditor {
+function followed(auditor: Auditor, undelivered: Undelivered, stateOf: () => State): Auditor {
   const { confirmer } = auditor;
   return {
     ...auditor,
@@ -288,7 +288,7 @@ function followed(auditor: Auditor, owed: Owed, stateOf: () => State): Auditor {
     },
     *takeInSteps(entry) {
       yield* auditor.takeInSteps(entry);
-      owed.took(entry);
+      undelivered.took(entry);
       if (entry.kind === 'event') noteTaken(stateOf(), entry.event);
     },
   };
@@ -365,9 +365,9 @@ const liveAuditor = (
     onResolve: () => counts.resolved++,
   });
 
-function forget({ truth, owed, server, concerned }: State, before: number): void {
+function forget({ truth, undelivered, server, concerned }: State, before: number): void {
   truth.forget(before);
-  owed.forget(before);
+  undelivered.forget(before);
   server.objects.forget();
   server.asked.length = 0;
   for (const [version, { at }] of concerned) if (at < before) concerned.delete(version);
@@ -387,12 +387,12 @@ export function createSimulation(
   const violations: string[] = [];
   const counts = { ...noCounts };
   const auditor = liveAuditor(counts, namespaces, keep);
-  const owed = owedBy(truth, clock);
+  const undelivered = trackUndelivered(truth, clock);
   const environment = environmentOf(clock, server, random, () => state);
   const attached = connectAuditor({
     environment,
     clock: liveClockOf(clock),
-    auditor: followed(auditor, owed, () => state),
+    auditor: followed(auditor, undelivered, () => state),
     endpoints: true,
     onProblem: () => undefined,
     onQuiet: () => undefined,
@@ -410,10 +410,10 @@ export function createSimulation(
     counts,
     ...untouched(),
     disturbedAt: clock.now(),
-    owed,
+    undelivered,
     disturbed: () => void (state.disturbedAt = clock.now()),
     restored: () => {
-      owed.restored(truth.restored());
+      undelivered.restored(truth.restored());
       // What was lost before the backup is still lost.
       const top = server.objects.version();
       for (const [id, { version }] of state.lost) if (version > top) state.lost.delete(id);
@@ -623,9 +623,9 @@ function joined(intervals: readonly Interval[], seconds: number): Interval[] {
 }
 
 /** A resource that was seen once and has had no watch for a while. */
-function isUnseen({ attached, owed, unseen, clock }: State, resource: Resource): boolean {
+function isUnseen({ attached, undelivered, unseen, clock }: State, resource: Resource): boolean {
   const { state: is } = attached.watches.get(resource) ?? {};
-  if (is === 'synced' || !owed.wasListed(resource)) unseen.delete(resource);
+  if (is === 'synced' || !undelivered.wasListed(resource)) unseen.delete(resource);
   else if (!unseen.has(resource)) unseen.set(resource, clock.now());
   return (unseen.get(resource) ?? Infinity) < clock.now();
 }
@@ -678,7 +678,7 @@ const overtaken = (state: State, name: string, from: readonly Resource[]) =>
     .flatMap(({ names: concerns, at }) => (concerns.includes(name) ? at : []));
 
 function checkOpened(state: State): void {
-  const { seen, truth, clock, owed, disturbedAt, counts } = state;
+  const { seen, truth, clock, undelivered, disturbedAt, counts } = state;
   const now = clock.now();
   for (const { name, unit, item } of itemsOf(state)) {
     if (item.openedAt === null || seen.has(item)) continue;
@@ -688,11 +688,11 @@ function checkOpened(state: State): void {
     const code = `${name} ${unit} ${item.difference.code}`;
     const resources = needed[item.output] ?? [];
     for (const one of resources) if (isUnseen(state, one)) violate(state, `${code}: no ${one}`);
-    const seenFor = now - item.since - owed.unseenFor(resources, item.since, grace);
+    const seenFor = now - item.since - undelivered.unseenFor(resources, item.since, grace);
     if (seenFor < settle - 0.01) violate(state, `${code} opens, seen for ${seenFor.toFixed(2)} s`);
     const isApart = disturbedAt >= now - settle - late;
     const all = truth.intervals(name, truthUnit(unit));
-    const missing = owed.of(name, resources);
+    const missing = undelivered.of(name, resources);
     const shown = missing.filter((one) => !isAbsentAgain(state, one));
     const unseen = state.hidden.filter(
       (it) => !it.shown && it.names.includes(name) && resources.includes(it.resource),

@@ -396,7 +396,7 @@ interface TruthState {
   readonly names: readonly string[];
   readonly held: Held;
   readonly intervals: Map<string, Interval[]>;
-  readonly standing: Map<string, { output: ServiceOutput; name: string; interval: Interval }>;
+  readonly openIntervals: Map<string, { output: ServiceOutput; name: string; interval: Interval }>;
   readonly touched: Map<string, number>;
   readonly stale: Set<string>;
   staleAt: number;
@@ -404,7 +404,7 @@ interface TruthState {
 
 /** Brings the intervals up to date with all that happened at the moment of the last change. */
 function refresh(state: TruthState): void {
-  const { held, intervals, standing, stale, staleAt } = state;
+  const { held, intervals, openIntervals, stale, staleAt } = state;
   if (stale.size === 0) return;
   const { api, held: want } = copyOf(held);
   collectGarbage(api);
@@ -414,17 +414,17 @@ function refresh(state: TruthState): void {
       const [is, must] = [unitsOf(held, output, name), unitsOf(want, output, name)];
       for (const unit of new Set([...is.keys(), ...must.keys()])) {
         const key = `${name} ${unit}`;
-        if (is.get(unit) === must.get(unit) || standing.has(key)) continue;
+        if (is.get(unit) === must.get(unit) || openIntervals.has(key)) continue;
         const interval = { from: staleAt, to: Infinity };
-        standing.set(key, { output, name, interval });
+        openIntervals.set(key, { output, name, interval });
         intervals.set(key, [...(intervals.get(key) ?? []), interval]);
       }
-      for (const [key, one] of standing) {
+      for (const [key, one] of openIntervals) {
         if (one.name !== name || one.output !== output) continue;
         const unit = key.slice(name.length + 1);
         if (is.get(unit) !== must.get(unit)) continue;
         one.interval.to = staleAt;
-        standing.delete(key);
+        openIntervals.delete(key);
       }
     }
   }
@@ -515,7 +515,7 @@ export function truthOf(server: FakeServer, clock: Clock, names: readonly string
     names,
     held,
     intervals: new Map(),
-    standing: new Map(),
+    openIntervals: new Map(),
     touched: new Map(),
     stale: new Set(),
     staleAt: clock.now(),
@@ -549,7 +549,7 @@ export function truthOf(server: FakeServer, clock: Clock, names: readonly string
     },
     differing() {
       refresh(state);
-      return [...state.standing.values()].map(({ name, output, interval }) => ({
+      return [...state.openIntervals.values()].map(({ name, output, interval }) => ({
         name,
         output,
         from: interval.from,
@@ -572,7 +572,7 @@ export function truthOf(server: FakeServer, clock: Clock, names: readonly string
 // taken in yet, from the entries that are. It says up to which moment a Service is known, whatever
 // the auditor itself makes of the versions that it has seen.
 
-export interface Owed {
+export interface Undelivered {
   /** What has not been taken in of a Service, as far as it is of `needed`. */
   of(name: string, needed: readonly Resource[]): readonly Missing[];
   /** An entry has been taken in. */
@@ -605,7 +605,7 @@ export interface Missing extends Change {
 }
 
 /** Follows a server that has no objects yet. */
-export function owedBy(truth: Truth, clock: Clock): Owed {
+export function trackUndelivered(truth: Truth, clock: Clock): Undelivered {
   const listed = new Set<Resource>();
   let spells: Spell[] = [];
   let changes: Missing[] = [];

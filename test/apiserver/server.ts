@@ -416,7 +416,7 @@ interface Watching extends Watch {
   delayed: string[];
   overtaken: string[];
   /** The version of the newest bookmark: the client does not ask for what is older. */
-  told: number;
+  announced: number;
   readonly clock: Clock;
 }
 
@@ -465,7 +465,7 @@ function newWatching(
     held: null,
     delayed: [],
     overtaken: [],
-    told: 0,
+    announced: 0,
     freeze: () => (watching.frozen = true),
     heal() {
       watching.spoils.length = 0;
@@ -527,11 +527,11 @@ function sendBookmark(watching: Watching): void {
   if (version < from) return;
   watching.from = version;
   release(watching);
-  tell(watching, version);
+  announce(watching, version);
 }
 
-function tell(watching: Watching, version: number): void {
-  watching.told = version;
+function announce(watching: Watching, version: number): void {
+  watching.announced = version;
   send(watching, bookmarkOf(watching, version));
 }
 
@@ -550,7 +550,7 @@ function send(watching: Watching, frame: string): void {
     return;
   }
   if (spoil === 'early') {
-    tell(watching, watching.from);
+    announce(watching, watching.from);
     delay(watching, frame);
     const { clock, from, stream } = watching;
     stream.onClose(clock.after(1 + (from % 10), () => sendDelayed(watching)));
@@ -584,7 +584,7 @@ function lose({ server, resource }: Watching, frame: string): void {
 
 /** Notes an event that arrives never, if the client asks only for what is newer. */
 function loseAnnounced(watching: Watching, frame: string): void {
-  if (eventOf(frame).version <= watching.told) lose(watching, frame);
+  if (eventOf(frame).version <= watching.announced) lose(watching, frame);
 }
 
 function delay({ delayed, overtaken }: Watching, frame: string): void {

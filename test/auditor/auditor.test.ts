@@ -205,7 +205,7 @@ test('a deletion with an unreadable object deletes the cached object', () => {
 });
 
 /** Each stream but some comes to what was read, and what waits is asked for again. */
-function hear(auditor: Auditor, at: number, without: readonly Resource[] = []): void {
+function catchUp(auditor: Auditor, at: number, without: readonly Resource[] = []): void {
   readAgain(auditor, at, '80');
   const others = resources.filter((resource) => !without.includes(resource));
   for (const entry of progress(at, '80', others)) auditor.take(entry);
@@ -245,7 +245,7 @@ describe('a live cluster', () => {
     for (const entry of watches(110, 'stale', ['endpoints'])) auditor.take(entry);
     auditor.take(clock(114));
     expect(report(auditor).unknown).toEqual({});
-    hear(auditor, 140, ['endpoints']);
+    catchUp(auditor, 140, ['endpoints']);
     expect(opened.map(({ code }) => code)).toEqual(['slice-placeholder-missing']);
     expect(report(auditor)).toMatchObject({
       unknown: { 'input-stale': 1 },
@@ -257,9 +257,9 @@ describe('a live cluster', () => {
     // It was seen for 9 s before, and has to be for the rest of its window.
     for (const entry of watches(171, 'synced', ['endpoints'])) auditor.take(entry);
     expect(createQueries(auditor, 'test').notReady()).toBeNull();
-    hear(auditor, 191.9);
+    catchUp(auditor, 191.9);
     expect(opened).toHaveLength(1);
-    hear(auditor, 192);
+    catchUp(auditor, 192);
     expect(opened.map(({ code }) => code).sort()).toEqual(codes);
     expect(opened.at(-1)).toMatchObject({ since: 101, openedAt: 192 });
   });
@@ -267,7 +267,7 @@ describe('a live cluster', () => {
   test('a finding stays open while its watch is lost', () => {
     const { auditor } = auditorOf(30, { live: true });
     for (const entry of lively()) auditor.take(entry);
-    hear(auditor, 140);
+    catchUp(auditor, 140);
     for (const entry of watches(150, 'relisting')) auditor.take(entry);
     auditor.take(clock(160));
     expect(report(auditor)).toMatchObject({
@@ -281,7 +281,7 @@ describe('a live cluster', () => {
     for (const entry of lively()) auditor.take(entry);
     for (const entry of watches(129, 'stale')) auditor.take(entry);
     for (const entry of watches(130.5, 'synced')) auditor.take(entry);
-    hear(auditor, 131);
+    catchUp(auditor, 131);
     expect(opened.map(({ openedAt }) => openedAt)).toEqual([131, 131]);
   });
 
@@ -290,16 +290,16 @@ describe('a live cluster', () => {
     for (const entry of lively()) auditor.take(entry);
     for (const entry of watches(129, 'relisting', ['pods'])) auditor.take(entry);
     for (const entry of watches(130, 'synced', ['pods'])) auditor.take(entry);
-    hear(auditor, 159.9);
+    catchUp(auditor, 159.9);
     expect(opened).toEqual([]);
-    hear(auditor, 160);
+    catchUp(auditor, 160);
     expect(opened).toHaveLength(2);
   });
 
   test('a resource without permission is not awaited, and is audited when it is permitted', () => {
     const { auditor, opened } = auditorOf(30, { live: true });
     for (const entry of lively(['endpoints'])) auditor.take(entry);
-    hear(auditor, 140, ['endpoints']);
+    catchUp(auditor, 140, ['endpoints']);
     expect(opened.map(({ code }) => code)).toEqual(['slice-placeholder-missing']);
     expect(report(auditor).unknown).toEqual({ 'endpoints-not-known': 1 });
     expect(createQueries(auditor, 'test').notReady()).toBeNull();
@@ -316,7 +316,7 @@ describe('a live cluster', () => {
     ]) {
       auditor.take(entry);
     }
-    hear(auditor, 181);
+    catchUp(auditor, 181);
     expect(report(auditor).unknown).toEqual({});
     expect(auditor.findings.open().map(({ code }) => code)).toEqual(codes);
   });
@@ -357,14 +357,14 @@ describe('a scope', () => {
     for (const one of shard) {
       for (const entry of [added('endpointslices', slice('web', '2'), 100)]) one.take(entry);
     }
-    const held = (): number[] => shard.map(({ store }) => store.listers.slices.size);
-    expect(held().sort()).toEqual([0, 1]);
+    const sliceCounts = (): number[] => shard.map(({ store }) => store.listers.slices.size);
+    expect(sliceCounts().sort()).toEqual([0, 1]);
     const names = ['a', 'b', 'c', 'd', 'e'];
     for (const [index, name] of names.entries()) {
       for (const one of shard) {
         one.take(added('endpointslices', slice(name, String(index + 3)), 101 + index));
       }
-      expect(held().sort()).toEqual([0, 1]);
+      expect(sliceCounts().sort()).toEqual([0, 1]);
     }
   });
 });

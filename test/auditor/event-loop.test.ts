@@ -42,8 +42,8 @@ function run({ settle = 30, reread = () => ({}), options, more }: Setting = {}):
       const rest = { endpoints: none, endpointslices: none, pods: none, version: '1000' };
       const readOf = (name: string): FreshRead => {
         const key = `${namespace}/${name}`;
-        const held: Service | null = auditor.store.listers.services.get(key) ?? null;
-        return { services: listOf(held), ...rest, ...reread(auditor) };
+        const cached: Service | null = auditor.store.listers.services.get(key) ?? null;
+        return { services: listOf(cached), ...rest, ...reread(auditor) };
       };
       return Promise.resolve(new Map(names.map((name) => [name, readOf(name)])));
     },
@@ -218,8 +218,8 @@ describe('a watch that lags', () => {
 
   test('delays the finding until its events arrive', async () => {
     const newer = (auditor: Auditor): Partial<FreshRead> => {
-      const held = auditor.store.listers.services.get('shop/web') ?? null;
-      return { services: listOf(held && { ...held, resourceVersion: '170' }) };
+      const cached = auditor.store.listers.services.get('shop/web') ?? null;
+      return { services: listOf(cached && { ...cached, resourceVersion: '170' }) };
     };
     const { live, opened, auditor, read } = await behind({ reread: newer });
     await expect.poll(() => auditor.confirmer.counts.lagging).toBe(1);

@@ -266,7 +266,7 @@ const dumpOf = (program: CollectedDump['program'], file: string): CollectedDump 
   bytes: Buffer.from(textOf(file)),
 });
 const noRules = Buffer.from('*nat\nCOMMIT\n*filter\nCOMMIT\n');
-const standing = readDumps([
+const withRules = readDumps([
   dumpOf(programs[0], 'iptables-save.txt'),
   dumpOf(programs[1], 'ip6tables-save.txt'),
 ]);
@@ -275,10 +275,10 @@ const standing = readDumps([
 const without = readDumps(programs.slice(0, 2).map((program) => ({ program, bytes: noRules })));
 
 /** The reports and answers of an agent with these interfaces, and the number of requests. */
-function told(
+function takeReports(
   rules: ReturnType<typeof begun>['rules'],
   more: readonly string[],
-  dumps = standing,
+  dumps = withRules,
   proxyConfig: string | null = null,
   mode: 'iptables' | 'cilium' | null = dumps === without ? null : 'iptables',
   at = 0,
@@ -329,7 +329,7 @@ test.each([
 ])('a configuration with %s is reported, and the rules are unknown', (_, config) => {
   const { rules, problems, reasons } = begun();
   rules.begin(0);
-  told(rules, [], standing, config);
+  takeReports(rules, [], withRules, config);
   expect(problems.length).toBeGreaterThan(0);
   expect(problems[0]).toMatchObject({ object: 'Node node-a' });
   expect(reasons()).toEqual(['rules-not-known']);
@@ -339,8 +339,8 @@ describe('a node on which an agent finds no rules of kube-proxy', () => {
   test('is unknown if it never had any: another program may forward there', () => {
     const { rules, settle, problems, reasons } = begun();
     rules.begin(0);
-    told(rules, [], without);
-    told(rules, [], without);
+    takeReports(rules, [], without);
+    takeReports(rules, [], without);
     expect(reasons()).toEqual(['rules-not-known']);
     expect(settle.open()).toEqual([]);
     expect(problems.map(({ message }) => message)).toEqual([
@@ -352,17 +352,17 @@ describe('a node on which an agent finds no rules of kube-proxy', () => {
   test('is unknown if it had maps of Cilium, whatever kube-proxy is configured to do', () => {
     const { rules, reasons } = begun();
     rules.begin(0);
-    told(rules, [], without, 'mode: iptables', 'cilium');
+    takeReports(rules, [], without, 'mode: iptables', 'cilium');
     expect(reasons()).toEqual([null]);
-    for (let round = 0; round < 3; round++) told(rules, [], without, 'mode: iptables');
+    for (let round = 0; round < 3; round++) takeReports(rules, [], without, 'mode: iptables');
     expect(reasons()).toEqual(['rules-not-known']);
   });
 
   test('has lost them if it had some', () => {
     const { rules, settle } = begun();
     rules.begin(0);
-    told(rules, []);
-    told(rules, [], without);
+    takeReports(rules, []);
+    takeReports(rules, [], without);
     expect(settle.open().map(({ code }) => code)).toContain('node-rules-flushed');
   });
 });
@@ -377,7 +377,7 @@ test.each([
   const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
   const { rules, problems, reasons } = begun();
   rules.begin(0);
-  told(rules, [], standing, text);
+  takeReports(rules, [], withRules, text);
   const warnings = warn.mock.calls.length;
   warn.mockRestore();
   expect(warnings).toBe(0);
@@ -389,32 +389,32 @@ test.each([
 test('a node whose configuration changes all the time is unknown until that has ended', () => {
   const { rules, problems, reasons } = begun();
   rules.begin(0);
-  const tell = (at: number, range: number) => {
+  const report = (at: number, range: number) => {
     const config = `mode: iptables\nclusterCIDR: 10.${range}.0.0/16`;
-    told(rules, [], standing, config, 'iptables', at);
+    takeReports(rules, [], withRules, config, 'iptables', at);
     return reasons();
   };
   // A change every five minutes is usual enough.
-  for (let change = 0; change < 10; change++) expect(tell(change * 300, change)).toEqual([null]);
-  const at = Array.from({ length: 10 }, (_, second) => tell(10_000 + second, second));
+  for (let change = 0; change < 10; change++) expect(report(change * 300, change)).toEqual([null]);
+  const at = Array.from({ length: 10 }, (_, second) => report(10_000 + second, second));
   expect(at.slice(0, 4)).toEqual(Array(4).fill([null]));
   expect(at.slice(-4)).toEqual(Array(4).fill(['rules-not-known']));
   expect(problems.map(({ message }) => message)).toEqual([
     'Its configuration has changed more than 5 times in 600 s',
   ]);
-  expect(tell(10_100, 9)).toEqual(['rules-not-known']);
-  expect(tell(10_700, 9)).toEqual([null]);
+  expect(report(10_100, 9)).toEqual(['rules-not-known']);
+  expect(report(10_700, 9)).toEqual([null]);
 });
 
 describe('an agent that reports one new configuration after the other', () => {
-  const changing = (dumps: typeof standing) => {
+  const changing = (dumps: typeof withRules) => {
     const begin = begun();
     begin.rules.begin(0);
-    const tell = (at: number, range: number, other = dumps) => {
+    const report = (at: number, range: number, other = dumps) => {
       const config = `mode: iptables\nclusterCIDR: 10.${range}.0.0/16`;
-      return told(begin.rules, [], other, config, 'iptables', at);
+      return takeReports(begin.rules, [], other, config, 'iptables', at);
     };
-    return { ...begin, tell };
+    return { ...begin, report };
   };
 
   test('is not one whose settings come and go with endpoints', () => {
@@ -427,23 +427,30 @@ describe('an agent that reports one new configuration after the other', () => {
       { program: programs[1], bytes: Buffer.from(less) },
     ]);
     for (let change = 0; change < 9; change++) {
-      told(rules, [], change % 2 === 0 ? standing : without6, null, 'iptables', change * 60);
+      takeReports(
+        rules,
+        [],
+        change % 2 === 0 ? withRules : without6,
+        null,
+        'iptables',
+        change * 60,
+      );
     }
     expect(reasons()).toEqual([null]);
   });
 
   test('resolves no finding', () => {
-    const { settle, tell } = changing(without);
-    for (let second = 0; second < 10; second++) tell(second, second);
+    const { settle, report } = changing(without);
+    for (let second = 0; second < 10; second++) report(second, second);
     expect(settle.open().map(({ code }) => code)).toContain('node-rules-flushed');
     expect(settle.resolved()).toEqual([]);
   });
 
   test('is audited by its last report afterwards', () => {
-    const { settle, tell } = changing(standing);
-    for (let second = 0; second < 8; second++) tell(second, second);
-    tell(8, 1, without);
-    for (const at of [700, 730]) tell(at, 1, without);
+    const { settle, report } = changing(withRules);
+    for (let second = 0; second < 8; second++) report(second, second);
+    report(8, 1, without);
+    for (const at of [700, 730]) report(at, 1, without);
     expect(settle.open().map(({ code }) => code)).toContain('node-rules-flushed');
   });
 });
@@ -451,11 +458,11 @@ describe('an agent that reports one new configuration after the other', () => {
 test('problems are reported again for a new node with the name of a deleted one', () => {
   const { rules, problems } = begun();
   rules.begin(0);
-  told(rules, [], without);
-  told(rules, [], without);
+  takeReports(rules, [], without);
+  takeReports(rules, [], without);
   expect(problems.length).toBe(1);
   runToEnd(rules.takeAgentEntry({ kind: 'node-unseen', node: 'node-a', at: 10, state: null }));
-  told(rules, [], without);
+  takeReports(rules, [], without);
   expect(problems.length).toBe(2);
 });
 
@@ -463,7 +470,7 @@ test('an agent of an IPVS node that answers again is not missing', () => {
   const { rules, reasons } = begun();
   rules.begin(0);
   runToEnd(rules.takeAgentEntry({ kind: 'node-unseen', node: 'node-a', at: 10, state: 'stale' }));
-  told(rules, [], standing, 'mode: ipvs', 'iptables', 20);
+  takeReports(rules, [], withRules, 'mode: ipvs', 'iptables', 20);
   expect(reasons()).toEqual(['proxy-mode-not-modelled']);
   expect(rules.nodes()?.withoutAgent()).toEqual([]);
 });
@@ -493,34 +500,34 @@ describe('a programming error that a report shows', () => {
           .verdicts.get('node-a')
           ?.map(({ reason }) => reason),
       );
-    return { rules, reasons, tell: (bad: boolean) => ((isBroken = bad), told(rules, [])) };
+    return { rules, reasons, report: (bad: boolean) => ((isBroken = bad), takeReports(rules, [])) };
   }
 
   test('makes the node unknown until it can be audited again', () => {
     const errors: unknown[] = [];
-    const { rules, reasons, tell } = failing((...error) => errors.push(error));
-    tell(true);
+    const { rules, reasons, report } = failing((...error) => errors.push(error));
+    report(true);
     expect(reasons()).toEqual(new Set(['rules-not-known']));
     expect(errors[0]).toEqual(['node-a', broken]);
     expect(rules.unreadable()).toBeGreaterThan(0);
-    tell(false);
+    report(false);
     expect(reasons()).toEqual(new Set([null]));
   });
 
   test('is reported once until a report can be audited again', () => {
     const errors: unknown[] = [];
-    const { rules, tell } = failing((...error) => errors.push(error));
-    tell(true);
-    tell(true);
+    const { rules, report } = failing((...error) => errors.push(error));
+    report(true);
+    report(true);
     expect(rules.unreadable()).toBeGreaterThan(1);
     expect(errors).toEqual([['node-a', broken]]);
-    tell(false);
-    tell(true);
+    report(false);
+    report(true);
     expect(errors.length).toBe(2);
   });
 
   test('is thrown where nothing takes it', () => {
-    expect(() => failing().tell(true)).toThrow(broken);
+    expect(() => failing().report(true)).toThrow(broken);
   });
 });
 
@@ -538,12 +545,12 @@ describe('a correct node with an agent', () => {
     ['that has what its Node says', node, []],
     ['with an ExternalIP that is on no interface', clouds, []],
     ['with an ExternalIP that is on an interface', clouds, ['203.0.113.10']],
-    ['with endpoints at addresses that its Node does not tell', node, [...new Set(remote)]],
+    ['with endpoints at addresses that its Node does not list', node, [...new Set(remote)]],
     ['with virtual IPs of Services on its interfaces', node, [...new Set(bound)]],
   ])('%s', (_, own, more) => {
     const { rules, settle, reasons } = begun(own);
     rules.begin(0);
-    told(rules, more);
+    takeReports(rules, more);
     expect(reasons()).toEqual([null]);
     expect(settle.open().filter(isOpen)).toEqual([]);
   });
@@ -551,11 +558,11 @@ describe('a correct node with an agent', () => {
   test('is not asked for more packets if it has more addresses', () => {
     const { rules } = begun();
     rules.begin(0);
-    const few = told(rules, []);
+    const few = takeReports(rules, []);
     const many = Array.from({ length: 60 }, (_, at) => `192.168.7.${String(at)}`);
     const again = begun().rules;
     again.begin(0);
-    expect(told(again, many)).toBe(few);
+    expect(takeReports(again, many)).toBe(few);
   });
 
   test('an ExternalIP is not local if only dumps exist', () => {

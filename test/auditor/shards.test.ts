@@ -13,7 +13,7 @@ import { isNodeInScope, type Scope, wholeCluster } from '../../src/model/scope.t
 import { settingsIn } from '../../src/rules/report/infer-proxy-config.ts';
 import { auditorOf, event, header, service, synced } from '../build.ts';
 import { readFolder } from '../nodes/folder.ts';
-import { answered, inputOf, toldOf } from '../nodes/walk.ts';
+import { answered, firstReportOf, inputOf } from '../nodes/walk.ts';
 
 const recorded = (name: string) => {
   const folder = readFolder(join(import.meta.dirname, '../nodes', name));
@@ -45,7 +45,7 @@ function auditorIn(scope: Scope, { services, slices, node, config }: Recorded): 
 /** The reports of the agent of a node, as often as the auditor asks for packets. */
 function takeReport(auditor: Auditor, { folder, node, config }: Recorded, at = 102): void {
   const mode = config.mode === 'nftables' ? 'nftables' : 'iptables';
-  const first = toldOf(folder, node, mode);
+  const first = firstReportOf(folder, node, mode);
   const { localAddresses, asking, frontends, digests } = first;
   const settings = settingsIn(folder.ruleset, mode);
   const report: NodeReportEntry['report'] = {

@@ -221,7 +221,7 @@ function worldOf(services: number) {
 }
 
 /** The report of a node with correct rules. */
-function toldBy(node: Node, { services, slices }: ReturnType<typeof createProxyCache>) {
+function reportedBy(node: Node, { services, slices }: ReturnType<typeof createProxyCache>) {
   const forwarding = expectedForwarding(services.values(), slices, node, config);
   const [own = ''] = node.addresses;
   const [range = ''] = node.podCIDRs;
@@ -254,9 +254,9 @@ const spent = (work: () => void): number => {
 /** CPU ms for a node: by itself, first and later ones of a kind, and after a Service changed. */
 function measureAlike(services: number): NodeRow[] {
   const { nodes, store, proxied } = worldOf(services);
-  const told = nodes.map((node) => toldBy(node, proxied));
+  const reported = nodes.map((node) => reportedBy(node, proxied));
   const alike = createClassAudit(proxied);
-  const judge = (on: (typeof told)[number]): void => {
+  const audit = (on: (typeof reported)[number]): void => {
     const steps = alike(on);
     for (let step = steps.next(); ; step = steps.next()) {
       if (step.done !== true) continue;
@@ -265,7 +265,7 @@ function measureAlike(services: number): NodeRow[] {
       return;
     }
   };
-  const alone = (on: (typeof told)[number]): void => {
+  const alone = (on: (typeof reported)[number]): void => {
     const { node, rules } = on;
     const { services: all, slices } = proxied;
     auditNode({
@@ -274,13 +274,13 @@ function measureAlike(services: number): NodeRow[] {
       rules,
     });
   };
-  const few = told.slice(0, 3);
+  const few = reported.slice(0, 3);
   const single = spent(() => few.forEach(alone)) / few.length;
-  const first = spent(() => few.forEach(judge)) / few.length;
-  const later = spent(() => told.forEach(judge)) / told.length;
+  const first = spent(() => few.forEach(audit)) / few.length;
+  const later = spent(() => reported.forEach(audit)) / reported.length;
   const change = store.apply(event('modified', sliceAt(0, endpoints - 1), 1));
   if (change !== null) proxied.apply(change);
-  const changed = spent(() => told.forEach(judge)) / told.length;
+  const changed = spent(() => reported.forEach(audit)) / reported.length;
   return [
     [`server, ${services} Services: a node by itself, CPU ms`, round(single), ''],
     ['the first node of a kind, CPU ms', round(first), ''],

@@ -186,8 +186,8 @@ export async function startLoadServer(options: LoadOptions = {}): Promise<LoadSe
   const { stdout } = program.child;
   if (stdout === null) throw new Error('Expected a pipe');
   for await (const line of createInterface({ input: stdout })) {
-    const told = JSON.parse(line) as Pick<LoadServer, 'url' | 'kubeconfig' | 'token' | 'authority'>;
-    return { ...told, pid: program.pid, ...controls(told), stop };
+    const data = JSON.parse(line) as Pick<LoadServer, 'url' | 'kubeconfig' | 'token' | 'authority'>;
+    return { ...data, pid: program.pid, ...controls(data), stop };
   }
   await stop();
   throw new Error('The load server ended before it listened');

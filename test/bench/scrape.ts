@@ -165,7 +165,7 @@ function rendered(auditor: Auditor, perService: PerServiceOptions): Promise<Row>
 /** The same by a registry: all Services are summed up, every series is an object. */
 function byRegistry(auditor: Auditor, perService: boolean): Promise<Row> {
   const serviceAuditor = auditor.serviceAuditor();
-  if (serviceAuditor === null) throw new Error('Nothing is judged');
+  if (serviceAuditor === null) throw new Error('Nothing is audited');
   const make = async (): Promise<Buffer> => {
     const { services } = summarize(serviceAuditor);
     const registry = new Registry();

@@ -31,21 +31,21 @@ function walkOnce(bytes: Buffer): Walked {
   const [program] = programs.filter(({ name }) => name === 'iptables-legacy-save');
   if (program === undefined) throw new Error('No program');
   const begun = cpuMicros();
-  const standing = readDumps([{ program, bytes }]);
+  const parsed = readDumps([{ program, bytes }]);
   const read = cpuMicros();
-  const walk = createWalk(standing.ruleset, contextOf(place));
+  const walk = createWalk(parsed.ruleset, contextOf(place));
   let destinations = 0;
-  for (const { address, protocol, port: dport } of standing.frontends) {
+  for (const { address, protocol, port: dport } of parsed.frontends) {
     const packet = { from: 'pod', src: '10.244.0.5', dst: address ?? '', protocol, dport } as const;
     if (address !== null) destinations += walk(packet).destinations.size;
   }
   const walked = cpuMicros();
-  const frontends = digestsOf(standing, place).size;
-  const told = cpuMicros();
+  const frontends = digestsOf(parsed, place).size;
+  const digested = cpuMicros();
   fingerprintOf({ dumps: [{ program, bytes }], states: {}, problems: [] }, place);
   return {
     ...{ parse: (read - begun) / 1e6, walk: (walked - read) / 1e6 },
-    ...{ digests: (told - walked) / 1e6, fingerprint: (cpuMicros() - told) / 1e6 },
+    ...{ digests: (digested - walked) / 1e6, fingerprint: (cpuMicros() - digested) / 1e6 },
     ...{ frontends, destinations, bytes: bytes.length },
   };
 }

@@ -166,8 +166,8 @@ test('findings of a node that a history does not have are counted', async () => 
 describe('the agent of a node', () => {
   /** A report of a node without Services. */
   function reportAt(at: number, problems: readonly string[]): NodeReportEntry {
-    const nobody = { node: null, pod: null, outside: null };
-    const asking = { ip: nobody, ip6: nobody, addresses: [], pods: [], strays: false };
+    const noSenders = { node: null, pod: null, outside: null };
+    const asking = { ip: noSenders, ip6: noSenders, addresses: [], pods: [], strays: false };
     const rules = { settings: {}, proxyConfig: null, frontends: [], digests: new Map() };
     const report = { node: 'node-a', mode: 'iptables' as const, localAddresses: [], ...rules };
     const version = problems.join();

@@ -75,12 +75,12 @@ function incidentsOf(path: string, { base }: Fault) {
   const listed: Resource[] = ['nodes', 'services', 'endpointslices'];
   const take = (entry: AuditorEntry): void => auditor.take(entry);
   const deliver = (at: number, objects: ReturnType<typeof objectsIn>): void => {
-    const held = new Map(
+    const wanted = new Map(
       objects.map(([resource, object]) => [`${resource} ${object.key}`, object]),
     );
     for (const resource of listed) {
       for (const object of [...auditor.store.objects[resource].values()]) {
-        if (held.has(`${resource} ${object.key}`)) continue;
+        if (wanted.has(`${resource} ${object.key}`)) continue;
         take({ kind: 'event', event: { resource, type: 'deleted', object, at } });
       }
     }

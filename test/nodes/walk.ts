@@ -283,7 +283,11 @@ function askingOf(folder: Folder, node: Node, mode: ProxyConfig['mode']): NodeSe
 }
 
 /** The report of the agent before it is asked for packets. */
-export function toldOf(folder: Folder, node: Node, mode: 'iptables' | 'nftables'): AgentAnswers {
+export function firstReportOf(
+  folder: Folder,
+  node: Node,
+  mode: 'iptables' | 'nftables',
+): AgentAnswers {
   const asking = askingOf(folder, node, mode);
   const frontends = frontendsInRules(folder.ruleset);
   const digests = frontends.map((frontend): [string, string] => {
@@ -321,7 +325,7 @@ export const noDigests: ReportedBehavior['report'] = {
 /** Answers of the agent, over the wire. */
 export function answered(
   folder: Folder,
-  told: AgentAnswers,
+  report: AgentAnswers,
   packets: readonly Packet[],
 ): AgentAnswers {
   const sent = JSON.stringify(
@@ -332,7 +336,7 @@ export function answered(
     const outcome = outcomes[at];
     return outcome === undefined ? [] : [[packetText(packet), outcome] as const];
   });
-  return { ...told, outcomes: new Map([...told.outcomes, ...pairs]) };
+  return { ...report, outcomes: new Map([...report.outcomes, ...pairs]) };
 }
 
 /** The rules of a folder as the auditor knows them after all questions are answered. */
@@ -341,11 +345,11 @@ export function rulesReported(
   { forwarding, node }: Pick<NodeInput, 'node'> & { readonly forwarding: Forwarding },
 ): { readonly rules: ReportedBehavior; readonly asked: number } {
   const mode = forwarding.config.mode === 'nftables' ? 'nftables' : 'iptables';
-  const told = toldOf(folder, node, mode);
-  const first = behaviorOfReport(told);
+  const report = firstReportOf(folder, node, mode);
+  const first = behaviorOfReport(report);
   auditNode({ forwarding, node, rules: first });
   const needed = first.report.missingPackets();
-  return { rules: behaviorOfReport(answered(folder, told, needed)), asked: needed.length };
+  return { rules: behaviorOfReport(answered(folder, report, needed)), asked: needed.length };
 }
 
 // Compares the digests that a node computes from its rules with those that follow from its objects:

@@ -81,9 +81,9 @@ test('an ExternalIP is local where an interface has it, and may be the node IP',
   const { isLocal, addresses } = nodeOf({});
   expect([isLocal('198.51.100.1'), isLocal('203.0.113.10')]).toEqual([true, false]);
   expect(addresses).toEqual(['172.18.0.2', 'fd00:18::2', '198.51.100.1']);
-  const untold = proxyNode(own, config);
-  expect(untold.isLocal('172.18.0.2')).toBe(true);
-  expect(untold.isLocal('198.51.100.1')).toBe(false);
+  const withoutInterfaces = proxyNode(own, config);
+  expect(withoutInterfaces.isLocal('172.18.0.2')).toBe(true);
+  expect(withoutInterfaces.isLocal('198.51.100.1')).toBe(false);
   const outer = proxyNode(node({ addresses: [], externalIPs: ['198.51.100.1'] }), config);
   expect(outer.nodeIP.IPv4).toBe('198.51.100.1');
   expect(outer.isLocal('198.51.100.1')).toBe(false);

@@ -251,8 +251,8 @@ describe('comparePacket', () => {
       const queue = { kind: 'unknown verdict', text: '-j NFQUEUE' } as const;
       const rule = { statements: [queue], text: '', line: 1 };
       const step = { chain: name, rule, base: { chain, table, base: chain.base } };
-      const untold = { ...whole, trace: () => [step] };
-      const got = outcome({ 'a:1': whole, unknown: untold }, { drop: 1, ...open });
+      const queued = { ...whole, trace: () => [step] };
+      const got = outcome({ 'a:1': whole, unknown: queued }, { drop: 1, ...open });
       return comparePacket([endpoints({ 'a:1': false })], got, packet, site).verdict;
     });
     expect(verdicts).toEqual(['unknown', 'unknown', 'unknown']);

@@ -13,10 +13,10 @@ test('nodes of Cilium with different labels for Services are of different classe
   const services = new Map([[chosen.key, chosen]]);
   const audit = createClassAudit(createProxyCache({ services, slices: new Map() }));
   const config = { ...defaultProxyConfig('cilium', 37), cilium: defaultCiliumConfig() };
-  const nobody = { node: null, pod: null, outside: null };
+  const noSenders = { node: null, pod: null, outside: null };
   const rules = behaviorOfReport({
     ...{ frontends: [], localAddresses: [], digests: new Map(), outcomes: new Map() },
-    asking: { ip: nobody, ip6: nobody, addresses: [], pods: [], strays: false },
+    asking: { ip: noSenders, ip6: noSenders, addresses: [], pods: [], strays: false },
   });
   const portsWith = (ciliumNode: string | null): number =>
     runToEnd(audit({ node: node({ ciliumNode }), rules, config })).ports.length;

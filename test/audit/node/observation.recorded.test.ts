@@ -16,7 +16,7 @@ import { readRulesDump } from '../../../src/rules/parse/rules-dump.ts';
 import type { Forwarding } from '../../../src/shadow/forwarding.ts';
 import { foldersBelow, readBytes, readFolder } from '../../nodes/folder.ts';
 import type { NodeAuditSummary } from '../../nodes/walk.ts';
-import { forwardingOf, rulesReported, summarizeNode, toldOf } from '../../nodes/walk.ts';
+import { firstReportOf, forwardingOf, rulesReported, summarizeNode } from '../../nodes/walk.ts';
 
 const recordings = join(import.meta.dirname, '../../nodes/recordings/main');
 const dump = (name: string) =>
@@ -107,7 +107,7 @@ test('missing outcomes are unknown and make no findings', () => {
   if (both === null) throw new Error('No objects');
   const { folder, expected } = both;
   const mode = expected.forwarding.config.mode === 'nftables' ? 'nftables' : 'iptables';
-  const rules = behaviorOfReport(toldOf(folder, expected.node, mode));
+  const rules = behaviorOfReport(firstReportOf(folder, expected.node, mode));
   const audit = summarizeNode({ ...expected, rules });
   expect(audit.findings).toEqual([]);
   expect(audit.unknown).toBeGreaterThan(0);
@@ -125,7 +125,7 @@ test('a comparison with an earlier expectation does not change the divergent fro
   if (both === null) throw new Error('No objects');
   const { folder, expected } = both;
   const { forwarding, node } = expected;
-  const rules = behaviorOfReport(toldOf(folder, node, 'iptables'));
+  const rules = behaviorOfReport(firstReportOf(folder, node, 'iptables'));
   const frontend = forwarding.frontends.find((one) =>
     rules.report.isKnownToServe(forwarding, one, true),
   );

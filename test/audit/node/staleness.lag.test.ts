@@ -48,10 +48,10 @@ test('lag is between the last wrong and the first right reading', () => {
   change('web', 2);
   change('web', 3);
   expect(read(5, [differing('web', 'missing 10.0.0.1:80')]).programmed).toEqual([]);
-  const judgement = read(10);
-  expect(judgement).toMatchObject({ node: 'a', at: 10, before: 5 });
+  const reading = read(10);
+  expect(reading).toMatchObject({ node: 'a', at: 10, before: 5 });
   // The first of both changes counts.
-  expect(judgement.programmed).toEqual([{ service: 'shop/web', least: 3, most: 8 }]);
+  expect(reading.programmed).toEqual([{ service: 'shop/web', least: 3, most: 8 }]);
   expect(read(15).programmed).toEqual([]);
 });
 

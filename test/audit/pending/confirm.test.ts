@@ -42,11 +42,11 @@ function confirming(
     cut.bookmark(resource, '50', 90);
     cut.setState(resource, 'synced', 90);
   }
-  const held: { serviceAuditor: ServiceAuditor | null } = { serviceAuditor: null };
+  const current: { serviceAuditor: ServiceAuditor | null } = { serviceAuditor: null };
   const asked = { at: -Infinity };
   const store = storeOf(objects, resources);
   const context = contextOf(store);
-  const confirmer = createConfirmer(cut, () => held.serviceAuditor, proxied);
+  const confirmer = createConfirmer(cut, () => current.serviceAuditor, proxied);
   const settle = createPendingFindings({
     window: 30,
     keep: 9,
@@ -54,7 +54,7 @@ function confirming(
     admit: (due) => confirmer.admit(due, asked.at),
   });
   const serviceAuditor = createServiceAuditor({ context, settle });
-  held.serviceAuditor = serviceAuditor;
+  current.serviceAuditor = serviceAuditor;
   runToEnd(serviceAuditor.begin(100));
   return {
     cut,
@@ -94,23 +94,23 @@ function readNodes({ confirmer, serviceAuditor }: Confirming, at: number): void 
 
 describe('streams', () => {
   /** What each stream says. */
-  const heard = ({ cut }: Confirming, version: string, at: number): void => {
+  const bookmark = ({ cut }: Confirming, version: string, at: number): void => {
     for (const resource of resources) cut.bookmark(resource, version, at);
   };
 
   test('confirm a difference without a read only if reads have failed for five minutes', () => {
     const made = confirming();
     expect(made.opened(130)).toEqual([]);
-    heard(made, '77', 429);
+    bookmark(made, '77', 429);
     expect(made.opened(429)).toEqual([]);
-    heard(made, '77', 430);
+    bookmark(made, '77', 430);
     expect(made.opened(430)).toEqual(['slice-endpoint-missing 430']);
   });
 
   test('that are not connected do not confirm it after five minutes either', () => {
     const made = confirming();
     expect(made.opened(130)).toEqual([]);
-    heard(made, '77', 430);
+    bookmark(made, '77', 430);
     made.cut.setState('nodes', 'stale', 430);
     expect(made.opened(430)).toEqual([]);
     made.cut.setState('nodes', 'synced', 431);
@@ -124,9 +124,9 @@ describe('streams', () => {
     readNodes(made, 130);
     expect(made.confirmer.next(waiting(made), 130)).toEqual(['shop/web']);
     made.confirmer.answer('shop/web', { ...asHeld, endpointslices: listed('90', later) });
-    heard(made, '89', 131);
+    bookmark(made, '89', 131);
     expect(made.opened(131)).toEqual([]);
-    heard(made, '90', 132);
+    bookmark(made, '90', 132);
     expect(made.opened(132)).toEqual(['slice-endpoint-missing 132']);
   });
 
@@ -147,7 +147,7 @@ describe('streams', () => {
     const { opened, cut, confirmer, serviceAuditor } = made;
     expect(opened(130)).toEqual([]);
     readNodes(made, 130);
-    heard(made, '79', 131);
+    bookmark(made, '79', 131);
     cut.setState('nodes', 'stale', 131);
     const [first] = serviceAuditor.settle.waiting();
     if (first === undefined) throw new Error('Nothing waits');
