@@ -254,7 +254,7 @@ const isFound = ({ about, ids }: Single, found: Found): boolean =>
   );
 
 function checkPairs(path: string, every = 1, nth = 0, report = console.log) {
-  const counts = { faults: 0, pairs: 0, overlapping: 0, judged: 0, hidden: 0, missed: 0 };
+  const counts = { faults: 0, pairs: 0, overlapping: 0, checked: 0, hidden: 0, missed: 0 };
   const paths = readdirSync(path).map((name) => join(path, name));
   const [first = ''] = paths;
   const { base } = JSON.parse(readFileSync(join(first, 'fault.json'), 'utf8')) as { base: string };
@@ -277,7 +277,7 @@ function checkPairs(path: string, every = 1, nth = 0, report = console.log) {
         [one, other],
         [other, one],
       ] as const) {
-        counts.judged++;
+        counts.checked++;
         if (!isShown(fault, beside, both)) counts.hidden++;
         else if (!isFound(fault, found)) {
           counts.missed++;

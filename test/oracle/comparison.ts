@@ -11,7 +11,7 @@ import type { Version } from '../controlplane/binaries.ts';
 import { versions } from '../controlplane/binaries.ts';
 import { foldersBelow, readBytes } from '../nodes/folder.ts';
 import { walkFolders } from '../nodes/walk.ts';
-import { judgeFiles } from '../vectors/conform.ts';
+import { checkFiles } from '../vectors/conform.ts';
 import type { CaseRecord, VectorRecord } from './controllers.ts';
 
 /** A difference in words, with what each release has alone. */
@@ -269,7 +269,7 @@ function changesOf(version: Version, compared: ReturnType<typeof compareSamples>
 async function describe(version: Version): Promise<{ row: string; changes: string }> {
   const files = [vectorPath(version), vectorPath(version, '-faults')];
   const [header] = readRecords(vectorPath(version)) as unknown as { recorded: string }[];
-  const objects = await judgeFiles(files, () => undefined);
+  const objects = await checkFiles(files, () => undefined);
   const faults = readdirSync(join(samples.nodes, 'faults'))
     .filter((name) => name.startsWith(`${version}-`))
     .map((name) => join(samples.nodes, 'faults', name));

@@ -157,7 +157,7 @@ function strangerTo(scene: Scene, { addressType }: Slice): { pod: Pod; ip: strin
   return null;
 }
 
-const nobodyAt = ({ number }: Scene, { addressType }: Slice): string =>
+const unusedAddress = ({ number }: Scene, { addressType }: Slice): string =>
   addressType === 'IPv4' ? `10.255.9.${number}` : `fd00:255::${number}`;
 
 const remove = <T>(list: T[], one: T): unknown => list.splice(list.indexOf(one), 1);
@@ -180,7 +180,7 @@ const ofEndpoints: Record<string, [string, Apply]> = {
       const place = placesIn(scene).find(isLive);
       if (place === undefined) return null;
       const { slice, endpoint } = place;
-      const addresses = [nobodyAt(scene, slice)];
+      const addresses = [unusedAddress(scene, slice)];
       const targetRef = { ...endpoint.targetRef, name: 'gone', uid: gone };
       slice.endpoints?.push({ ...endpoint, addresses, targetRef });
       return aboutSlice(slice, { addresses, pod: 'gone' });
@@ -261,7 +261,9 @@ const ofEndpoints: Record<string, [string, Apply]> = {
   ],
   'slice-address-stale': [
     'the pod changed its IP, the slice kept an address that belongs to no pod',
-    atEndpoint(({ slice, endpoint }, scene) => (endpoint.addresses = [nobodyAt(scene, slice)])),
+    atEndpoint(
+      ({ slice, endpoint }, scene) => (endpoint.addresses = [unusedAddress(scene, slice)]),
+    ),
   ],
   'slice-target-uid-of-predecessor': [
     'targetRef.uid is that of an earlier pod of the same name',
@@ -445,7 +447,8 @@ const ofSlices: Record<string, [string, Apply]> = {
       (slice, scene) => {
         const copy = structuredClone(slice);
         copy.addressType = 'IPv6';
-        for (const endpoint of copy.endpoints ?? []) endpoint.addresses = [nobodyAt(scene, copy)];
+        for (const endpoint of copy.endpoints ?? [])
+          endpoint.addresses = [unusedAddress(scene, copy)];
         copy.metadata.name += '-six';
         copy.metadata.uid = gone;
         scene.lists.endpointSlices.push(copy);
@@ -677,7 +680,7 @@ const ofMirrored: Record<string, [string, Apply]> = {
   'mirror-address-extra': [
     'an address that Endpoints no longer have',
     atMirrored((slice, scene) => {
-      const addresses = [nobodyAt(scene, slice)];
+      const addresses = [unusedAddress(scene, slice)];
       slice.endpoints?.push({ addresses, conditions: { ready: true } });
       return { addresses };
     }),

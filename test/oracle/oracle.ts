@@ -13,7 +13,7 @@ import type { Version } from '../controlplane/binaries.ts';
 import { versions } from '../controlplane/binaries.ts';
 import { startControlPlane } from '../controlplane/controlplane.ts';
 import { isTrue, walkFolders } from '../nodes/walk.ts';
-import { isConform, judgeFiles } from '../vectors/conform.ts';
+import { checkFiles, isConform } from '../vectors/conform.ts';
 import { casesOf } from './cases.ts';
 import type { Comparison } from './comparison.ts';
 import {
@@ -64,7 +64,7 @@ async function recordVectors(run: Run): Promise<string[]> {
 }
 
 /** Prints what differs from the release before, and returns how much. */
-function tell(title: string, comparison: Comparison | null) {
+function printComparison(title: string, comparison: Comparison | null) {
   if (comparison === null) return null;
   const { compared, different, changes } = comparison;
   say(`${title}: ${different.length} of ${compared} differ`);
@@ -99,7 +99,7 @@ async function verify(run: Run): Promise<boolean> {
   const { version, seed, part } = run;
   const began = performance.now();
   const files = part === 'nodes' ? [] : await recordVectors(run);
-  const controllers = files.length === 0 ? null : await judgeFiles(files, print);
+  const controllers = files.length === 0 ? null : await checkFiles(files, print);
   const nodes = part === 'controllers' ? null : await recordAndWalk(run);
   if ((controllers?.cases ?? 0) + (nodes?.summary.recordings ?? 0) === 0) {
     throw new Error('Nothing was recorded');
@@ -108,8 +108,8 @@ async function verify(run: Run): Promise<boolean> {
   const own = { vectors: files[0] ?? null, nodes: nodes?.recordings ?? null };
   const compared = compareSamples(own, previous);
   const differences = {
-    controllers: tell(`controllers since ${previous}`, compared.controllers),
-    kubeProxy: tell(`kube-proxy since ${previous}`, compared.kubeProxy),
+    controllers: printComparison(`controllers since ${previous}`, compared.controllers),
+    kubeProxy: printComparison(`kube-proxy since ${previous}`, compared.kubeProxy),
   };
   const seconds = Math.round((performance.now() - began) / 1000);
   const facts = { version, seed, controllers, nodes: nodes?.summary ?? null };

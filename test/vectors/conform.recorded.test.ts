@@ -11,16 +11,16 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
 import { verified } from '../../src/shadow/release.ts';
 import type { Summary } from './conform.ts';
-import { emptySummary, isConform, judgeFiles } from './conform.ts';
+import { checkFiles, emptySummary, isConform } from './conform.ts';
 
 const data = join(import.meta.dirname, 'data');
 const recorded = readdirSync(data).filter((name) => name.endsWith('.ndjson.gz'));
 
 type Disagreement = Readonly<Record<string, unknown>>;
 
-async function judge(file: string): Promise<{ summary: Summary; disagreements: Disagreement[] }> {
+async function check(file: string): Promise<{ summary: Summary; disagreements: Disagreement[] }> {
   const disagreements: Disagreement[] = [];
-  const summary = await judgeFiles([file], (one) => disagreements.push(one));
+  const summary = await checkFiles([file], (one) => disagreements.push(one));
   return { summary, disagreements };
 }
 
@@ -31,7 +31,7 @@ describe('what real controllers wrote is conform', () => {
   });
 
   test.each(recorded)('%s', async (name) => {
-    const { summary, disagreements } = await judge(join(data, name));
+    const { summary, disagreements } = await check(join(data, name));
     expect(disagreements).toEqual([]);
     const { falseFindings, missed, misplaced, legalReported, transitions } = summary;
     const got = { falseFindings, missed, misplaced, legalReported, wrong: transitions.wrong };
@@ -52,7 +52,7 @@ describe('isConform', () => {
     ['a missed fault', { missed: 1 }, false],
     ['a fault reported elsewhere', { misplaced: 1 }, false],
     ['a legal change reported', { legalReported: 1 }, false],
-    ['a wrong transition', { transitions: { judged: 1, notJudged: 0, wrong: 1 } }, false],
+    ['a wrong transition', { transitions: { checked: 1, notChecked: 0, wrong: 1 } }, false],
     ['three in a hundred explained', { explained: 3 }, true],
     ['more explained', { explained: 4 }, false],
     ['one in a hundred unknown', { unknown: 1 }, true],
@@ -143,7 +143,7 @@ const edits: [string, (slice: RawSlice) => void][] = [
     },
   ],
   [
-    'an address of nobody',
+    'an address of no pod',
     (slice) => {
       for (const endpoint of slice.endpoints ?? []) endpoint.addresses = ['192.0.2.1'];
     },
@@ -153,7 +153,7 @@ const edits: [string, (slice: RawSlice) => void][] = [
 describe('broken case lines are noticed', () => {
   test('the case is conform as it was recorded', async () => {
     const { name } = readyCase();
-    const { summary } = await judge(
+    const { summary } = await check(
       write(
         'intact.ndjson',
         withCase(name, (line) => line),
@@ -179,7 +179,7 @@ describe('broken case lines are noticed', () => {
       }
       return line;
     });
-    const { summary, disagreements } = await judge(write('broken.ndjson', lines));
+    const { summary, disagreements } = await check(write('broken.ndjson', lines));
     expect(summary.falseFindings).toBeGreaterThan(0);
     expect(disagreements[0]).toMatchObject({ disagreement: 'false', case: name, step });
     expect(isConform(summary)).toBe(false);
@@ -193,7 +193,7 @@ describe('broken case lines are noticed', () => {
     for (const line of lines) {
       if (line.kind === 'case') line.endpointSlices.filter(isOurs).forEach(dropOne);
     }
-    const { summary } = await judge(write('first.ndjson', lines));
+    const { summary } = await check(write('first.ndjson', lines));
     expect(summary.falseFindings).toBeGreaterThan(0);
   });
 });
@@ -216,7 +216,7 @@ describe('broken fault lines are noticed', () => {
   const want = { faults: 1, missed: 0, misplaced: 0, legalReported: 0, falseFindings: 0 };
 
   test('the fault is found as it is labelled', async () => {
-    const { summary } = await judge(withFault('slice-endpoint-missing', (line) => line));
+    const { summary } = await check(withFault('slice-endpoint-missing', (line) => line));
     expect(summary).toMatchObject(want);
   });
 
@@ -226,7 +226,7 @@ describe('broken fault lines are noticed', () => {
       endpoints: base.endpoints,
       endpointSlices: base.endpointSlices,
     }));
-    const { summary } = await judge(file);
+    const { summary } = await check(file);
     expect(summary).toMatchObject({ ...want, missed: 1 });
   });
 
@@ -235,7 +235,7 @@ describe('broken fault lines are noticed', () => {
       ...line,
       about: { kind: 'Endpoints', namespace: line.base?.case, name: 'nobody' },
     }));
-    const { summary } = await judge(file);
+    const { summary } = await check(file);
     expect(summary).toMatchObject({ missed: 0, misplaced: 1 });
   });
 
@@ -244,20 +244,20 @@ describe('broken fault lines are noticed', () => {
       for (const slice of line.endpointSlices) if (isOurs(slice)) slice.endpoints = null;
       return line;
     });
-    const { summary } = await judge(file);
+    const { summary } = await check(file);
     expect(summary).toMatchObject({ ...want, legalReported: 1 });
   });
 
   test('a base file that is not there is an error', async () => {
     const line = { ...faults.find(({ kind }) => kind === 'fault'), base: { file: 'absent.gz' } };
-    await expect(judge(write('fault.ndjson', [line]))).rejects.toThrow('absent.gz');
+    await expect(check(write('fault.ndjson', [line]))).rejects.toThrow('absent.gz');
   });
 
   test('a base case that is not there is an error', async () => {
     write('base.ndjson', [core[0]]);
     const base = { file: 'base.ndjson', case: 'nowhere', step: 0 };
     const line = { ...faults.find(({ kind }) => kind === 'fault'), base };
-    await expect(judge(write('fault.ndjson', [line]))).rejects.toThrow('nowhere');
+    await expect(check(write('fault.ndjson', [line]))).rejects.toThrow('nowhere');
   });
 });
 

@@ -131,12 +131,12 @@ function staysAsPlanned(made: Plan, after: ReadonlyMap<string, EndpointSlice>): 
   for (const [index, { slice, kept, changed }] of made.stay.entries()) {
     const now = after.get(slice.uid);
     if (now?.portMap !== slice.portMap) return false;
-    const held = new Set(identities(now));
-    if (kept.some((identity) => !held.has(identity))) return false;
+    const present = new Set(identities(now));
+    if (kept.some((identity) => !present.has(identity))) return false;
     const group = `${String(kept.length)} ${String(changed)}`;
     const both = sizes.get(group) ?? { planned: [], actual: [] };
     both.planned.push(made.sizes[index]?.size ?? 0);
-    both.actual.push(held.size);
+    both.actual.push(present.size);
     sizes.set(group, both);
   }
   return [...sizes.values()].every(({ planned, actual }) => sameSizes(planned, actual));
@@ -222,7 +222,7 @@ function beforeOf(world: World): Map<string, Before> {
   return before;
 }
 
-type Judgement = 'possible' | 'wrong' | 'notJudged';
+type TransitionVerdict = 'possible' | 'wrong' | 'notChecked';
 
 function wantedOf(world: World, service: Service, pods: Iterable<string>, type: string) {
   const { listers, release } = world.context;
@@ -254,7 +254,7 @@ function contents(slice: EndpointSlice | undefined): Map<string, string> {
 }
 
 /** Checks one Service after a step, address type by address type. */
-function judgeTransition(world: World, before: Before, key: string): Judgement[] {
+function checkTransition(world: World, before: Before, key: string): TransitionVerdict[] {
   const audited = world.serviceAuditor.audited.get(key);
   const service = audited?.record.service;
   if (audited === undefined || service?.uid !== before.service.uid || !isSelected(service))
@@ -264,7 +264,7 @@ function judgeTransition(world: World, before: Before, key: string): Judgement[]
   const conform = [...audited.items.values()].every((items) =>
     items.every(({ output }) => output !== 'endpointslices'),
   );
-  const judgements: Judgement[] = [];
+  const verdicts: TransitionVerdict[] = [];
   for (const type of addressTypesOf(service)) {
     const ofType = (slice: EndpointSlice): boolean => slice.addressType === type;
     const [was, is] = [before.slices.filter(ofType), now.slices.filter(ofType)];
@@ -277,7 +277,7 @@ function judgeTransition(world: World, before: Before, key: string): Judgement[]
     const oneSync = inputs > 0 && few && !replaced;
     const wanted = wantedOf(world, service, now.pods.keys(), type);
     if (!conform || !oneSync || deletedByHand(was, is, wanted)) {
-      judgements.push('notJudged');
+      verdicts.push('notChecked');
       continue;
     }
     const after = new Map(is.map((slice) => [slice.uid, slice]));
@@ -287,9 +287,9 @@ function judgeTransition(world: World, before: Before, key: string): Judgement[]
     };
     const { maxEndpointsPerSlice: max, release } = world.context;
     const possible = isReachable(service, was, is, wanted, updated, { max, release });
-    judgements.push(possible ? 'possible' : 'wrong');
+    verdicts.push(possible ? 'possible' : 'wrong');
   }
-  return judgements;
+  return verdicts;
 }
 
 /** Writes between two states by generations: a slice starts at 1 and gains 1 a write. */
@@ -370,7 +370,7 @@ export interface Summary {
   input: number;
   foreign: number;
   unknown: number;
-  transitions: { judged: number; notJudged: number; wrong: number };
+  transitions: { checked: number; notChecked: number; wrong: number };
   faults: number;
   missed: number;
   misplaced: number;
@@ -387,7 +387,7 @@ export function emptySummary(): Summary {
     input: 0,
     foreign: 0,
     unknown: 0,
-    transitions: { judged: 0, notJudged: 0, wrong: 0 },
+    transitions: { checked: 0, notChecked: 0, wrong: 0 },
     faults: 0,
     missed: 0,
     misplaced: 0,
@@ -438,7 +438,7 @@ function isUnproven(world: World, finding: Finding): boolean {
 }
 
 /** Checks the step that a world has just taken, by the line of its case. */
-function judgeLine(world: World, line: CaseLine, summary: Summary, disagree: Disagree): void {
+function checkLine(world: World, line: CaseLine, summary: Summary, disagree: Disagree): void {
   summary.cases++;
   summary.services += line.services.length;
   const explained = new Set<string>();
@@ -465,7 +465,7 @@ function judgeLine(world: World, line: CaseLine, summary: Summary, disagree: Dis
 }
 
 /** Checks all case lines of a file. */
-async function judgeCases(file: string, summary: Summary, disagree: Disagree): Promise<void> {
+async function checkCases(file: string, summary: Summary, disagree: Disagree): Promise<void> {
   let release = newestRelease;
   const nodes = new Map<number, readonly Raw[]>();
   const worlds = new Map<string, World>();
@@ -477,12 +477,12 @@ async function judgeCases(file: string, summary: Summary, disagree: Disagree): P
       worlds.set(line.case, world);
       const before = beforeOf(world);
       takeStep(world, stepOf(line, nodes.get(line.step) ?? []));
-      judgeLine(world, line, summary, disagree);
+      checkLine(world, line, summary, disagree);
       for (const [key, was] of before) {
-        for (const judgement of judgeTransition(world, was, key)) {
-          if (judgement === 'notJudged') summary.transitions.notJudged++;
-          else summary.transitions.judged++;
-          if (judgement !== 'wrong') continue;
+        for (const verdict of checkTransition(world, was, key)) {
+          if (verdict === 'notChecked') summary.transitions.notChecked++;
+          else summary.transitions.checked++;
+          if (verdict !== 'wrong') continue;
           summary.transitions.wrong++;
           disagree({ disagreement: 'transition', case: line.case, step: line.step, service: key });
         }
@@ -574,7 +574,7 @@ function mentions(finding: Finding, about: Raw): boolean {
   return values.length === 0 || values.some((value) => text.includes(value));
 }
 
-function judgeFault(line: FaultLine, base: Base, summary: Summary, disagree: Disagree): void {
+function checkFault(line: FaultLine, base: Base, summary: Summary, disagree: Disagree): void {
   summary.faults++;
   const basis = base.steps[line.base.step];
   const before = loud(worldAt(base, line.base.step, null));
@@ -619,7 +619,7 @@ function judgeFault(line: FaultLine, base: Base, summary: Summary, disagree: Dis
 }
 
 /** Checks all fault lines of a file; throws when a base file is not beside it. */
-async function judgeFaults(file: string, summary: Summary, disagree: Disagree): Promise<void> {
+async function checkFaults(file: string, summary: Summary, disagree: Disagree): Promise<void> {
   const faults = new Map<string, FaultLine[]>();
   for await (const line of linesOf(file)) {
     if (line.kind !== 'fault') continue;
@@ -632,18 +632,18 @@ async function judgeFaults(file: string, summary: Summary, disagree: Disagree): 
     for (const line of lines) {
       const base = bases.get(line.base.case);
       if (base === undefined) throw new Error(`No base case in ${name}: ${line.base.case}`);
-      judgeFault(line, base, summary, disagree);
+      checkFault(line, base, summary, disagree);
     }
   }
 }
 
 /** Checks whole files, cases and faults. */
-export async function judgeFiles(files: readonly string[], disagree: Disagree): Promise<Summary> {
+export async function checkFiles(files: readonly string[], disagree: Disagree): Promise<Summary> {
   const summary = emptySummary();
   for (const file of files) {
     if (!existsSync(file)) throw new Error(`No such file: ${file}`);
-    await judgeCases(file, summary, disagree);
-    await judgeFaults(file, summary, disagree);
+    await checkCases(file, summary, disagree);
+    await checkFaults(file, summary, disagree);
   }
   return summary;
 }
@@ -658,9 +658,9 @@ if (import.meta.main) {
     process.exitCode = 2;
   } else {
     try {
-      const summary = await judgeFiles(files, print);
+      const summary = await checkFiles(files, print);
       print(summary);
-      if (summary.cases + summary.faults === 0) throw new Error('Nothing to judge in these files');
+      if (summary.cases + summary.faults === 0) throw new Error('Nothing to check in these files');
       process.exitCode = isConform(summary) ? 0 : 1;
     } catch (error) {
       process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
