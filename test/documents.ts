@@ -169,7 +169,7 @@ const brokenBy: Readonly<Partial<Record<Code, string>>> = {
 
 /** The finding of that code about a node that was broken so. Throws where there is none. */
 function nodeExample(code: Code): string[] {
-  const text = told[code];
+  const text = exampleTexts[code];
   if (text !== undefined) return [text.join(' ')];
   const name = brokenBy[code];
   if (name === undefined) return [];
@@ -190,7 +190,7 @@ function nodeExample(code: Code): string[] {
 }
 
 /** Codes that need more than one dump of one node. */
-const told: Readonly<Partial<Record<Code, readonly string[]>>> = {
+const exampleTexts: Readonly<Partial<Record<Code, readonly string[]>>> = {
   'node-rules-stale': [
     '- Example: kube-proxy on node-b of the recording hangs for two minutes:',
     '`endpoint-auditor explain node/node-b service/shop/web:http',

@@ -363,12 +363,12 @@ export function syncOf(
   release: Release,
 ): { put: AnyObject[]; remove: string[] } {
   const service = listers.services.get(key) ?? null;
-  const stands = listers.endpoints.get(key) ?? null;
+  const existing = listers.endpoints.get(key) ?? null;
   const selected = service !== null && isSelected(service);
   const put: AnyObject[] = selected
     ? [writeEndpoints(listers, service, release), ...writeSlices(listers, service, release)]
-    : stands !== null && isMirrored(service, stands)
-      ? writeMirror(stands)
+    : existing !== null && isMirrored(service, existing)
+      ? writeMirror(existing)
       : [];
   const [namespace, name] = key.split('/');
   const remove = [...listers.slices.values()]
@@ -386,7 +386,7 @@ export function* eventsOf(
   at: number,
 ): Generator<WatchEvent> {
   const { listers } = store;
-  const held = {
+  const cached = {
     services: listers.services,
     pods: listers.pods,
     nodes: listers.nodes,
@@ -394,7 +394,7 @@ export function* eventsOf(
     endpointslices: listers.slices,
   } as const;
   function* remove(resource: Resource, key: string): Generator<WatchEvent> {
-    const object: AnyObject | undefined = held[resource].get(key);
+    const object: AnyObject | undefined = cached[resource].get(key);
     if (object !== undefined) yield event('deleted', object, at);
   }
   if (step.kind === 'put') yield event('modified', step.object, at);

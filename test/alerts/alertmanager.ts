@@ -149,7 +149,7 @@ export interface Arrivals {
   readonly notices: readonly Notice[];
   readonly notifications: readonly Notification[];
   /** Labels of what has arrived of a cluster, and is not resolved. */
-  readonly standing: (cluster: string) => readonly Notice['labels'][];
+  readonly unresolved: (cluster: string) => readonly Notice['labels'][];
   readonly stop: () => Promise<void>;
 }
 
@@ -227,7 +227,7 @@ export async function startAlerting(
   return {
     notices,
     notifications,
-    standing(cluster) {
+    unresolved(cluster) {
       const latest = new Map<string, Notice>();
       for (const notice of notices) {
         if (notice.labels.cluster === cluster) latest.set(JSON.stringify(notice.labels), notice);
@@ -362,15 +362,15 @@ export async function play({ arrivals, tally, cluster }: Theatre, stage: Stage):
   report(tally, `${title}: ${expected.length} alerts arrive`, missing().map(textOf));
   await repair?.();
   // Information that is allowed may go on to be true.
-  const standing = (): readonly Notice['labels'][] =>
+  const unresolved = (): readonly Notice['labels'][] =>
     arrivals
-      .standing(cluster)
+      .unresolved(cluster)
       .filter(
         (labels) => labels.severity !== 'info' || expected.some((one) => isOne({ labels }, one)),
       );
-  await until(() => standing().length === 0, patience);
+  await until(() => unresolved().length === 0, patience);
   say(`     ${title}: over after ${seconds()}`);
-  report(tally, `${title}: all are resolved`, standing().map(textOf));
+  report(tally, `${title}: all are resolved`, unresolved().map(textOf));
   const others = notices('firing').filter(
     (notice) =>
       ![...expected, ...allowed, unserved].some((one) => isOne(notice, one)) &&
@@ -440,42 +440,42 @@ interface Found {
 /** The alerts on a finding, by what they are called when they arrive. */
 function alertsOn({ code, severity }: Found): string[] {
   return alerts.flatMap((rule) => {
-    const isTold = rule.labels?.severity?.startsWith('{{') === true;
-    if (!codesOf(rule).includes(code) || (isTold && severity === 'info')) return [];
-    const own = isTold ? severity : (rule.labels?.severity ?? '');
+    const isTemplated = rule.labels?.severity?.startsWith('{{') === true;
+    if (!codesOf(rule).includes(code) || (isTemplated && severity === 'info')) return [];
+    const own = isTemplated ? severity : (rule.labels?.severity ?? '');
     return [keyOf({ alertname: rule.alert ?? '', code, severity: own })];
   });
 }
 
 /** How long findings with an alert last, in seconds of the test: the longest, and the current. */
-type Standing = Map<string, { longest: number; since: number | null }>;
+type Durations = Map<string, { longest: number; since: number | null }>;
 
 /** Reads the open findings. A finding may change its code while it is open. */
-async function look(port: number, standing: Standing): Promise<void> {
+async function look(port: number, durations: Durations): Promise<void> {
   const answer = await fetch(`http://127.0.0.1:${port}/api/v1/findings`);
   const { standing: found } = (await answer.json()) as { standing: Found[] };
   const keys = new Set(found.flatMap(alertsOn));
   for (const key of keys) {
-    if (!standing.has(key)) standing.set(key, { longest: 0, since: null });
+    if (!durations.has(key)) durations.set(key, { longest: 0, since: null });
   }
-  for (const [key, one] of standing) {
+  for (const [key, one] of durations) {
     if (!keys.has(key)) one.since = null;
     else one.since ??= now();
     if (one.since !== null) one.longest = Math.max(one.longest, now() - one.since);
   }
 }
 
-async function lookUntil(ended: Promise<void>, port: number): Promise<Standing> {
-  const standing: Standing = new Map();
+async function lookUntil(ended: Promise<void>, port: number): Promise<Durations> {
+  const durations: Durations = new Map();
   const over = ended.then(() => true);
-  do await look(port, standing).catch(() => undefined);
+  do await look(port, durations).catch(() => undefined);
   while (!(await Promise.race([over, sleep(300, false)])));
-  await look(port, standing);
-  return standing;
+  await look(port, durations);
+  return durations;
 }
 
 /** Alerts that the recording causes without findings. */
-const besides = [
+const withoutFindings = [
   'EndpointsTruncated info',
   'EndpointsAndSlicesDisagree warning',
   'EndpointsNoneUsable info',
@@ -497,25 +497,25 @@ export async function checkReplayed(
   const check = (what: string, isRight: boolean): void => {
     report(tally, `${replayed}: ${what}`, isRight ? [] : ['it does not']);
   };
-  const standing = await lookUntil(ended, port);
-  for (const [key, { longest, since }] of standing) {
+  const durations = await lookUntil(ended, port);
+  for (const [key, { longest, since }] of durations) {
     const hold = holdOf(key.split(' ')[0] ?? '');
     // Findings that are open at the end of the recording stay open.
     if (since === null && longest < hold + slack) continue;
     const seconds = since === null ? 0 : hold + slack;
     const came = await until(() => has('firing', key), seconds);
-    check(`${key} arrives (it stood ${Math.round(longest)} s)`, came);
+    check(`${key} arrives (it lasted ${Math.round(longest)} s)`, came);
     if (since !== null) continue;
     check(`${key} is resolved`, await until(() => has('resolved', key), slack));
   }
-  for (const key of besides) {
+  for (const key of withoutFindings) {
     const seconds = holdOf(key.split(' ')[0] ?? '') + slack;
     check(`${key} arrives`, await until(() => has('firing', key), seconds));
   }
   const others = own().filter(
     ({ labels }) =>
-      !standing.has(keyOf(labels)) &&
-      !besides.includes(keyOf(labels)) &&
+      !durations.has(keyOf(labels)) &&
+      !withoutFindings.includes(keyOf(labels)) &&
       !isOnIncident(labels) &&
       !late.includes(labels.alertname ?? '') &&
       // On a busy machine, Prometheus may get no answer for ten seconds: here five minutes.

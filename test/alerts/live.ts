@@ -182,9 +182,9 @@ const codeOf = (found: string): string => found.slice(found.indexOf(' ') + 1);
 function faults(): readonly Injected[] {
   const kinds = new Map<string, Injected>();
   for (const injected of injectedFor(newestVersion, false)) {
-    const isTold = injected.plan.name === 'slice-of-another-manager';
+    const isForeign = injected.plan.name === 'slice-of-another-manager';
     const truncates = injected.plan.name === 'endpoints-over-capacity-annotation-uncalled-for';
-    const kind = isTold || truncates ? injected.plan.name : injected.finds.join();
+    const kind = isForeign || truncates ? injected.plan.name : injected.finds.join();
     if (kind !== '' && !kinds.has(kind)) kinds.set(kind, injected);
   }
   return [large, fragmented, unhinted, ...kinds.values()];

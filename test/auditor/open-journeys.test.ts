@@ -170,7 +170,7 @@ describe('a change without a journey', () => {
       notReady(10),
     ],
     [
-      'a Service whose endpoints somebody else writes',
+      'a Service whose endpoints another client writes',
       [service({ selector: null }), pod(), node(), endpoints(), slice()],
       notReady(10),
     ],

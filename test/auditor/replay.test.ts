@@ -66,7 +66,7 @@ describe('a replay', () => {
 
 test.each([
   ['that is served leaves few Services for a scrape to count', true, 256],
-  ['of which only the end is asked for counts all Services at the end', false, 600],
+  ['whose end alone is asked for counts all Services at the end', false, 600],
 ])('a replay %s', async (_name, isServed, waiting) => {
   const { auditor } = auditorOf(30, { isServed });
   const pace = { speed: Infinity, until: null };

@@ -50,9 +50,9 @@ test('a change is an update to every Node with a trigger sample', () => {
   const changed = slice({ bytes: 500, generation: 2, resourceVersion: '9', at: 5 });
   give(auditor, 'modified', changed, 5);
   const { sizes, trigger } = auditor.samples;
-  const { updates, updateBytes, fanoutBytes, objects: standing } = sizes.endpointslices;
+  const { updates, updateBytes, fanoutBytes, objects } = sizes.endpointslices;
   expect([updates, updateBytes, fanoutBytes]).toEqual([1, 500, 500]);
-  expect([...standing]).toEqual([[500, 1]]);
+  expect([...objects]).toEqual([[500, 1]]);
   const counts = Object.values(trigger.counts.endpointslices);
   expect(counts.reduce((sum, count) => sum + count, 0)).toBe(1);
 });

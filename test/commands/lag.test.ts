@@ -18,7 +18,7 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-const judged = { settle: 30, maxEndpointsPerSlice: 100, endpoints: true };
+const settings = { settle: 30, maxEndpointsPerSlice: 100, endpoints: true };
 const t0 = Date.UTC(2026, 0, 1) / 1000;
 const rfc3339 = (at: number): string =>
   new Date((t0 + at) * 1000).toISOString().replace('.000Z', 'Z');
@@ -99,7 +99,7 @@ const file = join(mkdtempSync(join(tmpdir(), 'endpoint-auditor-')), 'a.ndjson');
 test('of a recording contains its worst journeys', async () => {
   writeFileSync(file, recording(4));
   const { out, err } = printed();
-  expect(await lag({ ...judged, recording: file, output: 'json' })).toBe(0);
+  expect(await lag({ ...settings, recording: file, output: 'json' })).toBe(0);
   expect(err()).toBe('');
   const report = JSON.parse(out()) as LagReport;
   expect(report.worst.journeys).toMatchObject([
@@ -117,7 +117,7 @@ test('of a recording contains its worst journeys', async () => {
 test('of a recording without Services fails with its reason', async () => {
   writeFileSync(file, '{"kind":"object"}\n');
   printed();
-  const failed = lag({ ...judged, recording: file, output: 'json' });
+  const failed = lag({ ...settings, recording: file, output: 'json' });
   await expect(failed).rejects.toThrow('a.ndjson: Nothing was measured');
 });
 
@@ -129,7 +129,7 @@ async function ofServer(answer: RequestListener): Promise<{ out: string; err: st
   const { out } = printed();
   try {
     const url = `http://127.0.0.1:${String(port)}`;
-    const err = await lag({ ...judged, server: url, output: 'table' }).then(
+    const err = await lag({ ...settings, server: url, output: 'table' }).then(
       () => '',
       (error: unknown) => (error instanceof Error ? error.message : ''),
     );
@@ -184,7 +184,7 @@ describe('of a server', () => {
   });
 
   test('that does not answer', async () => {
-    const failed = lag({ ...judged, server: 'http://127.0.0.1:1', output: 'table' });
+    const failed = lag({ ...settings, server: 'http://127.0.0.1:1', output: 'table' });
     await expect(failed).rejects.toThrow(/^http:\/\/127\.0\.0\.1:1\/api\/v1\/lag: /);
   });
 });
@@ -202,6 +202,6 @@ describe('bad usage', () => {
     ['another protocol', { server: 'file:///etc/passwd' }, 'Expected a URL'],
   ];
   test.each(cases)('%s', async (_, options, want) => {
-    await expect(lag({ ...judged, output: 'table', ...options })).rejects.toThrow(want);
+    await expect(lag({ ...settings, output: 'table', ...options })).rejects.toThrow(want);
   });
 });

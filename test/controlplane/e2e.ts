@@ -101,7 +101,7 @@ async function audit(file: string, version: Version) {
 }
 
 /** What is wrong with an audit of the cluster as it is now; empty when nothing is. */
-async function judge(session: Session, file: string, want: Expected): Promise<string[]> {
+async function auditProblems(session: Session, file: string, want: Expected): Promise<string[]> {
   const dump = await takeDump(session.client);
   writeFileSync(file, dump.text);
   const { exit, out, err } = await audit(file, session.plane.version);
@@ -115,7 +115,8 @@ async function judge(session: Session, file: string, want: Expected): Promise<st
   const services = dump.counts.get('Service') ?? 0;
   const wrong: string[] = [];
   if (exit !== want.exit) wrong.push(`exit ${exit}, not ${want.exit}`);
-  if (report.services !== services) wrong.push(`${report.services} of ${services} Services judged`);
+  if (report.services !== services)
+    wrong.push(`${report.services} of ${services} Services audited`);
   if (found.join('\n') !== want.finds.join('\n')) {
     wrong.push(`expected ${want.finds.join(', ') || 'no finding'}; found:`);
     for (const one of loud) wrong.push(JSON.stringify(one));
@@ -128,7 +129,7 @@ async function check(session: Session, title: string, want: Expected): Promise<v
   const { tally } = session;
   const number = tally.passed + tally.failed + 1;
   const file = join(session.folder, `dump-${String(number).padStart(2, '0')}.json`);
-  const wrong = await judge(session, file, want);
+  const wrong = await auditProblems(session, file, want);
   const where = session.keep ? ` (${file})` : '';
   const found = want.finds.length === 0 ? '' : `: ${want.finds.join(', ')}`;
   report(tally, `${title}${found}${where}`, wrong);
@@ -146,7 +147,7 @@ async function checkDumpsWithFaults(session: Session): Promise<void> {
 /** A pod that is gone for good: only the controllers can put that right. */
 async function checkAwake(session: Session): Promise<void> {
   const { plane, client } = session;
-  const title = 'pod of shop/search: gone, and nobody wrote it';
+  const title = 'pod of shop/search: gone, and no client wrote it';
   const now = { kind: 'DeleteOptions', apiVersion: 'v1', gracePeriodSeconds: 0 };
   await client.call('DELETE', '/api/v1/namespaces/shop/pods/search-7', now);
   await check(session, title, {

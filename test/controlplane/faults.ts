@@ -245,7 +245,7 @@ const inEndpointsObjects: readonly Fault[] = [
 
 const inPods: readonly Fault[] = [
   {
-    title: 'pod of shop/auto: no longer ready, and nobody wrote it',
+    title: 'pod of shop/auto: no longer ready, and no client wrote it',
     finds: [
       'shop/auto endpoints endpoints-readiness-different',
       'shop/auto endpointslices slice-conditions-different',
@@ -258,7 +258,7 @@ const inPods: readonly Fault[] = [
     },
   },
   {
-    title: 'pods of shop/search and of nobody: one address',
+    title: 'pods of shop/search and of no Service: one address',
     finds: ['shop/search input address-shared'],
     at: () => Promise.resolve(`${podPath(`${bystander.namespace}/${bystander.name}`)}/status`),
     change: async (object, { call }) => {

@@ -139,7 +139,7 @@ type Listed<T> = Readonly<Record<'standing' | 'resolved', readonly T[]>>;
 
 const isLoud = ({ severity }: { readonly severity: string }): boolean => severity !== 'info';
 
-const standing = async (scene: Scene): Promise<Answers['findings']> =>
+const openFindings = async (scene: Scene): Promise<Answers['findings']> =>
   (await get<Listed<Answers['findings'][number]>>(scene, '/api/v1/findings')).standing.filter(
     isLoud,
   );
@@ -179,7 +179,7 @@ async function restart(scene: Scene, how: 'stop' | 'kill'): Promise<void> {
 async function begin(scene: Scene, pods: readonly Pod[]): Promise<Begun> {
   const { plane, client } = scene;
   await awaitWritten(scene);
-  await awaitThat('no finding', async () => (await standing(scene)).length === 0);
+  await awaitThat('no finding', async () => (await openFindings(scene)).length === 0);
   await awaitThat('no incident', async () => (await incidentsOf(scene)).standing.length === 0);
   const before = now();
   await sleep(1000);
@@ -193,7 +193,7 @@ async function begin(scene: Scene, pods: readonly Pod[]): Promise<Begun> {
   const all = sorted(
     services.flatMap((service) => outputs.map((output) => `${service} ${output}`)),
   );
-  await awaitThat('the findings', async () => keysOf(await standing(scene)) === all);
+  await awaitThat('the findings', async () => keysOf(await openFindings(scene)) === all);
   await awaitThat('the incident', async () => (await incidentsOf(scene)).standing.length === 1);
   return { services, before, changed, during: now() };
 }
@@ -210,7 +210,7 @@ async function end(scene: Scene, fault: Begun): Promise<Fault> {
     }
   }
   const written = [resumed, now()] as const;
-  await awaitThat('no finding', async () => (await standing(scene)).length === 0);
+  await awaitThat('no finding', async () => (await openFindings(scene)).length === 0);
   await awaitThat('no incident', async () => (await incidentsOf(scene)).standing.length === 0);
   return { ...fault, written, after: now() };
 }
@@ -251,7 +251,7 @@ type Times = ReadonlyMap<string, readonly [since: number, openedAt: number]>;
 
 /** When each open finding and incident began, and when it was found. */
 async function timesNow(scene: Scene): Promise<Times> {
-  const findings = await standing(scene);
+  const findings = await openFindings(scene);
   const { standing: incidents } = await incidentsOf(scene);
   return new Map([
     ...findings.map((it) => [`${it.service} ${it.output}`, [it.since, it.openedAt]] as const),

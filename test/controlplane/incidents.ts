@@ -588,7 +588,7 @@ const testIncidentsOnNodes = (plane: ControlPlane, tally: Tally): Promise<void> 
     const [of] = nodes;
     const fault = of && nodeFaults[of.mode].find(({ name }) => name === 'nat flushed');
     if (of === undefined || fault === undefined) throw new Error('No such fault');
-    report(tally, 'incidents: the node is judged', await awaitConform(all, patience));
+    report(tally, 'incidents: the node is audited', await awaitConform(all, patience));
     const rules = rulesOf(of);
     const port = await freePort();
     const carrier = await carry(`127.0.0.1:${port}`, outside.socket);

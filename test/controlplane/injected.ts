@@ -804,7 +804,7 @@ async function play(stage: Stage, injected: Injected, look: () => Promise<Look>)
   }
 }
 
-function judge(tally: Tally, settle: number, outcome: Outcome): void {
+function reportOutcome(tally: Tally, settle: number, outcome: Outcome): void {
   const { injected, foundAfter, goneAfter, waited, got } = outcome;
   const { plan, finds } = injected;
   const most = { found: settle + promise + waited.found, gone: promise + waited.gone };
@@ -867,7 +867,7 @@ export async function checkFaults(stage: Stage, isCrowded: boolean): Promise<voi
       return play(stage, injected, look);
     }),
   );
-  for (const outcome of outcomes) judge(tally, settle, outcome);
+  for (const outcome of outcomes) reportOutcome(tally, settle, outcome);
   const errors = (await auditor.metric('watch_errors_total')) - errorsBefore;
   report(tally, 'faults: no watch ended in an error', errors > 0 ? [`${errors} errors`] : []);
   plane.resumeControllerManager();

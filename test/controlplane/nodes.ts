@@ -664,7 +664,7 @@ async function verdictsOf({ outside, nodes }: NamedNodes): Promise<string[]> {
   const found = page.nodes.filter(({ node }) => own.has(node));
   const missing = own.size - found.length;
   return [
-    ...(missing > 0 ? [`${missing} nodes are not judged`] : []),
+    ...(missing > 0 ? [`${missing} nodes are not audited`] : []),
     ...found
       .filter(({ verdicts }) => verdicts.conform === 0 || hasOthers(verdicts))
       .map((one) => JSON.stringify(one)),
@@ -708,19 +708,22 @@ async function checkFault(all: Nodes, of: NodeSpace, fault: NodeFault): Promise<
   const title = `nodes: ${of.mode}, ${fault.name}`;
   const scene = { client, of, targets };
   const rules = rulesOf(of);
-  const standing = async (): Promise<NodeFound[]> =>
+  const openFindings = async (): Promise<NodeFound[]> =>
     (await outside.findings()).standing.filter(({ node }) => node === of.node);
   const wrong: string[] = [];
   await fault.begin(scene);
   let found: NodeFound[] = [];
-  const isFound = async (): Promise<boolean> => (found = await standing()).length > 0;
+  const isFound = async (): Promise<boolean> => (found = await openFindings()).length > 0;
   const took = await awaitSoon(isFound, of.period() + settle + slack);
   if (took === null) wrong.push('not found');
   const codes = found.map(({ code }) => code);
   if (codes.some((code) => !fault.codes.includes(code))) wrong.push(...found.map(textOf));
   if (fault.end === undefined) putBack(of, rules);
   else await fault.end(scene);
-  const gone = await awaitSoon(async () => (await standing()).length === 0, of.period() + slack);
+  const gone = await awaitSoon(
+    async () => (await openFindings()).length === 0,
+    of.period() + slack,
+  );
   if (gone === null) wrong.push('still found after it was put right', ...found.map(textOf));
   const times = `${(took ?? NaN).toFixed(1)} s, gone after ${(gone ?? NaN).toFixed(1)} s`;
   report(tally, `${title}: ${codes.join(', ')} after ${times}`, wrong);
@@ -728,7 +731,7 @@ async function checkFault(all: Nodes, of: NodeSpace, fault: NodeFault): Promise<
 
 async function checkAll(all: Nodes, churn: number): Promise<void> {
   const { tally, nodes } = all;
-  report(tally, 'nodes: both are judged, and conform', await awaitConform(all, 60));
+  report(tally, 'nodes: both are audited, and conform', await awaitConform(all, 60));
   await checkChurn(all, churn);
   for (const of of nodes) {
     for (const fault of nodeFaults[of.mode]) await checkFault(all, of, fault);

@@ -52,7 +52,7 @@ const conforming = 1200;
 const limits = { heap: 1, rss: 5 };
 
 /** Seconds from which on the growth has a limit: in less, it is mostly noise. */
-const judgedFrom = 1800;
+const limitedFrom = 1800;
 
 /** The files that agents and the auditor read. */
 const certificates = ['agent.crt', 'agent.key', 'client.crt', 'client.key'];
@@ -257,14 +257,14 @@ function checkGrowth(soak: Soak, all: readonly MemorySample[], from: number): vo
   for (const key of ['heap', 'rss'] as const) {
     const growth = slope(samples, (sample) => sample[key] / mebi);
     const [first, last] = ends(samples, (sample) => sample[key] / mebi);
-    const isJudged = lasted >= judgedFrom;
+    const isLimited = lasted >= limitedFrom;
     const wrong =
-      growth < limits[key] || !isJudged ? [] : [`more than ${limits[key]} MiB per hour`];
+      growth < limits[key] || !isLimited ? [] : [`more than ${limits[key]} MiB per hour`];
     if (!(samples.length > 3)) wrong.push(`${samples.length} samples`);
     const title =
       `${key}: ${growth.toFixed(2)} MiB per hour over ${(lasted / 60).toFixed(0)} min, ` +
       `${first.toFixed(1)} MiB in the first third, ${last.toFixed(1)} in the last`;
-    report(soak.tally, isJudged ? title : `${title}; too short for a limit`, wrong);
+    report(soak.tally, isLimited ? title : `${title}; too short for a limit`, wrong);
   }
 }
 
@@ -385,9 +385,9 @@ async function run(soak: Soak): Promise<void> {
   // Before findings are checked: that blocks this process, which carries connections, for minutes.
   report(tally, 'the nodes conform in the end', await awaitConform(soak, conforming));
   const samples = linesOf<MemorySample>(memory);
-  const judged = from + Math.min(restarts.period, seconds / 4);
-  checkGrowth(soak, samples, judged);
-  checkOpen(soak, samples, outside, judged);
+  const measuredFrom = from + Math.min(restarts.period, seconds / 4);
+  checkGrowth(soak, samples, measuredFrom);
+  checkOpen(soak, samples, outside, measuredFrom);
   await checkFindings(soak, from, times, (found) => witness.falseOf(found, settle));
   await checkEnd(soak);
 }

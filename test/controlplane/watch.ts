@@ -95,11 +95,11 @@ async function play({ plane, client, store, environment, reflectors }: Stage): P
     ['web'],
     signal,
   );
-  const held = store.listers.endpoints.get('shop/web')?.resourceVersion;
-  await check('one Service read anew', () => {
+  const cached = store.listers.endpoints.get('shop/web')?.resourceVersion;
+  await check('one Service read again', () => {
     const found = read.get('web');
     const version = found?.endpoints?.objects[0]?.resourceVersion;
-    return version === held && found?.pods?.objects.length === 30;
+    return version === cached && found?.pods?.objects.length === 30;
   });
   await plane.restartApiserver();
   await deletePod(client, 4);

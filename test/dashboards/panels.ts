@@ -633,16 +633,16 @@ function pageOf(rows: readonly Panel[], answered: readonly Answered[], span: Spa
 const bottomOf = ({ gridPos: { y, h } }: Panel): number => y + h;
 
 /** Whether a panel shows a value other than 0. */
-const isTold = ({ answers }: Answered): boolean =>
+const hasValue = ({ answers }: Answered): boolean =>
   answers.some(({ series }) =>
     series.some(({ values }) => values.some(([, value]) => Number(value) > 0)),
   );
 
 /** The end of the last row with a value; the rows below are left out. */
 function endOf(panels: readonly Panel[], answered: readonly Answered[]): number {
-  const told = answered.filter(isTold).map(({ panel }) => panel.gridPos.y);
+  const filled = answered.filter(hasValue).map(({ panel }) => panel.gridPos.y);
   const below = panels.filter(({ type, gridPos: { y } }) => {
-    return type === 'row' && y > Math.max(...told);
+    return type === 'row' && y > Math.max(...filled);
   });
   return Math.min(...below.map(({ gridPos: { y } }) => y), Math.max(...panels.map(bottomOf)));
 }
@@ -717,15 +717,21 @@ function check(isRight: boolean, what: string): void {
 /** Each expression must be answered, and one of them not by nothing but 0. */
 function checkPanel(place: string, { answers }: Answered): void {
   const values = answers.map(({ series }) => series.flatMap((one) => one.values));
-  const [filled, told] = [
+  const [filled, nonzero] = [
     values.every((of) => of.some(([, value]) => value !== 'NaN')),
     values.some((of) => of.some(([, value]) => value !== 'NaN' && Number(value) !== 0)),
   ];
   const isSilent = place in silent;
   const unanswered = answers.filter((_, index) => values[index]?.length === 0);
   for (const { expr } of unanswered) check(isSilent, `${place}: nothing answers ${expr}`);
-  check((filled && told) || isSilent, `${place}: nothing but 0, and no reason is known for that`);
-  check(!(filled && told) || !isSilent, `${place}: filled, though a reason is known why it is not`);
+  check(
+    (filled && nonzero) || isSilent,
+    `${place}: nothing but 0, and no reason is known for that`,
+  );
+  check(
+    !(filled && nonzero) || !isSilent,
+    `${place}: filled, though a reason is known why it is not`,
+  );
 }
 
 async function runPanels(directory: string): Promise<void> {

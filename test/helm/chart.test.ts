@@ -98,13 +98,13 @@ test('the schema takes and refuses what it must', () => {
 
 test('thresholds are those of the alerts', () => {
   const { thresholds } = values.prometheusRule as { thresholds: Record<string, number> };
-  const told = alerts.flatMap(({ expr }) =>
+  const written = alerts.flatMap(({ expr }) =>
     [...expr.matchAll(/([0-9.e]+) # threshold: (\w+)/g)].map(([, value, name]) => [
       name,
       Number(value),
     ]),
   );
-  expect(Object.fromEntries(told)).toEqual(thresholds);
+  expect(Object.fromEntries(written)).toEqual(thresholds);
 });
 
 // --- what helm renders of the examples ---

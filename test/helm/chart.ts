@@ -130,8 +130,8 @@ function checkFixtures(helm: string): void {
   }
   for (const { path, expected } of [...fixturesOf('invalid'), ...fixturesOf('refused')]) {
     const { status, said } = render(helm, path);
-    const isTold = status !== 0 && expected.every((line) => said.includes(line));
-    check(`values ${basename(path)} are refused`, unless(isTold, `${status ?? ''} ${said}`));
+    const isRefused = status !== 0 && expected.every((line) => said.includes(line));
+    check(`values ${basename(path)} are refused`, unless(isRefused, `${status ?? ''} ${said}`));
   }
 }
 
@@ -172,10 +172,10 @@ async function checkManifests(folder: string): Promise<void> {
   const kubeconform = await builtProgram('kubeconform');
   const texts = examples.map((example) => readFileSync(goldenOf(example), 'utf8'));
   const location = writeSchemas(folder, texts.flatMap(manifestsOf));
-  const judge = (text: string): Ran =>
+  const validate = (text: string): Ran =>
     run(kubeconform, ['-strict', '-summary', '-schema-location', location, '-'], text);
   for (const [index, text] of texts.entries()) {
-    const { status, said } = judge(text);
+    const { status, said } = validate(text);
     check(`kubeconform ${examples[index] ?? ''}`, unless(status === 0, said));
   }
   const wrong = [
@@ -186,7 +186,7 @@ async function checkManifests(folder: string): Promise<void> {
   ] as const;
   for (const [right, spoilt] of wrong) {
     const text = texts.find((one) => one.includes(right))?.replace(right, spoilt) ?? '';
-    const { status, said } = judge(text);
+    const { status, said } = validate(text);
     check(`kubeconform refuses ${spoilt}`, unless(text !== '' && status === 1, said));
   }
 }

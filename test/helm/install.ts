@@ -481,8 +481,8 @@ async function checkCallers(
 export async function checkAudit(check: Check, base: string): Promise<number> {
   const services = await sampleOf(base, 'endpoint_auditor_services');
   const conform = 'endpoint_auditor_outputs{output="endpointslices",verdict="ok"}';
-  const judged = await sampleOf(base, conform);
-  check(`the server audits: ${services} Services`, judged > 0 ? null : `${judged} are conform`);
+  const ok = await sampleOf(base, conform);
+  check(`the server audits: ${services} Services`, ok > 0 ? null : `${ok} are conform`);
   const found = (await (await fetch(`${base}/api/v1/findings`)).json()) as {
     standing: { severity: string; code: string }[];
   };
@@ -530,7 +530,7 @@ async function checkPair(stage: PairStage, pair: Pair, mode: Mode): Promise<numb
   await awaitAgents(base, 'answering');
   check(`${mode}: the agent answers the server`, null);
   await until(() => isRight(base), 'all that packets meet on the node is right');
-  check(`${mode}: the server judges the rules of the node, and all are right`, null);
+  check(`${mode}: the server audits the rules of the node, and all are right`, null);
   const services = await checkAudit(check, base);
   await checkCallers(stage, pair, mode, { agent: agentPod.mounted, server: serverPod.mounted });
   await endProgram(own);
@@ -604,9 +604,9 @@ async function checkServer(stage: Stage, port: number, path: string): Promise<nu
   children.push(child);
   const base = `http://127.0.0.1:${port}`;
   await until(async () => (await fetch(`${base}/readyz`)).ok, 'the server is ready');
-  const judged = await checkAudit(check, base);
+  const services = await checkAudit(check, base);
   await endProgram(child);
-  return judged;
+  return services;
 }
 
 /** What the token of the server may do, and what it may not. */

@@ -568,11 +568,11 @@ async function shareOf(stage: Stage, pair: Pair, index: number): Promise<Share> 
     async () =>
       (await nodesIn('answering')) === answering &&
       (await nodesIn('absent')) === own.length - answering,
-    `shard ${index} judges ${own.length} nodes, ${answering} with an agent`,
+    `shard ${index} audits ${own.length} nodes, ${answering} with an agent`,
   );
   if (asks) {
     await until(() => isRight(base), `shard ${index} has the rules of the node, and all are right`);
-    check(`shard ${index} judges the rules of the node, and all are right`, null);
+    check(`shard ${index} audits the rules of the node, and all are right`, null);
   }
   const services = await checkAudit(check, base);
   await endProgram(child);

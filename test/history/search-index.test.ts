@@ -298,14 +298,14 @@ describe('the index', () => {
   });
 
   test('forgets what ended in segments that are removed, and keeps what is open', async () => {
-    const standing = opened('db', 1002);
+    const stillOpen = opened('db', 1002);
     const { recorder, note, wait } = recorderAt(1000, () => {
-      return { note: 'open', at: 1001, ...nothingElse, findings: [standing] };
+      return { note: 'open', at: 1001, ...nothingElse, findings: [stillOpen] };
     });
     await wait(2);
     const finding = opened('web', 1002);
     note(finding);
-    note(standing);
+    note(stillOpen);
     await wait(2);
     note({ ...finding, resolvedAt: 1004 });
     await wait(2);

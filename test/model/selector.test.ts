@@ -11,7 +11,7 @@ const inherited = Object.create({ app: 'web' }) as Labels;
 describe('selects', () => {
   const cases: [string, Labels | null, Labels, boolean][] = [
     ['one pair', { app: 'web' }, { app: 'web' }, true],
-    ['labels besides', { app: 'web' }, { app: 'web', tier: 'x' }, true],
+    ['additional labels', { app: 'web' }, { app: 'web', tier: 'x' }, true],
     ['all pairs are needed', { app: 'web', tier: 'x' }, { app: 'web' }, false],
     ['another value', { app: 'web' }, { app: 'api' }, false],
     ['case matters', { app: 'web' }, { app: 'Web' }, false],

@@ -84,22 +84,26 @@ const isReady = ({ metadata, status }: Raw): boolean =>
   status.conditions?.some(({ type, status: is }) => type === 'Ready' && is === 'True') === true;
 
 /** Objects by resource and name. */
-type Held = Readonly<Record<string, Map<string, Raw>>>;
+type Cached = Readonly<Record<string, Map<string, Raw>>>;
 
 /** The ready addresses that an output lists, or that the pods have; sorted and joined. */
-function listed(held: Held, service: Raw, what: 'pods' | 'endpoints' | 'endpointslices'): string {
+function listed(
+  cached: Cached,
+  service: Raw,
+  what: 'pods' | 'endpoints' | 'endpointslices',
+): string {
   const { namespace = '', name } = service.metadata;
   const found = new Set<string>();
   if (what === 'pods') {
-    for (const pod of held.pods?.values() ?? []) {
+    for (const pod of cached.pods?.values() ?? []) {
       if (pod.metadata.namespace !== namespace || !isReady(pod)) continue;
       if (selects(service.spec?.selector ?? {}, pod)) found.add(pod.status?.podIP ?? '');
     }
   } else if (what === 'endpoints') {
-    const subsets = held.endpoints?.get(`${namespace}/${name}`)?.subsets ?? [];
+    const subsets = cached.endpoints?.get(`${namespace}/${name}`)?.subsets ?? [];
     for (const { addresses } of subsets) for (const { ip } of addresses ?? []) found.add(ip);
   } else {
-    for (const { metadata, endpoints } of held.endpointslices?.values() ?? []) {
+    for (const { metadata, endpoints } of cached.endpointslices?.values() ?? []) {
       const owner = metadata.labels?.['kubernetes.io/service-name'];
       if (metadata.namespace !== namespace || owner !== name) continue;
       for (const { addresses, conditions } of endpoints ?? []) {
@@ -120,7 +124,7 @@ const watched = new Set(
 );
 
 async function readRaw(): Promise<Read> {
-  const held: Held = {
+  const cached: Cached = {
     nodes: new Map(),
     services: new Map(),
     pods: new Map(),
@@ -132,11 +136,11 @@ async function readRaw(): Promise<Read> {
   const none = () => ({ with: 0, without: 0 });
   const writings = { endpoints: none(), endpointslices: none() };
   const check = (service: Raw, at: number): void => {
-    const want = listed(held, service, 'pods');
+    const want = listed(cached, service, 'pods');
     for (const output of outputs) {
       const key = `${nameOf(service)} ${output}`;
       const began = since.get(key);
-      if (listed(held, service, output) !== want) since.set(key, began ?? at);
+      if (listed(cached, service, output) !== want) since.set(key, began ?? at);
       else if (began !== undefined) {
         late.push({ service: nameOf(service), output, from: began, until: at });
         since.delete(key);
@@ -148,7 +152,7 @@ async function readRaw(): Promise<Read> {
     if (resource !== 'endpoints' && resource !== 'endpointslices') return;
     const { labels, annotations } = object.metadata;
     const by = labels?.['endpointslice.kubernetes.io/managed-by'];
-    const service = held.services?.get(nameOf(object));
+    const service = cached.services?.get(nameOf(object));
     const isOurs =
       resource === 'endpointslices'
         ? by === 'endpointslice-controller.k8s.io'
@@ -162,12 +166,12 @@ async function readRaw(): Promise<Read> {
     const line = JSON.parse(text) as Line;
     if (line.kind !== 'object' || line.type === 'BOOKMARK') continue;
     const { object, resource, type, at } = line;
-    if (type === 'DELETED') held[resource]?.delete(nameOf(object));
-    else held[resource]?.set(nameOf(object), object);
+    if (type === 'DELETED') cached[resource]?.delete(nameOf(object));
+    else cached[resource]?.set(nameOf(object), object);
     if (type === 'SYNC') continue;
     count(line);
     for (const key of watched) {
-      const service = held.services?.get(key);
+      const service = cached.services?.get(key);
       if (service?.metadata.namespace === object.metadata.namespace && service !== undefined) {
         check(service, at);
       }

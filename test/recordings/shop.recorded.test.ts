@@ -176,8 +176,8 @@ describe.each([30, 10])('a settle window of %i s', (settle) => {
 
   test('a fault that was never repaired is open at the end', () => {
     for (const { want, until, what } of seen) {
-      const stands = got.open.some((finding) => matches(finding, want));
-      expect(stands, what).toBe(until === null);
+      const isOpen = got.open.some((finding) => matches(finding, want));
+      expect(isOpen, what).toBe(until === null);
     }
   });
 
@@ -199,19 +199,19 @@ describe.each([30, 10])('a settle window of %i s', (settle) => {
 });
 
 test('each event follows from the cached state, and a deletion shows the last one', async () => {
-  const held = new Map<string, AnyObject>();
+  const objects = new Map<string, AnyObject>();
   const counts = { deleted: 0, gap: 0 };
   const source = { name: recording, bytes: createReadStream(recording) };
   for await (const entry of readRecording(source, () => undefined)) {
     if (entry.kind !== 'event') continue;
     const { resource, type, object } = entry.event;
     const name = `${resource} ${object.key}`;
-    const cached = { get: () => held.get(name), values: () => held.values() };
+    const cached = { get: () => objects.get(name), values: () => objects.values() };
     const taken = takeChange(cached, '', entry.event);
     if (typeof taken === 'string' || taken.some(({ gap }) => gap === true)) counts.gap++;
     if (type === 'deleted') counts.deleted++;
-    if (type === 'deleted') held.delete(name);
-    else held.set(name, object);
+    if (type === 'deleted') objects.delete(name);
+    else objects.set(name, object);
   }
   expect(counts).toEqual({ deleted: 140, gap: 0 });
 });

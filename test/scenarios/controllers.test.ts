@@ -144,7 +144,7 @@ const listsTwice = ({ subsets = [] }: EndpointsObject): boolean => {
   return new Set(all.map(({ ip }) => canonicalIP(ip))).size < all.length;
 };
 
-function judgeService(
+function compareService(
   line: CaseLine,
   service: ServiceObject,
   nodes: readonly NodeObject[],
@@ -194,7 +194,7 @@ test.each(files)('the simple controllers write what real ones wrote: %s', async 
     if (line.kind === 'nodes') nodes.set(line.step, line.items);
     if (line.kind !== 'case') continue;
     for (const service of line.services) {
-      judgeService(line, service, nodes.get(line.step) ?? [], minor, counts);
+      compareService(line, service, nodes.get(line.step) ?? [], minor, counts);
     }
   }
   for (const [output, { total, different }] of Object.entries(counts)) {

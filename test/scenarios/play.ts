@@ -87,9 +87,9 @@ function createLagLines(listers: Listers): LagLines {
       if (seconds !== null) lines.push(`trigger ${key} ${resource} ${quality} ${text(seconds)}`);
     },
     lines() {
-      const told = lines.sort();
+      const sorted = lines.sort();
       lines = [];
-      return told;
+      return sorted;
     },
   };
 }
@@ -97,7 +97,7 @@ function createLagLines(listers: Listers): LagLines {
 // Plays a scenario: compiles it into watch events, feeds them to the real store and the real
 // auditor in one of several ways, and returns the findings after each step.
 //
-//   statements ─► miniature API server ─► events ─► project ─► store ─► ledger ─► settle ─► rows
+//   statements ─► miniature API server ─► events ─► project ─► store ─► auditor ─► settle ─► rows
 //
 // What is compiled once, the events of each step and the state after it, is what all ways of
 // playing share: forward as written, with every event repeated, shuffled within each step, the
@@ -330,13 +330,13 @@ export function showVerdict(world: World, key: string, of: string): string {
 // --- comparing the findings of different ways ---
 
 /** The place and kind of a difference, without what depends on history. */
-const standingText = (key: string, output: Output, code: string): string =>
+const differenceText = (key: string, output: Output, code: string): string =>
   `${key} ${output} ${code}`;
 
 /** The codes of all differences, pending or open. */
-export function standing(world: World): string[] {
+export function allDifferences(world: World): string[] {
   const all = itemsOf(world).map(({ key, item }) =>
-    standingText(key, item.output, item.difference.code),
+    differenceText(key, item.output, item.difference.code),
   );
   return [...new Set(all)].sort();
 }
@@ -355,13 +355,13 @@ export function settled(world: World): Settled | null {
   if (items.some(({ item }) => item.openedAt === null || item.cause !== null)) return null;
   const differences = items.map(
     ({ key, item: { severity, output, difference } }) =>
-      `${severity} ${standingText(key, output, difference.code)}`,
+      `${severity} ${differenceText(key, output, difference.code)}`,
   );
   const findings = world.serviceAuditor.settle
     .open()
     .map(
       ({ severity, namespace, service, output, code }) =>
-        `${severity} ${standingText(`${namespace}/${service}`, output, code)}`,
+        `${severity} ${differenceText(`${namespace}/${service}`, output, code)}`,
     );
   return { differences: [...new Set(differences)].sort(), findings: findings.sort() };
 }
@@ -370,7 +370,7 @@ export function settled(world: World): Settled | null {
 export function findingsByState(world: World): string[] {
   const open = itemsOf(world).filter(({ item }) => item.openedAt !== null);
   const groups = Map.groupBy(open, ({ key, item: { output, difference, cause } }) =>
-    [standingText(key, output, difference.code), orDash(cause)].join(' '),
+    [differenceText(key, output, difference.code), orDash(cause)].join(' '),
   );
   return [...groups]
     .map(([text, all]) => `${all.map(({ item }) => item).sort(bySeverity)[0]?.severity} ${text}`)
@@ -383,7 +383,7 @@ export const openFindings = (world: World): string[] =>
     .open()
     .map(({ severity, namespace, service, output, code, cause }) => {
       const key = `${namespace}/${service}`;
-      return [severity, standingText(key, output, code), orDash(cause)].join(' ');
+      return [severity, differenceText(key, output, code), orDash(cause)].join(' ');
     })
     .sort();
 
@@ -393,7 +393,7 @@ export function causeless(world: World): string[] {
     .filter(({ item }) => item.cause === null)
     .map(({ key, item }) => {
       const state = item.openedAt === null ? 'pending' : 'open';
-      return `${item.severity} ${standingText(key, item.output, item.difference.code)} ${state}`;
+      return `${item.severity} ${differenceText(key, item.output, item.difference.code)} ${state}`;
     });
   return [...new Set(all)].sort();
 }
@@ -403,7 +403,7 @@ export function caused(world: World): Set<string> {
   return new Set(
     itemsOf(world)
       .filter(({ item }) => item.cause !== null)
-      .map(({ key, item }) => standingText(key, item.output, item.difference.code)),
+      .map(({ key, item }) => differenceText(key, item.output, item.difference.code)),
   );
 }
 
@@ -492,13 +492,13 @@ export function playBackward(
   const world = createWorld(scenario);
   let version = 1_000_000;
   let at = steps.at(-1)?.at ?? 0;
-  let held: ReadonlyMap<string, RawEvent> = new Map();
+  let last: ReadonlyMap<string, RawEvent> = new Map();
   for (let index = steps.length - 1; index >= 0; index--) {
     const state = steps[index]?.state ?? new Map<string, RawEvent>();
-    const events = between(held, state, () => String(++version));
+    const events = between(last, state, () => String(++version));
     if (index === steps.length - 1) begin(world, events, at);
     else for (const event of events) deliver(world, event, at);
-    held = state;
+    last = state;
     at += scenario.window + 1;
     advance(world, at);
     visit(world, index);

@@ -14,6 +14,7 @@ import type { ExpectedFindings, Scenario, Step } from './parse.ts';
 import { columns, parseScenario } from './parse.ts';
 import type { CompiledStep, Settled, Shown, World } from './play.ts';
 import {
+  allDifferences,
   caused,
   causeless,
   compile,
@@ -29,7 +30,6 @@ import {
   showIncidents,
   showVerdict,
   shuffled,
-  standing,
 } from './play.ts';
 
 const folder = relative(process.cwd(), import.meta.dirname);
@@ -115,14 +115,14 @@ function checkStep(scenario: Scenario, step: Step, world: World): void {
 
 /** What the other ways are compared with. */
 interface Reference {
-  readonly standing: string[];
+  readonly differences: string[];
   readonly settled: Settled | null;
   readonly causeless: string[];
   readonly caused: Set<string>;
 }
 
 const referenceOf = (world: World): Reference => ({
-  standing: standing(world),
+  differences: allDifferences(world),
   settled: settled(world),
   causeless: causeless(world),
   caused: caused(world),
@@ -132,7 +132,7 @@ const referenceOf = (world: World): Reference => ({
 function checkShuffled(where: string, wanted: Reference, world: World): void {
   const got = referenceOf(world);
   checkOwners(where, world);
-  expect(got.standing, where).toEqual(wanted.standing);
+  expect(got.differences, where).toEqual(wanted.differences);
   const excused = new Set([...wanted.caused, ...got.caused]);
   const plain = (lines: readonly string[]): string[] =>
     lines.filter((line) => !excused.has(line.split(' ').slice(1, 4).join(' ')));
@@ -146,7 +146,7 @@ function checkShuffled(where: string, wanted: Reference, world: World): void {
 function checkState(where: string, wanted: Reference, world: World): void {
   const got = referenceOf(world);
   checkOwners(where, world);
-  expect(got.standing, where).toEqual(wanted.standing);
+  expect(got.differences, where).toEqual(wanted.differences);
   if (got.settled === null || wanted.settled === null) return;
   expect(got.settled, where).toEqual(wanted.settled);
 }

@@ -386,18 +386,18 @@ describe('any history of differences', () => {
 
   test('has one finding for each owner, code and cause, which never change', () => {
     const property = fc.property(fc.array(action, { maxLength: 60 }), (actions) => {
-      const standing = new Map<string, Finding>();
+      const unresolved = new Map<string, Finding>();
       const counts = { opened: 0, resolved: 0 };
       const settle = createPendingFindings({
         window: 10,
         keep: 1000,
         onOpen(finding) {
           counts.opened++;
-          standing.set(nameOf(finding), finding);
+          unresolved.set(nameOf(finding), finding);
         },
         onResolve(finding) {
           counts.resolved++;
-          expect(standing.delete(nameOf(finding))).toBe(true);
+          expect(unresolved.delete(nameOf(finding))).toBe(true);
         },
       });
       const watched: { one: PendingDifference; service: string }[] = [];
@@ -435,7 +435,7 @@ describe('any history of differences', () => {
           .open()
           .map((it) => [it.service, it.code, it.cause, it.severity, it.since].join(' '));
         expect(got.sort()).toEqual(wanted.sort());
-        expect(settle.open().map(nameOf).sort()).toEqual([...standing.keys()].sort());
+        expect(settle.open().map(nameOf).sort()).toEqual([...unresolved.keys()].sort());
         expect(counts.opened).toBe(counts.resolved + settle.open().length);
       }
     });

@@ -91,7 +91,7 @@ async function scene(options: SceneOptions = {}): Promise<Scene> {
   });
   const controller = new AbortController();
   const { objects } = world.server;
-  let told = 0;
+  let shown = 0;
   const made: Scene = {
     world,
     reflector,
@@ -108,8 +108,8 @@ async function scene(options: SceneOptions = {}): Promise<Scene> {
       return watch;
     },
     delivered() {
-      const entries = world.entries.slice(told);
-      told = world.entries.length;
+      const entries = world.entries.slice(shown);
+      shown = world.entries.length;
       return entries.map(brief);
     },
     async stop() {
@@ -389,7 +389,7 @@ const faults: readonly Fault[] = [
     counters: { throttled: 1 },
   },
   {
-    name: '401, although the connection has read the token anew',
+    name: '401, although the connection has read the token again',
     act({ world, watch }) {
       watch().stream.end();
       answerNext(world, 'watch', statusAnswer(401, 'Unauthorized'));

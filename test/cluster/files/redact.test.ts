@@ -158,12 +158,12 @@ describe('a problem', () => {
   });
 });
 
-interface Judged {
+interface AuditResult {
   readonly findings: readonly string[];
   readonly verdicts: readonly string[];
 }
 
-async function judged(text: string): Promise<Judged> {
+async function auditOf(text: string): Promise<AuditResult> {
   const auditor = createAuditor({ ...auditorDefaults });
   const bytes = (async function* () {
     yield await Promise.resolve(Buffer.from(text));
@@ -193,7 +193,7 @@ describe('a redacted recording has the verdicts of the original', () => {
       // Dumps of nodes are not read, and a recorder does not write them.
       (line) => !line.startsWith('{"kind":"node-'),
     );
-  let want: Promise<Judged> | undefined;
+  let want: Promise<AuditResult> | undefined;
 
   test.each([
     ['names', {}],
@@ -205,9 +205,9 @@ describe('a redacted recording has the verdicts of the original', () => {
       if (entry.kind !== 'object') return line;
       return JSON.stringify({ ...entry, object: redactor.object(entry.resource, entry.object) });
     });
-    want ??= judged(`${lines.join('\n')}\n`);
+    want ??= auditOf(`${lines.join('\n')}\n`);
     expect((await want).findings.length).toBeGreaterThan(5);
-    expect(await judged(`${redacted.join('\n')}\n`)).toEqual(await want);
+    expect(await auditOf(`${redacted.join('\n')}\n`)).toEqual(await want);
     expect(redacted.filter((line) => /shop|search|checkout/.test(line)).length).toBe(0);
   });
 });

@@ -63,11 +63,11 @@ test('an index has the pods that a scan of all pods finds', () => {
       (...all) => {
         const [changes, others] = all;
         const index = newIndex();
-        const held = new Map<string, Pod>();
+        const byName = new Map<string, Pod>();
         const set = (name: string, after: Pod | null): void => {
-          index.replace(held.get(name) ?? null, after);
-          if (after === null) held.delete(name);
-          else held.set(name, after);
+          index.replace(byName.get(name) ?? null, after);
+          if (after === null) byName.delete(name);
+          else byName.set(name, after);
         };
         for (let at = 0; at < others; at++) {
           const name = `many-${String(at)}`;
@@ -83,9 +83,9 @@ test('an index has the pods that a scan of all pods finds', () => {
             ofIt === undefined ? null : named(`web-${String(name)}`, ...ofIt),
           );
         }
-        const addresses = new Set([...held.values()].flatMap(({ ips }) => ips.map(canonicalIP)));
+        const addresses = new Set([...byName.values()].flatMap(({ ips }) => ips.map(canonicalIP)));
         for (const address of [...addresses, '10.0.0.99']) {
-          const want = [...held.values()].filter(({ ips }) => ips.includes(address));
+          const want = [...byName.values()].filter(({ ips }) => ips.includes(address));
           expect(keysAt(index.get(address))).toEqual(keysAt(want));
         }
       },

@@ -107,7 +107,7 @@ const newsCases: [string, Said[], string[]][] = [
     ['news', 'stale'],
   ],
   [
-    'a deletion of the version that stands',
+    'a deletion of the stored version',
     [
       ['added', '2'],
       ['deleted', '2'],

@@ -57,12 +57,12 @@ describe('a stored object is equal to the one that arrived', () => {
 
 test('an endpoint has the reference and the addresses of its pod', () => {
   const two = { ...endpoint({ addresses: ['10.0.0.2', 'fd00::2'], target: target('web-2') }) };
-  const held = sharedSlice(slice({ endpoints: [endpoint(), two] }), null, podsAt).endpoints;
-  expect(held.map((one) => one.target)).toEqual([target(), target('web-2')]);
-  expect(held[0]?.target).toBe(pods[0]?.ref);
-  expect(held[0]?.addresses).toBe(pods[0]?.ips);
-  expect(held[1]?.target).toBe(pods[1]?.ref);
-  expect(held[1]?.addresses).toBe(pods[1]?.ips);
+  const shared = sharedSlice(slice({ endpoints: [endpoint(), two] }), null, podsAt).endpoints;
+  expect(shared.map((one) => one.target)).toEqual([target(), target('web-2')]);
+  expect(shared[0]?.target).toBe(pods[0]?.ref);
+  expect(shared[0]?.addresses).toBe(pods[0]?.ips);
+  expect(shared[1]?.target).toBe(pods[1]?.ref);
+  expect(shared[1]?.addresses).toBe(pods[1]?.ips);
   const [first] = sharedEndpoints(endpoints(), null, podsAt).subsets;
   expect(first?.addresses[0]?.target).toBe(pods[0]?.ref);
 });
@@ -71,13 +71,13 @@ test('what did not change is taken from the version before, in its place', () =>
   const other = endpoint({ addresses: ['10.0.0.3'], target: null });
   const before = slice({ endpoints: [endpoint(), other] });
   const changed = endpoint({ ready: false });
-  const { endpoints: held } = sharedSlice(
+  const { endpoints: shared } = sharedSlice(
     slice({ endpoints: [changed, { ...other }] }),
     before,
     podsAt,
   );
-  expect(held[0]).toEqual(changed);
-  expect(held[1]).toBe(other);
+  expect(shared[0]).toEqual(changed);
+  expect(shared[1]).toBe(other);
 
   const listed = address({ ip: '10.0.0.3', target: null });
   const ports = subset().ports;

@@ -37,7 +37,7 @@ describe('the exit code', () => {
     ['a finding', withFindings('info', 'critical'), 1],
     ['something is unknown', reportOf(stateOf()), 2],
     ['unknown is more than a finding', reportOf(stateOf(), { findings: [findingOf()] }), 2],
-    ['nothing was judged', reportOf(well, { services: 0 }), 2],
+    ['nothing was audited', reportOf(well, { services: 0 }), 2],
     ['only what others write', reportOf(well, { services: 0, foreign: 1 }), 0],
   ])('%s', (_name, report, want) => {
     expect(exitCodeOf(report, gateOf(report, usualGate))).toBe(want);

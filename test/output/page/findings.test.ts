@@ -24,7 +24,7 @@ const statusWith = (findings: readonly Finding[], resolved: readonly Finding[] =
   return statusOf({ metrics: { ...state, summary: { ...state.summary, findings } }, resolved });
 };
 
-const standing = [
+const openFindings = [
   findingOf({ service: 'web', cause: 'hand-edited' }),
   findingOf({ service: 'api', severity: 'info', output: 'input', code: 'left-behind' }),
 ];
@@ -32,7 +32,7 @@ const gone = [findingOf({ service: 'old', resolvedAt: moment })];
 
 /** The Services that the page lists. */
 const listed = (query: Partial<FindingQuery>): string[] => {
-  const html = renderFindings(statusWith(standing, gone), { ...nothing, ...query });
+  const html = renderFindings(statusWith(openFindings, gone), { ...nothing, ...query });
   return [...html.matchAll(/class="name" href="\/services\/shop\/([^"]*)"/g)].map(
     ([, name = '']) => name,
   );
@@ -56,7 +56,7 @@ describe('the page of findings', () => {
   });
 
   test('explains the codes and causes that it shows', () => {
-    const html = renderFindings(statusWith(standing), nothing);
+    const html = renderFindings(statusWith(openFindings), nothing);
     const text = wordsIn(html);
     expect(text).toContain(catalogue['slice-endpoint-unexpected'].title);
     expect(text).toContain(causes['hand-edited'].remedy);
@@ -68,7 +68,7 @@ describe('the page of findings', () => {
   });
 
   test('links the documents and the runbook of a code', () => {
-    const html = renderFindings(statusWith(standing), nothing);
+    const html = renderFindings(statusWith(openFindings), nothing);
     const links = [...html.matchAll(/href="(\/docs\/[^"]+)"/g)].map(([, link]) => link);
     expect(links).toEqual([
       findingUrl('left-behind'),
@@ -90,7 +90,7 @@ describe('the page of findings', () => {
 
   test('an empty list shows a text', () => {
     expect(wordsIn(renderFindings(statusWith([]), nothing))).toContain('None.');
-    const text = wordsIn(renderFindings(statusWith(standing), { ...nothing, q: 'zzz' }));
+    const text = wordsIn(renderFindings(statusWith(openFindings), { ...nothing, q: 'zzz' }));
     expect(text).toContain('No finding matches.');
   });
 

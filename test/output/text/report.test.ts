@@ -235,7 +235,7 @@ describe('table', () => {
 
 describe('the headline', () => {
   const quiet = reportOf(conformState());
-  const unjudged = { conform: 0, pending: 0, different: 0, unknown: 3 };
+  const allUnknown = { conform: 0, pending: 0, different: 0, unknown: 3 };
   const cases: [string, AuditReport, string][] = [
     ['all is well', quiet, 'All 21 Services are ok'],
     ['of one', { ...quiet, services: 1 }, 'The only Service is ok'],
@@ -247,14 +247,14 @@ describe('the headline', () => {
     ],
     [
       'what is unknown is not conform',
-      { ...quiet, verdicts: { ...quiet.verdicts, mirrored: unjudged } },
+      { ...quiet, verdicts: { ...quiet.verdicts, mirrored: allUnknown } },
       'No findings, but not every output is known to be ok',
     ],
     [
       'nor is what is pending',
       {
         ...quiet,
-        verdicts: { ...quiet.verdicts, mirrored: { ...unjudged, unknown: 0, pending: 1 } },
+        verdicts: { ...quiet.verdicts, mirrored: { ...allUnknown, unknown: 0, pending: 1 } },
       },
       'No findings, but not every output is known to be ok',
     ],

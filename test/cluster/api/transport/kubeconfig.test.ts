@@ -56,7 +56,7 @@ describe('credentials', () => {
     ['a token', { token: 'abc' }, { Authorization: 'Bearer abc' }],
     ['a token file', { tokenFile: 'token' }, { Authorization: 'Bearer from the file' }],
     ['a name and a password', { username: 'a', password: 'b' }, { Authorization: 'Basic YTpi' }],
-    ['nobody', {}, {}],
+    ['no credentials', {}, {}],
     ['a context without its user', null, {}],
     [
       'someone else',
@@ -159,15 +159,17 @@ describe('what is wrong is named', () => {
 test('without a file and outside of a pod, both are named', () => {
   vi.stubEnv('KUBECONFIG', join(folder, 'nowhere'));
   vi.stubEnv('KUBERNETES_SERVICE_HOST', '10.96.0.1');
-  const nobody = () => openAccount({ kubeconfig: null, context: null });
-  expect(nobody).toThrow(`no ${join(folder, 'nowhere')}, and not in a pod (/var/run/secrets/`);
+  const openDefault = () => openAccount({ kubeconfig: null, context: null });
+  expect(openDefault).toThrow(`no ${join(folder, 'nowhere')}, and not in a pod (/var/run/secrets/`);
 });
 
 test('a home folder is not required', () => {
   for (const name of ['HOME', 'KUBECONFIG', 'KUBERNETES_SERVICE_HOST']) vi.stubEnv(name, undefined);
   expect(isConfigured({})).toBe(false);
-  const nobody = () => openAccount({ kubeconfig: null, context: null });
-  expect(nobody).toThrow('No cluster to connect to: no home with a .kube/config, and not in a pod');
+  const openDefault = () => openAccount({ kubeconfig: null, context: null });
+  expect(openDefault).toThrow(
+    'No cluster to connect to: no home with a .kube/config, and not in a pod',
+  );
 });
 
 test('it is known whether there is anything to connect to', () => {

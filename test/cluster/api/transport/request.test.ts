@@ -47,7 +47,7 @@ describe('an exchange is given up', () => {
   });
 
   test.each([
-    ['when nothing is heard', { total: 1000 }, 10, 55, 'no answer within 45 s'],
+    ['when nothing is received', { total: 1000 }, 10, 55, 'no answer within 45 s'],
     [
       'when it lasts too long',
       { silence: () => Infinity, total: 35 },
