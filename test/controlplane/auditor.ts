@@ -199,16 +199,16 @@ interface Proxy {
 export async function startProxy(server: string): Promise<Proxy> {
   const port = Number(new URL(server).port);
   const sockets = new Set<Socket>();
-  let held = false;
+  let isPaused = false;
   const keep = (socket: Socket, other: Socket): void => {
     sockets.add(socket);
     socket.on('data', (bytes) => {
       if (!other.write(bytes)) socket.pause();
     });
     other.on('drain', () => {
-      if (!held) socket.resume();
+      if (!isPaused) socket.resume();
     });
-    if (held) socket.pause();
+    if (isPaused) socket.pause();
     socket.on('end', () => other.end());
     socket.on('error', () => other.destroy());
     socket.on('close', () => {
@@ -230,11 +230,11 @@ export async function startProxy(server: string): Promise<Proxy> {
     server: `https://127.0.0.1:${(listener.address() as AddressInfo).port}`,
     cut,
     hold: () => {
-      held = true;
+      isPaused = true;
       for (const socket of sockets) socket.pause();
     },
     release: () => {
-      held = false;
+      isPaused = false;
       for (const socket of sockets) socket.resume();
     },
     close: () => {

@@ -420,16 +420,16 @@ async function remains(lines: readonly Line[], aim: Aim, settle: number): Promis
 
 /** The objects at a moment as the first lists, and what comes after it. */
 function startingAt(lines: readonly Line[], moment: number): Line[] {
-  const held = new Map<string, Line>();
+  const present = new Map<string, Line>();
   const [header, ...rest] = lines;
   if (header === undefined) return [];
   const later = rest.filter(({ at, object }) => at >= moment || object === '');
   for (const line of rest) {
     if (line.at >= moment || line.object === '') continue;
-    if (line.type === 'DELETED') held.delete(line.object);
-    else held.set(line.object, line);
+    if (line.type === 'DELETED') present.delete(line.object);
+    else present.set(line.object, line);
   }
-  const first = [...held.values()].map((line) => {
+  const first = [...present.values()].map((line) => {
     const fields = JSON.parse(line.text) as object;
     return { ...line, type: 'SYNC', text: JSON.stringify({ ...fields, type: 'SYNC' }) };
   });

@@ -215,7 +215,7 @@ const withoutVersion = (object: ApiObject): object => ({
 });
 
 interface State {
-  readonly held: Map<string, ApiObject>;
+  readonly objects: Map<string, ApiObject>;
   /** How many objects of a name there were. */
   readonly lives: Map<string, number>;
   readonly serviceKeys: Set<Key>;
@@ -248,7 +248,7 @@ function put<R extends Resource>(
 ): ObjectsOf[R] {
   const key = keyOf(draft.metadata);
   const place = `${resource} ${key}`;
-  const before = state.held.get(place) as ObjectsOf[R] | undefined;
+  const before = state.objects.get(place) as ObjectsOf[R] | undefined;
   const kept = given(state, place, now, before);
   const { uid, resourceVersion, creationTimestamp, generation } = kept;
   const server: Partial<Metadata> = { uid, resourceVersion, creationTimestamp };
@@ -260,7 +260,7 @@ function put<R extends Resource>(
   const changed = before !== undefined && !isDeepStrictEqual(contentOf(before), contentOf(after));
   if (changed && generation !== undefined) after.metadata.generation = generation + 1;
   after.metadata.resourceVersion = String(++state.version);
-  state.held.set(place, after);
+  state.objects.set(place, after);
   if (resource === 'services') state.serviceKeys.add(key);
   const type = before === undefined ? 'added' : 'modified';
   state.events.push({ resource, type, key, raw: after });
@@ -269,9 +269,9 @@ function put<R extends Resource>(
 
 function remove(state: State, resource: Resource, key: Key): boolean {
   const place = `${resource} ${key}`;
-  const before = state.held.get(place);
+  const before = state.objects.get(place);
   if (before === undefined) return false;
-  state.held.delete(place);
+  state.objects.delete(place);
   const metadata = { ...before.metadata, resourceVersion: String(++state.version) };
   state.events.push({ resource, type: 'deleted', key, raw: { ...before, metadata } });
   return true;
@@ -279,19 +279,19 @@ function remove(state: State, resource: Resource, key: Key): boolean {
 
 export function createApi(): Api {
   const state: State = {
-    held: new Map(),
+    objects: new Map(),
     lives: new Map(),
     serviceKeys: new Set(),
     events: [],
     version: 100,
   };
-  const { held, lives, serviceKeys } = state;
+  const { objects, lives, serviceKeys } = state;
   const api: Api = {
     now: 0,
     get: <R extends Resource>(resource: R, key: Key) =>
-      held.get(`${resource} ${key}`) as ObjectsOf[R] | undefined,
+      objects.get(`${resource} ${key}`) as ObjectsOf[R] | undefined,
     list: <R extends Resource>(resource: R) =>
-      [...held]
+      [...objects]
         .filter(([place]) => place.startsWith(`${resource} `))
         .map(([, object]) => object as ObjectsOf[R]),
     put: (resource, draft) => put(state, resource, draft, api.now),
