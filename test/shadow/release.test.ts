@@ -83,7 +83,7 @@ describe('releases', () => {
   };
 
   const cases: [string, (release: Release) => boolean, string][] = [
-    ['Endpoints carry managed-by', (one) => one.endpointsManagedBy, '1.33-'],
+    ['Endpoints carry managed-by', (one) => one.endpointsManagedBy === true, '1.33-'],
     ['sidecar ports in Endpoints', (one) => one.sidecarPortsInEndpoints, '1.32-'],
     ['sidecar ports in slices', (one) => one.sidecarPortsInSlices, '1.33-'],
     ['PreferClose', (one) => one.trafficDistributions.includes('PreferClose'), '1.31-'],
