@@ -285,6 +285,7 @@ function metricsState(
     release: nameOf(auditor.released().release),
     unverified: unverifiedIn(auditor),
     version,
+    shard: auditor.options.scope.shard ?? { index: 0, count: 1 },
     ready: whyNotReady(auditor, now, lost()) === null,
     agents: fleet === null ? noAgents : agentMetrics(auditor, fleet),
     watches: {

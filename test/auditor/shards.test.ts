@@ -105,6 +105,7 @@ describe('two shards and the agent of a recorded node', () => {
       const status = createQueries(shards[index] ?? whole, '').status();
       const isOwn = isNodeInScope(shardOf(index), one.node.name);
       expect(status).toMatchObject({ shard: `${index}/2`, clusterNodes: isOwn ? 1 : 0 });
+      expect(status.metrics.shard).toEqual({ index, count: 2 });
     }
     const asked = [0, 1].filter((index) => isNodeInScope(shardOf(index), one.node.name));
     expect(asked).toHaveLength(1);

@@ -124,6 +124,7 @@ export function stateOf(more: Partial<MetricsState> = {}): MetricsState {
     release: '1.36',
     unverified: [],
     version: '1.2.3',
+    shard: { index: 0, count: 1 },
     ready: true,
     watches: noWatches,
     tracing: noTracingCounts(),

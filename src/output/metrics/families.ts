@@ -20,6 +20,7 @@ import { verdictOutputs } from '../../audit/service/verdict.ts';
 import { failureReasons, requestKinds } from '../../model/connection.ts';
 import { outputResources, type Resource, resources } from '../../model/objects.ts';
 import { noTracingCounts } from '../traces/settings.ts';
+import { buildInfo, releaseInfo, shards } from './build-families.ts';
 import { familiesOf, keysOf, nameFamilies } from './exposition.ts';
 import {
   nodeFindings,
@@ -41,17 +42,17 @@ import {
   relistReasons,
 } from './state.ts';
 
-const { gauge, counter, histogram, samples } = familiesOf<MetricsState>();
+const { gauge, counter, histogram } = familiesOf<MetricsState>();
 const experimental = familiesOf<MetricsState>('experimental');
 
 /** A record, so that the compiler requires an entry for a new state. */
 const watchStates = keysOf<InputState>({ listing: 1, synced: 1, relisting: 1, stale: 1, off: 1 });
 
-/** The reasons to drop input that have a series from the start. */
 /** Before its first list a watch is listing; null without a watch, as in a replay. */
 const watchStateOf = ({ inputs, counters }: WatchMetrics, resource: Resource): InputState | null =>
   inputs.get(resource)?.state ?? (counters.has(resource) ? 'listing' : null);
 
+/** The reasons to drop input that have a series from the start. */
 const dropReasons = ['stale', 'repeated', 'unreadable', 'skipped'];
 
 // Label values, with the names of the same in the state.
@@ -472,21 +473,9 @@ const current = Object.entries({
       'Time at which the input began.',
       ({ startedAt }) => startedAt,
     ),
-    build_info: samples(
-      'gauge',
-      'Always 1. The label is the version of endpoint-auditor.',
-      ({ version }) => [{ labels: { version }, value: 1 }],
-      { version: [] },
-    ),
-    release_info: samples(
-      'gauge',
-      'Always 1. The labels are the Kubernetes release that is assumed, and whether verdicts on ' +
-        'this cluster are verified.',
-      ({ release, unverified }) => [
-        { labels: { release, verified: String(unverified.length === 0) }, value: 1 },
-      ],
-      { release: [], verified: ['true', 'false'] },
-    ),
+    build_info: buildInfo,
+    release_info: releaseInfo,
+    shards,
   },
 }).map(([title, section]) => [title, nameFamilies('endpoint_auditor_', section)] as const);
 

@@ -11,6 +11,7 @@ import type { Summary } from '../../audit/summary.ts';
 import { recordOf } from '../../model/collections.ts';
 import type { ErrorCounts } from '../../model/connection.ts';
 import type { Resource } from '../../model/objects.ts';
+import type { Scope } from '../../model/scope.ts';
 import type { TracingCounts } from '../traces/settings.ts';
 import type { ServiceSeries } from './service-rows.ts';
 
@@ -37,6 +38,8 @@ export interface MetricsState extends ServiceSums, Measurements {
   /** Why the verdicts are not verified; empty if they are. */
   readonly unverified: readonly string[];
   readonly version: string;
+  /** Which of the shards this process is; the first of one without shards. */
+  readonly shard: NonNullable<Scope['shard']>;
   readonly ready: boolean;
   /** Empty if the input is not live. */
   readonly watches: WatchMetrics;

@@ -206,6 +206,10 @@ test('the series of agents have the counts of the state', async () => {
   });
 });
 
+test('a shard has its index as a label, and the number of all shards', async () => {
+  expect(await seriesOf('shards', { shard: { index: 1, count: 3 } })).toEqual(['{shard="1"} 3']);
+});
+
 test('the programming lag has one sum per bound', async () => {
   const travel = createJourneyLag();
   countProgrammed(travel, { least: 0.2, most: 5 });

@@ -230,6 +230,7 @@ describe('the exposition', () => {
     expect(valueOf(`${p}fill_ratio`)).toBe(0.01);
     expect(valueOf(`${p}dropped_total`, { reason: 'stale' })).toBe(3);
     expect(valueOf(`${p}build_info`, { version: '1.2.3' })).toBe(1);
+    expect(valueOf(`${p}shards`, { shard: '0' })).toBe(1);
     expect(valueOf(`${p}release_info`, { release: '1.36', verified: 'true' })).toBe(1);
     const code = 'slice-endpoint-unexpected';
     expect(valueOf(`${p}findings`, { code, severity: 'critical' })).toBe(1);
