@@ -479,12 +479,15 @@ function isSeen({ notices }: Arrivals, { alert, labels = {} }: Rule): boolean {
   return ['firing', 'resolved'].every((status) => own.some((one) => one.status === status));
 }
 
-/** Findings would have to open and resolve for an hour; promtool tests it. */
-const unplayed = 'EndpointsFindingsFlapping';
+/** Alerts that only promtool tests, and why. */
+const unplayed: Readonly<Record<string, string>> = {
+  EndpointsFindingsFlapping: 'findings would have to open and resolve for an hour',
+  EndpointAuditorShardAbsent: 'no auditor here is a shard, which needs a live cluster',
+};
 
 function checkAll(arrivals: Arrivals, isWhole: boolean): void {
   const isPlayed = ({ alert = '' }: Rule): boolean =>
-    alert !== unplayed && !isOnIncident({ alertname: alert });
+    !(alert in unplayed) && !isOnIncident({ alertname: alert });
   const played = alerts.filter(isPlayed);
   const unseen = played.filter((rule) => !isSeen(arrivals, rule));
   const incidents = arrivals.notices
