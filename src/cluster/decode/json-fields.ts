@@ -304,16 +304,18 @@ function meta(metadata: Fields, namespace: string): Meta {
 const isDeleting = (metadata: Fields): boolean =>
   metadata.deletionTimestamp instanceof Date || text(metadata, 'deletionTimestamp') !== '';
 
+/** The most seconds of a time.Duration of Go. With a longer one, the API server's sum overflows. */
+const longestDuration = 9_223_372_036;
+
 /**
  * When a client requested the deletion, Unix seconds; null if that is unknown: deletionTimestamp
  * minus the grace period (BeforeDelete of pkg/registry/rest/delete.go).
  */
 export function deletionAsked(metadata: Fields): number | null {
   const at = moment(metadata, 'deletionTimestamp');
-  const grace = metadata.deletionGracePeriodSeconds ?? null;
-  return at === null || grace === null
-    ? null
-    : at - integer(metadata, 'deletionGracePeriodSeconds');
+  if (at === null || (metadata.deletionGracePeriodSeconds ?? null) === null) return null;
+  const grace = integer(metadata, 'deletionGracePeriodSeconds');
+  return Math.abs(grace) > longestDuration ? null : at - grace;
 }
 
 /** A name or namespace. Slashes, which the API forbids, would make keys ambiguous. */

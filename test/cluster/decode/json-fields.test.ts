@@ -318,6 +318,13 @@ describe('what kinds have in common', () => {
     expect(deletionAsked({ deletionTimestamp, deletionGracePeriodSeconds: 0 })).toBe(created);
     expect(deletionAsked({ deletionTimestamp })).toBeNull();
     expect(deletionAsked({ deletionGracePeriodSeconds: 30 })).toBeNull();
+    const most = 9_223_372_036;
+    expect(deletionAsked({ deletionTimestamp, deletionGracePeriodSeconds: most })).toBe(
+      created - most,
+    );
+    for (const deletionGracePeriodSeconds of [most + 1, 2 ** 63, -(2 ** 63)]) {
+      expect(deletionAsked({ deletionTimestamp, deletionGracePeriodSeconds })).toBeNull();
+    }
     expect(
       wrong(() => deletionAsked({ deletionTimestamp, deletionGracePeriodSeconds: '30' })),
     ).toEqual(['deletionGracePeriodSeconds', 'an integer', '30']);

@@ -76,6 +76,16 @@ describe('what is not audited is not written', () => {
   });
 });
 
+test('a pod is written whatever its grace period is', () => {
+  const deletion = { deletionTimestamp: '2026-11-21T08:00:00Z' };
+  for (const deletionGracePeriodSeconds of [30, 9_223_372_036, 10 ** 13, 2 ** 63]) {
+    const metadata = { name: 'web', namespace: 'shop', ...deletion, deletionGracePeriodSeconds };
+    const { object } = project('pods', { metadata }, 1);
+    if (object === undefined) throw new Error('unreadable');
+    expect(readBack('pods', object)).toMatchObject({ deleting: true });
+  }
+});
+
 test('a pod has the times of the API server, and no list or map without entries', () => {
   const created = '2026-11-21T08:00:00Z';
   const raw = { metadata: { name: 'web', namespace: 'shop', creationTimestamp: created } };
