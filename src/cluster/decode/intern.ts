@@ -2,13 +2,15 @@
 //
 // Full tables are emptied, so equal values are not always identical. An interned value must never
 // change. The tables of maps and lists are small, because they also store the JSON of each value:
-// objects of one template arrive together.
+// objects of one template arrive together. Long values are not shared: with the labels of one object,
+// which may have a MiB, a client could fill a table by changing them 500 times.
 
 import type { Labels } from '../../model/objects.ts';
 import { equalLabels } from '../../model/selector.ts';
 
-const wordLimit = 50_000;
-const textLimit = 500;
+/** The most values of a table, and the most characters of a word, or of the JSON of a value. */
+const wordLimit = { count: 50_000, length: 512 };
+const textLimit = { count: 500, length: 4096 };
 
 const words = new Map<string, string>();
 const maps = new Map<string, Labels>();
@@ -31,10 +33,11 @@ export function internLabels(labels: Labels): Labels {
 export const internList = <T>(list: readonly T[]): readonly T[] =>
   intern(lists, JSON.stringify(list), list, textLimit) as readonly T[];
 
-function intern<T>(table: Map<string, T>, key: string, value: T, limit: number): T {
+function intern<T>(table: Map<string, T>, key: string, value: T, limit: typeof wordLimit): T {
+  if (key.length > limit.length) return value;
   const known = table.get(key);
   if (known !== undefined) return known;
-  if (table.size >= limit) table.clear();
+  if (table.size >= limit.count) table.clear();
   table.set(key, value);
   return value;
 }

@@ -188,15 +188,23 @@ function viewOf(
   };
 }
 
+/** Characters of labels for which the Services are remembered. */
+const longestLabels = 2048;
+
 function servicesSelecting({ indexes, selecting }: State, namespace: string, labels: api.Labels) {
   // Pods of one template share their labels by reference.
   const known = selecting.get(labels);
   if (known?.namespace === namespace) return known.found;
   const found: api.Service[] = [];
+  let length = 0;
   for (const key in labels) {
-    const candidates = indexes.servicesByPair.get(`${namespace} ${key}=${labels[key] ?? ''}`);
+    const value = labels[key] ?? '';
+    length += key.length + value.length;
+    const candidates = indexes.servicesByPair.get(`${namespace} ${key}=${value}`);
     for (const service of candidates) if (selects(service.selector, labels)) found.push(service);
   }
+  // The table keeps the labels of pods that are gone. Nothing limits how many a pod has.
+  if (length > longestLabels) return found;
   if (selecting.size >= 16_384) selecting.clear(); // some megabytes
   selecting.set(labels, { namespace, found });
   return found;

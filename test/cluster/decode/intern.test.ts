@@ -24,3 +24,15 @@ test('the tables of interned values are emptied, not filled for ever', () => {
   expect(internLabels({ first: '1' })).toEqual(first);
   expect(internLabels({ first: '1' })).not.toBe(first);
 });
+
+test('long values are not kept, since a client can write any number of them', () => {
+  const long = (length: number) => ({ a: 'x'.repeat(length) });
+  expect(internLabels(long(1000))).toBe(internLabels(long(1000)));
+  const kept = internLabels(long(5000));
+  internLabels({ other: '1' });
+  expect(internLabels(long(5000))).not.toBe(kept);
+  expect(internLabels(long(5000))).toEqual(kept);
+  expect(internList([long(1000)])).toBe(internList([long(1000)]));
+  expect(internList([long(5000)])).not.toBe(internList([long(5000)]));
+  expect(internWord('x'.repeat(5000))).toBe('x'.repeat(5000));
+});

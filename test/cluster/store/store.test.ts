@@ -289,6 +289,16 @@ describe('Services by what they select', () => {
     expect(keys('shop')).toEqual(['shop/two']);
   });
 
+  test('are remembered by the labels of a pod, unless these are long', () => {
+    const { listers } = storeOf([service({})]);
+    const find = (labels: Record<string, string>) => listers.servicesSelecting('shop', labels);
+    const [short, long] = ['x'.repeat(63), 'x'.repeat(5000)].map((x) => ({ app: 'web', x }));
+    if (short === undefined || long === undefined) throw new Error('none');
+    expect(find(short)).toBe(find(short));
+    expect(find(long)).not.toBe(find(long));
+    expect(find(long)).toEqual(find(short));
+  });
+
   test('ExternalName ones too', () => {
     const { listers } = storeOf([service({ type: 'ExternalName' })]);
     expect(listers.servicesSelecting('shop', { app: 'web' })).toHaveLength(1);
