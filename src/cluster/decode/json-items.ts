@@ -169,11 +169,21 @@ function skipNested(scan: Scan, chunk: Uint8Array, from: number): number {
   return at;
 }
 
+/** Bytes before the list of items that have the name of its field, with some space. */
+const fieldLength = 64;
+
+/** The latest bytes of the capture. A document may have lists by the thousand, so only these. */
+function latestText({ parts, from }: Scan['capture'], chunk: Uint8Array, at: number): string {
+  const latest = [...parts.slice(-fieldLength), chunk.subarray(from, at)];
+  return Buffer.concat(latest.map((part) => part.subarray(-fieldLength))).toString();
+}
+
 /** Begins the list of items if the field of the document whose list begins has this name. */
 function beginItems(scan: Scan, chunk: Uint8Array, at: number): boolean {
+  if (!/[{,]\s*"items"\s*:\s*\[$/.test(latestText(scan.capture, chunk, at))) return false;
   keep(scan, chunk, at);
+  if (scan.capture.length > scan.limit) return false;
   const text = Buffer.concat(scan.capture.parts).toString();
-  if (!/[{,]\s*"items"\s*:\s*\[$/.test(text)) return false;
   scan.pieces.push({ type: 'head', line: scan.capture.line, text: `${text}]}` });
   scan.envelope = scan.capture;
   scan.capture = noCapture(scan.line);

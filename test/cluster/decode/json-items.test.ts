@@ -12,6 +12,13 @@ describe('JSON pieces', () => {
     all(jsonPieces(chunks(Buffer.from(text), lengths), limit));
   const short = (pieces: Piece[]) => pieces.map(({ type, line, text }) => [type, line, text]);
 
+  test('of a document with very many lists', async () => {
+    const text = `{${Array.from({ length: 30_000 }, (_, i) => `"name-${i}":["x"]`).join()}}`;
+    const begun = process.cpuUsage();
+    expect(await pieces(text, [64 * 1024])).toEqual([{ type: 'document', line: 1, text }]);
+    expect(process.cpuUsage(begun).user).toBeLessThan(2e6);
+  });
+
   test.each<[string, string, unknown[]]>([
     ['nothing', ' \n', []],
     ['a document', '{"a":[1,{}]}', [['document', 1, '{"a":[1,{}]}']]],
