@@ -2,7 +2,7 @@
 // `---` at the beginning of a line separates documents, even within a string. The parser is slow
 // (4 MB/s), so objects of other kinds are not parsed. Aliases reach only within an item.
 
-import { Composer, type CST, type Document, Parser } from 'yaml';
+import { Composer, type CST, type Document, Parser, type ScalarTag, type Tags } from 'yaml';
 
 import type { Format, Guess, Parsed, Piece } from '../decode/json-items.ts';
 import { resourceOfKind } from '../decode/json-objects.ts';
@@ -121,10 +121,25 @@ function emit({ pieces, lines, length, start }: Cut, type: Piece['type'], line =
   pieces.push({ type: isTooLong ? 'tooLong' : type, line, text: lines.join('\n') });
 }
 
+/**
+ * A number that is out of range is a text for Go, which writes it without quotes: a label may be a
+ * commit such as `12e4567`, or have 40 hexadecimal digits (resolve.go of sigs.k8s.io/yaml v1.6.0).
+ */
+const largeNumber: ScalarTag = {
+  tag: 'tag:yaml.org,2002:float',
+  default: true,
+  test: /^(?:[-+]?(?:\.\d+|\d+(?:\.\d*)?)[eE][-+]?\d+|0x0*[1-9a-fA-F][0-9a-fA-F]{16,})$/,
+  resolve(text) {
+    const value = text.startsWith('0x') ? Infinity : Number(text);
+    return Number.isFinite(value) ? value : text;
+  },
+};
+
 const yamlOptions = {
   // As Go does: the last of equal keys counts, and `<<` merges.
   uniqueKeys: false,
   merge: true,
+  customTags: (tags: Tags): Tags => [largeNumber, ...tags],
   logLevel: 'silent',
   prettyErrors: false,
 } as const;

@@ -126,6 +126,19 @@ describe('parsing', () => {
     expect('value' in parsed && Object.keys(parsed.value as object)).toEqual(['__proto__']);
   });
 
+  test('a number that is out of range is a text, as for Go', () => {
+    const address = `0x${'f'.repeat(40)}`;
+    const texts = ['12e4567', '-1.5e999', '.5E+400', address];
+    for (const text of texts) {
+      expect(parseYamlItem(`a: ${text}\n${text}: b\n`)).toEqual({
+        value: { a: text, [text]: 'b' },
+      });
+    }
+    expect(parseYamlItem('- 12e4\n- 0xff\n- 1.e3\n- .inf\n- "1e5"\n- 1e\n')).toEqual({
+      value: [120_000, 255, 1000, Infinity, '1e5', '1e'],
+    });
+  });
+
   test('times relative to the beginning of a kwok snapshot are times since the epoch', () => {
     const time = (offset: string) => {
       const parsed = parseYamlItem(`t: "$(time-offset-nanosecond ${offset})"\n`);
