@@ -63,7 +63,11 @@ function hideNames({ namespaces = [] }: RecordOptions, { server }: Cluster, reda
   const url = URL.canParse(server) ? new URL(server) : null;
   // A proxy before many clusters has the name of the cluster in the path.
   const path = url?.pathname.replace(/\/+$/, '') ?? '';
-  const clear = [url?.hostname ?? server, ...namespaces].filter((name) => name !== '');
+  const host = url?.hostname ?? server;
+  // EKS writes hosts in capital letters, which URLs and errors have as small ones.
+  const at = server.toLowerCase().indexOf(host);
+  const written = at < 0 ? host : server.slice(at, at + host.length);
+  const clear = [written, host, ...namespaces].filter((name) => name !== '');
   const names = clear.map((name) => name.replace(/[^\w-]/g, '\\$&'));
   const form = new RegExp(`(?<![\\w-])(?:${names.join('|')})(?![\\w-])`, 'g');
   return (text: string): string => {

@@ -103,14 +103,15 @@ describe('a recording', () => {
     const stop = new AbortController();
     const path = join(folder, 'a.ndjson');
     const options = { ...usual, redactIps: true, namespaces: ['shop'] };
-    const proxied = { ...cluster, server: `${cluster.server}/k8s/clusters/c-m-4711/` };
+    const capital = cluster.server.replace('fake', 'FAKE');
+    const proxied = { ...cluster, server: `${capital}/k8s/clusters/c-m-4711/` };
     const running = record(path, options, proxied, stop);
     await expect.poll(() => syncedIn(path)).toBe(5);
     stop.abort();
     await running;
     expect(output.err()).toMatch(/pods: Pod r[0-9a-f]{12}\/r[0-9a-f]{12}: metadata.labels/);
     expect(output.out()).toMatch(/^Recording https:\/\/r[0-9a-f]{12}\/r[0-9a-f]{12}\/ to /);
-    expect(output.err() + output.out()).not.toMatch(/acme|shop|fake\.example|team|4711/);
+    expect(output.err() + output.out()).not.toMatch(/acme|shop|fake\.example|team|4711/i);
     expect(textOf(path)).not.toContain('10.1.0.1');
   });
 
