@@ -68,10 +68,15 @@ const isPublicGroup = (apiVersion: unknown): boolean =>
 
 const publicTargets: ReadonlySet<unknown> = new Set(['', ...Object.values(kinds)]);
 
+/** Longer texts are no names, so they seldom repeat. */
+const longestName = 254;
+
 /** How each kind of text is hidden. */
 function createWords({ ports = false, ips = false, key = randomBytes(32) }: RedactionOptions) {
   const known = new Map<string, string>();
   const remembered = (text: string, make: () => string): string => {
+    // Annotations such as that of a leader are long, and new ones come for ever.
+    if (text.length > longestName) return make();
     const before = known.get(text);
     if (before !== undefined) return before;
     const made = make();

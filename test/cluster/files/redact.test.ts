@@ -133,6 +133,8 @@ describe('a name', () => {
       }),
     );
     expect(one.name('')).toBe('');
+    const long = 'x'.repeat(5000);
+    expect(one.name(long)).toBe(same.name(long));
   });
 });
 
