@@ -64,6 +64,7 @@ export async function* readDump(
   const isLost = (it: Resource) => dump.unread.some((resources) => !resources.has(it));
   const lost = [...dump.versions.keys()].filter(isLost).map(anyOf);
   for (const item of lost) yield { kind: 'unreadable', lost: item };
+  yield* missingPages(dump);
   const { newest, kubelet, duplicates, ignored } = dump;
   yield { kind: 'end', newest, kubelet, duplicates, ignored };
 }
@@ -89,6 +90,9 @@ const newDump = (onProblem: OnProblem) => ({
   duplicates: 0,
   /** For each file, or rest of one, that was not read: the resources that it cannot contain. */
   unread: [] as ReadonlySet<Resource | null>[],
+  /** Lists with a page that another one follows, and those with a last page; see notePage. */
+  continued: new Map<string, { readonly source: string; readonly resource: Resource }>(),
+  ended: new Set<string>(),
 });
 
 const dumpName = /\.(?:json|ya?ml)(?:\.gz)?$/i;
@@ -359,12 +363,31 @@ function envelopeOf(file: File, text: string): Fields {
   return 'value' in parsed && isFields(parsed.value) ? parsed.value : {};
 }
 
+/** The pages of a list, as `kubectl get --raw` with a limit gets them, have one version. */
+function notePage({ dump, source }: File, resource: Resource, { metadata }: Fields): void {
+  const { resourceVersion, continue: next } = isFields(metadata) ? metadata : ({} as Fields);
+  const page = `${resource} ${typeof resourceVersion === 'string' ? resourceVersion : ''}`;
+  if (typeof next === 'string' && next !== '') dump.continued.set(page, { source, resource });
+  else dump.ended.add(page);
+}
+
+function* missingPages({ continued, ended, onProblem }: Dump): Generator<DumpEntry> {
+  for (const [page, { source, resource }] of continued) {
+    if (ended.has(page)) continue;
+    const lost = anyOf(resource);
+    const message = 'The list goes on, and the next page is missing';
+    onProblem(problemAt(source, null, message, { object: objectText(lost), lost }));
+    yield { kind: 'unreadable', lost };
+  }
+}
+
 /** The kind of a list may follow its items. */
 function closeList(file: File, envelope: Fields): void {
   const { list } = file;
   const whole = newList(envelope);
   const resource = itemResource(whole);
   announce(file, resource);
+  if (resource !== null) notePage(file, resource, envelope);
   if (list === null) return;
   const line = list.waiting[0]?.line ?? 0;
   if (list.waiting.length > 0 && whole.kind === null) {

@@ -276,6 +276,31 @@ describe('what is cut off', () => {
     expect(got.lost).toEqual([anyPod, { ...anyPod, resource: 'services' }]);
   });
 
+  const page = (version: string, next: string | undefined, name: string) =>
+    JSON.stringify({
+      kind: 'PodList',
+      apiVersion: 'v1',
+      metadata: { resourceVersion: version, continue: next },
+      items: [pod(name)],
+    });
+
+  test('a page of a list without the next one', async () => {
+    const got = await read(page('9', 'token', 'a'));
+    expect(got.problems).toEqual(['stdin: Pod: The list goes on, and the next page is missing']);
+    expect(got.lost).toEqual([anyPod]);
+    const other = await read(page('9', 'token', 'a') + page('10', '', 'b'));
+    expect(other.lost).toEqual([anyPod]);
+  });
+
+  test.each([
+    [page('9', 'token', 'a') + page('9', '', 'b')],
+    [page('9', undefined, 'b') + page('9', 'token', 'a')],
+  ])('not a list with all of its pages', async (text) => {
+    const got = await read(text);
+    expect(got.problems).toEqual([]);
+    expect(got.lost).toEqual([]);
+  });
+
   test('the item that is cut off says its kind', async () => {
     const got = await read(`[${JSON.stringify(service)},{"apiVersion":"v1","kind":"Pod","me`);
     expect(got.lost).toEqual([anyPod, { ...anyPod, resource: 'services' }]);
