@@ -2,8 +2,8 @@
 //
 // Full tables are emptied, so equal values are not always identical. An interned value must never
 // change. The tables of maps and lists are small, because they also store the JSON of each value:
-// objects of one template arrive together. Long values are not shared: with the labels of one object,
-// which may have a MiB, a client could fill a table by changing them 500 times.
+// objects of one template arrive together. Long values are not shared: the labels of one object may
+// have a MiB, and a client could fill a table by changing them 500 times.
 
 import type { Labels } from '../../model/objects.ts';
 import { equalLabels } from '../../model/selector.ts';
