@@ -26,7 +26,9 @@ export function createRecorder(redactor: Redactor | null, complete: readonly Res
       const metadata = { name, namespace, uid, resourceVersion, labels };
       const isGone = raw === undefined && type === 'DELETED';
       const whole = raw ?? (isGone ? { metadata, addressType } : writeObject(resource, object));
-      const bytes = raw === undefined && 'bytes' in object ? object.bytes : undefined;
+      // A reader would compute the size from the line, which has another one.
+      const isOther = raw === undefined || redactor !== null;
+      const bytes = isOther && 'bytes' in object ? object.bytes : undefined;
       const shown =
         redactor === null ? withoutManagedFields(whole) : redactor.object(resource, whole);
       const at = timeOf(entry.event.at);

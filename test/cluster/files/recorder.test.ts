@@ -3,7 +3,7 @@
 import { describe, expect, test } from 'vitest';
 
 import type { LiveEntry } from '../../../src/cluster/decode/entry.ts';
-import { project } from '../../../src/cluster/decode/json-objects.ts';
+import { jsonBytes, project } from '../../../src/cluster/decode/json-objects.ts';
 import { createRecorder } from '../../../src/cluster/files/recorder.ts';
 import { createRedactor } from '../../../src/cluster/files/redactor.ts';
 import type { RecordingEntry } from '../../../src/cluster/files/recording.ts';
@@ -140,6 +140,18 @@ describe('a recording', () => {
     const lines = [event('added', 2.0104), event('modified', 2.003)].map((it) => recorder.line(it));
     const times = [...lines, recorder.end(2)].map((line) => /"at":([\d.]+)/.exec(line)?.[1]);
     expect(times).toEqual(['2.01', '2.01', '2.01']);
+  });
+
+  test('that is redacted has the sizes of the objects', async () => {
+    const metadata = { name: 'web', namespace: 'shop', annotations: { note: 'x'.repeat(5000) } };
+    const raw = { metadata, addressType: 'IPv4' };
+    const { object } = project('endpointslices', raw, 1, { bytes: jsonBytes(raw) });
+    if (object === undefined) throw new Error('unreadable');
+    const event = { resource: 'endpointslices', type: 'added', object, at: 1, raw } as const;
+    for (const redactor of [null, createRedactor()]) {
+      const [read] = await readBack(createRecorder(redactor).line({ kind: 'event', event }));
+      expect(read).toMatchObject({ kind: 'event', event: { object: { bytes: object.bytes } } });
+    }
   });
 
   test('that is redacted names nothing', () => {
