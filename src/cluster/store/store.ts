@@ -154,11 +154,22 @@ function replace(state: State, { resource, before, after }: api.Change): void {
   } else if (resource === 'nodes') {
     if (!isSameToHints(before as api.Node | null, after as api.Node | null))
       state.zoneCapacity = null;
-    if (after !== null) state.zonesSeen.add((after as api.Node).zone);
+    if (after !== null) noteZone(state, (after as api.Node).zone);
   }
   const objects = cache[resource] as Map<string, api.AnyObject>;
   if (after !== null) objects.set(after.key, after);
   else if (before !== null) objects.delete(before.key);
+}
+
+/** A kubelet may change the zone of its Node without end. More are forgotten, except present ones. */
+const mostFormerZones = 10_000;
+
+function noteZone({ zonesSeen, cache }: State, zone: string): void {
+  if (zonesSeen.size >= mostFormerZones + cache.nodes.size) {
+    zonesSeen.clear();
+    for (const node of cache.nodes.values()) zonesSeen.add(node.zone);
+  }
+  zonesSeen.add(zone);
 }
 
 function viewOf(

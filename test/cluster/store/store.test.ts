@@ -342,6 +342,18 @@ describe('what Nodes add up to', () => {
   });
 });
 
+test('zones that a Node leaves all the time are forgotten, those of Nodes are not', () => {
+  const store = storeOf([node({ name: 'calm', zone: 'calm' })]);
+  const change = (version: number) => {
+    const zone = `zone-${version}`;
+    store.apply(event('modified', node({ zone, resourceVersion: String(version) })));
+  };
+  for (let version = 1; version <= 10_100; version++) change(version);
+  const { zonesSeen } = store.listers;
+  expect(zonesSeen.size).toBeLessThan(10_010);
+  expect(['calm', 'zone-10100', 'zone-10099'].every((zone) => zonesSeen.has(zone))).toBe(true);
+});
+
 test('slices and Endpoints are found by key', () => {
   const { listers } = storeOf([slice(), endpoints()]);
   expect([...listers.slices.keys(), ...listers.endpoints.keys()]).toEqual([
