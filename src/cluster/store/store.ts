@@ -161,7 +161,7 @@ function replace(state: State, { resource, before, after }: api.Change): void {
   else if (before !== null) objects.delete(before.key);
 }
 
-/** A kubelet may change the zone of its Node without end. More are forgotten, except present ones. */
+/** A kubelet may change the zone of its Node without end. Only zones of the past are forgotten. */
 const mostFormerZones = 10_000;
 
 function noteZone({ zonesSeen, cache }: State, zone: string): void {
