@@ -71,8 +71,9 @@ export function createConnection(
   let current = '';
   let hasWarned = false;
   let skew: number | null = null;
-  const attempt = async (request: ApiRequest): Promise<ApiAnswer> => {
-    const { server, tls, headers, openProxy } = await account.credentials();
+  const attempt = async (request: ApiRequest) => {
+    const credentials = await account.credentials();
+    const { server, tls, headers, openProxy } = credentials;
     // What a connection is bound to. Tokens are not: they go with each request.
     const bound = [server, tls.ca, tls.cert, tls.key, tls.servername].map(String).join('\n');
     if (transport === null || bound !== current) {
@@ -88,14 +89,15 @@ export function createConnection(
     const sentAt = Date.parse(answer.headers.date ?? '') / 1000;
     if (!Number.isNaN(sentAt)) skew = now() - sentAt;
     const expiredAt = answer.status === 401 ? tokenExpiry(headers.Authorization?.toString()) : null;
-    return expiredAt === null || expiredAt > Date.now() / 1000 ? answer : { ...answer, expiredAt };
+    const isExpired = expiredAt !== null && expiredAt <= Date.now() / 1000;
+    return { answer: isExpired ? { ...answer, expiredAt } : answer, credentials };
   };
   const askAgainIfRejected = async (request: ApiRequest): Promise<ApiAnswer> => {
-    const answer = await attempt(request);
+    const { answer, credentials } = await attempt(request);
     if (answer.status !== 401) return answer;
     await buffer(answer.body); // so that its connection can be used again
-    account.refresh();
-    return attempt(request);
+    account.refresh(credentials);
+    return (await attempt(request)).answer;
   };
   return {
     now,

@@ -61,7 +61,13 @@ export function openAccount(options: KubeconfigOptions) {
   let loaded = load(options, stop.signal);
   return {
     server: loaded.cluster.server,
-    refresh: () => void (loaded = load(options, stop.signal)),
+    /**
+     * Loads all again after credentials were rejected, unless that was done since they were given
+     * out: of many requests at one time, each would start an exec plugin of its own.
+     */
+    refresh({ source }: Pick<Credentials, 'source'>): void {
+      if (source === loaded) loaded = load(options, stop.signal);
+    },
     /** Reads certificates and tokens that may have changed; rejects where one cannot be had. */
     credentials: () => credentialsOf(loaded, impersonation(options)),
     /** The exec plugin that is running; `null` if none is. */
@@ -82,10 +88,13 @@ function impersonation({
   };
 }
 
+type Credentials = Awaited<ReturnType<typeof credentialsOf>>;
+
 async function credentialsOf(
-  { config, cluster, proxyUrl, plugin }: ReturnType<typeof load>,
+  source: ReturnType<typeof load>,
   impersonated: ReturnType<typeof impersonation>,
 ) {
+  const { config, cluster, proxyUrl, plugin } = source;
   const applied: RequestOptions & { headers: Record<string, string> } = { headers: {} };
   await config.applyToHTTPSOptions(applied);
   if (plugin !== null) {
@@ -102,6 +111,8 @@ async function credentialsOf(
   const trimmed = Object.entries(headers).map(([name, value]) => [name, value.trim()] as const);
   const tls: Target['tls'] = { ca, cert, key, servername, rejectUnauthorized };
   return {
+    /** What was loaded. */
+    source: source as object,
     server: cluster.server,
     headers: { ...Object.fromEntries(trimmed), ...impersonated },
     tls,

@@ -120,6 +120,17 @@ describe('credentials', () => {
     expect((await connection.ask(request())).status).toBe(200);
   });
 
+  test('for requests that are refused at one time, an exec plugin is run once', async () => {
+    let token = 'run-1';
+    const { listener } = await serve({ token: () => token });
+    const connection = connectTo(listener, plugin("{ token: 'run-' + count }"));
+    expect((await connection.ask(request())).status).toBe(200);
+    token = 'run-2';
+    const asked = [1, 2, 3, 4].map(() => connection.ask(request()));
+    expect((await Promise.all(asked)).map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+    expect(runs()).toBe(2);
+  });
+
   test('an exec plugin is run again when its token has expired', async () => {
     const { listener } = await serve();
     const expired = "{ token: 'run-' + count, expirationTimestamp: '2020-01-01T00:00:00Z' }";

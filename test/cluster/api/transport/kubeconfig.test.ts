@@ -105,7 +105,7 @@ describe('credentials', () => {
     const tokenOf = async () => (await account.credentials()).headers.Authorization;
     expect(await tokenOf()).toBe('Bearer old');
     write('token', 'new');
-    account.refresh();
+    account.refresh(await account.credentials());
     expect(await tokenOf()).toBe('Bearer new');
   });
 
