@@ -1,7 +1,8 @@
 // Chooses the API server and the credentials as kubectl does, by KubeConfig of
 // @kubernetes/client-node. This file adds what KubeConfig lacks: the field tokenFile of a user, a
-// certificate authority for a context without a user, plain HTTP, a proxy from the environment, and
-// exec plugins (exec-plugin.ts). To read cached tokens early, it loads everything again.
+// certificate authority for a context without a user, plain HTTP, a proxy from the environment,
+// exec plugins (exec-plugin.ts), and kubectl's rules for several files. To read cached tokens
+// early, it loads everything again.
 
 import { existsSync, readFileSync } from 'node:fs';
 import type { RequestOptions } from 'node:https';
@@ -148,10 +149,33 @@ function filesIn(environment: Readonly<Record<string, string | undefined>>): str
   return home === null ? [] : [join(home, '.kube', 'config')];
 }
 
+/**
+ * As `Load` of k8s.io/client-go@v0.36.3 tools/clientcmd/loader.go: of two things with one name the
+ * first counts, as does the first current context. KubeConfig takes the last one of these.
+ */
+function loadFiles(config: KubeConfig, paths: readonly string[]): void {
+  const files = paths.map((path) => {
+    const file = new KubeConfig();
+    file.loadFromFile(path);
+    return file;
+  });
+  const firstOfEach = <T extends { readonly name: string }>(items: readonly T[]): T[] =>
+    items.filter(({ name }, index) => items.findIndex((item) => item.name === name) === index);
+  config.loadFromOptions({
+    clusters: firstOfEach(files.flatMap((file) => file.getClusters())),
+    users: firstOfEach(files.flatMap((file) => file.getUsers())),
+    contexts: firstOfEach(files.flatMap((file) => file.getContexts())),
+    currentContext: files.map((file) => file.getCurrentContext()).find(Boolean) ?? '',
+  });
+}
+
 function load(options: KubeconfigOptions, signal: AbortSignal) {
   const { kubeconfig } = options;
   const config = new KubeConfig();
-  const paths = kubeconfig === null ? filesIn(process.env) : [kubeconfig];
+  const named = kubeconfig === null ? filesIn(process.env) : [kubeconfig];
+  const existing = named.filter((path) => existsSync(path));
+  // As for kubectl, some of several files may be missing.
+  const paths = existing.length > 0 ? existing : named;
   if (kubeconfig === null && !isConfigured(process.env)) {
     const pod = `not in a pod (${podToken}, KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT)`;
     const files = paths.length === 0 ? 'home with a .kube/config' : paths.join(delimiter);
@@ -160,8 +184,8 @@ function load(options: KubeconfigOptions, signal: AbortSignal) {
   const where = paths.length === 0 ? podToken : paths.join(delimiter);
   let chosen: ReturnType<typeof choose>;
   try {
-    if (kubeconfig === null) config.loadFromDefault();
-    else config.loadFromFile(kubeconfig);
+    if (kubeconfig === null && existing.length === 0) config.loadFromDefault();
+    else loadFiles(config, paths);
     chosen = choose(config, options);
   } catch (error) {
     const unread = systemErrorText(error);
@@ -170,17 +194,18 @@ function load(options: KubeconfigOptions, signal: AbortSignal) {
     throw new Error(`${where}: ${message}`, { cause: error });
   }
   const { user } = chosen;
-  const { proxyUrl: named = '', ...found } = chosen.cluster;
+  const { proxyUrl: ownProxy = '', ...found } = chosen.cluster;
   // Without a proxy, which KubeConfig would use otherwise.
   const cluster = found.server.startsWith('http:') ? { ...found, skipTLSVerify: true } : found;
-  const proxyUrl = named === '' ? proxyFor(cluster.server, process.env) : named;
-  const tokenFile = tokenFileOf(paths, user.name);
+  const proxyUrl = ownProxy === '' ? proxyFor(cluster.server, process.env) : ownProxy;
+  const { folder, fields } = rawUser(paths, user.name);
+  const tokenFile = typeof fields.tokenFile === 'string' ? resolve(folder, fields.tokenFile) : null;
   const authProvider = { name: 'tokenFile', config: { tokenFile } };
   const exec: unknown = user.exec;
   const withoutPlugin = { ...user, exec: undefined };
   const plugin =
     tokenFile === null && isFields(exec)
-      ? createExecPlugin(exec, execInfo(exec, cluster, proxyUrl), dirname(paths[0] ?? ''), signal)
+      ? createExecPlugin(exec, execInfo(exec, cluster, proxyUrl), folder, signal)
       : null;
   config.loadFromClusterAndUser(
     cluster,
@@ -241,15 +266,15 @@ function execInfo(exec: Fields, cluster: Cluster, proxyUrl: string | null): stri
   });
 }
 
-/** The field tokenFile of a user, as an absolute path; a token beside it does not count. */
-function tokenFileOf(paths: readonly string[], name: string): string | null {
+/** All fields of the first user with a name, and the folder of its file. */
+function rawUser(paths: readonly string[], name: string): { folder: string; fields: Fields } {
   for (const path of paths.filter((path) => existsSync(path))) {
     // KubeConfig has refused duplicate keys; this parser compares each key with all others.
     const file = parseYaml(readFileSync(path, 'utf8'), { uniqueKeys: false });
     const users = isFields(file) && Array.isArray(file.users) ? (file.users as unknown[]) : [];
     const found = users.filter(isFields).find((user) => user.name === name);
-    const user: Fields = found !== undefined && isFields(found.user) ? found.user : {};
-    if (typeof user.tokenFile === 'string') return resolve(dirname(path), user.tokenFile);
+    if (found === undefined) continue;
+    return { folder: dirname(path), fields: isFields(found.user) ? found.user : {} };
   }
-  return null;
+  return { folder: '', fields: {} };
 }

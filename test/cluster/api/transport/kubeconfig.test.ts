@@ -1,6 +1,6 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { delimiter, join } from 'node:path';
 
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 
@@ -112,6 +112,53 @@ describe('credentials', () => {
   test('a token file that is missing is an error of the request', async () => {
     const account = open(configWith({ tokenFile: 'gone' }));
     await expect(account.credentials()).rejects.toThrow('gone');
+  });
+});
+
+describe('several files are read as kubectl reads them', () => {
+  /** Files in $KUBECONFIG, each in a folder of its own. */
+  const stub = (...files: (readonly [name: string, content: string])[]): void => {
+    const paths = files.map(([name, content]) => {
+      mkdirSync(join(folder, name));
+      return write(join(name, 'config'), content);
+    });
+    vi.stubEnv('KUBECONFIG', [join(folder, 'missing'), ...paths].join(delimiter));
+  };
+  const config = (current: string | undefined, names: string, server: string, user = {}) =>
+    JSON.stringify({
+      'current-context': current,
+      clusters: [{ name: names, cluster: { server } }],
+      users: [{ name: names, user }],
+      contexts: [{ name: names, context: { cluster: names, user: names } }],
+    });
+  const opened = (context: string | null = null) => openAccount({ kubeconfig: null, context });
+
+  test('the first current context counts', () => {
+    stub(['1', config('a', 'a', 'https://a')], ['2', config('b', 'b', 'https://b')]);
+    expect(opened().server).toBe('https://a');
+    expect(opened('b').server).toBe('https://b');
+  });
+
+  test('the first file may have no current context', () => {
+    stub(['1', config(undefined, 'a', 'https://a')], ['2', config('b', 'b', 'https://b')]);
+    expect(opened().server).toBe('https://b');
+  });
+
+  test('of two with one name the first counts', async () => {
+    const [first, second] = [{ tokenFile: 'token' }, { token: 'second' }];
+    stub(['1', config('k', 'k', 'https://a', first)], ['2', config('k', 'k', 'https://b', second)]);
+    write('1/token', 'first');
+    expect(opened().server).toBe('https://a');
+    expect((await opened().credentials()).headers.Authorization).toBe('Bearer first');
+    expect(() => opened('c')).toThrow('No context "c"; there are k (see --context)');
+  });
+
+  test('a plugin is in the folder of its file', async () => {
+    const user = { exec: { command: './plugin' } };
+    stub(['1', config('a', 'a', 'https://a')], ['2', config('b', 'b', 'https://b', user)]);
+    const path = write('2/plugin', `#!/bin/sh\necho '{"status":{"token":"t"}}'`);
+    chmodSync(path, 0o755);
+    expect((await opened('b').credentials()).headers.Authorization).toBe('Bearer t');
   });
 });
 
