@@ -190,7 +190,7 @@ export function createTransport({ server, tls, proxy }: Target, patience = usual
       });
     },
     /** Whether it speaks HTTP/2, and so notices by itself when the peer has gone. */
-    pings: () => pings,
+    pings: () => pings && !plain,
     /** Ends idle connections at once, others with their last answer. */
     close(): void {
       for (const dispatcher of [http1, ...http2.all()]) void dispatcher.close();

@@ -62,6 +62,18 @@ const request = (signal = new AbortController().signal) => ({
   signal,
 });
 
+test('a server that offers HTTP/2 no longer answers no pings', async () => {
+  const before = await serve(text('a'), { protocols: 'h2' });
+  const transport = transportTo(before.port);
+  await textOf(await transport.send(request(), {}));
+  expect(transport.pings()).toBe(true);
+  await before.close();
+  await serve(text('b'), { protocols: 'http/1.1', port: before.port });
+  const again = () => transport.send(request(), {}).then(textOf, String);
+  await expect.poll(again).toBe('b');
+  expect(transport.pings()).toBe(false);
+});
+
 const protocols = ['h2', 'http/1.1', 'plain'] as const;
 
 describe.each(protocols)('%s', (protocol) => {
