@@ -4,6 +4,9 @@
 // certificate, a bearer token, or neither, as configured (agent/server.ts). All agents present
 // certificates for the name of their Service, because their addresses change.
 
+import type { Readable } from 'node:stream';
+import { finished } from 'node:stream/promises';
+
 import { Agent, request } from 'undici';
 
 import type { Packet } from '../../model/proxy-config.ts';
@@ -76,7 +79,7 @@ export function createAgentClient(
           headers: { ...headers, ...authorization },
           signal: AbortSignal.any([signal, AbortSignal.timeout(deadline * 1000)]),
         });
-        const body = await response.body.text();
+        const body = await textOf(response.body);
         bytes += Buffer.byteLength(body);
         const answer = { status: response.statusCode, headers: response.headers, body };
         if (answer.status === 401 || answer.status === 403) return refused(statusText(answer));
@@ -97,6 +100,20 @@ export function createAgentClient(
     /** Bytes of all answers. */
     bytes: () => bytes,
   };
+}
+
+/** The text of a body. Chunks of one byte, as an agent may send them, need 130 times as much. */
+async function textOf(body: Readable): Promise<string> {
+  let text = Buffer.alloc(0);
+  let length = 0;
+  body.on('data', (chunk: Uint8Array) => {
+    const end = length + chunk.length;
+    if (end > text.length) text = Buffer.concat([text], 2 * end);
+    text.set(chunk, length);
+    length = end;
+  });
+  await finished(body);
+  return text.toString('utf8', 0, length);
 }
 
 export const refused = (why: string, garbage?: NoAnswer['garbage']): NoAnswer => ({

@@ -5,7 +5,7 @@ import { readFileSync } from 'node:fs';
 import type { RequestListener, Server } from 'node:http';
 import { createServer } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, createServer as createSocketServer } from 'node:net';
 import { join } from 'node:path';
 
 import { afterEach, expect, test } from 'vitest';
@@ -109,6 +109,30 @@ test('an answer that is too long is a refusal', async () => {
   expect(await ask(port)).toEqual({
     ...{ kind: 'refused', why: 'answered more than 1000 bytes', garbage: 'too long' },
   });
+});
+
+test('an answer in chunks of one byte needs no more memory than others', async () => {
+  const length = 1024 * 1024;
+  const head = 'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n';
+  const server = createSocketServer((socket) => {
+    socket.on('error', () => undefined);
+    socket.once('data', () => socket.end(`${head}${'1\r\nx\r\n'.repeat(length)}0\r\n\r\n`));
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const client = createAgentClient(() => noCredentials, { deadline: 60, maxBytes: length });
+  const used = (): number => process.memoryUsage().heapUsed;
+  const before = used();
+  let most = before;
+  const timer = setInterval(() => (most = Math.max(most, used())), 5);
+  const where = { node: 'node-a', address: `127.0.0.1:${port}`, path: '/', headers: {} };
+  const answer = await client.ask({ ...where, signal: new AbortController().signal });
+  most = Math.max(most, used());
+  clearInterval(timer);
+  server.close();
+  expect(answer).toMatchObject({ kind: 'answer', body: 'x'.repeat(length) });
+  expect((most - before) / length).toBeLessThan(80);
 });
 
 test('an answer that does not come, or not to its end, is silence', async () => {
