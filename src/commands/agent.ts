@@ -88,11 +88,12 @@ export async function agent(options: AgentOptions, stop = stopSignal()): Promise
     ...(collector === undefined ? {} : { collector }),
   });
   const { server, renew } = createAgentServer(running, access);
+  server.listen(listen.port, listen.host ?? undefined);
+  await once(server, 'listening');
+  // It keeps the process alive, which must end if the port is in use.
   const renewing = setInterval(() => {
     renewAccess(options, renew);
   }, renewalMs);
-  server.listen(listen.port, listen.host ?? undefined);
-  await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
   process.stdout.write(`Listening on ${listen.host ?? '*'}:${port}\n`);
   try {

@@ -2,11 +2,13 @@
 // inside. And what it refuses.
 
 import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtempSync, writeFileSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 
 import type { CollectedDump } from '../../src/agent/collect.ts';
 import { programs } from '../../src/agent/collect.ts';
@@ -52,6 +54,22 @@ describe('refuses', () => {
     const options = { ...defaults, ...more };
     await expect(agent(options, new AbortController())).rejects.toThrow(message);
   });
+});
+
+test('a port that is in use ends the process', async () => {
+  const other = createServer().listen(0, '127.0.0.1');
+  await once(other, 'listening');
+  const { port } = other.address() as AddressInfo;
+  vi.useFakeTimers({ toFake: ['setInterval'] });
+  try {
+    const listen = { host: '127.0.0.1', port };
+    const running = agent({ ...defaults, listen }, new AbortController());
+    await expect(running).rejects.toThrow('EADDRINUSE');
+    expect(vi.getTimerCount()).toBe(0);
+  } finally {
+    vi.useRealTimers();
+    other.close();
+  }
 });
 
 const reason = whyNot();
