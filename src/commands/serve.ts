@@ -84,13 +84,17 @@ export async function serve(options: ServeOptions): Promise<number> {
   return inputs.length === 0 ? serveLive(options) : serveRecording(onlyInput({}, inputs), options);
 }
 
-/** Serves an auditor until the work ends. `what` is printed before the address. */
+/**
+ * Serves an auditor until the work ends. `what` is printed before the address. `end` ends what has
+ * begun before, also if no address can be served: it would keep the process alive.
+ */
 async function serveDuring(
   [auditor, source, what]: readonly [Auditor, string, string],
   options: ServeOptions,
   tracing: Tracing | null,
   { review = null, ...status }: Partial<LiveStatus> & { readonly review?: ReviewAccess | null },
   work: () => Promise<void>,
+  end: () => Promise<void> = () => Promise.resolve(),
 ): Promise<number> {
   const live = { ...notLive, ...status, ...(tracing && { tracing: tracing.counts }) };
   const { clusterName: cluster = null, linkTemplate: links = [] } = options;
@@ -98,13 +102,15 @@ async function serveDuring(
   const shown = { ...site, at: null };
   const queries = createQueries(auditor, source, live, perServiceOf(options), shown);
   const moments = momentsOf(source, options, status.isLive === true, site);
-  const servers = await openServers(queries, options, review, moments?.answer ?? null);
-  process.stdout.write(`${what}\n${servers.addresses.map((text) => `${text}\n`).join('')}`);
+  let servers: Awaited<ReturnType<typeof openServers>> | null = null;
   try {
+    servers = await openServers(queries, options, review, moments?.answer ?? null);
+    process.stdout.write(`${what}\n${servers.addresses.map((text) => `${text}\n`).join('')}`);
     await work();
   } finally {
+    await end();
     moments?.close();
-    await servers.close();
+    await servers?.close();
     await tracing?.close();
   }
   return 0;
@@ -229,20 +235,19 @@ export async function serveLive(
     history: () => history?.metrics() ?? noHistory,
   };
   const served = [auditor, cluster.server, `Auditing ${cluster.server}`] as const;
-  const end = { isStuck: false };
-  const code = await serveDuring(served, options, tracing, status, async () => {
+  const state = { isStuck: false };
+  const work = async (): Promise<void> => {
     keepNewObjectsYoung();
     const isListed = (): boolean => auditor.serviceAuditor() !== null;
     growHeapFaster(isListed);
     keepCodeSmall(isListed);
     noteSilence(cluster, live, stop.signal);
-    try {
-      await run(stop);
-    } finally {
-      end.isStuck = (await history?.close()) === false;
-    }
+    await run(stop);
+  };
+  const code = await serveDuring(served, options, tracing, status, work, async () => {
+    state.isStuck = (await history?.close()) === false;
   });
-  if (!end.isStuck) return code;
+  if (!state.isStuck) return code;
   fail('The disk of the history does not answer: the process ends without its last changes');
   endDespiteDisk();
   return code;

@@ -1,12 +1,17 @@
 // The server on a live cluster, from its start to SIGTERM. Recordings are served by the command
 // line.
 
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer as createBackend } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 
 import { afterEach, expect, test, vi } from 'vitest';
 
 import { serveLive } from '../../src/commands/serve.ts';
+import { lockFolder } from '../../src/history/lock.ts';
 import type { Raw } from '../apiserver/server.ts';
 import {
   emptySlice,
@@ -110,6 +115,22 @@ test('stops listening if the second address is in use', async () => {
   const at = { listen: { host, port: pages }, metricsListen: { host, port: pages } };
   await expect(serveLive({ ...usual, speed: 1, ...at }, cluster)).rejects.toThrow('already in use');
   await expect(statusesAt(pages, ['/livez'])).rejects.toThrow();
+});
+
+test('records no history if the address is in use', async () => {
+  const { cluster } = liveCluster();
+  printed();
+  const other = createBackend().listen(0, '127.0.0.1');
+  await once(other, 'listening');
+  const { port } = other.address() as AddressInfo;
+  const history = mkdtempSync(join(tmpdir(), 'serve-'));
+  const at = { listen: { host: '127.0.0.1', port }, history };
+  await expect(serveLive({ ...usual, speed: 1, ...at }, cluster)).rejects.toThrow('already in use');
+  // The lock would be kept by what keeps the process alive.
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  lockFolder(history).release();
+  other.close();
+  rmSync(history, { recursive: true });
 });
 
 test('with --auth-filter, the API server decides who may read', async () => {
