@@ -107,7 +107,9 @@ export function createLiveAuditor(
   /** Runs until `stop` is aborted, then closes the cluster. Rejects for a programming error. */
   const run = async (stop: AbortController): Promise<void> => {
     try {
-      await Promise.all([live.run(stop.signal), scraper?.run(stop.signal)]);
+      // A review for the answer of an agent ends with the connection only.
+      const auditing = live.run(stop.signal).finally(() => cluster.close());
+      await Promise.all([auditing, scraper?.run(stop.signal)]);
     } finally {
       stop.abort();
       cluster.close();
