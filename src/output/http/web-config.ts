@@ -126,7 +126,8 @@ const demandsOf = ({ tls, users }: WebConfig): readonly string[] => [
 
 /**
  * Reads a configuration again from time to time. One that cannot be read changes nothing, nor does
- * one that has lost logins, TLS or client certificates, since a file may be read half written.
+ * one that has lost logins, TLS or client certificates, since a file may be read half written. A
+ * server without TLS cannot turn it on while it runs.
  */
 export function watchWebConfig(
   path: string,
@@ -142,6 +143,8 @@ export function watchWebConfig(
       const lost = demandsOf(last).find((demand) => !found.includes(demand));
       if (lost !== undefined)
         throw new Error(`${path}: ${lost} is gone; only a restart removes it`);
+      if (last.tls === null && config.tls !== null)
+        throw new Error(`${path}: tls_server_config is new; only a restart turns TLS on`);
       if (textOfConfig(config) !== textOfConfig(last)) onChange(config);
       last = config;
       problem = '';

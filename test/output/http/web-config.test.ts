@@ -205,6 +205,18 @@ test.each([
   end();
 });
 
+test('TLS that is added needs a restart, which is said', () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+  const onChange = vi.fn();
+  const errors: string[] = [];
+  const end = watchWebConfig(fileOf(users), onChange, (error) => errors.push(error));
+  fileOf(tls + users);
+  vi.advanceTimersByTime(30_000);
+  expect(errors).toEqual([expect.stringMatching(/tls_server_config is new; only a restart/)]);
+  expect(onChange).not.toHaveBeenCalled();
+  end();
+});
+
 test('a certificate that is too large is refused', () => {
   const path = join(folder, 'large.crt');
   writeFileSync(path, '');
