@@ -1,8 +1,8 @@
 // Chooses the API server and the credentials as kubectl does, by KubeConfig of
-// @kubernetes/client-node. This file adds what KubeConfig lacks: the field tokenFile of a user, a
-// certificate authority for a context without a user, plain HTTP, a proxy from the environment,
-// exec plugins (exec-plugin.ts), and kubectl's rules for several files. To read cached tokens
-// early, it loads everything again.
+// @kubernetes/client-node. This file adds what KubeConfig lacks: the field tokenFile of a user,
+// groups to impersonate, a certificate authority for a context without a user, plain HTTP, a proxy
+// from the environment, exec plugins (exec-plugin.ts), and kubectl's rules for several files. To
+// read cached tokens early, it loads everything again.
 
 import { existsSync, readFileSync } from 'node:fs';
 import type { RequestOptions } from 'node:https';
@@ -70,7 +70,11 @@ export function openAccount(options: KubeconfigOptions) {
       if (source === loaded) loaded = load(options, stop.signal);
     },
     /** Reads certificates and tokens that may have changed; rejects where one cannot be had. */
-    credentials: () => credentialsOf(loaded, impersonation(options)),
+    credentials: () =>
+      credentialsOf(
+        loaded,
+        options.as === undefined ? loaded.impersonated : impersonation(options),
+      ),
     /** The exec plugin that is running; `null` if none is. */
     runningPlugin: () => loaded.plugin?.running() ?? null,
     /** Ends the exec plugins that run. */
@@ -198,7 +202,7 @@ function load(options: KubeconfigOptions, signal: AbortSignal) {
   // Without a proxy, which KubeConfig would use otherwise.
   const cluster = found.server.startsWith('http:') ? { ...found, skipTLSVerify: true } : found;
   const proxyUrl = ownProxy === '' ? proxyFor(cluster.server, process.env) : ownProxy;
-  const { folder, fields } = rawUser(paths, user.name);
+  const { folder, fields } = fieldsOf(paths, 'user', user.name);
   const tokenFile = typeof fields.tokenFile === 'string' ? resolve(folder, fields.tokenFile) : null;
   const authProvider = { name: 'tokenFile', config: { tokenFile } };
   const exec: unknown = user.exec;
@@ -211,7 +215,7 @@ function load(options: KubeconfigOptions, signal: AbortSignal) {
     cluster,
     tokenFile === null ? withoutPlugin : { ...withoutPlugin, authProvider },
   );
-  return { config, cluster, proxyUrl, plugin };
+  return { config, cluster, proxyUrl, plugin, impersonated: impersonatedBy(fields) };
 }
 
 /**
@@ -266,15 +270,37 @@ function execInfo(exec: Fields, cluster: Cluster, proxyUrl: string | null): stri
   });
 }
 
-/** All fields of the first user with a name, and the folder of its file. */
-function rawUser(paths: readonly string[], name: string): { folder: string; fields: Fields } {
+/** All fields of the first cluster or user with a name, and the folder of its file. */
+function fieldsOf(paths: readonly string[], kind: 'cluster' | 'user', name: string) {
   for (const path of paths.filter((path) => existsSync(path))) {
     // KubeConfig has refused duplicate keys; this parser compares each key with all others.
     const file = parseYaml(readFileSync(path, 'utf8'), { uniqueKeys: false });
-    const users = isFields(file) && Array.isArray(file.users) ? (file.users as unknown[]) : [];
-    const found = users.filter(isFields).find((user) => user.name === name);
+    const found = itemsOf(isFields(file) ? file[`${kind}s`] : null).find((it) => it.name === name);
     if (found === undefined) continue;
-    return { folder: dirname(path), fields: isFields(found.user) ? found.user : {} };
+    const fields = found[kind];
+    return { folder: dirname(path), fields: isFields(fields) ? fields : ({} as Fields) };
   }
-  return { folder: '', fields: {} };
+  return { folder: '', fields: {} as Fields };
+}
+
+const itemsOf = (value: unknown): Fields[] =>
+  Array.isArray(value) ? (value as unknown[]).filter(isFields) : [];
+
+/** What a user impersonates beside the field `as`, which KubeConfig reads. */
+function impersonatedBy({ as, ...fields }: Fields): ReturnType<typeof impersonation> {
+  const { 'as-uid': uid, 'as-groups': groups, 'as-user-extra': extra } = fields;
+  if (typeof as !== 'string' || as === '') return {};
+  const textsOf = (value: unknown): string[] =>
+    Array.isArray(value) ? (value as unknown[]).map(String) : [];
+  const all = Object.entries({
+    'Impersonate-Uid': typeof uid === 'string' && uid !== '' ? [uid] : [],
+    'Impersonate-Group': textsOf(groups),
+    ...Object.fromEntries(
+      Object.entries(isFields(extra) ? extra : {}).map(([key, values]) => [
+        `Impersonate-Extra-${encodeURIComponent(key)}`,
+        textsOf(values),
+      ]),
+    ),
+  });
+  return Object.fromEntries(all.filter(([, values]) => values.length > 0));
 }

@@ -63,6 +63,24 @@ describe('credentials', () => {
       { token: 'abc', as: 'eve' },
       { Authorization: 'Bearer abc', 'Impersonate-User': 'eve' },
     ],
+    [
+      'someone with groups',
+      {
+        token: 'abc',
+        as: 'eve',
+        'as-uid': '7',
+        'as-groups': ['system:masters'],
+        'as-user-extra': { 'a/b': ['c'] },
+      },
+      {
+        Authorization: 'Bearer abc',
+        'Impersonate-User': 'eve',
+        'Impersonate-Uid': ['7'],
+        'Impersonate-Group': ['system:masters'],
+        'Impersonate-Extra-a%2Fb': ['c'],
+      },
+    ],
+    ['groups of nobody', { 'as-groups': ['a'] }, {}],
   ])('%s', async (_name, user, want) => {
     write('token', 'from the file\n');
     const { server, headers, tls, openProxy } = await open(configWith(user)).credentials();
@@ -175,6 +193,12 @@ test('another cluster and user, and an impersonated user with groups', async () 
     'Impersonate-User': 'eve',
     'Impersonate-Group': ['a', 'b'],
   });
+  const others = { as: 'eve', 'as-groups': ['c'] };
+  const impersonated = open(configWith(others)).credentials();
+  expect((await impersonated).headers).toMatchObject({ 'Impersonate-Group': ['c'] });
+  const named = openAccount({ kubeconfig: path, context: null, as: 'adam' }).credentials();
+  expect((await named).headers).toEqual({ 'Impersonate-User': 'adam' });
+  write('config', JSON.stringify(config));
   expect(() => openWith({ cluster: 'no' })).toThrow(`${path}: No cluster "no"`);
   expect(() => openWith({ user: 'no' })).toThrow(`${path}: No user "no"`);
 });
