@@ -209,7 +209,7 @@ function load(options: KubeconfigOptions, signal: AbortSignal) {
   const withoutPlugin = { ...user, exec: undefined };
   const plugin =
     tokenFile === null && isFields(exec)
-      ? createExecPlugin(exec, execInfo(exec, cluster, proxyUrl), folder, signal)
+      ? createExecPlugin(exec, execInfo(exec, cluster, proxyUrl, paths), folder, signal)
       : null;
   config.loadFromClusterAndUser(
     cluster,
@@ -252,9 +252,16 @@ function choose(config: KubeConfig, options: KubeconfigOptions): { cluster: Clus
 const quoted = (name: unknown): string => JSON.stringify(name ?? '');
 
 /** The value of KUBERNETES_EXEC_INFO, as k8s.io/client-go@v0.36.3 writes it. */
-function execInfo(exec: Fields, cluster: Cluster, proxyUrl: string | null): string {
+function execInfo(
+  exec: Fields,
+  cluster: Cluster,
+  proxyUrl: string | null,
+  paths: readonly string[],
+): string {
   const { apiVersion, provideClusterInfo } = exec;
   const { caFile = '', caData } = cluster;
+  const { extensions } = fieldsOf(paths, 'cluster', cluster.name).fields;
+  const own = itemsOf(extensions).find((it) => it.name === 'client.authentication.k8s.io/exec');
   const about = {
     server: cluster.server,
     'tls-server-name': cluster.tlsServerName,
@@ -262,6 +269,8 @@ function execInfo(exec: Fields, cluster: Cluster, proxyUrl: string | null): stri
     'certificate-authority-data':
       caData ?? (existsSync(caFile) ? readFileSync(caFile, 'base64') : undefined),
     'proxy-url': proxyUrl ?? undefined,
+    // Settings of the plugin, such as the name of a shoot of Gardener.
+    config: own?.extension,
   };
   return JSON.stringify({
     apiVersion: apiVersion ?? 'client.authentication.k8s.io/v1',

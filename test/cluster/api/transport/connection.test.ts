@@ -159,7 +159,11 @@ describe('credentials', () => {
     const { listener } = await serve();
     const version = { apiVersion: 'client.authentication.k8s.io/v1beta1' };
     const user = plugin("{ token: 'x' }", { ...version, provideClusterInfo: true });
-    await connectTo(listener, user, { 'tls-server-name': 'kubernetes.test' }).ask(request());
+    const extension = { shootRef: { name: 'shop' } };
+    await connectTo(listener, user, {
+      'tls-server-name': 'kubernetes.test',
+      extensions: [{ name: 'client.authentication.k8s.io/exec', extension }],
+    }).ask(request());
     const ca = readFileSync(keyPath('server', 'crt')).toString('base64');
     expect(JSON.parse(readFileSync(join(folder, 'count.info'), 'utf8'))).toEqual({
       ...version,
@@ -171,6 +175,7 @@ describe('credentials', () => {
           'tls-server-name': 'kubernetes.test',
           'insecure-skip-tls-verify': false,
           'certificate-authority-data': ca,
+          config: extension,
         },
       },
     });
