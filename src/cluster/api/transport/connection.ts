@@ -13,7 +13,6 @@
 
 import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
-import { buffer } from 'node:stream/consumers';
 import { setImmediate as turn, setTimeout as pause } from 'node:timers/promises';
 import type { TLSSocket } from 'node:tls';
 
@@ -95,7 +94,7 @@ export function createConnection(
   const askAgainIfRejected = async (request: ApiRequest): Promise<ApiAnswer> => {
     const { answer, credentials } = await attempt(request);
     if (answer.status !== 401) return answer;
-    await buffer(answer.body); // so that its connection can be used again
+    await finish(answer.body);
     account.refresh(credentials);
     return (await attempt(request)).answer;
   };
@@ -122,6 +121,15 @@ export function createConnection(
       transport?.destroy();
     },
   };
+}
+
+/** Reads a short answer to its end, so that its connection can be used again. */
+async function finish(body: Body): Promise<void> {
+  let left = 64 * 1024;
+  for await (const { length } of body) {
+    left -= length;
+    if (left < 0) return;
+  }
 }
 
 /** Rejects with GivenUp, and ends the request, if its answer has not begun in time. */

@@ -97,6 +97,23 @@ describe('credentials', () => {
     expect(listener.requests).toHaveLength(2);
   });
 
+  test('of an endless refusal, a part is read', async () => {
+    let pieces = 0;
+    const endless = async function* () {
+      for (; pieces < 1000; pieces++) {
+        await Promise.resolve();
+        yield Buffer.alloc(64 * 1024);
+      }
+    };
+    const listener = await listen(() =>
+      Promise.resolve({ status: 401, headers: {}, body: endless() }),
+    );
+    closing.push(() => listener.close());
+    const { status } = await connectTo(listener, { token: 'wrong' }).ask(request());
+    expect(status).toBe(401);
+    expect(pieces).toBeLessThan(500);
+  });
+
   /** A plugin that counts its runs and answers with what `status` is of `count`. */
   const plugin = (status: string, more: object = {}) => {
     file('count', '0');

@@ -80,7 +80,7 @@ describe('credentials', () => {
         'Impersonate-Extra-a%2Fb': ['c'],
       },
     ],
-    ['groups of nobody', { 'as-groups': ['a'] }, {}],
+    ['groups without a user', { 'as-groups': ['a'] }, {}],
   ])('%s', async (_name, user, want) => {
     write('token', 'from the file\n');
     const { server, headers, tls, openProxy } = await open(configWith(user)).credentials();
