@@ -163,6 +163,10 @@ function accessOf(options: AgentOptions): Access {
   const identity = identityTokenFile === undefined ? null : read(identityTokenFile).trim();
   const token = tokenFile === undefined ? null : read(tokenFile).trim();
   if (token === '') throw new Error(`${String(tokenFile)}: The token is empty`);
+  // It becomes a header.
+  if (identity !== null && !/^[!-~]+$/.test(identity)) {
+    throw new Error(`${String(identityTokenFile)}: Has no token`);
+  }
   if (token === null && clientCa === undefined && !isLoopback) {
     throw new UsageError('Listening beyond loopback needs --token-file or --client-ca');
   }
