@@ -24,7 +24,7 @@ import { type Environment, exchange } from '../../cluster/api/transport/request.
 import { type OnProblem, problemAt } from '../../cluster/decode/problem.ts';
 import { type FailureReason, failureText } from '../../model/connection.ts';
 import { isNodeInScope } from '../../model/scope.ts';
-import { checkPem } from '../../output/http/pem.ts';
+import { checkPair, checkPem } from '../../output/http/pem.ts';
 import { createClock } from './clock.ts';
 import { connectionText, fail, inform, warnIfUnverified } from './console.ts';
 import type { AgentsFlags, AuditFlags, ClusterFlags } from './options.ts';
@@ -211,6 +211,7 @@ function credentialsOf(flags: AgentsFlags): AgentCredentials {
   const ca = readPem('certificate', agentsCa);
   const cert = readPem('certificate', agentsCert);
   const key = readPem('private key', agentsKey);
+  if (cert !== undefined && key !== undefined) checkPair(cert, key, String(agentsKey));
   return { token, tls: { ca, cert, key, servername } };
 }
 

@@ -19,3 +19,9 @@ export function checkPem(kind: keyof typeof parsers, text: string, source: strin
     throw new Error(`${source} has no valid ${kind} in PEM`, { cause: error });
   }
 }
+
+/** Throws an Error for people if a key is not that of a certificate: one of two may be replaced. */
+export function checkPair(cert: string, key: string, source: string): void {
+  if (new X509Certificate(cert).checkPrivateKey(createPrivateKey(key))) return;
+  throw new Error(`${source} is not the key of the certificate`);
+}

@@ -66,3 +66,27 @@ test.each([
   expect(credentials()).toBe(first);
   expect(problems).toEqual([`Credentials for agents: ${bad} has no valid ${kind} in PEM`]);
 });
+
+test('a key of another certificate changes nothing until both match', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'credentials-'));
+  const [agentsCert, agentsKey] = [join(folder, 'tls.crt'), join(folder, 'tls.key')];
+  copyFileSync(goodCert, agentsCert);
+  copyFileSync(goodKey, agentsKey);
+  const agents = { namespace: 'monitoring', name: 'agents' };
+  const problems: string[] = [];
+  let now = 1000;
+  const flags = { agents, agentsCert, agentsKey };
+  const credentials = renewedCredentials(flags, { monotonic: () => now }, (it) =>
+    problems.push(problemText(it)),
+  );
+  const first = credentials();
+  copyFileSync(join(certificates, 'other.key'), agentsKey);
+  now += 31;
+  expect(credentials()).toBe(first);
+  expect(problems).toEqual([
+    `Credentials for agents: ${agentsKey} is not the key of the certificate`,
+  ]);
+  copyFileSync(join(certificates, 'other.crt'), agentsCert);
+  now += 31;
+  expect(credentials()).not.toBe(first);
+});
