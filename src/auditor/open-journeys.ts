@@ -2,7 +2,8 @@
 // evaluations end its stages.
 //
 // A stage ends when no difference is left at the addresses of the Pod, apart from those that the
-// API allows or of severity info. Findings use the same evaluation.
+// API allows or of severity info. Findings use the same evaluation. An object that does not exist
+// lists no pod.
 
 import { legal } from '../audit/finding/verdicts.ts';
 import type { Journey, JourneyOutput, JourneyStart } from '../audit/measure/journey.ts';
@@ -104,7 +105,7 @@ function arrive(
       journeys.release(key);
       return;
     }
-    if (!isSettled(audited, output, journey.addresses)) continue;
+    if (!isSettled(audited, output, journey)) continue;
     const isListed = change.gap === true;
     if (isOutput(change.resource)) {
       journeys.reach(journey, stageOf(output, change), [...nodes], isListed);
@@ -112,9 +113,19 @@ function arrive(
   }
 }
 
-function isSettled({ items }: ServiceAudit, output: JourneyOutput, addresses: readonly string[]) {
+type Awaiting = Pick<Journey, 'addresses' | 'operation'>;
+
+function isSettled(
+  { items }: ServiceAudit,
+  output: JourneyOutput,
+  { addresses, operation }: Awaiting,
+): boolean {
   if (items.size === 0) return true;
-  const differences = addresses.flatMap((address) => items.get(`${output} ${address}`) ?? []);
+  // Without an object, that is the only difference: no pod is in it.
+  const whole = operation === 'remove' ? [] : (items.get(output) ?? []);
+  const missing = whole.filter(({ difference }) => difference.code === 'endpoints-missing');
+  const own = addresses.flatMap((address) => items.get(`${output} ${address}`) ?? []);
+  const differences = [...missing, ...own];
   return differences.every((it) => it.severity === 'info' || legal.has(it.difference.code));
 }
 
@@ -156,7 +167,7 @@ function begin({ journeys, audit, nodes }: JourneyTracker, start: JourneyStart, 
   const audited = audit?.services.audited.get(key);
   const addresses = new Set(start.addresses);
   const hasArrived = (output: JourneyOutput): boolean =>
-    audited !== undefined && isSettled(audited, output, start.addresses);
+    audited !== undefined && isSettled(audited, output, start);
   const awaiting = (output: JourneyOutput) => journeys.ofPod(start, output, addresses);
   // A change that reverts one that never arrived has nothing to wait for.
   const awaits = start.awaits.filter((output) => !hasArrived(output) || !awaiting(output));

@@ -221,3 +221,13 @@ test('a stage does not end while another difference is left', () => {
     'endpoints',
   ]);
 });
+
+test('a pod is not in Endpoints that do not exist yet', () => {
+  const { put, texts } = following([service(), node()]);
+  put(11, pod({ turnedAt: t0 + 11 }));
+  put(12, slice());
+  put(13, endpoints());
+  expect(texts()).toEqual([
+    'web-1 add coarse 11: arrival 11, endpointslices 12, endpoints 13, complete',
+  ]);
+});
