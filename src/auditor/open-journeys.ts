@@ -12,6 +12,7 @@ import type { LagOperation } from '../audit/measure/lag.ts';
 import type { NodeReading } from '../audit/node/staleness.ts';
 import type { ServiceAuditor } from '../audit/service/auditor.ts';
 import { isInSameState, nodeOf } from '../audit/service/cache.ts';
+import { truncationOf } from '../audit/service/endpoints.ts';
 import type { WorkItem } from '../audit/service/enqueue.ts';
 import type { ServiceAudit } from '../audit/service/reconcile.ts';
 import { isUnknown } from '../audit/service/verdict.ts';
@@ -169,8 +170,12 @@ function begin({ journeys, audit, nodes }: JourneyTracker, start: JourneyStart, 
   const hasArrived = (output: JourneyOutput): boolean =>
     audited !== undefined && isSettled(audited, output, start);
   const awaiting = (output: JourneyOutput) => journeys.ofPod(start, output, addresses);
-  // A change that reverts one that never arrived has nothing to wait for.
-  const awaits = start.awaits.filter((output) => !hasArrived(output) || !awaiting(output));
+  // A change that reverts one that never arrived has nothing to wait for. Neither has an address
+  // that truncated Endpoints may leave out.
+  const isTruncated = audited !== undefined && truncationOf(audited.record) !== null;
+  const mayWait = (output: JourneyOutput): boolean =>
+    !awaiting(output) && !(isTruncated && output === 'endpoints');
+  const awaits = start.awaits.filter((output) => !hasArrived(output) || mayWait(output));
   journeys.begin({ ...start, awaits });
   for (const output of awaits.filter(hasArrived)) {
     const journey = awaiting(output);

@@ -231,3 +231,13 @@ test('a pod is not in Endpoints that do not exist yet', () => {
     'web-1 add coarse 11: arrival 11, endpointslices 12, endpoints 13, complete',
   ]);
 });
+
+test('a pod that truncated Endpoints may leave out does not wait for them', () => {
+  const others = Array.from({ length: 1000 }, (_, index) =>
+    pod({ name: `old-${index}`, ips: [`10.1.${index >> 8}.${index & 255}`] }),
+  );
+  const { put, texts } = following([service(), node(), ...others, endpoints(), slice()]);
+  put(11, pod({ name: 'web-2', ips: ['10.0.0.2'], turnedAt: t0 + 11 }));
+  put(12, slice({ endpoints: [endpoint({ addresses: ['10.0.0.2'], target: target('web-2') })] }));
+  expect(texts()).toEqual(['web-2 add coarse 11: arrival 11, endpointslices 12, complete']);
+});
