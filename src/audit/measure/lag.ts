@@ -64,6 +64,9 @@ interface TriggerSample {
 /** Seconds after which a version belongs to another sync. */
 const longAfter = 60;
 
+/** Seconds by which the writes of a controller that is behind may be late: the last bound. */
+const longest = 600;
+
 const rfc3339 = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)$/;
 
 /** The trigger time of an object, Unix seconds; null if it has none that is valid. */
@@ -88,7 +91,8 @@ function isNews(
   if (before !== null && trigger === triggerTimeOf(before)) return at - before.at <= 10;
   if (trigger === service?.created) return true;
   const last = before?.at ?? -Infinity;
-  if (last - trigger > longAfter && at - last > longAfter) return false;
+  const isOld = last - trigger > (at - last > longAfter ? longAfter : longest);
+  if (isOld) return false;
   // A Service that changed after both the trigger and the last version may select other pods.
   return service === null || service.at <= trigger + 1 || service.at <= last;
 }

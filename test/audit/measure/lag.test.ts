@@ -136,6 +136,13 @@ describe('the quality of a trigger time', () => {
       at: 5,
       want: 'absent',
     },
+    {
+      what: 'another one, soon after it',
+      before: [-9000, 0],
+      trigger: -8000,
+      at: 5,
+      want: 'absent',
+    },
     { what: 'a new slice', before: null, trigger: 0, at: 2, want: 'ok' },
   ];
   test.each(cases)('$what: $want', ({ before, trigger, at, want, seconds, ...more }) => {
