@@ -286,10 +286,6 @@ function summaryOf(options: Options, now: number) {
   let pendingSince: number | null = null;
   for (const [name, state] of [...states].sort()) {
     const { at, readSince, unknownReason, lasting, clocks } = state;
-    for (const clock of clocks.values()) {
-      if (isPastWindow(clock, at ?? 0, window)) continue;
-      pendingSince = Math.min(pendingSince ?? Infinity, clock.since);
-    }
     // Rules are unknown after 3 windows without a reading, and after 60 seconds at the earliest.
     const longest = Math.max(3 * Math.max(window, lasting), 60);
     // If the clocks were restarted, there is no reading by the new clock yet.
@@ -297,6 +293,11 @@ function summaryOf(options: Options, now: number) {
     const isUnseen = isRestarted || (at !== null && now - at > longest && window > 0);
     const isRead = state.saved === null;
     const reason = unknownReason ?? (isUnseen && isRead ? 'rules-not-known' : null);
+    // Those of a node that is unknown begin again with its next reading.
+    for (const clock of reason === null ? clocks.values() : []) {
+      if (isPastWindow(clock, at ?? 0, window)) continue;
+      pendingSince = Math.min(pendingSince ?? Infinity, clock.since);
+    }
     if (reason !== null) verdicts.set(name, unknownNode(reason));
     else if (state.saved !== null)
       verdicts.set(name, savedVerdicts(state.saved, savedPorts(options, state)));

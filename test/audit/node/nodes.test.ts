@@ -97,6 +97,17 @@ describe('a difference', () => {
     expect(counts(35)).toMatchObject({ different: 1 });
   });
 
+  test('is not pending while the node is unknown', () => {
+    const { take, give, nodes } = begun();
+    take(0, dump);
+    give(version(1, false), 2);
+    take(5);
+    expect(nodes.summary(95).pendingSince).toBe(5);
+    expect(nodes.summary(96).pendingSince).toBeNull();
+    nodes.markUnknown(node.name, 'agent-stale', 10);
+    expect(nodes.summary(10).pendingSince).toBeNull();
+  });
+
   test('that one dump does not show restarts its window', () => {
     const { opened, take, give } = begun();
     take(0, dump);
