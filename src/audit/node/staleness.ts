@@ -212,7 +212,8 @@ export function updateClocks(state: NodeState, current: CurrentReading): Converg
   for (const [key, { lag }] of clocks) {
     if (found.has(key)) continue;
     clocks.delete(key);
-    if (lag === null || current.isSame) continue;
+    // It ended at any time since the reading before; without one, that is too long ago.
+    if (lag === null || current.isSame || state.at === null) continue;
     const group = `${lag.service} ${lag.operation}`;
     if (lag.divergedAt < (ended.get(group)?.divergedAt ?? Infinity)) ended.set(group, lag);
   }

@@ -205,6 +205,18 @@ describe('lag', () => {
     expect(late).toEqual({ service: `${ten.namespace}/ten`, least: 8, most: 13 });
   });
 
+  test('has no sample if the node was unknown before it was right', () => {
+    const { nodes, take, give, samples } = begun(10);
+    take(0, dump);
+    give(version(1, false), 2);
+    for (const at of [5, 10, 15]) take(at);
+    // It restarts, and has right rules then.
+    nodes.markUnknown(node.name, 'agent-stale', 50);
+    give(version(2, true), 60);
+    take(100, again());
+    expect(samples).toEqual([]);
+  });
+
   test('has no sample for a reverted change, nor for repaired rules', () => {
     const { take, give, samples, readings } = begun();
     take(0, dump);
