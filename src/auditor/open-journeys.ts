@@ -17,12 +17,13 @@ import type { WorkItem } from '../audit/service/enqueue.ts';
 import type { ServiceAudit } from '../audit/service/reconcile.ts';
 import { isUnknown } from '../audit/service/verdict.ts';
 import { canonicalIP } from '../model/ip.ts';
-import type { Change, Listers, Pod, Service } from '../model/objects.ts';
+import type { Change, Key, Listers, Pod, Service } from '../model/objects.ts';
 import { isOutput, kinds } from '../model/objects.ts';
 import { selects } from '../model/selector.ts';
 import { expectedAddress, isSelected } from '../shadow/endpoints.ts';
 import { type ExpectedEndpoint, expectedEndpoints } from '../shadow/endpointslice.ts';
 import type { Release } from '../shadow/release.ts';
+import { isForwarded } from '../shadow/service-port.ts';
 import { addJourney, type Samples } from './samples.ts';
 
 export type JourneyTracker = ReturnType<typeof createJourneyTracker>;
@@ -94,11 +95,12 @@ export function advanceJourneysOnNode(tracker: JourneyTracker, reading: NodeRead
 
 /** Ends the stages of journeys whose output is now as they want it. */
 function arrive(
-  { journeys, nodes, audit }: JourneyTracker,
+  tracker: JourneyTracker,
   output: JourneyOutput,
   awaiting: readonly Journey[],
   change: Change,
 ): void {
+  const { journeys, audit } = tracker;
   for (const journey of awaiting) {
     const key = `${journey.namespace}/${journey.service}`;
     const audited = audit?.services.audited.get(key);
@@ -109,9 +111,15 @@ function arrive(
     if (!isSettled(audited, output, journey)) continue;
     const isListed = change.gap === true;
     if (isOutput(change.resource)) {
-      journeys.reach(journey, stageOf(output, change), [...nodes], isListed);
+      journeys.reach(journey, stageOf(output, change), nodesOf(tracker, key), isListed);
     } else journeys.overtake(journey);
   }
+}
+
+/** The nodes whose rules must follow a Service. */
+function nodesOf({ listers, nodes }: JourneyTracker, key: Key): string[] {
+  const service = listers.services.get(key);
+  return service !== undefined && isForwarded(service) ? [...nodes] : [];
 }
 
 type Awaiting = Pick<Journey, 'addresses' | 'operation'>;
@@ -163,7 +171,8 @@ export function trackPod(tracker: JourneyTracker, change: Change, isSkewed = fal
 }
 
 /** Outputs that already are as expected were written before the Pod arrived. */
-function begin({ journeys, audit, nodes }: JourneyTracker, start: JourneyStart, at: number): void {
+function begin(tracker: JourneyTracker, start: JourneyStart, at: number): void {
+  const { journeys, audit } = tracker;
   const key = `${start.namespace}/${start.service}`;
   const audited = audit?.services.audited.get(key);
   const addresses = new Set(start.addresses);
@@ -181,7 +190,7 @@ function begin({ journeys, audit, nodes }: JourneyTracker, start: JourneyStart, 
     const journey = awaiting(output);
     if (journey === null) continue;
     const stage = { stage: output, at, within: null, object: '', resourceVersion: '', node: null };
-    journeys.reach(journey, stage, [...nodes]);
+    journeys.reach(journey, stage, nodesOf(tracker, key));
   }
 }
 

@@ -39,12 +39,16 @@ export function proxyRules({ mode, minor, featureGates }: ProxyConfig, { name, z
 /** A port of a Service in one address family, as kube-proxy serves it. */
 export type ProxiedPort = Readonly<ReturnType<typeof proxiedPorts>[number]>;
 
-function isServed(service: Service, rules: ProxyRules): boolean {
-  if (service.clusterIP === '' || service.clusterIP === 'None') return false;
-  if (service.type === 'ExternalName') return false;
-  if (Object.hasOwn(service.labels, label.serviceProxyName)) return false;
-  return !rules.skipsHeadlessLabel || !Object.hasOwn(service.labels, label.headless);
-}
+/** Whether some release of kube-proxy may serve a Service. */
+export const isForwarded = ({ clusterIP, type, labels }: Service): boolean =>
+  clusterIP !== '' &&
+  clusterIP !== 'None' &&
+  type !== 'ExternalName' &&
+  !Object.hasOwn(labels, label.serviceProxyName);
+
+const isServed = (service: Service, rules: ProxyRules): boolean =>
+  isForwarded(service) &&
+  !(rules.skipsHeadlessLabel && Object.hasOwn(service.labels, label.headless));
 
 /** GetClusterIPByFamily. */
 function clusterIPOf(service: Service, family: IPFamily): string | null {

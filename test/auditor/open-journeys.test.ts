@@ -17,8 +17,13 @@ import { describe, expect, test } from 'vitest';
 
 import type { Journey } from '../../src/audit/measure/journey.ts';
 import { createAuditor } from '../../src/auditor/auditor.ts';
+import {
+  createJourneyTracker,
+  restartJourneys,
+  trackPod,
+} from '../../src/auditor/open-journeys.ts';
 import type { AnyObject } from '../../src/model/objects.ts';
-import { annotation, resources } from '../../src/model/objects.ts';
+import { annotation, label, resources } from '../../src/model/objects.ts';
 
 const t0 = 1_800_000_000;
 
@@ -240,4 +245,23 @@ test('a pod that truncated Endpoints may leave out does not wait for them', () =
   put(11, pod({ name: 'web-2', ips: ['10.0.0.2'], turnedAt: t0 + 11 }));
   put(12, slice({ endpoints: [endpoint({ addresses: ['10.0.0.2'], target: target('web-2') })] }));
   expect(texts()).toEqual(['web-2 add coarse 11: arrival 11, endpointslices 12, complete']);
+});
+
+test.each([
+  ['nodes must follow a Service with a cluster IP', service(), []],
+  ['a headless one', service({ clusterIP: 'None' }), ['complete']],
+  ['one of another proxy', service({ labels: { [label.serviceProxyName]: 'x' } }), ['complete']],
+])('%s', (_, of, want) => {
+  const { auditor, put } = following([of, node(), endpoints(), slice()]);
+  const services = auditor.serviceAuditor();
+  if (services === null) throw new Error('No audit');
+  const ends: unknown[] = [];
+  const { listers } = auditor.store;
+  const tracker = createJourneyTracker(listers, { onEnd: ({ end }) => ends.push(end) });
+  restartJourneys(tracker, { services, release: auditor.released().release });
+  tracker.nodes.add('node-1');
+  put(11, pod());
+  const after = listers.pods.get('shop/web-1') ?? null;
+  trackPod(tracker, { resource: 'pods', before: null, after, at: t0 + 11 });
+  expect(ends).toEqual(want);
 });

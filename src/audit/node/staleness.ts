@@ -11,6 +11,7 @@ import { getOrInsert } from '../../model/collections.ts';
 import { canonicalIP, ipOf } from '../../model/ip.ts';
 import type { Key } from '../../model/objects.ts';
 import type { Frontend } from '../../shadow/forwarding.ts';
+import { isForwarded } from '../../shadow/service-port.ts';
 import { type ConvergenceSample, operationOf } from '../service/reconcile.ts';
 import { isWorse } from '../finding/catalogue.ts';
 import { nodeForwarding } from '../../shadow/cilium/node-forwarding.ts';
@@ -159,6 +160,9 @@ function followedChanges(state: NodeState, reading: CurrentReading) {
     // Rules that were read before a change show nothing about it.
     if (change.at > at) break;
     programming.revision = change.revision;
+    const service = proxied.services.get(change.key);
+    // A headless Service asks nothing of a node.
+    if (service !== undefined && !isForwarded(service)) continue;
     if (late.size < 1024) getOrInsert(late, change.key, () => change.at);
   }
   // After a gap, the first change of a Service may be one that is no longer cached.

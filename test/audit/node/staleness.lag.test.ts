@@ -21,7 +21,12 @@ const differing = (name: string, key: string, harmless = false): PacketDifferenc
   }) as PacketDifference;
 
 function begun() {
-  const store = storeOf([service(), service({ name: 'api' })]);
+  const headless = { clusterIP: 'None', clusterIPs: ['None'] };
+  const store = storeOf([
+    service(),
+    service({ name: 'api' }),
+    service({ name: 'db', ...headless }),
+  ]);
   const proxied = createProxyCache(store.listers);
   let version = 1;
   const change = (name: string, at: number): void => {
@@ -83,6 +88,13 @@ test('a harmless difference is no delay', () => {
   const { programmed, differs } = read(5, [differing('web', 'masqueraded', true)]);
   expect(programmed).toHaveLength(1);
   expect(differs?.('shop/web', ['10.0.0.1'])).toBe(false);
+});
+
+test('no node follows a headless Service', () => {
+  const { change, read } = begun();
+  read(0);
+  change('db', 2);
+  expect(read(5).programmed).toEqual([]);
 });
 
 test('changes before the first reading, or without known rules, are not measured', () => {
