@@ -447,7 +447,8 @@ series. The column _series_ is the maximum per Service. Most Services have about
 const triggerTimes = `## Trigger times
 
 \`endpoint_auditor_trigger_times_total\` counts every write of the endpoints and endpointslice
-controllers that a watch has delivered, by the quality of the annotation
+controllers that a watch has delivered, except for those that a loss of the watch may have
+delayed, by the quality of the annotation
 \`endpoints.kubernetes.io/last-change-trigger-time\`:`;
 
 const qualityRows: readonly (readonly [TriggerQuality, string, string])[] = [

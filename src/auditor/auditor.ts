@@ -426,7 +426,8 @@ function* takeEvent(state: State, given: WatchEvent): Steps {
   const isInside = isInScope(options.scope, resource, object);
   const isKnown = isInside || store.objects[resource].has(object.key);
   // An object that leaves the scope is deleted.
-  const change = isKnown ? store.apply(isInside ? event : { ...event, type: 'deleted' }) : null;
+  const applied = isKnown ? store.apply(isInside ? event : { ...event, type: 'deleted' }) : null;
+  const change = applied && progress.delayed(applied);
   const seen = state.proxied.apply(event, change);
   if (seen !== null) {
     if (isOfService(seen)) state.suppressions.apply(seen);

@@ -109,7 +109,7 @@ function arrive(
       return;
     }
     if (!isSettled(audited, output, journey)) continue;
-    const isListed = change.gap === true;
+    const isListed = change.gap === true || journey.begun < (change.backAt ?? -Infinity);
     if (isOutput(change.resource)) {
       journeys.reach(journey, stageOf(output, change), nodesOf(tracker, key), isListed);
     } else journeys.overtake(journey);
@@ -225,7 +225,7 @@ const differs = (before: typeof noEntry, after: typeof noEntry): boolean =>
 function startOf(
   { audit, listers }: JourneyTracker,
   service: Service,
-  { before, after, at, gap = false }: Change<'pods'>,
+  { before, after, at, gap = false, backAt = -Infinity }: Change<'pods'>,
 ): JourneyStart | null {
   const pod = after ?? before;
   if (pod === null || audit === null) return null;
@@ -239,6 +239,7 @@ function startOf(
   const addresses = [old, desired].flatMap((entries) =>
     changed.flatMap((output) => entries[output].addresses),
   );
+  const ownTime = ownTimeOf(before, after, operation);
   return {
     namespace: pod.namespace,
     service: service.name,
@@ -247,9 +248,9 @@ function startOf(
     podNode: pod.node,
     addresses: [...new Set(addresses.map(canonicalIP))],
     operation,
-    ownTime: ownTimeOf(before, after, operation),
+    ownTime,
     at,
-    gap,
+    gap: gap || (ownTime !== null && ownTime < backAt),
     resourceVersion: pod.resourceVersion,
     awaits: changed.filter((output) => unknown === undefined || !isUnknown(unknown, output)),
   };

@@ -59,7 +59,8 @@ export function countChange(
   const object = after ?? before;
   const service = object === null ? null : (listers.services.get(serviceKey(object)) ?? null);
   const sample = triggerSample(before, after, service, at);
-  if (sample === null) return;
+  // What a watch delivers just after a loss may have been written before.
+  if (sample === null || at - (sample.seconds ?? 0) < (change.backAt ?? -Infinity)) return;
   const isCompared = sample.quality === 'ok' || sample.quality === 'coarse';
   const quality = isSkewed && isCompared ? 'skewed' : sample.quality;
   countTrigger(samples.trigger, { ...sample, quality });

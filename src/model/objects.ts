@@ -241,6 +241,8 @@ export interface Change<R extends Resource = Resource> {
   readonly at: number;
   /** Versions between the two may have been missed, of this object and of others (a relist). */
   readonly gap?: boolean;
+  /** When the watch was back, just before: the change may have been made before that. */
+  readonly backAt?: number;
 }
 
 /** CPU of the ready Nodes without a control plane, which topology hints count. */

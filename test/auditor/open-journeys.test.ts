@@ -128,6 +128,37 @@ test('outputs that arrive in a list after a lost watch show no lag', () => {
   expect(travel.removal.endpointslices.count + travel.removal.endpoints.count).toBe(0);
 });
 
+test('what a watch delivers just after a loss shows no lag', () => {
+  const { auditor, put, texts } = following();
+  const watch = (state: 'synced' | 'stale', at: number): void => {
+    for (const resource of ['pods', 'endpoints', 'endpointslices'] as const) {
+      auditor.take({ kind: 'watch', resource, state, at: t0 + at });
+    }
+  };
+  watch('synced', 1);
+  put(10, pod({ name: 'web-2', ips: ['10.0.0.2'], turnedAt: t0 + 10 }));
+  watch('stale', 53);
+  watch('synced', 54);
+  const annotations = { [annotation.triggerTime]: new Date((t0 + 10) * 1000).toISOString() };
+  const second = endpoint({ addresses: ['10.0.0.2'], target: target('web-2') });
+  put(54.25, slice({ endpoints: [endpoint(), second], annotations }));
+  const both = [address(), address({ ip: '10.0.0.2', target: target('web-2') })];
+  put(54.5, endpoints({ subsets: [subset(both)] }));
+  put(54.75, notReady(20));
+  expect(texts()).toEqual([
+    'web-2 add gap 10: arrival 10, endpointslices 54.25, endpoints 54.5, complete',
+  ]);
+  expect(auditor.journeys.openCount()).toBe(1);
+  const { convergence, trigger, travel } = auditor.samples;
+  expect(travel.begun.remove.gap).toBe(1);
+  const convergences = Object.values(convergence).flatMap((of) => Object.values(of));
+  expect(convergences.filter(({ count }) => count > 0)).toEqual([]);
+  expect(trigger.lag.endpointslices.count).toBe(0);
+  // Later writes are measured, however late they are.
+  put(70, slice({ endpoints: [unready, second] }));
+  expect(convergence.endpointslices.update.count).toBe(1);
+});
+
 describe('when a journey begins', () => {
   test('a deletion with a grace period: at the deletion request', () => {
     const { put, open } = following();

@@ -41,7 +41,8 @@ type OutputStage = JourneyStage & { readonly stage: JourneyOutput };
 /**
  * The quality of the beginning. `coarse`: the pod's time is less than a second before the arrival.
  * `arrival`: the pod has no time, so the arrival replaces it. `skewed`: its time is after the
- * arrival. `gap`: the change, or an output that shows it, arrived in a list.
+ * arrival. `gap`: the change, or an output that shows it, arrived in a list or
+ * just after a loss of its watch.
  */
 export const journeyQualities = ['ok', 'coarse', 'arrival', 'skewed', 'gap'] as const;
 export type JourneyQuality = (typeof journeyQualities)[number];

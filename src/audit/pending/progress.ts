@@ -13,7 +13,7 @@
 // event was lost: a gap. What the cache showed in between was not true.
 // An output is blind while a stream that it depends on is not connected. Dumps have no streams.
 
-import { type AnyObject, type Resource, resources } from '../../model/objects.ts';
+import { type AnyObject, type Change, type Resource, resources } from '../../model/objects.ts';
 import { compareVersions, isAtLeast, newest } from '../../model/resource-version.ts';
 import type { Output } from '../finding/catalogue.ts';
 import { createLacks } from './lacks.ts';
@@ -175,17 +175,34 @@ interface ClaimedInput extends Input {
   version: string;
   /** The version up to which a bookmark claims that all has arrived. */
   readonly claimed: string;
+  /** When it went on at the version at which it was lost. */
+  readonly backAt: number;
 }
 
 function createInputs(merged: readonly Resource[]) {
   const inputs = new Map<Resource, ClaimedInput>();
-  const before = { state: 'listing', blindSince: null, version: '', claimed: '' } as const;
+  const unset = { blindSince: null, version: '', claimed: '', backAt: -Infinity };
+  const before: ClaimedInput = { state: 'listing', ...unset };
   const set = (resource: Resource, extra: Partial<ClaimedInput>): void => {
     inputs.set(resource, { ...(inputs.get(resource) ?? before), ...extra });
   };
   return {
     inputs,
     set,
+    enter: (resource: Resource, state: InputState, at: number): void => {
+      const { state: last, version, blindSince, backAt } = inputs.get(resource) ?? before;
+      const isConnected = state === 'synced' || isAbsent({ state, version });
+      const isBack = state === 'synced' && last === 'stale';
+      const since = isConnected ? null : (blindSince ?? at);
+      set(resource, { state, blindSince: since, backAt: isBack ? at : backAt });
+      // Recordings show no versions, but the resource is known now.
+      if (state === 'synced' && version === '') set(resource, { version: '0' });
+    },
+    /** A change that arrives just after its watch was back has that time. */
+    delayed: <C extends Pick<Change, 'resource' | 'at'>>(change: C): C => {
+      const { backAt = -Infinity } = inputs.get(change.resource) ?? {};
+      return change.at - backAt <= staleGrace ? { ...change, backAt } : change;
+    },
     /** An object has arrived; returns the newest version that its stream has shown. */
     reach: (resource: Resource, version: string): string => {
       const input = inputs.get(resource);
@@ -213,7 +230,7 @@ export type WatchProgress = ReturnType<typeof createWatchProgress>;
 
 /** `merged` are the resources with a stream per namespace. */
 export function createWatchProgress(merged: readonly Resource[] = []) {
-  const { inputs, set, reach, isClaimed, every } = createInputs(merged);
+  const { inputs, set, enter, delayed, reach, isClaimed, every } = createInputs(merged);
   const observedAt = new Map<Resource, number>();
   const [past, lacks] = [createVersionHistory(), createLacks()];
   let count = 0;
@@ -248,13 +265,10 @@ export function createWatchProgress(merged: readonly Resource[] = []) {
     newest: past.newest,
     /** Sets the state of a watch; returns the spells of blindness that end with it. */
     setState(resource: Resource, state: InputState, at: number) {
-      const before = inputs.get(resource);
-      const isConnected = state === 'synced' || isAbsent({ state, version: before?.version ?? '' });
-      set(resource, { state, blindSince: isConnected ? null : (before?.blindSince ?? at) });
-      // Recordings show no versions, but the resource is known now.
-      if (state === 'synced' && (before?.version ?? '') === '') set(resource, { version: '0' });
+      enter(resource, state, at);
       return blind.update(resource, state, at);
     },
+    delayed,
     /** The number of observed objects: the cache is unchanged while it is. */
     count: (): number => count,
     /** Whether all that an output depends on has reached a version, and was observed since then. */

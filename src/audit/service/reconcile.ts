@@ -45,7 +45,7 @@ export interface ConvergenceSample {
   readonly node: string | null;
   readonly seconds: number;
   readonly at: number;
-  /** It came in a list after a lost watch, so the time of the write is unknown. */
+  /** It came in a list or just after a lost watch, so the time of the write is unknown. */
   readonly isListed?: boolean;
 }
 
@@ -372,7 +372,8 @@ function end(evaluation: Evaluation, item: ServiceDifference, isCured: boolean):
   const { operation } = item;
   const seconds = at - item.lateSince;
   const sample = { output, operation, namespace, service, node: null, seconds, at };
-  sink.onConvergence?.(work.missed ? { ...sample, isListed: true } : sample);
+  const isDelayed = item.lateSince < (work.change?.backAt ?? -Infinity);
+  sink.onConvergence?.(work.missed || isDelayed ? { ...sample, isListed: true } : sample);
 }
 
 /** Clears older causes of the outputs whose controllers wake, and restarts their clocks. */
