@@ -109,30 +109,23 @@ app.kubernetes.io/instance: {{ $root.Release.Name | quote }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 
-{{- /* Takes a list: the root, the component, and more labels or nothing. No label is there twice. */ -}}
+{{- /*
+Labels of an object. Takes a list: the root, the component, and labels of values or nothing. Those of
+the selector and the version count before those of values. No label is there twice.
+*/ -}}
 {{- define "endpoint-auditor.labels" -}}
 {{- $root := index . 0 -}}
 {{- $more := dict -}}
 {{- range rest . }}{{ if kindIs "map" . }}{{ $more = . }}{{ end }}{{ end -}}
+{{- $own := dict "app.kubernetes.io/version" $root.Chart.AppVersion "app.kubernetes.io/managed-by" $root.Release.Service "helm.sh/chart" (printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_") -}}
 {{- $others := merge (dict) $more ($root.Values.commonLabels | default dict) -}}
-{{ include "endpoint-auditor.selector" . }}
-app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ $root.Release.Service }}
-{{- if not (hasKey $others "app.kubernetes.io/part-of") }}
-app.kubernetes.io/part-of: endpoint-auditor
-{{- end }}
-helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" }}
-{{- with $others }}
-{{ toYaml . }}
-{{- end }}
+{{- toYaml (merge (include "endpoint-auditor.selector" . | fromYaml) $own $others (dict "app.kubernetes.io/part-of" "endpoint-auditor")) }}
 {{- end -}}
 
 {{- /* Labels of a pod. Takes a list: the root, the component, and labels of values. */ -}}
 {{- define "endpoint-auditor.podLabels" -}}
-{{- include "endpoint-auditor.selector" . }}
-{{- with merge (dict) (index . 2 | default dict) ((index . 0).Values.commonLabels | default dict) }}
-{{ toYaml . }}
-{{- end }}
+{{- $others := merge (dict) (index . 2 | default dict) ((index . 0).Values.commonLabels | default dict) -}}
+{{- toYaml (merge (include "endpoint-auditor.selector" . | fromYaml) $others) }}
 {{- end -}}
 
 {{- /*
