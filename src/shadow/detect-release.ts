@@ -87,27 +87,30 @@ function countLabelled({ services, endpoints }: Listers) {
 
 /** What the labels of all Endpoints say about the controllers. */
 interface LabelEvidence {
-  /** When they were counted, and since when as many have the label, Unix seconds. */
+  /** When they were counted, Unix seconds. */
   readonly at: number;
+  /** How many lack the label, and since when as many do. */
+  readonly missing: number;
   readonly since: number;
-  readonly labelled: number;
   /** Whether the controllers write the label; `null`: it is not known. */
   readonly areWritten: boolean | null;
 }
 
-/** Seconds between two counts, and those without a new label until all count as written. */
+/** Seconds between two counts, and those in which as many labels are missing until they are late. */
 const spans = { count: 10, settled: 30 };
 
 /**
  * Counts the labels again. Controllers that begin to label Endpoints need minutes for thousands of
- * them. Labels of a few Endpoints may be edits.
+ * them. Labels of a few Endpoints may be edits, and those of new Services show no progress.
  */
 function reviewLabels(listers: Listers, before: LabelEvidence | null, at: number): LabelEvidence {
   const { written, labelled } = countLabelled(listers);
-  const since = before?.labelled === labelled ? before.since : at;
-  const areMost = labelled * 2 > written && (before === null || at >= since + spans.settled);
-  const shown = labelled === 0 ? false : areMost ? true : (before?.areWritten ?? null);
-  return { at, since, labelled, areWritten: written > 1 ? shown : null };
+  const missing = written - labelled;
+  const since = before?.missing === missing ? before.since : at;
+  const isSettled = before === null || missing === 0 || at >= since + spans.settled;
+  const areMost = labelled * 2 > written && isSettled;
+  const shown = labelled > 0 && (areMost || before?.areWritten === true);
+  return { at, missing, since, areWritten: written > 1 ? shown : null };
 }
 
 /** Where controllers label Endpoints and those of the release beside it do not, or vice versa. */
@@ -122,7 +125,8 @@ function upgradeBeside({ minor, endpointsManagedBy }: Release): Upgrade | null {
   const isOther = (it: Release): boolean => it.endpointsManagedBy !== endpointsManagedBy;
   const other = releases.find((it) => isBeside(it) && isOther(it));
   if (other === undefined) return null;
-  // New controllers can come at any time, which then label one object after the other.
+  // New controllers can come at any time, which then label one object after the other. Only the
+  // label may differ: sidecar ports and hints are those of the other release.
   const release = { ...other, endpointsManagedBy: null };
   const evidence = `labels of Endpoints allow ${nameOf(other)}`;
   return { areWritten: other.endpointsManagedBy, beside: { release, by: 'labels', evidence } };

@@ -95,7 +95,9 @@ describe('during an upgrade, labels of Endpoints show the release of the control
       ...names.map((name, index) => endpoints({ name, labels: labelsOf(index) })),
     ]).listers;
   };
-  const cases: [string, string, [number, number][], number[]][] = [
+  /** Each step: seconds, Endpoints with the label, and all of them. */
+  type Step = [at: number, labelled: number, all?: number];
+  const cases: [string, string, Step[], number[]][] = [
     [
       'the API server comes first',
       'v1.33.1',
@@ -106,24 +108,44 @@ describe('during an upgrade, labels of Endpoints show the release of the control
       [32, 32],
     ],
     [
-      'the new controllers label all',
+      'the new controllers label one after the other',
+      'v1.33.1',
+      [
+        [0, 0],
+        [10, 6],
+        [20, 9],
+      ],
+      [32, 32, 32],
+    ],
+    [
+      'and have labelled all',
       'v1.33.1',
       [
         [0, 0],
         [10, 6],
         [20, 10],
-        [49, 10],
       ],
-      [32, 32, 32, 32],
+      [32, 32, 33],
     ],
     [
-      'and all are labelled for 30 s',
+      'a label is missing for 30 s',
       'v1.33.1',
       [
         [0, 0],
-        [10, 10],
-        [39, 10],
-        [50, 10],
+        [10, 9],
+        [39, 9],
+        [50, 9],
+      ],
+      [32, 32, 32, 33],
+    ],
+    [
+      'new Services come labelled',
+      'v1.33.1',
+      [
+        [0, 0],
+        [10, 9],
+        [20, 10, 11],
+        [41, 12, 13],
       ],
       [32, 32, 32, 33],
     ],
@@ -134,6 +156,16 @@ describe('during an upgrade, labels of Endpoints show the release of the control
         [0, 0],
         [10, 1],
         [90, 1],
+      ],
+      [32, 32, 32],
+    ],
+    [
+      'an auditor starts amid the upgrade',
+      'v1.33.1',
+      [
+        [0, 4],
+        [20, 5],
+        [60, 5],
       ],
       [32, 32, 32],
     ],
@@ -186,8 +218,8 @@ describe('during an upgrade, labels of Endpoints show the release of the control
   test.each(cases)('%s', (_, version, counts, want) => {
     const choice = createReleaseChoice(null);
     choice.setVersion(version);
-    const got = counts.map(([at, count]) => {
-      choice.review(listersOf(count), at);
+    const got = counts.map(([at, count, all]) => {
+      choice.review(listersOf(count, all), at);
       return choice.current().release.minor;
     });
     expect(got).toEqual(want);
