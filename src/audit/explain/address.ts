@@ -36,7 +36,7 @@ function listingOf(
     .map((output) => verdictOn(audited, items, output, context.stale));
   const { key } = audited.record;
   const verdict = worstVerdict(verdicts) ?? 'conform';
-  const suppressed = suppressedOf(auditor, audited.record);
+  const suppressed = items.length === 0 ? [] : suppressedOf(auditor, audited.record);
   const severity = severityOf(items, suppressed);
   return { audited, key, entries, items, suppressed, verdict, severity };
 }

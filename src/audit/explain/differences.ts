@@ -27,13 +27,19 @@ interface Owner {
 export const worstItemsFirst = (items: readonly ServiceDifference[]): ServiceDifference[] =>
   items.toSorted((a, b) => bySeverity(a, b) || a.since - b.since);
 
-/** The suppressed findings about a Service, without those of nodes. */
+/**
+ * The suppressed findings about a Service, without those of nodes. It reads no differences: a
+ * finding computes them again each time.
+ */
 export const suppressedOf = ({ settle }: ServiceAuditor, { namespace, name }: Owner): Finding[] =>
   settle
     .open()
     .filter(
-      ({ suppressed, node, ...of }) =>
-        suppressed !== null && node === null && of.namespace === namespace && of.service === name,
+      (finding) =>
+        finding.suppressed !== null &&
+        finding.node === null &&
+        finding.namespace === namespace &&
+        finding.service === name,
     );
 
 /** The worst severity of the differences that are unsuppressed findings; null without any. */
