@@ -103,12 +103,19 @@ export function createLiveAuditor(
   const listening = { onProblem, onQuiet, onTaken, onConnection, onHang: printHang };
   const events = flags.events === true ? { instance: hostname().slice(0, 128) } : undefined;
   const live = connectAuditor({ environment, clock, auditor, endpoints, events, ...listening });
-  const scraper = createAgentScraper(flags, cluster, auditor, live, onProblem);
+  let isEnded = false;
+  const scraper = createAgentScraper(flags, cluster, auditor, live, (problem) => {
+    // The connection that ends also ends reviews.
+    if (!isEnded) onProblem(problem);
+  });
   /** Runs until `stop` is aborted, then closes the cluster. Rejects for a programming error. */
   const run = async (stop: AbortController): Promise<void> => {
     try {
-      // A review for the answer of an agent ends with the connection only.
-      const auditing = live.run(stop.signal).finally(() => cluster.close());
+      const auditing = live.run(stop.signal).finally(() => {
+        isEnded = true;
+        // A review of a token has no signal: it ends with the connection.
+        cluster.close();
+      });
       await Promise.all([auditing, scraper?.run(stop.signal)]);
     } finally {
       stop.abort();

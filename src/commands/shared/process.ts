@@ -63,8 +63,8 @@ export const codeFlags: readonly string[] = [
 const optimizers = nodeMajor < 24 ? ['turbofan'] : ['maglev', 'turbofan'];
 
 /**
- * Milliseconds in which V8 optimizes what is hot after the first lists, and between looks at the
- * load; the part of the time from which the process is busy.
+ * `after`: milliseconds after the first lists in which V8 optimizes freely. `each`: milliseconds
+ * between two looks at the load. `busy`: the utilization above which the process is busy.
  */
 const optimizing = { after: 600_000, each: 10_000, busy: 0.5 };
 

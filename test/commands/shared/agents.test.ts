@@ -108,7 +108,8 @@ test('a review that hangs delays no stop', async () => {
   };
   const live = { ...whole, environment: { ...whole.environment, ask }, close };
   const flags = { ...usual, agents, agentsServiceAccount: agents };
-  const { run } = createLiveAuditor(live, flags, () => undefined);
+  const problems: unknown[] = [];
+  const { run } = createLiveAuditor(live, flags, (problem) => problems.push(problem));
   const stop = new AbortController();
   const running = run(stop);
   await expect.poll(() => review.isAsked, { timeout: 5000 }).toBe(true);
@@ -118,4 +119,5 @@ test('a review that hangs delays no stop', async () => {
   expect(performance.now() - began).toBeLessThan(1500);
   server.close();
   server.closeAllConnections();
+  expect(problems).toEqual([]);
 });
