@@ -4,7 +4,7 @@
 // from the environment, exec plugins (exec-plugin.ts), and kubectl's rules for several files. To
 // read cached tokens early, it loads everything again.
 
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import type { RequestOptions } from 'node:https';
 import { delimiter, dirname, join, resolve } from 'node:path';
 import type { ConnectionOptions } from 'node:tls';
@@ -63,18 +63,14 @@ export function openAccount(options: KubeconfigOptions) {
   return {
     server: loaded.cluster.server,
     /**
-     * Loads all again after credentials were rejected, unless that was done since they were given
-     * out: of many requests at one time, each would start an exec plugin of its own.
+     * Loads the kubeconfig again after a request was rejected, unless another request has caused
+     * that already. Otherwise each of many rejected requests would start an exec plugin.
      */
     refresh({ source }: Pick<Credentials, 'source'>): void {
       if (source === loaded) loaded = load(options, stop.signal);
     },
     /** Reads certificates and tokens that may have changed; rejects where one cannot be had. */
-    credentials: () =>
-      credentialsOf(
-        loaded,
-        options.as === undefined ? loaded.impersonated : impersonation(options),
-      ),
+    credentials: () => credentialsOf(loaded, { ...loaded.impersonated, ...impersonation(options) }),
     /** The exec plugin that is running; `null` if none is. */
     runningPlugin: () => loaded.plugin?.running() ?? null,
     /** Ends the exec plugins that run. */
@@ -177,8 +173,9 @@ function load(options: KubeconfigOptions, signal: AbortSignal) {
   const { kubeconfig } = options;
   const config = new KubeConfig();
   const named = kubeconfig === null ? filesIn(process.env) : [kubeconfig];
-  const existing = named.filter((path) => existsSync(path));
-  // As for kubectl, some of several files may be missing.
+  // As for kubectl, some of several files may be missing or empty.
+  const isEmpty = (path: string): boolean => named.length > 1 && statSync(path).size === 0;
+  const existing = named.filter((path) => existsSync(path) && !isEmpty(path));
   const paths = existing.length > 0 ? existing : named;
   if (kubeconfig === null && !isConfigured(process.env)) {
     const pod = `not in a pod (${podToken}, KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT)`;
@@ -295,6 +292,10 @@ function fieldsOf(paths: readonly string[], kind: 'cluster' | 'user', name: stri
 const itemsOf = (value: unknown): Fields[] =>
   Array.isArray(value) ? (value as unknown[]).filter(isFields) : [];
 
+/** A key as a part of a header, whose name has no parentheses. */
+const headerNameOf = (key: string): string =>
+  encodeURIComponent(key).replaceAll('(', '%28').replaceAll(')', '%29');
+
 /** What a user impersonates beside the field `as`, which KubeConfig reads. */
 function impersonatedBy({ as, ...fields }: Fields): ReturnType<typeof impersonation> {
   const { 'as-uid': uid, 'as-groups': groups, 'as-user-extra': extra } = fields;
@@ -306,7 +307,7 @@ function impersonatedBy({ as, ...fields }: Fields): ReturnType<typeof impersonat
     'Impersonate-Group': textsOf(groups),
     ...Object.fromEntries(
       Object.entries(isFields(extra) ? extra : {}).map(([key, values]) => [
-        `Impersonate-Extra-${encodeURIComponent(key)}`,
+        `Impersonate-Extra-${headerNameOf(key)}`,
         textsOf(values),
       ]),
     ),

@@ -197,7 +197,7 @@ test('another cluster and user, and an impersonated user with groups', async () 
   const impersonated = open(configWith(others)).credentials();
   expect((await impersonated).headers).toMatchObject({ 'Impersonate-Group': ['c'] });
   const named = openAccount({ kubeconfig: path, context: null, as: 'adam' }).credentials();
-  expect((await named).headers).toEqual({ 'Impersonate-User': 'adam' });
+  expect((await named).headers).toEqual({ 'Impersonate-User': 'adam', 'Impersonate-Group': ['c'] });
   write('config', JSON.stringify(config));
   expect(() => openWith({ cluster: 'no' })).toThrow(`${path}: No cluster "no"`);
   expect(() => openWith({ user: 'no' })).toThrow(`${path}: No user "no"`);
