@@ -6,6 +6,7 @@
 import { formatAddress, isWithin, parseAddress, parseNetwork } from '../model/ip.ts';
 import type { Packet } from '../model/proxy-config.ts';
 import type { Element, Rule, RuleSet, Statement } from '../rules/ruleset.ts';
+import { mayBe } from '../rules/walk/match.ts';
 import { hostsOf, routeLookup, type Routes } from '../rules/walk/routes.ts';
 import type { NodeContext, TraceStep } from '../rules/walk/walk-state.ts';
 import { createWalk, type PacketOutcome } from '../rules/walk/walk.ts';
@@ -49,17 +50,17 @@ export function walkerOf(
   const interfaceOf = ({ from, src, iif }: Packet): string | null => {
     const source = parseAddress(src);
     if (source === null) return null;
-    // What is no pod's comes in as the routes say, if no pod has that interface.
+    // A packet from outside arrives at the interface that the routes name, unless pods have it.
     if (from === 'outside' && iif?.startsWith('!') === true) {
       const way = lookup.from('outside', source);
-      return way === null || isNamed(iif.slice(1), way) ? null : way;
+      return way !== null && mayBe(iif, way) ? way : null;
     }
     if (from !== 'pod') return null;
     const usual = typeof source === 'number' ? (standIn?.interface ?? null) : null;
     const known = lookup.from('pod', source) ?? usual;
     if (iif === undefined) return known;
-    // If kube-proxy detects pods by an interface prefix, the auditor asks with the prefix and `*`,
-    // or `0` up to 0.1; all interfaces with that prefix are pods'.
+    // If kube-proxy detects pods by an interface prefix, the auditor sends the prefix with `*`, or
+    // with `0` up to release 0.1. All interfaces with that prefix belong to pods.
     if (context.interfaces?.all?.includes(iif) !== false) return null;
     const isOne = (name: string): boolean => name.startsWith(iif.slice(0, -1));
     return known !== null && isOne(known) ? known : ([...own].find(isOne) ?? null);
@@ -69,9 +70,6 @@ export function walkerOf(
     return walker(iif === null ? packet : { ...packet, iif });
   };
 }
-
-const isNamed = (pattern: string, name: string): boolean =>
-  pattern.endsWith('*') ? name.startsWith(pattern.slice(0, -1)) : name === pattern;
 
 /** Whether a rule that names one of these interfaces stopped a packet, or called what did. */
 const isPolicy = ({ drop, reject }: PacketOutcome, interfaces: ReadonlySet<string>): boolean =>

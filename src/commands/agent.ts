@@ -90,7 +90,7 @@ export async function agent(options: AgentOptions, stop = stopSignal()): Promise
   const { server, renew } = createAgentServer(running, access);
   server.listen(listen.port, listen.host ?? undefined);
   await once(server, 'listening');
-  // It keeps the process alive, which must end if the port is in use.
+  // It begins only now: a timer would keep the process alive if the port is in use.
   const renewing = setInterval(() => {
     renewAccess(options, renew);
   }, renewalMs);
@@ -163,9 +163,11 @@ function accessOf(options: AgentOptions): Access {
   const identity = identityTokenFile === undefined ? null : read(identityTokenFile).trim();
   const token = tokenFile === undefined ? null : read(tokenFile).trim();
   if (token === '') throw new Error(`${String(tokenFile)}: The token is empty`);
-  // It becomes a header.
+  // The token becomes a header.
   if (identity !== null && !/^[!-~]+$/.test(identity)) {
-    throw new Error(`${String(identityTokenFile)}: Has no token`);
+    throw new Error(
+      `${String(identityTokenFile)}: The token is empty or has other characters than tokens`,
+    );
   }
   if (token === null && clientCa === undefined && !isLoopback) {
     throw new UsageError('Listening beyond loopback needs --token-file or --client-ca');

@@ -167,11 +167,9 @@ async function openServers(
         });
   const servers = [page.server, ...(metrics === null ? [] : [metrics.server])];
   const renew = (next: WebConfig): void => {
-    // A server cannot turn TLS on or off while it runs.
-    const tls = config.tls && (next.tls ?? config.tls);
     // It throws if certificate and key do not match: then the logins must not change either.
-    for (const server of servers) server.renew(tls);
-    config = { ...next, tls };
+    for (const server of servers) server.renew(next.tls);
+    config = next;
   };
   const unwatch = path === undefined ? () => undefined : watchWebConfig(path, renew, fail);
   return {

@@ -59,8 +59,8 @@ export interface Packet {
   readonly protocol: Protocol;
   readonly dport: number;
   /**
-   * The interface by which it comes in, where that is known better than of the node: a name, any
-   * that begins so (`cali*`), or any other (`!cbr0`, `!cali*`).
+   * The interface at which the packet arrives: a name, a prefix (`cali*`), or any other than these
+   * (`!cbr0`, `!cali*`). Absent if any is possible.
    */
   readonly iif?: string;
 }

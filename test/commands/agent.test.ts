@@ -50,8 +50,11 @@ describe('refuses', () => {
     [{ tlsCert: empty, tlsKey }, /--tls-cert .*empty has no valid certificate in PEM/],
     [{ tlsCert, tlsKey: empty }, /--tls-key .*empty has no valid private key in PEM/],
     [{ tlsCert, tlsKey, clientCa: empty }, /--client-ca .*empty has no valid certificate in PEM/],
-    [{ tlsCert, tlsKey, clientCa: tlsCert, identityTokenFile: empty }, /empty: Has no token/],
-    [{ tlsCert, tlsKey, clientCa: tlsCert, identityTokenFile: tlsCert }, /crt: Has no token/],
+    [{ tlsCert, tlsKey, clientCa: tlsCert, identityTokenFile: empty }, /empty: The token is empty/],
+    [
+      { tlsCert, tlsKey, clientCa: tlsCert, identityTokenFile: tlsCert },
+      /crt: The token is empty or has other/,
+    ],
   ])('%j', async (more, message) => {
     const options = { ...defaults, ...more };
     await expect(agent(options, new AbortController())).rejects.toThrow(message);

@@ -102,7 +102,7 @@ export function createAgentClient(
   };
 }
 
-/** The text of a body. Chunks of one byte, as an agent may send them, need 130 times as much. */
+/** The text of a body. A list of chunks of one byte would need 130 times the memory of the text. */
 async function textOf(body: Readable): Promise<string> {
   let text = Buffer.alloc(0);
   let length = 0;

@@ -161,7 +161,7 @@ function followedChanges(state: NodeState, reading: CurrentReading) {
     if (change.at > at) break;
     programming.revision = change.revision;
     const service = proxied.services.get(change.key);
-    // A headless Service asks nothing of a node.
+    // Nodes forward nothing for it, as for a headless Service.
     if (service !== undefined && !isForwarded(service)) continue;
     if (late.size < 1024) getOrInsert(late, change.key, () => change.at);
   }

@@ -65,17 +65,17 @@ const isUsed = ({ labels }: EndpointSlice, name: string): boolean =>
   labels['kubernetes.io/service-name'] === name;
 
 /** Nodes find a port by name and protocol. To Cilium a port without a name is any. */
-const isServed = (port: Port, { name, protocol }: ServicePort): boolean =>
+const isPortFound = (port: Port, { name, protocol }: ServicePort): boolean =>
   port.protocol === protocol && (port.name === name || name === '' || (port.name ?? '') === '');
 
 /** Nodes read the slices of the families of the cluster IPs. */
-const isForwarded = (service: Service, { addressType, ports }: EndpointSlice): boolean =>
+const isReadByNodes = (service: Service, { addressType, ports }: EndpointSlice): boolean =>
   addressTypesOf(service).includes(addressType) &&
-  ports.some((port) => service.ports.some((servicePort) => isServed(port, servicePort)));
+  ports.some((port) => service.ports.some((servicePort) => isPortFound(port, servicePort)));
 
 function hasUsable(service: Service, slice: EndpointSlice): boolean {
   const headless = isHeadless(service);
-  if (!headless && !isForwarded(service, slice)) return false;
+  if (!headless && !isReadByNodes(service, slice)) return false;
   const isUsable = ({ ready, serving, terminating }: Endpoint): boolean =>
     ready !== false || (!headless && terminating === true && serving !== false);
   return slice.endpoints.some(isUsable);

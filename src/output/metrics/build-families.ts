@@ -1,5 +1,5 @@
 // The metric families of what the process is: its version, the release that it assumes, and its
-// shard. Their values stay, and their labels name what only the process knows.
+// shard. The values do not change while the process runs.
 
 import { familiesOf } from './exposition.ts';
 import type { MetricsState } from './state.ts';

@@ -159,7 +159,7 @@ const shownUnserved = 6;
 
 const heading = 'Services that cannot receive traffic';
 
-/** No metric of Services without endpoints counts a suppressed one. */
+/** Marks a Service that a suppression accepts. The metric does not count it. */
 const renderSuppressed = (it: Suppressed | null): Html | null =>
   it && markup` <small class="dim">Suppressed ${truncate(suppressedText(it), 300)}</small>`;
 

@@ -91,7 +91,7 @@ export function formatIncident({ kind, severity, title, objects, reach }: Report
   return `incident: ${title} (${severity} ${kind}, ${formatObjects(objects)})${rest}`;
 }
 
-/** The open and the most severe ones, in their order. */
+/** Selects open incidents first, then severe ones, and keeps the given order. */
 function shownOf(incidents: readonly ReportedIncident[]): ReportedIncident[] {
   const isResolved = ({ resolvedAt }: ReportedIncident): number => Number(resolvedAt !== null);
   return incidents

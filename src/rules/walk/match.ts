@@ -138,7 +138,8 @@ function interfaceAnswer(match: MatchOf<'interface'>, state: PacketState): Match
 /** Any interface that begins so (`cali*`), or any but this one (`!cbr0`) or these (`!cali*`). */
 const isOpen = (name: string): boolean => name.startsWith('!') || name.endsWith('*');
 
-const mayBe = (open: string, name: string): boolean =>
+/** Whether an interface with this name fits what is known of another one (`cali*`, `!cbr0`). */
+export const mayBe = (open: string, name: string): boolean =>
   open.startsWith('!') ? !matchesName([open.slice(1)], name) : matchesName([open], name);
 
 /** Whether the pattern of a rule matches an interface, if only this is known about it. */
@@ -147,7 +148,7 @@ function openResult(pattern: string, open: string): MatchResult {
   const isExcluding = open.startsWith('!');
   const named = isExcluding ? open.slice(1) : open;
   if (!isExcluding && matchesName([pattern], named)) return 'yes';
-  // Whether all that the pattern matches is among what is named.
+  // Whether the open name includes every interface that the pattern matches.
   const isAmong = pattern === 'lo' ? isExcluding : matchesName([named], pattern);
   return isAmong === isExcluding ? 'no' : 'unknown';
 }
