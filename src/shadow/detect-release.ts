@@ -96,7 +96,7 @@ interface LabelEvidence {
   readonly areWritten: boolean | null;
 }
 
-/** Seconds between two counts, and those in which as many labels are missing until they are late. */
+/** Seconds between two counts, and those after which a label that is missing counts as late. */
 const spans = { count: 10, settled: 30 };
 
 /**
