@@ -78,6 +78,8 @@ async function openOnce(live: ReturnType<typeof liveCluster>, isKilled = false):
     await expect.poll(() => openOf(auditor).length).toBe(1);
     found.push(...openOf(auditor));
     const at = Date.now() / 1000;
+    // Without a change, the next line would be written after ten seconds.
+    live.server.objects.put('nodes', rawNode);
     await expect.poll(() => history.metrics()?.writtenAt ?? 0).toBeGreaterThan(at);
     if (isKilled) cpSync(folder, copy, { recursive: true });
   });
