@@ -52,14 +52,12 @@ export function checkpointOf(
   const audits = [...services.audited.values()].filter(({ record }) =>
     includes('services', record.namespace),
   );
-  const states = audits.map((audit) =>
-    json({
-      kind: 'service-state',
-      at,
-      service: audit.record.key,
-      state: saveService(audit, openedAt),
-    }),
-  );
+  const states = audits.map(({ record, items }) => {
+    const state = saveService({ record, items }, openedAt);
+    const line = { kind: 'service-state', at, service: record.key, state };
+    // Differences change later. Most Services have none, and thousands of texts take long.
+    return items.size > 0 ? json(line) : line;
+  });
   const watches = [...progress.inputs].map(([resource, { state, blindSince }]) => ({
     kind: 'watch' as const,
     at: Math.min(blindSince ?? at, at),
@@ -68,8 +66,9 @@ export function checkpointOf(
   }));
   watches.sort((a, b) => a.at - b.at);
   const objects = present.map((resource) => {
-    const all: Iterable<AnyObject> = store.objects[resource].values();
-    return [resource, [...all].filter((it) => includes(resource, it.namespace))] as const;
+    const all: readonly AnyObject[] = [...store.objects[resource].values()];
+    const isAll = includes === everything.includes;
+    return [resource, isAll ? all : all.filter((it) => includes(resource, it.namespace))] as const;
   });
   const unreadable = [...services.unreadable.values()];
   const lost = unreadable.filter((it) => includes(it.resource, it.namespace));
@@ -118,7 +117,8 @@ type Unreadable = (LiveEntry & { readonly kind: 'unreadable' })['lost'];
 
 interface Known {
   readonly zones: string;
-  readonly states: readonly string[];
+  /** Lines, or what they are made of. */
+  readonly states: readonly (string | object)[];
   readonly nodes: readonly string[];
   readonly past: ReturnType<typeof pastOf>;
 }
@@ -153,7 +153,10 @@ function* linesOf(
     );
   }
   yield zones;
-  for (const line of states) yield redactor === null ? line : hideNames(line, redactor);
+  for (const state of states) {
+    const line = typeof state === 'string' ? state : json(state);
+    yield redactor === null ? line : hideNames(line, redactor);
+  }
   yield* nodes;
   for (const [part, state] of past) yield json({ kind: 'audit-state', at, part, state });
   // The audit begins with the last list that it waits for. A later one would begin it again,

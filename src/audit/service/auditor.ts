@@ -6,7 +6,7 @@ import { getOrInsert } from '../../model/collections.ts';
 import { canonicalIP } from '../../model/ip.ts';
 import type { Change, EndpointSlice, Key, UnreadableObject } from '../../model/objects.ts';
 import { unreadableKey } from '../../model/objects.ts';
-import type { Steps } from '../../model/run-to-end.ts';
+import { runToEnd, type Steps } from '../../model/run-to-end.ts';
 import { hintMode } from '../../shadow/hints.ts';
 import type { Output } from '../finding/catalogue.ts';
 import type { Difference } from '../finding/difference.ts';
@@ -145,7 +145,7 @@ function* begin(state: State, at: number, saved: SavedServices): Steps {
     const before = saved.get(audit.record.key);
     if (before !== undefined) restoreRecord(audit.record, before);
     audit.unknown = unknownOf(state, audit.record);
-    evaluateFirst(state, audit, at);
+    yield* evaluateFirst(state, audit, at);
     updateAffected(state.cache, audit.record);
     yield;
   }
@@ -160,14 +160,22 @@ function* updateUnknown(state: State, unreadable: UnreadableObject, at: number):
       audit.unknown.size === before.size &&
       [...audit.unknown].every(([output, reason]) => before.get(output) === reason);
     if (isSame) continue;
-    evaluateFirst(state, audit, at);
+    yield* evaluateFirst(state, audit, at);
     yield;
   }
 }
 
-function evaluateFirst({ options }: State, audit: ServiceAudit, at: number): void {
+function* evaluateFirst({ options }: State, audit: ServiceAudit, at: number): Steps {
   const item = createWorkItem(audit.record);
-  evaluateWhole({ sink: options, audit, at, item, beginning: true, gap: false, cleared: [] });
+  yield* evaluateWhole({
+    sink: options,
+    audit,
+    at,
+    item,
+    beginning: true,
+    gap: false,
+    cleared: [],
+  });
   options.onChange?.(audit.record.key);
 }
 
@@ -193,8 +201,9 @@ function evaluate(state: State, item: WorkItem, at: number, gap: boolean): void 
     for (const ip of item.addresses) evaluateAddress(evaluation, index, ip);
   }
   for (const slice of item.slices) evaluateSlice(evaluation, slice);
-  if (item.whole || regimeOf(options.context, audit) !== audit.regime) evaluateWhole(evaluation);
-  else evaluateOutputs(evaluation, item.writes.size > 0);
+  if (item.whole || regimeOf(options.context, audit) !== audit.regime) {
+    runToEnd(evaluateWhole(evaluation));
+  } else evaluateOutputs(evaluation, item.writes.size > 0);
   if (item.missed) {
     markMissed(audit, item, at);
     state.missed.add(audit);
@@ -256,13 +265,19 @@ function regimeOf({ listers }: AuditContext, { record, items }: ServiceAudit): n
   );
 }
 
-function evaluateWhole(evaluation: Evaluation): void {
+/** The addresses that one step compares. */
+const addressesAtOnce = 100;
+
+function* evaluateWhole(evaluation: Evaluation): Steps {
   const { sink, audit } = evaluation;
   const { record } = audit;
   audit.regime = regimeOf(sink.context, audit);
   const index = buildIndex(record, null);
-  for (const ip of index.listings.keys()) evaluateAddress(evaluation, index, ip);
-  for (const ip of unlistedAddresses(audit, index)) evaluateAddress(evaluation, index, ip);
+  let count = 0;
+  for (const ip of [...index.listings.keys(), ...unlistedAddresses(audit, index)]) {
+    evaluateAddress(evaluation, index, ip);
+    if (++count % addressesAtOnce === 0) yield;
+  }
   for (const slice of record.slices) evaluateSlice(evaluation, slice);
   evaluateOutputs(evaluation, true);
 }
