@@ -78,9 +78,12 @@ async function openOnce(live: ReturnType<typeof liveCluster>, isKilled = false):
     await expect.poll(() => openOf(auditor).length).toBe(1);
     found.push(...openOf(auditor));
     const at = Date.now() / 1000;
-    // Without a change, the next line would be written after ten seconds.
-    live.server.objects.put('nodes', rawNode);
-    await expect.poll(() => history.metrics()?.writtenAt ?? 0).toBeGreaterThan(at);
+    // Without changes, the next line would be written after ten seconds.
+    const written = (): number => {
+      live.server.objects.put('nodes', rawNode);
+      return history.metrics()?.writtenAt ?? 0;
+    };
+    await expect.poll(written, { interval: 100 }).toBeGreaterThan(at);
     if (isKilled) cpSync(folder, copy, { recursive: true });
   });
   if (isKilled) {
@@ -126,7 +129,7 @@ describe('after a restart', () => {
     const live = liveCluster(emptySlice);
     const before = await openOnce(live);
     live.server.objects.put('pods', withUids(live.server, rawPod));
-    await run(live, 5, readStop, async (auditor) => {
+    await run(live, 2, readStop, async (auditor) => {
       await expect.poll(() => openOf(auditor).length).toBe(1);
       const [finding] = openOf(auditor);
       expect(finding?.since).toBeGreaterThan(before.openedAt);
