@@ -1035,9 +1035,13 @@ function writeUnknown({ auditor, truth, server }: Simulation, name: string): voi
   server.objects.put('endpoints', written);
 }
 
+/** Seconds in which all that disturbs a life ends by itself. */
+const disturbance = 60;
+
 /** Every wait of a reflector ends; `isShort`: not later than all streams are well. */
 async function wait(sim: Simulation, isShort: boolean): Promise<void> {
-  for (let waited = 0; waited < patience && !(isShort && sim.isCalm()); waited += settle) {
+  const least = isShort ? disturbance : patience;
+  for (let waited = 0; waited < least || (waited < patience && !sim.isCalm()); waited += settle) {
     await sim.pass(settle);
   }
 }
@@ -1080,7 +1084,7 @@ export async function auditSeed(
     if (random() < 0.3) made.lags.set(late, 1 + random() * 0.8 * settle);
     if (random() < 0.25) {
       made.readable = false;
-      clock.after(random() * 12 * settle, () => (made.readable = true));
+      made.undo.add(clock.after(random() * 12 * settle, () => (made.readable = true)));
     }
     server.watchList = random() < 0.5;
     server.bookmarkEvery = oneOf(random, [1, 5, 60, 100_000]);
@@ -1123,6 +1127,7 @@ export async function auditSeed(
     }
     if (random() < 0.7) await sim.pass(random() * oneOf(random, [0, 1, 5, 2 * settle]));
   }
-  await endLife(sim, life, isSpoilt, extra() < 0.8);
+  // After a restore, controllers write later than that.
+  await endLife(sim, life, isSpoilt, !restores && extra() < 0.8);
   return sim;
 }

@@ -145,8 +145,9 @@ describe.each(protocols)('%s', (protocol) => {
   });
 
   test('a port without a listener', async () => {
-    const { listener, transport } = await open(text(''));
-    await listener.close();
+    // Other programs may take a port that was given up.
+    const scheme = protocol === 'plain' ? 'http' : 'https';
+    const transport = transportTo(0, `${scheme}://127.0.0.1:1`);
     await expect(transport.send(request(), {})).rejects.toThrow('ECONNREFUSED');
   });
 
