@@ -12,7 +12,7 @@ import type { Severity } from '../../src/audit/finding/catalogue.ts';
 import type { Difference } from '../../src/audit/finding/difference.ts';
 import type { NodeFinding } from '../../src/audit/node/aggregate.ts';
 import { aggregateFindings } from '../../src/audit/node/aggregate.ts';
-import { auditNode } from '../../src/audit/node/audit-node.ts';
+import { auditNode, type NodeAudit } from '../../src/audit/node/audit-node.ts';
 import type {
   AgentAnswers,
   NodeInput,
@@ -174,10 +174,14 @@ export interface NodeAuditSummary {
   readonly unknown: number;
 }
 
-export function summarizeNode(input: NodeInput): NodeAuditSummary {
-  const { forwarding, node } = input;
-  const { differences, coverage, unknown } = auditNode(input);
-  const { frontends } = input.rules;
+export const summarizeNode = (input: NodeInput): NodeAuditSummary =>
+  summarizeAudit(input, auditNode(input));
+
+/** The summary of an audit that was made. */
+export function summarizeAudit(
+  { forwarding, node, rules: { frontends } }: NodeInput,
+  { differences, coverage, unknown }: NodeAudit,
+): NodeAuditSummary {
   const findings = aggregateFindings(node.name, differences, coverage, frontends).map(summaryOf);
   const names = new Set(forwarding.ports.map(({ key }) => key));
   const harmful = differences.filter(({ harmless }) => !harmless);
