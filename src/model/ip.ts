@@ -40,13 +40,30 @@ function parseIPv6(text: string): bigint | null {
     const [high, low] = [Math.floor(tail / 65536), tail % 65536];
     plain = `${text.slice(0, lastColon + 1)}${high.toString(16)}:${low.toString(16)}`;
   }
-  const halves = plain.split('::').map((half) => (half === '' ? [] : half.split(':')));
-  const [head = [], tail, ...others] = halves;
-  const missing = 8 - head.length - (tail?.length ?? 0);
-  if (others.length > 0 || (tail === undefined ? missing !== 0 : missing < 1)) return null;
-  const groups = [...head, ...Array<string>(missing).fill('0'), ...(tail ?? [])];
-  if (!groups.every((group) => /^[0-9a-fA-F]{1,4}$/.test(group))) return null;
-  return BigInt(`0x${groups.map((group) => group.padStart(4, '0')).join('')}`);
+  const gap = plain.indexOf('::');
+  const head = gap < 0 ? plain : plain.slice(0, gap);
+  const tail = gap < 0 ? '' : plain.slice(gap + 2);
+  if (!isGroups(head) || !isGroups(tail)) return null;
+  const [high, low] = [digitsOf(head), digitsOf(tail)];
+  const missing = 32 - high.length - low.length;
+  if (gap < 0 ? missing !== 0 : missing < 4) return null;
+  return BigInt(`0x${high}${'0'.repeat(missing)}${low}`);
+}
+
+/** Groups of an IPv6 address, or nothing. */
+const isGroups = (text: string): boolean =>
+  text === '' || /^[0-9a-fA-F]{1,4}(?::[0-9a-fA-F]{1,4})*$/.test(text);
+
+/** Four digits for each group. */
+function digitsOf(text: string): string {
+  let digits = '';
+  for (let from = 0; from < text.length;) {
+    const colon = text.indexOf(':', from);
+    const to = colon < 0 ? text.length : colon;
+    digits += '0000'.slice(to - from) + text.slice(from, to);
+    from = to + 1;
+  }
+  return digits;
 }
 
 /** In canonical form: RFC 5952 for IPv6. */
@@ -54,13 +71,20 @@ export function formatAddress(address: Address): string {
   if (typeof address === 'number') {
     return `${address >>> 24}.${(address >>> 16) & 255}.${(address >>> 8) & 255}.${address & 255}`;
   }
-  const groups = Array.from({ length: 8 }, (_, at) =>
-    ((address >> BigInt(112 - 16 * at)) & 0xffffn).toString(16),
-  ).join(':');
-  const zeros = `:${groups}:`.match(/(?::0(?=:)){2,}/g) ?? [];
-  const [longest] = zeros.toSorted((a, b) => b.length - a.length);
-  if (longest === undefined) return groups;
-  return `:${groups}:`.replace(longest, ':').replace(/^:(?!:)|(?<!:):$/g, '');
+  const digits = address.toString(16).padStart(32, '0');
+  const groups: string[] = [];
+  // The first of the longest runs of zeros.
+  let [first, longest, run] = [0, 1, 0];
+  for (let at = 0; at < 8; at++) {
+    let from = 4 * at;
+    while (from < 4 * at + 3 && digits.charCodeAt(from) === 48) from++;
+    const group = digits.slice(from, 4 * at + 4);
+    groups.push(group);
+    run = group === '0' ? run + 1 : 0;
+    if (run > longest) [first, longest] = [at - run + 1, run];
+  }
+  if (longest === 1) return groups.join(':');
+  return `${groups.slice(0, first).join(':')}::${groups.slice(first + longest).join(':')}`;
 }
 
 /** As upstream: an IPv4-mapped address is the IPv4 address. */
