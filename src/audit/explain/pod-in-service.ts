@@ -59,6 +59,9 @@ export const entryNote = ({ object, text }: ObservedEntry, end = ''): Reason =>
 /** Selects entries by address, in canonical form, and by the pod that they name. */
 export type EntryFilter = (address: string, pod: Key | null) => boolean;
 
+const podOf = (target: ObjectRef | null): Key | null =>
+  target?.kind === 'Pod' ? `${target.namespace}/${target.name}` : null;
+
 /** The entries of the Endpoints, repacked if an address is listed twice, then those of slices. */
 export function observedEntries(
   listers: Listers,
@@ -66,18 +69,28 @@ export function observedEntries(
   filter: EntryFilter,
 ): ObservedEntry[] {
   const { endpoints, slices, key, service } = record;
+  // Large Services have few of the entries, so all is made for these alone.
+  const isWanted = (addresses: readonly string[], target: ObjectRef | null): boolean => {
+    const pod = podOf(target);
+    return addresses.some((address) => filter(canonicalIP(address), pod));
+  };
   const entriesAt = (
     addresses: Iterable<string>,
     target: ObjectRef | null,
     describe: () => Omit<ObservedEntry, 'address' | 'pod'>,
   ): ObservedEntry[] => {
-    const pod = target?.kind === 'Pod' ? `${target.namespace}/${target.name}` : null;
+    const pod = podOf(target);
     return [...addresses]
       .filter((address) => filter(address, pod))
       .map((address) => ({ ...describe(), address, pod }));
   };
-  const listings = (endpoints?.subsets ?? []).flatMap(({ addresses }, subset) =>
-    addresses.map((address) => ({ address, subset })),
+  const subsets = endpoints?.subsets ?? [];
+  const wanted = subsets.flatMap(({ addresses }) =>
+    addresses.filter(({ ip, target }) => isWanted([ip], target)),
+  );
+  const ips = new Set(wanted.map(({ ip }) => canonicalIP(ip)));
+  const listings = (ips.size === 0 ? [] : subsets).flatMap(({ addresses }, subset) =>
+    addresses.filter(({ ip }) => ips.has(canonicalIP(ip))).map((address) => ({ address, subset })),
   );
   const byAddress = Map.groupBy(listings, ({ address }) => canonicalIP(address.ip));
   const listed = [...byAddress].flatMap(([ip, group]) =>
@@ -92,8 +105,10 @@ export function observedEntries(
     ),
   );
   const sliced = slices.flatMap((slice) => {
+    const found = slice.endpoints.filter((it) => isWanted(it.addresses, it.target));
+    if (found.length === 0) return [];
     const role = roleOf(listers, record, slice);
-    return slice.endpoints.flatMap((endpoint) =>
+    return found.flatMap((endpoint) =>
       entriesAt(new Set(endpoint.addresses.map(canonicalIP)), endpoint.target, () => ({
         place: role === 'controller' ? slice.addressType : null,
         manager: managerText(role, slice),
