@@ -166,6 +166,11 @@ export function* pairsOf({ context: { listers } }: World): Generator<PodAndServi
   }
 }
 
+/** Calls `expect` only for a difference: so many calls would need most of the time. */
+export function same<T extends string | boolean>(got: T, want: T, text: () => string): void {
+  if (got !== want) expect(got, text()).toBe(want);
+}
+
 /**
  * Compares the conditions of a pair with its desired state, also after the changes that they
  * propose. `counts` counts the comparisons.
@@ -177,31 +182,33 @@ export function checkConditions(
 ): void {
   const evaluated = evaluateConditions(pair, release);
   const failed = evaluated.conditions.filter(({ reason }) => reason.mark === 'no');
-  const name = `${pair.service.key} ${pair.pod.key}`;
+  const name = (): string => `${pair.service.key} ${pair.pod.key}`;
   counts.pairs = (counts.pairs ?? 0) + 1;
   for (const [place, state] of expectedStates(pair, release)) {
     const effects = evaluated.conditions.map((condition) => condition.effects.get(place));
     const worst = entryStates.find((known) => effects.includes(known)) ?? 'ready';
-    expect(worst, `${name} at ${place}`).toBe(state);
+    const at = (): string => `${name()} at ${place}`;
+    same(worst, state, at);
     const deciding = decidingCondition(evaluated.conditions, [place, state]);
-    expect(deciding === null, `${name} at ${place}`).toBe(state === 'ready');
+    same(deciding === null, state === 'ready', at);
     if (deciding === null) continue;
     counts[deciding.name] = (counts[deciding.name] ?? 0) + 1;
     counts.counterfactuals = (counts.counterfactuals ?? 0) + 1;
     if (failed.length === 1) counts.alone = (counts.alone ?? 0) + 1;
     // After all other changes, this condition alone keeps the pod from being ready.
     const others = failed.filter((condition) => condition !== deciding).reduce(fixCondition, pair);
-    const text = `${name} at ${place}: ${deciding.name}`;
+    const text = (): string => `${at()}: ${deciding.name}`;
     const stateOf = (changed: PodAndService) =>
       expectedStates(changed, release).get(place) ?? 'absent';
-    expect(stateOf(others), text).not.toBe('ready');
-    expect(stateOf(fixCondition(others, deciding)), text).toBe('ready');
+    same(stateOf(others) === 'ready', false, text);
+    same(stateOf(fixCondition(others, deciding)), 'ready', text);
     const { conditions, expected } = evaluateConditions(fixCondition(pair, deciding), release);
     const after = decidingCondition(conditions, [place, expected.get(place) ?? 'absent']);
-    expect(after?.reason.text, text).not.toBe(deciding.reason.text);
+    same(after?.reason.text === deciding.reason.text, false, text);
   }
   const fixed = failed.reduce(fixCondition, pair);
-  expect(new Set(expectedStates(fixed, release).values()), name).toEqual(new Set(['ready']));
+  const states = [...new Set(expectedStates(fixed, release).values())];
+  same(states.join(), 'ready', name);
 }
 
 // Applies the change after which a failed condition passes, so that the explanation is compared

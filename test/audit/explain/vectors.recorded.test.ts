@@ -11,10 +11,11 @@ import {
   servicesListing,
 } from '../../../src/audit/explain/pod-in-service.ts';
 import { truncationOf } from '../../../src/audit/service/endpoints.ts';
+import type { ServiceAudit } from '../../../src/audit/service/reconcile.ts';
 import { canonicalIP } from '../../../src/model/ip.ts';
 import { selects } from '../../../src/model/selector.ts';
 import { isSelected } from '../../../src/shadow/endpoints.ts';
-import { caseFiles, checkConditions, pairsOf, worldsOf } from '../../vectors/world.ts';
+import { caseFiles, checkConditions, pairsOf, same, worldsOf } from '../../vectors/world.ts';
 import type { World } from '../../vectors/world.ts';
 
 /** Deletes an object that a controller wrote; the auditor follows. */
@@ -64,6 +65,9 @@ function addressesOf({ context: { listers } }: World): string[] {
 
 type Counts = Record<string, number>;
 
+const keysOf = (audits: readonly ServiceAudit[]): string =>
+  audits.map(({ record }) => record.key).join();
+
 function checkAddresses(world: World, counts: Counts): void {
   const { listers } = world.context;
   const audited = [...world.serviceAuditor.audited.values()];
@@ -74,10 +78,7 @@ function checkAddresses(world: World, counts: Counts): void {
   for (const ip of [...addressesOf(world), '192.0.2.77']) {
     const want = audited.filter((_, index) => addresses[index]?.has(ip));
     const got = servicesListing(listers, audited, [ip]);
-    expect(
-      got.map(({ record }) => record.key),
-      ip,
-    ).toEqual(want.map(({ record }) => record.key));
+    same(keysOf(got), keysOf(want), () => ip);
     counts.listed = (counts.listed ?? 0) + want.length;
     counts.none = (counts.none ?? 0) + audited.length - want.length;
   }
@@ -90,21 +91,20 @@ function checkPairs(world: World, counts: Counts): void {
     const got = of === undefined ? null : explainPair(context, of, pair.pod);
     if (of === undefined || got === null) throw new Error('A Service that is not audited');
     const { service, pod: one } = pair;
-    const name = `${service.key} ${one.key}`;
+    const name = (): string => `${service.key} ${one.key}`;
     counts.pairs = (counts.pairs ?? 0) + 1;
     counts[got.verdict] = (counts[got.verdict] ?? 0) + 1;
     const selected = isSelected(service) && selects(service.selector, one.labels);
-    expect(of.record.members.has(one), name).toBe(selected);
+    same(of.record.members.has(one), selected, name);
     const outcomes = expectedStates(pair, context.release);
-    expect(
-      got.places.map(({ expected }) => expected),
-      name,
-    ).toEqual([...outcomes.values()]);
+    const states = got.places.map(({ expected }) => expected);
+    same(states.join(), [...outcomes.values()].join(), name);
     if (!isSelected(service) || service.deleting) continue;
     for (const { place, expected, actual, verdict } of got.places) {
       if (place === 'endpoints' && truncationOf(of.record) !== null) continue;
       if (expected !== actual) {
-        expect(verdict, `${name} at ${place}: ${expected}, ${actual}`).not.toBe('conform');
+        const text = (): string => `${name()} at ${place}: ${expected}, ${actual}`;
+        same(verdict === 'conform', false, text);
       }
     }
     const loud = [...of.items.values()]
@@ -112,7 +112,8 @@ function checkPairs(world: World, counts: Counts): void {
       .filter(({ output, difference: { subject } }) => output !== 'input' && subject === one.name);
     if (loud.length > 0 && one.ips.length > 0) {
       if (!loud.every(({ difference }) => difference.code === 'slice-duplicate')) {
-        expect(got.verdict, `${name}: ${loud[0]?.difference.code ?? ''}`).not.toBe('conform');
+        const text = (): string => `${name()}: ${loud[0]?.difference.code ?? ''}`;
+        same(got.verdict === 'conform', false, text);
       }
     }
   }
