@@ -313,21 +313,31 @@ function dueIn(
   const isPast = ({ before, since }: DifferenceClock): boolean =>
     settle === 0 || (at > since && at - before >= settle - 0.25);
   const open = openKeys(node);
+  const whole = { ...observed, families: new Set(['IPv4', 'IPv6']) };
+  const { node: within, rules } = observed;
+  /** The differences that a version of a Service shows; many are asked for. */
+  const shown = new Map<ServiceVersion, ReadonlySet<string>>();
+  const shownBy = (version: ServiceVersion, key: Key): ReadonlySet<string> => {
+    const known = shown.get(version);
+    if (known !== undefined) return known;
+    const { service, slices } = version;
+    const services = service === null ? [] : [service];
+    const forwarding = forwardingFor(whole, services, new Map([[key, slices]]));
+    const found = differencesFrom({ forwarding, node: within, rules });
+    const keys = new Set(found.map((it) => it.key));
+    shown.set(version, keys);
+    return keys;
+  };
   return audit.differences.filter((difference) => {
     const { key } = difference;
     const clock = node.clocks.get(key);
     if (clock === undefined || !isPast(clock)) return false;
     const service = serviceOf(proxied, difference);
     if (open.has(key) || settle === 0 || service === null || key.endsWith(' claim')) return true;
-    const shows = ({ service: object, slices }: ServiceVersion): boolean => {
-      const services = object === null ? [] : [object];
-      const whole = { ...observed, families: new Set(['IPv4', 'IPv6']) };
-      const forwarding = forwardingFor(whole, services, new Map([[service, slices]]));
-      const { node: within, rules } = observed;
-      return differencesFrom({ forwarding, node: within, rules }).some((it) => it.key === key);
-    };
     const versions = proxied.past.get(service) ?? [];
-    const free = versions.findLast((it) => it.until > clock.since && !shows(it))?.until;
+    const free = versions.findLast(
+      (it) => it.until > clock.since && !shownBy(it, service).has(key),
+    )?.until;
     if (free === undefined) return true;
     node.clocks.set(key, { ...clock, before: free, since: free });
     return isPast({ ...clock, before: free, since: free });
