@@ -166,7 +166,7 @@ export function* pairsOf({ context: { listers } }: World): Generator<PodAndServi
   }
 }
 
-/** Calls `expect` only for a difference: so many calls would need most of the time. */
+/** Calls `expect` only for a difference: 100,000 calls would need most of the time. */
 export function same<T extends string | boolean>(got: T, want: T, text: () => string): void {
   if (got !== want) expect(got, text()).toBe(want);
 }
