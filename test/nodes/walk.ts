@@ -194,6 +194,9 @@ export function summarizeAudit(
 /** The configuration of kube-proxy: given, or inferred from the rules. */
 type Configured = 'by a file' | 'by its rules';
 
+/** What the rules of a folder do: a second audit uses the walks of the first. */
+const behaviors = new WeakMap<Folder, NodeInput['rules']>();
+
 /** Audits the node of a folder; null: there are no objects to hold it against. */
 function auditFolder(folder: Folder, configured: Configured): NodeAuditSummary | null {
   const input = inputOf(folder);
@@ -201,7 +204,9 @@ function auditFolder(folder: Folder, configured: Configured): NodeAuditSummary |
   const { node, config: given } = input;
   const config = configured === 'by a file' ? given : configOf(folder.ruleset, given.minor);
   const forwarding = expectedOf(folder, { ...input, config });
-  return summarizeNode({ forwarding, node, rules: behaviorOfRules(folder.ruleset, folder.node) });
+  const rules = behaviors.get(folder) ?? behaviorOfRules(folder.ruleset, folder.node);
+  behaviors.set(folder, rules);
+  return summarizeNode({ forwarding, node, rules });
 }
 
 /**
@@ -495,11 +500,15 @@ export const emptySummary = () => ({
   misplaced: 0,
 });
 
-/** Walks all folders below these; `codes` takes up what was found on their nodes. */
+/**
+ * Walks all folders below these; `codes` takes up what was found on their nodes. `also` is called
+ * with each folder of a kube-proxy.
+ */
 export function walkFolders(
   paths: readonly string[],
   report: (line: string) => void,
   codes = new Set<string>(),
+  also: (folder: Folder) => void = () => undefined,
 ): Summary {
   const summary = emptySummary();
   for (const path of paths.flatMap((path) => foldersBelow(path))) {
@@ -509,6 +518,7 @@ export function walkFolders(
     addCounts<PacketCounts>(summary, counts, 1);
     const audit = checkAudit(folder, report, codes);
     addCounts<AuditCounts>(summary, audit, 1);
+    also(folder);
   }
   for (const path of paths.flatMap((path) => ciliumFoldersBelow(path))) {
     const audit = summarizeNode(ciliumInput(path));
