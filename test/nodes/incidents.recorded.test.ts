@@ -63,6 +63,9 @@ function objectsIn(path: string): (readonly [Resource, AnyObject])[] {
   ];
 }
 
+/** The sound nodes that an auditor has read twice, so that a finding would open. */
+const readTwice = new Set<string>();
+
 /** The incidents of a node that was sound and then got the rules, and objects, of a folder. */
 function incidentsOf(path: string, { base }: Fault) {
   const sound = resolve(path, base);
@@ -95,7 +98,8 @@ function incidentsOf(path: string, { base }: Fault) {
     take({ kind: 'clock', at });
     for (const entry of rulesIn(folder, proxy.nodeName, proxy.config)) take(entry);
   };
-  for (const at of [1, 40]) read(at, sound);
+  for (const at of readTwice.has(sound) ? [40] : [1, 40]) read(at, sound);
+  readTwice.add(sound);
   const opened = auditor.findings.open();
   take({ kind: 'clock', at: 50 });
   deliver(50, objectsIn(path));
