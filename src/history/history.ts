@@ -4,10 +4,10 @@ import { hash } from 'node:crypto';
 
 import type { Finding } from '../audit/finding/catalogue.ts';
 import type { Auditor, AuditorEntry } from '../auditor/auditor.ts';
-import { type AnyOutput, type Delta, deltaOf } from '../cluster/files/delta.ts';
+import { deltaOf, type DeltaResource, hasDeltas } from '../cluster/files/delta.ts';
 import { createRecorder } from '../cluster/files/recorder.ts';
-import type { Key, OutputResource, UnreadableObject, WatchEvent } from '../model/objects.ts';
-import { isOutput, outputResources, resources } from '../model/objects.ts';
+import type { ObjectOf, WatchEvent } from '../model/objects.ts';
+import { resources } from '../model/objects.ts';
 import { isInNamespaces, isInScope } from '../model/scope.ts';
 import { checkpointOf, nodeLine } from './checkpoint.ts';
 import type { HistoryFiles } from './files.ts';
@@ -36,7 +36,6 @@ export function createAuditorHistory(auditor: Auditor, options: AuditorHistoryOp
     checkpoint() {
       // The checkpoint would have a part of what an entry changes, and the entry would follow it.
       if (auditor.isTaking()) return null;
-      bases.reset();
       return checkpointOf(auditor, now());
     },
     openNote: () => notes.open(now(), options.limits.size),
@@ -45,15 +44,10 @@ export function createAuditorHistory(auditor: Auditor, options: AuditorHistoryOp
       return { line: `${JSON.stringify({ kind: 'clock', at })}\n`, at };
     },
   });
-  const bases = createBases(auditor);
   const lineOf = (entry: RecordedEntry): string => {
-    if (entry.kind === 'unreadable') bases.forget(entry.lost);
-    if (entry.kind !== 'event') return lines.line(entry);
-    const { resource } = entry.event;
-    const delta = isOutput(resource) ? bases.follow(resource, entry.event) : null;
-    if (delta === null) return lines.line(entry);
-    const { object: raw, ...fields } = delta;
-    return lines.line({ kind: 'event', event: { ...entry.event, raw } }, fields);
+    const delta = entry.kind === 'event' ? deltaIn(auditor, entry.event) : null;
+    if (entry.kind !== 'event' || delta === null) return lines.line(entry);
+    return lines.delta(entry.event, delta);
   };
   const nodes = createNodeLines(auditor);
   /** Records what the rules of a node show now, if that has changed. */
@@ -95,40 +89,16 @@ export function createAuditorHistory(auditor: Auditor, options: AuditorHistoryOp
 }
 
 /**
- * The versions of Endpoints and slices that the history has. They are objects of the store, in
- * which versions share equal endpoints.
+ * What an event has changed, which the auditor has just taken in; `null`: it is written whole. A
+ * deletion is, since its version says whether it is late. A reader has the same version before.
  */
-function createBases({ store }: Auditor) {
-  const bases = {
-    endpoints: new Map<Key, AnyOutput>(),
-    endpointslices: new Map<Key, AnyOutput>(),
-  };
-  return {
-    /** A checkpoint has what is stored. */
-    reset(): void {
-      for (const resource of outputResources) {
-        bases[resource] = new Map<Key, AnyOutput>(store.objects[resource]);
-      }
-    },
-    /** A deletion that cannot be read removes the object of the store, also at the reader. */
-    forget({ resource, namespace, name }: UnreadableObject): void {
-      if (isOutput(resource)) bases[resource].delete(`${namespace ?? ''}/${name ?? ''}`);
-    },
-    /**
-     * The delta that an event has made; `null`: it is written whole. The store drops a late
-     * version. The delta then has the stored one, which a reader drops as repeated.
-     */
-    follow(resource: OutputResource, { type, object: { key } }: WatchEvent): Delta | null {
-      const known = bases[resource];
-      const base = known.get(key);
-      const stored = store.objects[resource].get(key);
-      if (stored === undefined) known.delete(key);
-      else known.set(key, stored);
-      // The version of a deletion says whether it is late.
-      const isWhole = base === undefined || stored === undefined || type === 'deleted';
-      return isWhole ? null : deltaOf(resource, stored, base);
-    },
-  };
+function deltaIn({ store }: Auditor, { resource, type, object: { key } }: WatchEvent) {
+  const change = store.latestChange();
+  // The store does not see objects outside of the scope.
+  if (change === null || change.resource !== resource || change.after?.key !== key) return null;
+  if (type === 'deleted' || change.before === null || !hasDeltas(resource)) return null;
+  const { before, after } = change as Record<'before' | 'after', ObjectOf[DeltaResource]>;
+  return deltaOf(resource, after, before);
 }
 
 /** The lines of nodes, each if it is another one than that before. */

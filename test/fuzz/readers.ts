@@ -24,6 +24,7 @@ import { frontendsInRules } from '../../src/rules/report/frontends.ts';
 import { modeIn, settingsIn } from '../../src/rules/report/infer-proxy-config.ts';
 import { checkJson, decodeOutcomes, InvalidReport } from '../../src/rules/report/outcome-json.ts';
 import { DumpError } from '../../src/rules/ruleset.ts';
+import { endpoint, pod, slice } from '../build.ts';
 import { answers } from '../protobuf/fixtures.ts';
 
 export interface Reader {
@@ -57,6 +58,21 @@ function recordedLines(): string[] {
     group.reduce((shortest, line) => (line.length < shortest.length ? line : shortest)),
   );
 }
+
+/** The versions before `deltaLines`, of any name. */
+const versionsBefore = {
+  previousPod: () => pod({ resourceVersion: '7' }),
+  previousOutput: () => slice({ resourceVersion: '7', endpoints: [endpoint(), endpoint()] }),
+};
+
+const deltaLines = [
+  { resource: 'pods', ready: true, turnedAt: 5, ips: ['10.0.0.1'], terminal: false },
+  { resource: 'endpointslices', parts: [[[0, 1], { of: 1, ready: false }, 1]], endpoints: [{}] },
+].map((fields) => {
+  const metadata = { name: 'web', namespace: 'shop', resourceVersion: '8' };
+  const head = { kind: 'delta', at: 2e9, type: 'MODIFIED', base: '7', metadata };
+  return JSON.stringify({ ...head, ...fields });
+});
 
 function recordedObjects(): unknown[] {
   return recordedLines().flatMap((line) => {
@@ -168,8 +184,11 @@ export const readers: Readonly<Record<string, Reader>> = {
     read: (input) => drain(readDump(['-'], ignore, Readable.from([input]))),
   },
   recording: {
-    seeds: () => [Buffer.from(recordedLines().join('\n'))],
-    read: (input) => drain(readRecording({ name: 'input', bytes: Readable.from([input]) }, ignore)),
+    seeds: () => [Buffer.from([...recordedLines(), ...deltaLines].join('\n'))],
+    read: (input) =>
+      drain(
+        readRecording({ name: 'input', bytes: Readable.from([input]) }, ignore, versionsBefore),
+      ),
     isExpected: isForPeople,
   },
   rules: {

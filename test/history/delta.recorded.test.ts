@@ -36,10 +36,10 @@ const textOf = (object: AnyObject): string =>
     isFields(value) ? Object.fromEntries(Object.entries(value).sort()) : value,
   );
 
-/** All Endpoints and slices that an auditor has, by resource and key. */
-const outputsOf = ({ store }: Auditor): ReadonlyMap<string, AnyObject> =>
+/** All pods, Endpoints and slices that an auditor has, by resource and key. */
+const objectsOf = ({ store }: Auditor): ReadonlyMap<string, AnyObject> =>
   new Map(
-    outputResources.flatMap((resource) =>
+    (['pods', ...outputResources] as const).flatMap((resource) =>
       [...store.objects[resource]].map(([key, object]) => [`${resource} ${key}`, object] as const),
     ),
   );
@@ -47,16 +47,23 @@ const outputsOf = ({ store }: Auditor): ReadonlyMap<string, AnyObject> =>
 /** What an auditor had at a time. */
 interface Truth {
   readonly at: number;
-  readonly outputs: ReadonlyMap<string, AnyObject>;
+  readonly objects: ReadonlyMap<string, AnyObject>;
 }
 
-/** An entry comes again, late or repeated, in place of a new one. */
-function* withRepeats(entry: RecordingEntry, earlier: RecordingEntry[], random: () => number) {
+/** An entry comes again, late or repeated. A history does not know what was deleted long ago. */
+function* withRepeats(
+  entry: RecordingEntry,
+  earlier: RecordingEntry[],
+  random: () => number,
+  { store }: Auditor,
+) {
   yield entry;
   if (entry.kind !== 'event') return;
   earlier.push(entry);
   const again = earlier[Math.floor(random() * earlier.length)];
   if (random() > 0.2 || again?.kind !== 'event') return;
+  const { resource, object } = again.event;
+  if (!store.objects[resource].has(object.key)) return;
   const type = random() < 0.5 ? ('modified' as const) : ('deleted' as const);
   yield { ...again, event: { ...again.event, type, at: entry.event.at } };
 }
@@ -78,7 +85,7 @@ async function record(seed: number, faults: readonly Fault[] = [], age = 400) {
   let working: Promise<unknown> = Promise.resolve();
   for await (const entry of entriesOf(Readable.from([text]), auditor)) {
     if (entry.kind === 'node-rules' || entry.kind === 'node-config') continue;
-    for (const each of withRepeats(entry, earlier, random)) {
+    for (const each of withRepeats(entry, earlier, random, auditor)) {
       auditor.take(each);
       history.take(each);
     }
@@ -88,7 +95,7 @@ async function record(seed: number, faults: readonly Fault[] = [], age = 400) {
     if (auditor.serviceAuditor() === null) continue;
     const at = auditor.now() ?? 0;
     if (truths.at(-1)?.at === at) truths.pop();
-    truths.push({ at, outputs: outputsOf(auditor) });
+    truths.push({ at, objects: objectsOf(auditor) });
   }
   await history.close();
   return { files, stored, truths, random };
@@ -104,7 +111,7 @@ async function readMoment(files: HistoryFiles, until: number) {
   const lines = await openHistory(files, until, onLoss);
   const entries = entriesOf(lines.bytes, auditor, problems);
   await replay(auditor, entries, { speed: Infinity, until });
-  return { outputs: outputsOf(auditor), problems };
+  return { objects: objectsOf(auditor), problems };
 }
 
 /** How many lines of all segments are deltas. */
@@ -114,7 +121,7 @@ async function countDeltas(stored: ReadonlyMap<string, { readonly bytes: Buffer 
     for (const part of framesIn(bytes, Number(name.slice(0, 8)))) {
       if (!('frame' in part)) continue;
       const lines = Buffer.from(await linesOf(part.frame)).toString();
-      count += lines.split('"base":').length - 1;
+      count += lines.split('"kind":"delta"').length - 1;
     }
   }
   return count;
@@ -123,18 +130,18 @@ async function countDeltas(stored: ReadonlyMap<string, { readonly bytes: Buffer 
 /** The problem of a delta without its base. */
 const missing = 'The version before it is missing';
 
-const textsOf = (outputs: ReadonlyMap<string, AnyObject>): string[] =>
-  [...outputs].map(([name, object]) => `${name} ${textOf(object)}`).sort();
+const textsOf = (objects: ReadonlyMap<string, AnyObject>): string[] =>
+  [...objects].map(([name, object]) => `${name} ${textOf(object)}`).sort();
 
 /** The same without arrivals: an earlier version that comes late is one that existed, too. */
-const versionsOf = (outputs: ReadonlyMap<string, AnyObject>): string[] =>
-  [...outputs].map(([name, object]) => `${name} ${textOf({ ...object, at: 0 })}`);
+const versionsOf = (objects: ReadonlyMap<string, AnyObject>): string[] =>
+  [...objects].map(([name, object]) => `${name} ${textOf({ ...object, at: 0, ipsSince: 0 })}`);
 
 /** The versions of all objects that existed. */
 function versionsIn(truths: readonly Truth[]): ReadonlySet<string> {
-  const objects = new Map<AnyObject, string>();
-  for (const { outputs } of truths) for (const [name, object] of outputs) objects.set(object, name);
-  return new Set([...objects].flatMap(([object, name]) => versionsOf(new Map([[name, object]]))));
+  const all = new Map<AnyObject, string>();
+  for (const { objects } of truths) for (const [name, object] of objects) all.set(object, name);
+  return new Set([...all].flatMap(([object, name]) => versionsOf(new Map([[name, object]]))));
 }
 
 /** Changes bytes of a frame in the segment of a moment; returns what repairs them. */
@@ -177,13 +184,13 @@ test('an object is written whole after a deletion that cannot be read', async ()
   await history.work();
   const lost = { resource: 'endpointslices' as const, namespace, name, labels };
   take({ kind: 'unreadable', at: 1001, type: 'deleted', lost });
-  expect(outputsOf(auditor).size).toBe(0);
+  expect(objectsOf(auditor).size).toBe(0);
   take({ kind: 'event', event: event('added', version('2', 1002), 1002) });
   await history.work();
   await history.close();
   const read = await readMoment(files, 1002);
   expect(read.problems.filter((it) => it === missing)).toEqual([]);
-  expect(textsOf(read.outputs)).toEqual(textsOf(outputsOf(auditor)));
+  expect(textsOf(read.objects)).toEqual(textsOf(objectsOf(auditor)));
 });
 
 describe('a history', () => {
@@ -200,9 +207,9 @@ describe('a history', () => {
   test('has each moment, also if entries come while it is written, late or twice', async () => {
     const recorded = await record(1);
     expect(await countDeltas(recorded.stored)).toBeGreaterThan(50);
-    for (const { at, outputs } of momentsIn(recorded, 8)) {
+    for (const { at, objects } of momentsIn(recorded, 8)) {
       const read = await readMoment(recorded.files, at);
-      expect(textsOf(read.outputs)).toEqual(textsOf(outputs));
+      expect(textsOf(read.objects)).toEqual(textsOf(objects));
       expect(read.problems.filter((it) => it === missing)).toEqual([]);
     }
   });
@@ -212,7 +219,7 @@ describe('a history', () => {
     const versions = versionsIn(recorded.truths);
     for (const { at } of momentsIn(recorded, 8)) {
       const read = await readMoment(recorded.files, at);
-      const shown = versionsOf(read.outputs);
+      const shown = versionsOf(read.objects);
       expect(shown.filter((text) => !versions.has(text))).toEqual([]);
       expect(read.problems.filter((it) => it === missing)).toEqual([]);
     }
@@ -226,7 +233,7 @@ describe('a history', () => {
       const repair = damage(recorded, at);
       const read = await readMoment(recorded.files, at);
       repair();
-      const shown = versionsOf(read.outputs);
+      const shown = versionsOf(read.objects);
       expect(shown.filter((text) => !versions.has(text))).toEqual([]);
       lost += read.problems.filter((it) => it === missing).length;
     }

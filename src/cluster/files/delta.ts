@@ -1,166 +1,166 @@
-// Deltas between two versions of an Endpoints or an EndpointSlice. A change of one pod changes
-// one of their endpoints, so a history writes that one, and where the others were in the version
-// before. In a line of a recording:
+// Deltas between two versions of a pod, an Endpoints or an EndpointSlice. Nearly every change is
+// one of the status of a pod, and of its endpoint in both outputs. So a history writes only what
+// has changed since the version before, and in which version that was. Lines of a recording:
 //
-//   "base":"123","parts":[[[0,12],1,[13,87]]],"object":{…}
+//   {"kind":"delta","at":T,"resource":"pods","type":"MODIFIED","base":"123",
+//    "metadata":{"name":…,"namespace":…,"resourceVersion":"124"},"ready":false,"turnedAt":T}
+//   {"kind":"delta","at":T,"resource":"endpointslices","type":"MODIFIED","base":"125",
+//    "metadata":{…},"parts":[[[0,12],1,[13,87]]],"endpoints":[{…}]}
 //
-// The object of the line has only new endpoints. Each list of endpoints has its parts: `[0,12]` are
-// 12 endpoints from number 0 on of the version `base`, and `1` is the next one of the object. The
-// EndpointSlice has one list, and Endpoints have one for each subset: ready addresses, then others.
+// Everything else is as in version `base`. A pod may have `ready`, `turnedAt`, `ips` and
+// `terminal`, and an output `bytes`, `generation` and `annotations`. `endpoints` or `subsets` have
+// new endpoints as the API has them; parts.ts describes `parts`. In format 2 only known endpoints
+// were left out: "base":"123","parts":[…],"object":{…}
 
-import type { Endpoint, EndpointAddress, ObjectOf, OutputResource } from '../../model/objects.ts';
-import { type Fields, WrongType } from '../decode/json-fields.ts';
-import { writeObject } from './object-writer.ts';
+import { isDeepStrictEqual } from 'node:util';
 
-export type AnyOutput = ObjectOf[OutputResource];
+import { equalTexts } from '../../model/equality.ts';
+import type { AnyObject, ObjectOf, OutputResource, Pod, Resource } from '../../model/objects.ts';
+import { isOutput } from '../../model/objects.ts';
+import * as json from '../decode/json-fields.ts';
+import { project } from '../decode/json-objects.ts';
+import { safeAnnotations, writeObject } from './object-writer.ts';
+import {
+  type AnyOutput,
+  applyParts,
+  compareLists,
+  countKnown,
+  listsOf,
+  withLists,
+} from './parts.ts';
 
-/** `[start, count]`: endpoints of the version before; a number: that many of the object. */
-type Part = readonly [start: number, count: number] | number;
+/** Resources whose versions may be written as deltas. */
+export type DeltaResource = OutputResource | 'pods';
 
-type AnyEndpoint = Endpoint | EndpointAddress;
+export const hasDeltas = (resource: Resource): resource is DeltaResource =>
+  resource === 'pods' || isOutput(resource);
 
-export interface Delta {
-  /** The API object with only the new endpoints. */
-  readonly object: Fields;
-  /** The size of the whole object. */
-  readonly bytes: number;
-  readonly base: string;
-  readonly parts: readonly (readonly Part[])[];
+/** What a delta may change; an object with any other change is written whole. */
+const changing: ReadonlySet<string> = new Set([
+  ...['resourceVersion', 'ready', 'turnedAt', 'ips', 'ipsSince', 'terminal'],
+  ...['at', 'bytes', 'generation', 'annotations', 'endpoints', 'subsets'],
+]);
+
+function isSameElse<T extends AnyObject>(object: T, base: T): boolean {
+  for (const field in object) {
+    if (!changing.has(field) && !isDeepStrictEqual(object[field], base[field])) return false;
+  }
+  return true;
 }
 
-/** A list with more new endpoints is written whole, since each of them is searched for. */
-const mostNew = 32;
-
 /**
- * The delta of an object from an earlier version, with which it shares equal endpoints, as in the
- * store. `null` if it should be written whole.
+ * The fields of the delta of an object from an earlier version, with which it shares equal
+ * endpoints, as in the store. `null` if it should be written whole.
  */
-export function deltaOf(
-  resource: OutputResource,
-  object: AnyOutput,
-  base: AnyOutput,
-): Delta | null {
+export function deltaOf<R extends DeltaResource>(
+  resource: R,
+  object: ObjectOf[R],
+  base: ObjectOf[R],
+): json.Fields | null {
+  if (base.resourceVersion === '' || object.deleting || !isSameElse(object, base)) return null;
+  if (!('bytes' in object)) return podDelta(object, base as Pod);
   // A reader would compute the size from the line, which has only a part of the object.
-  if (base.resourceVersion === '' || object.bytes === null) return null;
-  const known = listsOf(base).flat();
-  const all = listsOf(object);
-  const lists = all.map((list) => compareLists(list, known));
-  if (lists.some(({ added }) => added.length > mostNew)) return null;
-  if (lengthOf(all) > lengthOf([known, ...lists.map(({ added }) => added)])) return null;
+  if (object.bytes === null) return null;
+  return outputDelta(resource as OutputResource, object, base as AnyOutput);
+}
+
+/** Undefined, which JSON leaves out, for a value that is as before. */
+const changed = <T>(before: T, after: T): T | undefined =>
+  isDeepStrictEqual(before, after) ? undefined : after;
+
+function podDelta(pod: Pod, base: Pod): json.Fields {
+  const { name, namespace, resourceVersion } = pod;
   return {
-    object: writeObject(
-      resource,
-      withLists(
-        object,
-        lists.map(({ added }) => added),
-      ),
-    ),
-    bytes: object.bytes,
     base: base.resourceVersion,
-    parts: lists.map(({ parts }) => parts),
+    metadata: { name, namespace, resourceVersion },
+    ready: changed(base.ready, pod.ready),
+    turnedAt: changed(base.turnedAt, pod.turnedAt),
+    ips: changed(base.ips, pod.ips),
+    terminal: changed(base.terminal, pod.terminal),
   };
 }
 
-/** The parts of a list, and what is new in it, up to one more than `mostNew`. */
-function compareLists(list: readonly AnyEndpoint[], known: readonly AnyEndpoint[]) {
-  const parts: (number | [number, number])[] = [];
-  const added: AnyEndpoint[] = [];
-  /** Shared endpoints are in the order of the version before. */
-  let next = 0;
-  for (const item of list) {
-    if (added.length > mostNew) break;
-    const last = parts.at(-1);
-    const start = known.indexOf(item, next);
-    if (start < 0) {
-      added.push(item);
-      if (typeof last === 'number') parts[parts.length - 1] = last + 1;
-      else parts.push(1);
-      continue;
-    }
-    if (start === next && typeof last === 'object') last[1]++;
-    else parts.push([start, 1]);
-    next = start + 1;
-  }
-  return { parts, added };
-}
-
-/**
- * The whole object, of one with only new endpoints. Throws WrongType if the base does not have the
- * endpoints of these parts, or if the object would have more than both: short lines that each
- * double an object would fill the memory.
- */
-export function applyDelta<T extends AnyOutput>(object: T, base: T, parts: unknown): T {
+function outputDelta(
+  resource: OutputResource,
+  object: AnyOutput,
+  base: AnyOutput,
+): json.Fields | null {
   const known = listsOf(base).flat();
-  const lists = listsOf(object);
-  if (!Array.isArray(parts) || parts.length !== lists.length) throw wrongParts(parts);
-  const most = lengthOf([known, ...lists]);
-  if (!(countIn(parts) <= most)) throw wrongParts(parts);
-  const whole = withLists(
-    object,
-    lists.map((added, index) => joinParts(parts[index], added, known)),
-  );
-  if (!isReadyFirst(whole)) throw wrongParts(parts);
-  return whole;
+  const lists = listsOf(object).map((list) => compareLists(list, known));
+  if (!lists.every((it) => it !== null)) return null;
+  const parts = lists.map((it) => it.parts);
+  if (countKnown(parts) > known.length) return null;
+  const added = lists.map((it) => it.added);
+  const isNew = !hasSamePorts(object, base) || added.some(({ length }) => length > 0);
+  const { endpoints, subsets } = isNew ? writeObject(resource, withLists(object, added)) : {};
+  const { name, namespace, resourceVersion, annotations } = object;
+  const generation = 'generation' in object ? object.generation : undefined;
+  const before = 'generation' in base ? base.generation : undefined;
+  return {
+    base: base.resourceVersion,
+    metadata: { name, namespace, resourceVersion },
+    bytes: changed(base.bytes, object.bytes),
+    generation: changed(before, generation),
+    annotations: changed(base.annotations, annotations) && safeAnnotations(annotations),
+    parts,
+    endpoints,
+    subsets,
+  };
 }
 
-const lengthOf = (lists: readonly (readonly unknown[])[]): number =>
-  lists.reduce((sum, list) => sum + list.length, 0);
-
-/** How many endpoints all parts have; NaN if one is no part. */
-const countIn = (lists: readonly unknown[]): number =>
-  lists.flat().reduce<number>((sum, part) => {
-    const count: unknown = Array.isArray(part) ? part[1] : part;
-    return sum + (typeof count === 'number' && count > 0 ? count : NaN);
-  }, 0);
-
-const isReadyFirst = (object: AnyOutput): boolean =>
+/** Whether the subsets have the same ports; a slice whose ports differ is written whole. */
+const hasSamePorts = (object: AnyOutput, base: AnyOutput): boolean =>
   !('subsets' in object) ||
-  object.subsets.every(({ addresses, readyCount }) =>
-    addresses.slice(0, readyCount).every(({ ready }) => ready),
+  !('subsets' in base) ||
+  isDeepStrictEqual(
+    object.subsets.map(({ ports }) => ports),
+    base.subsets.map(({ ports }) => ports),
   );
 
-const wrongParts = (parts: unknown): WrongType =>
-  new WrongType('parts', 'parts of the version before', parts);
+/** The object of a delta that arrived at a time. Throws WrongType. */
+export function applyDelta(base: Pod | AnyOutput, delta: json.Fields, at: number): Pod | AnyOutput {
+  const resourceVersion = json.within(delta, 'metadata', (it) => json.text(it, 'resourceVersion'));
+  if ('ips' in base) return changedPod({ ...base, resourceVersion }, delta, at);
+  const shell = emptyOutput(base, delta, at);
+  return applyParts({ ...shell, resourceVersion }, base, delta.parts);
+}
 
-function joinParts(
-  parts: unknown,
-  added: readonly AnyEndpoint[],
-  known: readonly AnyEndpoint[],
-): readonly AnyEndpoint[] {
-  if (!Array.isArray(parts)) throw wrongParts(parts);
-  const ranges: (readonly AnyEndpoint[])[] = [];
-  let next = 0;
-  for (const part of parts as unknown[]) {
-    const isKnown = Array.isArray(part);
-    const [start, count] = isKnown ? (part as unknown[]) : [next, part];
-    const items = rangeOf(isKnown ? known : added, start, count);
-    if (items === null) throw wrongParts(parts);
-    ranges.push(items);
-    if (!isKnown) next += items.length;
+function changedPod(base: Pod, delta: json.Fields, at: number): Pod {
+  const { ready, turnedAt, ips, terminal } = delta;
+  const hasSameIPs = ips === undefined || equalTexts(json.texts(delta, 'ips'), base.ips);
+  return {
+    ...base,
+    ready: ready === undefined ? base.ready : json.flag(delta, 'ready'),
+    turnedAt: turnedAt === undefined ? base.turnedAt : json.optionalTime(delta, 'turnedAt'),
+    terminal: terminal === undefined ? base.terminal : json.flag(delta, 'terminal'),
+    ips: hasSameIPs ? base.ips : json.texts(delta, 'ips'),
+    ipsSince: hasSameIPs ? base.ipsSince : at,
+  };
+}
+
+/** The output of a delta with only its new endpoints. */
+function emptyOutput(base: AnyOutput, delta: json.Fields, at: number): AnyOutput {
+  const bytes = json.optionalTime(delta, 'bytes') ?? base.bytes;
+  const annotations =
+    delta.annotations === undefined ? base.annotations : json.stringMap(delta, 'annotations');
+  const common = { at, bytes, annotations };
+  if ('subsets' in base) {
+    const { subsets } = delta.subsets === undefined ? withLists(base) : read('endpoints', delta);
+    return { ...base, ...common, subsets };
   }
-  if (next !== added.length) throw wrongParts(parts);
-  return ranges.flat();
+  const { endpoints } =
+    delta.endpoints === undefined ? withLists(base) : read('endpointslices', delta);
+  const generation =
+    delta.generation === undefined ? base.generation : json.integer(delta, 'generation');
+  return { ...base, ...common, generation, endpoints };
 }
 
-/** `null` if the list does not have all of them. */
-function rangeOf<T>(list: readonly T[], start: unknown, count: unknown): readonly T[] | null {
-  if (!Number.isInteger(start) || !Number.isInteger(count)) return null;
-  const [from, to] = [Number(start), Number(start) + Number(count)];
-  return from >= 0 && to > from && to <= list.length ? list.slice(from, to) : null;
-}
-
-const listsOf = (object: AnyOutput): readonly (readonly AnyEndpoint[])[] =>
-  'subsets' in object ? object.subsets.map(({ addresses }) => addresses) : [object.endpoints];
-
-/** The object with other lists of endpoints. */
-function withLists<T extends AnyOutput>(object: T, lists: readonly (readonly AnyEndpoint[])[]): T {
-  if (!('subsets' in object)) return { ...object, endpoints: lists[0] };
-  const subsets = object.subsets.map((subset, index) => {
-    // Addresses share the list of ports with their subset.
-    const { ports } = subset;
-    const list = (lists[index] ?? []) as readonly EndpointAddress[];
-    const addresses = list.map((it) => (it.ports === ports ? it : { ...it, ports }));
-    return { ...subset, addresses, readyCount: addresses.filter(({ ready }) => ready).length };
-  });
-  return { ...object, subsets };
+/** What has the new endpoints, as an API object. */
+function read<R extends OutputResource>(resource: R, delta: json.Fields): ObjectOf[R] {
+  const { metadata, endpoints, subsets } = delta;
+  const apiVersion = resource === 'endpointslices' ? 'discovery.k8s.io/v1' : 'v1';
+  const raw = { apiVersion, metadata, addressType: 'IPv4', endpoints, subsets };
+  const { object, problem } = project(resource, raw, 0);
+  if (problem === undefined) return object;
+  throw new json.WrongType(problem.field ?? '', 'readable endpoints', problem.value);
 }

@@ -140,7 +140,7 @@ function writePod(pod: api.Pod): Fields {
 }
 
 /** An annotation that kubectl writes has the whole object. */
-const safeAnnotations = (annotations: api.Labels): api.Labels =>
+export const safeAnnotations = (annotations: api.Labels): api.Labels =>
   Object.hasOwn(annotations, annotation.lastApplied)
     ? { ...annotations, [annotation.lastApplied]: '' }
     : annotations;

@@ -1,7 +1,7 @@
 // Writes a live cluster's entries as the lines that recording.ts reads, without managedFields. An
 // object that did not come as a whole is written with what the audit reads (object-writer.ts).
 
-import type { Resource } from '../../model/objects.ts';
+import type { Resource, WatchEvent } from '../../model/objects.ts';
 import type { LiveEntry } from '../decode/entry.ts';
 import { type Fields, isFields } from '../decode/json-fields.ts';
 import { writeObject } from './object-writer.ts';
@@ -68,6 +68,12 @@ export function createRecorder(redactor: Redactor | null, complete: readonly Res
     /** `extra` are fields that only a checkpoint has. */
     line: (entry: LiveEntry, extra: Fields = {}) =>
       `${JSON.stringify({ ...fieldsOf(entry), ...extra })}\n`,
+    /** An event, by what has changed (delta.ts). */
+    delta({ resource, type, at, gap }: WatchEvent, fields: Fields): string {
+      const word = type.toUpperCase();
+      const head = { kind: 'delta', at: timeOf(at), resource, type: word, gap };
+      return `${JSON.stringify({ ...head, ...fields })}\n`;
+    },
     end: (at: number) => `${JSON.stringify({ kind: 'end', at: timeOf(at) })}\n`,
   };
 }

@@ -3,7 +3,7 @@
 //
 //   {"kind":"header","format":1,"at":T,"kubernetes":"v1.36.3","resources":["nodes",…]}
 //   {"kind":"object","at":T,"resource":"pods","type":"SYNC","object":{…}}
-//   {"kind":"object","at":T,"resource":"endpoints",…,"base":"123","parts":[…]}
+//   {"kind":"delta","at":T,"resource":"pods","type":"MODIFIED","base":"123","metadata":{…},…}
 //   {"kind":"synced","at":T,"resource":"pods"}
 //   {"kind":"watch","at":T,"resource":"pods","state":"stale"}
 //   {"kind":"unreadable","at":T,"resource":"pods","type":"ADDED","namespace":…,"name":…,"labels":…}
@@ -17,12 +17,13 @@
 // time. `"gap":true` marks an object with missed changes before it. An object that is missing
 // before `synced` does not exist. A checkpoint adds `bytes`, `arrived` (of this version) and
 // `ipsSince` to objects, and what the audit knew: `zones`, states. entry.ts describes the
-// lines about nodes, and delta.ts `base` and `parts`, which only a history has. A recording may be
+// lines about nodes, and delta.ts deltas, which only a history has. A recording may be
 // damaged anywhere, above all at its end: a bad line is a problem, and the next line is read.
 
 import type {
   Key,
   Labels,
+  ObjectOf,
   OutputResource,
   Resource,
   UnreadableObject,
@@ -47,7 +48,8 @@ import type { Bytes, Line } from '../decode/line-reader.ts';
 import { lineBatches, plainBytes, textLimit } from '../decode/line-reader.ts';
 import type { OnProblem, Problem } from '../decode/problem.ts';
 import { boundedProblems, countWord, guessLost, problemAt, valueText } from '../decode/problem.ts';
-import { type AnyOutput, applyDelta } from './delta.ts';
+import { applyDelta, type DeltaResource, hasDeltas } from './delta.ts';
+import { type AnyOutput, applyParts } from './parts.ts';
 
 /** Bytes, and how problems name them: a path, or `stdin`. */
 export interface Source {
@@ -230,6 +232,8 @@ function readFields(reading: Reading, fields: Fields, line: Line): RecordingEntr
       return readHeader(reading, fields);
     case 'object':
       return readObject(reading, fields, line);
+    case 'delta':
+      return readDelta(reading, fields);
     case 'synced':
       return { kind, at, resource: wordIn(fields, 'resource', resources) };
     case 'watch': {
@@ -330,25 +334,69 @@ function readObject(reading: Reading, fields: Fields, line: Line): RecordingEntr
   return { ...entry, event: gap === true ? { ...event, gap } : event };
 }
 
-/** The event with the whole object, of a line with a delta from the version before. */
+/** The event with the whole object, of a line of format 2 without the known endpoints. */
 function withBase(reading: Reading, entry: EventEntry, { base, parts }: Fields) {
-  const { resource, type, object } = entry.event;
-  const { key, namespace, name, labels } = object;
-  const known = isOutput(resource) ? reading.previousOutput?.(resource, key) : undefined;
-  const lost = { resource, namespace, name, labels };
-  if (known === null) return { kind: 'clock' as const, at: reading.at };
+  const { type, object } = entry.event;
+  const { namespace, name, labels } = object;
+  const { resource } = entry.event;
+  const change = { resource, namespace, name, labels, type, base };
+  return followBase(reading, change, (known) => {
+    const whole = applyParts(object as AnyOutput, known as AnyOutput, parts);
+    return { ...entry, event: { ...entry.event, object: whole } };
+  });
+}
+
+/** The event of a line with only what has changed since the version before. */
+function readDelta(reading: Reading, fields: Fields): RecordingEntry {
+  const { at } = reading;
+  const resource = wordIn(fields, 'resource', resources);
+  const type = typeOf(fields.type);
+  const metadata = isFields(fields.metadata) ? fields.metadata : {};
+  const [namespace, name] = [textOf(metadata.namespace), textOf(metadata.name)];
+  // Its labels may be others than those of the version that the reader has.
+  const change = { resource, namespace, name, labels: null, type, base: fields.base };
+  return followBase(reading, change, (known) => {
+    if (type === null || type === 'deleted') {
+      throw new WrongType('type', 'ADDED or MODIFIED', fields.type);
+    }
+    const object = applyDelta(known, fields, at);
+    const gap = fields.gap === true && { gap: true };
+    return { kind: 'event', event: { resource, type, object, at, ...gap } };
+  });
+}
+
+interface BasedChange extends UnreadableObject {
+  readonly type: WatchEvent['type'] | null;
+  /** The resourceVersion of the version before. */
+  readonly base: unknown;
+}
+
+/** What `read` makes of the version before; the object is lost without it. */
+function followBase(
+  reading: Reading,
+  { type, base, ...lost }: BasedChange,
+  read: (known: ObjectOf[DeltaResource]) => EventEntry,
+): RecordingEntry {
+  const known = knownVersion(reading, lost);
+  if (known === null) return { kind: 'clock', at: reading.at };
   if (known === undefined || known.resourceVersion !== base || base === '') {
     const details = { field: 'base', value: valueText(base) };
     return lose(reading, type, lost, 'The version before it is missing', details);
   }
   try {
-    const whole = applyDelta(object as AnyOutput, known, parts);
-    return { ...entry, event: { ...entry.event, object: whole } };
+    return read(known);
   } catch (error) {
     if (!(error instanceof WrongType)) throw error;
     const details = { field: error.field, value: valueText(error.value) };
     return lose(reading, type, lost, `Expected ${error.expected}`, details);
   }
+}
+
+/** The object as delivered last; `null` if the audit does not keep such objects. */
+function knownVersion(reading: Reading, { resource, namespace, name }: UnreadableObject) {
+  const key = `${namespace ?? ''}/${name ?? ''}`;
+  if (!hasDeltas(resource)) return undefined;
+  return resource === 'pods' ? reading.previousPod?.(key) : reading.previousOutput?.(resource, key);
 }
 
 type EventEntry = Extract<RecordingEntry, { kind: 'event' }>;
@@ -384,8 +432,9 @@ export function readChange(
   return lose(reading, type, { resource, namespace, name, labels }, message, details);
 }
 
+const textOf = (value: unknown): string | null => (typeof value === 'string' ? value : null);
+
 function readUnreadable(reading: Reading, fields: Fields): RecordingEntry {
-  const textOf = (value: unknown) => (typeof value === 'string' ? value : null);
   const { namespace, name, labels } = fields;
   const isMap = isFields(labels) && Object.values(labels).every((it) => typeof it === 'string');
   const lost = {

@@ -63,6 +63,7 @@ const createState = () => ({
   tombstones: new Map<string, string>(),
   zonesSeen: new Set<string>(),
   dropped: { stale: 0, repeated: 0 },
+  latest: null as api.Change | null,
   /** The Services that select some labels, in the namespace of the latest query. */
   selecting: new Map<api.Labels, { readonly namespace: string; readonly found: api.Service[] }>(),
   /** null: to be computed from the Nodes. */
@@ -85,6 +86,8 @@ export function createStore(
     objects: state.cache as { readonly [R in api.Resource]: ReadonlyMap<api.Key, api.ObjectOf[R]> },
     /** Stores the object of an event; null if the event changes nothing. */
     apply: (event: api.WatchEvent) => apply(state, event),
+    /** What the latest event has changed; null: nothing. */
+    latestChange: () => state.latest,
     /** A list of the resource is complete: no event that is older than the list can follow. */
     listed(resource: api.Resource): void {
       for (const key of state.tombstones.keys()) {
@@ -103,6 +106,7 @@ function apply(state: State, event: api.WatchEvent): api.Change | null {
   const { resource, object, type, at, gap } = event;
   const before = state.cache[resource].get(object.key) ?? null;
   const verdict = verdictOn(state, event, before);
+  state.latest = null;
   if (verdict !== 'new') {
     state.dropped[verdict]++;
     return null;
@@ -114,6 +118,7 @@ function apply(state: State, event: api.WatchEvent): api.Change | null {
   }
   const change = { resource, before, after, at, ...(gap === true ? { gap } : {}) };
   replace(state, change);
+  state.latest = change;
   return change;
 }
 

@@ -10,6 +10,7 @@ import { problemText, valueText } from '../../../src/cluster/decode/problem.ts';
 import type { RecordingEnd, RecordingEntry } from '../../../src/cluster/files/recording.ts';
 import { readRecording } from '../../../src/cluster/files/recording.ts';
 import type { EndpointSlice, Pod } from '../../../src/model/objects.ts';
+import * as build from '../../build.ts';
 import { chunks, endpoint, slice } from '../../build.ts';
 
 interface Got {
@@ -290,7 +291,7 @@ describe('values that only the reader knows', () => {
   });
 });
 
-describe('a delta of an object', () => {
+describe('an object of format 2 without its known endpoints', () => {
   const before = slice({
     resourceVersion: '7',
     endpoints: [endpoint(), endpoint({ addresses: ['10.0.0.2'] })],
@@ -362,6 +363,93 @@ describe('a delta of an object', () => {
       previousOutput,
     });
     expect(got.entries.map(brief)[1]).toBe('12 lost modified pods shop/a');
+  });
+});
+
+describe('a line with what has changed', () => {
+  const web = build.pod({ name: 'web', resourceVersion: '7', ips: ['10.0.0.1'], ready: true });
+  const before = slice({
+    resourceVersion: '7',
+    endpoints: [endpoint(), endpoint({ addresses: ['10.0.0.2'] })],
+  });
+  const { namespace } = web;
+  const head = { kind: 'delta', at: 12, type: 'MODIFIED', base: '7' };
+  const metadata = { name: 'web', namespace, resourceVersion: '8' };
+  const podDelta = { ...head, resource: 'pods', metadata, ready: false, turnedAt: 11 };
+  const sliceDelta = {
+    ...head,
+    resource: 'endpointslices',
+    metadata: { ...metadata, name: before.name },
+    generation: 5,
+    parts: [[1, { of: 1, ready: false, serving: true, terminating: true }]],
+    endpoints: [{ addresses: ['10.0.0.3'] }],
+  };
+  const known = {
+    previousPod: (key: string) => (key === web.key ? web : undefined),
+    previousOutput: (_: string, key: string) => (key === before.key ? before : undefined),
+  };
+  const objectIn = ([, entry]: readonly RecordingEntry[]) => {
+    if (entry?.kind !== 'event') throw new Error('No event');
+    return entry.event;
+  };
+
+  test('has the rest of the pod', async () => {
+    const got = await read(recording({ ...podDelta, gap: true }), known);
+    expect(got.problems).toEqual([]);
+    const object = { ...web, resourceVersion: '8', ready: false, turnedAt: 11 };
+    expect(objectIn(got.entries)).toMatchObject({ type: 'modified', at: 12, gap: true, object });
+  });
+
+  test('has addresses of a pod since it arrived', async () => {
+    const got = await read(recording({ ...podDelta, ips: ['10.0.0.9'] }), known);
+    expect(objectIn(got.entries).object).toMatchObject({ ips: ['10.0.0.9'], ipsSince: 12 });
+  });
+
+  test('has the rest of the slice', async () => {
+    const got = await read(recording(sliceDelta), known);
+    expect(got.problems).toEqual([]);
+    const { object } = objectIn(got.entries);
+    const conditions = { ready: false, serving: true, terminating: true };
+    const endpoints = [{ addresses: ['10.0.0.3'] }, { addresses: ['10.0.0.2'], ...conditions }];
+    const { portMap, labels, bytes } = before;
+    expect(object).toMatchObject({ at: 12, generation: 5, endpoints, portMap, labels, bytes });
+  });
+
+  const missing = 'The version before it is missing';
+  test.each<[string, object, string]>([
+    ['with another version before', { ...podDelta, base: '6' }, missing],
+    ['without a version', { ...podDelta, base: undefined }, missing],
+    ['of another pod', { ...podDelta, metadata: { ...metadata, name: 'other' } }, missing],
+    ['of a Service', { ...podDelta, resource: 'services' }, missing],
+    ['of a deletion', { ...podDelta, type: 'DELETED' }, 'Expected ADDED or MODIFIED'],
+    ['of no type', { ...podDelta, type: 'ALL' }, 'Expected ADDED or MODIFIED'],
+    ['with a word for a flag', { ...podDelta, ready: 'true' }, 'Expected a boolean'],
+    ['with a word for a time', { ...podDelta, turnedAt: 'now' }, 'Expected a number'],
+    ['with numbers for addresses', { ...podDelta, ips: [1] }, 'Expected a string'],
+    [
+      'with another version than a text',
+      { ...podDelta, metadata: { ...metadata, resourceVersion: 8 } },
+      'Expected a string',
+    ],
+    ['without parts', { ...sliceDelta, parts: undefined }, 'Expected parts'],
+    ['with endpoints that are none', { ...sliceDelta, endpoints: [1] }, 'readable endpoints'],
+  ])('is lost %s', async (_, line, problem) => {
+    const got = await read(recording(line), known);
+    expect(got.entries.map(brief)[1]).toMatch(/^12 lost /);
+    expect(got.problems).toHaveLength(1);
+    expect(got.problems[0]).toContain(problem);
+  });
+
+  test('is lost without a name', async () => {
+    const got = await read(recording({ ...podDelta, metadata: 'web' }), known);
+    const lost = { resource: 'pods', namespace: null, name: null, labels: null };
+    expect(got.entries[1]).toMatchObject({ kind: 'unreadable', lost });
+  });
+
+  test('names its object if it is cut off', async () => {
+    const text = JSON.stringify(podDelta);
+    const got = await read(recording(text.slice(0, text.indexOf('"ready"'))), known);
+    expect(got.entries[1]).toMatchObject({ kind: 'unreadable', lost: { name: 'web', namespace } });
   });
 });
 

@@ -1,0 +1,174 @@
+// Lists of endpoints of an Endpoints or an EndpointSlice, in parts that refer to another version.
+// In a line of a recording:
+//
+//   "parts":[[[0,12],1,{"of":13,"ready":false,"serving":false,"terminating":false},[14,87]]]
+//
+// `[0,12]` are 12 endpoints from number 0 on of the version before, `1` is the next new one that
+// the line has, and `{"of":13,…}` is number 13 of the version before with these conditions. An
+// EndpointSlice has one list, and Endpoints have one for each subset: ready addresses, then others.
+
+import { equalAddresses, equalEndpoints } from '../../model/equality.ts';
+import type { Endpoint, EndpointAddress, ObjectOf, OutputResource } from '../../model/objects.ts';
+import { type Fields, flag, isFields, optionalFlag, WrongType } from '../decode/json-fields.ts';
+
+export type AnyOutput = ObjectOf[OutputResource];
+
+export type AnyEndpoint = Endpoint | EndpointAddress;
+
+/** Part of a list: known endpoints, as many new ones, or a known one with other conditions. */
+type Part = readonly [start: number, count: number] | number | TurnedPart;
+
+interface TurnedPart {
+  readonly of: number;
+  readonly ready: boolean | null;
+  readonly serving?: boolean | null;
+  readonly terminating?: boolean | null;
+}
+
+/** A list with more changed endpoints is written whole, since each of them is searched for. */
+const mostChanged = 32;
+
+/**
+ * The parts of a list, and what is new in it. It shares equal endpoints with the version before, as
+ * in the store. `null` if it should be written whole.
+ */
+export function compareLists(list: readonly AnyEndpoint[], known: readonly AnyEndpoint[]) {
+  const parts: (Part | [number, number])[] = [];
+  const added: AnyEndpoint[] = [];
+  let changed = 0;
+  /** Shared endpoints are in the order of the version before. */
+  let next = 0;
+  for (const item of list) {
+    const last = parts.at(-1);
+    const start = known.indexOf(item, next);
+    if (start >= 0) {
+      if (start === next && Array.isArray(last)) last[1]++;
+      else parts.push([start, 1]);
+      next = start + 1;
+      continue;
+    }
+    if (++changed > mostChanged) return null;
+    const of = known.findIndex((it) => isTurned(it, item));
+    if (of >= 0) {
+      parts.push({ of, ...conditionsOf(item) });
+      continue;
+    }
+    added.push(item);
+    if (typeof last === 'number') parts[parts.length - 1] = last + 1;
+    else parts.push(1);
+  }
+  return { parts, added };
+}
+
+function conditionsOf(endpoint: AnyEndpoint): Omit<TurnedPart, 'of'> {
+  if (!('serving' in endpoint)) return { ready: endpoint.ready };
+  const { ready, serving, terminating } = endpoint;
+  return { ready, serving, terminating };
+}
+
+/** Whether only the conditions differ. Ports are those of the subset. */
+function isTurned(before: AnyEndpoint, after: AnyEndpoint): boolean {
+  if ('serving' in before) {
+    return 'serving' in after && equalEndpoints({ ...before, ...conditionsOf(after) }, after);
+  }
+  if ('serving' in after || before.ip !== after.ip) return false;
+  const { ready, ports } = after;
+  return equalAddresses({ ...before, ready, ports }, after);
+}
+
+/** How many known endpoints the ranges have; NaN if a part is none. */
+export const countKnown = (lists: readonly unknown[]): number =>
+  lists.flat().reduce<number>((sum, part) => {
+    if (!Array.isArray(part)) return sum;
+    const count: unknown = part[1];
+    return sum + (typeof count === 'number' && count > 0 ? count : NaN);
+  }, 0);
+
+/**
+ * The whole object, of one with only new endpoints. Throws WrongType if the base does not have the
+ * endpoints of these parts, or if ranges repeat more of them than it has: short lines that each
+ * double an object would fill the memory. Every other endpoint has a text of its own.
+ */
+export function applyParts<T extends AnyOutput>(object: T, base: AnyOutput, parts: unknown): T {
+  const known = listsOf(base).flat();
+  const lists = listsOf(object);
+  if (!Array.isArray(parts) || parts.length !== lists.length) throw wrongParts(parts);
+  if (!(countKnown(parts) <= known.length)) throw wrongParts(parts);
+  const whole = withLists(
+    object,
+    lists.map((added, index) => joinParts(parts[index], added, known)),
+  );
+  if (!isReadyFirst(whole)) throw wrongParts(parts);
+  return whole;
+}
+
+const isReadyFirst = (object: AnyOutput): boolean =>
+  !('subsets' in object) ||
+  object.subsets.every(({ addresses, readyCount }) =>
+    addresses.slice(0, readyCount).every(({ ready }) => ready),
+  );
+
+const wrongParts = (parts: unknown): WrongType =>
+  new WrongType('parts', 'parts of the version before', parts);
+
+function joinParts(
+  parts: unknown,
+  added: readonly AnyEndpoint[],
+  known: readonly AnyEndpoint[],
+): readonly AnyEndpoint[] {
+  if (!Array.isArray(parts)) throw wrongParts(parts);
+  const joined: AnyEndpoint[] = [];
+  let next = 0;
+  for (const part of parts as unknown[]) {
+    if (isFields(part)) {
+      joined.push(turned(typeof part.of === 'number' ? known[part.of] : undefined, part));
+      continue;
+    }
+    const isKnown = Array.isArray(part);
+    const [start, count] = isKnown ? (part as unknown[]) : [next, part];
+    const items = rangeOf(isKnown ? known : added, start, count);
+    if (items === null) throw wrongParts(parts);
+    for (const item of items) joined.push(item);
+    if (!isKnown) next += items.length;
+  }
+  if (next !== added.length) throw wrongParts(parts);
+  return joined;
+}
+
+/** The endpoint with the conditions of the part. */
+function turned(endpoint: AnyEndpoint | undefined, part: Fields): AnyEndpoint {
+  if (endpoint === undefined) throw wrongParts(part);
+  if (!('serving' in endpoint)) return { ...endpoint, ready: flag(part, 'ready') };
+  return {
+    ...endpoint,
+    ready: optionalFlag(part, 'ready'),
+    serving: optionalFlag(part, 'serving'),
+    terminating: optionalFlag(part, 'terminating'),
+  };
+}
+
+/** `null` if the list does not have all of them. */
+function rangeOf<T>(list: readonly T[], start: unknown, count: unknown): readonly T[] | null {
+  if (!Number.isInteger(start) || !Number.isInteger(count)) return null;
+  const [from, to] = [Number(start), Number(start) + Number(count)];
+  return from >= 0 && to > from && to <= list.length ? list.slice(from, to) : null;
+}
+
+export const listsOf = (object: AnyOutput): readonly (readonly AnyEndpoint[])[] =>
+  'subsets' in object ? object.subsets.map(({ addresses }) => addresses) : [object.endpoints];
+
+/** The object with other lists of endpoints; without them, with empty ones. */
+export function withLists<T extends AnyOutput>(
+  object: T,
+  lists: readonly (readonly AnyEndpoint[])[] = [],
+): T {
+  if (!('subsets' in object)) return { ...object, endpoints: lists[0] ?? [] };
+  const subsets = object.subsets.map((subset, index) => {
+    // Addresses share the list of ports with their subset.
+    const { ports } = subset;
+    const list = (lists[index] ?? []) as readonly EndpointAddress[];
+    const addresses = list.map((it) => (it.ports === ports ? it : { ...it, ports }));
+    return { ...subset, addresses, readyCount: addresses.filter(({ ready }) => ready).length };
+  });
+  return { ...object, subsets };
+}
