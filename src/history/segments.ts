@@ -60,16 +60,21 @@ const segmentLimits = ({ size, age }: HistoryLimits) => ({
 });
 
 /** The most bytes of changes if the checkpoint is small: a moment audits them in about a second. */
-const mostChanges = 512 * 1024;
+const mostChanges = 128 * 1024;
+
+/** Bytes of a checkpoint for one of the changes after it: it opens faster than as many changes. */
+const checkpointShare = 6;
 
 /**
- * The bytes of changes after which the next segment begins, so that a moment has few to audit: half
- * of those of the checkpoint. So checkpoints need twice the space of the changes. Above a large
- * checkpoint they stop at the limit of a segment, since `expiredSegments` keeps no more space for
- * them.
+ * The bytes of changes after which the next segment begins, so that a moment has few to audit.
+ * Above a large checkpoint they stop at the limit of a segment, since `expiredSegments` keeps no
+ * more space for them.
  */
 export const changesLimit = (checkpoint: number, segment: number): number =>
-  Math.max(Math.min(checkpoint / 2, segment), Math.min(mostChanges, segment - checkpoint));
+  Math.max(
+    Math.min(checkpoint / checkpointShare, segment),
+    Math.min(mostChanges, segment - checkpoint),
+  );
 
 /** Changes that come fast: their most bytes, and the part of the time that checkpoints may take. */
 const storm = { bytes: 256 * 1024 * 1024, share: 0.05 };
