@@ -89,8 +89,8 @@ export function createAuditorHistory(auditor: Auditor, options: AuditorHistoryOp
 }
 
 /**
- * What an event has changed, which the auditor has just taken in; `null`: it is written whole. A
- * deletion is, since its version says whether it is late. A reader has the same version before.
+ * What an event has changed, which the auditor has just taken in; `null`: it is written whole. So
+ * is a deletion, since its version says whether it is late. A reader has the same version before.
  */
 function deltaIn({ store }: Auditor, { resource, type, object: { key } }: WatchEvent) {
   const change = store.latestChange();

@@ -40,6 +40,8 @@ function parseIPv6(text: string): bigint | null {
     const [high, low] = [Math.floor(tail / 65536), tail % 65536];
     plain = `${text.slice(0, lastColon + 1)}${high.toString(16)}:${low.toString(16)}`;
   }
+  // Longer texts are no addresses, and millions of groups would fill the stack.
+  if (plain.length > longestIPv6) return null;
   const gap = plain.indexOf('::');
   const head = gap < 0 ? plain : plain.slice(0, gap);
   const tail = gap < 0 ? '' : plain.slice(gap + 2);
@@ -49,6 +51,9 @@ function parseIPv6(text: string): bigint | null {
   if (gap < 0 ? missing !== 0 : missing < 4) return null;
   return BigInt(`0x${high}${'0'.repeat(missing)}${low}`);
 }
+
+/** Characters of eight groups. */
+const longestIPv6 = 39;
 
 /** Groups of an IPv6 address, or nothing. */
 const isGroups = (text: string): boolean =>

@@ -1035,7 +1035,7 @@ function writeUnknown({ auditor, truth, server }: Simulation, name: string): voi
   server.objects.put('endpoints', written);
 }
 
-/** Seconds in which all that disturbs a life ends by itself. */
+/** Seconds in which the disturbances end that `calm` does not undo. */
 const disturbance = 60;
 
 /** Every wait of a reflector ends; `isShort`: not later than all streams are well. */

@@ -68,10 +68,13 @@ const versionsBefore = {
 const deltaLines = [
   { resource: 'pods', ready: true, turnedAt: 5, ips: ['10.0.0.1'], terminal: false },
   { resource: 'endpointslices', parts: [[[0, 1], { of: 1, ready: false }, 1]], endpoints: [{}] },
-].map((fields) => {
+].flatMap((fields) => {
   const metadata = { name: 'web', namespace: 'shop', resourceVersion: '8' };
-  const head = { kind: 'delta', at: 2e9, type: 'MODIFIED', base: '7', metadata };
-  return JSON.stringify({ ...head, ...fields });
+  const head = { at: 2e9, type: 'MODIFIED', base: '7' };
+  return [
+    JSON.stringify({ kind: 'delta', ...head, metadata, ...fields }),
+    JSON.stringify({ kind: 'object', ...head, ...fields, object: { metadata } }),
+  ];
 });
 
 function recordedObjects(): unknown[] {

@@ -69,7 +69,7 @@ export function observedEntries(
   filter: EntryFilter,
 ): ObservedEntry[] {
   const { endpoints, slices, key, service } = record;
-  // Large Services have few of the entries, so all is made for these alone.
+  // Few entries of a large Service are wanted, so nothing is made for the others.
   const isWanted = (addresses: readonly string[], target: ObjectRef | null): boolean => {
     const pod = podOf(target);
     return addresses.some((address) => filter(canonicalIP(address), pod));

@@ -160,7 +160,8 @@ function* updateUnknown(state: State, unreadable: UnreadableObject, at: number):
       audit.unknown.size === before.size &&
       [...audit.unknown].every(([output, reason]) => before.get(output) === reason);
     if (isSame) continue;
-    yield* evaluateFirst(state, audit, at);
+    // In one turn: what is unknown has changed already, and others may ask about the Service.
+    runToEnd(evaluateFirst(state, audit, at));
     yield;
   }
 }

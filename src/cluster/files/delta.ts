@@ -126,16 +126,26 @@ export function applyDelta(base: Pod | AnyOutput, delta: json.Fields, at: number
 }
 
 function changedPod(base: Pod, delta: json.Fields, at: number): Pod {
-  const { ready, turnedAt, ips, terminal } = delta;
-  const hasSameIPs = ips === undefined || equalTexts(json.texts(delta, 'ips'), base.ips);
+  const { ready, turnedAt, terminal } = delta;
+  const ips = delta.ips === undefined ? base.ips : json.texts(delta, 'ips');
+  const hasSameIPs = equalTexts(ips, base.ips);
   return {
     ...base,
     ready: ready === undefined ? base.ready : json.flag(delta, 'ready'),
-    turnedAt: turnedAt === undefined ? base.turnedAt : json.optionalTime(delta, 'turnedAt'),
+    turnedAt: turnedAt === undefined ? base.turnedAt : turnIn(delta),
     terminal: terminal === undefined ? base.terminal : json.flag(delta, 'terminal'),
-    ips: hasSameIPs ? base.ips : json.texts(delta, 'ips'),
+    ips: hasSameIPs ? base.ips : ips,
     ipsSince: hasSameIPs ? base.ipsSince : at,
   };
+}
+
+/** Unix seconds of the years that RFC 3339 can write: 0 to 9999. */
+const writable = { from: -62_167_219_200, to: 253_402_300_800 };
+
+function turnIn(delta: json.Fields): number | null {
+  const time = json.optionalTime(delta, 'turnedAt');
+  if (time === null || (time >= writable.from && time < writable.to)) return time;
+  throw new json.WrongType('turnedAt', 'a time of RFC 3339', time);
 }
 
 /** The output of a delta with only its new endpoints. */

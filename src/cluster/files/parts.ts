@@ -69,14 +69,15 @@ function conditionsOf(endpoint: AnyEndpoint): Omit<TurnedPart, 'of'> {
 /** Whether only the conditions differ. Ports are those of the subset. */
 function isTurned(before: AnyEndpoint, after: AnyEndpoint): boolean {
   if ('serving' in before) {
-    return 'serving' in after && equalEndpoints({ ...before, ...conditionsOf(after) }, after);
+    const isOther = !('serving' in after) || before.addresses[0] !== after.addresses[0];
+    return !isOther && equalEndpoints({ ...before, ...conditionsOf(after) }, after);
   }
   if ('serving' in after || before.ip !== after.ip) return false;
   const { ready, ports } = after;
   return equalAddresses({ ...before, ready, ports }, after);
 }
 
-/** How many known endpoints the ranges have; NaN if a part is none. */
+/** How many known endpoints the ranges have; NaN if a range has no positive count. */
 export const countKnown = (lists: readonly unknown[]): number =>
   lists.flat().reduce<number>((sum, part) => {
     if (!Array.isArray(part)) return sum;
@@ -87,7 +88,7 @@ export const countKnown = (lists: readonly unknown[]): number =>
 /**
  * The whole object, of one with only new endpoints. Throws WrongType if the base does not have the
  * endpoints of these parts, or if ranges repeat more of them than it has: short lines that each
- * double an object would fill the memory. Every other endpoint has a text of its own.
+ * double an object would fill the memory. Each other endpoint needs text of its own in the line.
  */
 export function applyParts<T extends AnyOutput>(object: T, base: AnyOutput, parts: unknown): T {
   const known = listsOf(base).flat();

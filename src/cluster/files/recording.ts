@@ -336,12 +336,12 @@ function readObject(reading: Reading, fields: Fields, line: Line): RecordingEntr
 
 /** The event with the whole object, of a line of format 2 without the known endpoints. */
 function withBase(reading: Reading, entry: EventEntry, { base, parts }: Fields) {
-  const { type, object } = entry.event;
+  const { type, object, resource } = entry.event;
   const { namespace, name, labels } = object;
-  const { resource } = entry.event;
   const change = { resource, namespace, name, labels, type, base };
   return followBase(reading, change, (known) => {
-    const whole = applyParts(object as AnyOutput, known as AnyOutput, parts);
+    if ('ips' in known) throw new WrongType('resource', 'endpoints or endpointslices', resource);
+    const whole = applyParts(object as AnyOutput, known, parts);
     return { ...entry, event: { ...entry.event, object: whole } };
   });
 }

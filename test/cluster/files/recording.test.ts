@@ -359,10 +359,12 @@ describe('an object of format 2 without its known endpoints', () => {
   });
 
   test('is lost if it is a pod', async () => {
-    const got = await read(recording({ ...podLine(12, 'MODIFIED', 'a'), base: '7' }), {
-      previousOutput,
-    });
-    expect(got.entries.map(brief)[1]).toBe('12 lost modified pods shop/a');
+    const given = { ...podLine(12, 'MODIFIED', 'a'), base: '7', parts: [[]] };
+    const previousPod = () => build.pod({ name: 'a', resourceVersion: '7' });
+    for (const options of [{ previousOutput }, { previousOutput, previousPod }]) {
+      const got = await read(recording(given), options);
+      expect(got.entries.map(brief)[1]).toBe('12 lost modified pods shop/a');
+    }
   });
 });
 
@@ -425,6 +427,7 @@ describe('a line with what has changed', () => {
     ['of no type', { ...podDelta, type: 'ALL' }, 'Expected ADDED or MODIFIED'],
     ['with a word for a flag', { ...podDelta, ready: 'true' }, 'Expected a boolean'],
     ['with a word for a time', { ...podDelta, turnedAt: 'now' }, 'Expected a number'],
+    ['in the year 10000', { ...podDelta, turnedAt: 253_402_300_800 }, 'a time of RFC 3339'],
     ['with numbers for addresses', { ...podDelta, ips: [1] }, 'Expected a string'],
     [
       'with another version than a text',
