@@ -47,16 +47,17 @@ export function checkpointOf(
   const services = auditor.serviceAuditor();
   if (services === null) return null;
   const { store, findings, progress } = auditor;
+  const isWhole = includes === everything.includes;
   const present = resources.filter((resource) => store.listers.knows(resource));
   const openedAt = new Map(findings.open().map((it) => [openFindingKey(it), it.openedAt]));
   const audits = [...services.audited.values()].filter(({ record }) =>
     includes('services', record.namespace),
   );
-  const states = audits.map(({ record, items }) => {
-    const state = saveService({ record, items }, openedAt);
-    const line = { kind: 'service-state', at, service: record.key, state };
+  const states = audits.map((audit) => {
+    const state = saveService(audit, openedAt);
+    const line = { kind: 'service-state', at, service: audit.record.key, state };
     // Differences change later. Most Services have none, and thousands of texts take long.
-    return items.size > 0 ? json(line) : line;
+    return audit.items.size > 0 ? json(line) : line;
   });
   const watches = [...progress.inputs].map(([resource, { state, blindSince }]) => ({
     kind: 'watch' as const,
@@ -67,8 +68,8 @@ export function checkpointOf(
   watches.sort((a, b) => a.at - b.at);
   const objects = present.map((resource) => {
     const all: readonly AnyObject[] = [...store.objects[resource].values()];
-    const isAll = includes === everything.includes;
-    return [resource, isAll ? all : all.filter((it) => includes(resource, it.namespace))] as const;
+    const included = isWhole ? all : all.filter((it) => includes(resource, it.namespace));
+    return [resource, included] as const;
   });
   const unreadable = [...services.unreadable.values()];
   const lost = unreadable.filter((it) => includes(it.resource, it.namespace));
@@ -82,9 +83,9 @@ export function checkpointOf(
   const settings = { settle, maxEndpointsPerSlice, minor: release?.minor ?? null };
   const zones = [...store.listers.zonesSeen].map((zone) => redactor?.name(zone) ?? zone);
   // A part of a cluster, and one without names, has no nodes.
-  const nodes = includes === everything.includes ? nodeLines(auditor, at) : [];
+  const nodes = isWhole ? nodeLines(auditor, at) : [];
   // And its incidents are those of the part.
-  const past = includes === everything.includes ? pastOf(auditor) : [];
+  const past = isWhole ? pastOf(auditor) : [];
   const known = { zones: json({ kind: 'zones', at, zones }), states, nodes, past };
   return {
     at,

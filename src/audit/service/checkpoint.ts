@@ -53,7 +53,7 @@ const withoutMissed = <T extends ServiceDifference>(item: T): T =>
 
 /** `openedAt` has the times of open findings by their keys. The clocks must be up to date. */
 export function saveService(
-  { record, items }: Pick<ServiceAudit, 'record' | 'items'>,
+  { record, items }: ServiceAudit,
   openedAt: ReadonlyMap<string, number>,
 ): SavedService {
   const { namespace, name: service } = record;
