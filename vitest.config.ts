@@ -1,5 +1,5 @@
 import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { defineConfig } from 'vitest/config';
 
@@ -23,8 +23,8 @@ const slow = {
 export default defineConfig({
   test: {
     pool: 'threads',
-    // By default vitest leaves one core idle.
-    maxWorkers: '100%',
+    // By default vitest leaves one core idle, and some tests wait.
+    maxWorkers: availableParallelism() + 1,
     // Both limits only end tests that hang: a loaded machine may be many times slower.
     testTimeout: 300_000,
     hookTimeout: 300_000,

@@ -21,8 +21,10 @@ import { withPrograms } from '../processes.ts';
 const dump = ['*nat', ':PREROUTING ACCEPT [0:0]', '-A PREROUTING -d 10.96.0.1/32 -p tcp -m tcp'];
 const rule = `${dump.join('\n')} --dport 443 -j DNAT --to-destination 10.0.0.1:6443\nCOMMIT`;
 
+// A pause does not depend on the CPU that this process used in a round.
 const newAgent = (): ScheduledAgent =>
   createAgent({
+    share: 0,
     nodeIPs: ['172.18.0.2'],
     podCIDRs: [],
     proxyConfig: null,
