@@ -395,15 +395,15 @@ test('a node whose configuration changes all the time is unknown until that has 
     return reasons();
   };
   // A change every five minutes is usual enough.
-  for (let change = 0; change < 10; change++) expect(report(change * 300, change)).toEqual([null]);
-  const at = Array.from({ length: 10 }, (_, second) => report(10_000 + second, second));
+  for (let change = 0; change < 7; change++) expect(report(change * 300, change)).toEqual([null]);
+  const at = Array.from({ length: 10 }, (_, second) => report(10_000 + second, 20 + second));
   expect(at.slice(0, 4)).toEqual(Array(4).fill([null]));
   expect(at.slice(-4)).toEqual(Array(4).fill(['rules-not-known']));
   expect(problems.map(({ message }) => message)).toEqual([
     'Its configuration has changed more than 5 times in 600 s',
   ]);
-  expect(report(10_100, 9)).toEqual(['rules-not-known']);
-  expect(report(10_700, 9)).toEqual([null]);
+  expect(report(10_100, 29)).toEqual(['rules-not-known']);
+  expect(report(10_700, 29)).toEqual([null]);
 });
 
 describe('an agent that reports one new configuration after the other', () => {

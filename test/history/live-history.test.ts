@@ -124,9 +124,13 @@ describe('the end of an earlier history', () => {
     ...resources.map((resource) => ({ kind: 'synced' as const, at: 1000, resource })),
   ];
 
-  /** Starts a history whose folder has a segment, on a clock that is a hundred times as fast. */
+  /**
+   * Starts a history whose folder has a segment, on a clock that is a hundred times as fast until
+   * the history is closed.
+   */
   function startAfter(readStop: (signal: AbortSignal) => Promise<StopState>, settle = 60) {
     const clock = createClock();
+    let speed = 100;
     mkdirSync(folder, { recursive: true });
     writeFileSync(join(folder, '00000001-1.segment'), '');
     const auditor = createAuditor({ ...auditorDefaults, settle });
@@ -138,19 +142,23 @@ describe('the end of an earlier history', () => {
       limits: { size: 1e9, age: 86_400 },
       clock: {
         ...clock,
-        monotonic: () => 100 * clock.monotonic(),
-        after: (seconds, call) => clock.after(seconds / 100, call),
+        monotonic: () => speed * clock.monotonic(),
+        after: (seconds, call) => clock.after(seconds / speed, call),
       },
       onTrouble: say,
       onRestart: say,
       readStop,
     });
-    return { history, said };
+    const close = (): Promise<boolean> => {
+      speed = 1;
+      return history.close();
+    };
+    return { history, said, close };
   }
 
   test('is not awaited for long, and then recording begins', async () => {
     const signals: AbortSignal[] = [];
-    const { history, said } = startAfter((signal) => {
+    const { history, said, close } = startAfter((signal) => {
       signals.push(signal);
       return new Promise(() => undefined);
     });
@@ -160,15 +168,15 @@ describe('the end of an earlier history', () => {
       'Findings begin again: The history was not read in the first 30 s of the audit',
     ]);
     expect(signals.map(({ aborted }) => aborted)).toEqual([true]);
-    expect(await history.close()).toBe(true);
+    expect(await close()).toBe(true);
   });
 
   test('is not awaited for longer than the settle window', async () => {
-    const { history, said } = startAfter(() => new Promise(() => undefined), 4);
+    const { history, said, close } = startAfter(() => new Promise(() => undefined), 4);
     await expect.poll(() => history.metrics()?.writtenAt ?? null).not.toBe(null);
     const late = 'The history was not read in the first 4 s of the audit';
     expect(said.at(-1)).toBe(`Findings begin again: ${late}`);
-    await history.close();
+    await close();
   });
 
   test('is read when another process has released the folder', async () => {
@@ -184,27 +192,27 @@ describe('the end of an earlier history', () => {
       unknown: 2,
     };
     let reads = 0;
-    const { history, said } = startAfter(() => Promise.resolve({ ...stop, at: ++reads }));
+    const { history, said, close } = startAfter(() => Promise.resolve({ ...stop, at: ++reads }));
     await expect.poll(() => said.length).toBe(1);
     release();
     await expect.poll(() => history.metrics()?.writtenAt ?? null).not.toBe(null);
     expect(reads).toBe(1);
     const unknown = '2 entries about findings, of another version, have unknown codes';
     expect(said).toEqual([expect.stringContaining('Another process records'), null, unknown]);
-    await history.close();
+    await close();
   });
 
   test('is not used if the folder was not available for long', async () => {
     mkdirSync(folder);
     const { release } = lockFolder(folder);
-    const { history, said } = startAfter(() => Promise.reject(new Error('Not to be read')));
+    const { history, said, close } = startAfter(() => Promise.reject(new Error('Not to be read')));
     await expect.poll(() => said.length).toBe(1);
     await new Promise((resolve) => setTimeout(resolve, 320));
     release();
     await expect.poll(() => history.metrics()?.writtenAt ?? null).not.toBe(null);
     const late = 'The history was not read in the first 30 s of the audit';
     expect(said.slice(1)).toEqual([`Findings begin again: ${late}`, null]);
-    await history.close();
+    await close();
   });
 });
 
