@@ -11,6 +11,7 @@ import type { Auditor } from '../auditor/auditor.ts';
 import type { LiveEntry } from '../cluster/decode/entry.ts';
 import { createRecorder } from '../cluster/files/recorder.ts';
 import type { Redactor } from '../cluster/files/redactor.ts';
+import { similarPod } from '../cluster/files/similar-pod.ts';
 import type {
   AnyObject,
   Endpoint,
@@ -89,7 +90,10 @@ export function checkpointOf(
   const known = { zones: json({ kind: 'zones', at, zones }), states, nodes, past };
   return {
     at,
-    parts: linesOf({ ...header, settings }, watches, objects, lost, known, at, redactor),
+    parts: linesOf({ ...header, settings }, watches, objects, lost, known, at, {
+      isWhole,
+      redactor,
+    }),
   };
 }
 
@@ -131,17 +135,26 @@ function* linesOf(
   unreadable: readonly Unreadable[],
   { zones, states, nodes, past }: Known,
   at: number,
-  redactor: Redactor | null,
+  { isWhole, redactor }: { readonly isWhole: boolean; readonly redactor: Redactor | null },
 ): Generator<string> {
   const recorder = createRecorder(redactor);
   yield recorder.line(header, { settings: header.settings });
   for (const entry of watches) yield recorder.line(entry);
+  /** The latest that was written whole. A bundle has only such ones. */
+  let latest: Pod | null = null;
   for (const placed of besideTheirPods(objects)) {
     if (placed === null) {
       yield '';
       continue;
     }
     const [resource, object] = placed;
+    const pod = resource === 'pods' && isWhole ? (object as Pod) : null;
+    const fields = pod && latest && similarPod(pod, latest);
+    if (fields !== null) {
+      yield json({ kind: 'pod', at: recorder.timeOf(at), ...fields });
+      continue;
+    }
+    latest = pod ?? latest;
     const event = { resource, type: 'added' as const, object, at };
     yield recorder.line({ kind: 'event', event }, timesOf(object));
   }

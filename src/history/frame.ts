@@ -14,7 +14,7 @@ import zlib, { crc32 } from 'node:zlib';
 import { areLinesShort } from '../cluster/decode/line-reader.ts';
 
 /** The version of the format that this program writes. It reads this one and earlier ones. */
-export const formatVersion = 3;
+export const formatVersion = 4;
 
 const magic = 0x48415045; // "EPAH"
 export const headerLength = 40;

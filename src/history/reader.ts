@@ -3,7 +3,7 @@
 
 import { parseJson } from '../cluster/decode/json-text.ts';
 import { errorText, type HistoryFiles } from './files.ts';
-import { framesIn, linesOf, lossText } from './frame.ts';
+import { framesIn, linesOf, lossText, type SegmentFrame, type SegmentPart } from './frame.ts';
 import { listSegments, type Segment } from './segments.ts';
 
 /** The lines of a history. */
@@ -152,7 +152,8 @@ async function hasWholeCheckpoint(
   { name, number }: Segment,
   onLoss: OnLoss,
 ): Promise<boolean> {
-  for (const part of framesIn(data, number)) {
+  const parts = unpackAhead(framesIn(data, number), ({ kind }) => kind === 'checkpoint');
+  for (const { part, unpacked } of parts) {
     if ('frame' in part && part.frame.kind === 'live') return true;
     if ('lost' in part) {
       // The recorder syncs a checkpoint and its end before it names the file.
@@ -160,7 +161,7 @@ async function hasWholeCheckpoint(
       return false;
     }
     try {
-      await linesOf(part.frame);
+      await unpacked;
     } catch (error) {
       onLoss(name, `Its checkpoint cannot be decompressed: ${String(error)}`);
       return false;
@@ -168,6 +169,25 @@ async function hasWholeCheckpoint(
   }
   onLoss(name, 'The end of its checkpoint is missing');
   return false;
+}
+
+interface UnpackedPart {
+  readonly part: SegmentPart;
+  /** The lines; `null` if they are not wanted. */
+  readonly unpacked: Promise<Uint8Array> | null;
+}
+
+/** Parts of a segment. While one is used, another thread decompresses the lines of the next. */
+function* unpackAhead(parts: Iterable<SegmentPart>, isWanted: (frame: SegmentFrame) => boolean) {
+  let next: UnpackedPart | null = null;
+  for (const part of parts) {
+    const unpacked = 'frame' in part && isWanted(part.frame) ? linesOf(part.frame) : null;
+    // An error is for the reader of the part, which may not read it.
+    unpacked?.catch(() => undefined);
+    if (next !== null) yield next;
+    next = { part, unpacked };
+  }
+  if (next !== null) yield next;
 }
 
 async function* linesBefore(
@@ -187,26 +207,26 @@ async function* linesBefore(
     number = segment.number;
     const read = data ?? (await readSegment(files, segment.name, loss));
     if (read === null) continue;
-    for (const part of framesIn(read, segment.number)) {
+    // The segment before has shown what comes before its live frames.
+    const isWanted = ({ kind }: SegmentFrame) => kind === 'live' || (isWhole && kind !== 'notes');
+    for (const { part, unpacked } of unpackAhead(framesIn(read, segment.number), isWanted)) {
       if ('lost' in part) {
         loss(lossText(part));
         continue;
       }
       const { frame } = part;
-      if (frame.kind === 'notes') continue;
-      // The segment before has shown what comes before its live frames.
-      if (frame.kind !== 'live' && !isWhole) continue;
+      if (!isWanted(frame)) continue;
       if (frame.at - latest > longestSilence.within && latest !== -Infinity && latest < until) {
         loss(`Nothing was recorded until ${new Date(frame.at * 1000).toISOString()}`);
       }
       // The frame after the moment may have lines before it.
       const isPast = frame.at > until;
-      const lines = await linesOf(frame).catch((error: unknown) => {
+      const lines = await unpacked?.catch((error: unknown) => {
         loss(`A frame cannot be decompressed (${errorText(error)})`);
         return null;
       });
       latest = frame.at;
-      if (lines !== null) yield lines;
+      if (lines) yield lines;
       if (isPast) return;
     }
   }

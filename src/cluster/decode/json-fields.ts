@@ -6,7 +6,14 @@
 // and references.
 
 import { isFields } from '../../model/collections.ts';
-import type { Labels, Meta, ObjectRef, OwnerReference, WatchEvent } from '../../model/objects.ts';
+import type {
+  Key,
+  Labels,
+  Meta,
+  ObjectRef,
+  OwnerReference,
+  WatchEvent,
+} from '../../model/objects.ts';
 import { internLabels, internWord } from './intern.ts';
 
 /** The event types of a watch (apimachinery@v0.36.3 pkg/watch/watch.go). */
@@ -289,8 +296,7 @@ export const namespacedMeta = (metadata: Fields): Meta =>
 function meta(metadata: Fields, namespace: string): Meta {
   const name = identity(metadata, 'name');
   return {
-    // One copy of the namespace with its slash; long keys refer to it and to the name.
-    key: namespace === '' ? name : internWord(`${namespace}/`) + name,
+    key: keyOf(namespace, name),
     namespace,
     name,
     uid: text(metadata, 'uid'),
@@ -300,6 +306,10 @@ function meta(metadata: Fields, namespace: string): Meta {
     deleting: isDeleting(metadata),
   };
 }
+
+/** One copy of the namespace with its slash; long keys refer to it and to the name. */
+export const keyOf = (namespace: string, name: string): Key =>
+  namespace === '' ? name : internWord(`${namespace}/`) + name;
 
 const isDeleting = (metadata: Fields): boolean =>
   metadata.deletionTimestamp instanceof Date || text(metadata, 'deletionTimestamp') !== '';
@@ -319,7 +329,7 @@ export function deletionAsked(metadata: Fields): number | null {
 }
 
 /** A name or namespace. Slashes, which the API forbids, would make keys ambiguous. */
-function identity(metadata: Fields, name: 'name' | 'namespace'): string {
+export function identity(metadata: Fields, name: 'name' | 'namespace'): string {
   const value = text(metadata, name);
   if (value === '') throw new WrongType(name, `a ${name}`, undefined);
   if (value.includes('/')) throw new WrongType(name, `a ${name} without slashes`, value);

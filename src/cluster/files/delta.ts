@@ -142,7 +142,8 @@ function changedPod(base: Pod, delta: json.Fields, at: number): Pod {
 /** Unix seconds of the years that RFC 3339 can write: 0 to 9999. */
 const writable = { from: -62_167_219_200, to: 253_402_300_800 };
 
-function turnIn(delta: json.Fields): number | null {
+/** When the readiness of a pod changed. Throws WrongType. */
+export function turnIn(delta: json.Fields): number | null {
   const time = json.optionalTime(delta, 'turnedAt');
   if (time === null || (time >= writable.from && time < writable.to)) return time;
   throw new json.WrongType('turnedAt', 'a time of RFC 3339', time);

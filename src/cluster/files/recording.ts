@@ -4,6 +4,7 @@
 //   {"kind":"header","format":1,"at":T,"kubernetes":"v1.36.3","resources":["nodes",…]}
 //   {"kind":"object","at":T,"resource":"pods","type":"SYNC","object":{…}}
 //   {"kind":"delta","at":T,"resource":"pods","type":"MODIFIED","base":"123","metadata":{…},…}
+//   {"kind":"pod","at":T,"base":"123","ip":"10.0.0.7","targetRef":{…},…}
 //   {"kind":"synced","at":T,"resource":"pods"}
 //   {"kind":"watch","at":T,"resource":"pods","state":"stale"}
 //   {"kind":"unreadable","at":T,"resource":"pods","type":"ADDED","namespace":…,"name":…,"labels":…}
@@ -17,7 +18,7 @@
 // time. `"gap":true` marks an object with missed changes before it. An object that is missing
 // before `synced` does not exist. A checkpoint adds `bytes`, `arrived` (of this version) and
 // `ipsSince` to objects, and what the audit knew: `zones`, states. entry.ts describes the
-// lines about nodes, and delta.ts deltas, which only a history has. A recording may be
+// lines about nodes, delta.ts and similar-pod.ts those which only a history has. A recording may be
 // damaged anywhere, above all at its end: a bad line is a problem, and the next line is read.
 
 import type {
@@ -25,6 +26,7 @@ import type {
   Labels,
   ObjectOf,
   OutputResource,
+  Pod,
   Resource,
   UnreadableObject,
   WatchEvent,
@@ -50,6 +52,7 @@ import type { OnProblem, Problem } from '../decode/problem.ts';
 import { boundedProblems, countWord, guessLost, problemAt, valueText } from '../decode/problem.ts';
 import { applyDelta, type DeltaResource, hasDeltas } from './delta.ts';
 import { type AnyOutput, applyParts } from './parts.ts';
+import { readSimilarPod } from './similar-pod.ts';
 
 /** Bytes, and how problems name them: a path, or `stdin`. */
 export interface Source {
@@ -155,6 +158,8 @@ export const newReading = (
   /** A line that is not blank was met, and one with fields. */
   begun: false,
   header: false,
+  /** The latest that was read from an object. */
+  pod: undefined as Pod | undefined,
   /** Whether the last line is the recorder's own end. */
   complete: false,
   damage: null as { readonly message: string; readonly value: string | null } | null,
@@ -234,6 +239,8 @@ function readFields(reading: Reading, fields: Fields, line: Line): RecordingEntr
       return readObject(reading, fields, line);
     case 'delta':
       return readDelta(reading, fields);
+    case 'pod':
+      return readPodLine(reading, fields);
     case 'synced':
       return { kind, at, resource: wordIn(fields, 'resource', resources) };
     case 'watch': {
@@ -331,6 +338,7 @@ function readObject(reading: Reading, fields: Fields, line: Line): RecordingEntr
   const whole = isWhole ? entry : withBase(reading, entry, fields);
   if (whole.kind !== 'event') return whole;
   const event = withTimes(whole.event, fields);
+  if (resource === 'pods') reading.pod = event.object as Pod;
   return { ...entry, event: gap === true ? { ...event, gap } : event };
 }
 
@@ -339,7 +347,7 @@ function withBase(reading: Reading, entry: EventEntry, { base, parts }: Fields) 
   const { type, object, resource } = entry.event;
   const { namespace, name, labels } = object;
   const change = { resource, namespace, name, labels, type, base };
-  return followBase(reading, change, (known) => {
+  return followBase(reading, knownVersion(reading, change), change, (known) => {
     if ('ips' in known) throw new WrongType('resource', 'endpoints or endpointslices', resource);
     const whole = applyParts(object as AnyOutput, known, parts);
     return { ...entry, event: { ...entry.event, object: whole } };
@@ -355,7 +363,7 @@ function readDelta(reading: Reading, fields: Fields): RecordingEntry {
   const [namespace, name] = [textOf(metadata.namespace), textOf(metadata.name)];
   // Its labels may be others than those of the version that the reader has.
   const change = { resource, namespace, name, labels: null, type, base: fields.base };
-  return followBase(reading, change, (known) => {
+  return followBase(reading, knownVersion(reading, change), change, (known) => {
     if (type === null || type === 'deleted') {
       throw new WrongType('type', 'ADDED or MODIFIED', fields.type);
     }
@@ -365,6 +373,20 @@ function readDelta(reading: Reading, fields: Fields): RecordingEntry {
   });
 }
 
+/** The event of a line with what a pod has that the latest pod does not have. */
+function readPodLine(reading: Reading, fields: Fields): RecordingEntry {
+  const { at, pod } = reading;
+  const [resource, type] = ['pods', 'added'] as const;
+  const { namespace = null } = pod ?? {};
+  const { base, targetRef } = fields;
+  const name = isFields(targetRef) ? textOf(targetRef.name) : null;
+  const change = { resource, namespace, name, labels: null, type, base };
+  return followBase(reading, pod, change, (base) => ({
+    kind: 'event',
+    event: { resource, type, object: readSimilarPod(base, fields), at },
+  }));
+}
+
 interface BasedChange extends UnreadableObject {
   readonly type: WatchEvent['type'] | null;
   /** The resourceVersion of the version before. */
@@ -372,12 +394,12 @@ interface BasedChange extends UnreadableObject {
 }
 
 /** What `read` makes of the version before; the object is lost without it. */
-function followBase(
+function followBase<T extends ObjectOf[DeltaResource]>(
   reading: Reading,
+  known: T | null | undefined,
   { type, base, ...lost }: BasedChange,
-  read: (known: ObjectOf[DeltaResource]) => EventEntry,
+  read: (known: T) => EventEntry,
 ): RecordingEntry {
-  const known = knownVersion(reading, lost);
   if (known === null) return { kind: 'clock', at: reading.at };
   if (known === undefined || known.resourceVersion !== base || base === '') {
     const details = { field: 'base', value: valueText(base) };

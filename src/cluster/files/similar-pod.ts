@@ -1,0 +1,71 @@
+// A pod by what differs from another pod. Most pods of a Service have the same namespace and ports,
+// and nearly all have the same labels, so a checkpoint writes these once. A line of a recording:
+//
+//   {"kind":"pod","at":T,"base":"123","ip":"10.0.0.7","nodeName":…,"targetRef":{…},
+//    "resourceVersion":"124","ready":false,"turnedAt":T}
+//
+// `base` is the resourceVersion of the latest pod before this line that was written as an object.
+// The line may also have `otherIPs`, `labels`, `hostname`, `ipsSince` and `created`. Everything
+// that it does not have is as in that pod. The address, the Node and the reference are in the form
+// and the order of Endpoints, which follow the pods. So a frame packs them once.
+
+import { isDeepStrictEqual } from 'node:util';
+
+import type { Pod } from '../../model/objects.ts';
+import { internLabels } from '../decode/intern.ts';
+import * as json from '../decode/json-fields.ts';
+import { turnIn } from './delta.ts';
+
+const same = ['namespace', 'hostNetwork', 'subdomain', 'ports', 'terminal'] as const;
+
+/** Undefined, which JSON leaves out, for a value that is as in the base. */
+const other = <T>(value: T, base: T): T | undefined => (value === base ? undefined : value);
+
+/** The line of a pod that resembles the base. `null` if the pod should be written whole. */
+export function similarPod(pod: Pod, base: Pod): json.Fields | null {
+  if (pod.deleting || base.deleting || base.resourceVersion === '') return null;
+  const isSame = same.every((it) => pod[it] === base[it] || isDeepStrictEqual(pod[it], base[it]));
+  if (!isSame) return null;
+  const [ip, ...otherIPs] = pod.ips;
+  const hasLabels = pod.labels === base.labels || isDeepStrictEqual(pod.labels, base.labels);
+  return {
+    base: base.resourceVersion,
+    ip,
+    nodeName: pod.node,
+    targetRef: pod.ref,
+    resourceVersion: pod.resourceVersion,
+    otherIPs: otherIPs.length === 0 ? undefined : otherIPs,
+    labels: hasLabels ? undefined : pod.labels,
+    hostname: other(pod.hostname, base.hostname),
+    ready: other(pod.ready, base.ready),
+    turnedAt: other(pod.turnedAt, base.turnedAt),
+    ipsSince: other(pod.ipsSince, base.ipsSince),
+    created: other(pod.created, base.created),
+  };
+}
+
+/** The pod of a line. Throws WrongType. */
+export function readSimilarPod(base: Pod, line: json.Fields): Pod {
+  const { namespace } = base;
+  const { name, uid } = json.within(line, 'targetRef', (ref) => ({
+    name: json.identity(ref, 'name'),
+    uid: json.text(ref, 'uid'),
+  }));
+  const { ip, labels, hostname, ready, turnedAt, created } = line;
+  return {
+    ...base,
+    key: json.keyOf(namespace, name),
+    name,
+    uid,
+    resourceVersion: json.text(line, 'resourceVersion'),
+    labels: labels === undefined ? base.labels : internLabels(json.stringMap(line, 'labels')),
+    created: created === undefined ? base.created : json.optionalTime(line, 'created'),
+    ref: { kind: 'Pod', namespace, name, uid },
+    node: json.word(line, 'nodeName'),
+    hostname: hostname === undefined ? base.hostname : json.text(line, 'hostname'),
+    ready: ready === undefined ? base.ready : json.flag(line, 'ready'),
+    turnedAt: turnedAt === undefined ? base.turnedAt : turnIn(line),
+    ips: ip === undefined ? [] : [json.text(line, 'ip'), ...json.texts(line, 'otherIPs')],
+    ipsSince: json.optionalTime(line, 'ipsSince') ?? base.ipsSince,
+  };
+}
