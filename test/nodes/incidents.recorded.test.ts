@@ -40,17 +40,33 @@ function kindOf(name: string): IncidentKind {
 const kindsOf = (fault: Fault): IncidentKind[] =>
   [...new Set(fault.class.split('+').map(kindOf))].sort();
 
-/** The rules of a folder, as files that the command line names. */
-function* rulesIn(folder: string, node: string, config: unknown): Generator<AuditorEntry> {
-  for (const part of ['.', 'other-backend']) {
-    for (const name of ['iptables-save.txt', 'ip6tables-save.txt', 'nft.json']) {
+const tools = [
+  ['iptables-save.txt', 'IPv4'],
+  ['ip6tables-save.txt', 'IPv6'],
+  ['nft.json', 'IPv4'],
+] as const;
+
+/** The sources of the rules in a folder, with their texts. */
+const sourcesIn = (folder: string) =>
+  ['.', 'other-backend'].flatMap((part) =>
+    tools.flatMap(([name, family]) => {
       const text = textOf(join(folder, part, name));
-      const source = join(part, name);
-      if (text === '') continue;
-      yield { kind: 'given-rules', node, source, text, unread: null, config };
-    }
-  }
-}
+      return text === '' ? [] : [{ tool: join(part, name), family, text }];
+    }),
+  );
+
+/** The rules of a folder, as files that the command line names. */
+const rulesIn = (folder: string, node: string, config: unknown): AuditorEntry[] =>
+  sourcesIn(folder).map(({ tool, family, text }) => {
+    const source = `${tool} ${family}`;
+    return { kind: 'given-rules', node, source, text, unread: null, config };
+  });
+
+/** The same rules again, as lines of a recording. */
+const unchangedIn = (folder: string, node: string, at: number): AuditorEntry[] =>
+  sourcesIn(folder).map(({ tool, family }) => {
+    return { kind: 'node-rules', node, tool, family, at, dumpedAt: at, text: null };
+  });
 
 function objectsIn(path: string): (readonly [Resource, AnyObject])[] {
   const input = inputOf({ path });
@@ -103,7 +119,9 @@ function incidentsOf(path: string, { base }: Fault) {
   const opened = auditor.findings.open();
   take({ kind: 'clock', at: 50 });
   deliver(50, objectsIn(path));
-  for (const at of [55, 90]) read(at, path);
+  read(55, path);
+  take({ kind: 'clock', at: 90 });
+  for (const entry of unchangedIn(path, proxy.nodeName, 90)) take(entry);
   take({ kind: 'clock', at: 100 });
   const findings = auditor.findings.open();
   return { opened, findings, node: proxy.nodeName, incidents: auditor.incidents.list() };
