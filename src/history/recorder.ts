@@ -15,6 +15,7 @@ import {
   framesIn,
   type FrameKind,
   headerLength,
+  type SegmentFrame,
 } from './frame.ts';
 import type { HistoryLimits } from './segments.ts';
 import {
@@ -238,22 +239,31 @@ function addClock(waiting: Waiting, { clock }: HistoryOptions): void {
   add(waiting, line, at);
 }
 
+/** The bytes that any characters of this length may have in UTF-8. */
+const mostBytes = ({ length }: string): number => 3 * length;
+
 /** The lines as bytes, in the buffer if it is large enough for any characters. */
 function bytesOf(buffer: Buffer, texts: readonly string[]): Uint8Array {
-  const units = texts.reduce((sum, { length }) => sum + length, 0);
-  if (3 * units > buffer.length) return Buffer.from(texts.join(''));
+  const bytes = texts.reduce((sum, text) => sum + mostBytes(text), 0);
+  if (bytes > buffer.length) return Buffer.from(texts.join(''));
   const end = texts.reduce((at, text) => at + buffer.write(text, at), 0);
   return buffer.subarray(0, end);
 }
 
-async function appendLines(
+const appendLines = (
   state: State,
   segment: OpenSegment,
   kind: FrameKind,
   { texts, at }: Pick<Waiting, 'texts' | 'at'>,
+): Promise<void> => appendFrame(state, segment, { kind, at }, bytesOf(state.buffer, texts));
+
+async function appendFrame(
+  state: State,
+  segment: OpenSegment,
+  { kind, at }: Pick<SegmentFrame, 'kind' | 'at'>,
+  plain: Uint8Array,
 ): Promise<void> {
   const { number, frames } = segment;
-  const plain = bytesOf(state.buffer, texts);
   const frame = await createFrame({ kind, segment: number, number: frames, at }, plain);
   const bytes = encodeFrame(frame);
   segment.frames++;
@@ -337,19 +347,26 @@ async function writeCheckpoint(
   next: OpenSegment,
   { at, parts }: CheckpointLines,
 ): Promise<void> {
-  let [texts, length]: [string[], number] = [[], 0];
+  const { buffer } = state;
+  let end = 0;
+  const append = async (plain: Uint8Array): Promise<void> => {
+    await appendFrame(state, next, { kind: 'checkpoint', at }, plain);
+    end = 0;
+  };
+  // Texts of a frame that waited for its end would be garbage of the old generation.
   for (const part of parts) {
-    texts.push(part);
-    length += part.length;
     if (part === '') await state.options.pause();
-    if (length < most.frame) continue;
-    await appendLines(state, next, 'checkpoint', { texts, at });
-    [texts, length] = [[], 0];
+    const isTight = end > 0 && mostBytes(part) > buffer.length - end;
+    if (isTight) await append(buffer.subarray(0, end));
+    if (mostBytes(part) > buffer.length) await append(Buffer.from(part));
+    else end += buffer.write(part, end);
+    if (end < most.frame) continue;
+    await append(buffer.subarray(0, end));
     // The lines of the segment before must reach the disk in time, too.
     await writeWaiting(state, false);
     await state.options.pause();
   }
-  await appendLines(state, next, 'checkpoint', { texts, at });
+  await append(buffer.subarray(0, end));
   next.base = next.bytes;
 }
 

@@ -47,6 +47,17 @@ async function warm(programs: readonly Auditing[], folder: string): Promise<void
   while (!(await readdir(folder)).some((name) => name.endsWith('.segment'))) await sleep(200);
 }
 
+/** MiB of each program, each second: garbage grows for a minute, and is then collected. */
+async function meanMemory(programs: readonly Auditing[]): Promise<number[]> {
+  const sums = programs.map(() => 0);
+  for (let second = 0; second < seconds; second++) {
+    await sleep(1000);
+    const usages = await Promise.all(programs.map((program) => program.usage()));
+    for (const [index, { rss }] of usages.entries()) sums[index] = (sums[index] ?? 0) + rss;
+  }
+  return sums.map((sum) => sum / seconds);
+}
+
 async function measure(): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), 'endpoint-auditor-history-'));
   const load = await startLoadServer({ share });
@@ -62,7 +73,7 @@ async function measure(): Promise<void> {
     await load.churn(rate);
     await sleep(10_000);
     const before = await Promise.all(programs.map((program) => program.usage()));
-    await sleep(1000 * seconds);
+    const rss = await meanMemory(programs);
     const after = await Promise.all(programs.map((program) => program.usage()));
     const cpu = after.map((usage, index) => usage.cpu - (before[index]?.cpu ?? 0));
     const checkpoint = await storedIn(folder, 'checkpoint');
@@ -77,8 +88,8 @@ async function measure(): Promise<void> {
       'CPU, s per minute, without': round(((cpu[0] ?? 0) / seconds) * 60),
       'CPU, s per minute, with': round(((cpu[1] ?? 0) / seconds) * 60),
       'CPU, ratio': round((cpu[1] ?? 0) / (cpu[0] ?? 1)),
-      'RSS, MiB, without': round(after[0]?.rss ?? 0),
-      'RSS, MiB, with': round(after[1]?.rss ?? 0),
+      'RSS, MiB, without': round(rss[0] ?? 0),
+      'RSS, MiB, with': round(rss[1] ?? 0),
       'longest turn until the first checkpoint, ms CPU, without': round(1000 * (turns[0] ?? 0)),
       'longest turn until the first checkpoint, ms CPU, with': round(1000 * (turns[1] ?? 0)),
       'checkpoint, MB': round(size / 1e6),
