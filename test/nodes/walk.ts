@@ -194,19 +194,43 @@ export function summarizeAudit(
 /** The configuration of kube-proxy: given, or inferred from the rules. */
 type Configured = 'by a file' | 'by its rules';
 
-/** What the rules of a folder do: a second audit uses the walks of the first. */
 const behaviors = new WeakMap<Folder, NodeInput['rules']>();
 
+/** What the rules of a folder do: an audit uses the walks of its packets and of other audits. */
+export function behaviorIn(folder: Folder): NodeInput['rules'] {
+  const { ruleset, node } = folder;
+  const rules = behaviors.get(folder) ?? {
+    ...behaviorOfRules(ruleset, node),
+    walk: (packet: Packet) => walk(ruleset, node, packet),
+  };
+  behaviors.set(folder, rules);
+  return rules;
+}
+
+interface FolderAudit {
+  readonly config: ProxyConfig;
+  readonly audit: NodeAudit;
+  readonly summary: NodeAuditSummary;
+}
+
+/** The audits of a folder that were made, since one with the same configuration is the same. */
+const audits = new WeakMap<Folder, readonly FolderAudit[]>();
+
 /** Audits the node of a folder; null: there are no objects to hold it against. */
-function auditFolder(folder: Folder, configured: Configured): NodeAuditSummary | null {
+export function auditFolder(folder: Folder, configured: Configured): FolderAudit | null {
   const input = inputOf(folder);
   if (input === null) return null;
   const { node, config: given } = input;
   const config = configured === 'by a file' ? given : configOf(folder.ruleset, given.minor);
+  const made = audits.get(folder) ?? [];
+  const known = made.find((one) => isDeepStrictEqual(one.config, config));
+  if (known !== undefined) return known;
   const forwarding = expectedOf(folder, { ...input, config });
-  const rules = behaviors.get(folder) ?? behaviorOfRules(folder.ruleset, folder.node);
-  behaviors.set(folder, rules);
-  return summarizeNode({ forwarding, node, rules });
+  const audited = { forwarding, node, rules: behaviorIn(folder) };
+  const audit = auditNode(audited);
+  const added = { config, audit, summary: summarizeAudit(audited, audit) };
+  audits.set(folder, [...made, added]);
+  return added;
 }
 
 /**
@@ -218,8 +242,8 @@ export function checkAudit(
   codes: Set<string>,
   configured: Configured = 'by a file',
 ): AuditCounts {
-  const audit = auditFolder(folder, configured);
-  if (audit === null) return { faults: 0, falseFindings: 0, missed: 0, misplaced: 0 };
+  const audit = auditFolder(folder, configured)?.summary;
+  if (audit === undefined) return { faults: 0, falseFindings: 0, missed: 0, misplaced: 0 };
   const mayMiss = folder.hasBothBackends && audit.unknown > 0;
   return checkFindings(folder.path, audit, mayMiss, report, codes);
 }
