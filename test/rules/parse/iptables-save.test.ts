@@ -1,6 +1,7 @@
 // Every recorded dump comes back from what was read of it, and what is no dump is named.
 
 import { basename } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 
 import { describe, expect, test } from 'vitest';
 
@@ -41,14 +42,17 @@ describe('dumps of real nodes', () => {
       const family = basename(path).startsWith('ip6') ? 'ip6' : 'ip';
       const read = parseIptablesSave(bytes, family);
       const again = parseIptablesSave(printIptables(read), family);
-      expect(dataOf(again), path).toEqual(dataOf(read));
+      const [got, want] = [dataOf(again), dataOf(read)];
+      // Compares ten times as fast as toEqual, which then shows the difference.
+      if (!isDeepStrictEqual(got, want)) expect(got, path).toEqual(want);
       const lines = bytes
         .toString()
         .split('\n')
         .filter((line) => line.startsWith('-A '));
       const rules = read.tables.flatMap(({ chains }) => [...chains.values()].flatMap(rulesOf));
       expect(rules.length, path).toBe(lines.length);
-      expect(new Set(rules.map(({ text }) => text))).toEqual(new Set(lines));
+      const [texts, all] = [new Set(rules.map(({ text }) => text)), new Set(lines)];
+      if (!isDeepStrictEqual(texts, all)) expect(texts, path).toEqual(all);
     }
   });
 });

@@ -91,7 +91,7 @@ const drawn = fc.record({
   source: rulesOf,
 });
 
-property.prop([fc.uniqueArray(endpoint, { minLength: 2 }), drawn], { numRuns: 500 })(
+property.prop([fc.uniqueArray(endpoint, { minLength: 2 }), drawn], { numRuns: 250 })(
   'what becomes of all is what becomes of each',
   (endpoints, rules) => {
     const all = sent(dumpOf(endpoints, rules.marking, rules));
@@ -145,7 +145,7 @@ function wantOf(outcome: PacketOutcome): unknown {
 
 property.prop(
   [fc.uniqueArray(endpoint, { minLength: 1 }), drawn, fc.array(packet, { minLength: 2 })],
-  { numRuns: 500 },
+  { numRuns: 250 },
 )('what becomes of a packet is the same after others', (endpoints, rules, packets) => {
   const dump = dumpOf(endpoints, rules.marking, rules);
   const walk = createWalk(parseIptablesSave(dump, 'ip'), node);
