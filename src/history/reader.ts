@@ -152,7 +152,7 @@ async function hasWholeCheckpoint(
   { name, number }: Segment,
   onLoss: OnLoss,
 ): Promise<boolean> {
-  const parts = unpackAhead(framesIn(data, number), ({ kind }) => kind === 'checkpoint');
+  const parts = unpackAhead(framesIn(data, number), ({ kind }) => kind !== 'live');
   for (const { part, unpacked } of parts) {
     if ('frame' in part && part.frame.kind === 'live') return true;
     if ('lost' in part) {

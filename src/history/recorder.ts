@@ -56,7 +56,7 @@ export interface HistoryOptions {
 /** Seconds: between two writes of lines, of lines that show that nothing changed, and of tries. */
 const spans = { write: 1, quiet: 10, retry: 30 };
 
-/** The most characters that wait, of lines and of notes, and those of one frame. */
+/** The most characters that wait, of lines and of notes; a frame with more bytes is written. */
 const most = { waiting: 32 * 1024 * 1024, notes: 4 * 1024 * 1024, frame: 512 * 1024 };
 
 /** A segment that is open, or a checkpoint that is being written. */
@@ -358,10 +358,10 @@ async function writeCheckpoint(
     if (part === '') await state.options.pause();
     const isTight = end > 0 && mostBytes(part) > buffer.length - end;
     if (isTight) await append(buffer.subarray(0, end));
-    if (mostBytes(part) > buffer.length) await append(Buffer.from(part));
-    else end += buffer.write(part, end);
-    if (end < most.frame) continue;
-    await append(buffer.subarray(0, end));
+    const isLarge = mostBytes(part) > buffer.length;
+    if (!isLarge) end += buffer.write(part, end);
+    if (!isLarge && end < most.frame) continue;
+    await append(isLarge ? Buffer.from(part) : buffer.subarray(0, end));
     // The lines of the segment before must reach the disk in time, too.
     await writeWaiting(state, false);
     await state.options.pause();

@@ -77,6 +77,30 @@ const deltaLines = [
   ];
 });
 
+const podLines = [
+  {
+    kind: 'object',
+    resource: 'pods',
+    type: 'SYNC',
+    object: { metadata: { name: 'web', namespace: 'shop', uid: 'u1', resourceVersion: '7' } },
+  },
+  {
+    kind: 'pod',
+    base: '7',
+    ip: '10.0.0.1',
+    nodeName: 'node-a',
+    targetRef: { kind: 'Pod', namespace: 'shop', name: 'web-2', uid: 'u2' },
+    resourceVersion: '8',
+    otherIPs: ['::1'],
+    labels: { app: 'web' },
+    hostname: 'web-2',
+    ready: true,
+    turnedAt: 5,
+    ipsSince: 5,
+    created: 5,
+  },
+].map((line) => JSON.stringify({ at: 2e9, ...line }));
+
 function recordedObjects(): unknown[] {
   return recordedLines().flatMap((line) => {
     const { kind, resource, type, object } = JSON.parse(line) as Record<string, unknown>;
@@ -187,7 +211,7 @@ export const readers: Readonly<Record<string, Reader>> = {
     read: (input) => drain(readDump(['-'], ignore, Readable.from([input]))),
   },
   recording: {
-    seeds: () => [Buffer.from([...recordedLines(), ...deltaLines].join('\n'))],
+    seeds: () => [Buffer.from([...recordedLines(), ...deltaLines, ...podLines].join('\n'))],
     read: (input) =>
       drain(
         readRecording({ name: 'input', bytes: Readable.from([input]) }, ignore, versionsBefore),

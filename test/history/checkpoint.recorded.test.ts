@@ -283,6 +283,25 @@ test('the pods of a Service are just before its Endpoints and slices, each once'
   expect(names).toEqual(wanted.split(' '));
 });
 
+test('has pods by what differs from another one, and a part of it has whole pods', () => {
+  const { auditor } = build.auditorOf(30);
+  auditor.take(build.header(1));
+  for (const name of ['a-1', 'a-2', 'a-3']) {
+    const pod = build.pod({ name, uid: name, resourceVersion: '7' });
+    auditor.take({ kind: 'event', event: build.event('added', pod, 1) });
+  }
+  for (const entry of build.synced(2)) auditor.take(entry);
+  const podsIn = (checkpoint: ReturnType<typeof checkpointOf>): unknown[] =>
+    [...(checkpoint?.parts ?? [])]
+      .map((line) => JSON.parse(line) as Record<'kind' | 'resource', unknown>)
+      .filter(({ kind, resource }) => kind === 'pod' || resource === 'pods')
+      .map(({ kind }) => kind);
+  const synced = 'synced';
+  expect(podsIn(checkpointOf(auditor, 3))).toEqual(['object', 'pod', 'pod', synced]);
+  const part = { includes: () => true, redactor: null };
+  expect(podsIn(checkpointOf(auditor, 3, part))).toEqual(['object', 'object', 'object', synced]);
+});
+
 test('is not written while an entry is taken in partly', async () => {
   const auditor = newAuditor({ live: true });
   const { files } = faultyFiles();

@@ -41,9 +41,15 @@ const changing: ReadonlySet<string> = new Set([
   ...['at', 'bytes', 'generation', 'annotations', 'endpoints', 'subsets'],
 ]);
 
-function isSameElse<T extends AnyObject>(object: T, base: T): boolean {
+/** Whether only the values of these fields differ. */
+export function isSameBut<T extends AnyObject>(
+  fields: ReadonlySet<string>,
+  object: T,
+  base: T,
+): boolean {
   for (const field in object) {
-    if (!changing.has(field) && !isDeepStrictEqual(object[field], base[field])) return false;
+    const isSame = object[field] === base[field] || fields.has(field);
+    if (!isSame && !isDeepStrictEqual(object[field], base[field])) return false;
   }
   return true;
 }
@@ -57,7 +63,8 @@ export function deltaOf<R extends DeltaResource>(
   object: ObjectOf[R],
   base: ObjectOf[R],
 ): json.Fields | null {
-  if (base.resourceVersion === '' || object.deleting || !isSameElse(object, base)) return null;
+  if (base.resourceVersion === '' || object.deleting) return null;
+  if (!isSameBut(changing, object, base)) return null;
   if (!('bytes' in object)) return podDelta(object, base as Pod);
   // A reader would compute the size from the line, which has only a part of the object.
   if (object.bytes === null) return null;
@@ -132,7 +139,7 @@ function changedPod(base: Pod, delta: json.Fields, at: number): Pod {
   return {
     ...base,
     ready: ready === undefined ? base.ready : json.flag(delta, 'ready'),
-    turnedAt: turnedAt === undefined ? base.turnedAt : turnIn(delta),
+    turnedAt: turnedAt === undefined ? base.turnedAt : timeIn(delta, 'turnedAt'),
     terminal: terminal === undefined ? base.terminal : json.flag(delta, 'terminal'),
     ips: hasSameIPs ? base.ips : ips,
     ipsSince: hasSameIPs ? base.ipsSince : at,
@@ -142,11 +149,11 @@ function changedPod(base: Pod, delta: json.Fields, at: number): Pod {
 /** Unix seconds of the years that RFC 3339 can write: 0 to 9999. */
 const writable = { from: -62_167_219_200, to: 253_402_300_800 };
 
-/** When the readiness of a pod changed. Throws WrongType. */
-export function turnIn(delta: json.Fields): number | null {
-  const time = json.optionalTime(delta, 'turnedAt');
+/** Unix seconds; `null` when absent. Throws WrongType for a time that RFC 3339 cannot write. */
+export function timeIn(line: json.Fields, name: 'turnedAt' | 'created'): number | null {
+  const time = json.optionalTime(line, name);
   if (time === null || (time >= writable.from && time < writable.to)) return time;
-  throw new json.WrongType('turnedAt', 'a time of RFC 3339', time);
+  throw new json.WrongType(name, 'a time of RFC 3339', time);
 }
 
 /** The output of a delta with only its new endpoints. */

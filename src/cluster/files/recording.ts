@@ -373,7 +373,7 @@ function readDelta(reading: Reading, fields: Fields): RecordingEntry {
   });
 }
 
-/** The event of a line with what a pod has that the latest pod does not have. */
+/** The event of a line with what differs from the latest pod that was written as an object. */
 function readPodLine(reading: Reading, fields: Fields): RecordingEntry {
   const { at, pod } = reading;
   const [resource, type] = ['pods', 'added'] as const;
@@ -389,11 +389,11 @@ function readPodLine(reading: Reading, fields: Fields): RecordingEntry {
 
 interface BasedChange extends UnreadableObject {
   readonly type: WatchEvent['type'] | null;
-  /** The resourceVersion of the version before. */
+  /** The resourceVersion of the known object. */
   readonly base: unknown;
 }
 
-/** What `read` makes of the version before; the object is lost without it. */
+/** What `read` makes of the known object that the line refers to; without it, this one is lost. */
 function followBase<T extends ObjectOf[DeltaResource]>(
   reading: Reading,
   known: T | null | undefined,

@@ -14,9 +14,13 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Pod } from '../../model/objects.ts';
 import { internLabels } from '../decode/intern.ts';
 import * as json from '../decode/json-fields.ts';
-import { turnIn } from './delta.ts';
+import { isSameBut, timeIn } from './delta.ts';
 
-const same = ['namespace', 'hostNetwork', 'subdomain', 'ports', 'terminal'] as const;
+/** What a line may change; a pod with any other difference is written whole. */
+const written: ReadonlySet<string> = new Set([
+  ...['key', 'name', 'uid', 'ref', 'resourceVersion', 'node', 'ips', 'ipsSince'],
+  ...['labels', 'hostname', 'ready', 'turnedAt', 'created'],
+]);
 
 /** Undefined, which JSON leaves out, for a value that is as in the base. */
 const other = <T>(value: T, base: T): T | undefined => (value === base ? undefined : value);
@@ -24,8 +28,7 @@ const other = <T>(value: T, base: T): T | undefined => (value === base ? undefin
 /** The line of a pod that resembles the base. `null` if the pod should be written whole. */
 export function similarPod(pod: Pod, base: Pod): json.Fields | null {
   if (pod.deleting || base.deleting || base.resourceVersion === '') return null;
-  const isSame = same.every((it) => pod[it] === base[it] || isDeepStrictEqual(pod[it], base[it]));
-  if (!isSame) return null;
+  if (!isSameBut(written, pod, base)) return null;
   const [ip, ...otherIPs] = pod.ips;
   const hasLabels = pod.labels === base.labels || isDeepStrictEqual(pod.labels, base.labels);
   return {
@@ -47,10 +50,11 @@ export function similarPod(pod: Pod, base: Pod): json.Fields | null {
 /** The pod of a line. Throws WrongType. */
 export function readSimilarPod(base: Pod, line: json.Fields): Pod {
   const { namespace } = base;
-  const { name, uid } = json.within(line, 'targetRef', (ref) => ({
-    name: json.identity(ref, 'name'),
-    uid: json.text(ref, 'uid'),
-  }));
+  const { name, uid } = json.within(line, 'targetRef', (ref) => {
+    const isThere = ref.namespace === namespace;
+    if (!isThere) throw new json.WrongType('namespace', 'the same namespace', ref.namespace);
+    return { name: json.identity(ref, 'name'), uid: json.text(ref, 'uid') };
+  });
   const { ip, labels, hostname, ready, turnedAt, created } = line;
   return {
     ...base,
@@ -59,12 +63,12 @@ export function readSimilarPod(base: Pod, line: json.Fields): Pod {
     uid,
     resourceVersion: json.text(line, 'resourceVersion'),
     labels: labels === undefined ? base.labels : internLabels(json.stringMap(line, 'labels')),
-    created: created === undefined ? base.created : json.optionalTime(line, 'created'),
+    created: created === undefined ? base.created : timeIn(line, 'created'),
     ref: { kind: 'Pod', namespace, name, uid },
     node: json.word(line, 'nodeName'),
     hostname: hostname === undefined ? base.hostname : json.text(line, 'hostname'),
     ready: ready === undefined ? base.ready : json.flag(line, 'ready'),
-    turnedAt: turnedAt === undefined ? base.turnedAt : turnIn(line),
+    turnedAt: turnedAt === undefined ? base.turnedAt : timeIn(line, 'turnedAt'),
     ips: ip === undefined ? [] : [json.text(line, 'ip'), ...json.texts(line, 'otherIPs')],
     ipsSince: json.optionalTime(line, 'ipsSince') ?? base.ipsSince,
   };

@@ -94,6 +94,12 @@ describe('a line that cannot be read', () => {
       [first, { ...line, targetRef: named('a/b') }],
       'Expected a name without slashes',
     ],
+    [
+      'it is in another namespace',
+      [first, { ...line, targetRef: { ...named('web-2'), namespace: 'bank' } }],
+      'Expected the same namespace',
+    ],
+    ['it is too old', [first, { ...line, created: 1e300 }], 'Expected a time of RFC 3339'],
     ['an address is a number', [first, { ...line, ip: 1 }], 'Expected a string'],
     ['its labels are a list', [first, { ...line, labels: [] }], 'Expected an object'],
     ['a time is a word', [first, { ...line, turnedAt: 'now' }], 'Expected a number'],
