@@ -12,6 +12,7 @@ import type { StopState } from '../../history/restart.ts';
 import { releases } from '../../shadow/release.ts';
 import type { Cluster } from './cluster.ts';
 import { fail, inform } from './console.ts';
+import { growHeapFreely } from './process.ts';
 
 export interface HistoryFlags {
   /** A folder. */
@@ -70,6 +71,7 @@ export async function openMoment(
   onProblem: OnProblem,
   from: number | null = null,
 ): Promise<HistoryMoment> {
+  growHeapFreely();
   const files = openFolder(path);
   const losses: string[] = [];
   const reportLoss = lossReporter(path, onProblem);

@@ -34,8 +34,11 @@ export function endDespiteDisk(): void {
   process.kill(process.pid, 'SIGKILL');
 }
 
-/** Growth between two collections in percent: while the heap is small, and afterwards. */
-export const growth = { first: 100, then: 40 } as const;
+/**
+ * Growth between two collections in percent: while the heap is small, afterwards, and of a process
+ * that ends soon.
+ */
+export const growth = { first: 100, then: 40, brief: 200 } as const;
 
 /** A heap of at least this many bytes is not small. */
 export const smallBytes = 70_000_000;
@@ -90,6 +93,11 @@ function optimizeWhileBusy(): void {
     for (const name of optimizers) v8.setFlagsFromString(`--${isBusy ? '' : 'no-'}${name}`);
   };
   setInterval(look, optimizing.each).unref();
+}
+
+/** Saves a command that opens a moment a quarter of its time, for a fifth more memory. */
+export function growHeapFreely(): void {
+  v8.setFlagsFromString(`--heap-growing-percent=${growth.brief}`);
 }
 
 /** Lets the heap grow faster until it is no longer small or `isDone` returns true. */

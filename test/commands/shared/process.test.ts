@@ -8,6 +8,7 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import {
   codeFlags,
   growHeapFaster,
+  growHeapFreely,
   growth,
   keepCodeSmall,
   keepNewObjectsYoung,
@@ -47,6 +48,11 @@ test.each([
   vi.advanceTimersByTime(100);
   expect(set).toEqual([first, then]);
   expect(vi.getTimerCount()).toBe(0);
+});
+
+test('the heap of a process that ends soon grows freely', () => {
+  growHeapFreely();
+  expect(set).toEqual([`--heap-growing-percent=${growth.brief}`]);
 });
 
 test('the program starts with the growth that a heap has after the first list', async () => {
