@@ -214,19 +214,19 @@ async function* linesBefore(
         loss(lossText(part));
         continue;
       }
+      if (unpacked === null) continue;
       const { frame } = part;
-      if (!isWanted(frame)) continue;
       if (frame.at - latest > longestSilence.within && latest !== -Infinity && latest < until) {
         loss(`Nothing was recorded until ${new Date(frame.at * 1000).toISOString()}`);
       }
       // The frame after the moment may have lines before it.
       const isPast = frame.at > until;
-      const lines = await unpacked?.catch((error: unknown) => {
+      const lines = await unpacked.catch((error: unknown) => {
         loss(`A frame cannot be decompressed (${errorText(error)})`);
         return null;
       });
       latest = frame.at;
-      if (lines) yield lines;
+      if (lines !== null) yield lines;
       if (isPast) return;
     }
   }

@@ -20,6 +20,7 @@ import { listSegments } from '../../src/history/segments.ts';
 import { resources } from '../../src/model/objects.ts';
 import { auditorDefaults } from '../build.ts';
 import { createFleet, rawEndpoints, rawObjects, rawPod, rawSlice, sliceOf } from './generate.ts';
+import { cpuMicros } from './measure.ts';
 
 const argument = (name: string, value: number): number =>
   Number(process.argv.find((it) => it.startsWith(`--${name}=`))?.split('=')[1] ?? value);
@@ -88,10 +89,9 @@ async function record(folder: string): Promise<number> {
     const now = auditor.now() ?? at;
     if (entry.kind !== 'synced' && now < written + 1) continue;
     written = now;
-    const before = process.cpuUsage();
+    const before = cpuMicros();
     await history.work();
-    const { user, system } = process.cpuUsage(before);
-    largest = Math.max(largest, (user + system) / 1e6);
+    largest = Math.max(largest, (cpuMicros() - before) / 1e6);
   }
   await history.close();
   return largest;
