@@ -17,7 +17,7 @@ import { keep, soak } from './soak.ts';
 test('random lives of an API server cause no wrong finding', async () => {
   const failed: string[] = [];
   const sums = { opened: 0, resolved: 0, found: 0, healed: 0 };
-  for (let seed = 0; seed < 40; seed++) {
+  for (let seed = 0; seed < 80; seed++) {
     const { violations, counts } = await auditSeed(seed);
     sums.opened += counts.opened;
     sums.resolved += counts.resolved;
@@ -26,10 +26,10 @@ test('random lives of an API server cause no wrong finding', async () => {
     if (violations.length > 0) failed.push(`seed ${seed}: ${violations.slice(0, 3).join('\n')}`);
   }
   expect(failed).toEqual([]);
-  expect(sums.opened).toBeGreaterThan(12);
-  expect(sums.resolved).toBeGreaterThan(6);
-  expect(sums.found).toBeGreaterThan(125);
-  expect(sums.healed).toBeGreaterThan(4);
+  expect(sums.opened).toBeGreaterThan(25);
+  expect(sums.resolved).toBeGreaterThan(12);
+  expect(sums.found).toBeGreaterThan(250);
+  expect(sums.healed).toBeGreaterThan(8);
 });
 
 test('random lives cause no wrong finding with a stream per namespace', async () => {
