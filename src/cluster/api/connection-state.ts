@@ -29,7 +29,9 @@ export function createConnectionState(
   const failing = new Set<string>();
   const reported = new Set<FailureReason>();
   let lost: LostConnection | null = null;
+  let hasAnswered = false;
   const succeeded = (request: RequestKind, stream: string = request): void => {
+    hasAnswered = true;
     failing.delete(stream);
     if (lost === null || failing.size > 0) return;
     const seconds = now() - lost.since;
@@ -42,6 +44,8 @@ export function createConnectionState(
     errors: errors as ErrorCounts,
     /** `null` while the API server answers. */
     lost: () => lost,
+    /** Whether any request has succeeded. */
+    hasAnswered: () => hasAnswered,
     succeeded,
     /** A resource with several streams has a name for each. */
     failed(request: RequestKind, failure: ConnectionFailure, stream: string = request): void {

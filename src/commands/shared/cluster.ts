@@ -251,9 +251,11 @@ const silenceOf = ({ environment }: Cluster): string => {
   return plugin === null ? 'no answer' : `no answer from the exec plugin ${plugin}`;
 };
 
-/** Whether nothing has come from the API server, neither bytes nor a failure. */
+/** Whether nothing has come from the API server: no answer, no bytes and no failure. */
 const isSilent = ({ connection, status }: ReturnType<typeof createReflectors>): boolean =>
-  connection.lost() === null && [...status.values()].every(({ counters }) => counters.bytes === 0);
+  connection.lost() === null &&
+  !connection.hasAnswered() &&
+  [...status.values()].every(({ counters }) => counters.bytes === 0);
 
 /** Objects that came, and complete lists, which may have none. */
 const objectsOf = ({ events, repeated, unreadable, lists }: WatchStatus['counters']): number =>

@@ -29,6 +29,7 @@ test('a loss is reported once per reason, and its end once', () => {
   fail('pods', 'dial');
   expect(words()).toEqual(['dial', 'timeout']);
   expect(state.lost()).toMatchObject({ reason: 'dial', message: 'because of dial', since: 100 });
+  expect(state.hasAnswered()).toBe(false);
   state.succeeded('pods');
   expect(words()).toEqual([]);
   pass(7);
@@ -43,6 +44,7 @@ test('a missing permission is counted, and is no loss', () => {
   const { state, words, fail } = begin();
   fail('pods', 'forbidden');
   expect([words(), state.lost()]).toEqual([[], null]);
+  expect(state.hasAnswered()).toBe(true);
   expect(state.errors.pods.forbidden).toBe(1);
   fail('pods', 'unauthorized');
   fail('pods', 'forbidden');
