@@ -82,6 +82,10 @@ export function createNodeRules(options: NodeRulesOptions) {
     },
     begin(at: number): void {
       state.isBegun = true;
+      for (const entry of waiting.values()) {
+        const isDump = entry.kind === 'given-rules' || entry.kind === 'node-rules';
+        if (isDump) ensureNodes(state).expectDump(entry.node, sourceOf(entry));
+      }
       applyEntries(state, [...waiting.values()], at);
       waiting.clear();
     },

@@ -102,6 +102,8 @@ export function createNodes(given: NodesOptions) {
       if (state.dumps.size > 0) state.observation = null;
       state.last = null;
     },
+    /** A dump of this source will come at once: the node is not audited without it. */
+    expectDump: (name: string, source: string) => void stateOf(name).sources.add(source),
     /** Takes a dump; null: as the last one. Audits the node when all sources have one. */
     applyDump: (name: string, source: string, dump: GivenDump, at: number) =>
       applyDump(options, stateOf(name), source, dump, at),
@@ -291,8 +293,7 @@ function summaryOf(options: Options, now: number) {
     // If the clocks were restarted, there is no reading by the new clock yet.
     const isRestarted = at === null && readSince !== null;
     const isUnseen = isRestarted || (at !== null && now - at > longest && window > 0);
-    const isRead = state.saved === null;
-    const reason = unknownReason ?? (isUnseen && isRead ? 'rules-not-known' : null);
+    const reason = unknownReason ?? (isUnseen && state.saved === null ? 'rules-not-known' : null);
     // Those of a node that is unknown begin again with its next reading.
     for (const clock of reason === null ? clocks.values() : []) {
       if (isPastWindow(clock, at ?? 0, window)) continue;
@@ -352,9 +353,7 @@ function* readInSteps(
     return [];
   }
   const { report } = observed.rules;
-  if (report !== null) {
-    noteClass(state, { ...observed, rules: { ...observed.rules, report } }, at);
-  }
+  if (report !== null) noteClass(state, { ...observed, rules: { ...observed.rules, report } }, at);
   if (state.refused !== null) {
     // Its findings remain, since they may be true.
     markUnknown(options, state, 'rules-not-known', at);
