@@ -9,6 +9,7 @@ import { pastOf } from '../audit/past.ts';
 import { saveService, type SavedService } from '../audit/service/checkpoint.ts';
 import type { Auditor } from '../auditor/auditor.ts';
 import type { LiveEntry } from '../cluster/decode/entry.ts';
+import { type CheckpointPods, createCheckpointPods } from '../cluster/files/pod-endpoints.ts';
 import { createRecorder } from '../cluster/files/recorder.ts';
 import type { Redactor } from '../cluster/files/redactor.ts';
 import { similarPod } from '../cluster/files/similar-pod.ts';
@@ -140,8 +141,9 @@ function* linesOf(
   const recorder = createRecorder(redactor);
   yield recorder.line(header, { settings: header.settings });
   for (const entry of watches) yield recorder.line(entry);
-  /** The latest that was written whole. A bundle has only such ones. */
+  /** The latest that was written whole. A bundle has only such ones, and whole outputs. */
   let latest: Pod | null = null;
+  const known = createCheckpointPods();
   for (const placed of besideTheirPods(objects)) {
     if (placed === null) {
       yield '';
@@ -150,13 +152,15 @@ function* linesOf(
     const [resource, object] = placed;
     const pod = resource === 'pods' && isWhole ? (object as Pod) : null;
     const fields = pod && latest && similarPod(pod, latest);
+    if (isWhole) known.add(resource, object);
     if (fields !== null) {
       yield json({ kind: 'pod', at: recorder.timeOf(at), ...fields });
       continue;
     }
     latest = pod ?? latest;
-    const event = { resource, type: 'added' as const, object, at };
-    yield recorder.line({ kind: 'event', event }, timesOf(object));
+    const { rest, pods } = isWhole ? splitObject(known, object) : { rest: object };
+    const event = { resource, type: 'added' as const, object: rest, at };
+    yield recorder.line({ kind: 'event', event }, { ...timesOf(object), pods });
   }
   for (const lost of unreadable) {
     const { resource, namespace, isForbidden } = lost;
@@ -179,6 +183,14 @@ function* linesOf(
   const present = objects.map(([resource]) => resource);
   const ordered = present.toSorted((a, b) => Number(off.has(b)) - Number(off.has(a)));
   for (const resource of ordered) yield recorder.line({ kind: 'synced', at, resource });
+}
+
+/** An output without the endpoints of pods, to which its line refers; other objects whole. */
+function splitObject(known: CheckpointPods, object: AnyObject) {
+  // A reader would compute the size from the line, which has only a part of the object.
+  if (!('bytes' in object) || object.bytes === null) return { rest: object };
+  const { rest, parts } = known.split(object);
+  return { rest, pods: parts };
 }
 
 type ObjectLists = readonly (readonly [Resource, readonly AnyObject[]])[];

@@ -13,8 +13,12 @@ import zlib, { crc32 } from 'node:zlib';
 
 import { areLinesShort } from '../cluster/decode/line-reader.ts';
 
-/** The version of the format that this program writes. It reads this one and earlier ones. */
-export const formatVersion = 4;
+/**
+ * The version of the format that this program writes, and the earliest that it reads:
+ * no release has written earlier ones.
+ */
+export const formatVersion = 5;
+const earliestVersion = 5;
 
 const magic = 0x48415045; // "EPAH"
 export const headerLength = 40;
@@ -137,7 +141,9 @@ function frameAt(bytes: Buffer, start: number, budget: Budget): Found {
   const header = bytes.subarray(start, start + headerLength);
   // Before anything in it is believed: a damaged version must not look like a newer one.
   if (crc32(header.subarray(0, 36)) !== header.readUInt32LE(36)) return 'damaged';
-  if (header.readUInt16LE(4) > formatVersion) return 'newer';
+  const version = header.readUInt16LE(4);
+  if (version > formatVersion) return 'newer';
+  if (version < earliestVersion) return 'damaged';
   const end = start + headerLength + header.readUInt32LE(16);
   const payload = bytes.subarray(start + headerLength, end);
   const plainBytes = header.readUInt32LE(20);

@@ -68,13 +68,16 @@ const versionsBefore = {
 const deltaLines = [
   { resource: 'pods', ready: true, turnedAt: 5, ips: ['10.0.0.1'], terminal: false },
   { resource: 'endpointslices', parts: [[[0, 1], { of: 1, ready: false }, 1]], endpoints: [{}] },
-].flatMap((fields) => {
+].map((fields) => {
   const metadata = { name: 'web', namespace: 'shop', resourceVersion: '8' };
-  const head = { at: 2e9, type: 'MODIFIED', base: '7' };
-  return [
-    JSON.stringify({ kind: 'delta', ...head, metadata, ...fields }),
-    JSON.stringify({ kind: 'object', ...head, ...fields, object: { metadata } }),
-  ];
+  return JSON.stringify({
+    kind: 'delta',
+    at: 2e9,
+    type: 'MODIFIED',
+    base: '7',
+    metadata,
+    ...fields,
+  });
 });
 
 const podLines = [
@@ -98,6 +101,14 @@ const podLines = [
     turnedAt: 5,
     ipsSince: 5,
     created: 5,
+  },
+  {
+    kind: 'object',
+    resource: 'endpointslices',
+    type: 'SYNC',
+    bytes: 700,
+    object: { metadata: { name: 'web', namespace: 'shop' }, endpoints: [{}], addressType: 'IPv4' },
+    pods: [[[2, 2], 1, [1, 1]]],
   },
 ].map((line) => JSON.stringify({ at: 2e9, ...line }));
 

@@ -9,8 +9,7 @@
 //
 // Everything else is as in version `base`. A pod may have `ready`, `turnedAt`, `ips` and
 // `terminal`, and an output `bytes`, `generation` and `annotations`. `endpoints` or `subsets` have
-// new endpoints as the API has them; parts.ts describes `parts`. In format 2 only known endpoints
-// were left out: "base":"123","parts":[…],"object":{…}
+// new endpoints as the API has them; parts.ts describes `parts`.
 
 import { isDeepStrictEqual } from 'node:util';
 

@@ -103,7 +103,8 @@ export function applyParts<T extends AnyOutput>(object: T, base: AnyOutput, part
   return whole;
 }
 
-const isReadyFirst = (object: AnyOutput): boolean =>
+/** Whether the ready addresses of each subset come first. */
+export const isReadyFirst = (object: AnyOutput): boolean =>
   !('subsets' in object) ||
   object.subsets.every(({ addresses, readyCount }) =>
     addresses.slice(0, readyCount).every(({ ready }) => ready),

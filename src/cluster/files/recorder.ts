@@ -4,6 +4,8 @@
 import type { Resource, WatchEvent } from '../../model/objects.ts';
 import type { LiveEntry } from '../decode/entry.ts';
 import { type Fields, isFields } from '../decode/json-fields.ts';
+import { hasManagedFields, jsonBytes } from '../decode/json-objects.ts';
+import type { Line } from '../decode/line-reader.ts';
 import { writeObject } from './object-writer.ts';
 import type { Redactor } from './redactor.ts';
 
@@ -83,4 +85,14 @@ function withoutManagedFields(raw: unknown): unknown {
   const metadata = { ...raw.metadata };
   delete metadata.managedFields;
   return { ...raw, metadata };
+}
+
+const envelope = /^\{"kind":"object","at":[\d.]+,"resource":"[a-z]+","type":"[A-Z]+","object":/;
+
+/** Bytes of the object within the line as the recorder writes it, else as JSON. */
+export function objectBytes(line: Line, object: unknown): number | null {
+  const before = envelope.exec(line.text);
+  const isWhole = line.text.endsWith('}}') && !hasManagedFields(object);
+  if (before === null || !isWhole) return jsonBytes(object);
+  return line.bytes - before[0].length - 1;
 }

@@ -18,8 +18,9 @@
 // time. `"gap":true` marks an object with missed changes before it. An object that is missing
 // before `synced` does not exist. A checkpoint adds `bytes`, `arrived` (of this version) and
 // `ipsSince` to objects, and what the audit knew: `zones`, states. entry.ts describes the
-// lines about nodes, delta.ts and similar-pod.ts those which only a history has. A recording may be
-// damaged anywhere, above all at its end: a bad line is a problem, and the next line is read.
+// lines about nodes; delta.ts, similar-pod.ts and pod-endpoints.ts those which only a history has.
+// A recording may be damaged anywhere, above all at its end: a bad line is a problem, and the next
+// line is read.
 
 import type {
   Key,
@@ -44,14 +45,16 @@ import {
   word,
   WrongType,
 } from '../decode/json-fields.ts';
-import { hasManagedFields, jsonBytes, objectText, project } from '../decode/json-objects.ts';
+import { objectText, project } from '../decode/json-objects.ts';
 import { parseJson } from '../decode/json-text.ts';
 import type { Bytes, Line } from '../decode/line-reader.ts';
 import { lineBatches, plainBytes, textLimit } from '../decode/line-reader.ts';
 import type { OnProblem, Problem } from '../decode/problem.ts';
 import { boundedProblems, countWord, guessLost, problemAt, valueText } from '../decode/problem.ts';
 import { applyDelta, type DeltaResource, hasDeltas } from './delta.ts';
-import { type AnyOutput, applyParts } from './parts.ts';
+import type { AnyOutput } from './parts.ts';
+import { createCheckpointPods } from './pod-endpoints.ts';
+import { objectBytes } from './recorder.ts';
 import { readSimilarPod } from './similar-pod.ts';
 
 /** Bytes, and how problems name them: a path, or `stdin`. */
@@ -160,6 +163,8 @@ export const newReading = (
   header: false,
   /** The latest that was read from an object. */
   pod: undefined as Pod | undefined,
+  /** Those of a first list, to which the outputs of a checkpoint refer. */
+  pods: createCheckpointPods(),
   /** Whether the last line is the recorder's own end. */
   complete: false,
   damage: null as { readonly message: string; readonly value: string | null } | null,
@@ -168,6 +173,8 @@ export const newReading = (
 export function report(reading: Reading, message: string, extra?: Partial<Problem>): void {
   // A file without lines has no first one to blame.
   const line = reading.line === 0 ? null : reading.line;
+  // What is lost may be a pod or a Node to which later lines refer.
+  reading.pods.spoil();
   reading.onProblem(problemAt(reading.source, line, message, extra));
 }
 
@@ -242,6 +249,7 @@ function readFields(reading: Reading, fields: Fields, line: Line): RecordingEntr
     case 'pod':
       return readPodLine(reading, fields);
     case 'synced':
+      reading.pods.clear();
       return { kind, at, resource: wordIn(fields, 'resource', resources) };
     case 'watch': {
       const resource = wordIn(fields, 'resource', resources);
@@ -334,22 +342,21 @@ function readObject(reading: Reading, fields: Fields, line: Line): RecordingEntr
   const bytes = isOutput(resource) ? (stated ?? objectBytes(line, raw)) : null;
   const entry = readChange(reading, resource, type, raw, bytes);
   if (entry.kind !== 'event') return entry;
-  const isWhole = fields.base === undefined && fields.parts === undefined;
-  const whole = isWhole ? entry : withBase(reading, entry, fields);
+  const whole = fields.pods === undefined ? entry : withPods(reading, entry, fields.pods);
   if (whole.kind !== 'event') return whole;
   const event = withTimes(whole.event, fields);
+  if (type === 'SYNC') reading.pods.add(resource, event.object);
   if (resource === 'pods') reading.pod = event.object as Pod;
   return { ...entry, event: gap === true ? { ...event, gap } : event };
 }
 
-/** The event with the whole object, of a line of format 2 without the known endpoints. */
-function withBase(reading: Reading, entry: EventEntry, { base, parts }: Fields) {
-  const { type, object, resource } = entry.event;
+/** The event with the endpoints of pods, to which a checkpoint only refers. */
+function withPods(reading: Reading, entry: EventEntry, parts: unknown): RecordingEntry {
+  const { resource, type, object } = entry.event;
   const { namespace, name, labels } = object;
-  const change = { resource, namespace, name, labels, type, base };
-  return followBase(reading, knownVersion(reading, change), change, (known) => {
-    if ('ips' in known) throw new WrongType('resource', 'endpoints or endpointslices', resource);
-    const whole = applyParts(object as AnyOutput, known, parts);
+  return orLost(reading, type, { resource, namespace, name, labels }, () => {
+    if (!isOutput(resource)) throw new WrongType('pods', 'endpoints or endpointslices', resource);
+    const whole = reading.pods.join(object as AnyOutput, parts);
     return { ...entry, event: { ...entry.event, object: whole } };
   });
 }
@@ -381,10 +388,11 @@ function readPodLine(reading: Reading, fields: Fields): RecordingEntry {
   const { base, targetRef } = fields;
   const name = isFields(targetRef) ? textOf(targetRef.name) : null;
   const change = { resource, namespace, name, labels: null, type, base };
-  return followBase(reading, pod, change, (base) => ({
-    kind: 'event',
-    event: { resource, type, object: readSimilarPod(base, fields), at },
-  }));
+  return followBase(reading, pod, change, (base) => {
+    const object = readSimilarPod(base, fields);
+    reading.pods.add(resource, object);
+    return { kind: 'event', event: { resource, type, object, at } };
+  });
 }
 
 interface BasedChange extends UnreadableObject {
@@ -405,8 +413,18 @@ function followBase<T extends ObjectOf[DeltaResource]>(
     const details = { field: 'base', value: valueText(base) };
     return lose(reading, type, lost, 'The version before it is missing', details);
   }
+  return orLost(reading, type, lost, () => read(known));
+}
+
+/** What `read` makes of a line. An object that has a wrong field is lost. */
+function orLost(
+  reading: Reading,
+  type: WatchEvent['type'] | null,
+  lost: UnreadableObject,
+  read: () => EventEntry,
+): RecordingEntry {
   try {
-    return read(known);
+    return read();
   } catch (error) {
     if (!(error instanceof WrongType)) throw error;
     const details = { field: error.field, value: valueText(error.value) };
@@ -466,16 +484,6 @@ function readUnreadable(reading: Reading, fields: Fields): RecordingEntry {
     labels: isMap ? (labels as Labels) : null,
   };
   return lose(reading, typeOf(fields.type), lost, 'The recorder could not read the object');
-}
-
-const envelope = /^\{"kind":"object","at":[\d.]+,"resource":"[a-z]+","type":"[A-Z]+","object":/;
-
-/** Bytes of the object within the line as the recorder writes it, else as JSON. */
-function objectBytes(line: Line, object: unknown): number | null {
-  const before = envelope.exec(line.text);
-  const isWhole = line.text.endsWith('}}') && !hasManagedFields(object);
-  if (before === null || !isWhole) return jsonBytes(object);
-  return line.bytes - before[0].length - 1;
 }
 
 /** The beginning of a line that cannot be parsed may still name the object. */

@@ -323,7 +323,7 @@ export function sharedSlice(
 function sharedEndpoint(endpoint: api.Endpoint, podsAt: PodsAt): api.Endpoint {
   const { addresses, hostname } = endpoint;
   const pod = targetPod(podsAt, endpoint.target, addresses[0] ?? '');
-  if (pod === undefined) return endpoint;
+  if (pod === undefined || pod.ref === endpoint.target) return endpoint;
   return {
     addresses: equalTexts(addresses, pod.ips) ? pod.ips : addresses.map((ip) => sameText(ip, pod)),
     ready: endpoint.ready,
@@ -360,7 +360,7 @@ const isSame = (a: api.EndpointAddress, b: api.EndpointAddress): boolean =>
 function sharedAddress(address: api.EndpointAddress, podsAt: PodsAt): api.EndpointAddress {
   const { ip, hostname } = address;
   const pod = targetPod(podsAt, address.target, ip);
-  if (pod === undefined) return address;
+  if (pod === undefined || pod.ref === address.target) return address;
   return {
     ip: sameText(ip, pod),
     ready: address.ready,

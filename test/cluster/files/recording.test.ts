@@ -9,7 +9,7 @@ import type { Problem } from '../../../src/cluster/decode/problem.ts';
 import { problemText, valueText } from '../../../src/cluster/decode/problem.ts';
 import type { RecordingEnd, RecordingEntry } from '../../../src/cluster/files/recording.ts';
 import { readRecording } from '../../../src/cluster/files/recording.ts';
-import type { EndpointSlice, Pod } from '../../../src/model/objects.ts';
+import type { Pod } from '../../../src/model/objects.ts';
 import * as build from '../../build.ts';
 import { chunks, endpoint, slice } from '../../build.ts';
 
@@ -288,83 +288,6 @@ describe('values that only the reader knows', () => {
       since.push(pod.ipsSince);
     }
     expect(since).toEqual([11, 12, 12]);
-  });
-});
-
-describe('an object of format 2 without its known endpoints', () => {
-  const before = slice({
-    resourceVersion: '7',
-    endpoints: [endpoint(), endpoint({ addresses: ['10.0.0.2'] })],
-  });
-  const line = {
-    kind: 'object',
-    at: 12,
-    resource: 'endpointslices',
-    type: 'MODIFIED',
-    bytes: 900,
-    object: {
-      apiVersion: 'discovery.k8s.io/v1',
-      metadata: { name: before.name, namespace: 'shop', resourceVersion: '8' },
-      addressType: 'IPv4',
-      endpoints: [{ addresses: ['10.0.0.3'] }],
-    },
-    base: '7',
-    parts: [[1, [1, 1]]],
-  };
-  const asked: string[] = [];
-  const previousOutput = (resource: string, key: string) => {
-    asked.push(`${resource} ${key}`);
-    return before;
-  };
-
-  test('has the endpoints of the version before', async () => {
-    const got = await read(recording(line), { previousOutput });
-    expect(got.problems).toEqual([]);
-    expect(asked).toEqual([`endpointslices ${before.key}`]);
-    const [, entry] = got.entries;
-    const [, second] = before.endpoints;
-    expect(entry).toMatchObject({
-      event: { object: { resourceVersion: '8', bytes: 900 }, type: 'modified' },
-    });
-    if (entry?.kind !== 'event') throw new Error('No event');
-    const { endpoints } = entry.event.object as EndpointSlice;
-    expect(endpoints.map(({ addresses }) => addresses)).toEqual([['10.0.0.3'], ['10.0.0.2']]);
-    expect(endpoints[1]).toBe(second);
-  });
-
-  const missing = 'The version before it is missing';
-  test.each<[string, object, object, string]>([
-    ['without the version before', line, {}, missing],
-    ['with another version before', { ...line, base: '6' }, { previousOutput }, missing],
-    ['without a version', { ...line, base: null }, { previousOutput }, missing],
-    ['with parts alone', { ...line, base: undefined }, { previousOutput }, missing],
-    [
-      'if versions are not known',
-      { ...line, base: '' },
-      { previousOutput: () => ({ ...before, resourceVersion: '' }) },
-      missing,
-    ],
-    ['of parts that are not there', { ...line, parts: [[1, [1, 2]]] }, { previousOutput }, 'parts'],
-  ])('is lost %s', async (_, given, options, problem) => {
-    const got = await read(recording(given), options);
-    expect(got.entries.map(brief)[1]).toBe(`12 lost modified endpointslices ${before.key}`);
-    expect(got.problems).toHaveLength(1);
-    expect(got.problems[0]).toContain(problem);
-  });
-
-  test('is left out if the audit does not keep such objects', async () => {
-    const got = await read(recording(line), { previousOutput: () => null });
-    expect(got.problems).toEqual([]);
-    expect(got.entries[1]).toEqual({ kind: 'clock', at: 12 });
-  });
-
-  test('is lost if it is a pod', async () => {
-    const given = { ...podLine(12, 'MODIFIED', 'a'), base: '7', parts: [[]] };
-    const previousPod = () => build.pod({ name: 'a', resourceVersion: '7' });
-    for (const options of [{ previousOutput }, { previousOutput, previousPod }]) {
-      const got = await read(recording(given), options);
-      expect(got.entries.map(brief)[1]).toBe('12 lost modified pods shop/a');
-    }
   });
 });
 
