@@ -9,7 +9,7 @@ import { pastOf } from '../audit/past.ts';
 import { saveService, type SavedService } from '../audit/service/checkpoint.ts';
 import type { Auditor } from '../auditor/auditor.ts';
 import type { LiveEntry } from '../cluster/decode/entry.ts';
-import { type CheckpointPods, createCheckpointPods } from '../cluster/files/pod-endpoints.ts';
+import { createPodReferences, type PodReferences } from '../cluster/files/pod-endpoints.ts';
 import { createRecorder } from '../cluster/files/recorder.ts';
 import type { Redactor } from '../cluster/files/redactor.ts';
 import { similarPod } from '../cluster/files/similar-pod.ts';
@@ -141,9 +141,9 @@ function* linesOf(
   const recorder = createRecorder(redactor);
   yield recorder.line(header, { settings: header.settings });
   for (const entry of watches) yield recorder.line(entry);
-  /** The latest that was written whole. A bundle has only such ones, and whole outputs. */
+  /** The latest that was written whole. A bundle has only whole objects. */
   let latest: Pod | null = null;
-  const known = createCheckpointPods();
+  const references = createPodReferences();
   for (const placed of besideTheirPods(objects)) {
     if (placed === null) {
       yield '';
@@ -152,13 +152,13 @@ function* linesOf(
     const [resource, object] = placed;
     const pod = resource === 'pods' && isWhole ? (object as Pod) : null;
     const fields = pod && latest && similarPod(pod, latest);
-    if (isWhole) known.add(resource, object);
+    if (isWhole) references.add(resource, object);
     if (fields !== null) {
       yield json({ kind: 'pod', at: recorder.timeOf(at), ...fields });
       continue;
     }
     latest = pod ?? latest;
-    const { rest, pods } = isWhole ? splitObject(known, object) : { rest: object };
+    const { rest, pods } = isWhole ? splitObject(references, object) : { rest: object };
     const event = { resource, type: 'added' as const, object: rest, at };
     yield recorder.line({ kind: 'event', event }, { ...timesOf(object), pods });
   }
@@ -185,12 +185,11 @@ function* linesOf(
   for (const resource of ordered) yield recorder.line({ kind: 'synced', at, resource });
 }
 
-/** An output without the endpoints of pods, to which its line refers; other objects whole. */
-function splitObject(known: CheckpointPods, object: AnyObject) {
+/** An output with references to its pods; other objects whole. */
+function splitObject(references: PodReferences, object: AnyObject) {
   // A reader would compute the size from the line, which has only a part of the object.
-  if (!('bytes' in object) || object.bytes === null) return { rest: object };
-  const { rest, parts } = known.split(object);
-  return { rest, pods: parts };
+  const hasSize = 'bytes' in object && object.bytes !== null;
+  return hasSize ? references.split(object) : { rest: object };
 }
 
 type ObjectLists = readonly (readonly [Resource, readonly AnyObject[]])[];
@@ -199,8 +198,8 @@ type ObjectLists = readonly (readonly [Resource, readonly AnyObject[]])[];
 type PlacedObject = readonly [Resource, AnyObject] | null;
 
 /**
- * All objects, with the pods of a Service just before its Endpoints and slices. These have the
- * names, uids and addresses of the pods, which a frame packs once if it has both.
+ * All objects, with the pods of a Service just before its Endpoints and slices, which refer to
+ * them: only to pods of their namespace, and by the Nodes before.
  */
 function* besideTheirPods(objects: ObjectLists): Generator<PlacedObject> {
   const lists = new Map<Resource, readonly AnyObject[]>(objects);

@@ -13,12 +13,8 @@ import zlib, { crc32 } from 'node:zlib';
 
 import { areLinesShort } from '../cluster/decode/line-reader.ts';
 
-/**
- * The version of the format that this program writes, and the earliest that it reads:
- * no release has written earlier ones.
- */
+/** The version of the format. This program writes and reads no other: none was in a release. */
 export const formatVersion = 5;
-const earliestVersion = 5;
 
 const magic = 0x48415045; // "EPAH"
 export const headerLength = 40;
@@ -120,7 +116,7 @@ export async function linesOf({ payload, plainBytes }: SegmentFrame): Promise<Ui
 }
 
 /** What is at one place of a segment; `newer`: of a newer version, whose form is unknown. */
-type Found = { readonly frame: SegmentFrame; readonly end: number } | 'damaged' | 'newer';
+type Found = { readonly frame: SegmentFrame; readonly end: number } | 'damaged' | 'newer' | 'older';
 
 /** Bytes of payloads that may still be checked. Headers can claim the same ones again and again. */
 interface Budget {
@@ -142,8 +138,7 @@ function frameAt(bytes: Buffer, start: number, budget: Budget): Found {
   // Before anything in it is believed: a damaged version must not look like a newer one.
   if (crc32(header.subarray(0, 36)) !== header.readUInt32LE(36)) return 'damaged';
   const version = header.readUInt16LE(4);
-  if (version > formatVersion) return 'newer';
-  if (version < earliestVersion) return 'damaged';
+  if (version !== formatVersion) return version > formatVersion ? 'newer' : 'older';
   const end = start + headerLength + header.readUInt32LE(16);
   const payload = bytes.subarray(start + headerLength, end);
   const plainBytes = header.readUInt32LE(20);
@@ -162,7 +157,7 @@ export type SegmentPart =
   | { readonly frame: SegmentFrame }
   | {
       /** `cut`: the end of the file, which a crash or a recorder at work leaves incomplete. */
-      readonly lost: 'damaged' | 'missing' | 'newer' | 'cut';
+      readonly lost: 'damaged' | 'missing' | 'newer' | 'older' | 'cut';
       readonly bytes: number;
     };
 
@@ -171,7 +166,9 @@ export const lossText = ({
   lost,
   bytes,
 }: Extract<SegmentPart, { readonly lost: string }>): string => {
-  if (lost === 'newer') return `A newer version wrote it (this one knows format ${formatVersion})`;
+  if (lost === 'newer' || lost === 'older') {
+    return `Another, ${lost} version wrote it (this one knows format ${formatVersion})`;
+  }
   return lost === 'missing' ? 'Frames are missing' : `${bytes} bytes are damaged`;
 };
 
@@ -183,8 +180,8 @@ export function* framesIn(data: Uint8Array, segment: number): Generator<SegmentP
   let plain = 0;
   for (let start = 0; start < bytes.length;) {
     const found = frameAt(bytes, start, budget);
-    if (found === 'newer') {
-      yield { lost: 'newer', bytes: bytes.length - start };
+    if (found === 'newer' || found === 'older') {
+      yield { lost: found, bytes: bytes.length - start };
       return;
     }
     if (found === 'damaged' || found.frame.segment !== segment || found.frame.number < next) {

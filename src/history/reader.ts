@@ -59,7 +59,8 @@ export async function openHistory(
     const data = await readSegment(files, segment.name, (message) => onLoss(segment.name, message));
     if (data === null) continue;
     const isWhole = await hasWholeCheckpoint(data, segment, onLoss);
-    steps.unshift({ segment, data, isWhole });
+    // Many may be damaged: only the one with the checkpoint is kept in memory.
+    steps.unshift({ segment, data: isWhole ? data : null, isWhole });
     if (isWhole) break;
   }
   // Without a whole checkpoint, nothing is known.

@@ -75,6 +75,30 @@ test('dumps wait for the begin of the audit, and show how kube-proxy is configur
   expect(settle.open().filter(({ severity }) => severity !== 'info')).toEqual([]);
 });
 
+test.each<[string, readonly GivenRules[]]>([
+  ['two dumps', both],
+  [
+    'an unreadable dump and another',
+    [file('iptables-save.txt', { text: '*nat' }), ...both.slice(1)],
+  ],
+])('%s that wait are audited together', (_, entries) => {
+  const readings: number[] = [];
+  const { listers } = storeOf([node, ...services, ...slices]);
+  const rules = createNodeRules({
+    listers,
+    settle: createPendingFindings({ window: 0, keep: 10 }),
+    window: 0,
+    minor: () => 36,
+    onProblem: () => undefined,
+    onReading: ({ at }) => readings.push(at),
+  });
+  for (const entry of entries) rules.take(entry, 0);
+  rules.begin(5);
+  expect(readings).toEqual([5]);
+  for (const entry of entries) rules.take(entry, 7);
+  expect(readings).toEqual([5, 7]);
+});
+
 test('an unreadable dump makes the node unknown, and is reported and counted', () => {
   const { rules, problems, reasons } = begun();
   rules.begin(0);

@@ -108,7 +108,7 @@ const podLines = [
     type: 'SYNC',
     bytes: 700,
     object: { metadata: { name: 'web', namespace: 'shop' }, endpoints: [{}], addressType: 'IPv4' },
-    pods: [[[2, 2], 1, [1, 1]]],
+    pods: { of: 2, parts: [[[2, 2], 1, [1, 1]]] },
   },
 ].map((line) => JSON.stringify({ at: 2e9, ...line }));
 
@@ -400,10 +400,28 @@ function damaged(seed: Buffer): HostileInput[] {
   return [...parts, twice, reversed, packed];
 }
 
+/** Short lines that refer to all of many pods, as often as they may and more often. */
+function manyReferences(): Buffer {
+  const [first = '', second = '', slice = ''] = podLines;
+  const count = 20_000;
+  const ranges = `[${Array.from({ length: 40 }, () => `[${count},${count}]`).join()}]`;
+  const pods = Array.from({ length: count - 1 }, (_, index) =>
+    second.replace('"name":"web-2"', `"name":"web-${index}"`),
+  );
+  const whole = slice.replace('"endpoints":[{}]', '"endpoints":[]');
+  const lines = [1, 16, 31].map((length) => {
+    const parts = Array.from({ length }, () => `[${count},${count}]`).join();
+    return whole.replace(/"pods":.*/, `"pods":{"of":${count},"parts":[[${parts}]]}}`);
+  });
+  const last = whole.replace(/"pods":.*/, `"pods":{"of":${count},"parts":[${ranges}]}}`);
+  return Buffer.from([recordedLines()[0], first, ...pods, ...lines, last].join('\n'));
+}
+
 /** All hostile inputs of a reader. */
 export function hostileInputs(reader: string): readonly HostileInput[] {
   const [seed = Buffer.alloc(0)] = readers[reader]?.seeds() ?? [];
   const whole = Object.entries(blobs).map(([name, bytes]) => ({ name, bytes }));
   const json = reader === 'protobuf' || reader === 'rules' ? [] : replaced(seed);
-  return [...whole, ...damaged(seed), ...json];
+  const own = { name: 'many references to pods', bytes: manyReferences };
+  return [...whole, ...damaged(seed), ...json, ...(reader === 'recording' ? [own] : [])];
 }

@@ -14,6 +14,7 @@ import { type Auditor, createAuditor } from '../../src/auditor/auditor.ts';
 import { createReport } from '../../src/auditor/queries.ts';
 import { replay } from '../../src/auditor/replay.ts';
 import { isFields } from '../../src/cluster/decode/json-fields.ts';
+import { listsOf } from '../../src/cluster/files/parts.ts';
 import { readRecording, type RecordingEntry } from '../../src/cluster/files/recording.ts';
 import { checkpointOf } from '../../src/history/checkpoint.ts';
 import { createAuditorHistory } from '../../src/history/history.ts';
@@ -325,4 +326,22 @@ test('is not written while an entry is taken in partly', async () => {
   await history.work();
   expect(await listSegments(files)).toHaveLength(1);
   await history.close();
+});
+
+test('Endpoints and slices refer to their pods', async () => {
+  const auditor = newAuditor({});
+  const text = gunzipSync(readFileSync(join(import.meta.dirname, '../recordings/shop.ndjson.gz')));
+  for await (const entry of entriesOf(Readable.from([text]), auditor, [])) auditor.take(entry);
+  const lines = [...(checkpointOf(auditor, auditor.now() ?? 0)?.parts ?? [])]
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line) as { kind: string; resource?: string; pods?: unknown });
+  const outputs = lines.filter(
+    ({ kind, resource = '' }) => kind === 'object' && resource.startsWith('endpoint'),
+  );
+  expect(outputs.filter(({ pods }) => pods === undefined)).toEqual([]);
+  const { endpoints, endpointslices } = auditor.store.objects;
+  const all = [...endpoints.values(), ...endpointslices.values()].flatMap(listsOf).flat();
+  const written = JSON.stringify(outputs).match(/"targetRef"/g) ?? [];
+  expect(all.length).toBeGreaterThan(100);
+  expect(written.length).toBeLessThan(all.length / 10);
 });

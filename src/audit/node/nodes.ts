@@ -102,7 +102,7 @@ export function createNodes(given: NodesOptions) {
       if (state.dumps.size > 0) state.observation = null;
       state.last = null;
     },
-    /** A dump of this source will come at once: the node is not audited without it. */
+    /** The node is not audited before a dump of this source has come. */
     expectDump: (name: string, source: string) => void stateOf(name).sources.add(source),
     /** Takes a dump; null: as the last one. Audits the node when all sources have one. */
     applyDump: (name: string, source: string, dump: GivenDump, at: number) =>

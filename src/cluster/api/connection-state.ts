@@ -44,7 +44,7 @@ export function createConnectionState(
     errors: errors as ErrorCounts,
     /** `null` while the API server answers. */
     lost: () => lost,
-    /** Whether any request has succeeded. */
+    /** Whether the API server has answered any request. */
     hasAnswered: () => hasAnswered,
     succeeded,
     /** A resource with several streams has a name for each. */

@@ -1,18 +1,18 @@
-// Endpoints by the pods that they are of. Nearly every endpoint repeats what its pod has, so a
-// checkpoint writes the pods of a Service once, and its Endpoints and slices refer to them. A line
-// of a recording:
+// Endpoints that repeat what their pod has, as nearly all do. A checkpoint writes the pods of a
+// Service once, and the lines of its Endpoints and EndpointSlices after them refer to these pods:
 //
-//   {"kind":"object",…,"object":{…,"endpoints":[{…}]},"pods":[[[15,14],1]]}
+//   {"kind":"object",…,"object":{…,"endpoints":[{…}]},"pods":{"of":57,"parts":[[[15,14],1]]}}
 //
-// `[15,14]` are the endpoints of 14 pods in the order of their lines, from the 15th on that the
-// namespace has before this line, counted from the last one. `1` is the next endpoint that the
-// object itself has. An EndpointSlice has one list, and Endpoints have one for each subset.
+// `of` is the number of pods that the lines before have of this namespace. `[15,14]` is 14 of them
+// in the order of their lines, from the 15th before the last on. `1` is the next endpoint of
+// `object`. An EndpointSlice has one list of parts, and Endpoints have one for each subset.
+//
+// Endpoints with hints are written whole, as are those of pods that are published as ready.
 
 import { equalAddresses, equalEndpoints } from '../../model/equality.ts';
 import { familyOf } from '../../model/ip.ts';
 import type {
   AnyObject,
-  Endpoint,
   EndpointAddress,
   EndpointSlice,
   Key,
@@ -21,91 +21,111 @@ import type {
   Resource,
 } from '../../model/objects.ts';
 import { label } from '../../model/objects.ts';
-import { WrongType } from '../decode/json-fields.ts';
+import { isFields, WrongType } from '../decode/json-fields.ts';
 import { type AnyEndpoint, type AnyOutput, isReadyFirst, listsOf, withLists } from './parts.ts';
 
-/** Part of a list: endpoints of consecutive pods, or as many endpoints of the object. */
+/** Endpoints of pods, or as many endpoints of the object. */
 type Part = [back: number, count: number] | number;
 
-/** For each pod: without a limit, short lines that refer to all pods would fill the memory. */
+/** In a line: the number of pods before it, and the parts of each list of the output. */
+interface PodParts {
+  readonly of: number;
+  readonly parts: readonly (readonly Part[])[];
+}
+
+/**
+ * The most references for each pod so far: without a limit, short lines that refer to all pods
+ * would fill the memory.
+ */
 const mostReferences = 32;
 
-export type CheckpointPods = ReturnType<typeof createCheckpointPods>;
+/** The pods of one namespace in the order of their lines, and the zones of all Nodes. */
+interface Lines {
+  pods: Pod[];
+  references: number;
+  readonly zones: Map<string, string | null>;
+}
 
-/** The Nodes and the pods of a checkpoint, to which its outputs refer. */
-export function createCheckpointPods() {
-  const zones = new Map<string, string | null>();
+const newLines = (): Lines => ({ pods: [], references: 0, zones: new Map() });
+
+/** Takes an object in the order of the lines. Returns whether its namespace begins. */
+function addLine(lines: Lines, resource: Resource, object: AnyObject): boolean {
+  if (resource === 'nodes') lines.zones.set(object.name, (object as Node).zone || null);
+  if (resource !== 'pods') return false;
+  const isOther = lines.pods[0]?.namespace !== object.namespace;
+  if (isOther) Object.assign(lines, { pods: [], references: 0 });
+  lines.pods.push(object as Pod);
+  return isOther;
+}
+
+export type PodReferences = ReturnType<typeof createPodReferences>;
+
+/** Refers to the pods of a checkpoint while its lines are written. */
+export function createPodReferences() {
+  const lines = newLines();
   const places = new Map<Key, number>();
-  let pods: Pod[] = [];
-  let references = 0;
-  let isSpoilt = false;
-  const clear = (): void => {
-    pods = [];
-    references = 0;
-    places.clear();
-  };
-  const zoneOf = (pod: Pod): string | null => zones.get(pod.node) ?? null;
   /** The number of the pod whose endpoint this is; -1 without one. */
   const placeOf = (output: AnyOutput, endpoint: AnyEndpoint): number => {
     const { target } = endpoint;
     const place = places.get(`${target?.namespace ?? ''}/${target?.name ?? ''}`) ?? -1;
-    const pod = pods[place];
-    if (pod === undefined || references >= mostReferences * pods.length) return -1;
-    const ports = 'ports' in endpoint ? endpoint.ports : noPorts;
-    if (!isEqual(endpoint, endpointOf(output, pod, zoneOf(pod), ports))) return -1;
-    references++;
+    const pod = lines.pods[place];
+    if (pod === undefined || lines.references >= mostReferences * lines.pods.length) return -1;
+    const ports = 'ports' in endpoint ? endpoint.ports : [];
+    const expected = endpointOf(lines, output, pod, ports);
+    if (expected === null || !isEqual(endpoint, expected)) return -1;
+    lines.references++;
     return place;
   };
   return {
     /** Takes an object in the order of the lines. */
     add(resource: Resource, object: AnyObject): void {
-      if (resource === 'nodes') zones.set(object.name, (object as Node).zone || null);
-      if (resource !== 'pods') return;
-      if (pods[0]?.namespace !== object.namespace) clear();
-      places.set(object.key, pods.length);
-      pods.push(object as Pod);
+      if (addLine(lines, resource, object)) places.clear();
+      if (resource === 'pods') places.set(object.key, lines.pods.length - 1);
     },
+    /** The output with only the endpoints that refer to no pod, and the references. */
+    split(output: AnyOutput): { readonly rest: AnyOutput; readonly pods: PodParts } {
+      const of = lines.pods.length;
+      const lists = listsOf(output).map((list) => splitList(list, (it) => placeOf(output, it), of));
+      const added = lists.map((it) => it.added);
+      return { rest: withLists(output, added), pods: { of, parts: lists.map((it) => it.parts) } };
+    },
+  };
+}
+
+/** Follows the references of the lines of a checkpoint. */
+export function createReferredPods() {
+  const lines = newLines();
+  return {
+    /** Takes an object in the order of the lines. */
+    add: (resource: Resource, object: AnyObject) => void addLine(lines, resource, object),
     /** Forgets all pods: the list of a recording is complete. */
-    clear,
-    /** Refuses all parts from now on: an object was lost. */
-    spoil(): void {
-      isSpoilt = true;
-    },
-    /** The output with only the endpoints that are no pod's, and the parts of all its lists. */
-    split(output: AnyOutput): { readonly rest: AnyOutput; readonly parts: readonly Part[][] } {
-      const lists = listsOf(output).map((list) =>
-        splitList(list, (it) => placeOf(output, it), pods.length),
-      );
-      const rest = withLists(
-        output,
-        lists.map(({ added }) => added),
-      );
-      return { rest, parts: lists.map(({ parts }) => parts) };
-    },
-    /** The reverse of `split`. Throws WrongType for parts that it cannot have written. */
-    join(rest: AnyOutput, parts: unknown): AnyOutput {
+    clear: () => void Object.assign(lines, { pods: [], references: 0 }),
+    /**
+     * The whole output, of one without the endpoints of pods. Throws WrongType for references that
+     * a checkpoint does not have, also if the line of a pod or of a Node before was lost.
+     */
+    join(rest: AnyOutput, references: unknown): AnyOutput {
+      const { of, parts } = isFields(references) ? references : {};
       const lists = listsOf(rest);
-      const isKnown = !isSpoilt && Array.isArray(parts) && parts.length === lists.length;
-      if (!isKnown) throw wrongParts(parts);
-      const endpointAt = (back: number): AnyEndpoint => {
-        const pod = pods.at(-back);
-        if (pod === undefined || ++references > mostReferences * pods.length) {
-          throw wrongParts(parts);
-        }
-        return endpointOf(rest, pod, zoneOf(pod));
-      };
+      if (of !== lines.pods.length) throw wrongParts(references);
+      if (!Array.isArray(parts) || parts.length !== lists.length) throw wrongParts(references);
       const joined = lists.map((added, index) =>
-        joinList(parts[index] as unknown, added, endpointAt),
+        joinList(parts[index] as unknown, added, (back) => {
+          const pod = lines.pods.at(-back);
+          const isAllowed = ++lines.references <= mostReferences * lines.pods.length;
+          const ports = 'subsets' in rest ? (rest.subsets[index]?.ports ?? []) : [];
+          return pod !== undefined && isAllowed ? endpointOf(lines, rest, pod, ports) : null;
+        }),
       );
       const whole = withLists(rest, joined);
-      if (!isReadyFirst(whole)) throw wrongParts(parts);
+      if (!isReadyFirst(whole)) throw wrongParts(references);
       return whole;
     },
   };
 }
 
-const wrongParts = (parts: unknown): WrongType =>
-  new WrongType('pods', 'parts of the pods before', parts);
+const wrongParts = (references: unknown): WrongType =>
+  new WrongType('pods', 'references to the pods before', references);
 
 function splitList(
   list: readonly AnyEndpoint[],
@@ -129,26 +149,31 @@ function splitList(
   return { parts, added };
 }
 
+/** `endpointAt` has the endpoint of a pod, counted from the last one; `null` without one. */
 function joinList(
   parts: unknown,
   added: readonly AnyEndpoint[],
-  endpointAt: (back: number) => AnyEndpoint,
+  endpointAt: (back: number) => AnyEndpoint | null,
 ): AnyEndpoint[] {
   if (!Array.isArray(parts)) throw wrongParts(parts);
   const joined: AnyEndpoint[] = [];
   let next = 0;
   for (const part of parts as unknown[]) {
-    const [back, count] = Array.isArray(part) ? (part as unknown[]) : [null, part];
-    if (!isCount(count)) throw wrongParts(parts);
-    if (back === null) {
-      const items = added.slice(next, next + count);
-      if (items.length < count) throw wrongParts(parts);
+    if (isCount(part)) {
+      const items = added.slice(next, next + part);
+      if (items.length < part) throw wrongParts(parts);
       for (const item of items) joined.push(item);
-      next += count;
+      next += part;
       continue;
     }
-    if (!isCount(back) || count > back) throw wrongParts(parts);
-    for (let index = 0; index < count; index++) joined.push(endpointAt(back - index));
+    const [back, count, ...others] = Array.isArray(part) ? (part as unknown[]) : [];
+    const isRange = isCount(back) && isCount(count) && others.length === 0;
+    if (!isRange || count > back) throw wrongParts(parts);
+    for (let index = 0; index < count; index++) {
+      const endpoint = endpointAt(back - index);
+      if (endpoint === null) throw wrongParts(parts);
+      joined.push(endpoint);
+    }
   }
   if (next !== added.length) throw wrongParts(parts);
   return joined;
@@ -156,42 +181,32 @@ function joinList(
 
 const isCount = (value: unknown): value is number => Number.isInteger(value) && Number(value) > 0;
 
-/** The endpoint that a controller writes for a pod, without hints. */
-const endpointOf = (
+/**
+ * The endpoint that a controller writes for a pod, without hints. `null` for a slice if no line
+ * before has the Node of the pod: its zone is not known.
+ */
+function endpointOf(
+  { zones }: Lines,
   output: AnyOutput,
   pod: Pod,
-  zone: string | null,
-  ports = noPorts,
-): AnyEndpoint =>
-  'subsets' in output ? addressOf(output.name, pod, ports) : sliced(output, pod, zone);
-
-const addressOf = (service: string, pod: Pod, ports: Ports): EndpointAddress => ({
-  ip: pod.ips[0] ?? '',
-  ready: isReady(pod),
-  ports,
-  node: pod.node || null,
-  hostname: hostnameOf(service, pod),
-  target: pod.ref,
-});
-
-type Ports = EndpointAddress['ports'];
-
-/** Addresses of a line have the ports of its subset. */
-const noPorts: Ports = [];
-
-const isReady = ({ ready, deleting }: Pod): boolean => ready && !deleting;
-
-const hostnameOf = (service: string, { hostname, subdomain }: Pod): string =>
-  subdomain === service ? hostname : '';
-
-function sliced(slice: EndpointSlice, pod: Pod, zone: string | null): Endpoint {
+  ports: EndpointAddress['ports'],
+): AnyEndpoint | null {
+  const node = pod.node || null;
+  const ready = pod.ready && !pod.deleting;
+  const isIn = (service: string | undefined): boolean => pod.subdomain === service;
+  if ('subsets' in output) {
+    const hostname = isIn(output.name) ? pod.hostname : '';
+    return { ip: pod.ips[0] ?? '', ready, ports, node, hostname, target: pod.ref };
+  }
+  const zone = node === null ? null : zones.get(node);
+  if (zone === undefined) return null;
   return {
-    addresses: addressesOf(slice, pod),
-    ready: isReady(pod),
+    addresses: addressesOf(output, pod),
+    ready,
     serving: pod.ready,
     terminating: pod.deleting,
-    hostname: hostnameOf(slice.labels[label.serviceName] ?? '', pod) || null,
-    node: pod.node || null,
+    hostname: (isIn(output.labels[label.serviceName]) && pod.hostname) || null,
+    node,
     zone,
     target: pod.ref,
     forZones: null,
@@ -201,7 +216,7 @@ function sliced(slice: EndpointSlice, pod: Pod, zone: string | null): Endpoint {
 
 function addressesOf({ addressType }: EndpointSlice, { ips }: Pod): readonly string[] {
   const isOther = (ip: string): boolean => familyOf(ip) !== addressType;
-  // The common case shares the list of the pod.
+  // Nearly always all are of this family: the list is shared with the pod.
   return ips.some(isOther) ? ips.filter((ip) => !isOther(ip)) : ips;
 }
 

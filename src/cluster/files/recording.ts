@@ -53,7 +53,7 @@ import type { OnProblem, Problem } from '../decode/problem.ts';
 import { boundedProblems, countWord, guessLost, problemAt, valueText } from '../decode/problem.ts';
 import { applyDelta, type DeltaResource, hasDeltas } from './delta.ts';
 import type { AnyOutput } from './parts.ts';
-import { createCheckpointPods } from './pod-endpoints.ts';
+import { createReferredPods } from './pod-endpoints.ts';
 import { objectBytes } from './recorder.ts';
 import { readSimilarPod } from './similar-pod.ts';
 
@@ -163,8 +163,8 @@ export const newReading = (
   header: false,
   /** The latest that was read from an object. */
   pod: undefined as Pod | undefined,
-  /** Those of a first list, to which the outputs of a checkpoint refer. */
-  pods: createCheckpointPods(),
+  /** Those of the first lists, to which the outputs of a checkpoint refer. */
+  pods: createReferredPods(),
   /** Whether the last line is the recorder's own end. */
   complete: false,
   damage: null as { readonly message: string; readonly value: string | null } | null,
@@ -173,8 +173,6 @@ export const newReading = (
 export function report(reading: Reading, message: string, extra?: Partial<Problem>): void {
   // A file without lines has no first one to blame.
   const line = reading.line === 0 ? null : reading.line;
-  // What is lost may be a pod or a Node to which later lines refer.
-  reading.pods.spoil();
   reading.onProblem(problemAt(reading.source, line, message, extra));
 }
 
@@ -342,7 +340,7 @@ function readObject(reading: Reading, fields: Fields, line: Line): RecordingEntr
   const bytes = isOutput(resource) ? (stated ?? objectBytes(line, raw)) : null;
   const entry = readChange(reading, resource, type, raw, bytes);
   if (entry.kind !== 'event') return entry;
-  const whole = fields.pods === undefined ? entry : withPods(reading, entry, fields.pods);
+  const whole = fields.pods === undefined ? entry : withEndpoints(reading, entry, fields.pods);
   if (whole.kind !== 'event') return whole;
   const event = withTimes(whole.event, fields);
   if (type === 'SYNC') reading.pods.add(resource, event.object);
@@ -350,13 +348,13 @@ function readObject(reading: Reading, fields: Fields, line: Line): RecordingEntr
   return { ...entry, event: gap === true ? { ...event, gap } : event };
 }
 
-/** The event with the endpoints of pods, to which a checkpoint only refers. */
-function withPods(reading: Reading, entry: EventEntry, parts: unknown): RecordingEntry {
+/** The event with the endpoints of pods, to which a checkpoint refers. */
+function withEndpoints(reading: Reading, entry: EventEntry, pods: unknown): RecordingEntry {
   const { resource, type, object } = entry.event;
   const { namespace, name, labels } = object;
   return orLost(reading, type, { resource, namespace, name, labels }, () => {
     if (!isOutput(resource)) throw new WrongType('pods', 'endpoints or endpointslices', resource);
-    const whole = reading.pods.join(object as AnyOutput, parts);
+    const whole = reading.pods.join(object as AnyOutput, pods);
     return { ...entry, event: { ...entry.event, object: whole } };
   });
 }

@@ -6,8 +6,8 @@
 //
 // `base` is the resourceVersion of the latest pod before this line that was written as an object.
 // The line may also have `otherIPs`, `labels`, `hostname`, `ipsSince` and `created`. Everything
-// that it does not have is as in that pod. The address, the Node and the reference are in the form
-// and the order of Endpoints, which follow the pods. So a frame packs them once.
+// that it does not have is as in that pod. The address, the Node and the reference have the names
+// that they have in Endpoints.
 
 import { isDeepStrictEqual } from 'node:util';
 

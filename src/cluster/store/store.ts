@@ -127,14 +127,16 @@ function withSharedParts(
   event: api.WatchEvent,
   before: api.AnyObject | null,
 ): api.AnyObject {
-  const { indexes } = state;
   const { resource, object } = event;
-  const podsAt: PodsAt = (address) => indexes.podsByAddress.get(address);
+  const podOf: PodOf = (target) => {
+    const pod = state.cache.pods.get(`${target.namespace}/${target.name}`);
+    return pod !== undefined && equalRefs(pod.ref, target) ? pod : undefined;
+  };
   if (resource === 'endpointslices') {
-    return sharedSlice(object as api.EndpointSlice, before as api.EndpointSlice | null, podsAt);
+    return sharedSlice(object as api.EndpointSlice, before as api.EndpointSlice | null, podOf);
   }
   return resource === 'endpoints'
-    ? sharedEndpoints(object as api.Endpoints, before as api.Endpoints | null, podsAt)
+    ? sharedEndpoints(object as api.Endpoints, before as api.Endpoints | null, podOf)
     : object;
 }
 
@@ -282,15 +284,8 @@ export function createIndex<T extends object, Item>(
 
 // --- equal parts, shared to save memory: comparisons often find the same reference ---
 
-type PodsAt = (address: string) => readonly api.Pod[];
-
-/** The pod that `target` refers to; undefined if no stored pod has this address and reference. */
-const targetPod = (
-  podsAt: PodsAt,
-  target: api.ObjectRef | null,
-  address: string,
-): api.Pod | undefined =>
-  target === null ? undefined : podsAt(address).find(({ ref }) => equalRefs(ref, target));
+/** The stored pod that is meant. */
+type PodOf = (target: api.ObjectRef) => api.Pod | undefined;
 
 /** Finds equal items, in order, in the list of the version before: few change at a time. */
 function createFollower<T>(known: readonly T[], isSame: (a: T, b: T) => boolean) {
@@ -313,17 +308,18 @@ function createFollower<T>(known: readonly T[], isSame: (a: T, b: T) => boolean)
 export function sharedSlice(
   slice: api.EndpointSlice,
   before: api.EndpointSlice | null,
-  podsAt: PodsAt,
+  podOf: PodOf,
 ) {
   const find = createFollower(before?.endpoints ?? [], equalEndpoints);
-  const endpoints = slice.endpoints.map((item) => find(item) ?? sharedEndpoint(item, podsAt));
+  const endpoints = slice.endpoints.map((item) => find(item) ?? sharedEndpoint(item, podOf));
   return { ...slice, endpoints };
 }
 
-function sharedEndpoint(endpoint: api.Endpoint, podsAt: PodsAt): api.Endpoint {
-  const { addresses, hostname } = endpoint;
-  const pod = targetPod(podsAt, endpoint.target, addresses[0] ?? '');
-  if (pod === undefined || pod.ref === endpoint.target) return endpoint;
+function sharedEndpoint(endpoint: api.Endpoint, podOf: PodOf): api.Endpoint {
+  const { addresses, hostname, target } = endpoint;
+  const pod = target === null ? undefined : podOf(target);
+  // Those that a checkpoint has by their pods share all parts already.
+  if (pod === undefined || pod.ref === target) return endpoint;
   return {
     addresses: equalTexts(addresses, pod.ips) ? pod.ips : addresses.map((ip) => sameText(ip, pod)),
     ready: endpoint.ready,
@@ -344,11 +340,11 @@ const sameText = (ip: string, pod: api.Pod): string => pod.ips.find((text) => te
 export function sharedEndpoints(
   endpoints: api.Endpoints,
   before: api.Endpoints | null,
-  podsAt: PodsAt,
+  podOf: PodOf,
 ) {
   const subsets = endpoints.subsets.map((subset, index) => {
     const find = createFollower(before?.subsets[index]?.addresses ?? [], isSame);
-    const addresses = subset.addresses.map((item) => find(item) ?? sharedAddress(item, podsAt));
+    const addresses = subset.addresses.map((item) => find(item) ?? sharedAddress(item, podOf));
     return { ...subset, addresses };
   });
   return { ...endpoints, subsets };
@@ -357,10 +353,10 @@ export function sharedEndpoints(
 const isSame = (a: api.EndpointAddress, b: api.EndpointAddress): boolean =>
   a.ports === b.ports && a.ip === b.ip && equalAddresses(a, b);
 
-function sharedAddress(address: api.EndpointAddress, podsAt: PodsAt): api.EndpointAddress {
-  const { ip, hostname } = address;
-  const pod = targetPod(podsAt, address.target, ip);
-  if (pod === undefined || pod.ref === address.target) return address;
+function sharedAddress(address: api.EndpointAddress, podOf: PodOf): api.EndpointAddress {
+  const { ip, hostname, target } = address;
+  const pod = target === null ? undefined : podOf(target);
+  if (pod === undefined || pod.ref === target) return address;
   return {
     ip: sameText(ip, pod),
     ready: address.ready,

@@ -68,7 +68,7 @@ function readBack<R extends DeltaResource>(base: ObjectOf[R], delta: Fields): Po
 }
 
 describe('a delta has the same object', () => {
-  const none = () => [];
+  const none = () => undefined;
   function expectSame<R extends DeltaResource>(resource: R, after: ObjectOf[R], base: ObjectOf[R]) {
     const delta = deltaOf(resource, after, base);
     if (delta === null) throw new Error('It is written whole');
@@ -140,7 +140,7 @@ describe('what is written', () => {
       return endpoints({ subsets, resourceVersion: version, bytes });
     };
     const before = of(true);
-    const changed = sharedEndpoints(of(false), before, () => []);
+    const changed = sharedEndpoints(of(false), before, () => undefined);
     const delta = deltaOf('endpoints', changed, before);
     expect(delta?.parts).toEqual([[[0, 1], [2, 1], { of: 1, ready: false }]]);
     expect(delta?.subsets).toBe(undefined);

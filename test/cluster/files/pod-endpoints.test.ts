@@ -8,11 +8,11 @@ import { describe, expect, test } from 'vitest';
 import { WrongType } from '../../../src/cluster/decode/json-fields.ts';
 import type { AnyOutput } from '../../../src/cluster/files/parts.ts';
 import {
-  type CheckpointPods,
-  createCheckpointPods,
+  createPodReferences,
+  createReferredPods,
 } from '../../../src/cluster/files/pod-endpoints.ts';
 import { readRecording } from '../../../src/cluster/files/recording.ts';
-import type { EndpointSlice } from '../../../src/model/objects.ts';
+import type { EndpointSlice, Pod } from '../../../src/model/objects.ts';
 import { address, endpoint, endpoints, node, pod, port, slice, subset } from '../../build.ts';
 
 const names = ['web-1', 'web-2', 'web-3', 'web-4'];
@@ -84,13 +84,20 @@ const anyEndpoints = fc.array(anyList, { maxLength: 2 }).map((lists) =>
   }),
 );
 
-function knownOf(pods: readonly Parameters<CheckpointPods['add']>[1][]): CheckpointPods {
-  const known = createCheckpointPods();
-  known.add('nodes', node({ name: 'node-a', zone: 'zone-a' }));
-  known.add('nodes', node({ name: 'node-b', zone: '' }));
-  for (const pod of pods) known.add('pods', pod);
-  return known;
+type Added = Parameters<ReturnType<typeof createReferredPods>['add']>[1];
+
+/** Both sides of a file with two Nodes and some pods. */
+function sidesOf(pods: readonly Added[]) {
+  const [writer, reader] = [createPodReferences(), createReferredPods()];
+  for (const side of [writer, reader]) {
+    side.add('nodes', node({ name: 'node-a', zone: 'zone-a' }));
+    side.add('nodes', node({ name: 'node-b', zone: '' }));
+    for (const pod of pods) side.add('pods', pod);
+  }
+  return { writer, reader };
 }
+
+const splitOf = (pods: readonly Added[], output: AnyOutput) => sidesOf(pods).writer.split(output);
 
 describe('an output is read back', () => {
   test.each<[string, fc.Arbitrary<AnyOutput>]>([
@@ -99,9 +106,10 @@ describe('an output is read back', () => {
   ])('%s', (_, anyOutput) => {
     fc.assert(
       fc.property(anyPods, anyOutput, (pods, output) => {
-        const { rest, parts } = knownOf(pods).split(output);
-        const read: unknown = JSON.parse(JSON.stringify(parts));
-        expect(knownOf(pods).join(rest, read)).toEqual(output);
+        const { writer, reader } = sidesOf(pods);
+        const written = writer.split(output);
+        const read: unknown = JSON.parse(JSON.stringify(written.pods));
+        expect(reader.join(written.rest, read)).toEqual(output);
       }),
     );
   });
@@ -124,36 +132,84 @@ test('the endpoints of pods are left out', () => {
   const other = endpoint({ addresses: ['10.0.0.9'] });
   const [first, second, , , last] = all;
   const list = [second, ...all.slice(2, 4), other, other, first, last].flatMap((it) => it ?? []);
-  const { rest, parts } = knownOf(pods).split(slice({ endpoints: list }));
+  const { rest, pods: written } = splitOf(pods, slice({ endpoints: list }));
   expect(rest).toEqual(slice({ endpoints: [other, other] }));
-  expect(parts).toEqual([[[4, 3], 2, [5, 1], [1, 1]]]);
+  expect(written).toEqual({ of: 5, parts: [[[4, 3], 2, [5, 1], [1, 1]]] });
 });
 
-test('pods of another namespace are forgotten, and the zone of an unknown Node is none', () => {
+describe('what a controller writes is left out', () => {
+  const both = { ips: ['10.0.0.1', '::1'], node: 'node-a' };
+  const named = { hostname: 'web-1', subdomain: 'web' };
+  const target = pod().ref;
+  const inSlice = { ready: true, serving: true, terminating: false, node: 'node-a', target };
+  const v4 = { ...inSlice, addresses: ['10.0.0.1'], zone: 'zone-a' };
+  const inEndpoints = { ip: '10.0.0.1', node: 'node-a', target, ready: true };
+  const v6 = (more: object) => slice({ addressType: 'IPv6', endpoints: [endpoint(more)] });
+  const v4Slice = (more: object) => slice({ endpoints: [endpoint({ ...v4, ...more })] });
+  const listed = (more: object) => endpoints({ subsets: [subset([address(more)])] });
+  const waits = { ready: false, serving: false };
+  test.each<[string, Partial<Pod>, AnyOutput]>([
+    ['of both families, in IPv4', both, v4Slice({})],
+    ['of both families, in IPv6', both, v6({ ...v4, addresses: ['::1'] })],
+    ['of both families, in Endpoints', both, listed(inEndpoints)],
+    ['with a hostname', { ...both, ...named }, v4Slice({ hostname: 'web-1' })],
+    [
+      'with a hostname, in Endpoints',
+      { ...both, ...named },
+      listed({ ...inEndpoints, hostname: 'web-1' }),
+    ],
+    ['that is not ready', { ...both, ready: false }, v4Slice(waits)],
+    [
+      'that is not ready, in Endpoints',
+      { ...both, ready: false },
+      listed({ ...inEndpoints, ready: false }),
+    ],
+    ['that terminates', { ...both, deleting: true }, v4Slice({ ready: false, terminating: true })],
+    ['without a zone', { ...both, node: 'node-b' }, v4Slice({ node: 'node-b', zone: null })],
+    ['without a Node', { ...both, node: '' }, v4Slice({ node: null, zone: null })],
+  ])('for a pod %s', (_, more, output) => {
+    const { pods } = splitOf([pod({ ready: true, ...more })], output);
+    expect(pods).toEqual({ of: 1, parts: [[[1, 1]]] });
+  });
+
+  test.each<[string, Partial<Pod>, AnyOutput]>([
+    ['with hints', both, v4Slice({ forZones: ['zone-a'] })],
+    ['that is published as ready', { ...both, ready: false }, v4Slice({ serving: false })],
+    ['of another uid', both, v4Slice({ target: { ...target, uid: 'another' } })],
+    ['on a Node that is not known', { ...both, node: 'node-z' }, v4Slice({ node: 'node-z' })],
+  ])('but not for a pod %s', (_, more, output) => {
+    const { pods, rest } = splitOf([pod({ ready: true, ...more })], output);
+    expect(pods).toEqual({ of: 1, parts: [[1]] });
+    expect(rest).toEqual(output);
+  });
+});
+
+test('pods of another namespace are forgotten', () => {
   const [web] = podsOf(1);
   if (web === undefined) throw new Error('No pod');
-  const known = knownOf([web]);
-  known.add('pods', pod({ namespace: 'bank', name: 'web-0' }));
+  const other = pod({ namespace: 'bank', name: 'web-0' });
   const output = slice({ endpoints: [endpointOf(web)] });
-  expect(known.split(output).parts).toEqual([[1]]);
-  const unknown = createCheckpointPods();
-  unknown.add('pods', web);
-  expect(unknown.split(output).parts).toEqual([[1]]);
+  expect(splitOf([web, other], output).pods).toEqual({ of: 1, parts: [[1]] });
 });
 
-test('a pod has a limited number of endpoints', () => {
+test('there are at most 32 references for each pod', () => {
   const pods = podsOf(2);
-  const [writer, reader] = [knownOf(pods), knownOf(pods)];
+  const { writer, reader } = sidesOf(pods);
   const output = slice({ endpoints: pods.map(endpointOf) });
+  const empty = slice({ endpoints: [] });
   for (let count = 0; count < 32; count++) {
-    expect(writer.split(output).parts).toEqual([[[2, 2]]]);
-    reader.join(slice({ endpoints: [] }), [[[2, 2]]]);
+    expect(writer.split(output).pods).toEqual({ of: 2, parts: [[[2, 2]]] });
+    reader.join(empty, { of: 2, parts: [[[2, 2]]] });
   }
-  expect(writer.split(output).parts).toEqual([[2]]);
-  expect(() => reader.join(slice({ endpoints: [] }), [[[1, 1]]])).toThrow(WrongType);
+  expect(writer.split(output).pods).toEqual({ of: 2, parts: [[2]] });
+  expect(() => reader.join(empty, { of: 2, parts: [[[1, 1]]] })).toThrow(WrongType);
 });
 
-describe('parts that were not written', () => {
+describe('references that were not written', () => {
+  const refused = (rest: AnyOutput, references: unknown, pods = podsOf(2)): void => {
+    expect(() => sidesOf(pods).reader.join(rest, references)).toThrow(WrongType);
+  };
+
   test.each<[string, unknown, number]>([
     ['are no list', 'all', 0],
     ['have no list for the slice', [], 0],
@@ -164,31 +220,43 @@ describe('parts that were not written', () => {
     ['refer to no pod', [[[2, 0]]], 0],
     ['have half a pod', [[[1.5, 1]]], 0],
     ['count back', [[[-1, 1]]], 0],
+    ['have a third number', [[[1, 1, 1]]], 0],
+    ['have no start', [[[null, 1]]], 1],
     ['have more endpoints than the object', [[2]], 1],
     ['leave an endpoint of the object out', [[[2, 2]]], 1],
     ['have fields', [[{ of: 1 }]], 0],
-  ])('are refused if they %s', (_, parts, count) => {
-    const rest = slice({ endpoints: podsOf(count).map(endpointOf) });
-    expect(() => knownOf(podsOf(2)).join(rest, parts)).toThrow(WrongType);
+  ])('are refused if their parts %s', (_, parts, count) => {
+    refused(slice({ endpoints: podsOf(count).map(endpointOf) }), { of: 2, parts });
+  });
+
+  test('are refused if a pod before is missing', () => {
+    const parts = [[[1, 1]]];
+    for (const of of [1, 3, '2', undefined]) refused(slice({ endpoints: [] }), { of, parts });
+    refused(slice({ endpoints: [] }), parts);
+  });
+
+  test('are refused if the Node before is missing', () => {
+    const pods = podsOf(1).map((it) => ({ ...it, node: 'node-z' }));
+    refused(slice({ endpoints: [] }), { of: 1, parts: [[[1, 1]]] }, pods);
   });
 
   test('are refused if a ready address comes after others', () => {
-    const pods = podsOf(1);
     const waiting = address({ ip: '10.0.0.7', ready: false });
     const rest = endpoints({ subsets: [subset([waiting])] });
-    expect(() => knownOf(pods).join(rest, [[1, [1, 1]]])).toThrow(WrongType);
-    expect(knownOf(pods).join(rest, [[[1, 1], 1]]).name).toBe('web');
+    refused(rest, { of: 1, parts: [[1, [1, 1]]] }, podsOf(1));
+    const { reader } = sidesOf(podsOf(1));
+    expect(reader.join(rest, { of: 1, parts: [[[1, 1], 1]] }).name).toBe('web');
   });
 });
 
 describe('in a recording', () => {
   const metadata = { name: 'web-1', namespace: 'shop', uid: 'u1', resourceVersion: '7' };
   const status = { podIPs: [{ ip: '10.0.0.1' }] };
-  const spec = { nodeName: 'node-a' };
+  const spec = {};
   const head = { kind: 'object', at: 1, type: 'SYNC' };
   const web = { ...head, resource: 'pods', object: { metadata, spec, status } };
   const output = {
-    ...{ ...head, resource: 'endpointslices', bytes: 700, pods: [[[1, 1]]] },
+    ...{ ...head, resource: 'endpointslices', bytes: 700, pods: { of: 1, parts: [[[1, 1]]] } },
     object: {
       ...{ apiVersion: 'discovery.k8s.io/v1', addressType: 'IPv4', endpoints: [], ports: [] },
       metadata: { ...metadata, name: 'web-abc' },
@@ -214,31 +282,33 @@ describe('in a recording', () => {
     const target = { kind: 'Pod', namespace: 'shop', name: 'web-1', uid: 'u1' };
     expect(found[2]).toMatchObject({
       ...{ name: 'web-abc', bytes: 700 },
-      endpoints: [{ addresses: ['10.0.0.1'], ready: false, node: 'node-a', target }],
+      endpoints: [{ addresses: ['10.0.0.1'], ready: false, node: null, target }],
     });
   });
 
-  const expected = 'Expected parts of the pods before';
+  const expected = 'Expected references to the pods before';
+  const ended = { kind: 'synced', at: 1, resource: 'pods' };
+  const later = { ...web, type: 'ADDED' };
+  const wrong = { ...web, object: { metadata: { ...metadata, name: 1 } } };
   test.each<[string, readonly object[], string[]]>([
     ['without a pod', [output], [expected]],
-    [
-      'after the end of the list',
-      [web, { kind: 'synced', at: 1, resource: 'pods' }, output],
-      [expected],
-    ],
-    [
-      'after a line that cannot be read',
-      [web, { kind: 'something', at: 1 }, output],
-      ['Expected a kind of line', expected],
-    ],
+    ['after the end of the list', [web, ended, output], [expected]],
+    ['after a pod that was added later', [later, output], [expected]],
+    ['after a pod that cannot be read', [wrong, output], ['Expected a string', expected]],
     [
       'of a resource without endpoints',
-      [web, { ...web, pods: [[[1, 1]]] }],
+      [web, { ...web, pods: output.pods }],
       ['Expected endpoints or endpointslices'],
     ],
   ])('an object is lost %s', async (_, lines, messages) => {
     const { problems, found } = await read(...lines);
     expect(problems).toEqual(messages);
     expect(found.at(-2)).toBe('unreadable');
+  });
+
+  test('a line that is no object does no harm', async () => {
+    const { problems, found } = await read(web, { kind: 'something', at: 1 }, output);
+    expect(problems).toEqual(['Expected a kind of line']);
+    expect(found.at(-2)).toMatchObject({ name: 'web-abc' });
   });
 });

@@ -4,7 +4,8 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
 import { sharedEndpoints, sharedSlice } from '../../../src/cluster/store/store.ts';
-import type { Endpoint, EndpointAddress, Pod } from '../../../src/model/objects.ts';
+import { equalRefs } from '../../../src/model/equality.ts';
+import type { Endpoint, EndpointAddress, ObjectRef, Pod } from '../../../src/model/objects.ts';
 import { address, endpoint, endpoints, pod, slice, subset, target } from '../../build.ts';
 
 const pods = [
@@ -12,7 +13,8 @@ const pods = [
   pod({ name: 'web-2', ips: ['10.0.0.2', 'fd00::2'], hostname: 'web-2' }),
   pod({ name: 'twin', ips: ['10.0.0.1'] }),
 ];
-const podsAt = (ip: string): Pod[] => pods.filter(({ ips }) => ips.includes(ip));
+const podOf = (target: ObjectRef): Pod | undefined =>
+  pods.find(({ ref }) => equalRefs(ref, target));
 
 const ips = ['10.0.0.1', '10.0.0.01', '10.0.0.2', 'fd00::2', '10.0.0.3'];
 const targets = [target(), target('web-2'), target('twin'), target('web-1', { uid: 'x' }), null];
@@ -41,7 +43,7 @@ describe('a stored object is equal to the one that arrived', () => {
   test('slices', () => {
     fc.assert(
       fc.property(anySlice, fc.option(anySlice), (after, before) => {
-        expect(sharedSlice(after, before, podsAt)).toEqual(after);
+        expect(sharedSlice(after, before, podOf)).toEqual(after);
       }),
     );
   });
@@ -49,7 +51,7 @@ describe('a stored object is equal to the one that arrived', () => {
   test('Endpoints', () => {
     fc.assert(
       fc.property(anyEndpoints, fc.option(anyEndpoints), (after, before) => {
-        expect(sharedEndpoints(after, before, podsAt)).toEqual(after);
+        expect(sharedEndpoints(after, before, podOf)).toEqual(after);
       }),
     );
   });
@@ -57,13 +59,13 @@ describe('a stored object is equal to the one that arrived', () => {
 
 test('an endpoint has the reference and the addresses of its pod', () => {
   const two = { ...endpoint({ addresses: ['10.0.0.2', 'fd00::2'], target: target('web-2') }) };
-  const shared = sharedSlice(slice({ endpoints: [endpoint(), two] }), null, podsAt).endpoints;
+  const shared = sharedSlice(slice({ endpoints: [endpoint(), two] }), null, podOf).endpoints;
   expect(shared.map((one) => one.target)).toEqual([target(), target('web-2')]);
   expect(shared[0]?.target).toBe(pods[0]?.ref);
   expect(shared[0]?.addresses).toBe(pods[0]?.ips);
   expect(shared[1]?.target).toBe(pods[1]?.ref);
   expect(shared[1]?.addresses).toBe(pods[1]?.ips);
-  const [first] = sharedEndpoints(endpoints(), null, podsAt).subsets;
+  const [first] = sharedEndpoints(endpoints(), null, podOf).subsets;
   expect(first?.addresses[0]?.target).toBe(pods[0]?.ref);
 });
 
@@ -74,7 +76,7 @@ test('what did not change is taken from the version before, in its place', () =>
   const { endpoints: shared } = sharedSlice(
     slice({ endpoints: [changed, { ...other }] }),
     before,
-    podsAt,
+    podOf,
   );
   expect(shared[0]).toEqual(changed);
   expect(shared[1]).toBe(other);
@@ -85,7 +87,7 @@ test('what did not change is taken from the version before, in its place', () =>
     endpoints({ subsets: [subset([address(), one], ports)] }),
   );
   const first = was?.subsets[0]?.addresses ?? [];
-  const kept = sharedEndpoints(is ?? endpoints(), was ?? null, podsAt).subsets[0]?.addresses ?? [];
+  const kept = sharedEndpoints(is ?? endpoints(), was ?? null, podOf).subsets[0]?.addresses ?? [];
   expect(kept[0]).toBe(first[0]);
   expect(kept[1]).not.toBe(first[1]);
 });
@@ -110,7 +112,7 @@ describe('what did not change is the one of the version before', () => {
       ...before,
       subsets: [{ ...subset([]), ports: was?.ports ?? [], addresses: fresh }],
     };
-    const { subsets } = sharedEndpoints(after, before, podsAt);
+    const { subsets } = sharedEndpoints(after, before, podOf);
     const known = new Set(was?.addresses);
     expect(subsets[0]?.addresses.filter((one) => known.has(one))).toHaveLength(want);
   });

@@ -6,11 +6,14 @@ import { join } from 'node:path';
 
 import { afterEach, describe, expect, test, vi } from 'vitest';
 
+import { createConnectionState } from '../../../src/cluster/api/connection-state.ts';
+import type { LiveAuditor } from '../../../src/auditor/live.ts';
 import { problemText } from '../../../src/cluster/decode/problem.ts';
 import {
   auditOnce,
   createLiveAuditor,
   isSettled,
+  noteSilence,
   openCluster,
 } from '../../../src/commands/shared/cluster.ts';
 import { endlessPages, virtualClock } from '../../apiserver/server.ts';
@@ -82,6 +85,31 @@ test('the auditor of a live cluster reports node rules that it cannot read', asy
   await ended;
   expect(problems.join('\n')).toContain('a.rules');
   expect(problems.join('\n')).toContain('Node node-a');
+});
+
+test.each([
+  ['is reported if no answer has come', () => undefined, 'Waiting for the API server'],
+  [
+    'is not reported after an answer, although its bytes wait',
+    (state: ReturnType<typeof createConnectionState>) => state.succeeded('version'),
+    '',
+  ],
+])('silence %s', async (_, answer, expected) => {
+  const clock = virtualClock();
+  const connection = createConnectionState(() => clock.now(), ignore);
+  const status = new Map([['pods', { counters: { bytes: 0 } }]]);
+  const live = { reflectors: { connection, status } } as unknown as LiveAuditor;
+  const { cluster } = liveCluster(rawSlice);
+  const { err } = printed();
+  noteSilence(
+    { ...cluster, clock: { ...cluster.clock, ...clock } },
+    live,
+    new AbortController().signal,
+  );
+  answer(connection);
+  await clock.runUntil(clock.now() + 60);
+  expect(err()).toContain(expected);
+  expect(err() === '').toBe(expected === '');
 });
 
 const ignore = (): undefined => undefined;
