@@ -18,7 +18,6 @@ import type {
   Endpoint,
   Endpoints,
   EndpointSlice,
-  Key,
   ObjectOf,
   Pod,
   Resource,
@@ -224,18 +223,20 @@ function* inNamespace(
   endpointsList: readonly Endpoints[],
   sliceList: readonly EndpointSlice[],
 ): Generator<PlacedObject> {
-  const pods = new Map<Key, Pod>();
+  // By their names alone, since a key would be a new text for each endpoint.
+  const pods = new Map<string, Pod>();
   for (const pod of podList) {
-    pods.set(pod.key, pod);
+    pods.set(pod.name, pod);
     if (pods.size % mostAtOnce === 0) yield null;
   }
   const podsOf = function* (
     endpoints: readonly Pick<Endpoint, 'target'>[],
   ): Generator<PlacedObject> {
     for (const { target } of endpoints) {
-      const key = `${target?.namespace ?? ''}/${target?.name ?? ''}`;
-      const pod = pods.get(key);
-      if (pod !== undefined && pods.delete(key)) yield ['pods', pod];
+      const pod = target === null ? undefined : pods.get(target.name);
+      if (pod === undefined || pod.namespace !== target?.namespace) continue;
+      pods.delete(pod.name);
+      yield ['pods', pod];
     }
   };
   const slicesOf = function* (list: readonly EndpointSlice[]): Generator<PlacedObject> {

@@ -15,7 +15,6 @@ import type {
   AnyObject,
   EndpointAddress,
   EndpointSlice,
-  Key,
   Node,
   Pod,
   Resource,
@@ -63,11 +62,11 @@ export type PodReferences = ReturnType<typeof createPodReferences>;
 /** Refers to the pods of a checkpoint while its lines are written. */
 export function createPodReferences() {
   const lines = newLines();
-  const places = new Map<Key, number>();
+  /** By the names of the pods. */
+  const places = new Map<string, number>();
   /** The number of the pod whose endpoint this is; -1 without one. */
   const placeOf = (output: AnyOutput, endpoint: AnyEndpoint): number => {
-    const { target } = endpoint;
-    const place = places.get(`${target?.namespace ?? ''}/${target?.name ?? ''}`) ?? -1;
+    const place = places.get(endpoint.target?.name ?? '') ?? -1;
     const pod = lines.pods[place];
     if (pod === undefined || lines.references >= mostReferences * lines.pods.length) return -1;
     const ports = 'ports' in endpoint ? endpoint.ports : [];
@@ -80,7 +79,7 @@ export function createPodReferences() {
     /** Takes an object in the order of the lines. */
     add(resource: Resource, object: AnyObject): void {
       if (addLine(lines, resource, object)) places.clear();
-      if (resource === 'pods') places.set(object.key, lines.pods.length - 1);
+      if (resource === 'pods') places.set(object.name, lines.pods.length - 1);
     },
     /** The output with only the endpoints that refer to no pod, and the references. */
     split(output: AnyOutput): { readonly rest: AnyOutput; readonly pods: PodParts } {
