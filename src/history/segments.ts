@@ -63,7 +63,7 @@ const segmentLimits = ({ size, age }: HistoryLimits) => ({
 const mostChanges = 128 * 1024;
 
 /** Bytes of a checkpoint for one of the changes after it: it opens faster than as many changes. */
-const checkpointShare = 7;
+const checkpointShare = 6;
 
 /**
  * The bytes of changes after which the next segment begins, so that a moment has few to audit.

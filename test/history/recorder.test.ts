@@ -40,11 +40,11 @@ describe('a recorder', () => {
     expect(recorder.stored).toMatchObject({ segments: 5, oldest: 1000 });
   });
 
-  test('begins a segment when the changes have a seventh of the checkpoint', async () => {
+  test('begins a segment when the changes have a sixth of the checkpoint', async () => {
     const { files } = faultyFiles();
     const state = { now: 1000 };
     const clock = () => ({ line: '{"kind":"clock"}\n', at: state.now });
-    const checkpoint = { bytes: 13.125 * 1024 * 1024 };
+    const checkpoint = { bytes: 11.25 * 1024 * 1024 };
     const recorder = createHistoryRecorder({
       files,
       limits: { size: 2 ** 40, age: 2 ** 40 },
@@ -64,19 +64,19 @@ describe('a recorder', () => {
       checkpoint.bytes = state.now < 1010 ? checkpoint.bytes : 1024;
     }
     await recorder.close();
-    // 8 times 256 KiB are more than a seventh of 13.125 MiB. Of a small one, the limit is 128 KiB.
+    // 8 times 256 KiB are more than a sixth of 11.25 MiB. Of a small one, the limit is 128 KiB.
     expect(begun).toEqual([0, 8, 16, ...Array.from({ length: 23 }, (_, index) => 17 + index)]);
   });
 
   test('begins a segment when the changes above a large checkpoint have an eighth', () => {
     const segment = 12.5 * 1024 * 1024;
-    expect(changesLimit(70 * 1024 * 1024, segment)).toBe(10 * 1024 * 1024);
+    expect(changesLimit(60 * 1024 * 1024, segment)).toBe(10 * 1024 * 1024);
     expect(changesLimit(90 * 1024 * 1024, segment)).toBe(segment);
   });
 
   test('begins a segment in a storm when its checkpoint took a twentieth of the time', () => {
     const limits = { size: 2 ** 31, age: 86_400 };
-    const checkpoint = { bytes: 7 * 2 ** 23, seconds: 5 };
+    const checkpoint = { bytes: 6 * 2 ** 23, seconds: 5 };
     const isDueAt = (age: number, changes: number): boolean =>
       isSegmentDue({ start: 1000, checkpoint, changes }, limits, 1000 + age);
     expect(isDueAt(3599, 2 ** 23 - 1)).toBe(false);
