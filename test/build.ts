@@ -2,6 +2,8 @@
 // not say is a ready pod `web-1` at 10.0.0.1 on node-a in zone-a, selected by Service shop/web,
 // whose one port http leads to 8080, with the Endpoints and the slice that the controllers write.
 
+import { Readable } from 'node:stream';
+
 import { catalogue, type Code, type Finding } from '../src/audit/finding/catalogue.ts';
 import { createPendingFindings } from '../src/audit/pending/pending.ts';
 import type { InputState } from '../src/audit/pending/progress.ts';
@@ -15,7 +17,7 @@ import { createReport } from '../src/auditor/queries.ts';
 import { project } from '../src/cluster/decode/json-objects.ts';
 import type { Problem } from '../src/cluster/decode/problem.ts';
 import { problemText } from '../src/cluster/decode/problem.ts';
-import type { RecordingEntry } from '../src/cluster/files/recording.ts';
+import { readRecording, type RecordingEntry } from '../src/cluster/files/recording.ts';
 import type { Store } from '../src/cluster/store/store.ts';
 import { createStore } from '../src/cluster/store/store.ts';
 import type {
@@ -510,4 +512,16 @@ export function plainFinding(code: Code, more: Partial<Finding> = {}): Finding {
     suppressed: null,
     ...more,
   };
+}
+
+/** What a recording with these lines after its header has, and the messages of its problems. */
+export async function readLines(...lines: readonly object[]) {
+  const first = { kind: 'header', format: 1, at: 1, kubernetes: null, resources: ['pods'] };
+  const text = [first, ...lines].map((it) => `${JSON.stringify(it)}\n`).join('');
+  const source = { name: 'recording', bytes: Readable.from([Buffer.from(text)]) };
+  const problems: string[] = [];
+  const entries: RecordingEntry[] = [];
+  const reading = readRecording(source, ({ message }) => problems.push(message));
+  for await (const entry of reading) entries.push(entry);
+  return { problems, entries: entries.slice(1, -1) };
 }

@@ -13,7 +13,7 @@ import zlib, { crc32 } from 'node:zlib';
 
 import { areLinesShort } from '../cluster/decode/line-reader.ts';
 
-/** The version of the format. This program writes and reads no other: none was in a release. */
+/** The version of the format. No release has had another one, so no other is read. */
 export const formatVersion = 5;
 
 const magic = 0x48415045; // "EPAH"

@@ -42,6 +42,8 @@ const file = (name: string, more: Partial<GivenRules> = {}): GivenRules => ({
 
 function begun(own = node) {
   const problems: Problem[] = [];
+  /** When the node was audited. */
+  const readings: number[] = [];
   const { listers } = storeOf([own, ...services, ...slices]);
   const settle = createPendingFindings({ window: 0, keep: 10 });
   const rules = createNodeRules({
@@ -50,6 +52,7 @@ function begun(own = node) {
     window: 0,
     minor: () => 36,
     onProblem: (problem) => problems.push(problem),
+    onReading: ({ at }) => readings.push(at),
   });
   const reasons = () => [
     ...new Set(
@@ -60,7 +63,7 @@ function begun(own = node) {
         ?.map(({ reason }) => reason),
     ),
   ];
-  return { rules, settle, problems, reasons };
+  return { rules, settle, problems, readings, reasons };
 }
 
 const both = [file('iptables-save.txt'), file('ip6tables-save.txt')];
@@ -82,16 +85,7 @@ test.each<[string, readonly GivenRules[]]>([
     [file('iptables-save.txt', { text: '*nat' }), ...both.slice(1)],
   ],
 ])('%s that wait are audited together', (_, entries) => {
-  const readings: number[] = [];
-  const { listers } = storeOf([node, ...services, ...slices]);
-  const rules = createNodeRules({
-    listers,
-    settle: createPendingFindings({ window: 0, keep: 10 }),
-    window: 0,
-    minor: () => 36,
-    onProblem: () => undefined,
-    onReading: ({ at }) => readings.push(at),
-  });
+  const { rules, readings } = begun();
   for (const entry of entries) rules.take(entry, 0);
   rules.begin(5);
   expect(readings).toEqual([5]);

@@ -150,7 +150,11 @@ function turned(endpoint: AnyEndpoint | undefined, part: Fields): AnyEndpoint {
 }
 
 /** `null` if the list does not have all of them. */
-function rangeOf<T>(list: readonly T[], start: unknown, count: unknown): readonly T[] | null {
+export function rangeOf<T>(
+  list: readonly T[],
+  start: unknown,
+  count: unknown,
+): readonly T[] | null {
   if (!Number.isInteger(start) || !Number.isInteger(count)) return null;
   const [from, to] = [Number(start), Number(start) + Number(count)];
   return from >= 0 && to > from && to <= list.length ? list.slice(from, to) : null;

@@ -21,7 +21,14 @@ import type {
 } from '../../model/objects.ts';
 import { label } from '../../model/objects.ts';
 import { isFields, WrongType } from '../decode/json-fields.ts';
-import { type AnyEndpoint, type AnyOutput, isReadyFirst, listsOf, withLists } from './parts.ts';
+import {
+  type AnyEndpoint,
+  type AnyOutput,
+  isReadyFirst,
+  listsOf,
+  rangeOf,
+  withLists,
+} from './parts.ts';
 
 /** Endpoints of pods, or as many endpoints of the object. */
 type Part = [back: number, count: number] | number;
@@ -109,11 +116,13 @@ export function createReferredPods() {
       if (of !== lines.pods.length) throw wrongParts(references);
       if (!Array.isArray(parts) || parts.length !== lists.length) throw wrongParts(references);
       const joined = lists.map((added, index) =>
-        joinList(parts[index] as unknown, added, (back) => {
-          const pod = lines.pods.at(-back);
-          const isAllowed = ++lines.references <= mostReferences * lines.pods.length;
+        joinList(parts[index] as unknown, added, (back, count) => {
+          const start = typeof back === 'number' ? lines.pods.length - back : null;
+          const pods = rangeOf(lines.pods, start, count);
+          lines.references += pods?.length ?? 0;
+          if (lines.references > mostReferences * lines.pods.length) return null;
           const ports = 'subsets' in rest ? (rest.subsets[index]?.ports ?? []) : [];
-          return pod !== undefined && isAllowed ? endpointOf(lines, rest, pod, ports) : null;
+          return pods?.map((pod) => endpointOf(lines, rest, pod, ports)) ?? null;
         }),
       );
       const whole = withLists(rest, joined);
@@ -148,37 +157,28 @@ function splitList(
   return { parts, added };
 }
 
-/** `endpointAt` has the endpoint of a pod, counted from the last one; `null` without one. */
+/** `endpointsOf` has the endpoints of a range of pods; `null` for one that there is not. */
 function joinList(
   parts: unknown,
   added: readonly AnyEndpoint[],
-  endpointAt: (back: number) => AnyEndpoint | null,
+  endpointsOf: (back: unknown, count: unknown) => readonly (AnyEndpoint | null)[] | null,
 ): AnyEndpoint[] {
   if (!Array.isArray(parts)) throw wrongParts(parts);
   const joined: AnyEndpoint[] = [];
   let next = 0;
   for (const part of parts as unknown[]) {
-    if (isCount(part)) {
-      const items = added.slice(next, next + part);
-      if (items.length < part) throw wrongParts(parts);
-      for (const item of items) joined.push(item);
-      next += part;
-      continue;
-    }
     const [back, count, ...others] = Array.isArray(part) ? (part as unknown[]) : [];
-    const isRange = isCount(back) && isCount(count) && others.length === 0;
-    if (!isRange || count > back) throw wrongParts(parts);
-    for (let index = 0; index < count; index++) {
-      const endpoint = endpointAt(back - index);
-      if (endpoint === null) throw wrongParts(parts);
-      joined.push(endpoint);
+    const items = Array.isArray(part) ? endpointsOf(back, count) : rangeOf(added, next, part);
+    if (items === null || others.length > 0) throw wrongParts(parts);
+    for (const item of items) {
+      if (item === null) throw wrongParts(parts);
+      joined.push(item);
     }
+    if (!Array.isArray(part)) next += items.length;
   }
   if (next !== added.length) throw wrongParts(parts);
   return joined;
 }
-
-const isCount = (value: unknown): value is number => Number.isInteger(value) && Number(value) > 0;
 
 /**
  * The endpoint that a controller writes for a pod, without hints. `null` for a slice if no line

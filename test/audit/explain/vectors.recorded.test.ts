@@ -105,7 +105,7 @@ function isChecked({ pod, service, node }: PodAndService, audit: ServiceAudit | 
   const before = all.get(service.key) ?? [];
   const { endpoints, slices, truncation } = audit?.record ?? {};
   const items = [...(audit?.items.values() ?? [])].flat();
-  const now = [service, node, endpoints, slices, truncation, items.length, ...items];
+  const now = [service, node, endpoints, slices, truncation, ...items];
   all.set(service.key, now);
   return before.length === now.length && now.every((it, index) => it === before[index]);
 }

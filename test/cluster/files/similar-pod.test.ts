@@ -1,15 +1,12 @@
 // A pod that is written by what differs from another pod is read back the same.
 
-import { Readable } from 'node:stream';
-
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
 import type { Fields } from '../../../src/cluster/decode/json-fields.ts';
-import { readRecording } from '../../../src/cluster/files/recording.ts';
 import { readSimilarPod, similarPod } from '../../../src/cluster/files/similar-pod.ts';
 import type { Pod } from '../../../src/model/objects.ts';
-import { pod } from '../../build.ts';
+import { pod, readLines } from '../../build.ts';
 
 const anyPod = fc
   .record({
@@ -66,14 +63,8 @@ describe('a line that cannot be read', () => {
   const line = { kind: 'pod', at: 1, base: '7', targetRef: named('web-2'), resourceVersion: '8' };
 
   async function read(...lines: readonly object[]) {
-    const header = { kind: 'header', format: 1, at: 1, kubernetes: null, resources: ['pods'] };
-    const text = [header, ...lines].map((it) => `${JSON.stringify(it)}\n`).join('');
-    const problems: string[] = [];
-    const kinds: string[] = [];
-    const source = { name: 'x', bytes: Readable.from([Buffer.from(text)]) };
-    const entries = readRecording(source, ({ message }) => problems.push(message));
-    for await (const { kind } of entries) kinds.push(kind);
-    return { problems, kinds: kinds.slice(1, -1) };
+    const { problems, entries } = await readLines(...lines);
+    return { problems, kinds: entries.map(({ kind }) => kind) };
   }
 
   test('is none if the pod before has this version', async () => {
