@@ -23,6 +23,8 @@ const slow = {
 export default defineConfig({
   test: {
     pool: 'threads',
+    // Node runs TypeScript itself. Vite would transform each file, and make calls between files slower.
+    experimental: { viteModuleRunner: false, nodeLoader: false },
     // By default vitest leaves one core idle, and some tests wait.
     maxWorkers: availableParallelism() + 1,
     // Both limits only end tests that hang: a loaded machine may be many times slower.

@@ -72,7 +72,8 @@ export async function readNodes(options: FreshReaderOptions, signal: AbortSignal
   return { nodes, version: nodes.version };
 }
 
-function podsByPair(pods: readonly Pod[]): (selector: Labels) => Pod[] {
+/** The pods that a selector selects. Each pod has to be looked at once before. */
+export function podsByPair(pods: readonly Pod[]): (selector: Labels) => Pod[] {
   const pairs = pods.flatMap((pod) =>
     Object.entries(pod.labels).map(([key, value]) => ({ pair: `${key}=${value}`, pod })),
   );

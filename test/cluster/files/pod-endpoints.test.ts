@@ -238,7 +238,9 @@ describe('references that were not written', () => {
 
   test('are refused if a pod before is missing', () => {
     const parts = [[[1, 1]]];
-    for (const of of [1, 3, '2', undefined]) refused(slice({ endpoints: [] }), { of, parts });
+    for (const count of [1, 3, '2', undefined]) {
+      refused(slice({ endpoints: [] }), { of: count, parts });
+    }
     refused(slice({ endpoints: [] }), parts);
   });
 
