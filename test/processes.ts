@@ -37,6 +37,16 @@ export function goProgram(): string {
   throw new Error(`Go is missing, ${places}: Go 1.26 or later builds the programs of tests`);
 }
 
+const browsers = ['chromium-headless-shell', 'chromium', 'chromium-browser', 'google-chrome'];
+
+/** Where Chromium is. Its headless shell takes half of the CPU time. CHROMIUM names another. */
+export function browserProgram(): string {
+  const { CHROMIUM: named } = process.env;
+  const found = named ?? browsers.map((name) => `/usr/bin/${name}`).find(existsSync);
+  if (found !== undefined) return found;
+  throw new Error('No Chromium: install it (apt install chromium-headless-shell), or set CHROMIUM');
+}
+
 const portFolder = cacheFolder('ports');
 const reservedPorts = new Set<number>();
 process.once('exit', () => {

@@ -5,7 +5,7 @@
 
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
-import { createWriteStream, existsSync, readFileSync, readdirSync } from 'node:fs';
+import { createWriteStream, readFileSync, readdirSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
@@ -24,6 +24,7 @@ import { recordingOf } from '../../src/commands/replay.ts';
 import { createMetricsRenderer } from '../../src/output/metrics/metrics.ts';
 import { folder as rulesFolder, ruleFiles } from '../alerts/alertmanager.ts';
 import { auditorDefaults } from '../build.ts';
+import { browserProgram } from '../processes.ts';
 import { rank } from '../../dashboards/query.ts';
 import { ask, programOf, startPrometheus } from '../prometheus/server.ts';
 
@@ -392,7 +393,6 @@ function drawCharts(charts: readonly Chart[]): void {
 
 const images = join(import.meta.dirname, '../../docs/images');
 const packages = createRequire(import.meta.url);
-const programs = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'];
 
 const [cell, line, gap] = [50, 27, 6];
 const paper = '#181b1f';
@@ -656,10 +656,8 @@ async function draw(
 ): Promise<void> {
   const rows = panels.filter(({ type }) => type === 'row');
   const { html, charts } = pageOf(rows, answered, span);
-  const executablePath = process.env.CHROMIUM ?? programs.find((path) => existsSync(path));
-  if (executablePath === undefined) throw new Error('No chromium: name it by CHROMIUM');
   const args = ['--no-sandbox', '--font-render-hinting=none', '--disable-lcd-text'];
-  const browser = await chromium.launch({ executablePath, args });
+  const browser = await chromium.launch({ executablePath: browserProgram(), args });
   try {
     const viewport = { width: 24 * cell, height: endOf(panels, answered) * line };
     const page = await browser.newPage({ viewport });

@@ -24,7 +24,7 @@ import type { SpanPlan } from '../../src/output/traces/otel.ts';
 import { planTrace } from '../../src/output/traces/otel.ts';
 import { startTracing } from '../../src/output/traces/tracing.ts';
 import { auditorDefaults } from '../build.ts';
-import { cacheFolder, endProgram, freePort } from '../processes.ts';
+import { browserProgram, cacheFolder, endProgram, freePort } from '../processes.ts';
 
 const run = promisify(execFile);
 
@@ -191,7 +191,7 @@ async function draw(url: string, { traceId }: Sent, file: string): Promise<void>
     ...[`--screenshot=${resolve(file)}`, `${url}/zipkin/traces/${traceId}`],
   ];
   try {
-    await run('chromium', args, { timeout: 60_000 });
+    await run(browserProgram(), args, { timeout: 60_000 });
   } finally {
     await rm(profile, { recursive: true, force: true });
   }
