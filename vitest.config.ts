@@ -23,8 +23,6 @@ const slow = {
 export default defineConfig({
   test: {
     pool: 'threads',
-    // Node runs TypeScript itself. Vite would transform each file, and make calls between files slower.
-    experimental: { viteModuleRunner: false, nodeLoader: false },
     // By default vitest leaves one core idle, and some tests wait.
     maxWorkers: availableParallelism() + 1,
     // Both limits only end tests that hang: a loaded machine may be many times slower.
@@ -41,6 +39,9 @@ export default defineConfig({
           exclude: Object.values(slow),
           // Files share the modules of their worker: to load them for each cost a third of it.
           isolate: false,
+          // Node runs TypeScript itself. Vite would transform each file, and make calls between
+          // files slower. Only Vite can replace modules.
+          experimental: { viteModuleRunner: false, nodeLoader: false },
         },
       },
       ...Object.entries(slow).map(([name, pattern]) => ({
