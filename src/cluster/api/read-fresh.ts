@@ -72,7 +72,7 @@ export async function readNodes(options: FreshReaderOptions, signal: AbortSignal
   return { nodes, version: nodes.version };
 }
 
-/** The pods that a selector selects. Each pod has to be looked at once before. */
+/** Returns a function that finds what a selector selects, by the rarest pair of the selector. */
 export function podsByPair(pods: readonly Pod[]): (selector: Labels) => Pod[] {
   const pairs = pods.flatMap((pod) =>
     Object.entries(pod.labels).map(([key, value]) => ({ pair: `${key}=${value}`, pod })),

@@ -1,10 +1,11 @@
 import { expect, test } from 'vitest';
 
 import { podsByPair, readServices } from '../../../src/cluster/api/read-fresh.ts';
-import type { Pod, Resource } from '../../../src/model/objects.ts';
+import type { Resource } from '../../../src/model/objects.ts';
 import type { World } from '../../apiserver/life.ts';
 import { createWorld } from '../../apiserver/life.ts';
 import { bodyOfText, statusAnswer } from '../../apiserver/server.ts';
+import { pod } from '../../build.ts';
 
 function shop(): World {
   const world = createWorld();
@@ -111,23 +112,31 @@ test('an object that cannot be decoded is reported', async () => {
   await expect(read(world, 'web')).rejects.toThrow(message);
 });
 
-test('of many Services whose pods share a label, each is compared with its own pods', () => {
+test('of many Services whose pods share a label, each is compared with its own pods', async () => {
+  const world = createWorld();
   const all = Array.from({ length: 50 }, (_, n) => `web-${n}`);
+  const labelsOf = (name: string) => ({ app: name, tier: 'a' });
+  for (const name of all) {
+    const [metadata, labels] = [{ name, namespace: 'shop' }, labelsOf(name)];
+    world.server.objects.put('services', { metadata, spec: { selector: labels } });
+    world.server.objects.put('pods', { metadata: { ...metadata, labels }, spec: {}, status: {} });
+  }
+  const { environment } = world;
+  const reading = { environment, mayRead: permit(true), previousPod: () => undefined };
+  const found = await readServices(reading, 'shop', all, new AbortController().signal);
+  expect(all.map((name) => names(found.get(name)?.pods ?? null))).toEqual(all.map((it) => [it]));
+
   let looks = 0;
-  const pods = all.map((name) => {
-    const labels = { app: name, tier: 'a' };
-    const pod = {
-      name,
-      get labels() {
-        looks++;
-        return labels;
-      },
-    };
-    return pod as unknown as Pod;
-  });
+  const pods = all.map((name) => ({
+    ...pod({ name }),
+    get labels() {
+      looks++;
+      return labelsOf(name);
+    },
+  }));
   const podsOf = podsByPair(pods);
   expect(looks).toBe(50);
-  const found = all.map((name) => podsOf({ app: name, tier: 'a' }).map((pod) => pod.name));
-  expect(found).toEqual(all.map((name) => [name]));
+  const compared = all.map((name) => podsOf(labelsOf(name)).map((it) => it.name));
+  expect(compared).toEqual(all.map((name) => [name]));
   expect(looks).toBe(100);
 });
