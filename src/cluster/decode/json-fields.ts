@@ -142,26 +142,27 @@ export const optional = <T>(fields: Fields, name: string, read: (part: Fields) =
   (fields[name] ?? null) === null ? null : within(fields, name, read);
 
 /** What `read` makes of each object of a list. */
-export function list<T>(fields: Fields, name: string, read: (item: Fields) => T): readonly T[] {
-  return items(fields, name, (item) => {
-    if (isFields(item)) return read(item);
-    throw new WrongType('', 'an object', item);
-  });
-}
+export const list = <T>(fields: Fields, name: string, read: (item: Fields) => T): readonly T[] =>
+  items(fields, name, isFields, 'an object', read);
 
 /** A list of what `read` makes of each object; null when absent. */
 export const optionalList = <T>(fields: Fields, name: string, read: (item: Fields) => T) =>
   (fields[name] ?? null) === null ? null : list(fields, name, read);
 
-/** A list of strings; empty when absent. */
-export function texts(fields: Fields, name: string): readonly string[] {
-  return items(fields, name, (item) => {
-    if (typeof item === 'string') return item;
-    throw new WrongType('', 'a string', item);
-  });
-}
+const isText = (item: unknown): item is string => typeof item === 'string';
+const sameText = (item: string): string => item;
 
-function items<T>(fields: Fields, name: string, read: (item: unknown) => T): readonly T[] {
+/** A list of strings; empty when absent. */
+export const texts = (fields: Fields, name: string): readonly string[] =>
+  items(fields, name, isText, 'a string', sameText);
+
+function items<I, T>(
+  fields: Fields,
+  name: string,
+  isItem: (item: unknown) => item is I,
+  expected: string,
+  read: (item: I) => T,
+): readonly T[] {
   const value = fields[name];
   if (value === undefined || value === null) return noItems;
   if (!Array.isArray(value)) throw new WrongType(name, 'a list', value);
@@ -170,7 +171,11 @@ function items<T>(fields: Fields, name: string, read: (item: unknown) => T): rea
   const result = new Array<T>(value.length);
   let index = 0;
   try {
-    for (; index < value.length; index++) result[index] = read(value[index]);
+    for (; index < value.length; index++) {
+      const item: unknown = value[index];
+      if (!isItem(item)) throw new WrongType('', expected, item);
+      result[index] = read(item);
+    }
     return result;
   } catch (error) {
     if (error instanceof WrongType) throw error.inside(name, index);
@@ -284,21 +289,27 @@ export function quantity(fields: Fields, name: string): number {
 
 /** The metadata of an object without namespace; an error where it has no name. */
 export function clusterMeta(metadata: Fields): Meta {
-  const common = meta(metadata, '');
   // Pods refer to their Node by the same string.
-  const name = internWord(common.name);
-  return { ...common, key: name, name };
+  const name = internWord(identity(metadata, 'name'));
+  return { ...meta(metadata, '', name), name };
 }
 
-export const namespacedMeta = (metadata: Fields): Meta =>
-  meta(metadata, internWord(identity(metadata, 'namespace')));
+export function namespacedMeta(metadata: Fields): Meta {
+  const namespace = internWord(identity(metadata, 'namespace'));
+  return meta(metadata, namespace, keyOf(namespace, identity(metadata, 'name')));
+}
 
-function meta(metadata: Fields, namespace: string): Meta {
-  const name = identity(metadata, 'name');
+/** As `namespacedMeta`, without interned values: an object that is known has them. */
+export function plainMeta(metadata: Fields): Meta {
+  const namespace = identity(metadata, 'namespace');
+  return meta(metadata, namespace, `${namespace}/${identity(metadata, 'name')}`);
+}
+
+function meta(metadata: Fields, namespace: string, key: Key): Meta {
   return {
-    key: keyOf(namespace, name),
+    key,
     namespace,
-    name,
+    name: text(metadata, 'name'),
     uid: text(metadata, 'uid'),
     resourceVersion: text(metadata, 'resourceVersion'),
     labels: stringMap(metadata, 'labels'),
@@ -308,8 +319,7 @@ function meta(metadata: Fields, namespace: string): Meta {
 }
 
 /** One copy of the namespace with its slash; long keys refer to it and to the name. */
-export const keyOf = (namespace: string, name: string): Key =>
-  namespace === '' ? name : internWord(`${namespace}/`) + name;
+export const keyOf = (namespace: string, name: string): Key => internWord(`${namespace}/`) + name;
 
 const isDeleting = (metadata: Fields): boolean =>
   metadata.deletionTimestamp instanceof Date || text(metadata, 'deletionTimestamp') !== '';
@@ -353,12 +363,11 @@ export const objectRef = (target: Fields): ObjectRef => ({
   uid: text(target, 'uid'),
 });
 
+const readyOf = (condition: Fields) =>
+  text(condition, 'type') === 'Ready'
+    ? { status: text(condition, 'status'), since: moment(condition, 'lastTransitionTime') }
+    : null;
+
 /** The status and time of the first condition Ready (GetPodCondition of pkg/api/v1/pod/util.go). */
-export function readyCondition(status: Fields) {
-  const conditions = list(status, 'conditions', (condition) =>
-    text(condition, 'type') === 'Ready'
-      ? { status: text(condition, 'status'), since: moment(condition, 'lastTransitionTime') }
-      : null,
-  );
-  return conditions.find((condition) => condition !== null);
-}
+export const readyCondition = (status: Fields) =>
+  list(status, 'conditions', readyOf).find((condition) => condition !== null);

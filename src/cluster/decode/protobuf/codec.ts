@@ -118,9 +118,10 @@ function* readChunk(
 }
 
 function* readParts(intake: Intake, framing: Framing, at: number): Generator<Frame, void> {
-  const [only = noBuffer] = intake.parts;
-  const whole = intake.parts.length === 1 ? only : Buffer.concat(intake.parts);
-  let [from, needed] = [0, 0];
+  const only = intake.parts.length === 1 ? intake.parts[0] : undefined;
+  const whole = only ?? Buffer.concat(intake.parts);
+  let from = 0;
+  let needed = 0;
   try {
     while (from < whole.length && needed === 0) {
       const part = framing.partAt(whole, from);

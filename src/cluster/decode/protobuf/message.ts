@@ -159,9 +159,12 @@ const messages = new Map<string, Message>();
 
 /** The message of this name; the schema may use it before its definition. */
 function messageNamed(name: string): Message {
-  const isCondition = name === 'Condition';
-  const message = messages.get(name) ?? { fields: [], convert: conversions[name], isCondition };
-  messages.set(name, message);
+  let message = messages.get(name);
+  if (message === undefined) {
+    const isCondition = name === 'Condition';
+    message = { fields: [], convert: conversions[name], isCondition };
+    messages.set(name, message);
+  }
   return message;
 }
 
@@ -209,19 +212,21 @@ function readFields({ fields }: Message, cursor: wire.Cursor, end: number, raw: 
 }
 
 /** The index of the item that could not be read: a message is in the list already. */
-const failedIndex = ({ type }: Field, items: unknown): number | undefined =>
-  Array.isArray(items) ? items.length - (typeof type === 'string' ? 0 : 1) : undefined;
+function failedIndex({ label, type }: Field, items: unknown): number | undefined {
+  if (label !== 'repeated') return undefined;
+  return Array.isArray(items) ? items.length - (typeof type === 'string' ? 0 : 1) : 0;
+}
 
 function readField({ name, label, type }: Field, cursor: wire.Cursor, end: number, raw: Raw): void {
   if (label === 'map') {
     readEntry(type, cursor, end, (raw[name] ??= {}) as Raw);
     return;
   }
-  const items = label === 'repeated' ? ((raw[name] ??= []) as unknown[]) : null;
+  const isList = label === 'repeated';
   if (typeof type === 'string' || type.convert !== undefined) {
     const value = readValue(type, cursor, end);
-    if (items === null) raw[name] = value;
-    else items.push(value);
+    if (isList) addItem(raw, name, value);
+    else raw[name] = value;
     return;
   }
   const to = wire.readEnd(cursor, end);
@@ -229,9 +234,18 @@ function readField({ name, label, type }: Field, cursor: wire.Cursor, end: numbe
     cursor.at = to;
     return;
   }
-  const part: Raw = items === null ? ((raw[name] ??= {}) as Raw) : {};
-  items?.push(part);
+  const known = isList ? undefined : raw[name];
+  const part = (known ?? {}) as Raw;
+  if (isList) addItem(raw, name, part);
+  else raw[name] = part;
   readFields(type, cursor, to, part);
+}
+
+/** Most lists have one item, and an empty list reserves room for 17 when one is added. */
+function addItem(raw: Raw, name: string, item: unknown): void {
+  const items = raw[name];
+  if (Array.isArray(items)) items.push(item);
+  else raw[name] = [item];
 }
 
 /** The type, the first field of a condition, begins with tag, length and R. */

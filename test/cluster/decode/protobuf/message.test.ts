@@ -77,6 +77,7 @@ describe('readMessage', () => {
   test.each([
     ['a value', 'Pod', [field(2, Buffer.from([0x52, 0x7f]))], 'spec.nodeName'],
     ['the second item of a list', 'PodSpec', [field(2), field(2, cut)], 'containers[1]'],
+    ['the first string of a list', 'Endpoint', [cut], 'addresses[0]'],
     ['a string of a list', 'Endpoint', [field(1, 'a'), cut], 'addresses[1]'],
     ['the wire type of a list', 'Endpoint', [varint(1, 1)], 'addresses'],
     ['a map', 'ObjectMeta', [field(11, cut)], 'labels'],
