@@ -56,7 +56,7 @@ const createState = () => ({
     // Of keys: a pod often changes, and its place in the long list of a namespace costs a search.
     podsByNamespace: createIndex(({ namespace }: api.Pod) => [namespace], keyOf),
     podsByNode: createIndex(({ node }: api.Pod) => (node === '' ? [] : [node]), keyOf),
-    podsByAddress: createIndex(canonicalIPs, (pod: api.Pod) => pod),
+    podsByAddress: createIndex(canonicalIPs, keyOf),
     servicesByPair: createIndex(selectorPair, (service: api.Service) => service),
   },
   /** The version of each object that was deleted, oldest first. */
@@ -151,10 +151,7 @@ function verdictOn({ tombstones }: State, event: api.WatchEvent, before: api.Any
 function replace(state: State, { resource, before, after }: api.Change): void {
   const { cache, indexes } = state;
   if (resource === 'pods') {
-    const { podsByNamespace, podsByNode, podsByAddress } = indexes;
-    for (const index of [podsByNamespace, podsByNode, podsByAddress]) {
-      index.replace(before as api.Pod | null, after as api.Pod | null);
-    }
+    replacePod(state, before as api.Pod | null, after as api.Pod | null);
   } else if (resource === 'services') {
     state.selecting.clear();
     indexes.servicesByPair.replace(before as api.Service | null, after as api.Service | null);
@@ -166,6 +163,13 @@ function replace(state: State, { resource, before, after }: api.Change): void {
   const objects = cache[resource] as Map<string, api.AnyObject>;
   if (after !== null) objects.set(after.key, after);
   else if (before !== null) objects.delete(before.key);
+}
+
+/** Most events of a pod change none of its places in the indexes, which have its key. */
+function replacePod({ indexes }: State, before: api.Pod | null, after: api.Pod | null): void {
+  if (before !== null && before.node === after?.node && before.ips === after.ips) return;
+  const { podsByNamespace, podsByNode, podsByAddress } = indexes;
+  for (const index of [podsByNamespace, podsByNode, podsByAddress]) index.replace(before, after);
 }
 
 /** A kubelet may change the zone of its Node without end. Only zones of the past are forgotten. */
@@ -197,7 +201,7 @@ function viewOf(
     slices: cache.endpointslices,
     podsIn: (namespace) => podsOf(indexes.podsByNamespace.get(namespace)),
     podsOn: (node) => podsOf(indexes.podsByNode.get(node)),
-    podsAt: (ip) => indexes.podsByAddress.get(ip),
+    podsAt: (ip) => podsOf(indexes.podsByAddress.get(ip)),
     servicesSelecting: (namespace, labels) => servicesSelecting(state, namespace, labels),
     get zoneCapacity() {
       return (state.zoneCapacity ??= zoneCapacityOf(cache.nodes.values()));
