@@ -4,6 +4,7 @@
 
 import { openFindingKey } from '../audit/finding/catalogue.ts';
 import { serviceTable } from '../audit/explain/service-table.ts';
+import { podsOf } from '../audit/service/cache.ts';
 import { isResolved, type ParsedTarget, resolveTarget } from '../audit/explain/target.ts';
 import type { Auditor } from '../auditor/auditor.ts';
 import { verdictInput } from '../auditor/explanations.ts';
@@ -94,12 +95,12 @@ function valuesOf(auditor: Auditor, key: Key): ServiceValues {
   };
   const audited = auditor.serviceAuditor()?.audited.get(key);
   if (audited === undefined) return values;
-  const { service, endpoints, slices, members } = audited.record;
+  const { service, endpoints, slices } = audited.record;
   const objects: (readonly [Resource, AnyObject])[] = [
     ...(service === null ? [] : [['services', service] as const]),
     ...(endpoints === null ? [] : [['endpoints', endpoints] as const]),
     ...slices.map((slice) => ['endpointslices', slice] as const),
-    ...[...members.keys()].map((pod) => ['pods', pod] as const),
+    ...[...podsOf(auditor.store.listers, audited.record)].map((pod) => ['pods', pod] as const),
   ];
   for (const [resource, object] of objects) {
     const name = `${kinds[resource]} ${object.key}`;

@@ -11,10 +11,11 @@ import { createHash } from 'node:crypto';
 
 import { type Finding, openFindingKey } from '../audit/finding/catalogue.ts';
 import { readSavedService, type SavedService, saveService } from '../audit/service/checkpoint.ts';
+import { podsOf } from '../audit/service/cache.ts';
 import type { OpenBefore } from '../audit/incident/saved-incidents.ts';
 import type { Auditor } from '../auditor/auditor.ts';
 import { getOrInsert } from '../model/collections.ts';
-import type { AnyObject, Key } from '../model/objects.ts';
+import type { AnyObject, Key, Listers } from '../model/objects.ts';
 import { type Opening, shownOfIncident } from './notes.ts';
 import type { IndexedFinding, SearchIndex } from './search-index.ts';
 
@@ -87,10 +88,10 @@ type Audit = Parameters<typeof saveService>[0];
 const versionOf = ({ uid, resourceVersion }: AnyObject): string => `${uid} ${resourceVersion}`;
 
 /** `null` if an object has no version, so that a change could not be seen. */
-function versionsOf({ record }: Audit): string | null {
-  const { service, endpoints, slices, members } = record;
+function versionsOf(listers: Listers, { record }: Audit): string | null {
+  const { service, endpoints, slices } = record;
   const single = [service, endpoints].flatMap((it) => it ?? []);
-  const objects: AnyObject[] = [...single, ...slices, ...members.keys()];
+  const objects: AnyObject[] = [...single, ...slices, ...podsOf(listers, record)];
   if (objects.some(({ uid, resourceVersion }) => uid === '' || resourceVersion === '')) return null;
   const lines = objects.map(versionOf).sort();
   return createHash('sha256').update(lines.join('\n')).digest('base64');
@@ -109,7 +110,7 @@ export function stopStateOf(
 ): StopState {
   const audits = [...(auditor.serviceAuditor()?.audited.values() ?? [])];
   const services = audits.flatMap((audit) => {
-    const versions = audit.items.size === 0 ? null : versionsOf(audit);
+    const versions = audit.items.size === 0 ? null : versionsOf(auditor.store.listers, audit);
     if (versions === null) return [];
     const saved = asNoted(audit, saveService(audit, new Map()), openings);
     return [{ key: audit.record.key, saved, versions }];
@@ -172,7 +173,8 @@ export function continueFrom(auditor: Auditor, stop: StopState): number {
   const proven = stop.services.flatMap(({ key, saved, versions }) => {
     const audit = audited?.get(key);
     if (audit === undefined || audit.items.size === 0) return [];
-    const known = versionsOf(audit) === versions ? readSavedService(saved) : null;
+    const found = versionsOf(auditor.store.listers, audit);
+    const known = found === versions ? readSavedService(saved) : null;
     return known === null ? [] : [[audit, known] as const];
   });
   const ended = endedIn(stop.open, isOverIn(auditor), auditor.now() ?? stop.at);

@@ -14,6 +14,7 @@ import { listIncidents } from '../../src/auditor/incident-queries.ts';
 import type { Auditor } from '../../src/auditor/auditor.ts';
 import type { Resource } from '../../src/model/objects.ts';
 import { createEventLoop } from '../../src/auditor/event-loop.ts';
+import { podsOf } from '../../src/audit/service/cache.ts';
 import type { FreshRead } from '../../src/audit/pending/confirm.ts';
 import { resources } from '../../src/model/objects.ts';
 import { auditorDefaults } from '../build.ts';
@@ -129,7 +130,8 @@ const newestVersion = '4000000000';
 /** What the cache has of some Services, or of all Nodes, as if it was read. */
 function readOf(auditor: Auditor, namespace: string, names: readonly string[]) {
   const listed = <T>(objects: Iterable<T>) => ({ objects: [...objects], version: newestVersion });
-  const nodes = listed(auditor.store.listers.nodes.values());
+  const { listers } = auditor.store;
+  const nodes = listed(listers.nodes.values());
   const audited = auditor.serviceAuditor()?.audited;
   const readOne = (name: string): FreshRead => {
     const record = audited?.get(`${namespace}/${name}`)?.record;
@@ -138,7 +140,7 @@ function readOf(auditor: Auditor, namespace: string, names: readonly string[]) {
       services: listed(record.service === null ? [] : [record.service]),
       endpoints: listed(record.endpoints === null ? [] : [record.endpoints]),
       endpointslices: listed(record.slices),
-      pods: listed(record.members.keys()),
+      pods: listed(podsOf(listers, record)),
       version: newestVersion,
     };
   };

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 
 import type { ExplainTarget } from '../../src/audit/explain/explanation.ts';
+import { podsOf } from '../../src/audit/service/cache.ts';
 import type { Auditor } from '../../src/auditor/auditor.ts';
 import { createAuditor } from '../../src/auditor/auditor.ts';
 import { explainTarget } from '../../src/auditor/explanations.ts';
@@ -158,10 +159,11 @@ function subjectsOf(auditor: Auditor): Record<string, ExplainTarget> {
   const empty = audited.find(
     (one) => one.service?.selector !== null && one.members.size === 0 && one.service !== null,
   );
-  const [member] = largest.members.keys();
+  const { listers } = auditor.store;
+  const [member] = podsOf(listers, largest);
   // Some nodes without rules come before the nodes that report their rules.
   const reporting = [...(auditor.nodes()?.verdicts.keys() ?? [])];
-  const [node] = reporting.length > 0 ? reporting : [...auditor.store.listers.nodes.keys()];
+  const [node] = reporting.length > 0 ? reporting : [...listers.nodes.keys()];
   const front = audited.find(({ service }) => service?.clusterIP.includes('.') === true);
   if (member === undefined || empty === undefined || node === undefined || front === undefined) {
     throw new Error('The cluster lacks something to ask about');

@@ -216,7 +216,7 @@ function beforeOf(world: World): Map<string, Before> {
       (slice) => roleOf(world.context.listers, record, slice) === 'controller',
     );
     const uid = (pod: string): string => world.context.listers.pods.get(pod)?.uid ?? '';
-    const pods = new Map([...record.members.keys()].map(({ key }) => [key, uid(key)]));
+    const pods = new Map([...record.members.keys()].map((key) => [key, uid(key)]));
     before.set(key, { service, slices, pods });
   }
   return before;

@@ -10,7 +10,7 @@ import type { Output } from '../../src/audit/finding/catalogue.ts';
 import type { Difference } from '../../src/audit/finding/difference.ts';
 import type { AddressEntries, SlicedEndpoint } from '../../src/audit/service/address-index.ts';
 import type { AuditContext, ServiceState } from '../../src/audit/service/cache.ts';
-import { createServiceState } from '../../src/audit/service/cache.ts';
+import { createServiceState, podsOf } from '../../src/audit/service/cache.ts';
 import { compareEndpoints, compareEndpointsAddress } from '../../src/audit/service/endpoints.ts';
 import {
   compareSlice,
@@ -228,7 +228,7 @@ export function stateOf(
     const known = kinds.get(text) ?? kind;
     kinds.set(text, known);
     known.pods++;
-    state.members.set(pod, known);
+    state.members.set(pod.key, known);
   }
   state.kinds = [...kinds.values()];
   return state;
@@ -259,10 +259,10 @@ function entriesByAddress(listers: Listers, state: ServiceState): AddressEntries
       }
     }
   }
-  const own = [...members.keys()].flatMap(({ ips }) => ips.map(canonicalIP));
+  const own = [...podsOf(listers, state)].flatMap(({ ips }) => ips.map(canonicalIP));
   return [...new Set([...listed.keys(), ...sliced.keys(), ...own])].map((ip) => {
     const pods = listers.podsAt(ip);
-    const ours = pods.filter((pod) => members.has(pod));
+    const ours = pods.filter((pod) => members.has(pod.key));
     ours.sort((a, b) => (a.uid < b.uid ? -1 : 1));
     const [places, entries] = [listed.get(ip) ?? [], sliced.get(ip) ?? []];
     return { ip, record: state, pods, members: ours, listed: repack(places), sliced: entries };

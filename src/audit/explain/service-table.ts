@@ -3,10 +3,10 @@
 
 import { getOrInsert } from '../../model/collections.ts';
 import { canonicalIP, parseIP } from '../../model/ip.ts';
-import type { Pod, Service } from '../../model/objects.ts';
+import type { Listers, Pod, Service } from '../../model/objects.ts';
 import { expectedAddress, isSelected } from '../../shadow/endpoints.ts';
 import type { AuditContext, ServiceState } from '../service/cache.ts';
-import { nodeOf, roleOf } from '../service/cache.ts';
+import { nodeOf, podsOf, roleOf } from '../service/cache.ts';
 import { type ServiceAudit, type ServiceDifference, unitAddress } from '../service/reconcile.ts';
 import { decidingCondition, type EntryState, evaluateConditions } from './conditions.ts';
 import { observedEntries } from './pod-in-service.ts';
@@ -24,7 +24,7 @@ export function serviceTable(
   const { listers } = input;
   const { record } = audited;
   const items = itemsByAddress(audited);
-  const all = placesIn(record, items.keys());
+  const all = placesIn(listers, record, items.keys());
   // Rows may be gone since a link was made.
   const first = Math.min(from, Math.max(0, Math.ceil(all.length / most) - 1) * most);
   const page = all.slice(first, first + most);
@@ -77,8 +77,8 @@ function itemsByAddress({ items }: ServiceAudit): Map<string, ServiceDifference[
 type Place = Readonly<{ address: string; pod: Pod | null }>;
 
 /** Places that differ come first. */
-function placesIn(record: ServiceState, differing: Iterable<string>): Place[] {
-  const pods = [...record.members.keys()].sort((a, b) => (a.name < b.name ? -1 : 1));
+function placesIn(listers: Listers, record: ServiceState, differing: Iterable<string>): Place[] {
+  const pods = [...podsOf(listers, record)].sort((a, b) => (a.name < b.name ? -1 : 1));
   const owned = pods.flatMap((pod) => pod.ips.map((ip) => ({ address: canonicalIP(ip), pod })));
   const owners = Map.groupBy(owned, ({ address }) => address);
   const endpoints = (record.endpoints?.subsets ?? []).flatMap(({ addresses }) => addresses);

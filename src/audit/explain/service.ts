@@ -1,7 +1,7 @@
 // Explains one Service: the findings of all its outputs, its pods and their desired states, near
 // misses if it selects none, why it cannot receive traffic, and the verdict of each output.
 
-import type { Key, Pod, Service } from '../../model/objects.ts';
+import type { Key, Listers, Pod, Service } from '../../model/objects.ts';
 import { annotation, label, portText } from '../../model/objects.ts';
 import { selectorText } from '../../model/selector.ts';
 import { isSelected } from '../../shadow/endpoints.ts';
@@ -15,7 +15,7 @@ import { fillOf } from '../measure/endpoint-counts.ts';
 import { indexHealth, serviceOfPort } from '../node/service-health.ts';
 import type { ServiceAuditor } from '../service/auditor.ts';
 import type { AuditContext, ServiceState } from '../service/cache.ts';
-import { nodeOf, slicesOf } from '../service/cache.ts';
+import { nodeOf, podsOf, slicesOf } from '../service/cache.ts';
 import { countHints } from '../service/endpointslices.ts';
 import type { ServiceOutput } from '../service/enqueue.ts';
 import { type ServiceAudit, type ServiceDifference, unitAddress } from '../service/reconcile.ts';
@@ -188,18 +188,18 @@ function kindReason(service: Service): Reason {
 }
 
 /** The selected pods in groups that are equal in all that decides, largest first. */
-function groupPods({ members, kinds }: ServiceState, service: Service): Pod[][] {
+function groupPods(listers: Listers, record: ServiceState, service: Service): Pod[][] {
+  const { members, kinds } = record;
   const types = addressTypesOf(service);
-  const groups = Map.groupBy(members, ([pod, kind]) => {
+  const groups = Map.groupBy(podsOf(listers, record), (pod) => {
     const { terminal, deleting, ready, ips, node } = pod;
-    const isLeftOut = terminal || kind.stranded;
+    const kind = members.get(pod.key);
+    const isLeftOut = terminal || kind?.stranded === true;
     const listed = isLeftOut ? [] : types.filter((type) => addressesOf(pod, type).length > 0);
     const facts = [terminal, deleting, ready, ips.length, node === ''];
-    return [kinds.indexOf(kind), ...facts, ...listed].join(' ');
+    return [kind === undefined ? -1 : kinds.indexOf(kind), ...facts, ...listed].join(' ');
   });
-  return [...groups.values()]
-    .map((group) => group.map(([pod]) => pod))
-    .sort((a, b) => b.length - a.length);
+  return [...groups.values()].sort((a, b) => b.length - a.length);
 }
 
 /** What pods without a port of the Service do. */
@@ -233,14 +233,14 @@ function podsReason(context: AuditContext, record: ServiceState, service: Servic
   }
   const { listers, release } = context;
   let ready = 0;
-  const parts = groupPods(record, service).flatMap((pods) => {
+  const parts = groupPods(listers, record, service).flatMap((pods) => {
     const [pod] = pods;
     if (pod === undefined) return [];
     const evaluated = evaluateConditions({ service, pod, node: nodeOf(listers, pod) }, release);
     if (['ready', 'fewer-ports'].includes(evaluated.state)) ready += pods.length;
     return groupReason(pods, evaluated);
   });
-  const all = [...record.members.keys()].filter((pod) => pod.ready && !pod.deleting).length;
+  const all = [...podsOf(listers, record)].filter((pod) => pod.ready && !pod.deleting).length;
   const rest = all === ready ? '' : `, but ${ready} can receive traffic`;
   const pods = counted(record.members.size, 'pod');
   const text = `it selects ${pods}, ${all} of them ready${rest}`;

@@ -90,7 +90,7 @@ interface ConfirmedService {
   readonly service: api.Service | null;
   readonly endpoints: api.Endpoints | null;
   readonly slices: readonly api.EndpointSlice[];
-  readonly members: ReadonlyMap<api.Pod, unknown>;
+  readonly members: ReadonlyMap<api.Key, unknown>;
 }
 
 interface ConfirmedAudit {
@@ -463,12 +463,13 @@ function cachedOf(cache: ConfirmCache, key: api.Key) {
   const record = audited.get(key)?.record;
   if (record === undefined && cache.proxied !== null) return proxiedOf(cache.proxied, listers, key);
   const { service, endpoints, slices, members, name } = record ?? {};
+  const pods = [...(members?.keys() ?? [])].flatMap((pod) => listers.pods.get(pod) ?? []);
   const labelled = slices?.filter(({ labels }) => labels[label.serviceName] === name);
   return {
     nodes: [listers.nodes.values(), listers.nodes],
     services: [service ? [service] : [], listers.services],
     endpoints: [endpoints ? [endpoints] : [], listers.endpoints],
-    pods: [members?.keys() ?? [], listers.pods],
+    pods: [pods, listers.pods],
     endpointslices: [labelled ?? [], listers.slices],
   } as CachedLists;
 }

@@ -4,7 +4,7 @@
 
 import { getOrInsert } from '../../model/collections.ts';
 import { canonicalIP } from '../../model/ip.ts';
-import type { Change, EndpointSlice, Key, UnreadableObject } from '../../model/objects.ts';
+import type { Change, EndpointSlice, Key, Listers, UnreadableObject } from '../../model/objects.ts';
 import { unreadableKey } from '../../model/objects.ts';
 import { runToEnd, type Steps } from '../../model/run-to-end.ts';
 import { hintMode } from '../../shadow/hints.ts';
@@ -19,6 +19,7 @@ import {
   isRetried,
   isWedged,
   loadCache,
+  podsOf,
   slicesOf,
   updateCache,
 } from './cache.ts';
@@ -275,7 +276,10 @@ function* evaluateWhole(evaluation: Evaluation): Steps {
   audit.regime = regimeOf(sink.context, audit);
   const index = buildIndex(record, null);
   let count = 0;
-  for (const ip of [...index.listings.keys(), ...unlistedAddresses(audit, index)]) {
+  for (const ip of [
+    ...index.listings.keys(),
+    ...unlistedAddresses(sink.context.listers, audit, index),
+  ]) {
     evaluateAddress(evaluation, index, ip);
     if (++count % addressesAtOnce === 0) yield;
   }
@@ -283,13 +287,17 @@ function* evaluateWhole(evaluation: Evaluation): Steps {
   evaluateOutputs(evaluation, true);
 }
 
-function unlistedAddresses({ record, items }: ServiceAudit, index: AddressIndex): Set<string> {
+function unlistedAddresses(
+  listers: Listers,
+  { record, items }: ServiceAudit,
+  index: AddressIndex,
+): Set<string> {
   const addresses = new Set<string>();
   const add = (ip: string): void => {
     if (!index.listings.has(ip)) addresses.add(ip);
   };
   for (const ip of index.slicings.keys()) add(ip);
-  for (const { ips } of record.members.keys()) for (const ip of ips) add(canonicalIP(ip));
+  for (const { ips } of podsOf(listers, record)) for (const ip of ips) add(canonicalIP(ip));
   for (const key of items.keys()) {
     const address = unitAddress(key);
     if (address !== null) add(address);

@@ -59,7 +59,8 @@ export function createServiceState(key: api.Key) {
     name: key.slice(slash + 1),
     service: null as api.Service | null,
     endpoints: null as api.Endpoints | null,
-    members: new Map<api.Pod, PodKind>(),
+    /** The selected pods by their keys; `podsOf` has their latest versions. */
+    members: new Map<api.Key, PodKind>(),
     /** The kinds of the members: few, even for many pods. */
     kinds: none as readonly PodKind[],
     /** The truncation of the Endpoints; `null` if they fit, `undefined` until it is computed. */
@@ -130,15 +131,26 @@ export function addMember(context: AuditContext, record: ServiceState, pod: api.
   const { service } = record;
   if (service === null || !isMember(record, pod)) return;
   const kind = findKind(context, record, pod, service);
-  record.members.set(pod, kind);
+  record.members.set(pod.key, kind);
   count(record, kind, 1);
 }
 
-/** Removes a version of a pod from the members if it is one. */
-export function removeMember(record: ServiceState, pod: api.Pod): void {
-  const kind = record.members.get(pod);
+/** Removes a pod from the members if it is one. */
+export function removeMember(record: ServiceState, { key }: api.Pod): void {
+  const kind = record.members.get(key);
   if (kind !== undefined) count(record, kind, -1);
-  record.members.delete(pod);
+  record.members.delete(key);
+}
+
+/** The pods that a Service selects. */
+export function* podsOf(
+  { pods }: api.Listers,
+  { members }: Pick<ServiceState, 'members'>,
+): Generator<api.Pod, void> {
+  for (const key of members.keys()) {
+    const pod = pods.get(key);
+    if (pod !== undefined) yield pod;
+  }
 }
 
 /** Replaces the Service, `null` if it is gone; `pods` are those that it may select. */
@@ -302,10 +314,8 @@ export const isSamePod = (a: api.Pod, b: api.Pod): boolean =>
   isInSameState(a, b);
 
 function updatePod(cache: ServiceCache, { before, after }: api.Change<'pods'>): void {
-  if (before !== null && after !== null && isSamePod(before, after)) {
-    replaceMember(cache, before, after);
-    return;
-  }
+  // Most events of a pod change nothing that a controller reads.
+  if (before !== null && after !== null && isSamePod(before, after)) return;
   const keys = keysSelecting(cache, after);
   for (const key of keysSelecting(cache, before)) keys.add(key);
   for (const key of keys) {
@@ -313,17 +323,6 @@ function updatePod(cache: ServiceCache, { before, after }: api.Change<'pods'>): 
     if (record === undefined) continue;
     if (before !== null) removeMember(record, before);
     if (after !== null) addMember(cache.context, record, after);
-  }
-}
-
-/** Most events of a pod change nothing that a controller reads. */
-function replaceMember(cache: ServiceCache, before: api.Pod, after: api.Pod): void {
-  const { listers } = cache.context;
-  for (const { key } of listers.servicesSelecting(after.namespace, after.labels)) {
-    const members = cache.get(key)?.members;
-    const kind = members?.get(before);
-    if (kind !== undefined) members?.set(after, kind);
-    members?.delete(before);
   }
 }
 

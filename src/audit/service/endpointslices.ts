@@ -24,7 +24,7 @@ import { type Cause, explains } from '../finding/causes.ts';
 import { type ComparedField, type Difference, difference } from '../finding/difference.ts';
 import type { AddressEntries, SlicedEndpoint } from './address-index.ts';
 import type { AuditContext, Role, ServiceState } from './cache.ts';
-import { isRetried, isWedged, nodeOf, roleOf, slicesOf } from './cache.ts';
+import { isRetried, isWedged, nodeOf, podsOf, roleOf, slicesOf } from './cache.ts';
 import {
   compareFields,
   compareLabels,
@@ -357,12 +357,12 @@ function isPlaceholder(
 /** Whether the Service must have endpoints of an address type. */
 function hasEndpoints(
   { listers, release }: AuditContext,
-  { members }: ServiceState,
+  record: ServiceState,
   service: Service,
   type: AddressType,
 ): boolean {
   // A list of all members would cost more than the first one, which nearly always has some.
-  for (const pod of members.keys()) {
+  for (const pod of podsOf(listers, record)) {
     const expected = expectedEndpoints(service, pod, nodeOf(listers, pod), release);
     if (expected.some(({ addressType }) => addressType === type)) return true;
   }

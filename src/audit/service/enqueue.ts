@@ -16,6 +16,7 @@ import {
   isSamePod,
   keysNamed,
   keysSelecting,
+  podsOf,
   type ServiceCache,
   type ServiceState,
   slicesOf,
@@ -185,7 +186,7 @@ function enqueueService(queue: Queue, cache: ServiceCache, change: Change<'servi
   const { listers } = cache.context;
   const previous =
     was === null ? [] : listers.podsIn(record.namespace).filter((p) => selects(was, p.labels));
-  const addresses = addressesOf([...previous, ...record.members.keys()]);
+  const addresses = addressesOf([...previous, ...podsOf(listers, record)]);
   const shared = [...addresses].filter((address) => listers.podsAt(address).length > 1);
   enqueueSharing(queue, cache, shared, record);
 }

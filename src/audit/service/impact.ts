@@ -9,7 +9,7 @@ import { canonicalIP } from '../../model/ip.ts';
 import type { Key } from '../../model/objects.ts';
 import { isHeadless, isSelected } from '../../shadow/endpoints.ts';
 import { expectedEndpoints } from '../../shadow/endpointslice.ts';
-import { type AuditContext, nodeOf, slicesOf } from './cache.ts';
+import { type AuditContext, nodeOf, podsOf, slicesOf } from './cache.ts';
 import type { ServiceAudit } from './reconcile.ts';
 
 /** Shares from 0 to 1. */
@@ -77,7 +77,7 @@ export function impactOf(
   if (service === null || !isSelected(service) || !listers.knows('pods')) return null;
   if (!listers.knows('endpointslices')) return null;
   const headless = isHeadless(service);
-  const expected = [...record.members.keys()].flatMap((pod) =>
+  const expected = [...podsOf(listers, record)].flatMap((pod) =>
     expectedEndpoints(service, pod, nodeOf(listers, pod), release).flatMap((it) => {
       const isFallback = it.terminating && it.serving;
       return it.addresses.map((address): Candidate => {

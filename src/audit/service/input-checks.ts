@@ -19,7 +19,7 @@ import { type Difference, difference } from '../finding/difference.ts';
 import { objectBytesLimit } from '../measure/size.ts';
 import type { AddressEntries, SlicedEndpoint } from './address-index.ts';
 import type { AuditContext, ServiceState } from './cache.ts';
-import { hasKind, isMember, isWrittenByController, roleOf, slicesOf } from './cache.ts';
+import { hasKind, isMember, isWrittenByController, podsOf, roleOf, slicesOf } from './cache.ts';
 import { isReady, readyText, sliceObject, targetPod } from './compare.ts';
 import { truncationOf } from './endpoints.ts';
 import { countHints, entriesInRole } from './endpointslices.ts';
@@ -150,12 +150,12 @@ function checkHints({ listers, release }: AuditContext, record: ServiceState, se
   });
 }
 
-function checkNodes(record: ServiceState): Difference[] {
+function checkNodes({ listers }: AuditContext, record: ServiceState): Difference[] {
   if (!hasKind(record, 'nodeless')) return [];
   const { key, members } = record;
-  return [...members]
-    .filter(([, kind]) => kind.nodeless)
-    .map(([pod]) => {
+  return [...podsOf(listers, record)]
+    .filter((pod) => members.get(pod.key)?.nodeless === true)
+    .map((pod) => {
       const got = `'' with address ${pod.ips.join(', ')}; Endpoints ${key} cannot be written`;
       const [object, want] = [`Pod ${pod.key}`, 'the name of a Node'];
       const address = pod.ips.join(', ');
@@ -170,7 +170,7 @@ export function checkInput(context: AuditContext, record: ServiceState): Differe
   const { service } = record;
   const found = [...checkLeftBehind(context, record), ...checkSizes(context, record)];
   if (service === null || !isSelected(service)) return found;
-  found.push(...checkNodes(record));
+  found.push(...checkNodes(context, record));
   const foreign = slicesOf(context.listers, record, 'foreign');
   if (foreign.length > 0) {
     const names = foreign.map(sliceObject).join(', ');

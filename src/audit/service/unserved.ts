@@ -13,7 +13,7 @@ import type { Endpoint, EndpointSlice, Port, Service, ServicePort } from '../../
 import { isHeadless, isSelected } from '../../shadow/endpoints.ts';
 import { addressTypesOf, expectedEndpoints, isStranded } from '../../shadow/endpointslice.ts';
 import { isListed, resolvePorts } from '../../shadow/pod.ts';
-import { type AuditContext, nodeOf, type ServiceState } from './cache.ts';
+import { type AuditContext, nodeOf, podsOf, type ServiceState } from './cache.ts';
 import type { ServiceAudit } from './reconcile.ts';
 import { isUnknown } from './verdict.ts';
 
@@ -83,13 +83,13 @@ function hasUsable(service: Service, slice: EndpointSlice): boolean {
 
 function reasonOfPods(
   context: AuditContext,
-  { members }: ServiceState,
+  record: ServiceState,
   service: Service,
 ): UnservedReason {
-  if (members.size === 0) return 'selector_matches_nothing';
+  if (record.members.size === 0) return 'selector_matches_nothing';
   if (service.ports.length === 0 && !isHeadless(service)) return 'no_service_ports';
   const found = new Set<UnservedReason>();
-  for (const pod of members.keys()) {
+  for (const pod of podsOf(context.listers, record)) {
     const node = nodeOf(context.listers, pod);
     const { release } = context;
     const isServing = service.publishNotReadyAddresses || (pod.ready && !pod.deleting);

@@ -122,7 +122,7 @@ function checkPairs(world: World, counts: Counts): void {
     counts.pairs = (counts.pairs ?? 0) + 1;
     counts[got.verdict] = (counts[got.verdict] ?? 0) + 1;
     const selected = isSelected(service) && selects(service.selector, one.labels);
-    same(of.record.members.has(one), selected, name);
+    same(of.record.members.has(one.key), selected, name);
     const outcomes = expectedStates(pair, context.release);
     const states = got.places.map(({ expected }) => expected);
     same(states.join(), [...outcomes.values()].join(), name);

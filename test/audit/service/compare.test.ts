@@ -52,7 +52,7 @@ const entriesOf = (
 
 function compared(members: readonly Pod[], actual: readonly EndpointAddress[], truncated = false) {
   const record = createServiceState('shop/web');
-  const others = Array.from({ length: truncated ? 1001 : 0 }, () => pod());
+  const others = Array.from({ length: truncated ? 1001 : 0 }, (_, index) => `shop/web-${index}`);
   const kind = { portMap: null, ports: [], ready: true, nodeless: false, stranded: false, pods: 0 };
   for (const other of others) record.members.set(other, kind);
   if (truncated) record.truncation = { subsets: [], cutsReady: true, kept: 1000 };

@@ -4,10 +4,15 @@
 import { describe, expect, test } from 'vitest';
 
 import type { ServiceCache, ServiceState } from '../../../src/audit/service/cache.ts';
-import { createServiceState, loadCache, updateCache } from '../../../src/audit/service/cache.ts';
+import {
+  createServiceState,
+  loadCache,
+  podsOf,
+  updateCache,
+} from '../../../src/audit/service/cache.ts';
 import type { WorkItem } from '../../../src/audit/service/enqueue.ts';
 import { enqueue } from '../../../src/audit/service/enqueue.ts';
-import type { AnyObject, EndpointSlice, Key } from '../../../src/model/objects.ts';
+import type { AnyObject, EndpointSlice, Key, Listers } from '../../../src/model/objects.ts';
 import { annotation, label } from '../../../src/model/objects.ts';
 import {
   address,
@@ -51,6 +56,7 @@ const settled: AnyObject[] = [
 
 interface Prepared {
   readonly all: Map<Key, ServiceState>;
+  readonly listers: Listers;
   readonly change: (type: 'modified' | 'deleted', object: AnyObject) => WorkItem[];
 }
 
@@ -80,7 +86,7 @@ function prepared(objects: readonly AnyObject[] = settled): Prepared {
     updateCache(cache, done);
     return enqueue(cache, done);
   };
-  return { all, change };
+  return { all, listers: store.listers, change };
 }
 
 const isForeign = (one: EndpointSlice): boolean =>
@@ -102,7 +108,7 @@ function check(objects: readonly AnyObject[], [, type, object, want]: Case): voi
 const both = 'endpoints, endpointslices';
 
 test('the members contain the latest version of a pod after every change', () => {
-  const { all, change } = prepared([service(), node(), pod()]);
+  const { all, listers, change } = prepared([service(), node(), pod()]);
   const versions = [
     pod({ turnedAt: 5 }),
     pod({ ready: false, turnedAt: 6 }),
@@ -112,7 +118,8 @@ test('the members contain the latest version of a pod after every change', () =>
   ];
   for (const version of versions) {
     change('modified', version);
-    expect([...(all.get('shop/web')?.members.keys() ?? [])]).toEqual([version]);
+    const record = all.get('shop/web');
+    expect(record && [...podsOf(listers, record)]).toEqual([version]);
   }
   change('deleted', pod({ uid: 'another' }));
   expect(all.get('shop/web')).toMatchObject({ members: new Map(), kinds: [] });

@@ -14,6 +14,7 @@ import { buildIndex, entriesAt } from '../../../src/audit/service/address-index.
 import type { AuditContext, ServiceState } from '../../../src/audit/service/cache.ts';
 import {
   createServiceState,
+  podsOf,
   keysNamed,
   setService,
   setSlice,
@@ -86,7 +87,7 @@ function differencesOf(context: AuditContext, state: ServiceState): Located[] {
     for (const difference of differences) found.push({ output, unit, difference });
   };
   const index = buildIndex(state, null);
-  const members = [...state.members.keys()].flatMap(({ ips }) => ips.map(canonicalIP));
+  const members = [...podsOf(context.listers, state)].flatMap(({ ips }) => ips.map(canonicalIP));
   for (const ip of new Set([...index.listings.keys(), ...index.slicings.keys(), ...members])) {
     const entries = entriesAt(context.listers, state, index, ip);
     add('endpoints', ip, compareEndpointsAddress(context, entries));
