@@ -88,6 +88,8 @@ const createState = (options: EventLoopOptions) => ({
   working: false,
   stopped: false,
   cancelTimer: (): void => undefined,
+  /** When the timer calls back, monotonic; Infinity: it is not set. */
+  timerAt: Infinity,
   /** Monotonic times: when the latest slice ended, and the latest tick. */
   aliveAt: options.clock.monotonic(),
   tickedAt: null as number | null,
@@ -193,8 +195,20 @@ function tick(state: State): void {
   const readAt = isWaiting && state.reading < maxReads ? state.readAt : Infinity;
   // At least one tick per second, for ages and readiness.
   const wait = Math.min(Math.max(Math.min(dueAt, retryAt, readAt) - now, 0.001), 1);
+  setTimer(state, wait);
+}
+
+/** A timer that is set and calls back earlier is kept: events come more often than it is due. */
+function setTimer(state: State, wait: number): void {
+  const { clock } = state.options;
+  const timerAt = clock.monotonic() + wait;
+  if (state.timerAt <= timerAt) return;
   state.cancelTimer();
-  state.cancelTimer = clock.after(wait, () => tick(state));
+  state.timerAt = timerAt;
+  state.cancelTimer = clock.after(wait, () => {
+    state.timerAt = Infinity;
+    tick(state);
+  });
 }
 
 /** Seconds since a slice or a tick has ended. */

@@ -446,7 +446,9 @@ export function createPendingFindings(options: PendingFindingsOptions) {
     /** Opens differences whose window has ended by `now`, at most `burst`. */
     advance(now: number): void {
       // Those of one moment open together, so that they are one finding.
-      const groups = Map.groupBy(candidates.takeDue(now), ({ at }) => at);
+      const due = candidates.takeDue(now);
+      if (due.length === 0) return; // as for most events
+      const groups = Map.groupBy(due, ({ at }) => at);
       for (const [at, together] of groups) openAdmitted(together, at);
     },
     /** When the next window ends; `null` if no difference is pending. */
