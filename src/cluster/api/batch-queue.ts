@@ -70,6 +70,10 @@ export function createBatchQueue(
     flush,
     /** Whether 8 ms have passed since others had the event loop. */
     isDue: () => environment.monotonic() - began > 0.008,
+    /** The reader waits for the next chunk, so others have the event loop. */
+    rested(): void {
+      began = environment.monotonic();
+    },
     async breathe(): Promise<void> {
       await flush();
       await environment.sleep(0, signal);

@@ -467,7 +467,9 @@ function ask(
         if (ended !== null) return ended;
         if (delivery.isDue()) await delivery.breathe();
       }
-      if (body.hasMore?.() !== true) await delivery.flush();
+      const hasMore = body.hasMore?.();
+      if (hasMore !== true) await delivery.flush();
+      if (hasMore === false) delivery.rested();
     }
     return null;
   };

@@ -77,6 +77,10 @@ describe('a batch', () => {
     delivery.add(event('added', 'a'));
     await delivery.flush();
     expect(delivery.isDue()).toBe(true);
+    delivery.rested();
+    expect(delivery.isDue()).toBe(false);
+    time.now += 0.009;
+    expect(delivery.isDue()).toBe(true);
     const before = time.turns;
     await delivery.breathe();
     expect([delivery.isDue(), time.turns - before]).toEqual([false, 1]);
