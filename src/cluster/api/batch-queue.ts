@@ -70,9 +70,10 @@ export function createBatchQueue(
     flush,
     /** Whether 8 ms have passed since others had the event loop. */
     isDue: () => environment.monotonic() - began > 0.008,
-    /** The reader waits for the next chunk, so others have the event loop. */
-    rested(): void {
-      began = environment.monotonic();
+    /** Delivers the batch unless more has arrived. While the reader waits, others have the loop. */
+    async endChunk(hasMore?: boolean): Promise<void> {
+      if (hasMore !== true) await flush();
+      if (hasMore === false) began = environment.monotonic();
     },
     async breathe(): Promise<void> {
       await flush();

@@ -467,9 +467,7 @@ function ask(
         if (ended !== null) return ended;
         if (delivery.isDue()) await delivery.breathe();
       }
-      const hasMore = body.hasMore?.();
-      if (hasMore !== true) await delivery.flush();
-      if (hasMore === false) delivery.rested();
+      await delivery.endChunk(body.hasMore?.());
     }
     return null;
   };

@@ -77,7 +77,11 @@ describe('a batch', () => {
     delivery.add(event('added', 'a'));
     await delivery.flush();
     expect(delivery.isDue()).toBe(true);
-    delivery.rested();
+    for (const hasMore of [undefined, true]) {
+      await delivery.endChunk(hasMore);
+      expect(delivery.isDue()).toBe(true);
+    }
+    await delivery.endChunk(false);
     expect(delivery.isDue()).toBe(false);
     time.now += 0.009;
     expect(delivery.isDue()).toBe(true);
