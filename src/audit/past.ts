@@ -4,6 +4,7 @@
 
 import {
   type Form,
+  type FormOf,
   getOrInsert,
   hasForms,
   isFields,
@@ -25,17 +26,11 @@ import {
   type NumberOf,
   type PastIncidents,
   type SavedEvidence,
-  type SavedGrouping,
   type SavedIncident,
-  type SavedMember,
   type SavedResolved,
 } from './incident/saved-incidents.ts';
 import type { Measurements } from './measure/measurements.ts';
-import type {
-  createLagHistory,
-  createTopSamples,
-  FollowedChange,
-} from './measure/sample-history.ts';
+import type { createLagHistory, createTopSamples } from './measure/sample-history.ts';
 import {
   continueInterval,
   continueMeasures,
@@ -43,9 +38,7 @@ import {
   isSavedInterval,
   isSavedMeasures,
   isSavedSample,
-  type SavedInterval,
   saveInterval,
-  type SavedMeasures,
   saveMeasures,
 } from './measure/saved-lag.ts';
 import { isPastOfOpen, type PastFindings, type PastOfOpen } from './pending/past-findings.ts';
@@ -69,31 +62,12 @@ export interface PastSource {
 
 type TopSamples = ReturnType<typeof createTopSamples<ConvergenceSample>>;
 
-/** A resolved finding; what it is part of beside incidents. */
-interface NumberedFinding {
-  readonly number: number;
-  readonly list: 'resolved' | 'earlier' | null;
-  readonly finding: Finding;
-}
+type NumberedFinding = FormOf<typeof isNumberedFinding>;
 
 /** The parts by their names, with what each line has. */
-interface Parts {
-  readonly finding: NumberedFinding;
-  readonly 'earlier-incident': ReportedIncident;
-  readonly 'open-finding': PastOfOpen;
-  readonly incident: SavedIncident;
-  readonly member: SavedMember;
-  readonly 'resolved-incident': SavedResolved;
-  readonly grouping: SavedGrouping;
-  readonly evidence: SavedEvidence;
-  readonly opened: { readonly forgotten: number; readonly counts: object };
-  readonly measures: SavedMeasures;
-  readonly interval: SavedInterval;
-  readonly changes: readonly FollowedChange[];
-  readonly sample: ConvergenceSample;
-}
+type Parts = { readonly [P in Part]: FormOf<(typeof forms)[P]> };
 
-type Part = keyof Parts;
+type Part = keyof typeof forms;
 type PartLine = { [P in Part]: readonly [part: P, state: Parts[P]] }[Part];
 
 /** The past of an auditor now. The snapshot is taken at once, and the lines are made when read. */
@@ -140,7 +114,7 @@ function* linesOf(
 
 // --- reading ---
 
-const isCounts: Form = (value) =>
+const isCounts = (value: unknown): value is object =>
   isFields(value) &&
   Object.entries(value).every(
     ([code, counts]) =>
@@ -149,17 +123,20 @@ const isCounts: Form = (value) =>
       Object.entries(counts).every((it) => isSeverity(it[0]) && isNumber(it[1])),
   );
 
-const forms: Readonly<Record<Part, Form>> = {
-  finding: hasForms({
-    number: isNumber,
-    list: orNull(isOneOf(['resolved', 'earlier'])),
-    finding: isResolvedFinding,
-  }),
-  'earlier-incident': isReportedResolved,
-  'open-finding': isPastOfOpen,
-  incident: isSavedIncident,
+/** A resolved finding; what it is part of beside incidents. */
+const isNumberedFinding = hasForms({
+  number: isNumber,
+  list: orNull(isOneOf(['resolved', 'earlier'])),
+  finding: isResolvedFinding,
+});
+
+const forms = {
+  finding: isNumberedFinding,
+  'earlier-incident': isReportedResolved as Form<ReportedIncident>,
+  'open-finding': isPastOfOpen as Form<PastOfOpen>,
+  incident: isSavedIncident as Form<SavedIncident>,
   member: isSavedMember,
-  'resolved-incident': isSavedResolved,
+  'resolved-incident': isSavedResolved as Form<SavedResolved>,
   grouping: isSavedGrouping,
   evidence: isSavedEvidence,
   opened: hasForms({ forgotten: isNumber, counts: isCounts }),

@@ -61,29 +61,35 @@ export function addCounts<T extends object>(sum: T, counts: T, by: 1 | -1): void
 }
 
 /** Whether a value that was read, which may be anything, has some form. */
-export type Form = (value: unknown) => boolean;
+export type Form<T = unknown> = (value: unknown) => value is T;
 
-export const isText: Form = (value) => typeof value === 'string';
-export const isFlag: Form = (value) => typeof value === 'boolean';
-export const isNumber: Form = Number.isFinite;
+/** What has a form. */
+export type FormOf<F> = F extends Form<infer T> ? T : never;
+
+export const isText: Form<string> = (value) => typeof value === 'string';
+export const isFlag: Form<boolean> = (value) => typeof value === 'boolean';
+export const isNumber = Number.isFinite as Form<number>;
 
 export const isOneOf =
-  (words: readonly string[]): Form =>
-  (value) =>
-    typeof value === 'string' && words.includes(value);
+  <W extends string>(words: readonly W[]): Form<W> =>
+  (value): value is W =>
+    typeof value === 'string' && words.includes(value as W);
 
 export const orNull =
-  (form: Form): Form =>
+  <T>(form: Form<T>): Form<T | null> =>
   (value) =>
     value === null || form(value);
 
 export const isListOf =
-  (form: Form): Form =>
+  <T>(form: Form<T>): Form<readonly T[]> =>
   (value) =>
     Array.isArray(value) && value.every(form);
 
 /** The form of objects that have at least these fields. */
-export function hasForms(forms: Readonly<Record<string, Form>>): Form {
+export function hasForms<F extends Readonly<Record<string, Form>>>(
+  forms: F,
+): Form<{ readonly [N in keyof F]: FormOf<F[N]> }> {
   const entries = Object.entries(forms);
-  return (value) => isFields(value) && entries.every(([name, form]) => form(value[name]));
+  return (value): value is { readonly [N in keyof F]: FormOf<F[N]> } =>
+    isFields(value) && entries.every(([name, form]) => form(value[name]));
 }

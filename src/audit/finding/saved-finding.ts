@@ -10,13 +10,11 @@ import {
   isText,
   orNull,
 } from '../../model/collections.ts';
-import { catalogue, severities } from './catalogue.ts';
-import { causes } from './causes.ts';
+import { catalogue, type Code, type Finding, severities } from './catalogue.ts';
+import { type Cause, causes } from './causes.ts';
 
-const codes = Object.keys(catalogue);
-
-export const isCode = isOneOf(codes);
-export const isCause = orNull(isOneOf(Object.keys(causes)));
+export const isCode = isOneOf(Object.keys(catalogue) as Code[]);
+export const isCause = orNull(isOneOf(Object.keys(causes) as Cause[]));
 export const isSeverity = isOneOf(severities);
 export const isOutput = isOneOf(['endpoints', 'endpointslices', 'mirrored', 'node', 'input']);
 
@@ -25,7 +23,7 @@ const shown = { object: isText, field: isText, expected: orNull(isText), actual:
 const place = { code: isCode, address: orNull(isText), pod: orNull(isText) };
 
 /** The fields of a finding without what its differences show. */
-export const findingHead: Readonly<Record<string, Form>> = {
+export const findingHead = {
   code: isCode,
   severity: isSeverity,
   output: isOutput,
@@ -48,7 +46,7 @@ const findingForms = {
 
 /** Whether a value is a finding, and whether it is a resolved one. */
 export const isFinding = hasForms({ ...findingForms, resolvedAt: orNull(isNumber) });
-export const isResolvedFinding = hasForms({ ...findingForms, resolvedAt: isNumber });
+export const isResolvedFinding: Form<Finding> = hasForms({ ...findingForms, resolvedAt: isNumber });
 
 /** Whether a value is a difference with all that a finding shows of it. */
 export const isDifference = hasForms({

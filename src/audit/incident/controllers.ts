@@ -56,8 +56,8 @@ const newController = () => ({
 
 type Controller = ReturnType<typeof newController>;
 
-export type SavedControllers = Readonly<
-  Record<ServiceOutput, Readonly<Pick<Controller, 'writes' | 'lateAt'>>>
+type SavedControllers = Readonly<
+  Record<ServiceOutput, { readonly [F in 'writes' | 'lateAt']: Readonly<Controller[F]> }>
 >;
 
 /** `window`: the settle window in seconds. */

@@ -3,6 +3,7 @@
 
 import {
   type Form,
+  type FormOf,
   hasForms,
   isFlag,
   isListOf,
@@ -12,19 +13,15 @@ import {
   orNull,
   recordOf,
 } from '../../model/collections.ts';
-import { isFieldSet } from '../../model/managed-fields.ts';
-import type { Key } from '../../model/objects.ts';
+import { type FieldManagers, isFieldSet } from '../../model/managed-fields.ts';
 import { type Finding, openFindingKey } from '../finding/catalogue.ts';
 import { findingHead, isCause, isCode, isOutput, isSeverity } from '../finding/saved-finding.ts';
 import { changeKey } from '../service/object-changes.ts';
 import { serviceOutputs } from '../service/verdict.ts';
-import type { Claim } from './classify.ts';
-import type { SavedControllers } from './controllers.ts';
 import { type IncidentKind, incidentKinds } from './kinds.ts';
 import {
   type CountedChange,
   type Incident,
-  type IncidentCondition,
   kept,
   type Member,
   newIncident,
@@ -34,13 +31,7 @@ import {
 /** The number of a resolved finding. */
 export type NumberOf = (finding: Finding) => number;
 
-export interface SavedMember {
-  /** The name of the incident. */
-  readonly incident: string;
-  readonly claim: Claim;
-  readonly finding: Omit<Member['finding'], 'differences'>;
-  readonly addresses: readonly string[];
-}
+export type SavedMember = FormOf<typeof isSavedMember>;
 
 /** What a checkpoint has of incidents. Members may be thousands, so they are saved when read. */
 export interface PastIncidents {
@@ -61,35 +52,10 @@ export interface OpenBefore {
   readonly merged: SavedGrouping['merged'];
 }
 
-export interface SavedGrouping {
-  /** The name that now answers for a name. */
-  readonly merged: readonly (readonly [string, string])[];
-  readonly forgotten: number;
-  /** When impacts were computed last; `null`: never. */
-  readonly measuredAt: number | null;
-  /** Services whose impact may have changed since then. */
-  readonly changed: readonly Key[];
-}
+export type SavedGrouping = FormOf<typeof isSavedGrouping>;
 
 /** What the evidence of incidents depends on. */
-export interface SavedEvidence {
-  readonly controllers: SavedControllers;
-  /** Services that were evaluated since it was seen whether they can receive traffic. */
-  readonly evaluated: readonly Key[];
-  /** Those that cannot. */
-  readonly unserved: readonly {
-    readonly key: Key;
-    readonly reason: string;
-    readonly since: number;
-  }[];
-  /** The loss of the API server, and when a watch was interrupted last. */
-  readonly loss: { readonly condition: IncidentCondition | null; readonly at: number | null };
-  /** The first review and the last one; `null`: none. */
-  readonly firstAt: number | null;
-  readonly reviewedAt: number | null;
-  /** Whether nothing has changed since then. */
-  readonly isReviewed: boolean;
-}
+export type SavedEvidence = FormOf<typeof isSavedEvidence>;
 
 export type SavedIncident = ReturnType<typeof saveIncident>;
 
@@ -138,7 +104,8 @@ export function saveResolved(incident: Incident, numberOf: NumberOf): SavedResol
 // --- reading ---
 
 const isKind = isOneOf(incidentKinds);
-const claimForms = { kind: isKind, key: isText, object: isText, likely: isListOf(isKind) };
+const claimForms = { kind: isKind, key: isText, object: isText };
+const likely = isListOf(isKind);
 const lines = isListOf(hasForms({ text: isText, at: orNull(isNumber) }));
 const changeForms = {
   at: isNumber,
@@ -159,24 +126,21 @@ const isReach = hasForms({
 });
 const times = { since: isNumber, openedAt: isNumber };
 
-const isCondition = hasForms({
-  kind: isKind,
-  key: isText,
-  object: isText,
-  name: isText,
-  text: isText,
-  since: isNumber,
-});
+const isCondition = hasForms({ ...claimForms, name: isText, text: isText, since: isNumber });
 
-const isManagers: Form = (value) =>
+const isManagers: Form<FieldManagers> = (value) =>
   hasForms({ unknown: isText })(value) ||
   isListOf(hasForms({ manager: isText, at: orNull(isNumber), fields: isFieldSet }))(value);
-const isManagersOf: Form = (value) =>
-  Array.isArray(value) && value.length === 2 && isText(value[0]) && isManagers(value[1]);
+
+const isPairOf =
+  <T>(form: Form<T>): Form<readonly [string, T]> =>
+  (value): value is readonly [string, T] =>
+    Array.isArray(value) && value.length === 2 && isText(value[0]) && form(value[1]);
 
 export const isSavedIncident = hasForms({
   ...claimForms,
   ...times,
+  likely,
   id: isText,
   evidence: lines,
   changes: isListOf(hasForms({ change: isChange, findings: isNumber })),
@@ -187,13 +151,14 @@ export const isSavedIncident = hasForms({
   reach: orNull(isReach),
   mostMembers: isNumber,
   reviewed: orNull(isListOf(isText)),
-  managers: isListOf(isManagersOf),
+  managers: isListOf(isPairOf(isManagers)),
   leftAt: orNull(isNumber),
 });
 
 export const isSavedMember = hasForms({
+  /** The name of the incident. */
   incident: isText,
-  claim: hasForms(claimForms),
+  claim: hasForms({ ...claimForms, likely }),
   finding: hasForms(findingHead),
   addresses: isListOf(isText),
 });
@@ -203,7 +168,7 @@ const reportForms = {
   kind: isKind,
   object: isText,
   objects: isListOf(isText),
-  likely: isListOf(isKind),
+  likely,
   evidence: lines,
   changes: isListOf(hasForms({ ...changeForms, manager: orNull(isText) })),
   resolvedAt: isNumber,
@@ -234,12 +199,13 @@ const reportedForms = {
 export const isReported = hasForms({ ...reportedForms, resolvedAt: orNull(isNumber) });
 export const isReportedResolved = hasForms(reportedForms);
 
-const isPair: Form = (value) => isListOf(isText)(value) && (value as unknown[]).length === 2;
-
 export const isSavedGrouping = hasForms({
-  merged: isListOf(isPair),
+  /** The name that now answers for a name. */
+  merged: isListOf(isPairOf(isText)),
   forgotten: isNumber,
+  /** When impacts were computed last; `null`: never. */
   measuredAt: orNull(isNumber),
+  /** Services whose impact may have changed since then. */
   changed: isListOf(isText),
 });
 
@@ -250,11 +216,16 @@ const isController = hasForms({
 
 export const isSavedEvidence = hasForms({
   controllers: hasForms(recordOf(serviceOutputs, () => isController)),
+  /** Services that were evaluated since it was seen whether they can receive traffic. */
   evaluated: isListOf(isText),
+  /** Those that cannot. */
   unserved: isListOf(hasForms({ key: isText, reason: isText, since: isNumber })),
+  /** The loss of the API server, and when a watch was interrupted last. */
   loss: hasForms({ condition: orNull(isCondition), at: orNull(isNumber) }),
+  /** The first review and the last one; `null`: none. */
   firstAt: orNull(isNumber),
   reviewedAt: orNull(isNumber),
+  /** Whether nothing has changed since then. */
   isReviewed: isFlag,
 });
 

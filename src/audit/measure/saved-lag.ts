@@ -2,6 +2,7 @@
 // read back has its form. Journeys of pods are not in it.
 
 import {
+  type FormOf,
   hasForms,
   isFields,
   isListOf,
@@ -13,7 +14,7 @@ import {
 import { createHistogram } from './histogram.ts';
 import { convergenceBounds, lagOperations, lagOutputs } from './lag.ts';
 import { createMeasurements, type Measurements } from './measurements.ts';
-import type { FollowedChange, Interval } from './sample-history.ts';
+import type { Interval } from './sample-history.ts';
 
 type Tree = Readonly<Record<string, unknown>>;
 
@@ -67,7 +68,7 @@ export function saveMeasures({ convergence, trigger, sizes, skew }: Measured) {
 const isTime = orNull(isNumber);
 
 export const isSavedMeasures = hasForms({
-  counts: (value) => {
+  counts: (value): value is Tree => {
     const { convergence, trigger, sizes } = createMeasurements();
     return hasCounts({ convergence, trigger, sizes }, value);
   },
@@ -83,10 +84,7 @@ export function continueMeasures(measures: Measured, { counts, skew }: SavedMeas
 }
 
 /** Ten seconds, by output. */
-export interface SavedInterval {
-  readonly start: number;
-  readonly outputs: Readonly<Record<string, Tree>>;
-}
+export type SavedInterval = FormOf<typeof isSavedInterval>;
 
 export const saveInterval = (start: number, interval: Interval): SavedInterval => ({
   start,
@@ -95,7 +93,7 @@ export const saveInterval = (start: number, interval: Interval): SavedInterval =
 
 export const isSavedInterval = hasForms({
   start: isNumber,
-  outputs: (value) =>
+  outputs: (value): value is Readonly<Record<string, Tree>> =>
     isFields(value) &&
     Object.entries(value).every(
       ([output, counts]) =>
@@ -114,11 +112,8 @@ export function continueInterval({ outputs }: SavedInterval): Interval {
 
 const lag = { output: isOneOf(lagOutputs), operation: isOneOf(lagOperations), seconds: isNumber };
 
-const isFollowedChange = hasForms({ ...lag, service: isText, at: isNumber });
-
 /** The last changes of a Service, the latest first. */
-export const isSavedChanges = (value: unknown): value is readonly FollowedChange[] =>
-  isListOf(isFollowedChange)(value);
+export const isSavedChanges = isListOf(hasForms({ ...lag, service: isText, at: isNumber }));
 
 /** A sample of convergence lag. */
 export const isSavedSample = hasForms({

@@ -86,7 +86,7 @@ export function addSavedService(
 
 /** Reads what saveService wrote; `null` if it has another form. */
 export const readSavedService = (value: unknown): SavedService | null =>
-  isSavedService(value) ? (value as SavedService) : null;
+  isSavedService(value) ? value : null;
 
 /** The fields that a clock is continued from. */
 const clock = {
@@ -117,7 +117,8 @@ const isSavedService = hasForms({
   slicesChangedAt: orNull(isNumber),
   relabelled: isListOf(isText),
   relabelledMirrors: isListOf(isText),
-  items: (value) => isFields(value) && Object.values(value).every(isListOf(isSavedDifference)),
+  items: (value): value is SavedService['items'] =>
+    isFields(value) && Object.values(value).every(isListOf(isSavedDifference)),
 });
 
 /** Continues the state of a Service that decides what hinders its controllers. */
