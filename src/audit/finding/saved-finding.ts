@@ -9,6 +9,7 @@ import {
   isOneOf,
   isText,
   orNull,
+  recordOf,
 } from '../../model/collections.ts';
 import { catalogue, type Code, type Finding, severities } from './catalogue.ts';
 import { type Cause, causes } from './causes.ts';
@@ -36,6 +37,13 @@ export const findingHead = {
   openedAt: isNumber,
   suppressed: orNull(hasForms({ owner: isText, reason: isText, expires: isText, source: isText })),
 };
+
+export type FindingHead = Pick<Finding, keyof typeof findingHead>;
+
+const headNames = Object.keys(findingHead) as (keyof FindingHead)[];
+
+export const headOf = (finding: FindingHead): FindingHead =>
+  recordOf(headNames, (name) => finding[name]) as FindingHead;
 
 const findingForms = {
   ...findingHead,

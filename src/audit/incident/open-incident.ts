@@ -8,6 +8,7 @@ import {
   isWorse,
   type Severity,
 } from '../finding/catalogue.ts';
+import type { FindingHead } from '../finding/saved-finding.ts';
 import { changeKey, type ObjectChange } from '../service/object-changes.ts';
 import type { Claim } from './classify.ts';
 import type { EvidenceLine } from './evidence-lines.ts';
@@ -69,20 +70,9 @@ export interface Incident {
 export const kept = { findings: 100, changes: 20, objects: 5 };
 
 /** What an incident needs of a finding, without what its differences show. */
-export type MemberFinding = Pick<
-  Finding,
-  | 'code'
-  | 'severity'
-  | 'output'
-  | 'namespace'
-  | 'service'
-  | 'node'
-  | 'cause'
-  | 'causeProven'
-  | 'since'
-  | 'openedAt'
-  | 'suppressed'
-> & { readonly differences: readonly Pick<DifferenceDetail, 'address'>[] };
+export interface MemberFinding extends FindingHead {
+  readonly differences: readonly Pick<DifferenceDetail, 'address'>[];
+}
 
 export interface Member {
   /** As it was when it opened. */

@@ -15,7 +15,14 @@ import {
 } from '../../model/collections.ts';
 import { type FieldManagers, isFieldSet } from '../../model/managed-fields.ts';
 import { type Finding, openFindingKey } from '../finding/catalogue.ts';
-import { findingHead, isCause, isCode, isOutput, isSeverity } from '../finding/saved-finding.ts';
+import {
+  findingHead,
+  headOf,
+  isCause,
+  isCode,
+  isOutput,
+  isSeverity,
+} from '../finding/saved-finding.ts';
 import { changeKey } from '../service/object-changes.ts';
 import { serviceOutputs } from '../service/verdict.ts';
 import { type IncidentKind, incidentKinds } from './kinds.ts';
@@ -73,23 +80,14 @@ export function saveIncident(incident: OpenIncident, numberOf: NumberOf) {
   };
 }
 
-const saveMember = (incident: string, { finding, claim }: Member): SavedMember => {
-  const { code, severity, output, namespace, service, node, cause, causeProven } = finding;
-  const { since, openedAt, suppressed, differences } = finding;
-  const place = { code, severity, output, namespace, service, node, cause, causeProven };
-  return {
-    incident,
-    claim,
-    finding: { ...place, since, openedAt, suppressed },
-    addresses: differences.flatMap(({ address }) => address ?? []),
-  };
-};
-
 /** The members with the names of their incidents. */
 export function* saveMembers(
   members: readonly (readonly [incident: string, member: Member])[],
 ): Generator<SavedMember> {
-  for (const [incident, member] of members) yield saveMember(incident, member);
+  for (const [incident, { claim, finding }] of members) {
+    const addresses = finding.differences.flatMap(({ address }) => address ?? []);
+    yield { incident, claim, finding: headOf(finding), addresses };
+  }
 }
 
 export type SavedResolved = Omit<Incident, 'findings' | 'services'> & {
