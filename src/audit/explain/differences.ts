@@ -66,58 +66,56 @@ export const suppressedReasons = (
     .filter(({ code }) => items.some(({ difference }) => difference.code === code))
     .flatMap(suppressedNotes);
 
+type ItemGroup = readonly [ServiceDifference, ...ServiceDifference[]];
+
 /** The differences in groups of equal code, object and cause, worst first. */
-function groupItems(items: readonly ServiceDifference[]): ServiceDifference[][] {
+function groupItems(items: readonly ServiceDifference[]): ItemGroup[] {
   const groups = Map.groupBy(worstItemsFirst(items), ({ difference, cause, proven, openedAt }) =>
     [difference.code, cause, proven, openedAt === null, difference.object].join(' '),
   );
-  return [...groups.values()];
+  return [...groups.values()] as unknown as ItemGroup[];
 }
 
 /** One reason for each group of differences, worst first. */
 export function itemReasons(owner: Owner, items: readonly ServiceDifference[]): Reason[] {
   const countText = (rest: number): string => `${counted(rest, 'more kind')} of difference`;
-  return firstReasons(groupItems(items), 5, (group) => groupReasons(owner, group), countText);
+  return firstReasons(groupItems(items), 5, (group) => groupReason(owner, group), countText);
 }
 
-type Problem = Readonly<ReturnType<typeof problem>>;
-
-const problem = (severity: Severity, isOpen: boolean, since: number, reasons: Reason[]) => ({
-  severity,
-  isOpen,
-  since,
-  reasons,
-});
-
-/** Groups of differences, and findings of nodes: findings before pending ones, worst first. */
-export const problemsOf = (
+/**
+ * The reasons of groups of differences, and of findings of nodes, with numbers: `1. critical: …`.
+ * Findings are before pending differences, and the worst first.
+ */
+export function numberedReasons(
   owner: Owner,
   items: readonly ServiceDifference[],
   onNodes: readonly Finding[],
-): Problem[] =>
-  [
-    ...groupItems(items).map((group) => {
-      const since = Math.min(...group.map((item) => item.since));
-      const { severity = 'info', openedAt = null } = group[0] ?? {};
-      return problem(severity, openedAt !== null, since, groupReasons(owner, group));
-    }),
-    ...onNodes.map((finding) =>
-      problem(finding.severity, true, finding.since, [nodeFindingReason(finding, true)]),
-    ),
-  ].sort((a, b) => Number(b.isOpen) - Number(a.isOpen) || bySeverity(a, b) || a.since - b.since);
-
-/** The reasons of problems with numbers: `1. critical: …`. */
-export const numberedReasons = (problems: readonly Problem[]): Reason[] =>
-  firstReasons(
+): Reason[] {
+  const problems = [
+    ...groupItems(items).map((group) => ({ of: group[0], found: groupReason(owner, group) })),
+    ...onNodes.map((finding) => ({ of: finding, found: nodeFindingReason(finding, true) })),
+  ].sort(
+    (a, b) =>
+      Number(a.of.openedAt === null) - Number(b.of.openedAt === null) ||
+      bySeverity(a.of, b.of) ||
+      (a.found.since ?? 0) - (b.found.since ?? 0),
+  );
+  return firstReasons(
     [...problems.entries()],
     10,
-    ([index, { severity, reasons }]) =>
-      reasons.map((found): Reason => {
-        const mark = severity === 'info' ? 'note' : 'no';
-        return { ...found, mark, text: `${index + 1}. ${severity}: ${found.text}` };
-      }),
+    ([
+      index,
+      {
+        of: { severity },
+        found,
+      },
+    ]): Reason => {
+      const mark = severity === 'info' ? 'note' : 'no';
+      return { ...found, mark, text: `${index + 1}. ${severity}: ${found.text}` };
+    },
     (rest) => counted(rest, 'more finding'),
   );
+}
 
 /** Details of one reason; the others are counted. */
 const mostDetails = 10;
@@ -159,10 +157,8 @@ export function nodeFindingReason(finding: Finding, withSides: boolean): Reason 
   });
 }
 
-function groupReasons(owner: Owner, items: readonly ServiceDifference[]): Reason[] {
-  const [first] = items;
-  if (first === undefined) return [];
-  const { difference, output, cause, openedAt, proven } = first;
+function groupReason(owner: Owner, items: ItemGroup): Reason {
+  const [{ difference, output, cause, openedAt, proven }] = items;
   const { code, object, field } = difference;
   const { title, meaning, upstream } = catalogue[code];
   const all = items.flatMap((item) => item.details?.() ?? detailsOf(item.difference));
@@ -181,9 +177,7 @@ function groupReasons(owner: Owner, items: readonly ServiceDifference[]): Reason
   const { namespace, name: service } = owner;
   const found = { code, cause, namespace, service, node: null, differences: all };
   const rest = { ...remedyPart(found), differences, since, parts };
-  return [
-    reason('no', `${title} (${code}${pending})`, { object, field, source: upstream, ...rest }),
-  ];
+  return reason('no', `${title} (${code}${pending})`, { object, field, source: upstream, ...rest });
 }
 
 /** A change that made a difference: `pod shop/web-1: label app changed from web to api`. */

@@ -28,7 +28,6 @@ import {
   itemChange,
   itemText,
   numberedReasons,
-  problemsOf,
   suppressedNotes,
   worstItemsFirst,
 } from './differences.ts';
@@ -76,7 +75,7 @@ export function explainService(
     withoutEndpoints,
     ...answerOf(context, audited, [pods, withoutEndpoints], [worstItem(items), onNodes[0]]),
     reasons: [
-      numberedReasons(problemsOf(record, items, onNodes)),
+      numberedReasons(record, items, onNodes),
       findings.flatMap(suppressedNotes),
       service === null ? missing : kindReason(service),
       pods ?? [],
