@@ -6,7 +6,7 @@
 // (k8s.io/kubernetes@v1.36.3 pkg/proxy/topology.go CategorizeEndpoints).
 
 import { canonicalIP } from '../../model/ip.ts';
-import type { Key } from '../../model/objects.ts';
+import type { Endpoint, Key } from '../../model/objects.ts';
 import { isHeadless, isSelected } from '../../shadow/endpoints.ts';
 import { expectedEndpoints } from '../../shadow/endpointslice.ts';
 import { type AuditContext, nodeOf, podsOf, slicesOf } from './cache.ts';
@@ -27,13 +27,9 @@ export interface NodeImpact {
   readonly worst: number;
 }
 
-interface Candidate {
-  /** An address with its ports. */
-  readonly name: string;
-  readonly isReady: boolean;
-  readonly isFallback: boolean;
-  readonly hasPort: boolean;
-}
+type ListedEndpoint = Pick<Endpoint, 'addresses' | 'ready' | 'serving' | 'terminating'>;
+
+type Candidate = ReturnType<typeof candidatesOf>[number];
 
 /**
  * The endpoints that get connections: the ready ones, else those that still serve. Clients of a
@@ -47,10 +43,17 @@ function usedOf(all: readonly Candidate[], headless: boolean): ReadonlySet<strin
   return new Set(used.map(({ name }) => name));
 }
 
-const place = (address: string, portMap: string) => ({
-  name: `${canonicalIP(address)} ${portMap}`,
-  hasPort: portMap !== '',
-});
+/** The addresses of an expected or an actual endpoint, each with its ports. */
+const candidatesOf = (
+  { addresses, ready, serving, terminating }: ListedEndpoint,
+  portMap: string,
+) =>
+  addresses.map((address) => ({
+    name: `${canonicalIP(address)} ${portMap}`,
+    isReady: ready !== false,
+    isFallback: terminating === true && serving !== false,
+    hasPort: portMap !== '',
+  }));
 
 /** Addresses whose differences are all too young for a finding, as after each rollout. */
 function pendingAddresses(items: ServiceAudit['items']): ReadonlySet<string> {
@@ -78,20 +81,12 @@ export function impactOf(
   if (!listers.knows('endpointslices')) return null;
   const headless = isHeadless(service);
   const expected = [...podsOf(listers, record)].flatMap((pod) =>
-    expectedEndpoints(service, pod, nodeOf(listers, pod), release).flatMap((it) => {
-      const isFallback = it.terminating && it.serving;
-      return it.addresses.map((address): Candidate => {
-        return { ...place(address, it.portMap), isReady: it.ready, isFallback };
-      });
-    }),
+    expectedEndpoints(service, pod, nodeOf(listers, pod), release).flatMap((it) =>
+      candidatesOf(it, it.portMap),
+    ),
   );
   const actual = slicesOf(listers, record, 'controller').flatMap(({ endpoints, portMap }) =>
-    endpoints.flatMap(({ addresses, ready, serving, terminating }) => {
-      const isFallback = terminating === true && serving !== false;
-      return addresses.map((address): Candidate => {
-        return { ...place(address, portMap), isReady: ready !== false, isFallback };
-      });
-    }),
+    endpoints.flatMap((it) => candidatesOf(it, portMap)),
   );
   const pending = pendingAddresses(items);
   return sharesOf(usedOf(expected, headless), usedOf(actual, headless), pending);
