@@ -133,7 +133,8 @@ const conditionNames = ['ready', 'serving', 'terminating'] as const;
 const conditionsText = (conditions: Conditions): string =>
   conditionNames.map((name) => `${name} ${String(conditions[name] ?? 'absent')}`).join(', ');
 
-function conditionFields(want: Conditions, got: Conditions): ComparedField[] {
+/** The conditions that differ. */
+export function conditionFields(want: Conditions, got: Conditions): ComparedField[] {
   const text = (value: boolean | null): string | null => (value === null ? null : String(value));
   return conditionNames
     .filter((name) => want[name] !== got[name])
@@ -263,11 +264,12 @@ function placeOf({ addresses, pod }: ExpectedEndpoint) {
 const nameOf = ({ addresses, pod }: ExpectedEndpoint): string =>
   `${addresses.join(', ')} of pod ${pod.name}`;
 
-const listText = (names: readonly string[] | null): string =>
-  names === null || names.length === 0 ? 'none' : names.join(', ');
+/** `null` without names. */
+const listText = (names: readonly string[] | null): string | null =>
+  names === null || names.length === 0 ? null : names.join(', ');
 
 const hintsText = ({ forZones, forNodes }: Pick<Endpoint, 'forZones' | 'forNodes'>): string =>
-  `forZones ${listText(forZones)}, forNodes ${listText(forNodes)}`;
+  `forZones ${listText(forZones) ?? 'none'}, forNodes ${listText(forNodes) ?? 'none'}`;
 
 /** Hints repeat a zone and a Node: those that are expected, or those that the endpoint states. */
 function compareHints(
@@ -288,13 +290,11 @@ function compareHints(
   // Neither the controller nor kube-proxy reads hints of endpoints that are not ready.
   const severity = endpoint.ready === true || mode === 'none' ? null : 'info';
   const [e, a] = [`${name}: ${expected}`, `${name}: ${actual}`];
-  const names = (list: readonly string[] | null): string | null =>
-    list === null || list.length === 0 ? null : list.join(', ');
   const fields = (['forZones', 'forNodes'] as const)
     .map((key): ComparedField => [
       `endpoints.hints.${key}`,
-      names(hints[key]),
-      names(endpoint[key]),
+      listText(hints[key]),
+      listText(endpoint[key]),
     ])
     .filter(([, wanted, got]) => wanted !== got);
   const more = { ...placeOf(want), subject: name, severity, fields } as const;

@@ -29,6 +29,7 @@ import {
   targetPod,
   unexpectedEntry,
 } from './compare.ts';
+import { conditionFields } from './endpointslices.ts';
 
 const groupKey = (group: { addressType: string; portMap: string }): string =>
   `${group.addressType} ${group.portMap}`;
@@ -242,16 +243,9 @@ function compareEntry(want: MirroredEndpoint, { slice, endpoint }: MirroredEntry
   const isWronglyReady = isReady(endpoint) && want.ready === false;
   // Conditions other than a correct `ready` affect no client.
   const severity = isSame ? 'info' : isWronglyReady ? 'critical' : null;
-  const conditionText = (value: boolean | null): string | null =>
-    value === null ? null : String(value);
-  const conditionsThatDiffer = [
-    ['endpoints.conditions.ready', isSame ? endpoint.ready : want.ready, endpoint.ready] as const,
-    ['endpoints.conditions.serving', null, endpoint.serving] as const,
-    ['endpoints.conditions.terminating', null, endpoint.terminating] as const,
-  ]
-    .filter(([, e, a]) => e !== a)
-    .map(([name, e, a]): ComparedField => [name, conditionText(e), conditionText(a)]);
-  const all = { ...more, severity, fields: conditionsThatDiffer } as const;
+  const ready = isSame ? endpoint.ready : want.ready;
+  const expected = { ready, serving: null, terminating: null };
+  const all = { ...more, severity, fields: conditionFields(expected, endpoint) } as const;
   const code = 'mirror-conditions-different';
   const conditions = difference(code, object, 'endpoints.conditions', e, a, all);
   return [conditions, ...different];
