@@ -13,6 +13,7 @@ import {
   readProxyLog,
   type RemedySteps,
   restartProxy,
+  restoreSelector,
   resync,
   resyncNode,
   rewriteEndpoints,
@@ -364,12 +365,7 @@ export const catalogue = {
     meaning:
       'The selector was removed, or the type became ExternalName. The controllers do not ' +
       'update what they wrote before.',
-    ...advice(
-      'Restore the selector if the Service should have one. Otherwise delete the Endpoints ' +
-        'and the slices that remain, after you checked that no client needs their addresses.',
-      'kubectl -n {namespace} get service/{service} endpoints/{service} -o yaml',
-      listSlices,
-    ),
+    ...restoreSelector,
     upstream: `${endpointsController} syncService`,
   },
   'left-behind-dead': {
@@ -378,12 +374,7 @@ export const catalogue = {
     meaning:
       'No controller updates these addresses, and the pods that had them are gone. Nodes send ' +
       'traffic to addresses that no pod has, or that pods of another Service have now.',
-    ...advice(
-      'Restore the selector if the Service should have one. Otherwise delete the Endpoints ' +
-        'and the slices that remain, after you checked that no client needs their addresses.',
-      'kubectl -n {namespace} get service/{service} endpoints/{service} -o yaml',
-      listSlices,
-    ),
+    ...restoreSelector,
     upstream: `${endpointsController} syncService`,
   },
   'address-shared': {

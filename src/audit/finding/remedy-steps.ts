@@ -43,6 +43,13 @@ export const advice = (remedy: string, ...commands: readonly string[]): RemedySt
   managed: null,
 });
 
+export const restoreSelector = advice(
+  'Restore the selector if the Service should have one. Otherwise delete the Endpoints ' +
+    'and the slices that remain, after you checked that no client needs their addresses.',
+  'kubectl -n {namespace} get service/{service} endpoints/{service} -o yaml',
+  listSlices,
+);
+
 /** A remedy by kube-controller-manager, which must run. */
 export const byController = (remedy: string, ...commands: readonly string[]): RemedySteps => ({
   remedy: `${checkRunning} ${remedy}`,
@@ -59,8 +66,7 @@ export const resync = byController(
 
 export const rewriteEndpoints = byController(
   'Then make the controller write the Endpoints again: set an annotation on the Service, which ' +
-    'has no ' +
-    `other effect. ${readLog} ` +
+    `has no other effect. ${readLog} ` +
     lastResort('Endpoints', 'until it creates them again, clients of Endpoints find no address'),
   touchService,
   getLog,
@@ -70,16 +76,15 @@ const sliceLost = 'until it creates another, the endpoints of the slice receive 
 
 export const rewriteSlice = byController(
   'Then make the controller write the slice again: set an annotation on the Service, which has ' +
-    'no ' +
-    `other effect. ${readLog} ${lastResort('EndpointSlice', sliceLost)}`,
+    `no other effect. ${readLog} ${lastResort('EndpointSlice', sliceLost)}`,
   touchService,
   getLog,
 );
 
 export const rewriteMirror = byController(
   'Then make the mirroring controller write the slice again: set an annotation on the ' +
-    'Endpoints. The ' +
-    `controller copies it to the slice. ${readLog} ${lastResort('EndpointSlice', sliceLost)}`,
+    `Endpoints. The controller copies it to the slice. ${readLog} ` +
+    lastResort('EndpointSlice', sliceLost),
   touchEndpoints,
   getLog,
 );
