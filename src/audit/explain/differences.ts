@@ -13,7 +13,7 @@ import { remedyOf } from '../finding/remedies.ts';
 import { suppressedText } from '../finding/suppressions.ts';
 import { worstSeverity } from '../finding/verdicts.ts';
 import type { ServiceAuditor } from '../service/auditor.ts';
-import type { ObjectChange } from '../service/object-changes.ts';
+import { type ObjectChange, objectName } from '../service/object-changes.ts';
 import type { ServiceDifference } from '../service/reconcile.ts';
 import { counted, firstReasons, note, type Reason, reason } from './explanation.ts';
 
@@ -182,19 +182,16 @@ function groupReason(owner: Owner, items: ItemGroup): Reason {
 
 /** A change that made a difference: `pod shop/web-1: label app changed from web to api`. */
 function changeNote(changed: ObjectChange): Reason {
-  const { kind, namespace, name, field, from, to } = changed;
-  const key = namespace === '' ? name : `${namespace}/${name}`;
+  const { kind, field, from, to } = changed;
+  const object = objectName(changed);
   const isWhole = field === 'metadata.uid';
   const label = field.replace(/^metadata\.(label|annotation)s /, '$1 ');
   const created = isWhole ? 'was created' : `${label} was set to ${to ?? ''}`;
   const gone = isWhole ? 'was deleted' : `${label} was removed (it was ${from ?? ''})`;
   const both = `${isWhole ? 'uid' : label} changed from ${from ?? ''} to ${to ?? ''}`;
   const text = from === null ? created : to === null ? gone : both;
-  return note(`${kind.toLowerCase()} ${key}: ${text}`, {
-    object: `${kind} ${key}`,
-    field,
-    changed,
-  });
+  const name = object.slice(kind.length);
+  return note(`${kind.toLowerCase()}${name}: ${text}`, { object, field, changed });
 }
 
 /** The text of the remedy, which the reason of the difference has too, with its commands. */

@@ -4,7 +4,7 @@
 import { type Code, type Finding, type Output, staleCodes } from '../finding/catalogue.ts';
 import type { Cause } from '../finding/causes.ts';
 import type { ServiceOutput } from '../service/enqueue.ts';
-import type { ObjectChange } from '../service/object-changes.ts';
+import { type ObjectChange, objectName } from '../service/object-changes.ts';
 import { type ControllerEvidence, type ControllersEvidence, recent } from './controllers.ts';
 import type { IncidentKind } from './kinds.ts';
 
@@ -131,9 +131,7 @@ const firstObject = (finding: Finding): string =>
 /** The last object of some kinds that changed; `null` if none is known. */
 function lastChanged(finding: Finding, kinds: readonly string[], evidence: Evidence) {
   const change = evidence.changesOf(finding).findLast(({ kind }) => kinds.includes(kind));
-  if (change === undefined) return null;
-  const { kind, namespace, name } = change;
-  return `${kind} ${namespace === '' ? name : `${namespace}/${name}`}`;
+  return change === undefined ? null : objectName(change);
 }
 
 /** The object of a kind whose change is to blame; the owner if it is not known. */

@@ -3,6 +3,7 @@
 import { catalogue, type Finding } from '../finding/catalogue.ts';
 import { causes } from '../finding/causes.ts';
 import type { IncidentChange } from './field-managers.ts';
+import { objectName } from '../service/object-changes.ts';
 import { serviceOutputs } from '../service/verdict.ts';
 import type { Claim, Evidence } from './classify.ts';
 
@@ -20,8 +21,9 @@ export function changeText(change: IncidentChange): string {
   return textOf(change) + (change.manager === null ? '' : ` by ${change.manager}`);
 }
 
-function textOf({ kind, namespace, name, field, from, to }: IncidentChange): string {
-  const object = `${kind} ${namespace === '' ? name : `${namespace}/${name}`}`;
+function textOf(change: IncidentChange): string {
+  const { field, from, to } = change;
+  const object = objectName(change);
   const isWhole = field === 'metadata.uid';
   if (from === null) return isWhole ? `${object} was created` : `${object}: ${field} set to ${to}`;
   if (to === null) return isWhole ? `${object} was deleted` : `${object}: ${field} was removed`;

@@ -120,14 +120,11 @@ interface ReachingFinding extends Pick<Finding, 'node'> {
   readonly differences: readonly Pick<DifferenceDetail, 'address'>[];
 }
 
-/** How much an incident affects. */
-export interface Reach {
-  readonly services: number;
-  readonly namespaces: number;
-  readonly nodes: number;
-  /** Addresses that are missing, unexpected or different. */
-  readonly endpoints: number;
-}
+/** What an incident affects; `endpoints` are missing, unexpected or different addresses. */
+export const reaches = ['services', 'namespaces', 'nodes', 'endpoints'] as const;
+
+/** How much of each it affects. */
+export type Reach = Readonly<Record<(typeof reaches)[number], number>>;
 
 /** The names in `Kind name` of objects of a kind: `Node a`, `Service shop/web`. */
 export function namesIn(objects: readonly string[], kind: string): string[] {

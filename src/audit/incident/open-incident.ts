@@ -1,5 +1,6 @@
 // One incident while it is open, and as every output sees it at a moment.
 
+import { recordOf } from '../../model/collections.ts';
 import type { Key } from '../../model/objects.ts';
 import type { FieldManagers } from '../../model/managed-fields.ts';
 import {
@@ -9,7 +10,7 @@ import {
   type Severity,
 } from '../finding/catalogue.ts';
 import type { FindingHead } from '../finding/saved-finding.ts';
-import { changeKey, type ObjectChange } from '../service/object-changes.ts';
+import { changeKey, type ObjectChange, objectName } from '../service/object-changes.ts';
 import type { Claim } from './classify.ts';
 import type { EvidenceLine } from './evidence-lines.ts';
 import { type IncidentChange, managerOf } from './field-managers.ts';
@@ -22,6 +23,7 @@ import {
   noImpact,
   noImpacts,
   type Reach,
+  reaches,
   reachOf,
 } from './impact.ts';
 import type { IncidentKind } from './kinds.ts';
@@ -151,12 +153,9 @@ export function countChange(
 
 export type NamedObject = Pick<ObjectChange, 'kind' | 'namespace' | 'name'>;
 
-const nameOf = ({ kind, namespace, name }: NamedObject): string =>
-  `${kind} ${namespace === '' ? name : `${namespace}/${name}`}`;
-
 /** Changes of objects to blame first, then those of most findings, then the oldest. */
 function rankChanges(incident: OpenIncident, objects: readonly string[]): ObjectChange[] {
-  const isBlamed = (change: ObjectChange): boolean => objects.includes(nameOf(change));
+  const isBlamed = (change: ObjectChange): boolean => objects.includes(objectName(change));
   return [...incident.changes.values()]
     .sort(
       ({ change: a, findings: ofA }, { change: b, findings: ofB }) =>
@@ -180,7 +179,7 @@ export function unreadObjects(incident: OpenIncident): NamedObject[] {
   const isEdited = kind === 'edited-by-someone' && writtenKind !== undefined;
   const edited = isEdited ? [{ kind: writtenKind, namespace, name }] : [];
   const changed = rankChanges(incident, objectsOf(incident));
-  const all = new Map([...edited, ...changed].map((it) => [nameOf(it), it]));
+  const all = new Map([...edited, ...changed].map((it) => [objectName(it), it]));
   return [...all]
     .slice(0, kept.objects)
     .filter(([key]) => !managers.has(key) && managers.size < kept.objects)
@@ -193,8 +192,9 @@ export function noteManagers(
   object: NamedObject,
   read: FieldManagers,
 ): void {
-  const name = nameOf(object);
-  if (unreadObjects(incident).some((it) => nameOf(it) === name)) incident.managers.set(name, read);
+  const name = objectName(object);
+  if (unreadObjects(incident).some((it) => objectName(it) === name))
+    incident.managers.set(name, read);
 }
 
 /** Who edited the object of the incident, as far as that is known. */
@@ -207,7 +207,7 @@ function editorLine(
     ({ kind, manager }) => manager !== null && kind.startsWith('Endpoint'),
   );
   if (known !== undefined) {
-    const text = `the field manager ${known.manager ?? ''} changed ${nameOf(known)}`;
+    const text = `the field manager ${known.manager ?? ''} changed ${objectName(known)}`;
     return { text, at: known.at };
   }
   const reasons = [...managers.values()].flatMap((it) => ('unknown' in it ? [it.unknown] : []));
@@ -219,12 +219,7 @@ function editorLine(
 /** The largest of each number. */
 function largestReach(a: Reach | null, b: Reach | null): Reach | null {
   if (a === null || b === null) return a ?? b;
-  return {
-    services: Math.max(a.services, b.services),
-    namespaces: Math.max(a.namespaces, b.namespaces),
-    nodes: Math.max(a.nodes, b.nodes),
-    endpoints: Math.max(a.endpoints, b.endpoints),
-  };
+  return recordOf(reaches, (it) => Math.max(a[it], b[it]));
 }
 
 /** Keeps the worst of what an incident does, and how much it affects at most. */
@@ -305,7 +300,7 @@ export function snapshot(
   const { id, kind, object, likely, evidence: lines, since, openedAt, managers } = incident;
   const objects = objectsOf(incident);
   const changes = rankChanges(incident, objects).map((change): IncidentChange => {
-    return { ...change, manager: managerOf(change, managers.get(nameOf(change))) };
+    return { ...change, manager: managerOf(change, managers.get(objectName(change))) };
   });
   const isEdited = kind === 'edited-by-someone';
   const evidence = isEdited ? [...lines, editorLine(incident, changes, isLive)] : lines;

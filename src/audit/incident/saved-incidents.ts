@@ -25,6 +25,7 @@ import {
 } from '../finding/saved-finding.ts';
 import { changeKey } from '../service/object-changes.ts';
 import { serviceOutputs } from '../service/verdict.ts';
+import { reaches } from './impact.ts';
 import { type IncidentKind, incidentKinds } from './kinds.ts';
 import {
   type CountedChange,
@@ -116,12 +117,7 @@ const changeForms = {
 };
 const isChange = hasForms(changeForms);
 const isImpact = orNull(hasForms({ misrouted: isNumber, unused: isNumber, worst: isNumber }));
-const isReach = hasForms({
-  services: isNumber,
-  namespaces: isNumber,
-  nodes: isNumber,
-  endpoints: isNumber,
-});
+const isReach = hasForms(recordOf(reaches, () => isNumber));
 const times = { since: isNumber, openedAt: isNumber };
 
 const isCondition = hasForms({ ...claimForms, name: isText, text: isText, since: isNumber });

@@ -17,6 +17,14 @@ export interface ObjectChange {
   readonly to: string | null;
 }
 
+/** `Node a`, `Pod shop/web-1`. */
+export const objectName = ({
+  kind,
+  namespace,
+  name,
+}: Pick<ObjectChange, 'kind' | 'namespace' | 'name'>): string =>
+  `${kind} ${namespace === '' ? name : `${namespace}/${name}`}`;
+
 /** Two changes with equal keys are one, also if one of them was read from a file. */
 export const changeKey = ({ at, kind, namespace, name, field, from, to }: ObjectChange): string =>
   JSON.stringify([at, kind, namespace, name, field, from, to]);
