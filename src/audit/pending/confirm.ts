@@ -105,14 +105,9 @@ interface ProxiedServices {
   readonly slicesOf: (service: api.Key) => readonly api.EndpointSlice[];
 }
 
-interface ConfirmAudits {
+interface ConfirmCache {
   readonly listers: api.Listers;
   readonly audited: ReadonlyMap<api.Key, ConfirmedAudit>;
-}
-
-interface ConfirmCache extends ConfirmAudits {
-  /** With shards, those of all shards; else `null`. */
-  readonly proxied: ProxiedServices | null;
 }
 
 const keyOf = ({ namespace, service, item }: Candidate): api.Key =>
@@ -186,7 +181,11 @@ function isOfSelector({ audited }: ConfirmCache, key: api.Key, read: FreshRead |
   return equalLabels(cached ?? {}, selector ?? {});
 }
 
-function createComparison(progress: WatchProgress, cache: () => ConfirmCache | null) {
+function createComparison(
+  progress: WatchProgress,
+  cache: () => ConfirmCache | null,
+  proxied: ProxiedServices | null,
+) {
   const versions = createMemo<string>(progress);
   const results = createMemo<Comparison>(progress);
   /** The resources that have lost an event, each with an object. */
@@ -203,7 +202,7 @@ function createComparison(progress: WatchProgress, cache: () => ConfirmCache | n
     // Time alone can make a result a gap.
     const memo = `${resource} ${state ?? ''} ${key} ${request.readAt} ${Math.floor(now / 10)}`;
     return results(memo, () => {
-      const cached = cachedOf(current, key)[resource];
+      const cached = cachedOf(current, proxied, key)[resource];
       if (cached === null) return 'equal';
       // The selector decides which Pods are listed. The Services show which selector is newer.
       if (resource === 'pods' && !isOfSelector(current, key, request.read)) return 'overtaken';
@@ -224,7 +223,7 @@ function createComparison(progress: WatchProgress, cache: () => ConfirmCache | n
     newestCached: (key: api.Key, output: Output): string =>
       versions(`${output} ${key}`, () => {
         const current = cache();
-        const cached = current && cachedOf(current, key);
+        const cached = current && cachedOf(current, proxied, key);
         const objects = restsOn[output].flatMap((resource) =>
           resource === 'nodes' ? [] : [...(cached?.[resource]?.[0] ?? [])],
         );
@@ -339,24 +338,18 @@ function createReview(
   };
 }
 
-const withProxied = (
-  audit: ConfirmAudits | null,
-  proxied: ProxiedServices | null,
-): ConfirmCache | null => audit && { ...audit, proxied };
-
 /**
- * `audit` returns `null` before the audit has started. `proxied` has the Services that are not
- * audited, but that the rules of nodes depend on.
+ * `cache` returns `null` before the audit has started. `proxied` has the Services that are not
+ * audited, but that the rules of nodes depend on: with shards, those of all shards.
  */
 export function createConfirmer(
   progress: WatchProgress,
-  audit: () => ConfirmAudits | null,
+  cache: () => ConfirmCache | null,
   proxied: ProxiedServices | null = null,
 ) {
-  const cache = () => withProxied(audit(), proxied);
   const requests = new Map<api.Key, ReadRequest>();
   const counts = noCounts();
-  const comparison = createComparison(progress, cache);
+  const comparison = createComparison(progress, cache, proxied);
   const found = new Set<api.Key>();
   const nextTurn = createTurns(requests, found);
   const { inspect, review } = createReview(requests, comparison);
@@ -458,10 +451,13 @@ function isDue(request: ReadRequest | undefined, since: number, now: number): bo
 }
 
 /** The cached objects that a read of a Service, or of the Nodes, should have; all of them. */
-function cachedOf(cache: ConfirmCache, key: api.Key) {
-  const { listers, audited } = cache;
+function cachedOf(
+  { listers, audited }: ConfirmCache,
+  proxied: ProxiedServices | null,
+  key: api.Key,
+): CachedLists {
   const record = audited.get(key)?.record;
-  if (record === undefined && cache.proxied !== null) return proxiedOf(cache.proxied, listers, key);
+  if (record === undefined && proxied !== null) return proxiedOf(proxied, listers, key);
   const { service, endpoints, slices, members, name } = record ?? {};
   const pods = [...(members?.keys() ?? [])].flatMap((pod) => listers.pods.get(pod) ?? []);
   const labelled = slices?.filter(({ labels }) => labels[label.serviceName] === name);
@@ -471,7 +467,7 @@ function cachedOf(cache: ConfirmCache, key: api.Key) {
     endpoints: [endpoints ? [endpoints] : [], listers.endpoints],
     pods: [pods, listers.pods],
     endpointslices: [labelled ?? [], listers.slices],
-  } as CachedLists;
+  };
 }
 
 type CachedLists = Readonly<
