@@ -23,7 +23,7 @@ import {
   roleOf,
   type ServiceState,
 } from '../service/cache.ts';
-import { isReady, portsText, readyText, sliceObject } from '../service/compare.ts';
+import { isReady, portsText, readyText, sliceObject, targetPod } from '../service/compare.ts';
 import { truncationOf } from '../service/endpoints.ts';
 import { deadLeftBehind } from '../service/input-checks.ts';
 import type { ServiceAudit, ServiceDifference } from '../service/reconcile.ts';
@@ -59,9 +59,6 @@ export const entryNote = ({ object, text }: ObservedEntry, end = ''): Reason =>
 /** Selects entries by address, in canonical form, and by the pod that they name. */
 export type EntryFilter = (address: string, pod: Key | null) => boolean;
 
-const podOf = (target: ObjectRef | null): Key | null =>
-  target?.kind === 'Pod' ? `${target.namespace}/${target.name}` : null;
-
 /** The entries of the Endpoints, repacked if an address is listed twice, then those of slices. */
 export function observedEntries(
   listers: Listers,
@@ -71,7 +68,7 @@ export function observedEntries(
   const { endpoints, slices, key, service } = record;
   // Few entries of a large Service are wanted, so nothing is made for the others.
   const isWanted = (addresses: readonly string[], target: ObjectRef | null): boolean => {
-    const pod = podOf(target);
+    const pod = targetPod(target);
     return addresses.some((address) => filter(canonicalIP(address), pod));
   };
   const entriesAt = (
@@ -79,7 +76,7 @@ export function observedEntries(
     target: ObjectRef | null,
     describe: () => Omit<ObservedEntry, 'address' | 'pod'>,
   ): ObservedEntry[] => {
-    const pod = podOf(target);
+    const pod = targetPod(target);
     return [...addresses]
       .filter((address) => filter(address, pod))
       .map((address) => ({ ...describe(), address, pod }));

@@ -24,6 +24,7 @@ import type {
 import type { ServiceState } from './cache.ts';
 import {
   type FindingSink,
+  isSame,
   type ServiceAudit,
   type ServiceDifference,
   setItems,
@@ -165,7 +166,10 @@ export function restoreDifferences(
       const left = [...(saved.items[key] ?? [])];
       const next = unit.map((item) => {
         // A finding that is open has a clock of its own.
-        const index = item.openedAt === null ? left.findIndex((it) => isSame(it, item)) : -1;
+        const index =
+          item.openedAt === null
+            ? left.findIndex((it) => isSame(it.difference, item.difference))
+            : -1;
         const [known] = index < 0 ? [] : left.splice(index, 1);
         if (known === undefined) return item;
         settle.drop(item, at);
@@ -195,9 +199,6 @@ export function restoreDifferences(
     for (const { item, openedAt } of items) item.openedAt = openedAt;
   }
 }
-
-const isSame = (saved: SavedDifference, { difference }: ServiceDifference): boolean =>
-  saved.difference.code === difference.code && saved.difference.subject === difference.subject;
 
 /** The difference as the objects show it, with the clock and the cause that were saved. */
 function continueItem(item: ServiceDifference, known: SavedDifference): ServiceDifference {

@@ -112,6 +112,10 @@ function severityOf(difference: Difference, cause: Cause | null, proven: boolean
   return isQuiet ? 'info' : catalogue[difference.code].severity;
 }
 
+/** Whether two differences of one unit are the same one at two times. */
+export const isSame = (a: Difference, b: Difference): boolean =>
+  a.code === b.code && a.subject === b.subject;
+
 /** Replaces the known differences of one unit by those that an evaluation found. */
 export function reconcile(evaluation: Evaluation, unit: Unit, found: readonly Difference[]): void {
   const { sink, audit, at, gap } = evaluation;
@@ -126,10 +130,7 @@ export function reconcile(evaluation: Evaluation, unit: Unit, found: readonly Di
   const left = [...existing];
   const fresh: Difference[] = [];
   for (const difference of found) {
-    const index = left.findIndex(
-      (item) =>
-        item.difference.code === difference.code && item.difference.subject === difference.subject,
-    );
+    const index = left.findIndex((item) => isSame(item.difference, difference));
     const known = index < 0 ? undefined : left.splice(index, 1)[0];
     if (known === undefined) fresh.push(difference);
     else after.push(carryOn(evaluated, known, difference));
