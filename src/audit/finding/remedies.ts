@@ -31,40 +31,27 @@ const stepsOf = ({ code, cause }: RemediedFinding): RemedySteps => {
   return causes[cause];
 };
 
-/** The values of a placeholder; empty if the finding has none. */
-function valuesOf(name: string, finding: Named): readonly string[] {
-  const { namespace, service, node, differences } = finding;
-  const distinct = (values: readonly string[]): string[] =>
-    [...new Set(values)].slice(0, mostObjects);
-  switch (name) {
-    case 'namespace':
-      return [namespace];
-    case 'service':
-      return [service];
-    case 'node':
-      return node === null ? [] : [node];
-    case 'slice': {
-      const prefix = `EndpointSlice ${namespace}/`;
-      const objects = differences.map(({ object }) => object);
-      const slices = objects.filter((object) => object.startsWith(prefix));
-      return distinct(slices.map((object) => object.slice(prefix.length)));
-    }
-    case 'pod': {
-      const pods = differences.flatMap(({ pod }) => pod ?? []);
-      return distinct(pods.map((pod) => pod.slice(pod.indexOf('/') + 1)));
-    }
-    case 'address':
-      return distinct(differences.flatMap(({ address }) => address ?? []));
-    default:
-      return [];
-  }
-}
+/** The values of each placeholder. */
+const values: Readonly<Record<string, (finding: Named) => readonly string[]>> = {
+  namespace: ({ namespace }) => [namespace],
+  service: ({ service }) => [service],
+  node: ({ node }) => (node === null ? [] : [node]),
+  slice: ({ namespace, differences }) => {
+    const prefix = `EndpointSlice ${namespace}/`;
+    const slices = differences.filter(({ object }) => object.startsWith(prefix));
+    return slices.map(({ object }) => object.slice(prefix.length));
+  },
+  pod: ({ differences }) =>
+    differences.flatMap(({ pod }) => pod?.slice(pod.indexOf('/') + 1) ?? []),
+  address: ({ differences }) => differences.flatMap(({ address }) => address ?? []),
+};
 
 /** The commands of a template, one for each value of its placeholders; none if one is not valid. */
 function fillIn(template: string, finding: Named): string[] {
   const [placeholder, name = ''] = /\{(\w+)\}/.exec(template) ?? [];
   if (placeholder === undefined) return [template];
-  return valuesOf(name, finding)
+  return [...new Set(values[name]?.(finding))]
+    .slice(0, mostObjects)
     .filter((value) => safeName.test(value))
     .flatMap((value) => fillIn(template.replaceAll(placeholder, value), finding));
 }
