@@ -159,14 +159,6 @@ function interruptedIn(
 const newestOf = (inputs: Iterable<Input>, version: string): string =>
   [...inputs].flatMap((it) => (it.state === 'off' ? [] : it.version)).reduce(newest, version);
 
-const laggingIn = (
-  inputs: ReadonlyMap<Resource, Input>,
-  owes: (resource: Resource, version: string) => boolean,
-): Resource[] =>
-  [...inputs].flatMap(([resource, { state, version }]) =>
-    state === 'synced' && owes(resource, version) ? [resource] : [],
-  );
-
 /** Whether a resource was never known; one that was known is blind instead. */
 const isAbsent = ({ state, version }: Pick<Input, 'state' | 'version'>): boolean =>
   state === 'off' && version === '';
@@ -292,6 +284,8 @@ export function createWatchProgress(merged: readonly Resource[] = []) {
     setClock: (isWrong: boolean, at: number) => blind.setClock(isWrong, at),
     /** Connected resources that have lacked for at least this long what a read has shown. */
     lagging: (seconds: number, now: number): readonly Resource[] =>
-      laggingIn(inputs, (resource, version) => lacks.hasOwed(resource, version, now - seconds)),
+      [...inputs].flatMap(([resource, { state, version }]) =>
+        state === 'synced' && lacks.hasOwed(resource, version, now - seconds) ? [resource] : [],
+      ),
   };
 }
