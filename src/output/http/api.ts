@@ -2,7 +2,7 @@
 
 import { pipeline } from 'node:stream/promises';
 
-import type { Express, Request, Response } from 'express';
+import type { Express, NextFunction, Request, Response } from 'express';
 
 import { catalogue, type Finding, severities } from '../../audit/finding/catalogue.ts';
 import { verdicts } from '../../audit/finding/verdicts.ts';
@@ -22,18 +22,8 @@ function headOf(answers: AuditorQueries) {
 const sendError = (response: Response, status: number, error: string): Response =>
   response.status(status).json({ format: 1, error });
 
-const messageOf = (error: unknown): string =>
-  error instanceof Error ? error.message : String(error);
-
-/** What `read` returns; null if it throws, and then its message was sent as an error (400). */
-function readOrRefuse<T>(response: Response, read: () => T): T | null {
-  try {
-    return read();
-  } catch (error) {
-    sendError(response, 400, messageOf(error));
-    return null;
-  }
-}
+/** Of a parameter, for people; the response is 400. */
+class InvalidQuery extends Error {}
 
 /** The texts of a parameter, which may occur repeatedly. */
 const textsOf = (value: unknown): string[] =>
@@ -57,6 +47,8 @@ const serviceFilters = {
 
 const unservedFilters = { namespace: null, reason: unservedReasons } as const;
 
+const incidentFilters = { kind: incidentKinds, severity: severities } as const;
+
 /** Whether an item has the wanted values. Throws for an unknown parameter or value. */
 function readFilter<Name extends string>(
   query: Request['query'],
@@ -67,16 +59,19 @@ function readFilter<Name extends string>(
   const known: readonly string[] = [...names, ...others];
   const odd = Object.keys(query).find((name) => !known.includes(name));
   if (odd !== undefined) {
-    throw new Error(`Unknown parameter: ${JSON.stringify(odd)}; known are ${known.join(', ')}`);
+    const choices = known.join(', ');
+    throw new InvalidQuery(`Unknown parameter: ${JSON.stringify(odd)}; known are ${choices}`);
   }
   const wanted = names.flatMap((name) => {
     if (query[name] === undefined) return [];
     const values = textsOf(query[name]);
-    if (values.length === 0) throw new Error(`Expected text: ${name}`);
+    if (values.length === 0) throw new InvalidQuery(`Expected text: ${name}`);
     const all = filters[name];
     const strange = values.find((value) => all?.includes(value) === false);
     if (strange !== undefined && all !== null) {
-      throw new Error(`Unknown ${name}: ${JSON.stringify(strange)}; known are ${all.join(', ')}`);
+      throw new InvalidQuery(
+        `Unknown ${name}: ${JSON.stringify(strange)}; known are ${all.join(', ')}`,
+      );
     }
     return [{ name, values: new Set<string | null>(values) }];
   });
@@ -87,7 +82,7 @@ function readFilter<Name extends string>(
 function readFindingFilter(query: Request['query']): (finding: Finding) => boolean {
   const isWanted = readFilter(query, findingFilters, ['since']);
   const from = query.since === undefined ? -Infinity : parseMoment(query.since);
-  if (from === null) throw new Error('Expected Unix seconds or RFC 3339: since');
+  if (from === null) throw new InvalidQuery('Expected Unix seconds or RFC 3339: since');
   return (finding) => (finding.resolvedAt ?? finding.openedAt) >= from && isWanted(finding);
 }
 
@@ -118,7 +113,7 @@ function sendExplanation({ query }: Request, response: Response, answers: Audito
       response.status(status).json({ ...document, lost: answers.beat().lost });
     } else sendError(response, 503, answers.notReady() ?? 'Not ready');
   } catch (error) {
-    sendError(response, 400, messageOf(error));
+    sendError(response, 400, error instanceof Error ? error.message : String(error));
   }
 }
 
@@ -149,57 +144,6 @@ async function sendLists(
   await sendPieces(response, pieces(), createPause());
 }
 
-/** Sends open and resolved findings, worst first; there may be 10,000 of each. */
-async function sendFindings(
-  { query }: Request,
-  response: Response,
-  answers: AuditorQueries,
-): Promise<void> {
-  const isWanted = readOrRefuse(response, () => readFindingFilter(query));
-  if (isWanted === null) return;
-  const { metrics, resolved, forgotten } = answers.status();
-  const standing = metrics.summary.findings.filter(isWanted);
-  const lists = { standing, resolved: resolved.filter(isWanted) };
-  await sendLists(response, { ...headOf(answers), forgotten }, lists);
-}
-
-/** Sends open and resolved incidents, the worst first. */
-async function sendIncidents(
-  { query }: Request,
-  response: Response,
-  answers: AuditorQueries,
-): Promise<void> {
-  const filters = { kind: incidentKinds, severity: severities } as const;
-  const isWanted = readOrRefuse(response, () => readFilter(query, filters));
-  if (isWanted === null) return;
-  const { open, resolved } = answers.incidents();
-  const lists = { standing: open.filter(isWanted), resolved: resolved.filter(isWanted) };
-  await sendLists(response, headOf(answers), lists);
-}
-
-/** Sends every Service, those with the worst findings first. */
-async function sendServices(
-  { query }: Request,
-  response: Response,
-  answers: AuditorQueries,
-): Promise<void> {
-  const isWanted = readOrRefuse(response, () => readFilter(query, serviceFilters));
-  if (isWanted === null) return;
-  const services = answers.services().map(({ namespace, name, share, health, conditions }) => {
-    const { ready } = conditions;
-    return { namespace, name, ...health, readyEndpoints: ready, withoutEndpoints: share.unserved };
-  });
-  await sendLists(response, headOf(answers), { services: services.filter(isWanted) });
-}
-
-/** Sends the Services that cannot receive traffic, each with its reason. */
-function sendUnserved({ query }: Request, response: Response, answers: AuditorQueries): void {
-  const isWanted = readOrRefuse(response, () => readFilter(query, unservedFilters));
-  if (isWanted === null) return;
-  const services = answers.unserved().filter(isWanted);
-  response.json({ ...headOf(answers), services });
-}
-
 /** What `/api` answers: each path with the meaning of its answer. */
 const apiPaths = {
   '/api/v1/findings': 'Open and resolved findings',
@@ -216,19 +160,41 @@ const apiPaths = {
 
 /** Adds the routes below /api, which are read only. */
 export function addApi(app: Express, answers: AuditorQueries): void {
-  app.get('/api/v1/findings', (request, response) => sendFindings(request, response, answers));
   app.get(['/api', '/api/v1'], (_request, response) =>
     response.json({ format: 1, paths: apiPaths }),
   );
-  app.get('/api/v1/incidents', (request, response) => sendIncidents(request, response, answers));
+  // The worst first; there may be 10,000 open findings, and as many resolved ones.
+  app.get('/api/v1/findings', ({ query }, response) => {
+    const isWanted = readFindingFilter(query);
+    const { metrics, resolved, forgotten } = answers.status();
+    const standing = metrics.summary.findings.filter(isWanted);
+    const lists = { standing, resolved: resolved.filter(isWanted) };
+    return sendLists(response, { ...headOf(answers), forgotten }, lists);
+  });
+  app.get('/api/v1/incidents', ({ query }, response) => {
+    const isWanted = readFilter(query, incidentFilters);
+    const { open, resolved } = answers.incidents();
+    const lists = { standing: open.filter(isWanted), resolved: resolved.filter(isWanted) };
+    return sendLists(response, headOf(answers), lists);
+  });
   app.get('/api/v1/incidents/:id', (request, response) => {
     const found = answers.incident(request.params.id);
     if (found !== null) response.json({ ...headOf(answers), incident: found });
     else sendError(response, 404, 'No such incident');
   });
-  app.get('/api/v1/services', (request, response) => sendServices(request, response, answers));
-  app.get('/api/v1/services-without-endpoints', (request, response) => {
-    sendUnserved(request, response, answers);
+  // Those with the worst findings first.
+  app.get('/api/v1/services', ({ query }, response) => {
+    const isWanted = readFilter(query, serviceFilters);
+    const services = answers.services().map(({ namespace, name, share, health, conditions }) => {
+      const { ready } = conditions;
+      const withoutEndpoints = share.unserved;
+      return { namespace, name, ...health, readyEndpoints: ready, withoutEndpoints };
+    });
+    return sendLists(response, headOf(answers), { services: services.filter(isWanted) });
+  });
+  app.get('/api/v1/services-without-endpoints', ({ query }, response) => {
+    const isWanted = readFilter(query, unservedFilters);
+    response.json({ ...headOf(answers), services: answers.unserved().filter(isWanted) });
   });
   app.get('/api/v1/lag', (_request, response) =>
     response.json({ ...answers.lag(), lost: answers.beat().lost }),
@@ -243,4 +209,8 @@ export function addApi(app: Express, answers: AuditorQueries): void {
     else sendError(response, 404, 'No such Service');
   });
   app.get('/api/v1/explain', (request, response) => sendExplanation(request, response, answers));
+  app.use((error: unknown, _request: Request, response: Response, next: NextFunction) => {
+    if (error instanceof InvalidQuery) sendError(response, 400, error.message);
+    else next(error);
+  });
 }
