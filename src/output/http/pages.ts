@@ -32,19 +32,6 @@ import { keepQuery } from '../page/time-bar.ts';
 import { sendPieces } from './api.ts';
 import { createPause } from './turns.ts';
 
-type PageQueries = Pick<
-  AuditorQueries,
-  | 'status'
-  | 'services'
-  | 'incidents'
-  | 'incident'
-  | 'unserved'
-  | 'servicePage'
-  | 'nodePage'
-  | 'podPage'
-  | 'search'
->;
-
 function readText(request: Request, name: string): string {
   const value = request.query[name];
   // No name has more than 300 characters.
@@ -85,7 +72,7 @@ function sendMissing(response: Response, status: PageStatus, what: string): void
 
 const inShard = ({ shard }: PageStatus): string => (shard === null ? '' : ` in shard ${shard}`);
 
-export function addPages(app: Express, answers: PageQueries): void {
+export function addPages(app: Express, answers: AuditorQueries): void {
   for (const [path, text] of assets) {
     app.get(path, (_request, response) => {
       response.set('Cache-Control', 'public, max-age=31536000, immutable');
@@ -154,7 +141,7 @@ export function addPages(app: Express, answers: PageQueries): void {
   addDocuments(app, answers);
 }
 
-function addTables(app: Express, answers: Pick<PageQueries, 'status' | 'services'>): void {
+function addTables(app: Express, answers: AuditorQueries): void {
   app.get('/findings.csv', (request, response) => {
     const query = readQuery(request, findingFields);
     return sendCsv(response, 'findings.csv', renderFindingsCsv(answers.status(), query));
@@ -165,7 +152,7 @@ function addTables(app: Express, answers: Pick<PageQueries, 'status' | 'services
   });
 }
 
-function addDocuments(app: Express, answers: Pick<AuditorQueries, 'status'>): void {
+function addDocuments(app: Express, answers: AuditorQueries): void {
   app.get('/docs', (_request, response) => response.redirect('/docs/README.md'));
   app.get('/docs/images/:name', (request, response) => {
     const { name } = request.params;

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 
 import { addPages } from '../../../src/output/http/pages.ts';
 import { listen } from '../../../src/output/http/server.ts';
+import type { AuditorQueries } from '../../../src/auditor/queries.ts';
 import type { SearchMatch } from '../../../src/auditor/search.ts';
 import { assetPath } from '../../../src/output/page/frame.ts';
 import { listedOf, statusOf, wordsIn } from '../samples.ts';
@@ -15,7 +16,7 @@ let server: Awaited<ReturnType<typeof listen>>;
 
 beforeAll(async () => {
   const app = express();
-  addPages(app, {
+  const answers: Partial<AuditorQueries> = {
     // An hour is recorded, so the pages have a time bar.
     status: () => ({ ...statusOf(), recordedSince: statusOf().metrics.now - 3600 }),
     services: () => [listedOf(), listedOf({ name: 'api' })],
@@ -38,7 +39,8 @@ beforeAll(async () => {
       ];
       return { query, matches: found, total: 2, explanation: null };
     },
-  });
+  };
+  addPages(app, answers as AuditorQueries);
   server = await listen(
     { express: app, endStreams: () => undefined },
     { host: '127.0.0.1', port: 0 },
