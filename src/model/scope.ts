@@ -4,23 +4,17 @@
 
 import { type AnyObject, type EndpointSlice, label, type Resource, resources } from './objects.ts';
 
-export interface Scope {
-  /** null: all. */
-  readonly namespaces: readonly string[] | null;
-  readonly excluded: readonly string[];
-  /** One of `count` shards, from 0. */
-  readonly shard: { readonly index: number; readonly count: number } | null;
-  /** Whether Endpoints are audited, and with them the slices that mirror them. */
-  readonly endpoints: boolean;
-  /** Whether agents are asked for the rules of their nodes. */
-  readonly agents: boolean;
-}
+export type Scope = Readonly<typeof wholeCluster>;
 
-export const wholeCluster: Scope = {
-  namespaces: null,
-  excluded: [],
-  shard: null,
+export const wholeCluster = {
+  /** null: all. */
+  namespaces: null as readonly string[] | null,
+  excluded: [] as readonly string[],
+  /** One of `count` shards, from 0. */
+  shard: null as { readonly index: number; readonly count: number } | null,
+  /** Whether Endpoints are audited, and with them the slices that mirror them. */
   endpoints: true,
+  /** Whether agents are asked for the rules of their nodes. */
   agents: false,
 };
 
