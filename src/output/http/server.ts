@@ -143,29 +143,21 @@ type WebApp = ReturnType<typeof createApp>;
 
 const openToAll: WebConfig = { tls: null, users: new Map() };
 
-interface AppOptions {
+const usual = {
   /** Gets the error of a query that throws; the response is 500. */
-  readonly onError: (error: unknown) => void;
+  onError: console.error as (error: unknown) => void,
   /** Read for each request. */
-  readonly config: () => WebConfig;
-  /** Reviews bearer tokens; `null` if none are accepted. */
-  readonly review: ReviewAccess | null;
-  /** What it answers beside the probes. */
-  readonly content: 'all' | 'metrics' | 'pages';
-  /** Answers as of a moment of the history; `null` without one. */
-  readonly moments: AnswerMoment | null;
-}
-
-const usual: AppOptions = {
-  onError: console.error,
   config: () => openToAll,
-  review: null,
-  content: 'all',
-  moments: null,
+  /** Reviews bearer tokens; `null` if none are accepted. */
+  review: null as ReviewAccess | null,
+  /** What it answers beside the probes. */
+  content: 'all' as 'all' | 'metrics' | 'pages',
+  /** Answers as of a moment of the history; `null` without one. */
+  moments: null as AnswerMoment | null,
 };
 
 /** Creates the routes. */
-export function createApp(answers: AuditorQueries, options: Partial<AppOptions> = {}) {
+export function createApp(answers: AuditorQueries, options: Partial<typeof usual> = {}) {
   const { onError, config, review, content, moments } = { ...usual, ...options };
   const app = express();
   const updates = createLiveUpdates(() => {

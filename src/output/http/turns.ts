@@ -30,13 +30,8 @@ export function noteConnection(): void {
   isAccepting = true;
 }
 
-interface Waiting {
-  readonly begin: () => void;
-  /** Whether no client waits for the answer any more. */
-  readonly isOver: () => boolean;
-}
-
-const waiting: Waiting[] = [];
+/** `isOver`: whether no client waits for the answer any more. */
+const waiting: { readonly begin: () => void; readonly isOver: () => boolean }[] = [];
 
 function runNext(): void {
   // Requests whose clients have left get no turn: one client could leave thousands of them.
