@@ -3,6 +3,7 @@
 
 import { type LagOutput, lagOutputs } from '../../audit/measure/lag.ts';
 import type { LagSeries } from '../../audit/measure/sample-history.ts';
+import { recordOf } from '../../model/collections.ts';
 import { formatClock, formatLag } from '../text/format.ts';
 import { type Html, markup } from './parts.ts';
 
@@ -30,14 +31,10 @@ const lagTicks = [
 ] as const;
 const timeSteps = [10, 30, 60, 300, 600, 1800, 3600, 21_600, 86_400];
 
-interface LagPoint {
-  readonly at: number;
-  /** Seconds; null if the output followed no change then. */
-  readonly longest: Readonly<Record<LagOutput, number | null>>;
-}
+type LagPoint = ReturnType<typeof lagPoints>[number];
 
 /** The points of the chart, in the order of time. */
-export function lagPoints(series: LagSeries): LagPoint[] {
+export function lagPoints(series: LagSeries) {
   const { at, longest } = series;
   const size = partSize(series);
   return at.flatMap((moment, first) => {
@@ -47,20 +44,15 @@ export function lagPoints(series: LagSeries): LagPoint[] {
       const known = values.filter((value) => value !== null);
       return known.length === 0 ? null : Math.max(...known);
     };
-    const entries = lagOutputs.map((output) => [output, longestOf(output)]);
-    return { at: moment, longest: Object.fromEntries(entries) as LagPoint['longest'] };
+    /** Seconds; null if the output followed no change then. */
+    return { at: moment, longest: recordOf(lagOutputs, longestOf) };
   });
 }
 
-interface Scales {
-  readonly x: (at: number) => number;
-  readonly y: (seconds: number) => number;
-  readonly lagTicks: readonly (typeof lagTicks)[number][];
-  readonly timeTicks: readonly number[];
-}
+type Scales = ReturnType<typeof scalesOf>;
 
 /** Time is linear, lag is logarithmic. */
-function scalesOf(points: readonly LagPoint[], values: readonly number[]): Scales {
+function scalesOf(points: readonly LagPoint[], values: readonly number[]) {
   const [from, until] = [points[0]?.at ?? 0, points.at(-1)?.at ?? 0];
   const [low, high] = [Math.min(0.01, ...values), Math.max(1, ...values)];
   const shareOf = (seconds: number): number => Math.log(seconds / low) / Math.log(high / low);
@@ -69,8 +61,8 @@ function scalesOf(points: readonly LagPoint[], values: readonly number[]): Scale
   const first = Math.ceil(from / step) * step;
   const count = Math.max(0, Math.floor((until - first) / step) + 1);
   return {
-    x: (at) => Number(((width * (at - from)) / span).toFixed(1)),
-    y: (seconds) =>
+    x: (at: number): number => Number(((width * (at - from)) / span).toFixed(1)),
+    y: (seconds: number): number =>
       Number((margin + (height - 2 * margin) * (1 - shareOf(Math.max(low, seconds)))).toFixed(1)),
     lagTicks: lagTicks.filter(([seconds]) => seconds >= low && seconds <= high),
     timeTicks: Array.from({ length: count }, (_, index) => first + index * step),

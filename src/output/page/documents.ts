@@ -10,22 +10,17 @@ import { type Html, markup } from './parts.ts';
 
 const readme = 'README.md';
 
-interface InstalledDocument {
-  readonly title: string;
-  readonly text: string;
-}
-
-function readDocuments(): ReadonlyMap<string, InstalledDocument> {
+function readDocuments() {
   const names = documentNames.filter((name) => name.endsWith('.md') && name !== readme);
-  if (names.length === 0) return new Map();
+  const all = names.length === 0 ? [] : [readme, ...names];
   return new Map(
-    [readme, ...names].map((name) => {
+    all.map((name) => {
       // Links as they are in docs/.
       const text = String(readDocumentFile(name))
         .replaceAll(/(\]\(|")docs\//g, '$1')
         .replaceAll('](../README.md', '](README.md');
       const [, title = name] = /^# (.+)$/m.exec(text) ?? [];
-      return [name, { title: title.replaceAll('`', ''), text }];
+      return [name, { title: title.replaceAll('`', ''), text }] as const;
     }),
   );
 }

@@ -162,19 +162,17 @@ export function renderFlushCard(
 export const renderNothing = (text: string): Html =>
   markup`<p class="none dim" data-key="none"><br>${text}</p>`;
 
-/** The head of a column by which the reader can sort; `order` is null if another one is. */
-export interface SortHead {
-  readonly text: string;
-  readonly href: string;
-  readonly order: 'ascending' | 'descending' | null;
-}
+type Head = ReturnType<typeof sortHeads>[number];
 
-/** The heads of columns with their keys, '' for one without; `sort` is the key of the query. */
+/**
+ * The heads of columns with their keys, '' for one without; `sort` is the key of the query. `order`
+ * is null if the reader sorts by another column.
+ */
 export const sortHeads = (
   columns: readonly (readonly [text: string, key: string])[],
   path: string,
   query: Readonly<Record<string, string | number>>,
-): (string | SortHead)[] =>
+) =>
   columns.map(([text, key]) => {
     if (key === '') return text;
     const order = key === 'name' ? 'ascending' : 'descending';
@@ -182,7 +180,7 @@ export const sortHeads = (
     return { text, href, order: query.sort === key ? order : null };
   });
 
-function renderHead(head: string | SortHead, isLeft: boolean): Html {
+function renderHead(head: Head, isLeft: boolean): Html {
   const left = isLeft && markup` class="left"`;
   if (typeof head === 'string') return markup`<th scope="col"${left}>${head}</th>`;
   const { text, href, order } = head;
@@ -194,7 +192,7 @@ function renderHead(head: string | SortHead, isLeft: boolean): Html {
 /** A scrollable table. After the first column, `texts` columns have text, and others numbers. */
 export function renderTable(
   label: string,
-  heads: readonly (string | SortHead)[],
+  heads: readonly Head[],
   rows: readonly Html[],
   texts = 0,
   kind: string | null = null,

@@ -14,17 +14,15 @@ const height = 20;
 /** A place in the page of a moment: the server of the present replaces it by the time bar. */
 export const timeBarPlace = '<div id="time-bar"></div>';
 
-interface Column {
-  /** Findings that were open at some time of it. */
-  readonly findings: number;
-  /** The longest lag of an output, seconds; 0 if nothing changed. */
-  readonly lag: number;
-}
+type Column = Readonly<ReturnType<typeof columnsOf>[number]>;
 
 type Recorded = Pick<PageStatus, 'metrics' | 'resolved' | 'lag'>;
 
-/** The findings and the lag of equal parts of the time. */
-function columnsOf({ metrics, resolved, lag }: Recorded, from: number): Column[] {
+/**
+ * Of equal parts of the time: the findings that were open at some time of it, and the longest lag
+ * of an output, seconds; 0 if nothing changed.
+ */
+function columnsOf({ metrics, resolved, lag }: Recorded, from: number) {
   const { now, summary } = metrics;
   const seconds = (now - from) / columns;
   const placeOf = (at: number): number =>
